@@ -1,17 +1,17 @@
-//! Circuit ORAM with a client whose memory is its own: small buckets, a short stash, and as many
-//! paths for each request whatever was requested before.
+//! Circuit ORAM for a client with private memory: small buckets, a short stash, and the same number
+//! of paths for each request, regardless of earlier requests.
 //!
-//! Steps take turns, whether a request waits or not. One reads a random path, or that of a block,
-//! and evicts once along it. The next evicts twice along the next path in reverse-lexicographic
-//! order. So a step is one path that is read and written, and a request is two of them; after an
-//! eviction that is due, a request is served in one step.
+//! Two kinds of steps alternate, whether or not a request waits. The first kind reads the path of a
+//! requested block, or a random path, and evicts once along it. The second evicts twice along the
+//! next path in reverse-lexicographic order. So a step reads and writes one path, and a request
+//! takes two steps; if the eviction step was the last one, a request is served in one step.
 //!
 //! The position map is flat, in trusted memory. The oblivious client has the same evictions as
-//! constant-time code (`oblivious`); this one is what a controller or a trusted host runs, over any
-//! tree.
+//! constant-time code (`oblivious`); this implementation is for a controller or a trusted host,
+//! over any tree.
 //!
-//! Paper: Wang, Chan, Shi, CCS'15. It evicts along two paths after each access, and not along the
-//! one accessed; docs/papers.md says why this does.
+//! Paper: Wang, Chan, Shi, CCS'15. The paper evicts along two paths after each access, and not
+//! along the accessed one; docs/papers.md gives the reason for this difference.
 
 use super::health::Health;
 use super::requests::Requests;
@@ -24,16 +24,16 @@ use crate::tree::{BucketTree, Engine, EvictionOrder, Shape, TREE_BLOCKS_MAX};
 use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 
-/// Blocks that the stash holds at most. With two slots a bucket and half of them used, that more
-/// wait has a probability of about 2^-60, by extrapolation: each further block is about 3.4 times
+/// Blocks that the stash holds at most. With two slots per bucket, half of them in use, the
+/// probability of overflow is about 2^-60, by extrapolation: each further block is about 3.4 times
 /// less likely.
 pub const STASH_BLOCKS: usize = 32;
 
-/// Slots of a bucket, unless there is a reason for more.
+/// Slots of a bucket, by default.
 pub const Z: u8 = 2;
 
-/// Up to so many blocks a tree is a level deeper than it need be: in small trees more blocks wait
-/// in the stash, and the memory is nothing to speak of.
+/// Up to this number of blocks the tree is one level deeper than necessary: in small trees the
+/// stash holds more blocks, and the extra memory is negligible.
 const SMALL_BLOCKS: u64 = 1 << 14;
 
 /// The scheme, as a [`Controller`]. See the [module](self).
@@ -44,7 +44,7 @@ pub struct Circuit<T> {
     order: EvictionOrder,
     requests: Requests,
     eviction_is_due: bool,
-    /// The path access that comes next, if its path could not be read.
+    /// The next path access, if its path could not be read.
     next: Option<CircuitAccess>,
     health: Health,
 }
@@ -59,9 +59,9 @@ struct CircuitAccess {
 #[derive(Clone, Copy)]
 enum CircuitPurpose {
     Eviction,
-    /// Nothing asked for it.
+    /// An access that serves no request.
     Dummy,
-    /// The first request, whose block is then on the path of `new`.
+    /// Serves the first request; its block is then on the path of `new`.
     Request {
         id: u64,
         addr: Addr,
@@ -69,14 +69,14 @@ enum CircuitPurpose {
     },
 }
 
-/// Levels of the tree for `blocks` blocks, 2^32 at most: at Z = 2 half of its slots are used at
-/// most, of a small tree a quarter.
+/// Levels of the tree for `blocks` blocks, 2^32 at most: at Z = 2, at most half of its slots are in
+/// use, in a small tree a quarter.
 pub fn levels_for(blocks: u64) -> u32 {
     let levels = blocks.max(1).next_power_of_two().ilog2();
     if blocks <= SMALL_BLOCKS { levels + 1 } else { levels }
 }
 
-/// The tree for `blocks` blocks, with `z` slots a bucket.
+/// The tree for `blocks` blocks, with `z` slots per bucket.
 pub fn shape_for(blocks: u64, z: u8) -> Result<Shape> {
     if blocks > TREE_BLOCKS_MAX {
         return Err(Error::Geometry("more blocks than a tree has numbers for"));
@@ -85,8 +85,8 @@ pub fn shape_for(blocks: u64, z: u8) -> Result<Shape> {
 }
 
 impl<T: BucketTree> Circuit<T> {
-    /// For `blocks` blocks in `tree`, which holds nothing yet. The stash holds at most
-    /// `stash_blocks` blocks.
+    /// For `blocks` blocks in `tree`, which must be empty. The stash holds at most `stash_blocks`
+    /// blocks.
     pub fn new(blocks: u64, tree: T, stash_blocks: usize, rng: Box<dyn Rng>) -> Result<Self> {
         if blocks > TREE_BLOCKS_MAX || blocks > tree.shape().slots() {
             return Err(Error::Geometry("more blocks than the tree has room for"));
@@ -111,7 +111,7 @@ impl<T: BucketTree> Circuit<T> {
         &self.engine
     }
 
-    /// The next path access. The map is left as it is until the path is read.
+    /// Chooses the next path access. The map does not change until the path is read.
     fn choose(&mut self) -> CircuitAccess {
         self.eviction_is_due = !self.eviction_is_due;
         if !self.eviction_is_due {
@@ -128,7 +128,7 @@ impl<T: BucketTree> Circuit<T> {
         }
     }
 
-    /// Does what the path that was read was read for, and writes it.
+    /// Serves the purpose of the path that was read, and writes the path.
     fn go_on(&mut self, purpose: CircuitPurpose, serve: Serve<'_>) -> Result<StepOutcome> {
         let (kind, finished) = match purpose {
             CircuitPurpose::Eviction => {

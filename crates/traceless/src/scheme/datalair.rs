@@ -1,24 +1,24 @@
 //! DataLair-style: a write-only ORAM that writes random slots and keeps a record of free ones.
 //!
-//! *DataLair-style*, not `DataLair`: the body of the paper was not at hand. What is taken from it
-//! is the explicit record of free blocks, which tells in O(1) whether a slot drawn is free. What is
-//! not: choosing slots by it. **The k slots of a write are drawn before the record is looked at**,
-//! uniformly among all sets of k slots, by randomness that depends on nothing else; the record
-//! only decides what they are filled with, which ciphertext hides. So the slots written are uniform
-//! and independent of what is free, of addresses and of history. A scheme that draws one of the k
-//! among the free slots instead writes these more often than others, and shows which they are: the
-//! auditor has it as a mutant.
+//! *DataLair-style*, not `DataLair`: the body of the paper was not at hand. This scheme takes from
+//! the paper the explicit record of free blocks, which decides in O(1) whether a drawn slot is
+//! free. It does not choose slots by that record. **The k slots of a write are drawn before the
+//! record is read**, uniformly among all sets of k slots, by randomness that depends on nothing
+//! else; the record decides only the contents of these slots, which the encryption hides. So the
+//! slots written are uniform and independent of the free slots, of addresses and of history. A
+//! scheme that draws one of the k among the free slots instead writes free slots more often than
+//! live ones and so reveals them: the auditor has that scheme as a mutant.
 //!
-//! Since any k slots may all be taken (1 time in 8 when the volume is full), the short stash
-//! remains. What the record saves: a free slot is not read before it is written, and no map on the
-//! store is asked for what lies in the slots drawn.
+//! Since all k slots may be taken (1 time in 8 when the volume is full), the short stash remains.
+//! The record saves reads: a free slot is not read before it is written, and the blocks in the
+//! drawn slots need no lookup in a map on the store.
 //!
-//! The record is a bit a slot, in memory only, so that nothing about it is ever written; an opening
-//! fills it by the map.
+//! The record is one bit per slot and lies in memory only, so no trace of it is ever written; an
+//! opening rebuilds it from the map.
 //!
 //! Work: A. Chakraborti, C. Chen, R. Sion: `DataLair`: Efficient Block Storage with Plausible
 //! Deniability against Multi-Snapshot Adversaries, `PoPETs` 2017; arXiv 1706.10276v2 corrects it.
-//! The machinery, crash safety and freshness are those of [`random`](super::random).
+//! The machinery, crash safety and freshness come from [`random`](super::random).
 
 use super::contract::SchemeKind;
 use super::random::{RandomScheme, RandomSlots, Vacancy};

@@ -1,28 +1,28 @@
 //! Whether a scheme that rewrites what it reads may go on after an error.
 //!
-//! An access first reads, and changes nothing by that; then it changes trusted state and writes. A
-//! read that the store could not serve is made again by the next access, before anything else: the
-//! same bytes are read for the same block, whatever is asked for next. So who watches sees the
-//! failure and that read again, and learns nothing of whether the caller asked for the block again.
+//! An access first reads, which changes no state; then it changes trusted state and writes. If the
+//! store could not serve a read, the next access repeats that read before anything else: the same
+//! bytes, for the same block, whichever block is requested next. So an observer sees the failure
+//! and the repeated read, and does not learn whether the caller requested the block again.
 
 use crate::error::{Error, Result};
 
-/// What the last access left.
+/// State of the scheme after the last access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Health {
-    /// Nothing is half done.
+    /// No operation is incomplete.
     #[default]
     Sound,
-    /// A write or a sync failed: the store may hold a part of it.
+    /// A write or a sync failed: the store may hold a part of its data.
     WriteFailed,
-    /// What was read did not verify.
+    /// Data that was read did not verify.
     DamageFound,
-    /// An access began to change trusted state, and did not end.
+    /// An access began to change trusted state and did not end.
     Aborted,
 }
 
 impl Health {
-    /// Refuses to go on where nothing may be accessed any more.
+    /// Returns an error if no further access is allowed.
     pub fn check(self) -> Result {
         match self {
             Self::Sound => Ok(()),
@@ -32,7 +32,7 @@ impl Health {
         }
     }
 
-    /// Passes on what came of a read, before which nothing was changed. Only damage ends anything.
+    /// Passes on the result of a read, before which no state changed. Only damage stops the scheme.
     pub fn after_read<R>(&mut self, read: Result<R>) -> Result<R> {
         *self = match &read {
             Err(Error::Tampered { .. } | Error::EarlierDamage) => Self::DamageFound,
@@ -41,12 +41,13 @@ impl Health {
         read
     }
 
-    /// From here on trusted state changes: what does not come to [`end`](Self::end) is cut off.
+    /// Marks the start of a change of trusted state: without a call of [`end`](Self::end), the
+    /// access counts as aborted.
     pub fn begin(&mut self) {
         *self = Self::Aborted;
     }
 
-    /// Passes on what came of a change of trusted state, and of the write after it.
+    /// Passes on the result of a change of trusted state and of the write after it.
     pub fn end<R>(&mut self, changed: Result<R>) -> Result<R> {
         *self = match &changed {
             Ok(_) => Self::Sound,

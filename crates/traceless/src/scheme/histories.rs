@@ -1,9 +1,9 @@
-//! Whole histories of the block schemes, byte for byte.
+//! Complete histories of the block schemes, compared byte for byte.
 //!
-//! Each has writes, reads, dummies, power cuts, damage and salvage. What lies in a store is a
-//! format, and a redo after a power cut repeats what it redoes, so what a history leaves must not
-//! change from one version to the next. Each part of a history has a digest of what the store was
-//! asked, what was read, and what lies in the store and in the vault at the end.
+//! Each history has writes, reads, dummies, power cuts, damage and salvage. The contents of a store
+//! are a format, and a redo after a power cut must repeat the same bytes, so the result of a
+//! history must not change from one version to the next. Each part of a history has a digest of the
+//! requests to the store, the data read, and the contents of the store and the vault at the end.
 
 use crate::error::{Error, Result};
 use crate::oram::BlockOram;
@@ -22,10 +22,10 @@ use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 
 const BLOCK_LEN: usize = 128;
-/// Places of a store that are damaged before a salvage, each of as many bytes.
+/// Number of places that are damaged before a salvage, and bytes of each.
 const DAMAGED: (u64, usize) = (24, 96);
 
-/// A scheme, its store, and what became of both in the part that is under way.
+/// A scheme, its store, and the digest of the current part.
 struct History<'a> {
     rig: Rig<&'a dyn BlockScheme>,
     rng: SeededRng,
@@ -40,7 +40,7 @@ impl<'a> History<'a> {
         Self { rig, rng: SeededRng::new(11), witness, digest }
     }
 
-    /// The digest of each part.
+    /// Runs the history and returns the digest of each part.
     fn live(mut self) -> [u32; 4] {
         let store = self.rig.store.clone();
         let parts = self.rig.parts(self.watched(store), false);
@@ -72,7 +72,7 @@ impl<'a> History<'a> {
         })
     }
 
-    /// Asks for so much: of single blocks, of runs, and of some that stand in a request twice.
+    /// Makes `requests` requests: of single blocks, of runs, and of runs with repeated blocks.
     fn use_it(&mut self, oram: &mut dyn BlockOram, requests: u64) -> Result {
         let blocks = oram.blocks();
         for _ in 0..requests {
@@ -106,7 +106,7 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    /// Takes down what the store was asked.
+    /// Adds the requests to the store to the digest.
     fn look(&mut self) {
         for event in self.witness.take() {
             self.digest.update([event.op as u8]);
@@ -128,7 +128,7 @@ impl<'a> History<'a> {
         self.rig.store = Arc::new(MemStore::from_bytes(&disk.crash(&mut self.rng)));
     }
 
-    /// Damages places at random, opens what is left, in whichever way, and goes on with it.
+    /// Damages places at random, opens the rest, normally or by salvage, and goes on with it.
     fn damage(&mut self) {
         let store = self.rig.store.clone();
         let before = store.snapshot();
@@ -147,7 +147,8 @@ impl<'a> History<'a> {
                 self.digest.update(format!("{lost:?}"));
                 self.read_all(&*oram);
                 oram.sync().unwrap();
-                // Lost blocks stay errors until they are written, lost parts of a map for good.
+                // Lost blocks stay errors until they are written, lost parts of a map stay errors
+                // for good.
                 for addr in (0..oram.blocks()).map(Addr) {
                     let written = oram.write(addr, &[7; BLOCK_LEN]);
                     self.digest.update(format!("{written:?}"));
@@ -162,7 +163,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// What each block reads as, and which places are damaged.
+    /// Adds the contents of each block, and the damaged places, to the digest.
     fn read_all(&mut self, oram: &dyn BlockOram) {
         let mut block = [0; BLOCK_LEN];
         for addr in (0..oram.blocks()).map(Addr) {
@@ -181,7 +182,7 @@ impl<'a> History<'a> {
         .unwrap();
     }
 
-    /// Closes it, and opens it for reading.
+    /// Closes the scheme, and opens it for reading.
     fn end(&mut self) {
         let mut oram = self.open(self.rig.store.clone(), false).unwrap();
         self.read_all(&*oram);
@@ -196,7 +197,7 @@ impl<'a> History<'a> {
         self.digest.update(format!("{:?} {:?}", config.areas(), config.write_amplification()));
     }
 
-    /// The first bytes of the digest of all since the last part.
+    /// The first bytes of the digest of the part that ends here.
     fn end_part(&mut self) -> u32 {
         self.look();
         let state = self.rig.vault.kept();
@@ -208,7 +209,7 @@ impl<'a> History<'a> {
     }
 }
 
-/// Fails if the histories of a scheme with these geometries are not those that they always were.
+/// Fails if the histories with these configurations have other digests than recorded.
 fn assert_unchanged(histories: &[(&str, &dyn BlockScheme, [u32; 4])]) {
     let lived = histories.iter().map(|&(name, scheme, _)| (name, History::new(scheme).live()));
     let lived: Vec<_> = lived.collect();

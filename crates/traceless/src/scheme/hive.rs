@@ -1,13 +1,13 @@
-//! HIVE: a write-only ORAM that writes random slots and asks the map whether one is free.
+//! HIVE: a write-only ORAM that writes random slots and looks up in the map whether a slot is free.
 //!
-//! The entry of a slot says whose contents it holds (the *reverse map*, sealed). A slot is free if
-//! it was never written, or if the map has that block elsewhere, or if newer contents of it wait in
-//! the stash. So each of the k slots drawn is read, and where the map lies on the store, so are the
-//! map blocks of what is found in them.
+//! The entry of a slot names the block that the slot holds (the *reverse map*, sealed). A slot is
+//! free if it was never written, if the map has that block elsewhere, or if the stash holds newer
+//! contents of that block. So a write reads each of the k slots drawn, and, if the map lies on the
+//! store, also the map blocks of the blocks found in these slots.
 //!
 //! Work: E.-O. Blass, T. Mayberry, G. Noubir, K. Onarlioglu: Toward Robust Hidden Volumes Using
 //! Write-Only Oblivious RAM, CCS 2014. docs/papers.md lists what differs. The machinery, crash
-//! safety and freshness are those of [`random`](super::random).
+//! safety and freshness come from [`random`](super::random).
 
 use super::contract::SchemeKind;
 use super::random::{RandomScheme, RandomSlots, Vacancy};
@@ -29,7 +29,7 @@ pub static HIVE: SchemeKind = SchemeKind {
     samples: HiveScheme::samples,
 };
 
-/// No record of free slots: entries and map are asked.
+/// Keeps no record of free slots: entries and the map decide.
 pub struct ReverseMap;
 
 impl Vacancy for ReverseMap {

@@ -1,24 +1,23 @@
-//! The keys of an area that is rewritten as it is read, by the opening in which a piece was
-//! written.
+//! Keys of an area with blocks that are rewritten when they are read: one key per opening.
 
 use super::openings::{EpochState, Opening, Openings};
 use crate::error::Result;
 use crate::seal::{Aegis, Forgery, Nonce, Sealer, Secret, TAG_LEN};
 
-/// Seals under the key of the newest opening, and opens under that of the one which wrote.
+/// Seals under the key of the newest opening; opens under the key of the opening that sealed.
 pub(crate) struct Keys {
     openings: Openings<Aegis>,
     family: Family,
 }
 
-/// What tells the keys of one area from those of others.
+/// Distinguishes the keys of one area from the keys of other areas.
 #[derive(Clone, Copy)]
 pub(crate) struct Family {
-    /// What they are for.
+    /// Label of the purpose for key derivation.
     pub purpose: &'static [u8],
-    /// The number of the area among those with one purpose.
+    /// The number of the area among the areas with this purpose.
     pub area: u8,
-    /// The write whose version this is.
+    /// Maps a nonce's version to the number of the write that it belongs to.
     pub write_of: fn(u64) -> u64,
 }
 
@@ -29,12 +28,12 @@ impl Family {
 }
 
 impl Keys {
-    /// Those for the openings of `state`.
+    /// The keys for the openings of `state`.
     pub fn new(state: &EpochState, key: &Secret, family: Family) -> Self {
         Self { openings: Openings::new(state, |opening| family.derive(key, opening)), family }
     }
 
-    /// None: for those who only ask for lengths.
+    /// No keys: for callers that need only lengths.
     pub fn none(family: Family) -> Self {
         let openings =
             Openings::new(&EpochState::default(), |_| unreachable!("there is no opening"));
@@ -46,7 +45,8 @@ impl Keys {
         self.openings.push(opening, self.family.derive(key, &opening))
     }
 
-    /// Forgets what began before: everything was written anew after `start` writes.
+    /// Forgets the keys of openings that no slot uses any more, since every slot was rewritten
+    /// after `start` writes.
     pub fn forget_before(&mut self, start: u64) {
         self.openings.prune(|next| next <= start);
     }

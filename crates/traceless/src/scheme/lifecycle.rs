@@ -1,5 +1,5 @@
-//! The life of a scheme from its opening to its close: whether it may write, what is durable, and
-//! where its trusted state is kept. Every scheme for block devices has one.
+//! The life of a scheme from opening to close: whether it may write, what is durable, and where its
+//! trusted state is kept. Every scheme for block devices has a [`Lifecycle`].
 
 use crate::durable::Vault;
 use crate::error::{Error, Result};
@@ -8,14 +8,14 @@ use crate::store::Store;
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// From opening to close.
+/// State of an open scheme, until it is closed.
 pub(crate) struct Lifecycle {
     read_only: bool,
     closed: bool,
     failed: AtomicBool,
     synced: AtomicU64,
     vault: Box<dyn Vault>,
-    /// Source of opening ids, and of whatever else a scheme draws.
+    /// Source of opening ids, and of all other randomness of the scheme.
     pub rng: Box<dyn Rng>,
 }
 
@@ -29,12 +29,12 @@ impl Lifecycle {
         self.read_only
     }
 
-    /// Whether it was opened for writing and not closed since.
+    /// Whether the scheme was opened for writing and is not closed.
     pub fn takes_writes(&self) -> bool {
         !self.read_only && !self.closed
     }
 
-    /// Refuses a write where none may be made.
+    /// Returns an error if no write may be made.
     pub fn writable(&self) -> Result {
         if !self.takes_writes() {
             return Err(Error::ReadOnly);
@@ -42,31 +42,32 @@ impl Lifecycle {
         self.healthy()
     }
 
-    /// Refuses whatever would go on after a failure.
+    /// Returns [`Error::Poisoned`] after a failure.
     pub fn healthy(&self) -> Result {
         if self.failed.load(Ordering::Acquire) { Err(Error::Poisoned) } else { Ok(()) }
     }
 
-    /// Something failed that may have sealed or kept a part of what it should have: nothing more is
-    /// written until the scheme is opened again.
+    /// Called after a failure that may have sealed or stored only a part of the data: the scheme
+    /// writes nothing more until it is opened again.
     pub fn poison(&self) {
         self.failed.store(true, Ordering::Release);
     }
 
-    /// Writes that are durable for sure. None are while it is opened for reading only.
+    /// Writes that are known to be durable; 0 if the scheme is open for reading only.
     pub fn synced(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Makes durable what `store` was given, which is `count` writes. Nothing for reading only.
+    /// Makes all data written to `store` durable, which is `count` writes. Does nothing for reading
+    /// only.
     pub fn sync(&self, store: &dyn Store, count: u64) -> Result {
         if self.read_only {
             return Ok(());
         }
         self.healthy()?;
-        // A failed sync may have dropped what it should have kept: it is never tried again.
+        // A failed sync may have dropped data for good, so it is never retried.
         store.sync().inspect_err(|_| self.poison())?;
-        // The largest: one of several syncs at a time may end after one that began later.
+        // The maximum: of several concurrent syncs, one may end after another that began later.
         self.synced.fetch_max(count, Ordering::AcqRel);
         Ok(())
     }
@@ -78,12 +79,12 @@ impl Lifecycle {
         id
     }
 
-    /// Keeps trusted state in place of what was kept before.
+    /// Replaces the stored trusted state.
     pub fn keep(&mut self, state: &[u8]) -> Result {
         self.vault.keep(state).inspect_err(|_| self.poison())
     }
 
-    /// Everything is durable, and the state says so.
+    /// Ends writing. Everything is durable, and the state records that.
     pub fn end(&mut self) {
         self.closed = true;
     }

@@ -1,7 +1,7 @@
-//! Touches everything: each access reads one copy of all blocks and writes another.
+//! Linear scan: each access reads one copy of all blocks and writes another.
 //!
 //! The simplest scheme that hides reads and writes, and the fastest for a handful of blocks. There
-//! are three copies, so that the one of the last sync stays whole while two take turns.
+//! are three copies: the copy of the last sync stays intact while the other two take turns.
 
 use crate::error::{Error, Place, Result};
 use crate::oram::{Hides, Oram, check_request};
@@ -32,11 +32,11 @@ pub struct Linear {
     first: u64,
     key: Secret,
     life: Lifecycle,
-    /// The copy that is current, and what it was sealed with.
+    /// The current copy.
     current: Copy,
-    /// The copy that the vault names.
+    /// The copy that the vault records.
     synced: Copy,
-    /// This opening's id and next version: under it no version is used twice.
+    /// The id of this opening.
     opening: [u8; 16],
     version: u64,
     plain: Vec<u8>,
@@ -57,7 +57,7 @@ impl Linear {
         copy.saturating_mul(COPIES)
     }
 
-    /// Makes a new one; every block reads as zeros.
+    /// Creates a store of `blocks` blocks; every block reads as zeros.
     pub fn create(blocks: u64, block_len: usize, parts: Parts) -> Result<Self> {
         let nothing = Copy { opening: [0; 16], version: 0, place: 0 };
         let mut new = Self::assemble(blocks, block_len, parts, nothing)?;
@@ -66,7 +66,7 @@ impl Linear {
         Ok(new)
     }
 
-    /// Opens the one whose vault last kept `state`, as it was at its last sync.
+    /// Opens the ORAM from the last `state` in its vault, as it was at its last sync.
     pub fn open(blocks: u64, block_len: usize, parts: Parts, state: &[u8]) -> Result<Self> {
         if state.len() != STATE_LEN || state[..2] != [1, 0] || u64::from(state[26]) >= COPIES {
             return Err(Error::State("it is of another version"));
@@ -98,8 +98,8 @@ impl Linear {
             key: parts.key,
             current,
             synced: current,
-            // Nothing sealed under this id can be taken for a version of another opening, so it
-            // need not be durable before the sync that names it.
+            // Nothing sealed under this id can pass for a version of another opening, so the id
+            // need not be durable before the sync that records it.
             opening: life.draw_id(),
             life,
             version: 0,
@@ -127,7 +127,7 @@ impl Linear {
             .map_err(|_| Error::Tampered { place })
     }
 
-    /// Seals everything anew into a copy that neither is current nor was synced last.
+    /// Reseals all blocks into a copy that is neither the current nor the synced one.
     fn write_copy(&mut self) -> Result {
         let place = (0..COPIES as u8)
             .find(|&p| p != self.current.place && p != self.synced.place)
@@ -218,7 +218,7 @@ mod tests {
     use alloc::boxed::Box;
     use core::sync::atomic::{AtomicBool, Ordering};
 
-    /// A store whose next sync fails, once.
+    /// A store that fails its next sync, once.
     struct Dropping(MemStore, AtomicBool);
 
     impl Store for Dropping {

@@ -1,5 +1,5 @@
-//! A ring of slots that takes writes in the order in which they come. Each slot describes itself:
-//! after a crash the count of writes, and what each of them wrote, is read off the entries.
+//! A ring of slots that takes writes in the order of their arrival. Each slot describes itself:
+//! after a crash, the entries give the count of writes and the target of each write.
 
 use crate::scheme::openings::Opening;
 use crate::seal::{Cipher, Nonce, Salt, Sealer, Secret, TAG_LEN};
@@ -7,11 +7,11 @@ use crate::store::SlotLayout;
 use alloc::boxed::Box;
 use core::ops::Range;
 
-/// Bytes of an entry: count, opening, writes that were not synced, salt, sealed address, its tag,
-/// the body's tag.
+/// Bytes of an entry: count, opening, number of unsynced writes, salt, sealed address, its tag, the
+/// body's tag.
 pub(super) const ENTRY_LEN: usize = 64;
 
-/// Slots whose entries fill one 4 KiB header.
+/// Number of slots with entries that fill one 4 KiB header.
 pub(super) const STRIPE: u64 = 4096 / ENTRY_LEN as u64;
 
 /// The address of a write that changes nothing.
@@ -24,7 +24,7 @@ const ADDRESS: Range<usize> = 24..32;
 const ADDRESS_TAG: Range<usize> = 32..32 + TAG_LEN;
 const BODY_TAG: Range<usize> = 48..48 + TAG_LEN;
 
-/// How a log of `slots` slots lies.
+/// The layout of a log of `slots` slots.
 pub(super) fn layout(slots: u64, body_len: usize) -> SlotLayout {
     SlotLayout { slots, body_len, entry_len: ENTRY_LEN, stripe_slots: STRIPE }
 }
@@ -35,20 +35,20 @@ pub(super) struct LogKeys {
     body: Box<dyn Sealer>,
 }
 
-/// What an entry says in the clear of the write that it is of.
+/// The plaintext part of an entry about its write.
 #[derive(Clone, Copy)]
 pub(super) struct Stamp {
     /// The number of the write.
     pub count: u64,
-    /// Writes before it that were not synced when it was made: a later opening that finds less than
-    /// those that were knows that something is gone.
+    /// Number of earlier writes that were not synced when this one was made. A later opening that
+    /// finds fewer than the synced ones knows that writes were lost.
     pub unsynced: u64,
-    /// Of its nonces.
+    /// The salt of the write's nonces.
     pub salt: Salt,
 }
 
 impl LogKeys {
-    /// With the keys of addresses and of bodies.
+    /// The sealers with the keys of addresses and of bodies.
     pub fn new(cipher: Cipher, head: &Secret, body: &Secret) -> Self {
         Self { head: cipher.sealer(head), body: cipher.sealer(body) }
     }
@@ -67,7 +67,7 @@ impl LogKeys {
         self.body.seal(nonce, &address.to_le_bytes(), plain, body, &mut entry[BODY_TAG]);
     }
 
-    /// As [`LogKeys::seal`], of what stands in `body`.
+    /// Like [`LogKeys::seal`], with the plaintext in `body`.
     pub fn seal_in_place(
         &self,
         opening: &Opening,
@@ -80,7 +80,7 @@ impl LogKeys {
         self.body.seal_in_place(nonce, &address.to_le_bytes(), body, &mut entry[BODY_TAG]);
     }
 
-    /// The part of [`LogKeys::seal`] that fills the entry, but for the body's tag.
+    /// The part of [`LogKeys::seal`] that fills the entry, except for the body's tag.
     pub fn seal_address(&self, opening: &Opening, stamp: Stamp, address: u64, entry: &mut [u8]) {
         let Stamp { count, unsynced, salt } = stamp;
         let unsynced = u32::try_from(unsynced).expect("few writes wait for a sync").to_le_bytes();
@@ -92,8 +92,9 @@ impl LogKeys {
         self.head.seal(Nonce::new(count, salt), &unsynced, &address.to_le_bytes(), sealed, tag);
     }
 
-    /// The count and the address of an entry, if it was sealed in `opening`, which must be the one
-    /// that made the write it claims to be. Tails of forks and of lost openings were not.
+    /// The count and the address of an entry, if it was sealed in `opening`, which must be the
+    /// opening responsible for this count. Entries at the tail of forks and lost openings are
+    /// refused.
     pub fn open_entry(&self, opening: &Opening, entry: &[u8]) -> Option<(u64, u64)> {
         let count = entry_count(entry);
         if mark_of(opening) != entry[OPENING] || count < opening.start {
@@ -107,7 +108,7 @@ impl LogKeys {
         Some((count, u64::from_le_bytes(address)))
     }
 
-    /// Opens the body of write number `count`, which must be of `address`. Whether it did.
+    /// Opens the body of write number `count` to `address`; returns whether it verified.
     pub fn open_body(
         &self,
         count: u64,
@@ -122,7 +123,7 @@ impl LogKeys {
     }
 }
 
-/// What tells openings apart at a glance; whether an entry is of one, its tag says.
+/// A short mark that distinguishes openings. It proves nothing; the entry's tag does.
 fn mark_of(opening: &Opening) -> [u8; 4] {
     (opening.number as u32).to_le_bytes()
 }
@@ -142,7 +143,7 @@ pub(super) fn entry_count(entry: &[u8]) -> u64 {
     u64::from_le_bytes(entry[..8].try_into().expect("8 bytes"))
 }
 
-/// The writes that were synced when an entry was made. It must have been opened.
+/// The number of writes that were synced when an entry was made. The entry must have been opened.
 pub(super) fn entry_synced(entry: &[u8]) -> u64 {
     let unsynced = u32::from_le_bytes(entry[UNSYNCED].try_into().expect("4 bytes"));
     entry_count(entry).saturating_sub(u64::from(unsynced))
@@ -152,7 +153,7 @@ pub(super) fn entry_synced(entry: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Also where two openings had the same keys, which they never have.
+    /// Even if two openings had the same keys, which never happens.
     #[test]
     fn an_entry_opens_in_its_opening_with_every_bit_alone() {
         let opening = Opening { number: 3, id: [1; 16], start: 10 };

@@ -1,6 +1,6 @@
-//! Every scheme over a tree for longer than its own tests run: an array under random operations,
-//! and leaves that tell nothing. `TRACELESS_MODEL_OPERATIONS` says how long; a release takes ten
-//! million of each.
+//! Long runs of every scheme over a tree: an array under random operations, and leaves that reveal
+//! nothing. `TRACELESS_MODEL_OPERATIONS` sets the length; a release takes ten million operations of
+//! each.
 
 use super::circuit::{self, Circuit};
 use super::path::PathOram;
@@ -40,7 +40,7 @@ fn path_shape() -> Shape {
     Shape::for_blocks(BLOCKS, 4, 2.0).unwrap()
 }
 
-/// Counters so small that groups are remapped all the time.
+/// Small counters, so that group remaps are frequent.
 fn labels() -> CompressedLabels {
     CompressedLabels::new(&secret(9), 5, 3).unwrap()
 }
@@ -48,7 +48,7 @@ fn labels() -> CompressedLabels {
 const UNIFIED: Sizes =
     Sizes { blocks: BLOCKS, map_levels: 3, parts: 1, bundled: false, stash_blocks: 200 };
 
-/// Room for the blocks of the map, too.
+/// A shape with room for the blocks of the map, too.
 fn unified_shape() -> Shape {
     Shape::for_blocks(BLOCKS * 5 / 4 + 10, 4, 2.0).unwrap()
 }
@@ -73,7 +73,7 @@ fn rho_is_an_array() {
     let tree = sealed(store_for(&unified_shape(), LEN), unified_shape(), LEN);
     let plb = Plb::new(16, 4, LEN).unwrap();
     let main = Unified::new(UNIFIED, tree, labels(), labels(), plb, rng()).unwrap();
-    // A tenth of the blocks has room in the small tree.
+    // The small tree has room for a tenth of the blocks.
     let shape = Shape::uniform(8, 2).unwrap();
     let small = sealed(store_for(&shape, LEN), shape, LEN);
     behaves_like_an_array(Rho::new(main, small, (30, 10), 100, rng()).unwrap(), operations());
@@ -98,8 +98,8 @@ fn ring_is_an_array() {
     }
 }
 
-/// Steps until all operations are served, of which every second is for one block. `step` is told
-/// what each step was for.
+/// Steps until all operations are served; every second one is for one block. `step` gets the kind
+/// of each step.
 fn serve_hot<C: Controller>(controller: &mut C, mut step: impl FnMut(StepKind)) {
     let mut draws = SeededRng::new(3);
     for id in 0..operations() {
@@ -115,7 +115,7 @@ fn serve_hot<C: Controller>(controller: &mut C, mut step: impl FnMut(StepKind)) 
     }
 }
 
-/// No statistic of the design's catalogue sees anything.
+/// Fails if any statistic of the design's catalogue exceeds its limit.
 fn tells_nothing(leaves: &[u64], leaves_max: u64) {
     assert!(leaves.len() as u64 >= operations());
     older_tests_see_nothing(leaves, leaves_max);
@@ -123,8 +123,9 @@ fn tells_nothing(leaves: &[u64], leaves_max: u64) {
     assert!(echo.abs() < REPEATS_MAX, "{echo}");
 }
 
-/// One leaf in a hundred lies below the same bucket of level 8 as the one before, as with a cache
-/// of that many levels whose hits cost no path: only paths in a row that are compared there tell.
+/// One leaf in a hundred lies below the same bucket of level 8 as the leaf before, as with a cache
+/// of that many levels with hits that cost no path: only a comparison of consecutive paths at that
+/// depth detects this.
 #[test]
 fn leaves_near_those_before_are_noticed() {
     let (mut draws, mut leaf) = (SeededRng::new(1), 0);
@@ -138,7 +139,7 @@ fn leaves_near_those_before_are_noticed() {
     assert!(loudest_echo(&leaves, 1 << 16) > 2.0 * REPEATS_MAX);
 }
 
-/// Leaves of one half and the other in turn are uniform, and follow each other too well.
+/// Leaves that alternate between two halves are uniform, but depend on each other.
 #[test]
 fn leaves_that_depend_on_each_other_are_noticed() {
     let mut draws = SeededRng::new(1);
@@ -152,8 +153,8 @@ fn noted(shape: Shape) -> (Noted<GhostTree<()>>, Leaves) {
     (Noted::new(GhostTree::new(shape, 4096, ()), leaves.clone()), leaves)
 }
 
-/// The labels of 20,000 blocks that were all filled in at once, in the order of their addresses.
-/// A block that is accessed for the first time shows its own.
+/// The labels of 20,000 blocks that were all filled in one pass, in the order of their addresses.
+/// The first access to a block shows its label.
 fn filled_labels(rng: Box<dyn Rng>) -> (Vec<u64>, u64) {
     const FILLED: u64 = 20_000;
     let shape = Shape::for_blocks(FILLED, 4, 2.0).unwrap();
@@ -167,7 +168,7 @@ fn filled_labels(rng: Box<dyn Rng>) -> (Vec<u64>, u64) {
     (core::mem::take(&mut *leaves.lock().unwrap()), shape.leaves())
 }
 
-/// A generator one bit of whose bytes is always the same.
+/// A generator with one bit of each byte stuck.
 struct Stuck(SeededRng);
 
 impl Rng for Stuck {
@@ -205,7 +206,7 @@ fn leaves_of_unified_tell_nothing() {
     tells_nothing(&leaves.lock().unwrap(), unified_shape().leaves());
 }
 
-/// Bundles of two, as many as blocks fit.
+/// Bundles of two, as many as the blocks allow.
 const BUNDLED: Sizes = Sizes { parts: 2, bundled: true, ..UNIFIED };
 
 fn bundled_shape() -> Shape {
@@ -220,7 +221,7 @@ fn bundles_are_an_array() {
     behaves_like_an_array(bundled, operations());
 }
 
-/// Labels as of bundles, where each part is on a path of its own.
+/// The labels of bundles, but each part is on its own path.
 struct BundleLabels(CompressedLabels);
 
 impl Labels for BundleLabels {
@@ -273,7 +274,7 @@ fn leaves_of_circuit_tell_nothing() {
     let (tree, leaves) = noted(shape.clone());
     let mut circuit = Circuit::new(BLOCKS, tree, circuit::STASH_BLOCKS, rng()).unwrap();
     serve_hot(&mut circuit, |_| {});
-    // Every second path is that of an eviction.
+    // Every second path belongs to an eviction.
     let accessed: Vec<u64> = leaves.lock().unwrap().iter().copied().skip(1).step_by(2).collect();
     tells_nothing(&accessed, shape.leaves());
 }

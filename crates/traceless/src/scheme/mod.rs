@@ -83,23 +83,24 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// What a scheme for block devices is opened with.
+/// The parts with which a scheme for block devices is opened.
 pub struct Parts {
-    /// The untrusted side; what the scheme's `store_len` says, from `first` on.
+    /// The untrusted store; the scheme uses `store_len` bytes of it from `first` on.
     pub store: Arc<dyn Store>,
     /// First byte of the areas.
     pub first: u64,
     /// The key of this scheme's areas; nothing else is sealed under it.
     pub key: Secret,
-    /// What they are sealed with, where the scheme lets its user choose.
+    /// The cipher that seals the areas, in schemes that let the user choose one.
     pub cipher: Cipher,
-    /// Where the trusted state is kept.
+    /// Storage for the trusted state.
     pub vault: Box<dyn Vault>,
     /// Source of opening ids and salts.
     pub rng: Box<dyn Rng>,
     /// Whether to open for reading only; then nothing is written, not even by recovery.
     pub read_only: bool,
-    /// Writes that must be found when it is opened: what somebody who cannot be rolled back knows.
+    /// Writes that the opening must find at least: a count from a source that cannot be rolled
+    /// back.
     pub expect_writes: u64,
 }
 
@@ -127,7 +128,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The area that a scheme's geometry places there.
+    /// The area that the scheme's geometry puts at this place.
     fn area(&self, (name, at, _): PlacedArea, layout: SlotLayout) -> Area {
         Area::new(self.store.clone(), self.first + at, layout, name)
     }
@@ -146,20 +147,20 @@ fn place_areas(areas: impl Iterator<Item = (&'static str, SlotLayout)>) -> Vec<P
     areas.map(place).collect()
 }
 
-/// Public facts of a scheme, for those who look at a volume. What a scheme does not have is `None`.
+/// Public facts of a scheme, for display. A fact that the scheme does not have is `None`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Facts {
-    /// Old blocks written anew with each write, as a ratio.
+    /// Old blocks rewritten with each write, as a ratio.
     pub refresh: Option<String>,
     /// Where the map lies: `memory` or `disk`.
     pub map: Option<&'static str>,
-    /// What the map keeps for each block: `counts` or `pointers`.
+    /// The kind of entry that the map keeps for each block: `counts` or `pointers`.
     pub map_entries: Option<&'static str>,
-    /// Bytes of memory that the map takes when it is open.
+    /// Bytes of memory that the map takes while the volume is open.
     pub map_bytes: u64,
-    /// Bytes of memory that its buffers take when it is open, where they are large.
+    /// Bytes of memory that the buffers take while the volume is open, if they are large.
     pub buffer_bytes: u64,
-    /// Writes after which a new one costs what it always will.
+    /// Number of writes after which the cost of a write is constant.
     pub settles_after: u64,
     /// Levels of a hierarchy.
     pub levels: Option<u64>,
@@ -167,8 +168,8 @@ pub struct Facts {
     pub flushes: Option<u64>,
     /// Blocks of a queue, or of a bucket.
     pub bucket: Option<u64>,
-    /// How many times as large each level is as the one before.
+    /// The size of a level, as a multiple of the level before.
     pub fanout: Option<u64>,
-    /// What decides when a queue is flushed: `strict` or `paper`.
+    /// The rule for flushing a queue: `strict` or `paper`.
     pub cadence: Option<&'static str>,
 }

@@ -2,17 +2,17 @@
 //!
 //! A count may be written twice, once before a crash and once after it, or in two copies of one
 //! image; but never twice under one opening, so no nonce ever covers two contents. Two copies of
-//! the memory of one opening go on with the same counts; there the salts of nonces differ.
+//! the memory of one opening continue with the same counts; there the salts of nonces differ.
 
 use crate::error::{Error, Result};
 use crate::seal::{Keystream, Secret};
 use alloc::vec::Vec;
 
-/// Bytes that one opening's keys may seal, at most; then a new opening begins by itself.
+/// Bytes that one opening's keys may seal, at most; then the scheme begins a new opening.
 pub const KEY_BYTES_MAX: u64 = 1 << 44;
 
-/// Contents that one opening's keys may seal, at most: the versions in short nonces are counted in
-/// half of a word.
+/// Contents that one opening's keys may seal, at most: short nonces have room for a version of half
+/// a word.
 const KEY_SEALS_MAX: u64 = 1 << 32;
 
 /// Bytes that one opening's keys may seal in contents of `len` bytes.
@@ -20,11 +20,11 @@ pub(crate) fn key_bytes_max(len: usize) -> u64 {
     KEY_BYTES_MAX.min(KEY_SEALS_MAX.saturating_mul(len as u64))
 }
 
-/// Openings that a state can name.
+/// Openings that a state can list.
 pub const OPENINGS_MAX: usize = 2000;
 
-/// From this many on, each further opening makes dummy writes, so that the oldest die out before
-/// there are [`OPENINGS_MAX`].
+/// From this many openings on, each further opening makes dummy writes, so that the oldest ones
+/// retire before there are [`OPENINGS_MAX`].
 pub(crate) const OPENINGS_MANY: usize = OPENINGS_MAX / 2;
 
 /// One opening. The id is secret only until it is used; the rest is public.
@@ -32,21 +32,21 @@ pub(crate) const OPENINGS_MANY: usize = OPENINGS_MAX / 2;
 pub(crate) struct Opening {
     /// Openings before it.
     pub number: u64,
-    /// Random.
+    /// Random id.
     pub id: [u8; 16],
     /// Writes made before it.
     pub start: u64,
 }
 
-/// What a scheme keeps in its vault. One that is made has nothing yet.
+/// The state that a scheme keeps in its vault. The state of a new scheme is empty.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct EpochState {
-    /// Whether it was closed with nothing under way.
+    /// Whether the scheme was closed with no operation incomplete.
     pub clean: bool,
-    /// Whether saving it from damage began and did not end. Until that is done again, its map may
-    /// lead to older copies than there are.
+    /// Whether a salvage after damage began and did not end. Until a salvage succeeds, the map may
+    /// point to outdated copies.
     pub half_saved: bool,
-    /// Writes made when this was kept. At least as many must be found again.
+    /// Number of writes when this state was kept. An opening must find at least as many.
     pub at_least: u64,
     /// Openings that may still have live slots, oldest first.
     pub openings: Vec<Opening>,
@@ -119,7 +119,7 @@ pub(crate) struct Openings<K> {
 }
 
 impl<K> Openings<K> {
-    /// Those of `state`, with the keys that `derive` makes of each.
+    /// The openings of `state`, each with the keys that `derive` makes for it.
     pub fn new(state: &EpochState, derive: impl Fn(&Opening) -> K) -> Self {
         Self { list: state.openings.iter().map(|o| (*o, derive(o))).collect() }
     }
@@ -130,7 +130,8 @@ impl<K> Openings<K> {
         Opening { number, id, start }
     }
 
-    /// Adds the newest opening. One that wrote nothing is replaced: no slot can carry it.
+    /// Adds the newest opening. It replaces an opening that wrote nothing, since no slot can carry
+    /// that one.
     pub fn push(&mut self, opening: Opening, keys: K) -> Result {
         if self.list.last().is_some_and(|(last, _)| last.start == opening.start) {
             self.list.pop();
@@ -142,10 +143,10 @@ impl<K> Openings<K> {
         Ok(())
     }
 
-    /// The newest opening that `wrote` a slot, and its keys. The oldest also stands for what was
-    /// there before it.
+    /// The newest opening that `wrote` a slot, and its keys. The oldest opening also stands for all
+    /// retired ones.
     pub fn find(&self, wrote: impl Fn(&Opening) -> bool) -> &(Opening, K) {
-        // Nearly always the newest.
+        // In nearly all cases this is the newest one.
         let found = match self.list.last() {
             Some((o, _)) if wrote(o) => self.list.len() - 1,
             _ => self.list.partition_point(|(o, _)| wrote(o)).saturating_sub(1),
@@ -153,8 +154,8 @@ impl<K> Openings<K> {
         &self.list[found]
     }
 
-    /// Forgets the oldest openings while `dead` says, of the count at which the next one began,
-    /// that no slot from before it can matter any more.
+    /// Forgets the oldest openings while `dead`, called with the start of the next opening, returns
+    /// true: no slot from before that start is in use any more.
     pub fn prune(&mut self, dead: impl Fn(u64) -> bool) {
         let alive = |pair: &[(Opening, K)]| !dead(pair[1].0.start);
         let first = self.list.windows(2).position(alive).unwrap_or(self.list.len().max(1) - 1);
@@ -173,14 +174,15 @@ impl<K> Openings<K> {
         self.list.iter().map(|(o, _)| *o).collect()
     }
 
-    /// What is to be kept of them when `at_least` writes were made.
+    /// The state to keep for these openings after `at_least` writes.
     pub fn state(&self, clean: bool, at_least: u64) -> EpochState {
         EpochState { clean, half_saved: false, at_least, openings: self.list() }
     }
 }
 
-/// Dummy writes to make at an opening, so that the oldest die out before there are too many, if
-/// nothing of an opening is live any more `pass` writes after it. None while there are few.
+/// Dummy writes to make at an opening, so that the oldest openings retire before there are too
+/// many. After `pass` further writes no slot of an opening is in use any more. 0 while there are
+/// few openings.
 pub(super) fn dummies_to_retire(openings: usize, pass: u64) -> u64 {
     if openings < OPENINGS_MANY {
         return 0;
@@ -188,9 +190,9 @@ pub(super) fn dummies_to_retire(openings: usize, pass: u64) -> u64 {
     pass.div_ceil((OPENINGS_MAX - OPENINGS_MANY) as u64 / 2)
 }
 
-/// What stands in the place of a block that was lost: bytes like any others, which open under no
-/// key. No nonce is spent on them, so the block may yet be written there properly. `key` is of this
-/// place and opening alone.
+/// Fills the slot of a lost block with bytes that look like any other slot and open under no key.
+/// They use up no nonce, so the block can still be written there normally. `key` must be specific
+/// to this place and opening.
 pub(super) fn fill_lost(key: &Secret, tag: &mut [u8], body: &mut [u8]) {
     let mut stream = Keystream::new(key);
     for bytes in [tag, body] {
@@ -248,7 +250,7 @@ mod tests {
         for n in 0..OPENINGS_MAX as u64 {
             openings.push(opening(n, n), ()).unwrap();
         }
-        // In the place of one that wrote nothing.
+        // Replaces an opening that wrote nothing.
         let last = OPENINGS_MAX as u64;
         openings.push(opening(last, last - 1), ()).unwrap();
         assert_eq!((openings.len(), openings.last().number), (OPENINGS_MAX, last));
@@ -258,7 +260,7 @@ mod tests {
     #[test]
     fn many_openings_are_retired() {
         assert_eq!(dummies_to_retire(OPENINGS_MANY - 1, 10_000), 0);
-        // Half of those that are left until there are too many would do.
+        // Half of the remaining openings would do.
         assert_eq!(dummies_to_retire(OPENINGS_MANY, 10_000), 20);
         assert_eq!(dummies_to_retire(OPENINGS_MAX, 10_001), 21);
     }

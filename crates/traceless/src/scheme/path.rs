@@ -1,9 +1,9 @@
 //! Path ORAM, flat or recursive: every access reads and rewrites one random path of each tree.
 //!
-//! Tree 0 holds the user's blocks. Each further tree holds the position map of the one before, many
-//! labels to a block; the labels of the last lie in trusted memory. An access goes through the
-//! trees from the last to the first: it learns the block's path, puts the block onto a fresh random
-//! one, and reads and rewrites the old.
+//! Tree 0 holds the user's blocks. Each further tree holds the position map of the tree before,
+//! many labels to a block; the labels of the last tree lie in trusted memory. An access goes
+//! through the trees from the last to the first: in each it looks up the block's path, assigns a
+//! fresh random path to the block, and reads and rewrites the old path.
 //!
 //! Paper: Stefanov et al., CCS'13; recursion as in unified-oram, section 2.2.
 
@@ -42,17 +42,18 @@ pub struct PathOram<T> {
     rng: Box<dyn Rng>,
     drains: Drains,
     requests: VecDeque<PathRequest>,
-    /// The path access that comes next, if it is known: a request or a round that nothing asked for
-    /// goes on with it, or its path could not be read.
+    /// The next path access, if it is known: the next tree of a request or of a dummy round, or a
+    /// path that could not be read.
     next: Option<PathAccess>,
     health: Health,
 }
 
-/// What waits for its turn.
+/// A request in the queue.
 struct PathRequest {
     id: u64,
     addr: Addr,
-    /// The paths that its block is on when its turn comes, and then, if they were drawn already.
+    /// The block's path when the request is served, and the path after that, if both were drawn
+    /// already.
     announced: Option<(Leaf, Leaf)>,
 }
 
@@ -66,15 +67,15 @@ struct PathAccess {
 
 #[derive(Clone, Copy)]
 enum PathPurpose {
-    /// For the first request, whose block of the tree is then on the path of this leaf.
+    /// Serves the first request; its block of the tree then gets this leaf.
     Request(Leaf),
-    /// Nothing asked for it.
+    /// A dummy or an eviction, which serves no request.
     Unasked(StepKind),
 }
 
 impl<T: BucketTree> PathOram<T> {
-    /// For `blocks` blocks in the first of `trees`, each of which holds nothing yet, and the map of
-    /// each tree in the next. Each stash holds at most `stash_blocks` blocks.
+    /// For `blocks` blocks in the first of `trees`, and the map of each tree in the next tree. All
+    /// trees must be empty. Each stash holds at most `stash_blocks` blocks.
     pub fn new(blocks: u64, trees: Vec<T>, stash_blocks: usize, rng: Box<dyn Rng>) -> Result<Self> {
         let mut fewer = blocks;
         for (nth, tree) in trees.iter().enumerate() {
@@ -103,19 +104,19 @@ impl<T: BucketTree> PathOram<T> {
         })
     }
 
-    /// With more than `blocks` blocks in a stash a step does nothing but empty it: three quarters
-    /// of its limit, if this is not called. Hardware needs room for a path besides, so it counts
-    /// from the stash's size less the slots of a path.
+    /// While a stash holds more than `blocks` blocks, steps only evict. Default: three quarters of
+    /// the stash limit. Hardware also needs room for a path, so it subtracts the slots of a path
+    /// from the size of the stash.
     pub fn drain_above(&mut self, blocks: usize) {
         self.drains = Drains::above(blocks);
     }
 
-    /// The engines, that of the user's blocks first.
+    /// The engines; the first is the engine of the user's blocks.
     pub fn engines(&self) -> &[Engine<T>] {
         &self.engines
     }
 
-    /// The next path access. Nothing changes by it but what is drawn.
+    /// Chooses the next path access. This draws randomness and changes nothing else.
     fn choose(&mut self) -> PathAccess {
         if let Some(next) = self.next {
             return next;
@@ -123,7 +124,7 @@ impl<T: BucketTree> PathOram<T> {
         let stashes = self.engines.iter().map(|engine| engine.stash().len());
         let blocks = stashes.max().expect("there is a tree");
         let last = self.engines.len() - 1;
-        // Between requests, when everything may be saved.
+        // Only between requests: the whole state may be saved then.
         if self.drains.is_due(blocks) {
             return self.unasked(last, StepKind::Eviction);
         }
@@ -133,13 +134,13 @@ impl<T: BucketTree> PathOram<T> {
         }
     }
 
-    /// Whether a request is half done: its labels in some trees have changed, in others not.
+    /// Whether a request is incomplete: its labels have changed in some trees but not in all.
     fn is_in_request(&self) -> bool {
         matches!(self.next, Some(PathAccess { purpose: PathPurpose::Request(_), .. }))
     }
 
-    /// Looks a request's block of the last tree up. The map is left as it is until the path is
-    /// read.
+    /// Looks up the block of the last tree for a request. The map does not change before the path
+    /// is read.
     fn enter(&mut self, addr: Addr, announced: Option<(Leaf, Leaf)>) -> PathAccess {
         let tree = self.engines.len() - 1;
         if let Some((leaf, new)) = announced {
@@ -151,13 +152,13 @@ impl<T: BucketTree> PathOram<T> {
         PathAccess { tree, leaf, purpose: PathPurpose::Request(new) }
     }
 
-    /// A path access that nothing asked for, in its turn: as a request would, it goes on through
-    /// all trees, the user's blocks last.
+    /// A path access that serves no request. Like a request, it goes on through all trees, down to
+    /// the user's blocks.
     fn unasked(&mut self, tree: usize, kind: StepKind) -> PathAccess {
         PathAccess { tree, leaf: self.draw(tree), purpose: PathPurpose::Unasked(kind) }
     }
 
-    /// Does what the path that was read was read for, and writes it.
+    /// Serves the purpose of the path that was read, and writes the path.
     fn go_on(
         &mut self,
         PathAccess { tree, purpose, .. }: PathAccess,
@@ -181,7 +182,7 @@ impl<T: BucketTree> PathOram<T> {
         Ok(StepOutcome { kind: StepKind::Data, finished: Some(id) })
     }
 
-    /// Reads and rewrites a path of one tree, for nobody: for those who do so in an order of their
+    /// Reads and rewrites a path of one tree without a request, for callers with an order of their
     /// own.
     fn rewrite(&mut self, tree: usize, leaf: Leaf) -> Result {
         let read = self.engines[tree].fetch(leaf);
@@ -191,8 +192,9 @@ impl<T: BucketTree> PathOram<T> {
         self.health.end(written)
     }
 
-    /// Draws what the request `nth` will be seen to do. The map is left as it is: until then it may
-    /// be saved. A block asked for twice is on another path the second time, as without this.
+    /// Draws the leaves that request `nth` will access and assign. The map does not change, since
+    /// it may be saved before that. If a block is requested twice, the second request gets another
+    /// path, as without announcements.
     fn draw_ahead(&mut self, nth: usize) -> Leaf {
         let addr = self.requests[nth].addr;
         let before = self.requests.range(..nth).rev().find(|request| request.addr == addr);
@@ -205,8 +207,8 @@ impl<T: BucketTree> PathOram<T> {
         old
     }
 
-    /// Has a request's block of one tree, whose path was read, on the path of `new`, and writes the
-    /// one that was read.
+    /// Moves a request's block of one tree from the path that was read to the path of `new`, serves
+    /// it, and writes the path that was read.
     fn visit(
         &mut self,
         tree: usize,
@@ -235,7 +237,7 @@ impl<T: BucketTree> PathOram<T> {
         self.engines[tree].evict()
     }
 
-    /// The block of a tree that an access to `addr` is about.
+    /// The block of a tree that an access to `addr` uses.
     fn block_of(&self, addr: Addr, tree: usize) -> Addr {
         let maps = self.engines[1..=tree].iter();
         maps.fold(addr, |addr, map| Addr(addr.0 / (map.tree().body_len() / LABEL_LEN) as u64))
@@ -264,7 +266,7 @@ impl<T: BucketTree> Controller for PathOram<T> {
     }
 
     fn announce(&mut self) {
-        // Labels that lie in trees are not known before those are accessed.
+        // Labels that lie in trees are known only after these trees are accessed.
         if self.engines.len() > 1 {
             return;
         }
@@ -283,12 +285,13 @@ impl<T: BucketTree> Controller for PathOram<T> {
     fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.health.check()?;
         let next = self.choose();
-        // If its path cannot be read, no other one is: that would tell what it was for.
+        // If this path cannot be read, no other path is read in its place: the choice would reveal
+        // the purpose of the failed read.
         self.next = Some(next);
         let read = self.engines[next.tree].fetch(next.leaf);
         self.health.after_read(read)?;
-        // What is half done from here on cannot be done again: the labels have changed. Who is
-        // served may panic.
+        // From here on a step cannot be repeated, since labels have changed. The callback `serve`
+        // may panic.
         self.health.begin();
         let issued = self.go_on(next, serve);
         self.health.end(issued)

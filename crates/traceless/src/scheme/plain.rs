@@ -1,8 +1,8 @@
 //! The control: authenticated encryption in place, which hides contents and nothing else.
 //!
-//! Every write shows its address. There is no freshness: an old copy of a block that is put back is
-//! taken for the block. Each slot's entry has room for two records, so that a write that is cut
-//! short between entry and body leaves the old block readable; a power cut may still tear a body.
+//! Every write shows its address. There is no freshness: a replayed old copy of a block is
+//! accepted. Each slot's entry has room for two records, so that a write that is interrupted
+//! between entry and body leaves the old block readable; a power cut may still tear a body.
 
 use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram, check_request};
@@ -18,7 +18,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A record: salt, sequence number, tag. One of zeros was never written.
+/// Bytes of a record: salt, sequence number, tag. A record of zeros was never written.
 const RECORD_LEN: usize = Salt::LEN + 8 + TAG_LEN;
 const ENTRY_LEN: usize = 2 * RECORD_LEN;
 const STATE_LEN: usize = 2 + 1 + 8 + 8;
@@ -26,7 +26,7 @@ const STATE_LEN: usize = 2 + 1 + 8 + 8;
 /// Blocks moved in one round trip, at most.
 const BLOCKS_PER_TRIP: usize = 64;
 
-/// Sequence numbers of one opening; the next opening starts that much further on.
+/// Sequence numbers per opening: each opening begins at a multiple of this number.
 const WRITES_PER_OPENING: u64 = 1 << 40;
 
 mod scheme;
@@ -39,7 +39,7 @@ pub struct Plain {
     store: Arc<dyn Store>,
     key: Secret,
     cipher: Cipher,
-    /// This opening: its key, how many there were before, and writes before it.
+    /// The sealer of this opening.
     sealer: Box<dyn Sealer>,
     opening: u64,
     before: u64,
@@ -67,26 +67,26 @@ impl Plain {
         Self::layout(blocks, block_len).len()
     }
 
-    /// Bytes written to the store per byte of the user's.
+    /// Bytes written to the store per byte that the user writes.
     pub(crate) fn write_amplification(block_len: usize) -> f64 {
         (block_len + ENTRY_LEN) as f64 / block_len as f64
     }
 
-    /// Makes a new one. Entries of zero mean "never written", so they are cleared first.
+    /// Creates a new store. Entries of zero mean "never written", so all entries are cleared first.
     pub fn create(blocks: u64, block_len: usize, parts: Parts) -> Result<Self> {
         let new = Self::begin(blocks, block_len, parts, 0, 0)?;
         new.area.clear_entries()?;
         Ok(new)
     }
 
-    /// Opens the one whose vault last kept `state`.
+    /// Opens the store from the last `state` in its vault.
     pub fn open(blocks: u64, block_len: usize, parts: Parts, state: &[u8]) -> Result<Self> {
         Self::peek_state(state)?;
         let word = |at: usize| u64::from_le_bytes(state[at..at + 8].try_into().expect("8 bytes"));
         Self::begin(blocks, block_len, parts, word(3) + 1, word(11))
     }
 
-    /// Writes that a state's keeper had seen, and whether it was closed.
+    /// The number of writes recorded in a state, and whether it was closed.
     pub fn peek_state(state: &[u8]) -> Result<(u64, bool)> {
         if state.len() != STATE_LEN || state[..2] != [1, 0] {
             return Err(Error::State("it is of another version"));
@@ -135,7 +135,7 @@ impl Plain {
         self.life.keep(&state)
     }
 
-    /// Goes on under another key, before the key of this one has sealed too much.
+    /// Begins a new opening, with another key, before the current key has sealed too much.
     fn renew_key(&mut self) -> Result {
         self.opening += 1;
         self.sealer = sealer(&self.key, self.cipher, self.opening);
@@ -144,7 +144,8 @@ impl Plain {
         self.keep_state(false)
     }
 
-    /// Opens a block with the record of the newer write, or with the other if that was cut short.
+    /// Opens a block with the newer record, or with the older one if the newer write was
+    /// interrupted.
     fn open_block(
         &self,
         slot: u64,
@@ -202,7 +203,7 @@ impl Plain {
             salt.put(head).copy_from_slice(&number.to_le_bytes());
             self.sealer.seal(Nonce::new(number, salt), &slot.to_le_bytes(), plain, body, tag);
         }
-        // Also after a failure these numbers are spent: they may have sealed something.
+        // These numbers are used up even after a failure, since they may have sealed something.
         self.count += blocks as u64;
         run.write(&*self.store)
     }
@@ -221,7 +222,7 @@ impl Plain {
     }
 }
 
-/// Splits a request into stretches of neighbouring blocks: (first block, range in the request).
+/// Splits a request into runs of consecutive blocks: (first block, range in the request).
 fn stretches(addrs: &[Addr]) -> impl Iterator<Item = (u64, core::ops::Range<usize>)> + '_ {
     let mut at = 0;
     core::iter::from_fn(move || {
@@ -300,7 +301,7 @@ impl BlockOram for Plain {
     }
 
     fn write_dummy(&mut self) -> Result {
-        // It hides nothing, so there is nothing to pretend.
+        // This scheme hides nothing, so it needs no dummy writes.
         Ok(())
     }
 
@@ -317,8 +318,8 @@ impl BlockOram for Plain {
     }
 }
 
-/// The sealer of an opening. Two copies of an image may have openings of one number: their salts
-/// differ.
+/// The sealer of an opening. Two copies of an image may have openings with the same number; then
+/// the salts of their nonces differ.
 fn sealer(key: &Secret, cipher: Cipher, opening: u64) -> Box<dyn Sealer> {
     cipher.sealer(&key.derive(&[b"plain", &opening.to_le_bytes()]))
 }
@@ -341,7 +342,7 @@ mod tests {
         Rig::with_room((), Plain::store_len(8, 64))
     }
 
-    /// Keeps the first state and no further one.
+    /// A vault that keeps the first state and fails afterwards.
     struct Once(Option<MemVault>);
 
     impl Vault for Once {

@@ -1,14 +1,14 @@
 //! Integrity by blocks: a tag beside each block, over its contents, its address and the number of
 //! the access that wrote it (PMMAC).
 //!
-//! The numbers are trusted state. So only the block that an access is about is verified, and the
-//! rest of its path is not, which is far less to hash; in return, what was changed is noticed when
-//! it is asked for, not when it is read. So **who changes a block learns from the error when it is
-//! asked for**, and who invents blocks in empty slots, how full the stash is. Paths tell no more
-//! than ever as long as the labels are trusted: the scheme below must keep all of its map in
-//! trusted memory, which is not checked here.
+//! The numbers are trusted state. So only the block of an access is verified, and not the rest of
+//! its path, which saves much hashing; in return, a change is noticed when the block is requested,
+//! not when it is read. So **an adversary that changes a block learns from the error when the block
+//! is requested**, and one that puts forged blocks into empty slots learns how full the stash is.
+//! Paths reveal nothing more as long as the labels are trusted: the scheme below must keep its
+//! whole map in trusted memory, which is not checked here.
 //!
-//! Paper: Fletcher et al., Freecursive ORAM, section 6, whose numbers lie in the position map.
+//! Paper: Fletcher et al., Freecursive ORAM, section 6; there the numbers lie in the position map.
 
 use crate::controller::{Controller, Serve, StepOutcome};
 use crate::error::{Error, Place, Result};
@@ -22,7 +22,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A controller whose blocks verify. Below it a block is longer, by a tag.
+/// A controller that verifies its blocks. A block of the inner controller is longer by a tag.
 pub struct Pmmac<C, S> {
     inner: C,
     sealer: S,
@@ -32,20 +32,20 @@ pub struct Pmmac<C, S> {
 }
 
 struct Tags {
-    /// Of each block: the access that wrote it, or 0.
+    /// For each block, the number of the access that wrote it, or 0.
     written: Vec<u64>,
     accesses: u64,
     /// Draws a salt for each tag.
     salts: Box<dyn Rng>,
     /// Bytes of a salt and a tag.
     len: usize,
-    /// What a tag is over: address and contents.
+    /// The bytes that a tag covers: address and contents.
     bound: Vec<u8>,
 }
 
 impl<C: Controller, S: Sealer> Pmmac<C, S> {
-    /// Over `inner`, which holds nothing yet. `sealer` has tags, and never sealed anything.
-    /// `salts` draws anew at each call.
+    /// Wraps `inner`, which must be empty. `sealer` must have tags and must never have sealed
+    /// anything. `salts` must give fresh values at each call.
     pub fn new(inner: C, sealer: S, salts: Box<dyn Rng>) -> Result<Self> {
         let len = Salt::LEN + sealer.tag_len();
         if sealer.tag_len() == 0 || inner.block_len() <= len {
@@ -61,7 +61,7 @@ impl<C: Controller, S: Sealer> Pmmac<C, S> {
         })
     }
 
-    /// What is below.
+    /// The inner controller.
     pub fn inner(&self) -> &C {
         &self.inner
     }
@@ -90,8 +90,8 @@ impl<C: Controller, S: Sealer> Pmmac<C, S> {
 }
 
 impl Tags {
-    /// Whether `body`, tag and contents, is what was last written. One that was never written
-    /// becomes zeros, whatever is there.
+    /// Whether `body`, tag and contents, is the last version written. A block that was never
+    /// written becomes zeros, and `body` is ignored.
     fn verify(&mut self, sealer: &impl Sealer, addr: Addr, body: &mut [u8]) -> bool {
         let (front, contents) = body.split_at_mut(self.len);
         let version = self.written[addr.0 as usize];
@@ -142,7 +142,7 @@ impl<C: Controller, S: Sealer> Controller for Pmmac<C, S> {
 
     fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.health.check()?;
-        // What else goes wrong below is kept in mind there.
+        // The inner controller keeps track of all other failures.
         let issued = self.try_step(serve);
         self.health.after_read(issued)
     }

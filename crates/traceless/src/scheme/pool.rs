@@ -1,4 +1,4 @@
-//! Buffers that several readers of one scheme take turns with.
+//! Reusable buffers for concurrent readers of one scheme.
 
 /// Lends values of `T` and takes them back, so that a request allocates nothing.
 #[derive(Default)]
@@ -10,7 +10,7 @@ pub struct Pool<T> {
 }
 
 impl<T: Default> Pool<T> {
-    /// Runs `work` with a value that nobody else holds.
+    /// Runs `work` with a value that no other caller holds.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let mut value = self.take();
         let result = work(&mut value);
@@ -28,7 +28,7 @@ impl<T: Default> Pool<T> {
         self.free.lock().expect("nothing panics under this lock").push(value);
     }
 
-    // Without threads to share with there is no lock to be had: a fresh buffer each time.
+    // Without `std` there is no mutex: each call gets a fresh buffer.
     #[cfg(not(feature = "std"))]
     fn take(&self) -> T {
         T::default()
@@ -38,7 +38,7 @@ impl<T: Default> Pool<T> {
     fn give(&self, _: T) {}
 }
 
-/// One value that all readers of a scheme look at and change.
+/// One value that all readers of a scheme share and change.
 #[derive(Default)]
 pub struct SharedCell<T> {
     #[cfg(feature = "std")]
@@ -48,13 +48,13 @@ pub struct SharedCell<T> {
 }
 
 impl<T: Default> SharedCell<T> {
-    /// Runs `work`, which is short, while nobody else does.
+    /// Runs `work`, which must be short, under the lock.
     #[cfg(feature = "std")]
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         work(&mut self.value.lock().expect("nothing panics under this lock"))
     }
 
-    // Without a lock nothing is remembered.
+    // Without `std` there is no mutex: each call gets a fresh value.
     #[cfg(not(feature = "std"))]
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         work(&mut T::default())

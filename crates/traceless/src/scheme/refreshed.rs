@@ -1,7 +1,7 @@
-//! Slots that hold blocks in the order of their addresses, and are written anew in turns: the main
-//! area of `detwo`, the last level of `sq`. Which block a slot holds, and its version, follow from
+//! Slots that hold blocks in the order of their addresses and are rewritten in a cyclic order: the
+//! main area of `detwo`, the last level of `sq`. The block of a slot, and its version, follow from
 //! counts. Its entry is a salt, a tag, and the number of the refresh that wrote it: an opening that
-//! finds fewer writes than there were meets numbers that it does not expect.
+//! finds fewer writes than were made meets numbers that it does not expect.
 
 use super::openings;
 use crate::error::Result;
@@ -14,18 +14,18 @@ use alloc::vec;
 /// Bytes of an entry: salt, tag, number of the refresh.
 pub(super) const ENTRY_LEN: usize = 32;
 
-/// Slots whose entries fill one 4 KiB header.
+/// Number of slots with entries that fill one 4 KiB header.
 pub(super) const STRIPE: u64 = 4096 / ENTRY_LEN as u64;
 
 /// Bytes of an entry's salt and tag.
 const SEAL_LEN: usize = Salt::LEN + TAG_LEN;
 
-/// How `slots` such slots lie.
+/// The layout of `slots` slots.
 pub(super) fn layout(slots: u64, body_len: usize) -> SlotLayout {
     SlotLayout { slots, body_len, entry_len: ENTRY_LEN, stripe_slots: STRIPE }
 }
 
-/// The sealer of such slots in one opening.
+/// The sealer of these slots in one opening.
 pub(super) struct RefreshKey(Box<dyn Sealer>);
 
 impl RefreshKey {
@@ -33,27 +33,27 @@ impl RefreshKey {
         Self(cipher.sealer(key))
     }
 
-    /// Seals what stands in `body` as refresh number `refresh`.
+    /// Seals the contents of `body` as refresh number `refresh`.
     pub fn seal_in_place(&self, refresh: u64, salt: Salt, (entry, body): (&mut [u8], &mut [u8])) {
         name_refresh(refresh, entry);
         let tag = &mut salt.put(&mut entry[..SEAL_LEN])[..TAG_LEN];
         self.0.seal_in_place(Nonce::new(refresh, salt), &[], body, tag);
     }
 
-    /// Opens refresh number `refresh`. Whether it is that.
+    /// Opens refresh number `refresh`; returns whether it verified.
     pub fn open(&self, refresh: u64, entry: &[u8], sealed: &[u8], into: &mut [u8]) -> bool {
         let (salt, tag) = Salt::split(&entry[..SEAL_LEN]);
         self.0.open(Nonce::new(refresh, salt), &[], sealed, tag, into).is_ok()
     }
 }
 
-/// Slots that are looked at in each of two places.
+/// Slots examined in each of two places.
 const TAIL_SLOTS: u64 = 64;
 
-/// Whether one of the slots that the refreshes from number `begin` on go to holds that refresh, or
-/// one of a later lap of the ring; `opens` says whether a slot opens as some refresh. The stripe
-/// that is being written has lost the entries of the lap before, so there are two places to look,
-/// a stripe apart.
+/// Whether one of the slots for the refreshes from number `begin` on holds that refresh, or one of
+/// a later lap of the ring; `opens` returns whether a slot opens as some refresh. The stripe that
+/// is being written has lost the entries of the lap before, so the search covers two places, a
+/// stripe apart.
 pub(super) fn holds_after(
     area: &Area,
     store: &dyn Store,
@@ -77,20 +77,21 @@ pub(super) fn holds_after(
     Ok(false)
 }
 
-/// The refreshes that a slot may hold if refresh `r`, which has not been made as far as is known,
-/// goes there: that one, and the one that its entry names if that is of a later lap of the ring.
+/// The refreshes that a slot may hold if refresh `r`, the first one not known to be made, goes
+/// there: `r` itself, and the refresh that the entry names if that is one of a later lap of the
+/// ring.
 fn unknown_in(r: u64, entry: &[u8], ring_slots: u64) -> impl Iterator<Item = u64> {
     let named = u64::from_le_bytes(*entry[SEAL_LEN..].first_chunk().expect("8 bytes"));
     let is_later = named > r && (named - r).is_multiple_of(ring_slots);
     core::iter::once(r).chain(is_later.then_some(named))
 }
 
-/// Writes into an entry that it is of refresh number `refresh`.
+/// Writes the number of the refresh into an entry.
 fn name_refresh(refresh: u64, entry: &mut [u8]) {
     entry[SEAL_LEN..].copy_from_slice(&refresh.to_le_bytes());
 }
 
-/// Fills the slot of refresh `refresh`, whose block was lost, as [`openings::fill_lost`] does.
+/// Fills the slot of refresh `refresh`, as [`openings::fill_lost`] does for a lost block.
 pub(super) fn fill_lost(key: &Secret, refresh: u64, (entry, body): (&mut [u8], &mut [u8])) {
     name_refresh(refresh, entry);
     openings::fill_lost(key, &mut entry[..SEAL_LEN], body);

@@ -1,17 +1,17 @@
-//! What a controller keeps besides its tree: the requests that wait.
+//! The request queue of a controller.
 
 use crate::error::{Error, Result};
 use crate::types::Addr;
 use alloc::collections::VecDeque;
 
-/// The requests of an array of blocks, first come first served.
+/// The requests for an array of blocks, first come first served.
 pub struct Requests {
     blocks: u64,
     waiting: VecDeque<(u64, Addr)>,
 }
 
 impl Requests {
-    /// None yet, for `blocks` blocks.
+    /// An empty queue for `blocks` blocks.
     pub fn new(blocks: u64) -> Self {
         Self { blocks, waiting: VecDeque::new() }
     }
@@ -21,12 +21,12 @@ impl Requests {
         self.blocks
     }
 
-    /// How many wait.
+    /// Number of requests in the queue.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Adds one.
+    /// Adds a request.
     pub fn submit(&mut self, id: u64, addr: Addr) -> Result {
         if addr.0 >= self.blocks {
             return Err(Error::OutOfRange { addr, blocks: self.blocks });
@@ -35,12 +35,12 @@ impl Requests {
         Ok(())
     }
 
-    /// The next one to be served.
+    /// The next request to be served.
     pub fn first(&self) -> Option<(u64, Addr)> {
         self.waiting.front().copied()
     }
 
-    /// Forgets it.
+    /// Removes the first request.
     pub fn finish(&mut self) {
         self.waiting.pop_front();
     }

@@ -1,13 +1,13 @@
-//! Rho: a small tree beside the main one, for blocks that were used lately.
+//! Rho: a small tree beside the main one, for recently used blocks.
 //!
-//! A path of the small tree has few slots. Which blocks it holds, and on which paths, is known in
-//! trusted memory; so a block that is there costs one short path access. Any other is taken out of
-//! the main tree (a unified ORAM) and put into the small one, and the block that was used least
-//! lately goes back: it is read from the small tree, gets a new label in the main one, which may
-//! take accesses to blocks of the map there, and waits in the main stash.
+//! A path of the small tree has few slots. Trusted memory records the blocks of the small tree and
+//! their paths, so an access to one of these blocks costs one short path access. Any other block is
+//! taken out of the main tree (a unified ORAM) and put into the small one, and the least recently
+//! used block goes back: it is read from the small tree, gets a new label in the main one, which
+//! may take accesses to map blocks there, and waits in the main stash.
 //!
-//! Which tree a step accesses follows a fixed pattern, one main path after every two small ones. If
-//! nothing is to be done there, it is a dummy.
+//! The tree that a step accesses follows a fixed pattern, one main path after every two small ones.
+//! A step with no work to do is a dummy.
 //!
 //! Paper: Nagarajan et al., ASPLOS'19, as ir-oram describes it (sections II-C, V and VI), with
 //! its sizes.
@@ -35,42 +35,42 @@ pub const SMALL_Z: u8 = 2;
 /// Sets and ways of the tags of the paper's small tree.
 pub const SMALL_TAGS: (usize, usize) = (16_000, 10);
 
-/// Steps of the pattern, of which the first accesses the main tree, unless it is
-/// [set](Rho::access_small) otherwise.
+/// Steps of the default pattern; the first one accesses the main tree. [`Rho::access_small`] sets
+/// another pattern.
 pub const PATTERN: u32 = 3;
 
-/// Blocks that are on their way from the small tree to the main one, at most.
+/// Blocks in transit from the small tree to the main one, at most.
 const LEAVING_MAX: usize = 16;
 
-/// The scheme, as a [`Controller`]. See the [module](self). Requests of one block are served in
-/// order; others may overtake a block that is not in the small tree.
+/// The scheme, as a [`Controller`]. See the [module](self). Requests for one block are served in
+/// order; a request for a block in the small tree may overtake requests for other blocks.
 pub struct Rho<T, S, L, P = Plb> {
     main: Unified<T, L, P>,
     small: Engine<S>,
-    /// Which blocks the small tree holds: their labels there, and when they were used.
+    /// The blocks in the small tree: their labels there, and their order of use.
     tags: Plb,
     draw: LeafDraw,
     drains: Drains,
-    /// The small stash stayed crowded, however often it was emptied: there is still its limit.
+    /// The small stash stayed crowded after its evictions; fetches go on up to the stash's limit.
     drained_in_vain: bool,
     requests: VecDeque<(u64, Addr)>,
-    /// The request whose block is being fetched from the main tree.
+    /// The request with a fetch from the main tree in progress.
     fetching: Option<(u64, Addr)>,
-    /// Blocks that are still in the small tree, but have no tag any more.
+    /// Blocks that are still in the small tree but have no tag any more.
     leaving: VecDeque<Header>,
-    /// Those that have left it, and are not in the main tree yet.
+    /// Blocks that have left the small tree and are not in the main tree yet.
     returning: Stash,
     /// The body of the block that was fetched last.
     body: Vec<u8>,
-    /// Steps of the pattern, and which is next.
+    /// Number of steps in the pattern.
     pattern: u32,
     turn: u32,
     health: Health,
 }
 
 impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
-    /// `main`, which nothing was asked of yet, and beside it the small tree `small`, which holds
-    /// nothing, with the given sets and ways of tags.
+    /// Combines `main`, which has had no requests yet, with the empty small tree `small`, with the
+    /// given sets and ways of tags.
     pub fn new(
         main: Unified<T, L, P>,
         small: S,
@@ -117,15 +117,15 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
         self.turn == 0
     }
 
-    /// From now on the small tree is accessed `per_main` times, at least once, for each access to
+    /// Sets the pattern: `per_main` accesses to the small tree, at least one, for each access to
     /// the main one.
     pub fn access_small(&mut self, per_main: u32) {
         assert!(per_main > 0, "blocks must come out of the small tree");
         (self.pattern, self.turn) = (per_main.saturating_add(1), 0);
     }
 
-    /// With more than `blocks` blocks in its stash an access to the small tree does nothing but
-    /// empty it.
+    /// While the small stash holds more than `blocks` blocks, accesses to the small tree only
+    /// evict.
     pub fn drain_above(&mut self, blocks: usize) {
         self.drains = Drains::above(blocks);
     }
@@ -136,7 +136,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
         if is_main { self.step_main(serve) } else { self.step_small(serve) }
     }
 
-    /// Goes on with what the main tree has to do: take blocks back, and fetch one.
+    /// Advances the work of the main tree: it takes blocks back, and fetches one.
     fn step_main(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.begin_fetch()?;
         let Self { main, returning, body: fetched, fetching, .. } = self;
@@ -165,8 +165,8 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
         Ok(StepOutcome { finished: fetched.map(|(id, _)| id), ..issued })
     }
 
-    /// Has the next block fetched that is neither in the small tree nor on its way from there, if
-    /// there is room for it and for who has to make place.
+    /// Starts the fetch of the next block that is neither in the small tree nor in transit, if
+    /// there is room for it and for the block that it evicts.
     fn begin_fetch(&mut self) -> Result {
         let under_way = self.leaving.len() + self.returning.len();
         let is_crowded = self.drains.is_crowded(self.small.stash().len()) && !self.drained_in_vain;
@@ -196,8 +196,8 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
         self.small.put(header, &self.body)
     }
 
-    /// One access to the small tree: to empty its stash, for a block that leaves, or for the first
-    /// request whose block it holds.
+    /// One access to the small tree: an eviction, a block that leaves, or the first request for a
+    /// block in this tree.
     fn step_small(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         let waiting = self.small.stash().len();
         if self.drains.is_due(waiting) {
@@ -234,7 +234,8 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
     }
 }
 
-/// What requests to the main tree are called: the only fetch, and the returns by their addresses.
+/// Ids of requests to the main tree: `FETCH` for the only fetch, `RETURNS` plus the address for a
+/// return.
 const FETCH: u64 = 0;
 const RETURNS: u64 = 1;
 
@@ -257,8 +258,8 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Controller for Rho<T
 
     fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.health.check()?;
-        // Also a read that fails ends it: a step may have finished a request in passing, or moved
-        // blocks between the trees, before it reads.
+        // A failed read also ends the scheme: before it reads, a step may have finished a request
+        // without a path access, or moved blocks between the trees.
         self.health.begin();
         match self.try_step(serve) {
             Err(error) if !matches!(error, Error::Tampered { .. }) => Err(error),

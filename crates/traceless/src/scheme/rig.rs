@@ -1,5 +1,5 @@
-//! What the tests of the schemes share: a store in memory with all that it takes to open it again,
-//! and ways to damage it.
+//! Shared test code of the schemes: a store in memory with everything needed to reopen it, and ways
+//! to damage it.
 
 use crate::durable::{MemVault, Vault};
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ use crate::store::{Area, MemStore, Run, Store};
 use crate::types::{Addr, Extent, Slot};
 use std::sync::{Arc, Mutex};
 
-/// The home of a scheme with geometry `G`.
+/// A store, a vault and the keys of a scheme with geometry `G`.
 pub(crate) struct Rig<G> {
     pub geometry: G,
     pub store: Arc<MemStore>,
@@ -27,7 +27,7 @@ impl<G> Rig<G> {
         Self { geometry, store, vault: MemVault::default(), seed: 0 }
     }
 
-    /// What it is made or opened with, on `store`. Random numbers are others each time.
+    /// The parts to create or open a scheme on `store`. Each call uses another random seed.
     pub fn parts(&mut self, store: Arc<dyn Store>, read_only: bool) -> Parts {
         self.seed += 1;
         Parts {
@@ -57,7 +57,7 @@ pub(crate) fn assert_filled(oram: &mut dyn Oram, byte: u8) {
     }
 }
 
-/// Makes one slot what was never written.
+/// Makes one slot look as if it was never written.
 pub(crate) fn wipe(store: &dyn Store, area: &Area, slot: Slot) {
     let mut run = Run::default();
     run.add_in_place(area, slot, 1);
@@ -73,7 +73,7 @@ pub(crate) fn damage(store: &dyn Store, area: &Area, slot: Slot) {
     run.write(store).unwrap();
 }
 
-/// Puts one slot back as it was in `old`, a copy of the whole store.
+/// Restores one slot from `old`, a copy of the whole store.
 pub(crate) fn put_back(store: &dyn Store, old: &[u8], area: &Area, slot: Slot) {
     let mut run = Run::default();
     run.add(area, slot, 1);
@@ -81,7 +81,7 @@ pub(crate) fn put_back(store: &dyn Store, old: &[u8], area: &Area, slot: Slot) {
     run.write(store).unwrap();
 }
 
-/// A store of which one extent cannot be read for now.
+/// A store with one extent that cannot be read for now.
 pub(crate) struct Unreadable {
     pub store: Arc<MemStore>,
     pub hole: Extent,
@@ -106,15 +106,15 @@ impl Store for Unreadable {
     }
 }
 
-/// A disk whose cache forgets: what was not synced may be lost, kept or torn by sectors, extent by
+/// A disk with a volatile cache: unsynced writes may be lost, kept or torn by sectors, extent by
 /// extent.
 pub(crate) struct Forgetful {
     disk: MemStore,
     /// Everything written since the last sync, in order.
     cached: Mutex<Vec<(u64, Vec<u8>)>>,
-    /// The disk with the cache.
+    /// The disk including its cache.
     seen: MemStore,
-    /// Calls until the power goes.
+    /// Number of calls until the power fails.
     pub fuse: Mutex<u64>,
 }
 
@@ -133,7 +133,7 @@ impl Forgetful {
         Ok(())
     }
 
-    /// What is there when the power comes back.
+    /// The contents of the disk after a power failure.
     pub fn crash(&self, rng: &mut dyn Rng) -> Vec<u8> {
         let odds = 1 + rng.below(8);
         for (at, bytes) in self.cached.lock().unwrap().drain(..) {
@@ -166,7 +166,7 @@ impl Store for Forgetful {
             rest = next;
         }
         self.seen.write(extents, from)?;
-        // The write during which the power goes is under way: any part of it may arrive.
+        // The power fails during this write: any part of it may arrive.
         self.burn()
     }
     fn sync(&self) -> Result {
@@ -179,14 +179,14 @@ impl Store for Forgetful {
 }
 
 impl<S: Scheme> Rig<S> {
-    /// Opens it as the vault last knew it, on `store`.
+    /// Opens the scheme on `store` from the last state in the vault.
     fn reopen(&mut self, store: Arc<dyn Store>) -> Result<Box<dyn Oram>> {
         let (parts, state) = (self.parts(store, false), self.vault.kept());
         self.geometry.open(parts, &state, &mut |_, _| {})
     }
 }
 
-/// What the writes of a history leave in each block.
+/// The value of each block after `writes`.
 fn after(writes: &[(u64, u64)], blocks: u64) -> Vec<u64> {
     let mut model = vec![0; blocks as usize];
     for &(addr, value) in writes {
@@ -204,8 +204,8 @@ fn read_all(oram: &mut dyn Oram) -> Vec<u64> {
     (0..blocks).map(&mut read).collect()
 }
 
-/// Accesses until the power goes, which is an error, or until it is closed. Both a sync and a close
-/// promise all writes before them.
+/// Accesses until the power fails, which is an error, or until the scheme is closed. A sync or a
+/// close promises all writes before it.
 fn run(
     oram: &mut dyn Oram,
     rng: &mut SeededRng,
@@ -236,7 +236,7 @@ fn run(
     }
 }
 
-/// Lives on from crash to crash. Each opening finds a prefix of the writes, at least up to the last
+/// Runs from crash to crash. Each opening must find a prefix of the writes, at least up to the last
 /// sync.
 pub(crate) fn lives_through_crashes(
     scheme: impl Scheme + Copy,
@@ -257,7 +257,7 @@ pub(crate) fn lives_through_crashes(
             Err(other) => panic!("a crash is not damage: {other}"),
             Ok(mut oram) => {
                 match run(&mut *oram, &mut rng, &mut writes, &mut promised, &mut next) {
-                    // The power goes right after it: nothing that it needs is in a cache only.
+                    // The power fails right after the close, so everything must be durable.
                     Ok(()) => closed += 1,
                     Err(Error::Store(_)) => {
                         let again = oram.sync();
@@ -268,7 +268,7 @@ pub(crate) fn lives_through_crashes(
             }
         }
         bytes = disk.crash(&mut rng);
-        // Looked at in a copy, which lives on by itself; so does the disk.
+        // The check runs on a copy, which goes on separately from the disk.
         let (copy, kept) = (Arc::new(MemStore::from_bytes(&bytes)), rig.vault.kept());
         let found = read_all(&mut *rig.reopen(copy).expect("a crash is not damage"));
         rig.vault.keep(&kept).unwrap();

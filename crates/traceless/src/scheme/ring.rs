@@ -1,23 +1,23 @@
-//! Ring ORAM: an access reads one slot of each bucket of a path, and writes only what is known of
-//! them; whole paths are rewritten in between, at times that everybody knows.
+//! Ring ORAM: an access reads one slot of each bucket of a path, and writes only the metadata of
+//! these buckets; whole paths are rewritten in between, at public times.
 //!
-//! A bucket has slots for Z blocks and S dummies, in a random order that nobody knows, and metadata
-//! that says what is where and which slots were read. An access reads the metadata of the path of
-//! its block, then one slot of each bucket: the block where it is, elsewhere a dummy that was not
-//! read yet. No slot is read twice before its bucket is written anew. That happens after every A
-//! accesses along the next path in reverse-lexicographic order, and early if all dummies of a
-//! bucket were read.
+//! A bucket has slots for Z blocks and S dummies, in a secret random order, and metadata that
+//! records the slot of each block and the slots that were read. An access reads the metadata of the
+//! path of its block, then one slot of each bucket: the block's slot in the bucket that holds it,
+//! elsewhere the slot of an unread dummy. No slot is read twice before its bucket is rewritten.
+//! Buckets are rewritten after every A accesses along the next path in reverse-lexicographic order,
+//! and early if all dummies of a bucket were read.
 //!
-//! A step is an access, or an eviction, and A accesses are followed by one eviction, whether
-//! requests waited or not. Early reshuffles are part of an access: the same round trips, but more
-//! bytes. When they are due depends on the paths accessed alone. Each step is three round trips:
-//! metadata of a path, slots of it, and one write of all that changed.
+//! A step is an access or an eviction. One eviction follows every A accesses, whether or not
+//! requests wait. Early reshuffles are part of an access: they need the same round trips, but more
+//! bytes. The times at which they are due depend on the accessed paths alone. Each step is three
+//! round trips: the metadata of a path, slots of it, and one write of all changes.
 //!
 //! The position map is flat, in trusted memory.
 //!
-//! Paper: Ren, Fletcher, Kwon, Stefanov, Shi, van Dijk, Devadas, USENIX Security'15. A bucket is
-//! reshuffled before a read that it could not answer, not after the one that took its last dummy;
-//! docs/papers.md has more.
+//! Paper: Ren, Fletcher, Kwon, Stefanov, Shi, van Dijk, Devadas, USENIX Security'15. This scheme
+//! reshuffles a bucket before a read that it could not answer, not after the read that took its
+//! last dummy; docs/papers.md has more.
 
 mod bucket;
 mod exchange;
@@ -47,7 +47,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use bucket::{Bucket, all, draw};
 
-/// What errors call the metadata.
+/// Area name of the metadata in errors.
 const METADATA: &str = "ring-metadata";
 
 /// The scheme, as a [`Controller`]. See the [module](self).
@@ -60,38 +60,38 @@ pub struct Ring<T> {
     requests: Requests,
     /// Accesses since the last eviction.
     since_eviction: u8,
-    /// What comes next, if one of its reads failed.
+    /// The next access, if one of its reads failed.
     next: Option<RingAccess>,
     health: Health,
     path: RingPath,
     counts: Counts,
 }
 
-/// A path that is to be opened, and slots of it that are to be read.
+/// A path to open, and the slots of it to read.
 #[derive(Clone, Copy)]
 struct RingAccess {
     leaf: Leaf,
     purpose: RingPurpose,
-    /// Whether the path is open and its slots are chosen. They are the same ones however often they
-    /// must be read: others would tell by what they share with the first which one matters.
+    /// Whether the path is open and its slots are chosen. A repeated read uses the same slots: a
+    /// new choice would show, by the slots that both choices share, which slot holds the block.
     is_chosen: bool,
-    /// Which of the slots holds the block that is wanted.
+    /// The index, among the chosen slots, of the slot with the wanted block.
     found: Option<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RingPurpose {
     Eviction,
-    /// An access that nothing asked for.
+    /// An access that serves no request.
     Dummy,
-    /// The first request, whose block then has this label.
+    /// Serves the first request; its block then gets this label.
     Request(Addr, Leaf),
-    /// An exchange. The block that is wanted has this label if it is not taken out after all.
+    /// An exchange. If the exchange fails, the wanted block stays in the ORAM and gets this label.
     Exchange(Option<Addr>, Leaf),
 }
 
 impl RingPurpose {
-    /// The block that is taken out of its bucket.
+    /// The block to take out of its bucket.
     fn wanted(self) -> Option<Addr> {
         match self {
             Self::Eviction | Self::Dummy => None,
@@ -101,7 +101,7 @@ impl RingPurpose {
     }
 }
 
-/// What has happened so far. Public.
+/// Public counters since creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Accesses, dummies among them.
@@ -112,30 +112,30 @@ pub struct Counts {
     pub reshuffles: u64,
 }
 
-/// Levels from the root down that a tree of this shape leaves to a [`RingTop`].
+/// Number of levels, from the root down, that a tree of this shape leaves to a [`RingTop`].
 fn cached_levels(shape: &Shape) -> usize {
     (0..shape.levels()).take_while(|&level| shape.z(level) == 0).count()
 }
 
-/// Buckets of a tree before those of a level, without those that it leaves to a [`RingTop`].
+/// Number of buckets above a level, without the levels that the tree leaves to a [`RingTop`].
 fn buckets_above(shape: &Shape, level: usize) -> u64 {
     (0..level).map(|level| shape.buckets(level) * shape.z(level) as u64).sum()
 }
 
-/// The open path, and buffers for what is done with it.
+/// The open path, and buffers for the work on it.
 struct RingPath {
     buckets: Vec<Bucket>,
     /// Slots to be read.
     slots: Vec<SlotAt>,
-    /// Levels of buckets that have no dummy left for an access: they are read whole.
+    /// Levels of buckets without a dummy left for an access; these buckets are read whole.
     spent: Vec<usize>,
-    /// Blocks to be put into buckets, and how deep each may go.
+    /// Blocks to put into buckets, each with the deepest level that it may go to.
     blocks: Vec<(usize, Header, BlockSource)>,
-    /// Blocks of the stash that have left it.
+    /// Stash indices of blocks that were written to buckets.
     gone: Vec<usize>,
 }
 
-/// Where a block is while a path is rewritten: its number in the stash, or among the slots read.
+/// The source of a block while a path is rewritten: its index in the stash or among the read slots.
 #[derive(Clone, Copy)]
 enum BlockSource {
     Stash(usize),
@@ -149,7 +149,7 @@ impl RingAccess {
 }
 
 impl<T: RingTree> Ring<T> {
-    /// For `blocks` blocks in `tree`, which holds nothing yet.
+    /// For `blocks` blocks in `tree`, which must be empty.
     pub fn new(blocks: u64, tree: T, rng: Box<dyn Rng>) -> Result<Self> {
         let (params, shape) = (tree.params(), tree.shape());
         params.check_shape(shape, 0)?;
@@ -185,17 +185,17 @@ impl<T: RingTree> Ring<T> {
         &self.tree
     }
 
-    /// The blocks that wait.
+    /// The blocks that wait in the stash.
     pub fn stash(&self) -> &Stash {
         &self.stash
     }
 
-    /// What has happened so far.
+    /// Counters since creation.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// What comes next. Nothing changes by it but what is drawn.
+    /// Chooses the next access. This draws randomness and changes nothing else.
     fn choose(&mut self) -> RingAccess {
         if let Some(next) = self.next {
             return next;
@@ -215,13 +215,13 @@ impl<T: RingTree> Ring<T> {
         RingAccess::new(self.order.next(self.tree.shape()), RingPurpose::Eviction)
     }
 
-    /// Whether so many accesses were made that a path is to be evicted before the next.
+    /// Whether a path must be evicted before the next access.
     fn is_eviction_due(&self) -> bool {
         self.since_eviction == self.tree.params().rate
     }
 
-    /// Opens the path of what comes next and reads its slots. If that fails, the same is read
-    /// again before anything else.
+    /// Opens the path of `next` and reads its slots. If that fails, the next step repeats this read
+    /// first.
     fn read(&mut self, next: RingAccess) -> Result<RingAccess> {
         let mut next = next;
         let read = self.try_read(&mut next);
@@ -242,7 +242,7 @@ impl<T: RingTree> Ring<T> {
         self.tree.read_slots(&self.path.slots)
     }
 
-    /// Does what a path was read for, and writes it.
+    /// Serves the purpose of the path that was read, and writes the path.
     fn go_on(&mut self, next: RingAccess, serve: Serve<'_>) -> Result<StepOutcome> {
         let mut issued = StepOutcome { kind: StepKind::Dummy, finished: None };
         match next.purpose {
@@ -267,7 +267,7 @@ impl<T: RingTree> Ring<T> {
         Ok(issued)
     }
 
-    /// Ends an access whose slots were read: reshuffles buckets without dummies, and writes.
+    /// Ends an access after its slots were read: reshuffles buckets without dummies, and writes.
     fn end_access(&mut self) -> Result {
         self.counts.accesses += 1;
         self.since_eviction += 1;
@@ -275,8 +275,8 @@ impl<T: RingTree> Ring<T> {
         self.write()
     }
 
-    /// Has a block in the stash under another label: it is there, or in the slot that was read, or
-    /// it is made of zeros. Tells its number.
+    /// Moves a block into the stash under another label: from the stash itself, from the slot that
+    /// was read, or as zeros if it was never written. Returns its index in the stash.
     fn keep(&mut self, header: Header, read: Option<usize>) -> Result<usize> {
         if let Some(nth) = self.stash.find(header.addr()) {
             self.stash.relabel(nth, header);
@@ -285,8 +285,8 @@ impl<T: RingTree> Ring<T> {
         self.bring(header, read)
     }
 
-    /// Chooses the slots that an access reads. Tells which of them holds the block that is wanted,
-    /// and takes the block out of its bucket.
+    /// Chooses the slots that an access reads, and takes the wanted block out of its bucket's
+    /// metadata. Returns the index of the chosen slot that holds the block.
     fn choose_slots(&mut self, wanted: Option<Addr>) -> Option<usize> {
         let Self { tree, path, rng, .. } = self;
         let (slots, z) = (tree.params().slots(), usize::from(tree.params().z));
@@ -316,7 +316,7 @@ impl<T: RingTree> Ring<T> {
         found
     }
 
-    /// Puts a block into the stash: that of a slot that was read, or zeros.
+    /// Puts a block into the stash, with the body of a slot that was read, or with zeros.
     fn bring(&mut self, header: Header, read: Option<usize>) -> Result<usize> {
         let nth = self.stash.push(header)?;
         match read {
@@ -326,7 +326,7 @@ impl<T: RingTree> Ring<T> {
         Ok(nth)
     }
 
-    /// Puts the blocks of buckets without dummies, which were read whole, into other slots.
+    /// Rewrites the buckets without dummies, which were read whole; their blocks get new slots.
     fn reshuffle(&mut self) {
         while let Some(level) = self.path.spent.pop() {
             self.counts.reshuffles += 1;
@@ -344,15 +344,15 @@ impl<T: RingTree> Ring<T> {
         }
     }
 
-    /// Writes a path anew, all of whose blocks were read, with as many as fit, each as deep as its
-    /// label allows.
+    /// Rewrites a path after all its blocks were read, with as many blocks as fit, each as deep as
+    /// its label allows.
     fn evict(&mut self) -> Result {
         self.counts.evictions += 1;
         self.since_eviction = 0;
         for level in (0..self.path.buckets.len()).rev() {
             self.fill(level);
         }
-        // From the last on, so that those still to be removed keep their numbers.
+        // Removes from the highest index down, so that the remaining indices stay valid.
         self.path.gone.sort_unstable();
         while let Some(nth) = self.path.gone.pop() {
             self.stash.remove(nth);
@@ -365,8 +365,8 @@ impl<T: RingTree> Ring<T> {
         self.write()
     }
 
-    /// Chooses Z slots of each bucket, with all its blocks among them, and lists the blocks of path
-    /// and stash, those that may go deepest last.
+    /// Chooses Z slots of each bucket, including the slots of all its blocks, and lists the blocks
+    /// of path and stash; the blocks that may go deepest come last.
     fn gather(&mut self, leaf: Leaf) {
         let Self { tree, stash, path, rng, .. } = self;
         let (params, shape) = (tree.params(), tree.shape());
@@ -391,7 +391,7 @@ impl<T: RingTree> Ring<T> {
         blocks.sort_unstable_by_key(|(reach, ..)| *reach);
     }
 
-    /// Writes a bucket anew, with the last of the blocks listed that may go there. They leave the
+    /// Rewrites a bucket with the last listed blocks that may go there, and removes them from the
     /// list.
     fn fill(&mut self, level: usize) {
         let Self { tree, stash, path, rng, .. } = self;
@@ -416,8 +416,8 @@ impl<T: RingTree> Ring<T> {
         }
     }
 
-    /// Opens a path. Metadata that no sealer vouches for may say anything, and is refused unless it
-    /// is that of a bucket of this path.
+    /// Opens a path. A sealer without authentication may return any metadata, so each bucket is
+    /// checked for consistency with this path.
     fn open(&mut self, leaf: Leaf) -> Result {
         let Self { tree, path, requests, .. } = self;
         tree.open_path(leaf)?;

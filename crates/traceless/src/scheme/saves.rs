@@ -1,12 +1,12 @@
-//! Trusted state that is saved together with a log of what is still to be written to its place, so
-//! that a crash takes all of it back to the last sync: for schemes that rewrite what they read.
+//! Trusted state that is saved together with a log of pending bucket writes, so that a crash takes
+//! both back to the last sync: for schemes that rewrite what they read.
 //!
-//! Between two syncs what was written waits in memory, so that the areas in the store stay those of
-//! the last sync. A sync writes all of it to a log, beside it the sealed trusted state, makes both
-//! durable, and lets the vault name them; only then is what waited written to its places. There are
-//! two logs and two states, used in turns, so that one sync of the store serves both the log that
-//! it makes and the places of the log before. An opening reads the state that the vault names and
-//! writes its log to its places once more.
+//! Between two syncs, written buckets stay in memory, so the areas in the store keep the contents
+//! of the last sync. A sync writes these buckets to a log and the sealed trusted state beside it,
+//! makes both durable, and records them in the vault; only then does it write the buckets to their
+//! places. There are two logs and two states, used in turns, so that one sync of the store serves
+//! both the new log and the places of the log before. An opening reads the state that the vault
+//! records and writes its log to its places once more.
 
 use super::Parts;
 use super::lifecycle::Lifecycle;
@@ -22,22 +22,22 @@ use alloc::vec;
 use alloc::vec::Vec;
 use traceless_sys::ct::secret::declassify;
 
-/// Where the parts of one of the two copies of the trusted state lie.
+/// Layout of one of the two copies of the trusted state.
 #[derive(Clone)]
 pub(crate) struct CopyLayout {
     /// First byte of the first copy.
     pub at: u64,
     /// Bytes of a copy.
     pub len: u64,
-    /// Bytes of the state that has always the same length, without its tag.
+    /// Bytes of the part of the state with a fixed length, without its tag.
     pub fixed: u64,
     /// First byte of each log in a copy.
     pub logs: Vec<u64>,
 }
 
 impl CopyLayout {
-    /// Copies of `saved` bytes of trusted state from byte `at` on, with one log for each of `held`:
-    /// that many pieces of so many bytes in all, at most.
+    /// Copies of `saved` bytes of trusted state from byte `at` on, with one log for each entry of
+    /// `held`: at most that many pieces, with so many bytes in all.
     pub fn new(at: u64, saved: u64, held: &[(u64, u64)]) -> Self {
         let fixed = saved + held.len() as u64 * WORD;
         let table: u64 = held.iter().map(|(pieces, _)| pieces * WORD).sum();
@@ -50,12 +50,12 @@ impl CopyLayout {
         Self { at, len, fixed, logs }
     }
 
-    /// First byte behind both.
+    /// First byte behind both copies.
     pub fn end(&self) -> u64 {
         self.at + 2 * self.len
     }
 
-    /// Bytes that each save writes besides what waits, which takes 8 bytes more a piece.
+    /// Bytes that each save writes besides the pending buckets, which take 8 more bytes each.
     pub fn state_len(&self) -> u64 {
         self.fixed + 2 * FRONT_LEN as u64
     }
@@ -66,11 +66,11 @@ const WORD: u64 = size_of::<u64>() as u64;
 /// Bytes in front of a sealed part: its salt and its tag.
 const FRONT_LEN: usize = Salt::LEN + TAG_LEN;
 
-/// What was saved last.
+/// The contents of the last save.
 pub(crate) struct Checkpoint {
     /// The trusted state.
     pub saved: Vec<u8>,
-    /// First bytes of what is in each log.
+    /// The places (first bytes) of the pieces in each log.
     pub places: Vec<Vec<u64>>,
 }
 
@@ -80,21 +80,22 @@ pub(crate) struct Saves {
     store: Arc<dyn Store>,
     first: u64,
     key: Secret,
-    /// What the key of the states is for.
+    /// The purpose label of the states' key.
     purpose: &'static [u8],
-    /// Bound to them: all public parameters.
+    /// Associated data of the states: all public parameters.
     bound: Vec<u8>,
-    /// With the keys of states.
+    /// The openings, with the keys of the states.
     openings: Openings<Aead>,
     pub life: Lifecycle,
     /// Saves made since creation: the number of the newest state.
     count: u64,
-    /// What the vault keeps. An opening that began since has sealed nothing that is saved.
+    /// The state that the vault keeps. An opening that began since then has sealed nothing that was
+    /// saved.
     kept: EpochState,
 }
 
 impl Saves {
-    /// For what a vault keeps in `state`, the newest of which must be found.
+    /// For the vault's `state`; its newest save must be found.
     pub fn new(
         copies: CopyLayout,
         purpose: &'static [u8],
@@ -122,12 +123,12 @@ impl Saves {
         })
     }
 
-    /// Where all of it lies.
+    /// The store and the first byte of the areas.
     pub fn store(&self) -> (&Arc<dyn Store>, u64) {
         (&self.store, self.first)
     }
 
-    /// The key that all others are made of.
+    /// The master key, from which all other keys are derived.
     pub fn key(&self) -> &Secret {
         &self.key
     }
@@ -136,8 +137,8 @@ impl Saves {
         &self.openings
     }
 
-    /// Draws a new id for what is sealed after `start` writes. Nothing is sealed under a known id
-    /// again, so it may be kept with the next state.
+    /// Draws a new id for what is sealed after `start` writes. Nothing is sealed again under a
+    /// known id, so the id may be kept with the next state.
     pub fn begin_opening(&mut self, start: u64) -> Result<Opening> {
         let id = self.life.draw_id();
         let opening = self.openings.next(id, start);
@@ -145,20 +146,20 @@ impl Saves {
         Ok(opening)
     }
 
-    /// Everything was sealed anew after `start` writes: what began before matters no more.
+    /// Forgets the openings from before `start`, once everything was resealed after `start` writes.
     pub fn forget_before(&mut self, start: u64) {
         self.openings.prune(|next| next <= start);
     }
 
-    /// From the first access on, what ends without a close is a crash.
+    /// Records the scheme as open: from the first access on, an end without a close is a crash.
     pub fn keep_open(&mut self) -> Result {
         self.kept = self.openings.state(false, self.count);
         self.life.keep(&self.kept.encode())
     }
 
-    /// Writes log and state, makes them durable, and lets the vault name them. What waits may then
-    /// go to its places. `saved` has always the same length. Whoever calls it has made sure that no
-    /// access is half done.
+    /// Writes log and state, makes them durable, and records them in the vault. Then the pending
+    /// buckets may go to their places. `saved` must always have the same length. The caller makes
+    /// sure that no access is incomplete.
     pub fn save(&mut self, saved: Vec<u8>, held: &[&PendingBuckets]) -> Result {
         self.life.writable()?;
         self.try_save(saved, held).inspect_err(|_| self.life.poison())
@@ -204,8 +205,8 @@ impl Saves {
         Ok(Checkpoint { saved, places })
     }
 
-    /// Writes log number `nth` to its places, as the last save may not have done. What is not as it
-    /// was logged will not verify there.
+    /// Writes log number `nth` to its places, since the last save may not have finished that. Bytes
+    /// that differ from what was logged do not verify there later.
     pub fn redo(&self, nth: usize, extents: &[Extent]) -> Result {
         if extents.is_empty() {
             return Ok(());
@@ -216,17 +217,17 @@ impl Saves {
         self.store.write(extents, &bytes)
     }
 
-    /// Ends it after a save, or without one if nothing was done. Places are made durable, so that
-    /// an opening need not write them again.
+    /// Ends the scheme after a save, or without one if there were no accesses. Makes the bucket
+    /// places durable, so that the next opening need not write them again.
     pub fn close(&mut self) -> Result {
         self.life.sync(&*self.store, self.count)?;
-        // The newest opening that this names is the one that sealed the state.
+        // The last opening in this list is the one that sealed the state.
         self.life.keep(&EpochState { clean: true, ..self.kept.clone() }.encode())?;
         self.life.end();
         Ok(())
     }
 
-    /// First byte of the copy that the newest state is in.
+    /// First byte of the copy with the newest state.
     fn copy_at(&self) -> u64 {
         self.first + self.copies.at + self.count % 2 * self.copies.len
     }

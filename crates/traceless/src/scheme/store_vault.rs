@@ -1,4 +1,4 @@
-//! Trusted state beside what it is about, in the same store.
+//! A vault in the same store as the areas that its trusted state describes.
 
 use super::Parts;
 use super::openings::STATE_LEN_MAX;
@@ -22,25 +22,26 @@ const RECORD_LEN: usize = (HEAD_LEN + STATE_LEN_MAX).next_multiple_of(4096);
 /// Bytes that a vault takes on a store.
 pub const VAULT_LEN: u64 = 2 * RECORD_LEN as u64;
 
-/// Two records that are written in turns: a mac, a number, and the state and its length. The state
-/// is public, but nobody without the key can make one.
+/// Two records that are written in turns: a MAC, a number, the length of the state, and the state.
+/// The state is public, but it cannot be forged without the key.
 ///
-/// Each state goes to both, so that no damage to one of them takes back what was kept: else blocks
-/// would quietly read as they did at the sync before, or what was closed before would pass for
-/// closed.
+/// Each state is written to both records, so that damage to one of them does not roll the state
+/// back: otherwise blocks would silently read as they did at the sync before, or an open scheme
+/// would pass for one that was closed.
 ///
-/// Whoever puts the whole store back as it once was puts the vault back, too: nothing in the store
-/// can tell.
+/// An adversary that rolls back the whole store also rolls back the vault, which nothing in the
+/// store can detect.
 pub struct StoreVault {
     store: Arc<dyn Store>,
     key: Secret,
-    /// Of the newest record; 0 if there is none.
+    /// The number of the newest record; 0 if there is none.
     number: u64,
 }
 
 impl StoreVault {
-    /// An empty one in the first [`VAULT_LEN`] bytes of `store`, with a key of its own. A store
-    /// that has no `room` bytes for all that is to lie there is left as it was.
+    /// An empty vault in the first [`VAULT_LEN`] bytes of `store`, with its own key. A store
+    /// smaller than `room`, the bytes of everything that will lie there, is refused and not
+    /// changed.
     pub fn create(store: Arc<dyn Store>, key: Secret, room: u64) -> Result<Self> {
         check_room(&*store, room.max(VAULT_LEN))?;
         for nth in 0..2 {
@@ -49,7 +50,7 @@ impl StoreVault {
         Ok(Self { store, key, number: 0 })
     }
 
-    /// The one that lies there, and what it kept last.
+    /// Opens the vault that lies there; returns it and the state that it kept last.
     pub fn open(store: Arc<dyn Store>, key: Secret) -> Result<(Self, Vec<u8>)> {
         check_room(&*store, VAULT_LEN)?;
         let mut newest: Option<(u64, Vec<u8>)> = None;
@@ -66,7 +67,7 @@ impl StoreVault {
 }
 
 impl Parts {
-    /// What a product is made or opened with in a store that begins with its vault.
+    /// The parts with which a product is made or opened in a store that begins with its vault.
     pub(crate) fn behind(
         vault: StoreVault,
         product: &[u8],
@@ -115,7 +116,7 @@ fn check_room(store: &dyn Store, room: u64) -> Result {
     if store.len() < room { Err(small) } else { Ok(()) }
 }
 
-/// Number and state of a record, if it is whole.
+/// Number and state of a record, if it verifies.
 fn decode(record: &[u8], key: &Secret) -> Option<(u64, Vec<u8>)> {
     let (mac, rest) = record.split_at(MAC_LEN);
     let number = u64::from_le_bytes(rest[..8].try_into().expect("8 bytes"));
@@ -143,7 +144,7 @@ mod tests {
             let kept = StoreVault::open(store.clone(), key()).unwrap().1;
             assert_eq!(kept, vec![byte; 100 * usize::from(byte)]);
         }
-        // The next is cut short in its first record: the fifth is there.
+        // The sixth write is torn in its first record: the fifth state is still there.
         vault.write(&[6; 600]).unwrap();
         let at = vault.number % 2 * RECORD_LEN as u64;
         store.write(&[Extent::new(at + 200, 1)], &[9]).unwrap();
@@ -151,7 +152,7 @@ mod tests {
         assert!(StoreVault::open(store, Secret::from_bytes([4; 32])).is_err());
     }
 
-    /// Whichever record is damaged, the other knows what was kept last.
+    /// If either record is damaged, the other one still has the last state.
     #[test]
     fn damage_does_not_take_back_what_was_kept() {
         for nth in 0..2 {
@@ -163,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Whichever record is damaged, what is left knows of the opening.
+    /// If either record is damaged, the other one still records the opening.
     #[test]
     fn damage_does_not_take_back_an_opening() {
         for nth in 0..2 {

@@ -25,7 +25,7 @@ pub(super) fn decode(tiers: u32) -> Result<u8> {
     u8::try_from(tiers).map_err(|_| Error::Geometry("more map tiers than 3"))
 }
 
-/// How the entries of a map lie in its blocks.
+/// The layout of a map's entries in its blocks.
 #[derive(Clone, Copy)]
 pub(super) struct MapLayout {
     /// Entries in a block.
@@ -50,7 +50,8 @@ impl MapLayout {
         self.tier_blocks(blocks, tiers).saturating_mul(self.entry_len as u64)
     }
 
-    /// Tiers that keep the rest of the map within `budget` bytes of memory, if so many will do.
+    /// Number of tiers that keep the rest of the map within `budget` bytes of memory, if possible;
+    /// at most [`MAP_TIERS_MAX`].
     pub fn tiers_for(&self, blocks: u64, budget: u64) -> u8 {
         let fits = |&tiers: &u8| self.memory(blocks, tiers) <= budget;
         (0..MAP_TIERS_MAX).find(fits).unwrap_or(MAP_TIERS_MAX)
@@ -66,7 +67,7 @@ impl MapLayout {
         &map_block[self.entry_at(block)..][..self.entry_len]
     }
 
-    /// As [`MapLayout::entry`], to change it.
+    /// Like [`MapLayout::entry`], for changes.
     pub fn entry_mut<'a>(&self, map_block: &'a mut [u8], block: u64) -> &'a mut [u8] {
         &mut map_block[self.entry_at(block)..][..self.entry_len]
     }
@@ -75,8 +76,8 @@ impl MapLayout {
         (block % self.fan) as usize * self.entry_len
     }
 
-    /// Appends what `decode` makes of the entry of each of `blocks`. Map blocks are read by `read`,
-    /// one that neighbours share only once.
+    /// Looks up the entries of `blocks`, decodes each with `decode`, and appends the results to
+    /// `out`. `read` reads the map blocks; neighbours in one map block cause one read.
     pub fn look_up<E>(
         &self,
         blocks: impl Iterator<Item = u64> + Clone,

@@ -1,13 +1,13 @@
-//! Bytes that recursive and unified Path ORAM move for an access, by calculation: unified-oram,
+//! Bytes that recursive and unified Path ORAM move per access, by calculation: unified-oram,
 //! formula (1) and section 6.3.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How a bucket lies in memory.
+/// Layout of a bucket in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketLayout {
-    /// Slots.
+    /// Slots of a bucket.
     pub z: u64,
     /// Bits of each slot for the address and the label of its block.
     pub header_bits: u64,
@@ -18,13 +18,13 @@ pub struct BucketLayout {
 /// The bucket of the paper, with 32 bits for an address and for a label.
 pub const PAPER_BUCKET: BucketLayout = BucketLayout { z: 3, header_bits: 64, counter_bits: 8 };
 
-/// Blocks of the user's in the paper: 4 GiB of 64 bytes each.
+/// User blocks in the paper: 4 GiB of 64 bytes each.
 pub const PAPER_BLOCKS: u64 = 1 << 26;
 
-/// Bytes of a block of the user's, and of a unified tree.
+/// Bytes of a user block, and of a block of a unified tree.
 pub const PAPER_BLOCK_LEN: u64 = 64;
 
-/// Bytes of a block of the position map, where it lies in trees of its own.
+/// Bytes of a block of the position map in a recursive ORAM, where it has trees of its own.
 pub const PAPER_MAP_BLOCK_LEN: u64 = 32;
 
 /// Levels of the tree with the user's blocks: a leaf for each block.
@@ -41,11 +41,10 @@ impl BucketLayout {
     }
 }
 
-/// A recursive Path ORAM whose labels are as wide as they must be, and whose trees have a leaf for
-/// each block at least.
+/// A recursive Path ORAM with labels of minimal width, and trees with at least one leaf per block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recursion {
-    /// Levels of each tree, that of the user's blocks first.
+    /// Levels of each tree; the first is the tree of the user's blocks.
     pub levels: Vec<u32>,
     /// Labels in a block of each tree but the first.
     pub fanouts: Vec<u64>,
@@ -56,7 +55,7 @@ pub struct Recursion {
 }
 
 impl Recursion {
-    /// For `blocks` blocks of the user's in the first of `trees` trees.
+    /// For `blocks` user blocks in the first of `trees` trees.
     pub fn new(
         bucket: &BucketLayout,
         blocks: u64,
@@ -78,12 +77,12 @@ impl Recursion {
         Self { levels, fanouts, path_len, top_bits }
     }
 
-    /// That of the paper.
+    /// The recursion of the paper.
     pub fn of_the_paper() -> Self {
         Self::new(&PAPER_BUCKET, PAPER_BLOCKS, PAPER_BLOCK_LEN, PAPER_MAP_BLOCK_LEN, PAPER_TREES)
     }
 
-    /// Bytes moved for an access: a path of each tree is read, and written.
+    /// Bytes moved per access: a path of each tree is read and written.
     pub fn bytes_per_access(&self) -> f64 {
         (2 * self.path_len) as f64
     }
@@ -97,20 +96,20 @@ fn label_bits(levels: u32) -> u64 {
     u64::from(levels - 1).max(1)
 }
 
-/// Bytes moved where `requests[i]` requests took i paths of `path_len` bytes each, which are read
-/// and written.
+/// Bytes moved if `requests[i]` requests took i paths each. A path of `path_len` bytes is read and
+/// written.
 pub fn bytes_moved(path_len: u64, requests: &[u64]) -> u64 {
     let paths: u64 = (0..).zip(requests).map(|(i, n): (u64, _)| i * n).sum();
     2 * path_len * paths
 }
 
-/// The same for each of them, on average: `2 · path_len · Σ i·w_i`, where `w_i` is the share of the
+/// Bytes moved per request, on average: `2 · path_len · Σ i·w_i`, where `w_i` is the share of the
 /// requests that took i paths.
 pub fn bytes_per_access(path_len: u64, requests: &[u64]) -> f64 {
     bytes_moved(path_len, requests) as f64 / requests.iter().sum::<u64>() as f64
 }
 
-/// Paths of `path_len` bytes an access from which on unified ORAM moves more than the recursive.
+/// Paths of `path_len` bytes per access above which unified ORAM moves more than recursive ORAM.
 pub fn crossover(path_len: u64, recursion: &Recursion) -> f64 {
     recursion.path_len as f64 / path_len as f64
 }
@@ -118,18 +117,18 @@ pub fn crossover(path_len: u64, recursion: &Recursion) -> f64 {
 /// A row of the comparison in the paper's Table 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Row {
-    /// Which ORAM.
+    /// Name of the ORAM.
     pub name: &'static str,
-    /// Paths of a 27-level tree that an access is as long as.
+    /// Cost of an access in paths of a 27-level tree.
     pub paths: f64,
     /// Bytes moved for an access.
     pub bytes: f64,
-    /// How many times as much as the block itself.
+    /// Bytes moved per byte of the block.
     pub blocks: f64,
 }
 
-/// The paper's Table 1, with its averages of 1.39 and 1.27 paths an access, and where recursive and
-/// unified ORAM are as good as each other.
+/// The paper's Table 1, with its averages of 1.39 and 1.27 paths per access; the first row's
+/// `paths` is the crossover of recursive and unified ORAM.
 pub fn table() -> [Row; 4] {
     let path_len = PAPER_BUCKET.path_len(PAPER_LEVELS, PAPER_BLOCK_LEN);
     let recursion = Recursion::of_the_paper();
@@ -145,18 +144,18 @@ pub fn table() -> [Row; 4] {
     ]
 }
 
-/// Overheads of the paper's Table 3: bits moved for each bit of a block where no cache helps, with
-/// every field as wide as section 5.2 makes it for 2^`log_blocks` blocks of `block_bits` bits.
+/// Overheads of the paper's Table 3: bits moved per bit of a block without help from a cache, with
+/// every field as wide as in section 5.2, for 2^`log_blocks` blocks of `block_bits` bits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Overheads {
-    /// Of the recursive ORAM, whose blocks of the map hold four labels.
+    /// Overhead of recursive ORAM; a map block holds four labels.
     pub recursive: f64,
-    /// Of unified ORAM with compressed labels, whose blocks of the user's are cut into parts.
+    /// Overhead of unified ORAM with compressed labels; user blocks are cut into parts.
     pub unified: f64,
 }
 
 impl Overheads {
-    /// For `log_blocks` from 2 to 60.
+    /// The overheads for `log_blocks` from 2 to 60.
     pub fn new(log_blocks: u32, block_bits: u64) -> Self {
         let width = u64::from(log_blocks);
         let path_bits =
@@ -184,7 +183,7 @@ impl Overheads {
     }
 }
 
-/// Labels in a block of the map of a recursive ORAM whose blocks grow with N.
+/// Labels in a map block of a recursive ORAM with blocks that grow with N.
 const LABELS: u64 = 4;
 
 #[cfg(test)]
@@ -204,8 +203,8 @@ mod tests {
         assert!(is_close(5859.0 / 1024.0, 5.7, 0.005));
     }
 
-    /// 14.4 KB for five trees, 5 KB and 102 KB of labels in trusted memory: as close as one rule
-    /// for all comes (docs/papers.md).
+    /// 14.4 KB for five trees, 5 KB and 102 KB of labels in trusted memory. A single rule for all
+    /// sizes comes this close (docs/papers.md).
     #[test]
     fn recursion_is_as_deep_as_in_the_paper() {
         let five = Recursion::of_the_paper();
@@ -233,8 +232,8 @@ mod tests {
     }
 
     /// Table 3: overheads stay within a constant of O(log N + log³N / B) and of O(log N + log³N /
-    /// (B log log N)), so that unified ORAM gains on the other as N grows. But it starts far
-    /// behind: without a cache it is ahead from 2^47 blocks on, and where blocks are small.
+    /// (B log log N)), so that unified ORAM gains on recursive ORAM as N grows. But it starts far
+    /// behind: without a cache it is cheaper only from 2^47 blocks on, and if blocks are small.
     #[test]
     fn overheads_grow_as_in_the_paper() {
         for block_bits in [|log: u64| log, |log: u64| log * log] {

@@ -1,5 +1,5 @@
-//! What the tests of the schemes over trees share: a tree of each kind, an array to compare with,
-//! and looks at what is seen.
+//! Shared test code of the schemes over trees: a tree of each kind, a comparison with an array, and
+//! statistics of the observed leaves.
 
 use crate::controller::{Controller, SteppedOram};
 use crate::error::Result;
@@ -76,7 +76,7 @@ fn key() -> Aead {
     Aead::new(&Secret::from_bytes([7; 32]))
 }
 
-/// A tree with a store of its own.
+/// A sealed tree with its own store.
 fn sealed_by<C: Sealer>(cipher: C, shape: &Shape, len: usize) -> SealedTree<C> {
     let store = Arc::new(MemStore::new(SealedTree::store_len(shape, len, &cipher)));
     SealedTree::create(store, 0, "tree", shape.clone(), len, cipher, salts()).unwrap()
@@ -96,7 +96,7 @@ pub fn trees(shape: &Shape, len: usize) -> Vec<Boxed> {
     ]
 }
 
-/// Operations of each long run.
+/// Number of operations in each long run.
 pub fn operations() -> u64 {
     let asked = std::env::var("TRACELESS_MODEL_OPERATIONS").ok();
     asked.map_or(30_000, |number| number.parse().expect("a number of operations"))
@@ -107,7 +107,7 @@ pub fn behaves_like_an_array<C: Controller>(controller: C, rounds: u64) {
     is_an_array(&mut SteppedOram::new(controller), rounds);
 }
 
-/// The same for whoever is no controller.
+/// Compares an ORAM that is not a controller with an array.
 pub fn is_an_array(oram: &mut dyn Oram, rounds: u64) {
     let (n, len) = (oram.blocks(), oram.block_len());
     let (mut model, mut rng) = (vec![0; n as usize * len], SeededRng::new(4));
@@ -132,8 +132,8 @@ pub fn is_an_array(oram: &mut dyn Oram, rounds: u64) {
     }
 }
 
-/// Each step reads every bucket of one path, from the root down, and writes the same, whether a
-/// request waits or not. `witness` saw all that was done so far, which is nothing.
+/// Each step reads every bucket of one path, from the root down, and writes the same buckets,
+/// whether or not a request waits. `witness` must not have recorded anything before.
 pub fn shows_one_template<C: Controller>(mut controller: C, witness: &Recorder) {
     assert!(witness.take().is_empty(), "nothing need be initialised");
     let mut bytes = None;
@@ -153,10 +153,10 @@ pub fn shows_one_template<C: Controller>(mut controller: C, witness: &Recorder) 
     }
 }
 
-/// The leaves whose paths were read.
+/// The leaves of the paths that were read.
 pub type Leaves = Arc<Mutex<Vec<u64>>>;
 
-/// A tree that notes which paths are read.
+/// A tree that records the paths that are read.
 pub type Noted<T> = crate::tree::ObservedTree<T, Leaves>;
 
 impl PathWitness for Leaves {
@@ -177,7 +177,7 @@ pub fn chi_square(leaves: &[u64], leaves_max: u64) -> f64 {
     parts.iter().map(|&n| (n as f64 - mean).powi(2) / mean).sum()
 }
 
-/// The same for each leaf and the one that follows it `lag` later, over 16 by 16 equal parts.
+/// Pearson's statistic for pairs of a leaf and the one `lag` later, over 16 by 16 equal parts.
 pub fn serial_chi_square(leaves: &[u64], leaves_max: u64, lag: usize) -> f64 {
     let part = |leaf: u64| leaf * 16 / leaves_max;
     let pairs = leaves.iter().zip(&leaves[lag..]);
@@ -185,11 +185,11 @@ pub fn serial_chi_square(leaves: &[u64], leaves_max: u64, lag: usize) -> f64 {
     chi_square(&pairs, 256)
 }
 
-/// Uniform leaves exceed this once in a million times.
+/// Uniform leaves exceed this limit once in a million times.
 pub const CHI_SQUARE_MAX: f64 = 377.2;
 
-/// How many standard deviations more often than by chance a leaf comes again within the next 64,
-/// of `leaves_max` leaves.
+/// Excess of leaves that recur within the next 64 accesses, in standard deviations, for
+/// `leaves_max` leaves.
 pub fn repeats(leaves: &[u64], leaves_max: u64) -> f64 {
     const WINDOW: usize = 64;
     let again = leaves.windows(WINDOW + 1).filter(|w| w[..WINDOW].contains(&w[WINDOW])).count();
@@ -198,11 +198,11 @@ pub fn repeats(leaves: &[u64], leaves_max: u64) -> f64 {
     (again as f64 - all * share) / (all * share * (1.0 - share)).sqrt()
 }
 
-/// More than this is no chance.
+/// Uniform leaves practically never exceed this limit.
 pub const REPEATS_MAX: f64 = 5.0;
 
-/// How many standard deviations more often than by chance two paths in a row cross the same of
-/// `2^depth` equal subtrees, of `leaves_max` leaves.
+/// Excess of consecutive paths that cross the same of `2^depth` equal subtrees, in standard
+/// deviations, for `leaves_max` leaves.
 pub fn echoes(leaves: &[u64], leaves_max: u64, depth: u32) -> f64 {
     let subtree = |leaf: u64| (leaf << depth) / leaves_max;
     let same = leaves.windows(2).filter(|w| subtree(w[0]) == subtree(w[1])).count() as f64;
@@ -210,9 +210,9 @@ pub fn echoes(leaves: &[u64], leaves_max: u64, depth: u32) -> f64 {
     (same - all * share) / (all * share * (1.0 - share)).sqrt()
 }
 
-/// The farthest from chance that [`echoes`] are at any depth where chance alone makes a hundred.
-/// Tests over parts of the leaves see no deeper than those parts, and tests of whole leaves see
-/// nothing above them; what a cache of the tree's top shows lies between.
+/// The largest deviation of [`echoes`] over all depths for which chance alone gives a hundred.
+/// Tests over parts of the leaves detect only coarser dependence, tests of whole leaves only exact
+/// repeats; the effect of a cached treetop lies in between.
 pub fn loudest_echo(leaves: &[u64], leaves_max: u64) -> f64 {
     let depths = (1..)
         .take_while(|&depth| leaves_max >> depth > 0 && leaves.len() as u64 >> depth >= ECHOES_MIN);
@@ -220,10 +220,10 @@ pub fn loudest_echo(leaves: &[u64], leaves_max: u64) -> f64 {
     all.fold(0.0, |most, echo| if echo.abs() > f64::abs(most) { echo } else { most })
 }
 
-/// Fewer are not spread like a normal variable.
+/// Smaller counts are not approximately normal.
 const ECHOES_MIN: u64 = 100;
 
-/// Fails if a test of parts of the leaves, or of whole ones, sees anything.
+/// Fails if a test of parts of the leaves, or of whole leaves, exceeds its limit.
 pub fn older_tests_see_nothing(leaves: &[u64], leaves_max: u64) {
     assert!(chi_square(leaves, leaves_max) < CHI_SQUARE_MAX);
     assert!(repeats(leaves, leaves_max).abs() < REPEATS_MAX);

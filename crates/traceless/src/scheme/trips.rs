@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 /// Blocks fetched in one round trip, at most.
 pub(super) const BLOCKS_PER_TRIP: usize = 256;
 
-/// The trips of a request for blocks of `len` bytes.
+/// Cuts a request for blocks of `len` bytes into round trips.
 pub(super) fn trips<'a>(
     addrs: &'a [Addr],
     into: &'a mut [u8],
@@ -17,8 +17,8 @@ pub(super) fn trips<'a>(
     addrs.chunks(BLOCKS_PER_TRIP).zip(into.chunks_mut(BLOCKS_PER_TRIP * len))
 }
 
-/// Reads the first `blocks` blocks, of `len` bytes each, and hands each place that is damaged to
-/// `damaged`. After each trip `done` is told how many were read.
+/// Reads the first `blocks` blocks, of `len` bytes each, and calls `damaged` for each damaged
+/// place. After each trip, `done` gets the number of blocks read so far.
 pub(super) fn verify_all(
     blocks: u64,
     len: usize,
@@ -31,7 +31,7 @@ pub(super) fn verify_all(
         let end = (start + BLOCKS_PER_TRIP as u64).min(blocks);
         let addrs: Vec<_> = (start..end).map(Addr).collect();
         match read(&addrs, &mut bytes[..addrs.len() * len]) {
-            // One of them is bad: which ones is told one by one.
+            // One of these blocks is damaged: reading them one by one finds which.
             Err(Error::Tampered { .. }) => {
                 for addr in addrs {
                     match read(&[addr], &mut bytes[..len]) {

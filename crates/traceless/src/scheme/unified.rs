@@ -1,21 +1,22 @@
 //! Unified ORAM: one tree holds the user's blocks and all levels of their position map.
 //!
-//! Blocks of the map that were used lately wait in a cache, the PLB, and not in the tree: a request
-//! begins at the first level that is there, and accesses one path for each level below. Since all
-//! are paths of one tree, nobody sees which level is meant, nor whether the cache knew it; but how
-//! many there are depends on earlier requests, so a claim needs issue at a fixed rate.
+//! Recently used blocks of the map wait in a cache, the PLB, and not in the tree: a request begins
+//! at the first level that the PLB holds, and accesses one path for each level below. Since all are
+//! paths of one tree, an observer learns neither the level of an access nor whether the PLB had a
+//! hit; but the number of paths depends on earlier requests, so a claim needs issue at a fixed
+//! rate.
 //!
-//! What leaves the PLB goes into the stash, under the label that it was given on its way in, and
-//! needs no path access. Labels are [`PlainLabels`](crate::posmap::PlainLabels), or
-//! [`CompressedLabels`](crate::posmap::CompressedLabels): then a counter that overflows puts the
-//! whole group on other paths, one path access for each member, whether it exists or not. When the
-//! counter of a group ends, all labels get another key.
+//! A block that leaves the PLB goes into the stash, under the label that it got on its way in,
+//! without a path access. Labels are [`PlainLabels`](crate::posmap::PlainLabels), or
+//! [`CompressedLabels`](crate::posmap::CompressedLabels): then a counter overflow moves the whole
+//! group to other paths, with one path access for each possible member, whether or not it exists.
+//! When the counter of a group ends, all labels get another key.
 //!
-//! Blocks in trusted memory may be searched first, and a cache above may take blocks out, or offer
-//! lines that it will write back: see [`Unified::search_first`], [`Unified::submit_fetch`] and
-//! [`Unified::offer`].
+//! Optionally, blocks in trusted memory are searched first, and a cache above takes blocks out, or
+//! offers lines that it will write back: see [`Unified::search_first`], [`Unified::submit_fetch`]
+//! and [`Unified::offer`].
 //!
-//! Paper: unified-oram, sections 3 to 5; ir-oram, section IV, for what a cache above does.
+//! Paper: unified-oram, sections 3 to 5; ir-oram, section IV, for the cache above.
 
 mod at_hand;
 mod cache_above;
@@ -44,10 +45,10 @@ pub struct Sizes {
     pub blocks: u64,
     /// Levels of the position map in the tree; one more lies in trusted memory.
     pub map_levels: u8,
-    /// Blocks of the tree that one of the user's consists of. They share a counter.
+    /// Tree blocks that make up one user block. They share a counter.
     pub parts: u64,
     /// Whether the parts are a bundle (static super blocks: Ren et al., section 4): they share a
-    /// label, too, so that one path access brings all of them. Else each is on a path of its own.
+    /// label, too, so one path access brings all of them. Otherwise each part is on its own path.
     pub bundled: bool,
     /// Blocks that the stash holds at most.
     pub stash_blocks: usize,
@@ -59,19 +60,19 @@ pub struct Unified<T, L, P = Plb> {
     maps: Maps<L, P>,
     drains: Drains,
     requests: VecDeque<UnifiedRequest>,
-    /// What a cache above would have written back when nothing else is to be done.
+    /// A line of a cache above, to be written back when no request waits.
     offered: Option<UnifiedRequest>,
-    /// Blocks that a cache above has taken out, once all requests are finished.
+    /// Blocks that a cache above will hold once all requests are finished.
     taken: BTreeSet<u64>,
-    /// Whether a request is finished without a path access if its block is in trusted memory.
+    /// Whether a request for a block in trusted memory finishes without a path access.
     searches_first: bool,
-    /// Path accesses that are planned, for this walk.
+    /// The planned path accesses of the current walk.
     planned: VecDeque<UnifiedAccess>,
     walk: Walk,
-    /// The user's block, as far as its parts are here, and their headers.
+    /// The parts of the user's block collected so far, and their headers.
     body: Vec<u8>,
     held: Vec<Header>,
-    /// What comes next, if a path could not be read.
+    /// The next access, if its path could not be read.
     unread: Option<Unread>,
     /// Whether the last change ended with a path that could not be read.
     is_unread: bool,
@@ -79,12 +80,12 @@ pub struct Unified<T, L, P = Plb> {
     is_suspended: bool,
 }
 
-/// A path access whose path could not be read. No other one is made before it.
+/// A path access after its read failed. No other path access is made before it.
 #[derive(Clone, Copy)]
 enum Unread {
-    /// The first of those that are planned.
+    /// The first planned access.
     Planned,
-    /// One that no request is about, and a request that was finished in passing.
+    /// A dummy or an eviction, and the request that was finished without a path access before it.
     Unasked { kind: StepKind, leaf: Leaf, finished: Option<u64> },
 }
 
@@ -93,34 +94,34 @@ struct Maps<L, P> {
     places: LevelPlaces,
     groups: Groups<L, P>,
     draw: LeafDraw,
-    /// Groups that got other labels because a counter was full.
+    /// Number of groups that were relabelled because a counter was full.
     group_remaps: u64,
 }
 
 /// The entries of all groups that are in trusted memory: in the PLB and beside it.
 struct Groups<L, P> {
     labels: L,
-    /// How the level in trusted memory is kept, and its entries.
+    /// The labels of the level in trusted memory, and its entries.
     top_labels: L,
     top: Vec<u8>,
     /// In a simulation, the entries of all blocks of the map.
     beside: Pages,
     plb: P,
-    /// On the way to another key.
+    /// A change of the label key that is under way.
     rekeying: Option<Rekeying<L>>,
 }
 
-/// Where in the tree's addresses each level lies.
+/// The addresses of each level's blocks in the tree.
 struct LevelPlaces {
     parts: u64,
     bundled: bool,
     fanout: u64,
-    /// Of each level: its blocks, and the address of the first.
+    /// For each level: the number of its blocks, and the address of the first.
     count: Vec<u64>,
     base: Vec<u64>,
 }
 
-/// What is asked for.
+/// A request of the client or of a cache above.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct UnifiedRequest {
     id: u64,
@@ -132,46 +133,47 @@ struct UnifiedRequest {
 enum Verb {
     /// The block is served and stays.
     Access,
-    /// It is served and leaves: a cache above has it.
+    /// The block is served and leaves the ORAM: a cache above has it.
     Fetch,
-    /// It comes back from there.
+    /// A cache above returns the block.
     Return,
 }
 
-/// Whose block the planned path accesses are for.
+/// The target of the planned path accesses.
 #[derive(Clone, Copy)]
 struct Walk {
-    /// Of the position map, or 0 for the user's block.
+    /// The level of the position map, or 0 for the user's block.
     level: usize,
-    /// Nobody any more, if it was an offer that was withdrawn.
+    /// `None` during a change of key, or if the walk was for an offer that was withdrawn.
     request: Option<UnifiedRequest>,
 }
 
-/// A path access to come.
+/// A planned path access.
 #[derive(Clone, Copy)]
 struct UnifiedAccess {
     purpose: UnifiedPurpose,
     addr: Addr,
-    /// Which child of its group the block belongs to.
+    /// The index of the block within its group.
     nth: usize,
-    /// The path that it is on now, and is on then.
+    /// The path of the block before and after the access.
     old: Leaf,
     new: Leaf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UnifiedPurpose {
-    /// The block that the walk is about.
+    /// The block that the walk is for.
     Own,
-    /// Its group gets other labels.
+    /// A member of the same group, which gets another label.
     Sibling,
-    /// As that, but the last group is not full.
+    /// A member that does not exist, since the last group is not full.
     Nobody,
 }
 
 impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
-    /// In `tree`, which holds nothing yet. `labels` are those of the map's blocks, `top_labels`
-    /// those in trusted memory; with one key for both, since each block is a child once.
+    /// An ORAM in `tree`, which must be empty. `labels` manages the labels in map blocks,
+    /// `top_labels` the labels in trusted memory. Both may have one key, since each block is in one
+    /// group only.
     pub fn new(
         sizes: Sizes,
         tree: T,
@@ -228,7 +230,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         })
     }
 
-    /// With more than `blocks` blocks in the stash a step does nothing but empty it.
+    /// While the stash holds more than `blocks` blocks, steps only evict.
     pub fn drain_above(&mut self, blocks: usize) {
         self.drains = Drains::above(blocks);
     }
@@ -238,13 +240,13 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         &self.engine
     }
 
-    /// Groups whose labels were all replaced because a counter was full, since it was opened: each
-    /// took a path access for every sibling.
+    /// Number of groups that were relabelled because a counter was full, since the ORAM was made:
+    /// each took a path access for every sibling.
     pub fn group_remaps(&self) -> u64 {
         self.maps.group_remaps
     }
 
-    /// Bytes of the labels of a group, which are a block of the map.
+    /// Bytes of a group's entries, which fill a block of the map.
     pub fn group_len(&self) -> usize {
         self.maps.groups.labels.entries_len()
     }
@@ -275,7 +277,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
             let mut is_finished = self.finish_in_passing(request, serve)?;
             let level = self.maps.first_missing(request.addr);
             if !is_finished && level == 0 && request.verb == Verb::Return {
-                // The stash is crowded, and could not be emptied: there is still its limit.
+                // Evictions did not make room, but the stash is still below its limit.
                 self.put_back(request, serve)?;
                 self.forget(request);
                 is_finished = true;
@@ -287,7 +289,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
             self.walk = Walk { level, request: Some(request) };
             match self.maps.plan(level, request.addr, &mut self.planned) {
                 Err(Error::LabelsSpent) if self.maps.begin_rekeying() => {
-                    // The request begins anew when all labels have another key.
+                    // The request starts again after all labels have another key.
                     self.planned.clear();
                     self.plan_rekeying()?;
                 }
@@ -297,7 +299,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         self.walk_on(serve)
     }
 
-    /// Whether path accesses come next that give labels another key. Then they are planned.
+    /// Plans the next path accesses of a change of the label key; returns whether there are any.
     fn plan_rekeying(&mut self) -> Result<bool> {
         let level = self.maps.plan_rekeying(&mut self.planned)?;
         if !self.planned.is_empty() {
@@ -306,7 +308,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(!self.planned.is_empty())
     }
 
-    /// The next path access that is planned.
+    /// Makes the next planned path access.
     fn walk_on(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         let Walk { level, request } = self.walk;
         let next = self.planned.front().expect("a plan has at least the block's own access");
@@ -339,8 +341,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(StepOutcome { kind, finished: finished.map(|request| request.id) })
     }
 
-    /// In a simulation, the path that is accessed after the open one, unless the stash must be
-    /// emptied first, or it turns out that no path is needed.
+    /// In a simulation, the path that is accessed after the open one, unless an eviction comes
+    /// first or no path is needed.
     fn likely_next(&self) -> Option<Leaf> {
         if self.maps.groups.beside.is_empty() {
             return None;
@@ -348,7 +350,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         if let Some(next) = self.planned.front() {
             return Some(next.old);
         }
-        // At level 0 the first of them is about to be finished.
+        // At level 0 the first request is about to be finished.
         let next = self.requests.get(usize::from(self.walk.level == 0))?;
         self.maps.peek(next.addr)
     }
@@ -358,8 +360,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         if self.is_suspended { Err(Error::Suspended) } else { Ok(()) }
     }
 
-    /// Does something that may change labels: if it does not come to its end, it cannot be done
-    /// again, unless it is a path that could not be read.
+    /// Runs an operation that may change labels. If the operation fails it cannot be repeated,
+    /// unless the failure was a path that could not be read.
     fn change<R>(&mut self, change: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
         self.check_ready()?;
         self.health.begin();
@@ -368,14 +370,14 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         if self.is_unread { self.health.after_read(changed) } else { self.health.end(changed) }
     }
 
-    /// Reads a path. If that fails, it is read again before any other, for the same.
+    /// Reads a path. If that fails, the next step repeats this read first, for the same purpose.
     fn fetch(&mut self, leaf: Leaf, unread: Unread) -> Result {
         self.engine.fetch(leaf).inspect_err(|_| {
             (self.unread, self.is_unread) = (Some(unread), true);
         })
     }
 
-    /// A request that is finished waits no longer.
+    /// Removes a finished request from the queue, or the finished offer.
     fn forget(&mut self, request: UnifiedRequest) {
         if self.requests.front() == Some(&request) {
             self.requests.pop_front();
@@ -384,7 +386,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         }
     }
 
-    /// Takes a block of the map out of the open path into the PLB.
+    /// Moves a map block from the open path into the PLB.
     fn bring(&mut self, next: UnifiedAccess) -> Result {
         let way = self.make_room(next.addr)?;
         let plb = &mut self.maps.groups.plb;
@@ -393,7 +395,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(())
     }
 
-    /// An empty way of the PLB for `addr`. Who was there goes into the stash.
+    /// An empty way of the PLB for `addr`. The block that was there goes into the stash.
     fn make_room(&mut self, addr: Addr) -> Result<usize> {
         let plb = &mut self.maps.groups.plb;
         let (way, victim) = plb.evict(addr);
@@ -403,9 +405,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(way)
     }
 
-    /// Takes the parts of the user's block that are on the open path out of it. The last one
-    /// completes the block: then it is served, and all parts go into the stash, if nobody takes
-    /// them out.
+    /// Takes the parts of the user's block out of the open path. With the last part the block is
+    /// complete: it is served, and all parts go into the stash, unless the request is a fetch.
     fn hold(
         &mut self,
         next: UnifiedAccess,
@@ -432,7 +433,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(())
     }
 
-    /// A path access that no request is about.
+    /// A path access that serves no request.
     fn unasked(&mut self, kind: StepKind) -> Result<StepOutcome> {
         let leaf = self.maps.draw.leaf();
         self.make_unasked(kind, leaf, None)
@@ -451,7 +452,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
 }
 
 impl<L: Labels, P: Lookaside> Maps<L, P> {
-    /// The level below the first that the PLB holds for a block of the user's.
+    /// The level at which a walk to a user block begins: the lowest level with its parent in the
+    /// PLB, or the last level, since its parent is in trusted memory.
     fn first_missing(&self, addr: Addr) -> usize {
         let is_here = |level| self.is_here(level, self.places.nth(level, addr));
         let levels = self.places.levels();
@@ -463,7 +465,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         self.groups.plb.find(self.places.addr(level, nth, 0)).is_some()
     }
 
-    /// In a simulation, the path that a walk to `addr` would begin with, if the map has it at once.
+    /// In a simulation, the first path of a walk to `addr`, if the map can give it without drawing.
     fn peek(&self, addr: Addr) -> Option<Leaf> {
         let Self { places, groups, .. } = self;
         let level = self.first_missing(addr);
@@ -479,19 +481,19 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         labels.peek(&all[at as usize * len..][..len], nth)
     }
 
-    /// Puts the block of `level` that an access to `addr` is about onto another path, in the map,
-    /// and lists the path accesses for it: one a part, and before them, if its group gets other
-    /// labels, as many for each possible sibling.
+    /// Assigns new labels to the block of `level` for an access to `addr`, and lists the path
+    /// accesses for it: one per path of the block, and before them, if its group is relabelled, as
+    /// many for each possible sibling.
     fn plan(&mut self, level: usize, addr: Addr, plan: &mut VecDeque<UnifiedAccess>) -> Result {
         let (block, fanout) =
             (self.places.nth(level, addr), self.groups.fanout(&self.places, level));
         self.plan_group(level, block / fanout, Some((block % fanout) as usize), plan)
     }
 
-    /// As [`plan`](Self::plan) for member `own` of a group. Without one, all members get labels
-    /// under the key that is to come.
+    /// Like [`plan`](Self::plan), for member `own` of a group. With `None`, all members get labels
+    /// under the next key.
     ///
-    /// The group's parent is in the PLB, and may leave it when the plan is carried out.
+    /// The group's parent is in the PLB, and may leave it while the plan is carried out.
     fn plan_group(
         &mut self,
         level: usize,
@@ -504,7 +506,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         let is_spent = own.is_none_or(|own| labels.is_spent(entries, own));
         let all = 0..labels.fanout() as usize;
         let siblings = all.filter(|&nth| is_spent && Some(nth) != own);
-        // Every old label, before any changes.
+        // Collect every old label before any of them changes.
         for nth in siblings.chain(own) {
             let member = group * labels.fanout() + nth as u64;
             let purpose = match nth {
@@ -525,7 +527,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
             None => entries.fill(0),
             Some(_) if is_spent => {
                 labels.renew_group(entries)?;
-                // A group of one is spent at each access, and costs nothing.
+                // A group of one is spent at each access, which costs nothing.
                 *group_remaps += u64::from(labels.fanout() > 1);
             }
             Some(own) => labels.renew(entries, own, draw),
@@ -534,7 +536,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         for access in plan.iter_mut().filter(|access| access.purpose != UnifiedPurpose::Nobody) {
             access.new = labels.leaf(entries, access.nth, access.addr, draw);
         }
-        // A sibling in the PLB is on no path; that of its old label is accessed all the same.
+        // A sibling in the PLB is on no path; the path of its old label is accessed nevertheless.
         for access in plan.iter().filter(|access| access.purpose == UnifiedPurpose::Sibling) {
             if let Some(way) = groups.plb.find(access.addr) {
                 groups.plb.relabel(way, access.new);
@@ -546,9 +548,9 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
 
 /// The entries of a group.
 struct Group<'a, L> {
-    /// How they are kept.
+    /// The scheme of the current labels.
     labels: &'a L,
-    /// How they will be, if there is a key to come.
+    /// The scheme under the next key, if the key is being changed.
     next: Option<&'a L>,
     entries: &'a mut [u8],
 }
@@ -559,8 +561,8 @@ impl<L: Labels, P: Lookaside> Groups<L, P> {
         if level == places.levels() { self.top_labels.fanout() } else { self.labels.fanout() }
     }
 
-    /// Group number `group` of `level`. Entries of the user's blocks and of all but the last level
-    /// of the map are in the group's parent, which is used.
+    /// Group number `group` of `level`. The entries for the user's blocks and for all but the last
+    /// level of the map are in the group's parent, which this call marks as used.
     fn of(&mut self, places: &LevelPlaces, level: usize, group: u64) -> Group<'_, L> {
         let Self { top, beside, labels, top_labels, plb, rekeying } = self;
         let is_top = level == places.levels();
@@ -615,7 +617,7 @@ impl LevelPlaces {
         self.base[self.levels()] + self.count[self.levels()] * self.parts_on(self.levels())
     }
 
-    /// Those of the map.
+    /// Blocks of the map.
     fn map_blocks(&self) -> u64 {
         self.count[1..].iter().sum()
     }
@@ -629,18 +631,18 @@ impl LevelPlaces {
         if self.bundled { 1 } else { self.parts_on(level) }
     }
 
-    /// What is on the path of the part `first` besides it, and itself.
+    /// The parts that are on the same path as the part `first`, including it.
     fn brought(&self, level: usize, first: Addr) -> impl Iterator<Item = Addr> + use<> {
         let parts = self.parts_on(level) / self.paths_on(level);
         (first.0..first.0 + parts).map(Addr)
     }
 
-    /// The part whose label a part of block number `nth` of a level has.
+    /// The part that determines the label of a part of block number `nth` of a level.
     fn labelled(&self, level: usize, nth: u64, part: u64) -> Addr {
         self.addr(level, nth, if self.bundled { 0 } else { part })
     }
 
-    /// Which block of a level an access to `addr` is about.
+    /// The number of the block of a level that an access to `addr` uses.
     fn nth(&self, level: usize, addr: Addr) -> u64 {
         (0..level).fold(addr.0, |nth, _| nth / self.fanout)
     }

@@ -32,7 +32,7 @@ fn every_tree_makes_an_array() {
     }
 }
 
-/// Where a set is full, the block waits in the stash.
+/// If a set is full, the block waits in the stash.
 #[test]
 fn a_sub_stash_may_refuse_a_block() {
     let shape = shape_for(200, Z).unwrap();
@@ -64,7 +64,7 @@ fn a_step_has_one_template() {
     shows_one_template(Circuit::new(20, tree, 50, rng()).unwrap(), &witness);
 }
 
-/// Whatever is asked for: an eviction, then an access.
+/// For any requests, an eviction and an access alternate.
 #[test]
 fn every_request_takes_two_steps() {
     let mut circuit = ghost(100, shape_for(100, Z).unwrap());
@@ -80,7 +80,7 @@ fn every_request_takes_two_steps() {
     }
 }
 
-/// The paths of many accesses to few blocks, those of evictions first.
+/// The paths of many accesses to few blocks; the paths of evictions come first.
 fn paths(rng: Box<dyn Rng>, accesses: u64) -> (Vec<u64>, Vec<u64>) {
     let seen = Leaves::default();
     let tree = GhostTree::new(Shape::uniform(13, Z).unwrap(), 4096, ());
@@ -94,7 +94,7 @@ fn paths(rng: Box<dyn Rng>, accesses: u64) -> (Vec<u64>, Vec<u64>) {
     seen.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip()
 }
 
-/// A generator that says the same twice, now and then.
+/// A generator that sometimes repeats its last output.
 struct Repeating(SeededRng, u64, u64);
 
 impl Rng for Repeating {
@@ -124,8 +124,8 @@ fn paths_are_random_or_in_order_and_repetitions_are_noticed() {
     assert!(repeats(&accessed, 4096) > REPEATS_MAX, "a planted fault is not found");
 }
 
-/// Blocks in the stash after each access to a full array, one block after the other: of so many
-/// accesses, how many left how many.
+/// Blocks in the stash after each access to a full array, one block after the other: entry i is the
+/// number of accesses that left i blocks.
 fn stash_tail(circuit: &mut Circuit<GhostTree<()>>, accesses: u64) -> Result<Vec<u64>> {
     let mut counts = vec![0; STASH_BLOCKS + 1];
     for id in 0..accesses {
@@ -137,8 +137,8 @@ fn stash_tail(circuit: &mut Circuit<GhostTree<()>>, accesses: u64) -> Result<Vec
     Ok(counts)
 }
 
-/// Far below the limit: each further block is at least twice less likely, in trees of twice as many
-/// slots as blocks, and of three times as many.
+/// The stash stays far below its limit: each further block is at least twice less likely, in trees
+/// with twice as many slots as blocks, and with three times as many.
 #[test]
 fn the_stash_stays_short() {
     for (blocks, z) in [(1 << 12, Z), (1 << 15, Z), (1 << 15, 3)] {
@@ -150,7 +150,7 @@ fn the_stash_stays_short() {
     }
 }
 
-/// Evictions along one and the same path empty nothing.
+/// Evictions along a single path do not empty the stash.
 #[test]
 fn a_wrong_order_of_evictions_is_noticed() {
     let mut circuit = ghost(1 << 12, shape_for(1 << 12, Z).unwrap());
@@ -164,7 +164,7 @@ fn a_wrong_order_of_evictions_is_noticed() {
     assert!(matches!(circuit.step(&mut |_, _| {}), Err(Error::EarlierAbort)));
 }
 
-/// A tree that loses a block now and then.
+/// A tree that sometimes loses a block.
 struct Losing(BareTree, u64);
 
 impl BucketTree for Losing {

@@ -1,4 +1,4 @@
-//! Sizes of everything that a `DetWo` keeps on its store, from a handful of parameters.
+//! Sizes of all areas of a `DetWo` on its store, derived from a few parameters.
 
 use super::Refresh;
 use super::pointer::Pointer;
@@ -9,13 +9,13 @@ use crate::scheme::{log, place_areas, refreshed};
 use crate::store::SlotLayout;
 use alloc::vec::Vec;
 
-/// Last writes that one map block holds; its length is eight times that.
+/// Last writes in one map block; its length is eight times that.
 pub const MAP_FAN: u64 = 64;
 
-/// How the map's entries lie in its blocks.
+/// The layout of the map's entries in its blocks.
 pub(super) const MAP: MapLayout = MapLayout { fan: MAP_FAN, entry_len: 8 };
 
-/// Bytes of memory that a map which lies on the store may take before it gets a further tier.
+/// Bytes of memory for a map with tiers on the store, at most, before it gets a further tier.
 const MAP_MEMORY_MAX: u64 = 1 << 30;
 
 /// Blocks that may be written between two syncs, at most.
@@ -29,13 +29,13 @@ pub(super) const AREA_NAMES: [[&str; 2]; MAP_TIERS_MAX as usize + 1] = [
     ["map 3 holding", "map 3 main"],
 ];
 
-/// What the map keeps of each block, in 8 bytes.
+/// The kind of map entry for each block, 8 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapEntries {
-    /// The count of its last write, which tells place and version in closed form.
+    /// The count of the block's last write, which gives place and version in closed form.
     Counts,
-    /// The authors' self-invalidating pointer, for comparison: the holding slot of its last write,
-    /// and a bit that tells whether the main copy is as new. A read opens the main copy, too.
+    /// The authors' self-invalidating pointer, for comparison: the holding slot of the last write,
+    /// and a bit that shows whether the main copy is as new. A read opens the main copy, too.
     Pointers,
 }
 
@@ -49,7 +49,7 @@ impl MapEntries {
     }
 }
 
-/// The parameters that a `DetWo` is made from. All of them are public.
+/// The parameters of a `DetWo`. All of them are public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DetWoGeometry {
     /// Logical blocks, N.
@@ -60,7 +60,7 @@ pub struct DetWoGeometry {
     pub refresh: Refresh,
     /// Tiers of the map on the store; 0 keeps the whole map in memory, 8 bytes a block.
     pub map_tiers: u8,
-    /// What the map keeps.
+    /// The kind of map entry.
     pub map_entries: MapEntries,
     /// Writes between two syncs at most, S.
     pub unsynced_max: u64,
@@ -75,7 +75,7 @@ impl DetWoGeometry {
             Self { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max: 1 };
         geometry.check()?;
         let smallest = geometry.tier_blocks(map_tiers);
-        // One pass over the smallest tier must be longer than what may be unsynced: S K < N.
+        // One pass over the smallest tier must be longer than the unsynced part: S K < N.
         let (p, q) = (u64::from(refresh.p()), u64::from(refresh.q()));
         let longest = (smallest - 1) * q / p;
         geometry.unsynced_max = (blocks / 32).clamp(1, UNSYNCED_MAX).min(longest);
@@ -83,15 +83,15 @@ impl DetWoGeometry {
         Ok(geometry)
     }
 
-    /// The same with another kind of map.
+    /// This geometry with another kind of map.
     pub fn with_map_entries(self, map_entries: MapEntries) -> Result<Self> {
         let geometry = Self { map_entries, ..self };
         geometry.check()?;
         Ok(geometry)
     }
 
-    /// The same for another number of blocks. A map that lies on the store gets as many tiers as
-    /// keep the rest of it within a gibibyte, or as it was.
+    /// This geometry for another number of blocks. A map on the store gets at least as many tiers
+    /// as before, and more if the rest of the map would exceed a gibibyte and its former size.
     pub fn resized(&self, blocks: u64) -> Result<Self> {
         let tiers = match self.map_tiers {
             0 => 0,
@@ -100,11 +100,11 @@ impl DetWoGeometry {
         Self::new(blocks, self.block_len, self.refresh, tiers)?.with_map_entries(self.map_entries)
     }
 
-    /// Refuses what cannot work, so that saved parameters may be trusted afterwards.
+    /// Refuses invalid parameters, so that code which reads saved parameters can rely on them.
     pub fn check(&self) -> Result {
         check_size(self.blocks, self.block_len)?;
-        // Far above what is needed, so that no later product overflows: N (1 + 1/K) slots and some
-        // slack, each with its entry, and the map's tiers.
+        // A generous bound, so that no later product overflows: N (1 + 1/K) slots and some slack,
+        // each with its entry, and the map's tiers.
         let (p, q) = (u128::from(self.refresh.p()), u128::from(self.refresh.q()));
         let slack = 2 * u128::from(UNSYNCED_MAX) * p;
         let slots = u128::from(self.blocks) * (p + q).div_ceil(p) + slack;
@@ -130,7 +130,7 @@ impl DetWoGeometry {
         Ok(())
     }
 
-    /// Bytes that all areas take together.
+    /// Total bytes of all areas.
     pub fn store_len(&self) -> u64 {
         self.areas().iter().map(|(_, _, len)| len).sum()
     }
@@ -142,8 +142,9 @@ impl DetWoGeometry {
         place_areas(self.tiers().into_iter().zip(AREA_NAMES).flat_map(named))
     }
 
-    /// Bytes written to the store per byte written by the user, entries and map included: what many
-    /// blocks at once come to. Single ones come to more, since headers are written in sectors.
+    /// Bytes written to the store per byte written by the user, entries and map included, for
+    /// writes of many blocks at once. Single writes cost more, since headers are written in whole
+    /// sectors.
     pub fn write_amplification(&self) -> f64 {
         let k = f64::from(self.refresh.p()) / f64::from(self.refresh.q());
         let slot = |layout: &SlotLayout| (layout.entry_len + layout.body_len) as f64;
@@ -151,7 +152,7 @@ impl DetWoGeometry {
         bytes / self.block_len as f64
     }
 
-    /// Bytes of memory that the map takes when it is open.
+    /// Bytes of memory that the map takes while the volume is open.
     pub fn map_memory(&self) -> u64 {
         MAP.memory(self.blocks, self.map_tiers)
     }
@@ -161,7 +162,7 @@ impl DetWoGeometry {
         MAP.tiers_for(blocks, budget)
     }
 
-    /// Blocks of tier `tier`: 0 is the data, the others hold the map of the one before.
+    /// Blocks of tier `tier`: tier 0 is the data, each other tier holds the map of the one before.
     pub(super) fn tier_blocks(&self, tier: u8) -> u64 {
         MAP.tier_blocks(self.blocks, tier)
     }
@@ -171,12 +172,12 @@ impl DetWoGeometry {
     }
 }
 
-/// Sizes of one tier. All counts in slots.
+/// Sizes of one tier. All counts are in slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DetWoTierGeometry {
     /// Blocks of this tier.
     pub blocks: u64,
-    /// Writes after which a holding slot is dead for sure: M.
+    /// Number of writes after which a holding slot is no longer live: M.
     pub live_writes: u64,
     /// The holding area.
     pub hold: SlotLayout,
@@ -189,8 +190,8 @@ impl DetWoTierGeometry {
         let blocks = whole.tier_blocks(tier);
         let body_len = if tier == 0 { whole.block_len } else { MAP.block_len() };
         let live_writes = whole.refresh.writes_for(blocks);
-        // A header is written whole, which gives up the entries behind the cursor: a stripe more of
-        // slack than the writes between two syncs need.
+        // A header is written whole, which overwrites entries behind the cursor, so the slack is
+        // one stripe more than the writes between two syncs need.
         let hold_slots = live_writes + whole.unsynced_max + log::STRIPE;
         let main_slots = blocks + whole.refresh.at_most(whole.unsynced_max + 1) + refreshed::STRIPE;
         Self {

@@ -1,4 +1,4 @@
-//! The keys of each opening, found by what it wrote.
+//! The keys of each opening; a write count or refresh number selects the opening.
 
 use super::geometry::DetWoGeometry;
 use crate::error::Result;
@@ -49,15 +49,15 @@ impl DetWoKeyRing {
         (opening, &keys[tier])
     }
 
-    /// Fills the main slot of a block that was lost.
+    /// Fills the main slot of a lost block.
     pub fn fill_lost(&self, tier: usize, r: u64, slot: (&mut [u8], &mut [u8])) {
         let (opening, _) = self.at_main(tier, r);
         let key = self.key.derive(&[&opening.id, &[tier as u8], b"lost", &r.to_le_bytes()]);
         refreshed::fill_lost(&key, r, slot);
     }
 
-    /// Forgets openings of which no slot can matter any more once `count` writes are durable: their
-    /// holding slots are dead, and as many writes refresh every block.
+    /// Forgets openings without slots in use once `count` writes are durable: their holding slots
+    /// are dead, and every main block was refreshed since.
     pub fn prune(&mut self, count: u64) {
         let k = self.geometry.refresh;
         let settled = count.saturating_sub(self.geometry.unsynced_max);
@@ -115,8 +115,8 @@ mod tests {
         assert_eq!(ring.openings().list()[0].number, 3);
     }
 
-    /// Recovery opens the entries of the last `live_writes` writes, even where the refreshes of
-    /// fewer writes have carried all that they wrote.
+    /// Recovery opens the entries of the last `live_writes` writes, even if the refreshes of fewer
+    /// writes have carried all their blocks.
     #[test]
     fn an_opening_lives_until_no_entry_of_it_is_asked_for() {
         for (refresh, map_tiers) in [("1", 0), ("1/3", 0), ("3/7", 1), ("5/2", 1)] {
@@ -142,7 +142,8 @@ mod tests {
             ring.fill_lost(tier, r, (&mut entry, &mut body));
             (entry, body)
         };
-        // Nothing is left of what was there, so that a crash changes nothing.
+        // The filler does not depend on earlier bytes of the slot, so a repeat after a crash is
+        // identical.
         assert_eq!(filled(0, 640, 0), filled(0, 640, 9));
         let bodies = [(0, 640), (0, 641), (1, 640), (0, 650), (1, 650)];
         let mut bodies = bodies.map(|(tier, r)| filled(tier, r, 0).1).to_vec();

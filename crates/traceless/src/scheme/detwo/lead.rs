@@ -1,5 +1,5 @@
-//! From a map entry to the newest copy of a block. A last write count says where that is; an
-//! authors' pointer says where it may be, and what is there decides.
+//! Finds the newest copy of a block from its map entry. A last write count gives the place
+//! directly; an authors' pointer gives two candidates, and their contents decide.
 
 use super::pointer::Pointer;
 use super::{DetWo, DetWoLocation, MapEntries};
@@ -8,16 +8,16 @@ use crate::store::Run;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What a map entry tells of the newest copy of a block.
+/// The information of a map entry about the newest copy of a block.
 #[derive(Clone, Copy)]
 pub(super) struct Lead {
-    /// Where it lies. With a pointer: where the main copy does.
+    /// The place of the newest copy. With a pointer, the place of the main copy.
     place: DetWoLocation,
-    /// A pointer, and the write that the slot holds to which it points.
+    /// A pointer, and the number of the write in the slot that it points to.
     newer: Option<(u64, Pointer)>,
 }
 
-/// A lead, and the slots of a run that it is fetched into.
+/// A lead, and the indices in a run of the slots to fetch for it.
 pub(super) struct Fetch {
     lead: Lead,
     place_at: usize,
@@ -30,7 +30,7 @@ impl Fetch {
     }
 }
 
-/// Contents of some slots, apart from those that do not open.
+/// Contents of some slots, with a mark for slots that do not open.
 pub(super) struct SlotContents {
     bytes: Vec<u8>,
     whole: Vec<bool>,
@@ -44,7 +44,7 @@ impl SlotContents {
 }
 
 impl DetWo {
-    /// What `entry` tells of `block` when `count` writes and `refreshed` refreshes are done.
+    /// The lead of `entry` for `block` after `count` writes and `refreshed` refreshes.
     pub(super) fn lead(
         &self,
         tier: usize,
@@ -59,16 +59,16 @@ impl DetWo {
         }
         let newer = Pointer::decode(entry, t.main.layout().body_len).and_then(|pointer| {
             let held = t.held_in(pointer.slot, count)?;
-            // A blind pointer never looks stale. It is, if even this write was refreshed: its own
-            // was this one or an earlier one.
+            // A blind pointer never looks stale. It is stale if even the current write in its slot
+            // was refreshed, since the pointer's own write was this one or an earlier one.
             let live = t.locate(block, held + 1, refreshed) == DetWoLocation::Hold(held);
             (live || !pointer.is_blind()).then_some((held, pointer))
         });
         Lead { place: t.main_location(block, refreshed), newer }
     }
 
-    /// Adds the slots of `fetches` to `run`: all first ones, then those that may be newer, so that
-    /// neighbours come together.
+    /// Adds the slots of `fetches` to `run`: first all places, then all holding slots of pointers,
+    /// so that neighbouring slots are read together.
     pub(super) fn add_fetches(&self, tier: usize, fetches: &mut [Fetch], run: &mut Run) {
         let mut at = run.slots();
         self.add_locations(tier, fetches.iter().map(|f| f.lead.place), run);
@@ -86,7 +86,7 @@ impl DetWo {
         }
     }
 
-    /// Opens the newest copy of `block`, fetched into `run`. Returns where it lies.
+    /// Opens the newest copy of `block`, fetched into `run`. Returns its place.
     pub(super) fn open_fetch(
         &self,
         tier: usize,
@@ -101,15 +101,15 @@ impl DetWo {
         if main.is_ok() && pointer.is_stale(into) {
             return Ok(place);
         }
-        // The slot holds no later write than this one. So if this one was to the block, the pointer
-        // means it, and it is the newest copy, whatever became of the main one.
+        // The slot holds no later write than `count`. So if write `count` was to this block, the
+        // pointer means this write, and it is the newest copy, even if the main copy is damaged.
         let hold = DetWoLocation::Hold(count);
         let opened = self.open_place(tier, block, hold, (run, fetch.newer_at), into);
         match (main, opened) {
             (_, Ok(())) => Ok(hold),
             (Err(main), _) => Err(main),
             (Ok(()), Err(error)) => {
-                // A blind pointer is stale for sure when another block has the slot now.
+                // A blind pointer is surely stale if another block has the slot now.
                 let (entry, _) = run.slot(fetch.newer_at);
                 let now = self.open_entry(tier, entry);
                 if !pointer.is_blind() || now.is_none_or(|(c, home)| c != count || home == block) {
@@ -121,7 +121,8 @@ impl DetWo {
         }
     }
 
-    /// Opens the copy of `block` at `place`, which is that slot of that run unless it is nowhere.
+    /// Opens the copy of `block` at `place`, which is slot `at` of the run unless `place` is
+    /// nowhere.
     fn open_place(
         &self,
         tier: usize,
@@ -138,7 +139,7 @@ impl DetWo {
         self.open_slot(tier, block, place, entry, body, into)
     }
 
-    /// Reads the newest copy of one block by itself. Returns where it lies.
+    /// Reads the newest copy of one block in a run of its own. Returns its place.
     pub(super) fn read_lead(
         &self,
         tier: usize,
@@ -153,7 +154,7 @@ impl DetWo {
         self.open_fetch(tier, block, &fetch[0], &run, into)
     }
 
-    /// Reads a copy of each of some blocks.
+    /// Reads the copies of several blocks at given places.
     pub(super) fn copies(
         &self,
         tier: usize,

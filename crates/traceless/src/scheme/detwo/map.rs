@@ -1,7 +1,7 @@
-//! The map: an entry for each block, in memory or one tier further on the store.
+//! The map: an entry for each block, in memory or in the next tier on the store.
 //!
-//! An entry is the count of the block's last write, or the authors' pointer to it. Counts are kept
-//! plus one, so that a block of zeros reads as "never written".
+//! An entry is the count of the block's last write, or the authors' pointer to it. Counts are
+//! stored plus one, so that zeros mean "never written".
 
 use super::geometry::MAP;
 use super::pointer::Pointer;
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 /// Bytes of a map block.
 pub(super) const MAP_BLOCK_LEN: usize = MAP.block_len();
 
-/// Blocks of which both copies are read at once, to make pointers of counts.
+/// Number of blocks read per trip, both copies of each, when counts are turned into pointers.
 const BLOCKS_PER_TRIP: usize = 128;
 
 fn decode(entry: &[u8]) -> u64 {
@@ -26,7 +26,7 @@ pub(super) fn set_entry(map_block: &mut [u8], block: u64, entry: u64) {
     MAP.entry_mut(map_block, block).copy_from_slice(&entry.to_le_bytes());
 }
 
-/// Each block that is written, once, in the order of first writes.
+/// The distinct blocks written, in the order of their first writes.
 pub(super) fn distinct(homes: &[u64]) -> Vec<Addr> {
     let mut distinct: Vec<Addr> = Vec::new();
     for &home in homes.iter().filter(|&&h| h != DUMMY) {
@@ -42,7 +42,7 @@ impl DetWo {
         tier + 1 == self.tiers.len()
     }
 
-    /// Appends the entry of each of `blocks`, now.
+    /// Appends the current entries of `blocks`.
     pub(super) fn entries_of(
         &self,
         tier: usize,
@@ -56,8 +56,8 @@ impl DetWo {
         MAP.look_up(blocks, |homes, into| self.read_tier(tier + 1, homes, into), decode, out)
     }
 
-    /// The entry of `block` before write `count`, when each tier's refreshes of that time are done:
-    /// for recovery, which replays writes one by one.
+    /// The entry of `block` before write `count`, after all refreshes up to that write in each
+    /// tier: for recovery, which replays writes one by one.
     pub(super) fn entry_at(&self, tier: usize, block: u64, count: u64) -> Result<u64> {
         if self.is_last_tier(tier) {
             return Ok(self.top[block as usize]);
@@ -74,8 +74,8 @@ impl DetWo {
         self.read_lead(tier, block, lead, into).map(|_| ())
     }
 
-    /// Finds what each of the next writes makes of the entry of its block: write number i is of
-    /// block `homes[i]`, and `data` has the contents. Nothing of value for dummies.
+    /// Computes the map entries for the next writes: write number i is to block `homes[i]`, and
+    /// `data` has the contents. The entries for dummies have no meaning.
     pub(super) fn new_entries(
         &self,
         tier: usize,
@@ -102,8 +102,8 @@ impl DetWo {
                 continue;
             };
             let refresh = t.passes.next(home, t.refreshed);
-            // The main copy that the write finds may be of these writes' own making: then it has
-            // what was the newest at the write that refreshed the block.
+            // A refresh caused by an earlier write of this chunk may have renewed the main copy.
+            // Then that copy has the contents that were the newest at the refresh.
             let main = if refresh >= refreshed_before(i) {
                 mains.get(nth)
             } else if let Some(j) =
@@ -122,8 +122,8 @@ impl DetWo {
         Ok(())
     }
 
-    /// The entries of some blocks as their writes made them, each given with its write, when the
-    /// main copies that those found are the ones of `refreshed` refreshes.
+    /// The entries that given writes (block, count) made, computed with the main copies after
+    /// `refreshed` refreshes.
     pub(super) fn entries_at(
         &self,
         tier: usize,
@@ -141,7 +141,8 @@ impl DetWo {
         let written = self.copies(tier, &writes.iter().map(write).collect::<Vec<_>>())?;
         let entry = |(i, &(_, count)): (usize, &(u64, u64))| {
             let slot = t.hold_slot(count).0;
-            // A write that is damaged stays pointed to: its block is an error, not its older copy.
+            // A pointer to a damaged write is kept: reading its block must fail, not return an
+            // older copy.
             let pointer = match written.get(i) {
                 Some(new) => Pointer::new(slot, new, mains.get(i)),
                 None => Pointer::new(slot, &[], None),
@@ -151,8 +152,8 @@ impl DetWo {
         Ok(writes.iter().enumerate().map(entry).collect())
     }
 
-    /// Makes entries of the last write counts that recovery has put into the map in memory, as of
-    /// before write `count`. Pointers are made only of what no refresh has carried on since.
+    /// Turns the last write counts that recovery has put into the map in memory into entries, as of
+    /// before write `count`. Only writes that no refresh has carried to the main area get pointers.
     pub(super) fn entries_from_counts(&mut self, count: u64) -> Result {
         if self.geometry.map_entries == MapEntries::Counts {
             return Ok(());

@@ -1,22 +1,21 @@
 //! `DetWoORAM` with rolling areas: write traces depend on the number of writes alone, nothing live
 //! is ever overwritten, and no journal is needed.
 //!
-//! A main area holds each block at a place of its own, a holding area takes the writes in order.
-//! Write number p goes to holding slot p, and the next K main blocks are written anew with their
-//! newest contents, changed or not; so whatever lies in the holding area has reached the main area
-//! before its slot is used again. Both areas are rings with some slack: refresh number r goes to
-//! main slot r, one slack ahead of the copy that it replaces, which stays intact until the next
-//! sync.
+//! A main area holds each block at a fixed place, a holding area takes the writes in order. Write
+//! number p goes to holding slot p, and the next K main blocks are rewritten with their newest
+//! contents, changed or not; so every write reaches the main area before its holding slot is used
+//! again. Both areas are rings with some slack: refresh number r goes to main slot r, one slack
+//! ahead of the copy that it replaces, which stays intact until the next sync.
 //!
 //! The only map is `w`, the count of each block's last write. Place and version follow from it and
-//! from the total count in closed form, so a refresh touches no map, a read touches one slot, and
-//! after a crash the map is rebuilt from the holding entries. A map too large for memory lies in
-//! further tiers of the same scheme, each holding the last writes of the tier before, 64 a block:
-//! every write rewrites one block in each tier, whatever its address. For comparison the map may
+//! from the total count in closed form, so a refresh needs no map access, a read touches one slot,
+//! and after a crash the map is rebuilt from the holding entries. A map too large for memory lies
+//! in further tiers of the same scheme, each holding the last writes of the tier before, 64 a
+//! block: every write, to any address, rewrites one block in each tier. For comparison the map may
 //! hold the authors' self-invalidating pointers instead ([`MapEntries`]).
 //!
-//! Paper: papers' Algorithm 1 with its wrap error corrected; docs/papers.md lists what differs.
-//! Not hidden: reads, the number of writes, and when syncs happen.
+//! Paper: the papers' Algorithm 1 with its wrap error corrected; docs/papers.md lists the
+//! differences. Not hidden: reads, the number of writes, and the times of syncs.
 
 mod geometry;
 mod keys;
@@ -60,7 +59,7 @@ pub struct DetWo {
     store: Arc<dyn Store>,
     tiers: Vec<DetWoTier>,
     keys: DetWoKeyRing,
-    /// Map entries of the blocks of the last tier; 0 is never written.
+    /// Map entries of the blocks of the last tier; 0 means never written.
     top: Vec<u64>,
     count: u64,
     life: Lifecycle,
@@ -77,32 +76,34 @@ struct DetWoTier {
     main: Area,
     hold_cursor: Cursor,
     main_cursor: Cursor,
-    /// Refreshes done, the first `blocks` of them by creation. One less than the next.
+    /// Refreshes done, which is also the number of the next one. Creation counts as the first
+    /// `blocks` refreshes.
     refreshed: u64,
-    /// Opened for reading only: where the copies still lie that the refreshes were to carry which a
-    /// crash has lost.
+    /// Only for reading: substitutes for refreshes that a crash lost. Maps the number of a refresh
+    /// to the place of the copy that it was to carry.
     stand_ins: BTreeMap<u64, DetWoLocation>,
 }
 
-/// What recovery does where a live entry of the last tier is damaged.
+/// How recovery treats a damaged live entry of the last tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum DetWoDamage {
-    /// It fails: what the entry's block holds now would be unknown.
+    /// Recovery fails, since the current contents of the entry's block are unknown.
     Refused,
-    /// It goes on as if that write had not been.
+    /// Recovery continues as if that write had not happened.
     Accepted,
 }
 
 impl DetWo {
-    /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
+    /// Creates the scheme on a store; its old contents do not matter. Every block reads as zeros.
     pub fn create(geometry: DetWoGeometry, parts: Parts) -> Result<Self> {
         let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
         new.begin_opening()?;
         Ok(new)
     }
 
-    /// Opens the one whose vault last kept `state`, after a close or a crash at any point. Work
-    /// that a crash cut short is redone byte for byte; `progress` tells done and all of the map.
+    /// Opens the scheme from the last `state` in its vault, after a close or a crash at any point.
+    /// Work that a crash interrupted is redone byte for byte; `progress` gets the done and total
+    /// parts of the map.
     pub fn open(
         geometry: DetWoGeometry,
         parts: Parts,
@@ -121,10 +122,10 @@ impl DetWo {
         Ok(opened)
     }
 
-    /// Opens one whose damage keeps [`DetWo::open`] from it: where live holding entries are gone,
-    /// nobody knows which blocks they held, and **those blocks may read as they were earlier**.
-    /// Then writes as many dummies as it takes until nothing asks for those entries any more. Tells
-    /// the places that were lost.
+    /// Opens a scheme with damage that makes [`DetWo::open`] fail: where live holding entries are
+    /// lost, their addresses are lost too, and **the affected blocks may read as they were
+    /// earlier**. Then writes dummies until no later opening needs these entries. Returns the lost
+    /// places.
     pub fn salvage(
         geometry: DetWoGeometry,
         parts: Parts,
@@ -150,12 +151,12 @@ impl DetWo {
         Ok((opened, lost))
     }
 
-    /// Writes that a state's keeper had seen, and whether it was closed.
+    /// The number of writes recorded in a state, and whether it was closed.
     pub fn peek_state(state: &[u8]) -> Result<(u64, bool)> {
         EpochState::decode(state).map(|s| (s.at_least, s.clean))
     }
 
-    /// The parameters it was made from.
+    /// The parameters of the scheme.
     pub fn geometry(&self) -> &DetWoGeometry {
         &self.geometry
     }
@@ -191,8 +192,8 @@ impl DetWo {
         })
     }
 
-    /// Draws the id of a new opening and makes it durable, before anything is written under it.
-    /// Everything written so far must be durable.
+    /// Draws the id of a new opening and makes it durable before anything is written under it. All
+    /// earlier writes must be durable.
     fn begin_opening(&mut self) -> Result {
         self.keys.prune(self.count);
         let opening = self.keys.openings().next(self.life.draw_id(), self.count);
@@ -204,8 +205,9 @@ impl DetWo {
         self.life.keep(&self.keys.openings().state(clean, self.count).encode())
     }
 
-    /// With many openings alive, writes dummies so that the oldest die out in time: as many as make
-    /// a whole pass before there are too many. Their number depends on the number of openings.
+    /// If there are many openings, writes enough dummies that the oldest ones retire in time: a
+    /// whole pass before there are too many. The number of dummies depends on the number of
+    /// openings.
     fn retire_old_openings(&mut self) -> Result {
         let slowest = self.tiers.iter().map(|t| t.geometry.live_writes).max().unwrap_or(0);
         let pass = slowest + self.geometry.unsynced_max;
@@ -215,25 +217,25 @@ impl DetWo {
         Ok(())
     }
 
-    /// Refreshes of a tier that `count` writes make, those of its creation included.
+    /// Number of refreshes in a tier after `count` writes, including the refreshes of its creation.
     fn refreshed_after(&self, tier: usize, count: u64) -> u64 {
         self.tiers[tier].passes.after(count)
     }
 }
 
 impl DetWoTier {
-    /// Where the newest copy of `block` lies, once `refreshed` refreshes are done, if its last
-    /// write was number `last` (one more than the count; 0 is never).
+    /// The place of the newest copy of `block` after `refreshed` refreshes; `last` is one more than
+    /// the count of its last write, or 0 if there was none.
     fn locate(&self, block: u64, last: u64, refreshed: u64) -> DetWoLocation {
         self.stood_in(self.passes.locate(block, last, refreshed))
     }
 
-    /// Where the main copy of `block` lies, once `refreshed` refreshes are done.
+    /// The place of the main copy of `block` after `refreshed` refreshes.
     fn main_location(&self, block: u64, refreshed: u64) -> DetWoLocation {
         self.stood_in(self.passes.in_main(block, refreshed))
     }
 
-    /// The copy itself, or what stands in for a refresh that a crash has lost.
+    /// The copy itself, or the substitute for a refresh that a crash lost.
     fn stood_in(&self, copy: DetWoLocation) -> DetWoLocation {
         match copy {
             DetWoLocation::Main(r) => self.stand_ins.get(&r).copied().unwrap_or(copy),
@@ -245,7 +247,7 @@ impl DetWoTier {
         Slot(count % self.hold.slots())
     }
 
-    /// The last of `count` writes that went to holding slot `slot`, if one did.
+    /// The last of `count` writes that went to holding slot `slot`, if there is one.
     fn held_in(&self, slot: u64, count: u64) -> Option<u64> {
         let newest = count.checked_sub(1)?;
         Some(newest - newest.checked_sub(slot)? % self.hold.slots())

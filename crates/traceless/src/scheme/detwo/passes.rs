@@ -1,9 +1,9 @@
-//! When each block is refreshed, and so where its newest copy lies: arithmetic, nothing else.
+//! Arithmetic of refreshes: when each block is refreshed, and so where its newest copy lies.
 
 use super::Refresh;
 
-/// Blocks that are refreshed one after the other for ever, K with each write. The first pass, one
-/// refresh a block, is that of creation, and holds nothing.
+/// A cyclic refresh of all blocks, K with each write. The first pass, one refresh per block, stands
+/// for creation and stores nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Passes {
     /// Blocks of a pass.
@@ -12,39 +12,39 @@ pub struct Passes {
     pub refresh: Refresh,
 }
 
-/// Where a block's newest copy lies.
+/// The place of a block's newest copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DetWoLocation {
-    /// In the holding area, put there by write number `.0`.
+    /// In the holding area, by write number `.0`.
     Hold(u64),
-    /// In the main area, put there by refresh number `.0`.
+    /// In the main area, by refresh number `.0`.
     Main(u64),
-    /// Nowhere: neither written nor refreshed since creation.
+    /// Nowhere: not written or refreshed since creation.
     Nowhere,
 }
 
 impl Passes {
-    /// Refreshes that `writes` writes have made, with those of creation.
+    /// Number of refreshes after `writes` writes, including the refreshes of creation.
     pub fn after(self, writes: u64) -> u64 {
         self.blocks + self.refresh.after(writes)
     }
 
-    /// The block that refresh number `refresh` is of.
+    /// The block that refresh number `refresh` rewrites.
     pub fn block_of(self, refresh: u64) -> u64 {
         refresh % self.blocks
     }
 
-    /// The next refresh of `block`, once `refreshed` refreshes are done.
+    /// The next refresh of `block` after `refreshed` refreshes.
     pub fn next(self, block: u64, refreshed: u64) -> u64 {
         let n = self.blocks;
         refreshed + (block + n - refreshed % n) % n
     }
 
-    /// Where the newest copy of `block` lies, once `refreshed` refreshes are done, if its last
-    /// write was number `last` (one more than the count; 0 is never).
+    /// The place of the newest copy of `block` after `refreshed` refreshes; `last` is one more than
+    /// the count of its last write, or 0 if there was none.
     pub fn locate(self, block: u64, last: u64, refreshed: u64) -> DetWoLocation {
         if last > 0 {
-            // The first refresh that can carry that write.
+            // The first refresh that can carry the last write.
             if self.next(block, self.after(last - 1)) >= refreshed {
                 return DetWoLocation::Hold(last - 1);
             }
@@ -52,7 +52,7 @@ impl Passes {
         self.in_main(block, refreshed)
     }
 
-    /// Where the main copy of `block` lies, once `refreshed` refreshes are done.
+    /// The place of the main copy of `block` after `refreshed` refreshes.
     pub fn in_main(self, block: u64, refreshed: u64) -> DetWoLocation {
         match refreshed - 1 - (refreshed - 1 - block) % self.blocks {
             r if r < self.blocks => DetWoLocation::Nowhere,
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// Follows every copy of every block, and asks where the newest is.
+    /// Follows every copy of every block, and compares the computed place of the newest.
     #[test]
     fn the_newest_copy_is_where_it_is_said_to_be() {
         for (blocks, p, q) in [(7, 1, 1), (7, 3, 1), (12, 5, 2), (9, 1, 3), (5, 5, 1)] {

@@ -1,14 +1,15 @@
 //! The authors' self-invalidating pointers: the holding slot of a block's last write, the first bit
-//! in which that write differed from the main copy, and its new value. Once a refresh has brought
-//! the write to the main area the bits agree, so nobody has to change the pointer.
+//! in which that write differed from the main copy, and the bit's new value. Once a refresh has
+//! carried the write to the main area the bits agree, so the pointer needs no update.
 
-/// Where a block's last write went, and how to tell whether a refresh has carried it on since.
+/// The holding slot of a block's last write, and a mark that shows whether a refresh has carried
+/// the write to the main area since.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pointer {
-    /// Slot of the holding area.
+    /// Slot in the holding area.
     pub slot: u64,
-    /// What the main copy shows once it is as new. Nothing, if there was no main copy to compare
-    /// with: the pointer is blind.
+    /// A bit of the main copy once it is as new as the write. `None` if there was no main copy to
+    /// compare with: then the pointer is blind.
     mark: Option<Bit>,
 }
 
@@ -19,8 +20,8 @@ struct Bit {
 }
 
 impl Pointer {
-    /// Points to `slot`, into which `new` is written while `main` is the main copy; none, if that
-    /// one does not open. A write of equal contents is stale at once, which is as good.
+    /// Points to `slot`, where `new` is written while `main` is the main copy, or `None` if that
+    /// copy does not open. For equal contents the pointer is stale at once, which is harmless.
     pub fn new(slot: u64, new: &[u8], main: Option<&[u8]>) -> Self {
         let mark = main.map(|main| {
             let index = first_difference(new, main).unwrap_or(0);
@@ -29,12 +30,12 @@ impl Pointer {
         Self { slot, mark }
     }
 
-    /// Whether `main`, the main copy as it is now, is at least as new.
+    /// Whether `main`, the current main copy, is at least as new as the write.
     pub fn is_stale(&self, main: &[u8]) -> bool {
         self.mark.is_some_and(|mark| bit(main, mark.index) == mark.value)
     }
 
-    /// Whether it can never look stale.
+    /// Whether the pointer can never look stale.
     pub fn is_blind(&self) -> bool {
         self.mark.is_none()
     }
@@ -48,7 +49,7 @@ impl Pointer {
         (self.slot + 1) << (LOW_BITS + index_bits(len)) | index << LOW_BITS | low
     }
 
-    /// The pointer in a map entry; 0 has none.
+    /// The pointer in a map entry; 0 means none.
     pub fn decode(entry: u64, len: usize) -> Option<Self> {
         let slot = (entry >> (LOW_BITS + index_bits(len))).checked_sub(1)?;
         let index = entry >> LOW_BITS & ((1 << index_bits(len)) - 1);
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(Pointer::decode(0, 4096), None);
     }
 
-    /// As docs/format.md has it: what one version has written, others read.
+    /// The format of docs/format.md: later versions must read entries of earlier ones.
     #[test]
     fn an_entry_has_slot_and_number_and_value_of_the_marked_bit() {
         let (zeros, mut marked) = ([0; 64], [0; 64]);
@@ -127,13 +128,13 @@ mod tests {
         assert_eq!(entry(&marked, None), 7 << 11 | 2, "blind");
     }
 
-    /// How one reads: whether a pointer is stale.
+    /// The rule of a reader: whether a pointer is stale.
     type Judge = fn(&Pointer, &[u8]) -> bool;
-    /// How one writes: the pointer to a slot, for new contents and the main copy.
+    /// The rule of a writer: the pointer to a slot, for new contents and the main copy.
     type Maker = fn(u64, &[u8], &[u8]) -> Pointer;
 
     /// Main and holding area as plain arrays, without ciphers and slack. Data have few values, so
-    /// that equal contents are rewritten often. Returns the reads that were wrong.
+    /// that equal contents are rewritten often. Returns the number of wrong reads.
     fn wrong_reads(blocks: u64, refresh: (u32, u32), judge: Judge, make: Maker) -> u64 {
         let k = Refresh::new(refresh.0, refresh.1).unwrap();
         let (n, slots) = (blocks as usize, k.writes_for(blocks));

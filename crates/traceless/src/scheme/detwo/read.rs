@@ -1,4 +1,4 @@
-//! Reading: locate each block in closed form, fetch neighbours together, open what came.
+//! Reading: locate each block in closed form, fetch neighbours together, open the slots.
 
 use super::lead::Fetch;
 use super::{DetWo, DetWoLocation};
@@ -17,7 +17,7 @@ pub(super) struct DetWoReadScratch {
 }
 
 impl DetWo {
-    /// Reads blocks of a tier as they are now.
+    /// Reads blocks of a tier in their current state.
     pub(super) fn read_tier(&self, tier: usize, addrs: &[Addr], into: &mut [u8]) -> Result {
         let len = self.tiers[tier].main.layout().body_len;
         self.readers.with(|scratch| {
@@ -50,7 +50,7 @@ impl DetWo {
         Ok(())
     }
 
-    /// Adds the slots at `places` to `run` in order, neighbours as one; `Nowhere` has none.
+    /// Adds the slots at `places` to `run` in order, neighbours as one extent; skips `Nowhere`.
     pub(super) fn add_locations(
         &self,
         tier: usize,

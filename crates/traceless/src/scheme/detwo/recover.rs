@@ -1,10 +1,9 @@
 //! Opening after a close or a crash.
 //!
-//! The count is where the first gap appears among the last writes that may not have been synced.
-//! The map follows from the holding entries. Then those last writes are replayed one by one with
-//! the map as it was then, and refreshes that are missing are redone byte for byte: same opening,
-//! same contents, so a nonce still covers one content only, and the places written are those that
-//! the lost writes would have been to.
+//! The count is the first gap among the last writes, which may not have been synced. The map
+//! follows from the holding entries. Then these last writes are replayed one by one with the map of
+//! that time, and missing refreshes are redone byte for byte: same opening, same contents, so a
+//! nonce still covers only one content, at the same places as the lost writes.
 
 use super::{DetWo, DetWoDamage, DetWoLocation};
 use crate::error::{Error, Place, Result};
@@ -24,7 +23,7 @@ const REPORT_EVERY: u64 = 1 << 16;
 const SLOTS_PER_TRIP: u64 = 256;
 
 impl DetWo {
-    /// Tells the damaged places that were accepted.
+    /// Recovers the scheme. Returns the damaged places that were accepted.
     pub(super) fn recover(
         &mut self,
         state: &EpochState,
@@ -57,14 +56,14 @@ impl DetWo {
         for tier in 0..self.tiers.len() {
             self.tiers[tier].refreshed = self.refreshed_after(tier, self.count);
         }
-        // What was found may still be in a cache only.
+        // The data found may still be in a volatile cache only.
         self.sync_shared()?;
         self.load_cursors()?;
         Ok(lost)
     }
 
-    /// One more than the newest write that any entry of the last tier shows, and the writes that
-    /// were synced when it was made.
+    /// One more than the newest write in any entry of the last tier, and the number of writes that
+    /// were synced when that entry was made.
     fn find_newest(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<(u64, u64)> {
         let (mut newest, mut synced) = (0, 0);
         self.scan_entries(progress, |this, tier, entry| {
@@ -77,7 +76,8 @@ impl DetWo {
         Ok((newest, synced))
     }
 
-    /// Calls `visit` with each holding entry of the last tier that stands in the slot of its count.
+    /// Calls `visit` with each holding entry of the last tier that is in the right slot for its
+    /// count.
     fn scan_entries(
         &self,
         progress: &mut dyn FnMut(u64, u64),
@@ -102,8 +102,8 @@ impl DetWo {
         Ok(())
     }
 
-    /// Sets the map to what it was before write `late`, and returns the blocks that the later
-    /// writes changed, and the places of entries that may still be live and are not there.
+    /// Restores the map as it was before write `late`. Returns the blocks of the later writes, and
+    /// the places of missing entries that may still be live.
     fn rebuild_map(
         &mut self,
         late: u64,
@@ -133,7 +133,7 @@ impl DetWo {
         Ok((homes, lost))
     }
 
-    /// The places of entries of the last tier, from write `oldest` on, that are not there.
+    /// The places of missing entries of the last tier, from write `oldest` on.
     fn lost_entries(&self, oldest: u64) -> Result<Vec<Place>> {
         let mut there = vec![false; (self.count - oldest) as usize];
         self.scan_entries(&mut |_, _| {}, |this, tier, entry| {
@@ -163,9 +163,9 @@ impl DetWo {
         Ok(())
     }
 
-    /// The number of writes that are there whole in every tier, without a gap.
+    /// The number of writes that are complete in every tier, without a gap.
     fn find_count(&self, newest: u64) -> Result<u64> {
-        // A synced write is never missing, and at most `unsynced_max` were not.
+        // A synced write is never missing, and at most `unsynced_max` writes are not synced.
         let mut count = newest.saturating_sub(self.geometry.unsynced_max);
         count = count.max(self.keys.openings().last().start);
         while count < newest {
@@ -179,14 +179,14 @@ impl DetWo {
         Ok(count)
     }
 
-    /// The count and the block of a holding entry, if it is what that write left.
+    /// The count and the block of a holding entry, if it verifies.
     pub(super) fn open_entry(&self, tier: usize, entry: &[u8]) -> Option<(u64, u64)> {
         let (opening, keys) = self.keys.at_hold(tier, entry_count(entry));
         keys.hold.open_entry(opening, entry)
     }
 
-    /// A crash loses `unsynced_max` writes at most. A refresh that was caused by a later one shows
-    /// that more are gone.
+    /// Refuses a store from which more than `unsynced_max` writes are gone, which a crash cannot
+    /// cause. A refresh that a later write caused shows that.
     fn refuse_lost_tail(&self) -> Result {
         let furthest = self.count + self.geometry.unsynced_max;
         for tier in 0..self.tiers.len() {
@@ -201,12 +201,12 @@ impl DetWo {
         Ok(())
     }
 
-    /// Whether write `count` is there with its body.
+    /// Whether write `count` is present with its body.
     fn is_whole(&self, tier: usize, count: u64) -> Result<bool> {
         let t = &self.tiers[tier];
         let mut run = Run::default();
         run.add(&t.hold, t.hold_slot(count), 1);
-        // What cannot be read is not taken for a gap: it may have been synced.
+        // A slot that cannot be read does not count as a gap: it may have been synced.
         run.read(&*self.store)?;
         let (entry, body) = run.slot(0);
         let mut plain = vec![0; body.len()];
@@ -218,7 +218,7 @@ impl DetWo {
         })
     }
 
-    /// Per tier, the refreshes of the writes from `late` on whose slots do not hold them.
+    /// For each tier, the refreshes by writes from `late` on that are missing in their slots.
     fn find_missing(&self, late: u64) -> Result<Vec<Vec<u64>>> {
         (0..self.tiers.len())
             .map(|tier| {
@@ -229,8 +229,8 @@ impl DetWo {
             .collect()
     }
 
-    /// Redoes those refreshes of write `count` that are missing. A tier is located through the
-    /// ones behind it: those first.
+    /// Redoes the missing refreshes of write `count`. Later tiers come first, since they hold the
+    /// map of the earlier ones.
     fn redo_refreshes(&mut self, count: u64, missing: &[Vec<u64>], damage: DetWoDamage) -> Result {
         for tier in (0..self.tiers.len()).rev() {
             for r in self.refreshed_after(tier, count)..self.refreshed_after(tier, count + 1) {
@@ -242,7 +242,7 @@ impl DetWo {
         Ok(())
     }
 
-    /// Refreshes in `begin..end` whose slots do not hold them.
+    /// The refreshes in `begin..end` that are missing in their slots.
     fn missing_refreshes(&self, tier: usize, begin: u64, end: u64) -> Result<Vec<u64>> {
         let t = &self.tiers[tier];
         let mut missing = Vec::new();
@@ -266,14 +266,15 @@ impl DetWo {
         Ok(missing)
     }
 
-    /// Writes refresh `r`, which write `count` caused, anew: with the copy that was the newest
-    /// then. What may not be written is read where that copy lies.
+    /// Redoes refresh `r`, caused by write `count`, with the copy that was the newest at that
+    /// write. If the scheme is read-only, notes the place of that copy instead.
     fn redo_refresh(&mut self, tier: usize, r: u64, count: u64, damage: DetWoDamage) -> Result {
         let block = r % self.tiers[tier].geometry.blocks;
         let entry = self.entry_at(tier, block, count + 1)?;
         let mut plain = vec![0; self.tiers[tier].main.layout().body_len];
         let lead = self.lead(tier, block, entry, r, count + 1);
-        // With writes unknown, what it was is unknown too; and no nonce may cover anything else.
+        // If writes are unknown, the refresh's contents are unknown too, and a nonce must not cover
+        // other contents.
         let found = match self.read_lead(tier, block, lead, &mut plain) {
             Ok(_) if damage == DetWoDamage::Accepted => None,
             Err(Error::Tampered { .. }) => None,

@@ -9,11 +9,11 @@ pub struct Refresh {
     q: u32,
 }
 
-/// P and Q, in lowest terms, are at most this.
+/// Upper bound of P and Q in lowest terms.
 pub const REFRESH_TERM_MAX: u32 = 1000;
 
 impl Refresh {
-    /// One refresh per write: two physical writes a block, and twice the space.
+    /// One refresh per write: two physical writes per write, and twice the space.
     pub const ONE: Self = Self { p: 1, q: 1 };
 
     /// The ratio `p` / `q`.
@@ -29,7 +29,7 @@ impl Refresh {
         Ok(Self { p, q })
     }
 
-    /// Reads `3`, `1/3` or `2.5`.
+    /// Parses `3`, `1/3` or `2.5`.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = Error::Geometry("the refresh ratio must look like 3, 1/3 or 2.5");
         let number = |s: &str| s.parse::<u32>().ok().filter(|_| !s.starts_with('+'));
@@ -60,18 +60,18 @@ impl Refresh {
         self.q
     }
 
-    /// Refreshes that `writes` writes make together: floor(writes * K).
+    /// Total number of refreshes after `writes` writes: floor(writes * K).
     pub fn after(self, writes: u64) -> u64 {
         let product = u128::from(writes) * u128::from(self.p) / u128::from(self.q);
         u64::try_from(product).expect("no volume lives for 2^54 writes")
     }
 
-    /// Refreshes that `writes` writes make at most, wherever they begin: ceil(writes * K).
+    /// Maximum number of refreshes in any `writes` consecutive writes: ceil(writes * K).
     pub fn at_most(self, writes: u64) -> u64 {
         (writes * u64::from(self.p)).div_ceil(u64::from(self.q))
     }
 
-    /// Writes in which `blocks` refreshes happen for sure: ceil(blocks / K).
+    /// Number of writes that always cause at least `blocks` refreshes: ceil(blocks / K).
     pub fn writes_for(self, blocks: u64) -> u64 {
         (blocks * u64::from(self.q)).div_ceil(u64::from(self.p))
     }

@@ -1,4 +1,4 @@
-//! What the suite cannot see from outside: openings, keys, dummies, reading only.
+//! Tests of what the suite cannot observe from outside: openings, keys, dummies, reading only.
 
 use super::pointer::Pointer;
 use super::*;
@@ -78,7 +78,7 @@ fn dummies_look_like_writes(mut rig: Rig) {
 fn a_key_that_has_sealed_enough_gives_way_to_a_new_opening() {
     let mut rig = Rig::small();
     let mut oram = rig.create();
-    // Not less than one trip of blocks: the budget is checked before each.
+    // At least one trip of blocks: the budget is checked before each trip.
     oram.key_bytes_max = 400 * 128;
     for round in 0..10 {
         fill(&mut oram, round);
@@ -102,7 +102,7 @@ fn openings_never_pile_up() {
         oram = rig.open();
         most = most.max(oram.keys.openings().list().len());
     }
-    // A pass is 64 writes, so they die out by themselves here.
+    // A pass is 64 writes, so old openings retire without dummies here.
     assert!(most < 200, "{most}");
     // Openings that write nothing leave no trace.
     let before = oram.keys.openings().list().len();
@@ -116,7 +116,7 @@ fn openings_never_pile_up() {
 
 #[test]
 fn many_openings_are_retired_by_dummies() {
-    // A pass is longer than the openings that a state can name.
+    // A pass is longer than the number of openings that a state can list.
     let mut rig =
         Rig::new(DetWoGeometry::new(4 * OPENINGS_MAX as u64, 64, Refresh::ONE, 0).unwrap());
     let mut oram = rig.create();
@@ -145,7 +145,7 @@ fn opened_for_reading_a_torn_refresh_is_read_around() {
     oram.write(Addr(9), &[2; 128]).unwrap();
     let torn = oram.tiers[0].main_slot(oram.tiers[0].refreshed - 1);
     drop(oram);
-    // The last refresh never arrived; the write that caused it did.
+    // The write that caused the last refresh arrived, but the refresh did not.
     let main = {
         let oram = rig.open_on(rig.store.clone(), true).unwrap();
         oram.tiers[0].main.clone()
@@ -194,7 +194,7 @@ fn a_lost_refresh_of_what_its_write_wrote_is_read_around_and_redone() {
         oram.read(addr, &mut block).unwrap();
         assert_eq!(block, [2; 128], "{map_tiers}, {map_entries:?}, opened for reading");
         oram = rig.open();
-        // The main copy is as new again: the holding slot may be used for another write.
+        // The main copy is restored, so the holding slot may be used for another write.
         wipe(&*rig.store, &hold, slot);
         oram.read(addr, &mut block).unwrap();
         assert_eq!(block, [2; 128], "{map_tiers}, {map_entries:?}, redone");
@@ -242,7 +242,7 @@ fn a_flushed_write_that_is_gone_is_noticed_by_those_after_it() {
     let slot = oram.tiers[0].hold_slot(4);
     let hold = oram.tiers[0].hold.clone();
     let lose = |rig: &Rig| wipe(&*rig.store, &hold, slot);
-    // Nothing was flushed: a crash may leave exactly that.
+    // Nothing was flushed, so a crash may leave exactly this state.
     let unsynced = rig.store.snapshot();
     lose(&rig);
     let again = rig.open_on(rig.store.clone(), true).unwrap();
@@ -297,7 +297,7 @@ fn a_lost_block_stays_an_error_and_stops_nothing() {
 fn lose_a_block(mut rig: Rig) {
     let mut oram = rig.create();
     fill(&mut oram, 1);
-    // With pointers a copy in the holding area would do: until it is overwritten.
+    // With pointers, a copy in the holding area serves reads until it is overwritten.
     for _ in 0..oram.tiers[0].hold.slots() {
         oram.write(Addr(3), &[1; 128]).unwrap();
     }
@@ -312,7 +312,7 @@ fn lose_a_block(mut rig: Rig) {
         (0..64).filter(|&a| oram.read(Addr(a), &mut block).is_err()).collect::<Vec<_>>()
     };
     assert_eq!(lost(&mut oram), [20]);
-    // Through refreshes, crashes and closes.
+    // The loss persists through refreshes, crashes and closes.
     for round in 0..5 {
         for _ in 0..50 {
             oram.write(Addr(3), &[1; 128]).unwrap();
@@ -342,7 +342,7 @@ fn salvage_fills_refreshes_of_unknown_contents_and_outlives_lost_entries() {
     }
     oram.sync().unwrap();
     oram.write(Addr(301), &[4; 128]).unwrap();
-    // The entry of the write of block 0, and the refresh that has carried it on.
+    // The entry of the write of block 0, and the refresh that carried this write.
     let t = &oram.tiers[0];
     wipe(&*rig.store, &t.hold, t.hold_slot(640));
     wipe(&*rig.store, &t.main, t.main_slot(640 + 640));
@@ -356,11 +356,11 @@ fn salvage_fills_refreshes_of_unknown_contents_and_outlives_lost_entries() {
     })
     .unwrap();
     assert_eq!(lost, [Place { area: "holding", slot: 640, block: None }]);
-    // The entries of a pass are asked for, and of what may be lost behind them.
+    // The dummies cover a pass of entries, and the writes that may be lost after it.
     let dummies = 640 + rig.geometry.unsynced_max;
     assert_eq!(oram.writes(), 643 + dummies);
     assert_eq!(told.last(), Some(&(dummies, dummies)));
-    // Block 0 is not taken back to an older copy under the number of the refresh that had this one.
+    // Block 0 does not revert to an older copy under the number of the lost refresh.
     let values = |oram: &mut DetWo| {
         let mut block = [0; 128];
         assert!(matches!(oram.read(Addr(0), &mut block), Err(Error::Tampered { .. })));
@@ -398,7 +398,7 @@ fn neighbours_are_read_as_one() {
         witness.take().len()
     };
     assert_eq!(pieces_of(&mut oram, 0..64), 0, "nothing was written");
-    // Entries lie beside entries, and bodies beside bodies.
+    // Entries are contiguous with entries, and bodies with bodies.
     fill(&mut oram, 1);
     assert_eq!(pieces_of(&mut oram, 0..64), 2, "all in the main area");
     for addr in 30..40 {
@@ -443,8 +443,8 @@ fn geometries() -> Vec<DetWoGeometry> {
     list
 }
 
-/// Contents of few values, so that they are often equal to what they replace, or like what was
-/// there before that.
+/// Contents with few values, so that they are often equal to the replaced contents or to earlier
+/// ones.
 fn block_of(value: u8) -> [u8; 64] {
     let mut block = [0; 64];
     block[63] = value;
@@ -514,7 +514,8 @@ fn a_live_pointer_is_not_given_up_for_an_older_main_copy() {
     wipe(&*rig.store, &main, old);
     oram.read(Addr(20), &mut block).unwrap();
     assert_eq!(block, [3; 128]);
-    // The newest copy is. Neither now nor after an opening will the older one do.
+    // The newest copy is needed. The older one must not replace it, neither now nor after an
+    // opening.
     oram.store = Arc::new(MemStore::from_bytes(&sound));
     rig.store = Arc::new(MemStore::from_bytes(&sound));
     for oram in [&mut oram, &mut rig.open_on(rig.store.clone(), true).unwrap()] {
@@ -524,7 +525,7 @@ fn a_live_pointer_is_not_given_up_for_an_older_main_copy() {
     }
 }
 
-/// A blind pointer never looks stale: until its slot is dead, every read has to open that, too.
+/// A blind pointer never looks stale: until its slot is dead, every read must open that slot, too.
 #[test]
 fn a_pointer_is_blind_only_where_there_is_no_main_copy() {
     let mut rig = Rig::with_pointers();
@@ -538,7 +539,7 @@ fn a_pointer_is_blind_only_where_there_is_no_main_copy() {
     };
     assert_eq!(blind(&oram), [false, true, false]);
     drop(oram);
-    // Made again from the entries.
+    // The pointers are rebuilt from the entries.
     assert_eq!(blind(&rig.open()), [false, true, false]);
 }
 
@@ -547,20 +548,20 @@ fn a_main_copy_that_comes_back_is_not_taken_for_the_newest() {
     for value in 0..4 {
         let mut rig = Rig::with_pointers();
         let mut oram = rig.create();
-        // The write to come goes to the end of a stripe, whose header is given up long before the
-        // slot is.
+        // The next write goes to the end of a stripe; the old header there is overwritten long
+        // before the slot.
         for _ in 0..3 {
             fill(&mut oram, 1);
         }
         let sound = rig.store.snapshot();
         let (main, old) = (oram.tiers[0].main.clone(), oram.tiers[0].main_slot(192 + 20));
         wipe(&*rig.store, &main, old);
-        // There is nothing to compare with.
+        // There is no main copy to compare with.
         oram.write(Addr(20), &[value; 128]).unwrap();
         put_back(&*rig.store, &sound, &main, old);
         let held = oram.tiers[0].hold_slot(192);
         let mut block = [0; 128];
-        // Right through the refresh, and when another block has taken the slot over.
+        // The loop goes on through the refresh, until another block has taken over the slot.
         for i in 0..3 * oram.tiers[0].hold.slots() {
             oram.read(Addr(20), &mut block).unwrap();
             assert_eq!(block, [value; 128], "{i} writes later");
@@ -581,15 +582,15 @@ fn a_lost_tail_is_refused_with_the_writes_that_there_were_at_least() {
         wipe(&*rig.store, &oram.tiers[0].hold, oram.tiers[0].hold_slot(count));
     }
     drop(oram);
-    // The entry of write 69 knows of no later one. What number 90 refreshed is no crash's doing.
+    // The entry of write 69 records no later write. No crash explains the refresh by write 90.
     assert_eq!(rig.geometry.unsynced_max, 20);
     let refused = rig.open_on(rig.store.clone(), true);
     assert!(matches!(refused, Err(Error::RolledBack { expected: 91, found: 70 })));
 }
 
-/// The last `unsynced_max` writes of one that was left open may look as if they had never arrived.
-/// More than that must not be lost in silence, however many entries of the holding area are gone:
-/// what later writes refreshed shows it, also when the ring of the main area went round since.
+/// After an unclean end the last `unsynced_max` writes may look as if they had never arrived. The
+/// loss of more writes must not go unnoticed, however many entries of the holding area are gone:
+/// refreshes by later writes show it, even after the ring of the main area has wrapped around.
 #[test]
 fn the_end_of_the_holding_area_does_not_get_lost_in_silence() {
     for (map_tiers, writes) in [(0, 200), (0, 1000), (0, 3000), (1, 1000)] {

@@ -1,8 +1,8 @@
-//! Writing, a chunk at a time: plan, fetch what the refreshes need, seal, write once.
+//! Writing, a chunk at a time: plan, fetch the contents for the refreshes, seal, write once.
 //!
-//! Every refresh carries the copy that was the newest at the write that causes it, also inside a
-//! chunk, so that a crash that keeps a prefix of the writes can redo it. The salt of a chunk is
-//! drawn when all that it seals has been fetched.
+//! Every refresh carries the copy that was the newest at the write that causes it, also within a
+//! chunk, so that after a crash which keeps a prefix of the writes the refresh can be redone. The
+//! salt of a chunk is drawn after all its contents have been fetched.
 
 use super::DetWo;
 use super::geometry::MAP;
@@ -17,7 +17,7 @@ use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Blocks written in one round trip, holding and main together, about.
+/// Approximate number of blocks written in one round trip, holding and main together.
 const BLOCKS_PER_TRIP: u64 = 128;
 
 /// Buffers of the writer.
@@ -29,20 +29,21 @@ pub(super) struct DetWoWriteScratch {
     entries: Vec<u64>,
 }
 
-/// What one tier does in a chunk.
+/// The work of one tier in a chunk.
 #[derive(Default)]
 struct ChunkPlan {
     /// The block that each write changes, or `DUMMY`.
     homes: Vec<u64>,
-    /// New contents of those blocks, for map tiers.
+    /// New contents of the blocks in `homes`, for map tiers.
     contents: Vec<u8>,
-    /// What each write makes of its block's map entry.
+    /// The new map entry of each write's block.
     entries: Vec<u64>,
-    /// Where each refresh takes its contents from.
+    /// The source of each refresh's contents.
     sources: Vec<CopySource>,
-    /// For each block of the refresh window, the chunk's newest write to it so far, plus one.
+    /// For each block of the refresh window, one more than the index of the chunk's newest write to
+    /// it so far.
     in_chunk: Vec<usize>,
-    /// What refreshes carry that the chunk does not write itself.
+    /// Copies that refreshes carry and that the chunk does not write itself.
     fetches: Vec<Fetch>,
 }
 
@@ -73,7 +74,7 @@ impl DetWo {
         self.write_chunk(&[DUMMY], &zeros)
     }
 
-    /// How many of `wanted` writes may go in one chunk now; syncs first if none may.
+    /// Number of the `wanted` writes that fit in one chunk now; syncs first if there is no room.
     fn chunk_len(&mut self, wanted: u64) -> Result<usize> {
         self.life.writable()?;
         let unsynced = self.count - self.life.synced();
@@ -97,15 +98,15 @@ impl DetWo {
         let mut scratch = core::mem::take(&mut self.writer);
         let result = self.plan(homes, data, &mut scratch).and_then(|()| {
             let written = self.write_planned(homes, data, &mut scratch);
-            // The counts of this chunk have sealed something: they are not used again.
+            // The counts of this chunk have sealed something and must not be used again.
             written.inspect_err(|_| self.life.poison())
         });
         self.writer = scratch;
         result
     }
 
-    /// Finds out what is to be written where, and fetches what that takes. Nothing is sealed yet,
-    /// so after a failure the same write may be tried again.
+    /// Plans the chunk and fetches the data it needs. Nothing is sealed yet, so after a failure the
+    /// same write may be retried.
     fn plan(&self, homes: &[u64], data: &[u8], s: &mut DetWoWriteScratch) -> Result {
         s.plans.resize_with(self.tiers.len(), ChunkPlan::default);
         s.input.clear();
@@ -166,7 +167,7 @@ impl DetWo {
         Ok(())
     }
 
-    /// Finds where each refresh of the chunk takes its contents from, and asks for it.
+    /// Finds the source of each refresh in the chunk, and adds the slots to fetch.
     fn plan_refreshes(&self, tier: usize, writes: u64, s: &mut DetWoWriteScratch) -> Result {
         let (n, begin) = (self.tiers[tier].geometry.blocks, self.tiers[tier].refreshed);
         let end = self.refreshed_after(tier, self.count + writes);
@@ -243,8 +244,8 @@ impl DetWo {
                 CopySource::Fetched(nth) => {
                     let block = r % t.geometry.blocks;
                     if self.open_fetch(tier, block, &plan.fetches[nth], input, body).is_err() {
-                        // Lost already. The rest of the volume goes on, and reads of this block
-                        // are errors until it is written again.
+                        // The block was lost earlier. The rest of the volume goes on, and reads of
+                        // this block are errors until it is written again.
                         self.keys.fill_lost(tier, r, (entry, body));
                         continue;
                     }
@@ -254,7 +255,7 @@ impl DetWo {
         }
     }
 
-    /// Everything is written: from now on reads go by it.
+    /// Updates the state in memory after everything is written.
     fn commit(&mut self, homes: &[u64], s: &DetWoWriteScratch) {
         let mut nth = 0;
         for (tier, t) in self.tiers.iter_mut().enumerate() {

@@ -1,15 +1,16 @@
-//! A Path ORAM that can be saved, and that a crash takes back to its last sync.
+//! A Path ORAM that can be saved; a crash takes it back to its last sync.
 //!
-//! Between two syncs the buckets that were written wait in memory: see `scheme/saves`.
+//! Between two syncs the buckets that were written stay in memory: see `scheme/saves`.
 //!
-//! When a sync is made, and which buckets it writes, follows from the leaves that were read and
-//! from the number of accesses; all else is padded to its limit.
+//! The time of a sync, and the set of buckets that it writes, follow from the leaves that were read
+//! and from the number of accesses; everything else is padded to its limit.
 //!
-//! What a crash takes back are labels, too. A block that was accessed after the last sync is on the
-//! path that was read for it, and the next access to it would read that path again. So an opening
-//! after a crash first gives every block another label, in a pass over the leaves in order; until
-//! it has ended, the next opening begins it anew. Blocks are found by what their buckets say, so
-//! the maps are not needed, and are made anew when the pass has ended.
+//! A crash takes labels back, too. A block that was accessed after the last sync is, by its old
+//! label, on the path that was read for that access, and the next access to the block would read
+//! this path again. So an opening after a crash first gives every block another label, in a pass
+//! over the leaves in order; if the pass is interrupted, the next opening starts it again. The pass
+//! finds blocks by the headers in the buckets, so it does not need the maps; they are rebuilt at
+//! its end.
 
 use super::geometry::{PathGeometry, PlacedTree, family};
 use super::{Controller, PathOram, Serve, StepOutcome};
@@ -29,7 +30,7 @@ use alloc::vec::Vec;
 
 type Tree = Treetop<SealedTree<Keys>>;
 
-/// A Path ORAM that can be saved, and that a crash takes back to its last sync. To be held as
+/// A Path ORAM that can be saved; a crash takes it back to its last sync. Use it through
 /// [`SteppedOram`], which never syncs within a request.
 pub struct DurablePath {
     oram: PathOram<Tree>,
@@ -38,18 +39,18 @@ pub struct DurablePath {
     saves: Saves,
     /// Accesses since the last sync.
     unsynced: u32,
-    /// Bytes that the keys of one opening may seal, but for the accesses until the next sync.
+    /// Bytes that the keys of one opening may seal, not counting the accesses until the next sync.
     key_bytes_max: u64,
 }
 
 impl DurablePath {
-    /// Makes a new one; every block reads as zeros.
+    /// Creates a Path ORAM in which every block reads as zeros.
     pub fn create(geometry: PathGeometry, parts: Parts) -> Result<SteppedOram<Self>> {
         Self::new(geometry, parts).map(SteppedOram::new)
     }
 
-    /// Makes a new one, filled with every block: each bucket is written once, in an order that is
-    /// always the same. In which order `contents` is asked for blocks must not be seen.
+    /// Creates a Path ORAM filled with every block. Each bucket is written once, in a fixed order.
+    /// The order of the calls of `contents` must be hidden from the adversary.
     pub fn create_filled(
         geometry: PathGeometry,
         parts: Parts,
@@ -57,14 +58,14 @@ impl DurablePath {
     ) -> Result<SteppedOram<Self>> {
         let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
         new.begin_opening()?;
-        // Nothing was saved yet that writing to the buckets' places could spoil.
+        // Writing to the buckets' places is safe: there is no earlier save to spoil.
         new.oram.fill(contents)?;
         new.hold_back();
         new.save()?;
         Ok(SteppedOram::new(new))
     }
 
-    /// Opens the one whose vault last kept `state`, as it was at its last sync.
+    /// Opens the Path ORAM from the last `state` in its vault, as it was at its last sync.
     pub fn open(geometry: PathGeometry, parts: Parts, state: &[u8]) -> Result<SteppedOram<Self>> {
         let state = EpochState::decode(state)?;
         let mut opened = Self::reopen(geometry, parts, &state)?;
@@ -85,7 +86,7 @@ impl DurablePath {
         Ok(new)
     }
 
-    /// Opens it as it was at its last sync, labels included.
+    /// Opens the ORAM as it was at its last sync, labels included.
     fn reopen(geometry: PathGeometry, parts: Parts, state: &EpochState) -> Result<Self> {
         let mut opened = Self::assemble(geometry, parts, state)?;
         opened.hold_back();
@@ -128,12 +129,12 @@ impl DurablePath {
         })
     }
 
-    /// From now on what lies in the store is what was saved.
+    /// From now on writes are held back until a sync, so the store keeps the saved buckets.
     fn hold_back(&mut self) {
         self.oram.engines.iter_mut().for_each(|e| e.tree_mut().inner_mut().hold_back());
     }
 
-    /// Lets all trees go on with the same number, under new keys.
+    /// Continues all trees with the same number, under new keys.
     fn begin_opening(&mut self) -> Result {
         let counts = self.oram.engines.iter().map(|e| e.tree().inner().path_writes());
         let start = counts.max().unwrap_or(0);
@@ -146,13 +147,12 @@ impl DurablePath {
         Ok(())
     }
 
-    /// Before there are too many openings, writes every bucket anew, in an order that tells
-    /// nothing.
+    /// Rewrites every bucket before there are too many openings, in an order that reveals nothing.
     fn retire_if_many(&mut self) -> Result {
         if self.saves.openings().len() < OPENINGS_MANY {
             return Ok(());
         }
-        // Others may begin before the pass ends.
+        // Further openings may begin before the pass ends.
         let start = self.saves.openings().last().start;
         for tree in 0..self.trees.len() {
             for leaf in 0..self.trees[tree].shape.leaves() {
@@ -168,26 +168,27 @@ impl DurablePath {
         Ok(())
     }
 
-    /// Gives every block another label, makes the maps of that, and makes it durable.
+    /// Gives every block another label, rebuilds the maps from these labels, and makes both
+    /// durable.
     fn relabel(&mut self) -> Result {
         let mut pass = self.oram.begin_relabelling();
         while self.oram.relabel_some(&mut pass)? {
             self.count_access()?;
         }
-        // What waits goes to its place first. The maps are written to theirs at once: until all of
-        // them are durable, an opening looks at none.
+        // The first save writes the buckets that are held back. The fill then writes the maps to
+        // their places directly: until all maps are durable, no opening reads them.
         self.save()?;
         self.oram.end_relabelling(pass)?;
         self.save()
     }
 
-    /// Syncs before too much waits.
+    /// Syncs before too many buckets are held back.
     fn count_access(&mut self) -> Result {
         self.unsynced += 1;
         if self.unsynced == self.geometry.unsynced_max { self.save() } else { Ok(()) }
     }
 
-    /// Makes everything durable: log and state, then the vault, then every bucket's place.
+    /// Makes everything durable: log and state, then the vault, then the bucket places.
     fn save(&mut self) -> Result {
         let mut saved = Vec::new();
         self.oram.engines.iter().for_each(|engine| engine.save(&mut saved));
@@ -218,7 +219,7 @@ impl DurablePath {
         Ok(())
     }
 
-    /// Loads the newest state; returns where each tree's log belongs.
+    /// Loads the newest state; returns the places in each tree that its log belongs to.
     fn load(&mut self) -> Result<Vec<Vec<Extent>>> {
         let loaded = self.saves.load()?;
         let mut rest = &loaded.saved[..];
@@ -234,7 +235,7 @@ impl DurablePath {
         self.trees.iter().zip(loaded.places).map(extents).collect()
     }
 
-    /// Writes the log to its places, as the last sync may not have done.
+    /// Writes the log to its places again, since the last sync may not have finished that.
     fn redo(&mut self, held: &[Vec<Extent>]) -> Result {
         let (_, first) = self.saves.store();
         for (nth, (tree, extents)) in self.trees.iter().zip(held).enumerate() {
@@ -269,7 +270,7 @@ impl Controller for DurablePath {
     fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         self.saves.life.writable()?;
         let issued = self.oram.step(serve)?;
-        // What nothing asked for waits for a sync as well.
+        // Dummies and evictions also write buckets that wait for a sync.
         let is_unasked = matches!(issued.kind, StepKind::Dummy | StepKind::Eviction);
         if issued.finished.is_some() || is_unasked {
             self.count_access()?;

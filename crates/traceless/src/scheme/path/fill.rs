@@ -1,4 +1,4 @@
-//! All blocks at once: each bucket of each tree is written once.
+//! Writes all blocks in one pass: each bucket of each tree is written once.
 
 use super::PathOram;
 use crate::error::Result;
@@ -7,21 +7,21 @@ use crate::tree::{Contents, Fill};
 use crate::types::{Addr, Leaf};
 use alloc::vec::Vec;
 
-/// In place of the label of a block that was never on a path.
+/// Stands in place of a label for a block that was never put onto a path.
 pub(super) const NEVER: u32 = u32::MAX;
 
 impl<T: Fill> PathOram<T> {
-    /// Fills a new one with every block, each on a fresh random path. What is written depends on
-    /// the trees alone; but in which order `contents` is asked for blocks tells their paths, and
-    /// nobody must see it.
+    /// Fills a new ORAM with every block, each on a fresh random path. The writes depend on the
+    /// trees alone. The order of the calls of `contents` reveals the blocks' paths, so it must be
+    /// hidden from the adversary.
     pub fn fill(&mut self, contents: Contents<'_>) -> Result {
         let labels = self.draw_labels(0, self.blocks);
         self.engines[0].fill_all(&labels, contents)?;
         self.fill_maps(labels)
     }
 
-    /// Fills the maps with the labels of the first tree's blocks, whatever they held before. Blocks
-    /// of the maps are put onto fresh random paths.
+    /// Fills the maps with the labels of the first tree's blocks and discards their old contents.
+    /// The blocks of the maps get fresh random paths.
     pub(super) fn fill_maps(&mut self, mut labels: Vec<u32>) -> Result {
         for tree in 1..self.engines.len() {
             let children = self.engines[tree].tree().body_len() / LABEL_LEN;
@@ -52,7 +52,7 @@ pub(super) fn label_of(leaf: Leaf) -> u32 {
     u32::try_from(leaf.0).expect("below 2^32 - 1 leaves")
 }
 
-/// The leaf of what was ever put onto a path.
+/// The leaf of a label, or `None` for a block that was never put onto a path.
 fn known<P>((place, &label): (P, &u32)) -> Option<(P, Leaf)> {
     (label != NEVER).then(|| (place, Leaf(label.into())))
 }

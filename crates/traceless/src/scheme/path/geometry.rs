@@ -1,4 +1,4 @@
-//! Sizes of everything that a saved Path ORAM puts on a store.
+//! Sizes of all areas that a saved Path ORAM puts on a store.
 
 use super::LABEL_LEN;
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::scheme::saves::CopyLayout;
 use crate::tree::{HEADER_LEN, STASH_BLOCKS, SealedTree, Shape, TREE_BLOCKS_MAX, TreeLayout};
 use alloc::vec::Vec;
 
-/// Slots of a bucket, unless the caller says otherwise.
+/// Slots of a bucket, by default.
 pub const Z: u8 = 4;
 
 /// Slots in the tree for each block: with fewer the stash grows.
@@ -20,22 +20,22 @@ pub const MAP_BLOCK_LEN: usize = 64;
 /// Trees that hold maps, at most.
 pub const MAP_TREES_MAX: u8 = 7;
 
-/// Bytes of the map in memory, unless the caller says otherwise. Each sync writes them.
+/// Bytes of the map in memory, by default. Each sync writes them.
 pub const MAP_MEMORY: u64 = 1 << 20;
 
-/// Bytes of buckets that wait for a sync, unless one access alone makes more.
+/// Bytes of buckets that wait for a sync, unless a single access needs more.
 pub const HELD_BYTES: u64 = 64 << 20;
 
-/// Accesses between two syncs, unless the caller says otherwise.
+/// Accesses between two syncs, by default.
 pub const UNSYNCED: u32 = 1024;
 
 /// Bytes of a block, at most.
 pub const BLOCK_LEN_MAX: usize = 16 << 20;
 
-/// Bytes of a path, or of the trusted state, at most: no request of a store may be longer.
+/// Bytes of a path, or of the trusted state, at most, since no request to a store may be longer.
 const REQUEST_MAX: u64 = 1 << 31;
 
-/// Blocks with one label, for each slot of a bucket: never so many.
+/// Upper bound on the blocks with one label, for each slot of a bucket.
 const LABELLED_ALIKE: u64 = 8;
 
 const AREAS: [&str; 8] = ["tree", "map 1", "map 2", "map 3", "map 4", "map 5", "map 6", "map 7"];
@@ -57,26 +57,26 @@ pub struct PathGeometry {
     pub cached_levels: u8,
     /// Blocks that each stash holds at most.
     pub stash_blocks: u32,
-    /// Accesses between two syncs, at most: then one is made.
+    /// Accesses between two syncs, at most: the scheme then syncs by itself.
     pub unsynced_max: u32,
 }
 
-/// One of its trees.
+/// One tree of the scheme.
 pub(super) struct PlacedTree {
     pub name: &'static str,
-    /// First byte.
+    /// First byte of the tree's area.
     pub at: u64,
     pub body_len: usize,
     pub shape: Shape,
     pub layout: TreeLayout,
     /// Uppermost levels in memory.
     pub cached: usize,
-    /// Buckets that may wait for a sync, and their bytes at most.
+    /// Buckets that may wait for a sync, at most.
     pub held: u64,
     pub held_len: u64,
 }
 
-/// The keys of tree number `tree`.
+/// The key family of tree number `tree`.
 pub(super) fn family(tree: u8) -> Family {
     let write_of = SealedTree::<Keys>::path_write_of;
     Family { purpose: b"path bucket", area: tree, write_of }
@@ -97,7 +97,7 @@ impl PlacedTree {
 }
 
 impl PathGeometry {
-    /// `blocks` blocks of `block_len` bytes, and everything else as good as for most.
+    /// `blocks` blocks of `block_len` bytes, with defaults for the other parameters.
     pub fn new(blocks: u64, block_len: usize) -> Result<Self> {
         let geometry = Self {
             blocks,
@@ -106,14 +106,15 @@ impl PathGeometry {
             map_trees: 0,
             map_block_len: MAP_BLOCK_LEN,
             cached_levels: 0,
-            // No more blocks than there are can wait.
+            // At most `blocks` blocks can be in the stash.
             stash_blocks: blocks.clamp(1, STASH_BLOCKS as u64) as u32,
             unsynced_max: 1,
         };
         geometry.with_map_memory(MAP_MEMORY)
     }
 
-    /// The same with at most `bytes` of the map in memory, or as few as the most trees leave.
+    /// This geometry with at most `bytes` of the map in memory, or as little as the maximum number
+    /// of trees allows.
     pub fn with_map_memory(mut self, bytes: u64) -> Result<Self> {
         self.map_trees = 0;
         self.check()?;
@@ -123,7 +124,8 @@ impl PathGeometry {
         self.with_unsynced(UNSYNCED)
     }
 
-    /// The same with a sync after at most `accesses`, or fewer if they held back too much.
+    /// This geometry with a sync after at most `accesses`, or after fewer if they would hold back
+    /// too many bytes.
     pub fn with_unsynced(mut self, accesses: u32) -> Result<Self> {
         self.check()?;
         let most = u32::try_from(HELD_BYTES / self.read_len()).unwrap_or(u32::MAX);
@@ -132,7 +134,7 @@ impl PathGeometry {
         Ok(self)
     }
 
-    /// Whether such a scheme can be.
+    /// Returns an error unless these parameters make a valid scheme.
     pub fn check(&self) -> Result {
         if self.blocks > TREE_BLOCKS_MAX {
             return Err(Error::Geometry("more blocks than a tree can name"));
@@ -152,7 +154,7 @@ impl PathGeometry {
         if self.stash_blocks == 0 || self.stash_blocks > 1 << 16 || self.unsynced_max == 0 {
             return Err(Error::Geometry("there is room for one block and one access at least"));
         }
-        // An opening after a crash meets all blocks of a leaf at once.
+        // An opening after a crash takes all blocks of one leaf into the stash.
         let met = LABELLED_ALIKE * u64::from(self.z);
         if u64::from(self.stash_blocks) < self.blocks.min(met) {
             return Err(Error::Geometry("the stash has room for eight buckets, or for all blocks"));
@@ -182,14 +184,14 @@ impl PathGeometry {
         self.trees().iter().map(|tree| tree.layout.path_len() as u64).sum()
     }
 
-    /// Bytes of the trusted state that each sync writes, besides the buckets, which are written
-    /// twice with 8 bytes more.
+    /// Bytes of the trusted state that each sync writes. Besides these it writes each bucket twice,
+    /// with 8 more bytes.
     pub fn state_len(&self) -> u64 {
         self.copies(&self.trees()).state_len()
     }
 
-    /// Bytes written per byte that the user writes: each path once to the log and once in place,
-    /// and the state with every sync, if no two accesses between two syncs share a bucket.
+    /// Bytes written per byte that the user writes, if no two accesses between two syncs share a
+    /// bucket: each path once to the log and once in place, and the state with every sync.
     pub fn write_amplification(&self) -> f64 {
         let state = self.state_len() as f64 / f64::from(self.unsynced_max);
         (2.0 * self.read_len() as f64 + state) / self.block_len as f64
@@ -200,7 +202,7 @@ impl PathGeometry {
         self.trees().iter().any(|tree| tree.shape.leaves() > 1)
     }
 
-    /// The same with `blocks` blocks.
+    /// This geometry with `blocks` blocks.
     pub fn resized(self, blocks: u64) -> Result<Self> {
         let resized = Self { blocks, ..self };
         resized.check()?;
@@ -233,7 +235,7 @@ impl PathGeometry {
         all
     }
 
-    /// The trees, that of the user's blocks first.
+    /// The trees; the first is the tree of the user's blocks.
     pub(super) fn trees(&self) -> Vec<PlacedTree> {
         let mut at = 0;
         let place = |nth: u8| {
@@ -262,7 +264,7 @@ impl PathGeometry {
         CopyLayout::new(at, saved + self.map_memory(), &held)
     }
 
-    /// All of it, to be bound to what is sealed.
+    /// The encoding of all parameters, for the associated data of the sealed state.
     pub(super) fn to_bytes(self) -> Vec<u8> {
         let words = [
             self.blocks,
@@ -277,7 +279,7 @@ impl PathGeometry {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Blocks of a tree, or, after the last, labels in memory.
+    /// Blocks of a tree; for the number after the last tree, labels in memory.
     fn blocks_of(&self, tree: u8) -> u64 {
         let labels = (self.map_block_len / LABEL_LEN) as u64;
         (0..tree).fold(self.blocks, |blocks, _| blocks.div_ceil(labels))

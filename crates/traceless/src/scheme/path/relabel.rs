@@ -1,4 +1,4 @@
-//! Every block onto another path, in an order that tells nothing.
+//! Gives every block another path, in an order that reveals nothing.
 
 use super::PathOram;
 use super::fill::{NEVER, label_of};
@@ -10,17 +10,18 @@ use alloc::vec::Vec;
 
 /// A pass over the leaves of the first tree, after which every block has another label.
 ///
-/// A leaf is visited by reading its path, where all blocks with its label are, whatever the map
-/// says. Leaves are visited in order, each once, and between them paths are drawn to bring the
-/// blocks to their new places. So nobody sees which labels there were, nor how many blocks had one.
+/// The pass visits a leaf by reading its path, which holds all blocks with this label. The map is
+/// not used. It visits the leaves in order, each once, and accesses drawn paths between two visits,
+/// which moves the blocks to their new places. So an observer does not learn which labels were in
+/// use, nor how many blocks had the same label.
 ///
-/// The maps are not read. When the pass has ended they are made anew of the new labels, which wait
+/// The pass does not read the maps. At its end the maps are rebuilt from the new labels, which stay
 /// in memory until then.
 pub(super) struct Relabelling {
     leaf: Leaf,
-    /// Path accesses of this leaf that were made.
+    /// Path accesses made so far for this leaf.
     made: u64,
-    /// Of each block its new label, or [`NEVER`] as long as it was not met.
+    /// The new label of each block, or [`NEVER`] until the pass finds the block.
     labels: Vec<u32>,
 }
 
@@ -30,8 +31,9 @@ impl<T: BucketTree> PathOram<T> {
         Relabelling { leaf: Leaf(0), made: 0, labels: vec![NEVER; self.blocks as usize] }
     }
 
-    /// Makes one access, and tells whether the pass goes on. Between two of them everything may be
-    /// saved: a pass that was cut short is begun anew, and meets every block again.
+    /// Makes one access and returns whether the pass goes on. The state may be saved between two
+    /// accesses: a pass that was interrupted starts again from the first leaf and finds every
+    /// block.
     pub(super) fn relabel_some(&mut self, pass: &mut Relabelling) -> Result<bool> {
         if pass.made == 0 {
             self.meet(pass)?;
@@ -62,13 +64,13 @@ impl<T: BucketTree> PathOram<T> {
 }
 
 impl<T: Fill> PathOram<T> {
-    /// Makes the maps of what a pass has found. What they held before is not looked at.
+    /// Rebuilds the maps from the labels of a pass. Their old contents are not read.
     pub(super) fn end_relabelling(&mut self, pass: Relabelling) -> Result {
         self.fill_maps(pass.labels)
     }
 }
 
-/// The visit, and one more drawn path than there are blocks with a label, on average.
+/// One visit, and at least one drawn path more than the average number of blocks with one label.
 fn accesses_per_leaf(blocks: u64, leaves: u64) -> u64 {
     blocks / leaves + 3
 }

@@ -40,7 +40,8 @@ fn a_recursive_map_finds_everything() {
     }
 }
 
-/// Whether requests come, seldom or never, and also when stashes are emptied.
+/// Accesses go through the trees in order, with many, few or no requests, and also when stashes are
+/// emptied.
 #[test]
 fn trees_are_accessed_in_turn_for_nobody_as_well() {
     let order = Arc::new(std::sync::Mutex::new(vec![]));
@@ -82,7 +83,7 @@ fn other_arities_work_as_well() {
     }
 }
 
-/// Each access reads every bucket of one path, from the root down, and writes the same.
+/// Each access reads every bucket of one path, from the root down, and writes the same buckets.
 #[test]
 fn a_path_access_has_one_template() {
     let shape = Shape::per_level(vec![4, 2, 4, 3, 1]).unwrap();
@@ -95,7 +96,7 @@ fn a_path_access_has_one_template() {
 
 #[test]
 fn leaves_are_fresh_and_a_stash_that_overflows_is_an_error() {
-    // Twelve slots for twelve blocks: soon the stash is full.
+    // Twelve blocks for twelve slots: soon the stash is full.
     let tree = GhostTree::new(Shape::uniform(2, 4).unwrap(), 64, ());
     let mut path = PathOram::new(12, vec![tree], 1, Box::new(SeededRng::new(1))).unwrap();
     let overflow = (0..1000).find_map(|i| {
@@ -106,7 +107,7 @@ fn leaves_are_fresh_and_a_stash_that_overflows_is_an_error() {
     assert!(matches!(path.step(&mut |_, _| {}), Err(Error::EarlierAbort)));
 }
 
-/// Also where the labels leave no room: then a request goes first, and changes a label.
+/// Even if the labels leave no room: then a request goes first, and changes a label.
 #[test]
 fn a_crowded_stash_is_emptied_first() {
     let tree = GhostTree::new(Shape::uniform(4, 2).unwrap(), 64, ());
@@ -142,7 +143,7 @@ fn impossible_requests_are_refused() {
     assert!(matches!(path.submit(0, Addr(28)), Err(Error::OutOfRange { .. })));
 }
 
-/// A bucket of four blocks of 64 bytes fills five lines; a leaf needs no versions.
+/// A bucket of four blocks of 64 bytes fills five lines; a leaf bucket needs no versions.
 #[test]
 fn sealing_takes_little_room() {
     let shape = Shape::uniform(19, 4).unwrap();
@@ -152,7 +153,7 @@ fn sealing_takes_little_room() {
     assert_eq!(len, ((1 << 18) - 1) * 328 + (1 << 18) * leaf);
 }
 
-/// Flat, recursive, and where a full stash is emptied in between.
+/// Flat, recursive, and with evictions of a full stash in between.
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {

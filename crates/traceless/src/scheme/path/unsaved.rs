@@ -1,4 +1,4 @@
-//! A Path ORAM in memory that nobody opens again: it pays for no crash.
+//! A Path ORAM in memory that is never reopened: it has no cost for crash safety.
 
 use super::{PathGeometry, PathOram};
 use crate::controller::SteppedOram;
@@ -11,17 +11,17 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// What [`in_memory`] makes.
+/// The type that [`in_memory`] returns.
 pub type Unsaved = SteppedOram<PathOram<Tree>>;
 
 type Tree = Treetop<SealedTree<Aegis>>;
 
-/// One whose trees lie sealed in memory, under a key that it forgets.
+/// Makes a Path ORAM with sealed trees in memory; the key is never stored.
 pub fn in_memory(geometry: &PathGeometry, rng: &mut dyn Rng) -> Result<Unsaved> {
     assemble(geometry, rng).map(SteppedOram::new)
 }
 
-/// The same, filled with every block.
+/// Makes a Path ORAM like [`in_memory`] and fills it with every block.
 pub fn in_memory_filled(
     geometry: &PathGeometry,
     rng: &mut dyn Rng,

@@ -1,7 +1,7 @@
-//! What is sealed: the entry of a slot, and the record of it in the journal.
+//! The sealed data: the entry of a slot, and its record in the journal.
 //!
-//! A record is the slot's entry and body byte for byte, so that a write that a crash cut short is
-//! finished by copying; beside them stands, sealed, what only recovery needs.
+//! A record contains the slot's entry and body byte for byte, so that a write that a crash
+//! interrupted is finished by copying; it also contains, sealed, the data that only recovery needs.
 
 use crate::scheme::log::DUMMY;
 use crate::seal::{Nonce, Salt, Sealer, TAG_LEN};
@@ -11,17 +11,17 @@ use core::ops::Range;
 /// Bytes of an entry: version, sealed address and birth, their tag, the body's tag, salt.
 pub(super) const ENTRY_LEN: usize = 64;
 
-/// Slots whose entries fill one 4 KiB header.
+/// Number of slots with entries that fill one 4 KiB header.
 pub(super) const STRIPE: u64 = 4096 / ENTRY_LEN as u64;
 
 /// Bytes of a record's entry: the slot's, then sealed slot, synced count and fingerprint, and a
 /// tag.
 pub(super) const RECORD_LEN: usize = 128;
 
-/// Records whose entries fill one 4 KiB header.
+/// Number of records with entries that fill one 4 KiB header.
 pub(super) const RECORD_STRIPE: u64 = 4096 / RECORD_LEN as u64;
 
-/// The slot of a record whose block is in the stash.
+/// The slot number in a record of a block in the stash.
 pub(super) const STASHED: u64 = u64::MAX;
 
 const HEAD: Range<usize> = 8..24;
@@ -38,33 +38,33 @@ pub(super) struct RandomTierKeys {
     pub note: Box<dyn Sealer>,
 }
 
-/// What an entry says of its body.
+/// The part of an entry that identifies its body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
-    /// Which block, or `DUMMY`.
+    /// The block's address, or `DUMMY`.
     pub address: u64,
-    /// Which contents of that block: each has a number of its own, larger than those before.
+    /// The number of these contents of the block: unique, and larger than all earlier ones.
     pub birth: u64,
 }
 
 impl Head {
-    /// Of a body that is nobody's.
+    /// The head of a dummy body.
     pub const DUMMY: Self = Self { address: DUMMY, birth: 0 };
 }
 
-/// What a record says beside its slot's entry.
+/// The part of a record beside its slot's entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Note {
-    /// Where it belongs, or `STASHED`.
+    /// The slot that the record is for, or `STASHED`.
     pub slot: u64,
-    /// Writes that were synced when it was made.
+    /// Number of writes that were synced when the record was made.
     pub synced: u64,
-    /// Of its tier, after it.
+    /// The fingerprint of the tier after this record.
     pub fingerprint: u128,
 }
 
 impl RandomTierKeys {
-    /// Seals what `slot` holds from a version on: `body` in place, and its entry.
+    /// Seals the contents of `slot` under a version: `body` in place, and its entry.
     pub fn seal(
         &self,
         (version, salt): (u64, Salt),
@@ -79,7 +79,7 @@ impl RandomTierKeys {
         self.body.seal_in_place(nonce, &bound, body, &mut entry[BODY_TAG]);
     }
 
-    /// Seals the entry alone, for a body that is lost. Returns where the body's tag belongs.
+    /// Seals only the entry, for a body that is lost. Returns the place for the body's tag.
     pub fn seal_head<'a>(
         &self,
         (version, salt): (u64, Salt),
@@ -97,7 +97,7 @@ impl RandomTierKeys {
         &mut entry[BODY_TAG]
     }
 
-    /// What the entry of `slot` says, if it is one of these keys.
+    /// The head of the entry of `slot`, if it verifies under these keys.
     pub fn open_head(&self, slot: u64, entry: &[u8]) -> Option<Head> {
         let mut plain = [0; 16];
         self.head
@@ -106,7 +106,7 @@ impl RandomTierKeys {
         Some(Head { address: word(&plain), birth: word(&plain[8..]) })
     }
 
-    /// Opens the body of an entry that was opened. Whether it did.
+    /// Opens the body of an entry after its head; returns whether the body verified.
     pub fn open_body(
         &self,
         slot: u64,
@@ -119,7 +119,7 @@ impl RandomTierKeys {
         self.body.open(nonce_of(entry), &bound, sealed, &entry[BODY_TAG], into).is_ok()
     }
 
-    /// Seals the rest of a record, whose slot's entry is there.
+    /// Seals the note of a record that already has its slot's entry.
     pub fn seal_note(&self, note: Note, record: &mut [u8]) {
         let mut plain = [0; 32];
         plain[..8].copy_from_slice(&note.slot.to_le_bytes());
@@ -131,7 +131,7 @@ impl RandomTierKeys {
         self.note.seal(nonce, &[], &plain, sealed, tag);
     }
 
-    /// The rest of a record, if it is one of these keys.
+    /// The note of a record, if it verifies under these keys.
     pub fn open_note(&self, record: &[u8]) -> Option<Note> {
         let mut plain = [0; 32];
         self.note.open(nonce_of(record), &[], &record[NOTE], &record[NOTE_TAG], &mut plain).ok()?;
@@ -194,7 +194,7 @@ mod tests {
             let whole = keys.open_head(7, &flipped).is_some()
                 && keys.open_body(7, head, &flipped, &body, &mut plain)
                 && keys.open_note(&flipped).is_some();
-            // The rest is spare.
+            // The bytes from 112 on are unused.
             assert_eq!(whole, at >= 112, "byte {at}");
         }
     }

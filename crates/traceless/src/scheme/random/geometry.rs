@@ -1,4 +1,4 @@
-//! Sizes of everything that a scheme of random slots keeps on its store.
+//! Sizes of all areas that a scheme of random slots keeps on its store.
 
 use super::entry::{ENTRY_LEN, RECORD_LEN, RECORD_STRIPE, STRIPE};
 use crate::error::{Error, Result};
@@ -7,23 +7,23 @@ use crate::scheme::tiers::{MAP_TIERS_MAX, MapLayout};
 use crate::store::SlotLayout;
 use alloc::vec::Vec;
 
-/// Slots drawn and written anew at each write, k.
+/// Slots drawn and rewritten at each write, k.
 pub const DRAWS: u64 = 3;
 
-/// Slots for each logical block. With half of them free, a write finds 1.5 free ones on average
-/// and needs one: the stash stays small.
+/// Slots for each logical block. With half of them free, a write finds 1.5 free ones on average and
+/// needs one, so the stash stays small.
 pub const SLOTS_PER_BLOCK: u64 = 2;
 
-/// Blocks whose places one map block holds; its length is sixteen times that.
+/// Places in one map block; its length is sixteen times that.
 pub const MAP_FAN: u64 = 32;
 
 /// Bytes of an entry of the map: a slot and a birth.
 const SPOT_LEN: usize = 16;
 
-/// How the map's entries lie in its blocks.
+/// The layout of the map's entries in its blocks.
 pub(super) const MAP: MapLayout = MapLayout { fan: MAP_FAN, entry_len: SPOT_LEN };
 
-/// Writes between two syncs, at most: what they have journalled is kept in memory.
+/// Writes between two syncs, at most: their journal records are kept in memory.
 pub const UNSYNCED_MAX: u64 = 1024;
 
 /// Logical blocks, at most.
@@ -37,7 +37,7 @@ pub(super) const AREA_NAMES: [[&str; 2]; MAP_TIERS_MAX as usize + 1] = [
     ["map 3 slots", "map 3 journal"],
 ];
 
-/// The parameters that the scheme is made from. All of them are public.
+/// The parameters of the scheme. All of them are public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RandomGeometry {
     /// Logical blocks, N.
@@ -60,8 +60,8 @@ impl RandomGeometry {
         Ok(geometry)
     }
 
-    /// The same for another number of blocks. A map that lies on the store gets as many tiers as
-    /// keep the rest of it as small as it was.
+    /// This geometry for another number of blocks. A map on the store gets enough tiers that the
+    /// rest of it takes no more memory than before, if possible.
     pub fn resized(&self, blocks: u64) -> Result<Self> {
         let tiers = match self.map_tiers {
             0 => 0,
@@ -70,7 +70,7 @@ impl RandomGeometry {
         Self::new(blocks, self.block_len, tiers)
     }
 
-    /// Refuses what cannot work, so that saved parameters may be trusted afterwards.
+    /// Refuses invalid parameters, so that code which reads saved parameters can rely on them.
     pub fn check(&self) -> Result {
         if self.blocks == 0 || self.blocks > BLOCKS_MAX {
             return Err(Error::Geometry("there must be 1 to 2^46 blocks"));
@@ -92,7 +92,7 @@ impl RandomGeometry {
         Ok(())
     }
 
-    /// Bytes that all areas take together.
+    /// Total bytes of all areas.
     pub fn store_len(&self) -> u64 {
         self.areas().iter().map(|(_, _, len)| len).sum()
     }
@@ -105,19 +105,19 @@ impl RandomGeometry {
         place_areas(self.tiers().into_iter().zip(AREA_NAMES).flat_map(named))
     }
 
-    /// How the slots of the user's blocks lie; their area is the first.
+    /// The layout of the slots of the user's blocks; their area is the first.
     pub fn slots(&self) -> SlotLayout {
         RandomTierGeometry::new(self, 0).slots
     }
 
-    /// Bytes written to the store per byte written by the user, headers left out: each slot goes to
+    /// Bytes written to the store per byte written by the user, without headers: each slot goes to
     /// the journal, then to its place.
     pub fn write_amplification(&self) -> f64 {
         let written = |t: &RandomTierGeometry| (t.records + DRAWS) as f64 * t.slots.body_len as f64;
         self.tiers().iter().map(written).sum::<f64>() / self.block_len as f64
     }
 
-    /// Bytes of memory that the map takes when it is open.
+    /// Bytes of memory that the map takes while the volume is open.
     pub fn map_memory(&self) -> u64 {
         MAP.memory(self.blocks, self.map_tiers)
     }
@@ -127,7 +127,7 @@ impl RandomGeometry {
         MAP.tiers_for(blocks, budget)
     }
 
-    /// Blocks of tier `tier`: 0 is the data, the others hold the map of the one before.
+    /// Blocks of tier `tier`: tier 0 is the data, each other tier holds the map of the one before.
     pub(super) fn tier_blocks(&self, tier: u8) -> u64 {
         MAP.tier_blocks(self.blocks, tier)
     }
@@ -136,10 +136,10 @@ impl RandomGeometry {
         (0..=self.map_tiers).map(|t| RandomTierGeometry::new(self, t)).collect()
     }
 
-    /// Records of one write in the journal of tier `tier`: the slots drawn, and one for each block
-    /// that may come into the stash.
+    /// Records of one write in the journal of tier `tier`: one for each drawn slot, and one for
+    /// each block that may come into the stash.
     pub(super) fn records(tier: usize) -> u64 {
-        // A map block changes for each block placed in the tier before.
+        // Each block placed in the tier before changes one map block.
         DRAWS + if tier == 0 { 1 } else { DRAWS }
     }
 }
@@ -153,7 +153,7 @@ pub(super) struct RandomTierGeometry {
     pub stash_max: u64,
     /// Records of one write in its journal.
     pub records: u64,
-    /// Writes whose records the journal holds for sure.
+    /// The journal always holds the records of this number of writes.
     pub journal_writes: u64,
     /// The slots.
     pub slots: SlotLayout,
@@ -167,10 +167,11 @@ impl RandomTierGeometry {
         let body_len = if tier == 0 { whole.block_len } else { MAP.block_len() };
         let stash_max = 60 + u64::from(blocks.ilog2()) + 1;
         let records = RandomGeometry::records(tier.into());
-        // What is under way: written but not synced, and synced but not in place for sure. And
+        // Writes that are not synced yet, writes that are synced but perhaps not in place yet, and
         // the time in which each block of the stash is recorded again.
         let journal_writes = 2 * whole.unsynced_max + stash_age_max(stash_max);
-        // A header is written whole, which gives up the records behind it: a stripe of slack.
+        // A header is written whole, which overwrites the records behind it, so there is a stripe
+        // of slack.
         let journal_slots = journal_writes * records + RECORD_STRIPE;
         let slots = (blocks * SLOTS_PER_BLOCK).max(2 * DRAWS);
         Self {
@@ -189,9 +190,9 @@ impl RandomTierGeometry {
     }
 }
 
-/// Writes after which a block of the stash must have been placed or recorded again. The one that
-/// was recorded longest ago comes first at each write that finds a free slot, so it takes about as
-/// many writes as the stash has blocks; four times as many are never needed.
+/// Number of writes within which a block of the stash must be placed or recorded again. Each write
+/// that finds a free slot takes the block with the oldest record first, so this takes about as many
+/// writes as the stash has blocks; four times that number is ample.
 pub(super) fn stash_age_max(stash_max: u64) -> u64 {
     4 * stash_max
 }

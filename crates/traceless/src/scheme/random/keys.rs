@@ -1,4 +1,4 @@
-//! The keys of each opening, found by the write that used them.
+//! The keys of each opening; the version of a write selects the opening.
 
 use super::entry::RandomTierKeys;
 use super::geometry::RandomGeometry;
@@ -37,7 +37,7 @@ impl RandomKeyRing {
         &self.openings.find(|o| o.start <= count).1[tier]
     }
 
-    /// Fills the body, and its tag, of a block that was lost.
+    /// Fills the body, and its tag, of a lost block.
     pub fn fill_lost(&self, tier: usize, version: u64, tag: &mut [u8], body: &mut [u8]) {
         let count = version / RandomGeometry::records(tier);
         let (opening, _) = self.openings.find(|o| o.start <= count);
@@ -46,8 +46,9 @@ impl RandomKeyRing {
         openings::fill_lost(&key, tag, body);
     }
 
-    /// What contents number `birth` of block `address` add to a fingerprint. It is a hash and no
-    /// cipher: after a crash, or in two copies of one image, a birth may come twice.
+    /// The contribution of contents number `birth` of block `address` to a fingerprint. This is a
+    /// hash and not a cipher: after a crash, or in two copies of one image, a birth may occur
+    /// twice.
     pub fn fingerprint(&self, tier: usize, address: u64, birth: u64) -> u128 {
         let mut message = [0; 16];
         message[..8].copy_from_slice(&address.to_le_bytes());

@@ -1,7 +1,7 @@
-//! The map: slot and birth of each block's newest contents, in memory or one tier further on the
+//! The map: slot and birth of each block's newest contents, in memory or in the next tier on the
 //! store.
 //!
-//! Slots are kept plus one, so that a map block of zeros reads as "never written".
+//! Slots are stored plus one, so that a map block of zeros means "never written".
 
 use super::entry::STASHED;
 use super::geometry::MAP;
@@ -12,23 +12,23 @@ use alloc::vec::Vec;
 /// Bytes of a map block.
 pub(super) const MAP_BLOCK_LEN: usize = MAP.block_len();
 
-/// Where a block's newest contents are, and which they are.
+/// The place and the birth of a block's newest contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Spot {
-    /// One more than the slot; 0 if it was never written.
+    /// One more than the slot; 0 if the block was never written.
     slot_plus_one: u64,
     pub birth: u64,
 }
 
 impl Spot {
-    /// Of a block that was never written.
+    /// The spot of a block that was never written.
     pub const NEVER: Self = Self { slot_plus_one: 0, birth: 0 };
 
     pub fn at(slot: u64, birth: u64) -> Self {
         Self { slot_plus_one: slot + 1, birth }
     }
 
-    /// Of a block that is in the stash: for the last tier's map, which knows all births.
+    /// The spot of a block in the stash: only for the last tier's map, which holds all births.
     pub fn stashed(birth: u64) -> Self {
         Self { slot_plus_one: STASHED, birth }
     }
@@ -56,15 +56,15 @@ pub(super) fn set_entry(map_block: &mut [u8], block: u64, spot: Spot) {
 }
 
 impl<V: Vacancy> RandomSlots<V> {
-    /// Where the map has `block`. Of a block in the stash of a tier that is not the last, it tells
-    /// where older contents are.
+    /// The map's spot of `block`. For a block in the stash of a tier that is not the last, this is
+    /// the place of older contents.
     pub(super) fn spot(&self, tier: usize, block: u64) -> Result<Spot> {
         let mut found = Vec::with_capacity(1);
         self.spots(tier, core::iter::once(block), &mut found)?;
         Ok(found[0])
     }
 
-    /// Appends where the map has each of `blocks`.
+    /// Appends the map's spot of each of `blocks`.
     pub(super) fn spots(
         &self,
         tier: usize,

@@ -2,36 +2,36 @@
 //!
 //! There are two slots for each logical block. A write puts its block into the *stash*, a short
 //! queue in memory, draws k = 3 distinct slots, uniformly and independently of everything else, and
-//! writes each of them anew: a *free* slot, which holds no block's newest contents, takes a block
-//! of the stash, or a dummy if there is none; a live one is sealed again under a fresh version.
-//! Nobody without the key can tell the three cases apart. [`hive`](super::hive) and
-//! [`datalair`](super::datalair) differ in how they know whether a slot is free ([`Vacancy`]).
+//! rewrites each of them: a *free* slot, which holds no block's newest contents, takes a block of
+//! the stash, or a dummy if the stash is empty; a live slot is sealed again under a fresh version.
+//! Without the key the three cases cannot be distinguished. [`hive`](super::hive) and
+//! [`datalair`](super::datalair) differ in how they decide whether a slot is free ([`Vacancy`]).
 //!
 //! **No crash loses anything.** Writing a slot in place could destroy the only copy of a block. So
-//! a write goes to a *journal* first, a ring written in order: k records with the slots drawn, byte
-//! for byte as they will be, and one with a block of the stash. After the next sync, which makes
-//! them durable, the slots are written in place; until then reads take them from memory. So a FLUSH
-//! is one `fdatasync`. The stash is recorded again and again, oldest first, before the ring comes
-//! round. Recovery reads the journal, finds how many writes are there whole, and copies their slots
-//! to their places once more.
+//! a write goes to a *journal* first, a ring written in order: k records with the new bytes of the
+//! drawn slots, and one record with a block of the stash. After the next sync, which makes the
+//! records durable, the slots are written in place; until then reads take them from memory. So a
+//! FLUSH is one `fdatasync`. Blocks in the stash are recorded again and again, oldest first, before
+//! the ring wraps around. Recovery reads the journal, counts the complete writes, and copies their
+//! slots to their places once more.
 //!
-//! **What is trusted.** The map tells slot and *birth* of each block's newest contents: a number
-//! that no other contents have. A slot that was put back from an older copy has another birth, or
-//! is the same contents under an older version, which harms nobody. After an opening the map is
-//! rebuilt from the entries on the store, the newest version of each block. Each record
-//! carries, sealed, a *fingerprint*: the sum of a keyed hash over all (block, birth). If the map
-//! that was found has another one, something on the store was changed or put back, and it is
-//! refused ([`Error::WrongMap`]). What no fingerprint can tell is the loss of the last writes
-//! themselves, journal included: that looks like a crash, unless the trusted state or an anchor
-//! knows their number.
+//! **What is trusted.** The map holds slot and *birth* of each block's newest contents; a birth is
+//! a number that no other contents of the block have. A slot replaced by an older copy has another
+//! birth, or has the same contents under an older version, which is harmless. After an opening the
+//! map is rebuilt from the entries on the store, the newest version of each block. Each record
+//! carries, sealed, a *fingerprint*: the sum of a keyed hash over all (block, birth). If the
+//! rebuilt map has another fingerprint, something on the store was changed or replayed, and the
+//! opening is refused ([`Error::WrongMap`]). No fingerprint can detect the loss of the last writes
+//! themselves, journal included: that looks like a crash, unless the trusted state or an anchor has
+//! their number.
 //!
 //! **A large map** lies in further tiers of the same scheme, 32 places a map block. A block that is
 //! placed changes one map block, which goes into the stash of the next tier; each tier does the
 //! same work at each write, needed or not. Only the last tier's map is in memory.
 //!
-//! What is written, and where, follows from the number of writes, how they were grouped, the syncs
-//! and openings, and the random draws, whose number does not depend on data: with equal draws
-//! traces are equal. Not hidden: reads, the number of writes, and when syncs happen.
+//! Contents and places of writes follow from the number of writes, their grouping, the syncs and
+//! openings, and the random draws. The number of draws does not depend on data: with equal draws
+//! traces are equal. Not hidden: reads, the number of writes, and the times of syncs.
 
 mod entry;
 mod geometry;
@@ -66,25 +66,25 @@ use read::RandomReadScratch;
 use stash::{Pending, RandomStash};
 use write::{RandomWriteScratch, SlotDraw};
 
-/// How a scheme knows whether a slot is free.
+/// The way in which a scheme decides whether a slot is free.
 pub trait Vacancy: Send + Sync + Sized {
     /// The kind of scheme that it makes.
     const KIND: &'static SchemeKind;
 
-    /// Whether a record is kept in memory, which an opening must fill.
+    /// Whether there is a record in memory, which an opening must fill.
     const KEEPS_RECORD: bool;
 
-    /// For an area of `slots` slots, all of them free.
+    /// A record for an area of `slots` slots, all of them free.
     fn new(slots: u64) -> Self;
 
-    /// What the record says of a slot: whether it is free. Nothing without a record: then the slot
-    /// must be read, and the map asked.
+    /// Whether a slot is free, by the record. `None` without a record: then the caller must read
+    /// the slot and look up its block in the map.
     fn is_free(&self, slot: u64) -> Option<bool>;
 
-    /// The slot holds a block's newest contents from now on.
+    /// Records that the slot now holds a block's newest contents.
     fn fill(&mut self, slot: u64);
 
-    /// It does not any more.
+    /// Records that the slot no longer holds a block's newest contents.
     fn release(&mut self, slot: u64);
 }
 
@@ -94,7 +94,7 @@ pub struct RandomSlots<V> {
     store: Arc<dyn Store>,
     tiers: Vec<RandomTier<V>>,
     keys: RandomKeyRing,
-    /// Where the blocks of the last tier are, those in its stash included.
+    /// The places of the last tier's blocks, including blocks in its stash.
     top: Vec<Spot>,
     count: u64,
     life: Lifecycle,
@@ -112,21 +112,22 @@ struct RandomTier<V> {
     stash: RandomStash,
     pending: Pending,
     vacancy: V,
-    /// Sum of the hashes of what no other map vouches for: the stash, and in the last tier all
-    /// blocks.
+    /// Sum of the hashes of all contents that no other map covers: the stash, and in the last tier
+    /// all blocks.
     fingerprint: u128,
 }
 
 impl<V: Vacancy> RandomSlots<V> {
-    /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
+    /// Creates the scheme on a store; its old contents do not matter. Every block reads as zeros.
     pub fn create(geometry: RandomGeometry, parts: Parts) -> Result<Self> {
         let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
         new.begin_opening()?;
         Ok(new)
     }
 
-    /// Opens the one whose vault last kept `state`, after a close or a crash at any point. Work
-    /// that a crash cut short is redone byte for byte; `progress` tells done and all of the map.
+    /// Opens the scheme from the last `state` in its vault, after a close or a crash at any point.
+    /// Work that a crash interrupted is redone byte for byte; `progress` gets the done and total
+    /// parts of the map.
     pub fn open(
         geometry: RandomGeometry,
         parts: Parts,
@@ -145,12 +146,12 @@ impl<V: Vacancy> RandomSlots<V> {
         Ok(opened)
     }
 
-    /// Writes that a state's keeper had seen, and whether it was closed.
+    /// The number of writes recorded in a state, and whether it was closed.
     pub fn peek_state(state: &[u8]) -> Result<(u64, bool)> {
         EpochState::decode(state).map(|s| (s.at_least, s.clean))
     }
 
-    /// Blocks in the stash of each tier. For tests and curiosity; never shown to an adversary.
+    /// Blocks in the stash of each tier. For tests and curiosity; secret from an adversary.
     pub fn stashed(&self) -> Vec<usize> {
         self.tiers.iter().map(|t| t.stash.len()).collect()
     }
@@ -187,8 +188,8 @@ impl<V: Vacancy> RandomSlots<V> {
         })
     }
 
-    /// Draws the id of a new opening and makes it durable, before anything is written under it.
-    /// Everything written so far must be durable.
+    /// Draws the id of a new opening and makes it durable before anything is written under it. All
+    /// earlier writes must be durable.
     fn begin_opening(&mut self) -> Result {
         let opening = self.keys.openings().next(self.life.draw_id(), self.count);
         self.keys.push(opening).inspect_err(|_| self.life.poison())?;
@@ -199,9 +200,9 @@ impl<V: Vacancy> RandomSlots<V> {
         self.life.keep(&self.keys.openings().state(clean, self.count).encode())
     }
 
-    /// A slot keeps its opening until it is drawn, which may take for ever. So once there are many
-    /// openings, all slots are written anew in order, and all but the newest are forgotten. When
-    /// that happens depends on the number of openings.
+    /// A slot keeps its opening until it is drawn, which may take forever. So once there are many
+    /// openings, all slots are rewritten in order, and all openings but the newest are forgotten.
+    /// The time of this pass depends on the number of openings.
     fn retire_old_openings(&mut self) -> Result {
         if self.keys.openings().len() < OPENINGS_MANY {
             return Ok(());
@@ -217,7 +218,7 @@ impl<V: Vacancy> RandomSlots<V> {
         self.keep_state(false)
     }
 
-    /// Makes everything durable in its place.
+    /// Writes all slots to their places and makes them durable.
     fn settle(&mut self) -> Result {
         self.sync_shared()?;
         self.write_in_place()?;

@@ -1,4 +1,5 @@
-//! Reading: the stash, then what waits to be written in place, then the slots.
+//! Reading: from the stash, then from the slots that wait to be written in place, then from the
+//! store.
 
 use super::map::Spot;
 use super::{RandomSlots, Vacancy};
@@ -17,7 +18,7 @@ pub(super) struct RandomReadScratch {
 }
 
 impl<V: Vacancy> RandomSlots<V> {
-    /// Reads blocks of a tier as they are now.
+    /// Reads blocks of a tier in their current state.
     pub(super) fn read_tier(&self, tier: usize, addrs: &[Addr], into: &mut [u8]) -> Result {
         let len = self.tiers[tier].slots.layout().body_len;
         self.readers.with(|scratch| {
@@ -61,7 +62,7 @@ impl<V: Vacancy> RandomSlots<V> {
         Ok(())
     }
 
-    /// The slot to read for a block that is nowhere in memory.
+    /// The slot to read for a block that is not in memory.
     fn slot_to_fetch(&self, tier: usize, block: u64, known: Spot) -> Option<u64> {
         let t = &self.tiers[tier];
         let slot = known.slot()?;
@@ -69,7 +70,7 @@ impl<V: Vacancy> RandomSlots<V> {
         (!in_memory).then_some(slot)
     }
 
-    /// Opens a slot, which must hold the contents of `block` that the map knows.
+    /// Opens a slot, which must hold the contents of `block` that the map records.
     fn open_slot(
         &self,
         tier: usize,

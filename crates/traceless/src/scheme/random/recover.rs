@@ -1,10 +1,10 @@
 //! Opening after a close or a crash.
 //!
-//! The count is where the first gap appears among the last writes that may not have been synced.
-//! The journal has what was in the stash, and the slots that may not have reached their places:
-//! these are copied there once more, byte for byte, wherever the crash was. The last tier's map
-//! follows from the entries on the store, the newest of each block, and must add up to the
-//! fingerprint of the last write.
+//! The count is the first gap among the last writes, which may not have been synced. The journal
+//! holds the blocks of the stash, and the slots that may not have reached their places: these slots
+//! are copied there once more, byte for byte, after any crash. The last tier's map follows from the
+//! entries on the store, the newest of each block, and must match the fingerprint of the last
+//! write.
 
 use super::entry::{ENTRY_LEN, Head, Note, RECORD_STRIPE, STASHED, entry_version};
 use super::map::Spot;
@@ -22,10 +22,10 @@ use alloc::vec::Vec;
 /// Slots between two progress reports.
 const REPORT_EVERY: u64 = 1 << 16;
 
-/// Blocks whose places are looked up in one round trip.
+/// Number of blocks with places looked up in one round trip.
 const BLOCKS_PER_TRIP: u64 = 4096;
 
-/// A record of the journal that is whole.
+/// A complete record of the journal.
 struct Record {
     head: Head,
     note: Note,
@@ -33,7 +33,7 @@ struct Record {
     body: Vec<u8>,
 }
 
-/// The whole records of a tier, by version.
+/// The complete records of a tier, by version.
 type Records = BTreeMap<u64, Record>;
 
 impl<V: Vacancy> RandomSlots<V> {
@@ -54,7 +54,7 @@ impl<V: Vacancy> RandomSlots<V> {
         }
         let is_clean = state.clean && state.at_least == self.count;
         for (tier, records) in journals.iter_mut().enumerate() {
-            // What lies behind a gap never happened.
+            // Records after the first gap count as not written.
             let end = self.count * self.tiers[tier].geometry.records;
             records.retain(|&version, _| version < end);
             self.restore_stash(tier, records);
@@ -70,7 +70,8 @@ impl<V: Vacancy> RandomSlots<V> {
             (0..self.tiers.len()).rev().try_for_each(|tier| self.fill_record(tier))?;
         }
         if !self.life.is_read_only() {
-            // What was found may still be in a cache only, and what waits goes to its place.
+            // The data found may still be in a volatile cache only, and pending slots go to their
+            // places.
             self.settle()?;
         }
         for t in &mut self.tiers {
@@ -114,19 +115,19 @@ impl<V: Vacancy> RandomSlots<V> {
         let keys = self.keys.at(tier, entry_version(record));
         let note = keys.open_note(record)?;
         let head = keys.open_head(note.slot, record)?;
-        // The body of a block that was lost before opens under no key, and is carried on.
+        // The body of a block that was lost earlier opens under no key, and is kept as it is.
         let whole = keys.open_body(note.slot, head, record, body, plain)
             || self.is_lost(tier, record, body, plain);
         whole.then_some((head, note))
     }
 
-    /// Whether a body is what stands in the place of a lost one.
+    /// Whether a body is the filler of a lost block.
     fn is_lost(&self, tier: usize, entry: &[u8], body: &[u8], lost: &mut [u8]) -> bool {
         self.keys.fill_lost(tier, entry_version(entry), &mut [0; 16], lost);
         body == lost
     }
 
-    /// The number of writes that are there whole in every tier, without a gap.
+    /// The number of writes that are complete in every tier, without a gap.
     fn find_count(&self, journals: &[Records]) -> u64 {
         let newest = journals.iter().zip(&self.tiers).filter_map(|(records, t)| {
             records.last_key_value().map(|(version, _)| version / t.geometry.records + 1)
@@ -139,7 +140,7 @@ impl<V: Vacancy> RandomSlots<V> {
                     == t.geometry.records
             })
         };
-        // A synced write is never missing, and at most `unsynced_max` were not.
+        // A synced write is never missing, and at most `unsynced_max` writes are not synced.
         let mut count = newest.saturating_sub(self.geometry.unsynced_max);
         count = count.max(self.keys.openings().last().start);
         while count < newest && is_whole(count) {
@@ -148,7 +149,7 @@ impl<V: Vacancy> RandomSlots<V> {
         count
     }
 
-    /// A block is in the stash if the newest record of it says so.
+    /// Restores the stash: a block is in the stash if its newest record says so.
     fn restore_stash(&mut self, tier: usize, records: &Records) {
         let mut newest = BTreeMap::new();
         for (&version, record) in records.iter().filter(|(_, r)| r.head.address != DUMMY) {
@@ -168,7 +169,7 @@ impl<V: Vacancy> RandomSlots<V> {
         }
     }
 
-    /// The slots of the last writes may not have reached their places.
+    /// Restores the pending slots: slots of the last writes may not have reached their places.
     fn restore_pending(&mut self, tier: usize, records: &Records) {
         let late = self.count.saturating_sub(2 * self.geometry.unsynced_max);
         let t = &mut self.tiers[tier];
@@ -180,11 +181,11 @@ impl<V: Vacancy> RandomSlots<V> {
         }
     }
 
-    /// Sets the last tier's map by the newest version of each block, in slots and journal.
+    /// Rebuilds the last tier's map from the newest version of each block, in slots and journal.
     fn rebuild_top(&mut self, records: &Records, progress: &mut dyn FnMut(u64, u64)) -> Result {
         let tier = self.tiers.len() - 1;
         let mut top = core::mem::take(&mut self.top);
-        // One more than the version that put each entry there.
+        // One more than the version that set each entry.
         let mut newest = vec![0; top.len()];
         let mut note = |version: u64, head: Head, spot: Spot| {
             if let Some(known) = newest.get_mut(head.address as usize)
@@ -214,7 +215,7 @@ impl<V: Vacancy> RandomSlots<V> {
                 };
                 let count = version / self.tiers[tier].geometry.records;
                 if count >= self.count {
-                    // Nothing goes to its place before it is durable in the journal.
+                    // A slot is written in place only after its record is durable in the journal.
                     return Err(Error::RolledBack { expected: count + 1, found: self.count });
                 }
                 note(version, head, Spot::at(slot, head.birth));
@@ -228,7 +229,7 @@ impl<V: Vacancy> RandomSlots<V> {
         Ok(())
     }
 
-    /// What was found must be what the last write left.
+    /// Checks that the rebuilt map and stash match the fingerprint of the last write.
     fn check_fingerprint(&mut self, tier: usize, records: &Records) -> Result {
         let t = &self.tiers[tier];
         let hash = |address, birth| self.keys.fingerprint(tier, address, birth);
@@ -256,7 +257,7 @@ impl<V: Vacancy> RandomSlots<V> {
         Ok(())
     }
 
-    /// Fills the record of free slots by the map.
+    /// Fills the record of free slots from the map.
     fn fill_record(&mut self, tier: usize) -> Result {
         let blocks = self.tiers[tier].geometry.blocks;
         let mut spots = vec![];
@@ -264,7 +265,7 @@ impl<V: Vacancy> RandomSlots<V> {
             let range = first..(first + BLOCKS_PER_TRIP).min(blocks);
             spots.clear();
             match self.spots(tier, range.clone(), &mut spots) {
-                // Their places are lost, so nothing can be made of what is there.
+                // The places of these blocks are lost, so they cannot be recorded.
                 Err(Error::Tampered { .. }) => continue,
                 other => other?,
             }

@@ -12,7 +12,7 @@ pub(super) struct StashBlock {
     pub plain: Vec<u8>,
 }
 
-/// The stash: those recorded longest ago first, those not recorded yet last.
+/// The stash, ordered by newest record, the oldest first; blocks without a record come last.
 #[derive(Default)]
 pub(super) struct RandomStash {
     blocks: VecDeque<StashBlock>,
@@ -35,19 +35,19 @@ impl RandomStash {
         self.blocks.push_back(block);
     }
 
-    /// Takes out the one that is to be placed next.
+    /// Removes the block to be placed next.
     pub fn pop(&mut self) -> Option<StashBlock> {
         self.blocks.pop_front()
     }
 
-    /// Takes out older contents of a block.
+    /// Removes the older contents of a block.
     pub fn remove(&mut self, address: u64) -> Option<StashBlock> {
         let at = self.blocks.iter().position(|b| b.address == address)?;
         self.blocks.remove(at)
     }
 
-    /// The block to record next as `version`: one that has no record, or else the one recorded
-    /// longest ago, if that was before version `since`. It goes to the end.
+    /// Chooses the block to record as `version`: one without a record, or else the one with the
+    /// oldest record, if that is from before version `since`. The block moves to the end.
     pub fn record(&mut self, version: u64, since: u64) -> Option<&StashBlock> {
         let new = self.blocks.iter().position(|b| b.recorded.is_none());
         let at = match new {
@@ -60,17 +60,17 @@ impl RandomStash {
         self.blocks.back()
     }
 
-    /// The version recorded longest ago.
+    /// The oldest of the blocks' newest record versions.
     pub fn oldest_record(&self) -> Option<u64> {
         self.blocks.iter().filter_map(|b| b.recorded).min()
     }
 }
 
-/// A slot that is in the journal and not yet in its place: entry and body, sealed.
+/// A slot that is in the journal but not yet in its place: entry and body, sealed.
 pub(super) struct Waiting {
     pub entry: Vec<u8>,
     pub body: Vec<u8>,
 }
 
-/// The newest of each such slot.
+/// The newest waiting version of each slot.
 pub(super) type Pending = BTreeMap<u64, Waiting>;

@@ -1,5 +1,5 @@
-//! What the suite cannot see from outside: crashes that lose, keep and tear what was not synced,
-//! the stash, freshness after a crash, openings, reading only.
+//! Tests of what the suite cannot observe from outside: crashes that lose, keep and tear unsynced
+//! writes, the stash, freshness after a crash, openings, reading only.
 
 use super::*;
 use crate::rng::{Rng, SeededRng};
@@ -43,7 +43,7 @@ impl Rig {
     }
 }
 
-/// Writes with syncs until the power goes, many times over. What is found is a prefix of the
+/// Writes with syncs until the power fails, many times. Each opening must find a prefix of the
 /// writes, at least up to the last sync.
 fn lives_through_crashes<V: Vacancy>(geometry: RandomGeometry, seed: u64) {
     let mut rig = Rig::new(geometry);
@@ -176,11 +176,11 @@ fn the_stash_stays_small_and_is_never_forgotten() {
             assert_filled(&mut oram, 1);
         }
     }
-    // The tail falls by 2 + sqrt(5) with each block.
+    // The probability of each further block is smaller by the factor 2 + sqrt(5).
     assert!((2..30).contains(&most), "{most}");
 }
 
-/// Always the same slots, as a broken generator would draw them.
+/// A broken generator that always draws the same slots.
 struct Stuck(u64);
 
 impl Rng for Stuck {
@@ -197,7 +197,7 @@ fn a_stash_that_overflows_is_an_error_and_can_be_opened_again() {
     let mut oram = rig.create::<ReverseMap>();
     oram.life.rng = Box::new(Stuck(0));
     let full = (0..256).find_map(|a| oram.write(Addr(a), &[1; 64]).err());
-    // Three slots take three blocks, the others wait.
+    // Three slots take three blocks, and all later blocks wait.
     assert!(matches!(full, Some(Error::StashOverflow { blocks: 70, limit: 69 })), "{full:?}");
     assert!(matches!(oram.write(Addr(0), &[1; 64]), Err(Error::Poisoned)));
     drop(oram);
@@ -213,7 +213,7 @@ fn a_block_that_waits_too_long_is_an_error() {
     let mut rig = Rig::small();
     let mut oram = rig.create::<ReverseMap>();
     oram.life.rng = Box::new(Stuck(0));
-    // Block 5 waits while others come again and again, so that it is never recorded anew.
+    // Block 5 waits while other blocks arrive again and again, so it is never recorded again.
     (0..6).for_each(|a| oram.write(Addr(a), &[1; 64]).unwrap());
     let (waits, turns) = (oram.tiers[0].stash.iter().next().unwrap().address, [8, 9]);
     let late = (0..1000).find_map(|i| oram.write(Addr(turns[i % 2]), &[1; 64]).err());
@@ -226,14 +226,14 @@ fn a_block_that_waits_too_long_is_an_error() {
 
 #[test]
 fn after_a_crash_an_older_copy_is_refused() {
-    // So large that the journal knows little of what lies in the slots.
+    // Large enough that the journal covers only few of the slots.
     let mut rig = Rig::new(RandomGeometry::new(4096, 64, 0).unwrap());
     let mut oram = rig.create::<ReverseMap>();
     fill(&mut oram, 1);
     oram.settle().unwrap();
     let old = rig.store.snapshot();
     let spot = oram.top[9];
-    // Until the block has moved, and its slot and all of the journal hold something else.
+    // Until the block has moved, and its slot and the whole journal hold other data.
     while oram.top[9].slot().is_none_or(|slot| Some(slot) == spot.slot()) {
         oram.write(Addr(9), &[2; 64]).unwrap();
     }
@@ -243,8 +243,8 @@ fn after_a_crash_an_older_copy_is_refused() {
     oram.settle().unwrap();
     let (slots, now) = (oram.tiers[0].slots.clone(), oram.top[9].slot().unwrap());
     drop(oram);
-    // The old copy goes back to its place, and the newest is destroyed: by versions alone the old
-    // one would now be the newest.
+    // The old copy is put back in its place, and the newest is destroyed: by versions alone the old
+    // copy would now be the newest.
     put_back(&*rig.store, &old, &slots, Slot(spot.slot().unwrap()));
     wipe(&*rig.store, &slots, Slot(now));
     let refused = rig.open_on::<ReverseMap>(rig.store.clone(), false);
@@ -258,7 +258,7 @@ fn a_disk_that_cannot_be_read_for_now_loses_no_synced_write() {
     fill(&mut oram, 1);
     oram.sync().unwrap();
     drop(oram);
-    // What recovery reads: all of the journals, and the entries of the last tier's slots.
+    // The data that recovery reads: all journals, and the entries of the last tier's slots.
     let areas = rig.geometry.areas();
     for (name, at, len) in [areas[1], areas[2], areas[3]] {
         let hole = Extent::new(at + if name == "map 1 slots" { 0 } else { len / 2 }, 64);

@@ -1,7 +1,7 @@
-//! Writing, a chunk at a time: draw, fetch what is there, seal, write to the journal once.
+//! Writing, a chunk at a time: draw, fetch the slots, seal, write to the journal once.
 //!
-//! The writes of a chunk are done one after the other in memory, so that a crash that keeps a
-//! prefix of them finds each as it would have been alone.
+//! The writes of a chunk are made one after the other in memory, so that after a crash which keeps
+//! a prefix of them each is as if it had been made alone.
 
 use super::entry::{ENTRY_LEN, Head, Note, STASHED, entry_version};
 use super::geometry::{DRAWS, MAP, RandomGeometry, stash_age_max};
@@ -24,33 +24,33 @@ const WRITES_PER_TRIP: u64 = 32;
 /// Slots written in place in one round trip, at most.
 const SLOTS_PER_TRIP: usize = 128;
 
-/// Which slots a write takes in each tier.
+/// The way in which a write chooses its slots in each tier.
 #[derive(Clone, Copy)]
 pub(super) enum SlotDraw {
-    /// Any.
+    /// Random distinct slots.
     Random,
-    /// Those from this one on, around the area.
+    /// Consecutive slots from this one on, modulo the area's size.
     InOrder(u64),
 }
 
 /// Buffers of the writer.
 #[derive(Default)]
 pub(super) struct RandomWriteScratch {
-    /// The slots drawn: of each write, of each tier.
+    /// The slots drawn, for each write and each tier.
     draws: Vec<u64>,
     input: Run,
-    /// What was fetched: tier and slot, and its number in `input`.
+    /// The slots fetched: maps tier and slot to the index in `input`.
     fetched: BTreeMap<(usize, u64), usize>,
     output: Run,
 }
 
-/// Contents that come into a tier's stash.
+/// New contents for a tier's stash.
 struct Arrival {
     address: u64,
     plain: Vec<u8>,
 }
 
-/// A block that found a slot.
+/// A block that was put into a slot.
 struct Placement {
     address: u64,
     spot: Spot,
@@ -69,13 +69,13 @@ impl<V: Vacancy> RandomSlots<V> {
         Ok(())
     }
 
-    /// A write of no block.
+    /// A dummy write.
     pub(super) fn write_nobody(&mut self, draw: SlotDraw) -> Result {
         self.chunk_len(1)?;
         self.write_chunk(&[DUMMY], &[], draw)
     }
 
-    /// How many of `wanted` writes may go in one chunk now; syncs first if none may.
+    /// Number of the `wanted` writes that fit in one chunk now; syncs first if there is no room.
     fn chunk_len(&mut self, wanted: u64) -> Result<usize> {
         self.life.writable()?;
         self.write_in_place()?;
@@ -96,8 +96,8 @@ impl<V: Vacancy> RandomSlots<V> {
         Ok(wanted.min(room).min(WRITES_PER_TRIP) as usize)
     }
 
-    /// Writes the slots that wait to their places, if all of them are durable in the journal. Each
-    /// is written once, in order.
+    /// Writes the pending slots to their places, if all of them are durable in the journal. Each
+    /// slot is written once, in order.
     pub(super) fn write_in_place(&mut self) -> Result {
         if self.life.synced() < self.count {
             return Ok(());
@@ -129,14 +129,14 @@ impl<V: Vacancy> RandomSlots<V> {
         self.draw(homes.len(), draw, &mut scratch.draws);
         let result = self.fetch(&mut scratch).and_then(|()| {
             let written = self.write_fetched(homes, data, &mut scratch);
-            // The versions of this chunk have sealed something: they are not used again.
+            // The versions of this chunk have sealed something and must not be used again.
             written.inspect_err(|_| self.life.poison())
         });
         self.writer = scratch;
         result
     }
 
-    /// Draws the slots of `writes` writes. What has been drawn, and how often, depends on the
+    /// Draws the slots of `writes` writes. The values and the number of draws depend on the
     /// generator alone.
     fn draw(&mut self, writes: usize, how: SlotDraw, into: &mut Vec<u64>) {
         into.clear();
@@ -151,8 +151,8 @@ impl<V: Vacancy> RandomSlots<V> {
         }
     }
 
-    /// Reads every slot drawn that may be live and is not in memory. Nothing is sealed yet, so
-    /// after a failure the same write may be tried again.
+    /// Reads every drawn slot that may be live and is not in memory. Nothing is sealed yet, so
+    /// after a failure the same write may be retried.
     fn fetch(&self, s: &mut RandomWriteScratch) -> Result {
         s.input.clear();
         s.fetched.clear();
@@ -201,8 +201,8 @@ impl<V: Vacancy> RandomSlots<V> {
         Ok(())
     }
 
-    /// Does write `count` in one tier: its slots are those from number `drawn` on, its records go
-    /// to the output from number `nth` on.
+    /// Makes write `count` in one tier: its drawn slots begin at index `drawn`, its records at
+    /// index `nth` of the output.
     fn commit(
         &mut self,
         tier: usize,
@@ -234,7 +234,8 @@ impl<V: Vacancy> RandomSlots<V> {
         Ok(placed)
     }
 
-    /// Takes new contents into the stash. Older ones of the same blocks are nobody's from now on.
+    /// Takes new contents into the stash. Older contents of the same blocks are obsolete from now
+    /// on.
     fn take_in(&mut self, tier: usize, count: u64, arrivals: Vec<Arrival>) -> Result {
         let births = RandomGeometry::records(tier) - DRAWS;
         for (i, Arrival { address, plain }) in arrivals.into_iter().enumerate() {
@@ -261,8 +262,8 @@ impl<V: Vacancy> RandomSlots<V> {
         Ok(())
     }
 
-    /// Writes one drawn slot anew, and its record: with what lives there, with a block of the
-    /// stash, or with nothing.
+    /// Rewrites one drawn slot, and makes its record: with its live block, with a block of the
+    /// stash, or with a dummy.
     fn write_slot(
         &mut self,
         tier: usize,
@@ -297,8 +298,8 @@ impl<V: Vacancy> RandomSlots<V> {
         if whole {
             keys.seal(stamp, slot, head, record, body);
         } else {
-            // Lost already. The rest goes on, and reads of this block are errors until it is
-            // written again.
+            // The block was lost earlier. The rest goes on, and reads of this block are errors
+            // until it is written again.
             let tag = keys.seal_head(stamp, slot, head, record);
             self.keys.fill_lost(tier, version, tag, body);
         }
@@ -308,7 +309,8 @@ impl<V: Vacancy> RandomSlots<V> {
         Ok(())
     }
 
-    /// What lives in a slot, opened into `into`, and whether that succeeded. Nothing if it is free.
+    /// The live block in a slot, opened into `into`, and whether it opened. `None` if the slot is
+    /// free.
     fn live(
         &self,
         tier: usize,
@@ -322,13 +324,13 @@ impl<V: Vacancy> RandomSlots<V> {
         if recorded == Some(true) {
             return Ok(None);
         }
-        // Taken by a record, but not by what stands there: its block is lost.
+        // The record says taken but the slot's entry disagrees: its block is lost.
         let nobody = recorded.map(|_| (Head::DUMMY, false));
         let waiting = t.pending.get(&slot).map(|w| (&*w.entry, &*w.body));
         let (entry, sealed) = waiting.or(found).expect("what may be live was fetched");
         let keys = self.keys.at(tier, entry_version(entry));
         let Some(head) = keys.open_head(slot, entry) else { return Ok(nobody) };
-        // A record makes it needless to ask a map on the store.
+        // With a record, no lookup in a map on the store is needed.
         let asks = recorded.is_none() || self.is_last_tier(tier);
         if asks && !self.is_newest(tier, slot, head, placed)? {
             return Ok(nobody);
@@ -336,7 +338,7 @@ impl<V: Vacancy> RandomSlots<V> {
         Ok(Some((head, keys.open_body(slot, head, entry, sealed, into))))
     }
 
-    /// Whether a slot's entry is of its block's newest contents.
+    /// Whether a slot's entry belongs to its block's newest contents.
     fn is_newest(&self, tier: usize, slot: u64, head: Head, placed: &[Placement]) -> Result<bool> {
         let moved = self.tiers[tier].stash.get(head.address).is_some()
             || placed.iter().any(|p| p.address == head.address);
@@ -345,13 +347,13 @@ impl<V: Vacancy> RandomSlots<V> {
         }
         match self.spot(tier, head.address) {
             Ok(known) => Ok(known == Spot::at(slot, head.birth)),
-            // Nobody knows any more, so nothing is given up.
+            // The map entry is lost, so the slot counts as live and its contents are kept.
             Err(Error::Tampered { .. }) => Ok(true),
             Err(other) => Err(other),
         }
     }
 
-    /// Makes a record of the block of the stash that is most in need of one, or of nobody.
+    /// Makes a record of the stash block that most needs one, or a dummy record.
     fn record_stash(
         &mut self,
         tier: usize,
@@ -377,7 +379,7 @@ impl<V: Vacancy> RandomSlots<V> {
         Note { slot, synced, fingerprint: self.tiers[tier].fingerprint }
     }
 
-    /// Enters new places into the map. Returns the map blocks that change by it, for the next tier.
+    /// Enters new places into the map. Returns the map blocks that change, for the next tier.
     fn enter(&mut self, tier: usize, placed: &[Placement]) -> Result<Vec<Arrival>> {
         if self.is_last_tier(tier) {
             for p in placed {
@@ -403,13 +405,13 @@ impl<V: Vacancy> RandomSlots<V> {
 }
 
 impl<V> super::RandomTier<V> {
-    /// Where the first record of write `count` goes.
+    /// The slot of the first record of write `count`.
     pub(super) fn journal_slot(&self, count: u64) -> Slot {
         Slot(count * self.geometry.records % self.journal.slots())
     }
 }
 
-/// Distinct slots of `n`, each set of them as likely as any other.
+/// Draws distinct slots below `n`; all sets are equally likely.
 fn distinct(rng: &mut dyn Rng, n: u64) -> [u64; DRAWS as usize] {
     let mut slots = [0; DRAWS as usize];
     for i in 0..slots.len() {

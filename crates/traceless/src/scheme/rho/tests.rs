@@ -50,7 +50,7 @@ fn small_shape() -> Shape {
     Shape::uniform(4, 2).unwrap()
 }
 
-/// A small tree that is used seldom, and one that holds everything after a while.
+/// A small tree that is rarely used, and one that holds everything after a while.
 #[test]
 fn every_pair_of_trees_makes_an_array() {
     for (blocks, tags) in [(80, (5, 2)), (80, (1, 1)), (20, (15, 2)), (1, (1, 1))] {
@@ -60,7 +60,7 @@ fn every_pair_of_trees_makes_an_array() {
     }
 }
 
-/// The main tree may find a block at hand, and the small one may never have room to spare.
+/// The main tree may serve a block without a path, and the small one may always be crowded.
 #[test]
 fn a_main_tree_that_searches_first_and_a_crowded_small_one_make_an_array() {
     let labels = || PlainLabels::new(5).unwrap();
@@ -73,7 +73,7 @@ fn a_main_tree_that_searches_first_and_a_crowded_small_one_make_an_array() {
     behaves_like_an_array(rho, 3000);
 }
 
-/// Requests that wait together: each block's in order, and all are served.
+/// Requests wait together: the ones for a block are served in order, and all are served.
 #[test]
 fn requests_of_a_block_are_served_in_order() {
     let small = Treetop::new(small_shape(), 1, BareTree::new(small_shape().only(|l| l > 0), LEN));
@@ -102,7 +102,7 @@ fn requests_of_a_block_are_served_in_order() {
     assert!(overtaken > 100, "small accesses overtake: {overtaken}");
 }
 
-/// Which tree each step accessed, and that it accessed a whole path of that alone.
+/// The tree that each step accessed. Fails if a step does not access exactly one whole path.
 fn pattern<T: BucketTree, S: BucketTree>(
     steps: u64,
     before_step: impl Fn(u64, &mut Rho<T, S, CompressedLabels>),
@@ -138,7 +138,7 @@ fn is_fixed(pattern: &[bool]) -> bool {
     pattern.iter().enumerate().all(|(step, &is_main)| is_main == (step % 3 == 0))
 }
 
-/// One main path, two small ones, whatever is asked for, or nothing.
+/// One main path, then two small ones, for any requests and without requests.
 #[test]
 fn steps_follow_a_fixed_pattern() {
     for wanted in [0, 1, 5] {
@@ -152,7 +152,7 @@ fn steps_follow_a_fixed_pattern() {
     }
 }
 
-/// A planted fault: the tree that is needed goes first.
+/// The planted fault: a needed tree goes first.
 #[test]
 fn a_pattern_that_follows_the_requests_is_caught() {
     let (mut rho, [main, small]) = watched();
@@ -164,7 +164,7 @@ fn a_pattern_that_follows_the_requests_is_caught() {
     assert!(!is_fixed(&pattern(600, ask, &mut rho, [&main, &small])));
 }
 
-/// A block of the small tree costs one of its paths; once all are there the main tree only sees
+/// A block of the small tree costs one path there; once all are there the main tree only gets
 /// dummies.
 #[test]
 fn the_small_tree_serves_what_it_holds() {
@@ -215,7 +215,7 @@ fn leaves_of_both_trees_are_uniform_and_fresh() {
     }
 }
 
-/// Blocks that wait anywhere, with trees that are crowded.
+/// Blocks wait in all stashes, since the trees are crowded.
 #[test]
 fn stashes_stay_within_their_limits() {
     let main = GhostTree::new(Shape::uniform(9, 4).unwrap(), 4096, ());
@@ -268,8 +268,8 @@ fn impossible_sizes_are_refused() {
     assert!(matches!(rho.submit(0, Addr(9)), Err(Error::OutOfRange { .. })));
 }
 
-/// A step of it may have moved blocks before it reads. What it says then is not that a write
-/// failed.
+/// A step may have moved blocks before it reads, so a failed read ends the scheme. Later errors
+/// must not claim that a write failed.
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_ends_it_and_says_so() {

@@ -1,11 +1,11 @@
-//! What is known of a bucket: its blocks, in which slots they are, and which slots were read.
+//! The metadata of a bucket: its blocks, their slots, and the slots that were read.
 
 use crate::rng::Rng;
 use crate::tree::{HEADER_LEN, Header};
 use crate::types::Addr;
 use alloc::vec::Vec;
 
-/// Slots as bits.
+/// A set of slots, one bit each.
 pub type Slots = u128;
 
 const READ_LEN: usize = size_of::<Slots>();
@@ -15,22 +15,22 @@ const READ_LEN: usize = size_of::<Slots>();
 pub struct Bucket {
     /// Slots that were read since the bucket was written.
     pub read: Slots,
-    /// Its blocks, each with its slot, which was not read.
+    /// The blocks, each with its slot, which is unread.
     pub blocks: Vec<(Header, u8)>,
 }
 
 impl Bucket {
-    /// One without blocks, with room for `z`.
+    /// A bucket without blocks, with room for `z`.
     pub fn empty(z: u8) -> Self {
         Self { read: 0, blocks: Vec::with_capacity(z.into()) }
     }
 
-    /// Bytes that it takes.
+    /// Bytes of the encoded metadata.
     pub const fn len(z: u8) -> usize {
         READ_LEN + z as usize * (HEADER_LEN + 1)
     }
 
-    /// Becomes what [`store`](Self::store) wrote. Zeros are a bucket without blocks.
+    /// Decodes what [`store`](Self::store) wrote. All zeros decode as a bucket without blocks.
     pub fn load(&mut self, bytes: &[u8]) {
         let (read, blocks) = bytes.split_at(READ_LEN);
         self.read = Slots::from_le_bytes(read.try_into().expect("as many bytes"));
@@ -40,8 +40,8 @@ impl Bucket {
         self.blocks.extend(blocks.take_while(|(header, _)| !header.is_empty()));
     }
 
-    /// Whether it can be a bucket of so many slots, with `z` blocks at most, whose blocks may be of
-    /// any header that `admits`. What no sealer vouches for may say anything.
+    /// Whether this is valid metadata of a bucket with `slots` slots and at most `z` blocks, each
+    /// with a header that `admits` accepts. A sealer without authentication may return anything.
     pub fn is_sound(&self, z: u8, slots: usize, admits: impl Fn(Header) -> bool) -> bool {
         let mut unread = all(slots) & !self.read;
         if self.unread(slots) < z.into() {
@@ -56,7 +56,7 @@ impl Bucket {
         })
     }
 
-    /// Writes it down.
+    /// Encodes the metadata.
     pub fn store(&self, bytes: &mut [u8]) {
         let (read, blocks) = bytes.split_at_mut(READ_LEN);
         read.copy_from_slice(&self.read.to_le_bytes());
@@ -67,19 +67,20 @@ impl Bucket {
         }
     }
 
-    /// Takes a block out, if it is here, and tells its slot. The slot is still to be read.
+    /// Removes a block from the metadata, if it is here, and returns its slot. The caller then
+    /// reads the slot.
     pub fn take(&mut self, addr: Addr) -> Option<u8> {
         let nth = self.blocks.iter().position(|(header, _)| header.is_of(addr))?;
         Some(self.blocks.swap_remove(nth).1)
     }
 
-    /// Those of `slots` that hold no block and were not read.
+    /// The unread slots that hold no block.
     pub fn dummies(&self, slots: usize) -> Slots {
         let used = self.blocks.iter().fold(self.read, |used, (_, slot)| used | 1 << slot);
         all(slots) & !used
     }
 
-    /// How many of `slots` were not read.
+    /// Number of unread slots.
     pub fn unread(&self, slots: usize) -> usize {
         (all(slots) & !self.read).count_ones() as usize
     }
@@ -90,10 +91,10 @@ pub fn all(slots: usize) -> Slots {
     Slots::MAX >> (Slots::BITS as usize - slots)
 }
 
-/// Takes a random one out of `slots`, of which there is one.
+/// Draws a random slot from the non-empty set `slots` and removes it.
 ///
-/// Both the slots of blocks and the next dummy are drawn like this, so that each slot of a bucket
-/// is read as if all were dummies: uniformly among those that were not read.
+/// Slots of blocks and slots of dummies are both drawn with this function, so reads of a bucket
+/// look as if all its slots were dummies: uniform among the unread slots.
 pub fn draw(slots: &mut Slots, rng: &mut dyn Rng) -> u8 {
     let mut rest = *slots;
     for _ in 0..rng.below(rest.count_ones().into()) {

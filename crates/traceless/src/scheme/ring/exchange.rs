@@ -1,10 +1,10 @@
-//! One block goes, another one comes, in one access: for an owner who keeps the blocks that it
-//! works on, as a pager does.
+//! Exchanges: one access takes one block out and puts another block in, for an owner, like a pager,
+//! that keeps the blocks it works on.
 //!
-//! A block is in the tree and the stash, or with its owner, never both. The one that comes is taken
-//! out on its own path, which is read once; the one that goes needs no path, since it waits in the
-//! stash for the evictions that come anyway. As without exchanges, each access adds one block to
-//! the stash at most, so that evictions keep up.
+//! A block is in the ORAM (tree or stash) or with its owner, never in both. The block that is taken
+//! out is read on its own path, once; the block that is put in needs no path, since it waits in the
+//! stash for the regular evictions. As without exchanges, each access adds at most one block to the
+//! stash, so evictions keep up.
 
 use super::{Ring, RingAccess, RingPurpose, RingTree};
 use crate::controller::Controller;
@@ -13,19 +13,19 @@ use crate::tree::Header;
 use crate::types::{Addr, Leaf};
 
 impl<T: RingTree> Ring<T> {
-    /// Whether a block is here: it was put here, and not taken since.
+    /// Whether a block is in the ORAM: it was put in, and not taken out since.
     pub fn holds(&self, addr: Addr) -> bool {
         self.map.label(addr).is_some()
     }
 
-    /// One access: `body` holds the block `out`, if one goes, and then the block `wanted`, if one
-    /// comes; one that is not here is zeros. To put a block here that is here already is
-    /// [`Error::Misplaced`].
+    /// One access that puts in block `out` from `body`, if there is one, and then takes out block
+    /// `wanted` into `body`, if there is one; a `wanted` block that is not in the ORAM reads as
+    /// zeros. If block `out` is already in the ORAM, the result is [`Error::Misplaced`].
     ///
-    /// It shows one access, and an eviction after every A of them, whether blocks go or come.
+    /// An observer sees one access, and an eviction after every A accesses, whichever blocks move.
     ///
-    /// If the store cannot serve a read, no block has gone or come, and the next call makes the
-    /// same read again before its own. An owner makes exchanges, or requests, but not both.
+    /// If the store cannot serve a read, no block has moved, and the next call first repeats this
+    /// read. An owner uses either exchanges or requests, not both.
     pub fn exchange(&mut self, out: Option<Addr>, wanted: Option<Addr>, body: &mut [u8]) -> Result {
         let blocks = self.requests.blocks();
         if let Some(addr) = [out, wanted].into_iter().flatten().find(|addr| addr.0 >= blocks) {
@@ -65,7 +65,8 @@ impl<T: RingTree> Ring<T> {
         self.end_access()
     }
 
-    /// The exchange is done. An eviction whose read fails is made before the next.
+    /// Evicts after an exchange. The exchange itself is done, so an eviction with a failed read is
+    /// left to the next call.
     fn evict_after_exchange(&mut self) -> Result {
         let next = self.next_eviction();
         match self.read(next) {
@@ -79,8 +80,8 @@ impl<T: RingTree> Ring<T> {
         }
     }
 
-    /// The end of an exchange whose read failed at first: the block that was wanted stays here,
-    /// under a label that was not seen.
+    /// Ends an exchange after a failed read was repeated: the wanted block stays in the ORAM, under
+    /// a label that no observer knows.
     pub(super) fn give_up_exchange(
         &mut self,
         wanted: Option<Addr>,
@@ -92,7 +93,7 @@ impl<T: RingTree> Ring<T> {
         self.keep(Header::new(addr, new), read).map(|_| ())
     }
 
-    /// Takes a block out of the stash, or of the slot that was read.
+    /// Copies a block out of the stash, or out of the slot that was read.
     fn take_out(&mut self, addr: Addr, read: Option<usize>, body: &mut [u8]) {
         if let Some(nth) = self.stash.find(addr) {
             body.copy_from_slice(self.stash.body(nth));

@@ -1,4 +1,5 @@
-//! Such a tree without bodies, for simulations: who reads and writes which lines of memory.
+//! A Ring ORAM tree without bodies, for simulations: it records which lines of memory are read and
+//! written.
 
 use super::bucket::Bucket;
 use super::params::Params;
@@ -15,8 +16,8 @@ use alloc::vec::Vec;
 /// Bytes of a line of memory. Each slot is one.
 pub const LINE_LEN: usize = 64;
 
-/// Metadata in memory, and slots that are seen but hold nothing. A bucket lies in one piece, its
-/// metadata first; buckets lie level by level.
+/// Metadata in memory, and slots that hold nothing: only accesses to them are recorded. A bucket is
+/// contiguous, with its metadata first; buckets lie level by level.
 pub struct GhostRing<W, C = ()> {
     params: Params,
     metadata: BareTree,
@@ -28,14 +29,14 @@ pub struct GhostRing<W, C = ()> {
 }
 
 impl<W: Witness> GhostRing<W> {
-    /// An empty one; events carry no time.
+    /// An empty tree; events carry no time.
     pub fn new(params: Params, shape: Shape, witness: W) -> Result<Self> {
         Self::with_clock(params, shape, witness, ())
     }
 }
 
 impl<W: Witness, C: Clock> GhostRing<W, C> {
-    /// An empty one; events carry the time of `clock`.
+    /// An empty tree; events carry the time of `clock`.
     pub fn with_clock(params: Params, shape: Shape, witness: W, clock: C) -> Result<Self> {
         params.check_shape(&shape, cached_levels(&shape))?;
         let unnamed = vec![Header::EMPTY; shape.path_slots()];
@@ -44,12 +45,12 @@ impl<W: Witness, C: Clock> GhostRing<W, C> {
         Ok(Self { params, metadata, leaf: Leaf(0), renewed, unnamed, witness, clock })
     }
 
-    /// Lines that a bucket's metadata takes.
+    /// Lines that the metadata of a bucket takes.
     pub fn metadata_lines(params: Params) -> usize {
         Bucket::len(params.z).div_ceil(LINE_LEN)
     }
 
-    /// Shows some lines of a bucket of the open path.
+    /// Reports accesses to some lines of a bucket of the open path.
     fn see(&mut self, op: Op, level: usize, lines: core::ops::Range<usize>) {
         let shape = self.metadata.shape();
         let bucket = buckets_above(shape, level) + shape.bucket(self.leaf, level);

@@ -3,14 +3,14 @@
 use crate::error::{Error, Result};
 use crate::tree::{Shape, TREE_BLOCKS_MAX};
 
-/// Slots per bucket, at most: so many bits tell which were read.
+/// Slots per bucket, at most: one bit per slot records whether it was read.
 pub const SLOTS_MAX: usize = 128;
 
 /// Blocks and dummies per bucket, and how often paths are evicted.
 ///
-/// Larger buckets move fewer blocks for an access and take less space; small ones answer with fewer
-/// bytes at once while a path is evicted. Measured with 2^13 leaves, uniform requests; Path ORAM
-/// with Z = 4 moves 112 blocks and has 2 slots a block:
+/// Larger buckets move fewer blocks per access and take less space; with small ones an eviction
+/// moves fewer bytes at once. Measured with 2^13 leaves, uniform requests; Path ORAM with Z = 4
+/// moves 112 blocks and has 2 slots a block:
 ///
 /// | | early reshuffles an access | blocks moved an access | slots a block |
 /// |---|---|---|---|
@@ -22,13 +22,13 @@ pub const SLOTS_MAX: usize = 128;
 pub struct Params {
     /// Blocks that a bucket holds at most (Z).
     pub z: u8,
-    /// Reads that it answers besides, before it must be written anew (S).
+    /// Further reads that the bucket answers before it must be rewritten (S).
     pub dummies: u8,
     /// Accesses for each path that is evicted (A).
     pub rate: u8,
-    /// Blocks that the stash holds at most between two steps, those that wait for the next eviction
-    /// among them: more wait with a probability below 2^-80 (Ren et al., USENIX Security'15, by the
-    /// table of their appendix).
+    /// Blocks that the stash holds at most between two steps, including the blocks that wait for
+    /// the next eviction: the probability of more is below 2^-80 (Ren et al., USENIX Security'15,
+    /// by the table of their appendix).
     pub stash_blocks: u16,
 }
 
@@ -37,9 +37,9 @@ impl Params {
     pub const Z4: Self = Self { z: 4, dummies: 6, rate: 3, stash_blocks: 32 };
     /// Eight blocks a bucket.
     pub const Z8: Self = Self { z: 8, dummies: 12, rate: 8, stash_blocks: 41 };
-    /// What to take, unless there is a reason for another.
+    /// The recommended default.
     pub const Z16: Self = Self { z: 16, dummies: 27, rate: 20, stash_blocks: 65 };
-    /// The fewest bytes, in the long run.
+    /// The fewest bytes per access on average.
     pub const Z32: Self = Self { z: 32, dummies: 58, rate: 46, stash_blocks: 113 };
 
     /// Slots of a bucket.
@@ -47,7 +47,7 @@ impl Params {
         usize::from(self.z) + usize::from(self.dummies)
     }
 
-    /// Refuses sizes that make no scheme.
+    /// Refuses sizes that are not valid.
     pub fn check(self) -> Result {
         if self.z == 0 || self.dummies == 0 || self.slots() > SLOTS_MAX {
             return Err(Error::Geometry("a bucket has blocks and dummies, 128 at most"));
@@ -58,8 +58,8 @@ impl Params {
         Ok(())
     }
 
-    /// Refuses a shape in which a slot could not stand for a bucket. Its first `cached` levels may
-    /// be without: they are cached.
+    /// Refuses a shape unless it has one slot per bucket. Its first `cached` levels may have no
+    /// slots, since they are cached.
     pub(super) fn check_shape(self, shape: &Shape, cached: usize) -> Result {
         self.check()?;
         let stands_for_bucket = |level| shape.z(level) == usize::from(level >= cached);
@@ -75,7 +75,7 @@ impl Params {
         blocks <= u64::from(self.rate) * shape.leaves() / 2
     }
 
-    /// The smallest tree in which they do. A slot of it stands for a bucket.
+    /// The smallest tree in which evictions keep up. One slot of the shape stands for a bucket.
     pub fn shape_for(self, blocks: u64) -> Result<Shape> {
         self.check()?;
         if blocks > TREE_BLOCKS_MAX {

@@ -1,4 +1,4 @@
-//! Such a tree in a store, sealed.
+//! A Ring ORAM tree in a store, sealed.
 
 use super::bucket::Bucket;
 use super::params::Params;
@@ -16,21 +16,21 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 const VERSION_LEN: usize = 8;
-/// Bytes of metadata in front of what a bucket says of itself: version and salt of its slots.
+/// Bytes in front of the encoded bucket metadata: version and salt of the bucket's slots.
 const FRONT_LEN: usize = VERSION_LEN + Salt::LEN;
 
-/// Bits of a slot's nonce that tell slot and level.
+/// Bits of the slot number in a slot's nonce.
 const SLOT_BITS: u32 = 7;
 const LEVEL_BITS: u32 = 6;
 
-/// Metadata and slots, sealed apart.
+/// Metadata and slots, sealed separately.
 ///
 /// The metadata is a [`SealedTree`] with one block a bucket, which is read and written with each
-/// path: so it is the newest, all the way down. It holds the version of its bucket's slots: the
-/// number of the path, as they were opened, on which they were renewed, and their salt. A slot is
-/// sealed under these, its level and its number, with a key of its own. A path has one bucket a
-/// level, so this is a nonce of its own, and names bucket and slot: a slot in another's place, or
-/// of an older bucket, is refused though it is read without the others.
+/// path, so it is fresh all the way down. It holds the version and the salt of its bucket's slots;
+/// the version is the number of the path opening that renewed them. A slot is sealed under version,
+/// salt, level and slot number, with a separate key. A path has one bucket per level, so the nonce
+/// is unique and identifies bucket and slot: a slot in the wrong place, or of an older bucket, is
+/// refused although it is read alone.
 pub struct SealedRing<C> {
     params: Params,
     store: Arc<dyn Store>,
@@ -42,35 +42,36 @@ pub struct SealedRing<C> {
     salts: Box<dyn Rng>,
     body_len: usize,
     leaf: Leaf,
-    /// Paths opened so far. The last one's number is the version of what is renewed on it.
+    /// Paths opened so far; also the version of the buckets renewed on the open path.
     opened: u64,
     extents: Vec<Extent>,
-    /// Slots read: tag and body of each.
+    /// The slots that were read: tag and body of each.
     read: Vec<u8>,
-    /// What is written: buckets begun anew, then the metadata.
+    /// The bytes to write: renewed buckets, then the metadata.
     out: Vec<u8>,
-    /// The levels of these buckets, in this order, and the salts of those that are sealed.
+    /// The levels of the renewed buckets, in this order, and the salts of the buckets that are
+    /// sealed.
     renewed: Vec<(usize, Salt)>,
-    /// What the tree of metadata is told about its blocks.
+    /// Empty headers: the tree of metadata does not need names for its blocks.
     unnamed: Vec<Header>,
 }
 
 impl<C: Sealer> SealedRing<C> {
-    /// Where the metadata of each bucket lies, which is read and written with every path.
+    /// Places of the buckets' metadata, which is read and written with every path.
     pub fn metadata_layout(params: Params, shape: &Shape, sealer: &C) -> TreeLayout {
         SealedTree::layout(shape, FRONT_LEN + Bucket::len(params.z), sealer)
     }
 
-    /// Bytes that such a tree takes on a store.
+    /// Bytes that the tree takes on a store.
     pub fn store_len(params: Params, shape: &Shape, body_len: usize, sealer: &C) -> u64 {
         let metadata = Self::metadata_layout(params, shape, sealer).len();
         let slots = shape.slots() * params.slots() as u64;
         metadata + slots * (sealer.tag_len() + body_len) as u64
     }
 
-    /// A tree without blocks, in a part of `store` that begins at `first` and whose bytes do not
-    /// matter. The sealers, of metadata and of slots, must have different keys, and never have
-    /// sealed anything. `salts` draws anew at each call.
+    /// A tree without blocks, in the part of `store` from byte `first` on; its old contents do not
+    /// matter. The sealers of metadata and slots must have different keys, which never sealed
+    /// anything. `salts` must give fresh values at each call.
     pub fn create(
         store: Arc<dyn Store>,
         first: u64,
@@ -81,7 +82,7 @@ impl<C: Sealer> SealedRing<C> {
         mut salts: Box<dyn Rng>,
     ) -> Result<Self> {
         params.check_shape(&shape, cached_levels(&shape))?;
-        // A slot is read without the others: nothing but its own tag verifies it.
+        // A slot is read alone, so only its own tag verifies it.
         if slot_sealer.tag_is_public() {
             return Err(Error::Geometry("the tag of a ring's slot must take a key"));
         }
@@ -106,7 +107,7 @@ impl<C: Sealer> SealedRing<C> {
             leaf: Leaf(0),
             opened: 0,
             extents: vec![],
-            // As much as an eviction takes, which is the most.
+            // An eviction needs the largest buffers.
             read: Vec::with_capacity(levels * usize::from(params.z) * slot_len),
             out: Vec::with_capacity(levels * params.slots() * slot_len + metadata.path_len()),
             renewed: Vec::with_capacity(levels),
@@ -115,7 +116,7 @@ impl<C: Sealer> SealedRing<C> {
         })
     }
 
-    /// Bytes of what is known of a path.
+    /// Bytes of the metadata of a path.
     pub fn path_bytes(&self) -> usize {
         self.metadata.path_len()
     }
@@ -131,13 +132,13 @@ impl<C: Sealer> SealedRing<C> {
         bucket * self.params.slots() as u64 + u64::from(at.slot)
     }
 
-    /// The bytes of so many slots from this one on.
+    /// The bytes of `slots` slots, beginning with this one.
     fn extent(&self, at: SlotAt, slots: usize) -> Extent {
         let len = self.slot_len();
         Extent::new(self.first + self.number(at) * len as u64, slots * len)
     }
 
-    /// The slot of the tree of metadata that stands for a bucket of the open path.
+    /// The slot in the tree of metadata that stands for a bucket of the open path.
     fn slot(&self, level: usize) -> usize {
         self.metadata.shape().path_start(level)
     }
@@ -153,7 +154,7 @@ impl<C: Sealer> SealedRing<C> {
         Salt::split(&self.metadata.body(self.slot(level))[VERSION_LEN..]).0
     }
 
-    /// Opens slot number `nth` of those read.
+    /// Opens slot number `nth` of the last read.
     fn open(&mut self, nth: usize, at: SlotAt) -> Result {
         let (version, salt, len) = (self.version(at.level), self.salt(at.level), self.slot_len());
         let (tag, body) = self.read[nth * len..][..len].split_at_mut(self.sealer.tag_len());
@@ -168,7 +169,7 @@ impl<C: Sealer> SealedRing<C> {
         })
     }
 
-    /// Seals the bucket that was begun last, if one was: all of it is there.
+    /// Seals the bucket that was started last, if there is one; all its slots are filled.
     fn seal_last(&mut self) {
         let Some((level, salt)) = self.renewed.last_mut() else { return };
         *salt = self.salts.salt();
@@ -182,7 +183,7 @@ impl<C: Sealer> SealedRing<C> {
         }
     }
 
-    /// Where the bucket that was begun last lies among what is written.
+    /// Offset of the bucket that was started last in the output buffer.
     fn place(&self, level: usize) -> usize {
         assert_eq!(
             self.renewed.last().map(|last| last.0),
@@ -208,12 +209,13 @@ impl<C: Sealer> RingTree for SealedRing<C> {
 
     fn open_path(&mut self, leaf: Leaf) -> Result {
         self.leaf = leaf;
-        // Before anything is sealed: a number is not used again, also if the path is given up.
+        // Counted before anything is sealed: a number is never reused, even if the path is
+        // abandoned.
         self.opened += 1;
         assert!(self.opened < 1 << (64 - LEVEL_BITS - SLOT_BITS), "no tree lives that long");
         self.out.clear();
         self.renewed.clear();
-        // Blocks of this tree have no names: a bucket holds one.
+        // Blocks of this tree need no names, since a bucket holds one.
         self.metadata.read_path(leaf, &mut self.unnamed)
     }
 
@@ -244,7 +246,7 @@ impl<C: Sealer> RingTree for SealedRing<C> {
     }
 
     fn renew(&mut self, level: usize) {
-        // While it is near: all buckets of a path are more than a cache holds.
+        // Sealing now finds the bucket in the CPU cache: all buckets of a path do not fit there.
         self.seal_last();
         self.renewed.push((level, Salt(0)));
         let len = self.renewed.len() * self.params.slots() * self.slot_len();

@@ -15,7 +15,7 @@ use crate::types::Extent;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Buckets so small that early reshuffles, evictions and full stashes are frequent.
+/// Small buckets, so that early reshuffles, evictions and full stashes are frequent.
 const TINY: Params = Params { z: 2, dummies: 1, rate: 2, stash_blocks: 40 };
 
 fn rng() -> Box<dyn Rng> {
@@ -34,7 +34,7 @@ fn sealed(store: Arc<dyn Store>, params: Params, shape: Shape, len: usize) -> Se
     SealedRing::create(store, 100, params, shape, len, keys(), rng()).unwrap()
 }
 
-/// One for so many blocks of 24 bytes, and its store.
+/// A ring with `blocks` blocks of 24 bytes, and its store.
 fn small(blocks: u64, params: Params) -> (Ring<SealedRing<Aead>>, Arc<MemStore>) {
     let shape = params.shape_for(blocks).unwrap();
     let store = store_for(params, &shape, 24, &keys()[0]);
@@ -59,7 +59,7 @@ fn every_size_makes_an_array() {
     }
 }
 
-/// The tree of `shape` with some levels cached, over one that `below` makes of the others.
+/// The tree of `shape` with some levels cached, over a tree that `below` makes of the other levels.
 fn cached<T: RingTree>(shape: &Shape, levels: usize, below: impl Fn(Shape) -> T) -> RingTop<T> {
     RingTop::new(shape.clone(), levels, below(shape.only(|level| level >= levels))).unwrap()
 }
@@ -78,7 +78,7 @@ fn cached_levels_make_an_array() {
     }
 }
 
-/// Only a slot of each bucket below them is seen to be read, and only what is known of these.
+/// Only the levels below the cached ones cause reads: one slot of each bucket, and its metadata.
 #[test]
 fn cached_levels_are_not_seen() {
     let params = Params::Z8;
@@ -104,7 +104,7 @@ fn cached_levels_are_not_seen() {
     }
 }
 
-/// Counts the lines of memory that are touched.
+/// Counts the accessed lines of memory.
 #[derive(Default)]
 struct Lines(AtomicU64);
 
@@ -114,8 +114,8 @@ impl Witness for Lines {
     }
 }
 
-/// Blocks moved, early reshuffles and blocks in the stash, as in the model (`ring_occupancy.c` of
-/// the design, with buckets reshuffled when they are read once too often), for 2^13 leaves.
+/// Blocks moved, early reshuffles and blocks in the stash match the model (`ring_occupancy.c` of
+/// the design, with a bucket reshuffled at the first read that it cannot answer), for 2^13 leaves.
 #[test]
 fn traffic_and_stash_are_those_of_the_model() {
     for (params, reshuffles, moved) in [
@@ -135,7 +135,7 @@ fn traffic_and_stash_are_those_of_the_model() {
         let mut draws = SeededRng::new(2);
         let mut longest = 0;
         let mut before = (Counts::default(), 0);
-        // The first accesses fill the tree and bring it to where it stays.
+        // The first accesses fill the tree until it reaches its steady state.
         for nth in 0..3 * blocks + ACCESSES {
             if nth == 3 * blocks {
                 before = (ring.counts(), lines_seen.0.load(Relaxed));
@@ -149,7 +149,7 @@ fn traffic_and_stash_are_those_of_the_model() {
         let counts = ring.counts();
         let steps = counts.accesses + counts.evictions - before.0.accesses - before.0.evictions;
         let lines = lines_seen.0.load(Relaxed) - before.1;
-        // What is known of a path is read and written in each step.
+        // The metadata of a path is read and written in each step.
         let known = 2 * levels * GhostRing::<()>::metadata_lines(params) as u64 * steps;
         let blocks_moved = (lines - known) as f64 / ACCESSES as f64;
         let early = (counts.reshuffles - before.0.reshuffles) as f64 / ACCESSES as f64;
@@ -159,7 +159,7 @@ fn traffic_and_stash_are_those_of_the_model() {
     }
 }
 
-/// Evictions along one and the same path empty nothing.
+/// Evictions along a single path do not empty the stash.
 #[test]
 fn a_stash_that_overflows_is_an_error() {
     let (mut ring, _) = small(500, Params::Z4);
@@ -173,7 +173,7 @@ fn a_stash_that_overflows_is_an_error() {
     assert!(matches!(ring.sync(), Err(Error::EarlierAbort)));
 }
 
-/// Where a bucket lies on the store of a small ring: its slots.
+/// The extent of a bucket's slots on the store of a small ring.
 fn slots_of(ring: &Ring<SealedRing<Aead>>, store: &MemStore, level: usize) -> Extent {
     let slots = ring.tree.params().slots() as u64 * (16 + 24);
     let shape = ring.tree.shape();
@@ -182,8 +182,8 @@ fn slots_of(ring: &Ring<SealedRing<Aead>>, store: &MemStore, level: usize) -> Ex
     Extent::new(first + above * slots, (shape.buckets(level) * slots) as usize)
 }
 
-/// A slot that was changed, exchanged with its neighbour, or put back from an older copy, is an
-/// error on every level; and so is metadata.
+/// A slot that was changed, exchanged with its neighbour, or replaced by an older copy is an error
+/// on every level; the same holds for metadata.
 #[test]
 fn tampering_is_noticed_on_every_level() {
     for level in 0..4 {
@@ -222,8 +222,8 @@ fn tampering_is_noticed_on_every_level() {
     }
 }
 
-/// Without a tag nothing vouches for what is read. Whatever it says, an access is an error or goes
-/// on; and damage to the metadata of the root, which each access reads, is noticed.
+/// Without a tag the metadata may have any contents. An access then fails or goes on, but does not
+/// panic; and damage to the metadata of the root, which each access reads, is noticed.
 #[test]
 fn metadata_that_nobody_vouches_for_never_panics() {
     let mut draws = SeededRng::new(5);
@@ -240,7 +240,7 @@ fn metadata_that_nobody_vouches_for_never_panics() {
         for _ in 0..=round % 3 {
             let mut bytes = [0; 9];
             draws.fill(&mut bytes);
-            // Small numbers are slots, addresses and leaves that might be.
+            // Small numbers look like plausible slots, addresses and leaves.
             let bytes = if round % 2 == 0 { bytes } else { bytes.map(|byte| byte % 8) };
             store.write(&[Extent::new(draws.below(metadata - 9), 9)], &bytes).unwrap();
         }
@@ -255,7 +255,7 @@ fn metadata_that_nobody_vouches_for_never_panics() {
     assert!(refused > 500 && passed > 0, "{refused} refused, {passed} passed");
 }
 
-/// What was read already, and what was never written, may be anything.
+/// Slots that were read already or never written may have any contents.
 #[test]
 fn dead_slots_do_not_matter() {
     let (ring, store) = small(20, Params::Z4);
@@ -292,7 +292,8 @@ fn impossible_sizes_and_requests_are_refused() {
     assert!(SealedRing::create(store, 0, Params::Z4, shape, 64, keys(), rng()).is_err());
 }
 
-/// The same slots of the same path: others would tell which of the first ones matters.
+/// A repeated read uses the same slots of the same path: other slots would reveal which of the
+/// first ones holds the block.
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {

@@ -1,4 +1,4 @@
-//! The top of such a tree in trusted memory.
+//! The uppermost levels of a Ring ORAM tree, cached in trusted memory.
 
 use super::bucket::Bucket;
 use super::params::Params;
@@ -9,25 +9,25 @@ use crate::types::Leaf;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A tree whose uppermost levels lie in trusted memory, as they are, and whose other levels are
-/// those of `inner`. Only the latter can be seen: an access reads fewer slots, and the buckets near
-/// the root, which each path crosses, are never moved.
+/// A tree with its uppermost levels unsealed in trusted memory, and the other levels in `inner`. An
+/// observer sees only the levels in `inner`: an access reads fewer slots, and the buckets near the
+/// root, which every path crosses, cause no traffic.
 pub struct RingTop<T> {
     shape: Shape,
     /// The levels that are cached.
     cached: usize,
-    /// Their buckets, level by level: metadata, then a body for each slot.
+    /// The cached buckets, level by level: metadata, then a body for each slot.
     buckets: Vec<u8>,
     inner: T,
     leaf: Leaf,
     /// Bodies of the cached slots that were read last.
     read: Vec<u8>,
-    /// The other slots that were read.
+    /// The slots of the last read that are not cached.
     below: Vec<SlotAt>,
 }
 
 impl<T: RingTree> RingTop<T> {
-    /// The tree of `shape`, whose first `cached` levels are cached and without slots in `inner`.
+    /// The tree of `shape`. Its first `cached` levels are cached and have no slots in `inner`.
     pub fn new(shape: Shape, cached: usize, inner: T) -> Result<Self> {
         if cached >= shape.levels() || shape.only(|l| l >= cached) != *inner.shape() {
             return Err(Error::Geometry("cached and other levels are not those of one tree"));
@@ -61,13 +61,13 @@ impl<T: RingTree> RingTop<T> {
         bucket as usize * Self::bucket_len(self.params(), self.body_len())
     }
 
-    /// First byte of the body in a slot of it.
+    /// First byte of the body in a slot of a cached bucket.
     fn body_at(&self, at: SlotAt) -> usize {
         let bodies = self.bucket_at(at.level) + Bucket::len(self.params().z);
         bodies + usize::from(at.slot) * self.body_len()
     }
 
-    /// How many of the slots read last are cached: they come first.
+    /// Number of cached slots in the last read; they come first.
     fn split(&self) -> usize {
         self.read.len().checked_div(self.body_len()).unwrap_or(0)
     }
@@ -126,7 +126,7 @@ impl<T: RingTree> RingTree for RingTop<T> {
     }
 
     fn renew(&mut self, level: usize) {
-        // What lies in slots that hold no block is nobody's business here.
+        // Bodies in slots without a block need not be cleared in trusted memory.
         if level >= self.cached {
             self.inner.renew(level);
         }

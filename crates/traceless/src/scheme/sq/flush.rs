@@ -1,4 +1,4 @@
-//! A flush: each level gets its next bucket, the last its next window.
+//! A flush: each level gets its next bucket, the last level its next window.
 
 use super::Sq;
 use super::geometry::SLOTS_PER_TRIP;
@@ -10,7 +10,7 @@ use crate::store::Run;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Sources of the next merge that a flush begins to read, at most.
+/// Sources of the next merge into a level that a flush reads ahead, at most.
 const SOURCES_READ_AHEAD: u64 = 8;
 
 /// Buffers of a delivery.
@@ -24,7 +24,7 @@ pub(super) struct Delivery {
 }
 
 impl Sq {
-    /// Flushes the bucket that has become full.
+    /// Flushes the full bucket.
     pub(super) fn flush(&mut self) -> Result {
         let flush = self.flushes;
         for level in (1..=self.schedule.last()).rev() {
@@ -38,8 +38,8 @@ impl Sq {
         Ok(())
     }
 
-    /// Before the next merge into a level begins, reads the first chunks of some of its sources:
-    /// or else its first flush would read them all.
+    /// Reads the first chunks of some sources before the next merge into a level begins; otherwise
+    /// its first flush would have to read all of them.
     fn prepare_next_merge(&mut self, level: usize) -> Result {
         let done = self.flushes + 1;
         let (width, delivered) = (self.schedule.width(level), self.schedule.delivered(level, done));
@@ -61,7 +61,7 @@ impl Sq {
         Ok(())
     }
 
-    /// Everything that flush number `flushes` writes is there: from now on reads go by it.
+    /// Updates the state in memory after everything of flush number `flushes` is written.
     pub(super) fn end_flush(&mut self) {
         for bucket in self.schedule.deliveries(self.schedule.last(), self.flushes) {
             self.forget_times(self.slots_of(self.schedule.last(), bucket));
@@ -85,16 +85,16 @@ impl Sq {
         }
     }
 
-    /// Syncs now and then among the many buckets that a flush delivers to an amortized level, so
-    /// that they never outrun the slack.
+    /// Syncs from time to time among the many buckets that a flush delivers to an amortized level,
+    /// so that they never exceed the slack.
     pub(super) fn sync_between(&self, level: usize, bucket: u64, flush: u64) -> Result {
         let nth = bucket - self.schedule.deliveries(level, flush).start;
         let unsynced_max = (self.geometry.unsynced_max / self.bucket()).max(1);
-        // What this flush is for counts as synced only when all of it is.
+        // The writes of this flush count as synced only when the whole flush is done.
         if nth > 0 && nth.is_multiple_of(unsynced_max) { self.store.sync() } else { Ok(()) }
     }
 
-    /// Writes bucket number `bucket` of a level, which flush `flush` has to.
+    /// Writes bucket number `bucket` of a level, which is due in flush `flush`.
     pub(super) fn deliver(&mut self, level: usize, bucket: u64, flush: u64) -> Result {
         let mut merge = match self.merges[level - 1].take() {
             Some(merge) if !bucket.is_multiple_of(self.schedule.width(level)) => merge,
@@ -134,8 +134,8 @@ impl Sq {
         }
     }
 
-    /// A merge that goes on with bucket number `bucket` of a level: behind the newest address that
-    /// is there already.
+    /// A merge that continues with bucket number `bucket` of a level, behind the newest address
+    /// that is already in its generation.
     fn begin_merge(&self, level: usize, bucket: u64, ready: Vec<SortedRun>) -> Result<Merge> {
         let generation = bucket / self.schedule.width(level);
         let from = if bucket.is_multiple_of(self.schedule.width(level)) {
@@ -145,7 +145,7 @@ impl Sq {
         } else {
             self.generation(level, generation).newest().map_or(0, |newest| newest + 1)
         };
-        // What is ready is ready from its beginning.
+        // Ready sources start at their beginning.
         let ready = if from == 0 { ready } else { Vec::new() };
         Merge::start(self, level - 1, ready, self.schedule.sources(generation), from)
     }
@@ -158,7 +158,7 @@ impl Sq {
         merge: &mut Merge,
         d: &mut Delivery,
     ) -> Result {
-        // Of this level alone: levels share the low halves of versions.
+        // The salt must be specific to this level: levels share the low halves of versions.
         let salt = self.life.rng.salt();
         let place = &self.levels[level - 1];
         let count = slots.end - slots.start;
@@ -176,13 +176,13 @@ impl Sq {
                 }
                 _ => merge.take(self, body, &mut d.merged)?,
             };
-            // What is redone must say the same: nothing of syncs stands in these entries.
+            // A repeated delivery must seal the same bytes, so these entries have no sync count.
             let stamp = Stamp { count: level_version(level, slot), unsynced: 0, salt };
             if whole {
                 keys.levels.seal_in_place(opening, stamp, address, (entry, body));
             } else {
-                // Lost already. Everything else goes on, and reads of this block are errors until
-                // it is written again.
+                // The block was lost earlier. Everything else goes on, and reads of this block are
+                // errors until it is written again.
                 keys.levels.seal_address(opening, stamp, address, entry);
                 let place = [level as u64, slot];
                 self.keys.fill_lost(opening, &place, log::body_tag(entry), body);
@@ -195,7 +195,7 @@ impl Sq {
         Ok(())
     }
 
-    /// Notes what stands in the slots of a level from number `first` on.
+    /// Notes the addresses in the slots of a level from number `first` on.
     pub(super) fn note_slots(&mut self, level: usize, first: u64, addresses: &[u64]) {
         let place = &mut self.levels[level - 1];
         for (slot, &address) in (first..).zip(addresses) {
@@ -217,7 +217,7 @@ impl Sq {
         let salt = self.life.rng.salt();
         d.output.clear();
         d.output.add_write(&self.main, self.main_slot(refreshes.start), count, &self.main_cursor);
-        // What no refresh has written yet reads as zeros.
+        // Blocks that no refresh has written yet read as zeros.
         let first_old = (refreshes.start - n).max(n);
         let old_count = (refreshes.end - n).saturating_sub(first_old);
         d.old.clear();

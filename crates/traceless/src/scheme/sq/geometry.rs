@@ -1,4 +1,4 @@
-//! Sizes of everything that a `Sq` keeps on its store, from a handful of parameters.
+//! Sizes of all areas of a `Sq` on its store, derived from a few parameters.
 
 use super::index::INDEXED_MAX;
 use super::known::CHUNKS_PER_GENERATION;
@@ -16,21 +16,21 @@ use alloc::vec::Vec;
 pub const BUCKET_MIN: u32 = 2;
 /// Slots of a bucket, at most.
 pub const BUCKET_MAX: u32 = 1 << 14;
-/// Generations of a level that are merged into one of the next, at most.
+/// Generations of a level that are merged into one generation of the next, at most.
 pub const FANOUT_MAX: u32 = 1 << 10;
 /// Levels before the last, at most.
 pub const LEVELS_MAX: u8 = 40;
 /// Slots that may be written between two syncs, at most.
 pub const UNSYNCED_MAX: u64 = 1 << 14;
-/// Flushes in a life: times are kept in 4 bytes on the disk. At 256 slots a bucket, 4 PiB of 4 KiB
-/// blocks.
+/// Flushes in the life of a volume: times take 4 bytes on the disk. At 256 slots a bucket, 4 PiB of
+/// 4 KiB blocks.
 pub const FLUSHES_MAX: u64 = u32::MAX as u64 - 1;
 
 /// Bytes of a time in the access-time map on the disk.
 pub const TIME_LEN: usize = 4;
 
-/// Slots whose entries are read together: a chunk begins at each multiple, counted from the
-/// beginning of its generation. With buckets of whole stripes a chunk is a stripe.
+/// Number of slots with entries that are read together: a chunk begins at each multiple, counted
+/// from the beginning of its generation. With buckets of whole stripes a chunk is a stripe.
 pub(super) const CHUNK: u64 = log::STRIPE;
 
 /// Slots read or written in one round trip, at most.
@@ -46,26 +46,26 @@ const LEVEL_NAMES: [&str; LEVELS_MAX as usize] = [
 ];
 const LAST_NAME: &str = "last level";
 
-/// Where the access-time map and the maps of the generations lie.
+/// The place of the access-time map and of the maps of the generations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapPlace {
-    /// In memory: 2 bytes a block, 4 in large volumes, and about one a slot of a level.
+    /// In memory: 2 bytes a block, 4 in large volumes, and about one byte per slot of a level.
     Memory,
     /// Times in blocks of the ORAM itself, addresses in the entries of the levels.
     Disk,
 }
 
-/// How many slots a write takes.
+/// The rule for the number of slots that a write takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cadence {
-    /// The same for each write, whatever its address.
+    /// The same number for each write, to any address.
     Strict,
-    /// As in the paper: blocks of the map that writes of one bucket share are written once. **The
-    /// flushes tell how near to each other the addresses are.**
+    /// As in the paper: map blocks shared by several writes of a bucket are written once. **The
+    /// flushes then reveal how close to each other the addresses are.**
     Paper,
 }
 
-/// The parameters that a `Sq` is made from. All of them are public.
+/// The parameters of a `Sq`. All of them are public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SqGeometry {
     /// Logical blocks, N.
@@ -78,18 +78,18 @@ pub struct SqGeometry {
     pub fanout: u32,
     /// Levels before the last, H.
     pub levels: u8,
-    /// Where the maps lie.
+    /// The place of the maps.
     pub map: MapPlace,
-    /// How many slots a write takes.
+    /// The rule for the number of slots that a write takes.
     pub cadence: Cadence,
-    /// Merge a generation as a whole when its sources are complete: as much work, but the writer
-    /// waits for all of it.
+    /// Whether to merge a whole generation when its sources are complete: the same total work, but
+    /// the writer waits for all of it.
     pub amortized: bool,
     /// Slots written between two syncs at most, S.
     pub unsynced_max: u64,
 }
 
-/// Which of the parameters a user has fixed. The others are chosen.
+/// The parameters that the user has fixed. The remaining ones are chosen.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Wishes {
     /// Slots of a bucket.
@@ -98,20 +98,21 @@ pub struct Wishes {
     pub fanout: Option<u32>,
     /// Slots of the last level written per slot that a user's write takes, K.
     pub refresh: Option<f64>,
-    /// Whether the maps are to lie on the disk.
+    /// Whether the maps must lie on the disk.
     pub map_on_disk: bool,
 }
 
-/// K of the default: the least that keeps the image below twice its contents.
+/// Default K: the smallest value that keeps the image below twice its contents.
 const REFRESH_DEFAULT: f64 = 7.0 / 3.0;
 const BUCKET_DEFAULT: u32 = 256;
-/// Nobody gets so small a fan-out unasked, but for the smallest volumes.
+/// Shapes with a fan-out up to this come from a user's request, except in the smallest volumes.
 const FANOUT_NARROW: u32 = 4;
-/// A larger fan-out saves a level, but costs memory: a stripe of each generation and a bucket each.
+/// Largest default fan-outs by number of levels. A larger fan-out saves a level, but costs memory:
+/// a stripe and a bucket for each generation.
 const FANOUT_COMFORTABLE: [u32; 3] = [40, 40, 128];
 
 impl SqGeometry {
-    /// The geometry that fits `blocks` and `wishes` best.
+    /// The best geometry for `blocks` and `wishes`.
     pub fn new(blocks: u64, block_len: usize, wishes: Wishes) -> Result<Self> {
         let refresh = wishes.refresh.unwrap_or(REFRESH_DEFAULT);
         if !(0.05..=1000.0).contains(&refresh) {
@@ -144,7 +145,7 @@ impl SqGeometry {
         Ok(shape)
     }
 
-    /// A geometry of this very shape, with the maps in memory.
+    /// A geometry of exactly this shape, with the maps in memory.
     pub fn with_shape(
         blocks: u64,
         block_len: usize,
@@ -169,7 +170,7 @@ impl SqGeometry {
         }
     }
 
-    /// The same with the longest interval between syncs that costs little space.
+    /// This geometry with the longest interval between syncs that costs little space.
     fn with_slack(mut self) -> Result<Self> {
         let bucket = u64::from(self.bucket);
         self.unsynced_max = (self.blocks / 64).clamp(1, UNSYNCED_MAX).next_multiple_of(bucket);
@@ -178,9 +179,9 @@ impl SqGeometry {
         Ok(self)
     }
 
-    /// How far a shape is from what is wanted; less is better.
+    /// A cost that measures how far a shape is from the wishes; less is better.
     fn distance(&self, refresh: f64) -> f64 {
-        // A ratio above the one asked for costs writes, one below costs space. A level costs a
+        // A ratio above the requested one costs writes, one below costs space. A level costs a
         // write, a smaller bucket costs seeks.
         let ratio = self.refresh() / refresh;
         let (off, weight) = if ratio < 1.0 { (1.0 / ratio, 400.0) } else { (ratio, 40.0) };
@@ -188,7 +189,7 @@ impl SqGeometry {
         (off - 1.0) * (off - 1.0) * weight + f64::from(self.levels) + f64::from(smaller)
     }
 
-    /// Refuses what cannot work, so that saved parameters may be trusted afterwards.
+    /// Refuses invalid parameters, so that code which reads saved parameters can rely on them.
     pub fn check(&self) -> Result {
         check_size(self.blocks, self.block_len)?;
         if !(BUCKET_MIN..=BUCKET_MAX).contains(&self.bucket) || !self.bucket.is_multiple_of(2) {
@@ -206,7 +207,7 @@ impl SqGeometry {
         if !(self.slots_per_write()..=UNSYNCED_MAX).contains(&self.unsynced_max) {
             return Err(Error::Geometry("slots between two syncs must be one write to 16384"));
         }
-        // Far above what any volume needs, so that no later product overflows.
+        // A generous bound, so that no later product overflows.
         let pass = u128::from(self.fanout).checked_pow(u32::from(self.levels));
         let slots = pass.and_then(|p| p.checked_mul(u128::from(self.bucket)));
         if slots.is_none_or(|s| s > 64 * u128::from(self.blocks) + 64) {
@@ -224,15 +225,15 @@ impl SqGeometry {
                  the disk",
             ));
         }
-        // One pass over the last level must be longer than what may be unsynced.
+        // One pass over the last level must be longer than the unsynced part.
         if self.unsynced_refreshes() >= self.addresses() {
             return Err(Error::Geometry("too few blocks for buckets of this size"));
         }
         Ok(())
     }
 
-    /// Addresses in the map of a generation, at most: those of the level before the last are the
-    /// largest.
+    /// Addresses in the map of a generation, at most: the generations of the level before the last
+    /// are the largest.
     fn indexed(&self) -> u64 {
         let generation = self.pass() / u64::from(self.fanout) * u64::from(self.bucket);
         match self.map {
@@ -254,18 +255,18 @@ impl SqGeometry {
         (self.block_len / TIME_LEN) as u64
     }
 
-    /// Blocks of the ORAM: the user's, then those of its map.
+    /// Blocks of the ORAM: the user's blocks, then the blocks of its map.
     pub(super) fn addresses(&self) -> u64 {
         self.blocks + self.leaves()
     }
 
-    /// When each bucket is delivered.
+    /// The schedule of the deliveries.
     pub(super) fn schedule(&self) -> Schedule {
         let (fanout, levels) = (u64::from(self.fanout), usize::from(self.levels));
         Schedule::new(fanout, levels, self.addresses(), self.amortized)
     }
 
-    /// Slots that one write takes, if all take the same.
+    /// Slots that one write takes, if every write takes the same number.
     pub(super) fn slots_per_write(&self) -> u64 {
         match (self.map, self.cadence) {
             (MapPlace::Disk, Cadence::Strict) => 2,
@@ -283,13 +284,14 @@ impl SqGeometry {
         self.addresses() as f64 / (self.pass() as f64 * f64::from(self.bucket))
     }
 
-    /// Generations of a level that are there at once, at most: those that are merged, those that
-    /// come after them, and what an amortized one gets before they are forgotten.
+    /// Generations of a level that exist at once, at most: the sources of a merge, the generations
+    /// that come after them, and the ones that an amortized level gets before the sources are
+    /// forgotten.
     pub(super) fn generations(&self) -> u64 {
         2 * u64::from(self.fanout) + 2
     }
 
-    /// Buckets that may have been delivered, to each level, since the last sync.
+    /// Buckets that may have been delivered to each level since the last sync.
     pub(super) fn slack_buckets(&self) -> u64 {
         self.unsynced_max.div_ceil(u64::from(self.bucket)) + 2
     }
@@ -299,14 +301,14 @@ impl SqGeometry {
         self.refreshes_in(self.slack_buckets())
     }
 
-    /// Refreshes of the last level that so many flushes make, at most.
+    /// Refreshes of the last level in `flushes` flushes, at most.
     fn refreshes_in(&self, flushes: u64) -> u64 {
         self.addresses().div_ceil(self.pass()).saturating_mul(flushes)
     }
 
-    /// Buckets that a level keeps beyond those that are needed. Recovery begins as far back from
-    /// what it finds as may have been unsynced; and before the crash as much may have been written
-    /// after that.
+    /// Buckets that a level keeps beyond the needed ones. Recovery starts as many buckets before
+    /// the found end as may have been unsynced; and before the crash, as many may have been written
+    /// after that end.
     pub(super) fn kept_buckets(&self) -> u64 {
         2 * self.unsynced_max.div_ceil(u64::from(self.bucket)) + 2
     }
@@ -314,7 +316,7 @@ impl SqGeometry {
     /// Buckets that the ring of a level before the last has, slack included.
     pub(super) fn ring_buckets(&self, level: usize) -> u64 {
         let generation = u64::from(self.fanout).pow(level as u32);
-        // One that is amortized gets a generation before the oldest ones are forgotten.
+        // An amortized level gets a whole generation before the oldest ones are forgotten.
         let at_once = if self.amortized && level > 0 { generation } else { 0 };
         let needed = 2 * u64::from(self.fanout) * generation + at_once;
         // The levels start one flush later than their sources allow.
@@ -322,21 +324,21 @@ impl SqGeometry {
     }
 
     pub(super) fn ring(&self, level: usize) -> SlotLayout {
-        // A header is written whole, which gives up the entries behind the cursor.
+        // A header is written whole, which overwrites the entries behind the cursor.
         let slots = self.ring_buckets(level) * u64::from(self.bucket) + log::STRIPE;
         log::layout(slots, self.block_len)
     }
 
     pub(super) fn main(&self) -> SlotLayout {
-        // An amortized pass is made at once, and all that was there before is needed until it is
-        // whole.
+        // An amortized pass is made at once, and needs the whole pass before it until it is
+        // complete.
         let passes = if self.amortized { 2 } else { 1 };
         let kept = self.refreshes_in(self.kept_buckets());
         let slots = passes * self.addresses() + kept + refreshed::STRIPE;
         refreshed::layout(slots, self.block_len)
     }
 
-    /// Bytes that all areas take together.
+    /// Total bytes of all areas.
     pub fn store_len(&self) -> u64 {
         self.areas().iter().map(|(_, _, len)| len).sum()
     }
@@ -355,8 +357,8 @@ impl SqGeometry {
         per_slot * self.slots_per_write() as f64 / self.block_len as f64
     }
 
-    /// The same for another number of blocks. A narrow tree was asked for and keeps its fan-out;
-    /// otherwise the shape that fits is chosen anew.
+    /// This geometry for another number of blocks. A narrow tree comes from a user's request and
+    /// keeps its fan-out; otherwise the best shape is chosen again.
     pub fn resized(&self, blocks: u64) -> Result<Self> {
         let narrow = self.fanout <= FANOUT_NARROW;
         let wishes = Wishes {
@@ -371,10 +373,10 @@ impl SqGeometry {
         Ok(resized)
     }
 
-    /// What is public about it, after so many writes.
+    /// The public facts of this geometry after `writes` writes.
     pub(crate) fn facts(&self, writes: u64) -> Facts {
         let on_disk = self.map == MapPlace::Disk;
-        // In the paper's cadence slots are counted.
+        // In the paper's cadence `writes` is a number of slots.
         let slots = writes * self.slots_per_write();
         Facts {
             refresh: Some(format!("{:.3}", self.refresh())),
@@ -394,14 +396,14 @@ impl SqGeometry {
         }
     }
 
-    /// Bytes of memory that its buffers take when it is open, at most: contents of the log that are
-    /// not merged yet, a stripe of each generation that is merged, chunks of addresses that readers
-    /// remember, and what is written and read in one trip.
+    /// Bytes of memory that the buffers take while the volume is open, at most: contents of the log
+    /// that are not merged yet, a stripe of each generation in a merge, chunks of addresses in the
+    /// readers' cache, and the buffers of one trip.
     pub fn buffer_memory(&self) -> u64 {
         let (fanout, bucket) = (u64::from(self.fanout), u64::from(self.bucket));
         let slot = (self.block_len + log::ENTRY_LEN) as u64;
         let log = ((fanout + 2) * bucket).min(CACHED_MAX as u64) * self.block_len as u64;
-        // A merge that is about to begin has the first of each as well.
+        // The next merge also holds the first stripe of each of its sources.
         let runs = u64::from(self.levels) * fanout * CHUNK * slot;
         let between = u64::from(self.levels) - 1;
         let chunks = match self.map {
@@ -411,7 +413,7 @@ impl SqGeometry {
         log + runs + chunks + 4 * SLOTS_PER_TRIP * slot
     }
 
-    /// Writes after which every level has got something.
+    /// Number of writes after which every level has data.
     pub fn warm_up(&self) -> u64 {
         let schedule = self.schedule();
         let flushes = schedule.start(schedule.last()) + 1;
@@ -423,7 +425,7 @@ impl SqGeometry {
         self.pass() * u64::from(self.bucket) / self.slots_per_write()
     }
 
-    /// Writes, after those of the [warm-up](Self::warm_up), by which every slot was written.
+    /// Number of writes after the [warm-up](Self::warm_up) until every slot was written.
     pub fn whole_cycle(&self) -> u64 {
         let bucket = u64::from(self.bucket);
         let rings = (0..usize::from(self.levels)).map(|i| self.ring(i).slots.div_ceil(bucket));
@@ -434,7 +436,7 @@ impl SqGeometry {
         flushes * bucket / self.slots_per_write()
     }
 
-    /// Bytes of memory that the maps take when it is open, about.
+    /// Approximate bytes of memory that the maps take while the volume is open.
     pub fn map_memory(&self) -> u64 {
         let slots = 2 * self.pass() * u64::from(self.bucket);
         let time_len = Times::bytes_each(self.schedule().oldest_time());
@@ -491,7 +493,7 @@ mod tests {
 
     #[test]
     fn a_level_too_large_for_its_map_is_refused() {
-        // A bucket more, and 2^20 times, or 2^30, as many addresses more.
+        // Each further slot of a bucket adds 2^20 addresses to a generation, or 2^30.
         let memory = |bucket| SqGeometry::with_shape(1 << 35, 64, bucket, 1024, 3);
         assert_eq!(memory(1364).unwrap().indexed(), 1364 << 20);
         let refused = memory(1366);
@@ -500,7 +502,7 @@ mod tests {
         let disk = |bucket| SqGeometry { map: MapPlace::Disk, bucket, levels: 4, ..small }.check();
         disk(84).unwrap();
         assert!(disk(86).is_err());
-        // A bucket is sorted as it is.
+        // The buckets of a single level need no map.
         SqGeometry::with_shape(1 << 35, 64, 16_384, 1024, 1).unwrap();
     }
 
@@ -583,7 +585,7 @@ mod tests {
         }
     }
 
-    /// Shapes are parts of images, and what is said of them is printed and checked by others.
+    /// Shapes are parts of image formats, and other tests check the printed figures.
     #[test]
     fn shapes_and_their_figures_are_what_they_were() {
         let wishes = Wishes::default();

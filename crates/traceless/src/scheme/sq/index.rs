@@ -2,13 +2,13 @@
 //!
 //! Elias-Fano coding: an address is cut into low bits, which are stored as they are, and high bits,
 //! which are stored in unary, so that all addresses with the same high bits are found by counting
-//! zeros. Sampled positions make the count short.
+//! zeros. Sampled positions keep the count short.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Addresses of one index, at most. Samples are positions in 4 bytes, and there are at most three
-/// positions for an address: its own, and two values of the high bits.
+/// positions per address: its own, and two values of the high bits.
 pub(super) const INDEXED_MAX: u64 = u32::MAX as u64 / 3;
 
 /// Zeros between two samples.
@@ -25,16 +25,16 @@ pub(super) struct AddressIndex {
     newest: Option<u64>,
 }
 
-/// A place in the sequence: its number and the position of its bit in `high`, or before it.
+/// A position in the sequence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
-    /// Addresses before it.
+    /// Number of addresses before it.
     pub rank: u64,
     bit: u64,
 }
 
 impl AddressIndex {
-    /// Room for `most` addresses below `universe`.
+    /// An empty index with room for `most` addresses below `universe`.
     pub fn new(most: u64, universe: u64) -> Self {
         assert!(most <= INDEXED_MAX, "geometries were checked");
         let low_bits = (universe / most.max(1)).max(1).ilog2();
@@ -45,17 +45,17 @@ impl AddressIndex {
         Self { low_bits, low, high, samples: Vec::new(), len: 0, newest: None }
     }
 
-    /// The largest address in it.
+    /// The largest address in the index.
     pub fn newest(&self) -> Option<u64> {
         self.newest
     }
 
-    /// Bytes that it takes.
+    /// Bytes that the index takes.
     pub fn memory(&self) -> usize {
         (self.low.len() + self.high.len()) * 8 + self.samples.capacity() * 4
     }
 
-    /// Appends `address`, which is larger than all before it.
+    /// Appends `address`, which must be larger than all earlier ones.
     pub fn push(&mut self, address: u64) {
         assert!(self.newest.is_none_or(|newest| newest < address), "addresses ascend");
         let high = address >> self.low_bits;
@@ -77,13 +77,13 @@ impl AddressIndex {
         self.newest = Some(address);
     }
 
-    /// The place of `address`, if it is in the sequence.
+    /// The rank of `address`, if it is in the sequence.
     pub fn find(&self, address: u64) -> Option<u64> {
         let at = self.seek(address);
         (self.get(at)? == address).then_some(at.rank)
     }
 
-    /// The place of the first address that is not below `address`.
+    /// The position of the first address that is not below `address`.
     pub fn seek(&self, address: u64) -> At {
         let high = address >> self.low_bits;
         let Some(&begins) = self.samples.get((high / SAMPLE) as usize) else {
@@ -97,7 +97,7 @@ impl AddressIndex {
         at
     }
 
-    /// The address at a place that `seek` or `next` gave; none at the end.
+    /// The address at a position from `seek` or `next`; `None` at the end.
     pub fn get(&self, at: At) -> Option<u64> {
         if at.rank >= self.len {
             return None;
@@ -105,12 +105,12 @@ impl AddressIndex {
         Some(((at.bit - at.rank) << self.low_bits) | self.low(at.rank))
     }
 
-    /// The place behind `at`.
+    /// The position behind `at`.
     pub fn next(&self, at: At) -> At {
         self.settle(At { rank: at.rank + 1, bit: at.bit + 1 })
     }
 
-    /// Moves on to the next bit that is set, where an address stands.
+    /// Moves on to the next set bit, which marks an address.
     fn settle(&self, mut at: At) -> At {
         if at.rank >= self.len {
             return at;

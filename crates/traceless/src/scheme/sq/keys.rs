@@ -1,7 +1,7 @@
-//! The keys of each opening, found by what it wrote.
+//! The keys of each opening; a write, flush, slot or refresh number selects the opening.
 //!
-//! A flush belongs to the opening that made the last write before it, so that a crash between the
-//! two is followed by the same flush under the same keys, of the same contents; only salts differ.
+//! A flush belongs to the opening that made the last write before it. So after a crash between the
+//! two, the flush is repeated under the same keys with the same contents; only salts differ.
 
 use super::geometry::SqGeometry;
 use super::schedule::Schedule;
@@ -13,16 +13,16 @@ use crate::seal::{Cipher, Secret};
 
 /// Sealers of one opening.
 pub(super) struct SqKeys {
-    /// Of level 0; the version is the number of the write.
+    /// For level 0; the version is the number of the write.
     pub log: LogKeys,
-    /// Of the levels from 1 on; the version is [`level_version`]. Slots of different levels never
-    /// share a salt, for they may share the half of a version that is in a short nonce.
+    /// For the levels from 1 on; the version is [`level_version`]. Slots of different levels never
+    /// share a salt, since they may share the half of a version that is in a short nonce.
     pub levels: LogKeys,
-    /// Of the last level; the version is the number of the refresh.
+    /// For the last level; the version is the number of the refresh.
     pub main: RefreshKey,
 }
 
-/// Names the last level where lost slots are filled; no other level has this number.
+/// Stands for the last level in the keys of lost slots; no other level has this number.
 const LAST_LEVEL: u64 = u64::MAX;
 
 /// The version of slot number `slot`, counted from creation on, of a level.
@@ -70,8 +70,8 @@ impl SqKeyRing {
         self.openings.find(|o| schedule.refreshed(o.start / self.bucket) <= r)
     }
 
-    /// Fills the body and its tag, in a slot of a level, of a block that was lost. `version` is of
-    /// this slot and place alone.
+    /// Fills the body and its tag, in a slot of a level, for a lost block. `version` must be unique
+    /// to this slot and level.
     pub fn fill_lost(
         &self,
         opening: &Opening,
@@ -82,7 +82,7 @@ impl SqKeyRing {
         openings::fill_lost(&self.lost_key(opening, version), tag, body);
     }
 
-    /// Fills the slot of refresh `r`, whose block was lost.
+    /// Fills the slot of refresh `r` for a lost block.
     pub fn fill_lost_refresh(&self, opening: &Opening, r: u64, slot: (&mut [u8], &mut [u8])) {
         refreshed::fill_lost(&self.lost_key(opening, &[LAST_LEVEL, r]), r, slot);
     }
@@ -92,7 +92,7 @@ impl SqKeyRing {
         self.key.derive(&[&opening.id, b"lost", &place, &version])
     }
 
-    /// Forgets openings of which no slot can matter any more once `count` writes are durable.
+    /// Forgets openings without slots in use once `count` writes are durable.
     pub fn prune(&mut self, schedule: &Schedule, count: u64, unsynced_max: u64) {
         let settled = count.saturating_sub(unsynced_max) / self.bucket;
         let lifetime = lifetime(schedule);
@@ -104,8 +104,8 @@ impl SqKeyRing {
     }
 }
 
-/// Flushes after which nothing that a flush wrote is read any more: down all levels, then through a
-/// pass of the last.
+/// Number of flushes after which no data of a flush is read any more: down all levels, then through
+/// a pass of the last.
 pub(super) fn lifetime(schedule: &Schedule) -> u64 {
     let last = schedule.last();
     schedule.start(last) + 4 * schedule.width(last)

@@ -1,5 +1,5 @@
-//! What readers remember together: of the maps on the disk what they read last, and which requests
-//! continue others.
+//! The readers' shared cache: recently read parts of the maps on the disk, and the recognition of
+//! sequential requests.
 
 use crate::scheme::pool::SharedCell;
 use alloc::collections::BTreeMap;
@@ -7,48 +7,51 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Chunks that are remembered of each generation. Readers that go on in order are in one of them,
-/// and some requests ahead of each other.
+/// Cached chunks of each generation. Sequential readers use one chunk at a time, and their requests
+/// may run ahead of each other.
 pub(super) const CHUNKS_PER_GENERATION: u64 = 4;
 
-/// Leaves of the map that are remembered.
+/// Cached leaves of the map.
 const LEAVES: usize = 4;
 
-/// Readers in order that are told apart.
+/// Sequential readers that are tracked at a time.
 const SEQUENCES: usize = 8;
 
-/// Requests that must have continued each other before more of them are expected.
+/// Consecutive requests needed before more are expected.
 const IN_ORDER_MIN: u32 = 2;
 
-/// Blocks that are then fetched ahead, as often as so many were asked for.
+/// Blocks fetched ahead at a time; the next fetch follows after a sequential reader has read that
+/// many.
 const BLOCKS_AHEAD: u64 = 1024;
 
 /// A chunk, by its level and the number of its first slot.
 pub(super) type ChunkId = (usize, u64);
 
-/// The addresses in the entries of a chunk; none where an entry is damaged.
+/// The addresses in the entries of a chunk; `None` where an entry is damaged.
 pub(super) type Chunk = Arc<[Option<u64>]>;
 
-/// Where a chunk is remembered: in the place of one that a reader has most likely left behind.
+/// The cache place of a chunk. It replaces a chunk that a sequential reader has most likely left
+/// behind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ChunkPlace {
     pub level: usize,
-    /// Number of its generation, modulo those that there are at once.
+    /// Number of its generation, modulo the number of generations that exist at once.
     pub generation: u64,
     /// Number of the chunk there, modulo [`CHUNKS_PER_GENERATION`].
     pub nth: u64,
 }
 
-/// What all readers share.
+/// The cache that all readers share.
 #[derive(Default)]
 pub(super) struct ReaderCache(SharedCell<Memories>);
 
 #[derive(Default)]
 struct Memories {
     chunks: BTreeMap<ChunkPlace, (ChunkId, Chunk)>,
-    /// Leaves with the times of their last writes, the one that was read last at the end.
+    /// Leaves with the times of their last writes; the most recently added leaf is last.
     leaves: Vec<(u64, Option<u64>, Arc<[u8]>)>,
-    /// Where readers would go on, and how many of their requests have done so.
+    /// For each sequential reader, the address that would continue it, and the number of requests
+    /// that have continued it so far.
     sequences: Vec<(u64, u32)>,
 }
 
@@ -60,7 +63,7 @@ impl ReaderCache {
         })
     }
 
-    /// Remembers a chunk, unless it is damaged: it may be mended.
+    /// Caches a chunk, unless it is damaged, since the damage may be repaired.
     pub fn remember_chunk(&self, place: ChunkPlace, id: ChunkId, chunk: &Chunk) {
         if !chunk.contains(&None) {
             self.0.with(|known| known.chunks.insert(place, (id, chunk.clone())));
@@ -85,8 +88,8 @@ impl ReaderCache {
         });
     }
 
-    /// Notes a request for `addresses`. If it and some before it were in order, tells now and then
-    /// as how many requests more, of its length, what comes behind it is to be fetched ahead.
+    /// Notes a request for `addresses`. If it continues a sequence, returns from time to time how
+    /// many more requests of its length to fetch ahead.
     pub fn requests_ahead(&self, addresses: &Range<u64>) -> Option<u64> {
         let requests = (BLOCKS_AHEAD / (addresses.end - addresses.start)).max(1);
         let so_far = self.0.with(|known| {
@@ -103,7 +106,7 @@ impl ReaderCache {
         u64::from(past).is_multiple_of(requests).then_some(requests)
     }
 
-    /// Forgets everything that can be read again.
+    /// Empties the cache.
     pub fn forget(&self) {
         self.0.with(|known| *known = Memories::default());
     }
@@ -117,7 +120,7 @@ mod tests {
     fn readers_in_order_are_told_from_others() {
         let known = ReaderCache::default();
         let mut ahead = vec![];
-        // Two readers in order, and somebody who reads here and there.
+        // Two sequential readers, and one that reads at random places.
         for i in 0..12u64 {
             ahead.extend(known.requests_ahead(&(i * 256..i * 256 + 256)).map(|n| (i, n)));
             ahead.extend(known.requests_ahead(&(5000 + i * 32..5032 + i * 32)).map(|n| (i, n)));

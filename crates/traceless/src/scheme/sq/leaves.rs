@@ -1,5 +1,5 @@
 //! The access-time map as blocks of the ORAM itself: a leaf holds the times of neighbouring blocks,
-//! 4 bytes each, and is found by the time of its own last write, which is kept in memory.
+//! 4 bytes each, and is located by the time of its own last write, which is kept in memory.
 
 use super::geometry::TIME_LEN;
 use super::{Sq, geometry::MapPlace};
@@ -8,10 +8,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Leaves that the writer keeps at hand, at most.
+/// Leaves that the writer keeps in memory, at most, except for dirty ones.
 const LEAVES_KEPT: usize = 64;
 
-/// The leaves that the writer keeps at hand, in their newest state.
+/// The leaves that the writer keeps in memory, in their newest state.
 #[derive(Default)]
 pub(super) struct Leaves {
     kept: BTreeMap<u64, KeptLeaf>,
@@ -30,7 +30,7 @@ impl Leaves {
         self.kept.get(&leaf).map(|kept| &kept.contents[..])
     }
 
-    /// Whether a leaf is at hand; if it is, it stays for a while.
+    /// Marks a kept leaf as recently used; returns whether the leaf is kept.
     fn touch(&mut self, leaf: u64) -> bool {
         self.clock += 1;
         let used = self.clock;
@@ -57,7 +57,7 @@ impl Leaves {
         kept.contents[at..at + TIME_LEN].copy_from_slice(&(flush as u32 + 1).to_le_bytes());
     }
 
-    /// Notes that a leaf, which is kept, is written now, and returns its contents.
+    /// Marks a kept leaf as written, and returns its contents.
     pub fn written(&mut self, leaf: u64) -> Vec<u8> {
         let kept = self.kept.get_mut(&leaf).expect("it was fetched");
         kept.dirty = false;
@@ -74,7 +74,7 @@ impl Leaves {
     }
 }
 
-/// The flush that carried block number `nth` of a leaf: one more stands there, and 0 for none.
+/// The flush that carried block number `nth` of a leaf. Stored plus one, with 0 for none.
 pub(super) fn time_at(leaf: &[u8], nth: usize) -> Option<u64> {
     let at = nth * TIME_LEN;
     let time = u32::from_le_bytes(leaf[at..at + TIME_LEN].try_into().expect("4 bytes"));
@@ -82,13 +82,13 @@ pub(super) fn time_at(leaf: &[u8], nth: usize) -> Option<u64> {
 }
 
 impl Sq {
-    /// The leaf that holds the time of `address`, and its number there.
+    /// The leaf that holds the time of `address`, and the index in that leaf.
     pub(super) fn leaf_of(&self, address: u64) -> (u64, usize) {
         let fan = self.geometry.leaf_fan();
         (address / fan, (address % fan) as usize)
     }
 
-    /// Sees to it that the writer has a leaf at hand.
+    /// Makes sure that the writer has a leaf in memory.
     pub(super) fn fetch_leaf(&mut self, leaf: u64) -> Result {
         if self.leaves.touch(leaf) {
             return Ok(());
@@ -100,8 +100,7 @@ impl Sq {
         Ok(())
     }
 
-    /// The number under which the time of `address`, a block of the ORAM, is kept in memory, if it
-    /// is.
+    /// The index of the time of `address` in memory, if that time is kept in memory.
     pub(super) fn timed(&self, address: u64) -> Option<usize> {
         let nth = match self.geometry.map {
             MapPlace::Memory => Some(address),
@@ -117,7 +116,7 @@ impl Sq {
         }
     }
 
-    /// The flush that will carry what is written next.
+    /// The flush that will carry the next write.
     pub(super) fn now(&self) -> u64 {
         self.count / self.bucket()
     }

@@ -20,27 +20,27 @@ pub(super) struct Level {
     pub cursor: Cursor,
     /// Slots of a generation.
     pub generation_len: u64,
-    /// Addresses are below it.
+    /// Upper bound of the addresses.
     universe: u64,
     all_in_memory: bool,
-    /// Number of the oldest generation that is kept track of.
+    /// Number of the oldest generation in `generations`.
     oldest: u64,
     generations: VecDeque<Generation>,
-    /// Slots whose entries are damaged and were accepted as lost.
+    /// Slots with damaged entries that were accepted as lost.
     lost: BTreeSet<u64>,
 }
 
-/// What is known in memory of a generation's addresses.
+/// The addresses of a generation that are kept in memory.
 pub(super) enum Generation {
-    /// All of them.
+    /// All addresses.
     Index(AddressIndex),
-    /// The first of each chunk, and the newest.
+    /// The first address of each chunk, and the newest address.
     Fences {
         /// First address of each chunk that has one.
         first: AddressIndex,
         /// The largest address so far.
         newest: Option<u64>,
-        /// Slots so far.
+        /// Number of slots so far.
         len: u64,
     },
 }
@@ -65,7 +65,7 @@ impl Generation {
         }
     }
 
-    /// The largest address in it.
+    /// The largest address in the generation.
     pub fn newest(&self) -> Option<u64> {
         match self {
             Self::Index(index) => index.newest(),
@@ -94,13 +94,13 @@ impl Level {
         Slot(slot % self.area.slots())
     }
 
-    /// Keeps track of generations from `oldest` on, none of which is there yet.
+    /// Starts tracking at generation `oldest`, with no generations yet.
     pub fn begin_at(&mut self, oldest: u64) {
         self.oldest = oldest;
         self.generations.clear();
     }
 
-    /// Notes the next slot of the youngest generation, which is `generation`.
+    /// Adds the next slot of the youngest generation, which is `generation`.
     pub fn push(&mut self, generation: u64, address: u64) {
         if generation == self.oldest + self.generations.len() as u64 {
             let (len, universe) = (self.generation_len, self.universe);
@@ -114,7 +114,7 @@ impl Level {
         self.generations[(generation - self.oldest) as usize].push(address);
     }
 
-    /// Accepts that nobody knows what slot number `slot` holds.
+    /// Accepts slot number `slot` as lost: its address is unknown.
     pub fn note_lost(&mut self, slot: u64) {
         self.lost.insert(slot);
     }
@@ -123,11 +123,11 @@ impl Level {
         self.lost.contains(&slot)
     }
 
-    /// What stands for the address of a lost slot, the next one of `generation`: it holds its place
-    /// in the order, and nobody may take it for a block's.
+    /// The address to index for a lost slot, the next one of `generation`: it keeps the order of
+    /// addresses and must not be taken for the block's real address.
     pub fn stand_in(&self, generation: u64) -> u64 {
         let newest = self.generation(generation).and_then(Generation::newest);
-        // Behind the largest address of all there were dummies only.
+        // Behind the largest possible address there were only dummies.
         Some(newest.map_or(0, |newest| newest + 1))
             .filter(|&a| a < self.universe)
             .unwrap_or(log::DUMMY)
@@ -141,13 +141,13 @@ impl Level {
         self.lost = self.lost.split_off(&(self.oldest * self.generation_len));
     }
 
-    /// A generation that is kept track of. None if it has not begun.
+    /// A tracked generation. `None` if it has not begun.
     pub fn generation(&self, generation: u64) -> Option<&Generation> {
         let nth = generation.checked_sub(self.oldest)?;
         self.generations.get(usize::try_from(nth).ok()?)
     }
 
-    /// Bytes that the maps of its generations take.
+    /// Bytes that the maps of the generations take.
     pub fn memory(&self) -> usize {
         let bytes = |generation: &Generation| match generation {
             Generation::Index(index) => index.memory(),
@@ -156,7 +156,7 @@ impl Level {
         self.generations.iter().map(bytes).sum()
     }
 
-    /// The addresses of `count` slots from number `first` on; none where an entry is damaged.
+    /// The addresses of `count` slots from number `first` on; `None` where an entry is damaged.
     pub fn read_addresses(
         &self,
         (keys, schedule): (&SqKeyRing, &Schedule),
@@ -172,7 +172,8 @@ impl Level {
         Ok(())
     }
 
-    /// The addresses in the entries of slots from number `first` on; none where one is damaged.
+    /// The addresses in the entries of slots from number `first` on; `None` where an entry is
+    /// damaged.
     pub fn open_entries<'a>(
         &'a self,
         (keys, schedule): (&'a SqKeyRing, &'a Schedule),
@@ -185,7 +186,7 @@ impl Level {
             .map(move |(slot, entry)| self.open_entry((keys, schedule), slot, entry))
     }
 
-    /// The address that stands in the entry of slot number `slot`; none if it is damaged.
+    /// The address in the entry of slot number `slot`; `None` if the entry is damaged.
     pub fn open_entry(
         &self,
         (keys, schedule): (&SqKeyRing, &Schedule),

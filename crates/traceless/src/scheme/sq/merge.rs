@@ -1,4 +1,4 @@
-//! Merging the generations of one level, or buckets of the log, in the order of addresses.
+//! Merges the generations of one level, or buckets of the log, in the order of addresses.
 
 use super::Sq;
 use super::geometry::CHUNK;
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::ops::Range;
 
-/// A merge that is under way. Of equal addresses only the newest comes out.
+/// A merge in progress. Of equal addresses only the newest copy comes out.
 pub(super) struct Merge {
     sources: Vec<SortedRun>,
     /// The next address of each source that has one, and the source. The lowest address comes
@@ -21,8 +21,8 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// Merges generations `sources` of `level`, the first of which are `ready`, addresses below
-    /// `from` left out.
+    /// Merges generations `sources` of `level`, without addresses below `from`. `ready` holds the
+    /// first of these sources if they were prepared.
     pub fn start(
         sq: &Sq,
         level: usize,
@@ -47,8 +47,9 @@ impl Merge {
         self.next.peek().map(|Reverse((address, ..))| *address)
     }
 
-    /// Takes the next block out, which there must be, into `body`; older copies of it are dropped.
-    /// Whether it was whole. Adds the writes whose contents are not needed any more to `merged`.
+    /// Takes the next block out into `body`, and drops older copies of it; panics if there is none.
+    /// Returns whether the block verified. Appends to `merged` the numbers of the log writes with
+    /// contents that are no longer needed.
     pub fn take(&mut self, sq: &Sq, body: &mut [u8], merged: &mut Vec<u64>) -> Result<bool> {
         let Reverse((address, Reverse(nth))) = self.next.pop().expect("there is a next address");
         let whole = self.sources[nth as usize].read(sq, address, body)?;
@@ -74,13 +75,13 @@ impl Merge {
     }
 }
 
-/// One sorted run.
+/// A sorted run of addresses.
 pub(super) enum SortedRun {
-    /// A bucket of the log, by its number, and a place in its sorted list.
+    /// A bucket of the log, by its number, and an index in its sorted list.
     Bucket(u64, usize),
-    /// A generation whose addresses are in memory.
+    /// A generation with its addresses in memory.
     Indexed { run: GenerationRun, at: At },
-    /// A generation whose addresses are in its entries, and the number of the next slot.
+    /// A generation with addresses only in its entries, and the index of the next slot.
     Fenced { run: GenerationRun, next: u64 },
 }
 
@@ -90,15 +91,15 @@ pub(super) struct GenerationRun {
     generation: u64,
     /// Slots of the generation.
     len: u64,
-    /// Number of the chunk that was fetched.
+    /// Number of the fetched chunk.
     chunk: Option<u64>,
     fetched: Run,
-    /// Addresses in that chunk, if the entries are needed to know them.
+    /// Addresses in the fetched chunk, if they are not in memory otherwise.
     addresses: Vec<u64>,
 }
 
 impl SortedRun {
-    /// A run from its beginning, with what is read first read already.
+    /// A run from its beginning, with its first chunk already read.
     pub fn ready(sq: &Sq, level: usize, generation: u64) -> Result<Self> {
         let mut source = Self::start(sq, level, generation, 0)?;
         if let Self::Indexed { run, .. } = &mut source {
@@ -156,7 +157,7 @@ impl SortedRun {
         }
     }
 
-    /// The number of the write that made the next block, if it is in the log.
+    /// The number of the write of the next block, if the run is a bucket of the log.
     fn write(&self, sq: &Sq) -> Option<u64> {
         match self {
             Self::Bucket(bucket, at) => {
@@ -172,7 +173,7 @@ impl SortedRun {
         self.pass_over_lost(sq)
     }
 
-    /// Moves on behind slots of which nobody knows what they hold.
+    /// Moves on behind lost slots; their addresses are unknown.
     fn pass_over_lost(&mut self, sq: &Sq) -> Result {
         while self.address(sq).is_some() && self.is_lost(sq) {
             self.step(sq)?;
@@ -207,7 +208,7 @@ impl SortedRun {
         Ok(())
     }
 
-    /// Reads the next block, whose address is `address`. Whether it is whole.
+    /// Reads the next block, which has address `address`. Returns whether it verified.
     fn read(&mut self, sq: &Sq, address: u64, body: &mut [u8]) -> Result<bool> {
         match self {
             Self::Bucket(..) => {
@@ -238,11 +239,10 @@ impl GenerationRun {
             let slot = first + i as u64;
             let address = match level.open_entry((&sq.keys, &sq.schedule), slot, entry) {
                 Some(address) => address,
-                // Not a dummy, which would be the end. It is passed over.
+                // Not a dummy, which would end the run. Lost slots are skipped.
                 None if level.is_lost(slot) => 0,
-                // Without its address the order of everything behind it would be another one, and
-                // what is written might differ from what was written under the same keys before a
-                // crash.
+                // Without this address the slots behind it would be merged in another order, and
+                // the output might differ from what was written under the same keys before a crash.
                 None => return Err(level.tampered(slot, None)),
             };
             self.addresses.push(address);

@@ -92,30 +92,30 @@ pub struct Sq {
     log: Area,
     log_cursor: Cursor,
     recent: Recent,
-    /// The levels from 1 on, but for the last.
+    /// The levels from 1 on, without the last.
     levels: Vec<Level>,
     main: Area,
     main_cursor: Cursor,
-    /// What is under way into each level from 1 on, the last included.
+    /// The current merge into each level from 1 on, including the last.
     merges: Vec<Option<Merge>>,
-    /// The first sources of the next one.
+    /// The first sources of the next merge into each level.
     ready: Vec<Vec<SortedRun>>,
-    /// Of each block of the map, or, with the map in memory, of each block.
+    /// The times of the map's leaves, or, with the map in memory, of all blocks.
     times: Times,
     leaves: Leaves,
     /// Slots of level 0 written.
     count: u64,
-    /// Flushes done: by them it is told where a block lies.
+    /// Number of flushes done; the location of a block is computed from it.
     flushes: u64,
     life: Lifecycle,
-    /// Saving it from damage is not done yet.
+    /// Whether a salvage is not complete yet.
     half_saved: bool,
     key_bytes_max: u64,
     readers: Readers,
     writer: SqWriteScratch,
 }
 
-/// Where a block's newest copy lies.
+/// The place of a block's newest copy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum SqLocation {
     /// Nowhere: neither written nor refreshed since creation. It reads as zeros.
@@ -129,15 +129,16 @@ enum SqLocation {
 }
 
 impl Sq {
-    /// Makes a new one on a store whose contents do not matter. Every block reads as zeros.
+    /// Creates the scheme on a store; its old contents do not matter. Every block reads as zeros.
     pub fn create(geometry: SqGeometry, parts: Parts) -> Result<Self> {
         let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
         new.begin_opening()?;
         Ok(new)
     }
 
-    /// Opens the one whose vault last kept `state`, after a close or a crash at any point. Work
-    /// that a crash cut short is redone byte for byte; `progress` tells done and all of the maps.
+    /// Opens the scheme from the last `state` in its vault, after a close or a crash at any point.
+    /// Work that a crash interrupted is redone byte for byte; `progress` gets the done and total
+    /// parts of the maps.
     pub fn open(
         geometry: SqGeometry,
         parts: Parts,
@@ -159,17 +160,17 @@ impl Sq {
         Ok(opened)
     }
 
-    /// Writes that a state's keeper had seen, and whether it was closed.
+    /// The number of writes recorded in a state, and whether it was closed.
     pub fn peek_state(geometry: &SqGeometry, state: &[u8]) -> Result<(u64, bool)> {
         EpochState::decode(state).map(|s| (s.at_least / geometry.slots_per_write(), s.clean))
     }
 
-    /// The parameters it was made from.
+    /// The parameters of the scheme.
     pub fn geometry(&self) -> &SqGeometry {
         &self.geometry
     }
 
-    /// Bytes of memory that its maps and its buffers take now.
+    /// Bytes of memory that the maps and the buffers take now.
     pub fn memory(&self) -> (usize, usize) {
         let maps = self.levels.iter().map(Level::memory).sum::<usize>() + self.times.memory();
         (maps, self.recent.memory())
@@ -224,8 +225,8 @@ impl Sq {
         })
     }
 
-    /// Draws the id of a new opening and makes it durable, before anything is written under it.
-    /// Everything written so far must be durable.
+    /// Draws the id of a new opening and makes it durable before anything is written under it. All
+    /// earlier writes must be durable.
     fn begin_opening(&mut self) -> Result {
         self.keys.prune(&self.schedule, self.count, self.geometry.unsynced_max);
         let opening = self.keys.openings().next(self.life.draw_id(), self.count);
@@ -259,7 +260,7 @@ impl Sq {
         Slot(write % self.log.slots())
     }
 
-    /// A generation that a merge reads, or that a block was located in.
+    /// A generation that a merge reads, or in which a block was located.
     fn generation(&self, level: usize, generation: u64) -> &Generation {
         self.levels[level - 1].generation(generation).expect("nothing needed is forgotten")
     }

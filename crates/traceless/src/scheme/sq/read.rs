@@ -1,4 +1,4 @@
-//! Reading: locate each block, fetch neighbours together, open what came.
+//! Reading: locate each block, fetch neighbours together, open the slots.
 
 use super::geometry::CHUNK;
 use super::known::{CHUNKS_PER_GENERATION, Chunk, ChunkId, ChunkPlace, ReaderCache};
@@ -14,15 +14,15 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Slots from one that is wanted to the next, at most, so that what lies between is read as well
-/// and thrown away: cheaper than another request.
+/// Maximum distance between two wanted slots that are read in one request. The slots between them
+/// are read and discarded, which is cheaper than another request.
 const READ_THROUGH: u64 = 8;
 
-/// Blocks of a request, at least, for what comes behind it to be fetched ahead. With smaller ones
-/// the kernel does as well.
+/// Minimum number of blocks in a request for fetching ahead. For smaller requests the kernel's
+/// read-ahead is as good.
 const AHEAD_MIN: usize = 8;
 
-/// The readers' buffers, and what they know.
+/// The readers' buffers and their shared cache.
 #[derive(Default)]
 pub(super) struct Readers {
     scratch: Pool<SqReadScratch>,
@@ -36,23 +36,23 @@ struct SqReadScratch {
     times: Vec<Option<u64>>,
     sought: Vec<BlockSearch>,
     found: Vec<SqLocation>,
-    /// Numbers of the blocks to be fetched, as they lie on the store; and the slot of the run that
-    /// each is in.
+    /// Indices of the blocks to fetch, in the order of their places on the store; and the slot in
+    /// the run for each of them.
     order: Vec<u32>,
     fetched: Vec<u32>,
     chunks: Chunks,
-    /// Where what will be wanted next lies.
+    /// The places of the blocks expected next.
     ahead: Vec<Extent>,
 }
 
 /// The chunks that a trip needs.
 pub(super) type Chunks = BTreeMap<ChunkId, Chunk>;
 
-/// How far a block is known from what is in memory.
+/// The result of a search with the data in memory.
 enum BlockSearch {
-    /// There it is.
+    /// The block's location.
     Found(SqLocation),
-    /// In this chunk, if anywhere, of a generation that holds it.
+    /// The chunk, in the block's generation, that must hold the block.
     In(ChunkId),
 }
 
@@ -79,7 +79,7 @@ impl Sq {
         self.fetch_found(addrs, into, scratch)
     }
 
-    /// Locates every block of a trip, with one request for all chunks that are needed for it.
+    /// Locates every block of a trip, with one request for all chunks needed.
     fn locate_all(&self, addrs: &[Addr], scratch: &mut SqReadScratch) -> Result {
         let SqReadScratch { times, sought, found, chunks, .. } = scratch;
         sought.clear();
@@ -99,7 +99,7 @@ impl Sq {
         Ok(())
     }
 
-    /// Reads the blocks at `scratch.found`, in the order in which they lie on the store.
+    /// Reads the blocks at `scratch.found`, in the order of their places on the store.
     fn fetch_found(&self, addrs: &[Addr], into: &mut [u8], scratch: &mut SqReadScratch) -> Result {
         let SqReadScratch { run, found, order, fetched, ahead, .. } = scratch;
         let len = self.geometry.block_len;
@@ -146,7 +146,8 @@ impl Sq {
         Ok(())
     }
 
-    /// As how many requests more, like this one, what comes behind it is to be fetched ahead.
+    /// The number of further requests like this one to fetch ahead, if this request continues a
+    /// sequence.
     fn requests_ahead(&self, addrs: &[Addr]) -> Option<u64> {
         match addrs {
             [first, .., last] if addrs.len() >= AHEAD_MIN && first.0 < last.0 => {
@@ -156,7 +157,7 @@ impl Sq {
         }
     }
 
-    /// Reads the newest copy of one block of the ORAM, which flush `time` carried.
+    /// Reads the newest copy of one block of the ORAM, carried by flush `time`.
     pub(super) fn read_one(&self, address: u64, time: Option<u64>, into: &mut [u8]) -> Result {
         let location = self.locate(address, time, &mut Chunks::new())?;
         if location == SqLocation::Nowhere {
@@ -178,11 +179,11 @@ impl Sq {
 
     /// The contents of a write in the log, if they are in memory.
     fn contents(&self, write: u64) -> Option<&[u8]> {
-        // What is held back is nowhere else, even if there was no room to keep it.
+        // A write that is held back is not on the store, even if there was no room to cache it.
         self.recent.contents(write).or_else(|| self.held(write))
     }
 
-    /// Where the newest copy of `address` lies, if flush `time` carried it.
+    /// The location of the newest copy of `address`, carried by flush `time`.
     pub(super) fn locate(
         &self,
         address: u64,
@@ -196,7 +197,7 @@ impl Sq {
         self.find(address, &sought, chunks)
     }
 
-    /// As [`Sq::locate`], as far as that takes no reading.
+    /// The part of [`Sq::locate`] that needs no reading.
     fn seek(&self, address: u64, time: Option<u64>) -> Result<BlockSearch> {
         let refreshed = self.schedule.refreshed(self.flushes);
         if let Some(time) = time
@@ -236,14 +237,14 @@ impl Sq {
         }
     }
 
-    /// Where `address` is, with the chunks at hand.
+    /// The location of `address`, by a search in `chunks`.
     fn find(&self, address: u64, sought: &BlockSearch, chunks: &Chunks) -> Result<SqLocation> {
         let id @ (level, first) = match sought {
             BlockSearch::Found(location) => return Ok(*location),
             BlockSearch::In(chunk) => *chunk,
         };
         let chunk = &chunks[&id];
-        // Among damaged entries those that are not need not be in order.
+        // In a chunk with damaged entries the binary search may miss intact ones.
         let at = match chunk.binary_search(&Some(address)) {
             Ok(at) => Some(at),
             Err(_) => chunk.iter().position(|&found| found == Some(address)),
@@ -254,7 +255,7 @@ impl Sq {
         })
     }
 
-    /// Adds those of the chunks `needed` that are not there yet to `chunks`.
+    /// Adds the missing ones of the chunks `needed` to `chunks`.
     fn fetch_chunks(&self, needed: impl Iterator<Item = ChunkId>, chunks: &mut Chunks) -> Result {
         let mut missing = Vec::new();
         for id in needed {
@@ -303,7 +304,7 @@ impl Sq {
         }
     }
 
-    /// The flushes that carried `addrs`, read from their leaves.
+    /// The flushes that carried `addrs`, read from the leaves.
     fn times_on_disk(&self, addrs: &[Addr], times: &mut Vec<Option<u64>>) -> Result {
         let mut shown: Option<(u64, Arc<[u8]>)> = None;
         for addr in addrs {
@@ -330,14 +331,15 @@ impl Sq {
         let mut contents = vec![0; self.geometry.block_len];
         self.read_leaf(leaf, time, &mut contents)?;
         let contents = Arc::from(contents);
-        // In the flush that is under way a leaf may be written again at the same time.
+        // During the current flush a leaf may be written again with the same time, so it is not
+        // cached.
         if time.is_none_or(|time| time < self.flushes) {
             self.readers.known.remember_leaf(leaf, time, &contents);
         }
         Ok(contents)
     }
 
-    /// Whether an address is one of the user's, and not of the map.
+    /// Whether an address belongs to a user block, and not to the map.
     fn is_users(&self, address: u64) -> bool {
         address < self.geometry.blocks
     }
@@ -354,15 +356,15 @@ impl Sq {
         }
     }
 
-    /// Adds where as many `requests` more find what comes behind a stretch of `count` slots.
+    /// Adds the extents that `requests` further requests would read behind a run of `count` slots.
     fn add_ahead(&self, first: SqLocation, count: u64, requests: u64, ahead: &mut Vec<Extent>) {
         match first {
-            // The log is in the order of writes.
+            // The log is in the order of writes, so its next slots hold unrelated blocks.
             SqLocation::Nowhere | SqLocation::Log(_) => {}
             SqLocation::Level(level, slot) => {
                 let level = &self.levels[level - 1];
                 let next = slot + count;
-                // A stretch may go on from the end of one generation to the next.
+                // A run may end at the end of a generation and go on in the next.
                 let end = next.next_multiple_of(level.generation_len);
                 level.area.add_stretch(level.slot(next), (count * requests).min(end - next), ahead);
             }
@@ -407,7 +409,7 @@ impl Sq {
         Err(Error::Tampered { place: Place { area: area.name(), slot: slot.0, block } })
     }
 
-    /// Opens the body of a slot of a level from 1 on. Whether it is whole.
+    /// Opens the body of a slot of a level from 1 on. Returns whether it verified.
     pub(super) fn open_level_slot(
         &self,
         level: usize,
@@ -422,13 +424,13 @@ impl Sq {
         keys.levels.open_body(version, address, entry, sealed, into)
     }
 
-    /// Opens the body of refresh `r`. Whether it is whole.
+    /// Opens the body of refresh `r`. Returns whether it verified.
     pub(super) fn open_main(&self, r: u64, entry: &[u8], sealed: &[u8], into: &mut [u8]) -> bool {
         let (_, keys) = self.keys.at_main(&self.schedule, r);
         keys.main.open(r, entry, sealed, into)
     }
 
-    /// Reads the contents of a write in the log. Whether they are whole.
+    /// Reads the contents of a write in the log. Returns whether they verified.
     pub(super) fn read_logged(&self, write: u64, address: u64, into: &mut [u8]) -> Result<bool> {
         if let Some(contents) = self.contents(write) {
             into.copy_from_slice(contents);
@@ -442,14 +444,14 @@ impl Sq {
         Ok(keys.log.open_body(write, address, entry, sealed, into))
     }
 
-    /// Reads every block, those of the map first.
+    /// Reads every block, the blocks of the map first.
     pub(super) fn verify_blocks(
         &self,
         progress: &mut dyn FnMut(u64, u64),
         damaged: &mut dyn FnMut(Place),
     ) -> Result {
         let (n, all) = (self.geometry.blocks, self.geometry.addresses());
-        // What is remembered would hide what has become of it.
+        // The cache would hide damage on the store.
         self.readers.known.forget();
         let mut block = vec![0; self.geometry.block_len];
         for leaf in 0..self.geometry.leaves() {
@@ -464,7 +466,7 @@ impl Sq {
     }
 }
 
-/// Slots from `first` to `next`, which comes after it, if both are of one level.
+/// Number of slots from `first` to `next`, which comes after it, if both are in one level.
 fn distance(first: SqLocation, next: SqLocation) -> Option<u64> {
     match (first, next) {
         (SqLocation::Log(a), SqLocation::Log(b)) | (SqLocation::Main(a), SqLocation::Main(b)) => {

@@ -1,14 +1,15 @@
-//! What is in level 0: where each write went, and the contents of those not merged yet.
+//! Level 0 in memory: the slot of each write, and the contents of writes that are not merged yet.
 
 use crate::scheme::log::DUMMY;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Blocks whose contents are kept until they are merged, at most. Beyond it they are read back.
+/// Blocks with contents kept in memory until they are merged, at most. Further ones are read back
+/// from the store.
 pub(super) const CACHED_MAX: usize = 1 << 15;
 
-/// The same in bytes.
+/// Bytes of contents kept in memory, at most.
 const CACHED_BYTES_MAX: usize = 1 << 27;
 
 /// Blocks allocated at a time.
@@ -16,14 +17,14 @@ const SLAB: usize = 64;
 
 const NOT_CACHED: u32 = u32::MAX;
 
-/// Addresses of the buckets of level 0, and contents of the youngest.
+/// Addresses of the buckets of level 0, and contents of the youngest writes.
 pub(super) struct Recent {
     bucket: usize,
     /// Number of the oldest bucket kept.
     oldest: u64,
-    /// Per complete bucket, the newest write of each address: address, slot in the bucket.
+    /// For each complete bucket, the newest write of each address: address, slot in the bucket.
     complete: VecDeque<Vec<(u64, u32)>>,
-    /// Addresses of the bucket that is being filled, in the order of the writes.
+    /// Addresses of the current bucket, in the order of the writes.
     current: Vec<u64>,
     contents: Contents,
 }
@@ -39,14 +40,14 @@ impl Recent {
         }
     }
 
-    /// Begins with an empty bucket number `bucket`.
+    /// Starts with an empty bucket number `bucket`.
     pub fn begin_at(&mut self, bucket: u64) {
         assert!(self.complete.is_empty() && self.current.is_empty(), "nothing was noted yet");
         self.oldest = bucket;
         self.contents.first = bucket * self.bucket as u64;
     }
 
-    /// Notes the next write. Its contents are kept if they are given and there is room.
+    /// Notes the next write. Keeps its contents if they are given and there is room.
     pub fn push(&mut self, address: u64, contents: Option<&[u8]>) {
         self.current.push(address);
         self.contents.push(contents);
@@ -58,7 +59,7 @@ impl Recent {
     fn complete_bucket(&mut self) {
         let mut sorted: Vec<(u64, u32)> = Vec::with_capacity(self.bucket);
         sorted.extend(self.current.iter().zip(0..).map(|(&address, slot)| (address, slot)));
-        // Of equal addresses the newest comes first, and stays.
+        // Of equal addresses the newest comes first, and is kept.
         sorted.sort_unstable_by_key(|&(address, slot)| (address, u32::MAX - slot));
         let first = (self.oldest + self.complete.len() as u64) * self.bucket as u64;
         let mut newest = None;
@@ -66,7 +67,7 @@ impl Recent {
             let stays = address != DUMMY && newest != Some(address);
             newest = Some(address);
             if !stays {
-                // Nobody will merge it.
+                // This write will not be merged.
                 self.contents.release(first + u64::from(slot));
             }
             stays
@@ -75,12 +76,12 @@ impl Recent {
         self.current.clear();
     }
 
-    /// Slots in use of the bucket that is being filled.
+    /// Slots in use of the current bucket.
     pub fn filled(&self) -> usize {
         self.current.len()
     }
 
-    /// Addresses of the bucket that is being filled, in the order of the writes.
+    /// Addresses of the current bucket, in the order of the writes.
     pub fn current(&self) -> &[u64] {
         &self.current
     }
@@ -90,7 +91,7 @@ impl Recent {
         &self.complete[(bucket - self.oldest) as usize]
     }
 
-    /// The newest write to `address` in `bucket`, by its number.
+    /// The number of the newest write to `address` in `bucket`.
     pub fn find(&self, bucket: u64, address: u64) -> Option<u64> {
         let nth = usize::try_from(bucket.checked_sub(self.oldest)?).ok()?;
         let slot = match self.complete.get(nth) {
@@ -111,7 +112,7 @@ impl Recent {
         self.contents.get(write)
     }
 
-    /// Gives up the contents of a write.
+    /// Drops the contents of a write.
     pub fn release(&mut self, write: u64) {
         self.contents.release(write);
     }
@@ -131,11 +132,11 @@ impl Recent {
     }
 }
 
-/// Contents of a stretch of writes.
+/// Contents of a range of writes.
 struct Contents {
     block_len: usize,
     first: u64,
-    /// Where the contents of each write lie, from `first` on.
+    /// The place of each write's contents, for writes from `first` on.
     places: VecDeque<u32>,
     free: Vec<u32>,
     slabs: Vec<Vec<u8>>,

@@ -1,9 +1,9 @@
 //! Opening after a close or a crash.
 //!
-//! The count is where the first gap appears among the last slots of the log that may not have been
-//! synced. The maps follow from the entries of all generations that are needed. Then the last
-//! flushes, which may not have been synced either, are gone through one by one: a bucket that is
-//! not there whole is merged again from its sources, byte for byte as it was, under the same keys.
+//! The count is the first gap among the last slots of the log, which may not have been synced. The
+//! maps follow from the entries of all needed generations. Then the last flushes, which may not
+//! have been synced either, are checked one by one: an incomplete bucket is merged again from its
+//! sources, byte for byte as it was, under the same keys.
 
 use super::Sq;
 use super::geometry::SLOTS_PER_TRIP;
@@ -20,7 +20,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 impl Sq {
-    /// Tells the damaged entries that were accepted.
+    /// Recovers the scheme. Returns the damaged entries that were accepted.
     pub(super) fn recover(
         &mut self,
         state: &EpochState,
@@ -30,7 +30,7 @@ impl Sq {
         let (newest, synced) = self.find_newest()?;
         let expected = state.at_least.max(synced);
         let must = if damage == SqDamage::Accepted { expected } else { 0 };
-        // A write is all of its slots, or none.
+        // A write counts only with all of its slots.
         let count = self.find_count(newest, must)?;
         self.count = count - count % self.geometry.slots_per_write();
         if self.count < expected {
@@ -49,18 +49,19 @@ impl Sq {
         self.rebuild_log(&lost)?;
         for flush in late..flushes {
             if !self.redo_flush(flush)? {
-                // For reading only: reads go by what was there before.
+                // For reading only: the scheme stays at the state before this flush.
                 break;
             }
         }
-        // What was found may still be in a cache only.
+        // The data found may still be in a volatile cache only.
         self.sync_shared()?;
         self.rebuild_dirty_leaves()?;
         self.load_cursors()?;
         Ok(lost)
     }
 
-    /// One more than the newest slot of the log that any entry shows, and what was synced then.
+    /// One more than the newest log slot in any entry, and the number of slots synced when that
+    /// entry was made.
     fn find_newest(&self) -> Result<(u64, u64)> {
         let (mut newest, mut synced) = (0, 0);
         let layout = *self.log.layout();
@@ -78,20 +79,20 @@ impl Sq {
         Ok((newest, synced))
     }
 
-    /// The address in an entry of the log, if it is what that write left.
+    /// The address in an entry of the log, if the entry verifies.
     fn open_log(&self, entry: &[u8]) -> Option<u64> {
         let (opening, keys) = self.keys.at_write(entry_count(entry));
         keys.log.open_entry(opening, entry).map(|(_, address)| address)
     }
 
-    /// The address in the entry of write number `write`, if it is there.
+    /// The address in the entry of write number `write`, if the entry verifies as that write.
     pub(super) fn logged_address(&self, write: u64, entry: &[u8]) -> Option<u64> {
         self.open_log(entry).filter(|_| entry_count(entry) == write)
     }
 
-    /// The number of slots of the log that are there whole, without a gap behind the first `must`.
+    /// The number of complete slots of the log, without a gap behind the first `must`.
     fn find_count(&self, newest: u64, must: u64) -> Result<u64> {
-        // A synced slot is never missing, and at most `unsynced_max` were not.
+        // A synced slot is never missing, and at most `unsynced_max` slots are not synced.
         let mut count = newest.saturating_sub(self.geometry.unsynced_max);
         count = count.max(self.keys.openings().last().start);
         let mut run = Run::default();
@@ -101,7 +102,7 @@ impl Sq {
             let n = STRIPE.min(end - count);
             run.clear();
             run.add(&self.log, self.log_slot(count), n);
-            // What cannot be read is not taken for a gap: it may have been synced.
+            // A slot that cannot be read does not count as a gap: it may have been synced.
             run.read(&*self.store)?;
             for i in 0..n as usize {
                 let (entry, sealed) = run.slot(i);
@@ -118,8 +119,8 @@ impl Sq {
         Ok(count)
     }
 
-    /// A crash loses `unsynced_max` slots at most. A bucket of a flush that came later shows that
-    /// more are gone.
+    /// Refuses a store from which more than `unsynced_max` slots are gone, which a crash cannot
+    /// cause. A bucket of a later flush shows that.
     fn refuse_lost_tail(&self, flushes: u64) -> Result {
         let furthest = flushes + self.geometry.slack_buckets();
         for level in &self.levels {
@@ -143,7 +144,7 @@ impl Sq {
         Ok(())
     }
 
-    /// Rebuilds the maps of the levels from 1 on as they were when `flushes` flushes were done.
+    /// Rebuilds the maps of the levels from 1 on as they were after `flushes` flushes.
     fn rebuild_levels(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result {
         let needed: Vec<_> = (1..self.schedule.last())
             .map(|level| {
@@ -174,7 +175,8 @@ impl Sq {
                 }
                 self.note_slots(level, first, &addresses);
                 for (slot, &address) in (first..).zip(&addresses) {
-                    // Any flush that the generation carries leads to it.
+                    // Any flush number of this generation locates the block, so the first one is
+                    // used.
                     let flush = slot / self.bucket() / self.schedule.width(level);
                     self.note_newer_time(address, flush * self.schedule.width(level));
                 }
@@ -187,7 +189,7 @@ impl Sq {
     }
 
     fn note_newer_time(&mut self, address: u64, flush: u64) {
-        // What has reached the last level needs no time, and must not keep an old one.
+        // A block that has reached the last level needs no time, and must not keep an old one.
         if let Some(nth) = self.timed(address)
             && self.schedule.refresh_of(flush, address) >= self.schedule.refreshed(self.flushes)
             && self.times.get(nth, self.now()).is_none_or(|known| known < flush)
@@ -196,10 +198,11 @@ impl Sq {
         }
     }
 
-    /// Reads what the log holds, with the contents of what is not merged yet.
+    /// Reads the addresses in the log, and the contents of writes that are not merged yet.
     fn rebuild_log(&mut self, lost: &Lost) -> Result {
         let oldest = self.schedule.oldest(0, self.flushes);
-        // A flush that must be redone reads what it needs; here counts what comes after them all.
+        // A repeated flush reads its own sources, so only contents for later merges are loaded
+        // here.
         let in_progress = self.schedule.delivered(1, self.now()) / self.schedule.width(1);
         let unmerged = self.schedule.sources(in_progress).start * self.bucket();
         self.recent.begin_at(oldest);
@@ -230,8 +233,8 @@ impl Sq {
         Ok(())
     }
 
-    /// Sees to it that everything flush number `flush` had to write is there. False if it is not,
-    /// and may not be written.
+    /// Makes sure that all buckets of flush number `flush` are complete. Returns false if one is
+    /// not and the scheme is read-only.
     fn redo_flush(&mut self, flush: u64) -> Result<bool> {
         let due: Vec<_> = (1..=self.schedule.last())
             .rev()
@@ -245,7 +248,8 @@ impl Sq {
             }
         }
         for (level, bucket) in due {
-            // One that is redone gives up the entries behind it, so each is looked for in its turn.
+            // Redoing a bucket overwrites the entries behind it, so each bucket is checked only in
+            // its turn.
             let Some(addresses) = self.find_bucket(level, bucket)? else {
                 self.sync_between(level, bucket, flush)?;
                 self.redo_bucket(level, bucket, flush)?;
@@ -272,7 +276,7 @@ impl Sq {
         self.deliver(level, bucket, flush)
     }
 
-    /// The addresses of a bucket, if all of it is there whole. Of the last level none are told.
+    /// The addresses of a bucket if all of it is complete; an empty list for the last level.
     pub(super) fn find_bucket(&self, level: usize, bucket: u64) -> Result<Option<Vec<u64>>> {
         let slots = self.slots_of(level, bucket);
         let mut addresses = Vec::new();
@@ -314,7 +318,7 @@ impl Sq {
         Ok(Some(addresses))
     }
 
-    /// In the paper's cadence the leaves of the bucket that is being filled are in memory only.
+    /// Rebuilds the leaves of the current bucket, which the paper's cadence keeps in memory only.
     fn rebuild_dirty_leaves(&mut self) -> Result {
         if self.geometry.cadence == super::Cadence::Strict
             || self.life.is_read_only() && self.recent.filled() == 0
@@ -329,7 +333,7 @@ impl Sq {
             }
             let (leaf, nth) = self.leaf_of(address);
             let leaf_address = self.geometry.blocks + leaf;
-            // It was written after this block: then it has its time.
+            // The leaf was written after this block, so it has the block's time.
             if current[i..].contains(&leaf_address) {
                 continue;
             }

@@ -1,9 +1,9 @@
-//! Opening without what is damaged.
+//! Opening in spite of damage.
 //!
-//! Where a live entry is gone, nobody knows which block its slot held: it is passed over, by merges
-//! and by reads. Flushes that were cut short are another matter. Merged again without that block, a
-//! bucket would be another one under the same keys, so the count goes back to before such a flush,
-//! and what comes then belongs to the next opening.
+//! If a live entry is lost, the address of its slot is lost: merges and reads skip the slot. A
+//! flush that was interrupted needs more care. Merged again without that block, a bucket would have
+//! other contents under the same keys, so the count goes back to before this flush, and later
+//! writes belong to the next opening.
 
 use super::geometry::MapPlace;
 use super::{EpochState, Sq};
@@ -14,12 +14,12 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What recovery does where a live entry is damaged.
+/// How recovery treats a damaged live entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SqDamage {
-    /// It fails: which block its slot holds would be unknown.
+    /// Recovery fails, since the block in the entry's slot is unknown.
     Refused,
-    /// It goes on as if that slot had never been written.
+    /// Recovery continues as if that slot had never been written.
     Accepted,
 }
 
@@ -28,17 +28,16 @@ pub(super) enum SqDamage {
 pub(super) struct Lost {
     /// In the log, by the numbers of their writes.
     pub writes: BTreeSet<u64>,
-    /// Those that would have come after them, and were given up.
+    /// Later log writes that were given up because of them.
     given_up: BTreeSet<u64>,
-    /// From level 1 on, by level and number of the slot.
+    /// In levels from 1 on, by level and number of the slot.
     slots: BTreeSet<(usize, u64)>,
 }
 
 impl Sq {
-    /// Opens one whose damage keeps [`Sq::open`] from it: where live entries are gone, nobody knows
-    /// which blocks they held, and **those blocks may read as they were earlier**. Then writes as
-    /// many dummies as it takes until nothing asks for those entries any more. Tells the places
-    /// that were lost.
+    /// Opens a scheme with damage that makes [`Sq::open`] fail: where live entries are lost, their
+    /// addresses are lost too, and **the affected blocks may read as they were earlier**. Then
+    /// writes dummies until no later opening needs these entries. Returns the lost places.
     pub fn salvage(
         geometry: super::SqGeometry,
         parts: Parts,
@@ -52,7 +51,8 @@ impl Sq {
         state.at_least = state.at_least.max(parts.expect_writes * geometry.slots_per_write());
         let mut opened = Self::assemble(geometry, parts, &state)?;
         let lost = opened.recover(&state, SqDamage::Accepted, progress)?;
-        // Once the lost entries are outlived, nothing but this tells that leaves are still old.
+        // After the lost entries have expired, only this mark shows that leaves may still be
+        // outdated.
         opened.half_saved = geometry.map == MapPlace::Disk;
         opened.begin_opening()?;
         opened.outlive(&lost, progress)?;
@@ -62,8 +62,8 @@ impl Sq {
         Ok((opened, places))
     }
 
-    /// Finds the live entries that are damaged, and goes back to before the first flush that cannot
-    /// be made again because of them.
+    /// Finds the damaged live entries, and reduces the count to before the first flush that cannot
+    /// be repeated because of them.
     pub(super) fn accept_damage(&mut self) -> Result<Lost> {
         let mut given_up = BTreeSet::new();
         let lost = loop {
@@ -77,7 +77,7 @@ impl Sq {
                 }
             }
             let Some(flush) = short else { break Lost { given_up, ..lost } };
-            // Without its last write the bucket is not full, and its flush is still to come.
+            // Without its last write the bucket is not full, so its flush has not happened yet.
             let count = (flush + 1) * self.bucket() - self.geometry.slots_per_write();
             if count < self.keys.openings().last().start {
                 let place = self.log_place(count);
@@ -92,7 +92,7 @@ impl Sq {
         Ok(lost)
     }
 
-    /// Notes the damaged entries that are needed once `late` flushes are done.
+    /// Collects the damaged entries that are needed after `late` flushes.
     fn find_lost(&self, late: u64) -> Result<Lost> {
         let mut lost = Lost::default();
         let context = (&self.keys, &self.schedule);
@@ -123,7 +123,7 @@ impl Sq {
         Ok(lost)
     }
 
-    /// Whether a bucket of a flush is not there whole, and would not become what it was.
+    /// Whether a bucket of a flush is incomplete and cannot be repeated with the same contents.
     fn is_cut_short_for_good(&self, flush: u64, lost: &Lost) -> Result<bool> {
         for level in 1..=self.schedule.last() {
             for bucket in self.schedule.deliveries(level, flush) {
@@ -137,7 +137,7 @@ impl Sq {
         Ok(false)
     }
 
-    /// Whether anything is lost of what a bucket is merged from, or of what stands before it.
+    /// Whether an entry is lost in the sources of a bucket, or in its own generation.
     fn would_differ(&self, level: usize, bucket: u64, lost: &Lost) -> bool {
         let generation = bucket / self.schedule.width(level);
         let sources = self.schedule.sources(generation);
@@ -147,8 +147,8 @@ impl Sq {
         })
     }
 
-    /// Writes dummies until nothing asks for what is lost any more, not even after a crash. With
-    /// the map on the disk they carry its leaves, made again: some of those may be lost, too.
+    /// Writes dummies until the lost entries are not needed any more, even after a crash. With the
+    /// map on the disk these writes carry its rebuilt leaves, since some leaves may be lost, too.
     fn outlive(&mut self, lost: &Lost, progress: &mut dyn FnMut(u64, u64)) -> Result {
         let gone = |(level, generation)| self.schedule.gone(level, generation);
         let flushes = lost.generations(self).map(gone).max().unwrap_or(0);
@@ -174,7 +174,7 @@ impl Sq {
         Ok(())
     }
 
-    /// Where a write stands in the log.
+    /// The place of a write in the log.
     pub(super) fn log_place(&self, write: u64) -> Place {
         Place { area: self.log.name(), slot: self.log_slot(write).0, block: None }
     }
@@ -220,12 +220,12 @@ mod tests {
         geometry: SqGeometry,
         store: Arc<MemStore>,
         vault: MemVault,
-        /// What each block held, oldest first.
+        /// All values that each block held, oldest first.
         history: Vec<Vec<u8>>,
     }
 
     impl Rig {
-        /// Closed after so many writes.
+        /// A scheme that is closed after `writes` writes.
         fn new(geometry: SqGeometry, writes: u64) -> Self {
             let store = Arc::new(MemStore::new(geometry.store_len()));
             let history = vec![vec![0]; geometry.blocks as usize];
@@ -275,7 +275,8 @@ mod tests {
             run.write(&*self.store).unwrap();
         }
 
-        /// Blocks that are not what they were, and those that cannot be read; all others are.
+        /// Blocks that cannot be read or do not hold their newest value. Fails if one holds a value
+        /// that it never had.
         fn differ(&self, oram: &Sq) -> Vec<u64> {
             let mut block = vec![0; self.geometry.block_len];
             let differs = |addr: &u64| {
@@ -330,7 +331,7 @@ mod tests {
                     assert_eq!(lost, [place], "{geometry:?}");
                     let differ = rig.differ(&oram);
                     assert!(differ.len() <= 1, "level {level}: {differ:?} {geometry:?}");
-                    // It goes on as ever.
+                    // The scheme works as before.
                     for &addr in &differ {
                         rig.history[addr as usize].push(77);
                         oram.write(Addr(addr), &[77; 128]).unwrap();
@@ -371,13 +372,13 @@ mod tests {
         for geometry in geometries() {
             let mut rig = Rig::new(geometry, 800);
             let mut oram = rig.open().unwrap();
-            // What an opening finds is whole: it must be its own flush.
+            // Recovery completes flushes, so the torn flush must be one of this opening.
             rig.write(&mut oram, 9);
             while !oram.count.is_multiple_of(oram.bucket()) {
                 rig.write(&mut oram, 1);
             }
             oram.sync().unwrap();
-            // The newest bucket of level 1 is torn, and of its sources an entry is lost.
+            // The newest bucket of level 1 is torn, and an entry of its sources is lost.
             let flush = oram.flushes - 1;
             let due = oram.schedule.deliveries(1, flush);
             let Some(bucket) = due.clone().next_back() else { continue };
@@ -393,7 +394,7 @@ mod tests {
             }
             assert!(rig.open().is_err());
             let (oram, lost) = rig.salvage().unwrap();
-            // Its last write was given up, so that it belongs to another opening.
+            // The last write of the flush was given up, so the flush belongs to another opening.
             let given_up = Place { area: "level 0", slot: oram.log_slot(count - 1).0, block: None };
             assert!(lost.contains(&given_up), "{lost:?} {geometry:?}");
             assert!(oram.keys.openings().last().start < count);
@@ -404,7 +405,7 @@ mod tests {
         }
     }
 
-    /// Once nothing asks for the lost entries any more, leaves may still be old.
+    /// After the lost entries have expired, leaves may still be outdated.
     #[test]
     fn cut_short_it_must_be_done_again() {
         let shape = SqGeometry::with_shape(10 * BLOCKS, 64, 4, 3, 3).unwrap();

@@ -1,22 +1,22 @@
-//! When each bucket is delivered, and where a block lies: everything follows from the number of
+//! The time of each bucket's delivery and the location of a block: both follow from the number of
 //! flushes.
 //!
 //! Flush number g ends with the `bucket`-th write since the flush before. Bucket g of level 0 is
 //! complete by then, and from `start(i)` on each flush delivers one bucket to level i, merged from
-//! the k generations of level i - 1 that were completed last; k^i buckets are one generation of
-//! level i. The last level, H, is in address order and takes a window of slots instead: all of it
-//! in k^H flushes, which is a pass.
+//! the k newest complete generations of level i - 1; k^i buckets are one generation of level i. The
+//! last level, H, is in address order and takes a window of slots instead: k^H flushes rewrite all
+//! of it, which is a pass.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
 /// The schedule of one geometry. Levels are numbered from 0 to H, H being the last.
 pub(super) struct Schedule {
-    /// k.
+    /// The fan-out, k.
     fanout: u64,
-    /// Slots of the last level's pass.
+    /// Slots of a pass over the last level.
     addresses: u64,
-    /// Whether a generation is merged as a whole when its sources are complete.
+    /// Whether a whole generation is merged when its sources are complete.
     amortized: bool,
     /// k^i for each level, H included.
     widths: Vec<u64>,
@@ -25,7 +25,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// For `levels` levels before the last.
+    /// A schedule with `levels` levels before the last.
     pub fn new(fanout: u64, levels: usize, addresses: u64, amortized: bool) -> Self {
         let (mut widths, mut starts) = (Vec::from([1]), Vec::from([0]));
         for level in 1..=levels {
@@ -42,7 +42,7 @@ impl Schedule {
         self.widths.len() - 1
     }
 
-    /// Buckets of a generation of `level`; of the last level, flushes of a pass.
+    /// Buckets in a generation of `level`; for the last level, flushes in a pass.
     pub fn width(&self, level: usize) -> u64 {
         self.widths[level]
     }
@@ -52,68 +52,67 @@ impl Schedule {
         self.starts[level]
     }
 
-    /// Buckets that a level has got once `flushes` flushes are done.
+    /// Number of buckets delivered to a level after `flushes` flushes.
     pub fn delivered(&self, level: usize, flushes: u64) -> u64 {
         let one_by_one = flushes.saturating_sub(self.starts[level]);
         if self.amortized { one_by_one.next_multiple_of(self.widths[level]) } else { one_by_one }
     }
 
-    /// Buckets that flush `flush` delivers to `level`.
+    /// The buckets that flush `flush` delivers to `level`.
     pub fn deliveries(&self, level: usize, flush: u64) -> Range<u64> {
         self.delivered(level, flush)..self.delivered(level, flush + 1)
     }
 
-    /// Refreshes of the last level that come before delivery `bucket` to it, those of its creation
-    /// included.
+    /// Number of refreshes of the last level before delivery `bucket` to it, including the
+    /// refreshes of its creation.
     pub fn refreshes_before(&self, bucket: u64) -> u64 {
         let (n, pass) = (self.addresses, self.widths[self.last()]);
         let done = u128::from(bucket) * u128::from(n) / u128::from(pass);
         n + u64::try_from(done).expect("no volume lives for 2^60 flushes")
     }
 
-    /// Refreshes of the last level once `flushes` flushes are done.
+    /// Number of refreshes of the last level after `flushes` flushes.
     pub fn refreshed(&self, flushes: u64) -> u64 {
         self.refreshes_before(self.delivered(self.last(), flushes))
     }
 
-    /// The first refresh that carries what was written to `address` in flush `time`.
+    /// The first refresh that carries a write to `address` in flush `time`.
     pub fn refresh_of(&self, time: u64, address: u64) -> u64 {
         (time / self.widths[self.last()] + 1) * self.addresses + address
     }
 
-    /// The level before the last, and the generation in it, that hold what was written in flush
-    /// `time`, after `flushes` flushes. None if it has reached the last level, as far as this rule
-    /// tells.
+    /// The level before the last, and the generation in it, that hold the writes of flush `time`
+    /// after `flushes` flushes. `None` if by this rule they have reached the last level.
     pub fn locate(&self, time: u64, flushes: u64) -> Option<(usize, u64)> {
         let level = (0..self.last()).find(|&i| flushes < self.leaves(i, time))?;
         Some((level, time / self.widths[level]))
     }
 
-    /// Flushes after which, at most, what was written has reached the last level.
+    /// Maximum number of flushes until a write has reached the last level.
     pub fn oldest_time(&self) -> u64 {
         self.starts[self.last()] + 2 * self.widths[self.last()] + 2
     }
 
-    /// Flushes after which what was written in flush `time` is no longer looked for in `level`.
+    /// Number of flushes after which writes of flush `time` are no longer read from `level`.
     fn leaves(&self, level: usize, time: u64) -> u64 {
         let width = self.widths[level + 1];
         self.starts[level + 1] + (time / width + 1) * width
     }
 
-    /// The oldest generation of `level` that is needed when `flushes` flushes are done.
+    /// The oldest generation of `level` that is needed after `flushes` flushes.
     pub fn oldest(&self, level: usize, flushes: u64) -> u64 {
         let width = self.widths[level + 1];
-        // Groups of k generations die together: group j when `start + (j + 1) width` are done.
+        // Groups of k generations expire together: group j after `start + (j + 1) width` flushes.
         (flushes.saturating_sub(self.starts[level + 1]) / width) * self.fanout
     }
 
-    /// Flushes after which generation `generation` of `level` is not needed any more.
+    /// Number of flushes after which generation `generation` of `level` is not needed any more.
     pub fn gone(&self, level: usize, generation: u64) -> u64 {
         self.starts[level + 1] + (generation / self.fanout + 1) * self.widths[level + 1]
     }
 
-    /// The generations of the level before that are merged into generation `generation`, or pass,
-    /// of `level`.
+    /// The generations of the level before that are merged into generation `generation` of a level,
+    /// or into a pass.
     pub fn sources(&self, generation: u64) -> Range<u64> {
         generation * self.fanout..(generation + 1) * self.fanout
     }
@@ -148,7 +147,7 @@ mod tests {
                     for level in 0..s.last() {
                         let ring = geometry.ring_buckets(level) - geometry.kept_buckets();
                         let end = s.deliveries(level, flush).end;
-                        // What is overwritten was not needed any more when the flush began.
+                        // Overwritten buckets were not needed any more when the flush began.
                         let overwritten = end.saturating_sub(ring);
                         let needed = s.oldest(level, flush) * s.width(level);
                         assert!(overwritten <= needed, "{fanout} {level} {flush}");
@@ -173,7 +172,7 @@ mod tests {
                 level = now;
                 assert!(generation >= s.oldest(now, flushes));
                 assert!(flushes < s.leaves(now, generation * s.width(now)));
-                // All of it is there.
+                // The whole generation is complete.
                 let complete = s.start(now) + (generation + 1) * s.width(now);
                 assert!(now == 0 || flushes >= complete);
             }

@@ -1,5 +1,5 @@
-//! Finding blocks without the access-time map: by looking for them in every generation, the newest
-//! first. So a leaf of the map that was lost is made again.
+//! Finds blocks without the access-time map, by a search in every generation, the newest first.
+//! This rebuilds a lost leaf of the map.
 
 use super::Sq;
 use super::geometry::{CHUNK, TIME_LEN};
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 impl Sq {
-    /// Reads a leaf of the map, or makes it again if it is lost.
+    /// Reads a leaf of the map, or rebuilds it if it is lost.
     pub(super) fn read_leaf(&self, leaf: u64, time: Option<u64>, into: &mut [u8]) -> Result {
         match self.read_one(self.geometry.blocks + leaf, time, into) {
             Err(Error::Tampered { .. }) => self.remake_leaf(leaf, into),
@@ -29,8 +29,8 @@ impl Sq {
         Ok(())
     }
 
-    /// A flush that leads to the newest copy of each of `addresses`; none if that is in the last
-    /// level. An entry that is damaged might hide a newer copy: it is an error.
+    /// A flush number that locates the newest copy of each of `addresses`; `None` if that copy is
+    /// in the last level. A damaged entry is an error, since it might hide a newer copy.
     fn search(&self, addresses: Range<u64>) -> Result<Vec<Option<u64>>> {
         let mut times = vec![None; (addresses.end - addresses.start) as usize];
         let mut note = |address: u64, flush: u64| {
@@ -56,7 +56,7 @@ impl Sq {
         Ok(times)
     }
 
-    /// Those of `addresses` that a generation holds, and perhaps some more.
+    /// The ones of `addresses` that a generation holds, and perhaps further addresses.
     fn addresses_in(
         &self,
         level: usize,

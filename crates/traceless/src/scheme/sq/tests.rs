@@ -1,4 +1,5 @@
-//! What the suite cannot see from outside: places, the work of a flush, lost blocks, reading only.
+//! Tests of what the suite cannot observe from outside: places, the work of a flush, lost blocks,
+//! reading only.
 
 use super::*;
 use crate::rng::{Rng, SeededRng};
@@ -17,7 +18,7 @@ impl Rig {
         Self::with_room(geometry, geometry.store_len())
     }
 
-    /// 200 blocks, two levels of four, buckets of four.
+    /// A rig with 200 blocks, two levels of four, buckets of four.
     fn small() -> Self {
         Self::new(small())
     }
@@ -69,7 +70,7 @@ fn a_read_touches_one_slot() {
         witness.take();
         byte_at(oram, rng.below(200)).unwrap();
         let reads: Vec<Event> = witness.take();
-        // The entry and the body, or nothing: what was written lately is in memory.
+        // The entry and the body, or no read at all: recent writes are in memory.
         assert!(reads.is_empty() || reads.len() == 2, "{reads:?}");
         fetched += reads.len();
     }
@@ -98,7 +99,7 @@ fn work(geometry: SqGeometry) -> Vec<usize> {
 
 #[test]
 fn every_flush_does_the_same_work_unless_it_is_amortized() {
-    // Buckets of whole stripes: then headers make no difference.
+    // Buckets of whole stripes, so that headers make no difference.
     let geometry = SqGeometry::with_shape(3000, 128, 64, 4, 2).unwrap();
     let amortized = SqGeometry { amortized: true, ..geometry };
     let worst_to_median = |geometry| {
@@ -110,7 +111,7 @@ fn every_flush_does_the_same_work_unless_it_is_amortized() {
     assert!(steady < 1.1, "{steady}");
     let stalls = worst_to_median(amortized);
     assert!(stalls > 5.0, "{stalls}");
-    // The same in all.
+    // The total work is the same.
     let sum = |geometry| work(geometry).iter().sum::<usize>() as f64;
     let ratio = sum(amortized) / sum(geometry);
     assert!((0.8..1.25).contains(&ratio), "{ratio}");
@@ -118,7 +119,7 @@ fn every_flush_does_the_same_work_unless_it_is_amortized() {
 
 #[test]
 fn writes_are_amplified_as_promised() {
-    // Buckets of whole stripes: then nothing is written twice for the sake of a header.
+    // Buckets of whole stripes, so that no header is written twice.
     let geometry = SqGeometry::with_shape(12_000, 4096, 128, 6, 2).unwrap();
     let witness = Arc::new(Recorder::default());
     let mut rig = Rig::new(geometry);
@@ -149,7 +150,7 @@ fn opened_for_reading_a_flush_that_is_missing_is_read_around() {
         write(&mut oram, i % 200, (i / 200) as u8 + 1);
     }
     oram.sync().unwrap();
-    // A whole bucket, so that there is a flush, of which the last level's part never arrives.
+    // A whole bucket, so that there is a flush; the last level's part of it never arrives.
     for addr in [9, 10, 11, 12] {
         write(&mut oram, addr, 9);
     }
@@ -184,7 +185,7 @@ fn a_lost_block_stays_an_error_and_stops_nothing() {
         for addr in 0..200 {
             write(&mut oram, addr, 1);
         }
-        // In whatever level it is, its body is torn.
+        // The body is torn in any level that may hold it.
         let mut lost = vec![];
         oram.sync().unwrap();
         for area in [oram.levels[0].area.clone(), oram.main.clone()] {
@@ -259,7 +260,7 @@ fn a_lost_leaf_of_the_map_is_made_again() {
         let value = |addr: u64| if addr < 8 && more > 8 { 3 } else { 2 };
         let mut damaged = vec![];
         oram.verify(&mut |_, _| {}, &mut |place| damaged.push(place)).unwrap();
-        // Recovery mends what the last flushes wrote.
+        // Recovery repairs the buckets of the last flushes.
         assert!(damaged.len() <= torn && (more < 400 || damaged.len() == torn), "{damaged:?}");
         assert!((0..200).all(|addr| byte_at(&oram, addr).unwrap() == value(addr)));
         for addr in (0..200).step_by(16) {
@@ -311,7 +312,7 @@ fn many_openings_are_retired_by_dummies() {
     let mut rig = Rig::new(geometry);
     let mut oram = rig.create();
     let life = keys::lifetime(&oram.schedule) * 16 + geometry.unsynced_max;
-    // So many that they are dead within half of the openings that are left.
+    // Enough dummies that old openings expire within half of the remaining openings.
     let dummies = life.div_ceil((OPENINGS_MAX - OPENINGS_MANY) as u64 / 2);
     assert!((4..16).contains(&dummies), "more than a few, and less than a bucket: {dummies}");
     for addr in 0..1008 {
@@ -320,7 +321,7 @@ fn many_openings_are_retired_by_dummies() {
     while oram.keys.openings().len() < OPENINGS_MANY {
         oram.retire_old_openings().unwrap();
         assert_eq!(oram.writes(), 1008, "there are few");
-        // As if another had begun after each write.
+        // As if a further opening had begun after each write.
         let start = oram.keys.openings().len() as u64;
         let opening = oram.keys.openings().next([start as u8; 16], start);
         oram.keys.push(opening).unwrap();
@@ -341,7 +342,7 @@ fn what_it_keeps_in_memory_is_counted() {
     let (maps, buffers) = oram.memory();
     assert_eq!(empty.1, 0);
     assert!(maps > empty.0 && empty.0 >= 2 * 2000, "{maps} {empty:?}");
-    // What is told before it is made is an upper limit, and near to it.
+    // The figures before creation are an upper limit, and close to the actual size.
     let told = geometry.facts(2000);
     assert!(
         (told.map_bytes / 2..=told.map_bytes * 5 / 4).contains(&(maps as u64)),
@@ -368,8 +369,8 @@ fn the_papers_cadence_tells_how_near_addresses_are() {
     assert!(near < 360 && far > 560, "{near} {far}");
 }
 
-/// Of what was never synced the first write is gone and all the others are there: the count goes
-/// back as far as it can, and the rings have gone on as far as they can.
+/// The first unsynced write is lost and all later ones are present: the count goes back as far as
+/// it can, while the rings have gone on as far as they can.
 #[test]
 fn a_crash_that_loses_the_oldest_unsynced_write_is_recovered_from() {
     for amortized in [false, true] {
@@ -453,7 +454,7 @@ fn opened_for_reading_an_amortized_pass_that_was_cut_short_is_read_around() {
 
 #[test]
 fn what_is_held_back_is_read_even_if_the_cache_is_full() {
-    // A merge takes so many buckets that their contents are more than what is kept.
+    // A merge with more buckets than the contents kept in memory.
     let geometry = SqGeometry::with_shape(40_000, 64, 64, 1024, 1).unwrap();
     let mut rig = Rig::new(geometry);
     let mut oram = rig.create();
@@ -465,8 +466,8 @@ fn what_is_held_back_is_read_even_if_the_cache_is_full() {
     }
 }
 
-/// The requests of writes to blocks that are near to each other, or far, with keys that soon have
-/// sealed enough.
+/// Compares the requests of writes to neighbouring and to distant blocks, with keys that soon reach
+/// their limit.
 #[test]
 fn when_keys_give_way_does_not_depend_on_addresses() {
     let starts = |stride: u64| {
@@ -512,7 +513,7 @@ fn a_disk_that_cannot_be_read_for_now_loses_no_synced_write() {
     }
     oram.sync().unwrap();
     drop(oram);
-    // The body of some write that was synced, in the middle of the log's first stripe.
+    // The body of a synced write, in the middle of the log's first stripe.
     let log = rig.geometry.areas()[0];
     let at = log.1 + 4096 + 3 * 128;
     assert!(rig.store.snapshot()[at as usize..][..128] != before[at as usize..][..128]);
@@ -523,7 +524,7 @@ fn a_disk_that_cannot_be_read_for_now_loses_no_synced_write() {
     assert!((0..7).all(|addr| byte_at(&oram, addr).unwrap() == 1));
 }
 
-/// A store that counts what is read of it, and what it is told of that is not read next.
+/// A store that counts read requests, and prefetch hints that the next read does not use.
 struct Counted {
     store: Arc<MemStore>,
     reads: AtomicU64,
@@ -580,16 +581,17 @@ fn reading_in_order_asks_little_and_ahead() {
             let addrs: Vec<_> = (first..first + 100).map(Addr).collect();
             oram.read_shared(&addrs, &mut found).unwrap();
         }
-        // One for the blocks, one for their chunks; a leaf, and where that is, now and then.
+        // One request for the blocks, one for their chunks; sometimes one for a leaf and one for
+        // its chunk.
         let most = if map == MapPlace::Memory { 200 } else { 450 };
         assert!(store.reads.load(Ordering::Relaxed) <= most, "{:?}", store.reads);
         assert!(store.ahead.load(Ordering::Relaxed) > 100, "{:?}", store.ahead);
     }
 }
 
-/// The last `unsynced_max` slots of one that was left open may look as if they had never arrived,
-/// and those of the buckets in which they lie. More than that must not be lost in silence, however
-/// many entries of the log are gone: what later flushes delivered to the levels shows it.
+/// After an unclean end the last `unsynced_max` slots, and the buckets in which they lie, may look
+/// as if they had never arrived. The loss of more slots must not go unnoticed, however many entries
+/// of the log are gone: buckets that later flushes delivered to the levels show it.
 #[test]
 fn the_end_of_the_log_does_not_get_lost_in_silence() {
     let shape = |refresh, map_on_disk| {

@@ -1,28 +1,28 @@
-//! The access-time map in memory: the flush that carried each block's newest write, until it has
-//! reached the last level.
+//! The access-time map in memory: the flush that carried each block's newest write, until the block
+//! has reached the last level.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Flush numbers from 0 on, or none; kept in 2 bytes where a block reaches the last level soon
-/// enough, so that numbers a whole round apart never stand in the map at once.
+/// An optional flush number for each block. Takes 2 bytes if blocks reach the last level soon
+/// enough that numbers a whole round apart are never in the map at once.
 pub(super) enum Times {
-    /// One more than the number modulo [`ROUND`]; 0 is none.
+    /// One more than the number modulo [`ROUND`]; 0 means none.
     Short(Vec<u16>),
-    /// One more than the number; 0 is none.
+    /// One more than the number; 0 means none.
     Long(Vec<u32>),
 }
 
-/// Flushes that 2 bytes tell apart.
+/// Number of flushes that 2 bytes can distinguish.
 const ROUND: u64 = u16::MAX as u64;
 
 impl Times {
-    /// Bytes that one takes, if none is older than `oldest` flushes.
+    /// Bytes per flush number, if none is older than `oldest` flushes.
     pub fn bytes_each(oldest: u64) -> u64 {
         if oldest < ROUND { 2 } else { 4 }
     }
 
-    /// A map of `len` blocks that knows none.
+    /// A map of `len` blocks without flush numbers.
     pub fn new(len: usize, oldest: u64) -> Self {
         match Self::bytes_each(oldest) {
             2 => Self::Short(vec![0; len]),
@@ -30,7 +30,7 @@ impl Times {
         }
     }
 
-    /// The flush of block number `nth`, which is `now` or before it.
+    /// The flush of block number `nth`, which is at most `now`.
     pub fn get(&self, nth: usize, now: u64) -> Option<u64> {
         match self {
             Self::Short(times) => {
@@ -42,7 +42,7 @@ impl Times {
         }
     }
 
-    /// Sets the flush of block number `nth`, or that it has none any more.
+    /// Sets or clears the flush of block number `nth`.
     pub fn set(&mut self, nth: usize, flush: Option<u64>) {
         match self {
             Self::Short(times) => times[nth] = flush.map_or(0, |f| (f % ROUND) as u16 + 1),
@@ -50,7 +50,7 @@ impl Times {
         }
     }
 
-    /// Blocks in it.
+    /// Number of blocks.
     pub fn len(&self) -> usize {
         match self {
             Self::Short(times) => times.len(),
@@ -58,7 +58,7 @@ impl Times {
         }
     }
 
-    /// Bytes that it takes.
+    /// Bytes that the map takes.
     pub fn memory(&self) -> usize {
         match self {
             Self::Short(times) => times.len() * 2,

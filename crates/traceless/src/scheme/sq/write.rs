@@ -1,7 +1,7 @@
-//! Writing: slots are appended to the log, and each full bucket is a flush.
+//! Writing: slots are appended to the log, and each full bucket causes a flush.
 //!
-//! Slots are held back in memory until a sync asks for them or their bucket is full: so a bucket is
-//! one request to the store, and its header is written once, also if its writes come one by one.
+//! Slots are held back in memory until a sync or until their bucket is full. So a bucket is one
+//! request to the store, and its header is written once, even if its writes come one by one.
 
 use super::flush::Delivery;
 use super::geometry::SLOTS_PER_TRIP;
@@ -14,7 +14,7 @@ use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Leaves of the map that one chunk of writes may touch.
+/// Leaves of the map that one chunk of writes may change, at most.
 const LEAVES_PER_CHUNK: usize = 32;
 
 /// Buffers of the writer.
@@ -57,8 +57,8 @@ impl Sq {
         self.flush_if_only_leaves_fit()
     }
 
-    /// Writes a leaf of the map that is made again from what the levels hold; where each write has
-    /// a block, that one is a dummy.
+    /// Writes a leaf of the map that is rebuilt from the levels. If each write has a slot for a
+    /// block, that slot is a dummy.
     pub(super) fn write_leaf_anew(&mut self, leaf: u64) -> Result {
         if self.geometry.cadence == Cadence::Paper {
             self.make_room_for_leaves(1)?;
@@ -75,7 +75,7 @@ impl Sq {
         self.flush_if_only_leaves_fit()
     }
 
-    /// Writes as many blocks as fit one trip, and returns how many those were.
+    /// Writes as many blocks as fit one trip, and returns their number.
     fn write_data(&mut self, addrs: &[Addr], from: &[u8]) -> Result<usize> {
         let n = self.room()?.min(addrs.len() as u64) as usize;
         for (addr, block) in addrs[..n].iter().zip(from.chunks_exact(self.geometry.block_len)) {
@@ -85,8 +85,8 @@ impl Sq {
         Ok(n)
     }
 
-    /// As [`Sq::write_data`], with the map on the disk: each block is followed by the leaf that
-    /// holds its time, whatever was written before.
+    /// Like [`Sq::write_data`], with the map on the disk: each block is followed by the leaf with
+    /// its time, regardless of earlier writes.
     fn write_with_leaves(&mut self, addrs: &[Addr], from: &[u8]) -> Result<usize> {
         let room = (self.room()? / 2).min(addrs.len() as u64) as usize;
         let mut leaves: Vec<u64> = Vec::new();
@@ -113,8 +113,8 @@ impl Sq {
         Ok(n)
     }
 
-    /// Writes one block in the paper's cadence: leaves that the blocks of a bucket share are
-    /// written once, at its end.
+    /// Writes one block in the paper's cadence: leaves shared by blocks of a bucket are written
+    /// once, at the end of the bucket.
     fn write_sharing_leaves(&mut self, address: u64, block: &[u8]) -> Result {
         let (leaf, nth) = self.leaf_of(address);
         self.room()?;
@@ -128,8 +128,7 @@ impl Sq {
         self.flush_if_only_leaves_fit()
     }
 
-    /// Fills the bucket up and flushes it if `slots` more, and the leaves that it still has to
-    /// carry, do not fit.
+    /// Pads and flushes the bucket if `slots` more, together with its dirty leaves, do not fit.
     fn make_room_for_leaves(&mut self, slots: u64) -> Result {
         if self.recent.filled() as u64 + self.leaves.dirty().count() as u64 + slots > self.bucket()
         {
@@ -143,8 +142,7 @@ impl Sq {
         Ok(())
     }
 
-    /// In the paper's cadence: if the leaves that were changed fill the rest of the bucket, they
-    /// are written.
+    /// In the paper's cadence: writes the dirty leaves if they exactly fill the rest of the bucket.
     fn flush_if_only_leaves_fit(&mut self) -> Result {
         let dirty = self.leaves.dirty().count() as u64;
         if dirty > 0 && self.recent.filled() as u64 + dirty == self.bucket() {
@@ -167,8 +165,8 @@ impl Sq {
         }
     }
 
-    /// Slots that may be appended now, at least enough for one write; syncs first if there is no
-    /// room for that.
+    /// Number of slots that may be appended now, at least enough for one write; syncs first if
+    /// there is no room for that.
     fn room(&mut self) -> Result<u64> {
         self.life.writable()?;
         let unsynced = self.count - self.life.synced();
@@ -182,8 +180,8 @@ impl Sq {
                 "its life is over: 2^32 buckets were written; make a new one",
             ));
         }
-        // Only where a bucket begins: how often there is room is asked within one depends on which
-        // leaves the writes share.
+        // Only at the beginning of a bucket: within one, the number of calls depends on the leaves
+        // that the writes share.
         if self.recent.filled() == 0 && self.keys_are_worn() {
             self.sync()?;
             self.begin_opening()?;
@@ -191,7 +189,7 @@ impl Sq {
         Ok(room.min(self.bucket() - self.recent.filled() as u64))
     }
 
-    /// Whether the keys may not seal another bucket.
+    /// Whether the current keys may not seal another bucket.
     fn keys_are_worn(&self) -> bool {
         let started = self.keys.openings().last().start;
         let per_slot = u64::from(self.geometry.levels) + self.geometry.refresh() as u64 + 2;
@@ -226,11 +224,11 @@ impl Sq {
             return Ok(());
         }
         self.write_held()?;
-        // The counts of what it writes have sealed something: they are not used again.
+        // The counts of this flush have sealed something and must not be used again.
         self.flush().inspect_err(|_| self.life.poison())
     }
 
-    /// Slots that have been handed to the store.
+    /// Number of slots written to the store.
     pub(super) fn written(&self) -> u64 {
         self.count - self.writer.addresses.len() as u64
     }
@@ -241,12 +239,12 @@ impl Sq {
         self.writer.contents.chunks_exact(self.geometry.block_len).nth(nth)
     }
 
-    /// Hands the slots that are held back to the store.
+    /// Writes the held-back slots to the store.
     pub(super) fn write_held(&mut self) -> Result {
         let mut held = core::mem::take(&mut self.writer);
         let result = self.write_slots(&mut held);
         self.writer = held;
-        // Their counts have sealed something: they are not used again.
+        // The counts of these slots have sealed something and must not be used again.
         result.inspect_err(|_| self.life.poison())?;
         self.writer.addresses.clear();
         self.writer.contents.clear();

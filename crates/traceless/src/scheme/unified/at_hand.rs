@@ -1,5 +1,5 @@
-//! Blocks that no path need be read for: they are in trusted memory already (IR-Stash), or come
-//! from there.
+//! Requests that need no path access: the block is in trusted memory already (IR-Stash), or a cache
+//! above returns it.
 
 use super::{Group, Maps, Unified, UnifiedRequest, Verb};
 use crate::controller::{Serve, StepKind};
@@ -9,19 +9,20 @@ use crate::tree::{BucketTree, Header, Substash};
 use crate::types::Addr;
 
 impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
-    /// Lets requests be finished without a path access if their block is in the stash, or where the
-    /// tree finds it by its address (ir-oram, section IV-C); blocks of the map come into the PLB
-    /// the same way. They keep their labels, which nobody has seen.
+    /// Lets requests finish without a path access if the block is in the stash, or where the tree
+    /// finds it by its address (ir-oram, section IV-C); blocks of the map come into the PLB the
+    /// same way. The blocks keep their labels, which no observer has learned.
     ///
-    /// A path is then read for a block only once it has left trusted memory, and it leaves when a
-    /// path near its own is accessed. So **leaves are no longer independent of each other**: who
-    /// sees them can tell a few blocks that are accessed again and again from many, whatever the
-    /// times of the accesses say. Without this, and by default, every request accesses a path.
+    /// A path is then read for a block only once the block has left trusted memory, and it leaves
+    /// when a path near its own is accessed. So **leaves are no longer independent of each other**:
+    /// an observer of the leaves can distinguish repeated accesses to a few blocks from accesses to
+    /// many, even at a fixed rate. Without this call, by default, every request accesses a path.
     pub fn search_first(&mut self) {
         self.searches_first = true;
     }
 
-    /// Finishes a request that needs no path access, if it is one, or brings it nearer to that.
+    /// Finishes a request that needs no path access and returns true; otherwise brings map blocks
+    /// for it into the PLB where that needs no path.
     pub(super) fn finish_in_passing(
         &mut self,
         request: UnifiedRequest,
@@ -38,7 +39,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(is_done)
     }
 
-    /// Serves a block all of whose parts are at hand.
+    /// Serves a block if all its parts are in trusted memory.
     fn serve_found(&mut self, request: UnifiedRequest, serve: Serve<'_>) -> Result<bool> {
         let Self { engine, maps, body, .. } = self;
         let parts = || (0..maps.places.parts).map(|part| maps.places.addr(0, request.addr.0, part));
@@ -62,8 +63,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(true)
     }
 
-    /// Puts a block that comes back from a cache above into the stash, if the map says at once on
-    /// which path it is, and there is room.
+    /// Puts a block that a cache above returns into the stash, if its label is in trusted memory
+    /// and the stash has room.
     fn take_back(&mut self, request: UnifiedRequest, serve: Serve<'_>) -> Result<bool> {
         if self.searches_first {
             self.bring_found(request.addr)?;
@@ -75,7 +76,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(is_possible)
     }
 
-    /// Puts it there. Its parent is in the PLB, or above.
+    /// Puts a returned block into the stash. The group entries of its label must be in the PLB or
+    /// in the top level.
     pub(super) fn put_back(&mut self, request: UnifiedRequest, serve: Serve<'_>) -> Result {
         serve(request.id, &mut self.body);
         let Maps { places, groups, draw, .. } = &mut self.maps;
@@ -92,8 +94,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(())
     }
 
-    /// Brings those blocks of the map into the PLB that a walk to `addr` begins with and that are
-    /// at hand. Who leaves the PLB for them goes into the stash, so there must be room.
+    /// Moves into the PLB the map blocks that a walk to `addr` begins with, as long as they are in
+    /// trusted memory. Blocks that leave the PLB go into the stash, so there must be room.
     fn bring_found(&mut self, addr: Addr) -> Result {
         while !self.is_crowded() {
             let level = self.maps.first_missing(addr);
@@ -109,8 +111,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(())
     }
 
-    /// Whether a request for a block that comes now, and overtakes all that wait, would take no
-    /// path access. Only if blocks in trusted memory are searched first.
+    /// Whether a new request for this block, served before all that wait, would take no path
+    /// access. This is possible only after [`search_first`](Self::search_first).
     pub fn is_at_hand(&mut self, addr: Addr) -> bool {
         let Self { engine, maps, .. } = self;
         let mut parts = (0..maps.places.parts).map(|part| maps.places.addr(0, addr.0, part));
@@ -121,9 +123,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         self.drains.is_crowded(self.engine.stash().len())
     }
 
-    /// Makes so many path accesses that do nothing but empty the stash, before the processor turns
-    /// to something else, and tells how many blocks wait even then. How many accesses they are must
-    /// not depend on that.
+    /// Makes `paths` path accesses that only evict, before a context switch, and returns the number
+    /// of blocks that remain in the stash. `paths` must not depend on that number.
     pub fn flush(&mut self, paths: u64) -> Result<usize> {
         self.check_ready()?;
         for _ in 0..paths {
@@ -136,8 +137,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
 /// A context switch (ir-oram, section IV-C).
 impl<T: BucketTree, L: Labels, P: Lookaside> Unified<Substash<T>, L, P> {
     /// Flushes the stash by `paths` path accesses, then writes the sub-stash to `home` and empties
-    /// it. Nothing can be accessed until [`resume`](Self::resume). Tells how many blocks wait in
-    /// the stash even now; they stay there.
+    /// it. No access is possible until [`resume`](Self::resume). Returns the number of blocks that
+    /// remain in the stash.
     pub fn suspend(&mut self, paths: u64, home: &mut dyn BucketTree) -> Result<usize> {
         self.check_ready()?;
         let waiting = self.flush(paths)?;
@@ -146,7 +147,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<Substash<T>, L, P> {
         Ok(waiting)
     }
 
-    /// Reads the sub-stash back from `home`, and builds its pointer table anew.
+    /// Reads the sub-stash back from `home`, and rebuilds its pointer table.
     pub fn resume(&mut self, home: &mut dyn BucketTree) -> Result {
         self.engine.tree_mut().bring_back(home)?;
         self.is_suspended = false;

@@ -31,7 +31,7 @@ fn plain() -> PlainLabels {
     PlainLabels::in_block(LEN).unwrap()
 }
 
-/// With group remaps, and with all labels under another key, again and again.
+/// Bundles with group remaps, and with frequent changes of the label key.
 #[test]
 fn bundles_make_an_array_of_every_tree() {
     for (n, map_levels, (blocks, ways)) in ARRAYS {
@@ -48,7 +48,7 @@ fn bundles_make_an_array_of_every_tree() {
     }
 }
 
-/// Labels that are no counters: a bundle has one of them, where parts on paths of their own cannot.
+/// Plain labels have no counters: a bundle can use one of them, but parts on separate paths cannot.
 #[test]
 fn bundles_have_plain_labels_too() {
     for parts in [2, 4] {
@@ -60,7 +60,7 @@ fn bundles_have_plain_labels_too() {
     assert!(Unified::new(apart, tree, plain(), plain(), plb, rng()).is_err());
 }
 
-/// As many paths as blocks of one part take, also when their group gets other labels.
+/// A bundle takes as many paths as a block of one part, also in a group remap.
 #[test]
 fn a_bundle_takes_one_path() {
     let paths_of = |sizes| {
@@ -106,7 +106,7 @@ fn what_is_filled_is_found() {
     finds_what_is_filled(small(bundles(50, 2, 3), compressed));
 }
 
-/// Found by address, taken out whole, and put back under the label that it has.
+/// A bundle is found by address, taken out whole, and returned under the label that it has.
 #[test]
 fn bundles_leave_and_come_back() {
     for searches in [false, true] {
@@ -139,8 +139,8 @@ fn bundles_leave_and_come_back() {
     }
 }
 
-/// Two lines a label and 64 labels a block: one level of the map in the tree, the next one fits
-/// where the paper's processor has its own.
+/// Two lines per label and 64 labels per block: one level of the map is in the tree, and the next
+/// one fits where the paper's processor keeps its own.
 #[test]
 fn the_map_is_two_levels_at_the_papers_size() {
     let labels = CompressedLabels::new(&key(), 64, 7).unwrap();

@@ -1,5 +1,5 @@
-//! What a cache above may ask for: to take blocks out and return them (delayed remapping, LLC-D),
-//! and to have lines written back that are still dirty when there is nothing else to do (IR-DWB).
+//! Operations for a cache above: it takes blocks out and returns them (delayed remapping, LLC-D),
+//! and it offers dirty lines to be written back when no request waits (IR-DWB).
 
 use super::{Unified, UnifiedRequest, Verb};
 use crate::error::{Error, Result};
@@ -8,14 +8,15 @@ use crate::tree::BucketTree;
 use crate::types::Addr;
 
 impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
-    /// Asks for a block that is to leave: it is served, and then the caller has the only copy.
-    /// Until it is returned it cannot be accessed.
+    /// Requests a block that is to leave: the block is served, and then the caller has the only
+    /// copy. Until it is returned it cannot be accessed.
     pub fn submit_fetch(&mut self, id: u64, addr: Addr) -> Result {
         self.submit_as(UnifiedRequest { id, addr, verb: Verb::Fetch })
     }
 
-    /// Returns a block that was fetched; `serve` fills in its body when its turn comes. The map
-    /// must say on which path it is, which may take path accesses; the block itself takes none.
+    /// Returns a block that was fetched; `serve` fills in its body when the request is processed.
+    /// The map must give the block's path, which may take path accesses; the block itself takes
+    /// none.
     pub fn submit_return(&mut self, id: u64, addr: Addr) -> Result {
         self.submit_as(UnifiedRequest { id, addr, verb: Verb::Return })
     }
@@ -32,7 +33,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         match verb {
             Verb::Access => {}
             Verb::Fetch => {
-                // What leaves needs no write-back any more.
+                // A block that leaves the ORAM needs no write-back any more.
                 if self.offered.is_some_and(|offered| offered.addr == addr) {
                     self.withdraw();
                 }
@@ -46,13 +47,13 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         Ok(())
     }
 
-    /// Offers a dirty line in place of whatever was offered before. A step that no request needs is
-    /// then spent on writing it back, one path access a step: for the blocks of the map that are
-    /// not in the PLB, and at last for the line's own, which is served as any other and then
-    /// finished. Requests go first, and the line waits.
+    /// Offers a dirty line in place of any earlier offer. A step that no request needs then works
+    /// on writing it back, one path access per step: first for the map blocks that are not in the
+    /// PLB, at last for the block of the line, which is served like any other and then finished.
+    /// Requests go first, and the line waits.
     ///
-    /// It is the caller who knows which line will have to be written back soon, and when it is
-    /// dirty no longer: so the line is handed in, and nothing is asked.
+    /// Only the caller knows which line will soon have to be written back, and when it is no longer
+    /// dirty, so the caller hands the line in and there is no callback.
     pub fn offer(&mut self, id: u64, addr: Addr) -> Result {
         if addr.0 >= self.maps.places.count[0] {
             return Err(Error::OutOfRange { addr, blocks: self.maps.places.count[0] });
@@ -66,7 +67,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 
     /// Takes the offer back: the line was used again, or has to leave at once. Path accesses that
-    /// its labels need by now are made all the same, for nobody.
+    /// its changed labels already require are still made.
     pub fn withdraw(&mut self) {
         let is_walking = |request: &UnifiedRequest| self.walk.request == Some(*request);
         if self.offered.take().is_some_and(|offered| is_walking(&offered)) {
@@ -74,8 +75,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         }
     }
 
-    /// Path accesses that are missing until the offered line is written back, if none of them is
-    /// disturbed: 0 without an offer.
+    /// Number of path accesses until the offered line is written back, if no request comes in
+    /// between; 0 without an offer.
     pub fn stage(&self) -> usize {
         self.offered.map_or(0, |offered| self.maps.first_missing(offered.addr) + 1)
     }

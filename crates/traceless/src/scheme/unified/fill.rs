@@ -1,4 +1,4 @@
-//! All blocks at once: each bucket of the tree is written once.
+//! Writes all blocks in one pass: each bucket of the tree is written once.
 
 use super::{Maps, Unified};
 use crate::error::Result;
@@ -9,9 +9,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 impl<T: Fill, L: Labels, P: Lookaside> Unified<T, L, P> {
-    /// Fills a new one with every block, those of the map included, each on the path that the map
-    /// then says. `contents` is asked for the user's blocks, part by part; in which order tells
-    /// their paths, and nobody must see it. What is written depends on the tree's shape alone.
+    /// Fills a new ORAM with every block, map blocks included, each on the path that the map then
+    /// gives. `contents` is called for each part of the user's blocks; the order of these calls
+    /// reveals their paths, so it must be hidden from the adversary. The writes depend on the
+    /// tree's shape alone.
     pub fn fill(&mut self, contents: Contents<'_>) -> Result {
         let mut entries = Pages::zeroed(self.maps.entries_len());
         let mut labels = vec![];
@@ -22,7 +23,7 @@ impl<T: Fill, L: Labels, P: Lookaside> Unified<T, L, P> {
         let (first, len) = (maps.places.map_first(), maps.groups.labels.entries_len());
         engine.fill_all(&labels, &mut |addr, body| match addr.0.checked_sub(first) {
             None => contents(addr, body),
-            // In a simulation nothing has a body, and the entries stay beside the tree.
+            // In a simulation blocks have no body, and the entries stay beside the tree.
             Some(_) if body.is_empty() => {}
             Some(nth) => body[..len].copy_from_slice(&entries[nth as usize * len..][..len]),
         })?;
@@ -39,7 +40,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         self.places.map_blocks() as usize * self.groups.labels.entries_len()
     }
 
-    /// Gives each block of a level a label, in the entries of the level above it, and adds the
+    /// Gives each block of a level a label, in the entries of the level above, and appends the
     /// labels to `labels`, in the order of the tree's addresses.
     fn draw_level(&mut self, level: usize, entries: &mut [u8], labels: &mut Vec<u32>) {
         let Self { places, groups, draw, .. } = self;
@@ -54,7 +55,7 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         for block in 0..places.count[level] {
             let at = (first + block / fanout) as usize * len;
             let (group, nth) = (&mut all[at..at + len], (block % fanout) as usize);
-            // Labels that are computed need none to be drawn: zeros are labels, too.
+            // Computed labels need no draw: counters of zero already give labels.
             if !kept.is_spent(group, nth) {
                 kept.renew(group, nth, draw);
             }
@@ -95,7 +96,7 @@ mod tests {
         oram
     }
 
-    /// Each block is found on the path that the map says, with what it was filled with.
+    /// Each block is found on the path that the map gives, with its initial contents.
     fn finds_everything<L: Labels>(blocks: u64, parts: u64, labels: impl Fn() -> L) {
         let mut oram = SteppedOram::new(filled(blocks, parts, &labels));
         let mut body = vec![0; LEN * parts as usize];
@@ -118,8 +119,8 @@ mod tests {
         finds_everything(40, 3, || CompressedLabels::new(&key(), 5, 3).unwrap());
     }
 
-    /// In a simulation the entries are beside the tree: an access that looks for a block on another
-    /// path than the one it was filled into does not find it, and makes a second one.
+    /// In a simulation the entries are beside the tree: an access that searches a block on a wrong
+    /// path does not find it, and makes a second copy.
     #[test]
     fn a_simulated_tree_holds_each_block_once() {
         let shape = Shape::uniform(8, 4).unwrap();
@@ -133,7 +134,7 @@ mod tests {
             oram.submit(0, Addr(turn * 7 % 400)).unwrap();
             while oram.step(&mut |_, _| {}).unwrap().finished.is_none() {}
         }
-        // What is in no PLB: 400 blocks and 80 and 16 of the map, less the four ways.
+        // Blocks outside the PLB: 400 user blocks and 80 and 16 of the map, less the four ways.
         let mut held = alloc::collections::BTreeSet::new();
         let stash = oram.engine().stash().headers().to_vec();
         let mut headers = vec![Header::EMPTY; shape.path_slots()];

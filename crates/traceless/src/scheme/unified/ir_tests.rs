@@ -1,4 +1,4 @@
-//! IR-Alloc, IR-Stash, IR-DWB and delayed remapping, over trees that carry bodies.
+//! Tests of IR-Alloc, IR-Stash, IR-DWB and delayed remapping, over trees with bodies.
 
 use super::tests::{key, rng, sizes};
 use super::*;
@@ -20,7 +20,7 @@ use alloc::sync::Arc;
 const LEN: usize = 24;
 const CACHED: usize = 3;
 
-/// A tree of six levels in the manner of IR-Alloc, with three of them cached.
+/// A tree of six levels in the style of IR-Alloc, with three of them cached.
 fn shape() -> Shape {
     Shape::per_level(vec![4, 4, 4, 2, 3, 4]).unwrap()
 }
@@ -79,7 +79,7 @@ fn the_stash_alone_is_searched_as_well() {
     behaves_like_an_array(unified(80, 1, BareTree::new(shape(), LEN), plain), 4000);
 }
 
-/// Path accesses for requests, each of which may be finished without one.
+/// Number of path accesses for requests that may also finish without one.
 fn paths<C: Controller>(oram: &mut C, requests: impl Iterator<Item = u64>) -> u64 {
     let mut paths = 0;
     for addr in requests {
@@ -108,7 +108,7 @@ fn what_is_at_hand_takes_no_path() {
     assert_eq!(oram.engine().stash().headers().iter().copied().find(|h| h.is_of(Addr(3))), label);
 }
 
-/// Fewer paths than without, also for the map (section VI-C), and the same array.
+/// Hits need fewer paths than without, also for the map (section VI-C); the array is the same.
 #[test]
 fn hits_save_paths() {
     let shape = IR_ORAM.shape(12).unwrap();
@@ -137,7 +137,7 @@ fn one_template_is_seen_below_the_sub_stash() {
     }
 }
 
-/// Sealed trees for both parts of a tree, the upper for the time of a context switch.
+/// Sealed trees for both parts of a tree; the upper one serves during a context switch.
 #[test]
 fn a_context_switch_loses_nothing() {
     let top = shape().top(CACHED);
@@ -168,7 +168,7 @@ fn a_context_switch_loses_nothing() {
     assert!(matches!(refused, Err(Error::Tampered { .. })), "{refused:?}");
 }
 
-/// A cache above that has the only copy of what it holds: one line for each remainder.
+/// A cache above with the only copy of its blocks: one line for each remainder.
 struct Exclusive<T, L> {
     oram: Unified<T, L>,
     lines: Vec<Option<(u64, Vec<u8>)>>,
@@ -179,7 +179,7 @@ impl<T: BucketTree, L: Labels> Exclusive<T, L> {
         Self { oram, lines: vec![None; lines] }
     }
 
-    /// Steps until a request is finished, whose body is `body`.
+    /// Steps until request `id` is finished.
     fn finish(oram: &mut Unified<T, L>, id: u64, serve: Serve<'_>) -> Result {
         while oram.finish_at_hand(serve)? != Some(id) {
             if oram.step(serve)?.finished == Some(id) {
@@ -308,7 +308,7 @@ fn a_returned_block_takes_no_path_of_its_own() {
     assert_eq!(issued, StepOutcome { kind: StepKind::Dummy, finished: Some(7) });
 }
 
-/// A stash that cannot be emptied, as may be in a tiny tree: returns do not wait for ever.
+/// In a tiny tree evictions may fail to empty the stash; returns must still finish.
 #[test]
 fn a_crowded_stash_delays_a_return() {
     let mut oram = unified(9, 1, BareTree::new(Shape::uniform(2, 4).unwrap(), LEN), plain);
@@ -324,7 +324,7 @@ fn a_crowded_stash_delays_a_return() {
     assert_eq!(finished, 18);
 }
 
-/// Section IV-D: three path accesses to write a line back, fewer if the PLB knows more.
+/// Section IV-D: three path accesses write a line back, fewer after PLB hits.
 #[test]
 fn dummies_are_spent_on_an_offered_line() {
     let mut oram = unified(80, 1, BareTree::new(shape(), LEN), plain);
@@ -343,7 +343,7 @@ fn dummies_are_spent_on_an_offered_line() {
     assert_eq!(step(&mut oram), (StepKind::PosMap(1), None, 1));
     assert_eq!(step(&mut oram), (StepKind::Data, Some(7), 0));
     assert_eq!(step(&mut oram), (StepKind::Dummy, None, 0));
-    // An offer that is withdrawn leaves its blocks of the map in the PLB, and nothing else.
+    // A withdrawn offer leaves its map blocks in the PLB and has no other effect.
     oram.offer(8, Addr(70)).unwrap();
     assert_eq!(step(&mut oram), (StepKind::PosMap(2), None, 2));
     oram.withdraw();
@@ -358,8 +358,8 @@ fn dummies_are_spent_on_an_offered_line() {
     assert!(matches!(unified.offer(1, Addr(80)), Err(Error::OutOfRange { .. })));
 }
 
-/// Write-backs that come at any moment, are withdrawn at any moment, or find their line fetched:
-/// with groups that are remapped in between.
+/// Offers are made or withdrawn at any moment, or their line is fetched, with group remaps in
+/// between.
 #[test]
 fn offers_disturb_nobody_in_a_long_run() {
     let tree = substash(BareTree::new(below(), LEN), 7);
@@ -373,7 +373,7 @@ fn offers_disturb_nobody_in_a_long_run() {
         match rng.below(4) {
             0 => oram.withdraw(),
             1 if taken != Some(addr) => oram.offer(100, Addr(addr as u64)).unwrap(),
-            // What is fetched comes back with the next round of this kind.
+            // A fetched block returns in the next round of this kind.
             2 if taken.is_none() && round % 3 == 0 => {
                 oram.submit_fetch(1, Addr(addr as u64)).unwrap();
                 taken = Some(addr);
@@ -406,7 +406,7 @@ fn offers_disturb_nobody_in_a_long_run() {
     assert!(written_back > 200, "{written_back}");
 }
 
-/// Each step a path, and the same bytes of it, whether an offer stands or not.
+/// Each step accesses one path with the same bytes, with and without an offer.
 #[test]
 fn offers_have_the_template_of_dummies() {
     let witness = Arc::new(Recorder::default());
@@ -423,8 +423,8 @@ fn offers_have_the_template_of_dummies() {
     assert_eq!(bytes.len(), 1);
 }
 
-/// What can be told from the leaves of an ORAM of 2000 blocks with eleven levels, which issues
-/// `steps` paths for a workload that always has a request waiting.
+/// Statistics of the leaves of an ORAM of 2000 blocks with eleven levels, which issues `steps`
+/// paths for a workload that always has a request waiting.
 fn leaves_of<L: Labels>(
     labels: impl Fn() -> L,
     how: How,
@@ -453,7 +453,7 @@ fn leaves_of<L: Labels>(
             oram.submit(2, Addr(addr)).unwrap();
         }
         while oram.finish_at_hand(&mut |_, _| {}).unwrap().is_some() {}
-        // One path at a fixed rate, whether or not there is anything to do.
+        // One path per tick, whether or not there is work.
         oram.step(&mut |_, _| {}).unwrap();
         if oram.requests.len() > 4 {
             while !oram.requests.is_empty() {
@@ -474,7 +474,7 @@ enum How {
 const LEAVES: u64 = 1 << 10;
 const STEPS: usize = 60_000;
 
-/// The first level that can be seen.
+/// The first level that an observer sees.
 const SEEN_FROM: u32 = 4;
 
 #[test]
@@ -494,8 +494,8 @@ fn leaves_are_uniform_fresh_and_independent() {
     }
 }
 
-/// The price of hits that cost nothing, whatever the rate. Each leaf by itself is uniform; but who
-/// compares two in a row can tell a hot set of a few blocks from a large one.
+/// The price of hits without a path, at any rate. Each leaf by itself is uniform; but a comparison
+/// of two consecutive leaves distinguishes a hot set of a few blocks from a large one.
 #[test]
 fn searching_first_shows_in_the_leaves() {
     let large = leaves_of(plain, How::SearchesFirst, STEPS, |rng| rng.below(2000));
@@ -538,7 +538,7 @@ impl<L: Labels> Labels for Lazy<L> {
     }
 }
 
-/// A block that is fetched and returned under a label that was seen: found at full resolution.
+/// A block is fetched and returned under a label that an observer knows: found at full resolution.
 #[test]
 fn missing_remaps_are_caught() {
     for how in [How::Accesses, How::Delays] {
@@ -548,8 +548,8 @@ fn missing_remaps_are_caught() {
     }
 }
 
-/// A positive control: how many paths a request takes tells a small working
-/// set from a large one, so without issue at a fixed rate it leaks.
+/// A positive control: the number of paths per request distinguishes a small working set from a
+/// large one, so without issue at a fixed rate it leaks.
 #[test]
 fn without_a_timer_the_number_of_paths_tells_the_working_set() {
     let evictions = |hot: u64| {

@@ -1,9 +1,9 @@
-//! Another key for all labels, when a group's counter has ended.
+//! A new key for all labels, when a group's counter has ended.
 //!
-//! The groups go over one after the other, from the last level of the map down to the user's
-//! blocks: all of a group's members are put onto the paths that the new key gives to counters of
-//! zero, one path access each, as when a counter overflows. So what shows are paths, as ever; how
-//! many, and that it happens now, follows from how often a block was accessed.
+//! The groups change over one after the other, from the last level of the map down to the user's
+//! blocks: all members of a group move to the paths that the new key gives to counters of zero,
+//! with one path access each, as after a counter overflow. So an observer sees ordinary paths;
+//! their number and the time of the change depend on how often a block was accessed.
 
 use super::{Maps, UnifiedAccess};
 use crate::error::Result;
@@ -11,11 +11,11 @@ use crate::posmap::{Labels, Lookaside};
 use crate::types::Addr;
 use alloc::collections::VecDeque;
 
-/// How far it is.
+/// Progress of a change of key.
 pub(super) struct Rekeying<L> {
     pub labels: L,
     pub top_labels: L,
-    /// The group that comes next: levels above, and groups before it, have the new key.
+    /// The next group: the levels above, and the groups before it, have the new key.
     level: usize,
     group: u64,
 }
@@ -28,7 +28,8 @@ impl<L> Rekeying<L> {
 }
 
 impl<L: Labels, P: Lookaside> Maps<L, P> {
-    /// Begins, and tells whether it could: labels may have no key, or it is under way.
+    /// Starts a change of key and returns true; returns false if the labels have no key, or if a
+    /// change is already under way.
     pub(super) fn begin_rekeying(&mut self) -> bool {
         let key = self.draw.key();
         let groups = &mut self.groups;
@@ -41,8 +42,8 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         true
     }
 
-    /// Lists the path accesses that come next, and tells for which level: those of a group, or
-    /// those that bring its entries into the PLB. None are left when it is over.
+    /// Lists the next path accesses and returns their level: the accesses that move a group, or the
+    /// ones that bring its entries into the PLB. The list stays empty when the change is complete.
     pub(super) fn plan_rekeying(&mut self, plan: &mut VecDeque<UnifiedAccess>) -> Result<usize> {
         while let Some(Rekeying { level, group, .. }) = self.groups.rekeying {
             let fanout = self.groups.fanout(&self.places, level);
@@ -71,8 +72,8 @@ impl<L: Labels, P: Lookaside> Maps<L, P> {
         }
     }
 
-    /// The level to bring first, and an address of the user's below it, if the entries of a group
-    /// are neither in trusted memory nor in the PLB.
+    /// If the entries of a group are neither in trusted memory nor in the PLB: the level to bring
+    /// first, and a user address below that block.
     fn missing_parent(&self, level: usize, group: u64) -> Option<(usize, Addr)> {
         let levels = self.places.levels();
         if level == levels || self.is_here(level + 1, group) {

@@ -27,14 +27,14 @@ pub(super) fn sizes(blocks: u64, map_levels: u8, parts: u64) -> Sizes {
     Sizes { blocks, map_levels, parts, bundled: false, stash_blocks: 100 }
 }
 
-/// A tree of at least two slots a block.
+/// A tree with at least two slots per block.
 pub(super) fn shape_for(sizes: &Sizes, fanout: u64) -> Shape {
     let blocks = LevelPlaces::new(sizes, fanout).unwrap().blocks();
     Shape::for_blocks(blocks, 4, 2.0).unwrap()
 }
 
-/// Groups that fill, and groups that do not; maps that end in a block, and before one; caches with
-/// room for a walk, and without.
+/// Block counts with full and with partial groups, maps that end in one block or earlier, and
+/// caches with and without room for a walk.
 pub(super) const ARRAYS: [(u64, u8, (usize, usize)); 8] = [
     (1, 0, (1, 1)),
     (1, 3, (1, 1)),
@@ -58,8 +58,7 @@ fn plain_labels_make_an_array_of_every_tree() {
     }
 }
 
-/// With counters so small that groups are remapped again and again, on all levels, and with blocks
-/// of several parts.
+/// Small counters, so that group remaps are frequent on all levels, and blocks of several parts.
 #[test]
 fn compressed_labels_make_an_array_of_every_tree() {
     for (n, map_levels, (blocks, ways)) in ARRAYS {
@@ -76,7 +75,7 @@ fn compressed_labels_make_an_array_of_every_tree() {
     }
 }
 
-/// With group counters that end, so that all labels get another key again and again.
+/// Group counters that end, so that the label key changes frequently.
 #[test]
 fn another_key_makes_an_array_of_every_tree() {
     for (n, map_levels, (blocks, ways)) in ARRAYS {
@@ -92,14 +91,14 @@ fn another_key_makes_an_array_of_every_tree() {
     }
 }
 
-/// Every group is visited, and every request is served that waited for it.
+/// A change of key visits every group and then serves the request that waited for it.
 #[test]
 fn another_key_costs_a_path_for_each_member() {
     let labels = || CompressedLabels::new(&key(), 8, 3).unwrap().with_remaps_max(5);
     let tree = BareTree::new(Shape::uniform(7, 4).unwrap(), 32);
     let mut oram = Unified::new(sizes(64, 1, 1), tree, labels(), labels(), plb(), rng()).unwrap();
     let (all, _) = paths(&mut oram, core::iter::repeat_n(7, 47));
-    // Five remaps of the group; at the sixth its counter has ended.
+    // The group has five remaps; at the sixth its counter has ended.
     let remaps = 5 * 7;
     assert!((47 + remaps..47 + remaps + 4).contains(&all), "{all}");
     oram.submit(0, Addr(7)).unwrap();
@@ -115,7 +114,7 @@ fn another_key_costs_a_path_for_each_member() {
     assert!(after < 9, "{after}: the counters begin anew");
 }
 
-/// A stash that is emptied again and again, in the middle of walks and of group remaps.
+/// Frequent evictions, in the middle of walks and of group remaps.
 #[test]
 fn emptying_the_stash_disturbs_nobody() {
     let sizes = Sizes { stash_blocks: 60, ..sizes(64, 2, 2) };
@@ -144,7 +143,7 @@ fn emptying_the_stash_disturbs_nobody() {
     assert!(drained > 100, "{drained}");
 }
 
-/// The generator of the models, so that both see the same requests.
+/// The generator of the models, so that tests and models use the same requests.
 pub(super) struct Lcg(pub u64);
 
 impl Lcg {
@@ -160,7 +159,7 @@ impl Lcg {
     }
 }
 
-/// Path accesses for `requests`, and how many requests took how many.
+/// Number of path accesses for `requests`, and the number of requests for each count of accesses.
 pub(super) fn paths<C: Controller>(
     oram: &mut C,
     requests: impl Iterator<Item = u64>,
@@ -178,8 +177,8 @@ pub(super) fn paths<C: Controller>(
     (all, weights)
 }
 
-/// 1.988, 1.267 and 1.875 path accesses a request were measured with the model, and for these
-/// very requests the numbers below.
+/// The model measured 1.988, 1.267 and 1.875 path accesses per request, and for exactly these
+/// requests the numbers below.
 #[test]
 fn paths_are_those_of_the_model() {
     let run = |requests: &mut dyn Iterator<Item = u64>| {
@@ -198,8 +197,8 @@ fn paths_are_those_of_the_model() {
     assert_eq!(run(&mut (0..6000).map(|_| 7)), 11_252);
 }
 
-/// The paper's cache of 32 KiB in four ways, and one twice as large, before 2^20 blocks of 64
-/// bytes. The numbers are those of a model of the cache alone.
+/// The paper's cache of 32 KiB in four ways, and one twice as large, for 2^20 blocks of 64 bytes.
+/// The expected numbers come from a model of the cache alone.
 #[test]
 fn paths_with_the_papers_caches_are_those_of_the_model() {
     const BLOCKS: u64 = 1 << 20;
@@ -232,7 +231,7 @@ fn paths_with_the_papers_caches_are_those_of_the_model() {
     }
 }
 
-/// What crosses the memory bus is two paths for each path access.
+/// The memory traffic is two paths for each path access.
 #[test]
 fn bytes_moved_follow_from_the_paths() {
     let witness = Arc::new(Recorder::default());
@@ -260,7 +259,7 @@ fn a_group_remap_takes_as_many_paths_whoever_is_in_the_group() {
         let sizes = sizes(blocks, 1, parts);
         let top = CompressedLabels::flat(&key());
         let mut oram = Unified::new(sizes, tree, labels(), top, plb, rng()).unwrap();
-        // The first also brings the block of the map.
+        // The first access also brings the block of the map.
         for turn in 0..40 {
             let (all, _) = paths(&mut oram, core::iter::once(blocks - 1));
             let remap = if turn % 4 == 3 { 8 * parts } else { parts };
@@ -302,8 +301,8 @@ fn damage_is_an_error_and_nothing_follows_it() {
     assert!(matches!(oram.sync(), Err(Error::EarlierDamage)));
 }
 
-/// What is wrong with an ORAM of 256 blocks under a workload: it is no array, its leaves are not
-/// uniform or come again, or it accesses more paths than the model, 1.99 a request at most.
+/// The fault of an ORAM of 256 blocks under a workload: it is not an array, its leaves are not
+/// uniform or recur, or it needs more paths than the model, at most 1.99 per request.
 fn fault_of<L: Labels, P: Lookaside>(labels: L, top: L, plb: P, nth: u64) -> Option<&'static str> {
     let shape = Shape::uniform(9, 4).unwrap();
     let leaves = Leaves::default();
@@ -397,7 +396,7 @@ impl Labels for Remaps {
     }
 }
 
-/// A PLB that lets blocks go under a wrong label, or forgets that they got another one.
+/// A PLB that evicts blocks under a wrong label, or forgets that they were relabelled.
 struct Forgets {
     honest: Plb,
     at_eviction: bool,
@@ -445,7 +444,8 @@ fn mutants_are_caught() {
         fault_of(remaps(compressed(), fault), top, plb(), 0)
     };
     assert_eq!(with_labels((true, true)), None, "the wrapper itself is honest");
-    // Labels are computed from what is stored, so nothing is lost; but a spent counter stays spent.
+    // Labels are computed from stored counters, so no block is lost; but a spent counter stays
+    // spent.
     assert_eq!(with_labels((false, true)), Some("too many paths"), "counters are not reset");
     let reused = Some("leaves that come again");
     assert_eq!(with_labels((true, false)), reused, "the group's counter stays");
@@ -504,7 +504,7 @@ fn impossible_sizes_are_refused() {
     assert!(matches!(oram.submit(0, Addr(4)), Err(Error::OutOfRange { .. })));
 }
 
-/// With and without requests that are finished in passing.
+/// With and without requests that finish without a path.
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {

@@ -1,5 +1,5 @@
-//! What the suite cannot see from outside: crashes at every call, freshness of each level and of
-//! the state, openings and their keys, reading only.
+//! Tests of what the suite cannot observe from outside: crashes at every call, freshness of each
+//! level and of the state, openings and their keys, reading only.
 
 use super::*;
 use crate::durable::Vault;
@@ -49,7 +49,8 @@ fn geometries() -> [PathGeometry; 3] {
 #[test]
 fn no_crash_loses_what_was_synced() {
     for (nth, geometry) in geometries().into_iter().enumerate() {
-        // Every call of some openings, then longer runs: an opening after a crash is long itself.
+        // Crashes at every call of some openings, then longer runs, since an opening after a crash
+        // is long.
         rig::lives_through_crashes(
             geometry,
             nth as u64,
@@ -58,7 +59,7 @@ fn no_crash_loses_what_was_synced() {
     }
 }
 
-/// Crashes, copies that live on, and new openings: no nonce covers two contents.
+/// No nonce covers two contents, in spite of crashes, copies that live on, and new openings.
 #[cfg(feature = "suite")]
 #[test]
 fn no_nonce_covers_two_contents() {
@@ -77,7 +78,7 @@ fn no_nonce_covers_two_contents() {
     }
 }
 
-/// A closed scheme, and its store as it was some accesses before.
+/// A closed scheme, and its store as it was some accesses earlier.
 fn aged(geometry: PathGeometry) -> (Rig, Vec<u8>) {
     let mut rig = Rig::new(geometry);
     let mut oram = rig.create();
@@ -89,7 +90,7 @@ fn aged(geometry: PathGeometry) -> (Rig, Vec<u8>) {
     (rig, old)
 }
 
-/// Reads every block, which is as it was written or refused, and tells the first place refused.
+/// Reads every block, which must be correct or refused; returns the first refused place.
 fn first_refusal(rig: &mut Rig, bytes: &[u8]) -> Option<Place> {
     let kept = rig.vault.kept();
     let opened = rig.open_on(Arc::new(MemStore::from_bytes(bytes)), false);
@@ -130,7 +131,7 @@ fn levels(geometry: &PathGeometry) -> Vec<(&'static str, Vec<Extent>)> {
 #[test]
 fn old_buckets_are_refused_on_every_level() {
     for geometry in geometries() {
-        // A closed one is not redone from its log: that would heal it.
+        // A closed scheme is not redone from its log, which would repair it.
         let (mut rig, old) = aged(geometry);
         let sound = rig.store.snapshot();
         assert_eq!(first_refusal(&mut rig, &sound), None);
@@ -159,7 +160,7 @@ fn an_old_state_is_refused() {
             let mut bytes = sound.clone();
             bytes[range.clone()].copy_from_slice(&old[range]);
             refused.extend(first_refusal(&mut rig, &bytes).map(|place| place.area));
-            // The whole of an old store under a newer vault.
+            // A whole old store under a newer vault.
             let whole = first_refusal(&mut rig, &old).expect("the vault is newer");
             assert!(whole.area.starts_with("state"));
         }
@@ -224,7 +225,7 @@ fn a_key_that_sealed_enough_is_replaced() {
     assert_filled(&mut rig.open(), 19);
 }
 
-/// The pass that retires openings may itself seal so much that another begins.
+/// The pass that retires openings may seal enough bytes to begin another opening.
 #[test]
 fn what_was_written_anew_under_a_key_since_replaced_is_not_forgotten() {
     let mut rig = Rig::new(geometries()[1]);
@@ -243,7 +244,7 @@ fn what_was_written_anew_under_a_key_since_replaced_is_not_forgotten() {
     assert_filled(&mut rig.open(), 1);
 }
 
-/// What a sync costs in bytes, and how often the store is asked.
+/// The bytes that a sync writes, and its number of requests to the store.
 #[test]
 fn a_sync_costs_the_state_and_each_bucket_twice() {
     let geometry = PathGeometry { unsynced_max: 100, ..PathGeometry::new(1000, 64).unwrap() };
@@ -272,7 +273,7 @@ fn a_sync_costs_the_state_and_each_bucket_twice() {
     assert!(witness.take().is_empty(), "nothing was done since");
 }
 
-/// The leaves whose paths in the first tree were read, by the buckets of its last level.
+/// The leaves of the paths read in the first tree, from the buckets of its last level.
 fn leaves_read(geometry: &PathGeometry, events: &[crate::trace::Event]) -> Vec<u64> {
     let trees = geometry.trees();
     let (layout, level) = (&trees[0].layout, trees[0].shape.levels() - 1);
@@ -280,7 +281,7 @@ fn leaves_read(geometry: &PathGeometry, events: &[crate::trace::Event]) -> Vec<u
     let places: std::collections::HashMap<u64, u64> =
         buckets.map(|bucket| (layout.bucket_at(level, bucket), bucket)).collect();
     let reads = events.iter().filter(|e| e.op == Op::Read);
-    // The last level may lie behind others in one read.
+    // The last level may follow upper levels in one read.
     let leaf =
         |e: &crate::trace::Event| (e.at..e.at + u64::from(e.len)).find_map(|at| places.get(&at));
     reads.filter_map(leaf).copied().collect()
@@ -288,8 +289,8 @@ fn leaves_read(geometry: &PathGeometry, events: &[crate::trace::Event]) -> Vec<u
 
 type Opened = Result<SteppedOram<DurablePath>>;
 
-/// Accesses after the last sync, a crash, and the same accesses again: how many of those after read
-/// the path of one before, and how many do by chance.
+/// Makes accesses after the last sync, a crash, and the same accesses again. Returns how many of
+/// the later ones read the path of an earlier one, and the number expected by chance.
 fn links_across_a_crash(
     geometry: PathGeometry,
     open: impl Fn(PathGeometry, Parts, &[u8]) -> Opened,
@@ -310,7 +311,7 @@ fn links_across_a_crash(
             }
             leaves_read(&geometry, &witness.take())
         };
-        // Also just after a close. Nothing is synced: what ends each of them is a crash.
+        // Also right after a close. Nothing is synced, so each run ends in a crash.
         if round % 2 == 0 {
             rig.open().close().unwrap();
         }
@@ -328,7 +329,7 @@ fn a_crash_links_no_accesses() {
         let (linked, by_chance) = links_across_a_crash(geometry, DurablePath::open);
         let limit = by_chance + 6.0 * by_chance.sqrt() + 3.0;
         assert!((linked as f64) < limit, "{linked} are linked, {by_chance} by chance");
-        // The planted fault: labels stay as they were saved.
+        // The planted fault: labels stay as saved.
         let (linked, _) = links_across_a_crash(geometry, unrelabelled);
         assert!(linked as f64 > 10.0 * limit, "{linked} of 600 are found");
     }
@@ -342,8 +343,8 @@ fn larger_geometries() -> Vec<PathGeometry> {
     both.into_iter().flat_map(|geometry| [geometry, PathGeometry { z: 3, ..geometry }]).collect()
 }
 
-/// What an opening after a crash reads are the leaves of the first tree in order, and drawn ones
-/// between them, some for each block; what it writes of the maps is always the same.
+/// An opening after a crash reads the leaves of the first tree in order, with drawn leaves between
+/// them, some for each block; its writes to the maps are always the same.
 #[test]
 fn relabelling_tells_nothing() {
     for geometry in larger_geometries() {
@@ -364,7 +365,8 @@ fn relabelling_tells_nothing() {
             let events = witness.take();
             assert_filled(&mut oram, 1);
             let of_maps = |e: &&crate::trace::Event| (trees[0].layout.len()..maps).contains(&e.at);
-            // Behind what the last sync held back, which is written once more.
+            // The part after the writes that the last sync held back, which the opening repeats
+            // first.
             let passed = events.iter().position(|e| e.op == Op::Read && e.at < maps).unwrap();
             let of_maps = events[passed..].iter().filter(of_maps).map(|e| (e.op, e.at, e.len));
             (leaves_read(&geometry, &events), of_maps.collect::<Vec<_>>())
@@ -386,12 +388,12 @@ fn relabelling_tells_nothing() {
     }
 }
 
-/// Buckets of a level, if it has slots.
+/// Number of buckets in a level, if it has slots.
 fn full(shape: &crate::tree::Shape, level: usize) -> u64 {
     if shape.z(level) > 0 { shape.buckets(level) } else { 0 }
 }
 
-/// The label of each block of each tree, by what buckets and stashes say.
+/// The label of each block of each tree, from the headers in buckets and stashes.
 fn labels(oram: &mut SteppedOram<DurablePath>) -> Vec<std::collections::BTreeMap<Addr, Leaf>> {
     let mut labels = vec![];
     for engine in &mut oram.controller_mut().oram.engines {
@@ -406,8 +408,8 @@ fn labels(oram: &mut SteppedOram<DurablePath>) -> Vec<std::collections::BTreeMap
     labels
 }
 
-/// How far pairs of labels, before a crash and after it, are from what chance makes of them: for
-/// each tree chi squared over sixteen classes, and how many stayed less how many would.
+/// Dependence between labels before and after a crash: for each tree, chi squared over sixteen
+/// classes, and the number of unchanged labels minus the number expected.
 fn dependence(
     geometry: PathGeometry,
     open: impl Fn(PathGeometry, Parts, &[u8]) -> Opened,
@@ -424,7 +426,7 @@ fn dependence(
     for _ in 0..12 {
         let before = reopened(&mut rig, &planted);
         let after = reopened(&mut rig, &open);
-        // Its labels are those that the next round finds.
+        // Its labels are the ones that the next round finds.
         drop(rig.open_on(rig.store.clone(), false).unwrap());
         for (nth, (before, after)) in before.iter().zip(&after).enumerate() {
             let leaves = geometry.trees()[nth].shape.leaves();
@@ -448,12 +450,12 @@ fn dependence(
     classes.iter().map(chi).zip(stayed).collect()
 }
 
-/// An opening with the planted fault: labels stay as they were saved.
+/// An opening with the planted fault: labels stay as saved.
 fn unrelabelled(geometry: PathGeometry, parts: Parts, state: &[u8]) -> Opened {
     DurablePath::reopen(geometry, parts, &EpochState::decode(state)?).map(SteppedOram::new)
 }
 
-/// In every tree, whose blocks are all there: 9 degrees of freedom at most.
+/// Labels are independent in every tree, with all blocks present: 9 degrees of freedom at most.
 #[test]
 fn labels_before_and_after_a_crash_are_independent() {
     for geometry in larger_geometries() {
@@ -467,7 +469,7 @@ fn labels_before_and_after_a_crash_are_independent() {
     }
 }
 
-/// Whoever is served may panic, and catch it: what was half done is never saved.
+/// A request's callback may panic, and its caller may catch that: incomplete work is never saved.
 #[test]
 fn what_panics_is_not_saved() {
     let mut rig = Rig::new(geometries()[1]);
@@ -493,7 +495,7 @@ fn a_stash_that_a_leaf_could_fill_is_refused() {
     PathGeometry { stash_blocks: 3, ..PathGeometry::new(3, 64).unwrap() }.check().unwrap();
 }
 
-/// What nothing asked for waits for a sync like anything else, and may not become too much.
+/// Dummies and evictions wait for a sync like other accesses, and must not exceed the limit.
 #[test]
 fn dummies_are_saved_in_their_turn() {
     for geometry in geometries() {

@@ -1,4 +1,4 @@
-//! Tests of requests that are told to the store together.
+//! Tests of requests that are announced to the store together.
 
 use crate::array::Array;
 use crate::clock::{Clock as _, SimulatedClock};
@@ -25,7 +25,7 @@ const LEN: usize = 16;
 const LEVELS: usize = 9;
 const LATENCY: u64 = 1000;
 
-/// A store far away, that answers as many requests at once as it is told of.
+/// A distant store that answers announced requests concurrently.
 struct Far {
     inner: Arc<MemStore>,
     clock: SimulatedClock,
@@ -34,9 +34,9 @@ struct Far {
 
 #[derive(Default)]
 struct Seen {
-    /// When what was asked for will be there, or was: a cache keeps it.
+    /// The time at which the prefetched data arrives, or arrived: a cache keeps the data.
     ready: HashMap<u64, u64>,
-    /// The places of the leaves' buckets that were told, and that were read.
+    /// The places of the leaves' buckets that were announced, and that were read.
     told: Vec<u64>,
     read: Vec<u64>,
 }
@@ -79,7 +79,7 @@ fn far(seed: u64) -> (FarOram, Arc<Far>) {
     (SteppedOram::new(path), store)
 }
 
-/// Batches of a length: of one block, of a few, of all, of any.
+/// Batches of `len` requests: for one block, for a few, for any, for all in order.
 fn batches(len: usize, rng: &mut SeededRng) -> Vec<Vec<Addr>> {
     let mut batch = |of: u64| (0..len).map(|_| Addr(rng.below(of))).collect::<Vec<_>>();
     let in_order = (0..len as u64).map(|addr| Addr(addr % BLOCKS)).collect();
@@ -109,8 +109,8 @@ fn a_batch_is_what_its_requests_are_one_by_one() {
     }
 }
 
-/// Each path that is told is read, in the same order, and no other; whatever the addresses are,
-/// paths are as many, uniform and fresh.
+/// Every announced path is read, in the same order, and no other path; for any addresses the paths
+/// have the same number, and are uniform and fresh.
 #[test]
 fn what_a_batch_shows_depends_on_its_length_alone() {
     let leaves_max = 1_u64 << (LEVELS - 1);
@@ -123,7 +123,7 @@ fn what_a_batch_shows_depends_on_its_length_alone() {
             oram.update_many(addrs, &mut |_, block| block[0] ^= 1).unwrap();
             let seen = core::mem::take(&mut *store.seen.lock().unwrap());
             assert_eq!(seen.read.len(), addrs.len());
-            // Then each path is told of once more, when it is read, unless it was told of last.
+            // Each path is announced again when it is read, unless it was the last one announced.
             let known = usize::from(seen.read.first() == seen.read.last());
             assert_eq!(seen.told, [&seen.read[..], &seen.read[known..]].concat());
             leaves.extend(seen.read);
@@ -156,7 +156,7 @@ fn a_batch_waits_for_a_far_store_once() {
     assert!(store.clock.now() / LATENCY > 40, "{}", store.clock.now() / LATENCY);
 }
 
-/// A state saved in the middle of a batch is one that can be opened.
+/// A state saved in the middle of a batch can be opened.
 #[test]
 fn a_batch_is_saved_between_its_requests() {
     let mut geometry = crate::scheme::path::PathGeometry::new(BLOCKS, LEN).unwrap();
@@ -167,7 +167,7 @@ fn a_batch_is_saved_between_its_requests() {
     let mut array = builder().store(store.clone()).build().unwrap();
     let addrs: Vec<u64> = (0..100).collect();
     array.access_many(&addrs, |nth, block| block[0] = nth as u8 + 1).unwrap();
-    // It is lost: the state is that after 99 accesses.
+    // A crash: the saved state is the one after 99 accesses.
     core::mem::forget(array);
     let mut array = builder().store(store).open().unwrap();
     array

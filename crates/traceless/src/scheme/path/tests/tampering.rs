@@ -1,5 +1,5 @@
-//! Trees whose store is changed behind their back, sealed in each way: flipped bits, old buckets,
-//! buckets in each other's place, on every level.
+//! Tests of trees under tampering, with each kind of seal: flipped bits, old buckets, and swapped
+//! buckets, on every level.
 
 use super::*;
 use crate::scheme::pmmac::Pmmac;
@@ -37,8 +37,8 @@ fn path<C: Sealer>(store: &Arc<MemStore>, cipher: C, len: usize) -> PathOram<Sea
     PathOram::new(BLOCKS, vec![tree], 50, Box::new(SeededRng::new(1))).unwrap()
 }
 
-/// Writes, changes every bucket of a level, and reads until something is refused: nothing but
-/// what was written is ever read. Tells what was refused.
+/// Writes, changes every bucket of a level, and reads until an error. Fails if a read returns
+/// anything but the written data. Returns the error.
 fn refusal<S: Controller>(
     controller: S,
     store: &MemStore,
@@ -61,7 +61,8 @@ fn refusal<S: Controller>(
         let source = if fault == Fault::Replay { &old } else { &new };
         let mut bytes = source[from.at as usize..from.end() as usize].to_vec();
         if fault == Fault::Flip {
-            // Everywhere but in the same place, so that each part of a bucket has its turn.
+            // The offset differs from bucket to bucket, so that each part of a bucket is changed in
+            // some.
             for at in (nth * 7 % 13..bytes.len()).step_by(13) {
                 bytes[at] ^= 0x55;
             }
@@ -89,7 +90,7 @@ fn buckets<C: Sealer>(cipher: &C, len: usize, level: usize) -> Vec<Extent> {
     (0..shape().buckets(level)).map(extent).collect()
 }
 
-/// Each path read verifies the whole path.
+/// Reading a path verifies the whole path.
 fn refuses_at_once<C: Sealer>(cipher: impl Fn() -> C) {
     for fault in FAULTS {
         for level in usize::from(fault == Fault::Swap)..LEVELS {
@@ -116,7 +117,7 @@ fn a_merkle_tree_notices_at_once() {
     refuses_at_once(|| HashSeal::new(&key()));
 }
 
-/// Blocks verify when they are asked for. A changed header may also crowd the stash.
+/// Blocks verify when they are requested. A changed header may also fill the stash.
 #[test]
 fn tags_of_blocks_notice_what_is_asked_for() {
     let (len, mut refused) = (LEN + Salt::LEN + TAG_LEN, 0);
@@ -129,7 +130,7 @@ fn tags_of_blocks_notice_what_is_asked_for() {
                 Pmmac::new(path(&store, cipher(), len), Aegis::new(&key()), salts()).unwrap();
             match refusal(pmmac, &store, &level_buckets, fault) {
                 Some(Error::Tampered { .. } | Error::StashOverflow { .. }) => refused += 1,
-                // Uppermost buckets may hold no block that anybody asks for.
+                // Uppermost buckets may hold no block that is requested.
                 None if level < LEVELS - 2 => {}
                 other => panic!("{fault:?} on {level}: {other:?}"),
             }
@@ -138,7 +139,7 @@ fn tags_of_blocks_notice_what_is_asked_for() {
     assert!(refused >= 6, "{refused}");
 }
 
-/// The planted fault: what nothing verifies is read as it was changed.
+/// The planted fault: without a seal, changed data is returned.
 #[test]
 #[should_panic(expected = "Replay")]
 fn without_a_seal_changes_are_read() {

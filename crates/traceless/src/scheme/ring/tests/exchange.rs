@@ -1,4 +1,4 @@
-//! Blocks that go and come in one access.
+//! Tests of exchanges: one block is put in and another taken out in one access.
 
 use super::trace::{leaves, slots_seen};
 use super::*;
@@ -6,7 +6,7 @@ use crate::scheme::tree_rig::{CHI_SQUARE_MAX, REPEATS_MAX, chi_square, repeats};
 use crate::trace::{Op, Recorder};
 use std::collections::BTreeMap;
 
-/// Whoever keeps some blocks beside the ring, with the truth about all of them.
+/// An owner that keeps some blocks outside the ring, and the expected contents of all.
 struct Owner<T> {
     ring: Ring<T>,
     kept: Vec<(Addr, Vec<u8>)>,
@@ -19,7 +19,7 @@ impl<T: RingTree> Owner<T> {
         Self { ring, kept: vec![], truth: BTreeMap::new(), draws: SeededRng::new(3) }
     }
 
-    /// Wants a block that it does not keep; one of those that it keeps may go for it.
+    /// Takes out a block that the owner does not keep; puts in a kept one if `goes`.
     fn turn(&mut self, wanted: Addr, goes: bool) {
         let goes = goes && !self.kept.is_empty();
         let nth = self.draws.below(self.kept.len().max(1) as u64) as usize;
@@ -60,8 +60,8 @@ fn what_went_comes_back() {
     }
 }
 
-/// A read fails in each exchange, at another point: then no block went or came, and the same
-/// exchange is made again, or another one.
+/// A read fails in each exchange, each time at another point: then no block has moved, and the same
+/// exchange is repeated, or another one is made.
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_exchanges_nothing() {
@@ -85,7 +85,7 @@ fn a_failed_read_exchanges_nothing() {
             assert!(matches!(error, Error::Store(_)), "{error}");
             assert!(body == truth[kept as usize] && !ring.holds(Addr(kept)));
             let before = store.take_reads();
-            // Another one, or the same.
+            // Another exchange, or the same one.
             let wanted = if turn % 2 == 0 { wanted } else { (kept + 1 + turn % 59) % 60 };
             ring.exchange(Some(Addr(kept)), Some(Addr(wanted)), &mut body).unwrap();
             assert!(is_read_again(&before, &store.take_reads()), "turn {turn}");
@@ -117,8 +117,8 @@ fn what_is_here_already_and_what_never_was_are_told() {
     assert_eq!(body, [0; 24]);
 }
 
-/// Whatever goes and comes, an exchange is one access, and every A of them are followed by an
-/// eviction: an early reshuffle adds the rest of its bucket.
+/// For any blocks, an exchange is one access, and every A exchanges are followed by one eviction;
+/// an early reshuffle adds the rest of its bucket.
 #[test]
 fn an_exchange_is_one_access() {
     let params = Params::Z4;
@@ -151,7 +151,7 @@ fn an_exchange_is_one_access() {
     }
 }
 
-/// Two blocks go and come in turns: the paths are drawn anew each time, and no slot is read twice.
+/// Two blocks alternate: each exchange draws a fresh path, and no slot is read twice.
 #[test]
 fn paths_of_exchanges_are_random() {
     let (params, shape) = (Params::Z4, Shape::uniform(11, 1).unwrap());
@@ -159,7 +159,8 @@ fn paths_of_exchanges_are_random() {
     let tree = GhostRing::new(params, shape.clone(), witness.clone()).unwrap();
     let mut ring = Ring::new(1000, tree, rng()).unwrap();
     let mut accessed = vec![];
-    // Short stretches, each of whole rounds, as events of all at once would take much memory.
+    // Short runs, each of whole rounds, since the events of a single long run would take much
+    // memory.
     for _ in 0..50 {
         let mut events = vec![];
         for turn in 0..600u64 {
@@ -168,7 +169,7 @@ fn paths_of_exchanges_are_random() {
             events.extend(witness.take());
         }
         assert_eq!(slots_seen(params, &events).twice, 0);
-        // An eviction follows the access that it belongs to, and so does its place in the count.
+        // Each run includes the eviction after its last access, so the count starts afresh.
         accessed.extend(leaves(params, &shape, &events).0);
     }
     assert_eq!(accessed.len(), 30_000);

@@ -1,4 +1,4 @@
-//! Planted faults, which must be found.
+//! Planted faults, which the tests must detect.
 
 use super::trace::slots_seen;
 use super::*;
@@ -6,11 +6,11 @@ use crate::trace::Recorder;
 use bucket::Slots;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a fault makes of a bucket's metadata: as it was when its path was opened, and as it is to
-/// be written.
+/// A fault in the metadata of a bucket. Arguments: the metadata as opened, and the metadata to be
+/// written.
 type Fault = fn(&[u8], &mut [u8]);
 
-/// A tree that writes other metadata than it is told, but of buckets that are begun anew.
+/// A tree that writes wrong metadata, except for renewed buckets.
 struct Faulty<T> {
     tree: T,
     fault: Fault,
@@ -76,17 +76,17 @@ const READ_LEN: usize = size_of::<Slots>();
 
 fn none(_: &[u8], _: &mut [u8]) {}
 
-/// Nobody remembers which slots were read, so that no bucket is ever reshuffled early.
+/// Forgets which slots were read, so that no bucket is ever reshuffled early.
 fn forgets_reads(opened: &[u8], written: &mut [u8]) {
     written[..READ_LEN].copy_from_slice(&opened[..READ_LEN]);
 }
 
-/// A block that was read stays in its bucket, too.
+/// Keeps a copy of a block in its bucket after the block was read.
 fn keeps_copies(opened: &[u8], written: &mut [u8]) {
     written[READ_LEN..].copy_from_slice(&opened[READ_LEN..]);
 }
 
-/// The first block of a bucket is lost when another is read.
+/// Loses the first block of a bucket when another block is read.
 fn loses_blocks(opened: &[u8], written: &mut [u8]) {
     if opened[READ_LEN..] != written[READ_LEN..] {
         written[READ_LEN..].fill(0);

@@ -1,4 +1,4 @@
-//! What is seen: templates, slots that are read once, in an order that tells nothing.
+//! Tests of the trace: templates, and slots that are read once, in an order that reveals nothing.
 
 use super::*;
 use crate::scheme::tree_rig::{CHI_SQUARE_MAX, REPEATS_MAX, chi_square, repeats};
@@ -37,7 +37,7 @@ impl Store for Counted {
     }
 }
 
-/// Whether a request waits or not, a step is one template, and A accesses are followed by one
+/// Whether or not a request waits, a step follows one template, and A accesses are followed by one
 /// eviction. An early reshuffle adds the rest of its bucket.
 #[test]
 fn a_step_has_one_template() {
@@ -79,15 +79,15 @@ fn a_step_has_one_template() {
     }
 }
 
-/// What a witness saw of a simulated ring, slot by slot.
+/// Slots of a simulated ring in a recorded trace.
 pub struct Slots {
     /// Slots that were read twice between two writes.
     pub twice: u64,
-    /// How often each slot of a bucket was the first to be read after it was written.
+    /// For each slot number, how often it was the first to be read after its bucket was written.
     first: Vec<u64>,
 }
 
-/// Looks at the slots among `events`.
+/// Analyses the slots in `events`.
 pub fn slots_seen(params: Params, events: &[Event]) -> Slots {
     let lines = GhostRing::<()>::metadata_lines(params);
     let all = (lines + params.slots()) as u64;
@@ -100,7 +100,7 @@ pub fn slots_seen(params: Params, events: &[Event]) -> Slots {
         if event.op == Op::Write {
             *known = 0;
         } else {
-            // Of a bucket that was never written, all were read.
+            // A bucket that was never written counts as completely read.
             seen.twice += u64::from(*known != u128::MAX && *known >> slot & 1 == 1);
             seen.first[slot] += u64::from(*known == 0);
             if *known != u128::MAX {
@@ -119,7 +119,7 @@ impl Slots {
     }
 }
 
-/// A witness of a ring of 500 blocks, of which few are asked for, many times.
+/// The trace of a ring of 500 blocks with many requests for few of them.
 fn hot(params: Params, draws: Box<dyn Rng>) -> Vec<Event> {
     let witness = Arc::new(Recorder::default());
     let tree = GhostRing::new(params, params.shape_for(500).unwrap(), witness.clone()).unwrap();
@@ -138,7 +138,7 @@ fn each_slot_is_read_once() {
     }
 }
 
-/// A generator that always draws the first of a few.
+/// A generator that always draws the first of a few candidates.
 struct Biased(SeededRng);
 
 impl Rng for Biased {
@@ -151,8 +151,8 @@ impl Rng for Biased {
     }
 }
 
-/// The first slot that is read is any of a bucket's, however hot its blocks are. The limit is
-/// exceeded once in a million times: 9 and 42 degrees of freedom.
+/// The first slot read of a bucket is uniform, even for hot blocks. The limit is exceeded once in a
+/// million times: 9 and 42 degrees of freedom.
 #[test]
 fn slots_are_read_in_random_order_and_any_other_is_noticed() {
     for (params, limit) in [(Params::Z4, 44.8), (Params::Z16, 98.0)] {
@@ -163,7 +163,7 @@ fn slots_are_read_in_random_order_and_any_other_is_noticed() {
     }
 }
 
-/// The leaves of accesses, from where the metadata of the last level is read, and of evictions.
+/// The leaves of accesses, from the reads of the last level's metadata, and of evictions.
 pub fn leaves(params: Params, shape: &Shape, events: &[Event]) -> (Vec<u64>, Vec<u64>) {
     let all = (GhostRing::<()>::metadata_lines(params) + params.slots()) as u64;
     let first = shape.slots() - shape.leaves();
