@@ -31,7 +31,7 @@ extern "C" fn begin() {
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 
-/// What was recorded is written out. Pages that move later are not seen.
+/// Completes the recording. Later page moves are not recorded.
 extern "C" fn end() {
     let Some(recording) = paged::recording() else { return };
     if let Err(e) = recording.finish() {

@@ -1,6 +1,6 @@
-//! Direct I/O, where pages are not moved when they leave: a disk that writes to a page by itself
-//! would not notice that the page leaves, and what it writes would be lost. So files are opened
-//! without it. They hold the same, by way of the kernel's cache.
+//! Direct I/O, where a page that leaves is not moved but copied: a disk that writes to the page
+//! would not notice that it has left, and its data would be lost. So files are opened without
+//! direct I/O. The same data then pass through the kernel's cache.
 
 use crate::paged::{PagedMemory, paged};
 use crate::report::say;
@@ -23,7 +23,7 @@ type Open = unsafe extern "C" fn(*const c_char, c_int, ...) -> c_int;
 type OpenAt = unsafe extern "C" fn(c_int, *const c_char, c_int, ...) -> c_int;
 type Fcntl = unsafe extern "C" fn(c_int, c_int, ...) -> c_int;
 
-/// As of POSIX. The last argument is there only when a file is made.
+/// As of POSIX. The last argument is present only when a file is made.
 ///
 /// # Safety
 /// As of POSIX.
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mod
     unsafe { theirs!(open, Open)(path, without_direct(flags), mode) }
 }
 
-/// As of Linux. The last argument is there only when a file is made.
+/// As of Linux. The last argument is present only when a file is made.
 ///
 /// # Safety
 /// As of Linux.
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: libc::m
     unsafe { theirs!(open64, Open)(path, without_direct(flags), mode) }
 }
 
-/// As of POSIX. The last argument is there only when a file is made.
+/// As of POSIX. The last argument is present only when a file is made.
 ///
 /// # Safety
 /// As of POSIX.
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn openat(
     unsafe { theirs!(openat, OpenAt)(folder, path, without_direct(flags), mode) }
 }
 
-/// As of Linux. The last argument is there only when a file is made.
+/// As of Linux. The last argument is present only when a file is made.
 ///
 /// # Safety
 /// As of Linux.
@@ -73,16 +73,16 @@ pub unsafe extern "C" fn openat64(
     unsafe { theirs!(openat64, OpenAt)(folder, path, without_direct(flags), mode) }
 }
 
-/// What an order about a file takes, without direct I/O.
+/// The argument of a file command, without direct I/O.
 fn argument(order: c_int, argument: c_long) -> c_long {
     if order != libc::F_SETFL {
         return argument;
     }
-    // Flags are as long as an int.
+    // Flags have the length of an int.
     c_long::from(without_direct(argument as c_int))
 }
 
-/// As of POSIX. The last argument is there only with orders that take one.
+/// As of POSIX. The last argument is present only for commands that take one.
 ///
 /// # Safety
 /// As of POSIX.
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn fcntl(file: c_int, order: c_int, with: c_long) -> c_int
     unsafe { theirs!(fcntl, Fcntl)(file, order, argument(order, with)) }
 }
 
-/// As of Linux. The last argument is there only with orders that take one.
+/// As of Linux. The last argument is present only for commands that take one.
 ///
 /// # Safety
 /// As of Linux.

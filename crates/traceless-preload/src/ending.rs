@@ -1,24 +1,25 @@
 //! The program's end by the end of its last thread, or of `traceless run`. The C library and the
-//! kernel wait for all threads of a process, and ours do not end: so one of ours looks whether only
-//! they are left. It also looks whether `traceless run` was killed: nothing of it stays then.
+//! kernel wait for all threads of a process, and the pager's threads do not end: so one of them
+//! polls whether only the pager's threads are left. It also polls whether `traceless run` was
+//! killed, and then kills the process.
 
 use crate::own::{is_own_thread, own_threads};
 use core::time::Duration;
 use traceless_pager::paging::{Wrapper, spawn};
 
-/// How often it looks. The first thread's end is seen by one look at one file.
+/// Polling interval. Polling for the first thread's end reads one file.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Where the first thread's status stands among the fields behind its name.
+/// Index of the first thread's status among the fields after its name.
 const STATUS_FIELD: usize = 49;
 
-/// From now on somebody looks. `first` is what a thread of ours does first.
+/// Starts the thread that polls. It calls `first` before anything else.
 pub fn look_for_it(first: fn(), wrapper: Option<Wrapper>) -> Result<(), rustix::io::Errno> {
     spawn("pager-end", first, move || look(wrapper.as_ref())).map(drop)
 }
 
-/// Lets the kernel continue this program when `traceless run`, if that one started it, ends: one
-/// that is stopped looks for nothing.
+/// If `traceless run` started this program, makes the kernel continue it when that ends: a stopped
+/// program cannot poll.
 pub fn follow(wrapper: Option<u32>) {
     if wrapper == Some(std::os::unix::process::parent_id()) {
         // SAFETY: it sets which signal comes, and when. One that is not stopped is not changed.
@@ -41,33 +42,33 @@ fn look(wrapper: Option<&Wrapper>) {
     }
 }
 
-/// What the first thread left, if it has ended.
+/// The status of the first thread, if it has ended.
 fn status_of_first() -> Option<i32> {
     let id = std::process::id();
     let text = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).ok()?;
     ended_with(&text)
 }
 
-/// What a thread left of which the system says this, if it has ended.
+/// The status in the kernel's description of a thread, if it has ended.
 fn ended_with(text: &str) -> Option<i32> {
-    // The name stands in brackets, and may hold anything.
+    // The name stands in brackets, and may hold any character.
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let status = (fields.next()? == "Z").then(|| fields.nth(STATUS_FIELD - 1))??;
     status.parse::<i32>().ok().map(|status| status >> 8)
 }
 
-/// Whether all threads but the first one are ours.
+/// Whether all threads but the first one are the pager's.
 fn only_own_are_left() -> bool {
     let all = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
     all <= own_threads() + 1
 }
 
-/// Ends the process as it would have ended by itself: with what the program registered for its
-/// end, which runs in a thread like the program's, since it may touch paged memory.
+/// Ends the process as it would have ended without the pager: with the program's exit handlers, in
+/// a thread that is not the pager's, since they may touch paged memory.
 fn end(status: i32) {
     if status != 0 {
-        // SAFETY: a first thread that leaves a status asked the kernel for its end by itself.
+        // SAFETY: a first thread that leaves a status requested its end from the kernel by itself.
         unsafe { libc::_exit(status) }
     }
     // SAFETY: no thread of the program runs any more.

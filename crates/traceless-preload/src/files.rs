@@ -1,5 +1,5 @@
-//! Programs may close all files that they did not open, as daemons do when they begin. The pager's
-//! are not open for them: else no page could come any more.
+//! Programs may close all files that they did not open, as daemons do at their start. This library
+//! makes the pager's files look closed to them: without these files no page could be brought in.
 
 use crate::heap::set_errno;
 use crate::paged::paged;

@@ -1,8 +1,9 @@
-//! Copies of the process. Where a thread of the program pages it they are refused: a copy would
-//! find nothing where pages are away. Another process pages copies, too; here it is told of them.
+//! Copies of the process. If a thread of this process is the pager, forks are refused: a copy would
+//! have no pager for pages that are away. A pager in another process pages copies, too; this module
+//! notifies it of them.
 //!
-//! The handlers that a program registers for `fork` use its memory. So ours is registered before
-//! all others: it then runs as the last one before the copy is made and as the first one after.
+//! The fork handlers of a program use its memory. So this library registers its handlers before all
+//! of them: they then run as the last ones before the copy is made and as the first ones after.
 
 use crate::heap::set_errno;
 use crate::own::own_name;
@@ -16,18 +17,18 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use traceless_pager::paging::{Client, Error, Forking, Heap};
 
-/// Whose turn it is to fork, by what the thread calls itself; 0 is nobody.
+/// The thread that may fork now, by its `pthread_self`; 0 is none.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 static TURN: Mutex<()> = Mutex::new(());
 static UNDER_WAY: UnderWay = UnderWay(UnsafeCell::new(None));
 
-/// A fork that has begun, for the thread whose turn it is.
+/// A fork that has begun. Only the thread that has announced it may access it.
 struct UnderWay(UnsafeCell<Option<Fork>>);
 
-// SAFETY: only the thread whose turn it is looks at it.
+// SAFETY: only the thread that holds the turn looks at it.
 unsafe impl Sync for UnderWay {}
 
-/// What is held until the copy is made, in the order in which it is let go.
+/// The announcement and locks, held until the copy is made, in the order of their release.
 struct Fork {
     lists: Option<MutexGuard<'static, Lists>>,
     forking: Forking<'static>,
@@ -37,7 +38,7 @@ struct Fork {
 
 type Handler = Option<unsafe extern "C" fn()>;
 
-/// From now on every fork is seen.
+/// Registers the handlers, so that every later fork is noticed.
 pub fn see_all() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -46,7 +47,7 @@ pub fn see_all() {
     });
 }
 
-/// What stands behind `pthread_atfork`: ours comes first.
+/// The function behind `pthread_atfork`; registers this library's handlers first.
 ///
 /// # Safety
 /// As of `pthread_atfork`.
@@ -73,7 +74,7 @@ unsafe fn register(
     unsafe { theirs!(__register_atfork, Register)(before, in_parent, in_child, library) }
 }
 
-/// Announces a fork of this thread's.
+/// Announces to the pager that this thread is about to fork.
 fn announce(client: &'static Client) -> Result<(), Error> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let forking = client.fork()?;
@@ -88,7 +89,7 @@ fn is_announced() -> bool {
     OWNER.load(Relaxed) == own_name()
 }
 
-/// Takes back what was announced, if anything was: the copy is made, or will not be.
+/// Ends an announced fork, if there is one: the copy was made, or will not be.
 fn take_fork() -> Option<Fork> {
     if !is_announced() {
         return None;
@@ -96,7 +97,7 @@ fn take_fork() -> Option<Fork> {
     // SAFETY: it is this thread's turn.
     let mut fork = unsafe { (*UNDER_WAY.0.get()).take() }?;
     OWNER.store(0, Relaxed);
-    // From now on there may be objects to give back.
+    // Dropping the rest may free objects, which needs the lists.
     fork.lists = None;
     Some(fork)
 }
@@ -107,7 +108,7 @@ unsafe extern "C" fn before() {
     if !is_announced()
         && let Err(e) = announce(client)
     {
-        // The C library forks by itself, and cannot be told that it may not.
+        // The C library itself forks, and this handler cannot refuse it.
         fail(&e);
     }
     // SAFETY: it is this thread's turn.
@@ -135,7 +136,7 @@ fn finish(goes_on: fn(Forking<'static>) -> Result<(), Error>) {
     drop(heap);
 }
 
-/// Runs what forks, or refuses it.
+/// Runs a function that forks, or refuses it.
 fn fork_by(run: impl FnOnce() -> c_int) -> c_int {
     let refused = match paged().map(|paged| paged.client()) {
         None => None,
@@ -151,12 +152,12 @@ fn fork_by(run: impl FnOnce() -> c_int) -> c_int {
         return -1;
     }
     let done = run();
-    // It may have failed before it came to forking.
+    // The function may have failed before the fork.
     drop(take_fork());
     done
 }
 
-/// As of POSIX. It fails where a thread of the program pages it.
+/// As of POSIX. It fails where a thread of this process is the pager.
 ///
 /// # Safety
 /// As of POSIX.
@@ -167,7 +168,7 @@ pub unsafe extern "C" fn fork() -> c_int {
     fork_by(|| unsafe { theirs!(fork, Fork)() })
 }
 
-/// As of POSIX, in the same way.
+/// As of POSIX, with the failure of [`fork`].
 ///
 /// # Safety
 /// As of POSIX.
@@ -190,7 +191,7 @@ pub unsafe extern "C" fn _Fork() -> c_int {
     })
 }
 
-/// As of Linux, in the same way: it forks.
+/// As of Linux, with the failure of [`fork`].
 ///
 /// # Safety
 /// As of Linux.
@@ -201,7 +202,7 @@ pub unsafe extern "C" fn daemon(stay: c_int, keep_open: c_int) -> c_int {
     fork_by(|| unsafe { theirs!(daemon, Daemon)(stay, keep_open) })
 }
 
-/// As of Linux, in the same way: it forks.
+/// As of Linux, with the failure of [`fork`].
 ///
 /// # Safety
 /// As of Linux.

@@ -11,7 +11,7 @@ use traceless_pager::PAGE_LEN;
 /// Every object begins at a multiple of this.
 const ALIGN: usize = 16;
 
-/// Room for an object; whether it is zeros already.
+/// Allocates an object. Also returns whether it holds zeros already.
 fn allocate(size: usize, align: usize) -> (*mut u8, bool) {
     let Some(paged) = paged() else { return (trusted::allocate(size, align), false) };
     let found = paged.heap().allocate(size, align);
@@ -22,7 +22,7 @@ fn allocate(size: usize, align: usize) -> (*mut u8, bool) {
     (paged.address(at), zeros)
 }
 
-/// Says once that paged memory is used up.
+/// Reports once that paged memory is used up.
 pub fn out_of_memory() {
     static SAID: Once = Once::new();
     SAID.call_once(|| say("out of paged memory: run it with a larger --memory"));

@@ -1,23 +1,23 @@
-//! Trusted memory, kept off swap devices and out of core dumps: what is allocated for the pager,
-//! keys among it, levels of a tree that it keeps in memory, and the stacks of its threads. Paged
-//! memory is kept so by the pager itself.
+//! Locks trusted memory, and keeps it out of core dumps: the pager's allocations, keys among them,
+//! the levels of a tree that it keeps in memory, and the stacks of its threads. The pager itself
+//! does the same for paged memory.
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use traceless_pager::paging::{Keeper, keep_large_memory, lock};
 
-/// Mappings that are locked again when the program unlocks all of its memory, at most. There are
-/// few: a megabyte each, larger objects, and the stacks of the pager's threads.
+/// Number of mappings that can be locked again after the program unlocks all of its memory. There
+/// are few: chunks of a megabyte, larger objects, and the stacks of the pager's threads.
 const REGIONS_MAX: usize = 256;
 
 static REGIONS: [(AtomicUsize, AtomicUsize); REGIONS_MAX] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; REGIONS_MAX];
 
-/// A mapping could not be locked.
+/// Whether a mapping could not be locked.
 static IS_UNLOCKED: AtomicBool = AtomicBool::new(false);
 
-/// A mapping holds secrets from now on. Where it may not be locked it is not: the program is told
-/// of the limit when its pages are.
+/// Marks a mapping as secret from now on. If the limit does not allow the lock, the mapping stays
+/// unlocked; the limit is reported when paged memory is set up.
 pub fn keep(start: usize, len: usize) {
     // SAFETY: what the mapping holds is not changed.
     unsafe { libc::madvise(start as *mut _, len, libc::MADV_DONTDUMP) };
@@ -32,25 +32,25 @@ pub fn keep(start: usize, len: usize) {
     }
 }
 
-/// From now on memory that is mapped past the allocator is kept, too.
+/// From now on large memory that bypasses the allocator is kept, too.
 pub fn keep_large() {
     keep_large_memory(Keeper { keep, forget });
 }
 
-/// Whether all of it is locked.
+/// Whether all kept memory is locked.
 pub fn is_locked() -> bool {
     !IS_UNLOCKED.load(Relaxed)
 }
 
-/// It is unmapped.
+/// Removes a mapping that is being unmapped.
 pub fn forget(start: usize) {
     if let Some(region) = REGIONS.iter().find(|region| region.0.load(Relaxed) == start) {
         region.0.store(0, Relaxed);
     }
 }
 
-/// Locks all of it once more: the program has unlocked whatever is mapped, or locking it was not
-/// allowed before.
+/// Locks all kept memory once more, after the program has unlocked all mappings, or after the limit
+/// was too low.
 pub fn lock_again() {
     let mut is_unlocked = false;
     for (start, len) in &REGIONS {
@@ -60,7 +60,7 @@ pub fn lock_again() {
     IS_UNLOCKED.store(is_unlocked, Relaxed);
 }
 
-/// This thread's stack, which stays as long as the program.
+/// Keeps this thread's stack. The thread must live as long as the program.
 pub fn keep_stack() {
     let (mut start, mut len) = (null_mut(), 0);
     // SAFETY: this thread's own attributes, in a record of ours, which is given back.
@@ -79,10 +79,10 @@ pub fn keep_stack() {
     keep(start as usize, len);
 }
 
-/// Bytes of the first thread's stack that building a scheme takes, keys among them, with room.
+/// Bytes of the first thread's stack that may hold keys after a scheme was built there, with slack.
 const BUILDING_LEN: usize = 128 << 10;
 
-/// Leaves zeros where the stack was used by calls that have returned.
+/// Overwrites the part of the stack that returned calls have used.
 #[inline(never)]
 #[expect(clippy::large_stack_arrays, reason = "the stack is what it wipes")]
 pub fn wipe_stack() {

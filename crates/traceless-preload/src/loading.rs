@@ -1,12 +1,12 @@
-//! Libraries that the program loads while it runs. One that is bound deeply (`RTLD_DEEPBIND`, as
-//! PHP binds its own) would free what others allocated by the C library's `free`, which knows
-//! nothing of paged memory. So none is bound deeply.
+//! Libraries that the program loads while it runs. A library that is bound deeply (`RTLD_DEEPBIND`,
+//! as PHP binds its own) would pass objects of this allocator to the C library's `free`, which
+//! knows nothing of paged memory. So the flag is removed.
 
 use crate::theirs::{Function, address_of};
 use core::ffi::{c_char, c_int, c_void};
 
-/// As of POSIX. Where a library is looked for follows from who asks, which the C library takes from
-/// the address that it returns to: so it is jumped to.
+/// As of POSIX. The C library derives the search path from its return address, so this function
+/// jumps to it in place of a call.
 ///
 /// # Safety
 /// As of POSIX.
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
         "and esi, {others}",
         "push rdi",
         "push rsi",
-        // The stack is aligned for calls again.
+        // This push aligns the stack for the call again.
         "push rax",
         "call {theirs}",
         "pop rcx",
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
     )
 }
 
-/// The same.
+/// As of POSIX, with a jump as on x86-64.
 ///
 /// # Safety
 /// As of POSIX.

@@ -1,6 +1,6 @@
-//! Memory that the program locks. Resident pages are locked by the pager, all of them, and pages
-//! that leave are sealed first: so what is paged never reaches a swap device as it is. What the
-//! pager cannot lock it refuses as the kernel would.
+//! Memory that the program locks. The pager locks all resident pages, and seals pages before they
+//! leave: so no plaintext of paged memory reaches a swap device. A lock that the pager cannot
+//! provide fails with the kernel's error.
 
 use crate::heap::set_errno;
 use crate::kept;
@@ -65,8 +65,8 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, len: size_t, flags: c_ui
     unsafe { libc::syscall(libc::SYS_mlock2, address, len, flags) as c_int }
 }
 
-/// As of POSIX. All is locked when it is touched, since to touch all of it now would bring every
-/// page.
+/// As of POSIX. Pages are locked when they are touched, since touching all of them now would bring
+/// in every page.
 ///
 /// # Safety
 /// As of POSIX.
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn munlock(address: *const c_void, len: size_t) -> c_int {
     unsafe { libc::syscall(libc::SYS_munlock, address, len) as c_int }
 }
 
-/// As of POSIX. What the pager locked is locked again at once, before any page moves.
+/// As of POSIX. The pager's memory is locked again at once, before any page moves.
 ///
 /// # Safety
 /// As of POSIX.
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn munlockall() -> c_int {
         let done = unlock();
         kept::lock_again();
         if paged.is_locked() {
-            // It was allowed before, and is a second time.
+            // This lock was allowed before, so it should not fail now.
             let _ = traceless_pager::paging::lock(start, len);
         }
         done

@@ -1,4 +1,4 @@
-//! mmap and its kin: anonymous private memory is paged, all else is the kernel's.
+//! mmap and its kin: anonymous private memory is paged, all other mappings are the kernel's.
 
 use crate::heap::{out_of_memory, set_errno};
 use crate::paged::{PagedMemory, is_paged, paged, paged_at};
@@ -12,27 +12,27 @@ use traceless_pager::paging::Pages;
 
 const FAILED: *mut c_void = libc::MAP_FAILED;
 
-/// What does not keep anonymous memory from being paged.
+/// Flags with which anonymous memory can still be paged.
 const HARMLESS: c_int = libc::MAP_NORESERVE | libc::MAP_POPULATE;
 
-/// What becomes of an advice about paged memory.
+/// The effect of an advice on paged memory.
 #[derive(Clone, Copy)]
 enum Advice {
-    /// Pages become zeros at once, also with `MADV_FREE`, which would do so later.
+    /// Pages become zeros at once. `MADV_FREE` is allowed to do so later.
     Zeros,
-    /// Pages will be zeros in copies of the process. `MADV_DONTFORK` is taken so, too, where
-    /// natively a copy has no such pages.
+    /// Pages will be zeros in copies of the process. This includes `MADV_DONTFORK`, with which a
+    /// copy natively lacks these pages.
     WipedInCopies,
-    /// They will be what they are here.
+    /// Pages will be copied to copies of the process.
     KeptInCopies,
-    /// The same holds without it: no paged memory is in a core dump, resident pages are locked and
-    /// small, none is shared with other processes (`MADV_MERGEABLE`), and which of them come and
-    /// leave follows from faults alone. `MADV_DODUMP` brings nothing back into core dumps.
+    /// The advice changes nothing: no paged memory is in a core dump, resident pages are locked and
+    /// small, none is shared with other processes (`MADV_MERGEABLE`), and page moves follow from
+    /// faults alone. `MADV_DODUMP` does not put pages back into core dumps.
     NoEffect,
 }
 
-/// What becomes of it. None for what is refused, as by a kernel that does not have it: what is for
-/// files or for tests of broken memory, guards, and whatever newer kernels have.
+/// The effect of an advice. `None` for advice that is refused, as by a kernel that does not know
+/// it: for files or for tests of broken memory, guards, and advice of newer kernels.
 fn advice_of(number: c_int) -> Option<Advice> {
     Some(match number {
         libc::MADV_DONTNEED | libc::MADV_FREE | libc::MADV_DONTNEED_LOCKED => Advice::Zeros,
@@ -103,8 +103,8 @@ pub unsafe extern "C" fn mmap(
     }
 }
 
-/// A mapping in the place of paged memory. Fresh memory is what zeros are; anything else would be
-/// moved away as if it were a page of ours.
+/// Maps memory in the place of paged memory. Fresh memory is implemented by zeroing; the pager
+/// would page any other mapping out as if it were one of its pages.
 fn map_over(address: *mut c_void, len: usize, plain: bool) -> *mut c_void {
     if let Some((paged, at)) = paged_at(address as usize).filter(|_| plain) {
         let pages = pages_of(at, len);

@@ -3,16 +3,16 @@
 use crate::kept;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// The threads of the pager, by what they call themselves; 0 is none.
+/// The pager's threads, by their `pthread_self`; 0 is a free entry.
 static OWN_THREADS: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
 
-/// What this thread calls itself.
+/// This thread's `pthread_self`.
 pub fn own_name() -> usize {
     // SAFETY: it has no conditions.
     unsafe { libc::pthread_self() as usize }
 }
 
-/// This thread is the pager's from now on.
+/// Marks this thread as one of the pager's from now on.
 pub fn note_own_thread() {
     let name = own_name();
     let vacant = |slot: &&AtomicUsize| {
@@ -22,18 +22,18 @@ pub fn note_own_thread() {
     kept::keep_stack();
 }
 
-/// Threads of the pager, by what they call themselves.
+/// The pager's threads, by their `pthread_self`.
 fn own_names() -> impl Iterator<Item = usize> {
     let names = OWN_THREADS.iter().map(|slot| slot.load(Ordering::Relaxed));
     names.take_while(|&name| name != 0)
 }
 
-/// How many threads are the pager's.
+/// Number of the pager's threads.
 pub fn own_threads() -> usize {
     own_names().count()
 }
 
-/// Whether this thread is one of them.
+/// Whether this thread is one of the pager's.
 pub fn is_own_thread() -> bool {
     let name = own_name();
     own_names().any(|other| other == name)

@@ -1,4 +1,4 @@
-//! The paged memory: which part of it the program has, and what is done with its pages.
+//! The paged memory: which part of it is allocated, and operations on its pages.
 
 use crate::own::is_own_thread;
 use crate::report::{fail, say};
@@ -31,7 +31,7 @@ pub fn set(memory: PagedMemory) {
     drop(PAGED.set(memory));
 }
 
-/// The recording of page moves, if `--trace` asked for one.
+/// The recording of page moves, if `--trace` requested one.
 pub fn recording() -> Option<&'static Recording> {
     match &PAGED.get()?.memory {
         Memory::Own(_, recording) => recording.as_ref(),
@@ -39,13 +39,13 @@ pub fn recording() -> Option<&'static Recording> {
     }
 }
 
-/// The paged memory, for the program's own threads, once there is any.
+/// The paged memory, once there is any. `None` for the pager's own threads.
 pub fn paged() -> Option<&'static PagedMemory> {
     let paged = PAGED.get()?;
     (!is_own_thread()).then_some(paged)
 }
 
-/// The paged memory that an address lies in, and how far from its start.
+/// The paged memory that contains an address, and the address's distance from its start.
 pub fn paged_at(address: usize) -> Option<(&'static PagedMemory, usize)> {
     let paged = PAGED.get()?;
     let at = address.checked_sub(paged.start)?;
@@ -60,7 +60,7 @@ pub fn is_paged(address: usize, len: usize) -> bool {
 }
 
 impl PagedMemory {
-    /// Paged memory of which nothing is allocated yet.
+    /// Paged memory without allocations.
     pub fn new(memory: Memory, start: usize, len: usize, lock: Lock) -> Result<Self> {
         let heap = Mutex::new(Heap::new(start, len / PAGE_LEN));
         let paged = Self { memory, heap, start, len };
@@ -79,34 +79,35 @@ impl PagedMemory {
         Ok(paged)
     }
 
-    /// Whether it has so many bytes from `at` on.
+    /// Whether the `len` bytes from `at` on lie in the paged memory.
     pub fn reaches(&self, at: usize, len: usize) -> bool {
         at.checked_add(len).is_some_and(|end| end <= self.len)
     }
 
-    /// The records of what is allocated.
+    /// The records of allocations.
     pub fn heap(&self) -> MutexGuard<'_, Heap> {
-        // Nothing panics while it holds the records, but for bugs, which end the program.
+        // Code that holds the records does not panic, but for bugs, which end the program.
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The address of a byte of it.
+    /// The address of the byte at `at`.
     pub fn address(&self, at: usize) -> *mut u8 {
         (self.start + at) as *mut u8
     }
 
-    /// Pages that nobody has any more become zeros, and others may have them.
+    /// Zeroes pages that are no longer allocated, and makes them available.
     pub fn release(&self, pages: Pages) {
         self.wipe_in_copies(pages, false);
         self.forget(pages);
         self.heap().give(pages);
     }
 
-    /// Pages become zeros.
+    /// Makes pages zeros.
     pub fn forget(&self, pages: Pages) {
         let Pages { first, count } = pages;
         let discarded = match &self.memory {
-            // SAFETY: the program has freed them, unmapped them, or asked for it.
+            // SAFETY: the program has freed them, unmapped them, or requested that they become
+            // zeros.
             Memory::Own(own, _) => unsafe { own.discard(first, count) },
             // SAFETY: as above.
             Memory::Served(client) => unsafe { client.discard(first, count) },
@@ -116,8 +117,8 @@ impl PagedMemory {
         }
     }
 
-    /// Runs `work`, which changes how memory is mapped, while no page comes or leaves. It is told
-    /// where paged memory begins, and how long it is with what the pager has beside it.
+    /// Runs `work`, which changes how memory is mapped, while no page moves. `work` gets the start
+    /// of paged memory, and its length including the pager's memory beside it.
     pub fn hold<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
         match &self.memory {
             Memory::Own(own, _) => own.hold(work),
@@ -125,7 +126,7 @@ impl PagedMemory {
         }
     }
 
-    /// Locks what is resident in memory, from now on, or tells why not.
+    /// Locks resident pages from now on; fails with the kernel's error.
     pub fn lock(&self) -> core::result::Result<(), rustix::io::Errno> {
         match &self.memory {
             Memory::Own(own, _) => {
@@ -137,18 +138,18 @@ impl PagedMemory {
         }
     }
 
-    /// Whether that is locked.
+    /// Whether resident pages are locked.
     pub fn is_locked(&self) -> bool {
         match &self.memory {
-            // Levels of a tree that are in memory hold pages, too.
+            // Cached levels of a tree hold pages, too.
             Memory::Own(own, _) => own.is_locked() && kept::is_locked(),
             Memory::Served(client) => client.is_locked(),
         }
     }
 
-    /// Pages will be zeros in copies of the process, or what they are here.
+    /// Makes pages become zeros in copies of the process, or keeps their contents there.
     pub fn wipe_in_copies(&self, Pages { first, count }: Pages, wipes: bool) {
-        // Where a thread of the program pages it there are no copies.
+        // If a thread of this process is the pager, there are no copies.
         if let Memory::Served(client) = &self.memory
             && let Err(e) = client.wipe_in_copies(first, count, wipes)
         {
@@ -156,7 +157,7 @@ impl PagedMemory {
         }
     }
 
-    /// Lets a thread of the program run where the program wants, for some faults or for good.
+    /// Releases a thread of the program from its processor, for some faults or for good.
     pub fn let_go(&self, thread: u32, for_good: bool) {
         match &self.memory {
             Memory::Own(own, _) => own.let_go(thread, for_good),
@@ -164,7 +165,7 @@ impl PagedMemory {
         }
     }
 
-    /// Whether a page that is pinned may leave, so that what a device writes to it is lost.
+    /// Whether a pinned page may leave, so that a device's writes to it are lost.
     pub fn loses_pinned(&self) -> bool {
         match &self.memory {
             Memory::Own(own, _) => own.way() != Way::Move,
@@ -172,7 +173,7 @@ impl PagedMemory {
         }
     }
 
-    /// The other process that pages it, if it is one.
+    /// The connection to the pager, if it is another process.
     pub fn client(&self) -> Option<&Client> {
         match &self.memory {
             Memory::Own(..) => None,

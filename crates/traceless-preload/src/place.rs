@@ -1,6 +1,6 @@
-//! Where threads of the program run is the program's own business. The pager may hold one that
-//! faults often on a processor: it is let go before the program asks for that or changes it, and
-//! before it starts what would inherit it.
+//! The processors on which threads of the program run, which the program chooses. The pager may pin
+//! a thread that faults often to a processor. It is released before the program reads or changes
+//! its affinity, and before it starts a thread or process that would inherit it.
 
 use crate::own::own_name;
 use crate::paged::paged;
@@ -8,7 +8,7 @@ use crate::theirs::theirs;
 use core::ffi::c_int;
 use libc::{cpu_set_t, pid_t, pthread_t, size_t};
 
-/// A thread of the program is about to do something for which it must not be held.
+/// Releases a thread from its processor: for some faults, or for good.
 fn let_go(thread: u32, for_good: bool) {
     if let Some(paged) = paged() {
         paged.let_go(thread, for_good);
@@ -20,13 +20,13 @@ fn own_number() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// The thread that a call of `sched_setaffinity` and its kin means.
+/// The thread that an argument of `sched_setaffinity` and its kin names.
 fn number(thread: pid_t) -> u32 {
     if thread == 0 { own_number() } else { thread as u32 }
 }
 
-/// The number of a thread by what it calls itself. The system's name for the clock of a thread has
-/// it: its complement, above three bits.
+/// The number of a thread from its `pthread_t`. The system's id for the clock of a thread holds it:
+/// its complement, above three bits.
 ///
 /// # Safety
 /// The thread has not been joined.
@@ -38,7 +38,7 @@ unsafe fn number_of(thread: pthread_t) -> u32 {
     // SAFETY: the caller's promise.
     match unsafe { libc::pthread_getcpuclockid(thread, &raw mut clock) } {
         0 => !(clock >> 3) as u32,
-        // It has ended, and is not held.
+        // The thread has ended, and is not pinned.
         _ => 0,
     }
 }
@@ -110,22 +110,23 @@ pub unsafe extern "C" fn pthread_setaffinity_np(
     }
 }
 
-/// What makes threads and processes, or another program of this one. Only here is it known how to
-/// get between them and the program: nobody is held elsewhere.
+/// Functions that start threads, processes or another program. Only on this kind of processor can
+/// this library intercept them; elsewhere the pager pins no thread.
 #[cfg(target_arch = "x86_64")]
 mod heirs {
     use super::{let_go, own_number};
     use crate::theirs::{Function, address_of};
     use core::ffi::c_void;
 
-    /// Lets this thread go, and tells where the C library's function is.
+    /// Releases this thread, and returns the address of the C library's function.
     extern "C" fn prepare(function: Function) -> *mut c_void {
         let_go(own_number(), false);
         address_of(function)
     }
 
-    /// Functions that take the place of the C library's, prepare, and become those. They leave no
-    /// trace on the stack, to which `vfork` returns twice, and where further arguments are.
+    /// Functions that replace the C library's: each calls `prepare`, and jumps to the C library's
+    /// function. They leave the stack as it was: `vfork` returns to it twice, and it holds further
+    /// arguments.
     macro_rules! heirs {
         ($($name:ident,)*) => {
             $(

@@ -1,37 +1,38 @@
-//! What the kernel refuses a program whose pages cannot be pinned, so that nothing is lost without
-//! a sign. Whoever asks by the C library is served otherwise where that is possible, and never gets
-//! here; these are the system calls of those who go past it:
+//! The system calls that the kernel refuses to a program if its pages cannot be pinned, so that no
+//! data is lost without an error. Calls of the C library are served otherwise where that is
+//! possible, and never get here; these are system calls that bypass it:
 //!
-//! | system call | what the program is told | why |
+//! | system call | the program's error | why |
 //! |---|---|---|
 //! | `io_uring_setup` and its kin | `ENOSYS`, as of old kernels | registered buffers are pinned |
 //! | files with `O_DIRECT` | `EINVAL`, as of some file systems | the disk writes to the page |
 //! | `openat2` | `ENOSYS` | its flags cannot be looked at |
 //! | `socket` of `AF_XDP` | `EAFNOSUPPORT` | the network card writes to the page |
 //!
-//! A filter of the kernel (seccomp) does that. Threads, copies of the process and whatever it runs
-//! have it, too: they are paged in the same way.
+//! A filter of the kernel (seccomp) refuses them. Threads, copies of the process and programs that
+//! it runs inherit the filter; their memory is paged in the same way.
 
 use core::ffi::{c_int, c_ulong};
 use core::mem::offset_of;
 use libc::{sock_filter, sock_fprog};
 
-/// Asked of `io_uring_setup` as its number of entries, this tells whether the filter is there.
+/// With this number of entries, the error of `io_uring_setup` shows whether the filter is
+/// installed.
 const PROBE: u32 = 0x7472_6163;
 
-/// What the filter says to that; the kernel itself never does.
+/// The filter's error for the probe; the kernel itself never returns it.
 const PRESENT: c_int = libc::ESHUTDOWN;
 
-/// The numbers of `io_uring_setup` and the two behind it, and of `openat2`: on all processors.
+/// The numbers of `io_uring_setup` and the two calls after it, and of `openat2`: on all processors.
 const IO_URING: u32 = 425;
 const OPENAT2: u32 = 437;
 
-/// System calls of the other kind that x86-64 has (x32) are the same with this bit.
+/// The system calls of x86-64's other ABI (x32) have the same numbers with this bit.
 const OTHER_KIND: u32 = 1 << 30;
 
 const AUDIT_ARCH: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
 
-/// From now on they are refused to this thread, and to whatever it starts.
+/// From now on the calls are refused to this thread, and to all threads and processes it starts.
 pub fn begin() -> Result<(), &'static str> {
     if is_there() {
         return Ok(());
@@ -47,9 +48,9 @@ pub fn begin() -> Result<(), &'static str> {
     Err("the kernel cannot refuse io_uring to the program (seccomp), which would lose data there")
 }
 
-/// Whether whoever started this program has installed it.
+/// Whether the process that started this program has installed the filter.
 fn is_there() -> bool {
-    // SAFETY: without parameters it fails, whatever else there is.
+    // SAFETY: without parameters it fails, with or without the filter.
     let asked = unsafe { libc::syscall(libc::SYS_io_uring_setup, PROBE, 0_usize) };
     // SAFETY: this thread's own.
     asked == -1 && unsafe { *libc::__errno_location() } == PRESENT
@@ -61,25 +62,25 @@ fn install(program: &sock_fprog) -> bool {
     unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, program) == 0 }
 }
 
-/// Who may not install a filter otherwise may if no program that it runs gets more rights by that.
+/// An unprivileged process may install a filter only if no program that it runs gains privileges.
 fn without_new_rights() -> bool {
     // SAFETY: it changes what `exec` does, and nothing else.
     unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 }
 }
 
-/// What a rule looks at: the lower half of an argument, in which flags and names lie.
+/// A condition of a rule: it tests the lower half of an argument, which holds flags and names.
 struct Test {
     argument: usize,
     code: u32,
     value: u32,
 }
 
-/// Whether the argument is that.
+/// Whether the argument equals `value`.
 fn is(argument: usize, value: u32) -> Test {
     Test { argument, code: libc::BPF_JEQ, value }
 }
 
-/// Whether it has any of these bits.
+/// Whether the argument has any of these bits.
 fn has(argument: usize, bits: u32) -> Test {
     Test { argument, code: libc::BPF_JSET, value: bits }
 }
@@ -96,14 +97,14 @@ fn answer(with: u32) -> sock_filter {
     instruction(libc::BPF_RET | libc::BPF_K, with)
 }
 
-/// Goes on if the comparison holds; else past so many instructions.
+/// Goes on if the comparison holds; else skips `else_skip` instructions.
 fn go_on_if(code: u32, k: u32, else_skip: usize) -> sock_filter {
     let jf = u8::try_from(else_skip).expect("a rule is short");
     sock_filter { jf, ..instruction(libc::BPF_JMP | code | libc::BPF_K, k) }
 }
 
-/// Refuses the system call of that number with `errno` if all tests hold. Else the next rule is
-/// looked at.
+/// Refuses the system call with this number with `errno` if all tests hold. Else the next rule is
+/// evaluated.
 fn rule(number: u32, tests: &[Test], errno: c_int) -> Vec<sock_filter> {
     let test_len = 2;
     let mut rule = vec![
@@ -125,7 +126,7 @@ fn filter() -> Vec<sock_filter> {
     for number in [IO_URING, IO_URING + 1, IO_URING + 2, OPENAT2] {
         filter.extend(rule(number, &[], libc::ENOSYS));
     }
-    // All others have these numbers on this kind of processor only.
+    // The other calls have their numbers on this kind of processor only.
     filter.push(load(offset_of!(libc::seccomp_data, arch)));
     filter.push(sock_filter { jt: 1, ..go_on_if(libc::BPF_JEQ, AUDIT_ARCH, 0) });
     filter.push(answer(libc::SECCOMP_RET_ALLOW));

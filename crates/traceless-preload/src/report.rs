@@ -2,7 +2,7 @@
 
 use traceless_pager::paging::Error;
 
-/// The exit code of a program whose pager failed.
+/// The exit code of a program after a failure of its pager.
 const FAILED: i32 = 125;
 
 /// Ends the program: a page that it waits for cannot come.

@@ -1,4 +1,4 @@
-//! The functions of the C library that ours take the place of.
+//! The functions of the C library that this library replaces.
 
 use core::ffi::{CStr, c_void};
 use core::ptr::null_mut;
@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 macro_rules! functions {
     ($($name:ident,)*) => {
-        /// One of them.
+        /// A replaced function.
         #[expect(non_camel_case_types, reason = "they are called so")]
         #[derive(Clone, Copy)]
         #[repr(usize)]
@@ -66,19 +66,20 @@ functions! {
 static FOUND: [AtomicPtr<c_void>; NAMES.len()] =
     [const { AtomicPtr::new(null_mut()) }; NAMES.len()];
 
-/// Finds all of them. The threads of the pager must not look for any later: the program may hold
-/// the lock that it takes, and wait for a page.
+/// Looks up all functions. The pager's threads must not look any up later: the program may hold the
+/// loader's lock, and wait for a page.
 pub fn find_all() {
     for (name, found) in NAMES.iter().zip(&FOUND) {
         found.store(look_for(name), Relaxed);
     }
 }
 
-/// Where one of them is.
+/// The address of a C library function.
 pub extern "C" fn address_of(function: Function) -> *mut c_void {
     let known = &FOUND[function as usize];
     if known.load(Relaxed).is_null() {
-        // Nothing is paged, or what is loaded before this library asks before all were found.
+        // Either nothing is paged, or a library that was loaded earlier calls before `find_all` has
+        // run.
         known.store(look_for(NAMES[function as usize]), Relaxed);
     }
     let found = known.load(Relaxed);
@@ -86,7 +87,7 @@ pub extern "C" fn address_of(function: Function) -> *mut c_void {
     found
 }
 
-/// One of them, as a function of that type.
+/// A C library function, as a function of the given type.
 macro_rules! theirs {
     ($name:ident, $kind:ty) => {
         // That function has this type; this stands in unsafe blocks only.

@@ -1,8 +1,8 @@
-//! Memory that is never paged: the pager's own, and what the program asked for before it began. It
-//! is locked, and left out of core dumps.
+//! Memory that is never paged: the pager's own, and objects that the program allocated before
+//! paging began. It is locked, and left out of core dumps.
 //!
-//! Each object has a header before it. Free objects are kept by size, powers of two, in lists that
-//! run through them.
+//! Each object has a header before it. Free objects are kept by size, powers of two, in linked
+//! lists through the objects.
 
 use crate::kept;
 use crate::own::is_own_thread;
@@ -11,7 +11,7 @@ use core::ptr::null_mut;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::sync::{Mutex, MutexGuard};
 
-/// Stands in each header: what has none was not allocated here.
+/// Marks the header of each object; memory without it was not allocated here.
 const MARK: usize = 0x7472_6163_656c_6573;
 const CHUNK: usize = 1 << 20;
 /// Larger objects are mapped one by one.
@@ -21,7 +21,7 @@ const LISTS: usize = LISTED_MAX.ilog2() as usize + 1;
 
 #[derive(Clone, Copy)]
 struct Header {
-    /// Where the memory begins that it lies in, and how long that is.
+    /// Start and length of the memory that contains the object.
     start: usize,
     len: usize,
     /// Bytes from the object to the end of that memory.
@@ -29,22 +29,22 @@ struct Header {
     mark: usize,
 }
 
-/// The lists, and the rest of the chunk that is cut next.
+/// The lists, and the rest of the current chunk.
 pub struct Lists {
     free: [usize; LISTS],
     chunk: usize,
     left: usize,
 }
 
-/// The program's, and the pager's: a thread of the program may be interrupted, or wait for a page,
-/// while it has the lock, and the pager's must not wait for it then.
+/// One for the program's threads, and one for the pager's: a thread of the program may be
+/// interrupted, or wait for a page, while it holds the lock, and the pager must not wait for that.
 static LISTS_OF_FREE: [Mutex<Lists>; 2] =
     [const { Mutex::new(Lists { free: [0; LISTS], chunk: 0, left: 0 }) }; 2];
 
-/// The lists of this thread and its like. None of them gets memory from here meanwhile, nor gives
-/// any back.
+/// The lists for this kind of thread, locked: meanwhile no other thread of this kind can allocate
+/// or free.
 pub fn lists() -> MutexGuard<'static, Lists> {
-    // Nothing panics while it holds them; if it did, they would be whole all the same.
+    // Code that holds the lists does not panic; if it did, they would still be consistent.
     LISTS_OF_FREE[usize::from(is_own_thread())]
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -75,10 +75,10 @@ pub fn allocate(size: usize, align: usize) -> *mut u8 {
     object as *mut u8
 }
 
-/// Gives back what `allocate` gave. What it did not give stays as it is.
+/// Frees an object from `allocate`. Any other memory is left alone.
 ///
 /// # Safety
-/// A header's length before `object` can be read, and nobody uses it any more.
+/// A header's length before `object` can be read, and `object` is not used any more.
 pub unsafe fn free(object: *mut u8) {
     // SAFETY: the caller's promise.
     let Some(header) = (unsafe { header_of(object) }) else { return };
@@ -97,7 +97,7 @@ pub unsafe fn free(object: *mut u8) {
 /// Bytes that an object has room for.
 ///
 /// # Safety
-/// As for [`free`], but it may be used on.
+/// As for [`free`], but the object may still be used.
 pub unsafe fn size_of_object(object: *mut u8) -> usize {
     // SAFETY: the caller's promise.
     unsafe { header_of(object) }.map_or(0, |header| header.room)
@@ -115,7 +115,7 @@ unsafe fn header_of(object: *mut u8) -> Option<Header> {
 }
 
 impl Lists {
-    /// `len` bytes, a power of two, or 0.
+    /// Takes `len` bytes, a power of two; 0 if there is no memory.
     fn take(&mut self, len: usize) -> usize {
         let list = len.ilog2() as usize;
         let first = self.free[list];
@@ -125,7 +125,7 @@ impl Lists {
             return first;
         }
         if self.left < len {
-            // What is left of the chunk is not worth keeping: less than an object.
+            // The rest of the old chunk is dropped: it is smaller than the object.
             self.chunk = map(CHUNK);
             self.left = if self.chunk == 0 { 0 } else { CHUNK };
         }
@@ -137,16 +137,16 @@ impl Lists {
     }
 
     /// # Safety
-    /// Nobody uses those bytes any more.
+    /// The bytes are not used any more.
     unsafe fn give(&mut self, start: usize, len: usize) {
         let list = len.ilog2() as usize;
-        // SAFETY: memory of ours that nobody uses.
+        // SAFETY: memory of ours that is not used any more.
         unsafe { (start as *mut usize).write(self.free[list]) };
         self.free[list] = start;
     }
 }
 
-/// Fresh memory from the kernel, zeros, that is kept where it is; or 0.
+/// Fresh, kept, zeroed memory from the kernel; or 0.
 fn map(len: usize) -> usize {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a fresh mapping at an address that the kernel chooses.
@@ -161,7 +161,7 @@ fn map(len: usize) -> usize {
 /// The allocator of all Rust code in this library.
 pub struct TrustedAllocator;
 
-// SAFETY: objects are as large and as aligned as asked for, and nobody else's.
+// SAFETY: objects are as large and as aligned as requested, and belong to no other object.
 unsafe impl GlobalAlloc for TrustedAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         allocate(layout.size(), layout.align())

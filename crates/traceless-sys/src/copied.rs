@@ -1,14 +1,14 @@
-//! A copy of this process, for tests of what a copy must not do.
+//! A forked copy of this process, for tests of what a copy must not do.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Exit code of a copy whose work panicked.
+/// Exit code of a copy in which the work panicked.
 const PANICKED: i32 = 101;
 
-/// Lets a copy of this process, with a copy of its memory, do `act`, and returns what that made.
-/// Only the thread that calls lives on in the copy. Panics if the copy does not end well.
+/// Forks this process, runs `act` in the copy, and returns its result. Only the calling thread
+/// exists in the copy. Panics if the copy fails.
 pub fn in_a_copy(act: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
     let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
     // SAFETY: the copy runs `act` and ends, without returning to what this thread was called from.
@@ -24,7 +24,7 @@ pub fn in_a_copy(act: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
             let mut made = Vec::new();
             std::fs::File::from(reader).read_to_end(&mut made).expect("a pipe is read");
             let mut status = 0;
-            // SAFETY: `copy` is a child of this process that nobody else waits for.
+            // SAFETY: `copy` is a child of this process, and no other code waits for it.
             let waited = unsafe { libc::waitpid(copy, &raw mut status, 0) };
             assert!(waited == copy && status == 0, "the copy ended with {status:#x}");
             made
@@ -32,7 +32,7 @@ pub fn in_a_copy(act: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// Does the work of a copy, and ends it.
+/// Does the work of a copy, and ends the copy.
 fn end(writer: OwnedFd, act: impl FnOnce() -> Vec<u8>) -> ! {
     let code = match catch_unwind(AssertUnwindSafe(act)) {
         Ok(made) => i32::from(std::fs::File::from(writer).write_all(&made).is_err()),

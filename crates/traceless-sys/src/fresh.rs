@@ -1,16 +1,16 @@
-//! Bits that a copy of this process, or of the machine that it runs on, does not draw again.
+//! Random bits that a copy of this process, or of its machine, does not draw again.
 //!
-//! A generator that keeps its state in memory repeats itself in a copy of that memory, and so does
-//! that of a kernel whose machine was resumed twice from one snapshot, until it learns of it. What
-//! the processor draws anew at each call does not.
+//! A generator with its state in memory repeats itself in a copy of that memory. So does the
+//! kernel's generator if its machine was resumed twice from one snapshot, until the kernel learns
+//! of it. The processor's generator, which draws anew at each call, does not.
 
-/// 64 bits that the processor draws at this call; nothing where it has no instruction for it.
+/// 64 bits that the processor draws at this call; `None` where it has no instruction for it.
 #[inline]
 pub fn hardware_random() -> Option<u64> {
     imp::hardware_random()
 }
 
-/// A count of the processor that goes up all the time; 0 where it has none.
+/// The processor's tick counter; 0 where it has none.
 #[inline]
 pub fn processor_ticks() -> u64 {
     imp::processor_ticks()
@@ -21,9 +21,9 @@ mod imp {
     use core::arch::x86_64::{__cpuid, _rdrand64_step, _rdtsc};
     use core::sync::atomic::{AtomicU8, Ordering};
 
-    /// Draws before it is given up, as Intel's guide for software advises.
+    /// Number of attempts at a draw, as Intel's software guide advises.
     const TRIES: usize = 10;
-    /// The bit of register c of cpuid's first leaf that stands for the instruction.
+    /// The bit of register c of cpuid's first leaf that announces the instruction.
     const RDRAND_BIT: u32 = 30;
 
     const UNKNOWN: u8 = 0;
@@ -42,8 +42,7 @@ mod imp {
         if state == PRESENT { draw() } else { None }
     }
 
-    /// Whether the instruction is there, and is not one of those that always say the same, as some
-    /// processors do after they slept.
+    /// Whether the instruction exists and works: some processors return a constant after a suspend.
     #[cold]
     fn works() -> bool {
         __cpuid(1).ecx >> RDRAND_BIT & 1 == 1 && {
@@ -64,7 +63,7 @@ mod imp {
         None
     }
 
-    /// One draw. Whether the processor had bits at hand.
+    /// Makes one draw. Returns whether the processor had bits available.
     #[target_feature(enable = "rdrand")]
     fn step(bits: &mut u64) -> bool {
         _rdrand64_step(bits) == 1
@@ -99,7 +98,7 @@ mod tests {
         sorted.sort_unstable();
         sorted.dedup();
         assert_eq!(sorted.len(), drawn.len());
-        // Every bit is set about half of the time.
+        // Every bit must be set about half of the time.
         if drawn.len() == 1000 {
             for bit in 0..64 {
                 let ones = drawn.iter().filter(|&&x| x >> bit & 1 == 1).count();

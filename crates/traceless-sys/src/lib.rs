@@ -1,17 +1,17 @@
-//! What speed and secrecy need of the processor and the system and safe Rust cannot say. Every
-//! unsafe block of the library's side lives here.
+//! Services of the processor and the system that speed and secrecy need but safe Rust cannot
+//! express. Every unsafe block of the library's side is in this crate.
 //!
-//! Without the feature `std`: work on secrets that shows nothing ([`ct`]), large memory for trees,
-//! and bits that the processor draws at random ([`hardware_random`]). With it: memory for keys that
-//! is never swapped out and never dumped, a process that leaves no core behind, and which addresses
-//! servers may listen on. With the feature `ublk`: block devices of the kernel.
+//! Without the feature `std`: work on secrets without side channels ([`ct`]), large memory for
+//! trees, and bits that the processor draws at random ([`hardware_random`]). With it: memory for
+//! keys that is never swapped out and never dumped, a process without core dumps, and which
+//! addresses servers may listen on. With the feature `ublk`: block devices of the kernel.
 //!
-//! File by file: `ct`: work on secrets that shows nothing (`mask`, `moves`, `vector`, `cpu`: choice
-//! of the processor's level, `secret`: marks for memcheck); `fresh`: what the processor draws at
-//! random; `copied` (feature): a copy of the process, for tests; `memory`: large pages for trees;
-//! `locked`: memory for keys; `process`: no core dumps, no swap; `listen`: which addresses servers
-//! may listen on, and where TCP sockets are bound; `ublk` (feature): orders to the kernel's block
-//! device driver, and its queues.
+//! File by file: `ct`: work on secrets without side channels (`mask`, `moves`, `vector`, `cpu`:
+//! choice of the processor's level, `secret`: marks for memcheck); `fresh`: the processor's random
+//! generator; `copied` (feature): a copy of the process, for tests; `memory`: large pages for
+//! trees; `locked`: memory for keys; `process`: no core dumps, no swap; `listen`: which addresses
+//! servers may listen on, and where TCP sockets are bound; `ublk` (feature): commands to the
+//! kernel's block device driver, and its queues.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(feature = "std"), no_std)]
 

@@ -1,50 +1,50 @@
 //! Which addresses a server may listen on: one rule for every TCP listener.
 //!
-//! A loopback address is reached by users of the machine. Every other address is reached from a
-//! network, so its clients must prove who they are.
+//! Only users of the machine reach a loopback address. Every other address is reached from a
+//! network, so its clients must authenticate themselves.
 
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
-/// What a server asks of its clients before it serves them.
+/// What a server requires of its clients before it serves them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clients {
-    /// Nothing: whoever connects is served.
+    /// Nothing: every client that connects is served.
     Anyone {
-        /// How to have clients asked, for the message that refuses an address.
+        /// How to require authentication, for the message that refuses an address.
         remedy: &'static str,
     },
-    /// A proof of who they are: a password, a key or a certificate.
+    /// Authentication by a password, a key or a certificate.
     Authenticated,
 }
 
 /// Why a server does not listen.
 #[derive(Debug)]
 pub enum ListenError {
-    /// The address is reached from a network, and clients are not asked who they are.
+    /// A network reaches the address, and clients are not authenticated.
     Exposed {
         /// The address.
         address: SocketAddr,
-        /// How to have clients asked.
+        /// How to require authentication.
         remedy: &'static str,
     },
     /// The address cannot be resolved or listened on.
     Io {
         /// The address.
         address: String,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// Whether only users of this machine reach an address: 127.0.0.0/8, `::1`, and the former mapped
+/// Whether only users of this machine reach an address: 127.0.0.0/8, `::1`, and 127.0.0.0/8 mapped
 /// into IPv6.
 pub fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-/// Refuses an address that a network reaches, if clients are not asked who they are.
+/// Refuses an address that a network reaches, unless clients are authenticated.
 pub fn check(address: SocketAddr, clients: Clients) -> Result<(), ListenError> {
     match clients {
         Clients::Anyone { remedy } if !is_loopback(address) => {
@@ -54,7 +54,7 @@ pub fn check(address: SocketAddr, clients: Clients) -> Result<(), ListenError> {
     }
 }
 
-/// All that a name and a port stand for, each of which passes [`check`].
+/// All addresses of a name and a port, each of which must pass [`check`].
 pub fn resolve(address: &str, clients: Clients) -> Result<Vec<SocketAddr>, ListenError> {
     let failed = |source| ListenError::Io { address: address.to_owned(), source };
     let all: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
@@ -65,18 +65,18 @@ pub fn resolve(address: &str, clients: Clients) -> Result<Vec<SocketAddr>, Liste
     Ok(all)
 }
 
-/// Listens on the first address that a name and a port stand for, if all of them pass [`check`].
+/// Listens on the first address of a name and a port, if all of them pass [`check`].
 pub fn bind(address: &str, clients: Clients) -> Result<TcpListener, ListenError> {
     bind_to(&resolve(address, clients)?, address, clients)
 }
 
-/// Listens on an address that passes [`check`].
+/// Listens on an address, which must pass [`check`].
 pub fn bind_address(address: SocketAddr, clients: Clients) -> Result<TcpListener, ListenError> {
     check(address, clients)?;
     bind_to(&[address], &address.to_string(), clients)
 }
 
-/// Refuses a socket that somebody else opened on an address that does not pass [`check`].
+/// Refuses a socket that another program opened on an address that does not pass [`check`].
 pub fn check_listener(listener: &TcpListener, clients: Clients) -> Result<(), ListenError> {
     let address = listener.local_addr();
     let failed = |source| ListenError::Io { address: "the socket".to_owned(), source };
@@ -152,7 +152,8 @@ mod tests {
             "126.255.255.255:0",
             "[::2]:0",
             "[fe80::1]:0",
-            // Compatible with IPv4, which is not mapped: no loopback address to the kernel.
+            // An address compatible with IPv4 is not a mapped one: the kernel does not treat it as
+            // loopback.
             "[::7f00:1]:0",
         ] {
             let error = bind(text, ANYONE).unwrap_err();

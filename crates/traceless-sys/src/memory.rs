@@ -3,11 +3,11 @@
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// No object of Rust may be larger; less what is lost by rounding.
+/// Largest object that Rust allows, less the loss by rounding.
 const BYTES_MAX: usize = isize::MAX as usize - (4 << 20);
 
-/// Zeroed words that begin on a page. In huge pages where the system has them: a tree is touched
-/// all over, and with small pages each touch must first find where the page lies.
+/// Zeroed words that begin on a page, in huge pages where the system has them: accesses to a tree
+/// are random, and with small pages most would miss the TLB.
 pub struct Words {
     start: NonNull<u64>,
     len: usize,
@@ -65,18 +65,19 @@ mod imp {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use std::sync::OnceLock;
 
-    /// Who is told of large memory, as it comes past any allocator.
+    /// Receives notices of large memory, which bypasses every allocator.
     #[derive(Clone, Copy, Debug)]
     pub struct Keeper {
-        /// It was mapped: where it begins, and how many bytes.
+        /// Called after memory was mapped, with its start and its length in bytes.
         pub keep: fn(usize, usize),
-        /// What begins there is about to be unmapped.
+        /// Called with its start before memory is unmapped.
         pub forget: fn(usize),
     }
 
     static KEEPER: OnceLock<Keeper> = OnceLock::new();
 
-    /// From now on this one is told of all large memory of the process. The first one stays.
+    /// From now on `keeper` is notified of all large memory of the process. Only the first keeper
+    /// counts.
     pub fn keep_large_memory(keeper: Keeper) {
         let _ = KEEPER.set(keeper);
     }
@@ -84,7 +85,7 @@ mod imp {
     const HUGE: usize = 2 << 20;
 
     pub fn zeroed(bytes: usize) -> Option<NonNull<u8>> {
-        // The kernel begins what is long enough at a multiple of a huge page by itself.
+        // The kernel itself aligns a long mapping to huge pages.
         let bytes = rounded(bytes);
         // SAFETY: a fresh anonymous mapping at an address that the kernel chooses.
         let start = unsafe {
@@ -106,7 +107,7 @@ mod imp {
     }
 
     /// # Safety
-    /// `start` is from `zeroed(bytes)`, and nobody uses it any more.
+    /// `start` is from `zeroed(bytes)`, and the memory is not used any more.
     pub unsafe fn free(start: NonNull<u8>, bytes: usize) {
         if let Some(keeper) = KEEPER.get() {
             (keeper.forget)(start.as_ptr() as usize);
@@ -115,7 +116,7 @@ mod imp {
         let _ = unsafe { munmap(start.as_ptr().cast(), rounded(bytes)) };
     }
 
-    /// Whole huge pages; what is shorter the kernel makes into pages.
+    /// Rounds up to whole huge pages; the kernel rounds shorter lengths to pages.
     fn rounded(bytes: usize) -> usize {
         if bytes < HUGE { bytes } else { bytes.next_multiple_of(HUGE) }
     }
@@ -135,7 +136,7 @@ mod imp {
     }
 
     /// # Safety
-    /// `start` is from `zeroed(bytes)`, and nobody uses it any more.
+    /// `start` is from `zeroed(bytes)`, and the memory is not used any more.
     pub unsafe fn free(start: NonNull<u8>, bytes: usize) {
         let layout = Layout::from_size_align(bytes, PAGE).expect("it was made with this layout");
         // SAFETY: made in `zeroed` with the same layout.
@@ -176,7 +177,7 @@ mod tests {
         let words = Words::zeroed(513).expect("there is memory");
         let start = words.as_ptr() as usize;
         assert_eq!(known(start), Some((start, 513 * 8)));
-        // What is mapped there next, by another test, may be of another length.
+        // Another test may map memory of another length there.
         drop(words);
         assert_ne!(known(start), Some((start, 513 * 8)));
     }

@@ -1,12 +1,12 @@
-//! A process that keeps its memory to itself.
+//! Protection of a process's memory from dumps and swap.
 
 use rustix::mm::MlockAllFlags;
 use rustix::process::{DumpableBehavior, Resource, Rlimit};
 
-/// What [`harden_process`] could do.
+/// The result of [`harden_process`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hardening {
-    /// No core is dumped, and other processes of the same user may not look into this one.
+    /// No core is dumped, and other processes of the same user may not read this one's memory.
     pub dumps_off: bool,
 }
 
@@ -18,9 +18,9 @@ pub fn harden_process() -> Hardening {
     Hardening { dumps_off: no_core && hidden }
 }
 
-/// Keeps all memory of this process from being swapped out, now and later, each page from when it
-/// is first used. Does nothing and returns false where the limit of locked memory is finite: then
-/// a later allocation might fail for it.
+/// Locks all memory of this process, present and future, so that no page is swapped out; each page
+/// is locked at its first use. Does nothing and returns false where the limit of locked memory is
+/// finite: a later allocation might then fail because of it.
 pub fn lock_all_memory() -> bool {
     let unlimited = rustix::process::getrlimit(Resource::Memlock).current.is_none();
     let privileged = rustix::process::geteuid().is_root();

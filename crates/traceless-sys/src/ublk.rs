@@ -1,9 +1,9 @@
-//! Block devices of the kernel that this process serves (`ublk_drv`, Linux 6.5 or later).
+//! Kernel block devices that this process serves (`ublk_drv`, Linux 6.5 or later).
 //!
-//! Orders go to `/dev/ublk-control`, and requests come from `/dev/ublkcN`, both as commands of
-//! `io_uring`. The kernel's `Documentation/block/ublk.rst` and `include/uapi/linux/ublk_cmd.h`
-//! define them. Data are copied by reading and writing `/dev/ublkcN` (`UBLK_F_USER_COPY`), so that
-//! the kernel never learns an address of a buffer.
+//! Control commands go to `/dev/ublk-control`, and requests come from `/dev/ublkcN`, both as
+//! commands of `io_uring`. The kernel's `Documentation/block/ublk.rst` and
+//! `include/uapi/linux/ublk_cmd.h` define them. Data are copied by reading and writing
+//! `/dev/ublkcN` (`UBLK_F_USER_COPY`), so that the kernel never learns an address of a buffer.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,20 +16,20 @@ use io_uring::{IoUring, opcode, squeue, types};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Where the kernel takes orders.
+/// The kernel's device for control commands.
 pub const CONTROL: &str = "/dev/ublk-control";
-/// The unit in which the kernel counts.
+/// The unit of the kernel's offsets and lengths.
 pub const SECTOR_LEN: u64 = 512;
 
 /// Kinds of requests: the low bits of [`Request::op_flags`].
 pub const KIND_MASK: u32 = 0xff;
-/// Bytes are wanted.
+/// A request to read bytes.
 pub const READ: u32 = 0;
-/// Bytes are to be written.
+/// A request to write bytes.
 pub const WRITE: u32 = 1;
-/// What was written is to be made durable.
+/// A request to make earlier writes durable.
 pub const FLUSH: u32 = 2;
-/// A flag of a write: it is to be durable before it is answered.
+/// A flag of a write: it must be durable before it is completed.
 pub const FORCE: u32 = 1 << 13;
 
 const ADD_DEVICE: u32 = order(0x04);
@@ -47,9 +47,9 @@ const VOLATILE_CACHE: u32 = 1 << 2;
 const FORCE_UNIT_ACCESS: u32 = 1 << 3;
 /// Any device, or no queue.
 const NONE: u32 = u32::MAX;
-/// The kernel lays out the descriptors of each queue as if it were this deep.
+/// The kernel lays out the descriptors of each queue as if it had this depth.
 const QUEUE_DEPTH_MAX: usize = 4096;
-/// Where in `/dev/ublkcN` the data of requests lie, and which bits tell queue and tag.
+/// The offset of requests' data in `/dev/ublkcN`, and which bits hold queue and tag.
 const DATA_OFFSET: u64 = 0x8000_0000;
 const TAG_SHIFT: u32 = 25;
 const QUEUE_SHIFT: u32 = 41;
@@ -58,12 +58,12 @@ const fn order(number: u32) -> u32 {
     command(number, ORDER_LEN)
 }
 
-/// A command that carries a structure in both directions, numbered as an ioctl is.
+/// A command that carries a structure in both directions, numbered like an ioctl.
 const fn command(number: u32, len: usize) -> u32 {
     3 << 30 | (len as u32) << 16 | (b'u' as u32) << 8 | number
 }
 
-/// `struct ublksrv_ctrl_cmd`, and what fills a command up.
+/// `struct ublksrv_ctrl_cmd`, padded to the length of a command.
 #[repr(C)]
 struct Order {
     device: u32,
@@ -104,7 +104,7 @@ struct DeviceInfo {
     reserved: [u64; 2],
 }
 
-/// The beginning of `struct ublk_params`: the length says how much of it there is.
+/// The beginning of `struct ublk_params`: `len` is how much of it is present.
 #[repr(C)]
 #[derive(Default)]
 struct Parameters {
@@ -121,7 +121,7 @@ struct Parameters {
     boundary_mask: u64,
 }
 
-/// What an order points to.
+/// The structures that a control command points to.
 #[derive(Default)]
 struct Arguments {
     info: DeviceInfo,
@@ -131,13 +131,13 @@ struct Arguments {
 /// A device to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Its size; a multiple of `block_len`.
+    /// Size in bytes; a multiple of `block_len`.
     pub bytes: u64,
-    /// What it reads and writes as one, a power of two from a sector on.
+    /// The physical block size, a power of two from a sector on.
     pub block_len: u32,
     /// Whether the kernel refuses writes.
     pub read_only: bool,
-    /// Queues wanted. The kernel makes no more than it has processors.
+    /// Requested number of queues. The kernel makes no more than it has processors.
     pub queues: u16,
     /// Requests in flight in each queue.
     pub depth: u16,
@@ -145,10 +145,10 @@ pub struct Shape {
     pub request_bytes_max: u32,
 }
 
-/// A device that was made, and is gone when this is dropped. That waits until nobody has its
+/// A device, which is removed when this is dropped. The drop waits until no program has its
 /// `/dev/ublkcN` or `/dev/ublkbN` open.
 pub struct Control {
-    // Before `arguments`, which it may point to.
+    // Declared before `arguments`, which it may point to, so that it is dropped first.
     ring: IoUring<squeue::Entry128>,
     file: File,
     arguments: Box<Arguments>,
@@ -188,12 +188,12 @@ impl Control {
         self.device
     }
 
-    /// Queues that must be served.
+    /// Number of queues that must be served.
     pub fn queues(&self) -> u16 {
         self.queues
     }
 
-    /// Opens what requests come from. The kernel lets only one have it.
+    /// Opens the device that requests come from. The kernel allows only one open file.
     pub fn open_device(&self) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).open(format!("/dev/ublkc{}", self.device))
     }
@@ -203,8 +203,8 @@ impl Control {
         self.order(START_DEVICE, 0, 0, u64::from(process_id().cast_unsigned()))
     }
 
-    /// Takes `/dev/ublkbN` away. The kernel first writes out what its page cache holds, so the
-    /// queues must still be served.
+    /// Removes `/dev/ublkbN`. The kernel first writes out its page cache, so the queues must still
+    /// be served.
     pub fn stop(&mut self) -> io::Result<()> {
         self.order(STOP_DEVICE, 0, 0, 0)
     }
@@ -229,7 +229,8 @@ impl Control {
         self.order(SET_PARAMETERS, parameters as u64, len, 0)
     }
 
-    /// Sends an order and waits for its end. `argument` is null, or points into `arguments`.
+    /// Sends a control command and waits for its end. `argument` is null, or points into
+    /// `arguments`.
     fn order(&mut self, number: u32, argument: u64, len: usize, data: u64) -> io::Result<()> {
         let order = Order {
             device: self.device,
@@ -244,7 +245,7 @@ impl Control {
         let bytes = unsafe { std::mem::transmute::<Order, [u8; 80]>(order) };
         let entry = opcode::UringCmd80::new(types::Fd(self.file.as_raw_fd()), number).cmd(bytes);
         // SAFETY: file and arguments belong to `self` and outlive the ring, as the order of the
-        // fields says. The arguments are in a box, and nobody changes them before the end.
+        // fields says. The arguments are in a box, and no code changes them before the end.
         unsafe { self.ring.submission().push(&entry.build()) }.map_err(io::Error::other)?;
         loop {
             if let Some(completion) = self.ring.completion().next() {
@@ -258,7 +259,7 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         if self.device != NONE {
-            // It may be gone already, and there is nobody to tell.
+            // The device may be gone already, and a drop cannot report an error.
             let _ = self.order(DELETE_DEVICE, 0, 0, 0);
         }
     }
@@ -267,13 +268,13 @@ impl Drop for Control {
 /// One request of the block layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// What [`Queue`] knows it by.
+    /// The request's number in its [`Queue`].
     pub tag: u16,
-    /// Its kind, and flags.
+    /// Kind and flags of the request.
     pub op_flags: u32,
-    /// Where it begins, in sectors.
+    /// First sector.
     pub start_sector: u64,
-    /// How long it is.
+    /// Length in sectors.
     pub sectors: u32,
 }
 
@@ -288,18 +289,18 @@ struct Descriptor {
 
 /// One of a device's queues. It belongs to the thread that made it, as the kernel demands.
 pub struct Queue {
-    // Before the file that its entries name.
+    // Declared before the file that its entries name, so that it is dropped first.
     ring: IoUring,
     descriptors: Descriptors,
     device: Arc<File>,
     id: u16,
-    /// Entries whose completion has not come.
+    /// Number of entries without a completion.
     in_flight: usize,
 }
 
 impl Queue {
     /// Begins to fetch the requests of the queue `id` of a device opened with
-    /// [`Control::open_device`]. `depth` is that of the device's shape.
+    /// [`Control::open_device`]. `depth` is the depth in the device's shape.
     pub fn open(device: Arc<File>, id: u16, depth: u16) -> io::Result<Self> {
         let ring = IoUring::new(u32::from(depth).next_power_of_two())?;
         let descriptors = Descriptors::map(&device, id, depth)?;
@@ -311,7 +312,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Waits for a request; `None` when the device was stopped. Each must be completed.
+    /// Waits for a request; `None` once the device is stopped. Each request must be completed.
     pub fn next_request(&mut self) -> io::Result<Option<Request>> {
         while self.in_flight > 0 {
             let Some(completion) = self.ring.completion().next() else {
@@ -321,7 +322,7 @@ impl Queue {
             self.in_flight -= 1;
             match result_of(completion.result()) {
                 Ok(()) => return Ok(Some(self.descriptors.get(completion.user_data() as u16))),
-                // The device is being stopped, and all other entries end in the same way.
+                // The device is being stopped, and all other entries end with the same error.
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => {}
                 Err(error) => return Err(error),
             }
@@ -329,17 +330,17 @@ impl Queue {
         Ok(None)
     }
 
-    /// Copies the bytes that a write brings.
+    /// Copies the data of a write request to `into`.
     pub fn take_data(&self, request: &Request, into: &mut [u8]) -> io::Result<()> {
         self.device.read_exact_at(into, self.data_of(request))
     }
 
-    /// Copies the bytes that a read wants.
+    /// Copies `from` to the data of a read request.
     pub fn give_data(&self, request: &Request, from: &[u8]) -> io::Result<()> {
         self.device.write_all_at(from, self.data_of(request))
     }
 
-    /// Answers with a count of bytes, or an error number below zero.
+    /// Completes a request with a number of bytes, or a negative error number.
     pub fn complete(&mut self, request: &Request, result: i32) -> io::Result<()> {
         self.push(COMMIT_AND_FETCH, request.tag, result)
     }
@@ -402,7 +403,7 @@ impl Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        // SAFETY: this is what was mapped, and nobody else points to it.
+        // SAFETY: this is what was mapped, and no other pointer to it is left.
         let _ = unsafe { rustix::mm::munmap(self.first.as_ptr().cast(), self.bytes) };
     }
 }
@@ -415,7 +416,7 @@ fn result_of(result: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::from_raw_os_error(result.saturating_neg())) } else { Ok(()) }
 }
 
-/// A signal ends a wait early, which is no reason to give up.
+/// A signal ends a wait early; then the caller waits again.
 fn wait_for_completion(submitted: io::Result<usize>) -> io::Result<()> {
     match submitted {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),

@@ -1,9 +1,10 @@
-//! Private contact look-up: which numbers in somebody's address book belong to users?
+//! Private contact look-up: which numbers of a client's address book belong to users?
 //!
-//! The server knows who its users are, and must not learn whom its clients know. It runs where only
-//! the program itself is trusted, such as in an enclave: its operator sees each address that it
-//! touches. So the table of users is an oblivious map, and an answer is put together without
-//! looking at it: of each number asked for nothing shows, not even whether it is that of a user.
+//! The server knows its users, but must not learn a client's contacts. It runs where only the
+//! program itself is trusted, for example in an enclave: its operator observes each address that
+//! the program touches. So the table of users is an oblivious map, and the program copies answers
+//! without branching on them: the operator learns nothing about a requested number, not even
+//! whether it belongs to a user.
 //!
 //! `cargo run --release -p traceless --example contacts -- [USERS]`
 
@@ -11,18 +12,18 @@ use std::error::Error;
 use traceless::Map;
 use traceless::map::Operation;
 
-/// A phone number, as ASCII digits, and what a user is known by.
+/// Bytes of a phone number, as ASCII digits, and of a user's id.
 const NUMBER_LEN: usize = 16;
 const ID_LEN: usize = 16;
 
-/// What the client gets for each number: whether it is a user's, and whose.
+/// The answer for each number: whether it belongs to a user, and the user's id.
 const ANSWER_LEN: usize = 1 + ID_LEN;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let users = std::env::args().nth(1).map_or(Ok(10_000), |users| users.parse())?;
     let mut server = Server::new(users)?;
 
-    // What a client sends, through a channel that ends within the enclave.
+    // A client's request, through a channel that ends within the enclave.
     let contacts = [number_of(7), number_of(users), number_of(users - 1), *b"+49 30 000000000"];
     let answers = server.answer(&contacts)?;
 

@@ -1,5 +1,5 @@
-//! An encrypted array in a file. It is saved, its process dies, and it is opened again: what was
-//! synced is there, what was not is gone as a whole.
+//! An encrypted array in a file. It is saved, its process dies, and it is opened again: synced
+//! writes are there, later writes are lost as a whole.
 //!
 //! Run it with the name of a file that it may make:
 //! `cargo run --release -p traceless --example encrypted_array -- /path/to/array`
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Does what a process does that is killed.
+/// Writes to the array, and ends like a killed process.
 fn write_and_die(path: &str) -> Result<(), Box<dyn Error>> {
     let file = File::options().read(true).write(true).open(path)?;
     let mut array = builder().store(store_in(file)?).open()?;
@@ -51,7 +51,7 @@ fn write_and_die(path: &str) -> Result<(), Box<dyn Error>> {
 }
 
 fn builder() -> Builder {
-    // A real program asks a key store, or derives the key from a passphrase.
+    // A real program gets the key from a key store, or derives it from a passphrase.
     Array::builder().blocks(BLOCKS).block_len(64).key(Secret::from_bytes([7; 32]))
 }
 

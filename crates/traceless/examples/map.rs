@@ -1,5 +1,5 @@
-//! A map of byte strings: in memory that is watched, and in a file, whose holder sees each access
-//! to it; there it is saved, and opened again.
+//! A map of byte strings, first in memory that an adversary watches, then in a file whose holder
+//! observes each access. The second map is saved, and opened again.
 //!
 //! Run it with the name of a file that it may make:
 //! `cargo run --release -p traceless --example map -- /path/to/file`
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn use_it(colours: &mut Map) -> traceless::Result {
     assert_eq!(colours.insert(b"ultramarine", &[18, 10, 143])?, None);
     assert_eq!(colours.insert(b"vermilion", &[227, 66, 52])?, None);
-    // A second insertion replaces the value, and tells the one before.
+    // A second insertion replaces the value, and returns the old one.
     let before = colours.insert(b"vermilion", &[217, 56, 30])?;
     assert_eq!(before.as_deref(), Some(&[227, 66, 52][..]));
     assert_eq!(colours.get(b"vermilion")?.as_deref(), Some(&[217, 56, 30][..]));

@@ -1,9 +1,9 @@
-//! The Oblivious client with its secrets marked, for memcheck: a branch or an address that depends
-//! on one is reported. `./test memcheck` runs it.
+//! The Oblivious client with its secrets marked, for memcheck, which reports a branch or an address
+//! that depends on a secret. `./test memcheck` runs it.
 //!
 //! `oblivious_memcheck honest` must be clean; the planted faults must not be: `early-exit`, a
-//! look-up that stops where it found something, `branch`, which looks into what it visits, and
-//! `found`, which looks at what a map answers.
+//! look-up that stops at the first match, `branch`, which branches on a visited block, and `found`,
+//! which branches on a map's answer.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -64,7 +64,7 @@ fn honest() {
     }
 }
 
-/// An array and a map that are saved, opened after a close and after a kill.
+/// An array and a map in stores, opened after a close and after a kill.
 fn saved() {
     let (blocks, block_len) = (5000, 64);
     let key = || traceless::seal::Secret::from_bytes([7; 32]);
@@ -99,7 +99,7 @@ fn map(capacity: u64, key_len: usize, value_len: usize) -> Map {
     builder.rng(Secret(SeededRng::new(capacity))).build().expect("it fits")
 }
 
-/// Secret keys, values and operations; what is answered must be what a map that is no secret has.
+/// Secret keys, values and operations; answers must equal the answers of a plain map.
 fn exercise_map(map: &mut Map, key_len: usize, value_len: usize) {
     let mut rng = SeededRng::new(7);
     let mut model = HashMap::new();
@@ -127,7 +127,7 @@ fn exercise_map(map: &mut Map, key_len: usize, value_len: usize) {
     }
 }
 
-/// Secret addresses and contents; what is read back must be what was written.
+/// Secret addresses and contents; reads must return what was written.
 fn exercise(oram: &mut dyn Oram, rounds: u64) {
     let mut rng = SeededRng::new(7);
     let len = oram.block_len();
@@ -157,7 +157,7 @@ fn early_exit() {
     println!("found at {:?}", made_public(found));
 }
 
-/// Shows that what was secret when it was written is secret when it comes back.
+/// Shows that a block that was secret when it was written is secret when it is read.
 fn branch() {
     let rng = Box::new(Secret(SeededRng::new(1)));
     let mut oram = oblivious::create(5000, 64, rng).expect("it fits");
@@ -174,7 +174,7 @@ fn branch() {
     println!("{ones} of 1");
 }
 
-/// Shows that what a map answers is secret, even where the caller's key is not.
+/// Shows that a map's answer is secret, even where the caller's key is not.
 fn found() {
     let mut map = map(5000, 8, 8);
     map.insert(b"key", b"value").expect("there is room");
@@ -182,13 +182,13 @@ fn found() {
     println!("{}", if black_box(answer.found.unwrap_u8()) == 1 { "there" } else { "not there" });
 }
 
-/// A generator whose numbers are secret.
+/// A generator of secret numbers.
 struct Secret(SeededRng);
 
 impl Rng for Secret {
     fn fill(&mut self, out: &mut [u8]) {
         self.0.fill(out);
-        // A key stays public: the cipher's library branches on whether a tag fits, which it may.
+        // A key stays public: the cipher's library branches on whether a tag fits, which is public.
         if out.len() > SECRET_LEN {
             classify(out);
         }

@@ -1,5 +1,5 @@
 //! CPU time of an access to the Oblivious client: uniformly random blocks of 64 bytes, half of them
-//! written, one thread; and of an operation on a map over it, which is full.
+//! written, one thread; and of an operation on a full map over it.
 //!
 //! `cargo run --release --example oblivious_speed -- [LOG2_BLOCKS...]`
 
@@ -23,7 +23,7 @@ fn main() {
         map(1 << log);
     }
     if logs.is_empty() {
-        // Where a tree begins to win.
+        // Sizes around the point where a tree becomes faster than a scan.
         for blocks in [128, 256, 512, 1024, 2048] {
             tree(blocks);
             let mut scan = ScanArray::new(blocks, BLOCK_LEN, Lines::<1>).expect("it fits");
@@ -76,12 +76,13 @@ fn map(capacity: u64) {
     println!("map of {capacity} entries: {best:.3} us");
 }
 
-/// The least of five measurements, after some that touch all memory.
+/// The least of five measurements, after accesses that touch all memory.
 fn best_us(oram: &mut dyn Oram) -> f64 {
     best_us_of(oram, 200_000)
 }
 
-/// The same, of `accesses` each.
+/// The least of five measurements of `accesses` accesses each, after accesses that touch all
+/// memory.
 fn best_us_of(oram: &mut dyn Oram, accesses: u64) -> f64 {
     let mut rng = SeededRng::new(1);
     let mut block = vec![7; oram.block_len()];

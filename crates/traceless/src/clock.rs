@@ -1,6 +1,6 @@
-//! Time, handed in: cycles in a simulation, nanoseconds in the real world.
+//! Time, passed in by the caller: cycles in a simulation, nanoseconds in the real world.
 
-/// Tells the time in units that its owner chooses.
+/// Measures time, in units that its owner chooses.
 pub trait Clock: Send + Sync {
     /// Time since this clock began.
     fn now(&self) -> u64;
@@ -14,7 +14,7 @@ impl<C: Clock + ?Sized> Clock for alloc::sync::Arc<C> {
 
 /// A clock that can be waited for.
 pub trait Timer: Clock {
-    /// Returns at the time `at`, or at once if it is later already.
+    /// Returns at the time `at`, or at once if that is past.
     fn wait_until(&self, at: u64);
 }
 
@@ -24,7 +24,7 @@ impl<T: Timer + ?Sized> Timer for alloc::sync::Arc<T> {
     }
 }
 
-/// A clock that goes on only when it is told to, or waited for.
+/// A clock that moves only by [`advance`](Self::advance) and [`Timer::wait_until`].
 #[derive(Default)]
 pub struct SimulatedClock(core::sync::atomic::AtomicU64);
 
@@ -47,14 +47,14 @@ impl Timer for SimulatedClock {
     }
 }
 
-/// No time at all: every event carries zero.
+/// No time: every event carries zero.
 impl Clock for () {
     fn now(&self) -> u64 {
         0
     }
 }
 
-/// Monotonic nanoseconds since it was made.
+/// Monotonic nanoseconds since the clock was started.
 #[cfg(feature = "std")]
 pub struct Monotonic(std::time::Instant);
 
@@ -74,7 +74,7 @@ impl Clock for Monotonic {
     }
 }
 
-/// The last nanoseconds of a wait, which are spent asking for the time: a sleep ends late.
+/// The last nanoseconds of a wait, which are spent polling the clock: a sleep ends late.
 #[cfg(feature = "std")]
 const AWAKE_NS: u64 = 100_000;
 

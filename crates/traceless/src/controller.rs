@@ -4,78 +4,79 @@ use crate::error::Result;
 use crate::oram::{Hides, Oram, check_request};
 use crate::types::Addr;
 
-/// What one step was for. The adversary cannot tell.
+/// What a step was for. The adversary cannot distinguish the kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StepKind {
-    /// A block of the user's.
+    /// A block of the client.
     Data,
     /// A block of the position map, on this level of the recursion, from 1 on.
     PosMap(u8),
-    /// Nothing asked for it.
+    /// No request needed it.
     Dummy,
-    /// It only emptied the stash.
+    /// An eviction, which only empties the stash.
     Eviction,
 }
 
-/// What one step did.
+/// The outcome of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StepOutcome {
-    /// What it was for.
+    /// What the step was for.
     pub kind: StepKind,
     /// The request that it finished.
     pub finished: Option<u64>,
 }
 
-/// What is done with a block while it is in trusted memory: its request's number, and its body.
+/// Called with a request's number and its block's body while the block is in trusted memory.
 pub type Serve<'a> = &'a mut dyn FnMut(u64, &mut [u8]);
 
-/// A scheme that does exactly one path access each time it is asked, useful or not: for issue at a
-/// fixed rate, and for simulation. Object-safe.
+/// A scheme that does exactly one path access per step, useful or not: for issue at a constant
+/// rate, and for simulation. Object-safe.
 pub trait Controller: Send {
-    /// Number of the user's blocks.
+    /// Number of the client's blocks.
     fn blocks(&self) -> u64;
 
     /// Bytes in a block; 0 in a simulation.
     fn block_len(&self) -> usize;
 
-    /// Asks for an access to a block. Requests are served in order; `id` is the caller's.
+    /// Queues an access to a block. Requests are served in order; `id` is chosen by the caller.
     fn submit(&mut self, id: u64, addr: Addr) -> Result;
 
-    /// Requests that were asked for and are not finished.
+    /// Number of requests that are queued and not finished.
     fn waiting(&self) -> usize;
 
-    /// One path access: the next useful one, or a dummy. Never none, never two. When it reaches the
-    /// block of a request, `serve` may read and change the body.
+    /// Makes one path access: the next useful one, or a dummy. Never none, never two. When it
+    /// reaches the block of a request, `serve` may read and change the body.
     ///
     /// If the store cannot serve its read, nothing has changed, and the next step makes the same
-    /// read again. A scheme that cannot do so refuses everything after it.
+    /// read again. A scheme that cannot do so refuses all later requests.
     fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome>;
 
-    /// Finishes the request whose turn it is if that takes no path access, and tells which one.
-    /// This is no step and cannot be seen, but who sees when requests are made may learn from it;
-    /// so schemes do it only if they were told to.
+    /// Finishes the next request if that takes no path access, and returns its number. This is no
+    /// step and causes no event, but an observer of the times of requests may learn from it:
+    /// schemes do it only if their configuration allows it.
     fn finish_at_hand(&mut self, serve: Serve<'_>) -> Result<Option<u64>> {
         let _ = serve;
         Ok(None)
     }
 
-    /// Makes everything durable that was finished. No request waits.
+    /// Makes all finished requests durable. No request may be waiting.
     fn sync(&mut self) -> Result;
 
     /// What the claim covers.
     fn hides(&self) -> Hides;
 
-    /// Syncs, and takes no request any more if it is to be opened again.
+    /// Syncs. A scheme that can be opened again accepts no request afterwards.
     fn close(&mut self) -> Result {
         self.sync()
     }
 
-    /// Tells that what was submitted will be stepped through at once, so that the store may be told
-    /// of all of it that is known. No step: what it shows is what the steps will show.
+    /// Notifies the scheme that all queued requests will be stepped through at once, so that it can
+    /// announce the known paths to the store. This is no step: it reveals only what the steps will
+    /// reveal.
     fn announce(&mut self) {}
 }
 
-/// Requests that are told to the store together, at most.
+/// Requests that are announced to the store together, at most.
 const ANNOUNCED_MAX: usize = 128;
 
 /// A controller as an array of blocks: each request is stepped until it is finished.
@@ -83,11 +84,11 @@ const ANNOUNCED_MAX: usize = 128;
 /// Where the number of steps depends on what was accessed before (a PLB, a stash that is full), so
 /// does the time that a request takes.
 ///
-/// A request that an error cut off is not forgotten: its paths were seen, or announced. The next
-/// one first steps until it is finished, and leaves its block as it is.
+/// A request that an error interrupted is not dropped: its paths were observed, or announced. The
+/// next request first steps until the old one is finished, and leaves its block unchanged.
 pub struct SteppedOram<C>(C);
 
-/// What its own requests are called.
+/// Id of the requests that [`SteppedOram::access`] makes.
 const OWN: u64 = u64::MAX;
 
 impl<C: Controller> SteppedOram<C> {
@@ -101,17 +102,17 @@ impl<C: Controller> SteppedOram<C> {
         &self.0
     }
 
-    /// The controller, to be looked after. It gets no requests but from here.
+    /// The controller, for maintenance. All its requests must come from this array.
     pub fn controller_mut(&mut self) -> &mut C {
         &mut self.0
     }
 
-    /// Accesses one block; `change` sees it while it is in trusted memory.
+    /// Accesses one block; `change` gets it while it is in trusted memory.
     #[inline]
     pub fn access(&mut self, addr: Addr, mut change: impl FnMut(&mut [u8])) -> Result {
         self.finish_waiting()?;
         self.0.submit(OWN, addr)?;
-        // Others may be finished in between: what was offered.
+        // Steps may also finish a request that the cache above has offered to the controller.
         let serve = &mut |id: u64, body: &mut [u8]| {
             if id == OWN {
                 change(body);
@@ -125,7 +126,7 @@ impl<C: Controller> SteppedOram<C> {
         Ok(())
     }
 
-    /// Steps until no request waits that an earlier error cut off.
+    /// Steps until the requests that an earlier error interrupted are finished.
     #[inline]
     fn finish_waiting(&mut self) -> Result {
         while self.0.waiting() > 0 {
@@ -134,8 +135,8 @@ impl<C: Controller> SteppedOram<C> {
         Ok(())
     }
 
-    /// Accesses blocks in order, which are told to the store together. What is seen is a function
-    /// of their number, as is that of as many accesses.
+    /// Accesses blocks in order, and announces them to the store together. What an observer learns
+    /// is a function of their number, as it is for as many single accesses.
     fn access_many(&mut self, addrs: &[Addr], mut change: impl FnMut(usize, &mut [u8])) -> Result {
         self.finish_waiting()?;
         let mut before = 0;
@@ -143,7 +144,7 @@ impl<C: Controller> SteppedOram<C> {
             for (nth, &addr) in part.iter().enumerate() {
                 self.0.submit((before + nth) as u64, addr)?;
             }
-            // One alone has nobody to wait for.
+            // A single request gains nothing from an announcement.
             if part.len() > 1 {
                 self.0.announce();
             }

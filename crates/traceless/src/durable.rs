@@ -1,37 +1,38 @@
-//! Where trusted state is kept between openings.
+//! Where a scheme's trusted state is kept between openings.
 
 use crate::error::{Error, Result};
 use alloc::vec::Vec;
 
-/// A home for a scheme's trusted state. The product seals it and places it.
+/// A place for a scheme's trusted state. The product seals and stores it.
 ///
-/// State holds counters and opening ids, never the state of a random generator: replayed
-/// randomness is a leak.
+/// State holds counters and opening ids, never the state of a random generator: replayed randomness
+/// would be a leak.
 pub trait Vault: Send + Sync {
-    /// Keeps `state` in place of what was kept before. When this returns, it is durable: after a
-    /// crash either the old state is there or the new one, whole.
+    /// Replaces the kept state by `state`. It is durable when this returns: after a crash either
+    /// the old state is there or the new one, whole.
     fn keep(&mut self, state: &[u8]) -> Result;
 }
 
-/// Trusted state that saves and loads itself. Whoever places what it saves seals it first.
+/// Trusted state that can be saved and loaded. The caller seals the saved bytes before it stores
+/// them.
 ///
-/// Its length depends on the geometry alone: what varies is padded to its limit.
+/// The saved length depends on the geometry alone: parts that vary are padded to their limit.
 pub trait Durable {
     /// Appends all that [`load`](Self::load) needs.
     fn save(&self, out: &mut Vec<u8>);
 
-    /// Becomes what was saved, and takes it from the front of `from`.
+    /// Restores the saved state, and consumes its bytes from the front of `from`.
     fn load(&mut self, from: &mut &[u8]) -> Result;
 }
 
-/// Takes `len` saved bytes.
+/// Consumes `len` saved bytes.
 pub fn take_saved<'a>(from: &mut &'a [u8], len: usize) -> Result<&'a [u8]> {
     let (taken, rest) = from.split_at_checked(len).ok_or(Error::State("it is too short"))?;
     *from = rest;
     Ok(taken)
 }
 
-/// Saves numbers.
+/// Appends numbers.
 pub fn save_words(words: &[u64], out: &mut Vec<u8>) {
     out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
 }
@@ -45,21 +46,21 @@ pub fn load_words(words: &mut [u64], from: &mut &[u8]) -> Result {
     Ok(())
 }
 
-/// A vault that forgets everything: for schemes that are never opened again.
+/// A vault that keeps nothing: for schemes that are never opened again.
 impl Vault for () {
     fn keep(&mut self, _: &[u8]) -> Result {
         Ok(())
     }
 }
 
-/// A vault in memory that can be looked into: for tests and for short-lived schemes.
+/// A vault in memory, for tests and for short-lived schemes.
 #[cfg(feature = "std")]
 #[derive(Clone, Default)]
 pub struct MemVault(alloc::sync::Arc<std::sync::Mutex<alloc::vec::Vec<u8>>>);
 
 #[cfg(feature = "std")]
 impl MemVault {
-    /// What was kept last.
+    /// The state that was kept last.
     pub fn kept(&self) -> alloc::vec::Vec<u8> {
         self.0.lock().expect("no vault panics").clone()
     }

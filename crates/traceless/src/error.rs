@@ -1,4 +1,5 @@
-//! What the world can do to us. Our own bugs are assertions, never errors.
+//! Errors that the caller, the store or an adversary can cause. Bugs of this crate are assertions,
+//! never errors.
 
 use crate::types::Addr;
 
@@ -9,7 +10,7 @@ pub struct Place {
     pub area: &'static str,
     /// Slot number in that area.
     pub slot: u64,
-    /// The user's block that is lost by it, if it is known.
+    /// The client's block that is lost with it, if it is known.
     pub block: Option<u64>,
 }
 
@@ -30,9 +31,9 @@ pub enum Error {
     /// The caller named a block that does not exist.
     #[error("block {} is out of range: there are {blocks}", addr.0)]
     OutOfRange {
-        /// The block asked for.
+        /// The requested block.
         addr: Addr,
-        /// How many there are.
+        /// Number of blocks.
         blocks: u64,
     },
     /// The caller's buffer does not fit the blocks it names.
@@ -43,14 +44,15 @@ pub enum Error {
         /// Bytes given.
         got: usize,
     },
-    /// A live unit is not what was last written there: damaged, moved, replayed or forged.
+    /// A live unit does not hold what was last written there: it was damaged, moved, replayed or
+    /// forged.
     #[error("{place} was changed: it is damaged or was put back from an older copy")]
     Tampered {
-        /// Where.
+        /// The place of the unit.
         place: Place,
     },
-    /// What lies in an area does not add up to the newest map: something that mattered was damaged
-    /// or put back from an older copy, and nobody can tell what.
+    /// The contents of an area do not add up to the newest map: an entry that mattered was damaged
+    /// or put back from an older copy, and it is unknown which one.
     #[error(
         "the {area} area does not add up: an entry was damaged or was put back from an older \
              copy"
@@ -60,46 +62,47 @@ pub enum Error {
         area: &'static str,
     },
     /// More blocks wait for a free slot than there is room for. With honest randomness this never
-    /// happens; the store is as it was, and opening it again lets it go on.
+    /// happens; the store is unchanged, and the scheme can go on once it is opened again.
     #[error("{blocks} blocks wait for a free slot, there is room for {limit}: open it again")]
     StashOverflow {
-        /// Blocks that wait.
+        /// Number of blocks that wait.
         blocks: u64,
-        /// How many may.
+        /// Number of blocks that may wait.
         limit: u64,
     },
-    /// A map had no room for another entry, and did not take it.
+    /// A map had no room for another entry, and did not insert it.
     #[error("the map has no room for another entry: it was made for {capacity}")]
     MapFull {
-        /// Entries that it has room for.
+        /// Number of entries that the map has room for.
         capacity: u64,
     },
-    /// Counters of the position map have come to their end. Another label under this key would be
-    /// one that was used before.
+    /// Counters of the position map have reached their end. Another label under this key would
+    /// repeat an earlier one.
     #[error("every label of this key was used: copy the blocks into a tree under another one")]
     LabelsSpent,
-    /// The caller asks for a block that a cache above has taken out, or returns one that is here.
+    /// The caller requests a block that a cache above has taken out, or returns a block that is
+    /// here.
     #[error("block {} is not where the caller takes it to be", addr.0)]
     Misplaced {
-        /// The block.
+        /// The block's address.
         addr: Addr,
     },
-    /// A part of the trusted state was put away: it must be brought back first.
+    /// A part of the trusted state was saved and freed: it must be brought back first.
     #[error("suspended: it must be resumed before anything else")]
     Suspended,
-    /// The store holds fewer writes than the trusted state has seen.
+    /// The store holds fewer writes than the trusted state has recorded.
     #[error("the store went back: it holds {found} writes, at least {expected} were made")]
     RolledBack {
-        /// Writes that the trusted state knows of.
+        /// Number of writes that the trusted state has recorded.
         expected: u64,
-        /// Writes that the store can show.
+        /// Number of writes that the store holds.
         found: u64,
     },
-    /// It was being opened without what is damaged, and that was cut short: until it is done again,
-    /// its map may lead to older copies than there are.
+    /// A salvage, which opens the store without its damaged parts, was interrupted: until it is
+    /// repeated, the map may lead to older copies than there are.
     #[error("opening it without what is damaged was cut short, and must be done again")]
     HalfSaved,
-    /// No such geometry: too small, too large, or an impossible ratio.
+    /// An impossible geometry: too small, too large, or a ratio that cannot be.
     #[error("impossible geometry: {0}")]
     Geometry(&'static str),
     /// Saved state of another version or length.
@@ -108,12 +111,12 @@ pub enum Error {
     /// An earlier write or sync failed; nothing more is written until the scheme is opened anew.
     #[error("an earlier write failed, so this is read-only until it is opened again")]
     Poisoned,
-    /// An earlier access found damage in what it read. Whoever made it sees what is accessed after
-    /// it, so nothing is.
+    /// An earlier access found damage in what it read. The author of the damage could learn from
+    /// later accesses, so none is made.
     #[error("an earlier access found damage, so nothing more is accessed until it is opened again")]
     EarlierDamage,
-    /// An earlier access ended in the middle, with its block in no place: whoever was handed the
-    /// block panicked, or a stash had no room.
+    /// An earlier access ended in the middle, with its block in no place: the caller's closure
+    /// panicked, or a stash had no room.
     #[error(
         "an earlier access ended in the middle, so nothing more is accessed until it is opened \
              again"
@@ -122,13 +125,13 @@ pub enum Error {
     /// The store was opened for reading only.
     #[error("opened for reading only")]
     ReadOnly,
-    /// Nothing is gained by opening such a scheme without what is damaged.
+    /// The scheme gains nothing from a salvage, which opens a store without its damaged parts.
     #[error("the scheme {0} has no blocks that could be saved without the damaged ones")]
     NotSalvageable(&'static str),
-    /// A store that is not a file failed.
+    /// A store other than a file failed.
     #[error("the store failed: {0}")]
     Store(&'static str),
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[cfg(feature = "std")]
     #[error(transparent)]
     Io(#[from] std::io::Error),

@@ -1,11 +1,11 @@
-//! Traceless hides *which* data is touched from whoever holds the memory, the disk or the cloud
-//! that it lies in.
+//! Traceless hides *which* data is accessed from an adversary that holds the memory, the disk or
+//! the cloud where the data lies.
 //!
-//! Encryption hides what the data is; the order of addresses still tells who looked at what, when
+//! Encryption hides the contents; the order of addresses still reveals which records are read, when
 //! and how often. The schemes of this library make that order independent of the data.
 //!
-//! An array of blocks for programs whose memory nobody watches, such as a client of a disk or a
-//! server that somebody else runs:
+//! An array of blocks for programs with private memory, for example the client of a disk or of a
+//! server that another party runs:
 //!
 //! ```
 //! # fn main() -> traceless::Result {
@@ -16,7 +16,8 @@
 //! # }
 //! ```
 //!
-//! For programs whose own memory is watched, such as in an enclave, the Oblivious client:
+//! For programs in memory that an adversary watches, for example in an enclave, the Oblivious
+//! client:
 //!
 //! ```
 //! use traceless::rng::System;
@@ -33,7 +34,7 @@
 //! # }
 //! ```
 //!
-//! And a map of byte strings, over either:
+//! And a map of byte strings, over either array:
 //!
 //! ```
 //! # fn main() -> traceless::Result {
@@ -48,20 +49,21 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] | the ground floor |
-//! | [`oram`] [`controller`] | what a user holds, and the same one path access at a time |
-//! | [`paced`] | that at a fixed rate |
+//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] | the base of all other modules |
+//! | [`oram`] [`controller`] | a scheme as an array, and as one path access at a time |
+//! | [`paced`] | a scheme at a constant rate |
 //! | [`store`] | the untrusted side, in bytes, and its slots |
 //! | [`seal`] | keys and authenticated encryption |
-//! | [`tree`] [`posmap`] | bucket trees with their stash, and who knows which path a block is on |
+//! | [`tree`] [`posmap`] | bucket trees with their stash, and position maps |
 //! | [`scheme`] | the schemes: plain (insecure control), linear, DetWoORAM, HIVE, DataLair-style |
-//! | [`oblivious`] | the client whose own memory may be watched: Circuit ORAM |
+//! | [`oblivious`] | the client in memory that an adversary may watch: Circuit ORAM |
 //! | [`map`] | a map of byte strings over an array that hides accesses |
 //! | `array` | an array of blocks, with a builder: where to begin (feature `std`) |
 //! | `suite` | the tests that every scheme must pass (feature `suite`) |
 //!
-//! Each may import only those above it. The library does no I/O but through [`store::Store`], draws
-//! no randomness but from an [`rng::Rng`] it was handed, and never looks at a clock by itself.
+//! Each module may import only modules above it. The library does no I/O but through
+//! [`store::Store`], draws no randomness but from an [`rng::Rng`] of the caller, and never looks at
+//! a clock by itself.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -104,8 +106,8 @@ pub use map::Map;
 pub use oram::{BlockOram, Hides};
 pub use types::{Addr, Extent, Slot};
 
-/// An array of blocks whose accesses tell nothing: an [`Array`], by the name of what
-/// it is. The trait that all schemes share is [`oram::Oram`](trait@oram::Oram).
+/// An array of blocks with accesses that reveal nothing to an observer: another name for [`Array`].
+/// The trait that all schemes share is [`oram::Oram`](trait@oram::Oram).
 ///
 /// ```
 /// # fn main() -> traceless::Result {

@@ -1,4 +1,4 @@
-//! What a user of a scheme holds.
+//! The interface that every scheme offers its clients.
 
 use crate::error::{Error, Result};
 use crate::types::Addr;
@@ -8,15 +8,15 @@ use core::ops::Range;
 /// What a scheme's claim covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hides {
-    /// Neither reads nor writes tell which block is meant.
+    /// Neither reads nor writes reveal which block is accessed.
     ReadsAndWrites,
-    /// Writes tell nothing but their number. **Reads do tell.**
+    /// Writes reveal only their number. **Reads reveal their blocks.**
     WritesOnly,
-    /// Nothing: contents only. The insecure control.
+    /// Nothing but the contents. The insecure control.
     Nothing,
 }
 
-/// The logical face of every scheme: an array of blocks. Object-safe.
+/// The interface of every scheme: an array of blocks. Object-safe.
 pub trait Oram: Send {
     /// Number of blocks.
     fn blocks(&self) -> u64;
@@ -28,16 +28,16 @@ pub trait Oram: Send {
     fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result;
 
     /// Writes `from`, which holds exactly `addrs.len()` blocks, in order. After an error some of
-    /// the first blocks may have been written, each old or new as a whole.
+    /// the first blocks may have been written; each block is old or new as a whole.
     fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result;
 
     /// Makes every write that has returned durable.
     fn sync(&mut self) -> Result;
 
-    /// What the claim covers; the auditor chooses its tests by it.
+    /// What the claim covers; the auditor chooses its tests by this.
     fn hides(&self) -> Hides;
 
-    /// Syncs, and records that nothing is under way. The scheme accepts no write after it.
+    /// Syncs, and records a clean end. The scheme accepts no write after it.
     fn close(&mut self) -> Result;
 
     /// Reads one block.
@@ -58,8 +58,8 @@ pub trait Oram: Send {
         self.write(addr, &block)
     }
 
-    /// Changes blocks in place, in order; `change` is told how many were changed before. After an
-    /// error some of the first may have been changed.
+    /// Changes blocks in place, in order; `change` gets the index in `addrs` and the block. After
+    /// an error some of the first blocks may have been changed.
     fn update_many(&mut self, addrs: &[Addr], change: &mut dyn FnMut(usize, &mut [u8])) -> Result {
         for (nth, &addr) in addrs.iter().enumerate() {
             self.update(addr, &mut |block| change(nth, block))?;
@@ -74,23 +74,23 @@ pub trait BlockOram: Oram + Sync {
     /// As [`Oram::read_many`].
     fn read_shared(&self, addrs: &[Addr], into: &mut [u8]) -> Result;
 
-    /// Hands to the store what is still held back in memory. [`Oram::sync`] is this and
+    /// Hands to the store the writes that are still held back in memory. [`Oram::sync`] is this and
     /// [`sync_shared`](Self::sync_shared).
     fn write_out(&mut self) -> Result {
         Ok(())
     }
 
-    /// Makes every write durable that had returned before the last [`write_out`](Self::write_out).
+    /// Makes every write durable that returned before the last [`write_out`](Self::write_out).
     fn sync_shared(&self) -> Result;
 
-    /// Writes made since creation, dummies included. Public.
+    /// Number of writes since creation, dummies included. Public.
     fn writes(&self) -> u64;
 
-    /// A write that changes nothing and looks like any other.
+    /// Makes a write that changes nothing and looks like any other.
     fn write_dummy(&mut self) -> Result;
 
-    /// Verifies every live unit, calling `progress` with units done and units in all, and hands
-    /// each damaged place to `damaged`. Writes nothing.
+    /// Verifies every live unit, calls `progress` with the number of units done and in all, and
+    /// passes each damaged place to `damaged`. Writes nothing.
     fn verify(
         &self,
         progress: &mut dyn FnMut(u64, u64),
@@ -107,8 +107,8 @@ pub fn check_request(blocks: u64, block_len: usize, addrs: &[Addr], bytes: usize
     }
 }
 
-/// A request for several blocks of `block_len` bytes, which fill a buffer of `bytes` bytes, made of
-/// accesses to one at a time: each block's address, and where its bytes are in the buffer.
+/// Splits a request for several blocks of `block_len` bytes, which fill a buffer of `bytes` bytes,
+/// into accesses to one block: each block's address, and where its bytes are in the buffer.
 pub(crate) fn one_by_one(
     addrs: &[Addr],
     block_len: usize,
@@ -119,7 +119,7 @@ pub(crate) fn one_by_one(
     Ok(addrs.iter().enumerate().map(move |(nth, &addr)| (addr, part(nth))))
 }
 
-/// Checks the length of a request. Its addresses, which may be secret, are not looked at.
+/// Checks the length of a request. Addresses may be secret, so the check does not look at them.
 fn check_len(addrs: &[Addr], block_len: usize, bytes: usize) -> Result {
     match addrs.len() * block_len {
         want if want == bytes => Ok(()),

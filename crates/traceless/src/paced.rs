@@ -1,16 +1,17 @@
-//! A scheme at a fixed rate: one path access after the other, wanted or not, so that not even their
-//! number and their times tell whether anything is asked for.
+//! A scheme at a constant rate: one path access after the other, needed or not, so that neither the
+//! number of accesses nor their times reveal whether the client makes requests.
 //!
-//! With [`Pace::StartToStart`] accesses begin at fixed times, whatever they do, as long as each is
-//! done before the next is due. One that is not makes the next late, and moves all after it; such
-//! are counted, and an access should be given a multiple of the time that it takes.
+//! With [`Pace::StartToStart`] accesses begin at fixed times, as long as each is done before the
+//! next is due. An access that takes longer makes the next one late, and shifts all later ones.
+//! Late accesses are counted, and the interval should be a multiple of the time that an access
+//! takes.
 //!
-//! With [`Pace::AfterCompletion`] the next begins a fixed time after one is done. Its times tell
-//! how long accesses take. In a simulation that is a function of the paths alone, and so is the
-//! whole trace; on a real machine it is that only as far as the machine takes the same time for
-//! all, so that [`Pace::StartToStart`] is the one to be used there.
+//! With [`Pace::AfterCompletion`] the next access begins a fixed time after the last one is done.
+//! Its times reveal how long accesses take. In a simulation that is a function of the paths alone,
+//! and so is the whole trace. A real machine may take different times for different data, so use
+//! [`Pace::StartToStart`] there.
 //!
-//! [`PacedOram`] is driven by its caller; [`Service`] has a thread of its own.
+//! The caller drives a [`PacedOram`]; a [`Service`] has a thread of its own.
 
 #[cfg(feature = "std")]
 mod service;
@@ -28,26 +29,27 @@ use crate::types::Addr;
 /// When accesses begin, in units of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
-    /// So long after the one before began.
+    /// Interval between the starts of two accesses.
     StartToStart(u64),
-    /// So long after the one before was done.
+    /// Pause between the end of an access and the start of the next.
     AfterCompletion(u64),
 }
 
-/// What became of the pace. Public: whoever sees the accesses can count along.
+/// How well the pace was kept. Public: an observer of the accesses can derive it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Record {
-    /// Accesses, those that nothing asked for included.
+    /// Number of accesses, dummies included.
     pub steps: u64,
-    /// Those of them that were due before the one before was done, or before anybody called.
+    /// Number of accesses that were due before the last one was done, or before the caller's next
+    /// step.
     pub late: u64,
-    /// The longest time by which one was late.
+    /// The longest delay of an access.
     pub latest: u64,
-    /// The longest time that passed between the end of a wait and the time waited for.
+    /// The longest time between the end of a wait and the time waited for.
     pub jitter: u64,
 }
 
-/// A controller whose steps begin when they are due.
+/// A controller that makes its steps when they are due.
 pub struct PacedOram<C, T> {
     controller: C,
     timer: T,
@@ -57,18 +59,18 @@ pub struct PacedOram<C, T> {
 }
 
 impl<C: Controller, T: Timer> PacedOram<C, T> {
-    /// Steps of `controller`, the first of which is due now.
+    /// Paces `controller`; its first step is due now.
     pub fn new(controller: C, timer: T, pace: Pace) -> Self {
         let due = timer.now();
         Self { controller, timer, pace, due, record: Record::default() }
     }
 
-    /// Asks for an access to a block, as [`Controller::submit`] does.
+    /// Queues an access to a block, as [`Controller::submit`] does.
     pub fn submit(&mut self, id: u64, addr: Addr) -> Result {
         self.controller.submit(id, addr)
     }
 
-    /// Waits until an access is due, and does it: one that was asked for, or a dummy.
+    /// Waits until an access is due, and makes it: a requested access or a dummy.
     pub fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         let late = self.timer.now().saturating_sub(self.due);
         self.timer.wait_until(self.due);
@@ -76,7 +78,7 @@ impl<C: Controller, T: Timer> PacedOram<C, T> {
         self.note(late, start);
         let issued = self.controller.step(serve);
         self.due = match self.pace {
-            // From the time that it was due: what a wait takes too long does not add up.
+            // Counted from the time when the step was due, so that late wake-ups do not add up.
             Pace::StartToStart(interval) if late == 0 => self.due + interval,
             Pace::StartToStart(interval) => start + interval,
             Pace::AfterCompletion(interval) => self.timer.now() + interval,
@@ -84,7 +86,7 @@ impl<C: Controller, T: Timer> PacedOram<C, T> {
         issued
     }
 
-    /// When the next access is due.
+    /// Time when the next access is due.
     pub fn due(&self) -> u64 {
         self.due
     }
@@ -94,7 +96,7 @@ impl<C: Controller, T: Timer> PacedOram<C, T> {
         self.record
     }
 
-    /// The controller, for all that is no access. What it shows is not paced.
+    /// The controller, for work that is no access. Events of this work are not paced.
     pub fn controller_mut(&mut self) -> &mut C {
         &mut self.controller
     }

@@ -1,10 +1,10 @@
-//! Randomness, always handed in, so that every run can be replayed from a seed.
+//! Randomness, passed in by the caller, so that every run can be replayed from a seed.
 
 use alloc::boxed::Box;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
-/// What makes the nonces of one batch of seals differ from those of any other process, also of a
-/// copy of this one that has the same keys and counts.
+/// Makes the nonces of one batch of seals differ from the nonces of every other process, even of a
+/// copy of this process with the same keys and counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Salt(pub u64);
 
@@ -12,12 +12,12 @@ impl Salt {
     /// Bytes of a salt in the store.
     pub const LEN: usize = size_of::<u64>();
 
-    /// As it is stored.
+    /// The salt as it is stored.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         self.0.to_le_bytes()
     }
 
-    /// As it was stored.
+    /// The salt that was stored as `bytes`.
     pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         Self(u64::from_le_bytes(bytes))
     }
@@ -35,30 +35,30 @@ pub trait Rng: Send + Sync {
         u64::from_le_bytes(bytes)
     }
 
-    /// Bits for the next batch of seals, which a copy of this process draws otherwise, wherever its
-    /// memory was copied. They need not be secret. What is sealed must be known when they are
-    /// drawn: then two copies that seal under one salt seal the same.
+    /// A salt for the next batch of seals. A copy of this process draws a different salt, wherever
+    /// its memory was copied. Salts need not be secret. The plaintexts must be fixed before the
+    /// salt is drawn: then two copies that seal under one salt seal the same plaintexts.
     fn salt(&mut self) -> Salt {
         Salt(self.next_u64())
     }
 
-    /// A source of its own, of the same kind. One that keeps no state, but draws anew at each call,
-    /// should give another such: what the default gives has a state that a copy of the process
-    /// shares, and so have its salts.
+    /// A separate source of the same kind. A source without state, which draws anew at each call,
+    /// should override this and return another source without state: the default's generator has a
+    /// state that a copy of the process shares, and so do its salts.
     fn fork(&mut self) -> Box<dyn Rng> {
         let mut seed = [0; 32];
         self.fill(&mut seed);
         Box::new(SeededRng(rand_chacha::ChaCha12Rng::from_seed(seed)))
     }
 
-    /// A number below `bound`, without bias. `bound` is not zero.
+    /// A uniform number below `bound`, without bias. `bound` must not be zero.
     fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "nothing lies below zero");
         if bound.is_power_of_two() {
-            // As below, without its divisions.
+            // The general case without its divisions.
             return self.next_u64() & (bound - 1);
         }
-        // Values from `whole` on would favour small remainders: draw again.
+        // Values above `whole` would favour small remainders: draw again.
         let whole = u64::MAX - (u64::MAX % bound + 1) % bound;
         loop {
             let x = self.next_u64();
@@ -78,8 +78,8 @@ impl SeededRng {
         Self(rand_chacha::ChaCha12Rng::seed_from_u64(seed))
     }
 
-    /// A stream of its own, as secret as `source`: for those who draw often, where each draw from
-    /// the operating system would be a call.
+    /// A separate stream, as secret as `source`: for frequent draws, where each draw from the
+    /// operating system would be a system call.
     pub fn drawn(source: &mut dyn Rng) -> Self {
         let mut seed = [0; 32];
         source.fill(&mut seed);
@@ -93,20 +93,21 @@ impl Rng for SeededRng {
     }
 }
 
-/// The operating system's generator, and the processor's: each covers for the other. The system's
-/// repeats itself in machines that are resumed from one snapshot, until their kernel learns of it.
+/// The operating system's generator, combined by XOR with the processor's: each covers for the
+/// other. The operating system's repeats itself in machines that are resumed from one snapshot,
+/// until their kernel learns of it.
 #[cfg(feature = "std")]
 #[derive(Default)]
 pub struct System;
 
-/// Spreads neighbouring counts over all bits: 2^64 over the golden ratio, odd.
+/// Spreads neighbouring tick counts over all bits: 2^64 over the golden ratio, odd.
 #[cfg(feature = "std")]
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(feature = "std")]
 impl Rng for System {
     fn fill(&mut self, out: &mut [u8]) {
-        // A system without randomness cannot keep a secret: there is nothing to fall back to.
+        // A system without randomness cannot keep a secret, so there is no fallback.
         getrandom::fill(out).expect("the operating system supplies randomness");
         for word in out.chunks_mut(size_of::<u64>()) {
             let Some(drawn) = traceless_sys::hardware_random() else { break };
@@ -118,7 +119,7 @@ impl Rng for System {
         Box::new(Self)
     }
 
-    /// Without a call of the operating system, where the processor draws.
+    /// Makes no system call where the processor has a random instruction.
     fn salt(&mut self) -> Salt {
         let drawn = traceless_sys::hardware_random().unwrap_or_else(|| {
             let mut bytes = [0; size_of::<u64>()];

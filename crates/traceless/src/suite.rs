@@ -1,4 +1,4 @@
-//! The tests that every scheme must pass: one function, called by each of them.
+//! The tests that every scheme must pass: one function, called for each scheme.
 //!
 //! *Is it an array? Is its trace public? Does it survive failing stores? Is it the same when it is
 //! opened again? Does it refuse what was tampered with?*
@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 pub use unsalted::UnsaltedRng;
 
-/// Runs every test of the suite on one scheme. Panics with what failed.
+/// Runs every test of the suite on one scheme. Panics with the failure.
 pub fn conforms(scheme: &dyn Scheme) {
     behaves_like_an_array(scheme);
     trace_is_public(scheme);
@@ -37,7 +37,7 @@ pub fn conforms(scheme: &dyn Scheme) {
     refuses_tampering(scheme);
 }
 
-/// A scheme on a store in memory, with all that it needs to be opened again.
+/// A scheme on a store in memory, with everything needed to open it again.
 struct Subject<'a> {
     scheme: &'a dyn Scheme,
     vault: MemVault,
@@ -78,7 +78,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Random reads, writes, batches, updates and syncs against an array.
+/// Compares random reads, writes, batches, updates and syncs with a plain array.
 pub fn behaves_like_an_array(scheme: &dyn Scheme) {
     let mut subject = Subject::new(scheme);
     let mut oram = subject.create(subject.store()).unwrap();
@@ -97,7 +97,7 @@ pub fn behaves_like_an_array(scheme: &dyn Scheme) {
     oram.write_many(&[], &[]).unwrap();
 }
 
-/// One random operation on a scheme and on the array that it should be.
+/// One random operation on a scheme and on the array that models it.
 fn step(oram: &mut dyn Oram, model: &mut [u8], rng: &mut SeededRng) -> Result {
     let (n, len) = (oram.blocks(), oram.block_len());
     let hot = if rng.below(2) == 0 { n } else { n.div_ceil(8) };
@@ -145,8 +145,9 @@ fn assert_holds(oram: &mut dyn Oram, model: &[u8]) {
     }
 }
 
-/// Equal numbers of operations on very different addresses and contents show the same events, as
-/// far as the scheme claims it; a scheme that claims nothing must differ, or the test sees nothing.
+/// Equal numbers of operations on very different addresses and contents cause the same events, as
+/// far as the scheme claims it. The traces of a scheme without a claim must differ: otherwise the
+/// test could not detect a leak.
 pub fn trace_is_public(scheme: &dyn Scheme) {
     let n = scheme.blocks();
     let workloads: [&dyn Fn(u64) -> u64; 4] =
@@ -159,7 +160,7 @@ pub fn trace_is_public(scheme: &dyn Scheme) {
         _ => assert!(equal, "the trace tells the workloads apart"),
     }
     assert!(traces[0].iter().filter(|e| e.op != Op::Sync).count() > 100, "nothing was seen");
-    // Places that are drawn are equal only if the draws are; others do not depend on draws at all.
+    // Places that are drawn at random change with the draws; all other places must not.
     let redrawn = trace_of(scheme, workloads[0], 77) != traces[0];
     assert_eq!(redrawn, scheme.draws_places(), "places follow the draws, or there are none");
 }
@@ -198,8 +199,8 @@ fn trace_of(scheme: &dyn Scheme, address: &dyn Fn(u64) -> u64, seed: u64) -> Vec
         .collect()
 }
 
-/// A store call fails, then everything does; what is opened afterwards holds everything synced,
-/// and each block old or new as a whole.
+/// A store call fails, and then every later one; the reopened scheme holds everything synced, and
+/// each block is old or new as a whole.
 pub fn survives_failing_stores(scheme: &dyn Scheme) {
     for fuse in (0..40).chain((40..400).step_by(9)) {
         let mut subject = Subject::new(scheme);
@@ -214,7 +215,7 @@ pub fn survives_failing_stores(scheme: &dyn Scheme) {
         drop(oram);
         let mut again = subject.open(store).expect("a crash is not damage");
         history.check(&mut *again);
-        // It works on.
+        // The reopened scheme works on.
         history.settle(&mut *again);
         for _ in 0..100 {
             history.step(&mut *again, &mut rng).unwrap();
@@ -223,7 +224,7 @@ pub fn survives_failing_stores(scheme: &dyn Scheme) {
     }
 }
 
-/// What each block may hold: its value at the last sync, or any written since.
+/// The values that each block may hold: its value at the last sync, or any written since.
 struct History {
     len: usize,
     allowed: HashMap<u64, Vec<Vec<u8>>>,
@@ -258,7 +259,7 @@ impl History {
         let mut block = vec![0; self.len];
         for (&addr, values) in &self.allowed {
             match oram.read(Addr(addr), &mut block) {
-                // Encryption in place has only the one copy, and the planted fault tears it.
+                // Encryption in place has only one copy of a block, and the planted fault tears it.
                 Err(Error::Tampered { .. }) if oram.hides() == Hides::Nothing => continue,
                 other => other.unwrap(),
             }
@@ -266,7 +267,7 @@ impl History {
         }
     }
 
-    /// From here on the present contents are the truth.
+    /// Takes the present contents for the only allowed values.
     fn settle(&mut self, oram: &mut dyn Oram) {
         for (&addr, values) in &mut self.allowed {
             let mut block = vec![0; self.len];
@@ -278,7 +279,7 @@ impl History {
     }
 }
 
-/// After a sync, or a close, another opening finds the same blocks; again and again.
+/// After a sync or a close, the reopened scheme has the same blocks, again and again.
 pub fn reopens_equal(scheme: &dyn Scheme) {
     let mut subject = Subject::new(scheme);
     let store = subject.store();
@@ -296,8 +297,8 @@ pub fn reopens_equal(scheme: &dyn Scheme) {
     }
 }
 
-/// Flips bytes and puts old bytes back, everywhere: an error, or no effect. Under an open scheme,
-/// and between a close and the next opening.
+/// Flips bytes and restores old bytes in all places: an error or no effect must follow. Done under
+/// an open scheme, and between a close and the next opening.
 pub fn refuses_tampering(scheme: &dyn Scheme) {
     let mut subject = Subject::new(scheme);
     let store = subject.store();
@@ -313,7 +314,7 @@ pub fn refuses_tampering(scheme: &dyn Scheme) {
     }
     let hides = oram.hides();
     let mut caught = 0;
-    // Where reads rewrite the store, a change cannot be taken back under an open scheme.
+    // Where reads rewrite the store, a change cannot be undone under an open scheme.
     if hides != Hides::ReadsAndWrites {
         oram.sync().unwrap();
         let sound = store.snapshot();
@@ -340,12 +341,12 @@ pub fn refuses_tampering(scheme: &dyn Scheme) {
     assert!(caught > 5, "only {caught} changes were noticed: the test is blind");
 }
 
-/// Whether an opening was refused for what lies on the store.
+/// Whether an opening was refused because of the store's contents.
 fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::Tampered { .. } | Error::RolledBack { .. } | Error::WrongMap { .. })
 }
 
-/// Places and what to put there: everywhere on a small store, spread evenly on a large one.
+/// Changes, as places and new bytes: everywhere on a small store, spread evenly on a large one.
 fn changes(scheme: &dyn Scheme, sound: &[u8], old: &[u8], hides: Hides) -> Vec<(usize, Vec<u8>)> {
     let unit = scheme.block_len().min(512);
     let most = (300_000 / scheme.blocks() as usize).clamp(50, 1000);
@@ -354,7 +355,7 @@ fn changes(scheme: &dyn Scheme, sound: &[u8], old: &[u8], hides: Hides) -> Vec<(
         list.push((at, vec![sound[at] ^ (1 << (at % 8))]));
         let start = at / unit * unit;
         let replay = &old[start..start + unit];
-        // The control has no freshness, and says so.
+        // The control claims no freshness.
         if hides != Hides::Nothing && *replay != sound[start..start + unit] {
             list.push((start, replay.to_vec()));
         }
@@ -362,7 +363,7 @@ fn changes(scheme: &dyn Scheme, sound: &[u8], old: &[u8], hides: Hides) -> Vec<(
     list
 }
 
-/// Reads everything; returns how many reads were refused. What is not refused is right.
+/// Reads every block, and returns how many reads were refused. All other reads must be right.
 fn refusals(oram: &mut dyn Oram, model: &[u8]) -> u32 {
     let len = oram.block_len();
     let mut block = vec![0; len];
@@ -371,7 +372,7 @@ fn refusals(oram: &mut dyn Oram, model: &[u8]) -> u32 {
         match oram.read(Addr(addr as u64), &mut block) {
             Ok(()) => assert_eq!(block, want, "a change went unnoticed, and block {addr} is wrong"),
             Err(Error::Tampered { .. }) => refused += 1,
-            // Where reads write, too, nothing goes on after a refusal.
+            // Schemes that write on reads allow no access after a refusal.
             Err(Error::EarlierDamage) if refused > 0 && oram.hides() == Hides::ReadsAndWrites => {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What the adversary sees: a flat stream of events, the same for disk, DRAM, pages and wire.
+//! What the adversary observes: a flat stream of events, the same for disk, DRAM, pages and wire.
 
 #[cfg(feature = "std")]
 mod file;
@@ -12,7 +12,7 @@ pub use file::{SecretReader, SecretWriter, TRACE_MAGIC, TraceError, TraceReader,
 #[cfg(feature = "std")]
 pub use witness::FileWitness;
 
-/// Where an event is seen.
+/// Where the adversary observes an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Surface {
     /// A disk, an image file or an object store.
@@ -26,7 +26,7 @@ pub enum Surface {
 }
 
 impl Surface {
-    /// All of them, by their numbers in files.
+    /// Every surface, by its number in trace files.
     pub const ALL: [Self; 4] = [Self::Storage, Self::Dram, Self::Page, Self::Wire];
 }
 
@@ -37,21 +37,21 @@ pub enum Op {
     Read,
     /// Bytes were written.
     Write,
-    /// What was written before became durable. Offset and length are zero.
+    /// Earlier writes became durable. Offset and length are zero.
     Sync,
 }
 
 impl Op {
-    /// All of them, by their numbers in files.
+    /// Every operation, by its number in trace files.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Sync];
 }
 
-/// One thing the adversary sees.
+/// One event that the adversary observes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Event {
-    /// When, in the units of the clock that was given; zero without one.
+    /// Time of the event, in the units of the recorder's clock; zero without a clock.
     pub time: u64,
-    /// Where it is seen.
+    /// Where the adversary observes it.
     pub surface: Surface,
     /// What happened.
     pub op: Op,
@@ -61,26 +61,26 @@ pub struct Event {
     pub len: u32,
 }
 
-/// What a user asked for: the secret that events must not tell. It is never part of a trace.
+/// A client's request: the secret that events must not reveal. It is never part of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Request {
-    /// Events that were seen before: those that it caused come after them.
+    /// Number of events recorded before the request; the events that it caused come after them.
     pub seen: u64,
-    /// What was asked for; a sync says that from here on nothing is.
+    /// The requested operation; a sync says that no request follows until the next entry.
     pub op: Op,
-    /// First byte of it, as its user counts.
+    /// First byte of the request, in the client's address space.
     pub at: u64,
-    /// Bytes of it.
+    /// Length of the request in bytes.
     pub len: u32,
 }
 
-/// Where events go. `&self`, so that several stores can share one witness.
+/// Receives events. The method takes `&self`, so that several stores can share one witness.
 pub trait Witness: Send + Sync {
-    /// Takes note of one event.
+    /// Records one event.
     fn see(&self, event: Event);
 }
 
-/// Nobody watches.
+/// Discards every event: for stores that no adversary is assumed to watch.
 impl Witness for () {
     #[inline]
     fn see(&self, _: Event) {}
@@ -99,7 +99,7 @@ pub struct Recorder(std::sync::Mutex<alloc::vec::Vec<Event>>);
 
 #[cfg(feature = "std")]
 impl Recorder {
-    /// Everything seen since the last call.
+    /// Takes out the events recorded since the last call.
     pub fn take(&self) -> alloc::vec::Vec<Event> {
         core::mem::take(&mut self.0.lock().expect("no witness panics"))
     }

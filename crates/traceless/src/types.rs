@@ -1,6 +1,6 @@
-//! Newtypes for what is counted and where things lie.
+//! Newtypes for addresses, places and stretches of a store.
 
-/// Logical block number, as the user sees it.
+/// Logical block number, as the client counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct Addr(pub u64);
 
@@ -33,12 +33,12 @@ impl Extent {
     }
 }
 
-/// Bytes that a list of extents covers.
+/// Total length of a list of extents, in bytes.
 pub fn total_len(extents: &[Extent]) -> usize {
     extents.iter().map(|e| e.len).sum()
 }
 
-/// Appends `next`, growing the last extent where the two touch.
+/// Appends `next`, or grows the last extent if the two touch.
 pub fn push_extent(extents: &mut alloc::vec::Vec<Extent>, next: Extent) {
     match extents.last_mut() {
         Some(last) if last.end() == next.at => last.len += next.len,

@@ -1,5 +1,5 @@
 //! A copy of a process, or of the machine that it runs on, goes on with the same keys and counts.
-//! No nonce covers contents of both.
+//! No nonce may cover contents of both.
 #![cfg(feature = "suite")]
 
 use traceless::oblivious;
@@ -43,13 +43,13 @@ fn schemes() -> Vec<Box<dyn Scheme>> {
     ]
 }
 
-/// One test alone, as a copy has only the thread that it was made by.
+/// A single test, as a copy has only the thread that forked it.
 #[test]
 fn copies_share_no_nonce() {
     for scheme in schemes() {
         let shared = nonces_that_copies_share(&*scheme, || Box::new(System));
         assert_eq!(shared, 0, "{scheme:?}");
-        // The planted fault: salts of a generator whose state is copied.
+        // The planted fault: salts of a generator with a copied state.
         let repeats = || -> Box<dyn Rng> { Box::new(SeededRng::new(3)) };
         assert!(nonces_that_copies_share(&*scheme, repeats) > 0, "{scheme:?}");
     }

@@ -1,8 +1,8 @@
-//! Arrays and maps that earlier versions left in files open, hold what was written, take more, and
+//! Arrays and maps in files from earlier versions open, hold what was written, accept writes, and
 //! open again.
 //!
-//! With `TRACELESS_GOLDENS=DIR` the files are made anew in that folder, by this version. That is
-//! for new formats: what was released once stays, and must open.
+//! With `TRACELESS_GOLDENS=DIR` this version makes the files anew in that folder. This is for new
+//! formats only: released files stay, and must open.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -38,7 +38,7 @@ fn store(path: &Path, len: u64) -> Arc<dyn Store> {
     Arc::new(FileStore::new(file, len, Caching::Buffered))
 }
 
-/// Each block but every fifth, which was never written.
+/// Contents of a block; every fifth block was never written.
 fn block(addr: u64) -> [u8; BLOCK_LEN] {
     if addr.is_multiple_of(5) { [0; BLOCK_LEN] } else { [addr as u8 + 1; BLOCK_LEN] }
 }
@@ -51,7 +51,7 @@ fn make_array(path: &Path, is_oblivious: bool) -> Result {
         made.write(addr, &block(addr))?;
     }
     made.sync()?;
-    // The beginning of what a crash leaves behind.
+    // An unsynced write at the end, as a crash leaves it.
     made.write(0, &[9; BLOCK_LEN])?;
     drop(made);
     Ok(())

@@ -1,7 +1,7 @@
-//! Arrays and maps that are saved, bit by bit: whatever of a store is flipped, cut off or added, an
-//! opening refuses it or everything read is what was written.
+//! Arrays and maps in stores, bit by bit: if any bit of a store is flipped, or the store is cut or
+//! extended, an opening refuses it or all reads return what was written.
 //!
-//! Bytes that were never written, in long runs of zeros, are flipped one bit each.
+//! In long runs of zeros, which were never written, one bit of some bytes is flipped.
 
 use std::sync::Arc;
 use traceless::rng::SeededRng;
@@ -13,8 +13,8 @@ use traceless::{Array, Map};
 
 const BLOCK_LEN: usize = 8;
 
-/// What is saved: `write` fills it, `read` opens a store and tells whether it was refused. Panics
-/// if anything that is read is wrong.
+/// A kind of store: `write` fills it, `read` opens it and returns whether it was refused. Panics if
+/// a read returns wrong data.
 struct Subject {
     name: &'static str,
     store_len: u64,
@@ -25,7 +25,7 @@ struct Subject {
 #[derive(Clone, Copy, PartialEq)]
 enum Ending {
     Closed,
-    /// Synced, then gone.
+    /// Synced, but not closed.
     Killed,
 }
 
@@ -130,8 +130,8 @@ fn subjects() -> Vec<Subject> {
     ]
 }
 
-/// Bits to be flipped: all of what was written, and one of each byte in long runs of zeros. Of
-/// every `stride` bytes one.
+/// Bits to flip: in one of every `stride` bytes, all bits of written bytes, and one bit of some
+/// bytes in long runs of zeros.
 fn bits(bytes: &[u8], stride: usize) -> Vec<usize> {
     const RUN: usize = 32;
     let is_written = |at: usize| {
@@ -156,10 +156,10 @@ fn read(subject: &Subject, bytes: &[u8]) -> Outcome {
     (subject.read)(Arc::new(MemStore::from_bytes(bytes)))
 }
 
-/// Bytes of a store whose bits are flipped, about.
+/// Approximate number of bytes in which bits are flipped.
 const BYTES_TRIED: usize = 40_000;
 
-/// How many flips were refused. No flip may go unnoticed where it matters: then a read panics.
+/// Number of flips that were refused. A read panics if a flip goes unnoticed where it matters.
 fn flips_refused(subject: &Subject, sound: &[u8], stride: usize) -> usize {
     let (mut bytes, mut refused) = (sound.to_vec(), 0);
     for bit in bits(sound, stride) {
@@ -175,16 +175,16 @@ fn every_flipped_bit_is_refused_or_harmless() {
     for subject in subjects() {
         let closed = saved(&subject, Ending::Closed);
         assert_eq!(read(&subject, &closed), Outcome::Whole, "{}", subject.name);
-        // Every byte of what is short; of what is longer so many.
+        // Every byte of a short store, and a sample of a long one.
         let stride = closed.len().div_ceil(BYTES_TRIED);
         let refused = flips_refused(&subject, &closed, stride);
-        // A live block or two, with a tag, at least, of which some bytes are tried: the rest are
-        // older copies, and empty.
+        // At least a live block or two, with a tag, must be refused, of which a sample is tried:
+        // the other bytes are older copies, and empty slots.
         assert!(refused >= 320 / stride, "{}: {refused} were refused: blind", subject.name);
     }
 }
 
-/// Then an opening takes the log up, and makes all labels anew.
+/// After a kill an opening replays the log, and makes all labels anew.
 #[test]
 fn flipped_bits_of_what_was_killed_are_refused_or_harmless() {
     for subject in subjects() {
@@ -200,10 +200,10 @@ fn every_cut_is_refused_or_harmless_and_so_are_tails() {
     for subject in subjects() {
         for ending in [Ending::Closed, Ending::Killed] {
             let sound = saved(&subject, ending);
-            // How long a store is counts before anything in it.
+            // The length of a store is checked before its contents.
             let near = (0..200).chain(sound.len() - 200..sound.len());
             for len in near.chain((0..sound.len()).step_by(509)) {
-                // A store as short as that, and one that is zeros from there on.
+                // A store of this length, and one that is zeros from there on.
                 assert_eq!(read(&subject, &sound[..len]), Outcome::Refused, "{}", subject.name);
             }
             for len in (0..sound.len()).step_by(1021) {
@@ -224,7 +224,7 @@ fn every_cut_is_refused_or_harmless_and_so_are_tails() {
     }
 }
 
-/// The planted fault: what nothing verifies reads wrong, and the test says so.
+/// The planted fault: an unauthenticated change reads wrong, and the test reports it.
 #[test]
 #[should_panic(expected = "is wrong")]
 fn a_flip_that_nothing_notices_is_found() {

@@ -1,15 +1,15 @@
-//! The same source compiled for several processors, chosen when the program runs.
+//! The same source compiled for several processor levels; the level is chosen at run time.
 //!
 //! Programs are built for the oldest processor of their family. A test of the processor inside a
-//! kernel would cost more than the kernel, so that the choice is made once around everything.
+//! kernel would cost more than the kernel, so the choice is made once, around the whole kernel.
 
 use super::vector::{Base, Vector};
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// What a processor can do.
+/// The instruction sets that a processor may have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// What the program was built for.
+    /// The instruction set that the program was built for.
     Base,
     /// x86-64 with AVX2.
     Avx2,
@@ -19,11 +19,11 @@ pub enum Level {
 
 /// Work that is compiled once for each [`Level`].
 pub trait Kernel {
-    /// What it gives.
+    /// The kernel's result.
     type Output;
 
-    /// Does the work. It and all that it calls must be `#[inline(always)]`: what is not inlined is
-    /// compiled for the base level only.
+    /// Does the work. It and every function that it calls must be `#[inline(always)]`: other
+    /// functions are compiled for the base level only.
     fn run<V: Vector>(self, vector: V) -> Self::Output;
 }
 
@@ -41,8 +41,8 @@ pub fn dispatch<K: Kernel>(kernel: K) -> K::Output {
     }
 }
 
-/// The best level of this processor, or the lower one that the environment variable `TRACELESS_CPU`
-/// asks for: `base`, `avx2` or `avx512`. Read once.
+/// The best level of this processor, or a lower one that the environment variable `TRACELESS_CPU`
+/// sets: `base`, `avx2` or `avx512`. Read once.
 #[inline]
 pub fn level() -> Level {
     static KNOWN: AtomicU8 = AtomicU8::new(0);
@@ -89,7 +89,7 @@ fn best() -> Level {
     }
 }
 
-/// Without an operating system nobody says what it saves of the registers.
+/// Without `std` it is unknown which registers the operating system saves.
 #[cfg(not(all(feature = "std", target_arch = "x86_64")))]
 fn best() -> Level {
     Level::Base

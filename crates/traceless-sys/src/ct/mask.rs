@@ -2,12 +2,12 @@
 
 use core::ops::{BitAnd, BitOr, Not};
 
-/// All ones or all zeros: the answer to a question about secrets.
+/// All ones or all zeros: the result of a comparison of secrets.
 #[derive(Clone, Copy)]
 pub struct Mask(u32);
 
 impl Mask {
-    /// The answer no.
+    /// All zeros.
     pub const NO: Self = Self(0);
 
     /// Whether a bit of `bits` is set.
@@ -16,26 +16,26 @@ impl Mask {
         Self::nonzero_bit((bits >> 1) | (bits & 1))
     }
 
-    /// Whether `value` is not zero. `value` is below 2^31.
+    /// Whether `value` is not zero. `value` must be below 2^31.
     #[inline(always)]
     pub fn nonzero(value: u32) -> Self {
         Self::sign(0u32.wrapping_sub(value))
     }
 
-    /// Whether a bit of `bits` is set. Bit 63 is not.
+    /// Whether a bit of `bits` is set. Bit 63 must not be.
     #[inline(always)]
     pub fn nonzero_bit(bits: u64) -> Self {
         let ones = 0_u64.wrapping_sub(bits).cast_signed().wrapping_shr(63).cast_unsigned();
         Self(hide(ones) as u32)
     }
 
-    /// Whether `a` and `b` are equal. Both are below 2^31.
+    /// Whether `a` and `b` are equal. Both must be below 2^31.
     #[inline(always)]
     pub fn equal(a: u32, b: u32) -> Self {
         !Self::nonzero(a ^ b)
     }
 
-    /// Whether `a` is below `b`. Both are below 2^31.
+    /// Whether `a` is below `b`. Both must be below 2^31.
     #[inline(always)]
     pub fn below(a: u32, b: u32) -> Self {
         Self::sign(a.wrapping_sub(b))
@@ -47,31 +47,32 @@ impl Mask {
         Self(hide(u64::from(ones)) as u32)
     }
 
-    /// `yes` or `no`, by the mask.
+    /// `yes` if the mask is ones, else `no`.
     #[inline(always)]
     pub fn select(self, yes: u32, no: u32) -> u32 {
         no ^ ((yes ^ no) & self.0)
     }
 
-    /// `value` or zero, by the mask.
+    /// `value` if the mask is ones, else zero.
     #[inline(always)]
     pub fn keep(self, value: u32) -> u32 {
         value & self.0
     }
 
-    /// The mask of these bits, which are all ones or all zeros and came through [`hide_all`].
+    /// The mask of `bits`, which must be all ones or all zeros and have passed through
+    /// [`hide_all`].
     #[inline(always)]
     pub fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// As many ones or zeros as fit 64 bits.
+    /// The mask as 64 bits.
     #[inline(always)]
     pub fn spread(self) -> u64 {
         i64::from(self.0.cast_signed()).cast_unsigned()
     }
 
-    /// As many ones or zeros as fit 32 bits.
+    /// The mask as 32 bits.
     #[inline(always)]
     pub fn bits(self) -> u32 {
         self.0
@@ -102,8 +103,8 @@ impl Not for Mask {
     }
 }
 
-/// Where `key` is below `other`, puts `other`, `b` and `d` in place of `key`, `a` and `c`. The keys
-/// are below 2^31.
+/// Replaces `key`, `a` and `c` by `other`, `b` and `d` if `key` is below `other`. The keys must be
+/// below 2^31.
 #[inline(always)]
 pub fn raise(key: &mut u64, other: u64, (a, b): (&mut u64, u64), (c, d): (&mut u64, u64)) {
     #[cfg(target_arch = "x86_64")]

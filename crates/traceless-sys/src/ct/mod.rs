@@ -1,9 +1,9 @@
-//! Work on secrets whose time, branches and addresses do not depend on them.
+//! Work on secrets in constant time: its branches and addresses do not depend on them.
 //!
-//! A secret never decides a branch, an address or the end of a loop. What it decides instead are
-//! masks: all ones or all zeros, hidden from the optimiser, so that it cannot find out that there
-//! are only two of them and branch after all. That the compiler left it so is checked on the
-//! finished program by memcheck, for which [`secret`] marks what is secret and what became public.
+//! A secret never decides a branch, an address or the end of a loop. It becomes a mask of all ones
+//! or all zeros, hidden from the optimiser, which could otherwise find out that there are only two
+//! values and branch after all. Memcheck verifies this on the compiled program; for it [`secret`]
+//! marks secret and public values.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is compiled for the base level")]
 

@@ -1,5 +1,5 @@
-//! Moving blocks by masks. A mask is 32 ones or zeros; every word of both sides is read, and
-//! written where it says so, whatever the mask.
+//! Moving blocks by masks. A mask is 32 ones or zeros. Every word of a source is read and every
+//! word of a target is written, for both masks.
 
 use super::mask::hide;
 use super::vector::{Line, Vector};
@@ -7,17 +7,17 @@ use core::borrow::BorrowMut;
 
 /// A block on its way from one slot to another.
 pub trait MovingBlock<V: Vector> {
-    /// Holds zeros.
+    /// Sets the block to zeros.
     fn clear(&mut self);
 
-    /// Takes a copy of `slot` where the mask is ones and zeros were held: one step of picking a
-    /// block out of many.
+    /// Takes a copy of `slot` where the mask is ones; the block must hold zeros before. One step of
+    /// selecting a block out of many.
     fn gather(&mut self, slot: &[u64], mask: u32);
 
-    /// Puts a copy into `slot` where the mask is ones. `slot` is written.
+    /// Copies the block to `slot` where the mask is ones. `slot` is always written.
     fn copy_into(&self, slot: &mut [u64], mask: u32);
 
-    /// Changes places with `slot` where the mask is ones. Both are written.
+    /// Exchanges the block with `slot` where the mask is ones. Both are always written.
     fn exchange(&mut self, slot: &mut [u64], mask: u32);
 }
 
@@ -28,13 +28,13 @@ pub struct InRegisters<V: Vector, const LINES: usize> {
 }
 
 impl<V: Vector, const LINES: usize> InRegisters<V, LINES> {
-    /// Zeros.
+    /// A block of zeros.
     #[inline(always)]
     pub fn new(vector: V) -> Self {
         Self { vector, lines: [vector.zero(); LINES] }
     }
 
-    /// The block `from`.
+    /// A copy of the block `from`.
     #[inline(always)]
     pub fn loaded(vector: V, from: &[u64]) -> Self {
         let mut held = Self::new(vector);
@@ -101,13 +101,13 @@ pub struct InMemory<V: Vector, B: BorrowMut<[u64]>> {
 }
 
 impl<V: Vector, B: BorrowMut<[u64]>> InMemory<V, B> {
-    /// What `words` holds.
+    /// The block in `words`.
     #[inline(always)]
     pub fn new(vector: V, words: B) -> Self {
         Self { vector, words }
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     #[inline(always)]
     pub fn into_words(self) -> B {
         self.words
@@ -167,7 +167,7 @@ impl<V: Vector, B: BorrowMut<[u64]>> MovingBlock<V> for InMemory<V, B> {
     }
 }
 
-/// 32 ones or zeros as 64, hidden from the optimiser.
+/// Extends a mask to 64 bits, hidden from the optimiser.
 #[inline(always)]
 fn spread(mask: u32) -> u64 {
     hide(i64::from(mask.cast_signed()).cast_unsigned())

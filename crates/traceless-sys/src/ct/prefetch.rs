@@ -1,12 +1,12 @@
-//! Asking for memory before it is needed.
+//! Prefetching memory.
 
-/// Brings `len` bytes from the element `at` of `values` on near. Which ones is seen by whoever
-/// watches the memory, as with a read.
+/// Prefetches `len` bytes from the element `at` of `values` on. An adversary that watches the
+/// memory observes the addresses, as of a read.
 #[inline(always)]
 pub fn prefetch<T>(values: &[T], at: usize, len: usize) {
     const LINE: usize = 64;
     let start = values.as_ptr().wrapping_add(at).cast::<u8>();
-    // From the line on that it begins in: it may end in one more than its length says.
+    // Start at a line boundary: unaligned bytes may touch one line more than their length suggests.
     let before = start.addr() % LINE;
     for line in 0..(before + len).div_ceil(LINE) {
         prefetch_line(start.wrapping_sub(before).wrapping_add(line * LINE));

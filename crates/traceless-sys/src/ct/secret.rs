@@ -1,22 +1,22 @@
-//! What is secret and what has become public, for memcheck.
+//! Marks for memcheck: which values are secret, and which have become public.
 //!
-//! Under `valgrind --tool=memcheck` a secret counts as never initialised, so that a branch or an
+//! Under `valgrind --tool=memcheck` a secret counts as uninitialised, so that a branch or an
 //! address that depends on it is reported. Without valgrind the marks are a handful of instructions
 //! that do nothing.
 
-/// From here on `values` is secret.
+/// Marks `values` as secret.
 #[inline(always)]
 pub fn classify<T: Copy>(values: &mut [T]) {
     mark(0x4d43_0001, values);
 }
 
-/// From here on `values` is public: it is about to be seen as a branch or as an address.
+/// Marks `values` as public: a branch or an address is about to reveal them.
 #[inline(always)]
 pub fn declassify<T: Copy>(values: &mut [T]) {
     mark(0x4d43_0002, values);
 }
 
-/// The value, which is about to be seen.
+/// Returns the value, marked as public: a branch or an address is about to reveal it.
 #[inline(always)]
 #[must_use]
 pub fn made_public<T: Copy>(value: T) -> T {
@@ -25,15 +25,15 @@ pub fn made_public<T: Copy>(value: T) -> T {
     value[0]
 }
 
-/// A client request to valgrind (valgrind.h): rotations that add up to nothing, and an exchange of
-/// a register with itself, by which valgrind knows it.
+/// A client request to valgrind (valgrind.h): rotations that cancel out, and an exchange of a
+/// register with itself, by which valgrind recognises the request.
 #[inline(always)]
 fn mark<T>(request: u64, values: &mut [T]) {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     {
         let order = [request, values.as_mut_ptr() as u64, size_of_val(values) as u64, 0, 0, 0];
         // SAFETY: outside valgrind no register and no memory is changed. Valgrind reads `order`,
-        // writes `rdx`, and changes what it knows about `values`, which it is told may change.
+        // writes `rdx`, and changes what it knows about `values`, which are borrowed mutably.
         unsafe {
             core::arch::asm!(
                 "rol rdi, 3",

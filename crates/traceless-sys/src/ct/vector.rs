@@ -1,14 +1,15 @@
-//! 64 bytes at once: what each level of processors does with a cache line.
+//! Operations on 64 bytes at once, a cache line, for each level of processors.
 //!
-//! Left to itself the optimiser tears lines apart, or writes only what a mask lets through, which
-//! shows. So the instructions are named, and masks are hidden from it.
+//! Without explicit instructions the optimiser splits lines, or writes only the words that a mask
+//! selects, which an adversary could observe. So this module names the instructions, and hides
+//! masks from the optimiser.
 
 use super::mask::hide_all;
 
-/// A line as words, as it lies in memory.
+/// The words of a cache line in memory.
 pub type Line = [u64; 8];
 
-/// The right to use a level's instructions: [`dispatch`](super::dispatch) hands it to a kernel.
+/// A token for the instructions of a level: [`dispatch`](super::dispatch) passes it to a kernel.
 pub trait Vector: Copy {
     /// A line in registers.
     type Line: Copy;
@@ -22,20 +23,21 @@ pub trait Vector: Copy {
     /// Writes a line.
     fn store(self, line: Self::Line, into: &mut Line);
 
-    /// 16 times the same number.
+    /// A line of 16 copies of `number`.
     fn splat(self, number: u32) -> Self::Line;
 
-    /// Ones in place of each of the 16 numbers that is equal in `a` and `b`, else zeros. Hidden.
+    /// A mask of ones for each of the 16 numbers that is equal in `a` and `b`, else of zeros.
+    /// Hidden.
     fn equal(self, a: Self::Line, b: Self::Line) -> Self::Line;
 
-    /// `into` and those bits of `line` where the mask has ones.
+    /// `into`, combined by OR with the bits of `line` where the mask has ones.
     fn gather(self, into: Self::Line, line: Self::Line, mask: Self::Line) -> Self::Line;
 
-    /// The bits of `yes` where the mask has ones, else those of `no`.
+    /// The bits of `yes` where the mask has ones, else the bits of `no`.
     fn select(self, mask: Self::Line, yes: Self::Line, no: Self::Line) -> Self::Line;
 }
 
-/// Any processor.
+/// The instructions of every processor.
 #[derive(Clone, Copy)]
 pub struct Base(pub(super) ());
 
@@ -99,7 +101,7 @@ mod x86 {
         _mm512_set1_epi32, _mm512_setzero_si512, _mm512_storeu_si512, _mm512_ternarylogic_epi64,
     };
 
-    /// AVX-512 F and DQ are there.
+    /// Proof that the processor has AVX-512 F and DQ.
     #[derive(Clone, Copy)]
     pub struct Avx512(pub(in crate::ct) ());
 
@@ -166,7 +168,7 @@ mod x86 {
         line
     }
 
-    /// AVX2 is there.
+    /// Proof that the processor has AVX2.
     #[derive(Clone, Copy)]
     pub struct Avx2(pub(in crate::ct) ());
 

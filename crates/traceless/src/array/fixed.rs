@@ -1,4 +1,4 @@
-//! Blocks whose length the compiler knows.
+//! Arrays with a block length that the compiler knows.
 
 use super::Array;
 use crate::error::{Error, Result};

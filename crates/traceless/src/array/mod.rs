@@ -1,4 +1,5 @@
-//! An array of blocks whose accesses tell nothing: the library as most hold it.
+//! An array of blocks with accesses that reveal nothing to an observer: the usual entry to the
+//! library.
 //!
 //! ```
 //! use traceless::Array;
@@ -16,8 +17,8 @@
 //! # }
 //! ```
 //!
-//! With a [`store`](Builder::store) it can be saved and opened again; a crash takes it back to the
-//! last [`sync`](Array::sync) or a later moment at which all was complete.
+//! With a [`store`](Builder::store) the array can be saved and opened again; a crash takes it back
+//! to its last [`sync`](Array::sync) or to a later complete state.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -62,14 +63,14 @@ use alloc::vec::Vec;
 
 /// Blocks, numbered from 0 on. See the [module](self).
 ///
-/// One that is dropped is closed as well as can be; only [`close`](Self::close) tells of a failure.
+/// Dropping an array closes it, but ignores failures; [`close`](Self::close) reports them.
 pub struct Array {
-    /// There until it is given away.
+    /// `None` only after [`Array::into_oram`] moved it out.
     oram: Option<Box<dyn Oram>>,
 }
 
 impl Array {
-    /// Begins to describe one.
+    /// Begins the description of a new array.
     pub fn builder() -> Builder {
         Builder {
             blocks: 0,
@@ -92,7 +93,7 @@ impl Array {
         self.oram().block_len()
     }
 
-    /// Reads a block. One that was never written is zeros.
+    /// Reads a block. A block that was never written holds zeros.
     pub fn read(&mut self, addr: u64) -> Result<Vec<u8>> {
         let mut block = vec![0; self.block_len()];
         self.oram_mut().read(Addr(addr), &mut block)?;
@@ -104,8 +105,8 @@ impl Array {
         self.oram_mut().write(Addr(addr), block)
     }
 
-    /// Reads or changes a block, or both, as one access, which looks like any other. Tells what
-    /// `visit` returns. How long `visit` takes can be seen.
+    /// Reads a block, changes it, or both, in one access, which looks like any other. Returns the
+    /// value that `visit` returns. An observer can measure how long `visit` takes.
     pub fn access<R>(&mut self, addr: u64, visit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
         let (mut visit, mut told) = (Some(visit), None);
         self.oram_mut()
@@ -118,7 +119,7 @@ impl Array {
         self.access(addr, visit)
     }
 
-    /// Reads blocks in order, back to back, into `into`, which has just room for them.
+    /// Reads blocks in order, back to back, into `into`, which must have exactly their length.
     pub fn read_many(&mut self, addrs: &[u64], into: &mut [u8]) -> Result {
         self.oram_mut().read_many(&addrs_of(addrs), into)
     }
@@ -128,9 +129,9 @@ impl Array {
         self.oram_mut().write_many(&addrs_of(addrs), from)
     }
 
-    /// Reads or changes blocks in order, as [`access`](Self::access) does one. What is seen depends
-    /// on their number alone, and where they lie in a store, it is told of many at once. `visit` is
-    /// told how many it visited before.
+    /// Reads or changes blocks in order, as [`access`](Self::access) does one. An observer learns
+    /// their number alone. A store is notified of many accesses at once, so that it can read ahead.
+    /// `visit` gets the index in `addrs` and the block.
     pub fn access_many(
         &mut self,
         addrs: &[u64],
@@ -139,29 +140,29 @@ impl Array {
         self.oram_mut().update_many(&addrs_of(addrs), &mut visit)
     }
 
-    /// Makes everything durable that was done before.
+    /// Makes all earlier changes durable.
     pub fn sync(&mut self) -> Result {
         self.oram_mut().sync()
     }
 
-    /// Syncs, and ends it. If it ends otherwise, as when the program is killed, what was done since
-    /// the last sync may be lost, and the next opening first gives every block another path: some
-    /// three accesses a block, of the Oblivious client one for each slot of its tree.
+    /// Syncs, and ends the array. If it ends otherwise, as when the program is killed, changes
+    /// since the last sync may be lost, and the next opening first gives every block another path:
+    /// about three accesses a block or, for the Oblivious client, one for each slot of its tree.
     pub fn close(mut self) -> Result {
         self.oram_mut().close()
     }
 
-    /// What its claim covers.
+    /// What the scheme's claim covers.
     pub fn hides(&self) -> Hides {
         self.oram().hides()
     }
 
-    /// The scheme, for whoever serves any scheme.
+    /// The scheme itself, for callers that work with any scheme.
     pub fn into_oram(mut self) -> Box<dyn Oram> {
         self.oram.take().expect("it is given away once")
     }
 
-    /// The same with a block length that the compiler knows.
+    /// This array, with a block length that the compiler knows.
     pub fn fixed<const LEN: usize>(self) -> Result<FixedArray<LEN>> {
         FixedArray::new(self)
     }
@@ -182,7 +183,8 @@ impl Array {
 impl Drop for Array {
     fn drop(&mut self) {
         if let Some(oram) = &mut self.oram {
-            // Nobody is there to be told. What was not saved is as after a crash.
+            // A drop cannot report an error. After a failure the array is in the state that a crash
+            // would leave.
             let _ = oram.close();
         }
     }
@@ -192,7 +194,7 @@ fn addrs_of(addrs: &[u64]) -> Vec<Addr> {
     addrs.iter().copied().map(Addr).collect()
 }
 
-/// What an [`Array`] is to be.
+/// The description of an [`Array`] to be made or opened.
 pub struct Builder {
     blocks: u64,
     block_len: usize,
@@ -211,24 +213,24 @@ impl Builder {
         self
     }
 
-    /// Bytes in a block; 64 unless it is said. Not needed with a [`scheme`](Self::scheme).
+    /// Bytes in a block; the default is 64. Not needed with a [`scheme`](Self::scheme).
     #[must_use]
     pub fn block_len(mut self, block_len: usize) -> Self {
         self.block_len = block_len;
         self
     }
 
-    /// The scheme and all its parameters. Otherwise it is Path ORAM, or, where that would move as
-    /// much, the scheme that touches everything.
+    /// The scheme and all its parameters. The default is Path ORAM, or the linear scheme, which
+    /// touches all blocks at each access, where a path would move as many bytes.
     #[must_use]
     pub fn scheme(mut self, scheme: impl Scheme + 'static) -> Self {
         self.scheme = Some(Arc::new(scheme));
         self
     }
 
-    /// Whether this program's own memory may be watched, too, as by the operating system below an
-    /// enclave: then the array is the [Oblivious client](crate::oblivious). Not needed with a
-    /// [`scheme`](Self::scheme).
+    /// Whether an adversary may also watch this program's own memory, as the operating system below
+    /// an enclave does: then the array is the [Oblivious client](crate::oblivious). Not needed with
+    /// a [`scheme`](Self::scheme).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -256,24 +258,24 @@ impl Builder {
         self
     }
 
-    /// Where it lies, of at least [`store_len`](Self::store_len) bytes. Otherwise it lies in
-    /// memory, and cannot be opened again.
+    /// Where the array lies, in at least [`store_len`](Self::store_len) bytes. Without a store it
+    /// lies in memory, and cannot be opened again.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// The key under which it is sealed, for this array alone. Needed with a store.
+    /// The key under which the array is sealed, and nothing else. Needed with a store.
     #[must_use]
     pub fn key(mut self, key: Secret) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// A source of randomness other than the operating system's. Whoever knows what it gives sees
-    /// what is accessed. It must give other numbers each time that an array is made or opened:
-    /// otherwise a key seals twice under one nonce.
+    /// A source of randomness in place of the operating system's. An adversary that knows its
+    /// output learns which blocks are accessed. It must give other numbers each time that an array
+    /// is made or opened: otherwise a key seals twice under one nonce.
     #[must_use]
     pub fn rng(mut self, rng: impl Rng + 'static) -> Self {
         self.rng = Some(Box::new(rng));
@@ -298,13 +300,13 @@ impl Builder {
         Ok(Arc::new(path))
     }
 
-    /// Bytes of a store that it needs.
+    /// Bytes that the array needs in a store.
     pub fn store_len(&self) -> Result<u64> {
         let len = VAULT_LEN.checked_add(self.chosen_scheme()?.store_len());
         len.ok_or(Error::Geometry("no store is as long"))
     }
 
-    /// Makes a new one, of zeros. What the store held before is lost.
+    /// Makes a new array of zeros. Earlier contents of the store are lost.
     pub fn build(self) -> Result<Array> {
         let scheme = self.chosen_scheme()?;
         let oram = match self.store {
@@ -314,9 +316,9 @@ impl Builder {
         Ok(Array::new(oram))
     }
 
-    /// Makes a new one that holds `blocks`, from address 0 on, and zeros after them. They are taken
-    /// in order and wait in memory; with Path ORAM all are then written in one pass that tells
-    /// nothing about them, far faster than one after the other.
+    /// Makes a new array that holds `blocks`, from address 0 on, and zeros after them. The blocks
+    /// are collected in memory first. Path ORAM then writes all of them in one pass that reveals
+    /// nothing about them, far faster than one access after the other.
     pub fn load<B: AsRef<[u8]>>(self, blocks: impl IntoIterator<Item = B>) -> Result<Array> {
         let scheme = self.chosen_scheme()?;
         let bodies = collect(blocks, &*scheme)?;
@@ -334,7 +336,8 @@ impl Builder {
         Ok(Array::new(oram))
     }
 
-    /// Opens the one that was made with the same scheme, or blocks and block length, and key.
+    /// Opens the array that was made with the same key, and the same scheme or number and length of
+    /// blocks.
     pub fn open(mut self) -> Result<Array> {
         let scheme = self.chosen_scheme()?;
         let store = self.store.take().ok_or(NO_STORE)?;
@@ -348,7 +351,7 @@ impl Builder {
         self.rng.unwrap_or_else(|| Box::new(System))
     }
 
-    /// What a new one is made with in its store.
+    /// The parts that a new array in a store is made of.
     fn new_parts(mut self) -> Result<Parts> {
         let len = self.store_len()?;
         let store = self.store.take().ok_or(NO_STORE)?;
@@ -362,7 +365,8 @@ impl Builder {
     }
 }
 
-/// The blocks back to back: of the right length, and no more than there is room for.
+/// The blocks back to back. Refuses a block of another length, and more blocks than there is room
+/// for.
 fn collect<B: AsRef<[u8]>>(
     blocks: impl IntoIterator<Item = B>,
     scheme: &dyn Scheme,

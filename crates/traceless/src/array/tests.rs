@@ -105,7 +105,7 @@ fn what_was_loaded_is_there() {
             assert_eq!(unsaved.read(addr).unwrap(), want(addr), "{addr} of {blocks}");
             assert_eq!(saved.read(addr).unwrap(), want(addr), "{addr} of {blocks}");
         }
-        // What was read since is lost, what was loaded is not.
+        // Changes since the load are lost, loaded blocks are not.
         drop(saved);
         let mut saved = builder(blocks, len).store(store).open().unwrap();
         (0..blocks).for_each(|addr| assert_eq!(saved.read(addr).unwrap(), want(addr)));
@@ -141,7 +141,7 @@ fn a_dropped_array_is_closed() {
     assert!(short == same && long > 100 * short, "{short}, {same}, {long}");
 }
 
-/// Also with maps in trees, and whatever is loaded.
+/// The events of a load do not depend on its contents, even with maps in trees.
 #[test]
 fn loading_shows_the_same_whatever_is_loaded() {
     let shown = |byte: u8| {
@@ -160,8 +160,8 @@ fn loading_shows_the_same_whatever_is_loaded() {
     assert_eq!(shown(1), shown(2));
 }
 
-/// Which deepest buckets are read when the blocks of an array that was loaded are read, so often:
-/// at first, one after the other, those that the load put them into.
+/// Loads an array and reads its blocks in order, `reads` times in all. Returns the deepest bucket
+/// of each read: first the buckets that the load put the blocks into.
 fn leaves_read(blocks: u64, reads: u64) -> Vec<u64> {
     let builder = builder(blocks, 16);
     let witness = Arc::new(Recorder::default());
@@ -185,14 +185,14 @@ fn labels_after_a_load_tell_nothing() {
     let mut leaves = read.clone();
     leaves.sort_unstable();
     leaves.dedup();
-    // After so many reads there is no leaf that was never seen.
+    // After so many reads every leaf has been read.
     let leaves_max = leaves.len() as u64;
     assert!(leaves_max.is_power_of_two());
     let leaf = |at| leaves.binary_search(at).expect("it was seen") as u64;
     let mut labels: Vec<u64> = read[..BLOCKS as usize].iter().map(leaf).collect();
     older_tests_see_nothing(&labels, leaves_max);
     assert!(loudest_echo(&labels, leaves_max).abs() < REPEATS_MAX);
-    // The same ones, given in the order of the addresses.
+    // The planted fault: the same labels, assigned in the order of the addresses.
     labels.sort_unstable();
     assert!(serial_chi_square(&labels, leaves_max, 1) > CHI_SQUARE_MAX);
 }
@@ -204,7 +204,7 @@ fn impossible_loads_are_refused() {
     assert!(matches!(load(vec![vec![0; 3]]), Err(Error::WrongLength { want: 4, got: 3 })));
 }
 
-/// However often it is opened and closed without an access.
+/// An array may be opened and closed without an access any number of times.
 #[test]
 fn an_array_opened_for_nothing_opens_again() {
     for (blocks, oblivious) in [(3, false), (500, false), (500, true), (5000, true)] {
@@ -223,7 +223,7 @@ fn an_array_opened_for_nothing_opens_again() {
     }
 }
 
-/// What cannot be is an error, however large the numbers are.
+/// Impossible sizes are errors, however large the numbers are.
 #[test]
 fn impossible_sizes_are_refused() {
     for (blocks, len) in [
@@ -254,7 +254,7 @@ fn impossible_sizes_are_refused() {
     }
 }
 
-/// Whatever part of a store is lost or changed: it is an error, or what was written is read.
+/// Any damage to a store leads to an error, or reads return what was written.
 #[test]
 fn damage_never_panics_and_is_never_read() {
     for (blocks, oblivious) in [(0, false), (3, false), (300, false), (300, true), (3000, true)] {
@@ -287,7 +287,7 @@ fn damage_never_panics_and_is_never_read() {
     }
 }
 
-/// It may have taken a block with it.
+/// The block that was visited may be lost.
 #[test]
 fn a_visit_that_panics_ends_it() {
     for (blocks, oblivious) in [(3, false), (500, false), (3, true), (600, true)] {

@@ -1,8 +1,9 @@
-//! Entries, and the one thing that is done with a bucket or the stash: a visit.
+//! Entries, and the visit that an operation makes to a bucket or the stash.
 //!
 //! An entry is a header, a key and a value, each padded with zeros. The header has the value's
-//! length in its lower half, and in its upper half the key's length plus one; zero is that of no
-//! entry. Whatever is found and done, each word of each entry is read and written.
+//! length in its lower half, and the key's length plus one in its upper half; a zero header marks
+//! an unused entry. A visit reads and writes each word of each entry, independent of its operation
+//! and result.
 
 use super::{Answer, Shape};
 use alloc::vec;
@@ -10,25 +11,25 @@ use alloc::vec::Vec;
 use subtle::Choice;
 use traceless_sys::ct::{self, InMemory, Kernel, Mask, MovingBlock as _, Vector};
 
-/// What an operation carries from visit to visit.
+/// The state that an operation carries from visit to visit.
 pub struct OperationState {
-    /// Words of an entry that name its key.
+    /// Words of an entry's header and key.
     key_words: usize,
     /// Bytes of a value.
     value_len: usize,
-    /// The entry asked for: with its value, if that is to be inserted.
+    /// The entry with the requested key and, for an insertion, the new value.
     new: Vec<u64>,
-    /// What was found, or zeros.
+    /// The entry that was found, or zeros.
     old: Vec<u64>,
     found: Mask,
     inserts: Mask,
     removes: Mask,
-    /// Whether the new entry is where it belongs: what else is found is an older copy.
+    /// Whether the new entry is in its place: any further entry with its key is an older copy.
     placed: Mask,
 }
 
 impl OperationState {
-    /// Nothing yet.
+    /// State before the first operation.
     pub fn new(shape: Shape) -> Self {
         Self {
             key_words: shape.key_words(),
@@ -52,19 +53,19 @@ impl OperationState {
         (self.found, self.placed) = (Mask::NO, Mask::NO);
     }
 
-    /// The words that name the key. Only before it has a value.
+    /// The header and key of the new entry. Only valid before `set_value`.
     pub fn key(&self) -> &[u64] {
         &self.new[..self.key_words]
     }
 
-    /// Gives it a value, which is not too long.
+    /// Sets the new entry's value, which is not too long.
     pub fn set_value(&mut self, value: &[u8]) {
         self.new[0] |= value.len() as u64;
         let words = &mut self.new[self.key_words..];
         ct::bytes_of_mut(words)[..value.len()].copy_from_slice(value);
     }
 
-    /// What was found.
+    /// The result of the operation.
     pub fn answer(&self) -> Answer<'_> {
         Answer {
             found: Choice::from(self.found.bits() as u8 & 1),
@@ -73,7 +74,7 @@ impl OperationState {
         }
     }
 
-    /// Whether an entry has the key asked for.
+    /// Whether an entry has the requested key.
     #[inline(always)]
     fn is_in(&self, entry: &[u64]) -> Mask {
         let mut differences = (entry[0] ^ self.new[0]) >> VALUE_LEN_BITS;
@@ -84,20 +85,20 @@ impl OperationState {
     }
 }
 
-/// Bits of a header that are the value's length.
+/// Bits of a header that hold the value's length.
 const VALUE_LEN_BITS: u32 = 32;
 
-/// Whether an entry is one.
+/// Whether an entry is in use.
 #[inline(always)]
 fn is_used(entry: &[u64]) -> Mask {
     Mask::any(entry[0])
 }
 
-/// A visit to a bucket, or to the stash. Tells how many entries it holds then: that is secret.
+/// A visit to a bucket, or to the stash. Returns how many entries it then holds: that is secret.
 pub struct Visit<'a> {
     pub entries: &'a mut [u64],
     pub carried: &'a mut OperationState,
-    /// A new entry comes in only where fewer are.
+    /// A new entry is added only if the bucket has fewer entries.
     pub limit: usize,
 }
 
@@ -109,7 +110,7 @@ impl Kernel for Visit<'_> {
         let Self { entries, carried, limit } = self;
         let words = carried.new.len();
         let (mut found, mut load) = (Mask::NO, 0_u32);
-        // An older copy is overwritten, or taken out if the new one has its place already.
+        // An older copy is overwritten, or cleared if the new entry is already in its place.
         let overwrites = carried.inserts & !carried.placed;
         let clears = carried.removes | (carried.inserts & carried.placed);
         for entry in entries.chunks_exact_mut(words) {

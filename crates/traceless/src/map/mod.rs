@@ -1,4 +1,4 @@
-//! A map of byte strings that tells nothing of what is in it or asked for.
+//! A map of byte strings. Its accesses reveal nothing about keys and values.
 //!
 //! ```
 //! use traceless::Map;
@@ -13,8 +13,8 @@
 //! # }
 //! ```
 //!
-//! With a [`store`](Builder::store) it can be saved and opened again; a crash takes it back to the
-//! last [`sync`](Map::sync), or to a later moment between two operations.
+//! With a [`store`](Builder::store) the map can be saved and opened again; a crash takes it back to
+//! its last [`sync`](Map::sync), or to a later state between two operations.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -36,24 +36,25 @@
 //! # }
 //! ```
 //!
-//! It lies over an [`Oram`], by default the [Oblivious client](crate::oblivious), and each
-//! operation is two accesses to it, whatever it does and finds. Over that client keys, values, what
-//! is done and whether something was found are hidden from whoever watches the program's memory,
-//! if they are handed in and taken out by [`Map::operate`]; over another, from whoever watches what
-//! that one hides from.
+//! The map lies over an [`Oram`], by default the [Oblivious client](crate::oblivious), and each
+//! operation makes two accesses to it, independent of its kind and result. Over the Oblivious
+//! client keys, values, the kind of operation and its result are hidden from an adversary that
+//! watches the program's memory, if they are passed through [`Map::operate`]. Over another array
+//! they are hidden from the adversary that this array hides accesses from.
 //!
 //! # How it works
 //!
-//! A block is a bucket of 10 or 12 entries. A keyed function of its key gives each entry two
-//! buckets. An operation looks into both. A new entry goes into the first while that has fewer than
-//! 8, else into the second while that has room, and otherwise into a stash of 16, which each
-//! operation scans as a whole. There are buckets enough that at most 4 entries fall to each.
+//! A block is a bucket of 10 or 12 entries. A keyed hash of its key gives each entry two buckets.
+//! An operation looks into both. A new entry goes into the first while that has fewer than 8, else
+//! into the second while that has room, and otherwise into a stash of 16, which each operation
+//! scans as a whole. The number of buckets is so large that at most 4 entries fall to each on
+//! average.
 //!
 //! Then a new entry meets two full buckets with a probability of 2^-21.8 where buckets hold 10, up
 //! to 2^20 entries, and of 2^-34.4 where they hold 12. So at most 0.3 entries wait in the stash on
 //! average, and at any time 16 do with a probability below 2^-70, however long keys were inserted
-//! and removed before, as long as who chooses them does not know what the map drew at random. If it
-//! happens, an insertion fails with [`Error::MapFull`]; what is in the map stays there.
+//! and removed before, as long as the keys do not depend on the map's random draws. If it happens,
+//! an insertion fails with [`Error::MapFull`]; the entries of the map stay in it.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is compiled for the base level")]
 
@@ -85,10 +86,10 @@ use traceless_sys::ct::{self, Mask, secret::made_public};
 /// Entries that fit the stash.
 const STASH_ENTRIES: usize = 16;
 
-/// Entries up to which a bucket takes those whose first bucket it is.
+/// A bucket with fewer entries takes new entries that have it as their first bucket.
 const FIRST_ENTRIES: usize = 8;
 
-/// Entries for each bucket, at most.
+/// Average number of entries for each bucket, at most.
 const LOAD: u64 = 4;
 
 /// Entries of a map, at most.
@@ -97,17 +98,17 @@ pub const CAPACITY_MAX: u64 = 1 << 31;
 /// Bytes of a key, and of a value, at most.
 pub const LEN_MAX: usize = 1 << 20;
 
-/// What is done with a key. Which it is may be secret: then it is put together with
+/// The kind of an operation. It may be secret: then it is selected with
 /// [`ConditionallySelectable`].
 #[derive(Clone, Copy)]
 pub struct Operation(u32);
 
 impl Operation {
-    /// Looks it up.
+    /// Looks a key up.
     pub const GET: Self = Self(0);
-    /// Gives it a value.
+    /// Sets the value of a key.
     pub const INSERT: Self = Self(1);
-    /// Takes it out.
+    /// Removes a key.
     pub const REMOVE: Self = Self(2);
 }
 
@@ -119,26 +120,26 @@ impl ConditionallySelectable for Operation {
 
 /// What an operation found. All of it is secret.
 pub struct Answer<'a> {
-    /// Whether the key was there before.
+    /// Whether the key was in the map before.
     pub found: Choice,
-    /// The value that it had, and zeros behind it.
+    /// The value that the key had, padded with zeros.
     pub value: &'a [u8],
-    /// Bytes of that value.
+    /// Length of that value in bytes.
     pub len: u32,
 }
 
-/// Where the buckets are.
+/// The array of the buckets.
 enum Home {
-    /// In an array that knows nothing of the stash.
+    /// An array without the stash; only the buckets are saved, if at all.
     Unsaved(Box<dyn Oram>),
-    /// In one that saves the stash with them.
+    /// An array that also saves the stash.
     Saved(Box<dyn UserWords>),
 }
 
-/// Accesses to the array that an operation makes.
+/// Number of accesses to the array that an operation makes.
 const ACCESSES: u32 = 2;
 
-/// A map. See the [module](self). One that is dropped is closed as well as can be.
+/// A map. See the [module](self). Dropping a map closes it, but ignores failures.
 pub struct Map {
     array: Home,
     shape: Shape,
@@ -146,16 +147,16 @@ pub struct Map {
     carried: OperationState,
     bucket: Vec<u64>,
     stash: Vec<u64>,
-    /// Whether the stash has no room any more. Secret until it is asked for.
+    /// Whether the stash is full. Secret until an insertion makes it public.
     full: Mask,
-    /// The second bucket of an operation that could not be read: what is carried may be in no other
-    /// place.
+    /// The second bucket of an operation, if it could not be read: the carried entry may be in no
+    /// other place.
     unread: Option<u32>,
     health: Health,
 }
 
 impl Map {
-    /// Begins to describe one.
+    /// Begins the description of a new map.
     pub fn builder() -> Builder {
         Builder { capacity: 0, key_len: 32, value_len: 32, store: None, key: None, rng: None }
     }
@@ -175,27 +176,29 @@ impl Map {
         }
     }
 
-    /// The value of a key. Whether there is one, and how long it is, shows in what the caller does
-    /// with it, as with [`insert`](Self::insert) and [`remove`](Self::remove).
+    /// The value of a key. What the caller does with the result may reveal whether there is a value
+    /// and how long it is; the same holds for [`insert`](Self::insert) and
+    /// [`remove`](Self::remove).
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.operate(Operation::GET, key, &[]).map(Answer::reveal)
     }
 
-    /// Gives a key a value. Tells the one that it had.
+    /// Sets the value of a key. Returns its old value.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         self.operate(Operation::INSERT, key, value).map(Answer::reveal)
     }
 
-    /// Takes a key out. Tells the value that it had.
+    /// Removes a key. Returns its old value.
     pub fn remove(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.operate(Operation::REMOVE, key, &[]).map(Answer::reveal)
     }
 
-    /// Does something with a key. `value` is looked at by insertions only. All arguments may be
-    /// secret, but for the lengths of `key` and `value`: where these are, too, make them equal.
+    /// Makes an operation on a key. Only insertions use `value`. All arguments may be secret, but
+    /// for the lengths of `key` and `value`: to hide the lengths, pad keys and values to equal
+    /// ones.
     ///
-    /// An operation whose read failed is done as a whole or not at all, and which of them is seen
-    /// by a [`get`](Self::get) after it. It is as well to ask for the same again.
+    /// An operation with a failed read is done as a whole or not at all; a later [`get`](Self::get)
+    /// shows which. The caller may also repeat the operation.
     pub fn operate(
         &mut self,
         operation: Operation,
@@ -204,7 +207,7 @@ impl Map {
     ) -> Result<Answer<'_>> {
         self.shape.check(key, value)?;
         self.finish_unread()?;
-        // A sync within an operation would save the half of it.
+        // A sync within an operation would save half of the operation.
         if let Home::Saved(array) = &self.array
             && array.accesses_left() <= ACCESSES
         {
@@ -221,15 +224,15 @@ impl Map {
         self.visit(second, self.shape.slots)?;
         self.unread = None;
         self.visit_stash();
-        // One bit becomes public, and that only in a map that is too small for what is in it.
+        // One bit becomes public, and only in a map that is too small for its entries.
         if made_public((inserts & full).bits()) != 0 {
             return Err(Error::MapFull { capacity: self.shape.capacity });
         }
         Ok(self.carried.answer())
     }
 
-    /// Makes everything durable that was done before. A map without a store of its own cannot be
-    /// opened again: its stash is not in the array below it, which is all that this syncs then.
+    /// Makes all earlier changes durable. A map without a store of its own cannot be opened again:
+    /// this syncs only the array, and the stash is not in it.
     pub fn sync(&mut self) -> Result {
         self.finish_unread()?;
         match &mut self.array {
@@ -241,8 +244,8 @@ impl Map {
         }
     }
 
-    /// Syncs, and ends it. If it ends otherwise, as when the program is killed, what was done since
-    /// the last sync may be lost, and the next opening makes the array below anew.
+    /// Syncs, and ends the map. If it ends otherwise, as when the program is killed, changes since
+    /// the last sync may be lost, and the next opening rebuilds the array below.
     pub fn close(mut self) -> Result {
         self.end()
     }
@@ -255,22 +258,22 @@ impl Map {
         }
     }
 
-    /// Takes the stash up that was saved.
+    /// Loads the saved stash.
     fn load_stash(&mut self) {
         let Home::Saved(array) = &mut self.array else { return };
         self.stash.copy_from_slice(array.attached());
-        // Nothing is carried: it only counts.
+        // No entry is carried: this visit only counts the entries.
         self.visit_stash();
     }
 
-    /// Looks into the stash, and puts what is carried there if it is in no bucket.
+    /// Scans the stash, and puts the carried entry there if it is in no bucket.
     fn visit_stash(&mut self) {
         let Self { carried, stash, .. } = self;
         let waiting = ct::dispatch(Visit { entries: stash, carried, limit: STASH_ENTRIES });
         self.full = !Mask::below(waiting, STASH_ENTRIES as u32);
     }
 
-    /// Ends the operation before, if a bucket of it could not be read.
+    /// Finishes an operation that stopped because a bucket could not be read.
     fn finish_unread(&mut self) -> Result {
         self.health.check()?;
         if let Some(second) = self.unread {
@@ -278,21 +281,21 @@ impl Map {
             self.unread = None;
             self.visit_stash();
         }
-        // Also what was read for the first bucket of one.
+        // Also finishes an access of the array that stopped in the first bucket.
         match &mut self.array {
             Home::Unsaved(_) => Ok(()),
             Home::Saved(array) => array.finish_unread(&mut |_| {}).map(|_| ()),
         }
     }
 
-    /// Entries in the stash. For statistics only: the number is secret.
+    /// Number of entries in the stash. For statistics only: the number is secret.
     pub fn stash_entries(&self) -> usize {
         let entries = self.stash.chunks_exact(self.shape.entry_words());
         entries.filter(|entry| entry[0] != 0).count()
     }
 
-    /// Looks into one bucket, and puts what is carried there if it may. If it cannot be read,
-    /// nothing has changed, and it may be looked into again, and must be before any other.
+    /// Scans one bucket, and puts the carried entry there if it may. If the bucket cannot be read,
+    /// nothing has changed, and the visit must be repeated before any other.
     fn visit(&mut self, bucket: u32, limit: usize) -> Result {
         let Self { array, carried, bucket: words, .. } = self;
         let mut is_read = false;
@@ -317,13 +320,14 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // Nobody is there to be told. What was not saved is as after a crash.
+        // A drop cannot report an error. After a failure the map is in the state that a crash would
+        // leave.
         let _ = self.end();
     }
 }
 
 impl Answer<'_> {
-    /// The value, if there is one: from here on it shows.
+    /// Makes the result public, and returns the value if there is one.
     fn reveal(self) -> Option<Vec<u8>> {
         if made_public(self.found.unwrap_u8()) == 0 {
             return None;
@@ -332,7 +336,7 @@ impl Answer<'_> {
     }
 }
 
-/// The public numbers of a map.
+/// The public parameters of a map.
 #[derive(Clone, Copy)]
 struct Shape {
     capacity: u64,
@@ -352,8 +356,8 @@ impl Shape {
             return Err(Error::Geometry("keys and values have at most 2^20 bytes"));
         }
         let slots = if capacity <= 1 << 20 { 10 } else { 12 };
-        // Each entry has two different ones. A power of two, as of all numbers up to the next the
-        // tree is the same.
+        // Each entry has two different buckets. Rounding up to a power of two costs nothing: the
+        // tree is the same for all numbers up to it.
         let buckets = capacity.div_ceil(LOAD).max(2).next_power_of_two();
         Ok(Self { capacity, key_len, value_len, slots, buckets })
     }
@@ -372,7 +376,7 @@ impl Shape {
         self.key_words() + self.value_len.div_ceil(size_of::<u64>())
     }
 
-    /// Words of its header and its key.
+    /// Words of an entry's header and key.
     fn key_words(&self) -> usize {
         1 + self.key_len.div_ceil(size_of::<u64>())
     }
@@ -382,7 +386,7 @@ impl Shape {
     }
 }
 
-/// What a [`Map`] is to be.
+/// The description of a [`Map`] to be made or opened.
 pub struct Builder {
     capacity: u64,
     key_len: usize,
@@ -393,67 +397,68 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Entries that it has room for.
+    /// Number of entries that the map has room for.
     #[must_use]
     pub fn capacity(mut self, entries: u64) -> Self {
         self.capacity = entries;
         self
     }
 
-    /// Bytes of a key, at most; 32 unless it is said.
+    /// Bytes of a key, at most; the default is 32.
     #[must_use]
     pub fn key_len(mut self, len: usize) -> Self {
         self.key_len = len;
         self
     }
 
-    /// Bytes of a value, at most; 32 unless it is said.
+    /// Bytes of a value, at most; the default is 32.
     #[must_use]
     pub fn value_len(mut self, len: usize) -> Self {
         self.value_len = len;
         self
     }
 
-    /// Where it lies, of at least [`store_len`](Self::store_len) bytes. Otherwise it lies in
-    /// memory, and cannot be opened again.
+    /// Where the map lies, in at least [`store_len`](Self::store_len) bytes. Without a store it
+    /// lies in memory, and cannot be opened again.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// The key under which it is sealed, for this map alone. Needed with a store.
+    /// The key under which the map is sealed, and nothing else. Needed with a store.
     #[must_use]
     pub fn key(mut self, key: Secret) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// A source of randomness other than the operating system's, which is the default with the
-    /// feature `std`. Whoever knows what it gives sees what is asked for. It must give other
-    /// numbers each time that a map is made or opened: otherwise a key seals twice under one nonce.
+    /// A source of randomness in place of the operating system's, which is the default with the
+    /// feature `std`. An adversary that knows its output learns which keys are accessed. It must
+    /// give other numbers each time that a map is made or opened: otherwise a key seals twice under
+    /// one nonce.
     #[must_use]
     pub fn rng(mut self, rng: impl Rng + 'static) -> Self {
         self.rng = Some(Box::new(rng));
         self
     }
 
-    /// Blocks that an array for [`over`](Self::over) must have.
+    /// Number of blocks that an array for [`over`](Self::over) must have.
     pub fn blocks(&self) -> Result<u64> {
         self.shape().map(|shape| shape.buckets)
     }
 
-    /// Bytes that each of them must have.
+    /// Bytes of a block that an array for [`over`](Self::over) must have.
     pub fn block_len(&self) -> Result<usize> {
         self.shape().map(|shape| shape.block_len())
     }
 
-    /// Bytes of a store that it needs.
+    /// Bytes that the map needs in a store.
     pub fn store_len(&self) -> Result<u64> {
         Ok(VAULT_LEN + geometry(self.shape()?)?.store_len())
     }
 
-    /// An empty map over the Oblivious client. What its store held before is lost.
+    /// Makes an empty map over the Oblivious client. Earlier contents of the store are lost.
     pub fn build(mut self) -> Result<Map> {
         let shape = self.shape()?;
         if let Some(store) = self.store.take() {
@@ -470,7 +475,7 @@ impl Builder {
         Ok(Map::new(shape, places, Home::Unsaved(oram)))
     }
 
-    /// Opens the one that was made in the store with the same capacity, lengths and key.
+    /// Opens the map that was made in the store with the same capacity, lengths and key.
     pub fn open(mut self) -> Result<Map> {
         let shape = self.shape()?;
         let store = self.store.take().ok_or(Error::Geometry("it lies in a store"))?;
@@ -483,7 +488,7 @@ impl Builder {
         Ok(map)
     }
 
-    /// An empty map over `oram`, which holds nothing but zeros.
+    /// Makes an empty map over `oram`, in which all blocks must be zero.
     pub fn over(self, oram: Box<dyn Oram>) -> Result<Map> {
         let shape = self.shape()?;
         if oram.blocks() < shape.buckets || oram.block_len() < shape.block_len() {
@@ -509,18 +514,19 @@ impl Builder {
 
 const NO_KEY: Error = Error::Geometry("what lies in a store is sealed under a key");
 
-/// Of these lengths alone: entries in as many words may not be as long.
+/// The key depends on the exact lengths: entries with as many words may differ in length.
 fn vault_key(shape: Shape, key: &Secret) -> Secret {
     let lens = [shape.key_len, shape.value_len].map(|len| (len as u64).to_le_bytes());
     key.derive(&[b"map", b"vault", &lens[0], &lens[1]])
 }
 
-/// The places of a saved map, which must be the same at each opening.
+/// The hash of a saved map, which must be the same at each opening.
 fn saved_places(shape: Shape, key: &Secret) -> KeyHash {
     KeyHash::new(shape, &key.derive(&[b"map", b"places"]))
 }
 
-/// The array of a saved map, with room for its stash, and for one operation between two syncs.
+/// The geometry of a saved map's array, with room for the stash, and for one operation between two
+/// syncs.
 fn geometry(shape: Shape) -> Result<oblivious::ArrayGeometry> {
     let mut geometry = oblivious::ArrayGeometry::new(shape.buckets, shape.block_len())?;
     geometry.attached_words = (STASH_ENTRIES * shape.entry_words()) as u32;

@@ -3,20 +3,20 @@
 use super::Shape;
 use crate::seal::{Prf, Secret};
 
-/// A keyed function of keys, all of which have the same number of words.
+/// A keyed hash of map keys, all of which have the same number of words.
 pub struct KeyHash {
     prf: Prf,
     buckets: u32,
 }
 
 impl KeyHash {
-    /// The function of `secret`.
+    /// The hash under `secret`.
     pub fn new(shape: Shape, secret: &Secret) -> Self {
         let buckets = u32::try_from(shape.buckets).expect("the capacity is limited");
         Self { prf: Prf::new(secret), buckets }
     }
 
-    /// The buckets of `key`, two different ones.
+    /// The buckets of `key`, which are always different.
     pub fn of(&self, key: &[u64]) -> [u32; 2] {
         // CBC-MAC: as good as AES, since all messages have one length.
         let mut state = 0;
@@ -26,7 +26,7 @@ impl KeyHash {
         }
         let mask = self.buckets.wrapping_sub(1);
         let first = state as u32 & mask;
-        // One of the others: a step of at least one bucket and less than all.
+        // Another bucket: a step of at least one bucket and less than all.
         let word = u64::from((state >> 64) as u32);
         let step = (word.wrapping_mul(mask.into()) >> 32) as u32;
         [first, first.wrapping_add(step).wrapping_add(1) & mask]

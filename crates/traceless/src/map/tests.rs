@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex};
 
 type Seen = Arc<Mutex<Vec<u64>>>;
 
-/// An array that hides nothing and notes which block is accessed.
+/// An array that hides nothing and records the accessed blocks.
 struct Open {
     block_len: usize,
     blocks: Vec<u8>,
     seen: Seen,
-    /// Accesses until one fails, once.
+    /// Number of accesses until one fails, once.
     good: u64,
-    /// Whether that one hands over its block before.
+    /// Whether the failing access first passes its block to the caller.
     is_late: bool,
 }
 
@@ -71,7 +71,7 @@ fn builder(capacity: u64, key_len: usize, value_len: usize) -> Builder {
     Map::builder().capacity(capacity).key_len(key_len).value_len(value_len).rng(seeded)
 }
 
-/// A key of a length between none and all, the same for the same number.
+/// A key of any length up to `len`, derived from `number`.
 fn key_of(number: u64, len: usize) -> Vec<u8> {
     let mut key = vec![0; (number % (len as u64 + 1)) as usize];
     SeededRng::new(number).fill(&mut key);
@@ -127,7 +127,7 @@ fn is_a_map_over_another_array() {
     behaves_like_a_map(&mut builder.over(array.into_oram()).unwrap(), 20_000);
 }
 
-/// Two accesses to different blocks, whatever is asked for and found.
+/// Two accesses to different blocks, for every operation and result.
 #[test]
 fn each_operation_is_two_accesses() {
     let (mut map, seen) = open_map(builder(50, 8, 8), u64::MAX);
@@ -183,7 +183,7 @@ fn overflow_is_as_seldom_as_is_said() {
     let load = LOAD as f64;
     assert!(overflow(10, load).log2() < -21.7, "{}", overflow(10, load).log2());
     assert!(overflow(12, load).log2() < -34.4, "{}", overflow(12, load).log2());
-    // So many entries wait for a place on average; that all of the stash does is then less likely.
+    // `mean` entries wait in the stash on average; that 16 of them do is then less likely.
     for (slots, capacity) in [(10, 1 << 20), (12, CAPACITY_MAX)] {
         let mean = capacity as f64 * overflow(slots, load);
         let orders: f64 = (1..=STASH_ENTRIES).map(|i| (mean / i as f64).log2()).sum();
@@ -192,8 +192,8 @@ fn overflow_is_as_seldom_as_is_said() {
     }
 }
 
-/// The rates are right: in a map with more entries than it was made for, of which some leave and
-/// others come for long, as many wait as they say.
+/// The rates are right: the stash has as many entries as they say, in a map with more entries than
+/// it was made for, after a long time of insertions and removals.
 #[test]
 fn the_stash_holds_what_the_rates_say() {
     const CAPACITY: u64 = 1 << 12;
@@ -204,7 +204,7 @@ fn the_stash_holds_what_the_rates_say() {
         for i in 0..150 * entries {
             map.insert(&i.to_le_bytes(), &[]).unwrap();
             if i >= entries {
-                // All leave at the same age, which no place depends on.
+                // All entries leave at the same age, so their places do not matter.
                 map.remove(&(i - entries).to_le_bytes()).unwrap();
             }
             if i >= 3 * entries && i % 64 == 0 {
@@ -254,7 +254,7 @@ fn says_what_is_wrong() {
     assert!(matches!(builder(8, 4, 2).over(small.into_oram()), Err(Error::Geometry(_))));
 }
 
-/// If the array fails with a block that it has handed over, it is not known what is in the map.
+/// If the array fails after it passed a block on, the contents of the map are unknown.
 #[test]
 fn a_failed_write_is_final() {
     for good in [2, 3] {
@@ -265,8 +265,8 @@ fn a_failed_write_is_final() {
     }
 }
 
-/// Whichever bucket could not be read: the next operation ends the one that was cut off, or begins
-/// anew, and each key has its old value or the new one.
+/// A bucket cannot be read: the next operation finishes the interrupted one, or begins anew, and
+/// each key has its old value or the new one.
 #[test]
 fn a_failed_read_loses_no_entry() {
     for good in 0..120 {

@@ -1,9 +1,9 @@
 //! Circuit ORAM: one tree and its stash, without a position map.
 //!
-//! An access reads the path of its block and puts the block into the stash; one eviction along
-//! that path and two along the next path in reverse-lexicographic order bring blocks back into the
-//! tree. Every slot of both paths and of the stash is read and written each time, so that an
-//! adversary who sees each address learns the two paths and nothing else.
+//! An access reads the path of its block and puts the block into the stash; one eviction along that
+//! path and two along the next path in reverse-lexicographic order bring blocks back into the tree.
+//! Every slot of both paths and of the stash is read and written each time, so that an adversary
+//! that observes each address learns the two paths and nothing else.
 
 use super::greedy::WaitingBlocks;
 use super::plan::{EvictionPlan, Headers, Lanes};
@@ -19,12 +19,12 @@ use traceless_sys::Words;
 use traceless_sys::ct::secret::{classify, made_public};
 use traceless_sys::ct::{self, Kernel, MovingBlock as _, Vector};
 
-/// How blocks get from the stash into the tree.
+/// How blocks move from the stash into the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EvictionKind {
     /// Circuit ORAM: at most one block of each bucket moves at a time.
     Circuit,
-    /// Path ORAM, to compare with: all blocks of a path go as far as they may, on both paths of an
+    /// Path ORAM, for comparison: all blocks of a path go as far as they may, on both paths of an
     /// access.
     Path,
 }
@@ -39,13 +39,13 @@ pub struct CircuitTree<W: Width, M> {
     stash: Headers,
     stash_bodies: Words,
     stash_limit: usize,
-    /// The next path to evict along; its number is public.
+    /// Number of the next path to evict along; it is public.
     next_path: u32,
-    /// Whether the stash had no empty slot left after an access. Secret until it is asked for.
+    /// Whether the stash had no empty slot left after an access. Secret until `check` reveals it.
     full: u32,
-    /// What evictions hold while they move bodies.
+    /// Buffers for the bodies that evictions move.
     held: [Vec<u64>; 3],
-    /// There if blocks are moved as in Path ORAM.
+    /// Present if blocks are moved as in Path ORAM.
     pool: Option<WaitingBlocks<W>>,
 }
 
@@ -87,20 +87,21 @@ impl<W: Width, M: Memory> CircuitTree<W, M> {
         })
     }
 
-    /// The bits of a random number that make a label.
+    /// The mask that turns a random number into a label.
     #[inline(always)]
     pub fn label_mask(&self) -> u32 {
         (1 << (self.levels - 1)) - 1
     }
 
-    /// Asks for the path to `leaf`, which is public.
+    /// Prefetches the path to `leaf`, which is public.
     #[inline(always)]
     pub fn prefetch(&self, leaf: u32) {
         self.memory.prefetch(leaf);
     }
 
-    /// Takes the block `addr` out of the tree into `block`, if it is there, else zeros. `leaf` is
-    /// its label and public, `addr` is secret. If a path cannot be opened, nothing has changed.
+    /// Moves the block `addr` out of the tree into `block`, which becomes zeros if the block is not
+    /// there. `leaf` is its label and public, `addr` is secret. If a path cannot be opened, nothing
+    /// has changed.
     #[inline(always)]
     pub fn fetch<V: Vector>(&mut self, v: V, addr: u32, leaf: u32, block: &mut Vec<u64>) -> Result {
         let addr = addr.wrapping_add(1);
@@ -124,8 +125,8 @@ impl<W: Width, M: Memory> CircuitTree<W, M> {
         Ok(())
     }
 
-    /// Puts the block `addr` back under the new label `label`, both secret, and ends the access
-    /// that fetched it from the path to `old` and opened the path to evict along.
+    /// Puts the block `addr` back under the new label `label`, both secret. This ends the access
+    /// that fetched it from the path to `old`.
     #[inline(always)]
     pub fn put<V: Vector>(
         &mut self,
@@ -137,7 +138,7 @@ impl<W: Width, M: Memory> CircuitTree<W, M> {
     ) -> Result {
         let place = self.stash.insert(addr.wrapping_add(1), label, self.stash_limit);
         if let Some(mut pool) = self.pool.take() {
-            // A kernel of its own, so that it is no part of the faster one.
+            // A separate kernel, so that this code does not slow down the faster one.
             let rest = Greedily { tree: self, pool: &mut pool, block, place, old };
             let put = ct::dispatch(rest);
             self.pool = Some(pool);
@@ -154,7 +155,7 @@ impl<W: Width, M: Memory> CircuitTree<W, M> {
         self.store_headers(EVICTED);
         self.full |= (!self.stash.has_room(self.stash_limit)).bits();
 
-        // It comes near until the next access, and is as public as the one that is open.
+        // It is fetched until the next access, and is as public as the open path.
         self.memory.prefetch(self.next_path & self.label_mask());
         self.move_bodies(v, block, &place, &[first, second, third]);
         self.memory.close()
@@ -189,8 +190,8 @@ impl<W: Width, M: Memory> CircuitTree<W, M> {
                 self.path[slot].labels[level] = label;
             }
         }
-        // No more are left than were there, and the one that was accessed: each block of the path
-        // could have stayed where it was.
+        // The stash then has at most one block more, the accessed one: each block of the path could
+        // have stayed in its slot.
         for (lane, body) in self.stash_bodies.chunks_exact_mut(words).enumerate() {
             let (addr, label) = pool.give(v, 0, body);
             self.stash.addrs[lane] = addr;
@@ -199,8 +200,8 @@ impl<W: Width, M: Memory> CircuitTree<W, M> {
         self.store_headers(path);
     }
 
-    /// Fails if the last access left no room in the stash. Nothing was lost, but nothing more may
-    /// be accessed.
+    /// Fails if the last access left no room in the stash. No block was lost, but no further access
+    /// is allowed.
     #[inline(always)]
     pub fn check(&self) -> Result {
         if made_public(self.full) == 0 {
@@ -215,13 +216,14 @@ impl<W: Width, M: Memory> CircuitTree<W, M> {
         &self.memory
     }
 
-    /// The memory of the tree, to be looked after.
+    /// The memory of the tree, mutable.
     pub fn memory_mut(&mut self) -> &mut M {
         &mut self.memory
     }
 
-    /// Puts a block that is in neither tree nor stash under the label `label`, by an access to the
-    /// path `leaf`, which is public. The address `u32::MAX` is that of no block: it looks the same.
+    /// Inserts a block that is in neither tree nor stash under the label `label`, by an access to
+    /// the path `leaf`, which is public. The address `u32::MAX` inserts nothing, and looks the same
+    /// to an observer.
     pub fn insert(
         &mut self,
         addr: u32,
@@ -234,7 +236,7 @@ impl<W: Width, M: Memory> CircuitTree<W, M> {
         ct::dispatch(Insertion { tree: self, addr, label, body, leaf, block })
     }
 
-    /// Hands every slot of stash and tree to `visit`, always in the same order: the address of its
+    /// Passes every slot of stash and tree to `visit`, always in the same order: the address of its
     /// block, or `u32::MAX`, and its body. Both are secret.
     pub fn visit_slots(&mut self, visit: &mut dyn FnMut(u32, &[u64]) -> Result) -> Result {
         let words = self.width.words();
@@ -244,7 +246,7 @@ impl<W: Width, M: Memory> CircuitTree<W, M> {
         for leaf in 0..=self.label_mask() {
             self.memory.open(ACCESSED, leaf)?;
             for level in 0..self.levels as usize {
-                // Of the labels that share a bucket, the first has no further bit.
+                // Visit each bucket once, with the smallest label that crosses it.
                 if leaf >> level != 0 {
                     continue;
                 }
@@ -264,19 +266,19 @@ impl<W: Width, M: Memory> CircuitTree<W, M> {
         (headers + bodies) as u64
     }
 
-    /// Addresses, counted from one, and labels in the stash. For statistics only: they are secret.
+    /// Addresses plus one, and labels, in the stash. For statistics only: they are secret.
     #[cfg(test)]
     pub fn stash_labels(&self) -> impl Iterator<Item = (u32, u32)> {
         self.stash.addrs.into_iter().zip(self.stash.labels)
     }
 
-    /// Blocks in the stash. For statistics only: the number is secret.
+    /// Number of blocks in the stash. For statistics only: the number is secret.
     pub fn stash_blocks(&self) -> usize {
         self.stash.addrs.iter().filter(|&&addr| addr != 0).count()
     }
 
-    /// Moves the bodies as three evictions say, the first along the path of the access; `block`
-    /// goes to `place` in the stash before them.
+    /// Moves the bodies as three evictions have planned, the first along the path of the access.
+    /// Before that `block` goes to `place` in the stash.
     #[inline(always)]
     fn move_bodies<V: Vector>(
         &mut self,
@@ -339,7 +341,7 @@ impl<W: Width, M: Memory> CircuitTree<W, M> {
     }
 }
 
-/// Of a tree whose stash is not full.
+/// The stash must not be full.
 impl<W: Width, M: Memory + Durable> Durable for CircuitTree<W, M> {
     fn save(&self, out: &mut Vec<u8>) {
         self.memory.save(out);
@@ -367,7 +369,7 @@ impl<W: Width, M: Memory + Durable> Durable for CircuitTree<W, M> {
     }
 }
 
-/// A block that comes into a tree.
+/// The insertion of a block into a tree.
 struct Insertion<'a, W: Width, M> {
     tree: &'a mut CircuitTree<W, M>,
     addr: u32,

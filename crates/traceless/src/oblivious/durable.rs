@@ -1,15 +1,15 @@
-//! An array that may be watched, that can be saved, and that a crash takes back to its last sync.
+//! A saved array in memory that an adversary may watch. A crash takes it back to its last sync.
 //!
-//! Pages wait for a sync as buckets of a saved Path ORAM do. Position map, stashes and the upper
-//! levels of the tree are the trusted state, which each sync writes as a whole: so a sync comes
-//! seldom, unless it is asked for.
+//! Written pages wait for a sync, as the buckets of a saved Path ORAM do. Position map, stashes and
+//! the upper levels of the tree are the trusted state, which each sync writes as a whole: so
+//! automatic syncs are rare.
 //!
-//! A crash takes labels back, too, and an access after it would read the path that was read for the
-//! same block before. So an opening after a crash makes the tree anew, in another place of the
-//! store: slot by slot, in an order that is always the same, its blocks come into an empty tree,
-//! under labels that a keyed function makes of their addresses, as nothing may be looked up. Until
-//! that has ended, the next opening begins it anew. As many accesses are made as the old tree has
-//! slots, whatever is in them.
+//! A crash also takes labels back, and an access after it would read the same path that the block's
+//! last access has read. So an opening after a crash rebuilds the tree in the other area of the
+//! store. Slot by slot, in a fixed order, the blocks move into an empty tree, under labels that are
+//! a keyed function of their addresses, as an oblivious program cannot look labels up. If the
+//! rebuild is interrupted, the next opening begins it anew. It makes as many accesses as the old
+//! tree has slots, independent of their contents.
 
 use super::circuit::{CircuitTree, EvictionKind, levels_for};
 use super::positions::Positions;
@@ -32,13 +32,13 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Accesses between two syncs, at least, unless the caller says otherwise.
+/// Default interval between two automatic syncs, in accesses, at least.
 const UNSYNCED: u64 = 1024;
 
-/// Bytes of pages that wait for a sync, unless the state is longer.
+/// Bytes of pages that may wait for a sync, unless the state is longer.
 const HELD_BYTES: u64 = 64 << 20;
 
-/// Bytes of the trusted state, or of what waits, at most: no request of a store may be longer.
+/// Bytes of the trusted state, or of the waiting pages, at most: a limit of a store's requests.
 const REQUEST_MAX: u64 = 1 << 31;
 
 /// The public parameters.
@@ -48,23 +48,23 @@ pub struct ArrayGeometry {
     pub blocks: u64,
     /// Bytes of a block.
     pub block_len: usize,
-    /// Levels of the tree in memory, at least.
+    /// Levels of the tree that stay in memory, at least.
     pub memory_levels: u8,
-    /// Accesses between two syncs, at most: then one is made.
+    /// Accesses between two syncs, at most: then the array syncs by itself.
     pub unsynced_max: u32,
-    /// Words that somebody above keeps with the trusted state.
+    /// Words that the caller keeps with the trusted state.
     pub attached_words: u32,
 }
 
-/// Where its parts lie.
+/// The layout of the array's parts on the store.
 struct ArrayLayout {
     pages: sealed::PageGeometry,
     copies: CopyLayout,
 }
 
 impl ArrayGeometry {
-    /// `blocks` blocks of `block_len` bytes, with a sync about as often as what it writes besides
-    /// the state is as long as that.
+    /// `blocks` blocks of `block_len` bytes. The interval between syncs is chosen so that the pages
+    /// written in it are about as long as the state.
     pub fn new(blocks: u64, block_len: usize) -> Result<Self> {
         let memory_levels = memory_levels_for(block_len);
         let mut geometry =
@@ -81,23 +81,23 @@ impl ArrayGeometry {
         Ok(geometry)
     }
 
-    /// Whether such an array can be.
+    /// Checks that an array with these parameters is possible.
     pub fn check(&self) -> Result {
         self.layout().map(|_| ())
     }
 
-    /// Bytes that its areas take on a store; more than any has if there can be no such array.
+    /// Bytes that the areas take in a store; `u64::MAX` if the array is impossible.
     pub fn store_len(&self) -> u64 {
         self.layout().map_or(u64::MAX, |layout| layout.copies.end())
     }
 
-    /// Bytes of the trusted state that each sync writes, besides the pages, which are written twice
+    /// Bytes of the trusted state that each sync writes. A sync also writes each page twice, once
     /// with 8 bytes more.
     pub fn state_len(&self) -> u64 {
         self.layout().map_or(u64::MAX, |layout| layout.copies.state_len())
     }
 
-    /// Bytes written per byte that the user writes: each page once to the log and once in place,
+    /// Bytes written per byte that the client writes: each page once to the log and once in place,
     /// and the state with every sync, if no two accesses between two syncs share a page.
     pub fn write_amplification(&self) -> f64 {
         let pages = self.layout().map_or(0, |layout| layout.pages.pages_open());
@@ -110,19 +110,19 @@ impl ArrayGeometry {
         self.layout().map_or(0, |layout| layout.pages.slot_len())
     }
 
-    /// Whether any page is on the store, so that the paths that are drawn are seen.
+    /// Whether any page is on the store, so that an adversary observes the random paths.
     pub fn draws_places(&self) -> bool {
         self.layout().is_ok_and(|layout| layout.pages.pages > 0)
     }
 
-    /// The same with `blocks` blocks.
+    /// This geometry with `blocks` blocks.
     pub fn resized(self, blocks: u64) -> Result<Self> {
         let resized = Self { blocks, ..self };
         resized.check()?;
         Ok(resized)
     }
 
-    /// Name, first byte and length of each of its areas, in order.
+    /// Name, first byte and length of each area, in order.
     pub fn areas(&self) -> Vec<(&'static str, u64, u64)> {
         let Ok(ArrayLayout { copies, .. }) = self.layout() else { return Vec::new() };
         let half = copies.at / 2;
@@ -138,7 +138,7 @@ impl ArrayGeometry {
         fastest(self.block_len, Amplification(*self))
     }
 
-    /// All of it, to be bound to what is sealed.
+    /// Encodes all parameters, which are bound to everything that is sealed.
     fn to_bytes(self) -> Vec<u8> {
         let words = [
             self.blocks,
@@ -151,8 +151,9 @@ impl ArrayGeometry {
     }
 }
 
-/// So many levels that the state of a tree of long blocks is no longer than what waits for a sync:
-/// two more may be there as no page fits above them, and a bucket has at most four blocks.
+/// The number of levels in memory for which the state of a tree of long blocks is no longer than
+/// the pages that may wait for a sync. Two more levels may stay in memory if no page fits above
+/// them, and a bucket has at most four blocks.
 fn memory_levels_for(block_len: usize) -> u8 {
     let fits = |levels: &u8| (block_len as u64).saturating_mul(16 << levels) <= HELD_BYTES;
     (1..=MEMORY_LEVELS_MIN as u8).rev().find(fits).unwrap_or(1)
@@ -192,16 +193,16 @@ fn saved_len_of<W: Width>(width: W) -> u64 {
     CircuitTree::<W, Ram>::saved_len(width)
 }
 
-/// An array that keeps a few words of its user with its own state.
+/// An array that saves a few words of its caller with its own state.
 pub(crate) trait UserWords: Oram {
-    /// The words, as they are now. They are saved with what was accessed before.
+    /// The caller's words. A sync saves them together with all earlier accesses.
     fn attached(&mut self) -> &mut [u64];
 
-    /// Accesses until a sync is made that nobody asked for.
+    /// Number of accesses until the next automatic sync.
     fn accesses_left(&self) -> u32;
 
-    /// Makes the access that could not be read, if there is one, and hands its block to `change`.
-    /// Whether there was one is public.
+    /// Repeats the access that could not be read, if there is one, and passes its block to
+    /// `change`. Returns whether there was one, which is public.
     fn finish_unread(&mut self, change: &mut dyn FnMut(&mut [u8])) -> Result<bool>;
 }
 
@@ -210,7 +211,7 @@ pub fn create_durable(geometry: ArrayGeometry, parts: Parts) -> Result<Box<dyn O
     Ok(create_attached(geometry, parts)?)
 }
 
-/// Opens the one whose vault last kept `state`, as it was at its last sync.
+/// Opens an array as it was at its last sync, with the state that its vault kept last.
 pub fn open_durable(geometry: ArrayGeometry, parts: Parts, state: &[u8]) -> Result<Box<dyn Oram>> {
     Ok(open_attached(geometry, parts, state)?)
 }
@@ -228,7 +229,7 @@ pub(crate) fn open_attached(
     fastest(geometry.block_len, NewArray { geometry, parts, state })
 }
 
-/// What is made of a state, or new without one.
+/// Opens an array with a state, or makes a new one without a state.
 struct NewArray {
     geometry: ArrayGeometry,
     parts: Parts,
@@ -249,19 +250,19 @@ impl Make for NewArray {
 
 type Inner<W> = Oblivious<W, SealedPages<Keys>>;
 
-/// See the [module](self).
+/// A saved array. See the [module](self).
 struct DurableOblivious<W: Width> {
     inner: Inner<W>,
     width: W,
     geometry: ArrayGeometry,
     layout: ArrayLayout,
     saves: Saves,
-    /// Which of the two places of the pages is in use.
+    /// The page area in use, 0 or 1.
     area: u64,
     attached: Vec<u64>,
-    /// Accesses since the last sync.
+    /// Number of accesses since the last sync.
     unsynced: u32,
-    /// Bytes that the keys of one opening may seal, but for the accesses until the next sync.
+    /// Bytes that the keys of one opening may seal, checked at each sync.
     key_bytes_max: u64,
 }
 
@@ -282,7 +283,7 @@ impl<W: Width> DurableOblivious<W> {
         Ok(opened)
     }
 
-    /// Opens it as it was at its last sync, labels included.
+    /// Opens the array as it was at its last sync, labels included.
     fn reopen(geometry: ArrayGeometry, width: W, parts: Parts, state: &EpochState) -> Result<Self> {
         let mut opened = Self::assemble(geometry, width, parts, state)?;
         let loaded = opened.saves.load()?;
@@ -330,7 +331,7 @@ impl<W: Width> DurableOblivious<W> {
         Keys::new(state, self.saves.key(), FAMILY)
     }
 
-    /// An empty array over the pages in use, of which every write waits.
+    /// An empty array over the page area in use; its writes wait for a sync.
     fn make_inner(&mut self, keys: Keys) -> Result<Inner<W>> {
         inner_over(&self.geometry, self.width, &self.layout, &mut self.saves, self.area, keys)
     }
@@ -339,7 +340,7 @@ impl<W: Width> DurableOblivious<W> {
         self.inner.data.memory_mut()
     }
 
-    /// Goes on under new keys.
+    /// Begins an opening with new keys.
     fn begin_opening(&mut self) -> Result {
         let start = self.memory().version();
         let opening = self.saves.begin_opening(start)?;
@@ -347,7 +348,7 @@ impl<W: Width> DurableOblivious<W> {
         self.inner.data.memory_mut().sealer_mut().push(opening, key)
     }
 
-    /// Makes the tree anew, under the newest keys alone.
+    /// Rebuilds the tree, sealed under the newest keys alone.
     fn rebuild(&mut self) -> Result {
         self.area = 1 - self.area;
         let (mut keys, opening) = (Keys::none(FAMILY), *self.saves.openings().last());
@@ -373,9 +374,9 @@ impl<W: Width> DurableOblivious<W> {
         Ok(())
     }
 
-    /// Makes everything durable: log and state, then the vault, then every page's place.
+    /// Makes everything durable: log and state first, then the vault, then the pages in place.
     fn save(&mut self) -> Result {
-        // Nothing is saved that a full stash lost.
+        // A full stash may have lost a block, so its state must not be saved.
         self.inner.check_stashes()?;
         let mut saved = Vec::with_capacity(self.layout.copies.fixed as usize);
         save_words(&[self.area], &mut saved);
@@ -397,7 +398,7 @@ impl<W: Width> DurableOblivious<W> {
         Ok(())
     }
 
-    /// Writes the log to its places, as the last sync may not have done.
+    /// Writes the log to its places, in case the last sync did not.
     fn redo(&mut self, places: &[u64]) -> Result {
         let (len, all) = (self.layout.pages.slot_len(), self.layout.pages.store_len()?);
         let is_page = |&at: &u64| at.is_multiple_of(len as u64) && at < all;
@@ -417,14 +418,14 @@ impl<W: Width> DurableOblivious<W> {
         self.count_access()
     }
 
-    /// Syncs before too much waits.
+    /// Counts an access, and syncs before too many pages wait.
     fn count_access(&mut self) -> Result {
         self.unsynced += 1;
         if self.unsynced == self.geometry.unsynced_max { self.save() } else { Ok(()) }
     }
 }
 
-/// The keys of pages.
+/// The key family of the pages.
 const FAMILY: Family = Family { purpose: b"oblivious page", area: 0, write_of: |version| version };
 
 fn inner_over<W: Width>(

@@ -1,9 +1,9 @@
 //! Path ORAM's eviction: all blocks of a path and of the stash go as far down as they may.
 //!
-//! They are brought together in a pool, and each slot takes one of those that may be there, from
-//! the leaf up to the root; the stash takes what is left. Which slot is filled is public, which
-//! block it gets is not: each looks at all blocks. That costs the square of their number, and is
-//! here to be compared with.
+//! The blocks are collected in a pool, and each slot takes a block that may be there, from the leaf
+//! up to the root; the stash takes the rest. The order of the slots is public, the choice of a
+//! block is not: each slot scans all blocks. The cost is quadratic in their number, so this
+//! eviction is for comparison only.
 
 use super::plan::{Headers, Lanes, ones_if};
 use super::tree::SLOTS;
@@ -21,14 +21,14 @@ const PARTS: usize = 1 + SLOTS;
 pub struct WaitingBlocks<W> {
     width: W,
     headers: [Headers; PARTS],
-    /// How far down each block may go; zero for none, or one that has its slot.
+    /// How far down each block may go; zero if there is none, or it has left the pool.
     reach: [[u32; LANES]; PARTS],
     bodies: Words,
     held: Vec<u64>,
 }
 
 impl<W: Width> WaitingBlocks<W> {
-    /// An empty one.
+    /// An empty pool.
     pub fn new(width: W) -> Result<Self> {
         let bodies = Words::zeroed(PARTS * LANES * width.words());
         Ok(Self {
@@ -40,14 +40,14 @@ impl<W: Width> WaitingBlocks<W> {
         })
     }
 
-    /// Where the body of a block is copied to, before [`fill`](Self::fill).
+    /// The buffer for a block's body, to be filled before [`fill`](Self::fill).
     #[inline(always)]
     pub fn body_mut(&mut self, part: usize, lane: usize) -> &mut [u64] {
         let words = self.width.words();
         &mut self.bodies[(part * LANES + lane) * words..][..words]
     }
 
-    /// Takes the blocks of stash and path to `leaf` in, whose bodies are there.
+    /// Adds the blocks of the stash and of the path to `leaf`, whose bodies are already in place.
     #[inline(always)]
     pub fn fill(&mut self, headers: [&Headers; PARTS], leaf: u32, levels: u32) {
         for (part, headers) in headers.into_iter().enumerate() {
@@ -56,8 +56,8 @@ impl<W: Width> WaitingBlocks<W> {
         }
     }
 
-    /// Gives one of the blocks that may go deeper than `above` levels to a slot, or an empty header
-    /// and any body. Tells its address and label.
+    /// Moves one of the blocks that may go deeper than `above` levels to a slot; without one the
+    /// header is empty and the body arbitrary. Returns the block's address and label.
     #[inline(always)]
     pub fn give<V: Vector>(&mut self, v: V, above: u32, slot: &mut [u64]) -> (u32, u32) {
         let mut wanted = Mask::any(1);

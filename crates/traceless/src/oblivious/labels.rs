@@ -1,31 +1,31 @@
-//! Labels by number: every one is looked at, one is exchanged.
+//! Arrays of labels: an exchange replaces one label, and touches all of them.
 
 use traceless_sys::ct::{Line, Mask, Vector};
 
-/// Labels in a block of 64 bytes, and how many bits of an address choose among them.
+/// Number of labels in a block of 64 bytes, and the bits of an address that choose among them.
 pub const FAN_OUT: usize = 16;
 pub const FAN_OUT_BITS: u32 = FAN_OUT.trailing_zeros();
 
-/// What stands for a label in a map: zero is that of a block never accessed.
+/// The map entry of a label; zero is the entry of a block that was never accessed.
 #[inline(always)]
 pub fn entry_of(label: u32) -> u32 {
     label.wrapping_add(1)
 }
 
-/// The label that an entry stands for, or `drawn` for a block never accessed.
+/// The label of a map entry, or `drawn` for a block that was never accessed.
 #[inline(always)]
 pub fn label_of(entry: u32, drawn: u32) -> u32 {
     Mask::nonzero(entry).select(entry.wrapping_sub(1), drawn)
 }
 
-/// Puts `new` in place of the entry `index`, which is secret, and returns the old one. Two entries
-/// lie in a word, the first in its lower half.
+/// Replaces the entry `index`, which is secret, by `new`, and returns the old one. Two entries lie
+/// in a word, the first in its lower half.
 #[inline(always)]
 pub fn exchange<V: Vector>(v: V, entries: &mut [u64], index: u32, new: u32) -> u32 {
     let (lines, rest) = entries.as_chunks_mut();
     assert!(rest.is_empty(), "a map is made of whole blocks");
     let places = v.load(&PLACES);
-    // Each place collects its own: what they have is put together once.
+    // Each lane collects its own entry; the lanes are combined once, at the end.
     let mut old = v.zero();
     let mut place = index;
     for line in lines {
@@ -41,7 +41,7 @@ pub fn exchange<V: Vector>(v: V, entries: &mut [u64], index: u32, new: u32) -> u
     (pair | pair >> 32) as u32
 }
 
-/// Lays entries out as [`exchange`] finds them, and zeros behind them.
+/// Packs entries for [`exchange`], and pads them with zeros.
 pub fn pack(entries: &[u32], words: &mut [u64]) {
     words.fill(0);
     for (word, pair) in words.iter_mut().zip(entries.chunks(2)) {

@@ -1,34 +1,35 @@
-//! The Oblivious client: an ORAM for programs whose own memory is watched.
+//! The Oblivious client: an ORAM for programs in memory that an adversary watches.
 //!
-//! Whoever sees every address that the program touches, such as the operating system below an
-//! enclave, learns nothing of which block is meant: no branch, no address and no end of a loop
-//! depends on it. What is seen are uniformly random paths, one for each tree and access, and a
-//! second path in a fixed order.
+//! An adversary that observes every address of the program, like the operating system below an
+//! enclave, does not learn which block is accessed: no branch, address or loop bound depends on it.
+//! The adversary observes uniformly random paths, one for each tree and access, and a second path
+//! in a fixed order.
 //!
 //! Circuit ORAM (Wang, Chan, Shi 2015), recursive: labels of the blocks lie 16 to a block in a
-//! smaller tree of the same kind, theirs in the next, and those of the last in a table that is
-//! scanned. Few blocks are scanned at each access, without any tree.
+//! smaller tree of the same kind, the labels of that tree in the next, and so on; the labels of the
+//! last tree are in a table that is scanned. An array of few blocks is scanned at each access,
+//! without any tree.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `tree` | where buckets lie |
-//! | `plan` | what an eviction moves where |
-//! | `sealed` | a tree of which most lies on a store, encrypted |
-//! | `durable` | an array over such a tree that is saved |
-//! | `saved` | secret words in what is saved |
+//! | `plan` | which blocks an eviction moves |
+//! | `sealed` | a tree with its lower levels encrypted on a store |
+//! | `durable` | an array over a sealed tree that is saved |
+//! | `saved` | secret words in saved state |
 //! | `circuit` | one tree and its stash |
-//! | `greedy` | Path ORAM's eviction, to compare with |
+//! | `greedy` | Path ORAM's eviction, for comparison |
 //! | `positions` | the position map |
-//! | `labels` | labels by number |
+//! | `labels` | arrays of labels |
 //! | `draws` | random labels |
 //! | `width` | the length of a block |
-//! | `traffic` | what an access touches |
-//! | `scan` | few blocks |
+//! | `traffic` | the memory traffic of an access |
+//! | `scan` | an array of few blocks |
 //!
-//! Files: the client whose own memory may be watched: `tree`, `plan`, `circuit` (one tree),
-//! `greedy` (Path ORAM's evictions, to compare with), `positions`, `labels`, `draws` (its map),
+//! Files: the client in memory that an adversary may watch: `tree`, `plan`, `circuit` (one tree),
+//! `greedy` (Path ORAM's evictions, for comparison), `positions`, `labels`, `draws` (its map),
 //! `sealed` (on a store), `durable` (saved; `saved`: secret words), `scan` (few blocks), `width`,
-//! `traffic` (what an access touches).
+//! `traffic` (the memory traffic of an access).
 
 #![expect(clippy::inline_always, reason = "what is not inlined is compiled for the base level")]
 
@@ -75,26 +76,27 @@ use positions::Positions;
 use traceless_sys::ct::{self, Kernel, Vector, secret::made_public};
 use width::{LINE, Make};
 
-/// Slots that masks are computed for at once.
+/// Number of slots for which masks are computed at once.
 const LANES: usize = 32;
 
-/// Blocks that fit a stash. That an access needs more has a probability of about 2^-60: measured
-/// down to 2^-22, where each further block is about 3.4 times less likely, and extrapolated.
+/// Number of blocks that fit a stash. An access needs more with a probability of about 2^-60:
+/// measured down to 2^-22, where each further block is about 3.4 times less likely, and
+/// extrapolated.
 pub const STASH_MAX: usize = LANES;
 
-/// Levels of a tree. Labels are then below 2^30.
+/// Levels of a tree, at most. Labels are then below 2^30.
 const LEVELS_MAX: usize = 31;
 
-/// Blocks of an array.
+/// Blocks of an array, at most.
 pub const BLOCKS_MAX: u64 = 1 << LEVELS_MAX;
 
-/// Bytes of a block.
+/// Bytes of a block, at most.
 pub const BLOCK_LEN_MAX: usize = 1 << 28;
 
-/// Blocks of 64 bytes that are scanned as fast as a tree is accessed; of longer blocks fewer.
+/// Number of 64-byte blocks that a scan accesses as fast as a tree does; fewer for longer blocks.
 pub const SCAN_BLOCKS: u64 = 512;
 
-/// An array of blocks that may be watched. See the [module](self).
+/// An array of blocks in memory that an adversary may watch. See the [module](self).
 ///
 /// Blocks never written hold zeros.
 pub struct Oblivious<W: Width = Dynamic, M: Memory = Ram> {
@@ -104,27 +106,26 @@ pub struct Oblivious<W: Width = Dynamic, M: Memory = Ram> {
     block: Vec<u64>,
     positions: Positions,
     draws: Draws,
-    /// The access whose paths could not be read, for now.
+    /// An access with paths that could not be read; it must be repeated first.
     unread: Option<Unread>,
     health: Health,
 }
 
-/// An access that the map knows of, and the tree not yet.
+/// An access that the map has recorded, and the tree not yet.
 #[derive(Clone, Copy)]
 struct Unread {
     addr: u32,
-    /// The path that its block is on, which is public, and the label that it gets.
+    /// The path that the block is on, which is public, and its new label.
     old: u32,
     new: u32,
 }
 
-/// The fastest array of `blocks` blocks of `block_len` bytes, whose labels are drawn from `rng`.
+/// The fastest array of `blocks` blocks of `block_len` bytes. Labels are drawn from `rng`.
 pub fn create(blocks: u64, block_len: usize, rng: Box<dyn Rng>) -> Result<Box<dyn Oram>> {
     width::fastest(block_len, Plainly { blocks, block_len, rng })
 }
 
-/// As [`create`], but always trees, with Path ORAM's evictions: slower, and there to be compared
-/// with.
+/// As [`create`], but always trees, with Path ORAM's evictions: slower, and only for comparison.
 pub fn create_path(blocks: u64, block_len: usize, rng: Box<dyn Rng>) -> Result<Box<dyn Oram>> {
     let width = Dynamic::of(block_len);
     check_block(block_len, width)?;
@@ -136,7 +137,7 @@ pub fn create_path(blocks: u64, block_len: usize, rng: Box<dyn Rng>) -> Result<B
 /// As [`create`], but the lower levels of the tree lie on `store`, sealed. Position map, stashes
 /// and upper levels stay in memory.
 ///
-/// Nothing is kept for another opening: afterwards the store holds nothing that anybody can open.
+/// The array cannot be opened again: its key is not kept, so the store's contents are lost.
 pub fn create_sealed(
     blocks: u64,
     block_len: usize,
@@ -212,8 +213,8 @@ fn sealed_geometry(
 }
 
 impl<W: Width> Oblivious<W> {
-    /// `blocks` blocks of `block_len` bytes that take up `width` in memory, in a tree however few
-    /// they are. Their labels are drawn from `rng`.
+    /// `blocks` blocks of `block_len` bytes that take up `width` in memory. Always a tree, even for
+    /// few blocks. Their labels are drawn from `rng`.
     pub fn new(blocks: u64, block_len: usize, width: W, rng: Box<dyn Rng>) -> Result<Self> {
         check_block(block_len, width)?;
         let memory = Ram::new(circuit::levels_for(blocks)?, width.words())?;
@@ -243,12 +244,14 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
         })
     }
 
-    /// Hands the block `addr`, which is secret, to `visit`, which may change it.
+    /// Passes the block `addr`, which is secret, to `visit`, which may change it.
     ///
-    /// What `visit` does is seen: it must not branch on the block, or on anything secret, either.
+    /// An adversary observes what `visit` does: it must not branch on the block, or on any other
+    /// secret.
     pub fn access<R>(&mut self, addr: Addr, visit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
         self.check_addr(addr)?;
-        // One path through the kernel for all callers: it is compiled for each processor.
+        // `visit` becomes a `dyn` closure, so that the kernel is compiled once for each processor
+        // level.
         let (mut visit, mut seen) = (Some(visit), None);
         let block_len = self.block_len;
         self.access_words(addr.0 as u32, &mut |block| {
@@ -258,7 +261,8 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
         Ok(seen.expect("a block is visited"))
     }
 
-    /// Blocks in each stash, that of the blocks first. For statistics only: the numbers are secret.
+    /// Number of blocks in each stash, first that of the data tree. For statistics only: the
+    /// numbers are secret.
     pub fn stash_blocks(&self) -> Vec<usize> {
         let maps = self.positions.stash_blocks();
         core::iter::once(self.data.stash_blocks()).chain(maps).collect()
@@ -272,7 +276,7 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
         let drawn = self.draws.label(self.data.label_mask());
         let data = &self.data;
         let found = |entry| {
-            // The path comes near while the map evicts.
+            // Prefetch the path while the map evicts.
             let old = drawn.old(entry);
             data.prefetch(old);
             old
@@ -282,15 +286,15 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
         self.access_tree(Unread { addr, old, new: drawn.fresh }, visit)
     }
 
-    /// Makes the access whose paths could not be read, if there is one.
+    /// Repeats the access with paths that could not be read, if there is one.
     fn finish_unread(&mut self, change: &mut dyn FnMut(&mut [u8])) -> Result {
         let Some(unread) = self.unread else { return Ok(()) };
         let len = self.block_len;
         self.access_tree(unread, &mut |block| change(&mut ct::bytes_of_mut(block)[..len]))
     }
 
-    /// The second half of an access. If paths cannot be read, the tree is as it was, and the map
-    /// ahead of it by this access: so the same paths are read again before any other.
+    /// The second half of an access. If paths cannot be read, the tree is unchanged, and the map is
+    /// one access ahead of it: so the same paths must be read again before any other.
     fn access_tree(&mut self, access: Unread, visit: &mut dyn FnMut(&mut [u64])) -> Result {
         let Unread { addr, old, new } = access;
         let Self { data, block, health, unread, .. } = self;
@@ -307,7 +311,7 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
     }
 
     fn check_addr(&self, addr: Addr) -> Result {
-        // One bit becomes public, and that only in a program that has an error.
+        // One bit becomes public, and only in a program with a wrong address.
         let is_one = made_public(addr.0 < self.blocks);
         if is_one { Ok(()) } else { Err(Error::OutOfRange { addr, blocks: self.blocks }) }
     }
@@ -343,12 +347,12 @@ impl<W: Width, M: Memory> Kernel for Access<'_, W, M> {
     }
 }
 
-/// Whether a scan is the fastest.
+/// Whether a scan is faster than a tree.
 fn is_scanned(blocks: u64, width: impl Width) -> bool {
     blocks <= SCAN_BLOCKS * LINE as u64 / width.words().max(LINE) as u64
 }
 
-/// Checks that blocks have a length, fit into their width, and can be multiplied without a care.
+/// Checks that blocks have a length, fit their width, and cause no overflow in sizes.
 fn check_block(block_len: usize, width: impl Width) -> Result {
     if block_len == 0 || block_len > BLOCK_LEN_MAX {
         return Err(Error::Geometry("blocks are of 1 to 2^28 bytes"));

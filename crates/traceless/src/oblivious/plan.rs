@@ -1,6 +1,6 @@
-//! What one eviction moves where: Circuit ORAM's two scans over headers.
+//! Which blocks an eviction moves: Circuit ORAM's two scans over headers.
 //!
-//! Levels and lanes are public; addresses, labels and all that follows from them are secret, and
+//! Levels and lanes are public; addresses, labels and all values derived from them are secret, and
 //! become masks.
 
 use super::tree::SLOTS;
@@ -23,7 +23,7 @@ impl Lanes {
         lanes
     }
 
-    /// The lowest slot whose mask is ones, as a bit; zero if there is none.
+    /// The lowest slot with a mask of ones, as a bit; zero if there is none.
     #[inline(always)]
     pub fn first(&self) -> u32 {
         let mut bits = 0;
@@ -34,19 +34,19 @@ impl Lanes {
         bits & bits.wrapping_neg()
     }
 
-    /// The mask of one slot, for its body.
+    /// The mask of one slot, to select its body.
     #[inline(always)]
     pub fn mask(&self, lane: usize) -> u32 {
         self.0[lane]
     }
 }
 
-/// Addresses and labels of up to 32 slots: those of the stash, or one slot of each level of a path.
-/// Address 0 is that of an empty slot.
+/// Addresses and labels of up to 32 slots: of the stash, or of one slot on each level of a path.
+/// Address 0 is an empty slot.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub struct Headers {
-    /// Addresses, counted from one.
+    /// Addresses plus one.
     pub addrs: [u32; LANES],
     /// Labels.
     pub labels: [u32; LANES],
@@ -56,7 +56,7 @@ impl Headers {
     /// Only empty slots.
     pub const EMPTY: Self = Self { addrs: [0; LANES], labels: [0; LANES] };
 
-    /// Empties the slot of the block `addr`, if it is here. Ones where it was.
+    /// Empties the slot of the block `addr`, if it is here. Returns ones for that slot.
     #[inline(always)]
     pub fn take(&mut self, addr: u32) -> Lanes {
         let found = Lanes::made(|lane| ones_if(self.addrs[lane] == addr));
@@ -64,7 +64,8 @@ impl Headers {
         found
     }
 
-    /// Puts a block into the first of the first `limit` slots that is empty. Ones where that is.
+    /// Puts a block into the first empty one of the first `limit` slots. Returns ones for that
+    /// slot.
     #[inline(always)]
     pub fn insert(&mut self, addr: u32, label: u32, limit: usize) -> Lanes {
         let ranks = self.empty_ranks(limit);
@@ -84,7 +85,8 @@ impl Headers {
         Mask::nonzero(highest(&self.empty_ranks(limit)))
     }
 
-    /// Different numbers for the empty ones among the first `limit` slots, zero for all others.
+    /// Distinct numbers for the empty slots among the first `limit`, the first slot highest; zero
+    /// for all other slots.
     #[inline(always)]
     fn empty_ranks(&self, limit: usize) -> [u32; LANES] {
         let used = self.used();
@@ -102,11 +104,12 @@ impl Headers {
         }
     }
 
-    /// How far down the path to `leaf` each block may go: levels, or 0 for an empty slot. `used` is
-    /// what [`used`](Self::used) says.
+    /// How far down the path to `leaf` each block may go: a number of levels, or 0 for an empty
+    /// slot. `used` is the result of [`used`](Self::used).
     #[inline(always)]
     pub fn reach(&self, used: &Lanes, leaf: u32, levels: u32) -> [u32; LANES] {
-        // Labels that agree in all bits part nowhere; the leaf is as far as it goes.
+        // The bit at `end` bounds the reach of labels that agree in all bits: the leaf is the last
+        // level.
         let end = 1_u32.wrapping_shl(levels.wrapping_sub(1));
         let mut reach = [0; LANES];
         for (lane, reach) in reach.iter_mut().enumerate() {
@@ -116,25 +119,25 @@ impl Headers {
         reach
     }
 
-    /// Ones where a slot is not empty.
+    /// Returns ones for slots that are not empty.
     #[inline(always)]
     pub fn used(&self) -> Lanes {
         Lanes::made(|lane| ones_if(self.addrs[lane] != 0))
     }
 }
 
-/// One eviction along a path. A block taken from the stash or from a bucket is held, and dropped
-/// at a lower bucket, where it may change places with the next that is taken.
+/// One eviction along a path. A block taken from the stash or from a bucket is held, and dropped at
+/// a lower bucket, where it may be exchanged for the next block.
 pub struct EvictionPlan {
-    /// The block of the stash that is taken, if one is.
+    /// The slot of the stash that gives a block, if one does.
     pub stash: Lanes,
-    /// The slots of each level whose bodies change places with what is held.
+    /// The slots of each level that exchange bodies with the held block.
     pub slots: [Lanes; SLOTS],
 }
 
 impl EvictionPlan {
-    /// Plans an eviction along the path to `leaf`, and moves the headers as it says. The bodies are
-    /// left to the caller.
+    /// Plans an eviction along the path to `leaf`, and moves the headers. The caller moves the
+    /// bodies.
     #[inline(always)]
     pub fn made(stash: &mut Headers, path: &mut [Headers; SLOTS], leaf: u32, levels: u32) -> Self {
         let ranks = stash_ranks(stash, leaf, levels);
@@ -161,34 +164,34 @@ impl EvictionPlan {
     }
 }
 
-/// What the scans look at, for each level of the path.
+/// The scans' input for each level of the path.
 #[repr(align(64))]
 struct LevelScan {
-    /// The farthest that a block of the bucket may go.
+    /// The farthest reach of a block of the bucket.
     reach: [u32; LANES],
-    /// Ones where that is the block of the second slot.
+    /// Ones where the block with that reach is in the second slot.
     second: Lanes,
     /// Ones where a slot is not empty.
     used: [Lanes; SLOTS],
-    /// The header of that block: its address, and above it its label.
+    /// The header of the block with that reach: its address, and its label in the upper half.
     heads: [u64; LANES],
 }
 
-/// For each level what could come from above: the block that may go the farthest of all.
+/// For each level, the block from above that may go farthest.
 #[repr(align(64))]
 struct Offers {
-    /// The bit of the place where it is, or zero where none may come as far. Bit 0 is the stash.
+    /// The bit of the block's place, or zero if no block may come as far. Bit 0 is the stash.
     sources: [u64; LANES],
-    /// Its header.
+    /// The block's header.
     heads: [u64; LANES],
 }
 
-/// Which of the offers are taken.
+/// Which of the offered blocks are moved.
 #[repr(align(64))]
 struct Moves {
-    /// Ones where a block is taken.
+    /// Ones where a bucket takes a block.
     takes: [u32; LANES],
-    /// Ones where a block is dropped.
+    /// Ones where a bucket drops a block.
     drops: [u32; LANES],
     /// Ones if the stash gives a block.
     from_stash: u32,
@@ -235,8 +238,8 @@ impl LevelScan {
         offers
     }
 
-    /// From the leaf up: a bucket gets what it is offered if it gives a block itself, or if it has
-    /// room and what it is offered is not yet on its way to a lower one.
+    /// From the leaf up: a bucket takes the block that it is offered if it gives a block itself, or
+    /// if it has room and the offered block is not yet on its way to a lower one.
     #[inline(always)]
     fn choose(&self, offers: &Offers, levels: u32) -> Moves {
         let mut moves = Moves { takes: [0; LANES], drops: [0; LANES], from_stash: 0 };
@@ -256,8 +259,8 @@ impl LevelScan {
         moves
     }
 
-    /// Which slot it is on each level: that of the block that goes the farthest where a block is
-    /// taken, an empty one where a block is only dropped.
+    /// The slot that is affected on each level: where a bucket takes a block, the slot of the block
+    /// that goes deepest; where it only drops one, an empty slot.
     #[inline(always)]
     fn slots_of(&self, moves: &Moves) -> [Lanes; SLOTS] {
         let second = |lane: usize| {
@@ -272,7 +275,7 @@ impl LevelScan {
     }
 }
 
-/// The reach of each block of the stash, made different from all others by its place.
+/// The reach of each block of the stash, extended by its place so that all ranks differ.
 #[inline(always)]
 fn stash_ranks(stash: &Headers, leaf: u32, levels: u32) -> [u32; LANES] {
     let used = stash.used();
@@ -284,7 +287,7 @@ fn stash_ranks(stash: &Headers, leaf: u32, levels: u32) -> [u32; LANES] {
     ranks
 }
 
-/// The header of the block that `which` tells, of one at most.
+/// The header of the block that `which` selects; it selects one at most.
 #[inline(always)]
 fn picked(headers: &Headers, which: &Lanes) -> u64 {
     let (mut addr, mut label) = (0, 0);
@@ -304,14 +307,14 @@ fn highest(ranks: &[u32; LANES]) -> u32 {
     best
 }
 
-/// Ones or zeros. Only for many lanes at once, which are hidden before they are used: what the
-/// compiler knows for a mask becomes a load or a store of some of the lanes only.
+/// All ones or zeros. Only for many lanes at once, which are hidden before use: if the compiler
+/// recognised a mask, it could emit a load or store of some lanes only.
 #[inline(always)]
 pub fn ones_if(condition: bool) -> u32 {
     u32::from(condition).wrapping_neg()
 }
 
-/// 32 ones or zeros as 64.
+/// Extends a mask of 32 bits to 64.
 #[inline(always)]
 fn spread(mask: u32) -> u64 {
     i64::from(mask.cast_signed()).cast_unsigned()

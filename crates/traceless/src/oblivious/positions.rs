@@ -1,7 +1,7 @@
-//! The position map: which label each block has.
+//! The position map: the label of each block.
 //!
-//! Labels lie 16 to a block in a tree, the labels of those blocks in the next tree, and so on,
-//! until there are few enough to be scanned.
+//! Labels lie 16 to a block in a tree, the labels of its blocks in the next tree, and so on, until
+//! there are few enough to scan.
 
 use super::STASH_MAX;
 use super::circuit::{CircuitTree, EvictionKind, levels_for};
@@ -16,21 +16,21 @@ use alloc::vec;
 use alloc::vec::Vec;
 use traceless_sys::ct::{self, Kernel, Vector};
 
-/// Labels that are scanned rather than kept in a tree.
+/// Number of labels that are scanned rather than kept in a tree, at most.
 const SCANNED_MAX: u64 = 4096;
 
-/// Trees that the labels of 2^31 blocks need.
+/// Number of trees that the labels of 2^31 blocks need.
 const TREES_MAX: usize = 5;
 
 type Tree = CircuitTree<Lines<1>, Ram>;
 
-/// A label for each address, all of which are drawn when they are first asked for.
+/// A label for each address; a label is drawn at its block's first access.
 pub struct Positions {
-    /// Trees of labels: first that of the blocks' labels, which is the largest.
+    /// Trees of labels. The first holds the labels of the data blocks, and is the largest.
     trees: Vec<Tree>,
     /// The labels of the last tree's blocks, two to a word.
     scanned: Vec<u64>,
-    /// The block of labels that is at hand.
+    /// Buffer for one block of labels.
     block: Vec<u64>,
 }
 
@@ -47,13 +47,13 @@ impl Positions {
         Ok(Self { trees, scanned, block: Lines::<1>.buffer() })
     }
 
-    /// Trees, for each of which an access draws a label.
+    /// Number of trees; an access draws one label for each.
     pub fn trees(&self) -> usize {
         self.trees.len()
     }
 
-    /// Gives the block `addr` the label `new`. Its old entry goes to `found` as soon as it is
-    /// known, before the map is done with it; what that makes of it is returned.
+    /// Gives the block `addr` the label `new`. `found` gets the old entry as soon as it is known,
+    /// before the map has finished its own accesses; returns the result of `found`.
     #[inline]
     pub fn exchange(
         &mut self,
@@ -65,12 +65,12 @@ impl Positions {
         ct::dispatch(Exchange { map: self, addr, new, draws, found })
     }
 
-    /// As [`Circuit::check`], of every tree.
+    /// As [`CircuitTree::check`], for every tree.
     pub fn check_stashes(&self) -> Result {
         self.trees.iter().try_for_each(CircuitTree::check)
     }
 
-    /// Blocks in each stash, for statistics.
+    /// Number of blocks in each stash, for statistics.
     pub fn stash_blocks(&self) -> impl Iterator<Item = usize> {
         self.trees.iter().map(CircuitTree::stash_blocks)
     }
@@ -86,8 +86,8 @@ impl Positions {
         Ok(len)
     }
 
-    /// Gives a new map's addresses the labels that `label` tells, which are secret: one access for
-    /// each block of labels, in order.
+    /// Gives a new map's addresses the labels that `label` returns, which are secret: one access
+    /// for each block of labels, in order.
     pub fn fill(&mut self, blocks: u64, label: &dyn Fn(u32) -> u32, draws: &mut Draws) -> Result {
         let Self { trees, scanned, block } = self;
         let mut entries: Vec<u32> =
@@ -122,13 +122,13 @@ impl Durable for Positions {
     }
 }
 
-/// Blocks of each tree that a map for `blocks` addresses needs, the largest first.
+/// Number of blocks of each tree that a map for `blocks` addresses needs, the largest first.
 pub fn tree_blocks(blocks: u64) -> impl Iterator<Item = u64> {
     let fewer = |labels: &u64| (*labels > SCANNED_MAX).then(|| labels.div_ceil(FAN_OUT as u64));
     core::iter::successors(fewer(&blocks), fewer)
 }
 
-/// Words of the labels of the last tree's blocks, or of the addresses themselves.
+/// Words of the scanned labels: of the last tree's blocks, or of all addresses if there is no tree.
 pub fn scanned_words(blocks: u64) -> usize {
     let labels = tree_blocks(blocks).last().unwrap_or(blocks);
     (labels as usize).div_ceil(FAN_OUT) * LINE
@@ -148,13 +148,13 @@ impl Kernel for Exchange<'_> {
     #[inline(always)]
     fn run<V: Vector>(self, v: V) -> Result<u32> {
         let Positions { trees, scanned, block } = self.map;
-        // Which block of each tree, and what is drawn for it; place 0 is that of the user's block.
+        // The block of each tree, and the labels drawn for it; index 0 is the data block.
         let digits = |depth: usize| self.addr.wrapping_shr(FAN_OUT_BITS * depth as u32);
         let mut drawn = [AccessDraws { fresh: self.new, unused: 0 }; TREES_MAX + 1];
         for (drawn, tree) in drawn[1..].iter_mut().zip(&*trees) {
             *drawn = self.draws.label(tree.label_mask());
         }
-        // The path of what comes next comes near while a tree evicts.
+        // Prefetches the path of the next tree while the current tree evicts.
         let reveal = |trees: &[Tree], depth: usize, entry: u32| {
             if depth == 0 {
                 return (self.found)(entry);

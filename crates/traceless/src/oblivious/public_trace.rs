@@ -1,12 +1,12 @@
-//! What is public about the trace of a saved array that may be watched: pages stand for what they
-//! are, and what a sync writes must follow from the pages that were read before it.
+//! The public part of the trace of an Oblivious array in a store. All pages count as equal, and the
+//! writes of a sync must follow from the pages that were read before it.
 
 use crate::oblivious::ArrayGeometry;
 use crate::trace::{Event, Op};
 use std::collections::BTreeSet;
 
-/// The syncs and states of a trace, without what follows from the paths read. Panics if anything
-/// else was written.
+/// The syncs and states of a trace, without the events that follow from the paths read. Panics at
+/// any other write.
 pub fn template(geometry: &ArrayGeometry, events: &[Event]) -> Vec<Event> {
     let end_of_pages = geometry.areas()[2].1;
     let (page_len, state_len) = (geometry.page_len() as u64, geometry.state_len());
@@ -21,7 +21,7 @@ pub fn template(geometry: &ArrayGeometry, events: &[Event]) -> Vec<Event> {
                 unsaved.insert(event.at);
                 known.insert(event.at);
             }
-            // An opening: what was read since the last sync is as if it had never been.
+            // An opening discards the pages that were read since the last sync.
             Op::Read => unsaved.clear(),
             Op::Write if is_page => {
                 let pages = (event.at..event.at + len).step_by(page_len as usize);

@@ -10,7 +10,7 @@ pub(super) fn save_secret(words: &[u64], out: &mut Vec<u8>) {
     out.extend_from_slice(ct::bytes_of(words));
 }
 
-/// Loads as many words as `words` holds, which are secret.
+/// Loads as many words as `words` holds, and marks them as secret.
 pub(super) fn load_secret(words: &mut [u64], from: &mut &[u8]) -> Result {
     let saved = take_saved(from, size_of_val(words))?;
     ct::bytes_of_mut(words).copy_from_slice(saved);

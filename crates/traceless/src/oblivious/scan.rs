@@ -1,4 +1,4 @@
-//! Few blocks: every one is touched at each access.
+//! An array of few blocks: an access touches every one.
 
 use super::width::{Dynamic, Width};
 use super::{BLOCKS_MAX, check_block};
@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 use traceless_sys::Words;
 use traceless_sys::ct::{self, Kernel, Mask, MovingBlock as _, Vector, secret::made_public};
 
-/// An array of blocks that may be watched, and whose accesses take time in proportion to its size.
+/// An array of blocks in memory that an adversary may watch. The time of an access is proportional
+/// to the array's size.
 pub struct ScanArray<W: Width = Dynamic> {
     blocks: u64,
     block_len: usize,
@@ -28,9 +29,10 @@ impl<W: Width> ScanArray<W> {
         Ok(Self { blocks, block_len, width, bodies, block: width.buffer() })
     }
 
-    /// Hands the block `addr`, which is secret, to `visit`, which may change it.
+    /// Passes the block `addr`, which is secret, to `visit`, which may change it.
     ///
-    /// What `visit` does is seen: it must not branch on the block, or on anything secret, either.
+    /// An adversary observes what `visit` does: it must not branch on the block, or on any other
+    /// secret.
     pub fn access<R>(&mut self, addr: Addr, visit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
         if !made_public(addr.0 < self.blocks) {
             return Err(Error::OutOfRange { addr, blocks: self.blocks });

@@ -1,8 +1,8 @@
-//! A tree whose lower levels lie on a store: encrypted, and never an older copy of themselves.
+//! A tree with its lower levels on a store, sealed so that older copies are detected.
 //!
 //! The lower levels are cut into pages of three levels. A page holds the versions of the eight
-//! pages below it, and is sealed under its own number and version: an old page that is put back is
-//! found by its parent. The upper levels, and the versions of the first pages, stay in memory.
+//! pages below it, and is sealed under its own number and version: its parent detects an old page
+//! that is put back. The upper levels, and the versions of the first pages, stay in memory.
 
 use super::LANES;
 use super::tree::{Header, Memory, PATHS, Ram, SLOTS};
@@ -20,7 +20,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use traceless_sys::ct::{self, secret::classify, secret::declassify};
 
-/// Levels of a page, and what follows from them.
+/// Levels of a page, and the resulting numbers of buckets and child pages.
 const PAGE_LEVELS: usize = 3;
 const BUCKETS: usize = (1 << PAGE_LEVELS) - 1;
 const CHILDREN: usize = 1 << PAGE_LEVELS;
@@ -28,59 +28,59 @@ const CHILDREN: usize = 1 << PAGE_LEVELS;
 /// Bytes in front of a sealed page: its salt and its tag.
 const FRONT_LEN: usize = Salt::LEN + TAG_LEN;
 
-/// Levels that stay in memory, at least.
+/// Default number of levels that stay in memory, at least.
 pub const MEMORY_LEVELS_MIN: u32 = 9;
 
-/// Where the pages of a tree lie.
+/// The layout of a tree's pages.
 #[derive(Clone, Copy)]
 pub struct PageGeometry {
-    /// Levels in memory.
+    /// Number of levels in memory.
     pub top: u32,
-    /// Pages on a path.
+    /// Number of pages on a path.
     pub pages: usize,
     words: usize,
 }
 
 impl PageGeometry {
-    /// That of a tree of `levels` levels, at least `in_memory` of which stay in memory, and whose
-    /// blocks have `words` words.
+    /// The layout for a tree of `levels` levels, with at least `in_memory` of them in memory, and
+    /// blocks of `words` words.
     pub fn new(levels: u32, in_memory: u32, words: usize) -> Self {
         let pages = levels.saturating_sub(in_memory) as usize / PAGE_LEVELS;
         Self { top: levels - (pages * PAGE_LEVELS) as u32, pages, words }
     }
 
-    /// Bytes that the pages take up on a store.
+    /// Bytes that the pages take in a store.
     pub fn store_len(&self) -> Result<u64> {
         let len = self.slot_len() as u64;
         self.all_pages().checked_mul(len).ok_or(Error::Geometry("too many pages"))
     }
 
-    /// Pages of the tree.
+    /// Number of pages of the tree.
     pub fn all_pages(&self) -> u64 {
         self.first_page(self.pages)
     }
 
-    /// Pages that an access writes, at most.
+    /// Number of pages that an access writes, at most.
     pub fn pages_open(&self) -> usize {
         PATHS * self.pages
     }
 
-    /// Bytes that such a tree saves.
+    /// Bytes of the tree's saved state.
     pub fn saved_len(&self) -> u64 {
         (size_of::<u64>() as u64) * (1 + (1 << self.top)) + Ram::saved_len(self.top, self.words)
     }
 
-    /// Labels that share a page at depth `depth`: those with these bits.
+    /// The mask of the label bits that choose a page at depth `depth`.
     fn mask(&self, depth: usize) -> u32 {
         (1 << self.shift(depth)) - 1
     }
 
-    /// Bits of a label that are used up above depth `depth`.
+    /// Number of label bits that are used above depth `depth`.
     fn shift(&self, depth: usize) -> u32 {
         self.top + (PAGE_LEVELS * depth) as u32
     }
 
-    /// The first page at depth `depth`.
+    /// Number of the first page at depth `depth`.
     fn first_page(&self, depth: usize) -> u64 {
         (0..depth).map(|above| 1_u64 << self.shift(above)).sum()
     }
@@ -96,7 +96,7 @@ impl PageGeometry {
     }
 }
 
-/// The tree.
+/// A tree with its upper levels in memory and its lower levels in sealed pages.
 pub struct SealedPages<C = Aead> {
     geometry: PageGeometry,
     top: Ram,
@@ -106,18 +106,18 @@ pub struct SealedPages<C = Aead> {
     sealer: C,
     /// Draws a salt for the pages of each access.
     salts: Box<dyn Rng>,
-    /// Versions of the pages that have no page above them; zero for one never written.
+    /// Versions of the uppermost pages; zero for a page that was never written.
     versions: Vec<u64>,
-    /// The last version that was used, by any page.
+    /// The last version that was used, for any page.
     version: u64,
-    /// Open pages, in plain; those of the first path come first.
+    /// Plaintext of the open pages; pages of the first path come first.
     pages: Vec<Page>,
     /// For each path and level below the top, the open page and the bucket in it.
     places: [[(u8, u8); LANES]; PATHS],
     extents: Vec<Extent>,
-    /// The same pages, as they lie on the store.
+    /// The open pages, as they lie in the store.
     buffer: Vec<u8>,
-    /// What is not on the store yet, if writes are held back.
+    /// Pages that are not in the store yet, if writes are held back.
     held: Option<PendingBuckets>,
     health: Health,
 }
@@ -125,16 +125,16 @@ pub struct SealedPages<C = Aead> {
 /// An open page.
 struct Page {
     number: u64,
-    /// A label that leads to it.
+    /// The label of a path that crosses the page.
     leaf: u32,
-    /// Whether it is open here; else the other path has it.
+    /// Whether this entry is in use; if not, the other path shares its page.
     in_use: bool,
     words: Vec<u64>,
 }
 
 impl<C: Sealer> SealedPages<C> {
-    /// An empty tree, in the part of `store` that begins at `first`. `sealer` has sealed nothing
-    /// there. `salts` draws anew at each call.
+    /// An empty tree, in the part of `store` that begins at `first`. `sealer` must not have sealed
+    /// anything there. `salts` draws anew at each call.
     pub fn new(
         geometry: PageGeometry,
         store: Arc<dyn Store>,
@@ -171,34 +171,34 @@ impl<C: Sealer> SealedPages<C> {
         self.version
     }
 
-    /// Goes on after version `version`, which is no earlier one.
+    /// Sets the last used version to `version`, which must not be lower.
     pub fn skip_to(&mut self, version: u64) {
         assert!(version >= self.version, "versions never come again");
         self.version = version;
     }
 
-    /// The sealer, to be given another key.
+    /// The sealer, mutable, to give it another key.
     pub fn sealer_mut(&mut self) -> &mut C {
         &mut self.sealer
     }
 
-    /// From now on writes wait in memory until [`write_held`](Self::write_held): what lies on the
-    /// store stays as it is.
+    /// From now on writes wait in memory until [`write_held`](Self::write_held), and the store does
+    /// not change.
     pub fn hold_back(&mut self) {
         self.held = Some(PendingBuckets::default());
     }
 
-    /// From now on writes go to the store at once. Nothing may wait.
+    /// From now on writes go to the store at once. No write may be pending.
     pub fn write_through(&mut self) {
         assert!(self.held.take().is_none_or(|held| held.bytes().is_empty()), "nothing waits");
     }
 
-    /// What waits, if writes are held back.
+    /// The pending pages, if writes are held back.
     pub fn held(&self) -> Option<&PendingBuckets> {
         self.held.as_ref()
     }
 
-    /// Writes what waits to its place.
+    /// Writes the pending pages to their places.
     pub fn write_held(&mut self) -> Result {
         match &mut self.held {
             Some(held) => held.write_to(&*self.store, self.first),
@@ -211,7 +211,8 @@ impl<C: Sealer> SealedPages<C> {
         self.extents.clear();
         for depth in 0..pages {
             let number = self.number(depth, leaf);
-            // The second path begins where the first one does: what both have is opened once.
+            // Both paths begin at the root, so they may share their first pages; these are opened
+            // once.
             let shared = path > 0 && self.pages[depth].number == number;
             let at = if shared { depth } else { path * pages + depth };
             let page = &mut self.pages[path * pages + depth];
@@ -226,7 +227,7 @@ impl<C: Sealer> SealedPages<C> {
         let sealed = &mut self.buffer[..total_len(&self.extents)];
         self.store.read(&self.extents, sealed)?;
         if let Some(held) = &self.held {
-            // The same is read whatever waits.
+            // The reads of the store do not depend on which pages are pending.
             let slots = sealed.chunks_exact_mut(self.geometry.slot_len());
             for (extent, slot) in self.extents.iter().zip(slots) {
                 held.copy_to(extent.at - self.first, slot);
@@ -239,7 +240,7 @@ impl<C: Sealer> SealedPages<C> {
         Ok(())
     }
 
-    /// Notes where the buckets of one page are.
+    /// Records where the buckets of one page are.
     fn place_levels(&mut self, path: usize, depth: usize, leaf: u32, at: u8) {
         let turns = leaf >> self.geometry.shift(depth);
         for i in 0..PAGE_LEVELS {
@@ -265,12 +266,12 @@ impl<C: Sealer> SealedPages<C> {
         self.sealer
             .open(Nonce::new(version, salt), &page.number.to_le_bytes(), body, tag, plain)
             .map_err(|_| Error::Tampered { place })?;
-        // The versions are public, what comes after them is not.
+        // The versions are public, headers and bodies are not.
         classify(&mut page.words[CHILDREN..]);
         Ok(())
     }
 
-    /// The version that the page `at` has, by what is above it.
+    /// The version of the page `at`, from its parent.
     fn version_of(&self, at: usize, path: usize) -> u64 {
         let leaf = self.pages[at].leaf;
         match at % self.geometry.pages {
@@ -279,13 +280,13 @@ impl<C: Sealer> SealedPages<C> {
         }
     }
 
-    /// The open page above that at `depth`.
+    /// The open page that is the parent of the path's page at `depth`.
     fn parent(&self, depth: usize, path: usize) -> usize {
         let level = self.geometry.shift(depth) as usize - 1;
         usize::from(self.places[path][level].0)
     }
 
-    /// Which child of its parent a page is.
+    /// The index of a page among its parent's children.
     fn child(&self, depth: usize, leaf: u32) -> usize {
         (leaf >> self.geometry.shift(depth - 1)) as usize & (CHILDREN - 1)
     }

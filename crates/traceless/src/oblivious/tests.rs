@@ -71,7 +71,7 @@ fn is_an_array_at_every_length() {
     random(&mut tree(3, 1 << 20, 1), 30, 1);
 }
 
-/// How many operations the longest model test makes: a million, or what a release asks for.
+/// Number of operations of the longest model test: a million, or as many as a release sets.
 fn long_run() -> u64 {
     let asked = std::env::var("TRACELESS_MODEL_OPERATIONS").ok();
     asked.map_or(1_000_000, |number| number.parse().expect("a number of operations"))
@@ -92,7 +92,7 @@ fn is_an_array_with_the_evictions_of_path_oram() {
     }
 }
 
-/// All that Circuit ORAM moves, Path ORAM's evictions move, too: its stash is no longer.
+/// Path ORAM's evictions move every block that Circuit ORAM's move: the stash is no longer.
 #[test]
 fn the_stash_of_path_oram_stays_short() {
     const BLOCKS: u64 = 1 << 10;
@@ -109,7 +109,7 @@ fn the_stash_of_path_oram_stays_short() {
 
 #[test]
 fn is_an_array_on_a_store() {
-    // Without pages, with one on a path, with two and with three.
+    // Without pages, and with one, two and three pages on a path.
     for blocks in [100, 3000, 20_000, 200_000] {
         random(&mut *sealed(blocks, 61).0, 30_000, 9);
     }
@@ -130,15 +130,15 @@ fn says_what_is_wrong_with_a_request() {
         let made = create(blocks, len, Box::new(SeededRng::new(1)));
         assert!(matches!(made, Err(Error::Geometry(_))), "{blocks} x {len}");
     }
-    // No block is as good as any other number of them.
+    // An array without blocks works like any other.
     for mut none in [create(0, 8, Box::new(SeededRng::new(1))).unwrap(), Box::new(tree(0, 8, 1))] {
         assert!(matches!(none.read(Addr(0), &mut block), Err(Error::OutOfRange { .. })));
         none.read_many(&[], &mut []).unwrap();
     }
 }
 
-/// Each byte of a page that is changed, and each page put back from before, is found, at every
-/// depth; and nothing is accessed after that.
+/// Each changed byte of a page, and each page put back from before, is detected, at every depth;
+/// and no access is made after that.
 #[test]
 fn a_changed_or_old_page_is_an_error() {
     let blocks = 200_000;
@@ -178,7 +178,7 @@ fn a_changed_or_old_page_is_an_error() {
     }
 }
 
-/// What is touched: call, path or leaf, level.
+/// A call of the memory: its kind, path or leaf, and level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Touch {
     Prefetch(u32),
@@ -189,7 +189,7 @@ enum Touch {
     Close,
 }
 
-/// Notes every call.
+/// Records every call.
 struct Watched {
     memory: Ram,
     touches: Arc<Mutex<Vec<Touch>>>,
@@ -241,7 +241,7 @@ struct Tree {
     circuit: CircuitTree<Lines<1>, Watched>,
     labels: Vec<u32>,
     rng: SeededRng,
-    /// Of so many accesses one keeps its label; none for zero.
+    /// One of so many accesses keeps its label; none if zero.
     forgets: u64,
 }
 
@@ -338,7 +338,7 @@ fn an_access_shows_one_template() {
 }
 
 /// Chi-square of leaves over 256 bins, of pairs of them at a lag over 16 x 16, and how many
-/// standard deviations more often than by chance a leaf is among the `WINDOW` before it.
+/// standard deviations more often than by chance a leaf is among the `WINDOW` leaves before it.
 fn statistics(leaves: &[u32], leaf_bits: u32) -> (f64, f64, f64) {
     const WINDOW: usize = 64;
     let chi_square = |bins: &dyn Fn(usize) -> usize, count: usize| {
@@ -369,7 +369,7 @@ fn accessed(touches: &Mutex<Vec<Touch>>) -> Vec<u32> {
     touches.lock().unwrap().drain(..).filter_map(leaf).collect()
 }
 
-/// Of 256 bins a chi-square above this has a probability of 10^-6.
+/// A chi-square over 256 bins exceeds this with a probability of 10^-6.
 const CHI_SQUARE_MAX: f64 = 377.2;
 
 #[test]
@@ -400,9 +400,9 @@ fn leaves_are_uniform_fresh_and_independent() {
     assert!(window > 8.0, "a label that is not renewed goes unseen: {window}");
 }
 
-/// In a full tree, under the worst of workloads, the stash is as seldom so long as was measured
-/// with longer runs: it is empty after nearly all accesses, and each two blocks more are ten times
-/// less likely.
+/// In a full tree, under the worst of workloads, long stashes are as rare as measured with longer
+/// runs: the stash is empty after nearly all accesses, and each two blocks more are ten times less
+/// likely.
 #[test]
 fn the_stash_stays_short() {
     const BLOCKS: u64 = 1 << 15;

@@ -1,4 +1,4 @@
-//! What an access touches, by calculation: the same each time.
+//! The memory traffic of an access, by calculation: the same each time.
 
 use super::circuit::levels_for;
 use super::positions::{scanned_words, tree_blocks};
@@ -10,24 +10,24 @@ use crate::error::Result;
 /// Paths and bytes of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Traffic {
-    /// Levels of the tree of the blocks; nothing if they are scanned.
+    /// Levels of the data tree; `None` if the blocks are scanned.
     pub levels: Option<usize>,
-    /// Trees of the map.
+    /// Number of trees of the position map.
     pub maps: usize,
-    /// Paths that are read and written, in all trees.
+    /// Number of paths read and written, in all trees.
     pub paths: u64,
-    /// Bytes of memory read and written, stashes aside.
+    /// Bytes of memory read and written, without the stashes.
     pub bytes: u64,
 }
 
 impl Traffic {
-    /// Of an access to what [`create`](super::create) makes.
+    /// Traffic of an access to the array that [`create`](super::create) makes.
     pub fn in_memory(blocks: u64, block_len: usize) -> Result<Self> {
         fastest(block_len, Measure { blocks, block_len, scans: true })
     }
 
-    /// Of an access to what [`create_sealed`](super::create_sealed) makes, as if all of it lay in
-    /// memory.
+    /// Traffic of an access to the array that [`create_sealed`](super::create_sealed) makes, as if
+    /// all of it lay in memory.
     pub fn on_store(blocks: u64, block_len: usize) -> Result<Self> {
         fastest(block_len, Measure { blocks, block_len, scans: false })
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     /// 20 levels of two blocks of 64 bytes and their headers; 16 and 13 for the map, since small
-    /// trees have a level more; and 4096 labels of 4 bytes that are scanned.
+    /// trees have one level more; and 4096 scanned labels of 4 bytes.
     #[test]
     fn bytes_are_those_of_all_paths() {
         let bucket = 2 * (64 + 8);

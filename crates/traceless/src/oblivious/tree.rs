@@ -1,8 +1,8 @@
 //! Where the buckets of a tree lie.
 //!
-//! A label's lowest bit says where the path turns at the root, the next where it turns below it:
-//! labels in counting order are then in reverse-lexicographic order as paths, and two labels part
-//! at the lowest bit that they differ in.
+//! A label's lowest bit is the path's turn at the root, the next bit the turn below it: labels in
+//! counting order are then paths in reverse-lexicographic order, and two paths part at the lowest
+//! differing bit of their labels.
 
 use super::saved::{load_secret, save_secret};
 use super::{LANES, LEVELS_MAX};
@@ -15,23 +15,23 @@ use traceless_sys::{Words, ct};
 pub const SLOTS: usize = 2;
 
 /// Address and label of the two blocks in a bucket, as two words: both addresses, both labels.
-/// Address 0 is that of an empty slot.
+/// Address 0 is an empty slot.
 pub type Header = [u64; 2];
 
-/// One of the two paths that an access opens.
+/// The path of the accessed block, one of two that an access opens.
 pub const ACCESSED: usize = 0;
-/// The other: that of the evictions.
+/// The path of the evictions.
 pub const EVICTED: usize = 1;
 /// Paths that are open at once.
 pub const PATHS: usize = 2;
 
-/// A tree of buckets, reached path by path. What is called, with which leaf and level, is what
-/// whoever watches the memory sees.
+/// A tree of buckets, accessed path by path. An adversary that watches the memory observes which
+/// method is called, and with which leaf and level.
 ///
-/// Two paths may be open at once, 0 to access and 1 to evict along; the buckets that both have are
-/// the same ones.
+/// Two paths may be open at once, 0 to access and 1 to evict along; both share the buckets that
+/// they have in common.
 pub trait Memory: Send + Sync {
-    /// Asks for a path that will be opened soon.
+    /// Prefetches a path that will be opened soon.
     fn prefetch(&self, leaf: u32);
 
     /// Opens the path to `leaf`.
@@ -40,17 +40,17 @@ pub trait Memory: Send + Sync {
     /// The header of the bucket at `level` of an open path.
     fn header(&self, path: usize, level: usize) -> Header;
 
-    /// Changes that header.
+    /// Changes the header of the bucket at `level` of an open path.
     fn set_header(&mut self, path: usize, level: usize, header: Header);
 
-    /// The bodies of that bucket, back to back.
+    /// The bodies of the bucket at `level` of an open path, back to back.
     fn bodies(&mut self, path: usize, level: usize) -> &mut [u64];
 
-    /// Puts both paths back.
+    /// Closes both paths.
     fn close(&mut self) -> Result;
 }
 
-/// A tree in memory that is watched, but not read or changed, by others.
+/// A tree in memory that an adversary may watch, but not read or change.
 pub struct Ram {
     levels: usize,
     /// Words of the bodies in a bucket.
@@ -62,7 +62,7 @@ pub struct Ram {
 }
 
 impl Ram {
-    /// An empty tree whose blocks have `words` words.
+    /// An empty tree of blocks with `words` words.
     pub fn new(levels: u32, words: usize) -> Result<Self> {
         assert!((1..=LEVELS_MAX as u32).contains(&levels), "levels are counted from one");
         let none = || Error::Geometry("there is not enough memory for the tree");
@@ -81,7 +81,7 @@ impl Ram {
 }
 
 impl Ram {
-    /// Bytes that such a tree saves.
+    /// Saved bytes of a tree with this geometry.
     pub fn saved_len(levels: u32, words: usize) -> u64 {
         let headers = PathPlaces::new(levels).header_lines() * LINE;
         let bodies = ((1_u64 << levels) - 1) * (SLOTS * words) as u64;
@@ -105,12 +105,13 @@ impl Memory for Ram {
     #[inline(always)]
     fn prefetch(&self, leaf: u32) {
         let path = self.places.path(leaf);
-        // Upper levels are never far. Two levels share a line; the root of an odd number does not.
+        // Upper levels stay in the cache. Two levels share a line; the root of an odd number does
+        // not.
         let far = NEAR_LEVELS.min(self.levels);
         for place in path.headers[..self.levels].iter().skip((self.levels & 1) + far).step_by(2) {
             ct::prefetch(&self.headers, 2 * *place as usize, 1);
         }
-        // What follows in a long block the processor finds by itself.
+        // The processor prefetches the rest of a long block by itself.
         let near = (size_of::<u64>() * self.bucket_words).min(PREFETCH_MAX);
         for bucket in &path.buckets[far..self.levels] {
             ct::prefetch(&self.bodies, (*bucket as usize).wrapping_mul(self.bucket_words), near);
@@ -148,45 +149,46 @@ impl Memory for Ram {
 /// Words in a cache line.
 const LINE: usize = 8;
 
-/// Levels that each access touches so often that they stay in a processor's cache: an even number,
-/// so that lines of headers are not cut in two.
+/// Number of levels that stay in a processor's cache because each access touches them: an even
+/// number, so that a line of headers is whole.
 const NEAR_LEVELS: usize = 6;
 
-/// Bytes of a bucket that are asked for.
+/// Prefetched bytes of a bucket, at most.
 const PREFETCH_MAX: usize = 256;
 
-/// Where the buckets of a path lie, level by level.
+/// The places of the buckets of a path, level by level.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 pub struct BucketPath {
-    /// Numbers of the buckets: those of upper levels first.
+    /// Bucket numbers; buckets of upper levels come first.
     pub buckets: [u32; LANES],
-    /// Numbers of their headers.
+    /// Indices of the buckets' headers.
     headers: [u32; LANES],
 }
 
-/// How a label leads to the places of its path: the same arithmetic for every level, so that it is
-/// done for all of them at once.
+/// Maps a label to the places of its path: the same arithmetic for every level, so that vector
+/// instructions do all of them at once.
 ///
 /// Headers of a bucket and its two children share a cache line, so that a path touches half as many
 /// lines; where the number of levels is odd, the root has its own.
 #[repr(align(64))]
 pub struct PathPlaces {
     levels: usize,
-    /// Buckets above each level. It is also the mask of a label's bits that choose among those of
-    /// the level.
+    /// Number of buckets above each level. It is also the mask of the label bits that choose a
+    /// bucket of the level.
     above: [u32; LANES],
-    /// The first header of the level's lines, counted in headers.
+    /// Index of the first header in the level's lines.
     first: [u32; LANES],
-    /// The mask of a label's bits that choose the line.
+    /// The mask of the label bits that choose the line.
     line: [u32; LANES],
-    /// The bit of a label that chooses between two children, and ones where there is such a bit.
+    /// Position of the label bit that chooses between two children in a line. `has_child` is 1 if
+    /// there is one, else 0.
     child: [u32; LANES],
     has_child: [u32; LANES],
 }
 
 impl PathPlaces {
-    /// Those of a tree of `levels` levels.
+    /// The places for a tree of `levels` levels.
     pub fn new(levels: u32) -> Self {
         let none = [0; LANES];
         let mut places = Self {
@@ -219,7 +221,7 @@ impl PathPlaces {
         places
     }
 
-    /// Cache lines that all headers take up.
+    /// Number of cache lines for all headers.
     pub fn header_lines(&self) -> usize {
         let last = self.levels - 1;
         (self.first[last] / HEADERS + self.line[last] + 1) as usize

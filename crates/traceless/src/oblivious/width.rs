@@ -1,4 +1,4 @@
-//! The length of a block, known when the program is compiled or when it runs.
+//! The length of a block, known at compile time or at run time.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use traceless_sys::ct::{InMemory, InRegisters, MovingBlock, Vector};
 /// Words in a cache line.
 pub const LINE: usize = 8;
 
-/// How long blocks are, and where they are held while they move.
+/// The length of blocks, and where a block is held while it moves.
 pub trait Width: Copy + Send + Sync {
     /// A block on its way from slot to slot.
     type Held<V: Vector>: MovingBlock<V>;
@@ -15,10 +15,10 @@ pub trait Width: Copy + Send + Sync {
     /// Words of 8 bytes in a block.
     fn words(self) -> usize;
 
-    /// Holds the block in `buffer`, which it may take away for a while.
+    /// Holds the block in `buffer`, whose memory it may take until [`release`](Self::release).
     fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Held<V>;
 
-    /// Puts what is held into `buffer`.
+    /// Puts the held block into `buffer`.
     fn release<V: Vector>(self, held: Self::Held<V>, buffer: &mut Vec<u64>);
 
     /// A buffer for one block.
@@ -50,7 +50,7 @@ impl<const LINES: usize> Width for Lines<LINES> {
     }
 }
 
-/// A number of words that is known when the program runs.
+/// A number of words that is known at run time.
 #[derive(Clone, Copy)]
 pub struct Dynamic(pub usize);
 
@@ -80,17 +80,17 @@ impl Width for Dynamic {
     }
 }
 
-/// Something that is made for any width.
+/// A constructor that works for any width.
 pub trait Make {
-    /// What is made.
+    /// The type of the result.
     type Made;
 
-    /// Makes it.
+    /// Makes the result for `width`.
     fn make(self, width: impl Width + 'static) -> Self::Made;
 }
 
-/// Makes something for the width in which blocks of `block_len` bytes move the fastest. Each width
-/// is compiled for every processor, so that there are few.
+/// Calls `make` with the width in which blocks of `block_len` bytes move the fastest. There are few
+/// widths, because each is compiled for every processor level.
 pub fn fastest<K: Make>(block_len: usize, make: K) -> K::Made {
     match block_len {
         33..=64 => make.make(Lines::<1>),

@@ -1,4 +1,4 @@
-//! A thread that goes on whether anything is asked for or not.
+//! A thread that makes accesses at a constant rate, with or without requests.
 
 use super::{Pace, PacedOram, Record};
 use crate::clock::Timer;
@@ -12,11 +12,11 @@ use alloc::vec::Vec;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
-/// A paced scheme as an array: requests are served by a thread that never rests, until this is
+/// A paced scheme as an array: a thread makes accesses and serves requests until the service is
 /// closed or dropped.
 ///
-/// A request waits for its turn, so that several at once, as in
-/// [`read_many`](Oram::read_many), lose no time between them.
+/// Requests queue up, so that several at once, as in [`read_many`](Oram::read_many), use
+/// consecutive accesses.
 pub struct Service {
     blocks: u64,
     block_len: usize,
@@ -26,8 +26,8 @@ pub struct Service {
 }
 
 enum ServiceRequest {
-    /// Does something with a block. It answers its caller by itself; if it is dropped instead,
-    /// the caller hears of that.
+    /// Visits a block. The closure sends the answer to the caller; if it is dropped instead, the
+    /// caller's channel reports that.
     Access(Addr, Visit),
     Sync(Sender<()>),
 }
@@ -52,8 +52,8 @@ impl Service {
         Self { blocks, block_len, hides, requests: Some(requests), thread: Some(thread) }
     }
 
-    /// Accesses one block. `visit` may change it. What it does is a part of the access, and is done
-    /// by the thread that keeps the pace: it should be short.
+    /// Accesses one block. `visit` may change it. The thread that keeps the pace runs `visit` as
+    /// part of the access, so it should be short.
     pub fn access<R: Send + 'static>(
         &self,
         addr: Addr,
@@ -63,13 +63,13 @@ impl Service {
         self.ask(addr, visit).recv().map_err(|_| Error::EarlierAbort)
     }
 
-    /// Stops the thread after what was asked for is done and synced. Tells how well the pace was
-    /// kept, or what ended it before.
+    /// Stops the thread after all requests are finished and synced. Returns how well the pace was
+    /// kept, or the error that ended the thread.
     pub fn stop(mut self) -> Result<Record> {
         self.join()
     }
 
-    /// Asks for an access. The answer comes, or the channel ends.
+    /// Queues an access. The receiver gets the answer, or a disconnect if the thread ends first.
     fn ask<R: Send + 'static>(
         &self,
         addr: Addr,
@@ -77,7 +77,7 @@ impl Service {
     ) -> Receiver<R> {
         let (answer, answered) = channel();
         let visit = Box::new(move |block: &mut [u8]| {
-            // Who does not wait for the answer does not need it.
+            // A caller that dropped its receiver does not need the answer.
             let _ = answer.send(visit(block));
         });
         self.send(ServiceRequest::Access(addr, visit));
@@ -86,7 +86,7 @@ impl Service {
 
     fn send(&self, request: ServiceRequest) {
         if let Some(requests) = &self.requests {
-            // If the thread has ended, what the request would answer with is dropped here.
+            // If the thread has ended, the request is dropped here, and its answer channel with it.
             let _ = requests.send(request);
         }
     }
@@ -101,12 +101,12 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Who wants to hear of errors stops it.
+        // Only `stop` reports errors.
         let _ = self.join();
     }
 }
 
-/// Steps until nobody asks any more.
+/// Steps until the channel is closed and no request waits.
 fn serve<C: Controller, T: Timer>(
     paced: &mut PacedOram<C, T>,
     asked: &Receiver<ServiceRequest>,
@@ -172,7 +172,7 @@ impl Oram for Service {
         answers.iter().try_for_each(|answer| answer.recv().map_err(|_| Error::EarlierAbort))
     }
 
-    /// A sync shows, and is not paced.
+    /// The syncs of the store are visible to an observer, and not paced.
     fn sync(&mut self) -> Result {
         let (answer, answered) = channel();
         self.send(ServiceRequest::Sync(answer));

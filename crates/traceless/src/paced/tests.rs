@@ -18,7 +18,7 @@ use std::vec::Vec;
 const BLOCKS: u64 = 100;
 const BLOCK_LEN: usize = 16;
 
-/// A store whose requests take a time that depends on what is asked for.
+/// A store that takes a time for a request that depends on its place and length.
 struct Slow {
     inner: Arc<MemStore>,
     clock: Arc<SimulatedClock>,
@@ -65,7 +65,7 @@ fn slow_path(seed: u64) -> (impl Controller, Arc<SimulatedClock>, Arc<Recorder>)
     (path, clock, recorder)
 }
 
-/// What asks for blocks: how many before each step, and which.
+/// A client's requests: the blocks requested before each step.
 type Workload<'a> = &'a dyn Fn(u64, &mut SeededRng) -> Vec<u64>;
 
 const WORKLOADS: [Workload<'static>; 5] = [
@@ -78,7 +78,7 @@ const WORKLOADS: [Workload<'static>; 5] = [
 
 const STEPS: u64 = 300;
 
-/// Whether it begins each step, by the time of its first event, when the paths before say so.
+/// Whether each step begins, by the time of its first event, when the earlier paths imply it.
 fn follows_from_the_paths(events: &[Event], pace: Pace) -> bool {
     let begins = |i: usize| events[i].op == Op::Read && (i == 0 || events[i - 1].op == Op::Write);
     let mut due = 0;
@@ -112,7 +112,7 @@ fn recorded(pace: Pace, workload: Workload<'_>, seed: u64, skips_idle_slots: boo
             pending += 1;
         }
         if skips_idle_slots && pending == 0 {
-            // The planted fault: nobody asks, so nothing is done.
+            // The planted fault: without a request no step is made.
             let Pace::StartToStart(interval) = pace else { unreachable!("not tried") };
             clock.wait_until(paced.due());
             paced.due += interval;
@@ -140,7 +140,7 @@ fn issue_times_are_a_function_of_the_paths() {
         let events = recorded(pace, workload, 1, true);
         !events.is_empty() && !follows_from_the_paths(&events, pace)
     });
-    // Where nobody ever asks, or always, the fault does nothing that is seen here.
+    // Without any request, or with one at each step, the fault changes nothing.
     assert_eq!(caught, [false, false, true, false, true], "a skipped slot goes unseen");
 }
 
@@ -157,7 +157,7 @@ fn late_steps_are_reported_and_move_what_follows() {
     step(&mut paced);
     assert_eq!(paced.record(), Record { steps: 3, late: 1, latest: 1100, jitter: 0 });
     assert_eq!(paced.due(), 7100);
-    // Accesses that take longer than there is time for.
+    // Accesses that take longer than the interval.
     let (path, clock, _) = slow_path(1);
     let mut paced = PacedOram::new(path, clock, Pace::StartToStart(10));
     (0..20).for_each(|_| _ = step(&mut paced));
@@ -169,7 +169,7 @@ fn in_memory() -> impl Controller {
     PathOram::new(BLOCKS, trees, STASH_BLOCKS, Box::new(SeededRng::new(1))).unwrap()
 }
 
-/// Slots with and without a request, in turns, on a real clock: they begin as late as each other.
+/// Steps with and without a request, in turns, on a real clock: both begin equally late.
 #[test]
 fn real_issue_times_do_not_tell_requests_from_dummies() {
     const INTERVAL_NS: u64 = 1_000_000;
@@ -221,7 +221,7 @@ fn a_service_is_an_array_and_never_rests() {
     assert!(record.steps > 103 + 20, "it rested: {record:?}");
 }
 
-/// The array fails once.
+/// A controller that fails once.
 struct Failing;
 
 impl Controller for Failing {

@@ -1,11 +1,11 @@
-//! Labels that are computed from counters, which take less room than the labels would.
+//! Labels computed from counters, which take less room than the labels would.
 
 use super::labels::{BAD_FANOUT, FANOUT_MAX, Labels, LeafDraw};
 use crate::error::{Error, Result};
 use crate::seal::{Prf, Secret};
 use crate::types::{Addr, Leaf};
 
-/// Bits of an individual counter in the paper: with 32 of them, a group fills 64 bytes.
+/// Bits of an individual counter in the paper: 32 counters and the group counter fill 64 bytes.
 pub const COUNTER_BITS: u32 = 14;
 
 /// Bits of an individual counter, at most.
@@ -18,8 +18,8 @@ const GROUP_COUNTER_LEN: usize = 8;
 
 /// A group counter of 64 bits and a small counter for each child. The label of a block is a
 /// pseudorandom function of both counters and its address, modulo the number of leaves; together
-/// the counters only grow, so no input is used twice. What was never accessed has a label, too, so
-/// that nothing need be initialised.
+/// the counters only grow, so no input is used twice. A block that was never accessed also has a
+/// label, so nothing need be initialised.
 ///
 /// Paper: unified-oram, section 5.
 pub struct CompressedLabels {
@@ -44,7 +44,7 @@ impl CompressedLabels {
         Ok(Self { prf, fanout, bits, remaps_max, starts_at_random: false })
     }
 
-    /// As many children as a block of `block_len` bytes has room for.
+    /// Groups with as many children as a block of `block_len` bytes has room for.
     pub fn in_block(key: &Secret, block_len: usize, bits: u32) -> Result<Self> {
         let room = block_len.saturating_sub(GROUP_COUNTER_LEN) as u64 * 8;
         Self::new(key, room / u64::from(bits.max(1)), bits)
@@ -57,26 +57,27 @@ impl CompressedLabels {
         Self { prf, fanout: 1, bits: 0, remaps_max, starts_at_random: false }
     }
 
-    /// The same with a group counter that ends after so many remaps of a group, for hardware with
-    /// smaller ones: then its labels are spent.
+    /// Limits each group to `remaps` remaps, as hardware with smaller group counters does; then its
+    /// labels are spent.
     #[must_use]
     pub fn with_remaps_max(mut self, remaps: u64) -> Self {
         self.remaps_max = remaps;
         self
     }
 
-    /// The same whose groups begin anywhere in their lives, as in a map that has been in use for
-    /// long: the first label that a group's first child gets counts as any number of renewals, and
-    /// the first labels of the others as any number up to that one, until the group is remapped as
-    /// a whole. So groups are remapped at different times, and from the beginning on. Numbers still
-    /// only grow, and no input is used twice.
+    /// Starts groups at random points of their lives, as in a map that has been in use for long:
+    /// the first label of a group's first child counts as any number of renewals, and the first
+    /// labels of its siblings as any number up to that one, until the group is remapped as a whole.
+    /// So groups are remapped at different times, from the beginning on. Counters still only grow,
+    /// and no input is used twice.
     #[must_use]
     pub fn starting_at_random(mut self) -> Self {
         self.starts_at_random = true;
         self
     }
 
-    /// The first byte that counter number `nth` is in, and its bits of the eight bytes from there.
+    /// The byte where counter number `nth` begins, and its shift and mask in the eight bytes from
+    /// there.
     fn place(&self, nth: usize) -> (usize, u32, u64) {
         let bit = nth * self.bits as usize;
         (GROUP_COUNTER_LEN + bit / 8, (bit % 8) as u32, (1 << self.bits) - 1)
@@ -95,7 +96,7 @@ impl CompressedLabels {
     }
 }
 
-/// Up to eight bytes from `at` on.
+/// Up to eight bytes from `at` on, as a number.
 fn window(entries: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     let there = &entries[at..entries.len().min(at + 8)];

@@ -8,7 +8,7 @@ use crate::types::{Addr, Leaf};
 use alloc::vec::Vec;
 
 /// Four bytes for each block: its leaf label plus one, or 0 for a block that was never accessed. So
-/// a new map takes no pass over it.
+/// a new map of zeros needs no initialisation.
 pub struct Flat(Pages);
 
 impl Flat {
@@ -22,7 +22,7 @@ impl Flat {
         self.0.len()
     }
 
-    /// The path that `addr` is on, if it ever was on one.
+    /// The path that `addr` is on; `None` if it was never accessed.
     #[inline]
     pub fn label(&self, addr: Addr) -> Option<Leaf> {
         let entry = &self.0[addr.0 as usize * LABEL_LEN..][..LABEL_LEN];
@@ -30,14 +30,15 @@ impl Flat {
         entry.checked_sub(1).map(|label| Leaf(label.into()))
     }
 
-    /// Puts `addr` onto the path of `new`. Tells the path that it was on, if it ever was on one.
+    /// Puts `addr` onto the path of `new`. Returns its old path; `None` if it was never accessed.
     #[inline]
     pub fn remap(&mut self, addr: Addr, new: Leaf) -> Option<Leaf> {
         let entry = u32::try_from(new.0 + 1).expect("below 2^32 - 1 leaves");
         self.replace(addr, entry)
     }
 
-    /// Takes `addr` off its path, as if it had never been on one. Tells the path that it was on.
+    /// Takes `addr` off its path, as if it had never been accessed. Returns the path that it was
+    /// on.
     #[inline]
     pub fn take(&mut self, addr: Addr) -> Option<Leaf> {
         self.replace(addr, 0)

@@ -6,10 +6,10 @@ use crate::seal::Secret;
 use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 
-/// Bytes of a label in a block of the position map: the leaf plus one, 0 for never.
+/// Bytes of a label in a block of the position map: the leaf plus one, 0 for never accessed.
 pub const LABEL_LEN: usize = 4;
 
-/// Writes `new` where a label is, and tells what was there.
+/// Replaces a stored label by `new`, and returns the old one.
 pub fn swap_label(bytes: &mut [u8], new: Leaf) -> Option<Leaf> {
     let old = label(bytes);
     let entry = u32::try_from(new.0 + 1).expect("below 2^32 - 1 leaves");
@@ -22,34 +22,34 @@ fn label(bytes: &[u8]) -> Option<Leaf> {
     entry.checked_sub(1).map(|leaf| Leaf(leaf.into()))
 }
 
-/// Uniform leaves of one tree.
+/// Draws uniform leaves of one tree.
 pub struct LeafDraw {
     rng: Box<dyn Rng>,
     leaves: u64,
 }
 
 impl LeafDraw {
-    /// Leaves below `leaves`.
+    /// Draws leaves below `leaves`.
     pub fn new(rng: Box<dyn Rng>, leaves: u64) -> Self {
         Self { rng, leaves }
     }
 
-    /// How many there are.
+    /// Number of leaves.
     pub fn leaves(&self) -> u64 {
         self.leaves
     }
 
-    /// One of them.
+    /// A random leaf.
     pub fn leaf(&mut self) -> Leaf {
         Leaf(self.rng.below(self.leaves))
     }
 
-    /// Any number below `n`.
+    /// A random number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.rng.below(n)
     }
 
-    /// A key for labels that are computed.
+    /// A random key for computed labels.
     pub fn key(&mut self) -> Secret {
         Secret::random(&mut *self.rng)
     }
@@ -67,20 +67,20 @@ pub trait Labels: Send {
     /// Bytes of a group's entries.
     fn entries_len(&self) -> usize;
 
-    /// Refuses a tree with so many leaves, and children of so many parts.
+    /// Refuses a tree of `leaves` leaves and children of `parts` parts if the labels cannot serve
+    /// it.
     fn check(&self, leaves: u64, parts: u64) -> Result;
 
-    /// The label of the part `addr` of child number `nth`. Of one that was never accessed it is a
-    /// leaf that nobody has seen.
+    /// The label of the part `addr` of child number `nth`. A child that was never accessed gets a
+    /// leaf unknown to the adversary.
     fn leaf(&self, entries: &[u8], nth: usize, addr: Addr, draw: &mut LeafDraw) -> Leaf;
 
-    /// The label of child number `nth` if it is there to be read, and nothing need be drawn or
-    /// calculated.
+    /// The label of child number `nth` if it is stored, so that no draw or computation is needed.
     fn peek(&self, _entries: &[u8], _nth: usize) -> Option<Leaf> {
         None
     }
 
-    /// Whether child number `nth` gets no other label before its whole group gets others.
+    /// Whether child number `nth` can get no other label until its whole group gets other labels.
     fn is_spent(&self, entries: &[u8], nth: usize) -> bool;
 
     /// Gives child number `nth`, which is not spent, another label.
@@ -89,8 +89,8 @@ pub trait Labels: Send {
     /// Gives every child another label.
     fn renew_group(&self, entries: &mut [u8]) -> Result;
 
-    /// The same under another key, if labels hang on one: entries of zeros then mean other labels
-    /// than they did. For a tree whose labels are spent.
+    /// These labels under another key, if they depend on one: zero entries then mean other labels.
+    /// For a tree with spent labels.
     fn rekeyed(&self, _key: &Secret) -> Option<Self>
     where
         Self: Sized,
@@ -99,7 +99,7 @@ pub trait Labels: Send {
     }
 }
 
-/// Four bytes for each label, which are drawn at random.
+/// Four bytes for each label; labels are drawn at random.
 pub struct PlainLabels {
     fanout: u64,
 }
@@ -113,7 +113,7 @@ impl PlainLabels {
         }
     }
 
-    /// As many children as a block of `block_len` bytes has room for.
+    /// Groups with as many children as a block of `block_len` bytes has room for.
     pub fn in_block(block_len: usize) -> Result<Self> {
         Self::new((block_len / LABEL_LEN) as u64)
     }
@@ -137,7 +137,8 @@ impl Labels for PlainLabels {
         if leaves >= u64::from(u32::MAX) {
             return Err(Error::Geometry("more leaves than a label can name"));
         }
-        // On one label they would be on one path, and whoever sees it twice knows why.
+        // Parts with one label would be on one path, and an observer of the repeated path would
+        // learn that they belong together.
         if parts != 1 {
             return Err(Error::Geometry("parts of a block can share a counter, but not a label"));
         }

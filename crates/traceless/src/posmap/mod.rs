@@ -1,7 +1,7 @@
-//! Position maps: which path each block is on.
+//! Position maps: the path that each block is on.
 //!
 //! Files: `flat`: labels in memory; `labels`: labels as bytes of a map's block; `compressed`:
-//! counters in place of labels; `plb`: blocks of the map that are at hand.
+//! counters in place of labels; `plb`: a cache of map blocks.
 
 mod compressed;
 mod flat;

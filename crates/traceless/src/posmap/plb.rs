@@ -6,22 +6,22 @@ use crate::types::{Addr, Leaf};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A cache of blocks with their labels, in numbered ways. A block in it is nowhere else.
+/// A cache of map blocks with their labels, in numbered ways. A cached block is not in the tree.
 pub trait Lookaside: Send {
     /// The way that holds `addr`.
     fn find(&self, addr: Addr) -> Option<usize>;
 
-    /// Notes that a way was used.
+    /// Marks a way as just used.
     fn touch(&mut self, way: usize);
 
     /// Puts the block in a way onto another path.
     fn relabel(&mut self, way: usize, leaf: Leaf);
 
-    /// Chooses a way for `addr`, which is not in it, and tells who has to leave it, if anybody. The
-    /// body stays there until it is overwritten.
+    /// Chooses a way for `addr`, which is not cached, and returns the header of the block that has
+    /// to leave it, if there is one. The body stays in the way until it is overwritten.
     fn evict(&mut self, addr: Addr) -> (usize, Header);
 
-    /// Says whose body was brought into a way.
+    /// Sets the header of the block that was brought into a way.
     fn fill(&mut self, way: usize, header: Header);
 
     /// The body in a way.
@@ -31,9 +31,9 @@ pub trait Lookaside: Send {
     fn body_mut(&mut self, way: usize) -> &mut [u8];
 }
 
-/// Set-associative, and the least recently used block of a set has to leave.
+/// Set-associative, with least-recently-used replacement in each set.
 pub struct Plb {
-    /// Whole labels, so that a block can leave without a look at the map.
+    /// Whole labels, so that a block can leave without an access to the map.
     headers: Vec<Header>,
     used: Vec<u64>,
     bodies: Vec<u8>,
@@ -58,7 +58,7 @@ impl Plb {
         })
     }
 
-    /// Whose block is in a way, and its label.
+    /// Address and label of the block in a way.
     pub fn header(&self, way: usize) -> Header {
         self.headers[way]
     }

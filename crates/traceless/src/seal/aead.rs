@@ -1,14 +1,14 @@
-//! AES-256-GCM: aws-lc with `std`, `RustCrypto` without, byte for byte the same.
+//! AES-256-GCM: aws-lc with `std`, `RustCrypto` without; both make the same bytes.
 
 use super::{Nonce, Sealer, Secret, TAG_LEN};
 use alloc::vec::Vec;
 
-/// The tag does not fit the bytes, the place or the version.
+/// The tag does not fit the contents, the place or the version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forgery;
 
-/// One AES-256-GCM key. Of a nonce's version the low half is in the cipher's nonce, all of it is
-/// authenticated.
+/// One AES-256-GCM key. Only the low half of a nonce's version is in the cipher's nonce; the whole
+/// version is authenticated.
 pub struct Aead {
     key: imp::Key,
     #[cfg(feature = "suite")]
@@ -67,10 +67,10 @@ impl Sealer for Aead {
     }
 }
 
-/// Bytes bound besides the version for which nothing is allocated.
+/// Bound bytes, besides the version, that need no allocation.
 const BOUND_LEN: usize = 56;
 
-/// Hands on the version with what else is bound, which is what is authenticated.
+/// Passes the version followed by `bound` to `act`: the data that is authenticated.
 #[inline]
 fn with_version<R>(nonce: Nonce, bound: &[u8], act: impl FnOnce(&[u8]) -> R) -> R {
     let version = nonce.version.to_le_bytes();

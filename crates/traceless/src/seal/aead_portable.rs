@@ -1,4 +1,4 @@
-//! The cipher without a C compiler: that of `RustCrypto`.
+//! AES-256-GCM without a C compiler, from `RustCrypto`.
 
 use super::{Forgery, Secret};
 use aes_gcm::aead::inout::InOutBuf;

@@ -1,7 +1,7 @@
-//! AEGIS-256: libaegis with `std`, rounds of AES without, byte for byte the same.
+//! AEGIS-256: libaegis with `std`, AES rounds in Rust without; both make the same bytes.
 //!
-//! As strong as AES-256-GCM (draft-irtf-cfrg-aegis-aead), and for a bucket of a few blocks about
-//! half as long: it has no key schedule and no second pass.
+//! As strong as AES-256-GCM (draft-irtf-cfrg-aegis-aead), and for a bucket of a few blocks it takes
+//! about half the time: it has no key schedule and no second pass.
 
 use super::{Forgery, Nonce, Sealer, Secret, TAG_LEN};
 
@@ -91,7 +91,7 @@ mod tests {
         Nonce::new(version, Salt(5)).long()
     }
 
-    /// The first vector of the draft.
+    /// The first test vector of the draft.
     #[test]
     fn is_aegis() {
         let (mut key, mut nonce) = ([0; 32], [0; 32]);

@@ -1,4 +1,4 @@
-//! The cipher without a C compiler: on the rounds of AES of `RustCrypto`.
+//! AEGIS-256 without a C compiler, from the AES rounds of `RustCrypto`.
 
 use super::{Forgery, TAG_LEN};
 use aes::hazmat::cipher_round;
@@ -6,7 +6,7 @@ use subtle::ConstantTimeEq;
 
 const BLOCK: usize = 16;
 
-/// Fibonacci numbers modulo 256, as the draft has them.
+/// The draft's constants: Fibonacci numbers modulo 256.
 const C0: u128 = u128::from_le_bytes([
     0x00, 0x01, 0x01, 0x02, 0x03, 0x05, 0x08, 0x0d, 0x15, 0x22, 0x37, 0x59, 0x90, 0xe9, 0x79, 0x62,
 ]);
@@ -14,7 +14,7 @@ const C1: u128 = u128::from_le_bytes([
     0xdb, 0x3d, 0x18, 0x55, 0x6d, 0xc2, 0x2f, 0xf1, 0x20, 0x11, 0x31, 0x42, 0x73, 0xb5, 0x28, 0xdd,
 ]);
 
-/// The state of the draft's section on AEGIS-256.
+/// The state in the draft's section on AEGIS-256.
 struct AegisState([u128; 6]);
 
 pub fn encrypt(key: &[u8; 32], nonce: &[u8; 32], bound: &[u8], body: &mut [u8]) -> [u8; TAG_LEN] {

@@ -1,4 +1,4 @@
-//! `ChaCha20` with HMAC-SHA-256, as the paging paper seals pages: to be compared with.
+//! `ChaCha20` with HMAC-SHA-256, as the paging paper seals pages: for comparison only.
 
 use super::{Forgery, Nonce, Sealer, Secret, TAG_LEN};
 use chacha20::ChaCha20;
@@ -6,8 +6,8 @@ use chacha20::cipher::{KeyIvInit, StreamCipher};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// `ChaCha20` (RFC 8439), and over the ciphertext HMAC-SHA-256, of whose 32 bytes the first 16 are
-/// kept (RFC 4868): two passes, two keys.
+/// `ChaCha20` (RFC 8439), and HMAC-SHA-256 over the ciphertext, truncated from 32 to 16 bytes (RFC
+/// 4868): two passes, two keys.
 pub struct ChaChaHmac {
     cipher: Secret,
     mac: Hmac<Sha256>,
@@ -16,7 +16,7 @@ pub struct ChaChaHmac {
 }
 
 impl ChaChaHmac {
-    /// The cipher under keys that `key` gives.
+    /// The cipher under two keys derived from `key`.
     pub fn new(key: &Secret) -> Self {
         let mac = key.derive(&[b"hmac-sha-256"]);
         Self {
@@ -33,7 +33,7 @@ impl ChaChaHmac {
         ChaCha20::new(self.cipher.bytes().into(), (&nonce).into()).apply_keystream(body);
     }
 
-    /// The lengths come before what they are of, so that no two messages are one.
+    /// Each length precedes its field, so that no two messages have the same encoding.
     fn authenticated(&self, nonce: Nonce, bound: &[u8], sealed: &[u8]) -> Hmac<Sha256> {
         let mut mac = self.mac.clone();
         mac.update(&nonce.version.to_be_bytes());
@@ -66,7 +66,7 @@ impl Sealer for ChaChaHmac {
         tag: &[u8],
     ) -> Result<(), Forgery> {
         assert_eq!(tag.len(), TAG_LEN, "lengths agree");
-        // In constant time.
+        // Compares in constant time.
         let fits = self.authenticated(nonce, bound, body).verify_truncated_left(tag);
         fits.map_err(|_| Forgery)?;
         self.apply_keystream(nonce, body);
@@ -86,7 +86,7 @@ mod tests {
         ChaChaHmac::new(&Secret::from_bytes([6; 32]))
     }
 
-    /// As Python's `cryptography` and `hmac` make it from the two derived keys.
+    /// Vectors from Python's `cryptography` and `hmac`, with the two derived keys.
     #[test]
     fn what_is_sealed_is_as_others_seal_it() {
         let (mut body, mut tag) = (*b"sixteen bytes or", [0; TAG_LEN]);

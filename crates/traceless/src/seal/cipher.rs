@@ -1,4 +1,4 @@
-//! The ciphers that a store can be sealed with.
+//! The ciphers that can seal a store.
 
 use super::{Aead, Aegis, Sealer, Secret};
 #[cfg(feature = "std")]
@@ -11,19 +11,19 @@ use alloc::boxed::Box;
 #[cfg(feature = "std")]
 use alloc::vec;
 
-/// Trials of each cipher when the fastest is looked for, of which the best counts.
+/// Number of trials of each cipher in the search for the fastest; the best trial counts.
 #[cfg(feature = "std")]
 const TRIALS: usize = 8;
 
-/// Contents that a trial seals and opens.
+/// Number of contents that a trial seals and opens.
 #[cfg(feature = "std")]
 const CONTENTS: u64 = 64;
 
 /// An authenticated cipher with keys of 256 bits and tags of 128.
 ///
-/// All are as strong as AES-256. AES-256-GCM is the one that standards name; the others are those
-/// of the AEGIS draft, which take nonces of 256 bits, and are faster where the processor has AES
-/// instructions but not the widest ones.
+/// All are as strong as AES-256. AES-256-GCM is a standard; the ciphers of the AEGIS draft take
+/// nonces of 256 bits, and are faster where the processor has AES instructions but not the widest
+/// ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Cipher {
     /// AES-256-GCM.
@@ -34,17 +34,17 @@ pub enum Cipher {
     /// AEGIS-256X2: two states side by side, for blocks of a few hundred bytes and more.
     #[cfg(feature = "std")]
     Aegis256X2,
-    /// AEGIS-256X4: four, for blocks of a page and more.
+    /// AEGIS-256X4: four states side by side, for blocks of a page and more.
     #[cfg(feature = "std")]
     Aegis256X4,
 }
 
 impl Cipher {
-    /// All of them.
+    /// All ciphers.
     #[cfg(feature = "std")]
     pub const ALL: [Self; 4] = [Self::AesGcm, Self::Aegis256, Self::Aegis256X2, Self::Aegis256X4];
 
-    /// All of them.
+    /// All ciphers.
     #[cfg(not(feature = "std"))]
     pub const ALL: [Self; 2] = [Self::AesGcm, Self::Aegis256];
 
@@ -65,7 +65,7 @@ impl Cipher {
         Self::ALL.into_iter().find(|cipher| cipher.name() == name)
     }
 
-    /// Its number in what is stored.
+    /// The number that stands for the cipher in stored formats.
     pub fn code(self) -> u8 {
         match self {
             Self::AesGcm => 1,
@@ -82,13 +82,13 @@ impl Cipher {
         Self::ALL.into_iter().find(|cipher| cipher.code() == code)
     }
 
-    /// The fastest on this machine for contents of `len` bytes, which are sealed and opened for
-    /// some milliseconds. AES-256-GCM if another is faster by less than a tenth: it is the best
-    /// known.
+    /// The fastest cipher on this machine for contents of `len` bytes, measured in some
+    /// milliseconds. AES-256-GCM is preferred unless another cipher is faster by more than a tenth:
+    /// it is the best known.
     #[cfg(feature = "std")]
     pub fn fastest(len: usize, clock: &dyn Clock) -> Self {
         let mut times = Self::ALL.map(|_| u64::MAX);
-        // In turns, so that a machine whose speed drifts is the same to all.
+        // The ciphers take turns, so that a drift in the machine's speed affects all alike.
         for _ in 0..TRIALS {
             for (cipher, best) in Self::ALL.into_iter().zip(&mut times) {
                 *best = (*best).min(cipher.time_of(len, clock));
@@ -103,14 +103,14 @@ impl Cipher {
         if time.saturating_mul(10) >= of_gcm.saturating_mul(9) { Self::AesGcm } else { fastest }
     }
 
-    /// Time that it takes to seal and open a few contents of `len` bytes.
+    /// Time to seal and open a few contents of `len` bytes.
     #[cfg(feature = "std")]
     fn time_of(self, len: usize, clock: &dyn Clock) -> u64 {
         let sealer = self.sealer(&Secret::from_bytes([0; 32]));
         let (mut body, mut tag) = (vec![0; len], [0; TAG_LEN]);
         let begin = clock.now();
         for version in 0..CONTENTS {
-            // The key is nobody's: a nonce that comes again gives nothing away.
+            // The key protects no data: a repeated nonce reveals nothing.
             let nonce = Nonce::of_fresh_key(version);
             sealer.seal_in_place(nonce, &[], &mut body, &mut tag);
             let opened = sealer.open_in_place(nonce, &[], &mut body, &tag);
@@ -148,7 +148,7 @@ mod tests {
     fn the_fastest_is_what_the_clock_says() {
         use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-        /// Each trial of cipher number `.1` takes so much, each other 100.
+        /// Each trial of cipher number `.1` takes `.2`, each other trial 100.
         struct Scripted(AtomicU64, u64, u64);
 
         impl Clock for Scripted {

@@ -1,4 +1,4 @@
-//! Encryption and a hash: the buckets of a Merkle tree.
+//! Encryption and a hash: the sealer of a Merkle tree's buckets.
 
 use super::{Forgery, MaskSeal, Nonce, Sealer, Secret};
 use sha2::{Digest, Sha256};
@@ -7,7 +7,7 @@ use subtle::ConstantTimeEq;
 /// Bytes of a hash.
 const HASH_LEN: usize = 32;
 
-/// AES-256 in counter mode, and SHA-256 of version and ciphertext in place of a tag.
+/// AES-256 in counter mode, with SHA-256 of version and ciphertext in place of a tag.
 pub struct HashSeal(MaskSeal);
 
 impl HashSeal {

@@ -1,19 +1,19 @@
-//! Bytes that nobody can tell from ciphertext, as fast as memory takes them.
+//! Bytes that look like ciphertext, generated at the speed of memory.
 
 use super::Secret;
 use aes::Aes256;
 use ctr::cipher::{KeyIvInit, StreamCipher};
 
-/// AES-256 in counter mode. Ask for at least 1 KiB a call: short ones are ten times slower.
+/// AES-256 in counter mode. Request at least 1 KiB a call: short calls are ten times slower.
 pub struct Keystream(ctr::Ctr128BE<Aes256>);
 
 impl Keystream {
-    /// The stream of `key`. A key makes one stream only.
+    /// The stream of `key`. One key must make one stream only.
     pub fn new(key: &Secret) -> Self {
         Self(ctr::Ctr128BE::new(key.bytes().into(), &[0; 16].into()))
     }
 
-    /// Encrypts `bytes`, whatever they are, with the next bytes of the stream.
+    /// Encrypts `bytes`, of any content, with the next bytes of the stream.
     pub fn apply(&mut self, bytes: &mut [u8]) {
         self.0.apply_keystream(bytes);
     }

@@ -1,12 +1,13 @@
-//! Encryption without a tag: for what is authenticated elsewhere.
+//! Encryption without a tag, for contents that are authenticated elsewhere.
 
 use super::{Forgery, Nonce, Sealer, Secret};
 use aes::Aes256;
 use aes::cipher::{InnerIvInit, KeyInit, StreamCipher};
 use ctr::{Ctr128BE, CtrCore};
 
-/// AES-256 in counter mode, one stream a nonce. Whoever changes what it sealed changes what is
-/// opened, bit for bit: a tree sealed with it needs [`Pmmac`](crate::scheme::pmmac::Pmmac) above.
+/// AES-256 in counter mode, one stream a nonce. An adversary that flips bits of the ciphertext
+/// flips the same bits of the plaintext: a tree sealed with it needs
+/// [`Pmmac`](crate::scheme::pmmac::Pmmac) above.
 pub struct MaskSeal(Aes256);
 
 impl MaskSeal {
@@ -63,7 +64,7 @@ mod tests {
             body
         };
         assert_ne!(sealed(1)[..50], sealed(2)[..50]);
-        // No stream is another's, some blocks later.
+        // No stream repeats another one a few blocks later.
         assert_ne!(sealed(1)[16..32], sealed(2)[..16]);
     }
 

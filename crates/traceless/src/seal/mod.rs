@@ -1,9 +1,9 @@
 //! Keys and authenticated encryption.
 //!
-//! Files: `nonce`: a version and a salt; `cipher`: those that a store can be sealed with, and the
-//! fastest; `aead` (aws-lc, or `aead_portable`), `aegis` (libaegis, or `aegis_portable`), `wide`
+//! Files: `nonce`: a version and a salt; `cipher`: the ciphers for a store, and the fastest of
+//! them; `aead` (aws-lc, or `aead_portable`), `aegis` (libaegis, or `aegis_portable`), `wide`
 //! (AEGIS-256X2 and X4, for pages), `chacha_hmac` (the paging paper's), `masked` (no tag), `hashed`
-//! (a Merkle tree's), `keystream`, `secret`: keys and HKDF; `unsealed`: nothing at all, for
+//! (for Merkle trees), `keystream`, `secret`: keys and HKDF; `unsealed`: no encryption, for
 //! measurements; `prf`: AES as a random function; `record`: every nonce used, for tests (feature
 //! `suite`).
 
@@ -41,16 +41,16 @@ pub use wide::{DoubleAegis, WideAegis};
 /// Bytes of the tag of an authenticated cipher.
 pub const TAG_LEN: usize = 16;
 
-/// Turns plaintext into what the adversary may hold, bound to its place and version.
+/// Turns plaintext into ciphertext that an adversary may hold, bound to its place and version.
 ///
-/// A nonce is never used twice with one sealer for two contents; its salt is stored by whoever
-/// seals. `bound` is authenticated, not stored.
+/// A sealer must never use a nonce twice for different contents; the caller stores the salt.
+/// `bound` is authenticated, not stored.
 pub trait Sealer: Send + Sync {
     /// Bytes of a tag.
     fn tag_len(&self) -> usize;
 
-    /// Whether anybody can make a tag, as of a hash that has no key. Then it proves something only
-    /// where nobody can change it, which is not beside what it is of.
+    /// Whether an adversary can make a tag, as for a hash without a key. Then the tag proves
+    /// something only where the adversary cannot change it, so it must not lie beside its contents.
     fn tag_is_public(&self) -> bool {
         false
     }
@@ -61,10 +61,10 @@ pub trait Sealer: Send + Sync {
         self.seal_in_place(nonce, bound, sealed, tag);
     }
 
-    /// Seals `body` where it is.
+    /// Seals `body` in place.
     fn seal_in_place(&self, nonce: Nonce, bound: &[u8], body: &mut [u8], tag: &mut [u8]);
 
-    /// Opens `body` where it is. On failure it holds nothing of use.
+    /// Opens `body` in place. On failure the contents of `body` are useless.
     fn open_in_place(
         &self,
         nonce: Nonce,
@@ -73,7 +73,8 @@ pub trait Sealer: Send + Sync {
         tag: &[u8],
     ) -> core::result::Result<(), Forgery>;
 
-    /// Opens `sealed` into `plain`, of the same length. On failure `plain` holds nothing of use.
+    /// Opens `sealed` into `plain`, of the same length. On failure the contents of `plain` are
+    /// useless.
     fn open(
         &self,
         nonce: Nonce,

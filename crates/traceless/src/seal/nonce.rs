@@ -1,15 +1,15 @@
-//! What makes one use of a key differ from every other.
+//! Nonces: a version and a salt.
 
 use crate::rng::Salt;
 
 impl Salt {
-    /// What was stored with a salt in front of it: salt and rest.
+    /// Splits stored bytes into the salt in front and the rest.
     pub fn split(stored: &[u8]) -> (Self, &[u8]) {
         let (salt, rest) = stored.split_first_chunk().expect("room for a salt was made");
         (Self::from_bytes(*salt), rest)
     }
 
-    /// Stores the salt in front; the rest is for what is stored behind it.
+    /// Stores the salt in front, and returns the room behind it.
     pub fn put(self, into: &mut [u8]) -> &mut [u8] {
         let (salt, rest) = into.split_first_chunk_mut().expect("room for a salt was made");
         *salt = self.to_bytes();
@@ -19,33 +19,33 @@ impl Salt {
 
 /// The nonce of one seal: a version, and a salt.
 ///
-/// The version is what freshness rests on: whoever opens knows it from elsewhere. Under one key it
-/// is used for one content, but for copies of a process that go on with the same keys and counts:
-/// their salts differ. The salt is stored beside the tag, and is public.
+/// Freshness rests on the version, which the opener knows from elsewhere. Under one key a version
+/// is used for one content. Copies of a process that go on with the same keys and counts may repeat
+/// it, but their salts differ. The salt is stored beside the tag, and is public.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Nonce {
-    /// A count, as a rule. Never twice under one key in one process.
+    /// Usually a count. Never used twice under one key in one process.
     pub version: u64,
-    /// Drawn for each batch of seals, when it is known what they seal. None under a key that is
-    /// itself drawn for what it seals.
+    /// Drawn for each batch of seals, once their contents are fixed. `None` if the key itself is
+    /// drawn afresh for these contents.
     pub salt: Option<Salt>,
 }
 
 impl Nonce {
-    /// Of a version, with the salt of the batch.
+    /// A nonce from a version and the salt of its batch.
     pub fn new(version: u64, salt: Salt) -> Self {
         Self { version, salt: Some(salt) }
     }
 
-    /// Of a key that is itself drawn at random for what it seals, so that a copy of this process
-    /// has another one: a version is enough.
+    /// A nonce under a key that is itself drawn at random for these contents. A copy of this
+    /// process draws another key, so a version is enough.
     pub fn of_fresh_key(version: u64) -> Self {
         Self { version, salt: None }
     }
 
     /// In 96 bits: the low half of the version, then the salt. Versions of one batch must differ in
-    /// that half; those of other batches have another salt. The rest of the version is
-    /// authenticated. Without a salt, all of the version.
+    /// that half; other batches have other salts. The whole version is also authenticated. Without
+    /// a salt, the whole version.
     pub(super) fn short(self) -> [u8; 12] {
         let mut bytes = [0; 12];
         match self.salt {
@@ -58,7 +58,7 @@ impl Nonce {
         bytes
     }
 
-    /// The bytes of the salt, zeros where there is none.
+    /// The bytes of the salt, zeros if there is none.
     pub(super) fn salt_bytes(self) -> [u8; Salt::LEN] {
         self.salt.map_or([0; Salt::LEN], Salt::to_bytes)
     }

@@ -1,4 +1,4 @@
-//! Numbers that nobody who lacks the key can tell from random ones.
+//! A pseudorandom function: without its key, its values look random.
 
 use super::Secret;
 use aes::Aes256;
@@ -8,12 +8,12 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 pub struct Prf(Aes256);
 
 impl Prf {
-    /// The function of `key`, which serves nothing else.
+    /// The function of `key`, which must have no other use.
     pub fn new(key: &Secret) -> Self {
         Self(Aes256::new(key.bytes().into()))
     }
 
-    /// Its value at `input`.
+    /// The function's value at `input`.
     pub fn at(&self, input: u128) -> u128 {
         let mut block = input.to_le_bytes().into();
         self.0.encrypt_block(&mut block);
@@ -25,7 +25,7 @@ impl Prf {
 mod tests {
     use super::*;
 
-    /// FIPS 197, appendix C.3.
+    /// Test vector of FIPS 197, appendix C.3.
     #[test]
     fn is_aes() {
         let key: [u8; 32] = core::array::from_fn(|i| i as u8);

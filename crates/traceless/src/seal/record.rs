@@ -1,5 +1,5 @@
-//! What sealers did, so that tests can see that no nonce ever covers two contents: at the one place
-//! where every nonce is used, whatever the scheme.
+//! Records every seal, so that tests can check that no nonce ever covers two contents. It works in
+//! the one place where every nonce is used, for all schemes.
 
 use super::{Nonce, Secret, TAG_LEN};
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hasher};
 /// One use of a nonce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SealRecord {
-    /// Tells keys apart.
+    /// A hash that identifies the key.
     pub key: u64,
     /// The nonce.
     pub nonce: Nonce,
@@ -20,12 +20,12 @@ thread_local! {
     static SEALED: RefCell<Option<Vec<SealRecord>>> = const { RefCell::new(None) };
 }
 
-/// From now on it is recorded what this thread seals.
+/// Starts to record the seals of this thread.
 pub fn start() {
     SEALED.set(Some(Vec::new()));
 }
 
-/// What this thread sealed since it was last asked; nothing if it never started to record.
+/// The seals of this thread since the last call; empty if recording was never started.
 pub fn take() -> Vec<SealRecord> {
     SEALED.with_borrow_mut(|sealed| sealed.as_mut().map(std::mem::take).unwrap_or_default())
 }

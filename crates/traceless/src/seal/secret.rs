@@ -1,4 +1,4 @@
-//! Keys, and how one is derived from another (docs/keys.md).
+//! Keys, and key derivation (docs/keys.md).
 
 use hkdf::Hkdf;
 use sha2::Sha256;
@@ -18,7 +18,7 @@ impl Secret {
         Self(bytes)
     }
 
-    /// A fresh key.
+    /// A fresh random key.
     pub fn random(rng: &mut dyn crate::rng::Rng) -> Self {
         let mut key = Self([0; SECRET_LEN]);
         rng.fill(&mut key.0);
@@ -30,8 +30,8 @@ impl Secret {
         expand(&Hkdf::<Sha256>::new(Some(salt), material), &[purpose.as_bytes()])
     }
 
-    /// The key of one purpose under this one. Parts are joined with their lengths, so that no two
-    /// lists of parts give the same key by accident.
+    /// Derives the key of one purpose from this one. Each part is encoded with its length, so that
+    /// different lists of parts give different keys.
     #[must_use]
     pub fn derive(&self, parts: &[&[u8]]) -> Self {
         expand(&Hkdf::<Sha256>::new(None, &self.0), parts)
@@ -48,7 +48,7 @@ impl Secret {
     }
 }
 
-/// A tag. Compared in constant time.
+/// A message tag. Compared in constant time.
 #[derive(Clone, Copy)]
 pub struct Mac([u8; SECRET_LEN]);
 
@@ -58,7 +58,7 @@ impl Mac {
         &self.0
     }
 
-    /// Whether `tag` is this one.
+    /// Whether `tag` equals this tag.
     pub fn fits(&self, tag: &[u8]) -> bool {
         self.0.ct_eq(tag).into()
     }

@@ -1,8 +1,8 @@
-//! No seal at all: for measurements, and for memory that nobody sees.
+//! A sealer without encryption: for measurements, and for private memory.
 
 use super::{Forgery, Nonce, Sealer};
 
-/// Copies. What it "seals" is neither hidden nor protected.
+/// Leaves bytes as they are: the contents are neither hidden nor authenticated.
 #[derive(Clone, Copy)]
 pub struct NoSeal;
 

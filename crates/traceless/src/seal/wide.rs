@@ -1,8 +1,8 @@
 //! AEGIS-256X2 and AEGIS-256X4: two and four states of AEGIS-256 side by side, for bodies of a page
 //! and more.
 //!
-//! Not AEGIS-256 in other bytes but ciphers of the same draft. They need libaegis, which chooses
-//! what the processor has.
+//! Ciphers of the same draft as AEGIS-256, but incompatible with it. They need libaegis, which
+//! selects the processor's widest instructions.
 
 use super::{Forgery, Nonce, Sealer, Secret, TAG_LEN};
 use aegis::aegis256x2::Aegis256X2;

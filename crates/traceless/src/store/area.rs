@@ -1,8 +1,8 @@
 //! A stretch of a store cut into equal slots.
 //!
-//! A slot is a *body* and a small *entry* (tag, and what a scheme keeps beside it). Bodies keep
-//! their own alignment and entries lie together: a *stripe* is a header of `stripe_slots` entries,
-//! then that many bodies. Neighbouring slots are neighbours on the disk, one request covers whole
+//! A slot is a *body* and a small *entry* (tag, and a scheme's metadata). Bodies keep their own
+//! alignment and entries lie together: a *stripe* is a header of `stripe_slots` entries, followed
+//! by as many bodies. Neighbouring slots are neighbours on the disk, one request covers whole
 //! stripes, and all entries can be read without the bodies.
 
 use super::{ALIGN, AlignedBuf, Store};
@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How an area's slots lie. All lengths in bytes.
+/// The layout of an area's slots. All lengths are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotLayout {
     /// Number of slots.
@@ -21,7 +21,7 @@ pub struct SlotLayout {
     pub body_len: usize,
     /// Bytes of an entry.
     pub entry_len: usize,
-    /// Slots whose entries share a header.
+    /// Number of slots with a common header.
     pub stripe_slots: u64,
 }
 
@@ -65,7 +65,7 @@ impl SlotLayout {
         self.header_at(slot) + self.header_len() as u64 + nth * self.body_len as u64
     }
 
-    /// Slots from `slot` to the end of its stripe or of the area, at most `count`.
+    /// Number of slots from `slot` to the end of its stripe or of the area, at most `count`.
     fn in_stripe(&self, slot: u64, count: u64) -> u64 {
         let stripe_end = (slot / self.stripe_slots + 1) * self.stripe_slots;
         count.min(stripe_end.min(self.slots) - slot)
@@ -90,7 +90,7 @@ impl Area {
         Self { store, first, layout, name, unit }
     }
 
-    /// How the slots lie.
+    /// The layout of the slots.
     pub fn layout(&self) -> &SlotLayout {
         &self.layout
     }
@@ -119,7 +119,7 @@ impl Area {
         self.store.read(&extents, into)
     }
 
-    /// Adds where the entries of `count` slots from `first` on lie. They may wrap once.
+    /// Adds the extents of the entries of `count` slots from `first` on, which may wrap once.
     pub fn add_entries(&self, first: Slot, count: u64, extents: &mut Vec<Extent>) {
         for (slot, n) in self.stripes(first, count) {
             let at = self.first + self.layout.entry_at(slot);
@@ -127,8 +127,8 @@ impl Area {
         }
     }
 
-    /// Adds where `count` slots from `first` on lie, with all that is between them. They may wrap
-    /// once.
+    /// Adds the extents of `count` slots from `first` on, with everything between them. The slots
+    /// may wrap once.
     pub fn add_stretch(&self, first: Slot, count: u64, extents: &mut Vec<Extent>) {
         for (slot, n) in self.stripes(first, count) {
             let whole_header = slot % self.layout.stripe_slots == 0;
@@ -139,8 +139,8 @@ impl Area {
         }
     }
 
-    /// The first slot, and the number, of those of `count` slots from `first` on that lie in each
-    /// stripe.
+    /// Splits `count` slots from `first` on by stripe: the first slot in each stripe, and their
+    /// number.
     fn stripes(&self, first: Slot, count: u64) -> impl Iterator<Item = (u64, u64)> {
         assert!(first.0 < self.slots() && count <= self.slots(), "slots lie in their area");
         let layout = self.layout;
@@ -165,20 +165,20 @@ impl Area {
     }
 }
 
-/// The header of the stripe that an area's writer is in. Whoever writes slots in order keeps it, so
-/// that no header is ever read back to be completed.
+/// The header of the stripe that an area's writer is in. A writer that fills slots in order keeps
+/// it, so that it never reads a header back to complete it.
 #[derive(Clone)]
 pub struct Cursor {
     header: Vec<u8>,
 }
 
 impl Cursor {
-    /// At the beginning of a stripe: nothing to keep.
+    /// A cursor at the beginning of a stripe, with an empty header.
     pub fn at_start(layout: &SlotLayout) -> Self {
         Self { header: vec![0; layout.header_len()] }
     }
 
-    /// In the middle of the stripe of `slot`, whose header is read back.
+    /// A cursor in the middle of the stripe of `slot`; reads the header back.
     pub fn load(area: &Area, slot: Slot) -> Result<Self> {
         let mut cursor = Self::at_start(&area.layout);
         area.read_header(slot, &mut cursor.header)?;
@@ -186,12 +186,12 @@ impl Cursor {
     }
 }
 
-/// Pieces of a run that are told to the store before they are read, at least: a slot, with its
-/// entry, is two.
+/// Fewest pieces for which a run prefetches before it reads: one slot with its entry is two.
 const PIECES_MIN: usize = 3;
 
 /// Some slots of one or more areas of a store, gathered so that they are read, or written, in one
-/// round trip. Kept and cleared by its owner: nothing is allocated per request once it has grown.
+/// round trip. Its owner keeps and clears it, so that a request allocates nothing once it has
+/// grown.
 #[derive(Default)]
 pub struct Run {
     bytes: AlignedBuf,
@@ -200,7 +200,8 @@ pub struct Run {
     slots: Vec<SlotParts>,
 }
 
-/// Where one slot lies in a run's bytes. Its part of the header comes before its entry.
+/// Where one slot lies in a run's bytes. `header` is where its part of the header begins, before
+/// its entry.
 struct SlotParts {
     header: usize,
     part: HeaderPart,
@@ -210,7 +211,8 @@ struct SlotParts {
     body_len: usize,
 }
 
-/// The bytes `from..from + len` of a stripe's header, whose first `skip` belong to other slots.
+/// The bytes `from..from + len` of a stripe's header; the first `skip` of them belong to other
+/// slots.
 #[derive(Clone, Copy)]
 struct HeaderPart {
     from: usize,
@@ -230,7 +232,7 @@ impl HeaderPart {
 }
 
 impl Run {
-    /// Forgets everything gathered.
+    /// Removes all gathered slots.
     pub fn clear(&mut self) {
         self.len = 0;
         self.extents.clear();
@@ -244,11 +246,11 @@ impl Run {
 
     /// Adds `count` slots from `first` on, to be read. The area is a ring: they may wrap once.
     pub fn add(&mut self, area: &Area, first: Slot, count: u64) {
-        // Only where requests must be aligned is more of a header read than the entries.
+        // More of a header than the entries is read only where requests must be aligned.
         self.add_entries(area, first, count, if area.unit < ALIGN { 1 } else { area.unit });
     }
 
-    /// Adds `count` slots from `first` on, to be overwritten where they are and nothing else.
+    /// Adds `count` slots from `first` on, to be overwritten in place; no other entry changes.
     pub fn add_in_place(&mut self, area: &Area, first: Slot, count: u64) {
         self.add_entries(area, first, count, 1);
     }
@@ -262,12 +264,12 @@ impl Run {
         }
     }
 
-    /// Adds `count` slots from `first` on, to be written after those that `cursor` has seen. They
+    /// Adds `count` slots from `first` on, to be written after the slots recorded in `cursor`. They
     /// may wrap once. Entries behind them in their stripe may become zero.
     pub fn add_write(&mut self, area: &Area, first: Slot, count: u64, cursor: &Cursor) {
         for (slot, n) in area.stripes(first, count) {
             let layout = &area.layout;
-            // A header is begun as a whole, so that nothing need be read to complete it; then only
+            // A header is begun as a whole, so that no read is needed to complete it; later only
             // the units that change are written.
             let unit =
                 if slot % layout.stripe_slots == 0 { layout.header_len() } else { area.unit };
@@ -282,8 +284,8 @@ impl Run {
         }
     }
 
-    /// Adds one slot, to be written anew in the middle of what is there: the other entries of its
-    /// stripe stay as `header` has them.
+    /// Adds one slot, to be rewritten in the middle of a stripe: the other entries of its stripe
+    /// stay as `header` has them.
     pub fn add_rewrite(&mut self, area: &Area, slot: Slot, header: &Cursor) {
         let at = self.len;
         self.add_write(area, slot, 1, header);
@@ -292,7 +294,7 @@ impl Run {
             .copy_from_slice(&header.header[part.from..part.from + part.len]);
     }
 
-    /// Reads everything gathered.
+    /// Reads all gathered slots.
     pub fn read(&mut self, store: &dyn Store) -> Result {
         if self.len == 0 {
             return Ok(());
@@ -301,10 +303,10 @@ impl Run {
         store.read(&self.extents, &mut self.bytes[..self.len])
     }
 
-    /// Lets the store begin with all pieces at once, but for the longest: of that the kernel knows
-    /// whether it goes on, and reads ahead by itself, unless it finds it read already.
+    /// Prefetches all pieces except the longest: the kernel reads ahead in that by itself, unless
+    /// it finds that it is read already.
     fn prefetch_pieces(&self, store: &dyn Store) {
-        // One is only worth it if there is another one to wait for.
+        // Prefetching a piece pays only if another one has to be waited for.
         if self.extents.len() < PIECES_MIN {
             return;
         }
@@ -315,7 +317,7 @@ impl Run {
         store.prefetch(&rest[1..]);
     }
 
-    /// Writes everything gathered.
+    /// Writes all gathered slots.
     pub fn write(&self, store: &dyn Store) -> Result {
         if self.len == 0 {
             return Ok(());
@@ -329,21 +331,21 @@ impl Run {
         (&self.bytes[s.entry..s.entry + s.entry_len], &self.bytes[s.body..s.body + s.body_len])
     }
 
-    /// As [`Run::slot`], to fill them.
+    /// As [`Run::slot`], but mutable.
     pub fn slot_mut(&mut self, nth: usize) -> (&mut [u8], &mut [u8]) {
         let s = &self.slots[nth];
         let (before, bodies) = self.bytes.split_at_mut(s.body);
         (&mut before[s.entry..s.entry + s.entry_len], &mut bodies[..s.body_len])
     }
 
-    /// Tells `cursor` what is written of the header of the stripe that slot number `nth` lies in.
+    /// Updates `cursor` with the written part of the header of slot number `nth`'s stripe.
     pub fn advance(&self, cursor: &mut Cursor, nth: usize) {
         let SlotParts { header, part, .. } = self.slots[nth];
         cursor.header[part.from..part.from + part.len]
             .copy_from_slice(&self.bytes[header..header + part.len]);
     }
 
-    /// Room for a part of a header, and for `n` bodies behind it.
+    /// Makes room for a part of a header, and for `n` bodies behind it.
     fn add_slots(&mut self, area: &Area, slot: u64, n: u64, part: HeaderPart) {
         let layout = &area.layout;
         let (header, bodies) = (self.len, self.len + part.len);
@@ -451,7 +453,7 @@ mod tests {
             assert!(bytes[at..at + 16].iter().all(|&byte| byte == 0), "entry {slot}");
             bytes[at..at + 16].fill(7);
         }
-        // The last stripe is not full, and its header is as long.
+        // The last stripe is not full, but its header has full length.
         let rest = 4096 + layout.entry_at(9) as usize + 16;
         bytes[rest..rest + 32].fill(7);
         assert!(bytes.iter().all(|&byte| byte == 7), "nothing else");
@@ -468,7 +470,7 @@ mod tests {
         };
         assert_eq!(stretch(0, 4), [(0, stripe)]);
         assert_eq!(stretch(1, 2), [(64 + 64, 2 * 64)]);
-        // Headers between them, and around the ring.
+        // With headers in between, and around the ring.
         assert_eq!(stretch(2, 4), [(64 + 2 * 64, 2 * 64 + 64 + 2 * 64)]);
         let end = 2 * stripe + 64 + 64;
         assert_eq!(stretch(9, 2), [(end, 64), (0, 64 + 64)]);
@@ -490,7 +492,7 @@ mod tests {
         assert_eq!(part(99, 1, 8192), (0, 8192, 4752));
     }
 
-    /// Memory, with notes of what it was asked to fetch.
+    /// A store in memory that records prefetches.
     struct Noting(MemStore, usize, Mutex<Vec<(u64, usize)>>);
 
     impl Store for Noting {
@@ -530,7 +532,7 @@ mod tests {
         };
         assert_eq!(header_parts(512, false, 90), (4320, 48), "nothing but the entry");
         assert_eq!(header_parts(4096, false, 90), (4096, 4096));
-        // A header is begun as a whole.
+        // A header at its beginning is written as a whole.
         assert_eq!(header_parts(512, true, 0).1, 8192 + 4096);
         assert_eq!(header_parts(512, true, 90), (4096, 512));
         assert_eq!(header_parts(512, true, 101).1, 512);

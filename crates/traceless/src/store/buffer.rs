@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
-/// Alignment in bytes, of memory and of offsets, that direct I/O needs at most.
+/// Largest alignment in bytes, of memory and of offsets, that direct I/O needs.
 pub const ALIGN: usize = 4096;
 
 /// A growable buffer that begins at a multiple of [`ALIGN`] in memory.
@@ -24,10 +24,10 @@ impl AlignedBuf {
         Self { bytes, start, len }
     }
 
-    /// Makes it at least `len` bytes long; what it holds is kept.
+    /// Grows the buffer to at least `len` bytes, and keeps its contents.
     pub fn grow(&mut self, len: usize) {
         if len > self.len {
-            // A little more than is asked for, so that growing step by step copies little.
+            // Grow by at least a quarter, so that growing step by step copies little.
             let mut larger = Self::zeroed(len.max(self.len + self.len / 4));
             larger[..self.len].copy_from_slice(self);
             *self = larger;

@@ -13,12 +13,12 @@ use std::os::unix::fs::FileExt;
 pub enum Caching {
     /// Through the page cache.
     Buffered,
-    /// Past it: the file was opened with `O_DIRECT`. Whoever serves a loop device needs this, since
-    /// the cache may not be freed before the very write that waits for it.
+    /// Past it: the file was opened with `O_DIRECT`. A server behind a loop device needs this,
+    /// since the kernel may not free cache before the very write that waits for it.
     Direct,
 }
 
-/// The bytes of an open file. Whoever opens it locks it.
+/// The bytes of an open file. The code that opens the file also locks it.
 pub struct FileStore {
     file: File,
     len: u64,
@@ -78,12 +78,12 @@ impl Store for FileStore {
     }
 
     fn prefetch(&self, extents: &[Extent]) {
-        // Past the page cache there is nowhere to keep what was read.
+        // Past the page cache a prefetched page would have no place to stay.
         if self.caching == Caching::Direct {
             return;
         }
         for extent in extents {
-            // What the kernel does not take as advice is read in its turn.
+            // A failed hint costs only time: the extent is read later anyway.
             let _ = fadvise(
                 &self.file,
                 extent.at,

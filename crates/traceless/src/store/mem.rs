@@ -16,7 +16,7 @@ impl MemStore {
         Self(RwLock::new(Pages::zeroed(len as usize)))
     }
 
-    /// The same, if the memory is there.
+    /// Like [`new`](Self::new), but fails if there is not enough memory.
     pub fn with_room(len: u64) -> Result<Self> {
         let pages = usize::try_from(len).ok().and_then(Pages::try_zeroed);
         Ok(Self(RwLock::new(pages.ok_or(Error::Geometry("there is not enough memory"))?)))
@@ -29,7 +29,7 @@ impl MemStore {
         store
     }
 
-    /// A copy of everything: what somebody who images the disk takes home.
+    /// A copy of all bytes, as an adversary gets by imaging the disk.
     pub fn snapshot(&self) -> Vec<u8> {
         self.0.read().expect("no store panics").to_vec()
     }

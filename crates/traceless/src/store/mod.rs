@@ -1,4 +1,4 @@
-//! The untrusted side, in bytes.
+//! The untrusted side: stores of bytes.
 //!
 //! Files: the trait `Store`; `mem`, `file`, `watched`; `area`: slots in stripes; `buffer`: aligned
 //! memory; `pages`: huge pages.
@@ -25,21 +25,21 @@ use crate::error::Result;
 use crate::types::Extent;
 use alloc::sync::Arc;
 
-/// Bytes that somebody else holds, sees and may change.
+/// Bytes in the hands of the adversary, which observes every access and may change them.
 ///
-/// One call is one round trip. Methods take `&self`, so that threads may share a store; calls that
-/// overlap in bytes are the caller's to order.
+/// One call is one round trip. Methods take `&self`, so that threads may share a store; the caller
+/// orders calls that overlap in bytes.
 pub trait Store: Send + Sync {
     /// Size in bytes.
     fn len(&self) -> u64;
 
-    /// Whether there is nothing in it.
+    /// Whether the store has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that are written as one: a write of whole units reads nothing, and is not torn within
-    /// a unit.
+    /// Bytes that are written as one: a write of whole units needs no read, and a crash does not
+    /// tear it within a unit.
     fn unit(&self) -> usize {
         512
     }
@@ -47,16 +47,16 @@ pub trait Store: Send + Sync {
     /// Fills `into` with the extents back to back, or fails: never a short read.
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result;
 
-    /// Tells that these extents will be read soon, so that none of them need wait for another. It
-    /// changes nothing but times, and may do nothing.
+    /// Notifies the store that these extents will be read soon, so that it can fetch them together.
+    /// This affects only times; the default does nothing.
     fn prefetch(&self, _extents: &[Extent]) {}
 
     /// Writes `from`, which holds the extents back to back. After an error, or a crash before the
     /// next sync, any part of it may have been written.
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result;
 
-    /// Returns when every write that had returned before this call is durable. After an error
-    /// nothing is known about what was written since the last sync.
+    /// Returns when every write that returned before this call is durable. After an error the
+    /// writes since the last sync are in an unknown state.
     fn sync(&self) -> Result;
 }
 

@@ -1,11 +1,11 @@
-//! Memory that is jumped about in.
+//! Memory for random accesses.
 
 use core::ops::{Deref, DerefMut};
 use traceless_sys::Words;
 use traceless_sys::ct::{bytes_of, bytes_of_mut};
 
-/// Bytes, zero at first, in huge pages where the system has them: with small pages each jump must
-/// first find where the page lies. Bytes that are never touched take no memory.
+/// Bytes, zero at first, in huge pages where the system has them: with small pages most random
+/// accesses would miss the TLB. Bytes that are never touched take no memory.
 pub struct Pages {
     words: Words,
     len: usize,
@@ -17,7 +17,7 @@ impl Pages {
         Self::try_zeroed(len).expect("the memory is there")
     }
 
-    /// The same, if the memory is there.
+    /// Like [`zeroed`](Self::zeroed), but `None` if there is not enough memory.
     pub fn try_zeroed(len: usize) -> Option<Self> {
         let words = Words::zeroed(len.div_ceil(size_of::<u64>()))?;
         Some(Self { words, len })

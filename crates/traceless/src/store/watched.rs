@@ -1,4 +1,4 @@
-//! The decorator that tells a witness what a store passes on.
+//! The decorator that reports a store's accesses to a witness.
 
 use super::Store;
 use crate::clock::Clock;
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::trace::{Event, Op, Surface, Witness};
 use crate::types::Extent;
 
-/// Tells `witness` of every extent and every sync. Storage events are made here and nowhere else.
+/// Reports every extent and every sync to `witness`. Storage events are made here and nowhere else.
 pub struct WatchedStore<S, W, C = ()> {
     inner: S,
     witness: W,
@@ -50,7 +50,7 @@ impl<S: Store, W: Witness, C: Clock> Store for WatchedStore<S, W, C> {
         self.see(Op::Read, extents);
         self.inner.read(extents, into)
     }
-    // No event: what is asked for is told when it is read.
+    // No event: the extents are reported when they are read.
     fn prefetch(&self, extents: &[Extent]) {
         self.inner.prefetch(extents);
     }
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(seen.0.load(Ordering::Relaxed), 2);
     }
 
-    /// What a store was asked for.
+    /// A store that counts prefetches and syncs.
     #[derive(Default)]
     struct Plain {
         prefetched: AtomicUsize,
@@ -126,7 +126,7 @@ mod tests {
         watched.sync().unwrap();
         let asked = [&plain.prefetched, &plain.synced].map(|count| count.load(Ordering::Relaxed));
         assert_eq!((asked, seen.0.load(Ordering::Relaxed)), ([4, 1], 1));
-        // Of a store on a disk, as nothing else is said.
+        // 512 is the default unit, for a store on a disk.
         assert_eq!((plain.unit(), watched.unit(), watched.len()), (512, 512, 9));
         assert_eq!(WatchedStore::new(MemStore::new(0), &seen).unit(), 64);
         assert!(!plain.is_empty() && !watched.is_empty());

@@ -1,4 +1,4 @@
-//! What two copies of one process seal, each with its own contents.
+//! Which nonces two copies of one process share when they seal different contents.
 
 use super::{Subject, step};
 use crate::rng::{Rng, Salt, SeededRng};
@@ -7,15 +7,16 @@ use crate::seal::{Nonce, record};
 use std::collections::HashSet;
 use traceless_sys::in_a_copy;
 
-/// Operations before the copy is made, and of each copy after it.
+/// Number of operations before the copy is made, and of each copy after it.
 const OPERATIONS: usize = 120;
 
-/// Bytes of a nonce's use as a copy reports it: key, version, whether there is a salt, and it.
+/// Bytes that report the use of a nonce: key, version, whether there is a salt, and the salt.
 const USE_LEN: usize = 8 + 8 + 1 + 8;
 
-/// Pairs of a key and a nonce under which both of two copies of one process have sealed, after they
-/// went on with different contents. `rng` makes the source of randomness that both copies have; of
-/// the operating system's none must be found, of one that is copied, all are.
+/// Number of pairs of a key and a nonce under which two copies of one process have both sealed,
+/// after they went on with different contents. `rng` makes the source of randomness that both
+/// copies have. With the operating system's source there must be no pair; with a source whose state
+/// is copied, all nonces are shared.
 pub fn nonces_that_copies_share(scheme: &dyn Scheme, rng: fn() -> Box<dyn Rng>) -> usize {
     let mut subject = Subject::new(scheme);
     let mut parts = subject.parts(subject.store());
@@ -43,7 +44,7 @@ pub fn nonces_that_copies_share(scheme: &dyn Scheme, rng: fn() -> Box<dyn Rng>) 
     own.intersection(&of_copy).count()
 }
 
-/// All nonces that this thread has used since it was last asked.
+/// All nonces that this thread has used since the last call.
 fn uses() -> Vec<u8> {
     let mut bytes = Vec::new();
     for sealed in record::take() {

@@ -1,4 +1,4 @@
-//! A store that fails at a given call and ever after.
+//! A store that fails at a given call and at every later one.
 
 use crate::error::{Error, Result};
 use crate::store::Store;
@@ -6,7 +6,7 @@ use crate::types::Extent;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Passes on a number of calls; the next write is cut in the middle, and then everything fails.
+/// Passes on a number of calls; the next write is cut in the middle, and then every call fails.
 pub struct Faulty<S> {
     inner: Arc<S>,
     left: AtomicI64,
@@ -49,7 +49,7 @@ impl<S: Store> Store for Faulty<S> {
         match self.count() {
             1.. => self.inner.write(extents, from),
             0 => {
-                // The first half arrives, and half of its last extent with it.
+                // The first half of the extents arrives, and half of the last of them.
                 let half = extents.len().div_ceil(2);
                 let mut part = extents[..half].to_vec();
                 part.last_mut().expect("nobody writes nothing").len /= 2;

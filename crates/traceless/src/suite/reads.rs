@@ -1,5 +1,5 @@
-//! Reads that the store cannot serve, once: afterwards everything is as it was, and the same is
-//! read again before anything else.
+//! A read fails once in the store: afterwards nothing has changed, and the same read is repeated
+//! before any other.
 
 use super::{Subject, assert_holds, step};
 use crate::error::{Error, Result};
@@ -16,31 +16,31 @@ use crate::{
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Passes all on, but for one read.
+/// Passes on all calls except one read.
 pub struct FailingReads<S> {
     inner: Arc<S>,
-    /// Reads until the one that fails; below zero there is none.
+    /// Number of reads until one fails; negative if none will.
     left: AtomicI64,
     seen: Mutex<Vec<Vec<Extent>>>,
 }
 
 impl<S: Store> FailingReads<S> {
-    /// Over `inner`; no read fails yet.
+    /// A wrapper of `inner`; no read fails yet.
     pub fn new(inner: Arc<S>) -> Self {
         Self { inner, left: AtomicI64::new(-1), seen: Mutex::default() }
     }
 
-    /// Lets a read fail after `reads` others.
+    /// Lets one read fail after `reads` successful ones.
     pub fn fail_after(&self, reads: u64) {
         self.left.store(reads.cast_signed(), Ordering::Relaxed);
     }
 
-    /// Whether the read has failed that was to.
+    /// Whether the planned failure has happened.
     pub fn has_failed(&self) -> bool {
         self.left.load(Ordering::Relaxed) < 0
     }
 
-    /// What was read since this was asked last, also what failed.
+    /// Takes out the reads since the last call, failed ones included.
     pub fn take_reads(&self) -> Vec<Vec<Extent>> {
         core::mem::take(&mut *self.seen.lock().expect("no store panics"))
     }
@@ -77,13 +77,13 @@ impl<S: Store> Store for FailingReads<S> {
 
 const PLANTED: &str = "planted fault of a read";
 
-/// Whether what is read after a failure begins with the reads of the access that failed.
+/// Whether the reads after a failure begin with the reads of the access that failed.
 pub fn is_read_again(before: &[Vec<Extent>], after: &[Vec<Extent>]) -> bool {
     let most = before.len().min(after.len());
     (1..=most).any(|n| before[before.len() - n..] == after[..n])
 }
 
-/// After each read that failed, all blocks are there, and a sync and another opening work.
+/// After each failed read all blocks are intact, and a sync and another opening work.
 pub fn survives_failing_reads(scheme: &dyn Scheme) {
     let often = (20_000 / scheme.blocks()).clamp(5, 80);
     let mut fired = 0;
@@ -95,20 +95,20 @@ pub fn survives_failing_reads(scheme: &dyn Scheme) {
         let mut model = vec![0; scheme.blocks() as usize * scheme.block_len()];
         let mut rng = SeededRng::new(nth);
         (0..30).for_each(|_| step(&mut *oram, &mut model, &mut rng).unwrap());
-        // Each of the first, then further apart.
+        // Fail each of the first reads, then reads further apart.
         let reads = if nth < often / 2 { nth } else { nth * 7 };
         fired += u32::from(goes_on(&mut *oram, &store, reads, &mut model));
         if nth % 2 == 0 { oram.close() } else { oram.sync() }.unwrap();
         drop(oram);
         assert_holds(&mut *subject.open(inner).unwrap(), &model);
     }
-    // Schemes that hide writes alone may have all of it in memory.
+    // Schemes that hide only writes may serve all reads from memory.
     let is_enough = u64::from(fired) > often / 2 || scheme.hides() != Hides::ReadsAndWrites;
     assert!(is_enough, "only {fired} reads failed");
 }
 
-/// Operates until a read fails, then looks at everything and goes on. Whether one failed: all that
-/// is read may be in memory.
+/// Operates until a read fails, then checks all blocks and goes on. Returns whether a read failed:
+/// memory may have served all of them.
 pub fn goes_on<S: Store>(
     oram: &mut dyn Oram,
     store: &FailingReads<S>,
@@ -140,11 +140,11 @@ pub fn goes_on<S: Store>(
     fired
 }
 
-/// Blocks that were to be written, in order.
+/// Blocks of an interrupted write, in order.
 type Written = Vec<(Addr, Vec<u8>)>;
 
-/// Reads or writes a few blocks. With an error comes what was to be written. Where only writes are
-/// hidden, what a write reads is a part of it: only reads are made.
+/// Reads or writes a few blocks. An error comes with the blocks of the write that failed. Schemes
+/// that hide only writes get reads only: their writes read as a part of the write.
 fn one_operation(
     oram: &mut dyn Oram,
     model: &mut [u8],
@@ -173,8 +173,8 @@ fn one_operation(
     Ok(())
 }
 
-/// As [`goes_on`] for a controller: reads of the store fail at many points. `make` makes it over a
-/// store of `len` bytes.
+/// As [`goes_on`] for a controller, with failures at many points. `make` makes the controller over
+/// a store of `len` bytes.
 #[cfg(test)]
 pub fn goes_on_after_failed_reads<C: Controller>(len: u64, make: impl Fn(Arc<dyn Store>) -> C) {
     let (mut fired, mut tried) = (0, 0);
@@ -188,7 +188,7 @@ pub fn goes_on_after_failed_reads<C: Controller>(len: u64, make: impl Fn(Arc<dyn
     assert!(fired > tried / 2, "only {fired} reads of {tried} failed");
 }
 
-/// A write that failed leaves each block old or new: from here on what is there is the truth.
+/// A failed write leaves each block old or new: take the present contents for the truth.
 fn settle(oram: &mut dyn Oram, model: &mut [u8], written: &[(Addr, Vec<u8>)]) {
     let mut found = vec![0; oram.block_len()];
     for (addr, _) in written {
@@ -206,7 +206,7 @@ mod tests {
     use crate::scheme::path::PathGeometry;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    /// An array with a fault after the first error.
+    /// An array that misbehaves after its first error.
     struct Mutant {
         oram: Box<dyn Oram>,
         fault: fn(&mut dyn Oram) -> Result,

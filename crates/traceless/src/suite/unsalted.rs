@@ -1,10 +1,10 @@
-//! A source of randomness without salts, so that tests see what holds without them.
+//! A source of randomness without salts, so that tests show which properties hold without them.
 
 use crate::rng::{Rng, Salt, SeededRng};
 use alloc::boxed::Box;
 
-/// As its source, but each salt is zero: whatever is sealed twice under one version is then seen to
-/// be the same, or not.
+/// Like its source, but each salt is zero. Seals of the same contents under the same version are
+/// then equal.
 pub struct UnsaltedRng(pub SeededRng);
 
 impl Rng for UnsaltedRng {

@@ -1,6 +1,6 @@
-//! The trace file (docs/trace-format.md): frames of events, which are written (version 2), or
-//! records of 24 bytes each, which others may write (version 1). Secrets lie in files of the same
-//! form.
+//! The trace file (docs/trace-format.md): frames of events, which this library writes (version 2),
+//! or records of 24 bytes each, which other programs may write (version 1). Secrets lie in files of
+//! the same format.
 
 use super::frame::{BODY_MAX, FRAME_EVENTS, decode, encode};
 use super::{Event, Op, Request, Surface};
@@ -14,19 +14,19 @@ const FRAMES: u16 = 2;
 const HEADER_LEN: usize = 16;
 const RECORD_LEN: usize = 24;
 
-/// Events of a frame, bytes of its body, and a sum over both and the body.
+/// Header of a frame: number of events, length of the body, and a checksum over both and the body.
 const FRAME_HEADER_LEN: usize = 12;
-/// Where the sum lies.
+/// Offset of the checksum in the header.
 const SUM_AT: usize = 8;
 
-/// What the last frame has for a body: the number of all events.
+/// Length of the last frame's body, which holds the total number of events.
 const END_LEN: usize = 8;
 
-/// What the events of a file are.
+/// What the entries of a file stand for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Content {
     Trace = 0,
-    /// Requests in place of events; the time is how many events were seen before.
+    /// Entries are requests; the time is the number of events recorded before the request.
     Secrets = 1,
 }
 
@@ -40,16 +40,16 @@ pub enum TraceError {
     /// A later version of the format.
     #[error("trace format {0} is not known here (this program reads versions 1 and 2)")]
     Version(u16),
-    /// Secrets where a trace was meant, or the other way round.
+    /// A file of secrets where a trace was expected, or the other way round.
     #[error("{0}")]
     Content(&'static str),
-    /// The file ends before its end: whoever wrote it was interrupted. What is before was read.
+    /// The file lacks its end mark: its writer was interrupted. Earlier events were read.
     #[error("it is cut after {events} events: whoever wrote it did not finish")]
     Cut {
         /// Events that were read.
         events: u64,
     },
-    /// A field holds a value that the format does not define. What is before was read.
+    /// A field holds a value that the format does not define. Earlier events were read.
     #[error("it is damaged after {events} events: {what}")]
     Damaged {
         /// Events that were read.
@@ -62,7 +62,7 @@ pub enum TraceError {
     Io(#[from] io::Error),
 }
 
-/// Appends events to a file. What was not [finished](Self::finish) is seen to be cut.
+/// Appends events to a file. A file that was not [finished](Self::finish) reads as cut.
 pub struct TraceWriter<W: Write> {
     out: W,
     events: Vec<Event>,
@@ -97,7 +97,7 @@ impl<W: Write> TraceWriter<W> {
         self.written + self.events.len() as u64
     }
 
-    /// Writes what is left, and that there is no more.
+    /// Writes buffered events and the end mark.
     pub fn finish(mut self) -> io::Result<()> {
         self.write_events()?;
         let all = self.written.to_le_bytes();
@@ -131,15 +131,15 @@ impl<W: Write> TraceWriter<W> {
     }
 }
 
-/// What was appended is kept even if whoever did so goes away; but nothing says that it is all.
+/// Buffered events are kept if the writer is dropped, but without the end mark.
 impl<W: Write> Drop for TraceWriter<W> {
     fn drop(&mut self) {
-        // There is nobody left to tell. The file is seen to be cut in any case.
+        // A drop cannot report an error. The file reads as cut in any case.
         let _ = self.write_events().and_then(|()| self.out.flush());
     }
 }
 
-/// Appends what users ask for to a file of its own. It is plain text to whoever reads it.
+/// Appends client requests to a file of its own, in plain text.
 pub struct SecretWriter<W: Write>(TraceWriter<W>);
 
 impl<W: Write> SecretWriter<W> {
@@ -154,30 +154,30 @@ impl<W: Write> SecretWriter<W> {
         self.0.append(Event { time: seen, surface: Surface::Storage, op, at, len })
     }
 
-    /// Writes what is left, and that there is no more.
+    /// Writes buffered requests and the end mark.
     pub fn finish(self) -> io::Result<()> {
         self.0.finish()
     }
 }
 
-/// Reads the events of a trace file in order. What comes before a cut or damage is read; then it is
-/// told, and nothing follows.
+/// Reads the events of a trace file in order. Events before a cut or damage are read; then the
+/// error follows, and after it nothing.
 pub struct TraceReader<R: Read> {
     input: BufReader<R>,
     is_records: bool,
-    /// Nothing follows, but what is wrong with the rest.
+    /// No more events can be read; the error in `wrong`, if any, is still to be returned.
     has_ended: bool,
     wrong: Option<TraceError>,
     events: Vec<Event>,
-    /// The first of these that was not handed out.
+    /// Index of the first event in `events` that was not returned yet.
     next: usize,
     body: Vec<u8>,
-    /// Events read before these.
+    /// Number of events read before `events`.
     before: u64,
 }
 
 impl<R: Read> TraceReader<R> {
-    /// Checks the header.
+    /// Reads and checks the header.
     pub fn new(input: R) -> Result<Self, TraceError> {
         Self::with_content(input, Content::Trace)
     }
@@ -220,7 +220,7 @@ impl<R: Read> TraceReader<R> {
         Ok(Self { input, is_records, has_ended, wrong, events, next: 0, body, before: 0 })
     }
 
-    /// Fills `events` with those that follow, if there are any.
+    /// Replaces `events` by the next events of the file, if there are any.
     #[cold]
     fn read_more(&mut self) -> Result<(), TraceError> {
         self.before += self.events.len() as u64;
@@ -261,7 +261,7 @@ impl<R: Read> TraceReader<R> {
         Ok(())
     }
 
-    /// Fills `bytes`; a file that ends before is cut.
+    /// Fills `bytes`. A file that ends earlier is cut.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), TraceError> {
         self.input.read_exact(bytes).map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => TraceError::Cut { events: self.before },
@@ -312,11 +312,11 @@ impl<R: Read> Iterator for TraceReader<R> {
     }
 }
 
-/// Reads what was asked for, in order, as [`TraceReader`] reads events.
+/// Reads client requests in order, as [`TraceReader`] reads events.
 pub struct SecretReader<R: Read>(TraceReader<R>);
 
 impl<R: Read> SecretReader<R> {
-    /// Checks the header.
+    /// Reads and checks the header.
     pub fn new(input: R) -> Result<Self, TraceError> {
         TraceReader::with_content(input, Content::Secrets).map(Self)
     }
@@ -331,7 +331,7 @@ impl<R: Read> Iterator for SecretReader<R> {
     }
 }
 
-/// The event of a record.
+/// Decodes a record of version 1.
 fn event_of(record: &[u8]) -> Result<Event, &'static str> {
     let record: &[u8; RECORD_LEN] =
         record.try_into().map_err(|_| "the file ends in the middle of a record")?;
@@ -342,10 +342,10 @@ fn event_of(record: &[u8]) -> Result<Event, &'static str> {
     Ok(Event { time: word(0), surface, op, at: word(8), len })
 }
 
-/// Mark Adler's sum, as zlib has it: two sums, modulo a prime.
+/// Adler-32, as in zlib: two sums modulo a prime.
 fn adler32(parts: &[&[u8]]) -> u32 {
     const PRIME: u32 = 65_521;
-    /// Bytes after which neither sum has overflown.
+    /// Number of bytes that can be added before a reduction without overflow of either sum.
     const BYTES_MAX: usize = 5_552;
     let (mut a, mut b) = (1, 0);
     for some in parts.iter().flat_map(|part| part.chunks(BYTES_MAX)) {
@@ -388,7 +388,7 @@ mod tests {
         bytes
     }
 
-    /// What is read, and what is wrong with the rest.
+    /// The events that are read, and the error after them.
     fn read(bytes: &[u8]) -> (Vec<Event>, Option<TraceError>) {
         let mut events = vec![];
         for event in TraceReader::new(bytes).unwrap() {
@@ -400,7 +400,7 @@ mod tests {
         (events, None)
     }
 
-    /// Accesses of a Path ORAM of 20 levels whose buckets have 320 bytes, with the times of a disk.
+    /// Accesses of a Path ORAM with 20 levels and buckets of 320 bytes, with the times of a disk.
     fn paths(accesses: u64) -> Vec<Event> {
         let mut state = 1u64;
         let mut events = vec![];
@@ -437,12 +437,12 @@ mod tests {
     fn typical_traces_take_less_than_four_bytes_an_event() {
         let of_paths = bytes_an_event(&paths(5000));
         assert!(of_paths < 2.1, "{of_paths}");
-        // Two areas that are written in turn, as a volume's are.
+        // Two areas written in turn, as by a volume.
         let areas =
             |i: u64| event(i / 4 * 90_000, Op::Write, i % 4 / 2 * (1 << 40) + i * 4096, 4096);
         let of_areas = bytes_an_event(&(0..100_000).map(areas).collect::<Vec<_>>());
         assert!(of_areas < 2.5, "{of_areas}");
-        // Random lines of a memory of 64 GiB, one after the other.
+        // Random lines of a memory of 64 GiB.
         let mut lines = paths(2000);
         for (i, event) in (0u64..).zip(&mut lines) {
             let at = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 34 << 6;
@@ -536,7 +536,7 @@ mod tests {
         assert!(matches!(SecretReader::new(&trace[..]), Err(TraceError::Content(_))));
     }
 
-    /// As docs/trace-format.md has version 1.
+    /// Events in version 1 of docs/trace-format.md.
     fn records(events: &[Event]) -> Vec<u8> {
         let mut bytes = [&TRACE_MAGIC[..], &[1, 0, 24, 0, 0, 0, 0, 0]].concat();
         for event in events {

@@ -1,9 +1,9 @@
-//! Frames of a trace file (docs/trace-format.md): so many events, each of their fields by itself,
-//! in few bytes.
+//! Frames of a trace file (docs/trace-format.md): a number of events, stored field by field in few
+//! bytes.
 //!
-//! A place is told from where an earlier event ended, `lag` events before: the last one where
-//! stretches follow each other, or the same step of the access before where all look alike. All
-//! such differences are multiples of `scale`, and most are small.
+//! An event's place is stored as its distance from the end of an earlier event, `lag` events
+//! before: lag 1 where stretches follow each other, or the number of events of an access where all
+//! accesses look alike. All distances are multiples of `scale`, and most are small.
 
 use super::{Event, Op, Surface};
 use std::collections::HashMap;
@@ -11,24 +11,23 @@ use std::collections::HashMap;
 /// Events of a frame, at most.
 pub const FRAME_EVENTS: usize = 1 << 14;
 
-/// Bytes of a frame's body, at most: those of the worst case, and some more.
+/// Bytes of a frame's body, at most: the worst case and some slack.
 pub const BODY_MAX: usize = 1 << 19;
 
-/// How far back the event may be that a place is told from, and how many events of a frame are
-/// looked at to choose.
+/// Largest lag, and how many events of a frame are sampled to choose the lag.
 const LAG_MAX: usize = 128;
 const LAG_SAMPLE: usize = 512;
 
-/// Bytes before the kinds of events.
+/// Bytes of a body before the list of event kinds.
 const FIXED_LEN: usize = 24;
 
-/// Bytes of a kind of events.
+/// Encoded length of an event kind.
 const KIND_LEN: usize = 8;
 
-/// Zeros behind each column of numbers, so that each can be read as eight bytes.
+/// Zeros behind each column of numbers, so that every number can be read as eight bytes.
 const PADDING: usize = 8;
 
-/// Bits that tell how many bytes a number has, and numbers whose bits share a byte.
+/// Bits of the code for a number's length, and how many codes share a byte.
 const CODE_BITS: usize = 2;
 const CODES: usize = 8 / CODE_BITS;
 
@@ -61,10 +60,10 @@ pub fn encode(events: &[Event], out: &mut Vec<u8>) {
     push_numbers(&places, out);
 }
 
-/// What a frame may not be.
+/// What is wrong with a frame.
 pub type Damage = &'static str;
 
-/// The `count` events of a frame with this body, in place of those in `events`.
+/// Replaces `events` by the `count` events that `body` encodes.
 pub fn decode(count: usize, body: &[u8], events: &mut Vec<Event>) -> Result<(), Damage> {
     events.clear();
     if count == 0 || count > FRAME_EVENTS {
@@ -99,27 +98,27 @@ pub fn decode(count: usize, body: &[u8], events: &mut Vec<Event>) -> Result<(), 
     Ok(())
 }
 
-/// Where the event before ends, `lag` events before number `i`; the first ones come after nothing.
+/// End of the event `lag` events before number `i`; zero for the first events.
 #[inline]
 fn expected(events: &[Event], i: usize, lag: usize) -> u64 {
     let before = i.checked_sub(lag).map(|i| &events[i]);
     before.map_or(0, |event| event.at.wrapping_add(u64::from(event.len)))
 }
 
-/// The lag that makes differences small.
+/// The lag with the smallest distances.
 fn best_lag(events: &[Event]) -> usize {
     let sample = &events[..events.len().min(LAG_SAMPLE)];
     let bytes = |lag: &usize| -> u32 {
         let differences =
             (*lag..sample.len()).map(|i| sample[i].at.wrapping_sub(expected(sample, i, *lag)));
-        // The first ones cost what the others do.
+        // The events before the first lag count as costly as the average of the rest.
         let bytes: u32 = differences.map(|d| u64::from(bytes_of(folded(d)))).sum::<u64>() as u32;
         bytes * 64 / (sample.len() - lag) as u32
     };
     (1..=LAG_MAX.min(sample.len() / 2)).min_by_key(bytes).unwrap_or(1)
 }
 
-/// A difference without its sign.
+/// The absolute value of a distance in two's complement.
 fn magnitude(difference: u64) -> u64 {
     difference.cast_signed().unsigned_abs()
 }
@@ -136,7 +135,7 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// A difference as a number that is small if the difference is near zero, on either side.
+/// Zigzag encoding: distances near zero, on either side, become small numbers.
 #[inline]
 fn folded(difference: u64) -> u64 {
     (difference << 1) ^ (difference.cast_signed() >> 63).cast_unsigned()
@@ -147,7 +146,7 @@ fn unfolded(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
-/// What events have in common.
+/// The fields that many events share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct EventKind {
     len: u32,
@@ -174,7 +173,7 @@ impl EventKind {
     }
 }
 
-/// The kinds of events that there are, and which each event is of.
+/// The distinct kinds of events, and the index of each event's kind.
 fn kinds(events: &[Event]) -> (Vec<EventKind>, Vec<u16>) {
     let (mut known, mut numbers) = (vec![], HashMap::new());
     let mut last = (EventKind::of(&events[0]), 0);
@@ -193,12 +192,12 @@ fn kinds(events: &[Event]) -> (Vec<EventKind>, Vec<u16>) {
     (known, kind_of)
 }
 
-/// Bits that tell one of `kinds` from the others: they divide 16, or are none.
+/// Bits of an index below `kinds`: 0 or a divisor of 16.
 fn bits_for(kinds: usize) -> usize {
     [0, 1, 2, 4, 8].into_iter().find(|bits| kinds <= 1 << bits).unwrap_or(16)
 }
 
-/// Numbers of `bits` bits each, the first the lowest.
+/// Packs numbers of `bits` bits each, the first one in the lowest bits.
 fn push_bits(numbers: &[u16], bits: usize, out: &mut Vec<u8>) {
     match bits {
         0 => {}
@@ -239,14 +238,14 @@ fn bytes_of(number: u64) -> u8 {
     (u64::BITS - number.leading_zeros()).div_ceil(8) as u8
 }
 
-/// Bytes of the largest number: zero if there is nothing but zeros, else at least three.
+/// Bytes of the largest number: zero if all numbers are zero, else at least three.
 fn widest(numbers: &[u64]) -> u8 {
     let most = numbers.iter().copied().max().unwrap_or(0);
     if most == 0 { 0 } else { bytes_of(most).max(3) }
 }
 
-/// Two bits for each number, which say that it has no byte, one, two, or as many as the widest;
-/// then these bytes.
+/// Writes a code of two bits for each number (no byte, one, two, or as many as the widest), then
+/// the bytes of the numbers.
 fn push_numbers(numbers: &[u64], out: &mut Vec<u8>) {
     let width = widest(numbers);
     if width == 0 {
@@ -264,9 +263,9 @@ fn push_numbers(numbers: &[u64], out: &mut Vec<u8>) {
 
 struct Numbers<'a> {
     codes: &'a [u8],
-    /// The bytes of the numbers that are still to come, and the padding.
+    /// The bytes of the remaining numbers, and the padding.
     bytes: &'a [u8],
-    /// Of each code: its bytes, and which of eight these are.
+    /// Length in bytes for each code, and the mask that selects as many of eight bytes.
     lens: [usize; 1 << CODE_BITS],
     masks: [u64; 1 << CODE_BITS],
     next: usize,
@@ -301,7 +300,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// What is left of a body.
+/// The unread rest of a body.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

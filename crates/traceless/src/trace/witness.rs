@@ -4,24 +4,24 @@ use super::{Event, Op, Request, SecretWriter, TraceWriter, Witness};
 use std::io::{self, Write};
 use std::sync::Mutex;
 
-/// Writes events to a file, and if wanted what users ask for to another one. The first failure is
+/// Writes events to a file and, optionally, client requests to a second file. The first failure is
 /// kept and reported by [`finish`](Self::finish).
 pub struct FileWitness<W: Write + Send>(Mutex<Inner<W>>);
 
 struct Inner<W: Write> {
-    /// Nothing after it was finished.
+    /// `None` once the trace is finished.
     trace: Option<TraceWriter<W>>,
     secrets: Option<SecretWriter<W>>,
     failed: Option<io::Error>,
 }
 
 impl<W: Write + Send> FileWitness<W> {
-    /// Writes the header at once.
+    /// Starts a trace in `out` and writes its header at once.
     pub fn new(out: W) -> io::Result<Self> {
         Self::of(out, None)
     }
 
-    /// The same, and what is [asked](Self::ask) for goes to `secrets`.
+    /// Like [`new`](Self::new), and writes client requests ([`ask`](Self::ask)) to `secrets`.
     pub fn with_secrets(out: W, secrets: W) -> io::Result<Self> {
         Self::of(out, Some(SecretWriter::new(secrets)?))
     }
@@ -31,8 +31,8 @@ impl<W: Write + Send> FileWitness<W> {
         Ok(Self(Mutex::new(Inner { trace, secrets, failed: None })))
     }
 
-    /// Takes note of what somebody asks for, before any event that this causes. Without a file for
-    /// secrets nothing is kept.
+    /// Records a client's request before the events that it causes. Without a file for secrets the
+    /// request is dropped.
     pub fn ask(&self, op: Op, at: u64, len: u32) {
         self.with(|inner| match (&inner.trace, &mut inner.secrets) {
             (Some(trace), Some(secrets)) => {
@@ -42,19 +42,19 @@ impl<W: Write + Send> FileWitness<W> {
         });
     }
 
-    /// Events seen so far.
+    /// Number of events recorded.
     pub fn seen(&self) -> u64 {
         let inner = self.0.lock().expect("no witness panics");
         inner.trace.as_ref().map_or(0, TraceWriter::appended)
     }
 
-    /// Takes note of what somebody asked for earlier.
+    /// Records a request that the client made earlier.
     pub fn note(&self, asked: Request) {
         self.with(|inner| inner.secrets.as_mut().map_or(Ok(()), |to| to.append(asked)));
     }
 
-    /// Writes what is left, and that there is no more; what comes later is not seen. Reports the
-    /// first failure.
+    /// Writes buffered events and the end mark; later events are dropped. Reports the first
+    /// failure.
     pub fn finish(&self) -> io::Result<()> {
         let inner = &mut *self.0.lock().expect("no witness panics");
         let (trace, secrets) = (inner.trace.take(), inner.secrets.take());
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    /// Bytes that stay when their writer goes; full after so many.
+    /// Bytes that outlive their writer. Writing fails beyond this many bytes; 0 is no limit.
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>, usize);
 

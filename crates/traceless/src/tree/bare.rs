@@ -1,4 +1,4 @@
-//! A tree in memory of its own, neither sealed nor stored: cached levels, and simulations.
+//! An unsealed tree in memory, for cached levels and simulations.
 
 use super::fill::fill_slots;
 use super::{BucketTree, Fill, HEADER_LEN, Header, Shape, TreeLayout};
@@ -12,18 +12,18 @@ use alloc::vec;
 use alloc::vec::Vec;
 use traceless_sys::ct;
 
-/// Bytes that lie together, in subtrees.
+/// Bytes of a subtree with neighbouring buckets.
 const TOGETHER: usize = 4096;
 
-/// A tree in memory, edited where it lies.
+/// A tree in memory; an open path is edited in place.
 pub struct BareTree {
     shape: Shape,
     layout: TreeLayout,
     body_len: usize,
     bytes: Pages,
-    /// Of each slot of a path: its level, and the bytes of its bucket before its body.
+    /// For each slot of a path: its level, and the offset of its body in the bucket.
     slots: Vec<SlotPlace>,
-    /// First byte of each bucket of the open path, and of one that is expected.
+    /// First byte of each bucket of the open path, and of the expected path.
     open: Vec<usize>,
     ahead: Vec<usize>,
     ahead_leaf: Option<Leaf>,
@@ -36,12 +36,12 @@ struct SlotPlace {
 }
 
 impl BareTree {
-    /// An empty tree whose blocks have bodies of `body_len` bytes.
+    /// An empty tree of blocks with bodies of `body_len` bytes.
     pub fn new(shape: Shape, body_len: usize) -> Self {
         Self::try_new(shape, body_len).expect("the memory is there")
     }
 
-    /// The same, if the memory is there.
+    /// Like [`new`](Self::new), but `None` if there is not enough memory.
     pub fn try_new(shape: Shape, body_len: usize) -> Option<Self> {
         let layout = TreeLayout::new(&shape, body_len, |_| 0, TOGETHER);
         let place = |level: usize, nth: usize| SlotPlace {
@@ -61,13 +61,13 @@ impl BareTree {
         })
     }
 
-    /// Bytes of memory that it takes once every path was touched.
+    /// Bytes of memory that the tree takes once every path was touched.
     pub fn memory(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Puts a block without contents as deep on its path as there is room. Whether there was any.
-    /// So a tree is filled in one pass over its blocks.
+    /// Puts a block without contents as deep on its path as there is room; `false` if there was
+    /// none. This fills a tree in one pass over its blocks.
     pub fn place(&mut self, header: Header) -> bool {
         for level in (0..self.shape.levels()).rev() {
             let bucket = self.layout.bucket_at(level, self.shape.bucket(header.leaf(), level));
@@ -83,7 +83,7 @@ impl BareTree {
         false
     }
 
-    /// Finds the buckets of a path, and asks memory for them.
+    /// Computes the places of a path's buckets, and prefetches their headers.
     #[inline]
     fn look_ahead(&mut self, leaf: Leaf) {
         let bytes: &[u8] = &self.bytes;
@@ -195,45 +195,46 @@ impl Durable for BareTree {
     }
 }
 
-/// A tree of blocks without bodies, 8 bytes a slot, which tells a witness what a memory bus would
-/// show: every slot of a path is read, and every slot is written.
+/// A tree of blocks without bodies, 8 bytes a slot, which reports to a witness the events on a
+/// memory bus: every slot of a path is read, and every slot is written.
 pub struct GhostTree<W, C = ()> {
     tree: BareTree,
-    /// Where the slots would lie: each as long as a line of memory.
+    /// The simulated layout of the slots, each as long as a line of memory.
     lines: TreeLayout,
     leaf: Leaf,
     witness: W,
     clock: C,
 }
 
-/// Bytes of a slot, as the witness sees it.
+/// Simulated bytes of a slot.
 const LINE_LEN: usize = 64;
 
 impl<W: Witness> GhostTree<W> {
-    /// An empty one; events carry no time. Subtrees of `row_len` bytes lie together.
+    /// An empty tree; events carry no time. Subtrees of `row_len` bytes lie together.
     pub fn new(shape: Shape, row_len: usize, witness: W) -> Self {
         Self::with_clock(shape, row_len, witness, ())
     }
 }
 
 impl<W: Witness, C: Clock> GhostTree<W, C> {
-    /// An empty one; events carry the time of `clock`.
+    /// An empty tree; events carry the time of `clock`.
     pub fn with_clock(shape: Shape, row_len: usize, witness: W, clock: C) -> Self {
         let lines = TreeLayout::new(&shape, LINE_LEN - HEADER_LEN, |_| 0, row_len);
         Self { tree: BareTree::new(shape, 0), lines, leaf: Leaf(0), witness, clock }
     }
 
-    /// Puts a block as deep on its path as there is room, unseen. Whether there was any.
+    /// Puts a block as deep on its path as there is room, without an event; `false` if there was
+    /// none.
     pub fn place(&mut self, header: Header) -> bool {
         self.tree.place(header)
     }
 
-    /// Bytes of memory that it would lie in.
+    /// Simulated bytes of the tree.
     pub fn len(&self) -> u64 {
         self.lines.len()
     }
 
-    /// Whether it has no slots.
+    /// Whether the tree has no slots.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

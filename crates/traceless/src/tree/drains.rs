@@ -1,11 +1,11 @@
-//! When an access is spent on emptying a stash.
+//! When an access only empties a stash.
 
-/// Accesses in a row that only empty a stash, at most. If the labels in use leave no room for its
-/// blocks, as may be in a tiny tree, only a request helps, since it changes a label.
+/// Accesses in a row that only empty a stash, at most. In a tiny tree the labels in use may leave
+/// no room for the stash's blocks; then only a request helps, since it changes a label.
 pub const DRAINS_IN_A_ROW: u32 = 100;
 
-/// Decides which accesses do nothing but empty a crowded stash (background eviction: Ren et al.,
-/// section 3.1.1). Their number depends on what was accessed before.
+/// Decides which accesses only empty a crowded stash (background eviction: Ren et al., section
+/// 3.1.1). Their number depends on earlier accesses.
 pub struct Drains {
     above: usize,
     in_a_row: u32,
@@ -22,7 +22,7 @@ impl Drains {
         blocks > self.above
     }
 
-    /// Whether the next access is to empty a stash that holds `blocks` blocks. Then it must.
+    /// Whether the next access must be spent on emptying a stash that holds `blocks` blocks.
     pub fn is_due(&mut self, blocks: usize) -> bool {
         let due = self.is_crowded(blocks) && self.in_a_row < DRAINS_IN_A_ROW;
         self.in_a_row = if due { self.in_a_row + 1 } else { 0 };

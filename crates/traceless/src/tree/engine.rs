@@ -1,4 +1,4 @@
-//! A tree and its stash: the verbs of every scheme that accesses paths.
+//! A tree and its stash: the operations of every scheme that accesses paths.
 
 mod pass;
 
@@ -10,16 +10,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 use pass::PassSource;
 
-/// Blocks that a stash holds at most, unless its owner says otherwise. At Z = 4 more than 147
-/// blocks wait with a probability below 2^-128 (Stefanov et al., section 5).
+/// Default limit of a stash, in blocks. At Z = 4 more than 147 blocks wait with a probability below
+/// 2^-128 (Stefanov et al., section 5).
 pub const STASH_BLOCKS: usize = 200;
 
 /// A tree and its stash. A path access is `fetch`, then `take` and `put` of blocks, then `evict`,
 /// or some `evict_once` and `write_back`.
 ///
-/// `evict` is the greedy eviction of Path ORAM, and moves as little as it can: a block that may
-/// stay in its bucket stays in its slot. `evict_once` is that of Circuit ORAM. After an error
-/// nothing may be done with it any more.
+/// `evict` is the greedy eviction of Path ORAM, and moves as few blocks as it can: a block that may
+/// stay in its bucket stays in its slot. `evict_once` is the eviction of Circuit ORAM. After an
+/// error the engine must not be used any more.
 pub struct Engine<T> {
     tree: T,
     stash: Stash,
@@ -30,31 +30,31 @@ pub struct Engine<T> {
     eviction: Eviction,
 }
 
-/// Buffers of an eviction. Sets of slots are bits, [`SLOTS_PER_WORD`] a word: which block may go
-/// where is then found without a branch for each. Sets of levels are one word.
+/// Buffers of an eviction. A set of slots is a bit set, [`SLOTS_PER_WORD`] slots a word, so that
+/// the blocks for a level are found without a branch for each. A set of levels is one word.
 struct Eviction {
     /// Slots of the path that hold a block.
     full: Vec<u64>,
-    /// Of each level, a set: slots whose block may go there, or deeper.
+    /// For each level, the slots with a block that may go to this level or deeper.
     reach: Vec<u64>,
-    /// Of each slot of the path: its level.
+    /// For each slot of the path, its level.
     level_of: Vec<u8>,
-    /// The levels that have an empty slot, and are still to be looked at.
+    /// The levels that have an empty slot, and are not visited yet.
     vacant: u64,
     /// The levels to which a block of the stash, or of a level above, may go.
     wanted: u64,
-    /// Blocks of the stash, those that may go deepest last: the level, and their number.
+    /// Deepest level and index of each block of the stash, the deepest last.
     waiting: Vec<(u32, u32)>,
-    /// Blocks of the stash that have left it.
+    /// Indices of the blocks that have left the stash.
     gone: Vec<u32>,
-    /// Of each level: what may come down to it, in a pass.
+    /// For each level, the block that may come down to it in a pass.
     offers: Vec<Option<PassSource>>,
 }
 
 const SLOTS_PER_WORD: usize = 64;
 
 impl<T: BucketTree> Engine<T> {
-    /// An engine on `tree`, whose stash holds at most `stash_blocks` blocks between accesses.
+    /// An engine on `tree`, with a stash of at most `stash_blocks` blocks between accesses.
     pub fn new(tree: T, stash_blocks: usize) -> Self {
         let slots = tree.shape().path_slots();
         Self {
@@ -72,27 +72,27 @@ impl<T: BucketTree> Engine<T> {
         &self.tree
     }
 
-    /// The tree, to be looked after.
+    /// The tree, mutable.
     pub fn tree_mut(&mut self) -> &mut T {
         &mut self.tree
     }
 
-    /// Its shape.
+    /// The shape of the tree.
     pub fn shape(&self) -> &Shape {
         self.tree.shape()
     }
 
-    /// The blocks that wait.
+    /// The stash.
     pub fn stash(&self) -> &Stash {
         &self.stash
     }
 
-    /// The blocks that wait, to be looked after.
+    /// The stash, mutable.
     pub fn stash_mut(&mut self) -> &mut Stash {
         &mut self.stash
     }
 
-    /// Reads a path.
+    /// Reads the path of `leaf` and opens it.
     pub fn fetch(&mut self, leaf: Leaf) -> Result {
         assert!(!self.is_open, "a path is evicted before the next is fetched");
         self.tree.read_path(leaf, &mut self.headers)?;
@@ -101,7 +101,7 @@ impl<T: BucketTree> Engine<T> {
     }
 
     /// Takes the block `addr` from the open path or the stash into the stash, under the label
-    /// `leaf`. A block that is in neither is made of zeros. Tells its number in the stash.
+    /// `leaf`. A block that is in neither is created with zeros. Returns its index in the stash.
     pub fn take(&mut self, addr: Addr, leaf: Leaf) -> Result<usize> {
         if let Some(nth) = self.relabel(addr, leaf)? {
             return Ok(nth);
@@ -111,7 +111,7 @@ impl<T: BucketTree> Engine<T> {
         Ok(nth)
     }
 
-    /// As [`take`](Self::take), but does nothing about a block that is in neither.
+    /// As [`take`](Self::take), but returns `None` for a block that is in neither.
     pub fn relabel(&mut self, addr: Addr, leaf: Leaf) -> Result<Option<usize>> {
         let header = Header::new(addr, leaf);
         if let Some(nth) = self.stash.find(addr) {
@@ -125,14 +125,14 @@ impl<T: BucketTree> Engine<T> {
         Ok(Some(nth))
     }
 
-    /// The blocks of the open path and of the stash whose label is that of the open path.
+    /// The blocks of the open path and of the stash that have the label of the open path.
     pub fn labelled(&self) -> impl Iterator<Item = Addr> {
         let all = self.headers.iter().chain(self.stash.headers());
         all.filter(|h| !h.is_empty() && h.leaf() == self.leaf).map(|h| h.addr())
     }
 
-    /// Takes the block `addr` out of the open path or the stash, and its body with it. A block that
-    /// is in neither is made of zeros.
+    /// Removes the block `addr` from the open path or the stash, and copies its body to `body`. For
+    /// a block that is in neither, `body` becomes zeros.
     pub fn remove(&mut self, addr: Addr, body: &mut [u8]) {
         if let Some(nth) = self.stash.find(addr) {
             body.copy_from_slice(self.stash.body(nth));
@@ -145,8 +145,8 @@ impl<T: BucketTree> Engine<T> {
         }
     }
 
-    /// Copies the body of a block of the open path that has this very header, label and all.
-    /// Whether there is one. It stays where it is.
+    /// Copies the body of the block of the open path that has exactly this header, address and
+    /// label. Returns whether there is one. The block stays in its slot.
     pub fn copy_out(&self, header: Header, body: &mut [u8]) -> bool {
         let slot = self.headers.iter().position(|h| *h == header);
         if let Some(slot) = slot {
@@ -155,7 +155,7 @@ impl<T: BucketTree> Engine<T> {
         slot.is_some()
     }
 
-    /// Empties the slots of the open path whose blocks are not to be kept.
+    /// Empties the slots of the open path with blocks for which `keep` is false.
     pub fn retain(&mut self, keep: impl Fn(Header) -> bool) {
         for slot in 0..self.headers.len() {
             if !self.headers[slot].is_empty() && !keep(self.headers[slot]) {
@@ -164,14 +164,14 @@ impl<T: BucketTree> Engine<T> {
         }
     }
 
-    /// Ends with the open path without writing it. Nothing of it was changed.
+    /// Closes the open path without writing it. Its slots must be unchanged.
     pub fn leave(&mut self) {
         assert!(self.is_open, "a path is fetched before it is left");
         self.is_open = false;
     }
 
-    /// The body of the block `addr` if no path need be read for it: it is in the stash, or where
-    /// the tree finds it by its address. No path is open.
+    /// The body of the block `addr` if no path need be read for it: it is in the stash, or the tree
+    /// finds it by address. No path may be open.
     pub fn at_hand(&mut self, addr: Addr) -> Option<&mut [u8]> {
         assert!(!self.is_open, "a block of the open path is taken, not found");
         match self.stash.find(addr) {
@@ -180,7 +180,7 @@ impl<T: BucketTree> Engine<T> {
         }
     }
 
-    /// Takes such a block out, and its body with it. Tells its label.
+    /// Removes a block that is at hand, copies its body to `body` and returns its header.
     pub fn extract(&mut self, addr: Addr, body: &mut [u8]) -> Option<Header> {
         assert!(!self.is_open, "a block of the open path is removed, not found");
         let Some(nth) = self.stash.find(addr) else { return self.tree.extract(addr, body) };
@@ -190,7 +190,7 @@ impl<T: BucketTree> Engine<T> {
         Some(header)
     }
 
-    /// Puts a block that is nowhere into the stash: no path access is needed for that.
+    /// Puts a block that is in no other place into the stash, which needs no path access.
     pub fn put(&mut self, header: Header, body: &[u8]) -> Result {
         let nth = self.stash.push(header)?;
         self.stash.body_mut(nth).copy_from_slice(body);
@@ -208,7 +208,7 @@ impl<T: BucketTree> Engine<T> {
                 empty &= empty - 1;
             }
         }
-        // From the last on, so that those still to be removed keep their numbers.
+        // From the last index on, so that the remaining indices stay valid.
         self.eviction.gone.sort_unstable();
         while let Some(nth) = self.eviction.gone.pop() {
             self.stash.remove(nth as usize);
@@ -216,7 +216,7 @@ impl<T: BucketTree> Engine<T> {
         self.write_back()
     }
 
-    /// Writes the open path back as it is.
+    /// Writes the open path back without moving blocks.
     pub fn write_back(&mut self) -> Result {
         assert!(self.is_open, "a path is fetched before it is written");
         self.is_open = false;
@@ -224,7 +224,7 @@ impl<T: BucketTree> Engine<T> {
         self.stash.check()
     }
 
-    /// A path access without a block: it looks like any other, and may empty the stash.
+    /// Makes a path access without a block. It looks like any other, and may empty the stash.
     pub fn dummy(&mut self, leaf: Leaf) -> Result {
         self.fetch(leaf)?;
         self.evict()
@@ -232,18 +232,19 @@ impl<T: BucketTree> Engine<T> {
 
     /// The slot of the open path that holds `addr`.
     fn slot_of(&self, addr: Addr) -> Option<usize> {
-        // To the end: where it is found cannot be foreseen, and to stop there costs more.
+        // The loop never stops early: the branch would be unpredictable and cost more than the
+        // rest.
         let slots = self.headers.iter().enumerate();
         slots.fold(None, |found, (slot, h)| if h.is_of(addr) { Some(slot) } else { found })
     }
 
-    /// Empties a slot of the open path whose block has been copied.
+    /// Empties a slot of the open path after its block was copied.
     fn clear(&mut self, slot: usize) {
         self.headers[slot] = Header::EMPTY;
         self.tree.vacate(slot);
     }
 
-    /// Finds out how deep each block of path and stash may go.
+    /// Computes how deep each block of path and stash may go.
     fn sort_blocks(&mut self) {
         let Self { tree, stash, leaf, headers, eviction, .. } = self;
         let (shape, words) = (tree.shape(), eviction.full.len());
@@ -260,7 +261,8 @@ impl<T: BucketTree> Engine<T> {
                 let bit = full.trailing_zeros() as usize;
                 let deepest = shape.meet(headers[bit].leaf(), *leaf);
                 eviction.reach[deepest * words + word] |= 1 << bit;
-                // From below its own level on; to none, if no sealer vouches that it belongs here.
+                // The levels below the block's own. None, if an unauthenticated block is on a wrong
+                // path.
                 wanted |= (2u64 << deepest).saturating_sub(2 << levels[bit]);
                 full &= full - 1;
             }
@@ -280,8 +282,8 @@ impl<T: BucketTree> Engine<T> {
     }
 
     /// Fills an empty slot of `level` with a block that may go there: one of the stash, or else the
-    /// uppermost of the path, whose slot is then empty. Whether there was one. A block of the stash
-    /// that the tree does not admit stays there for this time.
+    /// uppermost of the path, which leaves its own slot empty. Returns whether there was one. A
+    /// block of the stash that the tree does not admit is skipped in this eviction.
     fn fill(&mut self, slot: usize, level: usize) -> bool {
         while let Some((_, nth)) = self.eviction.waiting.pop_if(|w| w.0 >= level as u32) {
             let header = self.stash.headers()[nth as usize];
@@ -331,7 +333,7 @@ impl Eviction {
         }
     }
 
-    /// Which of the `z` slots from `start` on are empty.
+    /// The empty slots among the `z` slots from `start` on.
     #[inline]
     fn empty_slots(&self, start: usize, z: usize) -> u64 {
         let (word, bit) = (start / SLOTS_PER_WORD, start % SLOTS_PER_WORD);
@@ -350,16 +352,16 @@ impl Eviction {
         }
     }
 
-    /// The deepest level that is still to be looked at.
+    /// The deepest level that is not visited yet and may get a block.
     #[inline]
     fn next_level(&mut self) -> Option<usize> {
         let level = (self.vacant & self.wanted).checked_ilog2()?;
-        // Not those below it either: nobody may go there.
+        // Drop the levels below it as well: no block may go there.
         self.vacant &= (1 << level) - 1;
         Some(level as usize)
     }
 
-    /// Notes that the block of a slot has gone to another.
+    /// Notes that the block of a slot has moved to another slot.
     #[inline]
     fn vacate(&mut self, slot: usize) {
         self.full[slot / SLOTS_PER_WORD] &= !(1 << (slot % SLOTS_PER_WORD));

@@ -1,4 +1,4 @@
-//! Filling a tree in one pass: each bucket is written once, in an order that is always the same.
+//! Filling a tree in one pass: each bucket is written once, in a fixed order.
 
 use super::{BucketTree, Engine, HEADER_LEN, Header};
 use crate::error::{Error, Result};
@@ -6,14 +6,14 @@ use crate::types::{Addr, Leaf};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What fills the body of a block.
+/// Fills in the body of a block.
 pub type Contents<'a> = &'a mut dyn FnMut(Addr, &mut [u8]);
 
 /// A tree that takes whole buckets while it is filled.
 pub trait Fill: BucketTree {
-    /// Writes bucket number `bucket` of a level, whose slots hold what `headers` say, with their
-    /// bodies back to back. Every bucket of the tree is written once, whatever it held: those
-    /// below a bucket before it, those of a level in order.
+    /// Writes bucket number `bucket` of a level with the given headers, and their bodies back to
+    /// back. Every bucket of the tree is written once, also empty ones: the buckets below a bucket
+    /// before it, the buckets of a level in order.
     fn fill_bucket(
         &mut self,
         level: usize,
@@ -23,7 +23,7 @@ pub trait Fill: BucketTree {
     ) -> Result;
 }
 
-/// A bucket that is being filled: the open one of its level.
+/// The bucket of a level that is being filled.
 struct Filling {
     headers: Vec<Header>,
     bodies: Vec<u8>,
@@ -31,11 +31,11 @@ struct Filling {
 }
 
 impl<T: Fill> Engine<T> {
-    /// Fills the tree with block `addr` under the label `labels[addr]`, for all of them: as deep as
-    /// there is room, and what finds none waits in the stash. Whatever it held before is lost.
+    /// Fills the tree with block `addr` under the label `labels[addr]`, for all labels. Each block
+    /// goes as deep as there is room, or else into the stash. Earlier contents are lost.
     ///
-    /// What is written, and when, depends on the tree's shape alone. But `contents` is asked for
-    /// blocks in the order of their labels, which nobody must see.
+    /// The written buckets and their order depend on the tree's shape alone. But `contents` is
+    /// called in the order of the labels, which an adversary must not observe.
     pub fn fill_all(&mut self, labels: &[u32], contents: Contents<'_>) -> Result {
         self.stash_mut().clear();
         let leaves = self.shape().leaves();
@@ -100,14 +100,14 @@ impl Filling {
     }
 }
 
-/// Puts headers and bodies into the bytes of a bucket's slots.
+/// Writes headers and bodies to the slots of a bucket.
 pub(super) fn fill_slots(bytes: &mut [u8], headers: &[Header], bodies: &[u8]) {
     let (front, back) = bytes.split_at_mut(headers.len() * HEADER_LEN);
     Header::write_all(headers, front);
     back.copy_from_slice(bodies);
 }
 
-/// The blocks in the order of their labels, and where those of each label end.
+/// The blocks in the order of their labels, and for each label the end of its blocks in this order.
 fn by_label(labels: &[u32], leaves: u64) -> Result<(Vec<u32>, Vec<u32>)> {
     let leaves = usize::try_from(leaves).map_err(|_| Error::Geometry("too many leaves"))?;
     let mut ends = vec![0u32; leaves + 1];
@@ -117,7 +117,7 @@ fn by_label(labels: &[u32], leaves: u64) -> Result<(Vec<u32>, Vec<u32>)> {
     for leaf in 0..leaves {
         ends[leaf + 1] += ends[leaf];
     }
-    // Now each label has the place of its first block, which moves on to its end.
+    // Now `ends[label]` is where the label's blocks begin; the loop moves it to their end.
     let mut order = vec![0; labels.len()];
     for (addr, &label) in (0u32..).zip(labels) {
         let place = &mut ends[label as usize];
@@ -192,7 +192,7 @@ mod tests {
         fills(sealed(Shape::new(vec![3; 4], 3).unwrap(), Aead::new(&key())));
     }
 
-    /// Whatever the labels and contents.
+    /// The events of a fill do not depend on labels and contents.
     #[test]
     fn what_is_written_is_always_the_same() {
         let shape = Shape::uniform(5, 4).unwrap();

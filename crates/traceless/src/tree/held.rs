@@ -1,4 +1,4 @@
-//! Buckets that were written and are not in their place yet.
+//! Buckets that were written but are not in their places in the store yet.
 
 use crate::error::Result;
 use crate::store::Store;
@@ -6,17 +6,17 @@ use crate::types::{Extent, push_extent};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Sealed buckets, the newest copy of each, in the order in which they were written first.
+/// Sealed buckets, the newest copy of each, in the order of their first writes.
 #[derive(Default)]
 pub struct PendingBuckets {
-    /// First byte of a bucket in its area, and in `bytes`.
+    /// Maps a bucket's first byte in the area to its first byte in `bytes`.
     found: BTreeMap<u64, usize>,
     extents: Vec<Extent>,
     bytes: Vec<u8>,
 }
 
 impl PendingBuckets {
-    /// Where they belong, as bytes of the area.
+    /// Where the buckets belong, as bytes of the area.
     pub fn extents(&self) -> &[Extent] {
         &self.extents
     }
@@ -26,8 +26,8 @@ impl PendingBuckets {
         &self.bytes
     }
 
-    /// Writes all of them to their places in the area of `store` that begins at `first`, and
-    /// forgets them.
+    /// Writes all buckets to their places in the area of `store` that begins at `first`, and clears
+    /// this list.
     pub fn write_to(&mut self, store: &dyn Store, first: u64) -> Result {
         if !self.bytes.is_empty() {
             store.write(&extents_at(first, &self.extents), &self.bytes)?;
@@ -38,7 +38,7 @@ impl PendingBuckets {
         Ok(())
     }
 
-    /// Holds the bucket at byte `at` of the area, instead of an older copy of it.
+    /// Adds the bucket at byte `at` of the area, or replaces an older copy of it.
     pub fn hold(&mut self, at: u64, bucket: &[u8]) {
         if let Some(&nth) = self.found.get(&at) {
             self.bytes[nth..nth + bucket.len()].copy_from_slice(bucket);
@@ -49,7 +49,7 @@ impl PendingBuckets {
         self.bytes.extend_from_slice(bucket);
     }
 
-    /// Puts the bucket at byte `at` into `bucket`, if it is held.
+    /// Copies the bucket at byte `at` to `bucket`, if it is pending.
     pub fn copy_to(&self, at: u64, bucket: &mut [u8]) {
         if let Some(&nth) = self.found.get(&at) {
             bucket.copy_from_slice(&self.bytes[nth..nth + bucket.len()]);
@@ -57,7 +57,7 @@ impl PendingBuckets {
     }
 }
 
-/// The extents of a tree, as bytes of the store in which it begins at `first`.
+/// Shifts the extents of a tree to the store in which the tree begins at `first`.
 pub fn extents_at(first: u64, extents: &[Extent]) -> Vec<Extent> {
     let mut moved = Vec::with_capacity(extents.len());
     for e in extents {

@@ -1,4 +1,4 @@
-//! IR-Alloc: smaller buckets on the middle levels of a tree, which are hardly used, so that a path
+//! IR-Alloc: smaller buckets on the middle levels of a tree, which hold few blocks, so that a path
 //! has fewer slots.
 //!
 //! Paper: ir-oram, sections IV-B and VI-B.
@@ -11,32 +11,32 @@ use alloc::vec::Vec;
 /// Levels of the paper's tree.
 pub const PAPER_LEVELS: usize = 25;
 
-/// Levels of it that lie in trusted memory.
+/// Levels of the paper's tree that lie in trusted memory.
 pub const PAPER_CACHED: usize = 10;
 
-/// Slots per bucket where no preset says otherwise.
+/// Slots per bucket outside the ranges of a preset.
 pub const PAPER_Z: u8 = 4;
 
-/// Slots of the whole tree that an allocation may do without, as a share.
+/// The share of a tree's slots that an allocation may omit, at most.
 pub const LOSS_MAX: f64 = 0.01;
 
-/// Accesses that only empty the stash, for each that was asked for: how many an allocation may
-/// cost, when blocks are accessed at random.
+/// Accesses that only empty the stash, per requested access: how many an allocation may cost, when
+/// blocks are accessed at random.
 pub const EVICTIONS_MAX: f64 = 0.15;
 
 /// An allocation of the paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// What it is called.
+    /// Name of the preset.
     pub name: &'static str,
     /// First and last level of the paper's tree, and slots per bucket there.
     ranges: &'static [(usize, usize, u8)],
 }
 
-/// As many slots everywhere: what the others are compared with.
+/// The same number of slots on every level, for comparison with the other presets.
 pub const BASE: Preset = Preset { name: "base", ranges: &[] };
 
-/// Two slots on levels 10 to 16, three on 17 to 19: also what the combined IR-ORAM uses.
+/// Two slots on levels 10 to 16, three on 17 to 19: also used by the combined IR-ORAM.
 pub const IR_ALLOC1: Preset = Preset { name: "ir-alloc1", ranges: &[(10, 16, 2), (17, 19, 3)] };
 
 /// Two slots on levels 10 to 18.
@@ -45,25 +45,24 @@ pub const IR_ALLOC2: Preset = Preset { name: "ir-alloc2", ranges: &[(10, 18, 2)]
 /// One slot on levels 10 to 14, two on 15 to 18.
 pub const IR_ALLOC3: Preset = Preset { name: "ir-alloc3", ranges: &[(10, 14, 1), (15, 18, 2)] };
 
-/// One slot on levels 10 to 15, two on 16 to 18: what the paper calls IR-Alloc where it stands
-/// alone.
+/// One slot on levels 10 to 15, two on 16 to 18: the paper's IR-Alloc where it is measured alone.
 pub const IR_ALLOC4: Preset = Preset { name: "ir-alloc4", ranges: &[(10, 15, 1), (16, 18, 2)] };
 
-/// IR-ORAM, with IR-Stash and IR-DWB beside it. Not IR-Alloc4.
+/// IR-ORAM, together with IR-Stash and IR-DWB. It uses IR-Alloc1, not IR-Alloc4.
 pub const IR_ORAM: Preset = Preset { name: "ir-oram", ..IR_ALLOC1 };
 
-/// What the search found at the paper's size, all blocks being accessed at random: one slot on
-/// level 10, three on 11 to 19.
+/// The result of the search at the paper's size, for blocks accessed at random: one slot on level
+/// 10, three on 11 to 19.
 pub const SEARCHED: Preset = Preset { name: "searched", ranges: &[(10, 10, 1), (11, 19, 3)] };
 
-/// The same where the cached levels are a sub-stash.
+/// The result of the search where the cached levels are a sub-stash.
 pub const SEARCHED_SUBSTASH: Preset = Preset { name: "searched-substash", ranges: &[(10, 19, 3)] };
 
-/// For bundles of two blocks, which come into the stash together: wider in the middle, so that they
-/// leave it as fast. It takes 1 % more slots than the base.
+/// For bundles of two blocks, which enter the stash together: wider in the middle, so that blocks
+/// leave the stash as fast. It takes 1 % more slots than the base.
 pub const BUNDLED: Preset = Preset { name: "bundled", ranges: &[(10, 17, 7), (18, 18, 6)] };
 
-/// All of them.
+/// All presets.
 pub const PRESETS: [Preset; 9] = [
     BASE,
     IR_ALLOC1,
@@ -76,8 +75,8 @@ pub const PRESETS: [Preset; 9] = [
     BUNDLED,
 ];
 
-/// The tree of `levels` levels that `text` means: the name of a preset, or levels of this very tree
-/// and slots per bucket there, as in `10:1,11-19:3`.
+/// The tree of `levels` levels that `text` describes: the name of a preset, or levels of this very
+/// tree and slots per bucket there, as in `10:1,11-19:3`.
 pub fn shape(text: &str, levels: usize) -> Result<Shape> {
     match Preset::named(text) {
         Some(preset) => preset.shape(levels),
@@ -100,13 +99,13 @@ fn written_out(text: &str, levels: usize) -> Option<Result<Shape>> {
 }
 
 impl Preset {
-    /// The preset of that name.
+    /// The preset of this name.
     pub fn named(name: &str) -> Option<Self> {
         PRESETS.into_iter().find(|preset| preset.name == name)
     }
 
-    /// A tree of `levels` levels. What the preset says of a level, it says of the one that is as
-    /// far from the leaves.
+    /// A tree of `levels` levels. A level has the slots of the preset's level at the same distance
+    /// from the leaves.
     pub fn shape(&self, levels: usize) -> Result<Shape> {
         let mut z = vec![PAPER_Z; levels];
         for (level, z) in z.iter_mut().enumerate() {
@@ -121,40 +120,40 @@ impl Preset {
     }
 }
 
-/// Levels that are in trusted memory in a tree of `levels` levels, as far from its leaves as those
-/// of the paper.
+/// Number of levels in trusted memory for a tree of `levels` levels, so that the first level
+/// outside is as far from the leaves as in the paper.
 pub fn cached_levels(levels: usize) -> usize {
     (levels + PAPER_CACHED).saturating_sub(PAPER_LEVELS)
 }
 
-/// The share of its slots that a tree lacks, beside one with `PAPER_Z` slots in each bucket.
+/// The share of its slots that a tree lacks, compared with `PAPER_Z` slots in each bucket.
 pub fn loss(shape: &Shape) -> f64 {
     let buckets: u64 = (0..shape.levels()).map(|level| shape.buckets(level)).sum();
     1.0 - shape.slots() as f64 / (buckets * u64::from(PAPER_Z)) as f64
 }
 
-/// An allocation that was tried.
+/// An allocation that the search has measured.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Its tree.
+    /// The tree's shape.
     pub shape: Shape,
-    /// Slots of a path that are not in trusted memory.
+    /// Slots of a path outside of trusted memory.
     pub path_slots: usize,
-    /// The share of the slots that it does without.
+    /// The share of the slots that the allocation omits.
     pub loss: f64,
-    /// Accesses that only empty the stash, for each that is asked for.
+    /// Accesses that only empty the stash, per requested access.
     pub evictions: f64,
 }
 
 impl Trial {
-    /// A tree of that shape whose first `cached` levels are in trusted memory, and the accesses
-    /// that only empty its stash, for each that is asked for.
+    /// An allocation with its tree's first `cached` levels in trusted memory, and its measured
+    /// number of accesses that only empty the stash, per requested access.
     pub fn new(shape: Shape, cached: usize, evictions: f64) -> Self {
         let path_slots = shape.path_slots() - shape.path_start(cached);
         Self { path_slots, loss: loss(&shape), shape, evictions }
     }
 
-    /// Slots moved for an access that is asked for.
+    /// Slots moved per requested access.
     pub fn slots_per_access(&self) -> f64 {
         self.path_slots as f64 * (1.0 + self.evictions)
     }
@@ -164,20 +163,20 @@ impl Trial {
         base.slots_per_access() / self.slots_per_access()
     }
 
-    /// Whether it keeps both limits.
+    /// Whether the allocation keeps both limits.
     pub fn is_allowed(&self) -> bool {
         self.loss <= LOSS_MAX && self.evictions <= EVICTIONS_MAX
     }
 }
 
-/// Looks for the allocation that moves the fewest slots and keeps both limits. `measure` tells the
-/// accesses that only empty the stash, for each one asked for, in a tree at steady state.
+/// Searches for the allocation that moves the fewest slots and keeps both limits. `measure` returns
+/// the accesses that only empty the stash, per requested access, in a tree at steady state.
 ///
-/// Buckets become no smaller from the cached levels down to the leaves. So an allocation is told by
-/// how far its buckets of one slot reach, those of up to two, and of up to three. It begins as far
-/// down with three as the space allows, and goes on one level at a time as long as that helps: the
-/// paper's greedy search, which ends where no step does. The first that was tried is the base, the
-/// last is the result.
+/// Buckets never become smaller from the cached levels down to the leaves. So an allocation is
+/// determined by how far down its buckets of one slot, of up to two, and of up to three reach. The
+/// search begins with three slots as far down as the loss limit allows, and moves by one level at a
+/// time as long as that helps: the paper's greedy search, which ends where no step helps. The first
+/// result is the base, the last is the best.
 pub fn search(
     levels: usize,
     cached: usize,
@@ -235,7 +234,7 @@ impl Search<'_> {
         Shape::per_level((0..self.levels).map(z).collect())
     }
 
-    /// Slots moved for an access; infinitely many if it is no allocation, or not allowed.
+    /// Slots moved per access; infinite if the allocation is impossible or not allowed.
     fn visit(&mut self, reach: [usize; 3]) -> Result<f64> {
         let Ok(shape) = self.shape(reach) else { return Ok(f64::INFINITY) };
         let nth = match self.tried.iter().position(|tried| tried.shape == shape) {
@@ -251,7 +250,7 @@ impl Search<'_> {
         Ok(if tried.is_allowed() { tried.slots_per_access() } else { f64::INFINITY })
     }
 
-    /// All that were tried, and the result once more if it is not the last.
+    /// All trials, with the best once more at the end if it is not the last.
     fn end(mut self, reach: [usize; 3]) -> Result<Vec<Trial>> {
         let shape = self.shape(reach)?;
         let result = self.tried.iter().find(|tried| tried.shape == shape).cloned();
@@ -311,8 +310,8 @@ mod tests {
         }
     }
 
-    /// A made-up cost with a known best place: each slot taken from a level costs more evictions
-    /// the fewer there are.
+    /// A made-up cost with a known optimum: each slot removed from a level costs more evictions the
+    /// fewer slots remain.
     fn cost(shape: &Shape) -> f64 {
         let lack = |level: usize| f64::from(PAPER_Z) - shape.z(level) as f64;
         let all: f64 = (0..shape.levels()).map(|level| lack(level).powi(3)).sum();

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 /// Bytes of a slot's header.
 pub const HEADER_LEN: usize = 8;
 
-/// Where each bucket lies. Small subtrees lie together, so that a path touches few pages, or few
-/// rows of a DRAM (Ren et al., section 3.1.1).
+/// The place of each bucket. The buckets of a small subtree are neighbours, so that a path touches
+/// few pages, or few rows of a DRAM (Ren et al., section 3.1.1).
 #[derive(Clone, Debug)]
 pub struct TreeLayout {
     levels: Vec<LevelLayout>,
@@ -27,9 +27,8 @@ struct LevelLayout {
 }
 
 impl TreeLayout {
-    /// Buckets of as many bytes as `overhead` says of their level, and a header and a body of
-    /// `body_len` bytes for each slot; in subtrees of as many levels as fit `together` bytes, at
-    /// least one.
+    /// A bucket takes `overhead(level)` bytes, and a header and a body of `body_len` bytes for each
+    /// slot. A subtree has as many levels as fit `together` bytes, at least one.
     pub fn new(
         shape: &Shape,
         body_len: usize,
@@ -94,7 +93,7 @@ impl TreeLayout {
         l.group + subtree * l.subtree_len + l.within + nth * l.bucket_len as u64
     }
 
-    /// Bytes of the bucket whose first byte is `at`; nothing if no bucket begins there.
+    /// Length of the bucket that begins at byte `at`; `None` if no bucket begins there.
     pub fn bucket_len_at(&self, at: u64) -> Option<usize> {
         let of_group = self.levels.iter().filter(|l| l.bucket_len > 0 && l.group <= at);
         let group = of_group.clone().next_back()?.group;

@@ -1,15 +1,15 @@
-//! Trees of buckets: path-shaped memory, and the engine of the schemes that live on it.
+//! Trees of buckets: path-shaped memory, and the engine of the tree schemes.
 //!
-//! A *path* leads from the root to a leaf. A [`BucketTree`] brings one path at a time into trusted
+//! A *path* leads from the root to a leaf. A [`BucketTree`] reads one path at a time into trusted
 //! memory, where its slots are numbered from the root down, and writes it back. An [`Engine`] adds
 //! the stash and decides which block goes where.
 //!
 //! Files: `shape`, `layout` (where buckets lie); `BucketTree`: one open path at a time; `sealed`
 //! (in a store; `open_path`: its buckets), `fill`: all blocks at once, `bare` (in memory, and
-//! simulated), `treetop` (cached levels); `substash`: those found by address; `stash`; `engine`:
-//! fetch, take, evict, dummy; `engine/pass`: Circuit ORAM's eviction; `order`: of evicted paths;
-//! `drains`: when an access only empties a stash; `ir_alloc`: shapes, and the search for more;
-//! `occupancy`: how full tree and stash are.
+//! simulated), `treetop` (cached levels); `substash`: cached levels, searched by address; `stash`;
+//! `engine`: fetch, take, evict, dummy; `engine/pass`: Circuit ORAM's eviction; `order`: of evicted
+//! paths; `drains`: when an access only empties a stash; `ir_alloc`: shapes, and the search for
+//! more; `occupancy`: how full tree and stash are.
 
 mod bare;
 mod drains;
@@ -45,7 +45,7 @@ pub use treetop::Treetop;
 use crate::error::Result;
 use crate::types::{Addr, Leaf};
 
-/// Blocks of one tree, those of its position map included, at most.
+/// Blocks of one tree, at most, including the blocks of its position map.
 pub const TREE_BLOCKS_MAX: u64 = u32::MAX as u64 - 1;
 
 /// What a slot holds: a block's address and leaf label, or nothing.
@@ -53,7 +53,7 @@ pub const TREE_BLOCKS_MAX: u64 = u32::MAX as u64 - 1;
 pub struct Header(u64);
 
 impl Header {
-    /// An empty slot; also what bytes that were never written mean.
+    /// An empty slot. Zero, so that bytes that were never written are empty slots.
     pub const EMPTY: Self = Self(0);
 
     /// The block `addr` on the path of `leaf`.
@@ -63,13 +63,13 @@ impl Header {
         Self((addr.0 + 1) | leaf.0 << 32)
     }
 
-    /// Whether it says that there is no block.
+    /// Whether the slot is empty.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The block's address. Not for empty slots.
+    /// The block's address. Meaningless for empty slots.
     #[inline]
     pub fn addr(self) -> Addr {
         Addr(u64::from(self.0 as u32).wrapping_sub(1))
@@ -81,28 +81,28 @@ impl Header {
         Leaf(self.0 >> 32)
     }
 
-    /// Whether it is of the block `addr`.
+    /// Whether the slot holds the block `addr`.
     #[inline]
     pub fn is_of(self, addr: Addr) -> bool {
         u64::from(self.0 as u32) == addr.0 + 1
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    /// Decodes a header that [`to_bytes`](Self::to_bytes) encoded.
     #[inline]
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self(u64::from_le_bytes(bytes.try_into().expect("a header's bytes")))
     }
 
-    /// As it lies in a store.
+    /// Encodes the header for a store.
     #[inline]
     pub(crate) fn to_bytes(self) -> [u8; HEADER_LEN] {
         self.0.to_le_bytes()
     }
 
-    /// Reads the headers of a bucket, which `bytes` begin with.
+    /// Reads the headers at the beginning of a bucket.
     #[inline]
     fn read_all(headers: &mut [Self], bytes: &[u8]) {
-        // A known number of them is moved at once; a call for so few bytes takes far longer.
+        // A copy of constant length is inlined; a call for so few bytes takes far longer.
         match headers.len() {
             0 => {}
             1 => Self::read_some(&mut headers[..1], &bytes[..HEADER_LEN]),
@@ -120,10 +120,10 @@ impl Header {
         }
     }
 
-    /// Writes the headers of a bucket, which `bytes` begin with.
+    /// Writes the headers at the beginning of a bucket.
     #[inline]
     fn write_all(headers: &[Self], bytes: &mut [u8]) {
-        // As above.
+        // Constant lengths, as in `read_all`.
         match headers.len() {
             0 => {}
             1 => Self::write_some(&headers[..1], &mut bytes[..HEADER_LEN]),
@@ -153,7 +153,7 @@ impl core::fmt::Debug for Header {
 
 /// The trusted side's view of path-shaped untrusted memory. Object-safe.
 ///
-/// At any time one path is *open*: the one that was read last. Its slots are numbered from the root
+/// At any time one path is *open*: the last one that was read. Its slots are numbered from the root
 /// down, `shape().path_slots()` of them.
 pub trait BucketTree: Send {
     /// Levels, and slots per bucket on each.
@@ -162,57 +162,59 @@ pub trait BucketTree: Send {
     /// Bytes of a block's body; 0 in a simulation.
     fn body_len(&self) -> usize;
 
-    /// Tells that the path of `leaf` will be read soon, so that memory can be asked for it early.
-    /// Seen as that read is; it changes nothing but times, and may do nothing.
+    /// Announces that the path of `leaf` will be read soon, so that memory can fetch it early. This
+    /// is as visible to an observer as the read; it affects only times, and the default does
+    /// nothing.
     fn prefetch(&mut self, _leaf: Leaf) {}
 
-    /// Tells that the path of `leaf` is likely to be read next, whether it then is or not: for a
-    /// tree that nobody sees, as those of simulations.
+    /// Announces that the path of `leaf` is likely to be read next, but need not be: only for trees
+    /// that no adversary watches, as in simulations.
     fn expect(&mut self, _leaf: Leaf) {}
 
-    /// Reads the path of `leaf`, and tells what its slots hold. Nothing is returned that does not
+    /// Reads the path of `leaf`, and fills in the headers of its slots. Fails if a bucket does not
     /// verify.
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result;
 
     /// The body in a slot of the open path.
     fn body(&self, slot: usize) -> &[u8];
 
-    /// The body in a slot of the open path, to be changed.
+    /// The body in a slot of the open path, mutable.
     fn body_mut(&mut self, slot: usize) -> &mut [u8];
 
     /// Copies a body from one slot of the open path to another.
     fn copy_body(&mut self, from: usize, to: usize);
 
-    /// Whether a block that is on no slot of the open path may come into an empty one of it: then
-    /// its body goes there next. A tree whose memory is shared between buckets may have to refuse.
+    /// Whether an outside block may be put into an empty slot of the open path; if so, the caller
+    /// writes its body there next. A tree whose memory is shared between buckets may have to
+    /// refuse.
     #[inline]
     fn admit(&mut self, slot: usize, header: Header) -> bool {
         let _ = (slot, header);
         true
     }
 
-    /// Notes that the block in a slot of the open path has left it for another place than a slot.
+    /// Notes that the block in a slot of the open path was moved out of the path.
     #[inline]
     fn vacate(&mut self, slot: usize) {
         let _ = slot;
     }
 
-    /// The body of a block that lies in trusted memory and is found there by its address. No path
-    /// is open.
+    /// The body of a block that trusted memory holds and finds by address. No path is open.
     fn find(&mut self, addr: Addr) -> Option<&mut [u8]> {
         let _ = addr;
         None
     }
 
-    /// Takes such a block out of the tree, and its body with it.
+    /// Removes a block that trusted memory finds by address; returns its header and copies its
+    /// body.
     fn extract(&mut self, addr: Addr, body: &mut [u8]) -> Option<Header> {
         let _ = (addr, body);
         None
     }
 
-    /// Writes the whole open path, whose slots hold what `headers` say.
+    /// Writes the whole open path, with `headers` as the headers of its slots.
     fn write_path(&mut self, headers: &[Header]) -> Result;
 
-    /// Makes every path that was written durable.
+    /// Makes every written path durable.
     fn sync(&mut self) -> Result;
 }

@@ -1,13 +1,13 @@
-//! A tree that tells which paths are accessed.
+//! A tree that reports which paths are accessed.
 
 use super::{BucketTree, Fill, Header, Shape};
 use crate::error::Result;
 use crate::trace::Op;
 use crate::types::{Addr, Leaf};
 
-/// Told of each path that is read or written, before it is.
+/// Receives each path access before it is made.
 pub trait PathWitness: Send {
-    /// The path of `leaf` is accessed.
+    /// The path of `leaf` is about to be read or written.
     fn see_path(&mut self, op: Op, leaf: Leaf);
 }
 
@@ -23,8 +23,8 @@ impl PathWitness for alloc::boxed::Box<dyn PathWitness> {
     }
 }
 
-/// A tree, and whoever is told of its paths: what an adversary sees where a path access has one
-/// template.
+/// A tree that reports its paths to a witness: all that an adversary observes where every path
+/// access has the same events.
 pub struct ObservedTree<T, W> {
     inner: T,
     witness: W,
@@ -33,7 +33,7 @@ pub struct ObservedTree<T, W> {
 }
 
 impl<T, W: PathWitness> ObservedTree<T, W> {
-    /// Tells `witness` what is accessed in `inner`.
+    /// Reports the accesses to `inner` to `witness`.
     pub fn new(inner: T, witness: W) -> Self {
         Self { inner, witness, leaf: Leaf(0) }
     }
@@ -88,7 +88,7 @@ impl<T: BucketTree, W: PathWitness> BucketTree for ObservedTree<T, W> {
     }
 }
 
-/// Seen by nobody: a tree is filled before anything is accessed.
+/// Reports no event: a tree is filled before its first access.
 impl<T: Fill, W: PathWitness> Fill for ObservedTree<T, W> {
     fn fill_bucket(
         &mut self,

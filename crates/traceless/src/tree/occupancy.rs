@@ -1,4 +1,4 @@
-//! How full a tree and its stash are: what a shape is judged by.
+//! How full a tree and its stash are: the measure for a shape.
 
 use super::{BucketTree, Engine, Header};
 use crate::error::{Error, Result};
@@ -8,46 +8,46 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Blocks that the stash of a tree under observation holds at most: more than any trusted memory
-/// has room for, so that it is seen how many there would be.
+/// Limit of the stash of a tree under observation: more blocks than any trusted memory has room
+/// for, so that the true number is measured.
 const STASH_MAX: usize = 1 << 20;
 
-/// Accesses after which the levels are looked at, on a path drawn at random.
+/// Number of accesses between two measurements of the levels, each on a random path.
 const LOOK_EVERY: u64 = 64;
 
-/// Accesses in a row after which a stash counts as one that cannot be emptied.
+/// Number of accesses in a row after which a stash counts as one that cannot be emptied.
 const EVICTIONS_MAX: u64 = 2_000_000;
 
-/// A Path ORAM that holds all of its blocks and is only looked at: of each block there is nothing
-/// but its label.
+/// A Path ORAM that holds all of its blocks, for measurements: a block is nothing but its label.
 pub struct OccupancyModel<T> {
     engine: Engine<T>,
-    /// Of each bundle: so many neighbours share a label, and are accessed together.
+    /// The label of each bundle, a group of neighbouring blocks that share a label and are accessed
+    /// together.
     labels: Vec<u32>,
     bundle: u32,
-    /// With more blocks in the stash it is emptied.
+    /// A stash with more blocks is emptied.
     above: usize,
     rng: Box<dyn Rng>,
     headers: Vec<Header>,
 }
 
-/// What was seen.
+/// The result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Occupancy {
-    /// Accesses that were asked for.
+    /// Number of requested accesses.
     pub accesses: u64,
-    /// Those that only emptied the stash.
+    /// Number of accesses that only emptied the stash.
     pub evictions: u64,
-    /// After how many accesses so many blocks waited in the stash.
+    /// For each number of blocks, the accesses after which so many were in the stash.
     pub stash: Vec<u64>,
-    /// The full slots of each level, as a share.
+    /// The share of full slots on each level.
     pub levels: Vec<f64>,
 }
 
 impl<T: BucketTree> OccupancyModel<T> {
-    /// `blocks` blocks in `tree`, each as deep as there is room for it: `place` puts it there, or
-    /// tells that there is none. Then the stash takes it. As many neighbours as `bundle` says share
-    /// a label.
+    /// `blocks` blocks in `tree`, each as deep as there is room for it: `place` puts a block into
+    /// the tree, or returns `false` if there is no room. Then the block goes into the stash.
+    /// `bundle` neighbours share a label.
     pub fn new(
         tree: T,
         (blocks, bundle): (u32, u32),
@@ -79,7 +79,7 @@ impl<T: BucketTree> OccupancyModel<T> {
         &self.engine
     }
 
-    /// Makes `accesses` accesses to the blocks that `next` names, and tells what it saw meanwhile.
+    /// Makes `accesses` accesses to the blocks that `next` returns, and measures the occupancy.
     pub fn run(
         &mut self,
         accesses: u64,
@@ -121,8 +121,8 @@ impl<T: BucketTree> OccupancyModel<T> {
         self.engine.evict()
     }
 
-    /// Background eviction: how many accesses it took. A tree that leaves no room at all is an
-    /// error, as the stash then grows without end.
+    /// Background eviction; returns how many accesses it took. A tree without any room is an error,
+    /// as the stash would grow without end.
     fn empty_stash(&mut self) -> Result<u64> {
         let mut evictions = 0;
         while self.engine.stash().len() > self.above {
@@ -137,7 +137,7 @@ impl<T: BucketTree> OccupancyModel<T> {
         Ok(evictions)
     }
 
-    /// Counts the full slots of a path that has nothing to do with any access.
+    /// Counts the full slots of a random path that is independent of all accesses.
     fn look(&mut self, full: &mut [u64]) -> Result {
         let leaf = self.draw();
         self.engine.tree_mut().read_path(leaf, &mut self.headers)?;
@@ -155,24 +155,25 @@ impl<T: BucketTree> OccupancyModel<T> {
 }
 
 impl Occupancy {
-    /// Accesses that only emptied the stash, for each one asked for.
+    /// Accesses that only emptied the stash, per requested access.
     pub fn evictions_per_access(&self) -> f64 {
         self.evictions as f64 / self.accesses as f64
     }
 
-    /// Blocks in the stash, on average.
+    /// Average number of blocks in the stash.
     pub fn mean(&self) -> f64 {
         let sum: u64 = (0..).zip(&self.stash).map(|(blocks, n): (u64, _)| blocks * n).sum();
         sum as f64 / self.accesses as f64
     }
 
-    /// The share of the accesses after which more than `blocks` blocks waited.
+    /// The share of the accesses after which the stash held more than `blocks` blocks.
     pub fn above(&self, blocks: usize) -> f64 {
         let more: u64 = self.stash.iter().skip(blocks + 1).sum();
         more as f64 / self.accesses as f64
     }
 
-    /// Blocks that no more waited than, but for a share of `share` of the accesses.
+    /// The smallest number of blocks that the stash exceeded after at most a `share` of the
+    /// accesses.
     pub fn quantile(&self, share: f64) -> usize {
         (0..self.stash.len()).find(|&blocks| self.above(blocks) <= share).unwrap_or(0)
     }
@@ -242,7 +243,7 @@ mod tests {
         assert!(evictions(&last, 200, 1000).0 < 0.01, "a small working set needs nearly none");
     }
 
-    /// Each block is once in the tree, on the path of its label, or in the stash.
+    /// Each block is exactly once in the tree, on the path of its label, or in the stash.
     fn everything_is_where_it_belongs<T: BucketTree>(observed: &mut OccupancyModel<T>) -> bool {
         let stash = observed.engine.stash().headers().iter();
         let mut found: Vec<Addr> = stash.map(|header| header.addr()).collect();
@@ -267,8 +268,7 @@ mod tests {
         is_right && found.into_iter().eq((0..observed.labels.len() as u64).map(Addr))
     }
 
-    /// The planted faults of the model in C, as what they come to: where a path's blocks
-    /// are written.
+    /// The planted faults of the model in C, translated to where a path's blocks are written.
     #[derive(Clone, Copy, PartialEq)]
     enum Fault {
         None,
@@ -299,7 +299,7 @@ mod tests {
         fn write_path(&mut self, headers: &[Header]) -> Result {
             let mut headers = headers.to_vec();
             match self.1 {
-                // Four slots a bucket: the next is one level deeper.
+                // Four slots a bucket: slot 40 is one level deeper than slot 36.
                 Fault::TooDeep if headers[40].is_empty() => headers.swap(36, 40),
                 Fault::StashCut => headers[0] = Header::EMPTY,
                 // A block may always be higher up.

@@ -1,4 +1,4 @@
-//! The path of a sealed tree that was read last.
+//! The open path of a sealed tree.
 
 use super::fill::fill_slots;
 use super::{HEADER_LEN, Header, Shape, TreeLayout};
@@ -6,18 +6,18 @@ use crate::types::{Extent, Leaf, push_extent};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The path read last.
+/// The last path that was read.
 pub struct OpenPath {
     pub leaf: Leaf,
     pub extents: Vec<Extent>,
-    /// The path that is read next, if that is known.
+    /// The path that will be read next, if it is known.
     ahead: Option<Leaf>,
     extents_ahead: Vec<Extent>,
-    /// Its buckets, from the root down; opened and sealed where they are.
+    /// The buckets of the open path, from the root down; opened and sealed in place.
     pub bytes: Vec<u8>,
     link_len: usize,
     levels: Vec<LevelPlace>,
-    /// Of each slot: first byte of its body.
+    /// For each slot, the first byte of its body.
     pub bodies: Vec<usize>,
 }
 
@@ -31,8 +31,8 @@ struct LevelPlace {
 }
 
 impl OpenPath {
-    /// One of a tree whose buckets have `front_len` bytes in front of what is sealed, and links of
-    /// `link_len` bytes.
+    /// The path buffer of a tree whose buckets have `front_len` bytes in front of the sealed part,
+    /// and links of `link_len` bytes.
     pub fn new(
         shape: &Shape,
         layout: &TreeLayout,
@@ -68,14 +68,14 @@ impl OpenPath {
         &mut self.bytes[front..end]
     }
 
-    /// What stands in front of the bucket of a level, and its body: all that is sealed.
+    /// The unsealed front of the bucket of a level, and its sealed part.
     pub fn bucket(&mut self, level: usize) -> (&mut [u8], &mut [u8]) {
         let LevelPlace { front, links, end, .. } = self.levels[level];
         self.bytes[front..end].split_at_mut(links - front)
     }
 
-    /// Finds the path of `leaf`, which is read next, in a tree that begins at byte `first`. What is
-    /// open stays so.
+    /// Computes the extents of the path of `leaf`, which will be read next, in a tree that begins
+    /// at byte `first`. The open path stays open.
     pub fn look_ahead(
         &mut self,
         shape: &Shape,
@@ -92,12 +92,13 @@ impl OpenPath {
         &self.extents_ahead
     }
 
-    /// Whether it is known where the path of `leaf` lies, because it was looked for last.
+    /// Whether the extents of the path of `leaf` are known, because
+    /// [`look_ahead`](Self::look_ahead) was called for it last.
     pub fn is_ahead(&self, leaf: Leaf) -> bool {
         self.ahead == Some(leaf)
     }
 
-    /// The path that was looked for last is read now.
+    /// Makes the path of the last `look_ahead` the open path.
     pub fn turn(&mut self) {
         self.leaf = self.ahead.take().expect("it was looked for");
         core::mem::swap(&mut self.extents, &mut self.extents_ahead);
@@ -109,7 +110,7 @@ impl OpenPath {
         &self.bytes[self.levels[level].links + branch * self.link_len..][..self.link_len]
     }
 
-    /// The same, to be changed.
+    /// The link to a child of the bucket of a level, mutable.
     #[inline]
     pub fn link_mut(&mut self, level: usize, branch: usize) -> &mut [u8] {
         &mut self.bytes[self.levels[level].links + branch * self.link_len..][..self.link_len]
@@ -121,7 +122,7 @@ impl OpenPath {
         fill_slots(&mut self.bytes[at..end], headers, bodies);
     }
 
-    /// Tells what its slots hold.
+    /// Copies the headers of all slots to `headers`.
     pub fn read_headers(&self, shape: &Shape, headers: &mut [Header]) {
         for (level, place) in self.levels.iter().enumerate() {
             let headers = &mut headers[shape.path_start(level)..shape.path_start(level + 1)];
@@ -129,7 +130,7 @@ impl OpenPath {
         }
     }
 
-    /// Notes what its slots hold.
+    /// Copies `headers` to all slots.
     pub fn write_headers(&mut self, shape: &Shape, headers: &[Header]) {
         for (level, place) in self.levels.iter().enumerate() {
             let headers = &headers[shape.path_start(level)..shape.path_start(level + 1)];
@@ -138,7 +139,7 @@ impl OpenPath {
     }
 }
 
-/// Buckets below one of `level`.
+/// Number of buckets below a bucket of `level`.
 pub fn children(shape: &Shape, level: usize) -> usize {
     if level + 1 < shape.levels() { shape.arity() as usize } else { 0 }
 }

@@ -1,21 +1,21 @@
-//! The order in which paths are evicted one after the other.
+//! The order of the paths in deterministic evictions.
 
 use super::Shape;
 use crate::types::Leaf;
 
-/// Paths in reverse-lexicographic order: each turns another way at the root than the one before it,
-/// every second one another way below it, and so on. So all buckets of a level are met equally
-/// often, with pauses as long as can be, and the order is public.
+/// Paths in reverse-lexicographic order: consecutive paths turn different ways at the root, every
+/// second one turns another way below it, and so on. So all buckets of a level are visited equally
+/// often, with pauses as long as possible, and the order is public.
 ///
-/// The oblivious client has the same order. It counts a label's levels from its lowest bit, so that
-/// its labels are in this order as they are.
+/// The Oblivious client uses the same order. It reads a label from its lowest bit, so that counting
+/// through its labels gives this order.
 #[derive(Default)]
 pub struct EvictionOrder {
     next: u64,
 }
 
 impl EvictionOrder {
-    /// The path that is next in a tree of this shape.
+    /// The next path in a tree of this shape.
     pub fn next(&mut self, shape: &Shape) -> Leaf {
         let (number, levels) = (self.next, shape.levels());
         self.next = (number + 1) % shape.leaves();
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(order(3, 3, 10), [0, 3, 6, 1, 4, 7, 2, 5, 8, 0]);
     }
 
-    /// Each run of as many paths as a level has buckets meets every one of them.
+    /// Each run of as many paths as a level has buckets visits every bucket.
     #[test]
     fn all_buckets_of_a_level_are_met_equally_often() {
         for arity in [2, 3] {

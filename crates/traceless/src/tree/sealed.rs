@@ -13,28 +13,28 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes that lie together, in subtrees.
+/// Bytes of a subtree with neighbouring buckets.
 const TOGETHER: usize = 4096;
 
 const VERSION_LEN: usize = 8;
 
-/// Bits of a nonce that tell the level.
+/// Bits of a nonce's version that hold the level.
 const LEVEL_BITS: u32 = 6;
 
-/// A tree whose unit of sealing is the bucket: a salt, a tag, then, sealed, a link to each of its
-/// children, its headers, its bodies. A leaf has no children, and no links.
+/// A tree in which each bucket is sealed as a unit. A bucket is a salt and a tag, followed by the
+/// sealed part: a link to each of its children, its headers, its bodies. A leaf has no links.
 ///
 /// The link to a bucket is its version, the number of the path write that wrote it last: so a path
 /// read verifies, from the root down, that every bucket is the newest, and no other copy is
-/// accepted. The links to the uppermost buckets are trusted state. Version 0 is never written: such
-/// a bucket is empty, and its bytes are not looked at.
+/// accepted. The links to the uppermost buckets are trusted state. Version 0 is never written: a
+/// bucket with this version is empty, and its bytes are ignored.
 ///
-/// Each path write is a nonce of its own on each level. It wrote one bucket there, so the version
-/// also tells which bucket is meant: a bucket in another's place is refused.
+/// Each path write has a nonce of its own on each level. It writes one bucket there, so the version
+/// also identifies the bucket: a bucket in another's place is refused.
 ///
-/// What verifies is the sealer's choice. With a tag that needs a key it is as above. A tag that
-/// anybody can make is kept in the link, behind the version, which makes the tree one of Merkle's.
-/// Without a tag, nothing verifies here, and somebody above must verify each block.
+/// The sealer determines how buckets are verified. With a tag that needs a key, as described above.
+/// A tag that anyone can compute is kept in the link, behind the version, which makes this a Merkle
+/// tree. Without a tag, this tree verifies nothing, and a layer above must verify each block.
 pub struct SealedTree<C> {
     store: Arc<dyn Store>,
     first: u64,
@@ -48,32 +48,32 @@ pub struct SealedTree<C> {
     body_len: usize,
     /// The uppermost level that has slots.
     top: usize,
-    /// The links to its buckets.
+    /// The links to the buckets of the uppermost level.
     roots: Vec<u8>,
     /// Bytes of a link.
     link_len: usize,
-    /// The link that is at hand.
+    /// Buffer for one link.
     link: Vec<u8>,
-    /// Path writes made.
+    /// Number of path writes.
     count: u64,
     path: OpenPath,
-    /// What is not in the store yet, if writes are held back.
+    /// Buckets that are not in the store yet, if writes are held back.
     held: Option<PendingBuckets>,
 }
 
 impl<C: Sealer> SealedTree<C> {
-    /// Bytes that such a tree takes on a store.
+    /// Bytes that the tree takes in a store.
     pub fn store_len(shape: &Shape, body_len: usize, sealer: &C) -> u64 {
         Self::layout(shape, body_len, sealer).len()
     }
 
-    /// Where the buckets of such a tree lie.
+    /// The places of the tree's buckets.
     pub fn layout(shape: &Shape, body_len: usize, sealer: &C) -> TreeLayout {
         let overhead = |level| front_len(sealer) + children(shape, level) * link_len_of(sealer);
         TreeLayout::new(shape, body_len, overhead, TOGETHER)
     }
 
-    /// A tree without blocks, in a part of `store` that begins at `first` and whose bytes do not
+    /// A tree without blocks, in a part of `store` that begins at `first`; its old contents do not
     /// matter. `sealer` must never have sealed anything. `salts` draws anew at each call.
     pub fn create(
         store: Arc<dyn Store>,
@@ -114,7 +114,7 @@ impl<C: Sealer> SealedTree<C> {
         })
     }
 
-    /// Path writes made so far.
+    /// Number of path writes so far.
     pub fn path_writes(&self) -> u64 {
         self.count
     }
@@ -124,40 +124,40 @@ impl<C: Sealer> SealedTree<C> {
         self.path.bytes.len()
     }
 
-    /// Goes on after `count` path writes: no fewer than were made.
+    /// Sets the number of path writes to `count`, which must not be lower.
     pub fn skip_to(&mut self, count: u64) {
         assert!(count >= self.count, "versions never come again");
         self.count = count;
     }
 
-    /// The path write whose nonce this is, for sealers that choose a key by it.
+    /// The path write to which a nonce's version belongs, for sealers that choose a key by it.
     pub fn path_write_of(nonce: u64) -> u64 {
         nonce >> LEVEL_BITS
     }
 
-    /// The sealer, to be given another key.
+    /// The sealer, mutable, to give it another key.
     pub fn sealer_mut(&mut self) -> &mut C {
         &mut self.sealer
     }
 
-    /// From now on writes wait in memory until [`write_held`](Self::write_held): what lies in the
-    /// store stays as it is.
+    /// From now on writes wait in memory until [`write_held`](Self::write_held), and the store does
+    /// not change.
     pub fn hold_back(&mut self) {
         self.held = Some(PendingBuckets::default());
     }
 
-    /// What waits, if writes are held back.
+    /// The pending buckets, if writes are held back.
     pub fn held(&self) -> Option<&PendingBuckets> {
         self.held.as_ref()
     }
 
-    /// Writes what waits to its place.
+    /// Writes the pending buckets to their places.
     pub fn write_held(&mut self) -> Result {
         let Some(held) = &mut self.held else { return Ok(()) };
         held.write_to(&*self.store, self.first)
     }
 
-    /// Opens the bucket of a level on the open path, whose parent is open.
+    /// Opens the bucket of a level on the open path. Its parent must be open.
     fn open_bucket(&mut self, level: usize) -> Result {
         let bucket = self.shape.bucket(self.path.leaf, level);
         self.link.copy_from_slice(match level.checked_sub(1).filter(|_| level > self.top) {
@@ -178,8 +178,8 @@ impl<C: Sealer> SealedTree<C> {
         opened.map_err(|_| self.tampered(level))
     }
 
-    /// Seals the bucket of a level, number `bucket` of it, and links it to its parent, which is
-    /// sealed after it.
+    /// Seals bucket number `bucket` of a level, and puts its link into its parent, which is sealed
+    /// after it.
     fn seal_bucket(&mut self, level: usize, bucket: u64) {
         self.link[..VERSION_LEN].copy_from_slice(&self.count.to_le_bytes());
         let (front, body) = self.path.bucket(level);
@@ -197,8 +197,8 @@ impl<C: Sealer> SealedTree<C> {
         }
     }
 
-    /// Seals the open path, whose slots hold what `headers` say, and tells which bytes belong where
-    /// in the store: for those who write it together with more, instead of
+    /// Seals the open path with the given headers, and returns the extents and bytes to write. For
+    /// callers that write the path together with other data, instead of
     /// [`write_path`](BucketTree::write_path).
     pub fn seal_path(&mut self, headers: &[Header]) -> (&[Extent], &[u8]) {
         let leaf = self.path.leaf;
@@ -218,7 +218,7 @@ impl<C: Sealer> SealedTree<C> {
         assert!(self.count < 1 << (64 - LEVEL_BITS), "no tree lives that long");
     }
 
-    /// What no sealer vouched for may say anything.
+    /// Checks the labels of headers that no tag authenticates: they may hold anything.
     fn check_headers(&self, headers: &[Header]) -> Result {
         for level in self.top..self.shape.levels() {
             let slots = self.shape.path_start(level)..self.shape.path_start(level + 1);
@@ -229,14 +229,15 @@ impl<C: Sealer> SealedTree<C> {
         Ok(())
     }
 
-    /// The bucket of a level on the open path is not what was written.
+    /// The error for a bucket on the open path that does not verify.
     fn tampered(&self, level: usize) -> Error {
         let above: u64 = (0..level).map(|l| self.shape.buckets(l)).sum();
         let slot = above + self.shape.bucket(self.path.leaf, level);
         Error::Tampered { place: Place { area: self.name, slot, block: None } }
     }
 
-    /// Replaces what was read by what waits: the same is read whatever waits.
+    /// Replaces the buckets that were read by pending copies. The reads do not depend on which
+    /// buckets are pending.
     fn read_held(&mut self) {
         let Some(held) = &self.held else { return };
         for level in self.top..self.shape.levels() {
@@ -256,7 +257,7 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
     }
 
     fn prefetch(&mut self, leaf: Leaf) {
-        // Many short stretches: one after the other would wait for each in turn.
+        // Many short extents: without a prefetch each would wait for the one before it.
         let extents = self.path.look_ahead(&self.shape, &self.layout, self.first, leaf);
         self.store.prefetch(extents);
     }
@@ -309,7 +310,8 @@ impl<C: Sealer> BucketTree for SealedTree<C> {
     }
 }
 
-/// As many path writes as there are leaves: each bucket has the number of the last leaf below it.
+/// Counts as many path writes as there are leaves: each bucket has the number of the last leaf
+/// below it.
 impl<C: Sealer> Fill for SealedTree<C> {
     fn fill_bucket(
         &mut self,
@@ -349,12 +351,12 @@ impl<C: Sealer> Durable for SealedTree<C> {
     }
 }
 
-/// Bytes of a bucket in front of what is sealed: its salt, and a tag that is kept there.
+/// Bytes in front of a bucket's sealed part: its salt, and its tag if the bucket holds it.
 fn front_len(sealer: &impl Sealer) -> usize {
     Salt::LEN + own_tag_len(sealer)
 }
 
-/// Bytes of a tag that is kept in the bucket.
+/// Bytes of a tag that the bucket itself holds.
 fn own_tag_len(sealer: &impl Sealer) -> usize {
     if sealer.tag_is_public() { 0 } else { sealer.tag_len() }
 }

@@ -1,4 +1,4 @@
-//! Levels of a tree, and slots per bucket on each.
+//! Levels of a tree, and slots per bucket on each level.
 
 use crate::error::{Error, Result};
 use crate::types::Leaf;
@@ -15,15 +15,15 @@ pub const Z_MAX: u8 = 64;
 pub const ARITY_MAX: u32 = 64;
 
 /// The shape of a tree: levels from the root (0) down to the leaves, slots per bucket (Z) on each,
-/// children per bucket. IR-Alloc is a shape; a level without slots is held by somebody else, as
-/// under a [`Treetop`](super::Treetop).
+/// children per bucket. IR-Alloc is a shape; a level without slots is kept elsewhere, for example
+/// in a [`Treetop`](super::Treetop).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shape {
     z: Vec<u8>,
     arity: u32,
-    /// Of each level: leaves below one bucket.
+    /// For each level, the number of leaves below one bucket.
     span: Vec<u64>,
-    /// Of each level: its first slot on a path, and at the end the slots of a path.
+    /// For each level, its first slot on a path; the last entry is the number of slots of a path.
     path_start: Vec<u32>,
 }
 
@@ -33,7 +33,7 @@ impl Shape {
         Self::new(vec![z; levels], 2)
     }
 
-    /// A binary tree with as many slots in each bucket as its level's entry of `z` says.
+    /// A binary tree with `z[level]` slots in each bucket of a level.
     pub fn per_level(z: Vec<u8>) -> Result<Self> {
         Self::new(z, 2)
     }
@@ -61,8 +61,8 @@ impl Shape {
         Ok(Self { z, arity, span, path_start })
     }
 
-    /// A binary tree with `z` slots per bucket and at least `slots_per_block` slots for each of
-    /// `blocks` blocks: the smallest.
+    /// The smallest binary tree with `z` slots per bucket and at least `slots_per_block` slots for
+    /// each of `blocks` blocks.
     pub fn for_blocks(blocks: u64, z: u8, slots_per_block: f64) -> Result<Self> {
         let wanted = blocks as f64 * slots_per_block;
         let fits = |levels: &usize| ((1u64 << levels) - 1) as f64 * f64::from(z) >= wanted;
@@ -114,7 +114,7 @@ impl Shape {
         self.path_start[level] as usize
     }
 
-    /// Which bucket of a level the path of `leaf` crosses.
+    /// The number of the bucket that the path of `leaf` crosses on a level.
     #[inline]
     pub fn bucket(&self, leaf: Leaf, level: usize) -> u64 {
         debug_assert!(leaf.0 < self.leaves(), "leaves are numbered from zero");
@@ -125,8 +125,8 @@ impl Shape {
         }
     }
 
-    /// Which child of its parent the bucket is that `leaf`'s path crosses on `level`, below the
-    /// root.
+    /// The index, among its siblings, of the bucket that the path of `leaf` crosses on `level`,
+    /// below the root.
     #[inline]
     pub fn branch(&self, leaf: Leaf, level: usize) -> usize {
         (self.bucket(leaf, level) % u64::from(self.arity)) as usize
@@ -136,7 +136,8 @@ impl Shape {
     #[inline]
     pub fn meet(&self, a: Leaf, b: Leaf) -> usize {
         if self.arity == 2 {
-            // The bits that differ, down from the first of them; one more, so that there is one.
+            // The highest differing bit gives the level. A one is appended so that the logarithm
+            // exists.
             let apart = ((a.0 ^ b.0) << 1 | 1).ilog2() as usize;
             return self.z.len() - 1 - apart;
         }
@@ -145,13 +146,13 @@ impl Shape {
         shared.next().expect("all paths share the root")
     }
 
-    /// The tree of the first `levels` levels, one or more: its leaves are buckets of the last.
+    /// The tree of the first `levels` levels, at least one; its leaves are the buckets of the last.
     #[must_use]
     pub fn top(&self, levels: usize) -> Self {
         Self::new(self.z[..levels].to_vec(), self.arity).expect("not larger than this one")
     }
 
-    /// The same with no slots on the levels for which `keep` is false.
+    /// This shape without slots on the levels for which `keep` is false.
     #[must_use]
     pub fn only(&self, keep: impl Fn(usize) -> bool) -> Self {
         let z = self.z.iter().enumerate().map(|(l, &z)| if keep(l) { z } else { 0 }).collect();

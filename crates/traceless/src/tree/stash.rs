@@ -7,7 +7,7 @@ use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Blocks that are in no slot of the tree, each on the path of its label. Its room never grows.
+/// Blocks that are in no slot of the tree, each on the path of its label. Its memory never grows.
 pub struct Stash {
     headers: Vec<Header>,
     bodies: Vec<u8>,
@@ -16,7 +16,7 @@ pub struct Stash {
 }
 
 impl Stash {
-    /// An empty one with room for `limit` blocks between accesses, and one more during them.
+    /// An empty stash with room for `limit` blocks between accesses, and one more during them.
     pub fn new(limit: usize, body_len: usize) -> Self {
         let room = limit + 1;
         Self {
@@ -27,31 +27,31 @@ impl Stash {
         }
     }
 
-    /// Blocks in it.
+    /// Number of blocks in the stash.
     #[inline]
     pub fn len(&self) -> usize {
         self.headers.len()
     }
 
-    /// Whether there is none.
+    /// Whether the stash is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.headers.is_empty()
     }
 
-    /// Blocks that it may hold between accesses.
+    /// Number of blocks that the stash may hold between accesses.
     #[inline]
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Whose blocks they are.
+    /// The headers of the blocks.
     #[inline]
     pub fn headers(&self) -> &[Header] {
         &self.headers
     }
 
-    /// The place of a block in it.
+    /// The index of a block in the stash.
     #[inline]
     pub fn find(&self, addr: Addr) -> Option<usize> {
         self.headers.iter().position(|h| h.is_of(addr))
@@ -63,7 +63,7 @@ impl Stash {
         &self.bodies[nth * self.body_len..][..self.body_len]
     }
 
-    /// The body of block number `nth`, to be changed.
+    /// The body of block number `nth`, mutable.
     #[inline]
     pub fn body_mut(&mut self, nth: usize) -> &mut [u8] {
         &mut self.bodies[nth * self.body_len..][..self.body_len]
@@ -75,7 +75,7 @@ impl Stash {
         self.headers[nth] = header;
     }
 
-    /// Adds a block whose body is still to be filled in, and tells its number.
+    /// Adds a block and returns its index; the caller fills in the body.
     #[inline]
     pub fn push(&mut self, header: Header) -> Result<usize> {
         if self.headers.len() > self.limit {
@@ -85,7 +85,7 @@ impl Stash {
         Ok(self.headers.len() - 1)
     }
 
-    /// Removes block number `nth`; the last one takes its place.
+    /// Removes block number `nth`; the last one takes its index.
     #[inline]
     pub fn remove(&mut self, nth: usize) {
         let last = self.headers.len() - 1;
@@ -96,12 +96,12 @@ impl Stash {
         }
     }
 
-    /// Forgets all of them.
+    /// Removes all blocks.
     pub fn clear(&mut self) {
         self.headers.clear();
     }
 
-    /// An error if it holds more than it may between accesses.
+    /// Fails if the stash holds more blocks than it may between accesses.
     #[inline]
     pub fn check(&self) -> Result {
         if self.headers.len() > self.limit { Err(self.overflow()) } else { Ok(()) }
@@ -112,7 +112,7 @@ impl Stash {
     }
 }
 
-/// Padded to the limit: how many blocks wait is nobody's business.
+/// Padded to the limit, so that the length does not reveal how many blocks wait.
 impl Durable for Stash {
     fn save(&self, out: &mut Vec<u8>) {
         for nth in 0..self.limit {

@@ -8,12 +8,12 @@ use crate::types::{Addr, Leaf};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A tree whose uppermost levels lie in trusted memory, in a set-associative cache that goes by the
-/// addresses of its blocks (the paper's S-Stash). A pointer table (TT) keeps the tree: it has an
-/// entry for each bucket, numbered level by level from the root, with a pointer for each slot. The
-/// other levels are those of `inner`, and only those can be seen.
+/// A tree with its uppermost levels in trusted memory, in a set-associative cache indexed by block
+/// address (the paper's S-Stash). A pointer table (TT) holds the tree structure: it has an entry
+/// for each bucket, numbered level by level from the root, with a pointer for each slot. The other
+/// levels are in `inner`, and an adversary observes only accesses to them.
 ///
-/// A block whose set is full stays where it is for this round.
+/// A block is not moved in this eviction if its set is full.
 pub struct Substash<T> {
     shape: Shape,
     inner: T,
@@ -21,22 +21,22 @@ pub struct Substash<T> {
     /// Slots of a path that are cached.
     split: usize,
     ways: usize,
-    /// What each way holds.
+    /// The header of the block in each way.
     headers: Vec<Header>,
     bodies: Vec<u8>,
-    /// Of each slot of the cached buckets: the way of its block plus one, or 0.
+    /// For each slot of the cached buckets, the way of its block plus one, or 0.
     table: Vec<u32>,
-    /// Of each cached level: the first slot of its first bucket.
+    /// For each cached level, the first slot of its first bucket.
     level_start: Vec<usize>,
-    /// Of each cached slot of the open path: its entry of the table.
+    /// For each cached slot of the open path, its entry in the table.
     open: Vec<usize>,
-    /// So many blocks lie elsewhere until they are brought back.
+    /// Number of blocks that `take_away` wrote out and `bring_back` has not read yet.
     away: Option<usize>,
 }
 
 impl<T: BucketTree> Substash<T> {
-    /// The tree of `shape`, whose first `cached` levels are cached in `sets` sets of `ways` blocks,
-    /// and without slots in `inner`. Nothing holds a block yet.
+    /// The tree of `shape`, with its first `cached` levels in `sets` sets of `ways` blocks. In
+    /// `inner` these levels have no slots. All cached levels are empty.
     pub fn new(
         shape: Shape,
         cached: usize,
@@ -68,22 +68,22 @@ impl<T: BucketTree> Substash<T> {
         })
     }
 
-    /// What is below.
+    /// The tree of the lower levels.
     pub fn inner(&self) -> &T {
         &self.inner
     }
 
-    /// What is below, to be looked after.
+    /// The tree of the lower levels, mutable.
     pub fn inner_mut(&mut self) -> &mut T {
         &mut self.inner
     }
 
-    /// Blocks that are cached now.
+    /// Number of cached blocks.
     pub fn len(&self) -> usize {
         self.headers.iter().filter(|header| !header.is_empty()).count()
     }
 
-    /// Whether there is none.
+    /// Whether no block is cached.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -94,7 +94,7 @@ impl<T: BucketTree> Substash<T> {
     }
 
     /// Puts a block without contents as deep into the cached levels as there is room, as
-    /// [`BareTree::place`](super::BareTree::place) does. Whether there was any.
+    /// [`BareTree::place`](super::BareTree::place) does; `false` if there was none.
     pub fn place(&mut self, header: Header) -> bool {
         for level in (0..self.cached).rev() {
             let first = self.bucket_start(level, header.leaf());
@@ -106,9 +106,9 @@ impl<T: BucketTree> Substash<T> {
         false
     }
 
-    /// Writes the cached levels to `home`, a tree of just [these](Shape::top) levels, one path
-    /// after the other from left to right whatever they hold, and empties the cache and its pointer
-    /// table. Until they are [brought back](Self::bring_back) no path can be read.
+    /// Writes the cached levels to `home`, a tree of exactly [these](Shape::top) levels, and
+    /// empties the cache and its pointer table. All paths are written, from left to right. Until
+    /// the levels are [brought back](Self::bring_back) no path can be read.
     pub fn take_away(&mut self, home: &mut dyn BucketTree) -> Result {
         self.check_home(home)?;
         self.check_here()?;
@@ -130,11 +130,12 @@ impl<T: BucketTree> Substash<T> {
         Ok(())
     }
 
-    /// Reads what [`take_away`](Self::take_away) wrote, and builds cache and pointer table anew.
+    /// Reads the levels that [`take_away`](Self::take_away) wrote, and rebuilds cache and pointer
+    /// table.
     pub fn bring_back(&mut self, home: &mut dyn BucketTree) -> Result {
         self.check_home(home)?;
         let away = self.away.ok_or(Error::State("the cached levels are here"))?;
-        // What another try has left.
+        // Blocks that a failed attempt has left.
         self.clear();
         let mut headers = vec![Header::EMPTY; self.split];
         for bucket in 0..home.shape().leaves() {
@@ -188,7 +189,7 @@ impl<T: BucketTree> Substash<T> {
         self.level_start[level] + bucket * self.shape.z(level)
     }
 
-    /// Follows the path of `leaf` through the table.
+    /// Fills `open` with the table entries of the path of `leaf`.
     fn open(&mut self, leaf: Leaf) {
         for level in 0..self.cached {
             let first = self.bucket_start(level, leaf);
@@ -206,7 +207,7 @@ impl<T: BucketTree> Substash<T> {
         }
     }
 
-    /// The way whose block is in a cached slot of the open path.
+    /// The way that holds the block of a cached slot of the open path.
     fn way_of(&self, slot: usize) -> Option<usize> {
         self.table[self.open[slot]].checked_sub(1).map(|way| way as usize)
     }
@@ -218,7 +219,7 @@ impl<T: BucketTree> Substash<T> {
         first..first + self.ways
     }
 
-    /// Gives a block that is not cached a way of its set, and a pointer to it.
+    /// Assigns an uncached block to a free way of its set, and points the table entry to it.
     fn occupy(&mut self, entry: usize, header: Header) -> Option<usize> {
         let way = self.set(header.addr()).find(|&way| self.headers[way].is_empty())?;
         self.headers[way] = header;
@@ -240,8 +241,8 @@ impl<T: BucketTree> Substash<T> {
     }
 }
 
-/// Numbers beside each other, far apart. The paper takes MD5; any function will do that spreads
-/// addresses evenly, since sets are never seen.
+/// Spreads neighbouring addresses over the sets. The paper takes MD5; any function will do that
+/// spreads addresses evenly, since an adversary does not observe the sets.
 fn spread(addr: u64) -> u64 {
     let x = (addr ^ (addr >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -335,7 +336,7 @@ impl<T: BucketTree> BucketTree for Substash<T> {
         let way = self.find_way(addr)?;
         body.copy_from_slice(self.body_of(way));
         let header = core::mem::take(&mut self.headers[way]);
-        // Its bucket is one of those on its path; the table has no way back.
+        // Its bucket is on its path; the table has no pointers from ways to buckets.
         let pointer = way as u32 + 1;
         for level in 0..self.cached {
             let first = self.bucket_start(level, header.leaf());

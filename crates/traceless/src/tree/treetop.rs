@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::types::{Addr, Leaf};
 use alloc::vec::Vec;
 
-/// A tree whose uppermost levels lie in trusted memory, as they are, and whose other levels are
-/// those of `inner` (Phantom; Ren et al., section 3.1.2). Only the latter can be seen.
+/// A tree with its uppermost levels unsealed in trusted memory, and its other levels in `inner`
+/// (Phantom; Ren et al., section 3.1.2). An adversary observes only accesses to `inner`.
 pub struct Treetop<T> {
     shape: Shape,
     top: BareTree,
@@ -17,7 +17,8 @@ pub struct Treetop<T> {
 }
 
 impl<T: BucketTree> Treetop<T> {
-    /// The tree of `shape`, whose first `cached` levels are cached and without slots in `inner`.
+    /// The tree of `shape`, with its first `cached` levels in memory. In `inner` these levels have
+    /// no slots.
     pub fn new(shape: Shape, cached: usize, inner: T) -> Result<Self> {
         if cached > shape.levels() || shape.only(|l| l >= cached) != *inner.shape() {
             return Err(Error::Geometry("cached and other levels are not those of one tree"));
@@ -26,12 +27,12 @@ impl<T: BucketTree> Treetop<T> {
         Ok(Self { split: shape.path_start(cached), shape, top, inner })
     }
 
-    /// What is below.
+    /// The tree of the lower levels.
     pub fn inner(&self) -> &T {
         &self.inner
     }
 
-    /// What is below, to be looked after.
+    /// The tree of the lower levels, mutable.
     pub fn inner_mut(&mut self) -> &mut T {
         &mut self.inner
     }
@@ -62,7 +63,7 @@ impl<T: BucketTree> BucketTree for Treetop<T> {
     #[inline]
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         let (top, below) = headers.split_at_mut(self.split);
-        // What is below comes while the top is read.
+        // The lower levels are fetched while the top is read.
         self.inner.prefetch(leaf);
         self.top.read_path(leaf, top)?;
         self.inner.read_path(leaf, below)

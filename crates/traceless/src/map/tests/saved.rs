@@ -1,10 +1,10 @@
-//! Maps that are saved: reopened, killed, cut off at every call of their store.
+//! Maps in stores: reopened, killed, and interrupted at every call of their store.
 
 use super::*;
 use crate::scheme::rig::Forgetful;
 use crate::store::{MemStore, Store};
 
-/// With so few buckets that entries wait in the stash.
+/// The map has so few buckets that entries wait in the stash.
 fn saved(store: Arc<dyn Store>, seed: u64) -> Builder {
     let map = Map::builder().capacity(4).key_len(2).value_len(8).rng(SeededRng::new(seed));
     map.key(Secret::from_bytes([3; 32])).store(store)
@@ -21,7 +21,7 @@ fn contents(map: &mut Map) -> Model {
     (0..30).filter_map(|key| Some((key, map.get(&[key]).unwrap().map(value)?))).collect()
 }
 
-/// One random operation on a map and on what it should be.
+/// One random operation on a map and on its model.
 fn step(map: &mut Map, model: &mut Model, rng: &mut SeededRng) -> Result {
     let (key, value) = (rng.below(30) as u8, rng.below(1 << 40));
     if rng.below(4) == 0 {
@@ -59,7 +59,7 @@ fn a_map_comes_back_with_its_stash() {
     assert!(matches!(other.open().err(), Some(Error::State(_))), "a wrong key");
 }
 
-/// Also where entries take as many words.
+/// Even where entries have the same number of words.
 #[test]
 fn other_lengths_open_nothing() {
     let builder = |key_len, value_len| {
@@ -76,7 +76,7 @@ fn other_lengths_open_nothing() {
     assert_eq!(map.get(b"key").unwrap(), Some(vec![1; 70]));
 }
 
-/// Each opening finds the map as it was after some operation, at least the last that was synced.
+/// Each opening finds the map as it was after some operation, at least the last synced one.
 #[test]
 fn no_crash_loses_what_was_synced() {
     let empty = Arc::new(MemStore::new(room()));
@@ -111,8 +111,8 @@ fn no_crash_loses_what_was_synced() {
     assert!(lived > 100, "only {lived} operations lived");
 }
 
-/// Pages of its array cannot be read, once, at many points: nothing is lost, also not by the syncs
-/// that come of themselves.
+/// Pages of the array cannot be read, once, at many points: no entry is lost, not even by the syncs
+/// that the map makes by itself.
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_loses_no_entry() {
@@ -132,7 +132,7 @@ fn a_failed_read_loses_no_entry() {
         if step(&mut map, &mut model, &mut SeededRng::new(turn)).is_err() {
             failed += 1;
             store.fail_after(u64::MAX);
-            // The same again, whether it was done or not.
+            // Repeat the operation, whether it was done or not.
             step(&mut map, &mut model, &mut SeededRng::new(turn)).unwrap();
         }
         if turn % 100 == 0 {

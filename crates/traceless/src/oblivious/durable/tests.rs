@@ -1,5 +1,5 @@
-//! What the suite cannot see from outside: crashes at every call, freshness of pages and of the
-//! state, labels after a crash, openings and their keys.
+//! Tests that need internals: crashes at every call, freshness of pages and of the state, labels
+//! after a crash, openings and their keys.
 
 use super::*;
 use crate::durable::Vault;
@@ -87,7 +87,7 @@ fn no_nonce_covers_two_contents() {
     }
 }
 
-/// Reads every block, which is as it was written or refused, and tells the first place refused.
+/// Reads every block, which must be as written or refused, and returns the first refused place.
 fn first_refusal(rig: &mut Rig, bytes: &[u8]) -> Option<Place> {
     let kept = rig.vault.kept();
     let mut refused = None;
@@ -193,7 +193,7 @@ fn a_key_that_sealed_enough_is_replaced() {
     assert_filled(&mut rig.open(), 19);
 }
 
-/// Making the tree anew may seal so much that the save after it begins an opening.
+/// A rebuild may seal so much that the save after it begins an opening.
 #[test]
 fn what_was_made_anew_under_a_key_since_replaced_is_not_forgotten() {
     let mut rig = Rig::new(geometries()[1]);
@@ -255,7 +255,7 @@ fn any_number_of_blocks_of_any_length_comes_back() {
     }
 }
 
-/// The label of each block that has one, by what its slot says.
+/// The label of each block that has one, from its slot's header.
 fn labels(oram: &mut DurableOblivious<Dynamic>) -> BTreeMap<u32, u32> {
     let mut labels = BTreeMap::new();
     let data = &mut oram.inner.data;
@@ -278,8 +278,8 @@ fn unchanged(geometry: ArrayGeometry, width: Dynamic, parts: Parts, state: &Epoc
     DurableOblivious::reopen(geometry, width, parts, state)
 }
 
-/// Chi squared of pairs of labels, before a crash and after, over sixteen classes, and how many
-/// stayed less how many would by chance, in deviations.
+/// Chi squared of pairs of labels, before a crash and after, over sixteen classes; and how many
+/// labels stayed less how many would by chance, in standard deviations.
 fn dependence(open: impl Fn(ArrayGeometry, Dynamic, Parts, &EpochState) -> Opened) -> (f64, f64) {
     let geometry = ArrayGeometry::new(600, 16).unwrap();
     let geometry = ArrayGeometry { memory_levels: 3, unsynced_max: 100, ..geometry };
@@ -307,7 +307,7 @@ fn dependence(open: impl Fn(ArrayGeometry, Dynamic, Parts, &EpochState) -> Opene
     (chi, (same - chance) / chance.sqrt())
 }
 
-/// Fifteen degrees of freedom.
+/// The chi squared value has fifteen degrees of freedom.
 #[test]
 fn labels_before_and_after_a_crash_are_independent() {
     let (chi, stayed) = dependence(DurableOblivious::open);
@@ -316,8 +316,8 @@ fn labels_before_and_after_a_crash_are_independent() {
     assert!(chi > 1000.0 && stayed > 20.0, "{chi}, {stayed}");
 }
 
-/// An opening after a crash reads the old pages in order, and its accesses are as many whatever was
-/// done before.
+/// An opening after a crash reads the old pages in order, and the number of its accesses does not
+/// depend on earlier accesses.
 #[test]
 fn an_opening_after_a_crash_tells_nothing() {
     let geometry = geometries()[2];

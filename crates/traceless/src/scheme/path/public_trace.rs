@@ -1,12 +1,12 @@
-//! What is public about the trace of a saved tree: paths stand for their levels, and what a sync
-//! writes must follow from the paths that were read before it.
+//! The public part of the trace of a tree in a store. Only the levels of a path count, and the
+//! writes of a sync must follow from the paths that were read before it.
 
 use crate::scheme::path::PathGeometry;
 use crate::trace::{Event, Op, Surface};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The events of a trace with each bucket's place replaced by its tree and level, and without what
-/// follows from the paths read. Panics if anything else was written.
+/// The events of a trace with each bucket's place replaced by its tree and level, and without the
+/// events that follow from the paths read. Panics at any other write.
 pub fn template(geometry: &PathGeometry, events: &[Event]) -> Vec<Event> {
     let buckets = geometry.buckets();
     let known = buckets.into_iter().map(|(at, len, of)| (at, (len, of))).collect();
@@ -28,9 +28,9 @@ struct Public {
     /// The buckets of each tree that were read since the last sync, in order.
     read: BTreeMap<usize, Vec<u64>>,
     seen: BTreeSet<u64>,
-    /// Those that were to be written after it.
+    /// The buckets that must be written after the last sync.
     due: Vec<u64>,
-    /// What was written to the trees, and how much beside them.
+    /// The buckets written since then, and the bytes written beside the trees.
     written: Vec<u64>,
     beside: u64,
     out: Vec<Event>,
@@ -59,8 +59,8 @@ impl Public {
                     }
                 }
             }
-            // An opening: what was read since the last sync is as if it had never been, and what
-            // was written after it is written again, tree by tree.
+            // An opening discards the paths that were read since the last sync, and repeats the
+            // writes after it, tree by tree.
             Op::Read => {
                 if self.written == self.due {
                     self.written.clear();
@@ -71,7 +71,7 @@ impl Public {
         }
     }
 
-    /// A sync, which made the log of all buckets read durable, or followed nothing.
+    /// A sync. Either it made a log of all buckets read durable, or there was no log before it.
     fn sync(&mut self, geometry: &PathGeometry, event: Event) {
         self.out.push(event);
         if self.beside == 0 {
@@ -84,7 +84,7 @@ impl Public {
         self.beside = 0;
     }
 
-    /// All that was due is in its place. What else was written are the maps, as a whole.
+    /// All due buckets are written. Any other written buckets must be all the maps.
     fn end_of_writes(&mut self) {
         let written = core::mem::take(&mut self.written);
         let rest = written.strip_prefix(&self.due[..]).unwrap_or(&written);

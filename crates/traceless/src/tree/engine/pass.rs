@@ -2,7 +2,7 @@
 
 use super::{BucketTree, Engine};
 
-/// Where a block comes from: its number in the stash, or its slot of the path.
+/// The source of a block: its index in the stash, or its slot of the path.
 #[derive(Clone, Copy)]
 pub(super) enum PassSource {
     Stash(usize),
@@ -10,13 +10,14 @@ pub(super) enum PassSource {
 }
 
 impl<T: BucketTree> Engine<T> {
-    /// One pass along the open path, which is not written yet: one block of the stash at most goes
-    /// down, and each bucket gets and gives one at most (Circuit ORAM, section 3: `EvictOnceFast`).
+    /// One pass along the open path, before it is written: at most one block of the stash goes
+    /// down, and each bucket receives and gives at most one block (Circuit ORAM, section 3:
+    /// `EvictOnceFast`).
     pub fn evict_once(&mut self) {
         assert!(self.is_open, "a path is fetched before it is evicted");
         self.find_offers();
-        // What a lower bucket waits for. Moves are made from the leaf up, so that a bucket which
-        // gives and gets a block has room by then.
+        // The move into a lower bucket that is still to be made. Moves are made from the leaf up,
+        // so that a bucket that both gives and receives a block has room by then.
         let mut wanted = None;
         for level in (0..self.shape().levels()).rev() {
             let first = self.shape().path_start(level);
@@ -43,8 +44,8 @@ impl<T: BucketTree> Engine<T> {
         }
     }
 
-    /// For each level, the block from above that may go the deepest of all, if it may come as far
-    /// (`PrepareDeepest`).
+    /// For each level, the block from above that may go deepest of all, if it may come as far as
+    /// this level (`PrepareDeepest`).
     fn find_offers(&mut self) {
         let Self { tree, stash, leaf, headers, eviction, .. } = self;
         let shape = tree.shape();

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 const CACHED: usize = 3;
 const LEN: usize = 9;
 
-/// Few slots where IR-Alloc has few, and three levels that are cached.
+/// Few slots where IR-Alloc has few, and three cached levels.
 fn shape() -> Shape {
     Shape::per_level(vec![4, 4, 4, 2, 3, 4]).unwrap()
 }
@@ -32,7 +32,7 @@ fn home(store: Arc<dyn Store>) -> SealedTree<Aead> {
     SealedTree::create(store, 0, "tree", top, LEN, key, Box::new(SeededRng::new(2))).unwrap()
 }
 
-/// What a planted fault may disturb.
+/// A tree with an address search, which a planted fault may break.
 trait Top: BucketTree {
     fn find_in_top(&mut self, addr: Addr) -> Option<Vec<u8>>;
 }
@@ -44,7 +44,7 @@ impl<T: BucketTree> Top for Substash<T> {
 }
 
 /// Path accesses to 80 blocks, each of which holds the count of its accesses, and between them
-/// searches that need no path. Whether all is as it should be, and how many were found.
+/// searches that need no path. Returns how many blocks the searches found, or the first error.
 fn is_an_array<T: Top>(tree: T, between: impl Fn(u64, &mut T)) -> Result<u64, &'static str> {
     const BLOCKS: u64 = 80;
     let (mut engine, mut rng) = (Engine::new(tree, 200), SeededRng::new(3));
@@ -109,7 +109,7 @@ fn a_full_set_skips_the_block() {
     assert!(top.find(Addr(1)).is_none() && top.find(Addr(3)).is_some());
 }
 
-/// The paper's: 4092 pointers of 4 bytes instead of 12 bits, and as many tags as ways.
+/// The paper's size: 4092 pointers, here of 4 bytes instead of 12 bits, and as many tags as ways.
 #[test]
 fn memory_is_that_of_the_cache_its_tags_and_the_table() {
     let shape = Shape::uniform(11, 4).unwrap();
@@ -137,7 +137,7 @@ fn what_is_taken_away_comes_back() {
     is_an_array(substash(7, 4), switch).unwrap();
 }
 
-/// All cached buckets are written, in the same order, whatever is in them.
+/// All cached buckets are written, in the same order, independent of their contents.
 #[test]
 fn taking_away_shows_nothing() {
     let events = |blocks: u64| {
@@ -190,11 +190,11 @@ fn impossible_sizes_are_refused() {
 #[derive(Clone, Copy)]
 enum Fault {
     None,
-    /// A block whose set is full takes the way of another.
+    /// A block takes the way of another block if its set is full.
     Overwrites,
     /// A pointer stays after its block has left.
     KeepsPointer,
-    /// A block that was found and taken out is still pointed to.
+    /// A pointer stays after its block was found by address and removed.
     KeepsFound,
 }
 
@@ -255,7 +255,7 @@ impl BucketTree for Faulty {
         header
     }
     fn write_path(&mut self, headers: &[Header]) -> Result {
-        // The honest one would notice that blocks did not come and go one by one.
+        // The correct tree would panic, as blocks did not come and go one by one.
         self.0.inner.write_path(&headers[self.0.split..])
     }
     fn sync(&mut self) -> Result {
