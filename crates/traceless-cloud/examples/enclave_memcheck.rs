@@ -1,13 +1,13 @@
-//! The enclave with its secrets marked, for memcheck, and with all its inputs in a file, for
-//! traces of every address that it touches. `./test memcheck` runs both.
+//! Runs the enclave for two checks: under memcheck, with its secrets marked, and from a file of all
+//! its inputs, to trace every address that it accesses. `./test memcheck` runs both.
 //!
-//! `enclave_memcheck honest` must be clean; the planted faults must not be: `branch`, which looks
-//! at which layer is meant, and `index`, which moves rows straight to where they go.
+//! `enclave_memcheck honest` must be clean. The planted faults must be found: `branch` branches on
+//! the secret layer, and `index` moves rows straight to their targets.
 //!
-//! `enclave_memcheck prepare FILE SEED` writes what gateway and host hand to the enclave, with
-//! secrets drawn from SEED; `enclave_memcheck run FILE` is the enclave alone, which touches the
-//! same addresses in the same order for all seeds; `enclave_memcheck run-index FILE` is the planted
-//! fault.
+//! `enclave_memcheck prepare FILE SEED` writes the inputs of gateway and host to the enclave, with
+//! secrets drawn from SEED. `enclave_memcheck run FILE` runs the enclave alone, which must access
+//! the same addresses in the same order for all seeds. `enclave_memcheck run-index FILE` is the
+//! planted fault.
 
 use std::hint::black_box;
 use traceless::rng::{Rng, SeededRng};
@@ -50,7 +50,7 @@ fn main() {
     }
 }
 
-/// A tree whose nodes are some dozens of pages in the enclave's memory.
+/// A tree with nodes of some dozens of pages in the enclave's memory.
 fn geometry() -> Geometry {
     Geometry {
         roots: 1,
@@ -69,19 +69,19 @@ fn shared() -> (Shared, Session) {
     (shared, session)
 }
 
-/// All that the enclave is handed: queries with their slots, evictions with their nodes.
+/// All inputs of the enclave: queries with their slots, evictions with their nodes.
 #[derive(Default)]
 struct Inputs {
-    /// An order and the slots beside it.
+    /// An order and its slots.
     queries: Vec<[Vec<u8>; 2]>,
-    /// An order, a node, and what is carried into it.
+    /// An order, a node, and the slots carried into it.
     evictions: Vec<[Vec<u8>; 3]>,
-    /// For the planted fault: where the first node's rows go.
+    /// For the planted fault: the targets of the first node's rows.
     dest: Vec<u8>,
 }
 
-/// What a gateway and a host would hand over, with secrets drawn from a seed: which layer is meant,
-/// and where rows go.
+/// The inputs from a gateway and a host. The secrets, the wanted layers and the targets of rows,
+/// are drawn from a seed.
 fn prepared(seed: u64) -> Inputs {
     let (g, (shared, session)) = (geometry(), shared());
     let outer = Outer::new(&shared.outer, Choice::Benes);
@@ -135,7 +135,7 @@ fn shuffled(rows: usize, rng: &mut SeededRng) -> Vec<u32> {
     dest
 }
 
-/// The enclave alone.
+/// Runs the enclave alone.
 fn run(inputs: &Inputs) {
     let (g, (shared, session)) = (geometry(), shared());
     let mut querier = Querier::new(&shared, &session, Box::new(SeededRng::new(1)));
@@ -169,7 +169,7 @@ fn honest() {
     println!("24 queries and 9 evictions");
 }
 
-/// Shows that which layer is meant is secret.
+/// Shows that the wanted layer is marked as secret.
 fn branch() {
     let mut target = [black_box(1_u32)];
     classify(&mut target);
@@ -177,14 +177,14 @@ fn branch() {
     println!("{}", if black_box(target[0]) == 1 { rows[1][0] } else { rows[0][0] });
 }
 
-/// Shows that where rows go is secret.
+/// Shows that the targets of rows are marked as secret.
 fn index() {
     let mut dest = prepared(1).dest;
     classify(&mut dest);
     move_straight(&dest);
 }
 
-/// Rows that go straight to where they belong.
+/// Moves rows straight to their targets.
 fn move_straight(dest: &[u8]) {
     let mut rows = vec![[0_u64; 136]; dest.len() / 4];
     for (from, to) in dest.as_chunks().0.iter().enumerate() {

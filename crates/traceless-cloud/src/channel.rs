@@ -1,10 +1,11 @@
 //! Messages between gateway and enclave, which the host carries and cannot read, change or repeat.
 //!
-//! Both sides put a random number into each session, so messages of an earlier one mean nothing in
-//! it, even if the host starts the enclave again. Each direction and purpose has a key of its own,
-//! and each message a counter and a salt, which are its nonce. The salt is drawn when it is known
-//! what the message says: so copies of a side, as of a machine that is resumed twice from one
-//! snapshot, use no nonce for two messages, though both count on from the same number.
+//! Both sides put a random number into each session, so messages of an earlier session are refused
+//! in a later one, even if the host restarts the enclave. Each direction and purpose has its own
+//! key, and each message a counter and a salt, which form its nonce. The salt is drawn only when
+//! the message's content is final. So two copies of one side, for example a machine resumed twice
+//! from one snapshot, do not reuse a nonce for two messages, although both count on from the same
+//! number.
 
 use crate::error::{Error, Result};
 use crate::geometry::TAG_LEN;
@@ -13,14 +14,14 @@ use alloc::vec::Vec;
 use traceless::rng::Rng;
 use traceless::seal::{self, Aead, Salt, Sealer, Secret};
 
-/// What a side adds to a session, drawn at random.
+/// A side's random contribution to a session.
 pub type Nonce = [u8; 16];
 
 const COUNTER_LEN: usize = 8;
 const HEAD_LEN: usize = COUNTER_LEN + Salt::LEN;
-/// Bytes that a message is longer than what it says.
+/// Bytes that a sealed message is longer than its plaintext.
 pub const OVERHEAD: usize = HEAD_LEN + TAG_LEN;
-/// How far behind the newest a message may come.
+/// How far a message's counter may lie behind the newest one.
 const WINDOW: u64 = 128;
 
 /// The key of one direction and purpose of a session.
@@ -28,7 +29,7 @@ pub fn session_key(shared: &Secret, gateway: &Nonce, enclave: &Nonce, purpose: &
     shared.derive(&[b"session", gateway, enclave, purpose])
 }
 
-/// The end that speaks.
+/// The sending end of one direction.
 pub struct Sender {
     aead: Aead,
     next: u64,
@@ -36,12 +37,12 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Speaks under a key that nobody else speaks under, with salts from `rng`.
+    /// Seals under `key`, which no other sender uses, with salts from `rng`.
     pub fn new(key: &Secret, rng: Box<dyn Rng>) -> Self {
         Self { aead: Aead::new(key), next: 1, rng }
     }
 
-    /// A message.
+    /// Seals a message.
     pub fn seal(&mut self, plain: &[u8]) -> Vec<u8> {
         let counter = self.next;
         self.next += 1;
@@ -57,21 +58,21 @@ impl Sender {
     }
 }
 
-/// The end that listens.
+/// The receiving end of one direction.
 pub struct Receiver {
     aead: Aead,
     newest: u64,
-    /// Bit i: whether the message `newest - i` came.
+    /// Bit i: whether the message `newest - i` was received.
     seen: u128,
 }
 
 impl Receiver {
-    /// Listens under the sender's key.
+    /// Opens messages that are sealed under the sender's key.
     pub fn new(key: &Secret) -> Self {
         Self { aead: Aead::new(key), newest: 0, seen: 1 }
     }
 
-    /// What a message says. Messages may overtake each other, but none is taken twice.
+    /// The plaintext of a message. Messages may overtake each other, but none is accepted twice.
     pub fn open<'a>(&mut self, message: &'a mut [u8]) -> Result<&'a [u8]> {
         let parts = message
             .split_first_chunk_mut::<COUNTER_LEN>()
@@ -124,7 +125,7 @@ mod tests {
             let mut again = messages[i].clone();
             assert!(matches!(receiver.open(&mut again), Err(Error::Replayed)), "{i}");
         }
-        // Too far behind to know whether it came.
+        // The counter lies before the window, so the receiver cannot know whether it was used.
         assert!(matches!(receiver.open(&mut messages[2].clone()), Err(Error::Replayed)));
     }
 
@@ -146,7 +147,7 @@ mod tests {
         assert!(matches!(later, Err(Error::Unauthentic)), "a session of another enclave");
     }
 
-    /// Against a list of all that came, near each other, far ahead and far behind.
+    /// Compares the window with a list of all received counters: close, far ahead and far behind.
     #[test]
     fn the_window_is_that_of_a_list() {
         let mut rng = SeededRng::new(5);
@@ -165,7 +166,7 @@ mod tests {
                 let is_new = is_near && taken.insert(counter);
                 assert_eq!(receiver.note(counter).is_ok(), is_new, "{counter} after {newest}");
             }
-            // All that were in the window, and those as far ahead as it is long.
+            // All counters inside the window, after jumps by about the window's length.
             for ahead in [WINDOW - 1, WINDOW, WINDOW + 1, 1] {
                 let next = *taken.last().unwrap() + ahead;
                 taken.insert(next);

@@ -1,17 +1,17 @@
-//! The HTTP connection that a request came on: who may read it, and its place among all.
+//! The HTTP connection of a request: how well it is protected, and its place at the server.
 
 use crate::places::{Cutter, Place};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Who may see and change what a connection carries.
+/// Which parties can read and change the bytes of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wire {
-    /// The two ends alone.
+    /// Only the two ends.
     Tls,
-    /// Programs of this machine.
+    /// Programs on this machine.
     Loopback,
-    /// Whoever has the network.
+    /// Every party on the network.
     Network,
 }
 
@@ -23,12 +23,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// One that has this place among all.
+    /// A connection that holds this place.
     pub fn new(place: Place<Ender>, wire: Wire) -> Self {
         Self { place: Arc::new(place), wire }
     }
 
-    /// Its place.
+    /// The connection's place.
     pub fn place(&self) -> Arc<Place<Ender>> {
         self.place.clone()
     }
@@ -38,7 +38,7 @@ impl Connection {
         self.place.keep();
     }
 
-    /// Who may see and change what it carries.
+    /// Which parties can read and change the connection's bytes.
     pub fn wire(&self) -> Wire {
         self.wire
     }

@@ -1,5 +1,4 @@
-//! What is durable: files and folders that a power cut leaves as they are once the function that
-//! made them returns.
+//! Durable files and folders: they survive a power cut once the function that made them returns.
 //!
 //! A new name lies in its folder, so it is durable only after the folder is.
 
@@ -9,16 +8,16 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-/// What a commit has survived when it returns.
+/// What a commit survives once it returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
     /// The end of the process at any moment.
     Process,
-    /// The end of the machine's power, too.
+    /// A loss of power, too.
     Power,
 }
 
-/// Makes a folder that only its owner may enter, with all above it that are missing.
+/// Makes a folder that only its owner may enter, and all missing folders above it.
 pub fn make_folder(path: &Path) -> Result {
     if path.is_dir() {
         return Ok(());
@@ -44,7 +43,7 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result {
     put(&new, path)
 }
 
-/// Puts a file, which is durable, in the place of another.
+/// Replaces `path` by the file `new`, which is durable already.
 pub fn put(new: &Path, path: &Path) -> Result {
     std::fs::rename(new, path)?;
     sync_folder_of(path)
@@ -59,7 +58,7 @@ fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         Some(_) => Path::new("."),
-        // The root lies in itself.
+        // The root's parent is the root itself.
         None => path,
     }
 }
@@ -84,7 +83,7 @@ mod tests {
         assert_eq!(mode(&folder.join("key")), 0o600);
         assert_eq!(std::fs::read(folder.join("key")).unwrap(), b"secret");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
-        // A file is in the way.
+        // A file stands where the folder should be.
         assert!(make_folder(&folder.join("key/four")).is_err());
         assert!(make_folder(&folder.join("key")).is_err());
     }

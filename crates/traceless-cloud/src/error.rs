@@ -1,4 +1,4 @@
-//! What the world can do to gateway, host and enclave. Our own bugs are assertions.
+//! Failures that gateway, host and enclave must expect. Bugs of this crate are assertions.
 
 use alloc::string::String;
 
@@ -6,84 +6,84 @@ use alloc::string::String;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No such block.
+    /// The block's number is out of range.
     #[error("block {id} is out of range: there are {blocks}")]
     OutOfRange {
-        /// The block asked for.
+        /// The requested block.
         id: u64,
-        /// How many there are.
+        /// How many blocks the tree has.
         blocks: u64,
     },
-    /// A slot is not what was last written there.
+    /// A slot does not hold what was last written to it.
     #[error("slot {slot} of node {node} was changed: it is damaged, moved or from an older copy")]
     Tampered {
         /// Number of the node.
         node: u32,
-        /// Slot in it.
+        /// Slot in the node.
         slot: u32,
     },
-    /// A block was opened by the enclave and is not the one that the gateway put there.
+    /// The enclave opened a block, and it is not the one that the gateway stored.
     #[error("block {id} is not the one that was stored")]
     Forged {
         /// The block.
         id: u64,
     },
-    /// A message does not come from whom it should, or was changed on the way.
+    /// A message does not come from the expected sender, or was changed on the way.
     #[error("a message is not authentic")]
     Unauthentic,
     /// A message that was answered before.
     #[error("a message came twice")]
     Replayed,
-    /// A message of another form than this program speaks.
+    /// A message in a form that this program does not know.
     #[error("a message cannot be understood: {0}")]
     Malformed(&'static str),
-    /// No such parameters.
+    /// The parameters cannot work.
     #[error("impossible parameters: {0}")]
     Parameters(&'static str),
-    /// More blocks wait at the gateway than it has room for. With honest randomness this does not
-    /// happen.
+    /// More blocks wait in the gateway's stash than it has room for. With honest randomness this
+    /// has negligible probability.
     #[error("{blocks} blocks wait at the gateway, there is room for {limit}")]
     StashOverflow {
         /// Blocks that wait.
         blocks: usize,
-        /// How many may.
+        /// How many may wait.
         limit: usize,
     },
     /// Every block is in use.
     #[error("all {blocks} blocks are in use: remove something, or begin a larger tree")]
     Full {
-        /// How many there are.
+        /// How many blocks the tree has.
         blocks: u64,
     },
-    /// What a file of the store or of the gateway holds does not fit what it should.
+    /// A file of the store or of the gateway has the wrong form.
     #[error("{0} cannot be understood: it is damaged or of another version")]
     State(&'static str),
-    /// A log is not as it was written, and not only cut short where nobody was told of the end.
+    /// A log differs from what was written. A cut-off end counts only if it was acknowledged.
     #[error(
         "{file} is damaged in entry {entry}, at byte {at}, and {lost} written entries cannot be \
          read: nothing was changed; {advice}"
     )]
     Damaged {
-        /// The file.
+        /// The log's file.
         file: String,
-        /// The first entry that is not whole; 0 for what lies before all of them.
+        /// The first entry that is not whole; 0 for what precedes all entries.
         entry: u64,
-        /// Where it begins.
+        /// Where that entry begins.
         at: u64,
         /// Entries from there on that are known to have been written.
         lost: u64,
-        /// What to do.
+        /// Advice for the operator.
         advice: &'static str,
     },
-    /// The anchor remembers something else than the gateway's state.
+    /// The anchor does not fit the gateway's state.
     #[error("the anchor {file} does not fit: {reason}")]
     Anchor {
         /// The anchor's file.
         file: String,
-        /// What does not.
+        /// What does not fit.
         reason: &'static str,
     },
-    /// The host is at another round than the gateway: one of them was put back.
+    /// Host and gateway are at different rounds: one of them was restored from an older copy.
     #[error("the host is at round {host}, the gateway at round {gateway}: one was put back")]
     RolledBack {
         /// Rounds committed at the host.
@@ -91,16 +91,16 @@ pub enum Error {
         /// Rounds committed at the gateway.
         gateway: u64,
     },
-    /// Another process has it open.
+    /// Another process has the file or folder open.
     #[error("{0} is in use by another process")]
     InUse(&'static str),
     /// The store failed.
     #[error("the store failed: {0}")]
     Store(&'static str),
-    /// What an enclave tells of itself is not what this gateway wants to hear.
+    /// The gateway does not accept the enclave's evidence.
     #[error("the enclave's evidence is refused: {0}")]
     Evidence(&'static str),
-    /// Another gateway has the store now.
+    /// Another gateway has taken over the store.
     #[error(
         "another gateway has taken over this store (opening {newest}, this one was {own}): go on \
          with that one, or open this one again if that one is gone"
@@ -108,32 +108,32 @@ pub enum Error {
     Fenced {
         /// This gateway's opening.
         own: u64,
-        /// The one that took over.
+        /// The opening of the gateway that took over.
         newest: u64,
     },
-    /// The enclave that had this session's keys is gone. A new session goes on where it ended.
+    /// The enclave with this session's keys is gone. A new session continues where it ended.
     #[error("the enclave is gone, and the session with it")]
     SessionLost,
-    /// The host did not answer for so long that nobody should wait any longer.
+    /// The host did not answer within the time that a caller should wait.
     #[error("the host cannot be reached: {0}; is it running, and is this its address?")]
     Unreachable(String),
     /// The host answered with an error of its own.
     #[error("the host says: {0}")]
     Host(String),
-    /// A certificate or a key for TLS is of no use.
+    /// A certificate or a key for TLS cannot be used.
     #[error("TLS: {0}")]
     Tls(String),
     /// Not enough memory.
     #[error("there is not enough memory")]
     Memory,
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[cfg(feature = "std")]
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
 
 impl Error {
-    /// Its kind in a word, for metrics and logs, which hold no more.
+    /// The error's kind in one word. Metrics and logs contain nothing else about an error.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::OutOfRange { .. } | Self::Malformed(_) | Self::Parameters(_) => "request",
@@ -155,5 +155,5 @@ impl Error {
     }
 }
 
-/// Shorthand for results of this crate.
+/// The result type of this crate.
 pub type Result<T = (), E = Error> = core::result::Result<T, E>;

@@ -1,15 +1,15 @@
-//! Messages on a stream of bytes: four bytes that say how many follow, and these. A reply begins
-//! with a byte that says whether it is an error.
+//! Messages on a byte stream: a length of four bytes, then the message. A reply begins with a byte
+//! that says whether it is an error.
 
 use crate::error::{Error, Result};
 use crate::orders::Reader;
 use std::io::{self, Read, Write};
 
 const LEN_LEN: usize = 4;
-/// Characters of an error's text that are sent, at most.
+/// How many characters of an error's text are sent at most.
 const TEXT_MAX: usize = 200;
 
-/// Sends a message that consists of parts, with one call if the stream takes it.
+/// Sends a message that consists of parts, in one call if the stream takes it.
 pub fn write(to: &mut impl Write, parts: &[&[u8]]) -> io::Result<()> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let len = u32::try_from(len).map_err(|_| io::Error::other("a message of 4 GiB"))?;
@@ -22,8 +22,8 @@ pub fn write(to: &mut impl Write, parts: &[&[u8]]) -> io::Result<()> {
     to.flush()
 }
 
-/// Receives a message of at most `max` bytes in place of what `into` held. False if the stream
-/// ends before one begins.
+/// Receives a message of at most `max` bytes, which replaces the content of `into`. Returns false
+/// if the stream ends before a message begins.
 pub fn read(from: &mut impl Read, max: usize, into: &mut Vec<u8>) -> io::Result<bool> {
     into.clear();
     let mut len = [0; LEN_LEN];
@@ -42,12 +42,12 @@ pub fn read(from: &mut impl Read, max: usize, into: &mut Vec<u8>) -> io::Result<
         let what = format!("a message of {len} bytes, where {max} are the most");
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
-    // Room is made for what comes, not for what is promised.
+    // Memory is allocated for bytes that arrive, not for the announced length.
     let came = from.take(len as u64).read_to_end(into)?;
     if came < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(true) }
 }
 
-/// A result as the bytes of a reply.
+/// Encodes a result as the bytes of a reply.
 pub fn encode(result: Result<Vec<u8>>) -> Vec<u8> {
     match result {
         Ok(mut bytes) => {
@@ -58,7 +58,7 @@ pub fn encode(result: Result<Vec<u8>>) -> Vec<u8> {
     }
 }
 
-/// A result from the bytes of a reply. What has no code of its own is told as text.
+/// Decodes a reply. An error without a code of its own becomes [`Error::Host`] with its text.
 pub fn decode(reply: &[u8]) -> Result<&[u8]> {
     let mut reader = Reader(reply);
     Err(match reader.array()? {
@@ -94,7 +94,7 @@ fn encode_error(error: &Error) -> Vec<u8> {
         }
         Error::SessionLost => vec![SESSION_LOST],
         Error::InUse(_) => vec![IN_USE],
-        // What another host said is not told as ours.
+        // A text that came from another host is passed on without a second prefix.
         Error::Host(text) => text_reply(text),
         other => text_reply(&other.to_string()),
     }

@@ -1,45 +1,46 @@
-//! The tree in numbers: nodes, slots, paths, epochs, and how a slot is cut into parts.
+//! The tree's shape: nodes, slots, paths, epochs, and how a slot is divided into parts.
 //!
-//! Everything here is public, and the same at gateway, host and enclave.
+//! All of it is public, and the same at gateway, host and enclave.
 
 use crate::error::{Error, Result};
 
-/// Bytes that are moved at once by the paper's kernel.
+/// Bytes that the paper's kernel moves at once.
 pub const PIECE_LEN: usize = 32;
-/// Pieces of a part: the unit that is sealed, opened and moved in one go. A part of every row of a
-/// node must fit the enclave's memory, whatever the length of a block.
+/// Pieces of a part, the unit that is sealed, opened and moved at once. A part of every row of a
+/// node must fit into the enclave's memory, however long a block is.
 pub const PART_PIECES: usize = 33;
 /// Bytes of a part.
 pub const PART_LEN: usize = PART_PIECES * PIECE_LEN;
-/// Bytes of a tag.
+/// Bytes of an authentication tag.
 pub const TAG_LEN: usize = 16;
-/// Bytes before a block under the gateway's own seal: which seal it is.
+/// Bytes of the header before a block under the gateway's seal, which identifies the seal.
 pub const HEADER_LEN: usize = 16;
-/// Rows that a node and what is evicted into it may have together.
+/// Most rows of a node together with the slots that are evicted into it.
 pub const ROWS_MAX: usize = 1 << 16;
-/// Layers of a tree.
+/// Most layers of a tree.
 pub const LAYERS_MAX: usize = 12;
 const BLOCK_LEN_MAX: usize = 1 << 16;
-/// Bytes of a shape.
+/// Bytes of an encoded geometry.
 pub const GEOMETRY_LEN: usize = 56;
 
-/// Number of a node: layer by layer from the roots, which come first.
+/// The number of a node: layer by layer from the roots, which come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Node(pub u32);
 
-/// The shape of a tree, or of several of one height.
+/// The shape of a tree, or of several trees of one height.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
-    /// Nodes of the first layer. With one the host has a whole tree, as in the paper. With as many
-    /// as a node has children it has all but the root, whose blocks wait at the gateway.
+    /// Nodes of the first layer. With one root the host has a whole tree, as in the paper. With as
+    /// many as a node has children, the host has all but the root, and the root's blocks wait at
+    /// the gateway.
     pub roots: u32,
-    /// Children of a node.
+    /// Children of each node.
     pub arity: u32,
-    /// Layers, with roots and leaves.
+    /// Layers, including roots and leaves.
     pub layers: usize,
     /// Slots that a round brings in at a root, and from each layer to the next.
     pub round_slots: usize,
-    /// Slots of a node that is no leaf.
+    /// Slots of an inner node.
     pub inner_slots: usize,
     /// Slots of a leaf.
     pub leaf_slots: usize,
@@ -48,7 +49,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Whether such a tree can be.
+    /// Fails unless a tree can have this shape.
     pub fn check(&self) -> Result {
         let fits = |slots: usize| slots > 0 && slots + self.round_slots <= ROWS_MAX;
         if self.roots == 0 || self.arity < 2 || !(1..=LAYERS_MAX).contains(&self.layers) {
@@ -71,7 +72,7 @@ impl Geometry {
         Ok(())
     }
 
-    /// As bytes.
+    /// The geometry as bytes.
     pub fn encode(&self) -> [u8; GEOMETRY_LEN] {
         let numbers = [
             u64::from(self.roots),
@@ -89,11 +90,11 @@ impl Geometry {
         bytes
     }
 
-    /// From bytes of anybody: a shape that is none is an error.
+    /// Decodes untrusted bytes. An impossible shape is an error.
     pub fn decode(bytes: &[u8; GEOMETRY_LEN]) -> Result<Self> {
         let number = |i: usize| {
             let eight = bytes[8 * i..8 * i + 8].try_into().expect("eight bytes");
-            // No number of a shape is as large.
+            // All numbers of a shape are smaller.
             u32::try_from(u64::from_le_bytes(eight))
                 .map_err(|_| Error::Parameters("a tree's numbers have 32 bits"))
         };
@@ -111,17 +112,17 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// Leaves.
+    /// How many leaves the tree has.
     pub fn leaves(&self) -> u32 {
         self.width(self.layers - 1)
     }
 
-    /// Nodes of a layer.
+    /// How many nodes a layer has.
     pub fn width(&self, layer: usize) -> u32 {
         self.roots * self.arity.pow(layer as u32)
     }
 
-    /// Nodes of all layers.
+    /// How many nodes the tree has.
     pub fn nodes(&self) -> u32 {
         self.first(self.layers)
     }
@@ -131,12 +132,12 @@ impl Geometry {
         (0..layer).map(|above| self.width(above)).sum()
     }
 
-    /// Slots of a node of a layer.
+    /// How many slots a node of a layer has.
     pub fn slots(&self, layer: usize) -> usize {
         if layer + 1 == self.layers { self.leaf_slots } else { self.inner_slots }
     }
 
-    /// The number of the root on the path to a leaf, below [`Geometry::roots`].
+    /// The index, below [`Geometry::roots`], of the root on the path to a leaf.
     pub fn root(&self, leaf: u32) -> usize {
         (leaf % self.roots) as usize
     }
@@ -147,7 +148,7 @@ impl Geometry {
         Node(self.first(layer) + leaf % self.width(layer))
     }
 
-    /// The leaf that is this node of the last layer.
+    /// The leaf with this node of the last layer.
     pub fn leaf_of(&self, node: Node) -> u32 {
         node.0 - self.first(self.layers - 1)
     }
@@ -163,7 +164,7 @@ impl Geometry {
         (round % u64::from(self.leaves())) as u32
     }
 
-    /// Rounds before round `round` that came by a node: its epoch.
+    /// A node's epoch: how many rounds before round `round` passed through it.
     pub fn epoch(&self, node: Node, round: u64) -> u64 {
         let layer = self.layer_of(node);
         let offset = u64::from(node.0 - self.first(layer));
@@ -173,7 +174,7 @@ impl Geometry {
         }
     }
 
-    /// Slots of the whole tree.
+    /// How many slots the tree has.
     pub fn slots_in_all(&self) -> u64 {
         (0..self.layers).map(|i| u64::from(self.width(i)) * self.slots(i) as u64).sum()
     }
@@ -183,22 +184,22 @@ impl Geometry {
         HEADER_LEN + self.block_len + TAG_LEN
     }
 
-    /// Parts of a slot.
+    /// How many parts a slot has.
     pub fn parts(&self) -> usize {
         self.sealed_len().div_ceil(PART_LEN)
     }
 
-    /// Bytes of a part without its tag: all are equal but for the last.
+    /// Bytes of a part without its tag. All parts but the last have the same length.
     pub fn part_len(&self, part: usize) -> usize {
         PART_LEN.min(self.sealed_len() - part * PART_LEN)
     }
 
-    /// Where a part lies in its slot, without its tag, which follows.
+    /// Offset of a part in its slot. Its tag follows the part.
     pub fn part_at(&self, part: usize) -> usize {
         part * (PART_LEN + TAG_LEN)
     }
 
-    /// Where a part with its tag ends in its slot.
+    /// Offset of the end of a part and its tag in the slot.
     pub fn part_end(&self, part: usize) -> usize {
         self.part_at(part) + self.part_len(part) + TAG_LEN
     }
@@ -208,7 +209,7 @@ impl Geometry {
         self.sealed_len() + self.parts() * TAG_LEN
     }
 
-    /// Where a node begins in the tree's bytes, node by node from the roots.
+    /// Offset of a node in the tree's bytes, which are in order of node numbers.
     pub fn node_at(&self, node: Node) -> u64 {
         let layer = self.layer_of(node);
         let above = (0..layer).map(|i| u64::from(self.width(i)) * self.node_len(i) as u64);
@@ -216,7 +217,7 @@ impl Geometry {
         above.sum::<u64>() + beside
     }
 
-    /// Bytes of all nodes.
+    /// Bytes of the whole tree.
     pub fn tree_len(&self) -> u64 {
         self.slots_in_all() * self.slot_len() as u64
     }
@@ -243,7 +244,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The same without the root.
+    /// The shape of [`small`] without its root.
     pub(crate) fn rootless() -> Geometry {
         Geometry { roots: 3, layers: 3, ..small() }
     }

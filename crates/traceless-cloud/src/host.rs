@@ -1,4 +1,4 @@
-//! The untrusted side: it carries orders to the enclave, and slots to and fro.
+//! The untrusted side: it passes orders to the enclave, and slots between store and enclave.
 
 use crate::channel::Nonce;
 use crate::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
@@ -16,94 +16,93 @@ use std::slice;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use traceless::rng::Rng;
 
-/// A query as the host sees it.
+/// The part of a query that the host can read, and the enclave's order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ask {
-    /// The path.
+    /// The leaf of the path.
     pub leaf: u32,
-    /// A slot of each layer.
+    /// One slot of each layer.
     pub locations: Vec<Location>,
-    /// The same for the enclave, and which of them is meant.
+    /// The enclave's order, sealed: the same path and slots, and the layer of the wanted block.
     pub order: Vec<u8>,
 }
 
-/// Nodes to be made anew, as the host sees it: a round, or one node by itself.
+/// Nodes to be renewed, as the host receives them: the path of a round, or one node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stage {
-    /// Each node, from the root on, with the random number of who wrote it.
+    /// Each node, from the root on, with the attempt number of its current version.
     pub nodes: Vec<NodeVersion>,
-    /// The random number of the new versions.
+    /// The attempt number of the new versions.
     pub attempt: u64,
-    /// What comes in at the first node: the slots of a round, or nothing.
+    /// The slots that enter at the first node in a round; empty for the renewal of one node.
     pub batch: Vec<u8>,
     /// The enclave's order for each node.
     pub orders: Vec<Vec<u8>>,
 }
 
 impl Stage {
-    /// The versions that it makes.
+    /// The versions that it creates.
     pub fn versions(&self) -> Vec<NodeVersion> {
         let new = |old: &NodeVersion| NodeVersion { attempt: self.attempt, ..*old };
         self.nodes.iter().map(new).collect()
     }
 }
 
-/// A host, as the gateway knows it.
+/// The gateway's interface to a host.
 ///
-/// [`Error::SessionLost`] means that the enclave is gone and with it all that was staged: after
+/// [`Error::SessionLost`] means that the enclave is gone, and all staged nodes with it: after
 /// [`Host::renew`] everything can be sent again.
 pub trait Host: Send + Sync {
     /// The enclave's reply to a query.
     fn query(&self, ask: &Ask) -> Result<Vec<u8>>;
 
-    /// The replies to queries, in order: each as if it were asked for alone, up to the first that
-    /// fails.
+    /// The replies to queries, in order, each as if it were sent alone, up to the first failure.
     fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
         up_to_failure(asks.iter().map(|ask| self.query(ask)))
     }
 
-    /// Has the enclave make nodes anew. Nobody sees them before the commit.
+    /// Lets the enclave make new versions of nodes. They are invisible until the commit.
     fn stage(&self, stage: &Stage) -> Result;
 
-    /// Puts a node aside that the gateway sealed itself, in place of a stage: for a tree that is
-    /// filled at once.
+    /// Stages a node that the gateway sealed itself, without the enclave: for a tree that is filled
+    /// at once.
     fn place(&self, _version: NodeVersion, _bytes: &[u8]) -> Result {
         Err(Error::Store("this host takes no nodes from the gateway"))
     }
 
-    /// Makes what was staged current, all or none. `sequence` is one more than that of the commit
-    /// before.
+    /// Makes the staged versions current, all or none. `sequence` is one more than that of the
+    /// previous commit.
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result;
 
     /// The number of the last commit.
     fn sequence(&self) -> Result<u64>;
 
-    /// Begins a session in place of one that was lost. Returns what gateway and enclave add to it.
+    /// Begins a session after one was lost. Returns the nonces of gateway and enclave.
     fn renew(&self) -> Result<(Nonce, Nonce)> {
         Err(Error::SessionLost)
     }
 
-    /// Fails with [`Error::Fenced`] if another gateway has the store. Sends nothing as long as
-    /// nothing speaks for that.
+    /// Fails with [`Error::Fenced`] if another gateway has taken over the store. Sends nothing
+    /// unless there is a sign of that.
     fn check(&self) -> Result {
         Ok(())
     }
 
-    /// From now on whoever waits is told at once that the host is away: it is the end.
+    /// Ends all waiting for a host that is away, now and later, because the program ends.
     fn wait_no_more(&self) {}
 }
 
-/// An enclave that has its keys, as its host knows it.
+/// The host's interface to an enclave that has its keys.
 pub trait Enclave: Send + Sync {
-    /// The reply to an order that has the bytes of its slots beside it, from the root on.
+    /// The reply to an order. `slots` has one slot of each layer, from the root on.
     fn query(&self, order: &[u8], slots: &[u8]) -> Result<Vec<u8>>;
 
-    /// The replies to orders, each with its slots, in order: those up to the first that fails.
+    /// The replies to orders with their slots, in order, up to the first failure.
     fn query_many(&self, orders: &[(&[u8], &[u8])]) -> Vec<Result<Vec<u8>>> {
         up_to_failure(orders.iter().map(|(order, slots)| self.query(order, slots)))
     }
 
-    /// Makes a node anew as the order says.
+    /// Makes a new version of a node, as the order says.
     fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result;
 }
 
@@ -128,14 +127,14 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// An enclave for a session, with a second thread where there is one to lend.
+    /// An enclave for a session. It gets a second thread if the machine has more than one.
     pub fn new(shared: &Shared, session: &Session, rng: Box<dyn Rng>) -> Result<Self> {
         let querier = Mutex::new(Querier::new(shared, session, rng));
         let evictor = Evictor::new(shared, session)?.with_threads(lent_threads());
         Ok(Self { querier, evictor: Mutex::new(evictor) })
     }
 
-    /// The same, which evicts by whole blocks: to compare with.
+    /// An enclave that evicts by whole blocks, as a baseline.
     pub fn by_whole_blocks(shared: &Shared, session: &Session, rng: Box<dyn Rng>) -> Result<Self> {
         let querier = Mutex::new(Querier::new(shared, session, rng));
         let evictor = Evictor::new(shared, session)?.by_whole_blocks(shared);
@@ -164,18 +163,18 @@ impl Enclave for Inside {
 /// Host and enclave in the gateway's own process.
 pub type InProcess<S> = HostedStore<S, Inside>;
 
-/// A store with an enclave beside it.
+/// A host: a store with an enclave.
 pub struct HostedStore<S, E> {
     geometry: Geometry,
     store: S,
     enclave: E,
     slots: Mutex<Vec<u8>>,
     buffers: Mutex<Buffers>,
-    /// Threads that wait for the store, once large nodes want them.
+    /// Threads that wait for the store, started for the first large node.
     waiting: LazyLock<Option<ThreadPool>>,
 }
 
-/// What a round is carried in.
+/// Buffers of a round.
 #[derive(Default)]
 struct Buffers {
     node: Vec<u8>,
@@ -187,8 +186,8 @@ struct Buffers {
 }
 
 impl<S: NodeStore> InProcess<S> {
-    /// A host over `store`, with an enclave that begins a session with the gateway of `nonce`.
-    /// Also returns what the enclave adds to the session.
+    /// A host over `store`, with an enclave that begins a session with the gateway of `nonce`. Also
+    /// returns the enclave's nonce.
     pub fn start(
         shared: &Shared,
         store: S,
@@ -204,7 +203,7 @@ impl<S: NodeStore> InProcess<S> {
 }
 
 impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
-    /// The store of a tree of this shape, and an enclave in a session with its gateway.
+    /// A host of a store of this shape, and an enclave in a session with its gateway.
     pub fn new(geometry: Geometry, store: S, enclave: E) -> Self {
         let slots = Mutex::new(vec![0; geometry.layers * geometry.slot_len()]);
         Self {
@@ -222,7 +221,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         &self.enclave
     }
 
-    /// Has the enclave make node after node anew, while the next is read and the last is written.
+    /// Lets the enclave renew node after node, while the next is read and the last is written.
     fn carry_out(&self, stage: &Stage, buffers: &mut Buffers) -> Result {
         let Buffers { node, next, made, last_made, carried, new_carried } = buffers;
         carried.clear();
@@ -249,7 +248,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         last.map_or(Ok(()), |new| block_on(self.store.stage(new, last_made)))
     }
 
-    /// Runs `work` while a node is read and another is written.
+    /// Runs `work` while one node is read and another is written.
     fn beside(
         &self,
         work: impl FnOnce() -> Result,
@@ -263,7 +262,8 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         let write = writing.map(|(new, bytes)| self.store.stage(new, bytes));
         let is_large = lens.into_iter().flatten().sum::<usize>() >= THREAD_MIN;
         let Some(threads) = is_large.then(|| self.waiting.as_ref()).flatten() else {
-            // An engine that is far away has it under way after this, and one that is near is done.
+            // After one poll a remote engine has its requests on the way, and a local engine is
+            // done.
             let mut both = pin!(join(OptionFuture::from(read), OptionFuture::from(write)));
             let done = both.as_mut().now_or_never();
             let worked = work();
@@ -283,7 +283,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         worked.and(was_read).and(was_written)
     }
 
-    /// Reads the slots of queries. Says for how many, and what the next one fails with.
+    /// Reads the slots of queries. Returns for how many this succeeded, and the next one's error.
     fn read_slots(&self, asks: &[Ask], into: &mut [u8]) -> (usize, Option<Error>) {
         let wrong = asks.iter().position(|ask| !self.has_path(ask));
         let asks = &asks[..wrong.unwrap_or(asks.len())];
@@ -291,7 +291,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         match self.read_together(asks, into) {
             Ok(()) => (asks.len(), wrong),
             Err(error) if asks.len() == 1 => (0, Some(error)),
-            // One of them fails: which one is found out by reading each alone.
+            // One of the queries fails. Reading each alone finds which.
             Err(_) => {
                 let len = self.geometry.layers * self.geometry.slot_len();
                 for (number, (ask, into)) in asks.iter().zip(into.chunks_exact_mut(len)).enumerate()
@@ -305,7 +305,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         }
     }
 
-    /// Whether a query is for a path and slots of this tree.
+    /// Whether a query names a path and slots of this tree.
     fn has_path(&self, ask: &Ask) -> bool {
         let g = &self.geometry;
         let has_slot =
@@ -337,7 +337,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
     }
 }
 
-/// Results up to the first that is a failure. Nothing is asked for behind it.
+/// Results up to the first failure. Nothing after it is evaluated.
 fn up_to_failure<T>(results: impl Iterator<Item = Result<T>>) -> Vec<Result<T>> {
     let mut all = Vec::new();
     for result in results {
@@ -374,7 +374,7 @@ impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
         if stage.nodes.iter().any(|old| old.node > last) {
             return Err(Error::Malformed("no such node"));
         }
-        // What was staged before and not committed never will be.
+        // Nodes that were staged and not committed can no longer be.
         block_on(self.store.abandon())?;
         self.carry_out(stage, &mut lock(&self.buffers))
     }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 towards clients: metrics, and what S3 is served over.
+//! HTTP/1.1 for clients: metrics and S3.
 
 use crate::connection::{Connection, Ender, Wire};
 use crate::front::{Front, Health, Metrics, Protocol, Stop};
@@ -26,23 +26,23 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use traceless_sys::listen::{self, Clients};
 
-/// Connections at once, of each address. A further one takes the place of the oldest whose client
-/// has not shown who it is.
+/// Connections at once, for each listening address. A further connection replaces the oldest one
+/// with an unauthenticated client.
 const CONNECTIONS_MAX: usize = 1024;
-/// Bytes of the head of a request.
+/// Longest head of a request, in bytes.
 const HEAD_LEN_MAX: usize = 64 << 10;
-/// How long a client may take for the head of a request, and stay without asking.
+/// How long a client may take for a request's head, and how long a connection may be idle.
 const HEAD_TIME: Duration = Duration::from_secs(75);
-/// How long a client may take to shake hands.
+/// How long a TLS handshake may take.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// How long requests that were begun may take once it is to stop.
+/// How long running requests may take after a stop is requested.
 const GRACE: Duration = Duration::from_secs(10);
 /// The media type of metrics.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 type AnyError = Box<dyn core::error::Error + Send + Sync>;
 
-/// What serves HTTP.
+/// The HTTP server.
 pub struct Http {
     runtime: tokio::runtime::Runtime,
     stopped: watch::Receiver<bool>,
@@ -51,7 +51,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// Starts threads, which serve nothing yet.
+    /// Starts the server's threads. No address is served yet.
     pub fn start(stop: &Stop) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -60,19 +60,19 @@ impl Http {
             .build()?;
         let (stopping, stopped) = watch::channel(false);
         stop.when_asked(move || {
-            // If nobody listens any more, nobody has to stop.
+            // Without a listener there is no server left to stop.
             let _ = stopping.send(true);
         });
         Ok(Self { runtime, stopped, tasks: Vec::new(), stranger_time: STRANGER_TIME })
     }
 
-    /// Lets clients take so long from the connection until they have shown who they are.
+    /// Sets how long a client may take from the connection until it is authenticated.
     pub fn set_stranger_time(&mut self, longest: Duration) {
         self.stranger_time = longest;
     }
 
-    /// Serves metrics at `/metrics` and readiness at `/healthz`, to whoever knows the password, if
-    /// there is one.
+    /// Serves metrics at `/metrics` and readiness at `/healthz`. If a password is given, clients
+    /// must send it.
     pub fn metrics(
         &mut self,
         address: &str,
@@ -92,7 +92,7 @@ impl Http {
         self.serve((address, clients), None, service, None)
     }
 
-    /// Serves S3 to whoever has one of these keys.
+    /// Serves S3 to clients with one of these keys.
     pub fn s3(
         &mut self,
         address: &str,
@@ -105,12 +105,12 @@ impl Http {
         self.serve((address, Clients::Authenticated), tls, service, Some(metrics))
     }
 
-    /// Waits until what was begun is answered.
+    /// Waits until all running requests are answered.
     pub fn finish(self) {
         let Self { runtime, tasks, .. } = self;
         runtime.block_on(async {
             for task in tasks {
-                // A task that panicked has nothing left to answer.
+                // A task that panicked has no replies left.
                 let _ = task.await;
             }
         });
@@ -145,7 +145,7 @@ impl Http {
     }
 }
 
-/// What clients of metrics are asked.
+/// How clients of metrics authenticate.
 pub fn metrics_clients(has_password: bool) -> Clients {
     if has_password {
         return Clients::Authenticated;
@@ -233,7 +233,7 @@ where
                 }
             });
         }
-        // Whoever takes longer is cut off.
+        // Requests that take longer are cut off.
         let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
     }
 
@@ -259,7 +259,7 @@ where
             service.clone().call(request)
         });
         async move {
-            // Replies are small or in large pieces: to wait for more gains nothing.
+            // Replies are small or in large pieces, so Nagle's delay gains nothing.
             let _ = stream.set_nodelay(true);
             match tls {
                 None => converse(stream, service, watcher).await,
@@ -275,7 +275,7 @@ where
     }
 }
 
-/// Waits until a client has had its time without showing who it is; of others, for ever.
+/// Ends after `longest` if the client is not authenticated by then; otherwise it never ends.
 async fn overdue(place: Arc<Place<Ender>>, longest: Duration) {
     tokio::time::sleep(longest).await;
     if !place.is_strangers() {
@@ -284,7 +284,7 @@ async fn overdue(place: Arc<Place<Ender>>, longest: Duration) {
     }
 }
 
-/// A connection in the metrics, however it ends.
+/// Counts a connection in the metrics until it is dropped.
 struct ConnectionGauge(Option<Arc<Metrics>>);
 
 impl ConnectionGauge {
@@ -316,6 +316,6 @@ async fn converse<S, B>(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_LEN_MAX);
     let connection = http.serve_connection(TokioIo::new(stream), service);
-    // A client that breaks off is no failure of ours.
+    // A client that closes its connection early is not an error of the server.
     let _ = watcher.watch(connection).await;
 }

@@ -1,7 +1,7 @@
-//! The inner layer: a block under the gateway's own seal, which the enclave never takes off.
+//! The inner layer of encryption: the gateway's seal of a block, which the enclave cannot open.
 //!
-//! Blocks are sealed a round at a time. Each round has a key of its own, from its number and its
-//! random attempt, which a block carries in front of it; its place in the batch is the nonce.
+//! Blocks are sealed one batch a round. Each round has its own key, derived from its number and its
+//! random attempt; both are in the block's header. The block's index in the batch is the nonce.
 
 use crate::error::{Error, Result};
 use crate::geometry::{HEADER_LEN, TAG_LEN};
@@ -13,7 +13,7 @@ pub struct Inner {
 }
 
 impl Inner {
-    /// Under a key that only the gateway has.
+    /// Derives the keys from one that only the gateway has.
     pub fn new(key: &Secret) -> Self {
         let half = |name: &[u8]| Prf::new(&key.derive(&[b"inner", name]));
         Self { halves: [half(b"low"), half(b"high")] }
@@ -29,7 +29,7 @@ impl Inner {
         BatchSeal { round, attempt, aead: Aead::new(&Secret::from_bytes(key)) }
     }
 
-    /// Opens the block `id` out of a slot.
+    /// Opens the block `id` from the sealed content of a slot.
     pub fn open(&self, id: u64, sealed: &[u8]) -> Result<Vec<u8>> {
         let forged = Error::Forged { id };
         let (header, rest) = sealed.split_first_chunk::<HEADER_LEN>().ok_or(forged)?;
@@ -55,7 +55,7 @@ pub struct BatchSeal {
 }
 
 impl BatchSeal {
-    /// Seals a block as number `index` of the batch, once.
+    /// Seals a block with number `index` of the batch. Each index may be used once.
     pub fn seal(&self, index: u16, id: u64, block: &[u8], sealed: &mut [u8]) {
         assert!(self.round < 1 << 48, "a round for each microsecond of nine years");
         let place = self.round << 16 | u64::from(index);

@@ -1,27 +1,27 @@
-//! Two pieces of work at once, where the host lends the enclave threads.
+//! Runs two pieces of work at once, on threads that the host lends the enclave.
 //!
-//! Which pieces there are follows from the shape of a node alone, so it tells nothing.
+//! The division into pieces follows from a node's shape alone, so it reveals nothing.
 
 #[cfg(feature = "std")]
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 #[cfg(feature = "std")]
 use std::sync::LazyLock;
 
-/// Bytes of work on which a second thread is no faster than one: it takes longer to begin.
+/// Bytes of work below which a second thread does not help: starting it takes longer.
 pub const THREAD_MIN: usize = 64 << 10;
 
-/// Runs two pieces of work, side by side or one after the other. Both are done on return.
+/// Runs two pieces of work in parallel or one after the other. Both are done on return.
 pub trait Join: Send + Sync {
-    /// Runs both.
+    /// Runs both pieces.
     fn join(&self, a: &mut (dyn FnMut() + Send), b: &mut (dyn FnMut() + Send));
 
-    /// Runs work that has two pieces now and then, from where it takes least time to share them.
+    /// Runs work that calls [`Join::join`] repeatedly, on a thread from which that is cheap.
     fn run(&self, work: &mut (dyn FnMut() + Send)) {
         work();
     }
 }
 
-/// One after the other.
+/// Runs the pieces one after the other.
 pub struct OneThread;
 
 impl Join for OneThread {
@@ -31,8 +31,8 @@ impl Join for OneThread {
     }
 }
 
-/// Side by side, on threads that stay. The first work of a process starts them, so they are as
-/// confined as whoever it was for.
+/// Runs the pieces in parallel, on threads that stay. The first work of a process starts them, so
+/// they have the same confinement as the caller of that work.
 #[cfg(feature = "std")]
 pub struct TwoThreads;
 
@@ -53,11 +53,11 @@ impl Join for TwoThreads {
     }
 }
 
-/// Nothing where the system starts no threads.
+/// `None` if the system refuses to start threads.
 #[cfg(feature = "std")]
 static POOL: LazyLock<Option<ThreadPool>> = LazyLock::new(|| pool("work"));
 
-/// Two threads that wait for work.
+/// A pool of two threads.
 #[cfg(feature = "std")]
 pub fn pool(name: &'static str) -> Option<ThreadPool> {
     ThreadPoolBuilder::new().num_threads(2).thread_name(move |_| name.to_owned()).build().ok()

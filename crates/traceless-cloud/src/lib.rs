@@ -1,55 +1,56 @@
-//! A store in the cloud that does not see which block is asked for.
+//! A cloud store that does not learn which block is requested.
 //!
 //! A *gateway* on the premises knows where each block lies. An untrusted *host* holds a tree of
-//! nodes with many slots. An *enclave* beside it does what would otherwise go back and forth: it
-//! picks one block out of a slot of each layer, and mixes nodes anew. See ARCHITECTURE.md.
+//! nodes with many slots. An *enclave* beside the host saves the transfers that this would need: it
+//! picks one block out of one slot of each layer, and evicts nodes. See ARCHITECTURE.md.
 //!
-//! Without the feature `std` only the enclave's side is built.
+//! Without the feature `std` only the enclave's code is built.
 //!
-//! File by file:
+//! The files:
 //!
-//! * `geometry`: the tree in numbers: nodes, paths, epochs, parts of a slot
-//! * `params`, `tail`: the tree for so many blocks, and how likely each of its limits is met
-//! * `random`: randomness for whoever draws often, which copies of a process do not share
-//! * `join`: two pieces of work at once, where the host lends a thread
-//! * `kernel`: permuting rows unseen: `network` (Beneš, with the gateway's `route`) and `nibbles`
-//!   (the paper's), over a `slab`
-//! * `outer`, `inner`: what a slot wears: the enclave's seal of a node's version, under it the
-//!   gateway's of the block
-//! * `channel`, `orders`: messages from gateway to enclave, and what they say
-//! * `enclave`: the core: `query` and `evict` (`job`: one node's; `block_wise`: to compare with)
-//! * `store`: the trait `NodeStore`, which engines implement; `mem`, `file`; `places`: which
-//!   version lies where; `cached`: top layers in memory before any of them
-//! * `host`: the traits `Host`, what a gateway knows of it, and `Enclave`, what a host knows of
-//!   that; a store with an enclave beside it
-//! * `tee`: `evidence`: what an enclave says of itself; `provision`: the key sealed to it
-//! * `frame`: messages on a stream of bytes, and errors as bytes
-//! * `process`: an enclave in a process of its own: `child` (what runs there), `confine` (what it
-//!   gives up), `nodes` (memory that both have, in which a node lies part by part)
+//! * `geometry`: the tree's shape: nodes, paths, epochs, parts of a slot
+//! * `params`, `tail`: the tree for a number of blocks, and the probability of exceeding its limits
+//! * `random`: a fast random generator that copies of a process do not share
+//! * `join`: two pieces of work at once, if the host lends a thread
+//! * `kernel`: oblivious permutation of rows: `network` (Beneš, with the gateway's `route`) and
+//!   `nibbles` (the paper's), over a `slab`
+//! * `outer`, `inner`: the two layers of encryption of a slot: the enclave's seal of a node's
+//!   version, and under it the gateway's seal of the block
+//! * `channel`, `orders`: sealed messages from gateway to enclave, and their content
+//! * `enclave`: the core: `query` and `evict` (`job`: one node's eviction; `block_wise`: a
+//!   baseline)
+//! * `store`: the trait `NodeStore`, which engines implement; `mem`, `file`; `places`: the place of
+//!   each version; `cached`: keeps top layers in memory, before any engine
+//! * `host`: the traits `Host` (used by the gateway) and `Enclave` (used by the host); a store with
+//!   an enclave
+//! * `tee`: `evidence`: the enclave's attestation; `provision`: the key sealed to the enclave
+//! * `frame`: messages on a byte stream, and errors as bytes
+//! * `process`: an enclave in its own process: `child` (the code that runs there), `confine` (the
+//!   rights it drops), `nodes` (shared memory that holds a node part by part)
 //! * `wire`: between gateway and host: `message`, `tls`, `fence` (which gateway has the store)
 //! * `server`: the host: `session`, `connection`
-//! * `remote`: that host as a `Host`: `line` (a connection and what is sent on it), `open`
+//! * `remote`: a server as a `Host`: `line` (a connection and its messages), `open`
 //! * `gateway`: `index` (where each block lies), `waiting` (the paper's ring, and the tree's root),
-//!   `queries` (sent together), `cache` (copies), `plan` (where rows go), `rounds` (carried out in
-//!   a thread), `pace` (how they are waited for), `beat` (a constant rate in its place), `commits`,
-//!   `sessions` (when an enclave is lost); `fill` (all blocks of an empty tree); `state`, which
-//!   changes by `record`s (`codec`: as bytes), kept in a `journal` that an `anchor` may remember
-//!   and `inspect` looks at; `names`, `objects`: values of any length
+//!   `queries` (sent together), `cache` (copies), `plan` (where rows go), `rounds` (run in a
+//!   thread), `pace` (spreads the waiting for rounds), `beat` (a constant rate, instead of `pace`),
+//!   `commits`, `sessions` (replace a lost enclave); `fill` (all blocks of an empty tree); `state`,
+//!   which changes by `record`s (`codec`: as bytes), kept in a `journal`, which an `anchor` may
+//!   protect from rollback and `inspect` checks; `names`, `objects`: values of any length
 //! * `log`: entries in a file, sealed for the gateway and hashed for the host: `proof`, `marks`
-//!   (how far it is durable), `read` (what is in it, and what is damaged)
-//! * `local`, `lock`, `durable`: gateway and host in one folder and process; a folder that one
-//!   process has at a time; files and folders whose names a power cut does not take
-//! * `front`: what front ends share: one gateway behind a lock, `beating` (who fills slots that
-//!   nobody uses), `metrics`, the time of day (`wall`), the wish to `stop`
-//! * `resp`: the Redis protocol: `protocol` (bytes), `session` (one connection), `values` (what
-//!   commands do, and when values expire), `access`, `info`, `glob`
-//! * `tls`, `http`: TLS and HTTP/1.1 towards clients (`connection`: as its requests know it);
-//!   metrics. The only async code
-//! * `places`, `patient`: connections whose clients have not shown who they are: they give way to
-//!   newcomers, and have one deadline
-//! * `s3`: S3, over the library that speaks it: `handlers` (requests), `objects`, `uploads`,
-//!   `copies`, `listing`, `bodies` (bytes that stream), `note` (what is kept with an object),
-//!   `conditions`, `access` (keys and grants)
+//!   (how far the log is durable), `read` (finds whole entries and damage)
+//! * `local`, `lock`, `durable`: gateway and host in one folder and process; a folder's lock; files
+//!   and folders that survive a power cut
+//! * `front`: what front ends share: one gateway behind a lock, `beating` (sends dummy queries at
+//!   unused ticks), `metrics`, the time of day (`wall`), the request to `stop`
+//! * `resp`: the Redis protocol: `protocol` (bytes), `session` (one connection), `values` (the
+//!   commands, and the expiry of values), `access`, `info`, `glob`
+//! * `tls`, `http`: TLS and HTTP/1.1 for clients (`connection`: passed to requests); metrics. The
+//!   only async code
+//! * `places`, `patient`: connections of unauthenticated clients: they give way to newer ones, and
+//!   have one deadline
+//! * `s3`: S3, with a library for its protocol: `handlers` (requests), `objects`, `uploads`,
+//!   `copies`, `listing`, `bodies` (streamed bytes), `note` (an object's metadata), `conditions`,
+//!   `access` (keys and grants)
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "std"), no_std)]
 

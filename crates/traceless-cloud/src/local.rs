@@ -1,7 +1,7 @@
-//! Gateway and host in one process, and all they keep in one folder.
+//! Gateway and host in one process, with all their files in one folder.
 //!
-//! The enclave is the same code as in a protected one, and protects nothing: whoever controls the
-//! machine sees all of it.
+//! The enclave runs the same code as a protected one, but protects nothing: anyone in control of
+//! the machine can read its memory.
 
 use crate::channel::Nonce;
 use crate::durable::{make_folder, write_private};
@@ -21,29 +21,29 @@ use traceless::rng::{Rng, System};
 use traceless::seal::Secret;
 use traceless::trace::Witness;
 
-/// What lies where in a folder.
+/// The configuration of a gateway and host in one folder.
 pub struct Local {
     folder: PathBuf,
-    /// The master key; nothing for the one that lies beside the data.
+    /// The master key's file; `None` for a key in the folder, beside the data.
     key_file: Option<PathBuf>,
-    /// What runs in the enclave's process; nothing for an enclave in this one.
+    /// The program of the enclave's process; `None` for an enclave in this process.
     enclave: Option<Program>,
     policy: Policy,
     anchor: Option<PathBuf>,
     witness: Option<Arc<dyn Witness>>,
 }
 
-/// A gateway that is open, and what there is to say of its enclave.
+/// An open gateway, and a description of its enclave.
 pub struct OpenGateway {
     /// The gateway.
     pub gateway: Gateway,
-    /// What its enclave is, in words.
+    /// A description of the gateway's enclave.
     pub enclave: String,
 }
 
 impl Local {
-    /// A folder, a file with the master key if it shall not lie beside the data, the program of the
-    /// enclave if it shall have a process of its own, and what is accepted of it.
+    /// A folder, a file with the master key unless it lies beside the data, the program of the
+    /// enclave if it has its own process, and the policy for its evidence.
     pub fn new(
         folder: &Path,
         key_file: Option<&Path>,
@@ -54,24 +54,24 @@ impl Local {
         Self { folder, key_file, enclave, policy, anchor: None, witness: None }
     }
 
-    /// Has a file elsewhere remember how far the gateway's state had come.
+    /// Uses an anchor: a file elsewhere that records how far the gateway's state has come.
     #[must_use]
     pub fn anchored_by(self, anchor: Option<PathBuf>) -> Self {
         Self { anchor, ..self }
     }
 
-    /// Tells `witness`, if there is one, what the host sees.
+    /// Reports to `witness`, if there is one, what the host can observe.
     #[must_use]
     pub fn watched_by(self, witness: Option<Arc<dyn Witness>>) -> Self {
         Self { witness, ..self }
     }
 
-    /// The gateway's own folder in it.
+    /// The folder of the gateway's own files in `folder`.
     pub fn home(folder: &Path) -> PathBuf {
         folder.join("gateway")
     }
 
-    /// Opens the tree, or makes one.
+    /// Opens the tree, or creates it.
     pub fn open(
         &self,
         params: Params,
@@ -101,8 +101,8 @@ impl Local {
     }
 }
 
-/// The file of S3 access keys in a gateway's own folder, with one key that is drawn if there is no
-/// file.
+/// The file of S3 access keys in a gateway's own folder. A missing file is created with one random
+/// key.
 #[cfg(feature = "http")]
 pub fn s3_keys(home: &Path) -> Result<PathBuf> {
     make_folder(home)?;
@@ -114,12 +114,12 @@ pub fn s3_keys(home: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Where the state lies in a gateway's own folder.
+/// The folder of the state in a gateway's own folder.
 pub fn state_folder(home: &Path) -> PathBuf {
     home.join("state")
 }
 
-/// The keys of the tree of a gateway whose own folder this is, which was opened before.
+/// The keys of the tree of an existing gateway with this folder.
 pub fn existing_keys(home: &Path, key_file: Option<&Path>) -> Result<Keys> {
     let is_missing = |name: &str| !home.join(name).exists();
     if is_missing("tree") || key_file.is_none() && is_missing("key") {
@@ -128,10 +128,10 @@ pub fn existing_keys(home: &Path, key_file: Option<&Path>) -> Result<Keys> {
     read_keys(home, key_file, &mut System)
 }
 
-/// The store with an enclave, wherever that is.
+/// A store with an enclave of any kind.
 type Serving = HostedStore<Arc<FileStore>, Box<dyn Enclave>>;
 
-/// A host in the gateway's process, with one enclave after another.
+/// A host in the gateway's process, which can start one enclave after another.
 struct LocalHost {
     store: Arc<FileStore>,
     provision: Provision,
@@ -141,7 +141,7 @@ struct LocalHost {
 }
 
 impl LocalHost {
-    /// Begins a session with another enclave. Also says what that is.
+    /// Begins a session with a new enclave. Also returns the enclave's description.
     fn begin(&self) -> Result<((Nonce, Nonce), String)> {
         let mut nonce = Nonce::default();
         System.fill(&mut nonce);
@@ -199,7 +199,7 @@ impl Host for LocalHost {
     }
 }
 
-/// The keys of the tree whose gateway keeps its state in `home`.
+/// The keys of the tree, from the gateway's own folder `home`.
 pub(crate) fn read_keys(home: &Path, key_file: Option<&Path>, rng: &mut dyn Rng) -> Result<Keys> {
     let master = match key_file {
         Some(path) => read_secret(path)?,
@@ -210,7 +210,7 @@ pub(crate) fn read_keys(home: &Path, key_file: Option<&Path>, rng: &mut dyn Rng)
     Ok(Keys::new(&master, tree))
 }
 
-/// The random bytes in a file that only its owner reads, which are drawn if there is none.
+/// The random bytes in a file that only its owner may read. A missing file is created.
 fn secret_at(path: &Path, rng: &mut dyn Rng) -> Result<Secret> {
     if !path.exists() {
         write_private(path, Secret::random(rng).bytes())?;

@@ -1,17 +1,17 @@
-//! What one process has at a time.
+//! A folder's lock, which one process holds at a time.
 
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::path::Path;
 
-/// The file whose lock says who has a folder.
+/// The file that is locked to hold a folder.
 const LOCK: &str = "lock";
 
-/// A folder that nobody else has.
+/// A held lock of a folder.
 pub struct Lock(File);
 
 impl Lock {
-    /// Takes a folder. Somebody else's is [`Error::InUse`]: `what` says of what.
+    /// Locks a folder. If another process holds it, the error is [`Error::InUse`] with `what`.
     pub fn take(folder: &Path, what: &'static str) -> Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(folder.join(LOCK))?;
         file.try_lock().map_err(|_| Error::InUse(what))?;
@@ -20,7 +20,7 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// A child that is just being started still has the file open, which would hold the lock.
+    /// Unlocks explicitly, because a child that is just starting still has the file open.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }

@@ -1,17 +1,17 @@
-//! What the gateway tells the enclave, in bytes.
+//! The gateway's orders to the enclave, as bytes.
 
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LAYERS_MAX, Node};
 use crate::outer::Version;
 use alloc::vec::Vec;
 
-/// Bytes of an order, at most. A row's share of a network's bits, or its place, are two bytes.
+/// Bytes of an order, at most. Each row has at most four bytes of control data.
 pub fn order_len_max(geometry: &Geometry) -> usize {
     let rows = geometry.inner_slots.max(geometry.leaf_slots) + geometry.round_slots;
     ORDER_HEAD_LEN_MAX + 4 * rows
 }
 
-/// Bytes of an order without what the kernel wants to know, at most.
+/// Bytes of an order without the kernel's control data, at most.
 const ORDER_HEAD_LEN_MAX: usize = 512;
 
 /// A slot of one layer of a path.
@@ -19,25 +19,25 @@ const ORDER_HEAD_LEN_MAX: usize = 512;
 pub struct Location {
     /// The slot in its node.
     pub slot: u32,
-    /// The random number of the round that wrote the node; 0 where none did.
+    /// The attempt number of the node's version; 0 if the node was never written.
     pub attempt: u64,
 }
 
-/// One slot of each layer, and which of them is meant. The host sees all but the last.
+/// One slot of each layer, and the layer of the wanted block. The host knows all but the latter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Query {
-    /// Rounds committed.
+    /// How many rounds are committed.
     pub round: u64,
-    /// The path.
+    /// The leaf of the path.
     pub leaf: u32,
     /// Slots, from the root on.
     pub locations: [Location; LAYERS_MAX],
-    /// The layer that is meant. Secret.
+    /// The layer of the wanted block. Secret.
     pub target: u32,
 }
 
 impl Query {
-    /// As bytes: all of one length for a tree.
+    /// The query as bytes. All queries of a tree have the same length.
     pub fn encode(&self, geometry: &Geometry) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16 + 12 * geometry.layers);
         bytes.extend_from_slice(&self.round.to_le_bytes());
@@ -50,7 +50,7 @@ impl Query {
         bytes
     }
 
-    /// From bytes that are authentic.
+    /// Decodes authentic bytes.
     pub fn decode(bytes: &[u8], geometry: &Geometry) -> Result<Self> {
         let mut reader = Reader(bytes);
         let (round, leaf, target) = (reader.u64()?, reader.u32()?, reader.u32()?);
@@ -68,7 +68,7 @@ impl Query {
         Ok(Self { round, leaf, locations, target })
     }
 
-    /// The version of the node that is read in a layer.
+    /// The version of the node in a layer.
     pub fn version(&self, geometry: &Geometry, layer: usize) -> Version {
         let node = geometry.node(layer, self.leaf);
         let attempt = self.locations[layer].attempt;
@@ -76,25 +76,25 @@ impl Query {
     }
 }
 
-/// How one node is made anew: as one layer of a round, or by itself.
+/// How one node is renewed: as one layer of a round, or alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Eviction {
-    /// Rounds committed, and the number of the one that this is a layer of.
+    /// How many rounds are committed; this is also the number of the running round.
     pub round: u64,
     /// The node.
     pub node: Node,
-    /// Whether it is a layer of a round, so that blocks come in from above.
+    /// Whether the node is a layer of a round, so that blocks come in from above.
     pub in_round: bool,
-    /// The random number of who wrote the node; 0 if nobody did.
+    /// The attempt number of the old version; 0 if the node was never written.
     pub before: u64,
-    /// The random number of this round, or of this node's own.
+    /// The attempt number of the new version.
     pub attempt: u64,
-    /// Where each row goes, as the kernel wants to know it. Secret.
+    /// The targets of the rows, in the kernel's encoding. Secret.
     pub control: Vec<u8>,
 }
 
 impl Eviction {
-    /// As bytes: all of one length for a layer.
+    /// The order as bytes. All orders for a layer have the same length.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(29 + self.control.len());
         bytes.extend_from_slice(&self.round.to_le_bytes());
@@ -106,7 +106,7 @@ impl Eviction {
         bytes
     }
 
-    /// From bytes that are authentic.
+    /// Decodes authentic bytes.
     pub fn decode(bytes: &[u8], geometry: &Geometry) -> Result<Self> {
         let mut reader = Reader(bytes);
         let (round, node) = (reader.u64()?, Node(reader.u32()?));
@@ -122,25 +122,25 @@ impl Eviction {
         Ok(Self { round, node, in_round, before, attempt, control: reader.0.to_vec() })
     }
 
-    /// The version of the node that is read.
+    /// The version of the node before the eviction.
     pub fn old(&self, geometry: &Geometry) -> Version {
         let epoch = geometry.epoch(self.node, self.round);
         Version { node: self.node, epoch, attempt: self.before, carried: false }
     }
 
-    /// The version of the node that is written.
+    /// The version of the node after the eviction.
     pub fn renewed(&self, geometry: &Geometry) -> Version {
         let old = self.old(geometry);
         let epoch = old.epoch + u64::from(self.in_round);
         Version { epoch, attempt: self.attempt, ..old }
     }
 
-    /// The version of the rows that come from above.
+    /// The version of the rows that come in from above.
     pub fn carried_in(&self, geometry: &Geometry) -> Version {
         carried(geometry, geometry.layer_of(self.node), self.round, self.attempt)
     }
 
-    /// The version of the rows that go on; none from a leaf, where they are dropped.
+    /// The version of the rows that go on; `None` for a leaf, where they are dropped.
     pub fn carried_out(&self, geometry: &Geometry) -> Option<Version> {
         let below = geometry.layer_of(self.node) + 1;
         let goes_on = self.in_round && below < geometry.layers;
@@ -148,13 +148,13 @@ impl Eviction {
     }
 }
 
-/// The version of what a round carries into a layer.
+/// The version of the rows that a round carries into a layer.
 pub fn carried(geometry: &Geometry, layer: usize, round: u64, attempt: u64) -> Version {
     let node = geometry.node(layer, geometry.evicted(round));
     Version { node, epoch: geometry.epoch(node, round), attempt, carried: true }
 }
 
-/// Reads numbers and bytes off the front of a message.
+/// Takes numbers and bytes off the front of a message.
 pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -1,32 +1,32 @@
-//! The outer layer: what a slot wears at the host, put on and taken off by the enclave.
+//! The outer layer of encryption of a slot, which the enclave applies and removes.
 //!
-//! Every version of a node has a key of its own, made of the node, its epoch and the round's
-//! attempt, which is a random number. So a slot opens only where and when it belongs, nothing is
-//! stored for that, and a round that is done again spends no nonce twice.
+//! Every version of a node has its own key, derived from the node, its epoch and the round's random
+//! attempt number. So a slot opens only in its place and version, no metadata is stored for that,
+//! and a repeated round reuses no nonce.
 
 use crate::geometry::{Geometry, Node, PART_LEN, PART_PIECES, PIECE_LEN};
 use crate::kernel::Choice;
 use sha2::{Digest, Sha256};
 use traceless::seal::{Aead, Forgery, Nonce, Prf, Sealer, Secret};
 
-/// What a key stream begins with: the paper's random vector, here made from version and slot.
+/// The start of a key stream: the paper's random vector, here derived from version and slot.
 pub type Vector = [u8; PIECE_LEN];
 
-/// One version of a node, or of what is on its way into one.
+/// One version of a node, or of the rows that are carried into it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version {
     /// The node.
     pub node: Node,
-    /// Rounds that came by before.
+    /// How many rounds passed through the node before.
     pub epoch: u64,
-    /// The random number of the round that wrote it; 0 where none did.
+    /// The attempt number of the round that wrote it; 0 if the node was never written.
     pub attempt: u64,
-    /// Whether it is in the node, or on its way into it.
+    /// Whether this is the version of rows that are carried into the node.
     pub carried: bool,
 }
 
 impl Version {
-    /// Whether it was ever written. What was not holds zeros, and is not opened.
+    /// Whether it was ever written. An unwritten version holds zeros and is not opened.
     pub fn is_written(&self) -> bool {
         self.attempt != 0
     }
@@ -35,29 +35,30 @@ impl Version {
 /// The keys of all versions.
 pub struct Outer {
     choice: Choice,
-    /// Two halves of a version's key.
+    /// Derive the two halves of a version's key.
     halves: [Prf; 2],
     stream: Stream,
 }
 
 impl Outer {
-    /// Under the key that gateway and enclave share for this.
+    /// Derives the keys from one that gateway and enclave share.
     pub fn new(key: &Secret, choice: Choice) -> Self {
         let half = |name: &[u8]| Prf::new(&key.derive(&[b"version", name]));
         let stream = Stream::new(&key.derive(&[b"stream"]));
         Self { choice, halves: [half(b"low"), half(b"high")], stream }
     }
 
-    /// The one stream of the paper's kernel.
+    /// The key stream of the paper's kernel.
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// The seal of a version that was written.
+    /// The seal of a written version.
     pub fn seal(&self, version: Version) -> SlotSeal<'_> {
         assert!(version.is_written(), "only what was written has a key");
         let place = u64::from(version.node.0) << 1 | u64::from(version.carried);
-        // Epochs beyond 2^31 rounds would meet earlier ones; the attempt tells them apart still.
+        // Epochs beyond 2^31 share this number with earlier ones; the attempt still distinguishes
+        // them.
         let place = place << 31 | version.epoch & 0x7fff_ffff;
         let input = u128::from(place) << 64 | u128::from(version.attempt);
         let mut key = [0; 32];
@@ -74,7 +75,7 @@ impl Outer {
 pub struct SlotSeal<'a> {
     node: Node,
     aead: Aead,
-    /// With the paper's cipher.
+    /// `Some` with the paper's cipher.
     vectors: Option<Prf>,
     outer: &'a Outer,
 }
@@ -97,7 +98,7 @@ impl SlotSeal<'_> {
         }
     }
 
-    /// Seals all of a slot, part by part.
+    /// Seals a whole slot, part by part.
     pub fn seal_slot(&self, geometry: &Geometry, slot: u32, plain: &[u8], sealed: &mut [u8]) {
         for (part, plain) in plain.chunks(PART_LEN).enumerate() {
             let sealed = &mut sealed[geometry.part_at(part)..geometry.part_end(part)];
@@ -105,7 +106,7 @@ impl SlotSeal<'_> {
         }
     }
 
-    /// Opens a part. On failure `plain` holds nothing of use.
+    /// Opens a part. On failure the content of `plain` is unusable.
     pub fn open(
         &self,
         (slot, part): (u32, usize),
@@ -121,7 +122,7 @@ impl SlotSeal<'_> {
         self.aead.open(nonce(slot, part), &[], body, tag, plain)
     }
 
-    /// With the paper's cipher: copies a part that verifies, with its stream still on.
+    /// With the paper's cipher: verifies a part, and copies it without removing its stream.
     pub fn check(
         &self,
         (slot, part): (u32, usize),
@@ -133,7 +134,7 @@ impl SlotSeal<'_> {
         self.aead.open(nonce(slot, part), body, &[], tag, &mut [])
     }
 
-    /// With the paper's cipher: the tag of a part that has its stream on.
+    /// With the paper's cipher: the tag of a part with its stream applied.
     pub fn tag(&self, (slot, part): (u32, usize), body: &[u8], tag: &mut [u8]) {
         self.aead.seal(nonce(slot, part), body, &[], &mut [], tag);
     }
@@ -161,16 +162,16 @@ fn nonce(slot: u32, part: usize) -> Nonce {
     Nonce::of_fresh_key(u64::from(slot) << 16 | part as u64)
 }
 
-/// The paper's key stream, with key and piece: SHA-256(key | vector | piece).
+/// The paper's key stream, extended by key and piece: SHA-256(key | vector | piece).
 pub struct Stream(Secret);
 
 impl Stream {
-    /// The stream under a key of its own.
+    /// The stream under its own key.
     pub fn new(key: &Secret) -> Self {
         Self(key.clone())
     }
 
-    /// Puts the stream of a piece on, or takes it off.
+    /// Applies or removes the stream of a piece.
     pub fn apply(&self, vector: &Vector, piece: usize, word: &mut [u8; PIECE_LEN]) {
         let mut hash = Sha256::new();
         hash.update(self.0.bytes());
@@ -237,7 +238,7 @@ mod tests {
             outer.stream().apply(&seal.vector(2), piece, word);
         }
         assert_eq!(body, plain);
-        // No two vectors, and no two pieces of one, share a stream.
+        // No two vectors share a stream, nor do two pieces of one vector.
         assert_ne!(seal.vector(2), seal.vector(3));
         assert_ne!(sealed[..32], sealed[32..64]);
     }

@@ -1,81 +1,81 @@
-//! The tree for so many blocks, and how likely it is to fail.
+//! The tree for a number of blocks, and its failure probabilities.
 //!
-//! Of our tree the gateway keeps the root: what waits there is the paper's ring and what would lie
-//! in a root, and a round takes on all of it that goes to one of the root's children. So the host
-//! makes a node less anew in each round, and reads a slot less a query.
+//! With [`Params::new`] the gateway keeps the tree's root: the blocks that wait there belong to the
+//! paper's ring and root, and a round takes all of them that belong under one of the root's
+//! children. So the host renews one node less in each round, and reads one slot less in each query.
 //!
-//! Each bound is the tail of a Poisson or binomial count at the end of a node's epoch, when it is
-//! fullest or most read. None of them loses data or shows anything: a node that is full leaves
-//! blocks further up, and at last at the gateway; a node that was read too often is made anew,
-//! which depends on how often it was read, and that is public.
+//! Each bound is the tail of a Poisson or binomial count at the end of a node's epoch, when the
+//! node is fullest or most read. Exceeding a bound loses no data and reveals nothing: a full node
+//! leaves blocks further up, at last at the gateway; a node that was read too often is renewed,
+//! which depends only on the public number of reads.
 
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::kernel::Choice;
 use crate::tail::{binomial_above, poisson_above};
 
-/// Rounds' worth of blocks in a leaf on average, at most. It decides how many layers a tree has.
-/// One layer more would make as many slots anew in a round.
+/// Blocks of a leaf, in rounds' worth, on average at most. This decides the number of layers. One
+/// more layer would renew as many more slots in a round.
 const LEAF_ROUNDS_MAX: f64 = 8.0;
 /// Children of a node, as in the paper.
 const ARITY: u32 = 8;
-/// Rounds' worth of blocks that may wait at the gateway beside those of a root. Two are there as
-/// a rule.
+/// Blocks, in rounds' worth, that may wait at the gateway besides a root's worth. Normally about
+/// two rounds' worth wait.
 const WAITING_ROUNDS_MAX: usize = 6;
 /// Rounds in the life of a store, for the union bound.
 const LIFETIME_ROUNDS_LOG2: f64 = 20.0;
-/// Bits of path, layer and slot together, as the gateway keeps them.
+/// Bits of leaf, layer and slot together in the gateway's map.
 const INDEX_BITS_MAX: u32 = 31;
-/// Blocks that a number of 32 bits can name.
+/// How many blocks a number of 32 bits can name.
 const BLOCKS_MAX: u64 = (1 << 32) - 2;
 
-/// What a tree is made for.
+/// The parameters of a tree.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Params {
-    /// Blocks.
+    /// How many blocks the tree has.
     pub blocks: u64,
-    /// Bits of the failure bound of each event.
+    /// Each failure has a probability of at most 2^-`lambda`.
     pub lambda: u32,
-    /// The shape that follows.
+    /// The shape of the tree, derived from the other parameters.
     pub geometry: Geometry,
-    /// Real blocks that a round brings in at most: a round is due after as many queries.
+    /// Real blocks that a round brings in at most. A round is due after as many queries.
     pub round_blocks: usize,
-    /// Real blocks in a node that is no leaf, at most.
+    /// Real blocks in an inner node, at most.
     pub inner_blocks: usize,
     /// Real blocks in a leaf, at most.
     pub leaf_blocks: usize,
 }
 
-/// The logarithm, to base 2, of how likely it is that a limit is met once.
+/// The logarithm, to base 2, of the probability that a limit is exceeded once.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// More blocks want to go down to one child than a round has slots.
+    /// More blocks go down to one child than a round has slots.
     pub round: f64,
-    /// A node that is no leaf is full.
+    /// An inner node is full.
     pub inner: f64,
     /// A leaf is full.
     pub leaf: f64,
-    /// A leaf is read more often in an epoch than it has dummies: it is made anew early.
+    /// A leaf is read more often in an epoch than it has dummies, so it is renewed early.
     pub leaf_reads: f64,
-    /// The same of a node that is no leaf.
+    /// An inner node is read more often in an epoch than it has dummies.
     pub inner_reads: f64,
-    /// The first three in a lifetime of 2^20 rounds: blocks wait further up.
+    /// One of the first three in a lifetime of 2^20 rounds: blocks wait further up.
     pub lifetime: f64,
 }
 
 impl Params {
-    /// Our tree for `blocks` blocks of `block_len` bytes, each of whose limits is met with
-    /// probability 2^-`lambda`.
+    /// The tree with its root at the gateway, for `blocks` blocks of `block_len` bytes. Each limit
+    /// is exceeded with probability 2^-`lambda`.
     pub fn new(blocks: u64, block_len: usize, lambda: u32) -> Result<Self> {
         Self::with_roots(ARITY, blocks, block_len, lambda)
     }
 
-    /// The paper's, whose root the host has, too.
+    /// The paper's tree, with its root at the host.
     pub fn printed(blocks: u64, block_len: usize, lambda: u32) -> Result<Self> {
         Self::with_roots(1, blocks, block_len, lambda)
     }
 
-    /// The tree that goes with a kernel: the paper's with the paper's.
+    /// The tree that belongs to a kernel: the paper's tree for the paper's kernel.
     pub fn for_kernel(choice: Choice, blocks: u64, block_len: usize, lambda: u32) -> Result<Self> {
         match choice {
             Choice::Benes => Self::new(blocks, block_len, lambda),
@@ -103,7 +103,7 @@ impl Params {
         let share = 1.0 / f64::from(leaves);
         let leaf_blocks = least(|n| binomial_above(blocks, share, n) <= bits);
         let reads = |width| least(|n| poisson_above(reads_mean(round_blocks, width), n) <= bits);
-        // Of a single root it is known how often it is read.
+        // The number of reads of a single root is known exactly.
         let inner_reads = if roots == 1 { 2 * round_blocks } else { reads(roots) };
         let geometry = Geometry {
             roots,
@@ -126,30 +126,30 @@ impl Params {
         if layer + 1 == self.geometry.layers { self.leaf_blocks } else { self.inner_blocks }
     }
 
-    /// Reads of a node of a layer after which it is made anew: as many dummies as it always has.
+    /// How many reads of a node cause its renewal: as many as it always has dummies.
     pub fn reads_max(&self, layer: usize) -> usize {
         self.geometry.slots(layer) - self.capacity(layer)
     }
 
-    /// Queries after which a round that was begun is sent to the host, where there is a constant
-    /// beat: it is made ready meanwhile.
+    /// At a constant rate: how many queries after its beginning a round is sent to the host. It is
+    /// prepared meanwhile.
     pub fn stage_after(&self) -> usize {
         self.round_blocks / 4
     }
 
-    /// Queries after which it is committed.
+    /// At a constant rate: how many queries after its beginning a round is committed.
     pub fn commit_after(&self) -> usize {
         self.round_blocks - self.round_blocks / 8
     }
 
-    /// Blocks that may be at the gateway. With several roots those of each wait until a round comes
-    /// by it, on average half as many rounds as there are roots.
+    /// How many blocks may wait at the gateway. With several roots, the blocks of each wait until a
+    /// round comes to it, on average for half as many rounds as there are roots.
     pub fn waiting_max(&self) -> usize {
         let rounds = self.geometry.roots as usize / 2 + WAITING_ROUNDS_MAX;
         rounds * self.round_blocks
     }
 
-    /// How likely each limit is met.
+    /// The probabilities of exceeding each limit.
     pub fn bounds(&self) -> Bounds {
         let g = &self.geometry;
         let (arity, leaves) = (g.arity, f64::from(g.leaves()));
@@ -162,7 +162,7 @@ impl Params {
         };
         let leaf_reads = reads(g.layers - 1);
         let inner_reads = match (g.roots, g.layers) {
-            // A single root has dummies for as many as there can be.
+            // A single root has dummies for the maximum number of reads.
             (1, _) => reads(1.min(g.layers - 1)),
             (_, 1) => f64::NEG_INFINITY,
             _ => reads(0),
@@ -186,19 +186,19 @@ fn index_bits(g: &Geometry) -> u32 {
     bits(g.leaves() as usize) + bits(g.layers) + bits(slots)
 }
 
-/// Real blocks in a node that is no leaf, on average, just after its eviction: what came in 1 to
-/// m - 1 visits for each child but the one that was just served.
+/// Real blocks in an inner node, on average, just after its eviction: from 1 to m - 1 visits
+/// for each of the m children except the one just served.
 fn inner_mean(round_blocks: usize) -> f64 {
     round_blocks as f64 * f64::from(ARITY - 1) / 2.0
 }
 
-/// Reads of a node between two of its evictions, on average, in a layer of so many: if the second
-/// comes a round late.
+/// Reads of a node between two of its evictions, on average, in a layer of `width` nodes, if the
+/// second eviction comes a round late.
 fn reads_mean(round_blocks: usize, width: u32) -> f64 {
     round_blocks as f64 * (1.0 + 1.0 / f64::from(width))
 }
 
-/// The least number for which `holds`, which holds for all larger ones.
+/// The least number for which `holds` is true, where it is true for all larger ones, too.
 fn least(holds: impl Fn(usize) -> bool) -> usize {
     let mut above = 1;
     while !holds(above) {
@@ -230,9 +230,9 @@ mod tests {
             let g = p.geometry;
             assert_eq!((g.arity, g.round_slots, p.round_blocks, g.layers), (8, 800, 640, layers));
             assert!(g.leaf_slots <= leaf_slots && p.space() <= space, "{p:?} {}", p.space());
-            // The paper's kernel can name no more.
+            // The paper's kernel has room for no more rows.
             assert!(g.leaf_slots.max(g.inner_slots) + g.round_slots <= 8192);
-            // Without its root the same tree, with fewer dummies.
+            // The same tree without its root has fewer dummies.
             let ours = Params::new(blocks, 1024, 32).unwrap();
             let rootless = Geometry { roots: 8, layers: layers - 1, ..g };
             assert_eq!(Geometry { inner_slots: g.inner_slots, ..ours.geometry }, rootless);

@@ -1,4 +1,4 @@
-//! A TCP stream with one deadline for all that is read and written until it is lifted.
+//! A TCP stream with one deadline for all reads and writes, until the deadline is lifted.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -9,14 +9,14 @@ use traceless::clock::{Clock, Monotonic};
 
 use crate::places::Cutter;
 
-/// A stream whose reads and writes fail once a deadline has passed, however little each of them
-/// waited. When the deadline is lifted they wait for as long as it takes.
+/// A stream with reads and writes that fail once a deadline has passed, however short each single
+/// wait was. After the deadline is lifted they wait without limit.
 pub struct DeadlineStream {
     stream: Arc<TcpStream>,
     deadline: Deadline,
 }
 
-/// When a stream's reads and writes begin to fail. Copies are of the same stream.
+/// When a stream's reads and writes begin to fail. Clones belong to the same stream.
 #[derive(Clone)]
 pub struct Deadline(Arc<DeadlineState>);
 
@@ -27,18 +27,18 @@ struct DeadlineState {
 }
 
 impl DeadlineStream {
-    /// From now on there is so much time.
+    /// A stream with a deadline, `limit` from now.
     pub fn new(stream: Arc<TcpStream>, limit: Duration) -> Self {
         let (clock, is_lifted) = (Monotonic::start(), AtomicBool::new(false));
         Self { stream, deadline: Deadline(Arc::new(DeadlineState { clock, limit, is_lifted })) }
     }
 
-    /// What lifts the deadline.
+    /// The handle that lifts the deadline.
     pub fn deadline(&self) -> Deadline {
         self.deadline.clone()
     }
 
-    /// How long the next call may wait; an error if the time is over.
+    /// How long the next call may wait; an error if the deadline has passed.
     fn left(&self) -> io::Result<Option<Duration>> {
         let DeadlineState { clock, limit, is_lifted } = &*self.deadline.0;
         if is_lifted.load(Ordering::Acquire) {
@@ -50,7 +50,7 @@ impl DeadlineStream {
 }
 
 impl Deadline {
-    /// There is none any more. A call that waits already still ends at the deadline.
+    /// Removes the deadline. A call that already waits still ends at the deadline.
     pub fn lift(&self, stream: &TcpStream) -> io::Result<()> {
         self.0.is_lifted.store(true, Ordering::Release);
         stream.set_read_timeout(None)?;
@@ -82,7 +82,7 @@ impl Write for DeadlineStream {
 
 impl Cutter for Arc<TcpStream> {
     fn cut(&self) {
-        // Who has gone needs no farewell.
+        // An error means that the client has closed the connection already.
         let _ = self.shutdown(Shutdown::Both);
     }
 }

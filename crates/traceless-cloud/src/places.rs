@@ -1,22 +1,22 @@
 //! The places of a server, one for each connection.
 //!
-//! A client that has shown who it is keeps its place. One that has not, a stranger, has until a
-//! deadline, and gives its place up when all are taken and another connection comes: the oldest
-//! stranger first. So whoever opens connections and says nothing, or says it slowly, keeps nobody
-//! out.
+//! An authenticated client keeps its place. An unauthenticated client, a *stranger*, has until a
+//! deadline. It loses its place when all are taken and another connection arrives; the oldest
+//! stranger goes first. So a client that opens connections and stays silent or slow keeps no other
+//! client out.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a client may take to show who it is, from the connection on.
+/// How long a client may take from its connection until it is authenticated.
 pub const STRANGER_TIME: Duration = Duration::from_secs(30);
-/// How long nobody is let in when the system has no room for one more.
+/// How long the server pauses when the system has no resources for another connection.
 pub const REST: Duration = Duration::from_millis(50);
 
-/// A connection that others can end.
+/// A handle of a connection that another thread can end.
 pub trait Cutter: Send + 'static {
-    /// Ends it, wherever it is.
+    /// Ends the connection.
     fn cut(&self);
 }
 
@@ -29,7 +29,7 @@ pub struct ConnectionPlaces<C> {
 
 struct PlacesState<C> {
     next: u64,
-    /// By number, so in the order of their coming.
+    /// By number, which is the order of arrival.
     connections: BTreeMap<u64, PlaceHolder<C>>,
 }
 
@@ -38,21 +38,21 @@ struct PlaceHolder<C> {
     handle: C,
 }
 
-/// A connection's place. It is free again when this is dropped.
+/// A connection's place, which is freed when this is dropped.
 pub struct Place<C> {
     places: Arc<ConnectionPlaces<C>>,
     number: u64,
 }
 
 impl<C: Cutter> ConnectionPlaces<C> {
-    /// So many places, all free.
+    /// `limit` free places.
     pub fn new(limit: usize) -> Arc<Self> {
         let state = Mutex::new(PlacesState { next: 0, connections: BTreeMap::new() });
         Arc::new(Self { limit, state, left: Condvar::new() })
     }
 
-    /// Takes a place for a stranger: a free one, or that of the oldest stranger, who is cut off.
-    /// None if clients that have shown who they are have all of them.
+    /// Takes a place for a stranger: a free one, or that of the oldest stranger, which is cut off.
+    /// `None` if authenticated clients hold all places.
     pub fn enter(self: &Arc<Self>, handle: C) -> Option<Place<C>> {
         let mut state = self.lock();
         if state.connections.len() >= self.limit && !state.cut_oldest_stranger() {
@@ -64,17 +64,17 @@ impl<C: Cutter> ConnectionPlaces<C> {
         Some(Place { places: self.clone(), number })
     }
 
-    /// Cuts the oldest stranger off: the system has no room for another connection.
+    /// Cuts the oldest stranger off, because the system has no resources for another connection.
     pub fn make_room(&self) {
         self.lock().cut_oldest_stranger();
     }
 
-    /// Does something with each connection.
+    /// Calls `work` with each connection.
     pub fn for_each(&self, work: impl FnMut(&C)) {
         self.lock().connections.values().map(|one| &one.handle).for_each(work);
     }
 
-    /// Waits until all have left, or so long.
+    /// Waits until all connections have left, for at most `longest`.
     pub fn wait(&self, longest: Duration) {
         let state = self.lock();
         let some_left = |state: &mut PlacesState<C>| !state.connections.is_empty();
@@ -87,7 +87,7 @@ impl<C: Cutter> ConnectionPlaces<C> {
 }
 
 impl<C: Cutter> PlacesState<C> {
-    /// Whether there was one.
+    /// Returns whether there was a stranger.
     fn cut_oldest_stranger(&mut self) -> bool {
         let oldest = self.connections.iter().find(|(_, one)| one.is_stranger);
         let oldest = oldest.map(|(&number, _)| number);
@@ -100,7 +100,7 @@ impl<C: Cutter> PlacesState<C> {
 }
 
 impl<C: Cutter> Place<C> {
-    /// The client has shown who it is, and keeps its place.
+    /// Marks the client as authenticated, so that it keeps its place.
     pub fn keep(&self) {
         if let Some(own) = self.places.lock().connections.get_mut(&self.number) {
             own.is_stranger = false;
@@ -110,7 +110,7 @@ impl<C: Cutter> Place<C> {
 
 #[cfg(feature = "http")]
 impl<C: Cutter> Place<C> {
-    /// Whether the client has not shown who it is.
+    /// Whether the client is not authenticated, or was cut off.
     pub fn is_strangers(&self) -> bool {
         self.places.lock().connections.get(&self.number).is_none_or(|own| own.is_stranger)
     }
@@ -154,7 +154,7 @@ mod tests {
         third.keep();
         fourth.keep();
         assert!(enter(0).is_none(), "all have shown who they are");
-        // One that was cut off neither comes back nor frees a place of another.
+        // A cut-off connection neither returns nor frees the place of another.
         second.keep();
         drop(second);
         assert!(enter(0).is_none());
@@ -177,7 +177,7 @@ mod tests {
         let stays = [0, 1].map(|at: usize| places.enter(handles[at].clone()).unwrap());
         places.for_each(Cutter::cut);
         assert_eq!([0, 1].map(|at: usize| handles[at].0.load(Ordering::Relaxed)), [1, 1]);
-        // Until the longest time has passed, or the last has left.
+        // A wait ends at its limit, or when the last connection has left.
         let (clock, short, long) = (Monotonic::start(), REST, STRANGER_TIME);
         let elapsed = || Duration::from_nanos(clock.now());
         places.wait(short);

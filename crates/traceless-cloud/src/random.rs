@@ -1,19 +1,19 @@
-//! Randomness for whoever draws often.
+//! A fast random generator.
 
 use traceless::rng::{Rng, Salt, SeededRng, System};
 
-/// A stream that is drawn from the operating system once, mixed at each draw with what the
-/// processor draws then. So it is as secret as the one and, where the memory of this process is
-/// copied and both copies go on, as different as the other.
+/// A generator that is seeded from the operating system once. Each output is also mixed with a
+/// fresh random number of the processor. So the output is as secret as the seed. If the process's
+/// memory is copied and both copies continue, their outputs differ.
 pub struct SystemStream(SeededRng);
 
 impl SystemStream {
-    /// A stream of its own.
+    /// A generator with a fresh seed.
     pub fn drawn() -> Self {
         Self(SeededRng::drawn(&mut System))
     }
 
-    /// As a process and its copies have it.
+    /// The state that a process and its copies share.
     #[cfg(test)]
     pub fn of_copy() -> Self {
         Self(SeededRng::new(1))

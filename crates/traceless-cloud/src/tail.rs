@@ -1,8 +1,8 @@
-//! How likely a count is to be above a limit, as a logarithm to base 2.
+//! The probability that a count exceeds a limit, as a logarithm to base 2.
 
 use core::f64::consts::{LN_2, PI};
 
-/// log2 P[X > `limit`] for X Poisson with this mean.
+/// log2 P[X > `limit`] for X Poisson with mean `mean`.
 pub fn poisson_above(mean: f64, limit: usize) -> f64 {
     let k = limit as f64 + 1.0;
     let first = k * mean.ln() - mean - ln_factorial(k);
@@ -21,8 +21,9 @@ pub fn binomial_above(trials: u64, p: f64, limit: usize) -> f64 {
     above(first, k, |k| (n - k) / (k + 1.0) * p / (1.0 - p))
 }
 
-/// The sum of terms from the one at `k` on, whose logarithm is `first`; each is `ratio` times the
-/// one before. While terms still grow, the limit is below the mean, and the bound is 1.
+/// The logarithm of a sum of terms from index `k` on. `first` is the natural logarithm of the first
+/// term, and each term is `ratio` times the previous one. If terms still grow, the limit is below
+/// the mean, and the bound is 1.
 fn above(first: f64, mut k: f64, ratio: impl Fn(f64) -> f64) -> f64 {
     let (mut sum, mut term) = (1.0_f64, 1.0_f64);
     while term > sum * 1e-12 {
@@ -37,7 +38,7 @@ fn above(first: f64, mut k: f64, ratio: impl Fn(f64) -> f64) -> f64 {
     ((first + sum.ln()) / LN_2).min(0.0)
 }
 
-/// ln n!, by Stirling's series, and by multiplying where that is not exact enough.
+/// ln n!, by Stirling's series, or by multiplication where the series is too inexact.
 fn ln_factorial(n: f64) -> f64 {
     if n < 32.0 {
         return (2..=n as u32).map(|i| f64::from(i).ln()).sum();

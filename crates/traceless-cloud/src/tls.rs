@@ -1,4 +1,4 @@
-//! TLS towards clients, who are on the premises: a certificate and its key in PEM files.
+//! TLS for clients on the premises: a certificate and its key in PEM files.
 
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
@@ -8,13 +8,13 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a server needs to speak TLS.
+/// The configuration of a TLS server.
 #[derive(Clone)]
 pub struct Tls(Arc<ServerConfig>);
 
 impl Tls {
-    /// Reads a chain of certificates, the server's first, and its private key. An error says which
-    /// file is at fault.
+    /// Reads a chain of certificates, the server's first, and its private key. An error names the
+    /// file that caused it.
     pub fn read(certificates: &Path, key: &Path) -> io::Result<Self> {
         let wrong = |path: &Path, what: &dyn core::fmt::Display| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", path.display()))
@@ -30,7 +30,7 @@ impl Tls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// Puts a connection under TLS. The first read shakes hands.
+    /// Starts TLS on a connection. The first read performs the handshake.
     pub fn accept<S: Read + Write>(
         &self,
         stream: S,
@@ -39,7 +39,7 @@ impl Tls {
         Ok(StreamOwned::new(connection, stream))
     }
 
-    /// The same for those who bring their own streams.
+    /// The configuration, for servers with other streams.
     #[cfg(feature = "http")]
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.0.clone()

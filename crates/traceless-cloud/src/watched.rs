@@ -1,9 +1,9 @@
-//! A host that is watched: what it sees of a gateway, as events of the network.
+//! A watched host: reports what the host can observe of a gateway, as network events.
 //!
-//! The tree lies in the events' addresses node by node, from the roots. A query is a read of one
-//! slot of each node on a path. A round that is sent is a write behind the tree, as long as what is
-//! sent; when it is committed its nodes are read and written, as versions before it are read until
-//! then, and the commit is a write behind the tree as well.
+//! The addresses of events cover the tree node by node, from the roots. A query is a read of one
+//! slot of each node on a path. A staged round is a write after the end of the tree, as long as the
+//! message. When the round is committed its nodes are read and written, because old versions are
+//! read until then, and the commit is another write after the end of the tree.
 
 use crate::channel::Nonce;
 use crate::error::Result;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use traceless::clock::{Clock, Monotonic};
 use traceless::trace::{Event, Op, Surface, Witness};
 
-/// Bytes of the number of a commit, which is the first thing behind the tree.
+/// Bytes of a commit's number, which comes first after the end of the tree.
 const COMMIT_LEN: usize = 8;
 
-/// `host`, which `witness` watches if there is one.
+/// Wraps `host` so that `witness` observes it, if there is one.
 pub fn watched(
     host: impl Host + 'static,
     geometry: Geometry,
@@ -29,7 +29,7 @@ pub fn watched(
     }
 }
 
-/// Tells a witness what `host` sees, with nanoseconds since it is watched.
+/// Reports to a witness what `host` can observe, with nanoseconds since the start.
 pub struct WatchedHost<H> {
     host: H,
     geometry: Geometry,
@@ -38,7 +38,7 @@ pub struct WatchedHost<H> {
 }
 
 impl<H> WatchedHost<H> {
-    /// Watches the host of a tree of this shape.
+    /// Wraps the host of a tree of this shape.
     pub fn new(host: H, geometry: Geometry, witness: Arc<dyn Witness>) -> Self {
         Self { host, geometry, witness, clock: Monotonic::start() }
     }
@@ -128,7 +128,7 @@ mod tests {
     use traceless::seal::Secret;
     use traceless::trace::Recorder;
 
-    /// A gateway whose host is watched, and what tells what is asked for.
+    /// A gateway over a watched host, with the requested accesses recorded, too.
     #[test]
     fn queries_rounds_and_what_is_asked_for_are_seen() {
         let params = Params::new(500, 64, 4).unwrap();
@@ -155,7 +155,7 @@ mod tests {
         let is_behind = |e: &Event| e.at >= g.tree_len() && e.op == Op::Write;
         assert!(events.iter().all(|e| e.at < g.tree_len() || is_behind(e)));
         assert!(events.iter().all(|e| e.surface == Surface::Wire));
-        // Whole rounds.
+        // Several whole rounds.
         for id in 0..3 * params.round_blocks as u64 {
             gateway.put(id % 500, &[1; 64]).unwrap();
         }

@@ -1,10 +1,9 @@
-//! What the paper's piece-wise eviction takes the place of: eviction by whole blocks, to compare
-//! with.
+//! Eviction by whole blocks, as a baseline for the paper's piece-wise eviction.
 //!
-//! The enclave holds two blocks. The rows of the node lie in the host's memory, under a key of
-//! this eviction, and pass through the network there: for each exchange both are opened, perhaps
-//! exchanged, and sealed anew. So memory is constant, however long a block is, and each row is
-//! opened and sealed as often as the network is deep.
+//! The enclave holds two blocks. The node's rows lie in the host's memory, sealed under a key of
+//! this eviction, and pass through the network there: for each exchange both rows are opened,
+//! exchanged or not, and sealed again. So the enclave's memory is constant, however long a block
+//! is, and each row is opened and sealed as often as the network is deep.
 
 use super::job::{Job, NodeBytes};
 use crate::error::{Error, Result};
@@ -22,9 +21,9 @@ const WORD: usize = size_of::<u64>();
 pub struct BlockWise {
     key: Secret,
     networks: Vec<Network>,
-    /// In the host's memory.
+    /// Sealed rows, in the host's memory.
     rows: Vec<u8>,
-    /// How often each was sealed, which everybody sees.
+    /// How often each row was sealed, which the host can count.
     sealed: Vec<u32>,
     /// The blocks that the enclave holds, as whole words.
     held: [Vec<u8>; 2],
@@ -43,7 +42,7 @@ impl BlockWise {
         }
     }
 
-    /// Makes a node anew.
+    /// Makes a new version of a node.
     pub fn evict(&mut self, job: &Job<'_>, order: &Eviction, bytes: NodeBytes<'_>) -> Result {
         let control = &order.control;
         let Self { key, networks, rows, sealed, held } = self;
@@ -51,7 +50,7 @@ impl BlockWise {
         let network = networks.iter().find(|network| network.rows() == count);
         let network = network.filter(|network| network.control_len() == control.len());
         let network = network.ok_or(Error::Malformed("not the bits of a network"))?;
-        // Nodes of a round have one attempt.
+        // A round makes one attempt for all of its nodes, so the key depends on the node, too.
         let eviction = [&order.node.0.to_le_bytes()[..], &order.attempt.to_le_bytes()];
         let aead = Aead::new(&key.derive(&eviction));
         sealed.fill(0);
@@ -108,12 +107,12 @@ impl Outside<'_> {
     }
 }
 
-/// Each row's are its own.
+/// Each row has its own nonces.
 fn nonce(row: usize, sealed: u32) -> Nonce {
     Nonce::of_fresh_key((row as u64) << 32 | u64::from(sealed))
 }
 
-/// Opens a slot, all of it whatever is wrong.
+/// Opens a slot. All of its parts are opened, even after one fails.
 fn take_in(job: &Job<'_>, row: usize, slot: &[u8], plain: &mut [u8]) -> Option<Error> {
     let Some((seal, number)) = job.source(row) else {
         plain.fill(0);
@@ -130,7 +129,7 @@ fn take_in(job: &Job<'_>, row: usize, slot: &[u8], plain: &mut [u8]) -> Option<E
     wrong
 }
 
-/// Exchanges two blocks, or does not, and touches the same either way.
+/// Exchanges two blocks or not, with the same memory accesses in both cases.
 fn exchange(bit: u64, one: &mut [u8], other: &mut [u8]) {
     let mask = 0_u64.wrapping_sub(hide(bit));
     let (ones, others) = (one.as_chunks_mut::<WORD>().0, other.as_chunks_mut::<WORD>().0);

@@ -1,4 +1,4 @@
-//! A node made anew: opened, verified, permuted and sealed, part by part.
+//! Makes a new version of a node: opens, verifies, permutes and seals it, part by part.
 
 use super::block_wise::BlockWise;
 use super::job::{Job, NodeBytes, Parts};
@@ -14,10 +14,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use traceless_sys::ct::secret::classify;
 
-/// Bytes of memory that an enclave may have, as in the paper.
+/// Bytes of memory that an enclave may use, as in the paper.
 pub const WORKING_SET_MAX: usize = 64 << 20;
 
-/// Makes nodes anew.
+/// Makes new versions of nodes.
 pub struct Evictor {
     geometry: Geometry,
     outer: Outer,
@@ -34,12 +34,12 @@ enum Kernel {
         masks: Vec<u32>,
     },
     Paper(Nibbles),
-    /// Not part by part.
+    /// Moves whole blocks, not parts.
     BlockWise(BlockWise),
 }
 
 impl Evictor {
-    /// Works for a session.
+    /// An evictor with the keys of a session.
     pub fn new(shared: &Shared, session: &Session) -> Result<Self> {
         let geometry = shared.geometry;
         let rows = row_counts(&geometry);
@@ -74,14 +74,14 @@ impl Evictor {
         })
     }
 
-    /// With threads that the host lends.
+    /// Uses threads that the host lends.
     #[must_use]
     pub fn with_threads(self, threads: Box<dyn Join>) -> Self {
         Self { threads, ..self }
     }
 
-    /// Whole blocks, two at a time, in place of a part of every row: to compare with. The tree is
-    /// one of [`Choice::Benes`].
+    /// Moves whole blocks, two at a time, instead of a part of every row, as a baseline. The tree
+    /// uses [`Choice::Benes`].
     #[must_use]
     pub fn by_whole_blocks(self, shared: &Shared) -> Self {
         assert!(shared.choice == Choice::Benes, "a network moves the blocks");
@@ -89,17 +89,17 @@ impl Evictor {
         Self { kernel: Kernel::BlockWise(BlockWise::new(&shared.outer, g, row_counts(g))), ..self }
     }
 
-    /// The other kernel under the same cipher.
+    /// Switches to the Beneš network, under the same cipher.
     #[cfg(test)]
     pub(super) fn use_network(&mut self) {
         (self.kernel, _) = Kernel::benes(row_counts(&self.geometry));
     }
 
-    /// Makes a node anew as the order says.
+    /// Makes a new version of a node, as the order says.
     ///
-    /// Every slot that comes in is read once, into the enclave's memory, and verified before
-    /// anything of its part goes out. What goes out belongs to an attempt which nobody commits to
-    /// if a later part turns out to be wrong.
+    /// Every slot is read once, into the enclave's memory, and verified before anything of its part
+    /// goes out. If a later part is wrong, the parts that went out belong to an attempt that the
+    /// gateway never commits.
     pub fn evict(&mut self, order: &mut [u8], mut bytes: NodeBytes<'_>) -> Result {
         let order = self.take(order)?;
         let Self { geometry, outer, kernel, .. } = self;
@@ -111,20 +111,20 @@ impl Evictor {
         self.carry_out(&order, &mut bytes)
     }
 
-    /// The same, of what is not in memory as a whole.
+    /// Like [`Evictor::evict`], for a node that is never in memory as a whole.
     pub fn evict_by_parts(&mut self, order: &mut [u8], parts: &mut impl Parts) -> Result {
         let order = self.take(order)?;
         self.carry_out(&order, parts)
     }
 
-    /// Bytes of the enclave's memory that it takes up.
+    /// Bytes of the enclave's memory that the evictor uses.
     pub fn working_set(&self) -> usize {
         self.working_set
     }
 
     fn take(&mut self, order: &mut [u8]) -> Result<Eviction> {
         let mut order = Eviction::decode(self.receiver.open(order)?, &self.geometry)?;
-        // Where rows go.
+        // The control bits say where rows go, which is secret.
         classify(&mut order.control);
         Ok(order)
     }
@@ -148,7 +148,7 @@ impl Evictor {
     }
 }
 
-/// How many rows there may be: of an inner node and of a leaf, in a round and by themselves.
+/// The possible numbers of rows: inner node or leaf, evicted in a round or alone.
 fn row_counts(g: &Geometry) -> Vec<usize> {
     let mut counts = Vec::new();
     for slots in [g.inner_slots, g.leaf_slots] {
@@ -168,7 +168,7 @@ impl Kernel {
         (Self::Benes { networks, masks: Vec::new() }, bytes)
     }
 
-    /// Whether it takes streams off and puts them on, or has that done around it.
+    /// Whether the kernel itself removes and applies the cipher's streams. Otherwise [`Job`] does.
     fn streams(&self) -> bool {
         matches!(self, Self::Paper(_))
     }

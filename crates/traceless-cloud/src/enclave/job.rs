@@ -1,4 +1,4 @@
-//! One node's eviction: its bytes, and the seals of what comes in and goes out.
+//! One node's eviction: its bytes, and the seals of its input and output.
 
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, TAG_LEN};
@@ -8,39 +8,39 @@ use crate::orders::Eviction;
 use crate::outer::{Outer, SlotSeal, Vector};
 use traceless_sys::ct::secret::declassify;
 
-/// A node's slots and those that go with it, in the host's memory.
+/// A node's slots and the slots that are carried through it, in the host's memory.
 pub struct NodeBytes<'a> {
-    /// The node.
+    /// The old slots of the node.
     pub node: &'a [u8],
-    /// What comes from above; nothing if the node is made anew by itself.
+    /// Slots carried down from the parent; empty if the node is evicted alone.
     pub carried: &'a [u8],
-    /// The new node.
+    /// The new slots of the node.
     pub new_node: &'a mut [u8],
-    /// What goes on; nothing from a leaf.
+    /// Slots carried on to the child; empty for a leaf.
     pub new_carried: &'a mut [u8],
 }
 
-/// Where an evictor finds a node, and leaves the new one, part by part.
+/// Where an evictor reads a node and writes its new version, part by part.
 pub trait Parts: Send {
-    /// Bytes of all slots of the node, of what comes with it, of the new node, of what goes on.
+    /// Bytes of all slots of the node, carried in, of the new node, and carried out.
     fn lens(&self) -> (usize, usize, usize, usize);
 
-    /// A part of each slot, and the place of the new ones.
+    /// A part of each slot, and the place for the new parts.
     fn part(&mut self, geometry: &Geometry, part: usize) -> Result<PartBytes<'_>>;
 
-    /// The new ones of the part that was asked for last are there.
+    /// Reports that the new parts for the last call of [`Parts::part`] are written.
     fn done(&mut self) -> Result {
         Ok(())
     }
 }
 
-/// A part of a node's slots, and of those that go with it.
+/// One part of a node's slots, and of the slots carried through the node.
 pub struct PartBytes<'a> {
-    /// Slots, or what holds a part of each.
+    /// Whole slots, or buffers that hold a part of each slot.
     pub bytes: NodeBytes<'a>,
-    /// Bytes from one to the next.
+    /// Bytes from the start of one slot to the next.
     pub stride: usize,
-    /// Where the part begins in each.
+    /// Offset of the part in each slot.
     pub at: usize,
 }
 
@@ -57,10 +57,10 @@ impl Parts for NodeBytes<'_> {
     }
 }
 
-/// One node's eviction, with the seals of what comes in and goes out.
+/// One node's eviction, with the seals of its input and output.
 pub struct Job<'a> {
     pub geometry: &'a Geometry,
-    /// Whether the kernel takes streams off and puts them on.
+    /// Whether the kernel removes and applies the cipher's streams.
     streams: bool,
     slots: usize,
     carried: usize,
@@ -89,7 +89,7 @@ impl<'a> Job<'a> {
         self.slots + self.carried
     }
 
-    /// Bytes of the node, of what comes with it, of the new node, of what goes on.
+    /// Bytes of the node, of the carried-in slots, of the new node, of the carried-out slots.
     fn lens(&self) -> (usize, usize, usize, usize) {
         let slot = self.geometry.slot_len();
         let on = if self.carried_out.is_some() { self.carried * slot } else { 0 };
@@ -103,7 +103,7 @@ impl<'a> Job<'a> {
         Err(Error::Malformed("not the bytes of a node and of what goes with it"))
     }
 
-    /// What a row comes in under, and as which slot. Nothing, if it was never written.
+    /// The seal and slot number that a row is opened under; `None` if it was never written.
     pub fn source(&self, row: usize) -> Option<(&SlotSeal<'a>, u32)> {
         match row.checked_sub(self.slots) {
             None => self.old.as_ref().map(|seal| (seal, row as u32)),
@@ -111,7 +111,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// What a row goes out under, and as which slot. Nothing, if it is dropped.
+    /// The seal and slot number that a row is sealed under; `None` if the row is dropped.
     pub fn target(&self, row: usize) -> Option<(&SlotSeal<'a>, u32)> {
         match row.checked_sub(self.slots) {
             None => Some((&self.new, row as u32)),
@@ -119,14 +119,14 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The vector that a row goes out under. A row that is dropped has one, too: whether a piece
-    /// goes there is secret.
+    /// The vector that a row is sealed under. A dropped row has one, too: whether a piece goes
+    /// there is secret.
     pub fn new_vector(&self, row: usize) -> Vector {
         let (seal, slot) = self.target(row).unwrap_or((&self.new, row as u32));
         seal.vector(slot)
     }
 
-    /// Opens a part of every slot, each into its row. Says which is wrong, after all were opened.
+    /// Opens a part of every slot into its row. Reports a wrong slot only after all were opened.
     pub fn load(
         &self,
         part: usize,
@@ -144,7 +144,7 @@ impl<'a> Job<'a> {
         wrong.or(also_wrong).map_or(Ok(()), Err)
     }
 
-    /// The rows from row `start` on.
+    /// Opens slots into rows, from row `start` on.
     fn load_rows(
         &self,
         part: usize,
@@ -174,7 +174,7 @@ impl<'a> Job<'a> {
         wrong
     }
 
-    /// Seals a part of every row, each into its slot.
+    /// Seals a part of every row into its slot.
     pub fn store(
         &self,
         part: usize,
@@ -183,7 +183,7 @@ impl<'a> Job<'a> {
         threads: &dyn Join,
     ) {
         let NodeBytes { new_node: node, new_carried: carried, .. } = bytes;
-        // What goes out may be less than what came in: a leaf drops the rest.
+        // Fewer rows may go out than came in: a leaf drops the rest.
         let out = (node.len() + carried.len()) / stride;
         let middle = (out / 2).min(self.slots);
         let (above, below) = node.split_at_mut(middle * stride);
@@ -198,7 +198,7 @@ impl<'a> Job<'a> {
         );
     }
 
-    /// The rows from row `start` on, into as many slots.
+    /// Seals rows into slots, from row `start` on.
     fn store_rows<'b>(
         &self,
         part: usize,

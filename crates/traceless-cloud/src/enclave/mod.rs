@@ -1,8 +1,8 @@
 //! The enclave's core: no I/O, no threads, no clock, no operating system.
 //!
-//! [`Querier`] picks one block of a path, [`Evictor`] mixes nodes anew. Both have keys of their
-//! own, so they share nothing and may run side by side. The host hands in bytes of slots, and
-//! sealed orders of the gateway, which say what versions these slots must be of.
+//! [`Querier`] picks one block of a path, [`Evictor`] permutes and reseals nodes. Each has its own
+//! keys, so they share nothing and may run side by side. The host hands in bytes of slots, and
+//! sealed orders of the gateway, which name the versions that these slots must have.
 
 mod block_wise;
 mod evict;
@@ -20,21 +20,21 @@ use crate::geometry::Geometry;
 use crate::kernel::Choice;
 use traceless::seal::Secret;
 
-/// What gateway and enclave share about a tree.
+/// The parameters and keys of a tree that gateway and enclave share.
 #[derive(Clone)]
 pub struct Shared {
-    /// The shape.
+    /// The tree's shape.
     pub geometry: Geometry,
-    /// The kernel, and so the outer cipher.
+    /// The kernel, which also determines the outer cipher.
     pub choice: Choice,
-    /// The key of the outer layer.
+    /// The key of the outer layer of encryption.
     pub outer: Secret,
-    /// The key of the channel.
+    /// The key that session keys are derived from.
     pub channel: Secret,
 }
 
 impl Shared {
-    /// The keys of a tree under one that the gateway hands to the enclave.
+    /// Derives a tree's keys from the key that the gateway hands to the enclave.
     pub fn new(geometry: Geometry, choice: Choice, key: &Secret) -> Self {
         let (outer, channel) = (key.derive(&[b"outer"]), key.derive(&[b"channel"]));
         Self { geometry, choice, outer, channel }
@@ -49,10 +49,10 @@ impl Shared {
 
 /// The keys of one session: each serves one direction and purpose.
 pub struct Session {
-    /// Queries.
+    /// For queries.
     pub query: Secret,
-    /// Their replies.
+    /// For replies to queries.
     pub reply: Secret,
-    /// Evictions.
+    /// For evictions.
     pub evict: Secret,
 }

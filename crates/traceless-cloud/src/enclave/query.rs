@@ -1,4 +1,4 @@
-//! One block out of a slot of each layer.
+//! Picks one block out of one slot of each layer.
 
 use super::{Session, Shared};
 use crate::channel::{Receiver, Sender};
@@ -21,13 +21,13 @@ pub struct Querier {
     outer: Outer,
     receiver: Receiver,
     sender: Sender,
-    /// A block of each layer, as words.
+    /// One block of each layer, as words.
     rows: Vec<u64>,
     chosen: Vec<u64>,
 }
 
 impl Querier {
-    /// Answers queries of a session, with salts of its replies from `rng`.
+    /// A querier with the keys of a session, which draws the salts of its replies from `rng`.
     pub fn new(shared: &Shared, session: &Session, rng: Box<dyn Rng>) -> Self {
         let geometry = shared.geometry;
         let words = geometry.sealed_len() / size_of::<u64>();
@@ -41,10 +41,10 @@ impl Querier {
         }
     }
 
-    /// The reply to an order that has the bytes of its slots beside it, from the root on.
+    /// The reply to an order. `slots` has one slot of each layer, from the root on.
     ///
-    /// Every slot is verified before one is chosen, so an error tells which slot is wrong, which
-    /// the host knows, and nothing about the one that is meant.
+    /// Every slot is verified before one is chosen. So an error names only the slot that is wrong,
+    /// which the host knows already, and reveals nothing about the chosen one.
     pub fn query(&mut self, order: &mut [u8], slots: &[u8]) -> Result<Vec<u8>> {
         let order = Query::decode(self.receiver.open(order)?, &self.geometry)?;
         if slots.len() != self.geometry.layers * self.geometry.slot_len() {

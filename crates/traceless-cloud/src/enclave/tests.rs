@@ -38,7 +38,7 @@ fn rig(geometry: Geometry, choice: Choice) -> Rig {
     }
 }
 
-/// A slot that holds this byte everywhere.
+/// A slot filled with one byte.
 fn slot(rig: &Rig, version: Version, number: u32, byte: u8) -> Vec<u8> {
     let g = &rig.shared.geometry;
     let mut slot = vec![0; g.slot_len()];
@@ -113,7 +113,7 @@ fn a_corrupt_slot_tells_nothing_about_the_layer() {
     }
 }
 
-/// The planted fault: what the paper prints verifies the chosen block only.
+/// The planted fault: the paper, as printed, verifies the chosen block only.
 #[test]
 fn to_verify_the_chosen_block_only_would_tell_its_layer() {
     let rig = rig(small(), Choice::Benes);
@@ -154,7 +154,7 @@ fn replayed_orders_and_older_slots_are_refused() {
     assert!(matches!(short, Err(Error::Malformed(_))));
 }
 
-/// The rows of a layer of a round, sealed as they should be, each with its number in it.
+/// The rows of a layer of a round, correctly sealed, each filled with its number.
 fn node_in(rig: &Rig, order: &Eviction) -> (Vec<u8>, Vec<u8>) {
     let g = &rig.shared.geometry;
     let slots = g.slots(g.layer_of(order.node)) as u32;
@@ -188,7 +188,7 @@ fn evict(
     Ok((new_node, new_carried))
 }
 
-/// What the slots of a version hold: the byte that they are full of.
+/// The byte that fills each slot of a version.
 fn contents(rig: &Rig, version: Version, slots: &[u8]) -> Vec<u8> {
     let g = &rig.shared.geometry;
     let one = |(number, slot): (usize, &[u8])| {
@@ -241,7 +241,7 @@ fn both_kernels_make_the_same_bytes() {
     let order = order_for(&paper, 1, &dest);
     let input = node_in(&paper, &order);
     let nibbles = evict(&mut paper, &order, &input).unwrap();
-    // The network under the paper's cipher, whose streams are taken off and put on around it.
+    // The network with the paper's cipher: streams are removed and applied outside the kernel.
     paper.evictor.use_network();
     let order = Eviction { control: Network::new(rows).route(&dest), ..order };
     assert!(nibbles == evict(&mut paper, &order, &input).unwrap());
@@ -300,7 +300,7 @@ fn every_row_that_comes_in_is_verified() {
             let told = evict(&mut rig, &order, &changed);
             assert!(matches!(told, Err(Error::Tampered { slot, .. }) if slot == at as u32));
         }
-        // Two slots of one node that changed places.
+        // Two slots of one node are exchanged.
         let mut swapped = input.clone();
         let (a, b) = swapped.0.split_at_mut(g.slot_len());
         a.swap_with_slice(&mut b[..g.slot_len()]);
@@ -348,7 +348,7 @@ fn an_order_that_does_not_fit_is_refused() {
     assert!(matches!(Evictor::new(&shared, &session), Err(Error::Parameters(_))));
 }
 
-/// One thread, with a count of how often there was work for two.
+/// Runs on one thread, and counts the offers of work for two.
 #[derive(Clone, Default)]
 struct Counting(Arc<AtomicUsize>);
 
@@ -361,7 +361,7 @@ impl Join for Counting {
 
 #[test]
 fn threads_are_asked_for_what_is_worth_it() {
-    // Rows, and bytes of a part of each, make what two threads are worth it for, or a row less.
+    // The work is just large enough for two threads, or one row too small.
     let rows = THREAD_MIN / 1024;
     for (less, is_worth_it) in [(0, true), (1, false)] {
         let round_slots = small().round_slots;
@@ -377,7 +377,7 @@ fn threads_are_asked_for_what_is_worth_it() {
         let input = node_in(&one, &order);
         let made = evict(&mut one, &order, &input).unwrap();
         assert_eq!(counting.0.swap(0, Ordering::Relaxed) > 0, is_worth_it);
-        // Part by part, and in whole blocks, for which no threads are asked.
+        // Part by part, then in whole blocks, which use no second thread.
         let (mut node, mut carried) = (vec![0; made.0.len()], vec![0; made.1.len()]);
         let mut bytes = NodeBytes {
             node: &input.0,

@@ -1,4 +1,4 @@
-//! The thread that fills slots which nobody uses, where the gateway keeps a constant beat.
+//! The thread that sends dummy queries at ticks no client uses, for a constant rate.
 
 use super::Front;
 use crate::error::{Error, Result};
@@ -8,14 +8,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use traceless::clock::{Clock, Monotonic};
 
-/// A beat, until it is dropped.
+/// Sends queries at a constant rate until it is dropped.
 pub struct Beating {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Beating {
-    /// Begins a beat of so many slots a second.
+    /// Starts ticks at a rate of `per_second`.
     pub fn start(front: &Arc<Front>, per_second: u32) -> Result<Self> {
         let timer = Arc::new(Monotonic::start());
         front.run(|gateway| gateway.keep_beat(per_second, timer.clone()))?;
@@ -41,13 +41,13 @@ impl Drop for Beating {
 }
 
 impl Front {
-    /// Waits until it is decided what the next slot is used for, and fills it if nobody uses it.
-    /// Says whether there will be more: not once another gateway has the store.
+    /// Waits until the use of the next tick must be decided, and fills the tick if no request uses
+    /// it. Returns false, which ends the thread, once another gateway has the store.
     fn fill_slot(&self, timer: &Monotonic) -> bool {
         let Some(at) = self.lock().next_slot() else { return false };
         std::thread::sleep(Duration::from_nanos(at.saturating_sub(timer.now())));
         let mut gateway = self.lock();
-        // Somebody may have used it meanwhile.
+        // A request may have used the tick meanwhile.
         if gateway.next_slot().is_none_or(|at| at > timer.now()) {
             return true;
         }
@@ -77,8 +77,8 @@ mod tests {
     const SLOTS: u32 = 400;
     const PERIODS: u64 = 160;
 
-    /// Has a gateway beat for a while, and tells how many slots there were time for, how many
-    /// queries it sent, and how many slots were used and were late.
+    /// Runs a gateway at a constant rate for a while. Returns how many ticks there was time for,
+    /// how many queries it sent, how many ticks were used, and how many were late.
     fn beat(work: impl Fn(&Front)) -> (u64, u64, u64, u64) {
         let front = Arc::new(Front::new(in_memory(900, 3), Arc::default(), Arc::new(Wall)));
         let clock = Monotonic::start();
@@ -95,13 +95,13 @@ mod tests {
     #[test]
     fn slots_come_whether_or_not_somebody_asks() {
         let (most, idle, used, late) = beat(|_| std::thread::yield_now());
-        // A slow machine is late, and never early.
+        // A slow machine makes ticks late, never early.
         assert!(idle <= most && idle + 20 * (late + 1) > PERIODS / 2, "{idle} {late}");
         assert_eq!(used, 0);
         let at_hand = |front: &Front| front.run(|gateway| gateway.put(1, &[1; 64])).unwrap();
         let (most, hits, used, late) = beat(at_hand);
         assert!(hits <= most && hits + 20 * (late + 1) > PERIODS / 2, "{hits} {late}");
-        // Once a round it is asked for as if it were not here.
+        // Once a round the block is requested as if it were not at the gateway.
         let round = in_memory(900, 3).params().round_blocks as u64;
         assert!((1..=2 + hits / round).contains(&used), "{used} of {hits}");
         let next = std::sync::atomic::AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! What is counted, in the text format of Prometheus. No names, no sizes of single values.
+//! Metrics in the text format of Prometheus. No names, no sizes of single values.
 
 use crate::error::Error;
 use crate::gateway::{Gateway, Space};
@@ -9,13 +9,13 @@ use prometheus::{
 use std::sync::atomic::{AtomicU8, Ordering};
 use traceless::clock::{Clock, Monotonic};
 
-/// Seconds up to which a request belongs to a class.
+/// Upper bounds of the latency classes, in seconds.
 const SECONDS: [f64; 14] = [
     0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0,
     10.0,
 ];
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// Redis.
@@ -33,16 +33,16 @@ impl Protocol {
     }
 }
 
-/// What a client wants.
+/// What a request does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Bytes.
+    /// Reads bytes.
     Read,
-    /// To put bytes.
+    /// Writes bytes.
     Write,
-    /// To remove them.
+    /// Removes values.
     Remove,
-    /// What the gateway knows, which sends nothing.
+    /// Reads the gateway's own state, which sends no query.
     Look,
 }
 
@@ -61,13 +61,13 @@ impl Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Health {
-    /// It is being opened.
+    /// The gateway is being opened.
     Starting,
-    /// It answers.
+    /// The gateway answers requests.
     Ready,
-    /// What it was last asked for failed for a reason that is not the client's.
+    /// The last operation failed, for a reason other than the client's request.
     Failing,
-    /// It finishes what runs, and takes nothing new.
+    /// The gateway finishes running requests and accepts no new ones.
     Stopping,
 }
 
@@ -85,7 +85,7 @@ pub struct Metrics {
     gateway: GatewayMetrics,
 }
 
-/// What the gateway counts itself.
+/// Counters that copy the gateway's own.
 struct GatewayMetrics {
     queries: IntCounter,
     hits: IntCounter,
@@ -103,7 +103,7 @@ struct GatewayMetrics {
     block_bytes: IntGauge,
 }
 
-/// Somebody who waits for the gateway.
+/// A caller that waits for the gateway, counted until this is dropped.
 pub struct Asking<'a>(&'a IntGauge);
 
 impl Drop for Asking<'_> {
@@ -152,7 +152,7 @@ impl Default for Metrics {
             registry,
         };
         let registry = &metrics.registry;
-        // In the words of whoever asks what protects the enclave.
+        // The names follow an operator's question: what protects the enclave?
         let tee = gauges(registry, "tee_info", "What protects the enclave", "tee_protection");
         tee.with_label_values(&["none"]).set(1);
         let build = gauges(registry, "build_info", "The program", "version");
@@ -168,54 +168,54 @@ impl Metrics {
         all[self.health.load(Ordering::Relaxed) as usize]
     }
 
-    /// Says whether it can.
+    /// Sets the health.
     pub fn set_health(&self, health: Health) {
         self.health.store(health as u8, Ordering::Relaxed);
     }
 
-    /// A client came.
+    /// Counts a client that connects.
     pub fn connected(&self, protocol: Protocol) {
         self.connections.with_label_values(&[protocol.label()]).inc();
     }
 
-    /// A client went.
+    /// Counts a client that disconnects.
     pub fn disconnected(&self, protocol: Protocol) {
         self.connections.with_label_values(&[protocol.label()]).dec();
     }
 
-    /// A request came.
+    /// Counts a request from now on.
     pub fn request(&self, protocol: Protocol, kind: Kind) -> Request<'_> {
         let seconds = self.seconds.with_label_values(&[protocol.label(), kind.label()]);
         Request { metrics: self, protocol, kind, seconds, began: self.clock.now() }
     }
 
-    /// Somebody waits for the gateway, until this is dropped.
+    /// Counts a caller that waits for the gateway, until the result is dropped.
     pub(super) fn asking(&self) -> Asking<'_> {
         self.asking.inc();
         Asking(&self.asking)
     }
 
-    /// Bytes of a value came in.
+    /// Counts bytes of a value that a client sent.
     pub fn took(&self, protocol: Protocol, bytes: usize) {
         self.bytes.with_label_values(&[protocol.label(), "in"]).inc_by(bytes as u64);
     }
 
-    /// Bytes of a value went out.
+    /// Counts bytes of a value that a client received.
     pub fn gave(&self, protocol: Protocol, bytes: usize) {
         self.bytes.with_label_values(&[protocol.label(), "out"]).inc_by(bytes as u64);
     }
 
-    /// Takes over what the gateway has counted.
+    /// Copies the gateway's own counters.
     pub(super) fn observe(&self, gateway: &Gateway) {
         self.gateway.observe(gateway);
     }
 
-    /// Something succeeded.
+    /// An operation of the gateway succeeded.
     pub(super) fn succeeded(&self) {
         self.change_health(Health::Failing, Health::Ready);
     }
 
-    /// Something failed.
+    /// An operation of the gateway failed.
     pub(super) fn failed(&self, error: &Error) {
         self.errors.with_label_values(&[error.kind()]).inc();
         if error.kind() == "request" || error.kind() == "full" {
@@ -230,15 +230,15 @@ impl Metrics {
         let _ = self.health.compare_exchange(from as u8, to as u8, order, order);
     }
 
-    /// All of it, as text.
+    /// All metrics, as text.
     pub fn text(&self) -> String {
-        // It fails where a family has no values, which no family of ours does.
+        // Encoding fails only for a family without values, and every family here has values.
         TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_default()
     }
 }
 
 impl Request<'_> {
-    /// It was answered.
+    /// Counts the request as answered, successfully or not.
     pub fn answered(self, well: bool) {
         let result = if well { "ok" } else { "error" };
         let labels = [self.protocol.label(), self.kind.label(), result];
@@ -282,7 +282,7 @@ impl GatewayMetrics {
 
     fn observe(&self, gateway: &Gateway) {
         let counts = gateway.counts();
-        // The lock of the gateway is held: nobody else changes them.
+        // The gateway's lock is held, so no other thread changes these counters.
         let raise =
             |counter: &IntCounter, to: u64| counter.inc_by(to.saturating_sub(counter.get()));
         raise(&self.queries, counts.queries);
@@ -306,7 +306,7 @@ impl GatewayMetrics {
     }
 }
 
-/// A count as gauges have it.
+/// Converts a count to the integer type of gauges.
 fn level(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What front ends share: one gateway, metrics, the time, and the wish to stop.
+//! What front ends share: one gateway, metrics, the time, and the request to stop.
 
 mod beating;
 mod metrics;
@@ -17,41 +17,41 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use traceless::clock::Clock;
 
-/// How long an answer waits for its slot at most before what it rests on is written by itself.
+/// How long an answer waits for its tick at most before its record is written without a tick.
 const SLOT_TIME: Duration = Duration::from_secs(20);
 
-/// A gateway that several front ends share. It does one thing at a time.
+/// A gateway that several front ends share. It serves one call at a time.
 pub struct Front {
     gateway: Mutex<Gateway>,
-    /// Its host.
+    /// The gateway's host.
     host: Arc<dyn Host>,
-    /// A slot of the gateway's beat is over.
+    /// Notified when a tick of the gateway's constant rate has passed.
     slots: Condvar,
     metrics: Arc<Metrics>,
     wall: Arc<dyn Clock>,
 }
 
 impl Front {
-    /// A gateway, what is counted, and a clock that tells milliseconds since 1970.
+    /// Shares a gateway, its metrics, and a clock of milliseconds since 1970.
     pub fn new(gateway: Gateway, metrics: Arc<Metrics>, wall: Arc<dyn Clock>) -> Self {
         metrics.observe(&gateway);
         let host = gateway.host().clone();
         Self { gateway: Mutex::new(gateway), host, slots: Condvar::new(), metrics, wall }
     }
 
-    /// From now on nobody waits for a host that is away: it is the end.
+    /// Stops all waiting for a host that is away, because the program ends.
     pub fn wait_no_more(&self) {
         self.host.wait_no_more();
     }
 
-    /// Looks at what the gateway knows, which sends nothing. It may no longer be so: not for
-    /// answers to clients.
+    /// Reads the gateway's own state, which sends nothing. Another gateway may have taken over the
+    /// store meanwhile, so the result is not for answers to clients.
     pub fn look<T>(&self, look: impl FnOnce(&Gateway) -> T) -> T {
         look(&self.lock())
     }
 
-    /// Tells a client what the gateway knows, which sends nothing. Fails if another gateway has
-    /// the store: only that one knows then.
+    /// Reads the gateway's own state to answer a client, which sends nothing. Fails if another
+    /// gateway has taken over the store: only that gateway knows the current state.
     pub fn tell<T>(&self, look: impl FnOnce(&Gateway) -> T) -> Result<T> {
         let _asking = self.metrics.asking();
         let gateway = self.lock();
@@ -62,13 +62,13 @@ impl Front {
         self.keep_promise(gateway).and(told)
     }
 
-    /// Has the gateway do something.
+    /// Runs an operation of the gateway.
     pub fn run<T>(&self, work: impl FnOnce(&mut Gateway) -> Result<T>) -> Result<T> {
         let _asking = self.metrics.asking();
         let mut gateway = self.lock();
         let done = gateway.check_host().and_then(|()| work(&mut gateway));
         if gateway.is_slot_due() {
-            // Whoever fills slots may wait for the lock longer than others do.
+            // The thread that fills ticks may wait long for the lock, so a due tick is filled here.
             let filled = gateway.fill_slot();
             filled.unwrap_or_else(|error| self.metrics.failed(&error));
         }
@@ -82,13 +82,13 @@ impl Front {
         done
     }
 
-    /// Keeps the gateway's state, when nobody asks any more. The host may be gone already.
+    /// Saves the gateway's state, once no client sends requests. The host may be gone already.
     pub fn close(&self) -> Result {
         self.lock().close()
     }
 
-    /// Waits until all is written down that an answer may rest on: with the next slot, where
-    /// there is a beat.
+    /// Waits until every record that an answer depends on is written: with the next tick, if the
+    /// gateway keeps a constant rate.
     fn keep_promise(&self, gateway: MutexGuard<'_, Gateway>) -> Result {
         let Some(record) = gateway.promised() else { return Ok(()) };
         self.slots.notify_all();
@@ -98,7 +98,7 @@ impl Front {
         waited.unwrap_or_else(PoisonError::into_inner).0.settle_promise(record)
     }
 
-    /// What is counted.
+    /// The metrics of the gateway and its front ends.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }

@@ -1,4 +1,4 @@
-//! The wish to stop, which reaches everybody who serves.
+//! The request to stop, which reaches every part that serves clients.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ struct StopState {
     calls: Vec<Call>,
 }
 
-/// Asked once, it stays so.
+/// A request to stop, which cannot be withdrawn.
 #[derive(Default)]
 pub struct Stop {
     state: Mutex<StopState>,
@@ -18,7 +18,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Asks everybody to stop.
+    /// Requests the stop.
     pub fn ask(&self) {
         let mut state = self.lock();
         state.asked = true;
@@ -30,12 +30,12 @@ impl Stop {
         }
     }
 
-    /// Whether it was asked.
+    /// Whether the stop was requested.
     pub fn is_asked(&self) -> bool {
         self.lock().asked
     }
 
-    /// Has something done when it is asked; at once, if it was.
+    /// Calls `call` when the stop is requested; at once, if it was.
     pub fn when_asked(&self, call: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         if state.asked {
@@ -46,7 +46,7 @@ impl Stop {
         }
     }
 
-    /// Waits until it is asked.
+    /// Waits until the stop is requested.
     pub fn wait(&self) {
         let state = self.lock();
         drop(self.changed.wait_while(state, |state| !state.asked));

@@ -2,7 +2,7 @@
 
 use traceless::clock::Clock;
 
-/// Milliseconds since 1970, as the machine has them.
+/// Milliseconds since 1970, by the machine's clock.
 pub struct Wall;
 
 impl Clock for Wall {

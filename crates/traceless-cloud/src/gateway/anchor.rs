@@ -1,8 +1,8 @@
-//! The anchor: a small file, kept elsewhere, that remembers how far a gateway's state had come.
+//! The anchor: a small file, stored elsewhere, that records how far a gateway's state has come.
 //!
-//! It is written after an entry of the state's log and before the answer that rests on it, so a
-//! state that lacks an answered write is refused. A new generation names the position of the one
-//! before, so a state that went another way is refused, too.
+//! The anchor is written after an entry of the state's log and before the answer that depends on
+//! the entry. So a state that lacks an answered write is refused. A new generation of the state
+//! names the position of its predecessor, so a state that branched off is refused, too.
 
 use crate::durable::sync_folder_of;
 use crate::error::{Error, Result};
@@ -26,7 +26,7 @@ const FOREIGN: &str = "it is no anchor of this gateway, or both of its records a
 const MISSING: &str = "there is no such file, though the gateway has a state; name the right file, \
                        or make one with `traceless gateway check --new-anchor`";
 
-/// An anchor that is open.
+/// An open anchor.
 pub struct Anchor {
     file: File,
     path: PathBuf,
@@ -34,14 +34,14 @@ pub struct Anchor {
     newest: Mark,
 }
 
-/// A file that may become an anchor, which nobody else has. Nothing in it is changed yet.
+/// A locked file that may become an anchor. Nothing in it is changed yet.
 pub struct Claim {
     file: File,
     path: PathBuf,
 }
 
 impl Claim {
-    /// Of a file that is an anchor, or empty, or that is made here.
+    /// Locks a file that is an anchor or empty, or creates it.
     pub fn of(path: &Path) -> Result<Self> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -53,7 +53,7 @@ impl Claim {
         Ok(Self { file, path: path.to_owned() })
     }
 
-    /// Makes it the anchor of a state that has come so far.
+    /// Makes the file the anchor of a state that has come to `position`.
     pub fn write(self, key: &Secret, position: Position) -> Result<Anchor> {
         let (Self { file, path }, proof) = (self, proof(key));
         let newest = Mark { sequence: 0, position };
@@ -84,14 +84,14 @@ impl Anchor {
         Ok(Self { file, path: path.to_owned(), proof, newest })
     }
 
-    /// Writes a new one for a state that has come so far, in the place of any other of this
-    /// gateway.
+    /// Writes a new anchor for a state that has come to `position`. It may replace another anchor
+    /// of this gateway.
     pub fn create(path: &Path, key: &Secret, position: Position) -> Result<Self> {
         Claim::of(path)?.write(key, position)
     }
 
-    /// Fails unless a state has come at least as far as this remembers, and the same way. Without
-    /// a state, `found` is nothing.
+    /// Fails unless a state has come at least as far as the anchor records, without branching off.
+    /// `found` is `None` if there is no state.
     pub fn check(&self, found: Option<(&WholeEntries<SealProof>, Position)>) -> Result {
         let known = self.newest.position;
         let Some((found, parent)) = found else {
@@ -119,7 +119,7 @@ impl Anchor {
         Err(unfit(&self.path, reason))
     }
 
-    /// Remembers how far the state has come.
+    /// Records how far the state has come.
     pub fn note(&mut self, position: Position, durability: Durability) -> Result {
         if position == self.newest.position {
             return Ok(());
@@ -138,7 +138,7 @@ fn proof(key: &Secret) -> SealProof {
     SealProof::new(&key.derive(&[b"anchor"]), &ID)
 }
 
-/// Whether a file begins like an anchor, of whichever gateway.
+/// Whether a file begins like an anchor, of any gateway.
 fn is_anchor(file: &File) -> bool {
     let mut magic = [0; Mark::MAGIC.len()];
     file.read_exact_at(&mut magic, 0).is_ok() && magic == *Mark::MAGIC
@@ -176,7 +176,7 @@ mod tests {
         Anchor::open(&path, &key(), false).unwrap().check(None).unwrap();
     }
 
-    /// What is wrong with a file that is there is not that there is none.
+    /// An existing file that cannot be opened is not reported as missing.
     #[test]
     fn an_anchor_that_cannot_be_opened_is_not_said_to_be_missing() {
         let folder = tempfile::tempdir().unwrap();

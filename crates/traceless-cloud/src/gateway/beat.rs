@@ -1,12 +1,13 @@
-//! A constant beat: one query each period, whatever anybody asks for.
+//! A constant rate: one query each period, independent of requests.
 //!
-//! A *slot* is a moment at which one query is sent: one for a block that somebody waits for, else
-//! one for nothing. What a slot is used for is decided and written down before it is due, and sent
-//! when it is. A round is begun, sent to the host and committed after slots that follow from their
-//! number. So the host sees the same messages at the same times, whoever asks for what.
+//! A *tick* (`slot` in names of this module) is a moment at which one query is sent: for a block
+//! that a caller waits for, else a dummy query. The use of a tick is decided and written to the
+//! journal before the tick is due; the query is sent when it is due. A round begins, goes to the
+//! host and is committed after fixed numbers of ticks. So the host observes the same messages at
+//! the same times for all requests.
 //!
-//! A slot for which gateway or host were too slow is late. None is left out, and those that follow
-//! one that was late by a period or more are as late as it was.
+//! A tick for which gateway or host were too slow is late. No tick is left out. If a tick is late
+//! by a period or more, all later ones shift by that delay.
 
 use super::queries::Want;
 use super::rounds::Wait;
@@ -16,20 +17,20 @@ use crate::params::Params;
 use std::sync::Arc;
 use traceless::clock::Timer;
 
-/// Slots a second at most.
+/// Ticks a second at most.
 pub const SLOTS_PER_SECOND_MAX: u32 = 100_000;
 const NS_PER_SECOND: u64 = 1_000_000_000;
-/// The part of a period before a slot is due at which it is decided that nobody uses it.
+/// A tick's use is decided at most one `LEAD`th of a period before it is due.
 const LEAD: u64 = 2;
-/// Records of a slot that was used, beside its block.
+/// Bytes of records that a used tick writes besides its block.
 const RECORDS_LEN: usize = 128;
 
-/// When slots are due, and what became of those that were.
+/// When the next tick is due.
 pub struct Beat {
     timer: Arc<dyn Timer>,
     period: u64,
     next: u64,
-    /// Rounds committed when the whole state was kept last.
+    /// The round in which the whole state was last saved.
     kept: u64,
 }
 
@@ -40,22 +41,22 @@ impl Beat {
         Self { timer, period, next, kept: rounds }
     }
 
-    /// Waits until the next slot is due. Returns by how much it is late, in nanoseconds.
+    /// Waits until the next tick is due. Returns by how much it is late, in nanoseconds.
     fn wait(&self) -> u64 {
         self.timer.wait_until(self.next);
         self.timer.now().saturating_sub(self.next)
     }
 
-    /// The slot is being sent, late by so much.
+    /// Moves on to the next tick, after one that was late by `late` nanoseconds.
     fn pass(&mut self, late: u64) {
         self.next += self.period + if late < self.period { 0 } else { late };
     }
 }
 
 impl Gateway {
-    /// Sends one query in each period from now on, as often as this a second, and nothing at any
-    /// other time. Somebody has to fill the slots that nobody uses ([`Gateway::fill_slot`]). What
-    /// is written is kept with the next slot ([`Gateway::promised`]).
+    /// Sends one query in each period from now on, at `per_second`, and nothing at any other time.
+    /// The caller must fill the ticks that no request uses ([`Gateway::fill_slot`]). Written blocks
+    /// become durable with the next tick ([`Gateway::promised`]).
     pub fn keep_beat(&mut self, per_second: u32, timer: Arc<dyn Timer>) -> Result {
         if !(1..=SLOTS_PER_SECOND_MAX).contains(&per_second) {
             return Err(Error::Parameters("there are 1 to 100000 slots a second"));
@@ -66,18 +67,18 @@ impl Gateway {
         Ok(())
     }
 
-    /// When the next slot is to be filled with a query for nothing if nobody has used it, in the
-    /// timer's nanoseconds; nothing without a beat.
+    /// When the next tick is to be filled with a dummy query unless a request has used it, in the
+    /// timer's nanoseconds; `None` without a constant rate.
     pub fn next_slot(&self) -> Option<u64> {
         self.beat.as_ref().map(|beat| beat.next.saturating_sub(beat.period / LEAD))
     }
 
-    /// Whether the next slot is due.
+    /// Whether the next tick is due.
     pub fn is_slot_due(&self) -> bool {
         self.beat.as_ref().is_some_and(|beat| beat.next <= beat.timer.now())
     }
 
-    /// Uses the next slot for nothing. If it fails, the slot is over all the same.
+    /// Uses the next tick for a dummy query. The tick is over even if the query fails.
     pub fn fill_slot(&mut self) -> Result {
         let slot = self.next_slot();
         let filled = self.use_slot(&Want::Nothing);
@@ -87,25 +88,25 @@ impl Gateway {
         filled.map(drop)
     }
 
-    /// The number of the last record that an answer rests on and that is not written down yet: it
-    /// is with the next slot. Without a beat there is none.
+    /// The number of the last record that an answer depends on and that is not written yet: it is
+    /// written with the next tick. `None` without a constant rate.
     pub fn promised(&self) -> Option<u64> {
         self.journal.as_ref().and_then(Journal::promised)
     }
 
-    /// Whether it is known what became of a record that was [`promised`](Self::promised).
+    /// Whether a record that was [`promised`](Self::promised) is written, or failed to be.
     pub fn is_settled(&self, record: u64) -> bool {
         self.journal.as_ref().is_none_or(|journal| journal.is_settled(record))
     }
 
-    /// Fails unless a record that was [`promised`](Self::promised) is written down, or can be now.
+    /// Fails unless a record that was [`promised`](Self::promised) is written, or can be now.
     pub fn settle_promise(&mut self, record: u64) -> Result {
         let is_written = self.journal.as_ref().is_none_or(|journal| journal.is_written(record));
         if is_written { Ok(()) } else { self.flush() }
     }
 
-    /// Does all that is wanted, each in a slot of its own but for what is at hand, and returns
-    /// what was read, in order. What is wanted of no block takes no slot, as nobody could tell.
+    /// Serves all wants and returns what was read, in order. A want takes one tick, unless its
+    /// block is at the gateway. A want without a block takes none, as no caller can notice.
     pub(super) fn access_in_slots(&mut self, wants: &[Want]) -> Result<Vec<Vec<u8>>> {
         let mut read = Vec::new();
         for want in wants.iter().filter(|want| want.id().is_some()) {
@@ -124,8 +125,8 @@ impl Gateway {
         Ok(read)
     }
 
-    /// Uses the next slot, and says whether it was for what is wanted: a query that has no reply
-    /// yet comes before.
+    /// Uses the next tick. Returns whether it served `want`: a query that has no reply yet is sent
+    /// first.
     fn use_slot(&mut self, want: &Want) -> Result<bool> {
         self.host.check()?;
         if self.lost {
@@ -154,7 +155,7 @@ impl Gateway {
         Ok(is_own)
     }
 
-    /// Waits until the next slot is due. Whatever is sent besides queries waits for it, too.
+    /// Waits until the next tick is due. Messages other than queries wait for it, too.
     pub(super) fn wait_for_slot(&self) {
         if let Some(beat) = &self.beat {
             beat.wait();
@@ -169,7 +170,8 @@ impl Gateway {
         self.counts.slot_delay_max_ns = self.counts.slot_delay_max_ns.max(late);
     }
 
-    /// After a slot: sends the round that is on its way, or commits it, if its time has come.
+    /// Called after a tick: sends the running round to the host or commits it, if this tick is set
+    /// for that.
     fn go_on_with_round(&mut self) -> Result {
         let (queries, params) = (self.state.queries, self.state.params);
         if self.state.running.is_none() {
@@ -184,8 +186,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Keeps the whole state, after a number of rounds that follows from the tree's shape. Only a
-    /// log that grew far longer than slots make it is ended before.
+    /// Saves the whole state after a number of rounds that follows from the tree's shape. It is
+    /// saved earlier only if the log grew far longer than ticks alone make it.
     fn keep_state(&mut self) -> Result {
         let (Some(journal), Some(beat)) = (&mut self.journal, &mut self.beat) else {
             return Ok(());
@@ -200,8 +202,8 @@ impl Gateway {
     }
 }
 
-/// Rounds after which the state is kept as a whole: when their records are as long as they may
-/// get beside such a map.
+/// Rounds after which the whole state is saved: their records then reach the maximum length that is
+/// allowed beside a map of this size.
 pub(super) fn state_rounds(params: &Params, index_bytes: usize) -> u64 {
     let round = params.round_blocks * (params.geometry.block_len + RECORDS_LEN);
     (Journal::records_len_max(index_bytes as u64) / round as u64).max(1)
@@ -211,7 +213,7 @@ pub(super) fn state_rounds(params: &Params, index_bytes: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// 64 MiB and four times the map, in rounds of so many blocks with 128 bytes of records each.
+    /// The limit is 64 MiB plus four times the map; each block has 128 bytes of records.
     #[test]
     fn the_state_is_kept_when_records_may_be_as_long_as_beside_its_map() {
         let rounds = |round_blocks, index_bytes| {

@@ -1,30 +1,29 @@
-//! Copies of blocks that have gone back into the tree: reading one of them sends nothing.
+//! Copies of blocks that were evicted into the tree: a cache hit sends nothing.
 //!
-//! A copy is never newer than what the tree holds: whatever asks for its block in any other way
-//! drops it.
+//! A copy is never outdated: any access to its block that bypasses the cache drops the copy.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Blocks that were used lately, up to a number of bytes.
+/// Recently used blocks, up to a number of bytes.
 #[derive(Default)]
 pub struct Cache {
     len_max: usize,
     len: usize,
-    /// Each with the last of its entries in the order.
+    /// Each block with the number of its last use.
     blocks: HashMap<u32, (u64, Vec<u8>)>,
-    /// Uses, oldest first; older ones of a block that was used again mean nothing.
+    /// Uses, oldest first. Only the last use of a block counts.
     order: VecDeque<(u32, u64)>,
     uses: u64,
 }
 
 impl Cache {
-    /// Keeps so many bytes of blocks at most, from now on.
+    /// Keeps at most `len` bytes of blocks from now on.
     pub fn limit(&mut self, len: usize) {
         self.len_max = len;
         self.shrink();
     }
 
-    /// Keeps a block.
+    /// Adds a block.
     pub fn put(&mut self, id: u32, block: &[u8]) {
         if block.len() > self.len_max {
             return;
@@ -36,7 +35,7 @@ impl Cache {
         self.shrink();
     }
 
-    /// A copy of a block, which is used by this.
+    /// The copy of a block. This counts as a use.
     pub fn get(&mut self, id: u32) -> Option<&[u8]> {
         self.note_use(id);
         self.blocks.get(&id).map(|(_, block)| &block[..])
@@ -49,13 +48,13 @@ impl Cache {
         }
     }
 
-    /// Puts a block at the end of the order, if it is here.
+    /// Records a use of a block, if it is in the cache.
     fn note_use(&mut self, id: u32) {
         let Some((last, _)) = self.blocks.get_mut(&id) else { return };
         self.uses += 1;
         *last = self.uses;
         self.order.push_back((id, self.uses));
-        // As many uses as would double the order are forgotten at once.
+        // Outdated uses are removed once they are more than half of the order.
         if self.order.len() > 2 * self.blocks.len() + 16 {
             let blocks = &self.blocks;
             self.order.retain(|(id, use_)| blocks.get(id).is_some_and(|(last, _)| last == use_));
@@ -120,7 +119,7 @@ mod tests {
         assert!(cache.get(1) == Some(&[1; 10]) && cache.get(2).is_none());
     }
 
-    /// The most uses that are remembered while three blocks are used again and again.
+    /// The largest number of recorded uses while three blocks are used again and again.
     fn remembered(mut use_one: impl FnMut(&mut Cache, u32)) -> usize {
         let mut cache = Cache::default();
         cache.limit(1000);
@@ -130,7 +129,7 @@ mod tests {
         for id in 3..100 {
             cache.remove(id);
         }
-        // The first use forgets those of the blocks that are gone.
+        // The first use removes the uses of the removed blocks.
         let uses = (0..300).map(|nth| {
             use_one(&mut cache, nth % 3);
             cache.order.len()

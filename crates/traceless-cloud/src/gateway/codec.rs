@@ -1,8 +1,8 @@
-//! A gateway's state as bytes: how numbers and lists are put together and taken apart.
+//! A gateway's state as bytes: encodes and decodes numbers and lists.
 
 use crate::error::{Error, Result};
 
-/// Bytes that are put together.
+/// Appends values to bytes.
 pub struct Writer(pub Vec<u8>);
 
 impl Writer {
@@ -16,13 +16,13 @@ impl Writer {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Appends a number or that there is none.
+    /// Appends an optional number.
     pub fn option(&mut self, value: Option<u32>) {
         self.0.push(u8::from(value.is_some()));
         self.u32(value.unwrap_or_default());
     }
 
-    /// Appends bytes and before them how many they are.
+    /// Appends bytes after their length.
     pub fn counted(&mut self, bytes: &[u8]) {
         self.u32(bytes.len() as u32);
         self.0.extend_from_slice(bytes);
@@ -40,11 +40,11 @@ impl Writer {
     }
 }
 
-/// Bytes that are taken apart.
+/// Takes values off the front of bytes.
 pub struct RecordReader<'a>(pub &'a [u8]);
 
 impl<'a> RecordReader<'a> {
-    /// Takes bytes.
+    /// Takes `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8]> {
         let short = Error::State("the gateway's state");
         let (bytes, rest) = self.0.split_at_checked(len).ok_or(short)?;
@@ -62,20 +62,20 @@ impl<'a> RecordReader<'a> {
         Ok(u64::from_le_bytes(self.bytes(8)?.try_into().expect("8 bytes")))
     }
 
-    /// Takes a number, if there is one.
+    /// Takes an optional number.
     pub fn option(&mut self) -> Result<Option<u32>> {
         let is_some = self.bytes(1)?[0] != 0;
         let value = self.u32()?;
         Ok(is_some.then_some(value))
     }
 
-    /// Takes bytes with their number.
+    /// Takes bytes after their length.
     pub fn counted(&mut self) -> Result<Vec<u8>> {
         let len = self.u32()? as usize;
         Ok(self.bytes(len)?.to_vec())
     }
 
-    /// Takes how many things of at least so many bytes follow.
+    /// Takes the length of a list with entries of at least `len` bytes.
     pub fn count(&mut self, len: usize) -> Result<usize> {
         let count = self.u32()? as usize;
         if count > self.0.len() / len {

@@ -1,4 +1,4 @@
-//! Rounds and nodes made anew, from their beginning to their commit.
+//! Rounds and renewed nodes, from their beginning to their commit.
 
 use super::Gateway;
 use super::record::Record;
@@ -10,11 +10,11 @@ use crate::geometry::Node;
 use core::time::Duration;
 
 impl Gateway {
-    /// After an opening: a round that was on its way has either been committed by the host, or
-    /// never will be.
+    /// Settles the round that was running when the state was saved: the host has committed it or
+    /// never will.
     pub(super) fn resolve(&mut self) -> Result {
         if let Some(record) = self.outcome()? {
-            // Not written down: the next generation begins with what comes of it.
+            // Not written as a record: the next generation begins with the result.
             self.state.apply(record)?;
             if let Some(journal) = &mut self.journal {
                 journal.renew(&self.state, &mut *self.rng)?;
@@ -23,31 +23,33 @@ impl Gateway {
         Ok(())
     }
 
-    /// Begins a round, or to make a node anew.
+    /// Begins a round, or the renewal of one node.
     pub(super) fn begin(&mut self, node: Option<Node>) -> Result {
         let mut seed = [0; 32];
         self.rng.fill(&mut seed);
         let node = node.map(|node| node.0);
-        // All that is sealed under it, by the gateway and by the enclave, follows from the state as
-        // it is now: a copy of this process that goes on from before has another, and one that goes
-        // on from here seals the same. Zero stands for a node that was never written.
+        // The gateway and the enclave seal only data under this attempt that follows from the
+        // current state. A copy of this process that continues from an earlier state draws another
+        // attempt; one that continues from here seals the same data. Zero stands for a node that
+        // was never written.
         let attempt = self.rng.salt().0.max(1);
         if let Some(job) = self.happen(Record::Begun { attempt, seed, node })? {
             self.staged = false;
             self.pace.begin();
-            // With a beat it is sent later, and written down before.
+            // At a constant rate the job is sent at a later tick, after its record is written.
             if self.beat.is_some() { self.worker.prepare(job) } else { self.worker.begin(job) }
         }
         Ok(())
     }
 
-    /// Commits the round on its way, if it is ready or gets so in time.
+    /// Commits the running round, if it is ready, or becomes ready within `wait`.
     pub(super) fn finish(&mut self, wait: Wait) -> Result {
         if self.state.running.is_none() {
             return Ok(());
         }
         if !self.staged {
-            // With a beat whoever comes here waits for its end, so it has to be sent by now.
+            // At a constant rate the caller waits for the end of the round, so it must be sent by
+            // now.
             if self.beat.is_some() {
                 self.flush()?;
                 self.worker.send();
@@ -76,12 +78,12 @@ impl Gateway {
         }
     }
 
-    /// Commits what is staged. Where a commit failed nobody knows whether it happened, so the host
-    /// is asked, and its answer is proved by the versions that it then has.
+    /// Commits what is staged. After a failed commit it is unknown whether it happened, so the
+    /// gateway queries the host's sequence; the versions that the host then has prove the answer.
     fn commit(&mut self) -> Result {
-        // The versions that they ask for are there until the commit after this.
+        // Pending queries refer to old versions, which exist until the next commit.
         self.send_pending()?;
-        // So that no query without a reply is met again after it.
+        // Makes sure that the journal has no query without a reply after the commit.
         self.flush()?;
         let Some(running) = &self.state.running else { return Ok(()) };
         let (at_host, own) = (self.host.sequence()?, self.state.sequence);
@@ -91,7 +93,7 @@ impl Gateway {
             return Err(Error::RolledBack { host: at_host, gateway: own });
         }
         let round = self.state.round;
-        // Not at once: at an opening the host tells.
+        // Not flushed at once: after a reopening the host's sequence shows the commit.
         self.happen_soon(Record::Committed)?;
         if self.state.round > round {
             self.counts.rounds += 1;
@@ -101,11 +103,11 @@ impl Gateway {
         Ok(())
     }
 
-    /// Makes a node anew that was read as often as it has dummies. When that is follows from what
-    /// the host has seen.
+    /// Renews a node that was read as often as it has dummies. The host knows how often that was,
+    /// so the moment reveals nothing.
     pub(super) fn renew(&mut self, node: Node) -> Result {
         let layer = self.state.params.geometry.layer_of(node);
-        // It may end with its session.
+        // A session may end during the attempt.
         for _ in 0..SESSIONS_MAX {
             self.finish(Wait::Long)?;
             if self.state.index.reads(node) < self.state.params.reads_max(layer) {

@@ -1,8 +1,8 @@
-//! Every block of an empty tree at once.
+//! Writes every block of an empty tree at once.
 //!
-//! Block by block, each would cost a query and its share of a round. But which leaf a block goes
-//! to is drawn at random, and in an empty tree nothing is in the way: so the gateway makes the
-//! leaves itself, as if all blocks had come down already. The host sees every leaf written once.
+//! Written one by one, each block would cost a query and its share of a round. In an empty tree the
+//! gateway can instead draw a random leaf for each block and make the leaves itself, as if
+//! evictions had moved all blocks down. The host observes one write of every leaf.
 
 use super::Gateway;
 use super::index::BlockPlace;
@@ -18,21 +18,21 @@ use traceless::rng::Rng;
 
 const NOT_EMPTY: &str = "only an empty tree can be filled at once";
 
-/// Puts the first bytes of a block into a buffer of zeros.
+/// Writes a block's first bytes into a buffer of zeros.
 pub type Contents<'a> = &'a (dyn Fn(u64, &mut [u8]) + Sync);
 
-/// A leaf that was made: its version, and which block is in which slot.
+/// A finished leaf: its version, and the slot and number of each block.
 struct LeafNode {
     version: NodeVersion,
     blocks: Vec<(u32, u32)>,
 }
 
 impl Gateway {
-    /// Writes all blocks of a tree that nothing was ever written to. If it fails, or the process
-    /// ends meanwhile, the store must be made anew.
+    /// Writes all blocks of a tree that was never written to. If this fails, or the process ends
+    /// meanwhile, the store must be created anew.
     pub fn fill(&mut self, contents: Contents<'_>) -> Result {
         let state = &self.state;
-        // A query without a reply was counted, or is older than the round on its way.
+        // A query without a reply was counted, or is older than the running round.
         let asked = state.queries + state.waiting.len();
         if state.sequence > 0 || asked > 0 || state.running.is_some() {
             return Err(Error::Store(NOT_EMPTY));
@@ -69,7 +69,7 @@ impl Gateway {
     }
 }
 
-/// The blocks of each leaf, and those for which there is no room in theirs.
+/// The blocks of each leaf, and the blocks without room in their leaf.
 fn draw_leaves(params: &Params, rng: &mut dyn Rng) -> (Vec<Vec<u32>>, Vec<u32>) {
     let leaves = params.geometry.leaves();
     let (mut by_leaf, mut left) = (vec![Vec::new(); leaves as usize], Vec::new());
@@ -90,7 +90,7 @@ struct Filler<'a> {
 }
 
 impl Filler<'_> {
-    /// Makes the leaves that hold these blocks, on two threads, and hands them to the host.
+    /// Makes the leaves with these blocks, on two threads, and hands them to the host.
     fn make(&self, by_leaf: &[Vec<u32>], rng: &mut dyn Rng) -> Result<Vec<LeafNode>> {
         let (some, others) = by_leaf.split_at(by_leaf.len() / 2);
         let (mut one, mut other) = (rng.fork(), rng.fork());
@@ -120,7 +120,7 @@ impl Filler<'_> {
             for (block, &(_, id)) in plain.chunks_exact_mut(g.block_len).zip(&blocks) {
                 (self.contents)(u64::from(id), block);
             }
-            // Drawn when it is known what is sealed under it, also by a copy of this process.
+            // Drawn when the leaf's content is final, so copies of this process share no attempt.
             let attempt = rng.salt().0.max(1);
             let version = NodeVersion { node: g.node(g.layers - 1, leaf), attempt };
             self.seal(version, (&blocks, &plain), &mut bytes);
@@ -130,7 +130,7 @@ impl Filler<'_> {
         Ok(made)
     }
 
-    /// A leaf's bytes: blocks in their slots, zeros in all others.
+    /// A leaf's bytes: blocks in their slots, zeros in all other slots.
     fn seal(
         &self,
         version: NodeVersion,
@@ -158,7 +158,7 @@ impl Filler<'_> {
     }
 }
 
-/// A slot of its own for each block, all equally likely.
+/// A distinct random slot for each block; all choices are equally likely.
 fn draw_slots(slots: usize, ids: &[u32], rng: &mut dyn Rng) -> Vec<(u32, u32)> {
     let mut free: Vec<u32> = (0..slots as u32).collect();
     let draw = |(i, &id): (usize, &u32)| {
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(written.get(7).unwrap(), [9; BLOCK]);
     }
 
-    /// With hardly any room, leaves get as many blocks as they may hold, and the rest is put.
+    /// With hardly any room, leaves get as many blocks as they may hold; the rest is put singly.
     #[test]
     fn what_finds_no_room_in_its_leaf_is_put() {
         let mut params = params(200);

@@ -1,4 +1,4 @@
-//! What the gateway knows of the tree: where each block lies, and what each slot holds.
+//! The gateway's map of the tree: where each block lies, and what each slot holds.
 
 use super::codec::{RecordReader, Writer};
 use crate::error::Result;
@@ -6,18 +6,18 @@ use crate::geometry::{Geometry, Node};
 use crate::params::Params;
 use traceless::rng::Rng;
 
-/// No block: a dummy.
+/// Marks a slot that holds a dummy.
 const DUMMY: u32 = u32::MAX;
-/// Places of blocks that are in no slot.
+/// Packed places of blocks that are in no slot.
 const NOWHERE: u32 = u32::MAX;
 const AT_GATEWAY: u32 = u32::MAX - 1;
 
-/// Where a block is.
+/// The place of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockPlace {
-    /// It was never written.
+    /// The block was never written.
     Nowhere,
-    /// It waits at the gateway.
+    /// The block waits at the gateway.
     Gateway,
     /// In a slot on the path to its leaf.
     Tree {
@@ -30,25 +30,25 @@ pub enum BlockPlace {
     },
 }
 
-/// The gateway's map of the tree. Some 12 to 16 bytes a block.
+/// The gateway's map of the tree, 12 to 16 bytes for each block.
 pub struct Index {
     geometry: Geometry,
-    /// Bits of a slot's number, and of a layer's, in a place.
+    /// How many bits a slot's number and a layer's number take in a packed place.
     slot_bits: u32,
     layer_bits: u32,
     places: Vec<u32>,
     /// The block in each slot, node by node.
     owners: Vec<u32>,
-    /// Whether a slot was read since its node was written: a bit each.
+    /// One bit for each slot: whether it was read since its node was written.
     read: Vec<u64>,
-    /// How many were, of each node. The host knows this, too.
+    /// How many slots of each node were read. The host knows this, too.
     reads: Vec<u32>,
-    /// The random number of who wrote each node.
+    /// The attempt number that each node was last written under.
     attempts: Vec<u64>,
 }
 
 impl Index {
-    /// Nothing was ever written.
+    /// The map of a tree that was never written to.
     pub fn new(params: &Params) -> Self {
         let geometry = params.geometry;
         let bits = |count: usize| usize::BITS - (count - 1).leading_zeros();
@@ -68,7 +68,7 @@ impl Index {
         }
     }
 
-    /// Bytes it takes up.
+    /// Bytes that the map takes up.
     pub fn bytes(&self) -> usize {
         size_of_val(&self.places[..])
             + size_of_val(&self.owners[..])
@@ -77,7 +77,7 @@ impl Index {
             + size_of_val(&self.attempts[..])
     }
 
-    /// Where a block is.
+    /// The place of a block.
     pub fn place(&self, id: u32) -> BlockPlace {
         match self.places[id as usize] {
             NOWHERE => BlockPlace::Nowhere,
@@ -90,7 +90,7 @@ impl Index {
         }
     }
 
-    /// Puts a block somewhere else.
+    /// Changes the place of a block.
     pub fn set_place(&mut self, id: u32, place: BlockPlace) {
         self.places[id as usize] = match place {
             BlockPlace::Nowhere => NOWHERE,
@@ -101,7 +101,7 @@ impl Index {
         };
     }
 
-    /// Who wrote a node.
+    /// The attempt number that a node was last written under.
     pub fn attempt(&self, node: Node) -> u64 {
         self.attempts[node.0 as usize]
     }
@@ -119,8 +119,8 @@ impl Index {
         real.map(|(slot, &owner)| (slot as u32, owner))
     }
 
-    /// Marks a slot read, so that it is never read again before its node is made anew. What it
-    /// holds is a dummy from now on.
+    /// Marks a slot as read, so that it is not read again before its node is renewed. From now on
+    /// it counts as a dummy.
     pub fn take(&mut self, node: Node, slot: u32) {
         let at = self.first_slot(node) + slot as usize;
         let bit = 1 << (at % 64);
@@ -130,8 +130,8 @@ impl Index {
         self.owners[at] = DUMMY;
     }
 
-    /// A dummy of a node that was not read, all equally likely. There is one while the node was
-    /// read less often than it has dummies.
+    /// A random unread dummy of a node; all are equally likely. There is one as long as the node
+    /// was read less often than it has dummies.
     pub fn dummy(&self, node: Node, rng: &mut dyn Rng) -> u32 {
         let first = self.first_slot(node);
         let slots = self.geometry.slots(self.geometry.layer_of(node)) as u64;
@@ -144,7 +144,7 @@ impl Index {
         }
     }
 
-    /// A node was made anew: nothing of it was read, and it holds these blocks in these slots.
+    /// Records that a node was renewed: no slot is read, and it holds these blocks in these slots.
     pub fn renew(&mut self, node: Node, attempt: u64, blocks: &[(u32, u32)]) {
         let first = self.first_slot(node);
         let slots = self.geometry.slots(self.geometry.layer_of(node));
@@ -159,7 +159,7 @@ impl Index {
         self.attempts[node.0 as usize] = attempt;
     }
 
-    /// Appends all of it.
+    /// Appends the whole map.
     pub fn save(&self, out: &mut Writer) {
         out.u32s(&self.places);
         out.u32s(&self.owners);
@@ -168,7 +168,7 @@ impl Index {
         out.u64s(&self.attempts);
     }
 
-    /// Becomes what was saved.
+    /// Restores a saved map.
     pub fn load(&mut self, from: &mut RecordReader<'_>) -> Result {
         from.u32s(&mut self.places)?;
         from.u32s(&mut self.owners)?;

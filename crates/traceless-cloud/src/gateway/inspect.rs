@@ -1,7 +1,7 @@
-//! What is wrong with a gateway's state, and how to go on without what cannot be read.
+//! Damage in a gateway's state, and how to continue without the damaged part.
 //!
-//! Nothing is changed by looking. A repair writes another generation with all that is whole, and
-//! keeps the damaged file beside it.
+//! A check changes nothing. A repair writes another generation with all whole records, and keeps
+//! the damaged file beside it.
 
 use super::Keys;
 use super::anchor::{Anchor, Claim};
@@ -15,42 +15,42 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use traceless::rng::Rng;
 
-/// What there is of a gateway's state.
+/// Which parts of a gateway's state are whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StateReport {
     /// The newest generation.
     pub generation: u64,
-    /// Its entries that are whole, and the records in them.
+    /// Whole entries of that generation.
     pub entries: u64,
-    /// Records in them.
+    /// Records in the whole entries.
     pub records: u64,
-    /// Bytes behind them of a write that was cut short, of which nobody was told.
+    /// Bytes after the whole entries from an interrupted write that was never acknowledged.
     pub torn: u64,
-    /// What is damaged.
+    /// The damaged part.
     pub lost: Option<Lost>,
-    /// What the anchor says against it.
+    /// Why the anchor does not fit the state.
     pub anchor: Option<String>,
 }
 
-/// What cannot be read.
+/// The part of a state that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lost {
-    /// The first entry that is not whole; 0 for what lies before all of them.
+    /// The first entry that is not whole; 0 for what precedes all entries.
     pub entry: u64,
-    /// Where it begins.
+    /// Where that entry begins.
     pub at: u64,
     /// Entries from there on that are known to have been written.
     pub entries: u64,
-    /// Records in those whose headers can be read.
+    /// Records in the lost entries with readable headers.
     pub records: u64,
-    /// Bytes.
+    /// Length of the lost part.
     pub bytes: u64,
-    /// The generation that a repair would go on with: an older one where the state that the newest
-    /// begins with is damaged, nothing where there is none.
+    /// The generation that a repair would continue: an older one if the newest generation's initial
+    /// state is damaged, `None` if there is none.
     pub repairable: Option<u64>,
 }
 
-/// Looks at the newest generation, and changes nothing.
+/// Inspects the newest generation, and changes nothing.
 pub fn check(folder: &Path, keys: &Keys, anchor: Option<&Path>) -> Result<StateReport> {
     let _lock = Lock::take(folder, "the gateway's state")?;
     let all = generations(folder)?;
@@ -82,8 +82,8 @@ pub fn check(folder: &Path, keys: &Keys, anchor: Option<&Path>) -> Result<StateR
     })
 }
 
-/// Begins a generation with all that is whole of the newest, without what [`check`] said to be
-/// lost. Returns where the damaged file is kept. The anchor, if there is one, is made anew.
+/// Begins a generation with all whole records of the newest, without what [`check`] reports as
+/// lost. Returns where the damaged file is kept. The anchor, if there is one, is written anew.
 pub fn repair(
     folder: &Path,
     keys: &Keys,
@@ -97,7 +97,7 @@ pub fn repair(
     let Ok(saved) = SavedState::look(folder, whole, &keys.state)? else {
         return Err(Error::State("the gateway's state"));
     };
-    // Before anything is written: a file that cannot be the anchor changes nothing.
+    // Before anything is written, so that a file that cannot be the anchor stops the repair.
     let anchor = anchor.map(Claim::of).transpose()?;
     let drafts = saved.entries().map(|(records, body)| Draft::of(records, body));
     let parent = Position { generation: newest, ..Position::default() };
@@ -113,8 +113,9 @@ pub fn repair(
     Ok(kept)
 }
 
-/// Gives a damaged generation another name, as those that are not the newest are removed. It may
-/// have one already, if a repair was cut short; or an older file has it, which stays.
+/// Adds another name for a damaged generation, because old generations are removed. An interrupted
+/// repair may have added it already. If an older file has the name, that file stays and another
+/// name is used.
 fn keep(folder: &Path, generation: u64) -> Result<PathBuf> {
     let damaged = path_of(folder, generation);
     let mut kept = folder.join(format!("damaged.{generation}"));
@@ -134,7 +135,7 @@ fn is_same_file(one: &Path, other: &Path) -> Result<bool> {
     Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
-/// Makes the anchor of a sound state anew, whatever it remembered.
+/// Replaces the anchor of an undamaged state, without checking the old one.
 pub fn new_anchor(folder: &Path, keys: &Keys, path: &Path) -> Result {
     let _lock = Lock::take(folder, "the gateway's state")?;
     let newest = generations(folder)?.pop();
@@ -151,7 +152,7 @@ impl Lost {
     }
 }
 
-/// The newest generation that has all of the state that it began with.
+/// The newest generation with a whole initial state.
 fn repairable(folder: &Path, keys: &Keys) -> Result<Option<u64>> {
     for generation in generations(folder)?.into_iter().rev() {
         let saved = SavedState::look(folder, generation, &keys.state)?;
@@ -162,7 +163,7 @@ fn repairable(folder: &Path, keys: &Keys) -> Result<Option<u64>> {
     Ok(None)
 }
 
-/// What an anchor says against a state.
+/// Why an anchor does not fit a state.
 fn said(path: &Path, keys: &Keys, saved: &SavedState) -> Result<Option<String>> {
     let checked = Anchor::open(path, &keys.state, false)
         .and_then(|anchor| anchor.check(Some((&saved.found, saved.parent()))));
@@ -177,7 +178,7 @@ fn said(path: &Path, keys: &Keys, saved: &SavedState) -> Result<Option<String>> 
 mod tests {
     use super::*;
 
-    /// A folder has one name only, so it stands for what the system refuses.
+    /// A directory cannot have a second name, so it provokes an error of the system.
     #[test]
     fn why_a_damaged_file_cannot_be_kept_is_said() {
         let folder = tempfile::tempdir().unwrap();

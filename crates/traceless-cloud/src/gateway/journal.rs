@@ -1,10 +1,10 @@
-//! Where the gateway's state outlives its process: a log that begins with the whole state, in
-//! pieces, and goes on with each record that happened since.
+//! The log that keeps the gateway's state when its process ends. It begins with the whole state, in
+//! pieces, followed by every later record.
 //!
-//! A file is of one *generation*, with a random id and so with keys of its own. A gateway never
-//! goes on with the file that it finds, but begins the next one: so a folder that was copied or put
-//! back spends no nonce a second time. A generation is whole and durable before it takes the place
-//! of the one before, which is then removed.
+//! A file holds one *generation*, with a random id and therefore its own keys. A gateway does not
+//! append to a file that it finds, but begins the next generation. So a folder that was copied or
+//! restored reuses no nonce. A generation is whole and durable before it replaces its predecessor,
+//! which is then removed.
 
 #[cfg(test)]
 mod tests;
@@ -25,33 +25,34 @@ use traceless::rng::Rng;
 use traceless::seal::Secret;
 
 const MAGIC: Magic = *b"tlgate04";
-/// A generation that is not the newest yet.
+/// File name of a generation that is not the newest yet.
 const NEW: &str = "state.new";
-/// The state is sealed in pieces of this length, as entries without records; an empty one ends it.
+/// The state is sealed in pieces of this length, as entries without records. An empty one ends it.
 const CHUNK_LEN: usize = 1 << 20;
-/// Bytes of records after which a new generation begins, beside four times the state's length.
+/// Bytes of records after which a new generation begins, besides four times the state's length.
 const RECORDS_LEN_MAX: u64 = 64 << 20;
-/// So many times as long, records are too long for a gateway that lets rounds decide.
+/// At a constant rate the round number decides when a new generation begins, unless the records are
+/// this many times longer than their limit.
 const OVERLONG: u64 = 8;
-/// What whoever meets damage can do.
+/// Advice for the operator when a generation is damaged.
 const ADVICE: &str = "see `traceless gateway check`, then restore a copy, or give up what is lost \
                       with `traceless gateway repair`";
-/// The same of a file that says nothing under the gateway's key.
+/// Advice for the operator when nothing in the file opens under the gateway's key.
 const KEY_ADVICE: &str = "is --key-file the key that it was made with? if it is, restore a copy, \
                           or see `traceless gateway check`";
 
-/// Where a gateway's state lies.
+/// Where and how a gateway's state is stored.
 #[derive(Clone, Copy)]
 pub struct Home<'a> {
-    /// A folder of its own.
+    /// A folder for this gateway alone.
     pub folder: &'a Path,
-    /// What an answer has survived.
+    /// What a written state survives before a client gets its answer.
     pub durability: Durability,
-    /// A file elsewhere that remembers how far the state had come.
+    /// The anchor: a file elsewhere that records how far the state has come.
     pub anchor: Option<&'a Path>,
 }
 
-/// A log of records behind a state.
+/// The log of a state and its later records.
 pub struct Journal {
     folder: PathBuf,
     key: Secret,
@@ -59,25 +60,25 @@ pub struct Journal {
     /// Held by one process at a time.
     _lock: Lock,
     anchor: Option<Anchor>,
-    /// Where the newest generation ends, as far as it is written.
+    /// The end of the written part of the newest generation.
     position: Position,
-    /// The newest generation, if this journal has begun it.
+    /// The newest generation, once this journal has begun it.
     log: Option<Log<SealProof>>,
-    /// Records that happened and are not in the file.
+    /// Records that were applied and are not in the file yet.
     unwritten: Draft,
-    /// Records appended, those of them that are written, and the last that was promised.
+    /// Counts of appended records, of written ones, and the number of the last promised one.
     appended: u64,
     written: u64,
     promised: u64,
     records_at: u64,
     state_len: u64,
-    /// What is in the files is not known any more.
+    /// A write failed, so the content of the files is unknown.
     broken: bool,
 }
 
 impl Journal {
-    /// Opens the journal of a folder: its newest state with all that happened since, if there is
-    /// one.
+    /// Opens the journal of a folder. Returns the newest state, with its later records applied, or
+    /// an empty state if the folder has none.
     pub fn open(
         home: &Home<'_>,
         key: &Secret,
@@ -122,27 +123,27 @@ impl Journal {
         Ok((journal, state))
     }
 
-    /// Whether it is time for a new generation.
+    /// Whether a new generation is due.
     pub fn is_long(&self) -> bool {
         self.records_len() > Self::records_len_max(self.state_len)
     }
 
-    /// Whether it is far longer than that.
+    /// Whether the log is far longer than its limit.
     pub fn is_overlong(&self) -> bool {
         self.records_len() / OVERLONG > Self::records_len_max(self.state_len)
     }
 
-    /// Bytes of records at most beside a state of this length.
+    /// Bytes of records at most besides a state of this length.
     pub fn records_len_max(state_len: u64) -> u64 {
         RECORDS_LEN_MAX.saturating_add(4 * state_len)
     }
 
-    /// An answer waits until all that was appended is written.
+    /// Makes an answer wait until every appended record is written.
     pub fn promise(&mut self) {
         self.promised = self.appended;
     }
 
-    /// The last record that an answer waits for.
+    /// The last record that an answer waits for, unless it is written.
     pub fn promised(&self) -> Option<u64> {
         (self.promised > self.written).then_some(self.promised)
     }
@@ -152,7 +153,7 @@ impl Journal {
         record <= self.written
     }
 
-    /// Whether a record is written, or will never be.
+    /// Whether a record is written, or can no longer be.
     pub fn is_settled(&self, record: u64) -> bool {
         self.is_written(record) || self.broken
     }
@@ -163,7 +164,7 @@ impl Journal {
         self.appended += 1;
     }
 
-    /// Writes what was appended. On return it has survived what this journal promises.
+    /// Writes the appended records. On return they survive what [`Home::durability`] says.
     pub fn flush(&mut self) -> Result {
         if self.broken {
             return Err(Error::Store("the gateway's log failed before; it must be opened again"));
@@ -183,7 +184,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins the next generation with this state.
+    /// Begins the next generation, with this state.
     pub fn renew(&mut self, state: &State, rng: &mut dyn Rng) -> Result {
         if self.broken {
             return Err(Error::Store("the gateway's log failed before; it must be opened again"));
@@ -194,14 +195,14 @@ impl Journal {
         let pieces = plain.0.chunks(CHUNK_LEN).chain([&[][..]]).map(|piece| Draft::of(0, piece));
         let key = &self.key;
         let log = write_new(&self.folder, key, self.position, pieces, self.durability, rng)?;
-        // From here on the files may be ahead of what is known here.
+        // Until the end of this function the files may be ahead of the fields here.
         self.broken = true;
         self.position = log.position();
         put_new(&self.folder, self.position.generation)?;
         if let Some(anchor) = &mut self.anchor {
             anchor.note(self.position, Durability::Power)?;
         }
-        // They are in the state.
+        // The new state contains these records.
         self.unwritten.clear();
         self.written = self.appended;
         self.state_len = plain.0.len() as u64;
@@ -214,7 +215,7 @@ impl Journal {
         self.position.end - self.records_at
     }
 
-    /// Removes all generations before this one.
+    /// Removes all generations before `generation`.
     fn remove_before(&self, generation: u64) -> Result {
         for old in generations(&self.folder)?.into_iter().filter(|old| *old < generation) {
             std::fs::remove_file(path_of(&self.folder, old))?;
@@ -223,7 +224,7 @@ impl Journal {
     }
 }
 
-/// Writes the generation behind `parent`, with these entries, which is durable but not the newest.
+/// Writes the generation after `parent`, with these entries. It is durable, but not the newest yet.
 pub(super) fn write_new(
     folder: &Path,
     key: &Secret,
@@ -239,15 +240,15 @@ pub(super) fn write_new(
     Log::create(&folder.join(NEW), &head, &key, entries, durability, rng.fork())
 }
 
-/// Makes the generation that was written last the newest.
+/// Makes the generation that [`write_new`] wrote the newest.
 pub(super) fn put_new(folder: &Path, generation: u64) -> Result {
     put(&folder.join(NEW), &path_of(folder, generation))
 }
 
-/// A generation as it lies in its file.
+/// A generation as stored in its file.
 pub(super) struct SavedState {
     bytes: Vec<u8>,
-    /// What is in it.
+    /// The whole entries, and the damage if there is any.
     pub found: WholeEntries<SealProof>,
 }
 
@@ -261,7 +262,7 @@ impl SavedState {
         saved.found.damage.map_or(Ok(saved), |damage| Err(damaged(damage)))
     }
 
-    /// Reads what there is of a generation.
+    /// Reads the whole part of a generation.
     pub(super) fn look(
         folder: &Path,
         generation: u64,
@@ -271,33 +272,33 @@ impl SavedState {
         Ok(Self::parse(bytes, generation, key))
     }
 
-    /// The generation in the bytes of its file.
+    /// Parses the bytes of a generation's file.
     pub(super) fn parse(mut bytes: Vec<u8>, generation: u64, key: &Secret) -> Result<Self, Damage> {
         let found: WholeEntries<SealProof> =
             crate::log::read(&mut bytes, MAGIC, &generation_key(key))?;
-        // A file under another's name, or none that a gateway wrote.
+        // The file has another generation's name, or was not written by a gateway.
         if found.generation != generation || found.about.len() != POSITION_LEN {
             return Err(Damage::of_all(bytes.len()));
         }
         Ok(Self { bytes, found })
     }
 
-    /// Where the generation before had come when this one began.
+    /// The last position of the previous generation when this one began.
     pub(super) fn parent(&self) -> Position {
         Position::decode(self.found.about.first_chunk().expect("its length was checked"))
     }
 
-    /// Each entry's records, and what is in it.
+    /// Each entry's number of records, and its body.
     pub(super) fn entries(&self) -> impl Iterator<Item = (u32, &[u8])> {
         self.found.entries.iter().map(|entry| (entry.records, &self.bytes[entry.body.clone()]))
     }
 
-    /// Entries that are the whole state, before the empty one; nothing if some of them are missing.
+    /// How many entries hold the whole state, before the empty one; `None` if some are missing.
     pub(super) fn state_entries(&self) -> Option<usize> {
         self.entries().position(|(_, body)| body.is_empty())
     }
 
-    /// The state with what happened since.
+    /// The state, with all later records applied.
     pub(super) fn state(&self, params: &Params) -> Result<State> {
         let wrong = Error::State("the gateway's state");
         let state_entries = self.state_entries().ok_or(wrong)?;

@@ -1,10 +1,11 @@
-//! The trusted side: it knows where each block lies, and asks so that nobody learns it.
+//! The trusted side: it knows where each block lies, and reads blocks obliviously.
 //!
-//! A query reads one slot of each layer of one path: the block's in its layer, elsewhere a dummy
-//! that was not read before. Its leaf was drawn after it was last asked for and is used once, and
-//! no slot is read twice before its node is made anew. So what the host sees are random slots of a
-//! random path, whatever is asked for. The block then waits here, and goes back into the tree with
-//! a later round, on a path drawn anew. What is asked for twice between two rounds sends one query.
+//! A query reads one slot of each layer of one path: in the block's layer the block's slot, in the
+//! other layers a dummy that was not read before. The path's leaf was drawn when the block was last
+//! accessed and is used once, and no slot is read twice before its node is renewed. So the host
+//! observes random slots of a random path, independent of the requests. The block then waits at the
+//! gateway, and returns to the tree with a later round, on a new random path. Two requests for a
+//! block between two rounds send one query.
 
 mod anchor;
 mod beat;
@@ -74,27 +75,27 @@ impl Keys {
         Self { inner: key(b"inner"), enclave: key(b"enclave"), state: key(b"state") }
     }
 
-    /// What the enclave is told.
+    /// The parameters and keys that gateway and enclave share.
     pub fn shared(&self, params: &Params, choice: Choice) -> Shared {
         self.provision(params, choice).shared()
     }
 
-    /// The same, to be sealed to the enclave.
+    /// The parameters and the key, to be sealed to the enclave.
     pub fn provision(&self, params: &Params, choice: Choice) -> Provision {
         Provision { geometry: params.geometry, choice, key: self.enclave.clone() }
     }
 }
 
-/// What a gateway did.
+/// Counters of a gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
     /// Queries sent.
     pub queries: u64,
-    /// Blocks that were at hand, so that nothing was sent.
+    /// Cache hits: requests for blocks at the gateway, which sent nothing.
     pub hits: u64,
     /// Rounds committed.
     pub rounds: u64,
-    /// Nodes made anew by themselves.
+    /// Nodes renewed outside a round.
     pub renewed: u64,
     /// Times that a query waited for a round to end.
     pub waits: u64,
@@ -102,31 +103,31 @@ pub struct Counts {
     pub shares_ns: u64,
     /// Most blocks that waited at once.
     pub waiting_max: usize,
-    /// Sessions begun in place of one that was lost.
+    /// Sessions begun after a lost one.
     pub sessions: u64,
-    /// Slots of a constant beat that were used for a block.
+    /// Ticks of a constant rate that were used for a block.
     pub slots_used: u64,
-    /// Slots that nobody used, or that were used to ask again.
+    /// Ticks that no request used, or that repeated a query.
     pub slots_unused: u64,
-    /// Slots that were late by a whole period or more.
+    /// Ticks that were late by a whole period or more.
     pub slots_late: u64,
-    /// Nanoseconds by which the latest slot was late.
+    /// Largest delay of a tick, in nanoseconds.
     pub slot_delay_max_ns: u64,
 }
 
-/// A store of blocks that are asked for by number.
+/// An oblivious store of numbered blocks.
 pub struct Gateway {
     state: State,
     journal: Option<Journal>,
     host: Arc<dyn Host>,
     worker: Worker,
-    /// Whether the round on its way needs only to be committed.
+    /// Whether the running round only needs its commit.
     staged: bool,
-    /// The enclave is gone, and with it what the thread was at.
+    /// The enclave is gone, and the worker thread's job with it.
     lost: bool,
     shared: Shared,
     pace: Pace,
-    /// When queries are sent; nothing if that is when they are needed.
+    /// The constant rate; `None` if queries are sent on demand.
     beat: Option<Beat>,
     inner: Inner,
     outer: Outer,
@@ -134,18 +135,18 @@ pub struct Gateway {
     receiver: Receiver,
     rng: Box<dyn Rng>,
     counts: Counts,
-    /// Told what is asked for: operation, first byte and length.
+    /// Called with each requested access: operation, first byte and length.
     asks: Option<Box<Asks>>,
-    /// What was read by queries that are sent together.
+    /// Blocks that the current batch of queries has read.
     answers: Vec<Vec<u8>>,
 }
 
-/// What is told of each block that is asked for.
+/// Called with each requested block: operation, first byte and length.
 pub type Asks = dyn Fn(Op, u64, u32) + Send;
 
 impl Gateway {
-    /// A gateway to a tree, in the session that `gateway` and `enclave` began. Without a home the
-    /// tree is empty, and nobody can open it once the gateway is gone.
+    /// Opens a gateway to a tree, in the session that the nonces `gateway` and `enclave` began.
+    /// Without a home the tree is empty, and it cannot be opened again once the gateway is gone.
     pub fn open(
         params: Params,
         keys: &Keys,
@@ -189,45 +190,46 @@ impl Gateway {
         Ok(opened)
     }
 
-    /// What it is made for.
+    /// The parameters of the gateway's tree.
     pub fn params(&self) -> &Params {
         &self.state.params
     }
 
-    /// What it did.
+    /// The gateway's counters.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Blocks that wait here for a round.
+    /// Blocks that wait at the gateway for a round.
     pub fn waiting(&self) -> usize {
         self.state.waiting.len()
     }
 
-    /// Whether a block is here and not in the tree: at hand, or in the root.
+    /// Whether a block is at the gateway and not in the tree: in the ring or in the root.
     pub fn holds(&self, id: u64) -> bool {
         self.check(id).is_ok_and(|id| self.state.index.place(id) == BlockPlace::Gateway)
     }
 
-    /// Keeps copies of blocks that were used lately, up to so many bytes: reading one of them sends
-    /// nothing, which the host may notice. Without it, only what was asked for since the last round
-    /// was begun is at hand.
+    /// Keeps copies of recently used blocks, up to `len` bytes. Reading a copy sends nothing, which
+    /// the host may notice. Without copies, only blocks accessed since the last round began are
+    /// cache hits.
     pub fn keep_copies(&mut self, len: usize) {
         self.state.cache.limit(len);
     }
 
-    /// Tells `asks` of each block that is asked for, before anything is sent for it: the operation,
-    /// and the block's first byte and length among all blocks. It is what the host must not learn.
+    /// Calls `asks` for each requested block, before anything is sent for it, with the operation
+    /// and the block's first byte and length among all blocks. The host must not learn these
+    /// values.
     pub fn tell_asks(&mut self, asks: Box<Asks>) {
         self.asks = Some(asks);
     }
 
-    /// Bytes of its map of the tree.
+    /// Bytes of the gateway's map of the tree.
     pub fn index_bytes(&self) -> usize {
         self.state.index.bytes()
     }
 
-    /// Reads a block. What was never written is zeros.
+    /// Reads a block. A block that was never written is zeros.
     pub fn get(&mut self, id: u64) -> Result<Vec<u8>> {
         let id = self.check(id)?;
         let block = self.access(&[Want::Read(id)])?.pop();
@@ -259,12 +261,12 @@ impl Gateway {
         self.access(&wants).map(drop)
     }
 
-    /// Asks for nothing, which looks like any other query. With a beat nothing is sent for it.
+    /// Sends a dummy query, which looks like any other. At a constant rate nothing is sent.
     pub fn dummy(&mut self) -> Result {
         self.dummies(1)
     }
 
-    /// Asks for nothing so many times, with queries that are sent together.
+    /// Sends `count` dummy queries together.
     pub fn dummies(&mut self, count: usize) -> Result {
         self.access(&vec![Want::Nothing; count]).map(drop)
     }
@@ -277,8 +279,8 @@ impl Gateway {
         Ok(id as u32)
     }
 
-    /// Lets a record happen that an answer rests on, once it is written down. With a beat it is
-    /// with the next slot, so that the disk is asked as often whatever happens.
+    /// Applies a record that an answer depends on, after it is written. At a constant rate it is
+    /// written with the next tick, so that the timing of disk writes is independent of requests.
     fn happen(&mut self, record: Record) -> Result<Option<RoundJob>> {
         if let Some(journal) = &mut self.journal {
             journal.append(&record);
@@ -287,7 +289,7 @@ impl Gateway {
         self.state.apply(record)
     }
 
-    /// Lets a record happen that is written down with the next one that has to be.
+    /// Applies a record that is written with the next one that must be.
     fn happen_soon(&mut self, record: Record) -> Result {
         if let Some(journal) = &mut self.journal {
             journal.append(&record);
@@ -295,7 +297,7 @@ impl Gateway {
         self.state.apply(record).map(drop)
     }
 
-    /// Writes down all that happened.
+    /// Writes all appended records.
     fn flush(&mut self) -> Result {
         self.journal.as_mut().map_or(Ok(()), Journal::flush)
     }
@@ -304,12 +306,12 @@ impl Gateway {
         &self.host
     }
 
-    /// Fails if another gateway has the store: nothing that this one knows is to be told then.
+    /// Fails if another gateway has taken over the store: then this gateway must not answer.
     pub fn check_host(&self) -> Result {
         self.host.check()
     }
 
-    /// Keeps the whole state, so that the next opening has nothing to repeat.
+    /// Saves the whole state, so that the next opening applies no records.
     pub fn save(&mut self) -> Result {
         if self.lost {
             self.begin_again()?;
@@ -321,8 +323,8 @@ impl Gateway {
         }
     }
 
-    /// The end: keeps the whole state or, with a beat or if the host is gone, what is not written
-    /// down yet. A round on its way would have to be committed for the former.
+    /// Closes the gateway: saves the whole state. At a constant rate, or if the host is gone, it
+    /// writes only the appended records, because saving needs the running round committed.
     pub fn close(&mut self) -> Result {
         if self.beat.is_none() {
             let saved = self.save();

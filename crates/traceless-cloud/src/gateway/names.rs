@@ -1,4 +1,4 @@
-//! Which name stands for which blocks.
+//! The map from names to blocks.
 
 use super::codec::{RecordReader, Writer};
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use core::ops::{Bound, Range};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a name is for. Names of different spaces have nothing to do with each other.
+/// What a name is for. Spaces are independent of each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Space {
     /// Values of the Redis protocol.
@@ -15,81 +15,81 @@ pub enum Space {
     Buckets,
     /// Objects of S3: the bucket, `/`, the key.
     Objects,
-    /// Uploads of S3 in parts, which have no blocks, and behind each its parts.
+    /// Multipart uploads of S3, which have no blocks; each one's parts follow it.
     Uploads,
 }
 
 const SPACES: usize = 4;
 
 impl Space {
-    /// From its number.
+    /// The space with this number.
     fn from_number(number: u8) -> Result<Self> {
         let all = [Self::Values, Self::Buckets, Self::Objects, Self::Uploads];
         all.get(number as usize).copied().ok_or(Error::State("the gateway's state"))
     }
 }
 
-/// Bytes under a name.
+/// The bytes that a name stands for.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Object {
-    /// Bytes of each piece. A piece begins with a block of its own, and has at least one.
+    /// Bytes of each piece. A piece starts in a new block and has at least one block.
     pub(super) pieces: Vec<u64>,
-    /// The blocks that hold them. Whoever holds the list keeps them from being used for others.
+    /// The blocks that hold the bytes. They are not reused while a reference to this list exists.
     pub(super) ids: Arc<[u32]>,
-    /// What a front end wants to know without a query.
+    /// Metadata that a front end reads without a query.
     pub(super) note: Vec<u8>,
 }
 
 impl Object {
-    /// Bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.pieces.iter().sum()
     }
 
-    /// Whether it has no bytes.
+    /// Whether the object has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Blocks that hold it.
+    /// How many blocks hold the object.
     pub fn blocks(&self) -> usize {
         self.ids.len()
     }
 
-    /// Bytes of each piece that it was made of.
+    /// Bytes of each piece of the object.
     pub fn pieces(&self) -> &[u64] {
         &self.pieces
     }
 
-    /// What its front end keeps with it.
+    /// The front end's metadata.
     pub fn note(&self) -> &[u8] {
         &self.note
     }
 }
 
-/// Names in order, and the blocks that no name stands for.
+/// Names in order, and the free blocks.
 #[derive(Default)]
 pub struct Names {
     spaces: [BTreeMap<Vec<u8>, Object>; SPACES],
-    /// Blocks from here on were never used; those before that are free.
+    /// Blocks from here on were never used; free blocks before it are in `free`.
     next: u32,
     free: Vec<u32>,
-    /// Blocks without a name that somebody still reads.
+    /// Blocks without a name that a reader may still hold.
     retired: Vec<Arc<[u32]>>,
 }
 
 impl Names {
-    /// How many.
+    /// How many names a space has.
     pub fn len(&self, space: Space) -> usize {
         self.spaces[space as usize].len()
     }
 
-    /// What a name stands for.
+    /// The object of a name.
     pub fn get(&self, space: Space, name: &[u8]) -> Option<&Object> {
         self.spaces[space as usize].get(name)
     }
 
-    /// Names in order, from a place on.
+    /// Names in order, starting at a bound.
     pub fn from(
         &self,
         space: Space,
@@ -101,14 +101,15 @@ impl Names {
             .map(|(name, object)| (&name[..], object))
     }
 
-    /// Blocks that some name stands for, that somebody reads, or that were reserved.
+    /// Blocks that have a name, are being read, or are reserved.
     pub fn used(&self) -> usize {
         let unread = self.retired.iter().filter(|ids| Arc::strong_count(ids) == 1);
         let unread: usize = unread.map(|ids| ids.len()).sum();
         self.next as usize - self.free.len() - unread
     }
 
-    /// Blocks that nobody uses, of so many that there are; kept until they are bound or returned.
+    /// Takes `count` unused blocks, if the tree of `blocks` blocks has as many. They stay reserved
+    /// until they are bound or released.
     pub fn reserve(&mut self, count: usize, blocks: u64) -> Option<Vec<u32>> {
         for ids in self.retired.extract_if(.., |ids| Arc::strong_count(ids) == 1) {
             self.free.extend_from_slice(&ids);
@@ -123,33 +124,34 @@ impl Names {
         Some(ids)
     }
 
-    /// Gives blocks back.
+    /// Returns reserved blocks.
     pub fn release(&mut self, ids: Vec<u32>) {
         self.free.extend(ids);
     }
 
-    /// Lets a name stand for an object, and frees what it stood for.
+    /// Binds a name to an object, and frees the blocks of its old object.
     pub fn bind(&mut self, space: Space, name: Vec<u8>, object: Object) {
         if let Some(old) = self.spaces[space as usize].insert(name, object) {
             self.retire(old);
         }
     }
 
-    /// Changes what is kept with a name.
+    /// Replaces the note of a name.
     pub fn note(&mut self, space: Space, name: &[u8], note: Vec<u8>) {
         if let Some(object) = self.spaces[space as usize].get_mut(name) {
             object.note = note;
         }
     }
 
-    /// Forgets a name.
+    /// Removes a name.
     pub fn unbind(&mut self, space: Space, name: &[u8]) {
         if let Some(old) = self.spaces[space as usize].remove(name) {
             self.retire(old);
         }
     }
 
-    /// Makes one object of these parts of an upload, and forgets the upload with all others.
+    /// Makes one object of these parts of an upload, and removes the upload with all its other
+    /// parts.
     pub fn join(&mut self, upload: &[u8], parts: &[Vec<u8>], name: Vec<u8>, note: Vec<u8>) {
         let (mut pieces, mut ids) = (Vec::new(), Vec::new());
         for part in parts {
@@ -174,7 +176,7 @@ impl Names {
         }
     }
 
-    /// Finds the free blocks, after names were loaded and bound in any way.
+    /// Finds the free blocks after names were loaded and bound.
     pub fn find_free(&mut self) {
         let objects = || self.spaces.iter().flat_map(BTreeMap::values);
         let ids = || objects().flat_map(|object| object.ids.iter().copied());
@@ -198,7 +200,7 @@ impl Names {
         }
     }
 
-    /// Becomes what was saved.
+    /// Restores saved names.
     pub fn load(&mut self, from: &mut RecordReader<'_>) -> Result {
         for space in &mut self.spaces {
             for _ in 0..from.u64()? {
@@ -220,7 +222,7 @@ pub fn read_space(from: &mut RecordReader<'_>) -> Result<Space> {
     Space::from_number(from.bytes(1)?[0])
 }
 
-/// Appends what a name stands for.
+/// Appends an object.
 pub fn write_object(object: &Object, out: &mut Writer) {
     out.u32(object.pieces.len() as u32);
     out.u64s(&object.pieces);
@@ -229,7 +231,7 @@ pub fn write_object(object: &Object, out: &mut Writer) {
     out.counted(&object.note);
 }
 
-/// Takes what a name stands for.
+/// Takes an object.
 pub fn read_object(from: &mut RecordReader<'_>) -> Result<Object> {
     let mut pieces = vec![0; from.count(8)?];
     from.u64s(&mut pieces)?;
@@ -238,24 +240,24 @@ pub fn read_object(from: &mut RecordReader<'_>) -> Result<Object> {
     Ok(Object { pieces, ids: ids.into(), note: from.counted()? })
 }
 
-/// Where in an object's blocks some of its bytes are.
+/// A range of an object's bytes, mapped to its blocks, as far as it was read.
 pub struct ByteRange {
     object: Object,
-    /// The piece that is being read, its first byte and its first block.
+    /// The current piece, its first byte and its first block.
     piece: usize,
     first_byte: u64,
     first_block: usize,
     bytes: Range<u64>,
-    /// Blocks that were read.
+    /// Blocks read so far.
     pub(super) blocks: usize,
-    /// Queries that were made for their class beyond them.
+    /// Dummy queries made to fill the size class.
     pub(super) padded: usize,
-    /// Whether all was read.
+    /// Whether reading and padding are finished.
     pub(super) done: bool,
 }
 
 impl ByteRange {
-    /// These bytes of an object, which are in it.
+    /// A range of bytes inside an object.
     pub fn new(object: Object, bytes: Range<u64>) -> Self {
         assert!(bytes.start <= bytes.end && bytes.end <= object.len(), "bytes are in the object");
         let (piece, first_byte, first_block) = (0, 0, 0);
@@ -263,13 +265,13 @@ impl ByteRange {
         Self { object, piece, first_byte, first_block, bytes, blocks, padded, done }
     }
 
-    /// Whether all was read.
+    /// Whether reading and padding are finished.
     pub fn is_done(&self) -> bool {
         self.done
     }
 
-    /// The next block and which of its bytes are meant; nothing after the last. What is empty has
-    /// a block, too.
+    /// The next block and the range of its bytes that was requested; `None` after the last. An
+    /// empty range yields one block, too.
     pub(super) fn next(&mut self, block_len: usize) -> Option<(u32, Range<usize>)> {
         if self.bytes.is_empty() {
             let first = self.object.ids.first().filter(|_| self.blocks == 0);
@@ -293,7 +295,7 @@ impl ByteRange {
     }
 }
 
-/// Blocks of a piece.
+/// How many blocks a piece takes.
 pub(super) fn blocks_of(len: u64, block_len: u64) -> usize {
     len.div_ceil(block_len).max(1) as usize
 }
@@ -369,7 +371,7 @@ mod tests {
     fn any_bytes_of_any_pieces_are_found() {
         let object =
             Object { pieces: vec![7, 0, 12], ids: [4, 5, 6, 7, 8, 9].into(), note: Vec::new() };
-        // Blocks of five bytes: 4 5 | 6 | 7 8 9.
+        // The pieces take blocks of five bytes: 4 5 | 6 | 7 8 9.
         let places: Vec<(u32, usize)> = (0..7)
             .map(|at| (4 + at / 5, at as usize % 5))
             .chain((0..12).map(|at| (7 + at / 5, at as usize % 5)))

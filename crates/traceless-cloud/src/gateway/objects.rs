@@ -1,10 +1,10 @@
 //! Values of any length under names.
 //!
-//! Which names there are is known here, so to look for one sends nothing. A value takes as many
-//! queries as its size class has blocks, read or written or removed: `PADMÉ` classes, at most an
-//! eighth above the length. What is new is written to free blocks, and the name turned over at
-//! last, so that a value is never seen in parts; and who reads one keeps its blocks from being
-//! used for another, so that it is read as it was.
+//! The gateway knows all names, so looking one up sends nothing. To read, write or remove a value
+//! takes as many queries as the value's size class has blocks: `PADMÉ` classes, at most an eighth
+//! above the length. A new value is written to free blocks before its name is bound to it, so no
+//! partial value is ever visible. A reader keeps the blocks of its value from being reused, so it
+//! reads the value unchanged.
 
 use super::Gateway;
 use super::names::{ByteRange, Object, Space, blocks_of};
@@ -15,38 +15,38 @@ use crate::params::Params;
 use core::ops::{Bound, Range};
 use std::borrow::Cow;
 
-/// Bytes of a name.
+/// Longest name, in bytes.
 pub const NAME_LEN_MAX: usize = 1024;
-/// Bytes of a value of the Redis protocol. Objects of S3 are as long as there are blocks.
+/// Longest value of the Redis protocol, in bytes. Only the number of blocks limits S3 objects.
 pub const VALUE_LEN_MAX: usize = 64 << 20;
 
-/// A value to be put under a name, with a note beside it.
+/// A value to be stored under a name, with a note.
 #[derive(Clone, Copy)]
 pub struct Value<'a> {
     /// Its name.
     pub name: &'a [u8],
-    /// What it is.
+    /// The content.
     pub bytes: &'a [u8],
-    /// What is kept with the name.
+    /// Metadata that is kept with the name.
     pub note: &'a [u8],
 }
 
-/// A piece of an object that is being written. Nobody sees it before a name is bound to it. One
-/// that is not bound is to be given back ([`Gateway::abandon`]), or its blocks stay reserved until
+/// A piece of an object that is being written. It is invisible until a name is bound to it. A draft
+/// that is not bound must be given back ([`Gateway::abandon`]), or its blocks stay reserved until
 /// the gateway is opened again.
 #[derive(Default)]
 #[must_use]
 pub struct Draft {
     ids: Vec<u32>,
     len: u64,
-    /// Bytes that fill no block yet.
+    /// Bytes that do not fill a block yet.
     tail: Vec<u8>,
-    /// Queries that were made for its class beyond its blocks.
+    /// Dummy queries made to fill the size class.
     padded: usize,
 }
 
 impl Draft {
-    /// Bytes that were appended.
+    /// Bytes appended so far.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -63,12 +63,12 @@ impl Gateway {
         self.state.names.len(space)
     }
 
-    /// What a name stands for, which sends nothing.
+    /// The object of a name, which sends nothing.
     pub fn find(&self, space: Space, name: &[u8]) -> Option<&Object> {
         self.state.names.get(space, name)
     }
 
-    /// Names in order, from a place on, with what they stand for, which sends nothing.
+    /// Names in order with their objects, starting at a bound, which sends nothing.
     pub fn names_from(
         &self,
         space: Space,
@@ -77,17 +77,17 @@ impl Gateway {
         self.state.names.from(space, from)
     }
 
-    /// Blocks that hold something.
+    /// Blocks in use.
     pub fn blocks_used(&self) -> usize {
         self.state.names.used()
     }
 
-    /// The value under a name of the space of values.
+    /// The value under a name of [`Space::Values`].
     pub fn load(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.load_many(&[name])?.pop().flatten())
     }
 
-    /// The values under names of the space of values, whose blocks are asked for together.
+    /// The values under names of [`Space::Values`], read with queries that are sent together.
     pub fn load_many(&mut self, names: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         let block_len = self.params().geometry.block_len;
         let (mut ids, mut missing) = (Vec::new(), 0);
@@ -118,13 +118,13 @@ impl Gateway {
         Ok(wanted.into_iter().map(|parts| parts.map(&mut value)).collect())
     }
 
-    /// Puts a value under a name of the space of values, in place of what was there.
+    /// Stores a value under a name of [`Space::Values`], and replaces its old value.
     pub fn store(&mut self, name: &[u8], bytes: &[u8], note: &[u8]) -> Result {
         self.store_many(&[Value { name, bytes, note }])
     }
 
-    /// Puts values under names of the space of values, one after the other, with queries that are
-    /// sent together. Where this fails before anything is sent, none of them is put.
+    /// Stores values under names of [`Space::Values`], one after the other, with queries that are
+    /// sent together. If this fails before anything is sent, none of them is stored.
     pub fn store_many(&mut self, values: &[Value<'_>]) -> Result {
         let is_long =
             |value: &Value| value.name.len() > NAME_LEN_MAX || value.bytes.len() > VALUE_LEN_MAX;
@@ -152,7 +152,7 @@ impl Gateway {
             };
             let (space, name) = (Space::Values, value.name.to_vec());
             let bound = Record::Bound { space, name, object };
-            // All are written down with the last.
+            // One write makes all records durable, with the last of them.
             if nth + 1 < values.len() {
                 self.happen_soon(bound)?;
             } else {
@@ -162,7 +162,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Removes a name of the space of values. Says whether there was one.
+    /// Removes a name of [`Space::Values`]. Returns whether there was one.
     pub fn remove(&mut self, name: &[u8]) -> Result<bool> {
         let Some(blocks) = self.find(Space::Values, name).map(Object::blocks) else {
             return Ok(false);
@@ -174,9 +174,9 @@ impl Gateway {
         Ok(true)
     }
 
-    /// The next bytes that are read, `len` of them or up to a block more; nothing, once all were.
-    /// Then come the queries that are missing from the class of the blocks read, as many with each
-    /// call as would read `len` bytes, until it is done.
+    /// Reads the next `len` bytes, or up to a block more. After the last byte the result is empty,
+    /// and each call makes dummy queries, at most as many as reading `len` bytes takes, until the
+    /// size class of the blocks read is filled.
     pub fn read(&mut self, reading: &mut ByteRange, len: usize) -> Result<Vec<u8>> {
         let block_len = self.params().geometry.block_len;
         let (mut ids, mut parts, mut wanted) = (Vec::new(), Vec::new(), 0);
@@ -199,14 +199,14 @@ impl Gateway {
         Ok(bytes)
     }
 
-    /// Whether a piece of so many bytes fits in.
+    /// Fails unless there is room for a piece of `len` bytes.
     pub fn check_room(&self, len: u64) -> Result {
         let Params { blocks, geometry, .. } = self.params();
         let used = self.blocks_used() + blocks_of(len, geometry.block_len as u64);
         if used as u64 > *blocks { Err(Error::Full { blocks: *blocks }) } else { Ok(()) }
     }
 
-    /// Appends bytes to what is being written. Blocks that get full are written together.
+    /// Appends bytes to a draft. Blocks that get full are written together.
     pub fn append(&mut self, draft: &mut Draft, mut bytes: &[u8]) -> Result {
         let block_len = self.params().geometry.block_len;
         draft.len += bytes.len() as u64;
@@ -224,8 +224,8 @@ impl Gateway {
         self.write_blocks(draft, &full)
     }
 
-    /// Writes the rest of a piece, and makes up to `most` of the queries that are missing from its
-    /// class. Says whether none is left to be made when it is bound.
+    /// Writes the rest of a piece, and makes up to `most` of the dummy queries that fill its size
+    /// class. Returns whether [`Gateway::bind`] has none left to make.
     pub fn complete(&mut self, draft: &mut Draft, most: usize) -> Result<bool> {
         let block_len = self.params().geometry.block_len;
         if draft.ids.len() < blocks_of(draft.len, block_len as u64) {
@@ -236,7 +236,7 @@ impl Gateway {
         self.pad(draft.ids.len(), &mut draft.padded, most)
     }
 
-    /// Lets a name stand for what was written, or for no blocks at all, and keeps a note with it.
+    /// Binds a name to a draft, or to no blocks at all, and keeps a note with the name.
     pub fn bind(&mut self, space: Space, name: &[u8], draft: Option<Draft>, note: &[u8]) -> Result {
         let (name, note) = (name.to_vec(), note.to_vec());
         let Some(mut draft) = draft else {
@@ -253,33 +253,33 @@ impl Gateway {
         Ok(())
     }
 
-    /// Gives back the blocks of what was not bound.
+    /// Gives back the blocks of a draft that was not bound.
     pub fn abandon(&mut self, draft: Draft) {
         self.state.names.release(draft.ids);
     }
 
-    /// Keeps another note with a name, which sends nothing.
+    /// Replaces the note of a name, which sends nothing.
     pub fn note(&mut self, space: Space, name: &[u8], note: &[u8]) -> Result {
         self.happen(Record::Noted { space, name: name.to_vec(), note: note.to_vec() })?;
         Ok(())
     }
 
-    /// Forgets a name, which sends nothing: queries for nothing make it cost what a read
-    /// does.
+    /// Removes a name, which sends nothing. The caller makes dummy queries if a removal must look
+    /// like a read.
     pub fn forget(&mut self, space: Space, name: &[u8]) -> Result {
         self.happen(Record::Unbound { space, name: name.to_vec() })?;
         Ok(())
     }
 
-    /// Makes an object of parts of an upload, and forgets the upload, which sends nothing.
+    /// Makes an object of an upload's parts, and removes the upload, which sends nothing.
     pub fn join(&mut self, upload: &[u8], parts: Vec<Vec<u8>>, name: &[u8], note: &[u8]) -> Result {
         let (upload, name, note) = (upload.to_vec(), name.to_vec(), note.to_vec());
         self.happen(Record::Joined { upload, parts, name, note })?;
         Ok(())
     }
 
-    /// Writes values to blocks that were reserved for them, and makes the queries that are missing
-    /// from their classes.
+    /// Writes values to the blocks that were reserved for them, and makes the dummy queries that
+    /// fill their size classes.
     fn write_values(&mut self, values: &[Value<'_>], ids: &[u32]) -> Result {
         let block_len = self.params().geometry.block_len;
         let (mut blocks, mut missing) = (Vec::with_capacity(ids.len()), 0);
@@ -303,7 +303,7 @@ impl Gateway {
         self.dummies(missing)
     }
 
-    /// Writes blocks full of bytes.
+    /// Writes full blocks.
     fn write_blocks(&mut self, draft: &mut Draft, full: &[Vec<u8>]) -> Result {
         let blocks = self.params().blocks;
         let ids = self.state.names.reserve(full.len(), blocks).ok_or(Error::Full { blocks })?;
@@ -313,8 +313,8 @@ impl Gateway {
         self.put_many(&puts)
     }
 
-    /// Queries for nothing, up to the class of so many blocks but no more than `most`; some were
-    /// made before. Says whether none is left.
+    /// Makes at most `most` dummy queries towards the size class of `blocks` blocks; `padded`
+    /// counts them. Returns whether none is left.
     fn pad(&mut self, blocks: usize, padded: &mut usize, most: usize) -> Result<bool> {
         let missing = size_class(blocks) - blocks;
         let until = missing.min(padded.saturating_add(most));
@@ -324,9 +324,9 @@ impl Gateway {
     }
 }
 
-/// Queries that a value of so many blocks takes: the least number of at least `blocks` whose last
-/// binary digits are zeros, as many as leave it as few digits as its length has (Nikitin and
-/// others, `PADMÉ`).
+/// How many queries a value of `blocks` blocks takes: the least number of at least `blocks` with
+/// zeros in its last E - S binary digits, where E is floor(log2 `blocks`), and S is the number of
+/// binary digits of E (Nikitin et al., `PADMÉ`).
 pub fn size_class(blocks: usize) -> usize {
     let exponent = blocks.max(1).ilog2();
     let digits = exponent.checked_ilog2().map_or(0, |log| log + 1);

@@ -1,24 +1,24 @@
-//! How long queries wait, so that none of them waits for a whole round.
+//! How queries are delayed, so that none waits for a whole round.
 //!
-//! A round is carried out beside the queries that come before the next, and usually takes longer
-//! than they do. So each waits for its share of it: query n of N is not sent before n/N of the
-//! time is over that a round takes. That is the longer of the last two and a little more: rounds
-//! differ, and one that ends early costs less than one that is waited for. All of it is known to
-//! the host.
+//! A round runs beside the queries that precede the next round, and usually takes longer than they
+//! do. So each query waits for its share of the round: query n of N is not sent before n/N of the
+//! round's expected time is over. The expected time is the longer of the last two rounds plus a
+//! margin: rounds differ, and a round that ends early costs less than one that queries wait for.
+//! The host knows all these times.
 
 use core::cell::Cell;
 use core::num::NonZeroU64;
 use core::time::Duration;
 use traceless::clock::{Clock, Monotonic};
 
-/// Nanoseconds by which the system may be late in waking whoever waits. Its default is about as
+/// Nanoseconds by which the system may wake a waiting thread late. The system's default is about as
 /// long as a wait.
 const LATE_NS: NonZeroU64 = NonZeroU64::new(1000).expect("not zero");
 
-/// The part of a round's time by which it is taken to be longer.
+/// The margin is a `SPARE`th of a round's time.
 const SPARE: u64 = 16;
 
-/// When a round began, and how long the last two took.
+/// When the round began, and how long the last two rounds took.
 pub struct Pace {
     clock: Box<dyn Clock>,
     began: u64,
@@ -26,23 +26,23 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Nothing is known of rounds yet, so nobody waits.
+    /// No round was measured yet, so queries do not wait.
     pub fn new() -> Self {
         Self { clock: Box::new(Monotonic::start()), began: 0, rounds_ns: [0; 2] }
     }
 
-    /// A round begins.
+    /// Notes that a round begins.
     pub fn begin(&mut self) {
         self.began = self.clock.now();
     }
 
-    /// How long a round took.
+    /// Notes how long a round took.
     pub fn took(&mut self, round: Duration) {
         let took = u64::try_from(round.as_nanos()).unwrap_or(u64::MAX);
         self.rounds_ns = [self.rounds_ns[1], took];
     }
 
-    /// How far ahead query `number` of `queries` is.
+    /// How long query `number` of `queries` has to wait.
     pub fn ahead(&self, number: usize, queries: usize) -> Duration {
         let [before, last] = self.rounds_ns;
         let round = before.max(last);
@@ -53,11 +53,11 @@ impl Pace {
     }
 }
 
-/// Lets this thread's waits end when they should.
+/// Makes the waits of this thread end on time.
 pub fn wake_in_time() {
     std::thread_local!(static DONE: Cell<bool> = const { Cell::new(false) });
     if !DONE.replace(true) {
-        // Where it is refused, waits are less even, and no longer.
+        // If the system refuses, waits vary more, but are no longer.
         let _ = rustix::thread::set_current_timer_slack(Some(LATE_NS));
     }
 }
@@ -75,7 +75,7 @@ mod tests {
         pace.begin();
         assert_eq!(pace.ahead(639, 640), Duration::ZERO, "nothing is known yet");
         pace.took(Duration::from_nanos(6400));
-        // Ten each, and a sixteenth of all.
+        // Ten each, plus a sixteenth of the round.
         clock.advance(1000);
         pace.begin();
         let ahead: Vec<u128> = [0, 160, 320, 480].map(|i| pace.ahead(i, 640).as_nanos()).to_vec();
@@ -83,7 +83,7 @@ mod tests {
         clock.advance(3500);
         let ahead: Vec<u128> = [0, 160, 320, 480].map(|i| pace.ahead(i, 640).as_nanos()).to_vec();
         assert_eq!(ahead, [0, 0, 0, 1600]);
-        // A round that was shorter does not count before the next.
+        // One shorter round does not count yet: the longer of the last two does.
         pace.took(Duration::from_nanos(640));
         assert_eq!(pace.ahead(480, 640).as_nanos(), 1600);
         pace.took(Duration::from_nanos(640));
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_thread_that_waits_is_woken_in_time() {
         use rustix::thread::{current_timer_slack, set_current_timer_slack};
-        // In a thread of its own, which nothing was done for. The system may refuse it.
+        // The test uses a fresh thread. The system may refuse the setting.
         let slack = std::thread::spawn(|| {
             set_current_timer_slack(NonZeroU64::new(50_000)).ok()?;
             wake_in_time();

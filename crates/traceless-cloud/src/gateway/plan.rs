@@ -1,49 +1,49 @@
-//! Which row goes where when nodes are made anew.
+//! The plan of an eviction: which row goes where in the renewed nodes.
 //!
-//! Nothing is ever lost for want of room: a node that is full leaves blocks in the node above, and
-//! a root leaves them at the gateway, where their bytes are. That happens with the probability
-//! that the parameters were chosen for, and the host sees none of it.
+//! No block is lost for want of room: a full node leaves blocks in the node above, and a root
+//! leaves them at the gateway, which still has their bytes. This happens with the probability that
+//! the parameters were chosen for, and the host cannot observe it.
 
 use super::index::{BlockPlace, Index};
 use crate::geometry::Node;
 use crate::params::Params;
 use traceless::rng::Rng;
 
-/// A block on its way.
+/// A block that moves down the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moving {
     /// The block.
     pub id: u32,
-    /// Its path.
+    /// The leaf of its path.
     pub leaf: u32,
 }
 
-/// One node made anew.
+/// The plan for one node.
 #[derive(Debug)]
 pub struct NodePlan {
     /// The node.
     pub node: Node,
-    /// Where each row goes: the node's slots, then those that go with it.
+    /// The target of each row: first the node's slots, then the carried slots.
     pub dest: Vec<u32>,
-    /// What the node holds afterwards: slots and blocks.
+    /// The node's new content: slots and blocks.
     pub blocks: Vec<(u32, Moving)>,
 }
 
-/// A row with a real block in it.
+/// A row that holds a real block.
 #[derive(Clone, Copy)]
 struct Row {
     row: u32,
     block: Moving,
 }
 
-/// How many of `waiting` blocks round `round` can take without any node on its path overflowing.
-/// After a round that had to leave some behind it may be more than a round brings in on average.
+/// How many of `waiting` blocks round `round` can take without overflowing a node of its path.
+/// After a round that had to leave blocks behind, this may exceed the average.
 pub fn room(index: &Index, params: &Params, round: u64, waiting: usize) -> usize {
     let allowed = LayerRoom::of(index, params, round);
     waiting.min(allowed.into[0])
 }
 
-/// The plan of round `round`, which brings in `batch`, no more of it than there is room for.
+/// The plan of round `round`, which brings in `batch`. The batch must fit ([`room`]).
 pub fn plan_round(
     index: &Index,
     params: &Params,
@@ -65,7 +65,7 @@ pub fn plan_round(
             .map(|(i, &block)| Row { row: (g.slots(layer) + i) as u32, block });
         let (mut stay, mut down) = (Vec::new(), Vec::new());
         for row in own.into_iter().chain(from_above) {
-            // Below a leaf, which nothing leaves, there is no node to ask for.
+            // A leaf passes nothing on, and there is no node below it to look up.
             let is_room = down.len() < allowed.down[layer];
             if is_room && goes_below(params, round, layer, row.block) {
                 down.push(row);
@@ -80,20 +80,21 @@ pub fn plan_round(
     plans
 }
 
-/// The plan of a node that is made anew by itself.
+/// The plan of a node that is renewed outside a round.
 pub fn plan_node(index: &Index, params: &Params, node: Node, rng: &mut dyn Rng) -> NodePlan {
     let stay = rows_of(index, params, node);
     place_rows(params, node, 0, &stay, &[], rng)
 }
 
-/// How many blocks may come into each layer of a round's path, and how many may leave it downwards.
+/// How many blocks may enter each layer of a round's path, and how many may leave it downwards.
 struct LayerRoom {
     into: Vec<usize>,
     down: Vec<usize>,
 }
 
 impl LayerRoom {
-    /// From the leaf up. What arrives is taken to stay, as nobody knows yet how much of it goes on.
+    /// Computed from the leaf up. Arriving blocks are assumed to stay, as it is not known yet how
+    /// many go on.
     fn of(index: &Index, params: &Params, round: u64) -> Self {
         let g = &params.geometry;
         let (mut into, mut down) = (vec![0; g.layers], vec![0; g.layers]);
@@ -102,7 +103,7 @@ impl LayerRoom {
             let rows = rows_of(index, params, g.node(layer, g.evicted(round)));
             let below = |row: &&Row| goes_below(params, round, layer, row.block);
             down[layer] = into_below;
-            // Of a leaf none is asked for, as there is no node below.
+            // `take(0)` keeps `goes_below` from being called for a leaf, which has no node below.
             let stay = rows.len() - rows.iter().filter(below).take(down[layer]).count();
             into[layer] = g.round_slots.min(params.capacity(layer).saturating_sub(stay));
             into_below = into[layer];
@@ -122,14 +123,14 @@ fn rows_of(index: &Index, params: &Params, node: Node) -> Vec<Row> {
     real.collect()
 }
 
-/// Whether a block's path leads through the next node of a round's path.
+/// Whether a block's path goes through the next node of a round's path.
 fn goes_below(params: &Params, round: u64, layer: usize, block: Moving) -> bool {
     let g = &params.geometry;
     g.node(layer + 1, block.leaf) == g.node(layer + 1, g.evicted(round))
 }
 
-/// Real rows that stay go to random slots, all equally likely; those that go on come first among
-/// what goes on; dummies fill up.
+/// Real rows that stay get random slots; all choices are equally likely. Rows that go on come first
+/// in the carried slots. Dummies fill the rest.
 fn place_rows(
     params: &Params,
     node: Node,
@@ -143,7 +144,7 @@ fn place_rows(
     let mut dest = vec![u32::MAX; slots + carried];
     let mut blocks = Vec::with_capacity(stay.len());
     for (i, row) in stay.iter().enumerate() {
-        // The first i were drawn.
+        // The first i entries of `free` are drawn already.
         free.swap(i, i + rng.below((slots - i) as u64) as usize);
         dest[row.row as usize] = free[i];
         blocks.push((free[i], row.block));
@@ -175,8 +176,9 @@ mod tests {
         }
     }
 
-    /// Rounds that take blocks out of the tree at random and bring them in again, as in the notes'
-    /// simulation: how full nodes that are no leaves get, and how many went down at once.
+    /// Runs rounds that take random blocks out of the tree and bring them back, as in the
+    /// simulation of the notes. Returns the most blocks in a node that is not a leaf, and the most
+    /// carried at once.
     fn full(params: &Params, rounds: u64, seed: u64) -> (usize, usize) {
         let g = params.geometry;
         let mut index = Index::new(params);
@@ -240,7 +242,7 @@ mod tests {
     #[test]
     fn a_tree_without_room_leaves_blocks_above() {
         let mut params = Params::new(3000, 32, 2).unwrap();
-        // A third of what is needed: rounds bring in less, and nothing is lost.
+        // A third of the needed room: rounds bring in fewer blocks, and none is lost.
         params.leaf_blocks /= 3;
         let (fullest, _) = full(&params, 400, 2);
         assert!(fullest <= params.inner_blocks);

@@ -1,8 +1,8 @@
-//! Blocks brought to hand, by queries that are sent together.
+//! Access to blocks, by queries that are sent together.
 //!
-//! What queries together is written down together, before any of it is sent: with one write, and
-//! where answers survive the power's end with one wait for the disk. The host sees the same
-//! queries as if they came one by one.
+//! Queries that are sent together are first written to the journal together: with one write and, if
+//! answers must survive a power loss, one wait for the disk. The host observes the same queries as
+//! if they were sent one by one.
 
 use super::index::BlockPlace;
 use super::pace;
@@ -16,22 +16,22 @@ use crate::host::Ask;
 use core::time::Duration;
 use traceless::trace::Op;
 
-/// Queries that are sent together at most. Fewer than messages may overtake each other.
+/// Most queries that are sent together. It must be less than the receiver's window.
 pub const TOGETHER_MAX: usize = 64;
 
-/// What is wanted of a block.
+/// An access to a block.
 #[derive(Clone)]
 pub enum Want {
-    /// What is in it.
+    /// Read the block.
     Read(u32),
-    /// That it holds this.
+    /// Write these bytes to the block.
     Write(u32, Vec<u8>),
-    /// Nothing, of no block.
+    /// A dummy access, to no block.
     Nothing,
 }
 
 impl Want {
-    /// The block, if any.
+    /// The block; `None` for a dummy access.
     pub fn id(&self) -> Option<u32> {
         match self {
             Self::Read(id) | Self::Write(id, _) => Some(*id),
@@ -49,7 +49,7 @@ impl Want {
 }
 
 impl Gateway {
-    /// Does all that is wanted, in order, and returns what was read, in order.
+    /// Makes all accesses, in order, and returns what was read, in order.
     pub(super) fn access(&mut self, wants: &[Want]) -> Result<Vec<Vec<u8>>> {
         if let Some(asks) = &self.asks {
             let len = self.state.params.geometry.block_len;
@@ -70,7 +70,7 @@ impl Gateway {
     fn access_together(&mut self, wants: &[Want], read: &mut Vec<Vec<u8>>) -> Result {
         self.settle()?;
         self.answers.clear();
-        // Where the answers to queries belong, which come later, in order.
+        // Places in `read` for the answers of queries, which arrive later, in order.
         let mut later = Vec::new();
         for want in wants {
             let id = want.id();
@@ -96,7 +96,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Does what is wanted of a block that is at hand, which sends nothing. Says whether it is.
+    /// Serves an access without a query if the block is at the gateway. Returns whether it is.
     pub(super) fn serve_at_hand(&mut self, want: &Want, read: &mut Vec<Vec<u8>>) -> Result<bool> {
         if let Want::Read(id) = want
             && let Some(block) = self.state.cache.get(*id)
@@ -121,7 +121,7 @@ impl Gateway {
         Ok(true)
     }
 
-    /// Finishes what can be finished before anything new begins.
+    /// Finishes all earlier work before new queries are made.
     fn settle(&mut self) -> Result {
         self.host.check()?;
         if self.lost {
@@ -135,7 +135,7 @@ impl Gateway {
         self.check_waiting()
     }
 
-    /// Fails if more blocks wait than may.
+    /// Fails if more blocks wait than the limit.
     pub(super) fn check_waiting(&self) -> Result {
         let (blocks, limit) = (self.state.waiting.len(), self.state.params.waiting_max());
         if blocks > limit {
@@ -144,13 +144,13 @@ impl Gateway {
         Ok(())
     }
 
-    /// Makes up a query, which is sent with those that follow.
+    /// Prepares a query, which is sent with the next batch.
     pub(super) fn ask(&mut self, want: &Want) -> Result {
         let id = want.id();
         let g = self.state.params.geometry;
         let known = id.and_then(|id| match self.state.index.place(id) {
             BlockPlace::Tree { leaf, .. } => Some(leaf),
-            // In the root: it is here, but its leaf has to be seen once, like any other.
+            // The block is in the gateway's root, but its path must be read once, like any other.
             BlockPlace::Gateway => self.state.waiting.leaf(id),
             BlockPlace::Nowhere => None,
         });
@@ -162,7 +162,7 @@ impl Gateway {
                 self.renew(node)?;
             }
         }
-        // Asked for only now: a round that committed meanwhile may have moved it.
+        // Looked up only now: a round that was committed above may have moved the block.
         let place = id.map_or(BlockPlace::Nowhere, |id| self.state.index.place(id));
         let target = match place {
             BlockPlace::Tree { layer, slot, .. } => Some((layer, slot)),
@@ -181,7 +181,7 @@ impl Gateway {
         self.happen_soon(Record::Query { leaf, slots, id, target, write })
     }
 
-    /// Begins a round where one is due, else waits for this query's share of the one on its way.
+    /// Begins a round if one is due. Otherwise waits for this query's share of the running round.
     fn keep_pace(&mut self) -> Result {
         let (queries, due) = (self.state.queries, self.state.params.round_blocks);
         if queries >= due {
@@ -199,7 +199,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Sends the queries that have no reply yet, as often as it takes.
+    /// Sends the queries that have no reply yet. A lost session is begun again.
     pub(super) fn send_pending(&mut self) -> Result {
         for _ in 1..SESSIONS_MAX {
             match self.send_once() {
@@ -228,14 +228,15 @@ impl Gateway {
         Ok(())
     }
 
-    /// Takes the reply to the first query that has none. It need not be written down at once: were
-    /// it lost, the query would be sent again as it was.
+    /// Takes the reply to the first query without one. The record need not be written at once: if
+    /// it is lost, the same query is sent again.
     fn answer(&mut self, mut reply: Vec<u8>) -> Result {
         let pending = self.state.pending.front().expect("a query that has no reply yet");
         let sealed = self.receiver.open(&mut reply)?;
         self.counts.queries += 1;
         let Some(id) = pending.id else { return self.happen_soon(Record::Answered) };
-        // Opened even if something else will be in it, so that both take the same time.
+        // The reply is opened even if the block is overwritten, so that both cases take the same
+        // time.
         let block = match self.state.waiting.get(id) {
             _ if pending.real => self.inner.open(u64::from(id), sealed)?,
             Some(block) => block.to_vec(),

@@ -1,58 +1,58 @@
-//! What happens to a gateway's state, one thing after another. The same records, applied to the
-//! same state, give the same state: so a log of them is the state.
+//! The changes of a gateway's state. The same records, applied in order to the same state, give the
+//! same state, so a log of records represents the state.
 
 use super::codec::{RecordReader, Writer};
 use super::names::{Object, Space, read_object, read_space, write_object, write_space};
 use crate::error::{Error, Result};
 
-/// One thing that happens.
+/// One change of the state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
     /// A query is about to be sent.
     Query {
-        /// The path.
+        /// The path's leaf.
         leaf: u32,
         /// The slot of each layer.
         slots: Vec<u32>,
-        /// The block that is asked for, if any.
+        /// The requested block; `None` for a dummy query.
         id: Option<u32>,
-        /// The layer in which it is, if it is in the tree.
+        /// The block's layer, if the block is in the tree.
         target: Option<u32>,
-        /// What will be in it.
+        /// The block's new content, if the request is a write.
         write: Option<Vec<u8>>,
     },
-    /// A block waits at the gateway from now on, or holds something else. If the first query
-    /// without a reply is for it, this is the reply.
+    /// A block waits at the gateway from now on, or has new content. If the first query without a
+    /// reply is for this block, this is the reply.
     Held {
         /// The block.
         id: u32,
-        /// Its new path.
+        /// The leaf of its new path.
         leaf: u32,
-        /// What is in it.
+        /// The block's content.
         bytes: Vec<u8>,
     },
-    /// The reply came to the first query without one, which writes: its block waits from now on,
-    /// with what was to be in it.
+    /// The first query without a reply, a write, has got its reply: its block waits from now on,
+    /// with its new content.
     Written {
-        /// Its new path.
+        /// The leaf of the block's new path.
         leaf: u32,
     },
-    /// The reply came to a query for nothing.
+    /// A dummy query has got its reply.
     Answered,
-    /// Nodes are about to be made anew.
+    /// A round or a renewal begins.
     Begun {
-        /// The random number of the new versions.
+        /// The attempt number of the new versions.
         attempt: u64,
-        /// What the plan is drawn from.
+        /// The seed of the plan.
         seed: [u8; 32],
-        /// The node that is made anew by itself; all of a round's path otherwise.
+        /// The node to be renewed; `None` for the whole path of a round.
         node: Option<u32>,
     },
-    /// They are current.
+    /// The new versions are committed.
     Committed,
-    /// They never will be.
+    /// The new versions are given up.
     Failed,
-    /// A name stands for a value.
+    /// A name is bound to a value.
     Bound {
         /// What the name is for.
         space: Space,
@@ -61,20 +61,20 @@ pub enum Record {
         /// The value's blocks.
         object: Object,
     },
-    /// A name is forgotten.
+    /// A name is removed.
     Unbound {
         /// What the name is for.
         space: Space,
         /// The name.
         name: Vec<u8>,
     },
-    /// Something else is kept with a name.
+    /// A name gets another note.
     Noted {
         /// What the name is for.
         space: Space,
         /// The name.
         name: Vec<u8>,
-        /// What is kept.
+        /// The note.
         note: Vec<u8>,
     },
     /// Parts of an upload become an object.
@@ -85,13 +85,13 @@ pub enum Record {
         parts: Vec<Vec<u8>>,
         /// The object's name.
         name: Vec<u8>,
-        /// What is kept with it.
+        /// The object's note.
         note: Vec<u8>,
     },
 }
 
 impl Record {
-    /// As bytes.
+    /// The record as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer(Vec::new());
         match self {
@@ -156,7 +156,7 @@ impl Record {
         out.0
     }
 
-    /// From the front of `from`.
+    /// Takes a record off the front of `from`.
     pub fn decode(from: &mut RecordReader<'_>) -> Result<Self> {
         Ok(match from.bytes(1)?[0] {
             0 => {
@@ -243,7 +243,7 @@ mod tests {
         assert!(Record::decode(&mut RecordReader(&[7, 4, 0, 0, 0, 0])).is_err(), "no such space");
     }
 
-    /// So that room is set aside for what is there, and not for what a damaged number says.
+    /// Memory must be reserved for existing entries, not for a damaged count.
     #[test]
     fn more_things_than_there_are_bytes_for_are_refused() {
         let mut bytes = [0; 4 + 17];

@@ -1,4 +1,4 @@
-//! Rounds are prepared and carried out in a thread of their own, so that no query waits for them.
+//! Rounds are prepared and carried out in their own thread, so that queries do not wait for them.
 
 use crate::channel::Sender;
 use crate::enclave::{Session, Shared};
@@ -18,51 +18,51 @@ use std::thread::JoinHandle;
 use traceless::clock::{Clock as _, Monotonic};
 use traceless::rng::Rng;
 
-/// What is to be done, in plain.
+/// A round's work, before encryption.
 pub struct RoundJob {
-    /// Rounds committed.
+    /// How many rounds are committed.
     pub round: u64,
-    /// The random number of this one.
+    /// The attempt number of this round.
     pub attempt: u64,
-    /// Each node with who wrote it and where its rows go.
+    /// Each node with the attempt of its current version, and the targets of its rows.
     pub nodes: Vec<(Node, u64, Vec<u32>)>,
-    /// The blocks that come in; nothing for a node by itself.
+    /// The blocks that come in; `None` for the renewal of one node.
     pub batch: Option<Vec<(u32, Vec<u8>)>>,
 }
 
-/// What came of a job, and how long it took.
+/// The result of a job, and how long it took.
 pub struct Outcome {
-    /// Whether its nodes are staged.
+    /// Success if the job's nodes are staged at the host.
     pub staged: Result,
-    /// From its beginning to its end.
+    /// Time from the start to the end of the job.
     pub took: Duration,
 }
 
 /// How long to wait for a result.
 #[derive(Clone, Copy)]
 pub enum Wait {
-    /// Until it is there.
+    /// Until the result is there.
     Long,
-    /// As long as this.
+    /// For at most this time.
     For(Duration),
 }
 
-/// What the thread is told.
+/// A message to the thread.
 enum Task {
     CarryOut(RoundJob),
-    /// Make it ready to be sent.
+    /// Prepares the messages of a job without sending them.
     Prepare(RoundJob),
-    /// Send what is ready, if anything is.
+    /// Sends the prepared job, if there is one.
     Send,
-    /// Another session has begun.
+    /// Uses the channel of a new session.
     SpeakThrough(Sender),
 }
 
-/// The thread.
+/// The thread that carries out rounds.
 pub struct Worker {
     tasks: Option<mpsc::Sender<Task>>,
     results: mpsc::Receiver<Outcome>,
-    /// A job was handed over that is not to be sent yet.
+    /// A prepared job waits for [`Worker::send`].
     holds: bool,
     thread: Option<JoinHandle<()>>,
 }
@@ -100,35 +100,35 @@ impl Worker {
         Self { tasks: Some(tasks), results, holds: false, thread: Some(thread) }
     }
 
-    /// Hands over a job. One at a time.
+    /// Hands over a job, one at a time.
     pub fn begin(&self, job: RoundJob) {
         self.tell(Task::CarryOut(job));
     }
 
-    /// Hands over a job that is sent only when it is told to. One at a time.
+    /// Hands over a job, one at a time, which waits for [`Worker::send`].
     pub fn prepare(&mut self, job: RoundJob) {
         self.holds = true;
         self.tell(Task::Prepare(job));
     }
 
-    /// Sends the job that was prepared, unless it has been.
+    /// Sends the prepared job, unless it was sent.
     pub fn send(&mut self) {
         if core::mem::take(&mut self.holds) {
             self.tell(Task::Send);
         }
     }
 
-    /// Speaks through the enclave's end of another session from now on.
+    /// Uses the channel of a new session from now on.
     pub fn renew(&self, sender: Sender) {
         self.tell(Task::SpeakThrough(sender));
     }
 
     fn tell(&self, task: Task) {
-        // If the thread is gone, asking for the result says so.
+        // If the thread is gone, the next call of `result` reports it.
         let _ = self.tasks.as_ref().expect("until it is dropped").send(task);
     }
 
-    /// The result, if it comes in time.
+    /// The result, if it arrives within `wait`.
     pub fn result(&self, wait: Wait) -> Option<Outcome> {
         let gone = || Outcome {
             staged: Err(Error::Store("the thread that carries out rounds is gone")),
@@ -154,7 +154,7 @@ impl Drop for Worker {
     }
 }
 
-/// Makes orders and batches of plans.
+/// Turns plans into orders and batches.
 pub struct Maker {
     geometry: Geometry,
     choice: Choice,
@@ -165,7 +165,7 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// Speaks to the enclave of a session, with salts from `rng`.
+    /// A maker with the keys of a session, which draws the salts of its orders from `rng`.
     pub fn new(shared: &Shared, inner: Inner, session: &Session, rng: Box<dyn Rng>) -> Self {
         Self {
             geometry: shared.geometry,
@@ -177,7 +177,7 @@ impl Maker {
         }
     }
 
-    /// What the host gets of a job.
+    /// The messages to the host for a job.
     fn stage(&mut self, job: RoundJob) -> Stage {
         let RoundJob { round, attempt, nodes, batch } = job;
         let mut olds = Vec::with_capacity(nodes.len());
@@ -193,7 +193,7 @@ impl Maker {
         Stage { nodes: olds, attempt, batch, orders }
     }
 
-    /// What tells the enclave where rows go, for each node: worked out side by side.
+    /// The control data that say where each node's rows go, computed in parallel.
     fn controls(&mut self, nodes: &[(Node, u64, Vec<u32>)]) -> Vec<Vec<u8>> {
         if self.choice == Choice::Paper {
             let words =
@@ -218,7 +218,7 @@ impl Maker {
         first
     }
 
-    /// The slots that come in at a root: blocks first, then dummies, which hold zeros.
+    /// The slots that enter at a root: blocks first, then dummies, which hold zeros.
     fn batch(&self, round: u64, attempt: u64, blocks: &[(u32, Vec<u8>)]) -> Vec<u8> {
         let g = &self.geometry;
         let inner = self.inner.round(round, attempt);

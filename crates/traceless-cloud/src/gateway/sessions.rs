@@ -1,4 +1,4 @@
-//! A session that is lost, with its enclave or its host, and the next one.
+//! The loss of a session, with its enclave or its host, and the start of the next.
 
 use super::Gateway;
 use super::record::Record;
@@ -6,12 +6,12 @@ use super::rounds::Wait;
 use crate::channel::{Receiver, Sender};
 use crate::error::{Error, Result};
 
-/// Sessions that one request may lose, one after the other.
+/// How many sessions in a row one request may lose.
 pub const SESSIONS_MAX: usize = 8;
 
 impl Gateway {
-    /// What became of the round on its way, if there is one and nobody works on it any more. The
-    /// host is asked, and its answer is proved by the versions that it then has.
+    /// The result of the running round, once the worker has stopped; `None` if there is no round.
+    /// The host reports its sequence, and the versions that it then has prove the answer.
     pub(super) fn outcome(&self) -> Result<Option<Record>> {
         let (host, gateway) = (self.host.sequence()?, self.state.sequence);
         match &self.state.running {
@@ -22,10 +22,10 @@ impl Gateway {
         }
     }
 
-    /// Goes on in another session, as the last one was lost.
+    /// Continues in a new session, after the last one was lost.
     pub(super) fn begin_again(&mut self) -> Result {
         if !self.lost && self.state.running.is_some() && !self.staged {
-            // Its orders mean nothing in another session: whatever it says, it has failed.
+            // The job's orders are invalid in the next session, so its result does not matter.
             self.worker.send();
             let _ = self.worker.result(Wait::Long);
         }

@@ -1,4 +1,4 @@
-//! The gateway's state, which changes by records and nothing else.
+//! The gateway's state, which only records change.
 
 use super::cache::Cache;
 use super::codec::{RecordReader, Writer};
@@ -16,69 +16,69 @@ use crate::store::NodeVersion;
 use std::collections::{HashSet, VecDeque};
 use traceless::rng::{Rng, SeededRng};
 
-/// A round on its way.
+/// A round or renewal that is in progress.
 pub struct Running {
     attempt: u64,
     in_round: bool,
     leaving: Vec<Leaving>,
     plans: Vec<NodePlan>,
-    /// Blocks that were asked for since it was planned: where it puts them is not where they are.
+    /// Blocks accessed since the plan was made: the places in the plan are wrong for them.
     touched: HashSet<u32>,
 }
 
 impl Running {
-    /// Whether it is a round, or a node by itself.
+    /// Whether this is a round, not the renewal of one node.
     pub fn is_round(&self) -> bool {
         self.in_round
     }
 
-    /// The versions that it makes.
+    /// The versions that it creates.
     pub fn versions(&self) -> Vec<NodeVersion> {
         let version = |plan: &NodePlan| NodeVersion { node: plan.node, attempt: self.attempt };
         self.plans.iter().map(version).collect()
     }
 }
 
-/// A query whose reply did not come. It is sent again as it was: another would tell that the block
-/// is still wanted.
+/// A query without a reply. It is sent again unchanged: a different query would reveal that the
+/// block is still wanted.
 #[derive(Clone)]
 pub struct Pending {
-    /// What is sent.
+    /// The query as it is sent.
     pub query: Query,
-    /// The block, if any.
+    /// The block; `None` for a dummy query.
     pub id: Option<u32>,
-    /// Whether it is in the tree, so that the reply holds it.
+    /// Whether the block is in the tree, so that the reply holds it.
     pub real: bool,
-    /// What will be in it.
+    /// The block's new content, for a write.
     pub write: Option<Vec<u8>>,
 }
 
-/// Everything that must outlive a gateway's process.
+/// The state that must outlive a gateway's process, and the cache.
 pub struct State {
-    /// What it is made for.
+    /// The parameters of the tree.
     pub params: Params,
-    /// Where blocks are.
+    /// The map of the tree.
     pub index: Index,
-    /// Blocks that wait.
+    /// Blocks that wait at the gateway.
     pub waiting: Waiting,
-    /// Copies of blocks that are in the tree. They end with the process.
+    /// Copies of blocks that are in the tree. They are not saved.
     pub cache: Cache,
-    /// Rounds committed.
+    /// How many rounds were committed.
     pub round: u64,
-    /// Commits in all.
+    /// How many commits there were, of rounds and of renewals.
     pub sequence: u64,
-    /// Queries less those that rounds were begun for.
+    /// Queries since the last round began.
     pub queries: usize,
-    /// The round on its way.
+    /// The round or renewal in progress.
     pub running: Option<Running>,
     /// Queries without a reply, in order.
     pub pending: VecDeque<Pending>,
-    /// What names stand for.
+    /// The map from names to objects.
     pub names: Names,
 }
 
 impl State {
-    /// Nothing was ever written.
+    /// The state of a tree that was never written to.
     pub fn new(params: Params) -> Self {
         Self {
             params,
@@ -99,7 +99,7 @@ impl State {
         self.pending.iter().any(|pending| pending.id == Some(id))
     }
 
-    /// Lets a record happen. What has begun is returned, to be carried out.
+    /// Applies a record. If it begins a round or a renewal, returns the job.
     pub fn apply(&mut self, record: Record) -> Result<Option<RoundJob>> {
         match record {
             Record::Query { leaf, slots, id, target, write } => {
@@ -199,7 +199,8 @@ impl State {
 
     fn plan(&mut self, rng: &mut dyn Rng) -> (Vec<Leaving>, Vec<NodePlan>) {
         let g = &self.params.geometry;
-        // Copies are made of all of them now: when a block leaves the root depends on its leaf.
+        // Copies of all blocks are made now: when a block leaves the root depends on its leaf,
+        // which a cache hit must not reveal.
         self.waiting.fill_root(|id, bytes| self.cache.put(id, bytes));
         let tree = g.root(g.evicted(self.round));
         let count = room(&self.index, &self.params, self.round, self.waiting.ready(tree));
@@ -215,7 +216,7 @@ impl State {
         let mut unchanged = HashSet::new();
         for one in &running.leaving {
             let id = one.block.id;
-            // Its bytes are the answer to a query that has no reply yet.
+            // The block's bytes are the answer to a query without a reply.
             if !self.is_asked_for(id) && self.waiting.forget(one) {
                 unchanged.insert(id);
             }
@@ -244,13 +245,13 @@ impl State {
         if let Some(running) = self.running.take() {
             self.waiting.stay(&running.leaving);
             if running.in_round {
-                // It is due again, under another random number.
+                // The round is due again, under another attempt number.
                 self.queries += self.params.round_blocks;
             }
         }
     }
 
-    /// Appends all of it, while no round is on its way.
+    /// Appends the whole state. No round may be in progress.
     pub fn save(&self, out: &mut Writer) {
         assert!(self.running.is_none(), "a round is finished first");
         out.u64(self.round);
@@ -276,7 +277,7 @@ impl State {
         }
     }
 
-    /// What was saved.
+    /// Restores a saved state.
     pub fn load(params: Params, from: &mut RecordReader<'_>) -> Result<Self> {
         let mut state = Self::new(params);
         (state.round, state.sequence) = (from.u64()?, from.u64()?);
@@ -296,7 +297,7 @@ impl State {
             let Record::Query { leaf, slots, id, target, write } = Record::decode(from)? else {
                 return Err(Error::State("the gateway's state"));
             };
-            // Its slots were taken before.
+            // The query's slots were marked as read before the save.
             let query = state.query(leaf, &slots, target)?;
             state.pending.push_back(Pending { query, id, real: target.is_some(), write });
         }
@@ -304,7 +305,7 @@ impl State {
     }
 }
 
-/// Thirty-two bytes that somebody drew, as a source for one draw.
+/// A seed of 32 bytes, used as the source of one draw.
 struct Seed([u8; 32]);
 
 impl Rng for Seed {

@@ -31,7 +31,7 @@ pub fn gateway_over(
         .unwrap()
 }
 
-/// An empty tree of so many blocks, in memory.
+/// An empty tree of `blocks` blocks, in memory.
 pub fn in_memory(blocks: u64, seed: u64) -> Gateway {
     let params = params(blocks);
     gateway_over(params, MemStore::new(params.geometry), Choice::Benes, seed)

@@ -25,15 +25,15 @@ fn block(id: u64, version: u64) -> Vec<u8> {
     (0..BLOCK as u64).map(|i| (id * 7 + version * 13 + i) as u8).collect()
 }
 
-/// Random operations against a plain array. Errors of the store are taken as they come: an
-/// operation that failed is asked for again.
+/// Compares random operations with a plain array. An operation that fails with an error of the
+/// store is repeated.
 fn agrees_with_an_array(gateway: &mut Gateway, operations: u64, seed: u64) -> u64 {
     let blocks = gateway.params().blocks;
     let mut rng = SeededRng::new(seed);
     let mut array: Vec<Vec<u8>> = vec![vec![0; BLOCK]; blocks as usize];
     let mut errors = 0;
     for version in 0..operations {
-        // Some blocks are asked for more often than others.
+        // Blocks with small numbers are accessed more often.
         let id = rng.below(blocks).min(rng.below(blocks));
         let write = (rng.below(2) == 0).then(|| block(id, version));
         loop {
@@ -66,7 +66,7 @@ fn agrees_with_an_array(gateway: &mut Gateway, operations: u64, seed: u64) -> u6
     errors
 }
 
-/// Blocks that wait at most, if nothing fails: two rounds' worth less than may.
+/// Most blocks that wait if nothing fails: two rounds' worth less than the limit.
 fn waiting_expected(params: &Params) -> usize {
     params.waiting_max() - 2 * params.round_blocks
 }
@@ -76,7 +76,7 @@ fn is_an_array() {
     let printed = |blocks| Params::printed(blocks, BLOCK, 4).unwrap();
     for (params, choice, seed) in [
         (params(1), Choice::Benes, 1),
-        // Most of them wait at the gateway.
+        // Most blocks wait at the gateway.
         (params(300), Choice::Benes, 2),
         (params(3000), Choice::Benes, 3),
         (params(6000), Choice::Benes, 17),
@@ -108,7 +108,7 @@ fn is_an_array_with_copies() {
 #[test]
 fn is_an_array_in_files_with_more_layers() {
     let folder = tempfile::tempdir().unwrap();
-    // Three layers, as leaves hold few.
+    // Three layers, because the leaves are small.
     let mut params = params(4000);
     params.geometry.roots = 4;
     params.geometry.arity = 4;
@@ -121,7 +121,7 @@ fn is_an_array_in_files_with_more_layers() {
     assert_eq!(agrees_with_an_array(&mut gateway, 12_000, 5), 0);
 }
 
-/// As many as are sent together, with some that are asked for twice, across rounds.
+/// Batches up to the maximum, some with a block twice, across rounds.
 #[test]
 fn what_is_asked_for_together_is_an_array() {
     const BLOCKS: u64 = 2500;
@@ -151,7 +151,7 @@ fn what_is_asked_for_together_is_an_array() {
     assert!(matches!(gateway.get_many(&[1, BLOCKS]), Err(Error::OutOfRange { .. })));
 }
 
-/// A node read more often than it has dummies is made anew, and nothing is lost.
+/// A node read more often than it has dummies is renewed, and nothing is lost.
 #[test]
 fn nodes_are_made_anew_in_time() {
     for mut params in [Params::printed(500, BLOCK, 4).unwrap(), params(6000)] {
@@ -164,8 +164,8 @@ fn nodes_are_made_anew_in_time() {
     }
 }
 
-/// What is asked for again sends nothing until the next round is begun, and then a query, though
-/// the block is here.
+/// Repeated access is a cache hit until the next round begins. Then it sends a query, although the
+/// gateway still has the block.
 #[test]
 fn what_is_in_the_root_is_asked_for() {
     let params = params(3000);
@@ -183,8 +183,8 @@ fn what_is_in_the_root_is_asked_for() {
     assert_eq!(sent(7, params.round_blocks), (true, 1));
 }
 
-/// A block of the root that a round takes away while a query for it has no reply: the reply is
-/// what the gateway has.
+/// A round takes a block out of the root while a query for it has no reply: the answer is the
+/// gateway's copy.
 #[test]
 fn what_a_query_waits_for_stays() {
     let params = params(3000);
@@ -202,7 +202,7 @@ fn what_a_query_waits_for_stays() {
     assert!(state.waiting.is_at_hand(1) && state.index.place(1) == BlockPlace::Gateway);
 }
 
-/// A store whose calls fail now and then, before or after they did what they should.
+/// A store with calls that fail at random, before or after they take effect.
 struct Faulty {
     store: MemStore,
     calls: AtomicU64,
@@ -264,7 +264,7 @@ fn survives_a_failing_store() {
 /// A path and its slots.
 type Seen = (u32, Vec<Location>);
 
-/// Remembers what the host is asked.
+/// Records the queries that the host receives.
 struct Watched<H> {
     host: H,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -311,8 +311,8 @@ fn watched(params: Params, seed: u64, ids: impl Iterator<Item = u64>) -> Vec<See
 
 #[test]
 fn no_slot_is_read_twice_and_paths_are_random() {
-    // The number of leaves less one is that of the degrees of freedom, of which chi-square is less
-    // but once in 10,000 times.
+    // Quantiles of chi-square, exceeded once in 10,000 times. The degrees of freedom are the number
+    // of leaves less one.
     let printed = Params::printed(2000, BLOCK, 4).unwrap();
     for (params, chi_max) in [(params(6000), 113.7), (params(2000), 29.9), (printed, 29.9)] {
         let n = params.blocks;
@@ -340,7 +340,7 @@ fn no_slot_is_twice(params: &Params, seen: &[Seen], chi_max: f64) {
     assert!(chi < chi_max, "{chi} {leaves:?}");
 }
 
-/// Where in its node a slot is read tells nothing: real blocks and dummies alike are anywhere.
+/// The number of a slot in its node reveals nothing: real blocks and dummies are uniform.
 #[test]
 fn slots_are_uniform() {
     let params = params(6000);

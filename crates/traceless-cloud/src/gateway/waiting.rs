@@ -1,11 +1,11 @@
-//! Blocks that wait at the gateway: the paper's ring, found by number, and what lies in the root.
+//! Blocks that wait at the gateway: in the paper's ring or in the gateway's root.
 //!
-//! A block that was asked for is in the ring until the next round is planned: it is at hand, and
-//! asking for it again sends nothing. Then all of the ring goes into the root, and each block on
-//! with a round that comes by its tree. When that is depends on the block's leaf, so a block of
-//! the root is not at hand, though it is here: asking for it sends a query down its path, as if the
-//! root were the host's. Otherwise a block would be asked for by a query as soon as a round had
-//! taken it away, and queries would follow rounds into their trees.
+//! An accessed block is in the ring until the next round is planned: it is at hand, and another
+//! access to it is a cache hit. Then all of the ring goes into the root, and each block leaves with
+//! the next round through its tree. That time depends on the block's leaf, so a block of the root
+//! is not at hand, although the gateway holds it: an access sends a query down its path, as if the
+//! host held the root. Otherwise a block would cause a query as soon as a round had taken it away,
+//! and queries would follow rounds into their trees.
 
 use super::plan::Moving;
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 /// A block at the gateway.
 struct StashBlock {
     leaf: u32,
-    /// Which of several entries in an order is this block's.
+    /// Identifies the block's current entry in an order; older entries have other tickets.
     ticket: u64,
     at: At,
     bytes: Vec<u8>,
@@ -23,23 +23,23 @@ struct StashBlock {
 enum At {
     Ring,
     Root,
-    /// On its way into the tree.
+    /// Moving into the tree with the running round.
     Leaving,
 }
 
-/// Numbers and tickets of blocks, oldest first. Tickets are handed out in order.
+/// Numbers and tickets of blocks, oldest first. Tickets increase.
 type Order = VecDeque<(u32, u64)>;
 
-/// Blocks that were asked for lately, and those of the root.
+/// The blocks of the ring and of the root.
 pub struct Waiting {
     held: HashMap<u32, StashBlock>,
     ring: Order,
-    /// What lies in the root, for each tree below it.
+    /// The root's blocks, for each tree below it.
     root: Vec<Order>,
     tickets: u64,
 }
 
-/// A block that is being brought into the tree: its bytes stay here until the round commits.
+/// A block that moves into the tree. Its bytes stay at the gateway until the round commits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leaving {
     /// The block.
@@ -48,18 +48,18 @@ pub struct Leaving {
 }
 
 impl Waiting {
-    /// No blocks, for a root that so many trees hang from.
+    /// No blocks, for a root above `trees` trees.
     pub fn new(trees: u32) -> Self {
         let root = (0..trees).map(|_| Order::new()).collect();
         Self { held: HashMap::new(), ring: Order::new(), root, tickets: 0 }
     }
 
-    /// Blocks held, with those that are leaving.
+    /// Blocks held, including leaving ones.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Blocks of the root that a round can take to a tree.
+    /// Blocks of the root that a round can move into a tree.
     pub fn ready(&self, tree: usize) -> usize {
         self.root[tree].len()
     }
@@ -74,13 +74,13 @@ impl Waiting {
         self.held.get(&id).is_some_and(|held| held.at == At::Ring)
     }
 
-    /// The path of a block that is here.
+    /// The leaf of a block at the gateway.
     pub fn leaf(&self, id: u32) -> Option<u32> {
         self.held.get(&id).map(|held| held.leaf)
     }
 
-    /// Blocks of the root with their leaves and bytes, and then those of the ring, each oldest
-    /// first, while none is leaving.
+    /// The root's blocks with their leaves and bytes, then the ring's, each oldest first. No block
+    /// may be leaving.
     pub fn in_order(&self) -> [Vec<(u32, u32, &[u8])>; 2] {
         let queued = self.ring.len() + self.root.iter().map(VecDeque::len).sum::<usize>();
         assert!(self.held.len() == queued, "none is leaving");
@@ -91,9 +91,9 @@ impl Waiting {
         [self.root.iter().flatten().map(whole).collect(), self.ring.iter().map(whole).collect()]
     }
 
-    /// Adds a block to the ring, or puts new bytes in place of its old ones. One that is in the
-    /// ring keeps its leaf, of which nothing was seen. One of the root leaves it, and one that is
-    /// leaving, too, so that what leaves is old.
+    /// Adds a block to the ring, or replaces its bytes. A block of the ring keeps its leaf, which
+    /// the host has not observed. A block of the root moves to the ring. So does a leaving block,
+    /// and its copy in the round becomes outdated.
     pub fn put(&mut self, id: u32, leaf: u32, bytes: Vec<u8>) {
         if let Some(held) = self.held.get_mut(&id) {
             if held.at == At::Ring {
@@ -112,7 +112,7 @@ impl Waiting {
         self.held.insert(id, StashBlock { leaf, ticket: self.tickets, at: At::Ring, bytes });
     }
 
-    /// Puts all of the ring into the root, and tells of each block.
+    /// Moves all of the ring into the root, and calls `tell` with each block.
     pub fn fill_root(&mut self, mut tell: impl FnMut(u32, &[u8])) {
         let trees = self.root.len();
         for (id, ticket) in self.ring.drain(..) {
@@ -123,7 +123,7 @@ impl Waiting {
         }
     }
 
-    /// The oldest blocks of the root that go to a tree, which are to leave with a round.
+    /// Takes the oldest `count` blocks of the root for a tree, to leave with a round.
     pub fn leave(&mut self, tree: usize, count: usize) -> Vec<Leaving> {
         let leaving = |(id, ticket)| {
             let held = self.held.get_mut(&id).expect("what is in the root is here");
@@ -133,7 +133,7 @@ impl Waiting {
         self.root[tree].drain(..count).map(leaving).collect()
     }
 
-    /// The round did not happen: they are in the root again, before all others.
+    /// After a failed round: puts its blocks back into the root, before all other blocks.
     pub fn stay(&mut self, leaving: &[Leaving]) {
         let trees = self.root.len();
         for one in leaving.iter().rev() {
@@ -145,7 +145,8 @@ impl Waiting {
         }
     }
 
-    /// The round committed: forgets a block, unless it was asked for meanwhile. Says whether.
+    /// After a committed round: drops a block, unless it was accessed meanwhile. Returns whether it
+    /// was dropped.
     pub fn forget(&mut self, one: &Leaving) -> bool {
         let id = one.block.id;
         let gone = self.held.get(&id).is_some_and(|held| held.ticket == one.ticket);
@@ -178,7 +179,8 @@ mod tests {
         assert_eq!((waiting.get(2), waiting.get(0)), (Some(&[3][..]), None));
         waiting.fill_root(|_, _| ());
         let next = waiting.leave(0, 3);
-        // Written in the ring, it kept its leaf; written as it left, it got another.
+        // Block 5 was written in the ring and kept its leaf; block 2 was written while leaving and
+        // got another.
         let blocks: Vec<(u32, u32)> =
             next.iter().map(|one| (one.block.id, one.block.leaf)).collect();
         assert_eq!(blocks, [(4, 14), (5, 15), (2, 77)]);
@@ -212,8 +214,8 @@ mod tests {
         assert!((0..9).all(|id| !waiting.is_at_hand(id) && waiting.leaf(id) == Some(8 - id)));
         let leaving = waiting.leave(1, 2);
         assert_eq!((ids(&leaving), waiting.ready(1)), (vec![1, 4], 1));
-        // One that leaves is asked for, and one of the root: both are in the ring, under new
-        // leaves, and not in the root any more.
+        // A leaving block and a block of the root are accessed: both are then in the ring, under
+        // new leaves, and not in the root.
         waiting.put(4, 3, vec![4]);
         waiting.put(8, 1, vec![8]);
         assert!(waiting.is_at_hand(4) && waiting.is_at_hand(8) && !waiting.is_at_hand(1));

@@ -1,9 +1,9 @@
 //! A Beneš network for any number of rows.
 //!
-//! A network of n rows is a layer of exchanges between its halves, a network of each half, and a
-//! layer again; where n is odd the last row skips both layers. It runs depth first, so that what
-//! lies close is done while it is near, and its exchanges are one fixed list. The halves have
-//! nothing to do with each other, so a second thread can take one of them.
+//! A network of n rows is a layer of exchanges between its halves, a network of each half, and
+//! another layer. If n is odd, the last row skips both layers. The network runs depth first, so
+//! that rows stay in the cache while they are used, and its exchanges are one fixed list. The
+//! halves are independent, so a second thread can take one of them.
 
 use super::Slab;
 use super::slab::{ROW, Rows};
@@ -13,20 +13,19 @@ use core::ops::Range;
 use traceless_sys::ct::{self, InMemory, Kernel, MovingBlock as _, Vector, hide_all};
 
 /// Words of each row that pass through a half's network together, so that they stay in the
-/// processor's cache meanwhile.
+/// processor's cache.
 const COLUMN: usize = 48;
 
-/// Exchanges of neighbouring rows with neighbouring rows: `first + i` with `first + apart + i`.
+/// Exchanges of consecutive rows: `first + i` with `first + apart + i`.
 #[derive(Clone, Copy)]
 struct Run {
     first: u32,
     apart: u32,
 }
 
-/// Exchanges one after the other, of rows that are counted from a half's first.
+/// Consecutive exchanges. Rows are counted from the half's first row.
 struct Runs {
-    /// Each with as many exchanges as its rows are apart, but for one where that is not so: the
-    /// lower half of three rows has two. So all have `apart` exchanges.
+    /// Each run has exactly `apart` exchanges.
     list: Vec<Run>,
     switches: usize,
 }
@@ -47,30 +46,30 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of so many rows, at most 2^16.
+    /// The network of `rows` rows, at most 2^16.
     pub fn new(rows: usize) -> Self {
         assert!(0 < rows && rows <= crate::geometry::ROWS_MAX, "rows of a node");
         Self { rows, halves: [rows / 2, rows - rows / 2].map(Runs::new) }
     }
 
-    /// Rows it permutes.
+    /// How many rows it permutes.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Exchanges: one control bit each.
+    /// How many exchanges it has, with one control bit each.
     pub fn switches(&self) -> usize {
         let layers = if self.rows > 2 { 2 } else { 1 };
         let inside: usize = self.halves.iter().map(|half| half.switches).sum();
         layers * (self.rows / 2) + inside
     }
 
-    /// Bytes of its control bits.
+    /// Bytes of the control bits.
     pub fn control_len(&self) -> usize {
         self.switches().div_ceil(8)
     }
 
-    /// Bytes that its list of exchanges takes up, and their masks.
+    /// Bytes that the list of exchanges and their masks take up.
     pub fn bytes(&self) -> usize {
         let runs: usize = self.halves.iter().map(|half| half.list.len()).sum();
         runs * size_of::<Run>() + self.switches() * size_of::<u32>()
@@ -85,7 +84,7 @@ impl Network {
         bits.into_bytes()
     }
 
-    /// The pairs of rows that are exchanged, or not, in the order of the control bits.
+    /// The pairs of rows that may be exchanged, in the order of the control bits.
     pub fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {
         let half = self.rows / 2;
         let across = move || (0..half).map(move |row| (row, half + row));
@@ -101,7 +100,7 @@ impl Network {
         across().chain(inside).chain(across().take(last))
     }
 
-    /// Permutes the rows as `control` says, which is secret. `masks` is room for work.
+    /// Permutes the rows as the secret `control` says. `masks` is a work buffer.
     pub fn permute(
         &self,
         control: &[u8],
@@ -142,7 +141,7 @@ impl Network {
         }
     }
 
-    /// One mask for each control bit: all ones or zeros.
+    /// Makes a mask of each control bit: all ones or all zeros.
     fn unpack(&self, control: &[u8], masks: &mut Vec<u32>) {
         masks.clear();
         let bit = |i: usize| u32::from(control[i / 8] >> (i % 8) & 1);
@@ -156,7 +155,7 @@ fn lay_out(first: usize, rows: usize, runs: &mut Vec<Run>) {
         return;
     }
     let half = rows / 2;
-    // The lower half has the odd row. So that pairs are equally far apart, it lies at the end.
+    // The lower half has the odd row, at its end, so that all pairs are equally far apart.
     let run = Run { first: first as u32, apart: half as u32 };
     runs.push(run);
     if rows > 2 {
@@ -166,7 +165,7 @@ fn lay_out(first: usize, rows: usize, runs: &mut Vec<Run>) {
     }
 }
 
-/// A layer of exchanges between the halves of `rows`, which have `half` rows each.
+/// A layer of exchanges between the two halves of `rows`, with `half` rows each.
 fn across(rows: &mut Rows<'_>, half: usize, masks: &[u32], threads: &dyn Join) {
     let (mut above, mut below) = rows.split_at(half);
     let middle = half / 2;
@@ -179,7 +178,7 @@ fn across(rows: &mut Rows<'_>, half: usize, masks: &[u32], threads: &dyn Join) {
     );
 }
 
-/// Rows of one half with the same rows of the other.
+/// Exchanges rows of one half with the corresponding rows of the other.
 struct Across<'a, 'b> {
     above: &'a mut Rows<'b>,
     below: &'a mut Rows<'b>,
@@ -291,7 +290,7 @@ pub(crate) mod tests {
                 assert_eq!(slab.row(to as usize)[0], row as u8);
             }
             count += 1;
-            // The next in lexicographic order.
+            // The next permutation in lexicographic order.
             let Some(i) = (0..5).rev().find(|&i| dest[i] < dest[i + 1]) else { break };
             let j = (i + 1..6).rev().find(|&j| dest[j] > dest[i]).unwrap();
             dest.swap(i, j);
@@ -307,8 +306,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// The rows that are touched, in order, by a network that exchanges or that moves only what
-    /// has to be moved.
+    /// The touched rows, in order, of a network that always exchanges, or (`skips`) of one that
+    /// touches only rows that move.
     fn touched(network: &Network, dest: &[u32], skips: bool) -> Vec<(usize, usize)> {
         let mut masks = Vec::new();
         network.unpack(&network.route(dest), &mut masks);

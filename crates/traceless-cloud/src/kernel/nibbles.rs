@@ -1,9 +1,9 @@
 //! The paper's kernel: piece by piece through 64 pages of 4-bit words.
 //!
-//! A piece is 64 nibbles, and nibble p of all rows lies in page p. So whichever row a piece goes
-//! to, all pages are touched, in one order; which line of each is not hidden. The vectors are the
-//! new ones where the paper's text has the old, and the key stream is SHA-256 of key, vector and
-//! piece where the text has the vector alone.
+//! A piece is 64 nibbles, and nibble p of all rows lies in page p. So all pages are touched in one
+//! order, for any target row; which line of each page is not hidden. The code departs from the
+//! paper's text in two places: it uses the new vectors where the text has the old ones, and the key
+//! stream is SHA-256 of key, vector and piece, where the text has the vector alone.
 
 use super::Slab;
 use crate::geometry::PIECE_LEN;
@@ -13,12 +13,12 @@ use alloc::vec::Vec;
 
 const PAGE_LEN: usize = 4096;
 const PAGES: usize = 2 * PIECE_LEN;
-/// Rows that a page has nibbles for.
+/// How many rows a page has nibbles for.
 pub const ROWS_MAX: usize = 2 * PAGE_LEN;
 
-/// Who watches pages being touched.
+/// Observes page accesses.
 pub trait Touch {
-    /// Page `page` is read or written.
+    /// Called when page `page` is read or written.
     fn page(&mut self, page: usize);
 }
 
@@ -26,7 +26,7 @@ impl Touch for () {
     fn page(&mut self, _: usize) {}
 }
 
-/// Words of 32 bytes, one a row, striped over 64 pages.
+/// Words of 32 bytes, one for each row, striped over 64 pages.
 struct StripedRows {
     pages: Vec<[u8; PAGE_LEN]>,
     first: usize,
@@ -72,14 +72,14 @@ impl Default for Nibbles {
 }
 
 impl Nibbles {
-    /// Bytes it takes up.
+    /// Bytes that the pages take up.
     pub fn bytes(&self) -> usize {
         2 * PAGES * PAGE_LEN
     }
 
-    /// Takes the streams of the old vectors off the rows, sends row b to row `dest[b]`, which is
-    /// secret, and puts those of the new vectors on. The rows hold `pieces` pieces, from number
-    /// `first` on. A row without an old vector was never written.
+    /// Removes the streams of the old vectors from the rows, sends row b to row `dest[b]`, which is
+    /// secret, and applies the streams of the new vectors. The rows hold `pieces` pieces, from
+    /// number `first` on. A row without an old vector was never written.
     pub fn permute(
         &mut self,
         dest: &[u32],
@@ -124,7 +124,7 @@ mod tests {
     use traceless::rng::SeededRng;
     use traceless::seal::Secret;
 
-    /// The order of pages, and how many of the pieces lie where they should.
+    /// Permutes rows with `touch` observing, and counts the pieces that are in the right place.
     fn run(dest: &[u32], touch: &mut impl Touch) -> usize {
         let rows = dest.len();
         let stream = Stream::new(&Secret::from_bytes([1; 32]));
@@ -176,8 +176,8 @@ mod tests {
         assert!(seen[0] == seen[1] && seen[0] == seen[2]);
     }
 
-    /// The planted fault: pieces that go where they belong as a whole, so that the page that is
-    /// touched tells which row it is.
+    /// The planted fault: pieces are moved whole to their target, so the touched page reveals the
+    /// row.
     #[test]
     fn whole_pieces_would_tell() {
         let naive = |dest: &[u32]| -> Vec<usize> {

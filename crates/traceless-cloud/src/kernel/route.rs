@@ -1,8 +1,8 @@
-//! The control bits of a Beneš network: the gateway's side, which nobody watches.
+//! The control bits of a Beneš network, computed at the gateway, where accesses are not observed.
 
 use alloc::vec::Vec;
 
-/// Bits, packed as they come.
+/// A packed list of bits.
 pub struct Bits {
     bytes: Vec<u8>,
     len: usize,
@@ -30,7 +30,7 @@ impl Bits {
     }
 }
 
-/// Which half a row passes through.
+/// The half of the network that a row passes through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Half {
     Unknown,
@@ -38,8 +38,8 @@ enum Half {
     Lower,
 }
 
-/// Appends the bits of the network that sends row i to row `dest[i]`, in the order in which it
-/// runs.
+/// Appends the control bits of the network that sends row i to row `dest[i]`, in the order of its
+/// exchanges.
 pub fn route(dest: &[u32], bits: &mut Bits) {
     let rows = dest.len();
     if rows < 2 {
@@ -75,19 +75,19 @@ pub fn route(dest: &[u32], bits: &mut Bits) {
     }
 }
 
-/// The row within its half that leads to row `to` at the other end.
+/// The row of its half's network that leads to row `to` at the other end.
 fn within(to: u32, half: usize) -> u32 {
     let half = half as u32;
     match to / half {
         0 => to,
-        // The odd row, at the end of the lower half.
+        // The odd row is at the end of the lower half.
         2 => half,
         _ => to - half,
     }
 }
 
-/// Rows that meet in an exchange pass through different halves, at both ends; the odd row passes
-/// through the lower. So each choice forces the next, around loops.
+/// Two rows of one exchange pass through different halves, at both ends, and the odd row passes
+/// through the lower half. So each choice forces the next one, around loops.
 fn choose_halves(dest: &[u32], source: &[u32]) -> Vec<Half> {
     let rows = dest.len();
     let half = rows / 2;

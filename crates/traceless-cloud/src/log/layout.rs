@@ -1,21 +1,21 @@
-//! What lies where in a log's file.
+//! The layout of a log's file.
 
 use super::marks::{MARKS_LEN, PAGE_LEN, u64_at};
 use super::proof::{CHAIN_LEN, Chain, ID_LEN, Id, Proof, TAG_LEN};
 
 const MAGIC_LEN: usize = 8;
-/// Whose log it is, and in which form.
+/// The kind of a log and the version of its format.
 pub type Magic = [u8; MAGIC_LEN];
 const GENERATION_AT: usize = MAGIC_LEN;
 const ID_AT: usize = GENERATION_AT + 8;
 const ABOUT_LEN_AT: usize = ID_AT + ID_LEN;
 const ABOUT_AT: usize = ABOUT_LEN_AT + 4;
-/// Where the marks are.
+/// Offset of the marks.
 pub const MARKS_AT: usize = PAGE_LEN;
-/// Where entries begin.
+/// Offset of the first entry.
 pub const ENTRIES_AT: usize = MARKS_AT + MARKS_LEN;
 
-/// What each entry begins with.
+/// The first bytes of each entry.
 pub const ENTRY_MAGIC: &[u8; 4] = b"tlen";
 const LEN_AT: usize = 4;
 const NUMBER_AT: usize = 8;
@@ -25,21 +25,21 @@ const HEADER_TAG_AT: usize = CHAIN_AT + CHAIN_LEN + 4;
 /// Bytes of an entry's header.
 pub const HEADER_LEN: usize = HEADER_TAG_AT + TAG_LEN;
 
-/// What a file begins with.
+/// The head of a log's file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// Whose log it is.
+    /// The kind of log and the version of its format.
     pub magic: Magic,
-    /// Which of the log's files, in the order in which they were made.
+    /// The number of this file among all files of the log, in order of creation.
     pub generation: u64,
-    /// Drawn at random for each file.
+    /// A random number of this file.
     pub id: Id,
-    /// What its owner adds.
+    /// Bytes that the log's user adds.
     pub about: Vec<u8>,
 }
 
 impl Head {
-    /// As a page.
+    /// The head as one page.
     pub fn encode<P: Proof>(&self, proof: &P) -> Vec<u8> {
         let mut out = self.said();
         let tag = proof.tag(&out);
@@ -49,7 +49,7 @@ impl Head {
         out
     }
 
-    /// From the front of a file, with what proves the rest.
+    /// Decodes the front of a file. Also returns the proof for the rest of the file.
     pub fn decode<P: Proof>(bytes: &[u8], magic: Magic, key: &P::Key) -> Option<(Self, P)> {
         let page = bytes.get(..PAGE_LEN)?;
         let about_len = u32::from_le_bytes(*page[ABOUT_LEN_AT..].first_chunk()?) as usize;
@@ -65,7 +65,7 @@ impl Head {
         (page.starts_with(&magic) && proof.fits(&page[..about_end], tag)).then_some((head, proof))
     }
 
-    /// What the first entry follows.
+    /// The chain value before the first entry.
     pub fn chain<P: Proof>(&self, proof: &P) -> Chain {
         let mut chain = [0; CHAIN_LEN];
         chain[..TAG_LEN].copy_from_slice(&proof.tag(&self.said()));
@@ -82,20 +82,20 @@ impl Head {
     }
 }
 
-/// What an entry begins with.
+/// The header of an entry.
 pub struct Header {
-    /// Bytes of its body.
+    /// Bytes of the entry's body.
     pub len: u32,
-    /// Its number; the first is 1.
+    /// The entry's number; the first entry has number 1.
     pub number: u64,
-    /// Records in it.
+    /// How many records the entry holds.
     pub records: u32,
-    /// The tag of the entry before.
+    /// The tag of the previous entry.
     pub chain: Chain,
 }
 
 impl Header {
-    /// As bytes.
+    /// The header as bytes.
     pub fn encode<P: Proof>(&self, proof: &P) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
         out[..LEN_AT].copy_from_slice(ENTRY_MAGIC);
@@ -108,7 +108,7 @@ impl Header {
         out
     }
 
-    /// From the front of some bytes, if it was written for this file.
+    /// Decodes the front of `bytes`, if it is a header of this file.
     pub fn decode<P: Proof>(bytes: &[u8], proof: &P) -> Option<Self> {
         let header = bytes.first_chunk::<HEADER_LEN>()?;
         let (said, tag) = header.split_at(HEADER_TAG_AT);

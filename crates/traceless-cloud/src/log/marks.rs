@@ -1,12 +1,12 @@
-//! Where a log had come: a small record that is written in turn to two pages, so that a write that
-//! is cut short leaves the other one whole.
+//! The mark of how far a log has come: a small record that is written to two pages in turn, so that
+//! an interrupted write leaves the other page whole.
 
 use super::proof::{CHAIN_LEN, Chain, ID_LEN, Id, Proof, TAG_LEN};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes that a disk may damage when its power ends while it writes any of them.
+/// Bytes that a disk may damage if the power fails while it writes some of them.
 pub const PAGE_LEN: usize = 4096;
 /// Bytes of both pages.
 pub const MARKS_LEN: usize = 2 * PAGE_LEN;
@@ -18,23 +18,23 @@ pub const POSITION_LEN: usize = 8 + ID_LEN + 8 + 8 + CHAIN_LEN;
 const TAG_AT: usize = POSITION_AT + POSITION_LEN;
 const MARK_LEN: usize = TAG_AT + TAG_LEN;
 
-/// How far a log has come: all entries up to here, and no others.
+/// How far a log has come: the position includes all entries up to here and no later ones.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Position {
-    /// Which file it is, in the order in which they were made.
+    /// The number of the log's file, in order of creation.
     pub generation: u64,
-    /// Tells it from others of the same number.
+    /// Distinguishes the file from other files with the same number.
     pub id: Id,
-    /// Entries in it.
+    /// How many entries the file has.
     pub entries: u64,
-    /// Where the last of them ends.
+    /// Offset of the end of the last entry.
     pub end: u64,
-    /// The last one's tag, which depends on all of them.
+    /// The tag of the last entry, which depends on all entries.
     pub chain: Chain,
 }
 
 impl Position {
-    /// As bytes.
+    /// The position as bytes.
     pub fn encode(&self) -> [u8; POSITION_LEN] {
         let mut out = [0; POSITION_LEN];
         out[..8].copy_from_slice(&self.generation.to_le_bytes());
@@ -45,7 +45,7 @@ impl Position {
         out
     }
 
-    /// From bytes.
+    /// Decodes a position.
     pub fn decode(bytes: &[u8; POSITION_LEN]) -> Self {
         Self {
             generation: u64_at(bytes, 0),
@@ -57,32 +57,32 @@ impl Position {
     }
 }
 
-/// A position that was written down, and how many were before it.
+/// A recorded position, numbered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// Its number.
+    /// The number of the mark.
     pub sequence: u64,
     /// The position.
     pub position: Position,
 }
 
 impl Mark {
-    /// What each begins with.
+    /// The first bytes of each mark.
     pub const MAGIC: &[u8; 8] = b"tlmark01";
 
-    /// Writes it into the page whose turn it is, of the two that begin at `at`.
+    /// Writes the mark to one of the two pages at `at`: odd and even numbers alternate.
     pub fn write<P: Proof>(&self, file: &File, at: u64, proof: &P) -> io::Result<()> {
         let page = (self.sequence % 2) * PAGE_LEN as u64;
         file.write_all_at(&self.encode(proof), at + page)
     }
 
-    /// The newest of two pages that are whole, if any is.
+    /// The newest whole mark of two pages, if there is one.
     pub fn newest<P: Proof>(pages: &[u8], proof: &P) -> Option<Self> {
         let marks = pages.chunks(PAGE_LEN).take(2).filter_map(|page| Self::decode(page, proof));
         marks.max_by_key(|mark| mark.sequence)
     }
 
-    /// Both pages, which say the same.
+    /// Both pages, with this mark in each.
     pub fn pages<P: Proof>(&self, proof: &P) -> Vec<u8> {
         let mut page = self.encode(proof).to_vec();
         page.resize(PAGE_LEN, 0);
@@ -111,7 +111,7 @@ impl Mark {
     }
 }
 
-/// The number at some place.
+/// The number at offset `at`.
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("8 bytes"))
 }

@@ -1,29 +1,29 @@
-//! A log in a file, of which damage is told from a write that was cut short.
+//! A log in a file. Damage can be distinguished from an interrupted write.
 //!
 //! | at byte | what |
 //! |---|---|
-//! | 0 | the head: magic, generation, a random id, what the owner adds (with its length), a tag |
+//! | 0 | the head: magic, generation, a random id, the user's bytes (with their length), a tag |
 //! | 4096 | two marks, a page each: how far the log is durable |
 //! | 12288 | entries, one behind the other |
 //!
-//! An *entry* is what is written at once. Its header has a tag of its own, so its length is proved
-//! before it is used; it names the entry's number and the tag of the entry before, so no entry can
-//! be left out, moved or taken from another file. Its body is sealed, or only hashed ([`Proof`]).
+//! An *entry* is the unit of writing. Its header has its own tag, so the entry's length is verified
+//! before it is used. The header holds the entry's number and the tag of the previous entry, so no
+//! entry can be left out, moved or taken from another file. The body is sealed, or only hashed
+//! ([`Proof`]).
 //!
-//! After an entry is written, and durable where that was asked for, a mark says so. The mark is not
-//! waited for: the next entry's wait covers it. So on the disk a mark never is ahead of the
-//! entries, and behind them by what was written since the wait before the last. Hence what
-//! [`read`](read::read) makes of a file:
+//! After an entry is written, and is durable if the log requires that, a mark records it. The log
+//! does not wait for the mark: the wait for the next entry covers it. So a mark on the disk is
+//! never ahead of the entries, and lags behind by at most what was written since the wait before
+//! the last. From this follows how [`read`](read::read) judges a file:
 //!
 //! * An entry up to the newest mark that is not whole is damage.
-//! * Behind the mark, an entry that is not whole is damage if one with a higher number follows
-//!   anywhere: that was written after the wait for it.
-//! * Anything else behind the mark, be it a part of an entry, zeros or noise, is a write that was
-//!   cut short and that nobody was told of.
+//! * After the mark, an entry that is not whole is damage if an entry with a higher number follows
+//!   anywhere: that one was written after the wait for the first.
+//! * Anything else after the mark (a part of an entry, zeros or noise) is an interrupted
+//!   write that was never acknowledged.
 //!
-//! A file that was cut is damaged in the entries that the mark names. Only a power cut within
-//! moments of an answer together with damage of that same last entry could pass for a write that
-//! was cut short.
+//! A truncated file is damaged in the entries up to its mark. Only a power cut within moments of an
+//! answer, together with damage of that same last entry, could pass for an interrupted write.
 
 mod layout;
 mod marks;
@@ -48,9 +48,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use traceless::rng::Rng;
 
-/// What becomes an entry.
+/// An entry that is being composed.
 pub struct Draft {
-    /// Room for the header, then the body.
+    /// Space for the header, then the body.
     bytes: Vec<u8>,
     records: u32,
 }
@@ -62,7 +62,7 @@ impl Default for Draft {
 }
 
 impl Draft {
-    /// With this body, in which so many records are.
+    /// A draft with this body, which holds `records` records.
     pub fn of(records: u32, body: &[u8]) -> Self {
         let mut draft = Self { records, ..Self::default() };
         draft.bytes.extend_from_slice(body);
@@ -80,13 +80,13 @@ impl Draft {
         self.records == 0
     }
 
-    /// Forgets all of it.
+    /// Removes all records.
     pub fn clear(&mut self) {
         self.bytes.truncate(HEADER_LEN);
         self.records = 0;
     }
 
-    /// Makes it the entry behind `position`, and moves that on.
+    /// Completes the entry after `position`, and advances the position.
     fn finish<P: Proof>(&mut self, proof: &P, position: &mut Position, rng: &mut dyn Rng) -> &[u8] {
         let (header, body) = self.bytes.split_at_mut(HEADER_LEN);
         let len = u32::try_from(body.len()).expect("an entry is far shorter");
@@ -106,17 +106,17 @@ impl Draft {
 pub struct Log<P> {
     file: File,
     proof: P,
-    /// Where salts come from.
+    /// The source of salts.
     rng: Box<dyn Rng>,
     durability: Durability,
     position: Position,
-    /// A write failed, so nobody knows what is in the file.
+    /// A write failed, so the content of the file is unknown.
     broken: bool,
 }
 
 impl<P: Proof> Log<P> {
-    /// Writes a file that begins with these entries, durably. It is a log's once it is
-    /// [`put`](crate::durable::put) in its place.
+    /// Writes a file that begins with these entries, durably. The caller moves it into place with
+    /// [`put`](crate::durable::put).
     pub fn create(
         new: &Path,
         head: &Head,
@@ -141,7 +141,7 @@ impl<P: Proof> Log<P> {
         Ok(Self { file, proof, rng, durability, position, broken: false })
     }
 
-    /// Goes on behind what was found in a file that ends there.
+    /// Continues a file after its whole entries. The file must end there.
     pub fn go_on(
         file: File,
         found: WholeEntries<P>,
@@ -152,22 +152,23 @@ impl<P: Proof> Log<P> {
         Self { file, proof, rng, durability, position, broken: false }
     }
 
-    /// How far it has come.
+    /// How far the log has come.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// Whether a write failed, so that nothing can be written any more.
+    /// Whether a write failed, which prevents all further writes.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Writes nothing any more, as another file may have taken its place.
+    /// Prevents further writes, because another file may have replaced this one.
     pub fn give_up(&mut self) {
         self.broken = true;
     }
 
-    /// Writes an entry, and empties the draft. On return it has survived what was asked for.
+    /// Writes an entry, and empties the draft. On return the entry is as durable as the log
+    /// requires.
     pub fn write(&mut self, draft: &mut Draft) -> Result {
         if self.broken {
             return Err(Error::Store("a log could not be written before; open it again"));

@@ -1,5 +1,5 @@
-//! How entries of a log are proved: under a key that also hides them, or by a hash for whoever has
-//! no key.
+//! How a log's entries are authenticated: under a key that also encrypts them, or by a hash for a
+//! host without a key.
 
 use aws_lc_rs::{constant_time, hmac};
 use sha2::{Digest, Sha256};
@@ -12,39 +12,39 @@ pub const ID_LEN: usize = 16;
 pub type Id = [u8; ID_LEN];
 /// Bytes of a tag.
 pub const TAG_LEN: usize = 16;
-/// What proves a head, a header or a mark.
+/// Authenticates a head, a header or a mark.
 pub type Tag = [u8; TAG_LEN];
 /// Bytes of a chain.
 pub const CHAIN_LEN: usize = 24;
-/// What proves an entry's body, and with it all entries before.
+/// Authenticates an entry's body and all previous entries.
 pub type Chain = [u8; CHAIN_LEN];
 
-/// What proves the entries of one file, and its marks.
+/// Authenticates the entries and marks of one file.
 pub trait Proof: Sized {
-    /// What all files of a log have in common.
+    /// The key that all files of a log share.
     type Key;
 
-    /// For the file of this id.
+    /// The proof for the file with this id.
     fn new(key: &Self::Key, id: &Id) -> Self;
 
-    /// A tag of some bytes.
+    /// The tag of some bytes.
     fn tag(&self, bytes: &[u8]) -> Tag;
 
-    /// Turns a body into what lies in the file, bound to its header, and returns its tag. The
-    /// salts of all bodies are drawn from `rng`.
+    /// Turns a body into its form in the file, bound to its header, and returns its tag. Salts are
+    /// drawn from `rng`.
     fn seal(&self, number: u64, header: &[u8], body: &mut [u8], rng: &mut dyn Rng) -> Chain;
 
-    /// Turns it back. Says whether it is as it was written.
+    /// Restores the body. Returns whether it is as it was written.
     #[must_use]
     fn open(&self, number: u64, header: &[u8], body: &mut [u8], tag: &Chain) -> bool;
 
-    /// Whether a tag is that of some bytes.
+    /// Whether a tag fits some bytes.
     fn fits(&self, bytes: &[u8], tag: &[u8]) -> bool {
         constant_time::verify_slices_are_equal(&self.tag(bytes), tag).is_ok()
     }
 }
 
-/// Entries are encrypted, and nobody without the key can make one.
+/// Encrypts entries. Without the key no entry can be forged.
 pub struct SealProof {
     tags: hmac::Key,
     bodies: Aead,
@@ -65,7 +65,7 @@ impl Proof for SealProof {
 
     fn seal(&self, number: u64, header: &[u8], body: &mut [u8], rng: &mut dyn Rng) -> Chain {
         let mut chain = Chain::default();
-        // Drawn now, when the body is known: a copy of this process may write another one.
+        // Drawn when the body is final: a copy of this process may write another body.
         let salt = rng.salt();
         let tag = salt.put(&mut chain);
         self.bodies.seal_in_place(Nonce::new(number, salt), proved(header), body, tag);
@@ -78,13 +78,13 @@ impl Proof for SealProof {
     }
 }
 
-/// What stands for a header: its tag.
+/// The part of a header that is bound to the body: its tag.
 fn proved(header: &[u8]) -> &[u8] {
     header.last_chunk::<TAG_LEN>().expect("a header ends with its tag")
 }
 
-/// Entries can be read by anybody. The file's id tells them from what another file had in the same
-/// place of the disk.
+/// Hashes entries, which stay readable. The file's id distinguishes them from entries of an older
+/// file at the same place on the disk.
 pub struct HashProof {
     id: Id,
 }

@@ -1,4 +1,4 @@
-//! What is in a log's file, and what is wrong with it.
+//! Reads a log's file, and finds its damage.
 
 use super::layout::{ENTRIES_AT, ENTRY_MAGIC, HEADER_LEN, Head, Header, MARKS_AT, Magic};
 use super::marks::{Mark, Position};
@@ -7,57 +7,57 @@ use crate::error::Error;
 use core::ops::Range;
 use std::path::Path;
 
-/// The entries of a file that are whole, up to the first that is not.
+/// The whole entries of a file, up to the first that is not whole.
 pub struct WholeEntries<P> {
-    /// The generation.
+    /// The file's generation.
     pub generation: u64,
-    /// What its owner added to the head.
+    /// The user's bytes in the head.
     pub about: Vec<u8>,
-    /// Its entries.
+    /// The whole entries.
     pub entries: Vec<Entry>,
-    /// Where they end.
+    /// The position after the whole entries.
     pub position: Position,
-    /// Bytes behind them that are of a write that was cut short.
+    /// Bytes of an interrupted write after the whole entries.
     pub torn: u64,
-    /// What is wrong; then nothing behind the entries can be read.
+    /// The damage, if there is any. Nothing after the whole entries can then be read.
     pub damage: Option<Damage>,
-    /// What proves it.
+    /// The proof of this file.
     pub proof: P,
 }
 
-/// An entry that is whole.
+/// A whole entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Records in it.
+    /// How many records it holds.
     pub records: u32,
-    /// Where its body is, which can be read now.
+    /// The range of its opened body.
     pub body: Range<usize>,
     /// Its tag.
     pub chain: Chain,
 }
 
-/// What is not as it was written.
+/// Damage of a log's file.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Damage {
-    /// The number of the first entry that is not whole; 0 for what lies before all of them.
+    /// The number of the first entry that is not whole; 0 for what precedes all entries.
     pub entry: u64,
-    /// Where it begins.
+    /// Where that entry begins.
     pub at: u64,
-    /// Entries that are known to have been there, from this one on.
+    /// How many entries are known to have existed, from that one on.
     pub lost_entries: u64,
-    /// Records in those of them whose headers can be read.
+    /// Records in the lost entries with readable headers.
     pub lost_records: u64,
-    /// Bytes from there to the end of the file, or to where it ended.
+    /// Bytes from there to the end of the file, or to its recorded end if that is further.
     pub lost_bytes: u64,
 }
 
 impl Damage {
-    /// Of all of a file of this length.
+    /// The damage of a whole file of this length.
     pub fn of_all(len: usize) -> Self {
         Self { lost_bytes: len as u64, ..Self::default() }
     }
 
-    /// As an error of this file.
+    /// The damage as an error.
     pub fn error(&self, path: &Path, advice: &'static str) -> Error {
         let file = path.display().to_string();
         let Self { entry, at, lost_entries: lost, .. } = *self;
@@ -65,7 +65,7 @@ impl Damage {
     }
 }
 
-/// The entries in the bytes of a file, which are opened in place.
+/// Reads the entries in the bytes of a file, and opens them in place.
 pub fn read<P: Proof>(
     bytes: &mut [u8],
     magic: Magic,
@@ -80,7 +80,7 @@ pub fn read<P: Proof>(
     let position = Position { generation, id, entries: 0, end, chain };
     let mark = bytes.get(MARKS_AT..ENTRIES_AT).and_then(|pages| Mark::newest(pages, &proof));
     let Some(mark) = mark.map(|mark| mark.position) else {
-        // How far it was durable is not known. Whoever repairs it takes what is whole.
+        // It is unknown how far the log was durable. A repair keeps the whole entries.
         let mut found = Reading { bytes, proof, position, mark: position }.all(head);
         let none = Damage { at: MARKS_AT as u64, ..Damage::default() };
         found.damage = Some(found.damage.unwrap_or(none));
@@ -115,7 +115,7 @@ impl<P: Proof> Reading<'_, P> {
         WholeEntries { generation, about, entries, position, torn, damage, proof }
     }
 
-    /// Whether this is where the mark says, if that is for here.
+    /// Whether the position agrees with the mark, if it has the mark's number.
     fn fits_mark(&self) -> bool {
         self.position.entries != self.mark.entries || self.position == self.mark
     }
@@ -123,7 +123,7 @@ impl<P: Proof> Reading<'_, P> {
     fn next(&mut self) -> Option<Entry> {
         let at = usize::try_from(self.position.end).ok()?;
         let header = self.header(at)?;
-        // Which is of the number before this one's, too.
+        // The chain depends on the previous entry's number, too.
         if header.chain != self.position.chain {
             return None;
         }
@@ -140,12 +140,12 @@ impl<P: Proof> Reading<'_, P> {
         Some(Entry { records: header.records, body, chain })
     }
 
-    /// The header at some place, if there is one that was written for this file.
+    /// The header at an offset, if it belongs to this file.
     fn header(&self, at: usize) -> Option<Header> {
         Header::decode(self.bytes.get(at..)?, &self.proof)
     }
 
-    /// What is wrong with the entry that should be here, if anything was ever here.
+    /// The damage of the next entry, if there ever was one.
     fn damage(&self, fits: bool) -> Option<Damage> {
         let (next, at) = (self.position.entries + 1, self.position.end);
         let (mut last, mut lost_records) = (self.mark.entries, 0);
@@ -153,7 +153,7 @@ impl<P: Proof> Reading<'_, P> {
         let mut search = start;
         while let Some(found) = self.find_header(search) {
             if let Some(header) = self.header(found).filter(|header| header.number >= next) {
-                // The header alone of the very next one may be of a write that was cut short.
+                // A header of the very next entry may come from an interrupted write.
                 if header.number > next {
                     last = last.max(header.number);
                 }
@@ -169,7 +169,7 @@ impl<P: Proof> Reading<'_, P> {
         Some(Damage { entry, at, lost_entries, lost_records, lost_bytes })
     }
 
-    /// Where the next header may be.
+    /// Where the next header may begin.
     fn find_header(&self, from: usize) -> Option<usize> {
         let rest = self.bytes.get(from..)?;
         let found = rest.windows(ENTRY_MAGIC.len()).position(|bytes| bytes == ENTRY_MAGIC)?;

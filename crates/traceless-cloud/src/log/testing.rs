@@ -1,17 +1,17 @@
-//! Damage to files, for tests of whoever keeps a log.
+//! Damage to files, for tests of the users of a log.
 
 use traceless::rng::{Rng, SeededRng};
 
-/// What became of a damaged file.
+/// The outcome for a damaged file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judged {
-    /// It was opened, and has all that was written.
+    /// The file was opened, with all that was written.
     Opened,
-    /// It was refused.
+    /// The file was refused.
     Refused,
 }
 
-/// Tails that a power cut may leave behind a file.
+/// Tails that a power cut may leave at the end of a file.
 pub fn tails() -> impl Iterator<Item = Vec<u8>> {
     let noise = |len: usize| {
         let mut tail = vec![0; len];
@@ -33,7 +33,7 @@ pub fn damages(whole: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     (0..whole.len() * 8).map(flip).chain((0..whole.len()).map(|len| whole[..len].to_vec()))
 }
 
-/// Judges a file with each single damage. `judge` fails if what it opens lacks anything.
+/// Judges a file with each single damage. `judge` must fail if an opened file lacks data.
 pub fn every_damage(whole: &[u8], mut judge: impl FnMut(Vec<u8>) -> Judged) {
     assert_eq!(judge(whole.to_vec()), Judged::Opened, "the file itself");
     for tail in tails() {
@@ -54,7 +54,7 @@ pub fn every_damage(whole: &[u8], mut judge: impl FnMut(Vec<u8>) -> Judged) {
     zeroed_parts(whole, &mut judge);
 }
 
-/// The same with sectors of zeros and of noise, and with a part that is missing.
+/// Judges the file with sectors of zeros or noise, and with a part cut out.
 fn zeroed_parts(whole: &[u8], judge: &mut impl FnMut(Vec<u8>) -> Judged) {
     let mut rng = SeededRng::new(1);
     for start in (0..whole.len()).step_by(256) {

@@ -9,12 +9,12 @@ use traceless::seal::Secret;
 const MAGIC: Magic = *b"tltest01";
 const ENTRIES: u64 = 6;
 
-/// A body of some length; the number of an entry of which it is.
+/// The body of entry `number`, with a length that depends on the number.
 fn body(number: u64) -> Vec<u8> {
     (0..number * 37 % 150).map(|i| (number * 31 + i) as u8).collect()
 }
 
-/// A log's file after each entry, as it is once the entry was acknowledged.
+/// The log's file after each entry, in its state when the entry is acknowledged.
 fn files<P: Proof>(key: &P::Key, durability: Durability) -> Vec<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let (new, path) = (folder.path().join("new"), folder.path().join("log"));
@@ -30,7 +30,7 @@ fn files<P: Proof>(key: &P::Key, durability: Durability) -> Vec<Vec<u8>> {
     files
 }
 
-/// What is in a file; nothing if it is refused.
+/// The bodies in a file; `None` if the file is refused.
 fn opened<P: Proof>(mut bytes: Vec<u8>, key: &P::Key) -> Option<Vec<Vec<u8>>> {
     let found = read::<P>(&mut bytes, MAGIC, key).ok()?;
     if found.damage.is_some() {
@@ -71,8 +71,8 @@ fn no_damage_of_a_hashed_log_is_quiet() {
     no_damage_is_quiet::<HashProof>(&());
 }
 
-/// An entry of which nobody was told, with all that a power cut may make of it: opened with all
-/// that came before.
+/// An unacknowledged entry, in all forms that a power cut may leave: the file opens with all
+/// earlier entries.
 fn cut_short_is_opened<P: Proof>(key: &P::Key) {
     let mut files = files::<P>(key, Durability::Power);
     let (after, before) = (files.pop().unwrap(), files.pop().unwrap());
@@ -99,7 +99,7 @@ fn a_write_that_was_cut_short_is_opened_without_it() {
     cut_short_is_opened::<HashProof>(&());
 }
 
-/// After a power cut the mark may be of the entry before the last: what another entry follows was
+/// After a power cut the mark may be one entry behind. An entry that is followed by another was
 /// durable all the same.
 #[test]
 fn damage_that_an_entry_follows_is_refused_without_a_mark() {
@@ -129,7 +129,7 @@ fn what_is_lost_is_counted() {
     assert_eq!((damage.entry, damage.lost_entries), (3, 4));
     assert_eq!(damage.lost_records, 8, "all headers can be read");
     assert_eq!(damage.lost_bytes, whole.len() as u64 - damage.at);
-    // Neither of both marks.
+    // Both marks are gone.
     let mut bytes = whole.clone();
     bytes[MARKS_AT..ENTRIES_AT].fill(0);
     let found = read::<HashProof>(&mut bytes, MAGIC, &()).unwrap();
@@ -139,7 +139,7 @@ fn what_is_lost_is_counted() {
     assert!(read::<SealProof>(&mut whole.clone(), MAGIC, &key()).is_err());
 }
 
-/// Entries of another file with the same key, or in another place of the same file, mean nothing.
+/// Entries of another file with the same key, or of another place in the file, are not accepted.
 #[test]
 fn entries_are_bound_to_their_place() {
     let key = key();
@@ -152,12 +152,12 @@ fn entries_are_bound_to_their_place() {
     };
     let moved = [&whole[..entry(3).start], &whole[entry(4)], &whole[entry(3)]].concat();
     assert_eq!(opened::<SealProof>(moved, &key), None);
-    // Behind the end, an entry that came before is noise.
+    // After the end, a copy of an earlier entry is noise.
     let again = [&whole[..], &whole[entry(2)]].concat();
     assert_eq!(opened::<SealProof>(again, &key), Some(bodies(ENTRIES)));
 }
 
-/// What two copies of a process make of one file.
+/// The files that two copies of a process write after a common beginning.
 fn two_ways() -> [Vec<u8>; 2] {
     let folder = tempfile::tempdir().unwrap();
     let key = key();
@@ -176,7 +176,7 @@ fn two_ways() -> [Vec<u8>; 2] {
     [copy("one", 1), copy("other", 2)]
 }
 
-/// Two copies of a process go on with one file each: an entry of one does not go with the other's.
+/// Two copies of a process each continue one file: their entries do not fit together.
 #[test]
 fn entries_of_two_copies_do_not_mix() {
     let ([one, other], key) = (two_ways(), key());
@@ -186,7 +186,7 @@ fn entries_of_two_copies_do_not_mix() {
     assert_eq!(opened::<SealProof>(mixed, &key), None);
 }
 
-/// A length in a head that reaches beyond the page is damage, not a place to read from.
+/// A length in a head that reaches beyond the page is damage, and is not used.
 #[test]
 fn a_head_that_does_not_fit_its_page_is_refused() {
     let whole = files::<HashProof>(&(), Durability::Process).pop().unwrap();
@@ -216,7 +216,7 @@ fn an_owner_may_add_most_of_a_page() {
     }
 }
 
-/// A mark is taken only with its tag: else damage that ends a file earlier would pass.
+/// A mark without its tag is not accepted: otherwise damage that truncates a file could pass.
 #[test]
 fn marks_are_proved() {
     let (key, files) = (key(), files::<SealProof>(&key(), Durability::Process));
@@ -225,7 +225,7 @@ fn marks_are_proved() {
     let mut cut = earlier.clone();
     cut[MARKS_AT..ENTRIES_AT].copy_from_slice(&last[MARKS_AT..ENTRIES_AT]);
     assert_eq!(opened::<SealProof>(cut.clone(), &key), None, "the last mark names one more entry");
-    // Marks of where the entries end now, with other tags.
+    // Marks of the true end, with wrong tags.
     cut = earlier.clone();
     for at in [MARKS_AT, MARKS_AT + 4096] {
         cut[at + mark_len] ^= 1;
@@ -235,7 +235,7 @@ fn marks_are_proved() {
     assert_eq!((damage.entry, damage.at), (0, MARKS_AT as u64));
 }
 
-/// The marks of a file that went on another way, from the same beginning, are not for this one.
+/// Marks of a file with the same beginning that continued differently are not accepted.
 #[test]
 fn marks_of_another_way_are_refused() {
     let [one, other] = two_ways();
@@ -244,7 +244,7 @@ fn marks_of_another_way_are_refused() {
     assert!(opened::<SealProof>(mixed, &key()).is_none());
 }
 
-/// Files of today's form, byte for byte: an older one opens as long as this holds.
+/// The current form of a file, byte for byte: older files open as long as this test passes.
 #[test]
 fn the_form_of_a_file_is_fixed() {
     use sha2::{Digest, Sha256};

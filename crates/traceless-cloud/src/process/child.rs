@@ -1,4 +1,4 @@
-//! What runs in the enclave's process.
+//! The code of the enclave's process.
 
 use super::nodes::{self, Copies, Lens, Nodes};
 use super::{FILES, confine};
@@ -19,12 +19,12 @@ use traceless::rng::System;
 const TOO_LARGE: Error =
     Error::Parameters("a node needs more than 64 MiB of the enclave's memory, with its copies");
 
-/// Is an enclave for the host that started this process and waits at its standard input. Returns
-/// when that host is gone, or with the reason why it cannot be.
+/// Runs an enclave for the host that started this process and is connected to its standard input.
+/// Returns when the host is gone, or with an error if the enclave cannot start.
 pub fn run() -> Result {
     let control = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let [orders, evictions, nodes] = receive(&control)?;
-    // How many processors there are cannot be asked any more afterwards.
+    // After the confinement the number of processors cannot be found out.
     let threads = lent_threads();
     confine::confine()?;
     let Some((shared, session)) = introduce(&control)? else { return Ok(()) };
@@ -35,19 +35,19 @@ pub fn run() -> Result {
         if working_set <= WORKING_SET_MAX { Ok(evictor) } else { Err(TOO_LARGE) }
     });
     let nodes = Nodes::new(nodes, &shared.geometry);
-    // Told only now, when nothing can go wrong any more.
+    // The host is notified only now, when the start can no longer fail.
     let told = evictor.as_ref().map(|_| Vec::new());
     let told = frame::encode(told.map_err(|e| Error::Host(e.to_string())));
     frame::write(&mut &control, &[&told])?;
     let (geometry, evictor) = (shared.geometry, evictor?);
     std::thread::spawn(move || answer(&UnixStream::from(orders), &geometry, querier));
     std::thread::spawn(move || evict(&UnixStream::from(evictions), &geometry, evictor, &nodes));
-    // Nothing more is said here, so what comes is the end.
+    // The host sends nothing more on this socket, so a return means that the host is gone.
     let _ = frame::read(&mut &control, 0, &mut Vec::new());
     Ok(())
 }
 
-/// Tells the host what this is, and takes the gateway's key. Nothing if the host goes away.
+/// Sends the evidence to the host, and receives the gateway's key. `None` if the host goes away.
 fn introduce(control: &UnixStream) -> Result<Option<(Shared, Session)>> {
     let mut message = Vec::new();
     if !frame::read(&mut &*control, SEALED_LEN_MAX, &mut message)? {
@@ -111,7 +111,7 @@ fn evict_one(
     evictor.evict_by_parts(order, &mut nodes::SharedNode::new(nodes, lens, copies))
 }
 
-/// The files that the host hands over.
+/// Receives the file descriptors from the host.
 fn receive(control: &UnixStream) -> Result<[OwnedFd; FILES]> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -1,8 +1,9 @@
-//! What an enclave's process gives up: everything but its files, its memory and its threads.
+//! The confinement of an enclave's process: it keeps only its files, memory and threads.
 //!
-//! A call that is not listed ends the process. Some are refused instead, as libraries make them and
-//! can do without: opening files and looking for them (how many processors there are, whether the
-//! machine may be a copy), and the newer call for threads, whose arguments no filter can see.
+//! A system call that is not listed ends the process. Some calls fail instead, because libraries
+//! make them and can do without: opening files and testing for their existence (for the number of
+//! processors, or whether the machine may be a copy), and the newer call that starts threads,
+//! because a filter cannot check its arguments.
 
 use crate::error::{Error, Result};
 use libc::c_long;
@@ -12,7 +13,7 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// Calls on files that are open, on memory, threads and time.
+/// Calls on open files, memory, threads and time.
 const ALLOWED: [c_long; 37] = [
     libc::SYS_read,
     libc::SYS_write,
@@ -53,7 +54,7 @@ const ALLOWED: [c_long; 37] = [
     libc::SYS_membarrier,
 ];
 
-/// Gives it up, for this thread and all that it starts. There is no way back.
+/// Confines this thread and all threads that it starts. This cannot be undone.
 pub fn confine() -> Result {
     let refuse = |call, error: i32| {
         let refused = SeccompAction::Errno(error as u32);
@@ -62,14 +63,14 @@ pub fn confine() -> Result {
     refuse(libc::SYS_openat, libc::EPERM)?;
     refuse(libc::SYS_newfstatat, libc::EPERM)?;
     refuse(libc::SYS_clone3, libc::ENOSYS)?;
-    // The last, as it also forbids to give up more.
+    // This filter comes last, because it forbids adding filters.
     apply(allowed(), SeccompAction::KillProcess, SeccompAction::Allow)
 }
 
 fn allowed() -> BTreeMap<c_long, Vec<SeccompRule>> {
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> =
         ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
-    // Memory of its own, and nothing in it that runs.
+    // Private memory that cannot be executed.
     let data = masked(2, libc::PROT_EXEC, 0);
     let own = masked(3, libc::MAP_ANONYMOUS, libc::MAP_ANONYMOUS);
     rules.insert(libc::SYS_mmap, vec![rule(vec![data.clone(), own])]);
@@ -82,7 +83,7 @@ fn allowed() -> BTreeMap<c_long, Vec<SeccompRule>> {
     rules
 }
 
-/// Whether these bits of an argument are as given.
+/// Whether the bits of an argument under `mask` equal `value`.
 fn masked(argument: u8, mask: i32, value: i32) -> SeccompCondition {
     let operator = SeccompCmpOp::MaskedEq(mask as u64);
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)

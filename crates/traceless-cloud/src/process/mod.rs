@@ -1,8 +1,8 @@
-//! An enclave in a process of its own: the nearest thing to a protected one without the hardware.
+//! An enclave in its own process: as close to a protected one as possible without the hardware.
 //!
-//! Host and enclave talk over three sockets: one for its evidence and its key, one for queries, one
-//! for evictions; nodes go through memory that both have. Once it has these the process gives up
-//! everything else (`confine`). It ends with its host, however that ends: the first socket closes.
+//! Host and enclave communicate over three sockets: one for evidence and key, one for queries, one
+//! for evictions. Nodes pass through shared memory. Once the process has these, it drops all other
+//! rights (`confine`). It ends with its host, in any case, because the first socket closes.
 
 mod child;
 mod confine;
@@ -33,28 +33,28 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// Files that an enclave gets beside its standard ones: queries, evictions, nodes.
+/// Files that an enclave gets besides its standard ones: queries, evictions, nodes.
 const FILES: usize = 3;
-/// Bytes of a reply to a query beside the block.
+/// Bytes of a reply to a query, besides the block.
 const REPLY_HEAD_LEN_MAX: usize = 1024;
-/// Bytes of replies to queries that may wait in the socket: less than any system has room for.
+/// Bytes of replies that may wait in the socket: less than any system's buffer.
 const REPLIES_LEN: usize = 64 << 10;
 const ORDER_LEN: Error = Error::Malformed("an order of such length");
-/// The one variable that an enclave's process keeps: how much of the processor it may use.
+/// The one variable that the enclave's process inherits: the allowed processor features.
 const CPU_VARIABLE: &str = "TRACELESS_CPU";
 
 /// The program that calls [`run`].
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Where it is.
+    /// The program's file.
     pub path: PathBuf,
-    /// Its arguments.
+    /// The program's arguments.
     pub arguments: Vec<OsString>,
-    /// Variables of its environment, which holds nothing else.
+    /// Variables of the program's environment. It inherits only `TRACELESS_CPU`.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// An enclave that waits for its key.
+/// An enclave without its key.
 pub struct Starting {
     process: Process,
     queries: UnixStream,
@@ -62,7 +62,7 @@ pub struct Starting {
     nodes: OwnedFd,
 }
 
-/// An enclave that has it.
+/// An enclave with its key.
 pub struct EnclaveProcess {
     process: Process,
     reply_len_max: usize,
@@ -72,16 +72,16 @@ pub struct EnclaveProcess {
     evictions: Mutex<Evictions>,
 }
 
-/// How nodes go there and back.
+/// The channel for evictions.
 struct Evictions {
     line: Line,
     nodes: Nodes,
-    /// A part of all slots.
+    /// Holds one part of all slots.
     buffer: Vec<u8>,
 }
 
 impl Starting {
-    /// Starts a process and asks it for its evidence, for the gateway that sent `nonce`.
+    /// Starts a process and requests its evidence, for the gateway that sent `nonce`.
     pub fn start(program: &Program, nonce: &Nonce) -> Result<(Self, Vec<u8>)> {
         let (control, theirs) = UnixStream::pair()?;
         let (queries, their_queries) = UnixStream::pair()?;
@@ -100,7 +100,7 @@ impl Starting {
         Ok((Self { process, queries, evictions, nodes }, evidence))
     }
 
-    /// Hands it the key that the gateway sealed to it, and begins the session.
+    /// Passes on the key that the gateway sealed for the enclave, and begins the session.
     pub fn provision(mut self, geometry: &Geometry, sealed: &[u8]) -> Result<EnclaveProcess> {
         self.process.ask(sealed)?;
         let nodes = Nodes::new(self.nodes, geometry);
@@ -121,13 +121,13 @@ impl Starting {
 }
 
 impl EnclaveProcess {
-    /// Ends it, and so every call that waits for it.
+    /// Ends the process, and with it all calls that wait for it.
     pub fn end(&self) {
-        // It was not waited for yet, so the number is still its own.
+        // The process was not waited for, so its number is not reused.
         let _ = kill_process(Pid::from_child(&self.process.child), Signal::KILL);
     }
 
-    /// The number of its process.
+    /// The number of the process.
     pub fn id(&self) -> u32 {
         self.process.child.id()
     }
@@ -142,7 +142,7 @@ impl Enclave for EnclaveProcess {
     fn query_many(&self, orders: &[(&[u8], &[u8])]) -> Vec<Result<Vec<u8>>> {
         let mut line = self.queries.lock().unwrap_or_else(PoisonError::into_inner);
         let mut replies = Vec::with_capacity(orders.len());
-        // More replies than there is room for would wait for each other with the orders.
+        // With more replies than the socket can buffer, replies and orders would block each other.
         for some in orders.chunks((REPLIES_LEN / self.reply_len_max).max(1)) {
             let mut sent = 0;
             let mut failed = None;
@@ -179,7 +179,7 @@ impl Enclave for EnclaveProcess {
     }
 }
 
-/// A process that does not outlive this value.
+/// A process that is ended when this is dropped.
 struct Process {
     child: Child,
     control: UnixStream,
@@ -205,7 +205,7 @@ impl Drop for Process {
     }
 }
 
-/// One socket on which each message has a reply.
+/// A socket on which each message has a reply.
 struct Line {
     to: UnixStream,
     from: BufReader<UnixStream>,
@@ -242,7 +242,7 @@ fn spawn(program: &Program, control: UnixStream) -> Result<Child> {
         command.env(CPU_VARIABLE, cpu);
     }
     command.stdin(OwnedFd::from(control)).stdout(Stdio::null());
-    // What ends the host by the terminal is the host's to tell the enclave.
+    // A signal from the terminal goes to the host alone, which ends the enclave.
     command.process_group(0);
     Ok(command.spawn()?)
 }

@@ -1,8 +1,8 @@
-//! The memory that host and enclave both have, and carry nodes in.
+//! The memory that host and enclave share to pass nodes.
 //!
-//! It is read and written as a file and never mapped. So the enclave works on copies of its own,
-//! and a host that changes bytes meanwhile changes nothing that was verified. A node lies there
-//! part by part, of all slots, so that the enclave has copies of one part at a time.
+//! It is read and written as a file and never mapped. So the enclave works on its own copies, and a
+//! host that changes bytes meanwhile changes nothing that was verified. A node is stored part by
+//! part, each part for all slots, so that the enclave copies one part at a time.
 
 use crate::enclave::{NodeBytes, PartBytes, Parts};
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
-/// Bytes of a node, of what comes with it, and of what goes on.
+/// Bytes of a node, of the slots carried in, and of the slots carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lens {
     node: usize,
@@ -22,17 +22,17 @@ pub struct Lens {
     new_carried: usize,
 }
 
-/// Bytes that say so.
+/// Bytes of encoded lengths.
 pub const LENS_LEN: usize = 24;
 
 impl Lens {
-    /// Of these bytes.
+    /// The lengths of these bytes.
     pub fn of(bytes: &NodeBytes<'_>) -> Self {
         let (node, carried) = (bytes.node.len(), bytes.carried.len());
         Self { node, carried, new_carried: bytes.new_carried.len() }
     }
 
-    /// As bytes.
+    /// The lengths as bytes.
     pub fn encode(&self) -> [u8; LENS_LEN] {
         let mut bytes = [0; LENS_LEN];
         let lens = [self.node, self.carried, self.new_carried];
@@ -42,7 +42,7 @@ impl Lens {
         bytes
     }
 
-    /// From bytes of a host, which may say anything.
+    /// Decodes bytes of the host, which are not trusted.
     pub fn decode(reader: &mut Reader<'_>, geometry: &Geometry) -> Result<Self> {
         let lens = [reader.u64()?, reader.u64()?, reader.u64()?];
         let (node, carried) = lens_max(geometry);
@@ -53,43 +53,43 @@ impl Lens {
         Ok(Self { node, carried, new_carried })
     }
 
-    /// Where the new bytes begin.
+    /// Where the new slots begin.
     fn new_at(&self) -> u64 {
         (self.node + self.carried) as u64
     }
 }
 
-/// Bytes of a node and of what a round carries, at most.
+/// Bytes of a node and of the carried slots, at most.
 fn lens_max(g: &Geometry) -> (usize, usize) {
     let slots = g.inner_slots.max(g.leaf_slots);
     (slots * g.slot_len(), g.round_slots * g.slot_len())
 }
 
-/// The memory.
+/// The shared memory.
 pub struct Nodes {
     file: File,
     len: u64,
 }
 
 impl Nodes {
-    /// A file without a name.
+    /// Creates the memory as a file without a name.
     pub fn create() -> Result<OwnedFd> {
         let flags = MemfdFlags::CLOEXEC;
         Ok(memfd_create("traceless-nodes", flags).map_err(std::io::Error::from)?)
     }
 
-    /// The memory for nodes of a tree.
+    /// The shared memory for nodes of a tree.
     pub fn new(file: OwnedFd, geometry: &Geometry) -> Self {
         let (node, carried) = lens_max(geometry);
         Self { file: File::from(file), len: 2 * (node + carried) as u64 }
     }
 
-    /// Makes it long enough.
+    /// Sets the file's length.
     pub fn make_room(&self) -> Result {
         Ok(self.file.set_len(self.len)?)
     }
 
-    /// What the host puts there. `buffer` is room for work.
+    /// Writes the old slots, at the host. `buffer` is a work buffer.
     pub fn write_old(&self, g: &Geometry, bytes: &NodeBytes<'_>, buffer: &mut Vec<u8>) -> Result {
         let NodeBytes { node, carried, .. } = bytes;
         if is_one_part(g) {
@@ -107,7 +107,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// What the host takes. `buffer` is room for work.
+    /// Reads the new slots, at the host. `buffer` is a work buffer.
     pub fn read_new(
         &self,
         g: &Geometry,
@@ -136,17 +136,17 @@ impl Nodes {
     }
 }
 
-/// Where a part lies in its slot, with its tag.
+/// The range of a part and its tag in its slot.
 fn part_of(g: &Geometry, part: usize) -> Range<usize> {
     g.part_at(part)..g.part_end(part)
 }
 
-/// Whether slots lie in that memory as they are.
+/// Whether a slot is one part, so that slots are stored unchanged.
 fn is_one_part(g: &Geometry) -> bool {
     part_of(g, 0) == (0..g.slot_len())
 }
 
-/// The enclave's copies: one part of what is there, and of what it puts there.
+/// The enclave's private copies of one part: old and new.
 #[derive(Default)]
 pub struct Copies {
     old: Vec<u8>,
@@ -154,25 +154,25 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Bytes that they take up, at most.
+    /// Bytes that the copies take up, at most.
     pub fn bytes(g: &Geometry) -> usize {
         let (node, carried) = lens_max(g);
         2 * (node + carried) / g.slot_len() * part_of(g, 0).len()
     }
 }
 
-/// A node that the enclave makes anew, in that memory.
+/// A node in the shared memory that the enclave evicts.
 pub struct SharedNode<'a> {
     nodes: &'a Nodes,
     lens: Lens,
     copies: &'a mut Copies,
-    /// Where the part is whose copies there are.
+    /// Offsets of the current part: of the old and of the new slots.
     at: u64,
     new_at: u64,
 }
 
 impl<'a> SharedNode<'a> {
-    /// A node of these bytes.
+    /// A node with these lengths.
     pub fn new(nodes: &'a Nodes, lens: Lens, copies: &'a mut Copies) -> Self {
         Self { nodes, lens, copies, at: 0, new_at: lens.new_at() }
     }

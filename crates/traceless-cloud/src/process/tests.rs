@@ -14,10 +14,10 @@ use std::sync::Arc;
 use traceless::rng::{Rng, SeededRng, System};
 use traceless::seal::Secret;
 
-/// What this program does when it is started by a test.
+/// The variable that gives this program a role when a test starts it.
 const ROLE: &str = "TRACELESS_TEST_ROLE";
 
-/// This very program, in a role.
+/// This program, in a role.
 pub fn this_program(role: &str) -> Program {
     Program {
         path: std::env::current_exe().unwrap(),
@@ -28,7 +28,7 @@ pub fn this_program(role: &str) -> Program {
     }
 }
 
-/// By itself it does nothing.
+/// Does nothing unless another test starts it.
 #[test]
 fn is_started_by_other_tests() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -38,13 +38,13 @@ fn is_started_by_other_tests() {
     }
     let parent = rustix::process::getppid().unwrap();
     confine::confine().unwrap();
-    // Planted faults: each is a way out.
+    // The planted faults: each tries to leave the confinement.
     match &role[..] {
         "connect" => drop(std::net::TcpStream::connect("127.0.0.1:1")),
         "fork" => drop(Command::new("true").spawn()),
         "open" => assert!(std::fs::File::open("/etc/hostname").is_err()),
         "kill" => drop(kill_process(parent, Signal::CONT)),
-        // None: what an enclave does.
+        // No fault: only work that an enclave does.
         _ => std::thread::spawn(|| drop(vec![1_u8; 9 << 20])).join().unwrap(),
     }
     std::process::exit(7);
@@ -101,13 +101,14 @@ fn a_tree_is_an_array_with_the_enclave_in_a_process() {
         }
     }
     assert!(gateway.counts().rounds > 10);
-    // What is changed on the way is told as it would be without a process between.
+    // The end of the enclave's process is reported as a lost session.
     host.enclave().end();
     let lost = (0..2000).find_map(|id| gateway.get(id).err());
     assert!(matches!(lost, Some(Error::SessionLost)), "{lost:?}");
 }
 
-/// A leaf of 20 GB in blocks of 8 KB: as it was and anew it is more than an enclave may have.
+/// A leaf of a 20 GB tree with blocks of 8 KB: old and new version are more than an enclave's
+/// memory.
 #[test]
 fn a_node_never_is_in_the_enclave_as_a_whole() {
     let params = Params::new((20 << 30) / 8192, 8192, 32).unwrap();
@@ -120,7 +121,7 @@ fn a_node_never_is_in_the_enclave_as_a_whole() {
     let shared = keys.shared(&params, Choice::Benes);
     let session = shared.session(&attested.gateway, &attested.enclave);
     let mut orders = Sender::new(&session.evict, Box::new(System));
-    // Takes the same orders, and has the node as a whole.
+    // Receives the same orders, and has the whole node.
     let mut evictor = Evictor::new(&shared, &session).unwrap();
     let layer = g.layers - 1;
     let (mut node, mut new_node) = (vec![0; g.node_len(layer)], vec![0; g.node_len(layer)]);

@@ -1,4 +1,4 @@
-//! A connection to the host, and the numbers of what is sent on it.
+//! A connection to the host, and the numbers of its requests.
 
 use crate::error::{Error, Result};
 use crate::frame;
@@ -10,13 +10,13 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a connection may take to be made.
+/// How long connecting may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a reply may take, until the request is sent again on another connection.
+/// How long a reply may take before the request is sent again on another connection.
 const REPLY_PATIENCE: Duration = Duration::from_mins(1);
 const NUMBER_LEN: usize = 8;
 
-/// Where the host is, and how it is known.
+/// The host's address and how to authenticate it.
 pub struct Dial {
     address: String,
     name: ServerName<'static>,
@@ -33,7 +33,7 @@ impl Dial {
         Ok(Self { address: address.to_owned(), name, tls })
     }
 
-    /// A connection that nothing was said on.
+    /// Opens a new connection.
     pub fn connect(&self) -> Result<LineConnection> {
         let away = |error: io::Error| Error::Unreachable(format!("{}: {error}", self.address));
         let mut last = io::Error::from(io::ErrorKind::NotFound);
@@ -56,7 +56,7 @@ impl Dial {
     }
 }
 
-/// A connection.
+/// A connection to the host.
 pub struct LineConnection {
     stream: StreamOwned<ClientConnection, TcpStream>,
 }
@@ -67,7 +67,8 @@ impl LineConnection {
         self.exchange(number, request, reply_len_max)?
     }
 
-    /// The reply to a request. An error that is no reply is one of the connection.
+    /// The reply to a request. The outer error is a failure of the connection, the inner one a
+    /// reply.
     fn exchange(
         &mut self,
         number: u64,
@@ -88,17 +89,17 @@ impl LineConnection {
         }
     }
 
-    /// Whether the host says something, though nobody asked, or has ended the connection.
+    /// Whether the host has sent unrequested bytes or has ended the connection.
     pub fn speaks(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         recv(&self.stream.sock, &mut [0; 1], flags) != Err(rustix::io::Errno::AGAIN)
     }
 }
 
-/// The requests of one kind, each with its number, over one connection after another.
+/// The numbered requests of one kind, over one connection after another.
 #[derive(Default)]
 pub struct Line {
-    /// The connection, while there is one.
+    /// The connection, if there is one.
     pub connection: Option<LineConnection>,
     last: u64,
 }
@@ -110,7 +111,7 @@ impl Line {
         self.last
     }
 
-    /// The reply to a request. If the connection is lost, there is none any more.
+    /// The reply to a request. If the connection fails, it is dropped.
     pub fn exchange(
         &mut self,
         number: u64,
@@ -128,7 +129,7 @@ impl Line {
     }
 }
 
-/// What TLS finds wrong does not become right by waiting; all else may.
+/// An error of TLS is permanent. Any other error may pass.
 fn away(error: &io::Error) -> Error {
     match error.get_ref() {
         Some(inner) if inner.is::<rustls::Error>() => Error::Tls(error.to_string()),

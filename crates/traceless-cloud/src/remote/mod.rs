@@ -1,7 +1,7 @@
 //! A host that is reached over TLS.
 //!
-//! What is lost on the way is sent again as it was, on another connection, until [`PATIENCE`] is
-//! over. What is lost with the enclave is the gateway's to send again, in another session.
+//! A request that is lost with its connection is sent again unchanged, on another connection, until
+//! [`PATIENCE`] is over. After the loss of an enclave the gateway sends again, in a new session.
 
 mod line;
 mod open;
@@ -28,16 +28,16 @@ use std::time::Duration;
 use traceless::clock::{Clock, Monotonic};
 use traceless::rng::{Rng, System};
 
-/// How long a host may be away before whoever waits is told.
+/// How long a host may be away before calls fail.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two attempts to reach it: at first, and at most.
+/// The first and the longest pause between two attempts to reach the host.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 const QUERIES: usize = 0;
 const ROUNDS: usize = 1;
 
-/// The host, as one opening of a gateway's state knows it.
+/// A host, as used by one opening of a gateway's state.
 pub struct RemoteHost {
     dial: Dial,
     opening: Opening,
@@ -46,18 +46,18 @@ pub struct RemoteHost {
     clock: Monotonic,
     session: Mutex<Option<SessionId>>,
     lines: [Mutex<Line>; LINES],
-    /// What the host said when another gateway took over.
+    /// The newest opening, once the host has reported that another gateway took over.
     fenced: Mutex<Option<u64>>,
-    /// Whether nobody waits for a host that is away any more.
+    /// Set when calls must no longer wait for a host that is away.
     ends: AtomicBool,
-    /// What the enclave is, in words.
+    /// A description of the enclave.
     enclave: Mutex<String>,
     /// Held as long as the state may be open.
     _lock: Option<Lock>,
 }
 
 impl RemoteHost {
-    /// A host that nothing was said to yet: [`Host::renew`] comes first.
+    /// A host without a session: [`Host::renew`] begins the first.
     fn new(
         dial: Dial,
         opening: Opening,
@@ -80,7 +80,7 @@ impl RemoteHost {
         }
     }
 
-    /// What the enclave is, in words.
+    /// A description of the enclave.
     pub fn enclave(&self) -> String {
         guard(&self.enclave).clone()
     }
@@ -89,7 +89,7 @@ impl RemoteHost {
         &self.provision.geometry
     }
 
-    /// Calls until something else comes of it than that the host is away.
+    /// Repeats a call while the host is unreachable, until the patience is over.
     fn patiently<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
         let end = self.clock.now() + PATIENCE.as_nanos() as u64;
         let mut pause = FIRST_PAUSE;
@@ -108,7 +108,7 @@ impl RemoteHost {
         self.ends.load(Ordering::Relaxed)
     }
 
-    /// Remembers that another gateway took over.
+    /// Remembers a report that another gateway took over.
     fn heed<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(Error::Fenced { newest, .. }) = result {
             *guard(&self.fenced) = Some(newest);
@@ -116,7 +116,7 @@ impl RemoteHost {
         result
     }
 
-    /// The reply to a request, which is sent again as it was if it has to be.
+    /// The reply to a request, which is sent again unchanged if its connection fails.
     fn call(&self, line: usize, request: &[u8]) -> Result<Vec<u8>> {
         let mut line_held = guard(&self.lines[line]);
         let number = line_held.number();
@@ -129,7 +129,7 @@ impl RemoteHost {
         self.heed(reply)
     }
 
-    /// A connection that belongs to the session.
+    /// A new connection that belongs to the session.
     fn attach(&self, line: usize) -> Result<LineConnection> {
         let session = guard(&self.session).ok_or(Error::SessionLost)?;
         let mut connection = self.dial.connect()?;
@@ -138,7 +138,7 @@ impl RemoteHost {
         Ok(connection)
     }
 
-    /// Asks for an enclave's evidence, and answers with its key.
+    /// Requests an enclave's evidence, and replies with the sealed key.
     fn introduce(&self) -> Result<(Nonce, Nonce)> {
         let mut nonce = Nonce::default();
         System.fill(&mut nonce);
@@ -218,11 +218,12 @@ impl Host for RemoteHost {
         }
         let mut queries = guard(&self.lines[QUERIES]);
         if queries.connection.as_ref().is_some_and(LineConnection::speaks) {
-            // Nobody asked, so it is the end of the connection: was it that of the session?
+            // Unrequested input means that the connection has ended. A request shows whether the
+            // session has, too.
             queries.connection = None;
             drop(queries);
             match self.call(QUERIES, &message::sequence()) {
-                // The gateway finds out by itself, and knows what to do.
+                // The gateway will notice a lost session itself and recover.
                 Ok(_) | Err(Error::SessionLost) => {}
                 Err(error) => return Err(error),
             }

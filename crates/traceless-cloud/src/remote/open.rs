@@ -1,4 +1,4 @@
-//! A gateway whose host is elsewhere.
+//! A gateway with a host on another machine.
 
 use super::RemoteHost;
 use super::line::Dial;
@@ -21,25 +21,25 @@ use std::sync::Arc;
 use traceless::seal::Secret;
 use traceless::trace::Witness;
 
-/// A host elsewhere, and how it is known.
+/// A host on another machine, and how to authenticate it.
 pub struct Remote {
-    /// Its name or number, and its port.
+    /// The host's name or number, and its port.
     pub address: String,
-    /// A file with its certificate, or with those that sign it.
+    /// A file with the host's certificate, or with the certificates that sign it.
     pub certificate: PathBuf,
-    /// Who the gateway is, if the host asks.
+    /// The gateway's own certificate and key, if the host requires them.
     pub identity: Option<Identity>,
-    /// What is accepted of its enclave.
+    /// Which evidence of the enclave is accepted.
     pub policy: Policy,
-    /// A file elsewhere that remembers how far the gateway's state had come.
+    /// The anchor: a file elsewhere that records how far the gateway's state has come.
     pub anchor: Option<PathBuf>,
-    /// Who is told what the host sees.
+    /// Receives reports of what the host can observe.
     pub witness: Option<Arc<dyn Witness>>,
 }
 
 impl Remote {
-    /// Opens a tree whose state is in `home`, or makes one. A gateway that was opened before, with
-    /// the same state or a copy of it, is fenced off.
+    /// Opens the tree with its state in `home`, or creates it. A gateway that was opened earlier
+    /// with the same state, or a copy of it, is fenced off.
     pub fn open(
         &self,
         home: &Path,
@@ -49,7 +49,7 @@ impl Remote {
         durability: Durability,
     ) -> Result<OpenGateway> {
         make_folder(home)?;
-        // Before anybody hears of another opening.
+        // Locked before the host learns of another opening.
         let lock = Lock::take(home, "the gateway's state")?;
         let mut rng = SystemStream::drawn();
         let keys = read_keys(home, key_file, &mut rng)?;
@@ -62,8 +62,8 @@ impl Remote {
         self.begin(host, params, &keys, choice, Some(&home), rng)
     }
 
-    /// A tree that nobody can open once its gateway is gone, for measurements. The host's store
-    /// must be empty.
+    /// Creates a tree that cannot be opened again once its gateway is gone, for measurements. The
+    /// host's store must be empty.
     pub fn open_once(&self, params: Params, choice: Choice) -> Result<OpenGateway> {
         let mut rng = SystemStream::drawn();
         let keys = Keys::new(&Secret::random(&mut rng), &[0; 16]);

@@ -6,15 +6,15 @@ use std::path::Path;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// Bytes of a password at least.
+/// Shortest password, in bytes.
 const PASSWORD_LEN_MIN: usize = 8;
 
-/// What clients must know. Only its digest is kept.
+/// A password of the server. Only its digest is kept.
 #[derive(Clone)]
 pub struct Password([u8; 32]);
 
 impl Password {
-    /// The first line of a file.
+    /// Reads the first line of a file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = Zeroizing::new(std::fs::read(path)?);
         let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -29,7 +29,7 @@ impl Password {
         Ok(Self(Sha256::digest(password).into()))
     }
 
-    /// Whether it is this one, which takes as long either way.
+    /// Whether `password` is the right one, in constant time.
     pub fn is(&self, password: &[u8]) -> bool {
         let other: [u8; 32] = Sha256::digest(password).into();
         self.0.ct_eq(&other).into()

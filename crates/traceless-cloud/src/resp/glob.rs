@@ -1,9 +1,10 @@
 //! Patterns for names.
 
-/// Whether a name fits a pattern of `*`, `?`, `[...]` and `\`.
+/// Whether a name matches a pattern of `*`, `?`, `[...]` and `\`.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
-    // Where to go on if what follows the last star does not fit: it then stands for one more.
+    // Where to continue if the part after the last star does not match: the star takes one byte
+    // more.
     let mut retry = None;
     while n < name.len() {
         if pattern.get(p) == Some(&b'*') {
@@ -22,7 +23,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// If the front of a pattern fits a byte, how long it is.
+/// The length of the pattern's front, if it matches a byte.
 fn fits_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [b'?', ..] => Some(1),

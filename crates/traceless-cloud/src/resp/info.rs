@@ -1,4 +1,4 @@
-//! What the server tells of itself.
+//! The server's descriptions of itself.
 
 use super::protocol::Reply;
 use crate::gateway::{Gateway, Space};
@@ -8,7 +8,7 @@ pub fn info(gateway: &Gateway, expiring: usize) -> Reply {
     let (counts, params) = (gateway.counts(), gateway.params());
     let lines = [
         "# Server".to_owned(),
-        // Clients look for it to know what they may ask for.
+        // Clients read this version to learn which commands they may use.
         "redis_version:7.0.0".to_owned(),
         format!("traceless_version:{}", env!("CARGO_PKG_VERSION")),
         "redis_mode:standalone".to_owned(),
@@ -29,7 +29,7 @@ pub fn info(gateway: &Gateway, expiring: usize) -> Reply {
     Reply::Bulk((lines.join("\r\n") + "\r\n").into_bytes())
 }
 
-/// The reply to HELLO, in a version of the protocol.
+/// The reply to HELLO, for a version of the protocol.
 pub fn hello(version: u8) -> Reply {
     let word = |word: &str| Reply::Bulk(word.as_bytes().to_vec());
     Reply::Map(vec![
@@ -48,7 +48,7 @@ pub fn hello(version: u8) -> Reply {
     ])
 }
 
-/// The reply to CONFIG GET: what redis-benchmark asks for.
+/// The reply to CONFIG GET, with the values that redis-benchmark reads.
 pub fn config(what: &[u8]) -> Reply {
     let value = match &what.to_ascii_lowercase()[..] {
         b"save" => "",

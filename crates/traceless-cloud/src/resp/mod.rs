@@ -1,7 +1,7 @@
-//! The Redis protocol in front of a gateway: for clients on the premises, who are trusted.
+//! The Redis protocol in front of a gateway, for trusted clients on the premises.
 //!
-//! One thread a connection. The gateway does one thing at a time, so a command of one connection is
-//! whole before that of another begins.
+//! Each connection has one thread. The gateway does one thing at a time, so commands of different
+//! connections do not overlap.
 
 mod access;
 mod glob;
@@ -25,21 +25,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use traceless_sys::listen::{self, Clients};
 
-/// Connections at once. A further one takes the place of the oldest whose client has not given the
-/// password, or where none is asked for, a command.
+/// Connections at once. A further connection replaces the oldest one that has not sent the password
+/// or, without a password, a command.
 const CONNECTIONS_MAX: usize = 1024;
-/// Bytes of commands that are read at a time.
+/// Bytes of commands that are read at once.
 const COMMANDS_LEN: usize = 64 << 10;
-/// Bytes of replies that are kept for one write.
+/// Bytes of replies that are collected for one write.
 const REPLIES_LEN: usize = 64 << 10;
-/// How long commands that were begun may take once it is to stop.
+/// How long running commands may take after a stop is requested.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How the protocol is served.
+/// Options of the server.
 pub struct Options {
-    /// What clients must know, if anything.
+    /// The clients' password, if one is required.
     pub password: Option<Password>,
-    /// The server's certificate, if it speaks TLS.
+    /// The server's certificate and key, if it uses TLS.
     pub tls: Option<Tls>,
     /// How long a client may take for TLS and the password together.
     pub stranger_time: Duration,
@@ -51,7 +51,7 @@ impl Default for Options {
     }
 }
 
-/// What clients are asked.
+/// How clients authenticate.
 pub fn clients(has_password: bool) -> Clients {
     if has_password {
         return Clients::Authenticated;
@@ -59,7 +59,7 @@ pub fn clients(has_password: bool) -> Clients {
     Clients::Anyone { remedy: "give --resp-password-file" }
 }
 
-/// Serves connections until it is to stop, and finishes the commands that were begun.
+/// Serves connections until a stop is requested, and finishes running commands.
 pub fn serve(
     listener: &TcpListener,
     front: &Arc<Front>,
@@ -73,7 +73,7 @@ pub fn serve(
     let at_stop = places.clone();
     stop.when_asked(move || {
         hang_up(&at_stop);
-        // Wakes the listener, which then sees it.
+        // Wakes the listener, which then notices the stop.
         drop(TcpStream::connect(address));
     });
     let is_open = password.is_none() && tls.is_none();
@@ -82,7 +82,7 @@ pub fn serve(
         if stop.is_asked() {
             break;
         }
-        // One client's failure, or too many of them, is no reason to turn the others away.
+        // The failure of one connection, or too many of them, must not end the server.
         let Ok(stream) = stream else {
             places.make_room();
             std::thread::sleep(REST);
@@ -90,11 +90,11 @@ pub fn serve(
         };
         let Ok(Some((stranger, stream))) = enter(&places, stream, stranger_time) else { continue };
         if is_open {
-            // There is nothing that it must do soon.
+            // Without TLS and password a client may stay silent.
             let _ = stranger.deadline.lift(&stranger.stream);
         }
         let (served, tls) = (served.clone(), tls.clone());
-        // Without a thread there is no service: the connection is dropped with the closure.
+        // If no thread can be started, the connection is dropped with the closure.
         let _ = std::thread::Builder::new().spawn(move || {
             served.front.metrics().connected(Protocol::Resp);
             let _ = match tls {
@@ -106,13 +106,13 @@ pub fn serve(
             served.front.metrics().disconnected(Protocol::Resp);
         });
     }
-    // Those that came between the last look and the end.
+    // Connections that arrived between the last check and the end.
     hang_up(&places);
     places.wait(GRACE);
     Ok(())
 }
 
-/// A client that has not shown who it is.
+/// A client that is not authenticated.
 struct Stranger {
     place: Place<Arc<TcpStream>>,
     stream: Arc<TcpStream>,
@@ -120,14 +120,14 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// It has shown who it is: it keeps its place, and may take its time.
+    /// Marks the client as authenticated: it keeps its place and has no deadline.
     fn keep(&self) -> io::Result<()> {
         self.place.keep();
         self.deadline.lift(&self.stream)
     }
 }
 
-/// Lets a client in, unless all places belong to others that have shown who they are.
+/// Admits a client, unless authenticated clients hold all places.
 fn enter(
     places: &Arc<ConnectionPlaces<Arc<TcpStream>>>,
     stream: TcpStream,
@@ -140,10 +140,10 @@ fn enter(
     Ok(Some((Stranger { place, stream, deadline: timed.deadline() }, timed)))
 }
 
-/// Nothing more is read of anybody; what was read is answered.
+/// Stops reading from all connections. Commands that were read are answered.
 fn hang_up(places: &ConnectionPlaces<Arc<TcpStream>>) {
     places.for_each(|stream| {
-        // Who has gone needs no farewell.
+        // An error means that the client has closed the connection already.
         let _ = stream.shutdown(Shutdown::Read);
     });
 }
@@ -180,7 +180,7 @@ fn converse(
             stranger.keep()?;
             is_kept = true;
         }
-        // What is pipelined is answered together.
+        // Pipelined commands are answered together.
         if ends || from.buffer().is_empty() || replies.len() >= REPLIES_LEN {
             from.get_mut().write_all(&replies)?;
             from.get_mut().flush()?;
@@ -194,7 +194,7 @@ fn converse(
     from.get_mut().flush()
 }
 
-/// Understands commands, and does what comes of them but for the gateway's part. For the fuzzer.
+/// Parses commands and their options without a gateway, for the fuzzer.
 #[doc(hidden)]
 pub fn fuzz_commands(mut bytes: &[u8]) {
     while let Ok(Some(command)) = protocol::read(&mut bytes, 1 << 16) {

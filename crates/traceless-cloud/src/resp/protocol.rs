@@ -1,43 +1,43 @@
-//! RESP as bytes: commands that come, replies that go.
+//! RESP as bytes: parses commands and writes replies.
 
 use crate::error::Error;
 use std::io::{self, BufRead, Write};
 
-/// Bytes of a line: a length, or a command as a person types it.
+/// Longest line, in bytes: a length, or a command in inline form.
 const LINE_LEN_MAX: u64 = 64 << 10;
-/// Words of a command.
+/// Most words of a command.
 const WORDS_MAX: usize = 1 << 20;
-/// Bytes of a word.
+/// Longest word, in bytes.
 const WORD_LEN_MAX: usize = 64 << 20;
-/// Bytes of a command, a few for each word included.
+/// Longest command, in bytes, including a few bytes for each word.
 pub const COMMAND_LEN_MAX: usize = 256 << 20;
-/// Bytes of a word beside its own.
+/// Bytes that each word counts besides its content.
 const WORD_COST: usize = 32;
 
-/// A command: its name and what follows.
+/// A command: its name and its arguments.
 pub type Command = Vec<Vec<u8>>;
 
-/// What is answered.
+/// A reply to a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// A word.
+    /// A status word.
     Simple(&'static str),
-    /// What went wrong.
+    /// An error message.
     Error(String),
     /// A number.
     Integer(i64),
     /// Bytes.
     Bulk(Vec<u8>),
-    /// Nothing.
+    /// No value.
     Null,
-    /// Several.
+    /// Several replies.
     Array(Vec<Reply>),
-    /// Pairs, one after the other.
+    /// Keys and values, alternating.
     Map(Vec<Reply>),
 }
 
-/// The next command, of so many bytes at most; nothing where the client has gone. What cannot be
-/// understood is `InvalidData`.
+/// The next command, of at most `len_max` bytes; `None` if the client has closed the connection.
+/// Malformed input is the error `InvalidData`.
 pub fn read(from: &mut impl BufRead, len_max: usize) -> io::Result<Option<Command>> {
     loop {
         let Some(line) = read_line(from)? else { return Ok(None) };
@@ -62,8 +62,8 @@ pub fn read(from: &mut impl BufRead, len_max: usize) -> io::Result<Option<Comman
     }
 }
 
-/// The next command, if `bytes` hold all of it, and how many bytes it takes. What cannot be
-/// understood is left to [`read`].
+/// The next command, if `bytes` contain all of it, and its length. Malformed input is left to
+/// [`read`].
 pub fn read_whole(bytes: &[u8], len_max: usize) -> Option<(Command, usize)> {
     let mut rest = bytes;
     let command = read(&mut rest, len_max).ok().flatten()?;
@@ -78,7 +78,7 @@ fn read_word(from: &mut impl BufRead, room: usize) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "Protocol error: too long"));
     }
     let mut word = Vec::new();
-    // Room is made as bytes come, whatever length is announced.
+    // The buffer grows as bytes arrive; the announced length is not trusted.
     io::Read::read_to_end(&mut io::Read::take(&mut *from, len as u64 + 2), &mut word)?;
     if word.len() != len + 2 || !word.ends_with(b"\r\n") {
         return Err(wrong());
@@ -117,12 +117,12 @@ impl From<Error> for Reply {
 }
 
 impl Reply {
-    /// A number of things.
+    /// The reply with a number of things.
     pub fn count(things: usize) -> Self {
         Self::Integer(i64::try_from(things).unwrap_or(i64::MAX))
     }
 
-    /// Bytes of values in it.
+    /// Bytes of the values in the reply.
     pub fn len(&self) -> usize {
         match self {
             Self::Bulk(bytes) => bytes.len(),
@@ -131,7 +131,7 @@ impl Reply {
         }
     }
 
-    /// Writes it for a client of version 2 or 3 of the protocol.
+    /// Writes the reply for a client of version 2 or 3 of the protocol.
     pub fn write(&self, version: u8, to: &mut impl Write) -> io::Result<()> {
         match self {
             Self::Simple(word) => write!(to, "+{word}\r\n"),
@@ -156,17 +156,17 @@ impl Reply {
     }
 }
 
-/// The reply to words that make no sense where they stand.
+/// The reply to misplaced words.
 pub fn syntax() -> Reply {
     Reply::Error("ERR syntax error".to_owned())
 }
 
-/// A number in a word.
+/// Parses a number.
 pub fn parse(digits: &[u8]) -> Option<u64> {
     core::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// A number in a word, which may be negative.
+/// Parses a number that may be negative.
 pub fn parse_signed(digits: &[u8]) -> Option<i64> {
     core::str::from_utf8(digits).ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! One connection: who it is, and which command is whose.
+//! One connection: its authentication, its version of the protocol, and its commands.
 
 use super::access::Password;
 use super::info::{config, hello, info};
@@ -10,14 +10,14 @@ use crate::gateway::{NAME_LEN_MAX, Object, Space, VALUE_LEN_MAX};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Places in the list of names that a connection's cursors stand for.
+/// How many cursors of SCAN a connection keeps.
 const CURSORS_MAX: usize = 64;
-/// Bytes of values that are brought together for commands that came together, at most.
+/// Bytes of values that are read together for pipelined commands, at most.
 const REPLIES_LEN: usize = 1 << 20;
-/// Bytes of a command of somebody who gave no password yet.
+/// Longest command of an unauthenticated client, in bytes.
 const STRANGER_LEN_MAX: usize = 16 << 10;
 
-/// What all connections share.
+/// The state that all connections share.
 pub struct SharedService {
     pub front: Arc<Front>,
     password: Option<Password>,
@@ -36,13 +36,13 @@ impl SharedService {
     }
 }
 
-/// One connection.
+/// The state of one connection.
 pub struct Session<'a> {
     served: &'a SharedService,
     version: u8,
-    /// Whether it may ask for anything.
+    /// Whether the client is authenticated.
     is_known: bool,
-    /// The name behind which each cursor goes on.
+    /// Each cursor with the name after which it continues.
     cursors: Vec<(u64, Vec<u8>)>,
     next_cursor: u64,
 }
@@ -53,24 +53,24 @@ impl<'a> Session<'a> {
         Self { served, version: 2, is_known, cursors: Vec::new(), next_cursor: 1 }
     }
 
-    /// The protocol's version that replies are written in.
+    /// The version of the protocol for replies.
     pub fn version(&self) -> u8 {
         self.version
     }
 
-    /// Whether it may ask for anything.
+    /// Whether the client is authenticated.
     pub fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// Bytes of a command at most.
+    /// Longest command that is accepted, in bytes.
     pub fn command_len_max(&self) -> usize {
         if self.is_known { COMMAND_LEN_MAX } else { STRANGER_LEN_MAX }
     }
 
-    /// Writes the replies to commands that came together. Says whether the conversation ends.
+    /// Writes the replies to pipelined commands. Returns whether the connection ends.
     ///
-    /// Such that do the same and no more than that, get or set, are sent together.
+    /// Consecutive plain commands of one kind, get or set, are sent to the gateway together.
     pub fn answer_all(&mut self, commands: &[Command], to: &mut impl Write) -> io::Result<bool> {
         let mut rest = commands;
         while let [command, after @ ..] = rest {
@@ -100,11 +100,12 @@ impl<'a> Session<'a> {
         };
         let alike = commands.iter().take_while(|command| Plain::of(command) == Some(first));
         self.served.front.look(|gateway| {
-            // With a beat each block waits for a slot of its own, and others for them all.
+            // At a constant rate each block takes its own tick, and other connections should not
+            // wait for all.
             if gateway.next_slot().is_some() {
                 return 1;
             }
-            // Replies are kept until all are there.
+            // Replies are kept until all have arrived.
             let mut room = REPLIES_LEN as u64;
             let fits = |command: &&Command| {
                 let len = match first {
@@ -133,7 +134,7 @@ impl<'a> Session<'a> {
         replies
     }
 
-    /// The reply to a command, and whether the conversation ends with it.
+    /// The reply to a command, and whether the connection ends with it.
     pub fn answer(&mut self, command: &Command) -> (Reply, bool) {
         let (name, words) = (command[0].to_ascii_uppercase(), &command[1..]);
         let ends = name == b"QUIT";
@@ -161,7 +162,7 @@ impl<'a> Session<'a> {
         (reply, ends)
     }
 
-    /// A command on values, counted and timed.
+    /// Executes a command on values, counted and timed.
     fn ask_gateway(&self, name: &[u8], words: &[Vec<u8>]) -> Reply {
         let metrics = self.served.front.metrics();
         let request = metrics.request(Protocol::Resp, kind_of(name));
@@ -261,8 +262,8 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A command without options, of names and values that may be, which does what others of its kind
-/// do at the same time.
+/// A command without options and with names and values of allowed length, which can be executed
+/// together with commands of its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plain {
     Get,
@@ -282,7 +283,7 @@ impl Plain {
 }
 
 impl Values<'_> {
-    /// Of plain commands of one kind.
+    /// The replies to plain commands of one kind.
     fn answer_alike(&mut self, commands: &[Command]) -> Result<Vec<Reply>> {
         if Plain::of(&commands[0]) == Some(Plain::Get) {
             let names: Vec<&[u8]> = commands.iter().map(|command| &command[1][..]).collect();
@@ -292,7 +293,7 @@ impl Values<'_> {
         let pairs: Vec<[&[u8]; 2]> = pairs.collect();
         match self.set_many(&pairs) {
             Ok(()) => Ok(vec![Reply::Simple("OK"); commands.len()]),
-            // Some of them may find room.
+            // There may be room for some of them.
             Err(Error::Full { .. }) => {
                 let set = |&[name, value]: &[&[u8]; 2]| {
                     let set = self.set(name, value, &SetOptions::default());
@@ -378,7 +379,7 @@ fn kind_of(name: &[u8]) -> Kind {
     }
 }
 
-/// How many names SCAN is to look at, and which of them to tell.
+/// How many names SCAN examines, and the pattern for the names that it returns.
 fn scan_options(rest: &[Vec<u8>]) -> Option<(usize, Option<&Vec<u8>>)> {
     let (mut count, mut pattern) = (10, None);
     for option in rest.chunks(2) {
@@ -393,7 +394,7 @@ fn scan_options(rest: &[Vec<u8>]) -> Option<(usize, Option<&Vec<u8>>)> {
     Some((count, pattern))
 }
 
-/// Understands what may follow a command. For the fuzzer.
+/// Parses the options of commands, for the fuzzer.
 pub fn fuzz_options(words: &[Vec<u8>]) {
     scan_options(words);
     SetOptions::parse(words, 1 << 40);

@@ -14,7 +14,7 @@ fn answers_with(bytes: &[u8], options: Options, wall: Arc<dyn Clock>) -> String 
     answers_of(2000, bytes, options, wall)
 }
 
-/// Of a server with so many blocks.
+/// Uses a server with `blocks` blocks.
 fn answers_of(blocks: u64, bytes: &[u8], options: Options, wall: Arc<dyn Clock>) -> String {
     let listener = listen::bind("127.0.0.1:0", Clients::Authenticated).unwrap();
     let address = listener.local_addr().unwrap();
@@ -127,7 +127,7 @@ fn values_expire() {
         "+OK :10 :10000 :1010 +OK :10 +OK :-1 :1 :0 :1 :9000 :1 :0 :-1 :1 $1 3 :70 :0 +OK :7 :2 \
          :7 :1 $-1 -ERR syntax error -ERR syntax error -ERR invalid expire time :1 +OK "
     );
-    // A clock that has gone on: what expired is gone wherever one looks, and nothing was sent.
+    // After the clock advances, expired values are gone for all commands, and no query was sent.
     let front = Front::new(in_memory(2000, 1), Arc::new(Metrics::default()), clock.clone());
     let served = SharedService::new(Arc::new(front), None);
     let mut session = Session::new(&served);
@@ -145,14 +145,14 @@ fn values_expire() {
     assert_eq!((ask("DBSIZE"), ask("EXISTS a b")), (Reply::Integer(1), Reply::Integer(1)));
     assert_eq!((ask("GET a"), ask("PTTL b")), (Reply::Null, Reply::Integer(200)));
     assert_eq!(queries(), before);
-    // What is set together with others does not expire any more, either.
+    // A value that is set together with another one loses its expiry, too.
     assert_eq!(ask("SET c 1 PX 400"), Reply::Simple("OK"));
     assert_eq!(served.expiring(), 2);
     assert_eq!(ask("MSET c 2 d 3"), Reply::Simple("OK"));
     assert_eq!((served.expiring(), ask("TTL c")), (1, Reply::Integer(-1)));
 }
 
-/// With a beat whoever came first would have the slots of all others.
+/// At a constant rate one connection's batch would delay all other connections.
 #[test]
 fn a_pipeline_takes_turns_where_there_is_a_beat() {
     let words = |command: &str| -> protocol::Command {
@@ -231,7 +231,7 @@ fn what_is_not_known_is_told() {
     assert!(answers(b"INFO\r\n").contains("tee_protection:none"));
 }
 
-/// Once it is to stop, what was sent is still answered, and then everybody is hung up on.
+/// After a stop request all received commands are answered, then all connections are closed.
 #[test]
 fn stopping_finishes_what_runs() {
     let listener = listen::bind("127.0.0.1:0", Clients::Authenticated).unwrap();
@@ -246,7 +246,7 @@ fn stopping_finishes_what_runs() {
         let value = "x".repeat(50_000);
         busy.write_all(format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$50000\r\n{value}\r\n").as_bytes())
             .unwrap();
-        // Wait until it is being answered, or was.
+        // Wait until the command is being answered, or has been.
         while front.metrics().text().lines().all(|line| {
             !line.starts_with("traceless_bytes_total{direction=\"in\"") || line.ends_with(" 0")
         }) {
@@ -259,14 +259,14 @@ fn stopping_finishes_what_runs() {
         assert_eq!(idle.read(&mut [0]).unwrap(), 0);
         server.join().unwrap().unwrap();
         assert!(TcpStream::connect(address).is_ok_and(|mut late| {
-            // Nobody listens any more, though the socket is still open here.
+            // There is no server any more, although the socket is still open here.
             late.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
             late.read(&mut [0]).is_err()
         }));
     });
 }
 
-/// What comes together is answered as if it came one by one, whatever comes in between.
+/// Pipelined commands are answered as if they were sent one by one, in any combination.
 #[test]
 fn commands_that_come_together_are_answered_in_order() {
     let lines = told(&[
@@ -293,7 +293,7 @@ fn commands_that_come_together_are_answered_in_order() {
     );
 }
 
-/// One that finds no room does not keep others from theirs.
+/// A command without room does not prevent the next ones.
 #[test]
 fn of_commands_that_come_together_those_that_fit_are_done() {
     let large = "x".repeat(40_000);

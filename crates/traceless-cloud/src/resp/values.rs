@@ -1,5 +1,5 @@
-//! Commands on values. When a value expires is kept beside its name, so that asking for it,
-//! changing it and letting it happen send nothing.
+//! Commands on values. The expiry of a value is kept with its name, so reading it, changing it and
+//! expiring send no query.
 
 use super::glob::matches;
 use super::protocol::{Reply, parse, parse_signed, syntax};
@@ -8,7 +8,7 @@ use crate::gateway::{Gateway, Object, Space, VALUE_LEN_MAX, Value};
 use core::ops::Bound;
 use std::collections::BTreeSet;
 
-/// When a value expires, in milliseconds since 1970; nothing of a value that does not.
+/// When a value expires, in milliseconds since 1970; `None` if it does not.
 fn expiry_of(object: &Object) -> Option<u64> {
     object.note().first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }
@@ -17,34 +17,34 @@ fn note_of(expiry: Option<u64>) -> Vec<u8> {
     expiry.map_or_else(Vec::new, |at| at.to_le_bytes().to_vec())
 }
 
-/// Names that expire, the first to do so in front.
+/// Names that expire, in order of expiry.
 #[derive(Default)]
 pub struct Expiries(BTreeSet<(u64, Vec<u8>)>);
 
 impl Expiries {
-    /// Those that a gateway holds.
+    /// All expiring names of a gateway.
     pub fn find(gateway: &Gateway) -> Self {
         let names = gateway.names_from(Space::Values, Bound::Unbounded);
         let expiring = names.filter_map(|(name, object)| Some((expiry_of(object)?, name.to_vec())));
         Self(expiring.collect())
     }
 
-    /// How many.
+    /// How many names expire.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// What SET is to do beside setting.
+/// The options of SET.
 #[derive(Default)]
 pub struct SetOptions {
-    /// Whether the name must be there, or must not.
+    /// Whether the name must exist, or must not.
     pub wanted: Option<bool>,
-    /// Whether the old value is wanted.
+    /// Whether to return the old value.
     pub get: bool,
-    /// When it is to expire, in milliseconds since 1970.
+    /// When the value expires, in milliseconds since 1970.
     pub expiry: Option<u64>,
-    /// Whether it is to expire when the old value would have.
+    /// Whether the old value's expiry stays.
     pub keeps_expiry: bool,
 }
 
@@ -72,7 +72,7 @@ impl SetOptions {
     }
 }
 
-/// When that is, in milliseconds since 1970.
+/// An expiry in milliseconds since 1970, from a time in `unit`.
 fn expiry(unit: &[u8], time: u64, now: u64) -> Option<u64> {
     match unit {
         b"EX" => time.checked_mul(1000)?.checked_add(now),
@@ -91,7 +91,7 @@ pub struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// Forgets whatever has expired. Nobody asked for it, and nothing is sent.
+    /// Removes all expired values, which sends nothing.
     pub fn forget_expired(&mut self) -> Result {
         while self.expiries.0.first().is_some_and(|(at, _)| *at <= self.now) {
             let Some((at, name)) = self.expiries.0.pop_first() else { break };
@@ -110,7 +110,7 @@ impl Values<'_> {
         self.find(name).map_or(0, |object| object.len() as usize)
     }
 
-    /// Names in order, behind one of them.
+    /// Up to `count` names after `after`, in order.
     pub fn behind(&self, after: &[u8], count: usize) -> Vec<Vec<u8>> {
         let names = self.gateway.names_from(Space::Values, Bound::Excluded(after));
         names.take(count).map(|(name, _)| name.to_vec()).collect()
@@ -126,13 +126,13 @@ impl Values<'_> {
         Ok(self.gateway.load(name)?.map_or(Reply::Null, Reply::Bulk))
     }
 
-    /// The values of names, which are asked for together.
+    /// The values of names, with queries that are sent together.
     pub fn get_many(&mut self, names: &[&[u8]]) -> Result<Vec<Reply>> {
         let values = self.gateway.load_many(names)?.into_iter();
         Ok(values.map(|value| value.map_or(Reply::Null, Reply::Bulk)).collect())
     }
 
-    /// Sets names to values, in order, which are sent together.
+    /// Sets names to values, in order, with queries that are sent together.
     pub fn set_many(&mut self, pairs: &[[&[u8]; 2]]) -> Result {
         let values = pairs.iter().map(|[name, bytes]| Value { name, bytes, note: &[] });
         let values: Vec<Value<'_>> = values.collect();
@@ -211,7 +211,7 @@ impl Values<'_> {
         Ok(Reply::count(value.len()))
     }
 
-    /// INCR and its like. Without a number to add the command was wrong.
+    /// INCR and similar commands. `by` is `None` if the command's number was invalid.
     pub fn add(&mut self, name: &[u8], by: Option<i64>) -> Result<Reply> {
         let wrong = "ERR value is not an integer or out of range";
         let at = self.expiry(name);
@@ -226,7 +226,7 @@ impl Values<'_> {
         Ok(Reply::Integer(new))
     }
 
-    /// EXPIRE and its like.
+    /// EXPIRE and similar commands.
     pub fn expire(
         &mut self,
         command: &[u8],
@@ -269,7 +269,7 @@ impl Values<'_> {
         Ok(Reply::Integer(expires.into()))
     }
 
-    /// TTL and its like.
+    /// TTL and similar commands.
     pub fn time_left(&self, command: &[u8], name: &[u8]) -> i64 {
         let Some(object) = self.find(name) else { return -2 };
         let Some(at) = expiry_of(object) else { return -1 };

@@ -1,4 +1,4 @@
-//! Who may do what: access keys, each with what it may do to which bucket.
+//! Access keys, and the rights of each key on each bucket.
 
 use super::bodies::hex;
 use crate::connection::Connection;
@@ -15,22 +15,22 @@ use std::sync::Arc;
 use traceless::rng::Rng;
 use zeroize::Zeroizing;
 
-/// Bytes of an access key at least, and of its secret.
+/// Shortest access key and shortest secret, in bytes.
 const LEN_MIN: usize = 3;
 const SECRET_LEN_MIN: usize = 8;
 
-/// What a key may do to a bucket.
+/// The rights of a key on a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Grant {
     /// Read and list.
     ReadOnly,
-    /// Everything, also to make and remove it.
+    /// Everything, including creating and removing the bucket.
     ReadWrite,
 }
 
 struct Key {
     secret: SecretKey,
-    /// By bucket; `*` stands for all others.
+    /// By bucket; `*` stands for all other buckets.
     grants: BTreeMap<String, Grant>,
 }
 
@@ -38,14 +38,14 @@ struct Key {
 pub struct Keys(HashMap<String, Key>);
 
 impl Keys {
-    /// From a file: on each line a key, its secret, and any number of `BUCKET=ro` or `BUCKET=rw`,
+    /// Reads a file: on each line a key, its secret, and any number of `BUCKET=ro` or `BUCKET=rw`,
     /// with `*` for all other buckets; without any, everything is allowed. `#` begins a remark.
     pub fn read(path: &Path) -> Result<Self> {
         let text = Zeroizing::new(std::fs::read_to_string(path)?);
         Self::parse(&text)
     }
 
-    /// The text of a file with one key that was drawn, which may do everything.
+    /// The text of a file with one random key, which may do everything.
     pub fn draw(rng: &mut dyn Rng) -> Zeroizing<String> {
         let mut word = |bytes: usize| {
             let mut drawn = Zeroizing::new(vec![0; bytes]);
@@ -90,7 +90,7 @@ impl Keys {
         Ok(Self(keys))
     }
 
-    /// What a key may do to a bucket, if anything.
+    /// The rights of a key on a bucket, if it has any.
     pub fn grant(&self, id: &str, bucket: &str) -> Option<Grant> {
         let grants = &self.0.get(id)?.grants;
         grants.get(bucket).or_else(|| grants.get("*")).copied()
@@ -103,7 +103,7 @@ impl Keys {
     }
 }
 
-/// Asks whoever comes for a key.
+/// Authenticates clients and checks their rights.
 pub struct Door(pub Arc<Keys>);
 
 #[async_trait]
@@ -117,7 +117,7 @@ impl S3Auth for Door {
 #[async_trait]
 impl S3Access for Door {
     async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
-        // The signature was verified before this is called.
+        // The library has verified the signature before it calls this.
         if request.credentials().is_some()
             && let Some(connection) = request.extensions_mut().get::<Connection>()
         {
@@ -125,7 +125,7 @@ impl S3Access for Door {
         }
         let known = request.credentials().ok_or_else(|| s3_error!(AccessDenied))?;
         let bucket = match request.s3_path() {
-            // Which buckets are told follows from the key.
+            // The reply lists only the buckets of this key.
             S3Path::Root if request.s3_op().name() == "ListBuckets" => return Ok(()),
             S3Path::Root => return Err(s3_error!(AccessDenied)),
             S3Path::Bucket { bucket } | S3Path::Object { bucket, .. } => bucket,
@@ -153,10 +153,10 @@ fn source_bucket(source: &CopySource) -> S3Result<&str> {
     }
 }
 
-/// What an operation needs.
+/// The rights that an operation needs.
 fn needed(operation: &str) -> Grant {
     let reads = ["Get", "Head", "List"].iter().any(|verb| operation.starts_with(verb));
-    // To list uploads and their parts is of use to those only who write.
+    // Uploads and their parts are listed only by clients that write.
     if reads && !matches!(operation, "ListParts" | "ListMultipartUploads") {
         Grant::ReadOnly
     } else {

@@ -1,7 +1,7 @@
-//! Bytes of objects as they stream in and out, a little at a time.
+//! Streams bytes of objects in and out, a little at a time.
 //!
-//! The gateway works in threads that may wait; the network's tasks only hand bytes over. A client
-//! that goes away closes its channel, and the thread then gives back what it reserved.
+//! The gateway works in threads that may block; the network's tasks only pass bytes. When a client
+//! goes away its channel closes, and the thread gives back its reserved blocks.
 
 use super::errors::{look, told};
 use crate::error::Result;
@@ -19,37 +19,37 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Bytes that the gateway reads or writes before it lets others have their turn.
+/// Bytes that the gateway reads or writes before other requests get a turn.
 pub const TURN_LEN: usize = 64 << 10;
-/// Pieces of a body that wait for whoever is slower.
+/// Pieces of a body that may wait between network and gateway.
 const QUEUE_LEN: usize = 4;
 
-/// What an upload says of its own bytes.
+/// The announced properties of an upload's bytes.
 #[derive(Default)]
 pub struct BodyClaims {
-    /// How many, if that is said.
+    /// Length, if announced.
     pub len: Option<u64>,
-    /// Their digest, in base64.
+    /// MD5 digest, in base64.
     pub md5: Option<String>,
-    /// Their checksums, in base64.
+    /// Checksums, in base64.
     pub checksum: Checksum,
-    /// The kind of checksum that comes behind the bytes.
+    /// The kind of checksum that follows the bytes.
     pub algorithm: Option<String>,
-    /// What comes behind the bytes.
+    /// Headers that follow the bytes.
     pub trailers: Trailers,
 }
 
-/// Headers behind the bytes.
+/// Headers that follow the bytes.
 #[derive(Default)]
 pub struct Trailers {
-    /// Names of those that a header before the bytes promises.
+    /// Names that a header before the bytes announces.
     promised: Vec<String>,
-    /// Those that come.
+    /// The headers that arrive.
     found: Option<TrailingHeaders>,
 }
 
 impl Trailers {
-    /// Those of a request.
+    /// The trailers of a request.
     pub fn of<T>(request: &mut S3Request<T>) -> Self {
         let promised = request.headers.get_all("x-amz-trailer").iter();
         let promised = promised.flat_map(|names| names.to_str().unwrap_or_default().split(','));
@@ -62,13 +62,13 @@ impl Trailers {
         self.promised.iter().any(|promised| promised == name)
     }
 
-    /// The value of one that came. All of them did only when the bytes have ended.
+    /// The value of a header that arrived. The headers are complete only after the last byte.
     fn get(&self, name: &str) -> Option<String> {
         let read = |headers: &HeaderMap| Some(headers.get(name)?.to_str().ok()?.to_owned());
         self.found.as_ref()?.read(read)?
     }
 
-    /// Refuses bytes behind which something is missing that was promised: it was taken away.
+    /// Fails if an announced header is missing after the bytes: it was removed on the way.
     fn check(&self) -> S3Result<()> {
         if let Some(missing) = self.promised.iter().find(|name| self.get(name).is_none()) {
             let code = S3ErrorCode::Custom("MalformedTrailerError".into());
@@ -80,23 +80,23 @@ impl Trailers {
     }
 }
 
-/// Bytes that came in whole, and are in the tree, but under no name.
+/// Bytes that arrived completely and are in the tree, but under no name.
 pub struct UploadBytes {
-    /// Their blocks.
+    /// The blocks with the bytes.
     pub draft: Draft,
-    /// Their digest.
+    /// The digest of the bytes.
     pub md5: [u8; 16],
-    /// Those of their checksums that were announced.
+    /// The announced kinds of checksums of the bytes.
     pub checksum: Checksum,
 }
 
 enum Piece {
     Bytes(Bytes),
-    /// All came. Without it, the client went away.
+    /// The body is complete. If this is missing, the client went away.
     End,
 }
 
-/// Takes a body in, and hands it to `bind` with the gateway at rest: it is bound, or abandoned.
+/// Receives a body, and passes it to `bind` under the gateway's lock, to be bound or abandoned.
 pub async fn receive<T: Send + 'static>(
     front: Arc<Front>,
     body: Option<StreamingBlob>,
@@ -118,7 +118,7 @@ async fn send(body: Option<StreamingBlob>, to: Sender<Piece>) -> S3Result<()> {
         while let Some(piece) = body.next().await {
             let piece = piece.map_err(|error| broken(&error.to_string()))?;
             if to.send(Piece::Bytes(piece)).await.is_err() {
-                // The writer has failed, and says why.
+                // The writer has failed, and returns the error.
                 return Ok(());
             }
         }
@@ -127,7 +127,7 @@ async fn send(body: Option<StreamingBlob>, to: Sender<Piece>) -> S3Result<()> {
     Ok(())
 }
 
-/// Why a body ended early. The library tells by its error's text alone that it is another body.
+/// Why a body ended early. Only the text of the library's error distinguishes the cases.
 fn broken(why: &str) -> S3Error {
     if why.contains("Sha256Mismatch") {
         let code = S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into());
@@ -161,9 +161,9 @@ fn write<T>(
     }
 }
 
-/// Gives back what nobody will bind.
+/// Gives back a draft that will not be bound.
 pub fn abandon(front: &Front, draft: Draft) {
-    // It cannot fail: nothing is sent.
+    // This cannot fail, because it sends nothing.
     let _ = front.run(|gateway| {
         gateway.abandon(draft);
         Ok(())
@@ -197,7 +197,7 @@ fn fill(
     Ok((md5, sums))
 }
 
-/// Appends bytes, a turn after the other.
+/// Appends bytes in turns, so that other requests run between them.
 pub fn append(front: &Front, draft: &mut Draft, bytes: &[u8]) -> S3Result<()> {
     front.metrics().took(Protocol::S3, bytes.len());
     for turn in bytes.chunks(TURN_LEN) {
@@ -206,7 +206,7 @@ pub fn append(front: &Front, draft: &mut Draft, bytes: &[u8]) -> S3Result<()> {
     Ok(())
 }
 
-/// Makes all queries of a class, a turn after the other.
+/// Makes the dummy queries of a size class in turns.
 pub fn complete(front: &Front, draft: &mut Draft) -> S3Result<()> {
     while !front
         .run(|gateway| gateway.complete(draft, turn_blocks(gateway)))
@@ -215,7 +215,7 @@ pub fn complete(front: &Front, draft: &mut Draft) -> S3Result<()> {
     Ok(())
 }
 
-/// Queries for nothing, a turn after the other.
+/// Makes dummy queries in turns.
 pub fn pretend(front: &Front, queries: usize) -> S3Result<()> {
     let mut left = queries;
     while left > 0 {
@@ -233,8 +233,8 @@ fn turn_blocks(gateway: &Gateway) -> usize {
     (TURN_LEN / gateway.params().geometry.block_len).max(1)
 }
 
-/// Sends bytes of an object out. If the first of them cannot be read, that is an error; if later
-/// ones cannot, the client sees a body that breaks off.
+/// Sends bytes of an object. If the first bytes cannot be read, this is an error; if later ones
+/// cannot, the client receives a truncated body.
 pub async fn send_object(
     front: Arc<Front>,
     object: Object,
@@ -258,7 +258,7 @@ fn read(front: &Front, mut reading: ByteRange, to: &Sender<S3Result<Bytes>>) {
         let read = front.run(|gateway| gateway.read(&mut reading, TURN_LEN));
         let is_over = read.is_err();
         let piece = match read {
-            // Queries that are missing from the class are made whether or not somebody waits.
+            // The dummy queries of the size class are made even after the client went away.
             Ok(bytes) if bytes.is_empty() => continue,
             Ok(bytes) => {
                 front.metrics().gave(Protocol::S3, bytes.len());
@@ -316,7 +316,7 @@ fn check(announced: &BodyClaims, md5: &[u8; 16], sums: &Checksum) -> S3Result<()
     Ok(())
 }
 
-/// A digest as a tag.
+/// A digest in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);

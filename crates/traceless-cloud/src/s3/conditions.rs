@@ -1,24 +1,24 @@
-//! Conditions that a request makes.
+//! Conditional requests.
 
 use super::note::Note;
 use s3s::dto::{ETagCondition, Timestamp};
 use s3s::{S3Result, s3_error};
 
-/// What an object must be, or must not be, for a request to be carried out.
+/// The conditions on an object under which a request is carried out.
 #[derive(Clone, Default)]
 pub struct Conditions {
-    /// Its tag is this.
+    /// The object has this tag.
     pub matches: Option<ETagCondition>,
-    /// Its tag is not this.
+    /// The object does not have this tag.
     pub matches_not: Option<ETagCondition>,
-    /// It was written after that.
+    /// The object was written after this time.
     pub modified_since: Option<Timestamp>,
-    /// It was not written after that.
+    /// The object was not written after this time.
     pub unmodified_since: Option<Timestamp>,
 }
 
 impl Conditions {
-    /// Whether an object may be read. Tags come before times.
+    /// Fails unless an object may be read. Tags have precedence over times.
     pub fn check_read(&self, note: &Note) -> S3Result<()> {
         self.check_match(Some(note))?;
         if self.matches.is_none()
@@ -34,12 +34,12 @@ impl Conditions {
         if unchanged { Err(s3_error!(NotModified)) } else { Ok(()) }
     }
 
-    /// Whether something may be copied from an object.
+    /// Fails unless an object may be copied.
     pub fn check_copy(&self, note: &Note) -> S3Result<()> {
         self.check_read(note).map_err(|_| s3_error!(PreconditionFailed))
     }
 
-    /// Whether what is there, if anything, may be replaced.
+    /// Fails unless the existing object, if any, may be replaced.
     pub fn check_write(&self, note: Option<&Note>) -> S3Result<()> {
         self.check_match(note)?;
         let there = self.matches_not.as_ref().zip(note).is_some_and(|(tag, note)| fits(tag, note));
@@ -59,7 +59,7 @@ fn fits(condition: &ETagCondition, note: &Note) -> bool {
     condition.as_etag().is_none_or(|tag| tag.value() == note.etag)
 }
 
-/// Whether an object was written later than in that second.
+/// Whether an object was written after the given second.
 fn is_later(note: &Note, since: &Timestamp) -> bool {
     super::note::timestamp(note.modified / 1000 * 1000) > *since
 }

@@ -1,4 +1,4 @@
-//! Copies of objects, as objects of their own or as parts of uploads.
+//! Copies of objects, to other objects or to parts of uploads.
 
 use super::bodies::{abandon, append, complete, hex};
 use super::conditions::Conditions;
@@ -17,15 +17,15 @@ use std::sync::Arc;
 /// Bytes that a copy reads before it writes them.
 const COPY_LEN: usize = 256 << 10;
 
-/// What becomes of a copy.
+/// The target of a copy.
 pub enum CopyOutcome {
-    /// An object, with a note of its own or that of the source.
+    /// An object, with its own note or the source's.
     Object { bucket: String, key: String, note: Option<Box<Note>> },
     /// A part of an upload.
     Part { name: Vec<u8> },
 }
 
-/// Copies bytes of an object, which are read and written as any others. Tells tag and time.
+/// Copies bytes of an object with ordinary reads and writes. Returns tag and time.
 pub async fn copy(
     front: Arc<Front>,
     source: ObjectInfo,

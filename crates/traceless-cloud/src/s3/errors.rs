@@ -1,16 +1,16 @@
-//! Errors as S3 tells them.
+//! Errors as S3 reports them.
 
 use crate::error::Error;
 use crate::front::Front;
 use crate::gateway::Gateway;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-/// What the gateway knows, for a client.
+/// Reads the gateway's own state for a client.
 pub fn look<T>(front: &Front, look: impl FnOnce(&Gateway) -> S3Result<T>) -> S3Result<T> {
     front.tell(look).map_err(|error| told(&error))?
 }
 
-/// What a client is told of what failed here: no more than it can do something about.
+/// The error for a client, with only the details that a client can act on.
 pub fn told(error: &Error) -> S3Error {
     match error {
         Error::Full { .. } => {

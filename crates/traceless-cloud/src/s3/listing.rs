@@ -1,4 +1,4 @@
-//! Which objects there are: in order, under a prefix, and rolled up behind a delimiter.
+//! Lists objects: in order, under a prefix, and grouped by a delimiter.
 
 use super::note::Note;
 use crate::gateway::{Gateway, Space};
@@ -6,16 +6,16 @@ use core::ops::Bound;
 use s3s::dto::{CommonPrefix, EncodingType, Object};
 use s3s::{S3Result, s3_error};
 
-/// Entries of a page at most.
+/// Most entries of a page.
 pub const PAGE_LEN_MAX: usize = 1000;
 
-/// What a client wants to see.
+/// A request for a list.
 pub struct ListRequest<'a> {
     pub bucket: &'a str,
     pub prefix: &'a str,
-    /// What comes after its first occurrence behind the prefix is rolled up. Empty for nothing.
+    /// Groups keys up to its first occurrence after the prefix. Empty for no grouping.
     pub delimiter: &'a str,
-    /// The entry, or any text, behind which to begin. Empty for the beginning.
+    /// The entry, or any text, after which to begin. Empty for the beginning.
     pub after: &'a str,
     pub len: usize,
     /// Whether names are escaped as in URLs.
@@ -32,13 +32,13 @@ pub struct Page {
 }
 
 impl Page {
-    /// How many entries.
+    /// How many entries the page has.
     pub fn len(&self) -> usize {
         self.objects.len() + self.prefixes.len()
     }
 }
 
-/// The name of an object, as the gateway knows it.
+/// The gateway's name of an object.
 pub fn name_of(bucket: &str, key: &str) -> Vec<u8> {
     [bucket.as_bytes(), b"/", key.as_bytes()].concat()
 }
@@ -49,17 +49,17 @@ pub fn page_len(asked: Option<i32>) -> S3Result<usize> {
     Ok(asked.map_err(|_| s3_error!(InvalidArgument))?.min(PAGE_LEN_MAX))
 }
 
-/// A number of things as S3 tells it.
+/// A number of things in S3's type.
 pub fn count(things: usize) -> i32 {
     i32::try_from(things).unwrap_or(i32::MAX)
 }
 
-/// Bytes as S3 tells them.
+/// A number of bytes in S3's type.
 pub fn size(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Text as in URLs, if that is wanted.
+/// Escapes text as in URLs, if `escaped`.
 pub fn escape(text: &str, escaped: bool) -> String {
     if !escaped {
         return text.to_owned();
@@ -76,7 +76,7 @@ pub fn is_escaped(asked: Option<&EncodingType>) -> bool {
     asked.is_some_and(|asked| asked.as_str() == EncodingType::URL)
 }
 
-/// The next page.
+/// The next page of a list.
 pub fn page(gateway: &Gateway, wanted: &ListRequest<'_>) -> S3Result<Page> {
     let ListRequest { bucket, prefix, delimiter, after, len, escaped } = *wanted;
     let base = name_of(bucket, "");
@@ -121,14 +121,14 @@ pub fn page(gateway: &Gateway, wanted: &ListRequest<'_>) -> S3Result<Page> {
     Ok(page)
 }
 
-/// The front of a key up to its first delimiter behind the prefix.
+/// The front of a key up to its first delimiter after the prefix.
 fn rolled_up<'a>(key: &'a str, prefix: &str, delimiter: &str) -> Option<&'a str> {
     let rest = key.strip_prefix(prefix).filter(|_| !delimiter.is_empty())?;
     let at = rest.find(delimiter)?;
     Some(&key[..prefix.len() + at + delimiter.len()])
 }
 
-/// The first name behind all that begin so. No text has a byte 255, so there is one.
+/// The first name after all names that begin with `front`. Text has no byte 255, so it exists.
 fn behind_all(front: &[u8]) -> Vec<u8> {
     let mut name = front.to_vec();
     if let Some(last) = name.last_mut() {
@@ -156,7 +156,7 @@ mod tests {
         gateway
     }
 
-    /// All pages of some length, put together.
+    /// All pages of a given length, joined.
     fn list(gateway: &Gateway, prefix: &str, delimiter: &str, after: &str, len: usize) -> String {
         let (mut words, mut after) = (Vec::new(), after.to_owned());
         loop {

@@ -1,9 +1,9 @@
 //! S3 in front of a gateway.
 //!
-//! Buckets, what objects there are, and all that HEAD and LIST tell are the gateway's own state,
-//! and are answered without a query. Bytes of objects go through the tree, in pieces, so that no
-//! object is ever in memory as a whole. What an object costs: its size class, read, written or
-//! removed.
+//! Buckets, the list of objects, and all replies to HEAD and LIST come from the gateway's own
+//! state, without a query. Objects' bytes go through the tree in pieces, so that no object is ever
+//! in memory as a whole. Reading, writing or removing an object costs as many queries as its size
+//! class.
 
 mod access;
 mod bodies;

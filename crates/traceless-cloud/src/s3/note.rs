@@ -1,4 +1,4 @@
-//! What is kept with an object, so that HEAD and LIST need no query.
+//! An object's metadata, kept so that HEAD and LIST need no query.
 
 use s3s::dto::{ETag, Timestamp, TimestampFormat};
 use s3s::{S3Result, s3_error};
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
-/// Bytes of an object's own headers and metadata in all.
+/// Most bytes of an object's headers and metadata in all.
 const METADATA_LEN_MAX: usize = 8 << 10;
-/// The media type of what came without one.
+/// The media type of objects that were written without one.
 const DEFAULT_TYPE: &str = "binary/octet-stream";
 
-/// What is kept with an object, or with an upload for the object that it becomes.
+/// The metadata of an object, or of an upload for its future object.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Note {
-    /// Digest of its bytes, or of those of its parts.
+    /// Digest of the object's bytes, or of the digests of its parts.
     pub etag: String,
     /// When it was written, in milliseconds since 1970.
     pub modified: u64,
-    /// Headers that come back as they went.
+    /// Headers that are returned as they were sent.
     pub headers: Headers,
-    /// What the user keeps with it.
+    /// The user's metadata.
     pub metadata: BTreeMap<String, String>,
-    /// Of an upload: the bucket and the key of the object.
+    /// For an upload: the object's bucket and key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<(String, String)>,
 }
@@ -46,7 +46,7 @@ pub struct Headers {
 }
 
 impl Note {
-    /// A note with what came with a request.
+    /// A note with a request's headers and metadata.
     pub fn new(headers: Headers, metadata: Option<HashMap<String, String>>) -> S3Result<Self> {
         let metadata: BTreeMap<String, String> = metadata.unwrap_or_default().into_iter().collect();
         let note = Self { headers, metadata, ..Self::default() };
@@ -56,12 +56,12 @@ impl Note {
         Ok(note)
     }
 
-    /// From what the gateway keeps.
+    /// Decodes a note of the gateway.
     pub fn read(bytes: &[u8]) -> S3Result<Self> {
         serde_json::from_slice(bytes).map_err(|_| s3_error!(InternalError, "a note is damaged"))
     }
 
-    /// As the gateway keeps it.
+    /// Encodes the note for the gateway.
     pub fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a note is text")
     }
@@ -76,28 +76,28 @@ impl Note {
         self.headers.content_type.clone().unwrap_or_else(|| DEFAULT_TYPE.to_owned())
     }
 
-    /// What the user keeps with it.
+    /// The user's metadata.
     pub fn metadata(&self) -> HashMap<String, String> {
         self.metadata.clone().into_iter().collect()
     }
 
-    /// When it was written.
+    /// When the object was written.
     pub fn modified(&self) -> Timestamp {
         timestamp(self.modified)
     }
 
-    /// When it expires for caches.
+    /// When the object expires for caches.
     pub fn expires(&self) -> Option<Timestamp> {
         Timestamp::parse(TimestampFormat::HttpDate, self.headers.expires.as_deref()?).ok()
     }
 }
 
-/// A time as S3 tells it.
+/// A time in S3's type.
 pub fn timestamp(ms: u64) -> Timestamp {
     Timestamp::from(SystemTime::UNIX_EPOCH + Duration::from_millis(ms))
 }
 
-/// A time as it is kept.
+/// A time in the form in which it is kept.
 pub fn http_date(time: Option<&Timestamp>) -> Option<String> {
     let mut text = Vec::new();
     time?.format(TimestampFormat::HttpDate, &mut text).ok()?;

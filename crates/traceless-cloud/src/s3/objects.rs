@@ -15,30 +15,30 @@ use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What is kept with a bucket.
+/// A bucket's metadata.
 #[derive(Serialize, Deserialize)]
 struct BucketNote {
     created: u64,
 }
 
-/// What is known of an object.
+/// An object and its metadata.
 pub struct ObjectInfo {
     pub object: Object,
     pub note: Note,
 }
 
-/// The bytes that are wanted of an object.
+/// Which bytes of an object are wanted.
 pub enum Part {
-    /// All of them.
+    /// All bytes.
     Whole,
-    /// Some of them.
+    /// A range of bytes.
     Range(s3s::dto::Range),
-    /// Those of a part that it was made of, from 1 on.
+    /// The bytes of one part of the upload, counted from 1.
     Number(i32),
 }
 
 impl ObjectInfo {
-    /// The bytes that are wanted.
+    /// The range of the wanted bytes.
     pub fn bytes(&self, part: &Part) -> S3Result<Range<u64>> {
         let len = self.object.len();
         match part {
@@ -56,13 +56,13 @@ impl ObjectInfo {
     }
 }
 
-/// Fails unless there is such a bucket.
+/// Fails unless the bucket exists.
 pub fn check_bucket(gateway: &Gateway, bucket: &str) -> S3Result<()> {
     let found = gateway.find(Space::Buckets, bucket.as_bytes());
     found.map(drop).ok_or_else(|| s3_error!(NoSuchBucket))
 }
 
-/// What is known of an object, if it is there.
+/// An object, if it exists.
 pub fn look(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<Option<ObjectInfo>> {
     check_bucket(gateway, bucket)?;
     let Some(object) = gateway.find(Space::Objects, &name_of(bucket, key)).cloned() else {
@@ -72,12 +72,12 @@ pub fn look(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<Option<Objec
     Ok(Some(ObjectInfo { object, note }))
 }
 
-/// What is known of an object, which must be there.
+/// An object, which must exist.
 pub fn find(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<ObjectInfo> {
     look(gateway, bucket, key)?.ok_or_else(|| s3_error!(NoSuchKey))
 }
 
-/// Makes a bucket.
+/// Creates a bucket.
 pub fn create_bucket(front: &Front, bucket: &str) -> S3Result<()> {
     let note = serde_json::to_vec(&BucketNote { created: front.now_ms() }).expect("it is text");
     let made = front.run(|gateway| {
@@ -106,7 +106,7 @@ pub fn delete_bucket(front: &Front, bucket: &str) -> S3Result<()> {
     removed.map_err(|error| told(&error))?
 }
 
-/// The buckets that a key may see.
+/// The buckets that a key has rights on.
 pub fn buckets(front: &Front, keys: &Keys, id: &str) -> S3Result<Vec<Bucket>> {
     tell(front, |gateway| {
         let all = gateway.names_from(Space::Buckets, core::ops::Bound::Unbounded);
@@ -122,7 +122,7 @@ pub fn buckets(front: &Front, keys: &Keys, id: &str) -> S3Result<Vec<Bucket>> {
     })
 }
 
-/// What was written.
+/// Tag and checksums of a written object.
 pub struct WrittenObject {
     pub etag: String,
     pub checksum: Checksum,
@@ -148,7 +148,7 @@ pub async fn put(
     .await
 }
 
-/// Fails unless an object may be written there.
+/// Fails unless an object may be written at this key.
 pub fn check_place(
     gateway: &Gateway,
     bucket: &str,
@@ -158,7 +158,7 @@ pub fn check_place(
     conditions.check_write(look(gateway, bucket, key)?.as_ref().map(|known| &known.note))
 }
 
-/// Lets a key stand for what was written, unless it must not.
+/// Binds a key to a draft, if the conditions hold.
 pub fn bind(
     gateway: &mut Gateway,
     (bucket, key): (&str, &str),
@@ -173,12 +173,12 @@ pub fn bind(
     gateway.bind(Space::Objects, &name_of(bucket, key), Some(draft), &note.bytes()).map(Ok)
 }
 
-/// Bytes of an object that was found.
+/// Streams bytes of an object.
 pub async fn get(front: Arc<Front>, known: &ObjectInfo, part: &Part) -> S3Result<StreamingBlob> {
     send_object(front, known.object.clone(), known.bytes(part)?).await
 }
 
-/// Removes an object, if it is there, at the cost of a read of it.
+/// Removes an object, if it exists. This makes as many queries as a read.
 pub async fn delete(
     front: Arc<Front>,
     (bucket, key): (String, String),
@@ -204,7 +204,7 @@ pub async fn delete(
     .await
 }
 
-/// Has a thread do what may wait.
+/// Runs work that may block in a thread.
 pub async fn wait_for<T: Send + 'static>(
     work: impl FnOnce() -> S3Result<T> + Send + 'static,
 ) -> S3Result<T> {

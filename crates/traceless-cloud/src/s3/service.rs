@@ -1,4 +1,4 @@
-//! The protocol's library as a service, and what clients rely on beside it.
+//! The protocol's library as a service, and its workarounds for clients.
 
 use super::access::{self, Keys};
 use super::handlers::Handlers;
@@ -17,14 +17,15 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpError};
 use std::sync::Arc;
 
-/// The region that is told to clients who name one that cannot be.
+/// The region that is named to clients with an invalid one.
 const REGION: &str = "us-east-1";
-/// Seconds that a request's date and the time of its arrival may be apart.
+/// How many seconds a request's date may differ from its arrival.
 const SKEW_MAX: u32 = 15 * 60;
-/// Bytes of a body that tells what to do, as which objects to remove: it is in memory as a whole.
+/// Longest body that is an instruction (like a list of objects to remove), which is kept in
+/// memory.
 const ORDER_LEN_MAX: usize = 4 << 20;
 
-/// What answers the requests of whoever has one of some keys.
+/// Answers requests of clients that have an access key.
 #[derive(Clone)]
 pub struct S3(S3Service);
 
@@ -37,7 +38,7 @@ impl S3 {
         let mut config = S3Config::default();
         config.presigned_url_max_skew_time_secs = SKEW_MAX;
         config.xml_max_body_size = ORDER_LEN_MAX;
-        // Forms are not taken.
+        // Uploads by HTML form are not supported.
         config.post_object_max_file_size = 0;
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         Self(builder.build())
@@ -70,15 +71,15 @@ impl Service<Request<Incoming>> for S3 {
     }
 }
 
-/// Whether a client waits for the word to send a body of no bytes. It is not given, as nothing is
-/// read. botocore takes the reply for it, and on the same connection waits for the next reply
-/// until its time is up: it should connect anew.
+/// Whether a client waits for `100 Continue` before an empty body. It is not sent, because nothing
+/// is read. botocore takes the final reply for it, and then waits for another reply on the same
+/// connection until it times out, so the connection must be closed.
 fn expects_nothing<B: hyper::body::Body>(request: &Request<B>) -> bool {
     request.headers().contains_key(EXPECT) && request.body().is_end_stream()
 }
 
-/// Whether a request is signed for a region that the protocol's library refuses to know, as "US",
-/// which s3cmd begins with.
+/// Whether a request is signed for a region that the protocol's library rejects, like "US",
+/// which s3cmd uses first.
 fn names_impossible_region<B>(request: &Request<B>) -> bool {
     let signed = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let scope = signed.and_then(|signed| signed.split_once("Credential="));
@@ -86,7 +87,7 @@ fn names_impossible_region<B>(request: &Request<B>) -> bool {
     region.is_some_and(|region| Region::new(region.into()).is_err())
 }
 
-/// Tells a client the region to sign for, as S3 does. Clients then sign anew.
+/// Names the region to sign for, as S3 does. Clients then sign again.
 fn another_region() -> Response<Body> {
     let text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>\
@@ -100,7 +101,7 @@ fn another_region() -> Response<Body> {
     closing(reply)
 }
 
-/// A reply that ends the connection: what the client sends besides is not read.
+/// A reply that closes the connection: the rest of the client's bytes is not read.
 fn closing(mut reply: Response<Body>) -> Response<Body> {
     reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     reply

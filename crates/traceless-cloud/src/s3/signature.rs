@@ -1,9 +1,9 @@
-//! What a request's signature must be, before the protocol's library looks at it.
+//! Checks a request's signature before the protocol's library handles the request.
 //!
-//! The library also takes signatures of version 2, which cover no body and in headers have no end,
-//! presigned URLs that are valid for a century, headers that nobody signed, and bodies without a
-//! hash on any connection. Such requests end here. What is left has one signature of version 4,
-//! which the library verifies, with its date and the hash of the body.
+//! The library also accepts signatures of version 2, which cover no body and in headers never
+//! expire, presigned URLs that are valid for a century, unsigned headers, and bodies without a hash
+//! on any connection. Requests of these kinds are refused here. Every other request has one
+//! signature of version 4, which the library verifies, with its date and the hash of the body.
 
 use crate::connection::Wire;
 use hyper::body::Body;
@@ -11,7 +11,7 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::{Method, Request};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
-/// The one algorithm.
+/// The only accepted algorithm.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The service in the scope of a credential.
 const SERVICE: &str = "s3";
@@ -19,7 +19,7 @@ const SERVICE: &str = "s3";
 const EXPIRES_MAX: u32 = 7 * 24 * 60 * 60;
 /// The header with the hash of the body.
 const CONTENT_HASH: &str = "x-amz-content-sha256";
-/// Its values for a body that has none.
+/// The header's values for a body without a hash.
 const UNSIGNED: [&str; 2] = ["UNSIGNED-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"];
 
 /// Refuses a request without a signature of version 4 that covers all of it.
@@ -46,7 +46,7 @@ pub fn check<B: Body>(request: &Request<B>, wire: Wire) -> S3Result<()> {
     }
 }
 
-/// As S3 says it where version 2 was never taken.
+/// The error that S3 returns in regions without support for version 2.
 fn other_version() -> S3Error {
     s3_error!(
         InvalidRequest,
@@ -54,8 +54,8 @@ fn other_version() -> S3Error {
     )
 }
 
-/// Uploads of forms have their signature in the body, and the library would keep that in memory,
-/// however long it is, before it asks who sent it.
+/// Whether the request uploads an HTML form. Form uploads have their signature in the body, and the
+/// library would keep all of it in memory before authenticating the client.
 fn is_form<B>(request: &Request<B>) -> bool {
     let types = request.headers().get_all(CONTENT_TYPE);
     request.method() == Method::POST
@@ -87,15 +87,16 @@ fn check_header<B: Body>(request: &Request<B>, value: &str, wire: Wire) -> S3Res
     Ok(())
 }
 
-/// Whether neither this request nor another that the same signature fits brings a body: those with
-/// one are refused, and an object's is not uploaded. restic makes buckets so.
+/// Whether this request has no body, and no request with the same signature can upload one: a
+/// request with a body is refused here, and this path names no object. restic creates buckets this
+/// way.
 fn has_never_a_body<B: Body>(request: &Request<B>) -> bool {
     let names_object = request.uri().path().trim_matches('/').contains(['/', '%']);
     let uploads = request.method() == Method::PUT || request.method() == Method::POST;
     request.body().is_end_stream() && !(uploads && names_object)
 }
 
-/// The value of `Credential`, and that of `SignedHeaders`, which must follow each other.
+/// The values of `Credential` and `SignedHeaders`, which must follow each other.
 fn credential_and_headers(fields: &str) -> Option<(&str, &str)> {
     let (scope, rest) = fields.trim_start().strip_prefix("Credential=")?.split_once(',')?;
     let (signed, _) = rest.trim_start().strip_prefix("SignedHeaders=")?.split_once(',')?;
@@ -117,7 +118,7 @@ fn check_query<B>(request: &Request<B>, query: &UrlQuery, wire: Wire) -> S3Resul
     if !expires.is_some_and(|seconds| (1..=EXPIRES_MAX).contains(&seconds)) {
         return Err(wrong("X-Amz-Expires must be from 1 to 604800 seconds, which is a week"));
     }
-    // A hash that was not signed only makes the request more strict.
+    // An unsigned hash only makes the request stricter.
     check_signed(one("X-Amz-SignedHeaders")?, request.headers(), |name| name == CONTENT_HASH)?;
     let has_body = request.method() == Method::PUT || request.method() == Method::POST;
     if has_body && wire == Wire::Network {
@@ -138,15 +139,15 @@ fn check_scope(scope: &str, code: S3ErrorCode) -> S3Result<()> {
     Err(S3Error::with_message(code, "the credential must be KEY/DATE/REGION/s3/aws4_request"))
 }
 
-/// Refuses a request if a header is not there that was signed, or was not signed although it
-/// decides what the request does.
+/// Refuses a request that lacks a signed header, or has an unsigned header that influences the
+/// request.
 fn check_signed(
     signed: &str,
     headers: &HeaderMap,
     is_exempt: impl Fn(&str) -> bool,
 ) -> S3Result<()> {
     let names: Vec<&str> = signed.split(';').collect();
-    // The library finds a header by its name in small letters only.
+    // The library finds headers by lower-case names only.
     let is_there = |name: &&str| {
         !name.bytes().any(|byte| byte.is_ascii_uppercase()) && headers.contains_key(*name)
     };
@@ -166,7 +167,7 @@ fn check_signed(
     Ok(())
 }
 
-/// The parameters of a URL, as the library decodes them.
+/// The parameters of a URL, decoded as by the library.
 struct UrlQuery(Vec<(String, String)>);
 
 impl UrlQuery {
@@ -183,7 +184,7 @@ impl UrlQuery {
         self.0.iter().any(|(own, _)| own == name)
     }
 
-    /// The value of a parameter that is there once.
+    /// The value of a parameter that occurs exactly once.
     fn one(&self, name: &str) -> Option<&str> {
         let mut all = self.0.iter().filter(|(own, _)| own == name);
         let (_, value) = all.next()?;
@@ -191,7 +192,7 @@ impl UrlQuery {
     }
 }
 
-/// Blanks for `+`, and bytes for `%` with two digits.
+/// Decodes `+` as a blank, and `%` with two digits as a byte.
 fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -326,7 +327,7 @@ mod tests {
             for (method, uri) in [("PUT", "/b%2Fk"), ("POST", "/b/k?uploads"), ("PUT", "/b//k")] {
                 assert!(code(of(method, uri), Wire::Loopback).is_some(), "{method} {uri}");
             }
-            // Without a body, and where none is taken.
+            // Requests without a body, or for which no body is accepted.
             for (method, uri) in
                 [("PUT", "/b"), ("PUT", "/b/"), ("GET", "/b/k"), ("DELETE", "/b/k")]
             {

@@ -67,12 +67,12 @@ fn delete(front: &Arc<Front>, key: &str) {
     run(objects::delete(front.clone(), place, Conditions::default())).unwrap();
 }
 
-/// Queries sent, and blocks that were at hand in place of one.
+/// How many blocks were accessed: queries plus cache hits.
 fn asked(front: &Front) -> u64 {
     front.look(|gateway| gateway.counts().queries + gateway.counts().hits)
 }
 
-/// Runs something, and tells how much was asked for.
+/// Runs `work`, and returns how many blocks it accessed.
 fn cost<T>(front: &Front, work: impl FnOnce() -> T) -> (T, u64) {
     let before = asked(front);
     let done = work();
@@ -186,7 +186,7 @@ fn wrong_digests_are_refused() {
     assert_eq!(announce(crc("NhCmhQ==")).unwrap_err(), "BadDigest");
 }
 
-/// A body that is sent out while its object is replaced and removed is still the old one.
+/// A body that is sent while its object is replaced and removed has the old content.
 #[test]
 fn a_reader_sees_one_version() {
     let front = front(6000);
@@ -198,7 +198,7 @@ fn a_reader_sees_one_version() {
         drop(known);
         let mut read = body.next().await.unwrap().unwrap().to_vec();
         let replacing = front.clone();
-        // Its own runtime: this one's thread is needed here.
+        // A separate thread with its own runtime, because this one's thread is busy.
         std::thread::spawn(move || {
             put(&replacing, "k", &vec![9; 50_000]).unwrap();
             delete(&replacing, "k");

@@ -1,5 +1,5 @@
-//! Objects that come in parts. Each part is in the tree under a name of its own, and an object made
-//! of them is their blocks one after another.
+//! Multipart uploads. Each part is in the tree under its own name, and a completed object consists
+//! of the blocks of its parts, one after another.
 
 use super::bodies::{BodyClaims, UploadBytes, hex, pretend, receive};
 use super::conditions::Conditions;
@@ -17,14 +17,14 @@ use s3s::{S3Result, s3_error};
 use std::sync::Arc;
 use traceless::rng::Rng;
 
-/// Parts of an object at most.
+/// Most parts of an object.
 const PARTS_MAX: i32 = 10_000;
-/// Bytes of a part at least, but for the last.
+/// Shortest part in bytes, except for the last part.
 const PART_LEN_MIN: u64 = 5 << 20;
-/// Letters of an upload's name.
+/// Characters of an upload's name.
 const ID_LEN: usize = 32;
 
-/// An upload that was begun.
+/// An upload in progress.
 pub struct Upload {
     pub id: String,
     pub note: Note,
@@ -52,7 +52,7 @@ pub fn begin(
     Ok(id)
 }
 
-/// Fails unless there is such an upload of that object.
+/// Fails unless this upload of this object exists.
 pub fn find(gateway: &Gateway, bucket: &str, key: &str, id: &str) -> S3Result<Upload> {
     check_bucket(gateway, bucket)?;
     let found = gateway.find(Space::Uploads, id.as_bytes()).filter(|_| id.len() == ID_LEN);
@@ -64,7 +64,7 @@ pub fn find(gateway: &Gateway, bucket: &str, key: &str, id: &str) -> S3Result<Up
     Ok(Upload { id: id.to_owned(), note })
 }
 
-/// The name of a part, from 1 on.
+/// The name of a part. Parts are counted from 1.
 pub fn part_name(id: &str, number: i32) -> S3Result<Vec<u8>> {
     if !(1..=PARTS_MAX).contains(&number) {
         return Err(s3_error!(InvalidArgument, "parts have numbers from 1 to 10000"));
@@ -72,7 +72,7 @@ pub fn part_name(id: &str, number: i32) -> S3Result<Vec<u8>> {
     Ok(format!("{id}/{number:05}").into_bytes())
 }
 
-/// Takes in a part.
+/// Receives a part.
 pub async fn put_part(
     front: Arc<Front>,
     name: Vec<u8>,
@@ -104,7 +104,7 @@ pub fn bind_part(
     gateway.bind(Space::Uploads, name, Some(draft), &note.bytes()).map(Ok)
 }
 
-/// The parts that came, with their numbers, behind one of them.
+/// Up to `count` uploaded parts with numbers after `after`.
 pub fn parts(gateway: &Gateway, id: &str, after: i32, count: usize) -> S3Result<Vec<Part>> {
     let from = format!("{id}/{after:05}");
     let names = gateway.names_from(Space::Uploads, Bound::Excluded(from.as_bytes()));
@@ -123,7 +123,7 @@ pub fn parts(gateway: &Gateway, id: &str, after: i32, count: usize) -> S3Result<
     own.take(count).map(tell).collect()
 }
 
-/// Makes the object of its parts. Tells its tag.
+/// Makes the object of its parts. Returns its tag.
 pub fn complete(
     front: &Front,
     (bucket, key): (&str, &str),
@@ -145,7 +145,7 @@ pub fn complete(
     joined.map_err(|error| told(&error))?
 }
 
-/// The note of an object that is to be made, and the names of its parts.
+/// The note of the future object, and the names of its parts.
 fn plan(
     gateway: &Gateway,
     (bucket, key): (&str, &str),
@@ -188,7 +188,7 @@ fn digest(etag: &str) -> S3Result<Vec<u8>> {
     bytes.ok_or_else(|| s3_error!(InternalError, "a note is damaged"))
 }
 
-/// Forgets an upload and its parts, at the cost of reading them.
+/// Removes an upload and its parts, with as many queries as reading them takes.
 pub async fn abort(front: Arc<Front>, place: (String, String), id: String) -> S3Result<()> {
     wait_for(move || {
         let aborted = front.run(|gateway| {
@@ -209,7 +209,7 @@ pub async fn abort(front: Arc<Front>, place: (String, String), id: String) -> S3
     .await
 }
 
-/// The uploads of a bucket that were begun, in order of their keys, behind one of them.
+/// A bucket's uploads in progress, in order of their keys, from `after` on.
 pub fn uploads(
     gateway: &Gateway,
     bucket: &str,

@@ -15,7 +15,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a gateway in a session may take for a reply.
+/// How long a gateway in a session may take to receive a reply.
 const REPLY_TIME: Duration = Duration::from_secs(20);
 const NUMBER_LEN: usize = 8;
 
@@ -26,7 +26,7 @@ pub fn converse(
     place: &Place<Arc<TcpStream>>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    // A gateway whose machine is gone shall not keep its thread for ever.
+    // Ends the connection, and its thread, if the gateway's machine disappears.
     set_socket_keepalive(&stream, true)?;
     let socket = stream.clone();
     let connection = ServerConnection::new(server.tls.clone()).map_err(io::Error::other)?;
@@ -46,7 +46,7 @@ pub fn converse(
     io::Write::flush(&mut stream)
 }
 
-/// Who is at the other end.
+/// The state of the gateway's connection.
 struct Peer<'a> {
     server: &'a Server,
     socket: Arc<TcpStream>,
@@ -70,7 +70,7 @@ impl Drop for EnclaveSession {
 }
 
 impl Peer<'_> {
-    /// Bytes of a request, at most.
+    /// Longest accepted request, in bytes.
     fn len_max(&self) -> usize {
         let attached = self.attached.as_ref();
         attached.map_or(STRANGER_LEN_MAX, |at| request_len_max(at.session.geometry()))
@@ -94,7 +94,7 @@ impl Peer<'_> {
         reply.unwrap_or_else(|error| frame::encode(Err(error)).into())
     }
 
-    /// What comes before a session.
+    /// Handles requests before a session.
     fn introduce(&mut self, request: NumberedRequest) -> Result<Vec<u8>> {
         match request {
             NumberedRequest::Hello { opening, geometry, nonce } => {
@@ -113,7 +113,7 @@ impl Peer<'_> {
                     return Err(Error::Malformed("no such line"));
                 }
                 let session = self.server.attach(opening, &session)?;
-                // A gateway may think for as long as it likes.
+                // In a session a gateway may be silent without limit.
                 self.place.keep();
                 self.deadline.lift(&self.socket)?;
                 self.socket.set_write_timeout(Some(REPLY_TIME))?;

@@ -1,8 +1,9 @@
-//! The untrusted server: a store, an enclave's process beside it, and gateways that come over TLS.
+//! The untrusted server: a store, an enclave in its own process, and gateways that connect over
+//! TLS.
 //!
-//! One gateway has the store at a time, in one session, with an enclave of that session only. The
-//! newest takes over (`wire/fence`): the session before it is ended first, and with it everything
-//! that it was at, so that nothing of it happens later.
+//! One gateway at a time has the store, in one session, with an enclave for that session only. The
+//! newest gateway takes over (`wire/fence`): first the previous session and all its running work
+//! are ended, so that none of it takes effect later.
 
 mod connection;
 mod session;
@@ -33,30 +34,30 @@ use std::time::Duration;
 use traceless::rng::{Rng, System};
 use traceless_sys::listen::{self, Clients};
 
-/// Connections at once. A further one takes the place of the oldest that is in no session.
+/// Connections at once. A further connection replaces the oldest that is in no session.
 const CONNECTIONS_MAX: usize = 64;
-/// Nodes of a tree, which a host keeps a place in memory for.
+/// Most nodes of a tree, because the host keeps a place in memory for each.
 const NODES_MAX: u32 = 1 << 24;
 
-/// What a host serves.
+/// Settings of a host.
 pub struct Settings {
-    /// The folder of its store.
+    /// The folder of the host's store.
     pub folder: PathBuf,
-    /// What a commit has survived.
+    /// What a commit survives once it is acknowledged.
     pub durability: Durability,
     /// Bytes of memory for nodes of the top layers.
     pub cache: u64,
-    /// The program of its enclaves.
+    /// The program of the host's enclaves.
     pub enclave: Program,
-    /// Who it is; without, it makes a certificate in its folder.
+    /// The host's certificate and key; `None` creates a certificate in the host's folder.
     pub identity: Option<Identity>,
-    /// Certificates that sign those of gateways; without, all gateways are let in.
+    /// Certificates that sign the gateways' certificates; `None` admits all gateways.
     pub clients: Option<PathBuf>,
-    /// How long somebody may take to begin a session, or to join one.
+    /// How long a gateway may take to begin or join a session.
     pub stranger_time: Duration,
 }
 
-/// What gateways are asked.
+/// How gateways authenticate.
 pub fn clients(has_certificates: bool) -> Clients {
     if has_certificates {
         return Clients::Authenticated;
@@ -64,7 +65,7 @@ pub fn clients(has_certificates: bool) -> Clients {
     Clients::Anyone { remedy: "give --client-ca" }
 }
 
-/// Where a host keeps nodes.
+/// The engine of a host.
 type Nodes = CachedStore<FileStore>;
 
 /// A host.
@@ -77,12 +78,12 @@ pub struct Server {
 
 struct State {
     fence: Fence,
-    /// Opened by the first gateway, who knows the tree's shape.
+    /// Opened by the first gateway, which knows the tree's shape.
     store: Option<(Geometry, Arc<Nodes>)>,
     current: Option<Arc<Session>>,
 }
 
-/// A gateway that has an enclave's evidence and has not answered with a key.
+/// A gateway that has received an enclave's evidence and has not sent the key yet.
 struct Visitor {
     opening: Opening,
     geometry: Geometry,
@@ -91,7 +92,7 @@ struct Visitor {
 }
 
 impl Server {
-    /// A host that serves nobody yet.
+    /// A host that does not serve yet.
     pub fn new(settings: Settings) -> Result<Self> {
         make_folder(&settings.folder)?;
         let identity = match &settings.identity {
@@ -104,7 +105,7 @@ impl Server {
         Ok(Self { settings, tls, certificate: identity.certificate, state })
     }
 
-    /// The certificate that a gateway has to know.
+    /// The certificate that gateways need.
     pub fn certificate(&self) -> &Path {
         &self.certificate
     }
@@ -117,7 +118,7 @@ impl Server {
             if stop.load(Ordering::SeqCst) {
                 break;
             }
-            // One gateway's failure, or too many of them, is no reason to turn the others away.
+            // The failure of one connection, or too many of them, must not end the server.
             let Ok(stream) = stream else {
                 places.make_room();
                 std::thread::sleep(REST);
@@ -126,7 +127,7 @@ impl Server {
             let stream = Arc::new(stream);
             let Some(place) = places.enter(stream.clone()) else { continue };
             let server = self.clone();
-            // Without a thread there is no service: the connection is dropped with the closure.
+            // If no thread can be started, the connection is dropped with the closure.
             let _ = std::thread::Builder::new().spawn(move || {
                 let _ = connection::converse(stream, &server, &place);
             });
@@ -135,14 +136,14 @@ impl Server {
         Ok(())
     }
 
-    /// Ends the session, and with it whatever it is at.
+    /// Ends the session and all its running work.
     pub fn end(&self) {
         if let Some(current) = self.lock().current.take() {
             current.end();
         }
     }
 
-    /// Lets a gateway in, and starts an enclave for it. The session before it is over.
+    /// Admits a gateway, and starts an enclave for it. The previous session ends.
     fn hello(
         &self,
         opening: Opening,
@@ -160,7 +161,7 @@ impl Server {
         Ok((Visitor { opening, geometry, store, enclave }, evidence))
     }
 
-    /// Hands the key to the visitor's enclave, and begins the session.
+    /// Passes the key to the gateway's enclave, and begins the session.
     fn provision(&self, visitor: Visitor, sealed: &[u8]) -> Result<SessionId> {
         let Visitor { opening, geometry, store, enclave } = visitor;
         let enclave = enclave.provision(&geometry, sealed)?;
@@ -168,7 +169,7 @@ impl Server {
         System.fill(&mut id);
         let session = Session::new(id, geometry, store, enclave);
         let mut state = self.lock();
-        // Somebody newer may have come meanwhile, or the same one on another connection.
+        // A newer gateway may have come meanwhile, or this one on another connection.
         state.fence.check(opening)?;
         if let Some(current) = state.current.replace(Arc::new(session)) {
             current.end();
@@ -176,7 +177,7 @@ impl Server {
         Ok(id)
     }
 
-    /// The session of a gateway that has begun it on another connection.
+    /// The session that a gateway has begun on another connection.
     fn attach(&self, opening: Opening, id: &SessionId) -> Result<Arc<Session>> {
         let state = self.lock();
         state.fence.check(opening)?;
@@ -184,7 +185,7 @@ impl Server {
         current.cloned().ok_or(Error::SessionLost)
     }
 
-    /// Why a session is over: another gateway has come, or only its enclave is gone.
+    /// Why a session is over: another gateway has come, or the enclave is gone.
     fn why_over(&self, opening: Opening) -> Error {
         self.lock().fence.check(opening).err().unwrap_or(Error::SessionLost)
     }

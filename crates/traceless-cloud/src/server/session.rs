@@ -16,22 +16,22 @@ pub struct Session {
     geometry: Geometry,
     served: HostedStore<Arc<Nodes>, EnclaveProcess>,
     over: AtomicBool,
-    /// Held by each call while it runs, so that none runs once the session has ended.
+    /// Held by each call while it runs, so that no call runs after the session has ended.
     running: RwLock<()>,
     lines: [Mutex<Last>; LINES],
     connections: Mutex<Connections>,
 }
 
-/// The connection of each line, which the session can end.
+/// The connection of each line, so that the session can end it.
 #[derive(Default)]
 struct Connections {
-    /// How many there were.
+    /// How many connections there have been.
     count: u64,
-    /// Each with its number.
+    /// The current connection of each line, with its number.
     current: [Option<(u64, TcpStream)>; LINES],
 }
 
-/// The last request of a line, which is the only one that may come again, and the reply to it.
+/// The last request of a line and its reply. Only this request may be repeated.
 #[derive(Default)]
 struct Last {
     number: u64,
@@ -39,7 +39,7 @@ struct Last {
 }
 
 impl Session {
-    /// A session that has just begun.
+    /// A new session.
     pub fn new(
         id: SessionId,
         geometry: Geometry,
@@ -57,28 +57,28 @@ impl Session {
         }
     }
 
-    /// Its number.
+    /// The session's id.
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
-    /// The tree.
+    /// The shape of the session's tree.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// The number of its enclave's process.
+    /// The number of the enclave's process.
     #[cfg(test)]
     pub fn enclave_id(&self) -> u32 {
         self.served.enclave().id()
     }
 
-    /// Whether it has ended.
+    /// Whether the session has ended.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::SeqCst)
     }
 
-    /// Ends it: on return nothing that its gateway asked for is still being done.
+    /// Ends the session. On return none of its requests is running.
     pub fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
         self.served.enclave().end();
@@ -86,15 +86,15 @@ impl Session {
         self.hang_up();
     }
 
-    /// Ends its connections.
+    /// Ends the session's connections.
     pub fn hang_up(&self) {
         for (_, stream) in self.connections().current.iter_mut().filter_map(Option::take) {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Takes note of a connection, which ends with the session, or when another one takes its
-    /// line: a gateway that comes again has lost the one before. Returns its number.
+    /// Registers a connection, which ends with the session, or when another connection takes its
+    /// line: then the gateway has lost this one. Returns the connection's number.
     pub fn attach(&self, line: usize, stream: TcpStream) -> u64 {
         let mut connections = self.connections();
         connections.count += 1;
@@ -105,7 +105,7 @@ impl Session {
         number
     }
 
-    /// Forgets a connection that has ended, and with it the file that stood for it.
+    /// Removes a connection that has ended, and closes its file.
     pub fn detach(&self, line: usize, number: u64) {
         let current = &mut self.connections().current[line];
         if current.as_ref().is_some_and(|(known, _)| *known == number) {
@@ -117,7 +117,7 @@ impl Session {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reply to a request of a line. One that was answered before is answered the same.
+    /// The reply to a request of a line. A repeated request gets its first reply.
     pub fn answer(
         &self,
         line: usize,
@@ -134,8 +134,8 @@ impl Session {
         Ok(last.reply.clone())
     }
 
-    /// Does what a gateway asks for, unless the session has ended. What fails is told in the words
-    /// of `tell`, which may wait for whoever ends the session.
+    /// Carries out a gateway's request, unless the session has ended. `tell` converts errors, and
+    /// may wait for a thread that ends the session.
     pub fn carry_out(
         &self,
         request: NumberedRequest,
@@ -176,7 +176,7 @@ impl Session {
     }
 }
 
-/// What came of a request.
+/// The result of a request.
 enum RequestOutcome {
     Queries(Vec<Result<Vec<u8>>>),
     Other(Vec<u8>),

@@ -18,7 +18,7 @@ use traceless::rng::SeededRng;
 
 const BLOCKS: u64 = 2000;
 
-/// A host in a thread of its own.
+/// A host in its own thread.
 struct Running {
     server: Arc<Server>,
     address: SocketAddr,
@@ -35,7 +35,7 @@ impl Running {
         let server = Server::new(Settings {
             folder: folder.to_owned(),
             durability: Durability::Process,
-            // The root, and nothing else.
+            // Room for the roots only.
             cache: 3 * params(BLOCKS).geometry.node_len(0) as u64,
             enclave: this_program("enclave"),
             identity: None,
@@ -77,7 +77,7 @@ impl Drop for Running {
         self.stop.store(true, Ordering::SeqCst);
         drop(TcpStream::connect(self.address));
         self.thread.take().unwrap().join().unwrap();
-        // Connections have threads of their own, and the store is theirs until they end.
+        // Connections have their own threads, which hold the store until they end.
         while Arc::strong_count(&self.server) > 1 {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -89,7 +89,7 @@ fn kill(process: u32) {
     rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
 }
 
-/// An array beside the store.
+/// An array to compare the store with.
 struct Model {
     blocks: Vec<u8>,
     rng: SeededRng,
@@ -127,7 +127,8 @@ fn a_store_behind_tls_is_an_array_and_stays_one() {
     }
 }
 
-/// Who ends a session waits for what it is at, which must not wait for that one to say why.
+/// A thread that ends a session waits for the session's calls, so a call must not hold the session
+/// while it finds out why it failed.
 #[test]
 fn why_a_query_failed_is_asked_when_it_is_over() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -200,24 +201,24 @@ fn the_newer_gateway_has_the_store_and_the_older_stops() {
     assert!(matches!(host.open(home), Err(Error::InUse(_))));
     let OpenGateway { gateway: mut newer, .. } = host.open(copy).unwrap();
     model.run(&mut newer, 500);
-    // Also what it would have had at hand.
+    // The older gateway does not answer cache hits either.
     for id in 0..BLOCKS {
         let told = older.get(id);
         assert!(matches!(told, Err(Error::Fenced { own: 1, newest: 2 })), "{told:?}");
     }
     assert!(older.put(1, &[0; BLOCK]).is_err() && older.dummy().is_err());
     model.run(&mut newer, 500);
-    // Put back, it has been opened as often as the newer one, and is not it.
+    // The restored gateway has been opened as often as the newer one, and is still refused.
     drop((older, newer));
     let told = host.open(home).err();
     assert!(matches!(told, Some(Error::Fenced { own: 2, newest: 2 })), "{told:?}");
     model.run(&mut host.open(copy).unwrap().gateway, 500);
 }
 
-/// A network between gateways and a host, whose connections can be cut.
+/// A network between gateways and a host, with connections that can be cut.
 struct Network {
     address: SocketAddr,
-    /// Those that are open: the gateway's end and the host's.
+    /// Open connections: the gateway's end and the host's end.
     open: Arc<Mutex<Vec<[TcpStream; 2]>>>,
 }
 
@@ -233,7 +234,7 @@ impl Network {
                     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     std::thread::spawn(move || {
                         let _ = io::copy(&mut from, &mut to);
-                        // A gateway hears when the host ends a connection, as on any network.
+                        // A gateway notices when the host ends a connection, as on any network.
                         if tells_end {
                             let _ = to.shutdown(std::net::Shutdown::Both);
                         }
@@ -245,11 +246,12 @@ impl Network {
         Self { address, open }
     }
 
-    /// Cuts all connections. The host is told, or hears nothing of it: then its ends are returned.
+    /// Cuts all connections. If `tell` is false the host does not notice, and its ends are
+    /// returned.
     fn cut(&self, tell: bool) -> Vec<TcpStream> {
         let all: Vec<[TcpStream; 2]> = self.open.lock().unwrap().drain(..).collect();
         let ends = all.into_iter().map(|[near, far]| {
-            // Some have ended by themselves.
+            // Some connections have ended already.
             let _ = near.shutdown(std::net::Shutdown::Read);
             if tell {
                 let _ = far.shutdown(std::net::Shutdown::Both);
@@ -261,7 +263,7 @@ impl Network {
     }
 }
 
-/// Files of this process that are sockets with this port as their own.
+/// How many files of this process are sockets on this local port.
 fn sockets_at(port: u16) -> usize {
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let own = format!(":{port:04X}");
@@ -276,8 +278,8 @@ fn sockets_at(port: u16) -> usize {
     targets.filter(|target| inodes.iter().any(|inode| target.as_os_str() == &inode[..])).count()
 }
 
-/// A gateway that comes again and again leaves no file behind, whether the host heard of the end of
-/// the connection before or not.
+/// A gateway that reconnects repeatedly leaves no open file, whether or not the host noticed the
+/// end of each connection.
 #[test]
 fn a_host_keeps_no_file_of_a_connection_that_was_cut() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -303,8 +305,8 @@ fn a_host_keeps_no_file_of_a_connection_that_was_cut() {
     wait_until(|| sockets_at(port) == 1);
 }
 
-/// Waits for what other threads do. It takes moments, or, where a connection was cut before its
-/// gateway had said who it is, as long as the host gives to strangers.
+/// Waits for work of other threads. This takes moments or, if a connection was cut before its
+/// gateway joined a session, as long as the host's limit for strangers.
 fn wait_until(holds: impl Fn() -> bool) {
     for _ in 0..2 * STRANGER_TIME.as_millis() / 10 {
         if holds() {
@@ -328,7 +330,7 @@ fn strangers_are_turned_away() {
     assert!(matches!(told, Error::Tls(_)), "{told:?}");
     let told = open(Remote { policy: Policy { allow_simulated: false }, ..host.remote() });
     assert!(matches!(told, Error::Evidence(_)), "{told:?}");
-    // Not TLS at all, and no harm done.
+    // A client without TLS does no harm.
     let mut plain = TcpStream::connect(host.address).unwrap();
     io::Write::write_all(&mut plain, b"GET / HTTP/1.1\r\n\r\n").unwrap();
     drop(plain);

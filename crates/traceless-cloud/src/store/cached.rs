@@ -1,8 +1,8 @@
-//! The nodes of the top layers in memory, before whatever keeps them.
+//! Keeps the nodes of the top layers in memory, before any engine.
 //!
-//! Every query reads a slot of the root and of one of its few children, so these are the nodes that
-//! are cheapest to hold. Which layers are held follows from the tree's shape and from how much
-//! memory there is, and from nothing that anybody asks for.
+//! Every query reads a slot of the root and of one of its few children, so these nodes gain most
+//! from memory. Which layers are kept follows from the tree's shape and the size of the memory
+//! alone, not from requests.
 
 use super::{NodeStore, NodeVersion, SlotRead};
 use crate::error::{Error, Result};
@@ -11,14 +11,14 @@ use futures_util::future::try_join_all;
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Nodes of a layer that are held beside the current ones: one that is staged, and one that the
-/// last commit replaced.
+/// Nodes of a layer that are kept besides the current ones: a staged one, and one that the last
+/// commit replaced.
 const BESIDE_CURRENT: u64 = 2;
 
-/// A store, and its top layers in memory.
+/// A store with its top layers in memory.
 ///
-/// What was committed here or read once is held: reading it again asks the store for nothing. What
-/// is written goes to the store first, and is held when it is committed there.
+/// A node is kept once it was committed here or read: reading it again does not access the store. A
+/// new version is written to the store first, and kept once it is committed there.
 pub struct CachedStore<S> {
     store: S,
     geometry: Geometry,
@@ -27,14 +27,14 @@ pub struct CachedStore<S> {
 }
 
 impl<S: NodeStore> CachedStore<S> {
-    /// Holds as many whole layers, from the root on, as fit in `room` bytes. Nothing is read
-    /// before it is asked for.
+    /// Keeps as many whole layers, from the root on, as fit into `room` bytes. A node is read only
+    /// when it is requested.
     pub fn new(store: S, geometry: Geometry, room: u64) -> Self {
         let layers = layers_in(&geometry, room);
         Self { store, geometry, layers, held: RwLock::default() }
     }
 
-    /// Layers that are held.
+    /// How many layers are kept.
     pub fn layers(&self) -> usize {
         self.layers
     }
@@ -43,7 +43,7 @@ impl<S: NodeStore> CachedStore<S> {
         self.geometry.layer_of(node) < self.layers
     }
 
-    /// What of these is to be held and is not, each once.
+    /// Versions of these reads that should be kept and are not, without duplicates.
     fn missing(&self, wanted: &[SlotRead<'_>]) -> Vec<NodeVersion> {
         let held = self.reading();
         let mut missing = Vec::new();
@@ -57,7 +57,7 @@ impl<S: NodeStore> CachedStore<S> {
         missing
     }
 
-    /// Reads a node, to hold it.
+    /// Reads a node and keeps it.
     async fn fetch(&self, version: NodeVersion) -> Result {
         let len = self.geometry.node_len(self.geometry.layer_of(version.node));
         let mut bytes = self.writing().spare.pop().unwrap_or_default();
@@ -102,14 +102,14 @@ impl<S: NodeStore> NodeStore for CachedStore<S> {
         if self.holds(version.node) && self.reading().read(version, 0, into)? {
             return Ok(());
         }
-        // Not held from now on: a round reads nodes that it replaces.
+        // This node is not kept: a round reads nodes to replace them.
         self.store.read_node(version, into).await
     }
 
     async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
         let holds = self.holds(version.node);
         if holds {
-            // Whatever becomes of this, what was staged before is not to be committed.
+            // Even if this fails, the version that was staged before must not be committed.
             self.writing().forget_staged(version.node);
         }
         self.store.stage(version, bytes).await?;
@@ -139,7 +139,7 @@ impl<S: NodeStore> NodeStore for CachedStore<S> {
     }
 }
 
-/// Layers whose nodes fit in so many bytes, with those beside the current ones.
+/// How many layers fit into `room` bytes, with the nodes besides the current ones.
 fn layers_in(g: &Geometry, room: u64) -> usize {
     let mut left = room;
     let fits = |&layer: &usize| {
@@ -157,16 +157,15 @@ struct CachedNode {
     bytes: Vec<u8>,
 }
 
-/// What is in memory. A version of a node never changes, so what is found here is right however
-/// old it is.
+/// The nodes in memory. A version of a node never changes, so an entry is valid at any age.
 #[derive(Default)]
 struct LayerCache {
     current: HashMap<Node, CachedNode>,
-    /// What the last commit replaced.
+    /// Versions that the last commit replaced.
     previous: Vec<CachedNode>,
-    /// What nobody may read yet.
+    /// Versions that cannot be read yet.
     staged: Vec<CachedNode>,
-    /// Memory of nodes that are gone, to be used again.
+    /// Buffers of removed nodes, for reuse.
     spare: Vec<Vec<u8>>,
 }
 
@@ -176,7 +175,7 @@ impl LayerCache {
         current.into_iter().chain(&self.previous).find(|kept| kept.version == version)
     }
 
-    /// Reads bytes of a version, if it is here or was never written.
+    /// Reads bytes of a version, if it is in memory or was never written.
     fn read(&self, version: NodeVersion, at: usize, into: &mut [u8]) -> Result<bool> {
         if version.attempt == 0 {
             into.fill(0);
@@ -188,7 +187,7 @@ impl LayerCache {
         Ok(true)
     }
 
-    /// Holds what was read. What it takes the place of is read anew, should anybody ask for it.
+    /// Keeps a node that was read. A version that it replaces is read again on request.
     fn fill(&mut self, kept: CachedNode) {
         if let Some(other) = self.current.insert(kept.version.node, kept) {
             self.spare.push(other.bytes);

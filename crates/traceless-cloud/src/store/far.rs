@@ -1,5 +1,5 @@
-//! An engine far away, for tests: nothing of it is there when it is asked for, everything comes
-//! from other threads.
+//! A remote engine, for tests: no read is answered at once, and every answer comes from another
+//! thread.
 
 use super::tests::{path, write_round};
 use super::{MemStore, NodeStore, NodeVersion, SlotRead};
@@ -17,12 +17,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// How long a thing that was asked for is on its way.
+/// How long a read takes.
 const AWAY: Duration = Duration::from_millis(20);
-/// How long one waits for somebody who does not come.
+/// How long a thread waits for another one.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits for work that a thread of its own does.
+/// Waits for work in its own thread.
 async fn elsewhere(work: impl FnOnce() -> Result + Send + 'static) -> Result {
     let state = Arc::new(Mutex::new((None, None::<Waker>)));
     let told = state.clone();
@@ -45,15 +45,15 @@ async fn elsewhere(work: impl FnOnce() -> Result + Send + 'static) -> Result {
     .await
 }
 
-/// Nodes behind a road.
+/// Nodes of a remote engine.
 struct Far {
     store: MemStore,
     geometry: Geometry,
-    /// Slots that are on their way: now, and at most.
+    /// Slots that are being read: now, and at most.
     under_way: Mutex<(usize, usize)>,
     /// Calls of `read_slots`.
     calls: AtomicUsize,
-    /// A node whose slots do not arrive.
+    /// A node with slots that cannot be read.
     lost: Option<Node>,
     meetings: Arc<Meetings>,
 }
@@ -69,7 +69,7 @@ impl Far {
         self.geometry.layer_of(version.node)
     }
 
-    /// Sends for a slot, and returns what waits for it.
+    /// Begins to read a slot, and returns a future for it.
     fn send_for(&self, read: &mut SlotRead<'_>) -> impl Future<Output = Result> + Send {
         let mut under_way = self.under_way.lock().unwrap();
         under_way.0 += 1;
@@ -97,7 +97,7 @@ impl NodeStore for Far {
     }
 
     async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
-        // With the work on the node above it.
+        // At the same time as the work on the node above.
         if let Some(step) = self.layer(version).checked_sub(1) {
             let meetings = self.meetings.clone();
             elsewhere(move || meetings.meet(step)).await?;
@@ -106,7 +106,7 @@ impl NodeStore for Far {
     }
 
     async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
-        // With the work on the node below it.
+        // At the same time as the work on the node below.
         let step = self.layer(version) + 1;
         if step < self.geometry.layers {
             let meetings = self.meetings.clone();
@@ -128,7 +128,7 @@ impl NodeStore for Far {
     }
 }
 
-/// Where those who are to work at the same time wait for each other, layer by layer.
+/// Makes concurrent steps wait for each other, layer by layer.
 struct Meetings {
     layers: usize,
     came: Mutex<HashMap<usize, usize>>,
@@ -140,7 +140,7 @@ impl Meetings {
         Arc::new(Self { layers, came: Mutex::default(), somebody: Condvar::new() })
     }
 
-    /// Returns when all have come who work at step `step`, or fails.
+    /// Returns when all parties of step `step` have arrived, or fails.
     fn meet(&self, step: usize) -> Result {
         let all = 1 + usize::from(step > 0) + usize::from(step + 1 < self.layers);
         let mut came = self.came.lock().unwrap();
@@ -152,7 +152,7 @@ impl Meetings {
     }
 }
 
-/// No enclave: it replies with the slots that it got, and fills the nth node with n.
+/// A fake enclave: it replies with the slots of a query, and fills the nth evicted node with n.
 struct Echo {
     geometry: Geometry,
     meetings: Arc<Meetings>,
@@ -175,7 +175,7 @@ impl Enclave for Echo {
 
 type FarHost = HostedStore<Arc<Far>, Echo>;
 
-/// A host whose tree was evicted once along each path, and its store.
+/// A host and its store, with a tree that was evicted once along each path.
 fn host(lost: Option<Node>) -> (Arc<Far>, FarHost) {
     let g = small();
     let meetings = Meetings::new(g.layers);
@@ -187,7 +187,7 @@ fn host(lost: Option<Node>) -> (Arc<Far>, FarHost) {
     (far.clone(), HostedStore::new(g, far, echo))
 }
 
-/// The last round that wrote the node of a layer on a path, which is its attempt.
+/// The last round that wrote the node of a layer on a path. This is also the node's attempt.
 fn last_round(g: &Geometry, layer: usize, leaf: u32) -> u64 {
     let visits = (0..g.leaves()).filter(|&round| g.node(layer, round) == g.node(layer, leaf));
     u64::from(visits.max().unwrap()) + 1
@@ -202,7 +202,7 @@ fn asks(g: &Geometry) -> Vec<Ask> {
     (0..32).map(|i| ask(g, i * 5 % g.leaves(), b"")).collect()
 }
 
-/// What the enclave gets for a query.
+/// The slots that the enclave receives for a query.
 fn slots_of(far: &Far, ask: &Ask) -> Vec<u8> {
     let g = &far.geometry;
     let slot = |(layer, at): (usize, &Location)| {
@@ -223,7 +223,7 @@ fn the_slots_of_all_queries_are_on_their_way_together() {
     for (ask, reply) in asks.iter().zip(replies) {
         assert!(reply.unwrap() == slots_of(&far, ask));
     }
-    // So they take as long as one of them.
+    // All reads overlap, so together they take as long as one.
     assert_eq!(far.under_way.lock().unwrap().1, asks.len() * far.geometry.layers);
     assert_eq!(far.calls.load(Ordering::SeqCst), 1);
     assert!(host.query(&asks[3]).unwrap() == slots_of(&far, &asks[3]));
@@ -259,7 +259,7 @@ fn queries_are_answered_up_to_the_first_that_fails() {
     }
 }
 
-/// Whoever works alone waits for the others in vain, and the round fails.
+/// A step that runs alone waits in vain for the other steps, and the round fails.
 #[test]
 fn a_round_reads_and_writes_while_the_enclave_works() {
     let (far, host) = host(None);

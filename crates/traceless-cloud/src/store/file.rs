@@ -1,8 +1,8 @@
-//! Nodes in files: two of fixed places, and a small log that says what lies where.
+//! Nodes in files: two files of fixed places, and a small log that maps versions to places.
 //!
-//! A commit is one entry of the log. Nodes are durable before it is written, so an entry that is
-//! whole means what it says. What is damaged is told from a write that was cut short as `log` says,
-//! and nothing is opened without commits that were acknowledged.
+//! A commit is one entry of the log. Nodes are durable before the entry is written, so a whole
+//! entry is valid. Damage is distinguished from an interrupted write as in `log`, and a store that
+//! lacks an acknowledged commit is not opened.
 
 use super::places::{NodePlaces, VersionPlace};
 use super::{NodeStore, NodeVersion, SlotRead};
@@ -25,9 +25,9 @@ const LOG: &str = "places.log";
 const NEW_LOG: &str = "places.new";
 const MAGIC: Magic = *b"tlnodes3";
 const ENTRY_LEN: usize = 16;
-/// Bytes of a log above which it is written anew.
+/// Length of a log, in bytes, above which a new one is written.
 const LOG_LEN_MAX: u64 = 4 << 20;
-/// What whoever meets damage can do.
+/// Advice for the operator when the log is damaged.
 const ADVICE: &str = "put the host's folder back from a copy that is as new as the gateway's state";
 
 /// Nodes in a folder.
@@ -38,20 +38,20 @@ pub struct FileStore {
     /// Held by one process at a time.
     _lock: Lock,
     places: RwLock<NodePlaces>,
-    /// Places of inner nodes and of leaves.
+    /// Files with the places of inner nodes and of leaves.
     nodes: [File; 2],
     log: Mutex<Log<HashProof>>,
 }
 
 impl FileStore {
-    /// Opens the store in a folder, or makes an empty one there.
+    /// Opens the store in a folder, or creates an empty one.
     pub fn open(folder: &Path, geometry: Geometry, durability: Durability) -> Result<Self> {
         geometry.check()?;
         make_folder(folder)?;
         let lock = Lock::take(folder, "the store")?;
         let nodes = [file_in(folder, "inner.nodes")?, file_in(folder, "leaf.nodes")?];
         for file in &nodes {
-            // Else the system reads what lies behind a slot or a node, too. It is advice, no more.
+            // Prevents the system from reading ahead of a slot or node. An error does no harm.
             let _ = fadvise(file, 0, None, Advice::Random);
         }
         let mut places = NodePlaces::new(geometry);
@@ -61,13 +61,13 @@ impl FileStore {
             if found.torn == 0 {
                 Log::go_on(file_in(folder, LOG)?, found, durability, Box::new(System))
             } else {
-                // Without what a crash left behind the last commit.
+                // The new log drops the remains of an interrupted write after the last commit.
                 write_log(folder, &geometry, &places, durability)?
             }
         } else {
             write_log(folder, &geometry, &places, durability)?
         };
-        // Only now, as it is known that they are of this tree.
+        // Only now it is known that the files belong to this tree.
         let counts = NodePlaces::counts(&geometry);
         for ((file, count), layer) in nodes.iter().zip(counts).zip([0, geometry.layers - 1]) {
             file.set_len(u64::from(count) * geometry.node_len(layer) as u64)?;
@@ -77,8 +77,8 @@ impl FileStore {
         Ok(Self { geometry, durability, folder, _lock: lock, places, nodes, log })
     }
 
-    /// The log. One that could not be written is written anew, so that it says what is known here:
-    /// what came of the last commit is not known otherwise.
+    /// The log. If a write to it failed, a new log is written from the state in memory, because it
+    /// is unknown whether the last commit is in the old one.
     fn sound_log(&self, places: &NodePlaces) -> Result<MutexGuard<'_, Log<HashProof>>> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if log.is_broken() {
@@ -87,7 +87,7 @@ impl FileStore {
         Ok(log)
     }
 
-    /// Where a version lies; nowhere, if it is the one that was never written.
+    /// The place of a version; `None` for the version that was never written.
     fn find(&self, places: &NodePlaces, version: NodeVersion) -> Result<Option<(&File, u64)>> {
         let place = places.find(version)?;
         Ok(place.map(|place| self.place(places, version.node, place)))
@@ -109,7 +109,7 @@ impl FileStore {
 impl NodeStore for FileStore {
     async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
         let len = self.geometry.slot_len();
-        // Held while reading, so that no place is given away meanwhile.
+        // Held while reading, so that no place is reused meanwhile.
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         let mut away = Vec::new();
         for SlotRead { version, slot, into } in wanted {
@@ -123,7 +123,7 @@ impl NodeStore for FileStore {
                 away.push((file, at, into));
             }
         }
-        // The disk brings them together, so that all take about as long as one.
+        // The disk reads all of them concurrently, so together they take about as long as one.
         for (file, at, into) in away {
             file.read_exact_at(into, at)?;
         }
@@ -166,7 +166,7 @@ impl NodeStore for FileStore {
         if log.position().end > LOG_LEN_MAX {
             match write_log(&self.folder, &self.geometry, &places, self.durability) {
                 Ok(new) => *log = new,
-                // Which of both is in its place is not known: the next call tries again.
+                // It is unknown which of both logs is in place: the next call tries again.
                 Err(_) => log.give_up(),
             }
         }
@@ -180,15 +180,15 @@ impl NodeStore for FileStore {
     }
 }
 
-/// Reads what the system has in memory; does not wait for anything else.
+/// Reads from the system's cache. Returns false, without waiting, if that is not possible.
 fn is_read_from_memory(file: &File, at: u64, into: &mut [u8]) -> bool {
     let len = into.len();
     preadv2(file, &mut [IoSliceMut::new(into)], at, ReadWriteFlags::NOWAIT) == Ok(len)
 }
 
-/// Has the disk begin to read.
+/// Starts a read of the disk.
 fn ask_for(file: &File, at: u64, len: usize) {
-    // If it can't, whoever reads waits longer.
+    // If this fails, the read itself waits longer.
     let _ = fadvise(file, at, NonZeroU64::new(len as u64), Advice::WillNeed);
 }
 
@@ -197,7 +197,7 @@ fn file_in(folder: &Path, name: &str) -> Result<File> {
     Ok(OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?)
 }
 
-/// Writes a log that says how things are, in place of the one that there is.
+/// Replaces the log by a new one with the current state.
 fn write_log(
     folder: &Path,
     geometry: &Geometry,
@@ -228,7 +228,7 @@ fn record(sequence: u64, placed: &[VersionPlace]) -> Vec<u8> {
     bytes
 }
 
-/// Repeats the commits of a log, which must not be damaged.
+/// Applies the commits of a log, which must not be damaged.
 fn replay(
     path: &Path,
     mut bytes: Vec<u8>,
@@ -281,7 +281,7 @@ mod tests {
 
     const COMMITS: u64 = 6;
 
-    /// What a log says lies where.
+    /// The sequence and places that a log leads to.
     fn said(bytes: Vec<u8>, g: &Geometry) -> Result<(u64, Vec<VersionPlace>)> {
         let mut places = NodePlaces::new(*g);
         replay(Path::new("log"), bytes, g, &mut places)?;
@@ -308,7 +308,7 @@ mod tests {
             Err(Error::Damaged { .. }) => Judged::Refused,
             Err(other) => panic!("{other}"),
         });
-        // The same of the store itself, for some of it.
+        // Opens the store itself with some of the damage.
         let versions = path(&g, COMMITS - 1, COMMITS);
         let mut refused = 0;
         for damaged in damages(&whole).step_by(7919) {
@@ -329,7 +329,7 @@ mod tests {
         assert!(refused > 3, "{refused}");
     }
 
-    /// A commit that was cut short is forgotten, and commits go on behind the last whole one.
+    /// An interrupted commit is ignored, and commits continue after the last whole one.
     #[test]
     fn a_commit_that_was_cut_short_never_happened() {
         let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(pollster::block_on(open().sequence()).unwrap(), 2, "whole, with no mark");
     }
 
-    /// A tree of another shape changes nothing, above all not the length of the nodes' files.
+    /// A tree of another shape changes nothing, in particular not the length of the nodes' files.
     #[test]
     fn another_tree_is_refused_before_anything_is_changed() {
         let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&leaves).unwrap().len(), len);
     }
 
-    /// A log that could not be written is written anew, so that what it says is what is known.
+    /// A log with a failed write is replaced by one with the state in memory.
     #[test]
     fn a_log_that_could_not_be_written_is_made_anew() {
         let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(pollster::block_on(store.sequence()).unwrap(), 2);
     }
 
-    /// A file whose entries are whole and say this, each a commit.
+    /// A log file of whole entries with these commits.
     fn log_of(g: &Geometry, commits: &[(u64, &[VersionPlace])]) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(LOG);
@@ -400,7 +400,7 @@ mod tests {
         std::fs::read(path).unwrap()
     }
 
-    /// Whoever holds the host can write entries that are whole: what they say is looked at, too.
+    /// An attacker at the host can write whole entries, so their contents are checked, too.
     #[test]
     fn commits_that_cannot_be_are_refused() {
         let g = rootless();
@@ -433,7 +433,7 @@ mod tests {
         );
     }
 
-    /// A log that has grown is begun anew, so that it does not fill the disk.
+    /// A log that has grown is replaced, so that it does not fill the disk.
     #[test]
     fn a_log_is_no_longer_than_its_limit() {
         let (folder, g) = (tempfile::tempdir().unwrap(), rootless());

@@ -6,11 +6,11 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use std::sync::{PoisonError, RwLock};
 
-/// Nodes in memory, for tests and measurements.
+/// A store in memory, for tests and measurements.
 pub struct MemStore {
     slot_len: usize,
     places: RwLock<NodePlaces>,
-    /// What lies in each place, of inner nodes and of leaves.
+    /// The content of each place, of inner nodes and of leaves.
     bytes: [Vec<RwLock<Vec<u8>>>; 2],
 }
 

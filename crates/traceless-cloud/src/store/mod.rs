@@ -1,5 +1,5 @@
-//! Where the host keeps nodes. A node is rewritten as a whole and read slot by slot, so an engine
-//! is small: versions of nodes, and one step that makes new ones current.
+//! The host's storage of nodes. A node is rewritten as a whole and read slot by slot, so an engine
+//! is small: versions of nodes, and one step that makes new versions current.
 
 mod cached;
 mod file;
@@ -24,28 +24,28 @@ use crate::geometry::Node;
 pub struct NodeVersion {
     /// The node.
     pub node: Node,
-    /// The random number of the round that wrote it; 0 if none did.
+    /// The attempt number of the round that wrote it; 0 if the node was never written.
     pub attempt: u64,
 }
 
-/// A slot that is asked for.
+/// A request to read a slot.
 pub struct SlotRead<'a> {
-    /// The node that it is in.
+    /// The version of the slot's node.
     pub version: NodeVersion,
-    /// Its number in the node, below [`Geometry::slots`](crate::geometry::Geometry::slots).
+    /// The slot's number in the node, below [`Geometry::slots`](crate::geometry::Geometry::slots).
     pub slot: u32,
-    /// Where its bytes go: as many as a slot has.
+    /// Destination of the bytes, as long as a slot.
     pub into: &'a mut [u8],
 }
 
-/// Versions of nodes, in whatever keeps bytes: an *engine*.
+/// Storage of versions of nodes: an *engine*.
 ///
-/// Its caller is [`Served`](crate::host::HostedStore), one for each session of a gateway. Sessions
-/// follow each other, and none begins before all futures of the last one are done.
+/// Its caller is a [`HostedStore`](crate::host::HostedStore), one for each session of a gateway.
+/// Sessions follow each other, and none begins before all futures of the last one are done.
 ///
 /// | call | when | at the same time as |
 /// |---|---|---|
-/// | `read_slots` | queries came: all slots of all that came together | any other |
+/// | `read_slots` | queries arrive: all slots of all queries sent together | any other |
 /// | `abandon` | a round begins | `read_slots` |
 /// | `read_node`, `stage` | the enclave works on a node, see below | each other, `read_slots` |
 /// | `commit` | all nodes of a round are staged | `read_slots` |
@@ -54,51 +54,52 @@ pub struct SlotRead<'a> {
 /// A round goes down a path from the root. While the enclave works on a node, the one below it is
 /// read and the one above it is staged.
 ///
-/// **Versions.** What is written under a version never changes once it is committed, so it may be
-/// cached for ever. Version 0 of a node was never written and holds zeros. Readable are the current
-/// version of each node, and those that the last commit replaced: queries read them until they
-/// know of the commit. Whoever asks for another gets an error or the bytes of that version, never
+/// **Versions.** The bytes of a version never change once it is committed, so they may be cached
+/// forever. Version 0 of a node was never written and holds zeros. Readable are the current version
+/// of each node, and the versions that the last commit replaced: queries read them until they know
+/// of the commit. A read of another version returns an error or the bytes of that version, never
 /// anything else.
 ///
-/// **Atomicity and durability.** Of a commit everything happens or nothing, also if the engine's
-/// process, machine or connection ends in the middle of it. What is staged is not seen before, and
-/// is gone when the engine is opened again. When `commit` has returned, the commit and all bytes of
-/// its versions survive as much as the engine promises ([`Durability`] of the files). An error of
-/// `commit` says that it may have happened or not; `sequence` says which, and must tell the truth
-/// then. A gateway that sees an error plans the round anew, under another attempt.
+/// **Atomicity and durability.** A commit takes effect completely or not at all, even if the
+/// engine's process, machine or connection ends in the middle of it. A staged version is not
+/// readable before its commit, and is gone when the engine is opened again. Once `commit` has
+/// returned, the commit and all bytes of its versions survive as much as the engine promises
+/// ([`Durability`] of the files). After an error of `commit` it may have happened or not;
+/// `sequence` must then return the truth. After an error the gateway plans the round again, under
+/// another attempt.
 ///
-/// **Futures.** They are driven by threads that wait for nothing else, with no reactor and no
-/// runtime around them. An engine that needs one has its own, spawns there, and returns futures
-/// that wait for what was spawned. An engine that answers at once has nothing to do with all that:
-/// its `async fn` never waits. Futures of a small node are polled once before the enclave begins
-/// with another, and again when it is done. How many of the slots of a `read_slots` are on their
-/// way together is up to the engine. A future that is dropped before it is done may have done all,
-/// a part or nothing: what `stage` left is gone with the next `abandon` or replaced by the next
-/// `stage` of the node, and a `commit` is still all or nothing.
+/// **Futures.** They are driven by threads that wait for nothing else, without a reactor or a
+/// runtime. An engine that needs one has its own, spawns there, and returns futures that wait for
+/// the spawned task. An engine that answers at once needs none of this: its `async fn` never waits.
+/// Futures of a small node are polled once before the enclave begins with another node, and again
+/// when it is done. The engine decides how many slots of a `read_slots` it reads concurrently. A
+/// future that is dropped early may have done all, a part or nothing: bytes left by `stage` are
+/// removed by the next `abandon` or replaced by the next `stage` of the node, and a `commit` is
+/// still all or nothing.
 ///
-/// **Secrets.** There are none: an engine may log and time everything. Bytes are verified by the
-/// enclave, so an engine that returns wrong ones fails a query and does nothing worse.
+/// **Secrets.** There are none: an engine may log and time everything. The enclave verifies the
+/// bytes, so wrong bytes of an engine make a query fail and do no other harm.
 pub trait NodeStore: Send + Sync {
-    /// Reads slots. Fills them all, or fails, and then what is in them means nothing.
+    /// Reads slots. Fills them all, or fails; then their contents are unspecified.
     fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> impl Future<Output = Result> + Send;
 
-    /// Reads a node. Fills `into`, which has its length, or fails.
+    /// Reads a node. Fills `into`, which has the node's length, or fails.
     fn read_node(
         &self,
         version: NodeVersion,
         into: &mut [u8],
     ) -> impl Future<Output = Result> + Send;
 
-    /// Keeps the bytes of a new version, which nobody reads before it is committed. Staged again,
-    /// under the same attempt or another, it replaces what was staged of this node.
+    /// Stores the bytes of a new version, which is not readable before its commit. Staging a node
+    /// again, under the same attempt or another, replaces its staged version.
     fn stage(&self, version: NodeVersion, bytes: &[u8]) -> impl Future<Output = Result> + Send;
 
-    /// Forgets all that is staged.
+    /// Drops all staged versions.
     fn abandon(&self) -> impl Future<Output = Result> + Send;
 
-    /// Makes staged versions current, all or none, forgets what else is staged, and drops what was
-    /// replaced by the commit before. Fails, and changes nothing, if `sequence` is not one more
-    /// than that of the last commit or one of the versions is not staged.
+    /// Makes staged versions current, all or none; drops all other staged versions and the versions
+    /// that the previous commit replaced. Fails, without a change, if `sequence` is not one more
+    /// than that of the last commit, or if one of the versions is not staged.
     fn commit(
         &self,
         sequence: u64,

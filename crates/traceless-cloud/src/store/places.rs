@@ -1,27 +1,27 @@
-//! Which version of which node lies in which place.
+//! The map from versions of nodes to places in a store.
 //!
-//! Places are of two sizes, for leaves and for all others. Beside one for each node there are
-//! spare ones: a round writes its nodes there while the old ones are still read, and those that it
-//! replaced are free again when the next round commits.
+//! Places have two sizes, for leaves and for inner nodes. Besides one place for each node there are
+//! spare ones: a round writes its nodes there while the old versions are still read, and the places
+//! of replaced versions are free again when the next round commits.
 
 use super::NodeVersion;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 
-/// A version and where it lies: the number of a place among those of its node's size.
+/// A version and its place: the place's number among all of its size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VersionPlace {
     /// The version.
     pub version: NodeVersion,
-    /// Its place.
+    /// The number of its place.
     pub place: u32,
 }
 
-/// What lies where.
+/// The places of all readable and staged versions.
 pub struct NodePlaces {
     geometry: Geometry,
     current: Vec<Option<VersionPlace>>,
-    /// What the last commit replaced.
+    /// Versions that the last commit replaced.
     previous: Vec<VersionPlace>,
     staged: Vec<VersionPlace>,
     /// Free places, for inner nodes and for leaves.
@@ -30,7 +30,7 @@ pub struct NodePlaces {
 }
 
 impl NodePlaces {
-    /// Nothing was ever written.
+    /// The places of an empty store.
     pub fn new(geometry: Geometry) -> Self {
         let current = vec![None; geometry.nodes() as usize];
         let (previous, staged, free) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
@@ -39,14 +39,14 @@ impl NodePlaces {
         places
     }
 
-    /// Places for inner nodes and for leaves: one each, one for each that is staged, and one for
-    /// each that the last commit replaced.
+    /// How many places there are for inner nodes and for leaves: one for each node, one for each
+    /// staged version, and one for each version that the last commit replaced.
     pub fn counts(geometry: &Geometry) -> [u32; 2] {
         let (inner, leaves) = (geometry.layers as u32 - 1, geometry.leaves());
         [geometry.nodes() - leaves + 2 * inner, leaves + 2]
     }
 
-    /// Which size of place a node needs: 0, or 1 for a leaf.
+    /// The size of a node's place: 0 for an inner node, 1 for a leaf.
     pub fn size_of(&self, node: Node) -> usize {
         usize::from(self.geometry.layer_of(node) + 1 == self.geometry.layers)
     }
@@ -61,7 +61,7 @@ impl NodePlaces {
         self.current.iter().flatten().copied()
     }
 
-    /// Where a version lies; nowhere, if it is the one that was never written.
+    /// The place of a version; `None` for the version that was never written.
     pub fn find(&self, version: NodeVersion) -> Result<Option<u32>> {
         if version.attempt == 0 {
             return Ok(None);
@@ -72,7 +72,7 @@ impl NodePlaces {
         found.map(|placed| Some(placed.place)).ok_or(Error::Store("no such version of a node"))
     }
 
-    /// A place for a new version.
+    /// Allocates a place for a new version.
     pub fn stage(&mut self, version: NodeVersion) -> Result<u32> {
         if version.node.0 >= self.geometry.nodes() || version.attempt == 0 {
             return Err(Error::Malformed("no such node"));
@@ -87,13 +87,13 @@ impl NodePlaces {
         Ok(place)
     }
 
-    /// Forgets all that is staged.
+    /// Drops all staged versions.
     pub fn abandon(&mut self) {
         self.staged.clear();
         self.find_free();
     }
 
-    /// Where versions that are staged lie, for the commit of this number.
+    /// The places of staged versions, for the commit with number `sequence`.
     pub fn staged(&self, sequence: u64, versions: &[NodeVersion]) -> Result<Vec<VersionPlace>> {
         if sequence != self.sequence + 1 {
             return Err(Error::Store("a commit is missing or came twice"));
@@ -105,7 +105,7 @@ impl NodePlaces {
         versions.iter().map(find).collect()
     }
 
-    /// Makes versions current, and forgets what else was staged.
+    /// Makes versions current, and drops all other staged versions.
     pub fn commit(&mut self, sequence: u64, placed: &[VersionPlace]) {
         self.previous.clear();
         self.staged.clear();
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::geometry::tests::{rootless, small};
 
-    /// A size of place, and a place of it.
+    /// The size and number of a version's place.
     fn place_of(places: &NodePlaces, version: NodeVersion) -> (usize, u32) {
         (places.size_of(version.node), places.find(version).unwrap().unwrap())
     }
@@ -168,7 +168,7 @@ mod tests {
                 .filter(|old| versions.iter().any(|new| new.node == old.node))
                 .collect();
         }
-        // More than there is room for, if the first ones were not forgotten.
+        // More than there is room for, unless the first ones are dropped.
         for attempt in 100..110 {
             for node in 0..2 {
                 let node = g.node(1, node);
@@ -183,7 +183,7 @@ mod tests {
         assert!(places.staged(61, &[unknown]).is_err() && places.staged(60, &[]).is_err());
     }
 
-    /// One for each node, for each that is staged, and for each that a commit replaced.
+    /// One for each node, for each staged version, and for each replaced version.
     #[test]
     fn there_are_as_many_places_as_a_round_needs() {
         let of = |g: Geometry| (g.nodes(), g.leaves(), NodePlaces::counts(&g));

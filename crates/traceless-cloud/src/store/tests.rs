@@ -43,7 +43,7 @@ fn check_round(store: &impl NodeStore, g: &Geometry, sequence: u64) {
     }
 }
 
-/// What every store of a tree must do.
+/// Checks the contract that every store must keep.
 pub fn behaves(store: &impl NodeStore, g: &Geometry) {
     for sequence in 1..=40 {
         write_round(store, g, sequence);
@@ -70,7 +70,7 @@ pub fn behaves(store: &impl NodeStore, g: &Geometry) {
     assert_eq!(block_on(store.sequence()).unwrap(), 40);
 }
 
-/// With a root, without, and leaves alone.
+/// Trees with a root, without a root, and of leaves alone.
 fn shapes() -> [Geometry; 3] {
     [small(), rootless(), Geometry { layers: 1, ..rootless() }]
 }
@@ -91,7 +91,7 @@ fn files_behave() {
     }
 }
 
-/// Slots come from the disk, before anything else brings them to the system's memory.
+/// Slots come from the disk, when the system's cache does not have them.
 #[test]
 fn what_the_system_has_no_more_in_memory_is_read() {
     use rustix::fs::{Advice, fadvise};
@@ -122,7 +122,7 @@ fn files_are_opened_as_they_were_at_a_commit() {
     for sequence in 1..=30 {
         let store = open().unwrap();
         write_round(&store, &g, sequence);
-        // What was staged and never committed is forgotten.
+        // Versions that were staged and never committed are dropped.
         for version in path(&g, sequence, 77) {
             block_on(store.stage(version, &bytes_of(&g, version))).unwrap();
         }

@@ -1,8 +1,8 @@
-//! What an enclave says of itself: an entity attestation token (RFC 9711), signed (RFC 9052).
+//! The evidence of an enclave: an entity attestation token (RFC 9711), signed (RFC 9052).
 //!
-//! So far there are simulated enclaves only. They say so in the token's profile, call debugging
-//! enabled, and sign with a key that everybody has: so such a token proves that somebody follows
-//! the protocol, and nothing else.
+//! So far there are only simulated enclaves. Their tokens name this in the profile, report
+//! debugging as enabled, and are signed with a public test key. So their tokens prove only that the
+//! other side follows the protocol.
 
 use crate::channel::Nonce;
 use crate::error::{Error, Result};
@@ -21,22 +21,22 @@ use sha2::{Digest, Sha256};
 pub const EVIDENCE_LEN_MAX: usize = 1 << 12;
 /// The profile of a token that a simulated enclave signed.
 const SIMULATED: &str = "traceless-sim";
-/// The name of the key that signs such tokens, and its seed. There is no secret in it.
+/// The name and the seed of the key that signs simulated tokens. The seed is not secret.
 const SIMULATED_KEY: &[u8] = b"SIM";
 const SIMULATED_SEED: &[u8; 32] = b"a simulated TEE protects nothing";
-/// What `dbgstat` says where debugging is enabled.
+/// The value of `dbgstat` if debugging is enabled.
 const DEBUG_ENABLED: i128 = 0;
 /// The confirmation method "a key that is public".
 const CONFIRMED_KEY: i128 = 1;
-/// What begins the hash that makes a session's number of a public key.
+/// Prefix of the hash that derives a session's nonce from a public key.
 const SESSION_OF_KEY: &[u8] = b"traceless session of an enclave's key";
 
 /// Where a simulated enclave runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EnclavePlace {
-    /// In a process of its own.
+    /// In its own process.
     Process,
-    /// In the process of whoever hosts it.
+    /// In the host's process.
     Inside,
 }
 
@@ -49,23 +49,23 @@ impl EnclavePlace {
     }
 }
 
-/// What a gateway accepts.
+/// Which evidence a gateway accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
-    /// Also an enclave that is simulated or may be debugged, and so protects nothing.
+    /// Also accepts an enclave that is simulated or may be debugged, and so protects nothing.
     pub allow_simulated: bool,
 }
 
-/// An enclave whose evidence was accepted.
+/// An enclave with accepted evidence.
 #[derive(Debug)]
 pub struct AttestedEnclave {
-    /// To seal to it.
+    /// The public key to seal to.
     pub(super) key: HpkePublicKey,
-    /// What the gateway adds to the session.
+    /// The gateway's nonce for the session.
     pub gateway: Nonce,
-    /// What the enclave adds: it follows from its key.
+    /// The enclave's nonce for the session, derived from its public key.
     pub enclave: Nonce,
-    /// What it is, in words.
+    /// A description of the enclave.
     pub what: String,
 }
 
@@ -96,7 +96,7 @@ pub(super) fn simulated(key: &HpkePublicKey, nonce: &Nonce, place: EnclavePlace)
         .expect("a token of plain values")
 }
 
-/// Checks an enclave's evidence, made for `nonce`.
+/// Checks an enclave's evidence for the nonce `nonce`.
 pub fn verify(evidence: &[u8], nonce: &Nonce, policy: Policy) -> Result<AttestedEnclave> {
     let wrong = |_| Error::Evidence("it is no token");
     if evidence.len() > EVIDENCE_LEN_MAX {
@@ -135,7 +135,7 @@ fn judge(claims: &ClaimsSet, nonce: &Nonce, policy: Policy) -> Result<AttestedEn
     Ok(AttestedEnclave { enclave: session_of(&key), key, gateway: *nonce, what })
 }
 
-/// What an enclave adds to a session: its key is drawn for one session only.
+/// The enclave's nonce for a session. Its key pair is drawn for one session only.
 pub(super) fn session_of(key: &HpkePublicKey) -> Nonce {
     let hash = Sha256::new().chain_update(SESSION_OF_KEY).chain_update(&key.0).finalize();
     *hash.first_chunk().expect("a half of it")
@@ -146,7 +146,7 @@ fn claim(claims: &ClaimsSet, name: CwtClaimName) -> Result<&Value> {
     Ok(&found.ok_or(Error::Evidence("a claim is missing"))?.1)
 }
 
-/// The public key that the claim `cnf` speaks for.
+/// The public key in the claim `cnf`.
 fn held_key(confirmation: &Value) -> Result<HpkePublicKey> {
     let wrong = Error::Evidence("it speaks for no key of X25519");
     let methods = confirmation.as_map().map(Vec::as_slice).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! How an enclave comes by its key: it tells what it is, bound to a public key of its own, and the
-//! gateway, if it likes what it hears, seals the key to that one.
+//! How an enclave gets its key: it sends evidence that is bound to its public key, and a gateway
+//! that accepts the evidence seals the key to that public key.
 //!
-//! A host that puts itself between them has another public key, which no evidence speaks for. The
-//! roles are those of RFC 9334, the sealing is HPKE's base mode (RFC 9180).
+//! A host in the middle has another public key, which no evidence contains. The roles are named as
+//! in RFC 9334; sealing is HPKE's base mode (RFC 9180).
 
 mod evidence;
 mod provision;

@@ -1,4 +1,4 @@
-//! The key, sealed by the gateway to an enclave that it believes.
+//! The key, sealed by the gateway to an enclave with accepted evidence.
 
 use super::evidence::{AttestedEnclave, EnclavePlace, session_of, simulated};
 use crate::channel::Nonce;
@@ -12,25 +12,25 @@ use rustls::crypto::hpke::{EncapsulatedSecret, Hpke, HpkePrivateKey, HpkePublicK
 use traceless::seal::Secret;
 use zeroize::Zeroizing;
 
-/// What the sealing is for, in HPKE's sense.
+/// The application info of HPKE.
 const INFO: &[u8] = b"traceless cloud: an enclave's key, version 1";
 const ENCAPSULATED_LEN: usize = 32;
 const KEY_LEN: usize = 32;
-/// Bytes of a sealed key with what goes with it, at most.
+/// Bytes of a sealed key and its parameters, at most.
 pub const SEALED_LEN_MAX: usize = 256;
 
-/// What an enclave is told once: a tree, its kernel, and the key.
+/// The parameters that an enclave receives once: a tree, its kernel, and the key.
 pub struct Provision {
-    /// The shape.
+    /// The tree's shape.
     pub geometry: Geometry,
     /// The kernel.
     pub choice: Choice,
-    /// The key that both sides derive theirs from.
+    /// The key that both sides derive their keys from.
     pub key: Secret,
 }
 
 impl Provision {
-    /// Sealed, so that the enclave whose evidence this was can read it, and nobody else.
+    /// Seals this, so that only the enclave of the evidence can read it.
     pub fn seal(&self, attested: &AttestedEnclave) -> Result<Vec<u8>> {
         let mut plain = Zeroizing::new(Vec::with_capacity(KEY_LEN + 1 + GEOMETRY_LEN));
         plain.extend_from_slice(self.key.bytes());
@@ -46,13 +46,13 @@ impl Provision {
         Ok([encapsulated.0, sealed].concat())
     }
 
-    /// What both sides share.
+    /// The parameters and keys that gateway and enclave share.
     pub fn shared(&self) -> Shared {
         Shared::new(self.geometry, self.choice, &self.key)
     }
 }
 
-/// An enclave that waits for its key. It takes one and no other.
+/// An enclave that waits for its key. It accepts exactly one.
 pub struct Candidate {
     gateway: Nonce,
     public: HpkePublicKey,
@@ -60,7 +60,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// With a key pair drawn for the gateway that sent `nonce`.
+    /// A candidate with a new key pair, for the gateway that sent `nonce`.
     pub fn new(nonce: &Nonce) -> Result<Self> {
         let pair = SUITE.generate_key_pair();
         let (public, private) =
@@ -68,12 +68,12 @@ impl Candidate {
         Ok(Self { gateway: *nonce, public, private })
     }
 
-    /// What it says of itself.
+    /// The candidate's evidence.
     pub fn evidence(&self, place: EnclavePlace) -> Vec<u8> {
         simulated(&self.public, &self.gateway, place)
     }
 
-    /// Takes the key, and begins the session.
+    /// Opens the sealed key, and begins the session.
     pub fn accept(self, sealed: &[u8]) -> Result<(Shared, Session)> {
         let enclave = session_of(&self.public);
         let bound = [self.gateway, enclave].concat();

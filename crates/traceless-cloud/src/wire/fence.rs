@@ -1,8 +1,8 @@
-//! Which gateway has the store.
+//! Decides which gateway has the store.
 //!
-//! A gateway counts how often its state was opened, and says so to the host, with a random number
-//! of that one opening. The host takes the newest only. So of two gateways on one store the older
-//! is turned away, and so is one whose folder was put back.
+//! A gateway counts how often its state was opened, and sends this number to the host, with a
+//! random number of the current opening. The host accepts only the newest opening. So of two
+//! gateways on one store the older is refused, and so is a gateway with a restored folder.
 
 use crate::durable::write_private;
 use crate::error::{Error, Result};
@@ -20,14 +20,14 @@ const NAME: &str = "opening";
 /// One opening of a gateway's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opening {
-    /// How many there were, with this one.
+    /// How many openings there were, including this one.
     pub number: u64,
-    /// Drawn at random, to tell apart two that have the same number.
+    /// A random number, to distinguish openings with the same count.
     pub instance: [u8; 16],
 }
 
 impl Opening {
-    /// As bytes.
+    /// The opening as bytes.
     pub fn encode(&self) -> [u8; OPENING_LEN] {
         let mut bytes = [0; OPENING_LEN];
         bytes[..8].copy_from_slice(&self.number.to_le_bytes());
@@ -35,12 +35,12 @@ impl Opening {
         bytes
     }
 
-    /// From the front of a message.
+    /// Takes an opening off the front of a message.
     pub fn decode(from: &mut Reader<'_>) -> Result<Self> {
         Ok(Self { number: from.u64()?, instance: from.array()? })
     }
 
-    /// The next opening of the state in a folder, written down before anybody hears of it.
+    /// The next opening of the state in a folder, recorded before it is used.
     pub fn next(folder: &Path, rng: &mut dyn Rng) -> Result<Self> {
         let number = read(folder)?.map_or(0, |last| last.number) + 1;
         let mut instance = [0; 16];
@@ -51,19 +51,19 @@ impl Opening {
     }
 }
 
-/// What a host knows of openings.
+/// The host's record of openings.
 pub struct Fence {
     folder: PathBuf,
     newest: Option<Opening>,
 }
 
 impl Fence {
-    /// As it was left in a folder.
+    /// Reads the record in a folder.
     pub fn open(folder: &Path) -> Result<Self> {
         Ok(Self { folder: folder.to_owned(), newest: read(folder)? })
     }
 
-    /// Lets a gateway in, if none was there that is newer. Older ones are out from now on.
+    /// Admits a gateway unless a newer one was admitted. Older ones are refused from now on.
     pub fn admit(&mut self, opening: Opening) -> Result {
         self.check(opening)?;
         if self.newest != Some(opening) {
@@ -73,7 +73,7 @@ impl Fence {
         Ok(())
     }
 
-    /// Fails if this gateway is not the newest, or another one of the same number.
+    /// Fails if a newer gateway was admitted, or another one with the same count.
     pub fn check(&self, opening: Opening) -> Result {
         match self.newest {
             Some(newest) if newest != opening && newest.number >= opening.number => {
@@ -120,14 +120,14 @@ mod tests {
         let open = || Fence::open(host.path()).unwrap();
         let mut fence = open();
         fence.admit(first).unwrap();
-        // Again, as after a lost connection, and after the host was started again.
+        // Again, as after a lost connection, and after a restart of the host.
         fence.admit(first).unwrap();
         open().admit(first).unwrap();
         fence.admit(second).unwrap();
         for refused in [open().admit(first), open().check(first)] {
             assert!(matches!(refused, Err(Error::Fenced { own: 1, newest: 2 })));
         }
-        // Two copies of one folder, opened as often.
+        // Two copies of one folder, opened equally often.
         let twin = Opening { instance: [0; 16], ..second };
         assert!(matches!(open().admit(twin), Err(Error::Fenced { own: 2, newest: 2 })));
         open().check(second).unwrap();

@@ -1,4 +1,4 @@
-//! What gateway and host say to each other, in bytes.
+//! The messages between gateway and host, as bytes.
 
 use super::fence::Opening;
 use crate::channel::Nonce;
@@ -9,71 +9,72 @@ use crate::host::{Ask, Stage};
 use crate::orders::{Location, Reader, order_len_max};
 use crate::store::NodeVersion;
 
-/// Version of all of this.
+/// Version of the protocol.
 pub const VERSION: u32 = 2;
-/// Bytes of a request from a gateway that has no session, at most.
+/// Longest request from a gateway without a session, in bytes.
 pub const STRANGER_LEN_MAX: usize = 1024;
-/// Connections of a session: for queries, and for everything else.
+/// Connections of a session: one for queries, one for everything else.
 pub const LINES: usize = 2;
-/// Queries of one request, at most.
+/// Most queries of one request.
 pub const QUERIES_MAX: usize = 64;
-/// Bytes of one of them, at most.
+/// Longest query, in bytes.
 const QUERY_LEN_MAX: usize = 1024;
-/// Bytes of a reply beside a block or an enclave's evidence, at most.
+/// Bytes of a reply besides a block or an enclave's evidence, at most.
 const REPLY_HEAD_LEN_MAX: usize = 2048;
-/// Bytes of a request beside what grows with the tree, at most.
+/// Bytes of a request besides the parts that grow with the tree, at most.
 const HEAD_LEN_MAX: usize = 1024;
 const NODE_LEN: usize = 12;
 
-/// The number of a session, which is no secret.
+/// The id of a session, which is not secret.
 pub type SessionId = [u8; 16];
 
-/// A request, with its number before it.
+/// A request. Its number precedes it on the connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NumberedRequest {
-    /// A gateway wants an enclave's evidence.
+    /// Requests an enclave's evidence.
     Hello {
-        /// Which opening of the gateway's state.
+        /// The opening of the gateway's state.
         opening: Opening,
-        /// The tree.
+        /// The tree's shape.
         geometry: Geometry,
-        /// What the evidence must be an answer to.
+        /// The nonce that the evidence must contain.
         nonce: Nonce,
     },
-    /// The enclave's key, sealed. The reply is the number of the session.
+    /// The enclave's key, sealed. The reply is the session's id.
     Provision(Vec<u8>),
-    /// This connection is one of a session's lines from now on.
+    /// Makes this connection one of a session's lines.
     Attach {
-        /// Which opening of the gateway's state.
+        /// The opening of the gateway's state.
         opening: Opening,
         /// The session.
         session: SessionId,
-        /// Its line.
+        /// The line's number.
         line: u8,
     },
-    /// Queries that came together. The reply has the enclave's, up to the first that fails.
+    /// Queries that are sent together. The reply has the enclave's replies, up to the first
+    /// failure.
     Queries(Vec<Ask>),
-    /// Nodes to be made anew.
+    /// Renews nodes.
     Stage(Stage),
-    /// They are to be current.
+    /// Commits staged versions.
     Commit {
         /// The number of this commit.
         sequence: u64,
         /// The versions.
         versions: Vec<NodeVersion>,
     },
-    /// The reply is the number of the last commit.
+    /// Requests the number of the last commit.
     Sequence,
-    /// A node that the gateway made itself.
+    /// A node that the gateway sealed itself.
     Place {
-        /// Its version.
+        /// The node's version.
         version: NodeVersion,
-        /// What is in it.
+        /// The node's content.
         bytes: Vec<u8>,
     },
 }
 
-/// Bytes of a request in a session, at most.
+/// Longest request in a session, in bytes.
 pub fn request_len_max(g: &Geometry) -> usize {
     let round = g.round_slots * g.slot_len() + LAYERS_MAX * (order_len_max(g) + NODE_LEN);
     let node = (0..g.layers).map(|layer| g.node_len(layer)).max().unwrap_or_default();
@@ -81,31 +82,31 @@ pub fn request_len_max(g: &Geometry) -> usize {
     HEAD_LEN_MAX + round.max(node).max(queries).max(g.nodes() as usize * NODE_LEN)
 }
 
-/// Bytes of a reply in a session, at most.
+/// Longest reply in a session, in bytes.
 pub fn reply_len_max(g: &Geometry) -> usize {
     QUERIES_MAX * (REPLY_HEAD_LEN_MAX + g.sealed_len())
 }
 
-/// Bytes of a reply to a gateway that has no session, at most.
+/// Longest reply to a gateway without a session, in bytes.
 pub const STRANGER_REPLY_LEN_MAX: usize = crate::tee::EVIDENCE_LEN_MAX + REPLY_HEAD_LEN_MAX;
 
-/// A hello.
+/// Encodes [`NumberedRequest::Hello`].
 pub fn hello(opening: &Opening, geometry: &Geometry, nonce: &Nonce) -> Vec<u8> {
     let version = VERSION.to_le_bytes();
     [&[0][..], &version, &opening.encode(), &geometry.encode(), nonce].concat()
 }
 
-/// A sealed key.
+/// Encodes [`NumberedRequest::Provision`].
 pub fn provision(sealed: &[u8]) -> Vec<u8> {
     [&[1], sealed].concat()
 }
 
-/// The beginning of a line.
+/// Encodes [`NumberedRequest::Attach`].
 pub fn attach(opening: &Opening, session: &SessionId, line: usize) -> Vec<u8> {
     [&[2][..], &opening.encode(), session, &[line as u8]].concat()
 }
 
-/// Queries, [`QUERIES_MAX`] at most.
+/// Encodes [`NumberedRequest::Queries`], at most [`QUERIES_MAX`] of them.
 pub fn queries(asks: &[Ask]) -> Vec<u8> {
     let mut bytes = vec![3];
     for ask in asks {
@@ -120,7 +121,7 @@ pub fn queries(asks: &[Ask]) -> Vec<u8> {
     bytes
 }
 
-/// The reply to queries.
+/// Encodes the reply to queries.
 pub fn replies(results: impl Iterator<Item = Result<Vec<u8>>>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for result in results {
@@ -129,8 +130,8 @@ pub fn replies(results: impl Iterator<Item = Result<Vec<u8>>>) -> Vec<u8> {
     bytes
 }
 
-/// The replies to so many queries, up to the first that fails. Of bytes that are no such thing an
-/// error is what comes first.
+/// Decodes the replies to `count` queries, up to the first failure. Malformed bytes give an error
+/// as the last reply.
 pub fn take_replies(bytes: &[u8], count: usize) -> Vec<Result<Vec<u8>>> {
     let mut from = Reader(bytes);
     let mut replies = Vec::with_capacity(count);
@@ -141,7 +142,7 @@ pub fn take_replies(bytes: &[u8], count: usize) -> Vec<Result<Vec<u8>>> {
     replies
 }
 
-/// Nodes to be made anew.
+/// Encodes [`NumberedRequest::Stage`].
 pub fn stage(stage: &Stage) -> Vec<u8> {
     let orders: usize = stage.orders.iter().map(|order| order.len() + 4 + NODE_LEN).sum();
     let mut bytes = Vec::with_capacity(16 + orders + stage.batch.len());
@@ -155,7 +156,7 @@ pub fn stage(stage: &Stage) -> Vec<u8> {
     bytes
 }
 
-/// A commit.
+/// Encodes [`NumberedRequest::Commit`].
 pub fn commit(sequence: u64, versions: &[NodeVersion]) -> Vec<u8> {
     let mut bytes = vec![5];
     bytes.extend_from_slice(&sequence.to_le_bytes());
@@ -163,19 +164,19 @@ pub fn commit(sequence: u64, versions: &[NodeVersion]) -> Vec<u8> {
     bytes
 }
 
-/// A node that the gateway made itself.
+/// Encodes [`NumberedRequest::Place`].
 pub fn place(version: NodeVersion, bytes: &[u8]) -> Vec<u8> {
     let NodeVersion { node, attempt } = version;
     [&[7][..], &node.0.to_le_bytes(), &attempt.to_le_bytes(), bytes].concat()
 }
 
-/// A question for the number of the last commit.
+/// Encodes [`NumberedRequest::Sequence`].
 pub fn sequence() -> Vec<u8> {
     vec![6]
 }
 
 impl NumberedRequest {
-    /// From bytes of anybody.
+    /// Decodes untrusted bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut from = Reader(bytes);
         let [kind] = from.array()?;
@@ -240,7 +241,7 @@ fn take_ask(from: &mut Reader<'_>) -> Result<Ask> {
     Ok(Ask { leaf, locations, order: take_long(from)?.to_vec() })
 }
 
-/// Bytes with their number before them.
+/// Appends bytes after their length.
 fn put_long(long: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&(long.len() as u32).to_le_bytes());
     bytes.extend_from_slice(long);
@@ -261,7 +262,7 @@ fn put_versions(versions: &[NodeVersion], bytes: &mut Vec<u8>) {
 
 fn take_versions(from: &mut Reader<'_>) -> Result<Vec<NodeVersion>> {
     let count = from.u32()?;
-    // Grows with what is there, not with what is promised.
+    // The list grows with the bytes that exist; the announced count is not trusted.
     let mut versions = Vec::new();
     for _ in 0..count {
         versions.push(take_version(from)?);
@@ -330,7 +331,7 @@ mod tests {
         assert!(whole.len() <= reply_len_max(&small()));
         let failing = [reply(1), Err(Error::Unauthentic), reply(3)];
         assert_eq!(back(3, &replies(failing.into_iter())), [Some(1), None]);
-        // Fewer than were asked for, or none at all.
+        // Fewer replies than queries, or none at all.
         assert_eq!(back(4, &whole), [Some(1), Some(2), Some(3), None]);
         for end in 0..whole.len() {
             assert_eq!(back(3, &whole[..end]).len(), end / (whole.len() / 3) + 1);

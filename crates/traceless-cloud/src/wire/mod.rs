@@ -1,6 +1,6 @@
-//! Between gateway and host: TLS 1.3, and messages in frames. Each request has a number, and its
-//! reply the same one. A reply that was lost with its connection is asked for again by sending the
-//! request again as it was, under the same number: it is not carried out a second time.
+//! Between gateway and host: TLS 1.3, and messages in frames. A request and its reply have the same
+//! number. If a reply is lost with its connection, the gateway sends the request again, unchanged
+//! and under the same number: the host does not carry it out again.
 
 pub mod fence;
 pub mod message;

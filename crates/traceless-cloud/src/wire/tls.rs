@@ -1,8 +1,8 @@
 //! TLS 1.3 between gateway and host.
 //!
-//! The gateway holds the host's certificate, or the one that signed it. The host may ask for one of
-//! the gateway, too: otherwise whoever reaches its address can take the store over, though without
-//! the key neither read nor forge what is in it.
+//! The gateway has the host's certificate, or the one that signed it. The host may require one of
+//! the gateway, too. Otherwise every party that can connect to the host can take the store over,
+//! but without the key neither read nor forge its contents.
 
 use crate::durable::write_private;
 use crate::error::{Error, Result};
@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// What is spoken inside.
+/// The ALPN name of the protocol inside TLS.
 const PROTOCOL: &[u8] = b"traceless-host";
-/// Names in a certificate that a host makes for itself.
+/// Names in a certificate that a host creates for itself.
 const OWN_NAMES: [&str; 2] = ["traceless-host", "localhost"];
 
-/// PEM files of who one is.
+/// PEM files of a certificate and its key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The certificate, followed by the intermediate ones.
@@ -34,7 +34,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The one in a folder, which is made if there is none: a certificate that signs itself.
+    /// The self-signed identity in a folder, which is created if it is missing.
     pub fn own(folder: &Path) -> Result<Self> {
         let own = Self { certificate: folder.join("host.pem"), key: folder.join("host.key") };
         if !own.certificate.exists() {
@@ -48,11 +48,11 @@ impl Identity {
     }
 }
 
-/// What is encoded in `der`, as text (RFC 7468).
+/// The text form of `der` (RFC 7468).
 fn pem(label: &str, der: &[u8]) -> Zeroizing<String> {
     const LINE_LEN: usize = 64;
     let encoded = Zeroizing::new(base64_simd::STANDARD.encode_to_string(der));
-    // No larger string is ever made, which would leave a copy of a key behind.
+    // The string never grows, because a reallocation would leave a copy of a key behind.
     let len = encoded.len() + encoded.len() / LINE_LEN + 2 * label.len() + 64;
     let mut text = Zeroizing::new(String::with_capacity(len));
     text.push_str("-----BEGIN ");
@@ -72,8 +72,8 @@ fn pem(label: &str, der: &[u8]) -> Zeroizing<String> {
     text
 }
 
-/// The host's side. With `clients`, certificates that sign those of gateways, others are turned
-/// away.
+/// The host's configuration. With `clients`, a file of certificates, only gateways with a
+/// certificate that one of these signs are admitted.
 pub fn server(own: &Identity, clients: Option<&Path>) -> Result<Arc<ServerConfig>> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
@@ -90,12 +90,12 @@ pub fn server(own: &Identity, clients: Option<&Path>) -> Result<Arc<ServerConfig
     let chain = certificates(&own.certificate)?;
     let mut config = builder.with_single_cert(chain, key(&own.key)?).map_err(unfit)?;
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
-    // A lost connection is rare, and its session goes on by other means.
+    // Tickets are not needed: connections are rarely lost, and sessions continue without them.
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-/// The gateway's side: `host` is a file with the host's certificate, or with those that sign it.
+/// The gateway's configuration: `host` is a file with the host's certificate, or its signers'.
 pub fn client(host: &Path, own: Option<&Identity>) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Arc::new(KnownCertificates::new(certificates(host)?, &provider)?);
@@ -115,8 +115,8 @@ pub fn client(host: &Path, own: Option<&Identity>) -> Result<Arc<ClientConfig>> 
     Ok(Arc::new(config))
 }
 
-/// Takes the very certificates that it knows, by whatever name the host is called, and those that
-/// they sign, by the host's name.
+/// Accepts the listed certificates under any host name, and certificates that they sign, for the
+/// host's name.
 #[derive(Debug)]
 struct KnownCertificates {
     certificates: Vec<CertificateDer<'static>>,

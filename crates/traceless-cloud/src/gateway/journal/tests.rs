@@ -1,4 +1,4 @@
-//! What a journal knows of its records: how many there are, and which of them are written.
+//! A journal's counts of appended and written records.
 
 use super::*;
 use traceless::rng::SeededRng;
@@ -49,19 +49,19 @@ fn a_promise_is_kept_when_its_record_is_written() {
     assert_eq!(journal.promised(), None);
     assert!(journal.is_written(3) && !journal.is_written(4));
     assert!(journal.is_settled(3) && !journal.is_settled(4));
-    // A new generation has what happened in its state.
+    // A new generation contains earlier records in its state.
     journal.append(&Record::Answered);
     journal.promise();
     journal.renew(&State::new(params()), &mut SeededRng::new(91)).unwrap();
     assert!(journal.promised().is_none() && journal.is_written(4));
-    // One that cannot be written any more will not be.
+    // A record that can no longer be written is settled.
     journal.append(&Record::Answered);
     journal.promise();
     journal.broken = true;
     assert!(journal.is_settled(5) && !journal.is_written(5));
 }
 
-/// Under another key nothing of a file can be read; otherwise one of its entries is damaged.
+/// Under a wrong key nothing in the file opens; otherwise one entry is damaged.
 #[test]
 fn who_meets_damage_is_told_what_to_do() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a gateway tells of itself, and when it refuses to do anything.
+//! What a gateway reports of itself, and when it refuses every operation.
 
 use super::planned::planned;
 use super::*;
@@ -27,7 +27,7 @@ fn blocks_that_wait_are_held_until_a_round_takes_them() {
     }
     assert_eq!(gateway.waiting(), 3);
     assert!((0..300).all(|id| gateway.holds(id) == (id < 3)));
-    // As many rounds as there are trees below the root, and one that begins after them.
+    // One round for each tree below the root, and one that begins after them.
     let rounds = gateway.params().geometry.roots as usize + 1;
     gateway.dummies(rounds * gateway.params().round_blocks + 1).unwrap();
     gateway.save().unwrap();
@@ -35,7 +35,7 @@ fn blocks_that_wait_are_held_until_a_round_takes_them() {
     assert!((0..3).all(|id| !gateway.holds(id)));
 }
 
-/// At least the place of each block, and the block of each slot.
+/// The map has at least the place of each block, and the block of each slot.
 #[test]
 fn the_map_is_as_large_as_the_tree() {
     for blocks in [300, 3000] {

@@ -1,4 +1,4 @@
-//! A constant beat: what is sent when follows from the number of slots alone.
+//! A constant rate: the sent messages and their times follow from the number of ticks alone.
 
 use super::planned::no_job;
 use super::*;
@@ -6,21 +6,21 @@ use traceless::clock::{Clock as _, SimulatedClock};
 
 const PERIOD: u64 = 2_000_000;
 
-/// What a host sees, and when.
+/// A message that a host receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Message {
     Query,
-    /// Of so many nodes.
+    /// A round or renewal of this many nodes.
     Stage(usize),
     Commit,
 }
 
-/// A host that tells when it is spoken to, and fails when it is told to.
+/// A host that records each call with its time, and fails on request.
 struct Timed {
     host: InProcess<MemStore>,
     clock: Arc<SimulatedClock>,
     seen: Arc<Mutex<Vec<(Message, u64)>>>,
-    /// By how much each answer is late.
+    /// The delay of each answer.
     delay: Arc<AtomicU64>,
     fails: Arc<AtomicU64>,
 }
@@ -44,7 +44,7 @@ impl Host for Timed {
     }
 
     fn stage(&self, stage: &Stage) -> Result {
-        // Another thread's, so that the clock goes on beside it.
+        // Called by another thread, so the clock does not advance here.
         let message = Message::Stage(stage.nodes.len());
         self.seen.lock().unwrap().push((message, self.clock.now()));
         self.host.stage(stage)
@@ -127,7 +127,7 @@ fn what_is_sent_follows_from_the_clock() {
                     0 => {}
                     1 => gateway.put(step % 1500, &[1; BLOCK]).unwrap(),
                     2 => assert!(gateway.get(1500).is_err()),
-                    // At hand but for the first time; then several at once.
+                    // A cache hit except for the first time; then several accesses at once.
                     _ => drop(gateway.get_many(&[7, step % 3, step, 7]).unwrap()),
                 }
                 gateway.dummy().unwrap();
@@ -161,8 +161,8 @@ fn late_slots_are_sent_late_and_none_is_left_out() {
         world.gateway.fill_slot().unwrap();
     }
     let halves: Vec<u64> = world.times(Message::Query).iter().map(|at| at * 2 / PERIOD).collect();
-    // The answer to the seventh took three and a half: the eighth is two and a half late, and so
-    // are those after it.
+    // The seventh query took three and a half periods, so the eighth and all later ones are late by
+    // two and a half.
     assert_eq!(halves, [2, 4, 6, 8, 10, 12, 14, 21, 23, 25]);
     let counts = world.gateway.counts();
     assert_eq!((counts.slots_late, counts.slot_delay_max_ns), (1, 5 * PERIOD / 2));
@@ -206,12 +206,12 @@ fn a_slot_that_is_late_by_a_period_delays_those_after_it() {
         world.gateway.fill_slot().unwrap();
     }
     let quarters: Vec<u64> = world.times(Message::Query).iter().map(|at| at * 4 / PERIOD).collect();
-    // The second is three quarters late, and the fifth a whole period.
+    // The second tick is late by three quarters of a period, the fifth by a whole period.
     assert_eq!(quarters, [4, 11, 12, 16, 24, 28]);
     assert_eq!(world.gateway.counts().slots_late, 1);
 }
 
-/// What comes besides queries, such as a node that was read too often, waits for a slot, too.
+/// Work besides queries, like the renewal of a node that was read too often, waits for a tick, too.
 #[test]
 fn nothing_is_sent_between_slots() {
     let mut params = params(6000);
@@ -231,7 +231,8 @@ fn nothing_is_sent_between_slots() {
 #[test]
 fn a_round_is_sent_after_its_slot() {
     let params = params(300);
-    // How many nodes what came first has: a round, or what is sent here behind the slots.
+    // The number of nodes of the first staged job: the round's, or this empty one's after the
+    // ticks.
     let sent = |slots: usize| {
         let mut world = World::new(300, 65);
         for _ in 0..params.round_blocks + slots {

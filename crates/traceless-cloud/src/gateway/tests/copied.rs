@@ -1,6 +1,6 @@
-//! A process whose memory is copied, as a machine is that is resumed twice from one snapshot: both
-//! copies go on with the same keys, counts and streams, each with data of its own. No nonce of a
-//! key ever covers two contents.
+//! A process with copied memory, like a machine that is resumed twice from one snapshot: both
+//! copies continue with the same keys, counters and random streams, each with its own data. No
+//! nonce of a key may ever be used for two contents.
 
 use super::*;
 use crate::enclave::{Evictor, NodeBytes, Querier};
@@ -13,7 +13,7 @@ use traceless::seal::record::{self, SealRecord};
 const BLOCKS: u64 = 3000;
 const WRITES: u64 = 500;
 
-/// An enclave that works on whatever thread asks it, so that what it seals is recorded there.
+/// An enclave that runs on its caller's thread, so that its seals are recorded there.
 struct Recorded {
     querier: Mutex<Querier>,
     evictor: Mutex<Evictor>,
@@ -29,7 +29,7 @@ impl Enclave for Recorded {
     }
 }
 
-/// A host that takes down what the threads sealed that rounds and leaves are made on.
+/// A host that collects the recorded seals of the threads that make rounds and leaves.
 struct Recorder {
     host: HostedStore<MemStore, Recorded>,
     sealed: Arc<Mutex<Vec<SealRecord>>>,
@@ -67,9 +67,8 @@ impl Host for Recorder {
     }
 }
 
-/// What a copy seals, from the moment on at which it was copied: with the same keys and session,
-/// and the same randomness but for what is drawn anew. The first time that a thread seals is not
-/// recorded.
+/// All seals of a copy after the moment of copying. All copies have the same keys, session and
+/// randomness, except for fresh random numbers. The first seal of a thread is not recorded.
 fn sealed_by(copy: u64, mut rng: Box<dyn Rng>, is_filled: bool) -> Vec<SealRecord> {
     record::start();
     let params = params(BLOCKS);
@@ -92,7 +91,8 @@ fn sealed_by(copy: u64, mut rng: Box<dyn Rng>, is_filled: bool) -> Vec<SealRecor
     if is_filled {
         gateway.fill(&|id, bytes| bytes[..8].copy_from_slice(&(id + copy).to_le_bytes())).unwrap();
     }
-    // Each twice: replies to the first hold what was never written, the same in all copies.
+    // Each block twice: the first replies hold blocks that were never written, the same in all
+    // copies.
     for id in (0..WRITES).chain(0..WRITES) {
         gateway.put(id * 7 % BLOCKS, &block(id, copy)).unwrap();
     }
@@ -103,7 +103,7 @@ fn sealed_by(copy: u64, mut rng: Box<dyn Rng>, is_filled: bool) -> Vec<SealRecor
     Arc::into_inner(sealed).unwrap().into_inner().unwrap()
 }
 
-/// Keys of which one nonce covers two contents, and how many seals there were.
+/// The keys with a nonce that was used for two contents, and the number of seals.
 fn repeated(all: impl Iterator<Item = SealRecord>) -> (HashSet<u64>, usize) {
     let (mut tags, mut keys, mut seals) = (HashMap::new(), HashSet::new(), 0);
     for SealRecord { key, nonce, tag } in all {
@@ -125,16 +125,16 @@ fn copies_of_a_process_use_no_nonce_twice() {
     }
 }
 
-/// A source of which some salts come from a stream, which a copy shares: the planted fault.
+/// The planted fault: a random source that draws some salts from a stream that copies share.
 struct Partly {
     stream: SeededRng,
     shares: bool,
-    /// Whether the sources that are made of this one do so, in order.
+    /// For each fork of this source, in order: whether it shares its salts.
     forks: VecDeque<bool>,
 }
 
 impl Partly {
-    /// Of all places that draw salts, the one of this number shares them.
+    /// A source that shares the salts of one of the places of use.
     fn new(place: usize) -> Self {
         let mut forks: VecDeque<bool> = (0..PLACES).map(|other| other == place).collect();
         let shares = forks.pop_front().unwrap();
@@ -161,8 +161,8 @@ impl Rng for Partly {
     }
 }
 
-/// Attempts, which make keys of rounds and of nodes; replies; the state's log; orders for rounds;
-/// queries.
+/// The users of salts: attempts, which make the keys of rounds and nodes; replies; the state's log;
+/// orders for rounds; queries.
 const PLACES: usize = 5;
 
 #[test]

@@ -6,8 +6,8 @@ use core::ops::Bound;
 use std::path::{Path, PathBuf};
 use traceless::clock::SimulatedClock;
 
-/// A host over a store that outlives it. After so many calls it is gone: the last one is not
-/// answered, but may have happened.
+/// A host over a store that outlives it. After a number of calls it is gone: the last call is not
+/// answered, but may have taken effect.
 struct Mortal {
     host: InProcess<Arc<MemStore>>,
     left: AtomicU64,
@@ -55,7 +55,7 @@ impl Host for Mortal {
     }
 }
 
-/// What outlives a gateway.
+/// The parts that outlive a gateway.
 pub struct World {
     pub params: Params,
     pub keys: Keys,
@@ -63,9 +63,9 @@ pub struct World {
     pub folder: tempfile::TempDir,
     seen: Arc<Mutex<Vec<Seen>>>,
     rng: SeededRng,
-    /// Whether gateways keep a constant beat.
+    /// Whether gateways keep a constant rate.
     beats: bool,
-    /// What remembers how far the state had come.
+    /// The anchor's file.
     pub anchor: Option<PathBuf>,
 }
 
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// With some blocks, and an anchor.
+    /// A world with an anchor.
     pub fn anchored(seed: u64, anchor: &Path) -> Self {
         Self { anchor: Some(anchor.to_owned()), ..Self::new(20, seed) }
     }
@@ -114,7 +114,7 @@ impl World {
         Ok(gateway)
     }
 
-    /// Half a record at the end of the log, as of a write that was cut short.
+    /// Appends half a record to the log, like an interrupted write.
     fn tear(&mut self) {
         for entry in std::fs::read_dir(self.folder.path()).unwrap() {
             let path = entry.unwrap().path();
@@ -133,13 +133,13 @@ fn no_acknowledged_write_is_lost() {
     loses_nothing(World::of(Params::printed(BLOCKS, BLOCK, 4).unwrap(), 22));
 }
 
-/// With a beat an answer is given once what it rests on is written with a slot.
+/// At a constant rate an answer waits until its record is written with a tick.
 #[test]
 fn no_acknowledged_write_is_lost_with_a_beat() {
     loses_nothing(World { beats: true, ..World::new(BLOCKS, 23) });
 }
 
-/// Fills slots until what was promised is kept.
+/// Fills ticks until the promised record is written.
 fn kept(gateway: &mut Gateway) -> Result {
     let Some(record) = gateway.promised() else { return Ok(()) };
     while !gateway.is_settled(record) {
@@ -148,7 +148,7 @@ fn kept(gateway: &mut Gateway) -> Result {
     gateway.settle_promise(record)
 }
 
-/// More than wait at the gateway, or nothing would be asked of the host.
+/// More blocks than wait at the gateway, so that the host receives queries.
 const BLOCKS: u64 = 2000;
 
 fn loses_nothing(mut world: World) {
@@ -163,7 +163,7 @@ fn loses_nothing(mut world: World) {
             let bytes = block(id, life * 1000 + version);
             if rng.below(3) > 0 {
                 if gateway.put(id, &bytes).and_then(|()| kept(&mut gateway)).is_err() {
-                    // Nobody was told, so it may be either.
+                    // The write was not acknowledged, so both contents are allowed.
                     drop(gateway);
                     let mut next = world.open(u64::MAX).unwrap();
                     let found = next.get(id).unwrap();
@@ -190,7 +190,7 @@ fn loses_nothing(mut world: World) {
         assert!(gateway.get(id).unwrap() == array[id as usize], "{id}");
     }
     drop(gateway);
-    // A query without a reply is sent again as it was; nothing else is read twice.
+    // A query without a reply is sent again unchanged. No other slot is read twice.
     let mut seen = world.seen.lock().unwrap().clone();
     let sent = seen.len();
     seen.dedup();
@@ -204,7 +204,7 @@ fn loses_nothing(mut world: World) {
     }
 }
 
-/// Of writes that were sent together and not answered each may have happened, or not.
+/// Each write of an unanswered batch may have happened or not.
 #[test]
 fn writes_sent_together_outlive_the_gateway() {
     const BLOCKS: u64 = 1500;
@@ -350,13 +350,13 @@ fn a_folder_that_was_put_back_is_refused() {
     assert!(matches!(world.open(u64::MAX), Err(Error::RolledBack { gateway: 0, .. })));
 }
 
-/// The planted fault: if queries were not written down before they are sent, as after this folder
-/// is put back, slots would be read again, and the test above would see it.
+/// The planted fault: queries that are not recorded before they are sent, which a restored folder
+/// simulates. Slots are then read again, and the test above would notice.
 #[test]
 fn to_forget_queries_would_read_slots_twice() {
     let mut world = World::new(2000, 27);
     let mut gateway = world.open(u64::MAX).unwrap();
-    // Half a round more than whole ones, so that none ends before the folder is put back.
+    // Half a round more than whole ones, so that no round ends before the folder is restored.
     let rounds = 2000 / world.params.round_blocks - 1;
     for id in 0..(rounds * world.params.round_blocks + world.params.round_blocks / 2) as u64 {
         gateway.put(id, &block(id, 1)).unwrap();

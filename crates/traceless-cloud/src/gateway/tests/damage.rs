@@ -1,4 +1,4 @@
-//! Damaged, lost and old states: nothing that was acknowledged is lost without a word.
+//! Damaged, lost and old states: no acknowledged write is lost without an error.
 
 use super::crash::World;
 use super::*;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 const BLOCKS: u64 = 20;
 
-/// A world with some acknowledged writes, the last of each block.
+/// A world with some acknowledged writes, and the last content of each block.
 fn written(seed: u64, writes: u64) -> (World, HashMap<u32, Vec<u8>>) {
     let mut world = World::new(BLOCKS, seed);
     let mut gateway = world.open(u64::MAX).unwrap();
@@ -30,7 +30,7 @@ fn newest(world: &World) -> (u64, Vec<u8>) {
     (newest, std::fs::read(path_of(world.folder.path(), newest)).unwrap())
 }
 
-/// Whether all that was acknowledged is in a state. A write without a reply is in its query.
+/// Whether a state has all acknowledged writes. An unanswered write is in its query.
 fn has(state: &State, model: &HashMap<u32, Vec<u8>>) -> bool {
     let pending = |id: u32| state.pending.iter().find(|query| query.id == Some(id));
     model.iter().all(|(&id, bytes)| {
@@ -51,7 +51,7 @@ fn no_damage_of_a_journal_loses_an_acknowledged_write() {
         }
         _ => Judged::Refused,
     });
-    // The same of the gateway itself, for some of it.
+    // Opens a gateway with some of the damage.
     let mut refused = 0;
     for damaged in damages(&whole).step_by(5003).chain([[&whole[..], &[0; 4096]].concat()]) {
         for old in generations(world.folder.path()).unwrap() {
@@ -92,8 +92,8 @@ fn a_state_of_another_tree_or_under_another_name_is_refused() {
     assert!(gateway.get(1).unwrap() == model[&1]);
 }
 
-/// A crash before the old generation is removed; and damage of the newest, which is not answered
-/// by what the old one has.
+/// A crash before the old generation is removed, then damage of the newest: the gateway must not
+/// fall back to the old one.
 #[test]
 fn an_old_generation_is_no_way_out() {
     let (mut world, model) = written(43, 4);
@@ -125,7 +125,7 @@ fn a_repair_keeps_what_is_whole_and_the_damaged_file() {
     let sound = check(&folder, &world.keys, None).unwrap();
     assert!(sound.lost.is_none() && sound.generation == generation && sound.records > 0);
     let saved = SavedState::parse(whole.clone(), generation, &world.keys.state).ok().unwrap();
-    // The last write, and the reply to the one before it.
+    // The last write, and the reply to the previous one.
     let at = saved.found.entries.last().unwrap().body.start;
     let mut damaged = whole.clone();
     damaged[at] ^= 1;
@@ -147,7 +147,7 @@ fn a_repair_keeps_what_is_whole_and_the_damaged_file() {
     assert!(gateway.get(5).unwrap() == vec![0; BLOCK], "what was said to be lost");
 }
 
-/// A repair that was cut short is repeated, and what an older one kept stays.
+/// An interrupted repair is repeated, and the file that an older repair kept stays.
 #[test]
 fn a_repair_goes_on_where_it_was_cut_short() {
     let (world, _) = written(46, 6);
@@ -158,7 +158,7 @@ fn a_repair_goes_on_where_it_was_cut_short() {
     std::fs::write(path_of(folder, generation), &damaged).unwrap();
     let first = folder.join(format!("damaged.{generation}"));
     std::fs::write(&first, "of an older repair").unwrap();
-    // The damaged file was given its name, and nothing else was done.
+    // The damaged file has its second name, and nothing else was done.
     let second = folder.join(format!("damaged.{generation}.1"));
     std::fs::hard_link(path_of(folder, generation), &second).unwrap();
     let kept = repair(folder, &world.keys, None, &mut SeededRng::new(1)).unwrap();
@@ -168,7 +168,7 @@ fn a_repair_goes_on_where_it_was_cut_short() {
     assert!(check(folder, &world.keys, None).unwrap().lost.is_none());
 }
 
-/// A file that cannot become the anchor is refused before anything is repaired.
+/// A file that cannot become the anchor is refused before the repair begins.
 #[test]
 fn a_repair_with_a_file_of_others_changes_nothing() {
     let (world, _) = written(47, 6);
@@ -197,8 +197,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The folder is put back to each moment between two acknowledged writes, with a store that is put
-/// back with it: the host says nothing against it.
+/// The folder is restored to each moment between two acknowledged writes, together with the store,
+/// so that the host cannot detect it.
 #[test]
 fn an_anchor_refuses_every_older_state() {
     let (elsewhere, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -221,12 +221,12 @@ fn an_anchor_refuses_every_older_state() {
     for number in 0..moments - 1 {
         copy(&moment(number), world.folder.path());
         assert!(matches!(world.open(u64::MAX), Err(Error::Anchor { .. })), "moment {number}");
-        // The limit, without an anchor.
+        // The limit of protection: without an anchor the old state is accepted.
         world.anchor = None;
         assert!(world.open(u64::MAX).is_ok());
         world.anchor = Some(anchor.clone());
     }
-    // Nothing at all.
+    // An empty folder.
     let empty = tempfile::tempdir().unwrap();
     copy(empty.path(), world.folder.path());
     assert!(matches!(world.open(u64::MAX), Err(Error::Anchor { .. })));
@@ -235,7 +235,7 @@ fn an_anchor_refuses_every_older_state() {
     assert!(gateway.get(3).unwrap() == block(3, 2));
 }
 
-/// A state that went on without the anchor, or went another way, is refused until it is accepted.
+/// A state that continued without the anchor, or branched off, is refused until it is accepted.
 #[test]
 fn an_anchor_refuses_a_fork() {
     let (elsewhere, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -264,7 +264,7 @@ fn an_anchor_refuses_a_fork() {
     new_anchor(world.folder.path(), &world.keys, &anchor).unwrap();
     assert_eq!(check(world.folder.path(), &world.keys, Some(&anchor)).unwrap().anchor, None);
     drop(world.open(u64::MAX).unwrap());
-    // Another gateway's, something else, nothing.
+    // Another gateway's anchor, another file, and no file.
     let other = World::new(BLOCKS, 47);
     world.keys = other.keys;
     assert!(world.open(u64::MAX).is_err());
@@ -282,7 +282,7 @@ fn an_anchor_refuses_a_fork() {
     assert_eq!(std::fs::read(&file).unwrap(), b"dear reader");
 }
 
-/// A gateway that ends between a write of its state and the anchor's record of it fits its anchor.
+/// A gateway may end between a write of its state and the anchor's update.
 #[test]
 fn an_anchor_is_never_ahead_of_the_state() {
     let elsewhere = tempfile::tempdir().unwrap();
@@ -306,7 +306,7 @@ fn an_anchor_is_never_ahead_of_the_state() {
     assert!(gateway.get(2).unwrap() == block(2, 1));
 }
 
-/// A state is written when something happened, not because somebody asked whether it was.
+/// Flushing without new records writes nothing.
 #[test]
 fn what_did_not_happen_is_not_written() {
     let mut world = written(47, 3).0;

@@ -1,4 +1,4 @@
-//! What is written down and when, and what a gateway leaves behind.
+//! When records are written, and the files that a closed gateway leaves.
 
 use super::planned::{keys, planned};
 use super::*;
@@ -16,7 +16,7 @@ fn look(folder: &Path) -> StateReport {
     check(folder, &keys(), None).unwrap()
 }
 
-/// With a beat, and a block at hand.
+/// A gateway at a constant rate, with a block in the ring.
 fn with_beat(folder: Option<&Path>) -> Gateway {
     let (mut gateway, _) = planned(params(300), folder);
     gateway.beat = Some(beat());
@@ -35,7 +35,7 @@ fn what_is_promised_is_settled_with_the_next_slot() {
     assert!(!gateway.is_settled(first));
     gateway.fill_slot().unwrap();
     assert!(gateway.is_settled(first) && gateway.promised().is_none());
-    // Without a slot it is written when it is asked for.
+    // Without a tick the record is written on request.
     gateway.put(1, &block(1, 3)).unwrap();
     let second = gateway.promised().unwrap();
     assert!(second > first && !gateway.is_settled(second));
@@ -59,7 +59,7 @@ fn a_beat_keeps_the_whole_state_after_enough_rounds() {
     let (mut gateway, _) = planned(params(300), Some(folder.path()));
     gateway.beat = Some(beat());
     let params = *gateway.params();
-    // As if all but the last of them were over.
+    // As if all but the last of these rounds were over.
     gateway.state.round = state_rounds(&params, gateway.index_bytes()) - 2;
     gateway.save().unwrap();
     let mut newest = Vec::new();
@@ -91,7 +91,7 @@ fn a_gateway_that_was_closed_has_nothing_to_repeat() {
     assert_eq!(look(folder.path()).records, 0);
 }
 
-/// A round on its way would have to be committed for the whole state, at another time.
+/// Saving the whole state would have to commit the running round off schedule.
 #[test]
 fn a_gateway_with_a_beat_writes_what_happened_when_it_is_closed() {
     let folder = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn a_gateway_with_a_beat_writes_what_happened_when_it_is_closed() {
     assert!(look(folder.path()).records > 0);
 }
 
-/// A round on its way cannot end then, so what happened is in the log.
+/// The running round cannot end without the host, so records are written to the log.
 #[test]
 fn a_gateway_whose_host_is_gone_is_closed_all_the_same() {
     let close = |error: Error| {
@@ -123,6 +123,6 @@ fn a_gateway_whose_host_is_gone_is_closed_all_the_same() {
     };
     let (closed, is_all_written) = close(Error::Unreachable("planned".into()));
     assert!(closed.is_ok() && is_all_written);
-    // Of a host that is there and fails, whoever closes is told.
+    // An error of a reachable host is returned.
     assert!(matches!(close(Error::Store("planned")).0, Err(Error::Store("planned"))));
 }

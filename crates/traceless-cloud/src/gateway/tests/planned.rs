@@ -4,7 +4,7 @@ use super::*;
 use crate::channel::Nonce;
 use std::path::Path;
 
-/// What a gateway asks of its host.
+/// A gateway's calls of its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     Query,
@@ -12,25 +12,25 @@ pub enum Call {
     Commit,
 }
 
-/// A host over a store that outlives its sessions. Once one is lost, nothing can be done before the
-/// next.
+/// A host over a store that outlives its sessions. After a session is lost all calls fail until the
+/// next one begins.
 pub struct Planned {
     host: Mutex<Arc<InProcess<Arc<MemStore>>>>,
     store: Arc<MemStore>,
     shared: Shared,
     rng: Mutex<SeededRng>,
     is_lost: AtomicBool,
-    /// The call that loses the session, and whether it happens all the same.
+    /// The call that loses the session, and whether the call takes effect.
     pub loses: Mutex<Option<(Call, bool)>>,
-    /// What stages fail with.
+    /// The error of all stages.
     pub stage_error: Mutex<Option<Error>>,
-    /// Stages that came.
+    /// How many stages were called.
     pub stages: AtomicU64,
-    /// None of them returns while this is set.
+    /// Keeps stages from returning while it is set.
     pub holds_stages: AtomicBool,
-    /// The opening that took the store over.
+    /// The opening that has taken over the store.
     pub newest: Mutex<Option<u64>>,
-    /// The number of the last commit, if not the true one.
+    /// The reported number of the last commit; `None` for the true one.
     pub sequence: Mutex<Option<u64>>,
 }
 
@@ -91,8 +91,8 @@ impl Host for Planned {
     }
 }
 
-/// A gateway to an empty tree, with its state in a folder if there is one, and its host. The same
-/// keys each time.
+/// A gateway to an empty tree, with its state in `folder` if given, and its host. The keys are
+/// always the same.
 pub fn planned(params: Params, folder: Option<&Path>) -> (Gateway, Arc<Planned>) {
     let mut rng = SeededRng::new(70);
     let keys = keys();
@@ -125,12 +125,12 @@ pub fn keys() -> Keys {
     Keys::new(&Secret::from_bytes([70; 32]), &[7; 16])
 }
 
-/// Orders for nothing, which a host carries out like any other.
+/// A job without nodes, which a host carries out like any other.
 pub fn no_job() -> RoundJob {
     RoundJob { round: 0, attempt: 1, nodes: Vec::new(), batch: None }
 }
 
-/// Fails if work takes so long that it will never end.
+/// Fails if work does not end within ten seconds.
 pub fn ends(work: impl FnOnce() + Send + 'static) {
     let (done, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

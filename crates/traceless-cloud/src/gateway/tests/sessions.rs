@@ -1,4 +1,4 @@
-//! Sessions that are lost: what was on its way is sent again, or known to have happened.
+//! Lost sessions: unfinished work is sent again, or found to have happened.
 
 use super::planned::{Call, ends, planned};
 use super::*;
@@ -30,7 +30,7 @@ fn whatever_loses_its_session_goes_on_in_the_next() {
     }
 }
 
-/// What the thread says of a round that ended with its session is not taken for the next one's.
+/// The worker's result for a round of a lost session is not taken for the next round's.
 #[test]
 fn a_round_ends_with_its_session_and_is_carried_out_in_the_next() {
     ends(|| {

@@ -1,4 +1,4 @@
-//! What records say is checked before it happens.
+//! The contents of records are checked before they are applied.
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn a_round_is_not_a_node_by_itself() {
     }
 }
 
-/// Its dummies would run out.
+/// More reads of a node would exhaust its dummies.
 #[test]
 fn no_node_is_read_more_often_than_it_has_dummies() {
     for mut params in [Params::printed(500, BLOCK, 4).unwrap(), params(6000)] {

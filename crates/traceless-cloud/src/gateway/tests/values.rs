@@ -1,11 +1,11 @@
-//! Values and objects under names: which queries they take, what is written down with them, and
-//! which of them are refused.
+//! Values and objects under names: the queries that they take, the records that they write, and the
+//! ones that are refused.
 
 use super::crash::World;
 use super::*;
 use crate::gateway::journal::{SavedState, generations};
 
-/// A number of blocks of which the class is three more, and one of which it is one more.
+/// Numbers of blocks: three below their size class, and one below it.
 const LONG: usize = 33;
 const SHORT: usize = 9;
 
@@ -13,14 +13,14 @@ fn bytes(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| i as u8 ^ seed).collect()
 }
 
-/// What was done, and how many queries it took.
+/// A call's result, and how many queries it made.
 fn queries<T>(gateway: &mut Gateway, call: impl FnOnce(&mut Gateway) -> T) -> (T, u64) {
     let before = gateway.counts().queries;
     let done = call(gateway);
     (done, gateway.counts().queries - before)
 }
 
-/// Sends so many queries that no block is at hand any more.
+/// Sends so many queries that no later access is a cache hit.
 fn pass_a_round(gateway: &mut Gateway) {
     gateway.dummies(gateway.params().round_blocks + 1).unwrap();
 }
@@ -49,14 +49,14 @@ fn the_longest_names_and_values_are_not_refused_for_their_length() {
     gateway.store(&[b'n'; NAME_LEN_MAX], b"value", b"").unwrap();
     let too_long = gateway.store(&[b'n'; NAME_LEN_MAX + 1], b"value", b"");
     assert!(matches!(too_long, Err(Error::Malformed(_))));
-    // The tree is too small for it, which is asked for only then.
+    // The tree is too small for the value, which is checked after the length.
     let mut value = vec![0; VALUE_LEN_MAX];
     assert!(matches!(gateway.store(b"n", &value, b""), Err(Error::Full { blocks: 10 })));
     value.push(0);
     assert!(matches!(gateway.store(b"n", &value, b""), Err(Error::Malformed(_))));
 }
 
-/// Entries that the log of a gateway's state got from a call.
+/// How many entries a call adds to the log of the gateway's state.
 fn entries(world: &World, call: impl FnOnce()) -> u64 {
     let folder = world.folder.path();
     let count = || {
@@ -69,7 +69,7 @@ fn entries(world: &World, call: impl FnOnce()) -> u64 {
     count() - before
 }
 
-/// Their queries with one entry, their names with another.
+/// One entry for all queries, and one for all names.
 #[test]
 fn values_that_are_put_together_are_written_down_together() {
     let mut world = World::new(100, 33);
@@ -95,7 +95,7 @@ fn blocks_that_get_full_are_written_together() {
     assert!(gateway.read(&mut reading, object.len()).unwrap() == object);
 }
 
-/// Whoever writes or reads an object can do something else after as few queries as it likes.
+/// An object can be written and read in small portions, with other work in between.
 #[test]
 fn an_object_is_written_and_read_in_portions() {
     let mut gateway = in_memory(200, 35);

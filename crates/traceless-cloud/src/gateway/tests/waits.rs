@@ -1,4 +1,4 @@
-//! How long queries wait for rounds, and what is counted of it.
+//! How queries wait for rounds, and the counters of these waits.
 
 use super::planned::{no_job, planned};
 use super::*;
@@ -16,7 +16,7 @@ fn queries_that_wait_for_a_whole_round_are_counted() {
     assert_eq!(looked_at, 0, "it was looked at, and not waited for");
     gateway.save().unwrap();
     let before = gateway.counts().waits;
-    // A machine that is slow may have a round end before it is waited for.
+    // On a slow machine a round may end before the wait for it begins.
     let waited = (0..20).any(|_| {
         host.holds_stages.store(true, Ordering::SeqCst);
         gateway.dummies(round_blocks).unwrap();
@@ -34,7 +34,7 @@ fn queries_that_wait_for_a_whole_round_are_counted() {
 #[test]
 fn shares_are_waited_for_and_counted_while_a_round_is_on_its_way() {
     let (mut gateway, host) = planned(params(300), None);
-    // Far longer than this test takes.
+    // A round far longer than this test.
     gateway.pace.took(Duration::from_secs(1_000_000));
     gateway.pace.begin();
     gateway.dummies(5).unwrap();
@@ -50,12 +50,12 @@ fn shares_are_waited_for_and_counted_while_a_round_is_on_its_way() {
     assert!((1..=took).contains(&shares), "{shares} of {took}");
 }
 
-/// The pace of queries rests on it.
+/// The pace of queries depends on the measured time of a round.
 #[test]
 fn a_round_takes_from_its_beginning_to_its_end() {
     const STAGE: Duration = Duration::from_millis(5);
     let (gateway, host) = planned(params(300), None);
-    // So that the time since the thread began is far longer than the round.
+    // Makes the thread's age far longer than the round.
     std::thread::sleep(Duration::from_millis(100));
     host.holds_stages.store(true, Ordering::SeqCst);
     let (held, clock) = (host.clone(), Monotonic::start());

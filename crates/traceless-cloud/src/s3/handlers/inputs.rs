@@ -1,11 +1,10 @@
-//! What several requests say in the same words. Their types are the library's, and have nothing
-//! else in common.
+//! Conversions that several requests share. The types are the library's and have no common trait.
 
 use s3s::auth::Credentials;
 use s3s::dto::{Grant, Grantee, Owner, Permission, Type};
 use s3s::{S3Result, s3_error};
 
-/// What an upload says of its own bytes.
+/// The announced properties of an upload's bytes.
 macro_rules! announced {
     ($input:ident, $trailers:ident) => {
         BodyClaims {
@@ -25,7 +24,7 @@ macro_rules! announced {
     };
 }
 
-/// Headers that are kept.
+/// The headers that are kept with an object.
 macro_rules! headers {
     ($input:ident) => {
         Headers {
@@ -51,7 +50,7 @@ macro_rules! read_conditions {
     };
 }
 
-/// Conditions that a copy makes of its source.
+/// Conditions of a copy on its source.
 macro_rules! copy_conditions {
     ($input:ident) => {
         Conditions {
@@ -74,7 +73,7 @@ macro_rules! write_conditions {
     };
 }
 
-/// Tag and checksums of what was written, as different replies tell them.
+/// Tag and checksums of written bytes, for different reply types.
 macro_rules! written {
     ($put:ident, $Output:ident) => {
         dto::$Output {
@@ -91,19 +90,19 @@ macro_rules! written {
 
 pub(super) use {announced, copy_conditions, headers, read_conditions, write_conditions, written};
 
-/// How many bytes are announced.
+/// The announced length.
 pub(super) fn length(announced: Option<i64>) -> S3Result<Option<u64>> {
     announced.map(u64::try_from).transpose().map_err(|_| s3_error!(InvalidArgument))
 }
 
-/// The encoding of an object, without that of the request it came in.
+/// The object's encoding, without the encoding of the request.
 pub(super) fn own_encoding(encoding: &str) -> Option<String> {
     let own = encoding.split(',').map(str::trim).filter(|one| *one != "aws-chunked");
     let own = own.collect::<Vec<_>>().join(",");
     Some(own).filter(|own| !own.is_empty())
 }
 
-/// Whoever asks, and that nobody else may do anything: what others may is not S3's to say here.
+/// The client as owner, with full control for itself alone. Real grants are not reported over S3.
 pub(super) fn owner_alone(credentials: Option<Credentials>) -> S3Result<(Owner, Vec<Grant>)> {
     let known = credentials.ok_or_else(|| s3_error!(AccessDenied))?;
     let grantee = Grantee {

@@ -1,4 +1,4 @@
-//! Requests for what there is.
+//! Requests that list objects, uploads and parts.
 
 use super::Handlers;
 use crate::s3::bodies::hex;
@@ -126,7 +126,7 @@ impl Handlers {
     }
 }
 
-/// Where a listing goes on, in letters that pass through any URL.
+/// A continuation token, made of characters that are valid in any URL.
 fn write_token(after: &str) -> String {
     hex(after.as_bytes())
 }

@@ -21,11 +21,11 @@ use traceless::rng::{SeededRng, System};
 
 type Answer<T> = S3Result<S3Response<T>>;
 
-/// What answers requests.
+/// Answers requests.
 pub struct Handlers {
     front: Arc<Front>,
     keys: Arc<Keys>,
-    /// Names of uploads are drawn from it.
+    /// Source of upload names.
     rng: Mutex<SeededRng>,
 }
 
@@ -43,14 +43,14 @@ impl Handlers {
         answer.map(S3Response::new)
     }
 
-    /// An object that is to be read, if its conditions hold.
+    /// An object to be read, if its conditions hold.
     fn found(&self, bucket: &str, key: &str, conditions: &Conditions) -> S3Result<ObjectInfo> {
         let known = look(&self.front, |gateway| objects_of::find(gateway, bucket, key))?;
         conditions.check_read(&known.note)?;
         Ok(known)
     }
 
-    /// An object that is to be copied, if its conditions hold.
+    /// An object to be copied, if its conditions hold.
     fn source(&self, source: &CopySource, conditions: &Conditions) -> S3Result<ObjectInfo> {
         let CopySource::Bucket { bucket, key, .. } = source else {
             return Err(s3_error!(NotImplemented));
@@ -60,7 +60,7 @@ impl Handlers {
         Ok(known)
     }
 
-    /// That a bucket, if it is there, has none of what clients ask for before something else.
+    /// Reports `none` if a bucket exists: it lacks a configuration that clients look up beforehand.
     async fn has_none<T>(&self, bucket: &str, none: S3Error) -> Answer<T> {
         let found = look(&self.front, |gateway| objects_of::check_bucket(gateway, bucket));
         self.counted(Kind::Look, async { Err(found.err().unwrap_or(none)) }).await
@@ -134,7 +134,7 @@ impl S3 for Handlers {
     ) -> Answer<dto::GetBucketLocationOutput> {
         let found = async {
             look(&self.front, |gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
-            // Without a location it is the first region, which is what clients expect by default.
+            // No location means the first region, which clients expect by default.
             Ok(dto::GetBucketLocationOutput::default())
         };
         self.counted(Kind::Look, found).await

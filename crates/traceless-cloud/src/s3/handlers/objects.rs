@@ -15,7 +15,7 @@ use crate::s3::objects::{self, ObjectInfo, Part};
 use s3s::dto::{self, CopySource, ETag, MetadataDirective};
 use s3s::{S3Result, s3_error};
 
-/// What an object's bytes and its note tell, in different replies.
+/// Properties of an object from its bytes and note, for different reply types.
 macro_rules! found {
     ($Output:ident, $known:ident, $part:ident, $bytes:ident) => {{
         let note = &$known.note;

@@ -1,4 +1,4 @@
-//! Requests for objects that come in parts.
+//! Requests for multipart uploads.
 
 use super::Handlers;
 use super::inputs::{

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use traceless::rng::{Rng as _, SeededRng};
 
-/// Room for so many layers of the small tree, exactly.
+/// Memory for exactly this many layers of the small tree.
 fn room(layers: usize) -> u64 {
     let g = small();
     (0..layers).map(|layer| (u64::from(g.width(layer)) + 2) * g.node_len(layer) as u64).sum()
 }
 
-/// An engine that counts what it is asked for, and whose commits fail if they are to.
+/// An engine that counts reads, with commits that fail on request.
 struct Counting<S> {
     store: S,
     /// Slots and nodes read in each layer.
@@ -24,9 +24,9 @@ struct Counting<S> {
 
 #[derive(Clone, Copy)]
 enum Fail {
-    /// It did not happen.
+    /// The commit did not happen.
     Before,
-    /// It did.
+    /// The commit happened.
     After,
 }
 
@@ -41,7 +41,7 @@ impl<S> Counting<S> {
         counts.each_ref().map(|count| count.swap(0, Ordering::SeqCst))
     }
 
-    /// Slots and nodes read in each layer since this was asked for last.
+    /// Slots and nodes read in each layer since the last call.
     fn reads(&self) -> ([u64; 4], [u64; 4]) {
         (Self::taken(&self.slots), Self::taken(&self.nodes))
     }
@@ -82,7 +82,7 @@ impl<S: NodeStore> NodeStore for Counting<S> {
     }
 }
 
-/// The same slot of each node of a path, as a query reads them.
+/// Reads the same slot of each node of a path, as a query does.
 fn read_path(store: &impl NodeStore, versions: &[NodeVersion], slot: u32) -> Vec<Vec<u8>> {
     let mut slots = vec![vec![1; small().slot_len()]; versions.len()];
     let read = |(version, into): (&NodeVersion, _)| SlotRead { version: *version, slot, into };
@@ -112,13 +112,13 @@ fn as_many_whole_layers_as_fit_are_held() {
     assert_eq!((layers_in(&g, 0), layers_in(&g, u64::MAX)), (0, 4));
 }
 
-/// A store in files under a cache, and what must be in it.
+/// A cache over a store in files, and the expected content.
 struct Model {
     cached: Option<CachedStore<Counting<Arc<FileStore>>>>,
     files: Option<Arc<FileStore>>,
     folder: tempfile::TempDir,
     layers: usize,
-    /// Versions that may be read: of each node the current one, and what the last commit replaced.
+    /// Readable versions: the current one of each node, and the ones that the last commit replaced.
     current: Vec<NodeVersion>,
     previous: Vec<NodeVersion>,
     bytes: HashMap<NodeVersion, Vec<u8>>,
@@ -194,7 +194,7 @@ impl Model {
         assert_eq!(block_on(self.cached().sequence()).unwrap(), self.sequence);
     }
 
-    /// Reads what may be read, together and node by node, from the cache and past it.
+    /// Reads readable versions, in batches and node by node, with and without the cache.
     fn check(&mut self) {
         let g = small();
         for _ in 0..4 {
@@ -276,7 +276,7 @@ fn what_is_held_is_never_asked_for() {
             }
         }
         assert_eq!(engine.reads(), (by_layer(0, 600), [0; 4]), "{layers} layers");
-        // Opened again: each node is read once, by whoever comes first.
+        // After reopening each node is read once, at its first use.
         let cached = open();
         for slot in 0..20 {
             read_path(&cached, &path(&g, 29, 30), slot);
@@ -303,7 +303,7 @@ fn readers_beside_commits_read_what_was_committed() {
                     let version = path(&g, sequence - 1, sequence)[1];
                     let mut bytes = vec![0; g.slot_len()];
                     let mut wanted = [SlotRead { version, slot, into: &mut bytes }];
-                    // An error is for a version that two commits have replaced meanwhile.
+                    // An error is allowed for a version that was replaced two commits ago.
                     if block_on(cached.read_slots(&mut wanted)).is_ok() {
                         let want = bytes_of(&g, version);
                         assert!(want[slot as usize * g.slot_len()..].starts_with(&bytes));
@@ -319,7 +319,7 @@ fn readers_beside_commits_read_what_was_committed() {
     });
 }
 
-/// What was staged and abandoned takes no memory any more.
+/// A version that was staged and abandoned takes no memory.
 #[test]
 fn what_is_abandoned_is_forgotten() {
     let g = small();
