@@ -1,4 +1,5 @@
-//! Speaks to the NBD server as any client may: an error is fine, a panic or a hang is a finding.
+//! Sends the NBD server requests as any client may: an error is fine, a panic or a hang is a
+//! finding.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Opens superblocks that anyone may have written: an error is fine, a panic is a finding.
+//! Opens arbitrary bytes as superblocks: an error is fine, a panic is a finding.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -1,5 +1,5 @@
-//! Reads traces, secrets and what other tools record, as anybody may have written them: an error is
-//! fine, a panic is a finding.
+//! Reads arbitrary bytes as traces, secrets and records of other tools: an error is fine, a panic
+//! is a finding.
 #![no_main]
 
 use traceless::trace::{SecretReader, TraceReader, TraceWriter};

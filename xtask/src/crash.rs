@@ -1,17 +1,17 @@
-//! `cargo xtask crash`: the crash test of the volume, for as long as one likes.
+//! `cargo xtask crash`: the crash test of the volume, for any length of time.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::Outcome;
 
-/// How long it takes if nobody says.
+/// The length of a run without `--seconds` or `--rounds`.
 const SECONDS: &str = "60";
 
 /// The test that does random rounds.
 const TEST: &str = "nothing_is_lost_in_random_rounds";
 
-/// What the command line asks for, as the environment that the test reads.
+/// Arguments of the command line, as the environment variables that the test reads.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Options {
     variables: Vec<(&'static str, String)>,
@@ -45,14 +45,14 @@ impl Options {
     }
 }
 
-/// Builds the test, then runs it; what it prints is for whoever waits.
+/// Builds the test, then runs it. The test prints to the terminal.
 pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
     if !succeeds(cargo_test(root).arg("--no-run"))? {
         return Err("the crash test does not build".to_owned());
     }
     let variables = options.variables.iter().map(|(name, value)| (name, value));
     let mut test = cargo_test(root);
-    // What matters of a violation is how to see it again.
+    // What matters of a violation is the command that repeats it, which a backtrace would hide.
     test.envs(variables).env("RUST_BACKTRACE", "0");
     test.args(["--quiet", "--", "--exact", "--nocapture", TEST]);
     Ok(if succeeds(&mut test)? { Outcome::Clean } else { Outcome::Findings })

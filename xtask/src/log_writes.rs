@@ -1,10 +1,10 @@
 //! Playing back what the kernel's dm-log-writes recorded, for `./test --guest`.
 //!
-//! The log is a superblock, then entries, in units of a sector whose length the superblock tells.
-//! An entry takes one sector; behind it lie the bytes that were written, if it is a write. The
-//! kernel's `Documentation/admin-guide/device-mapper/log-writes.rst` explains the order: a write
-//! stands in the log once a flush has made it durable, so that each prefix is a disk that a crash
-//! can leave behind.
+//! The log is a superblock, then entries, in units of a sector; the superblock has the length of a
+//! sector. An entry takes one sector; the bytes of a write follow its entry. The kernel's
+//! `Documentation/admin-guide/device-mapper/log-writes.rst` explains the order: a write is in the
+//! log once a flush has made it durable, so that each prefix is a disk that a crash can leave
+//! behind.
 
 use crate::Outcome;
 use std::fs::{File, OpenOptions};
@@ -60,7 +60,7 @@ enum Entry {
         at: u64,
         bytes: Vec<u8>,
     },
-    /// What a user put between the writes.
+    /// A user's text between the writes.
     Mark(String),
     /// A flush without a write, or a discard.
     Other,
@@ -119,8 +119,8 @@ fn word(bytes: &[u8], index: usize) -> u64 {
     u64::from_le_bytes(bytes[index * 8..][..8].try_into().expect("eight bytes"))
 }
 
-/// Where to stop: after each mark and the whole log, and at `count` more places spread evenly.
-/// Each is told as a count of entries, with the last mark before it that is a number, or 0.
+/// Where to stop: after each mark and the whole log, and at `count` more places spread evenly. Each
+/// is a count of entries, with the last mark before it that is a number, or 0.
 fn points<R: Read + Seek>(mut log: Log<R>, count: u64) -> io::Result<Vec<(u64, u64)>> {
     let spread: Vec<u64> = (1..=count).map(|i| i * log.entries / (count + 1)).collect();
     let mut found = Vec::new();

@@ -50,7 +50,7 @@ cargo xtask log-writes replay LOG IMAGE FROM TO
 Exit codes: 0 done, 1 tidy, crash, mutants or release found something, 2 the command could not do
 its work.";
 
-/// What a command came to, apart from failing outright.
+/// The outcome of a command that did not fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     Clean,
@@ -90,7 +90,8 @@ fn run(args: &[&str]) -> Result<Outcome, String> {
     }
 }
 
-/// The root of the repository: the folder above this crate, which cargo names when it runs us.
+/// The root of the repository: the folder above this crate, which cargo names when it runs this
+/// program.
 fn root() -> Result<PathBuf, String> {
     let crate_folder = std::env::var_os("CARGO_MANIFEST_DIR")
         .ok_or("CARGO_MANIFEST_DIR is not set; run this as `cargo xtask`")?;

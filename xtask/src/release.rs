@@ -1,4 +1,4 @@
-//! The last release run's figures in docs/threat-model.md, from the reports of that run.
+//! The figures of the last release run in docs/threat-model.md, from the reports of that run.
 
 use crate::Outcome;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ const PAGE: &str = "docs/threat-model.md";
 const BEGIN: &str = "<!-- release -->";
 const END: &str = "<!-- /release -->";
 
-/// What `traceless audit --json` prints, as far as it is told here.
+/// The report that `traceless audit --json` prints, as far as it is needed here.
 #[derive(Deserialize)]
 struct Report {
     schema: String,
@@ -27,8 +27,8 @@ struct Claim {
     evidence: String,
 }
 
-/// Writes these reports into the table of the page, each in the place of an older one of the same
-/// audit: a release run of everything takes days, so it is made in parts.
+/// Writes these reports into the table of the page. Each replaces an older report of the same
+/// audit: a release run of all audits takes days, so it is made in parts.
 pub fn run(root: &Path, files: &[&str]) -> Result<Outcome, String> {
     let mut reports = vec![];
     for file in files {
@@ -58,7 +58,7 @@ impl Report {
         }
     }
 
-    /// The first column.
+    /// The audit's name, in the first column.
     fn name(&self) -> String {
         format!("{}: {}", self.target, self.scheme)
     }
@@ -91,7 +91,7 @@ impl Claim {
         self.verdict == "pass"
     }
 
-    /// The bound on the learning machine's advantage, if it is of that.
+    /// The bound on the learning machine's advantage, if the claim is about that.
     fn advantage(&self) -> Option<f64> {
         let (_, after) = self.evidence.split_once("an advantage of ")?;
         let (_, bound) = after.split_once("at most ")?;
@@ -99,7 +99,7 @@ impl Claim {
     }
 }
 
-/// `page` with rows of these reports between its markers, and the other rows that it has there.
+/// `page` with rows for these reports between its markers. Rows of other audits stay.
 fn rewritten(page: &str, reports: &[Report]) -> Result<String, String> {
     const HEAD: &str = "| audit | exact claims hold | statistical claims hold | least p of those | \
                         advantage of the learning machine, at most | planted faults found, sound \
@@ -143,7 +143,7 @@ mod tests {
 
     const OLD: &str = "| audit | old head |\n|---|\n| tree: all | OLD |\n| sim: kept | row |\n";
 
-    /// What is made of `report` and a page with an old table.
+    /// Runs the command on `report` and a page with an old table.
     fn written(report: &str) -> (Result<Outcome, String>, String) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("docs")).expect("folder");

@@ -1,4 +1,4 @@
-//! Rust source as the rules need it: code told apart from comments and literals, without a parser.
+//! Rust source as the rules need it: code separated from comments and literals, without a parser.
 //!
 //! Hidden bytes become blanks, so that an offset or a line means the same in every view of a file.
 
@@ -19,7 +19,7 @@ pub fn mask(text: &str, keep_comments: bool) -> String {
     String::from_utf8(out).expect("whole characters are blanked, never parts of one")
 }
 
-/// `code` with everything that stands under `#[cfg(test)]` blanked.
+/// `code` with all items under `#[cfg(test)]` blanked.
 pub fn without_tests(code: &str) -> String {
     let mut out = code.as_bytes().to_vec();
     for attribute in ["#[cfg(test)", "#[cfg(all(test"] {
@@ -169,7 +169,7 @@ fn char_end(bytes: &[u8], quote: usize) -> Option<usize> {
     (bytes.get(closing) == Some(&b'\'')).then_some(closing + 1)
 }
 
-/// The end of the item whose attributes begin at `start`: past its body, or past its `;`.
+/// The end of an item, given where its attributes begin: past its body, or past its `;`.
 fn item_end(bytes: &[u8], start: usize) -> usize {
     match body_start(bytes, start) {
         Some(open) => (closing_brace(bytes, open) + 1).min(bytes.len()),
@@ -243,7 +243,7 @@ impl PathReader<'_> {
         while !self.eat("}") && self.at < self.bytes.len() {
             self.tree(prefix, found);
             prefix.truncate(depth);
-            // Over `as name`, up to what ends this entry.
+            // Skips `as name`, up to the end of this entry.
             while self.at < self.bytes.len() && !b",}".contains(&self.bytes[self.at]) {
                 self.at += 1;
             }

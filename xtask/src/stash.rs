@@ -1,14 +1,14 @@
-//! `cargo xtask stash`: curves of stashes and levels, drawn where builds leave their files.
+//! `cargo xtask stash`: draws curves of stashes and levels into the target folder.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::Outcome;
 
-/// Where the curves are drawn, below the root.
+/// The file of the curves, below the root.
 const PLOT: &str = "target/stash.svg";
 
-/// What the command line asks for: the arguments of `traceless-lab bench stash`.
+/// Arguments of the command line, for `traceless-lab bench stash`.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Options {
     arguments: Vec<String>,
@@ -39,7 +39,7 @@ impl Options {
     }
 }
 
-/// Builds the command, and lets it measure and draw.
+/// Builds the command, and runs it to measure and draw.
 pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

@@ -1,8 +1,8 @@
-//! A hash join whose table is twenty times as large as what of it is in memory.
+//! A hash join with a table that is twenty times as large as the memory for it.
 //!
-//! Which buckets are touched follows from the keys of both relations. Plain paging shows it to
-//! whoever sees the store: each page is written to a place of its own. Here the places that are
-//! written follow from the number of page faults.
+//! Which buckets are touched follows from the keys of both relations. Plain paging shows it to an
+//! observer of the store: each page is written to its own place. Here the places that are written
+//! follow from the number of page faults.
 //!
 //! `cargo run --release -p traceless-pager --example hash_join`
 
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for customer in 1..=CUSTOMERS {
         insert(&mut table, customer, customer * 3);
     }
-    // Probe: orders of some of them, and of some that there are not.
+    // Probe: half of the orders are of customers that are not in the table.
     let mut rng = SeededRng::new(1);
     let (mut joined, mut expected) = (0, 0);
     for _ in 0..ORDERS {

@@ -1,12 +1,12 @@
 //! Pages in a store: bodies one behind the other, then their salts and tags, so that no body
-//! crosses a page.
+//! crosses a page boundary of the store.
 //!
-//! Whoever holds the store may change it at any time. So nothing is ever sealed or opened where it
-//! lies: what is read is copied first, and what is written is copied when it is sealed.
+//! The adversary may change the store at any time. So nothing is sealed or opened in the store
+//! itself: a sealed page is copied out before it is opened, and copied in after it is sealed.
 //!
-//! A copy of the memory that we run in, as of a virtual machine that is resumed twice, goes on with
-//! the same key and counts, and seals other pages under them. So each nonce has a salt besides its
-//! version, which is drawn when it is known what is sealed, and stored in front of the tag.
+//! A copy of this memory, as of a virtual machine that is resumed twice, goes on with the same key
+//! and counts, and seals other pages under them. So each nonce has a salt besides its version. The
+//! salt is drawn once the contents to seal are settled, and is stored in front of the tag.
 
 use crate::{PAGE_LEN, Page};
 use alloc::boxed::Box;
@@ -23,16 +23,16 @@ use traceless::seal::{Aead, ChaChaHmac, Nonce, Sealer, Secret, TAG_LEN};
 use traceless::store::Store;
 use traceless::types::Extent;
 
-/// What pages are sealed with.
+/// The cipher that pages are sealed with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Cipher {
-    /// AEGIS-256X4, the fastest where it is to be had (feature `std`); AEGIS-256 elsewhere.
+    /// AEGIS-256X4, the fastest where it is available (feature `std`); AEGIS-256 elsewhere.
     #[default]
     Aegis,
     /// AES-256-GCM.
     Gcm,
-    /// `ChaCha20` with HMAC-SHA-256, as in the paging paper, to be compared with. Without
-    /// instructions for AES it is the fastest.
+    /// `ChaCha20` with HMAC-SHA-256, as in the paging paper, to be compared with. The fastest on
+    /// processors without instructions for AES.
     ChaChaHmac,
 }
 
@@ -69,17 +69,17 @@ impl Cipher {
 /// Bytes that are stored beside a sealed page: a salt, and a tag.
 const STAMP_LEN: usize = Salt::LEN + TAG_LEN;
 
-/// Bytes of a page that is sealed.
+/// Bytes of a sealed page.
 pub const SEALED_LEN: usize = PAGE_LEN + STAMP_LEN;
 
-/// Where salts come from. Several threads draw at once, and processes that were cloned: none of
-/// them draws what another one drew, nor does a copy of this memory.
+/// A source of salts. Several threads draw at once, and so do cloned processes: none of them draws
+/// what another one has drawn, nor does a copy of this memory.
 pub trait Salts: Send + Sync {
-    /// Bits that are drawn anew. They need not be secret.
+    /// Draws fresh bits. They need not be secret.
     fn draw(&self) -> Salt;
 
-    /// A salt for one more page that was settled when `salt` was drawn. It may be the same one: a
-    /// copy of this memory that was made since then seals the same page.
+    /// A salt for one more page, with contents that were settled when `salt` was drawn. It may be
+    /// the same salt: a copy of this memory that was made since then seals the same contents.
     fn vary(&self, salt: Salt) -> Salt {
         salt
     }
@@ -89,14 +89,14 @@ pub trait Salts: Send + Sync {
 #[cfg(feature = "std")]
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// By the processor, without a call of the operating system.
+/// Draws from the processor, without a system call.
 #[cfg(feature = "std")]
 impl Salts for traceless::rng::System {
     fn draw(&self) -> Salt {
         traceless::rng::Rng::salt(&mut Self)
     }
 
-    /// By the time, where the processor has one: that is faster than to draw.
+    /// Mixes in the processor's clock, where it has one: that is faster than a draw.
     fn vary(&self, salt: Salt) -> Salt {
         match traceless_sys::processor_ticks() {
             0 => self.draw(),
@@ -105,7 +105,7 @@ impl Salts for traceless::rng::System {
     }
 }
 
-/// A page on its way, in trusted memory: its body, and room for its salt and tag.
+/// A page in trusted memory, before it is sealed or after it is opened, with room for salt and tag.
 pub struct Buffer(Box<[u8; SEALED_LEN]>);
 
 impl Default for Buffer {
@@ -120,13 +120,13 @@ impl Buffer {
         self.0.first_chunk_mut().expect("a page comes first")
     }
 
-    /// All of it.
+    /// The page, its salt and its tag.
     pub fn bytes(&self) -> &[u8] {
         &self.0[..]
     }
 }
 
-/// Room for sealed pages, under a key that nothing else is sealed with.
+/// Slots for sealed pages, under a key that seals nothing else.
 pub struct Slots {
     store: Arc<dyn Store>,
     count: u64,
@@ -136,12 +136,12 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Bytes that `slots` slots take.
+    /// Bytes of store that `slots` slots take.
     pub fn store_len(slots: u64) -> u64 {
         slots * SEALED_LEN as u64
     }
 
-    /// `slots` slots from the store's first byte on.
+    /// Makes `slots` slots, from the store's first byte on.
     pub fn new(
         store: Arc<dyn Store>,
         slots: u64,
@@ -156,17 +156,17 @@ impl Slots {
         Ok(Self { store, count: slots, sealer, salts, versions_max })
     }
 
-    /// Seals the buffer's page and writes it to `slot`, and tells with which salt. Each `version`
-    /// is used once.
+    /// Seals the buffer's page, writes it to `slot`, and returns the salt. Each `version` must be
+    /// used only once.
     pub fn put(&self, slot: u64, page: u64, version: u64, buffer: &mut Buffer) -> Result<Salt> {
         let salt = self.seal(slot, page, version, None, buffer)?;
         self.write(slot, buffer.bytes())?;
         Ok(salt)
     }
 
-    /// Seals the buffer's page for `slot`. Each `version` is used once. A salt that is given was
-    /// drawn for another page when it was settled what this one would hold: a copy of this memory
-    /// that was made since then seals the same under it.
+    /// Seals the buffer's page for `slot`. Each `version` must be used only once. A `salt` that is
+    /// given was drawn for another page when this page's contents were already settled: a copy of
+    /// this memory that was made since then seals the same contents under it.
     pub fn seal(
         &self,
         slot: u64,
@@ -190,7 +190,7 @@ impl Slots {
         self.store.write(&self.extents(slot), sealed)
     }
 
-    /// Reads `slot` into the buffer and opens it as that version of `page`.
+    /// Reads `slot` into the buffer and opens it as this version of `page`.
     pub fn get(&self, slot: u64, page: u64, version: u64, buffer: &mut Buffer) -> Result {
         self.store.read(&self.extents(slot), &mut buffer.0[..])?;
         let (body, stamp) = buffer.0.split_at_mut(PAGE_LEN);
@@ -211,7 +211,7 @@ impl Slots {
     }
 }
 
-/// What a slot's tag binds besides the version.
+/// The data that a slot's tag binds besides the version.
 fn bound(slot: u64, page: u64) -> [u8; 16] {
     let mut bound = [0; 16];
     bound[..8].copy_from_slice(&slot.to_le_bytes());
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Even where the versions are the same, which no scheme lets happen.
+    /// Not even with equal versions, which no scheme uses, is a page accepted elsewhere.
     #[test]
     fn a_page_is_bound_to_its_slot_and_number() {
         for cipher in Cipher::ALL {
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Whatever bits the first salt has, those of refreshes differ from it and from each other.
+    /// For any first salt, the salts of refreshes differ from it and from each other.
     #[test]
     fn salts_of_refreshes_vary() {
         for first in [0, u64::MAX, 0x5555_5555_5555_5555] {

@@ -1,6 +1,6 @@
 //! A copy of the memory that pages are sealed in, as of a virtual machine that is resumed twice:
-//! both go on with the same keys and counts, and page out what they like. No nonce covers pages of
-//! both.
+//! both copies go on with the same keys and counts, and page out different pages. No nonce is used
+//! by both.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use traceless_pager::slots::{Cipher, PageAegis, Salts};
 
 const PAGES: u64 = 40;
 
-/// Page faults before the copy is made, and of each copy after it.
+/// Page faults before the copy is made, and in each of both after it.
 const FAULTS: u64 = 150;
 
 /// Bytes of one seal as a copy reports it: key, version and salt.
@@ -35,7 +35,7 @@ enum Kind {
 const KINDS: [Kind; 6] =
     [Kind::Plain, Kind::DetWo, Kind::Eager, Kind::Path, Kind::FusedPath, Kind::Ring];
 
-/// The planted fault: each salt is the one before.
+/// The planted fault: all salts are the same.
 struct Fixed;
 
 impl Salts for Fixed {
@@ -91,14 +91,14 @@ fn build(kind: Kind, cipher: Cipher, salts: impl Source) -> Box<dyn PageScheme> 
     }
 }
 
-/// Who pages: which of its pages are resident, a quarter of them at most.
+/// A program that is paged, and its resident pages, a quarter of all at most.
 struct Program {
     scheme: Box<dyn PageScheme>,
     resident: BTreeSet<u64>,
 }
 
 impl Program {
-    /// Pages leave and come, and some that are away are forgotten, as `seed` has it.
+    /// Causes faults, and forgets some pages that are away. All choices follow from `seed`.
     fn run(&mut self, seed: u64) {
         let mut rng = SeededRng::new(seed);
         for _ in 0..FAULTS {
@@ -114,7 +114,7 @@ impl Program {
             self.scheme.swap(out, Some(wanted), &mut frame).unwrap();
             out.map(|page| self.resident.remove(&page));
             self.resident.insert(wanted);
-            // Before refreshes that wait are done.
+            // This comes before refreshes that wait are done.
             let forgotten = rng.below(PAGES);
             if rng.below(4) == 0 && !self.resident.contains(&forgotten) {
                 self.scheme.forget(forgotten);
@@ -123,7 +123,7 @@ impl Program {
         }
     }
 
-    /// What a copy uses keys for when it goes on.
+    /// Goes on as one of two copies, and returns the keys and nonces that it uses.
     fn go_on(&mut self, seed: u64) -> Vec<u8> {
         record::start();
         self.run(seed);
@@ -135,7 +135,7 @@ impl Program {
     }
 }
 
-/// Pairs of a key and a nonce under which both of two copies seal.
+/// How many pairs of key and nonce are used by both of two copies.
 fn shared(kind: Kind, cipher: Cipher, salts: impl Source) -> usize {
     let scheme = build(kind, cipher, salts);
     let mut program = Program { scheme, resident: BTreeSet::new() };
@@ -148,7 +148,7 @@ fn shared(kind: Kind, cipher: Cipher, salts: impl Source) -> usize {
     own.intersection(&of_copy).count()
 }
 
-/// One test alone: a copy has only the thread that it was made by.
+/// The only test of this program: a copy has only the thread that made it.
 #[test]
 fn copies_share_no_nonce() {
     for kind in KINDS {

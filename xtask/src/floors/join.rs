@@ -1,4 +1,4 @@
-//! Floors and measurements side by side.
+//! Joins floors with their measurements.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::Row;
 
-/// What the measuring command prints. Fields that are not needed here are its own affair.
+/// The report of the measuring command. Fields that are not needed here are ignored.
 #[derive(Deserialize)]
 struct Report {
     schema: String,
@@ -17,7 +17,7 @@ struct Report {
 struct Measurement {
     name: String,
     unit: String,
-    /// Nothing if it could not be measured here; then `why` says so.
+    /// `None` if it could not be measured here; then `why` has the reason.
     measured: Option<f64>,
     /// The spread of the repetitions, as a part of the measured value.
     spread: Option<f64>,
@@ -25,7 +25,7 @@ struct Measurement {
     absolute: Option<Absolute>,
 }
 
-/// What a ratio to controls is made of, on the machine that it was measured on.
+/// The two values of a ratio to a control, on the machine where they were measured.
 #[derive(Clone, Deserialize, Serialize)]
 struct Absolute {
     unit: String,
@@ -58,7 +58,7 @@ struct Line {
     distance: Option<f64>,
 }
 
-/// Puts each floor beside its measurement. A floor without one is an error.
+/// Joins each floor with its measurement. A floor without one is an error.
 pub fn join(group: &str, floors: &[&Row], reported: &str) -> Result<Joined, String> {
     let report: Report = serde_json::from_str(reported)
         .map_err(|error| format!("the report of {group} cannot be read: {error}"))?;
@@ -111,7 +111,7 @@ impl Joined {
         serde_json::to_string(self).expect("numbers and strings are always JSON")
     }
 
-    /// A table to read.
+    /// A table for people.
     pub fn table(&self) -> String {
         let head = ["row", "measured", "floor", "distance", "spread", "met", "on this machine"];
         let mut cells = vec![head.map(str::to_owned)];

@@ -1,6 +1,6 @@
-//! `cargo xtask floors`: measures the rows of `bench/floors.toml`, a group in one run.
+//! `cargo xtask floors`: measures the rows of `bench/floors.toml`, each group in one run.
 //!
-//! Whether a floor is met is a fact to print, not a failure: a machine under load would fail it.
+//! A floor that is not met is printed, and is no failure: a machine under load would fail it.
 
 mod join;
 pub mod rows;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use crate::Outcome;
 use rows::{FLOORS, GROUPS};
 
-/// What the command line asks for.
+/// Arguments of the command line.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Options {
     group: Option<String>,
@@ -40,7 +40,7 @@ impl Options {
     }
 }
 
-/// Measures and prints.
+/// Measures the groups and prints the results.
 pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
     let text = std::fs::read_to_string(root.join(FLOORS))
         .map_err(|error| format!("cannot read {FLOORS}: {error}"))?;
@@ -65,7 +65,7 @@ pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
     Ok(Outcome::Clean)
 }
 
-/// What the command that measures `group` prints.
+/// The output of the command that measures `group`.
 fn measure(root: &Path, group: &str, quick: bool) -> Result<String, String> {
     let command: &[&str] = match group {
         "volume" | "write-only" => &["bench", "volume", "--suite", group],
@@ -95,7 +95,7 @@ fn target_folder(root: &Path) -> PathBuf {
 
 fn output_of(command: &mut Command) -> Result<String, String> {
     let name = format!("{command:?}");
-    // Errors and progress go straight to whoever waits.
+    // Errors and progress go straight to the user's terminal.
     let output = command
         .stderr(Stdio::inherit())
         .output()

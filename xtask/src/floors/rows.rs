@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-/// Where the floors are written.
+/// The file with the floors.
 pub const FLOORS: &str = "bench/floors.toml";
 
 /// Every group that may have rows.
@@ -32,7 +32,7 @@ pub struct Row {
     pub measures: String,
     /// What exactly is measured.
     pub note: Option<String>,
-    /// Of a floor that is not met: what was tried, and the limit found.
+    /// For a floor that is not met: what was tried, and the limit found.
     pub unmet: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl Row {
             Direction::AtLeast => "at least",
             Direction::AtMost => "at most",
         };
-        // A ratio says enough as a number.
+        // A ratio needs no unit.
         let unit = if self.unit == "ratio" { String::new() } else { format!(" {}", self.unit) };
         format!("{direction} {}{unit}", self.floor)
     }

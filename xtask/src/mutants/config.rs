@@ -5,10 +5,10 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Where the groups are.
+/// The file with the groups.
 const FILE: &str = "tests/mutants.toml";
 
-/// All that the file says.
+/// The contents of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -21,7 +21,7 @@ pub struct Config {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// Its name on the command line.
+    /// The name of the group on the command line.
     pub name: String,
     /// The package that the files belong to.
     pub package: String,
@@ -31,7 +31,7 @@ pub struct Group {
     pub tests: Vec<String>,
 }
 
-/// Mutants that behave like the code.
+/// A mutant that behaves like the code.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Equivalent {
@@ -39,9 +39,9 @@ struct Equivalent {
     file: String,
     /// A part of the line that is changed.
     code: String,
-    /// What is changed, as cargo-mutants says it.
+    /// The change, as cargo-mutants prints it.
     mutant: String,
-    /// Why nothing can notice it.
+    /// Why no test can notice it.
     reason: String,
 }
 
@@ -60,7 +60,7 @@ impl Config {
         }
     }
 
-    /// The groups of these names; all of them if there are no names.
+    /// The groups with these names; all groups if there are no names.
     pub fn named(&self, names: &[String]) -> Result<Vec<&Group>, String> {
         if names.is_empty() {
             return Ok(self.group.iter().collect());
@@ -85,7 +85,7 @@ impl Config {
         !found.is_empty()
     }
 
-    /// Entries that are not `known` as those of any mutant.
+    /// Entries that are not in `known`: they match no mutant.
     pub fn stale(&self, known: &BTreeSet<usize>) -> Vec<String> {
         let entries = (0..).zip(&self.equivalent);
         entries.filter(|(nth, _)| !known.contains(nth)).map(|(_, entry)| entry.name()).collect()

@@ -1,5 +1,5 @@
-//! The copy of the repository that mutants are made in, so that no change is left where somebody
-//! works. It stays between runs, and with it what cargo has built.
+//! The copy of the repository that is mutated, so that no change is left in the working tree. The
+//! copy stays between runs, and so does what cargo has built in it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the copy is, below the root.
+/// The folder of the copy, below the root.
 const FOLDER: &str = "target/mutants/tree";
 
 /// Makes the copy the same as the repository at `root`: the files that git tracks or would track.

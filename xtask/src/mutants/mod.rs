@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use tool::Tool;
 
-/// Mutants of a change that `--since` tries at most, if `--most` does not say.
+/// The most mutants of a group that `--since` tries, if `--most` is not given.
 const MOST_OF_A_CHANGE: usize = 8;
 
-/// What the command line asks for.
+/// Arguments of the command line.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub struct Options {
     groups: Vec<String>,
@@ -47,13 +47,13 @@ impl Options {
         Ok(options)
     }
 
-    /// Mutants of each group that are tried at most.
+    /// The most mutants of each group that are tried.
     fn most(&self) -> Option<usize> {
         self.most.or(self.since.as_ref().map(|_| MOST_OF_A_CHANGE))
     }
 }
 
-/// Tries the mutants of the groups, and prints those that no test noticed.
+/// Tries the mutants of the groups, and prints the ones that no test noticed.
 pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
     let config = Config::load(root)?;
     let mut groups = config.named(&options.groups)?;
@@ -100,7 +100,7 @@ pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
     Ok(if unnoticed.is_empty() && stale.is_empty() { Outcome::Clean } else { Outcome::Findings })
 }
 
-/// Those mutants of a group that every one of its test commands passes with.
+/// The mutants of a group that pass all of its test commands.
 fn survivors(tool: &Tool, group: &Group, mut mutants: Vec<Mutant>) -> Result<Vec<Mutant>, String> {
     for (nth, tests) in group.tests.iter().enumerate() {
         if mutants.is_empty() {
@@ -113,7 +113,7 @@ fn survivors(tool: &Tool, group: &Group, mut mutants: Vec<Mutant>) -> Result<Vec
     Ok(mutants)
 }
 
-/// The mutants of a shard, and of those as many as are wanted, evenly spread.
+/// A sample of the mutants of a shard, as large as the options allow, evenly spread.
 fn choose(mutants: Vec<Mutant>, options: &Options) -> Vec<Mutant> {
     let (nth, of) = options.shard.unwrap_or((0, 1));
     let shard: Vec<Mutant> = mutants.into_iter().skip(nth).step_by(of).collect();

@@ -1,4 +1,4 @@
-//! A mutant, by its name.
+//! A mutant, parsed from its name.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ pub struct Mutant {
     pub file: String,
     /// The line, from 1 on.
     pub line: usize,
-    /// What is changed.
+    /// The change, as cargo-mutants describes it.
     pub change: String,
-    /// All of it, as cargo-mutants names it.
+    /// The whole name, as cargo-mutants prints it.
     name: String,
 }
 
 impl Mutant {
-    /// From its name: `file:line:column: change`.
+    /// Parses a name: `file:line:column: change`.
     pub fn parse(name: &str) -> Option<Self> {
         let (place, change) = name.split_once(": ")?;
         let mut parts = place.split(':');
@@ -24,11 +24,11 @@ impl Mutant {
         Some(Self { file, line, change: change.to_owned(), name: name.to_owned() })
     }
 
-    /// An expression that its name alone matches.
+    /// A regular expression that matches this name only.
     pub fn pattern(&self) -> String {
         let mut pattern = String::from("^");
         for c in self.name.chars() {
-            // Others must not be escaped: `\<` is the beginning of a word.
+            // Other characters must not be escaped: `\<` is the beginning of a word.
             if r"\.+*?()|[]{}^$".contains(c) {
                 pattern.push('\\');
             }

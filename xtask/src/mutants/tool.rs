@@ -1,4 +1,4 @@
-//! cargo-mutants: installs it, lists mutants with it, and puts them before tests.
+//! cargo-mutants: installs it, lists mutants with it, and runs tests on them.
 
 use super::config::Group;
 use super::mutant::Mutant;
@@ -18,7 +18,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Installs it below the target folder of `root` if it is not there.
+    /// Installs cargo-mutants below the target folder of `root` if it is not there.
     pub fn install(root: &Path, tree: &Path) -> Result<Self, String> {
         let tools = root.join("target/tools");
         let program = tools.join("bin/cargo-mutants");
@@ -39,7 +39,7 @@ impl Tool {
         }
     }
 
-    /// All mutants of a group, or those of the lines of a diff.
+    /// All mutants of a group, or only the mutants of the lines of a diff.
     pub fn list(&self, group: &Group, diff: Option<&Path>) -> Result<Vec<Mutant>, String> {
         let mut command = self.command(group);
         command.arg("--list");
@@ -55,7 +55,7 @@ impl Tool {
         Ok(names.lines().filter_map(Mutant::parse).filter(is_of_product).collect())
     }
 
-    /// Those of some mutants with which the tests pass. Its notes are left in a folder named `out`.
+    /// The mutants with which the tests pass. cargo-mutants leaves its notes in the folder `out`.
     pub fn unnoticed(
         &self,
         group: &Group,
@@ -86,7 +86,7 @@ impl Tool {
         let missed = folder.join("mutants.out/missed.txt");
         let text = std::fs::read_to_string(&missed);
         let text = text.map_err(|error| format!("cannot read {}: {error}", missed.display()))?;
-        // Deleted fields are tried besides, whatever the expressions say.
+        // cargo-mutants also tries deleted fields, which its `examine_re` does not filter.
         let is_chosen = |mutant: &Mutant| mutants.contains(mutant);
         Ok(text.lines().filter_map(Mutant::parse).filter(is_chosen).collect())
     }
@@ -102,7 +102,7 @@ impl Tool {
     }
 }
 
-/// Whether a mutant is of code that users run. What is printed may change without a test.
+/// Whether a mutant is of code that users run. Changes of printed text need no test.
 fn is_of_product(mutant: &Mutant) -> bool {
     let is_test = mutant.file.split('/').any(|part| part.starts_with("test"))
         || mutant.change.contains("tests::")

@@ -11,7 +11,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         return vec![Finding::new(PATH, 1, "no change log", remedy)];
     };
     let version = workspace_version(tree.text("Cargo.toml").unwrap_or_default());
-    // The title of the document is no version.
+    // The title of the document is not a version.
     let mut headings = text.lines().enumerate().filter(|(_, line)| line.starts_with("## "));
     let Some((index, heading)) = headings.next() else {
         return vec![Finding::new(PATH, 1, "no version", remedy)];

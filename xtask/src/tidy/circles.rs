@@ -1,7 +1,7 @@
-//! Inside any crate: what a file imports never imports that file in turn, by whatever detour.
+//! Inside any crate: imports between files form no circle, not even a long one.
 //!
-//! A file and its own modules count as one: it may name them, and they may name it. What stands
-//! under `#[cfg(test)]` is exempt, as a test may take whatever it needs.
+//! A file and its own modules count as one: they may import each other. Items under `#[cfg(test)]`
+//! are exempt, as a test may import anything.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -12,21 +12,21 @@ use crate::rust_text::{line_of, without_tests, words};
 
 const REMEDY: &str = "move what both sides need into a file below them, or to where it is used";
 
-/// A name is handed on at most so often before it comes to where it is used.
+/// The most re-exports that are followed from a name to its file.
 const HANDED_ON_MAX: usize = 8;
 
-/// A file of a crate, by the modules that lead to it.
+/// A file of a crate, with the path of its module.
 struct Node<'a> {
     modules: Path,
     file: &'a RustFile,
-    /// Without tests.
+    /// The code without tests.
     code: String,
-    /// The names that it has by `use`; `*` for all of another file.
+    /// The names that it imports by `use`; `*` for all names of another file.
     names: Vec<(String, Path)>,
 }
 
-/// The files that each file imports, by their place among all files of a crate, and the line of
-/// the first such import.
+/// For each file of a crate, by its index: the files that it imports, and the line of the first
+/// import of each.
 type Graph = Vec<BTreeMap<usize, usize>>;
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -42,7 +42,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     crates.iter().flat_map(|(root, nodes)| check_crate(root, nodes)).collect()
 }
 
-/// One finding for each circle; a file is named in one at least, if it is in any.
+/// One finding for each circle; a file that is in a circle is named in at least one finding.
 fn check_crate(root: &str, nodes: &[Node]) -> Vec<Finding> {
     let graph = graph(nodes);
     let mut found = Vec::new();
@@ -79,14 +79,14 @@ fn graph(nodes: &[Node]) -> Graph {
     imported.collect()
 }
 
-/// The files of a crate, to be found by their modules.
+/// The files of a crate, with an index by module path.
 struct Known<'a> {
     nodes: &'a [Node<'a>],
     places: HashMap<&'a [String], usize>,
 }
 
 impl Known<'_> {
-    /// The file that `path` leads to, and those that the name which is taken there comes from.
+    /// The file that `path` leads to, and the files that re-export the item on the way.
     fn targets(&self, mut path: Path) -> Vec<usize> {
         let mut found = Vec::new();
         for _ in 0..HANDED_ON_MAX {
@@ -101,12 +101,12 @@ impl Known<'_> {
         found
     }
 
-    /// The file in which what `path` names is, or is handed on.
+    /// The file that defines or re-exports what `path` names.
     fn file(&self, path: &[String]) -> Option<usize> {
         (0..=path.len()).rev().find_map(|length| self.places.get(&path[..length]).copied())
     }
 
-    /// What `name` stands for in a file that has it from elsewhere.
+    /// The path that `name` stands for in a file that imports it.
     fn origin(&self, place: usize, name: &str) -> Option<Path> {
         let names = &self.nodes[place].names;
         if let Some((_, path)) = names.iter().find(|(known, _)| known == name) {

@@ -5,7 +5,7 @@ use super::tree::{RustFile, Tree};
 use crate::rust_text::{line_of, paths, skip_blanks, words};
 
 const LIBRARY: [&str; 2] = ["traceless", "traceless-sys"];
-/// What makes up the products that users install.
+/// The crates of the products that users install.
 const PRODUCTS: [&str; 7] = [
     "traceless",
     "traceless-sys",
@@ -15,7 +15,7 @@ const PRODUCTS: [&str; 7] = [
     "traceless-sim",
     "traceless-audit",
 ];
-/// The same, and the program whose plumbing the laboratory shares.
+/// The crates of the products, and the program that shares code with the laboratory.
 const LABORATORY: [&str; 8] = [
     "traceless",
     "traceless-sys",
@@ -28,7 +28,7 @@ const LABORATORY: [&str; 8] = [
 ];
 const ASYNC_CRATE: &str = "crates/traceless-cloud";
 
-/// What the auditor may read of the library: the events, and the types they are made of.
+/// The modules of the library that the auditor may use: events, and the types in them.
 const AUDIT_MODULES: [&str; 2] = ["trace", "types"];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -47,7 +47,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Our own crates that the crate may depend on; `None` for a crate that has no place in the plan.
+/// The workspace's crates that the crate may depend on; `None` for a crate that is not in the plan.
 fn allowed(name: &str) -> Option<&'static [&'static str]> {
     match name {
         "traceless-sys" => Some(&[]),
@@ -95,7 +95,7 @@ fn check_manifest(folder: &str, path: &str, text: &str) -> Vec<Finding> {
     found
 }
 
-/// The packages in the named tables, of the crate as a whole and of its targets.
+/// The packages in tables of these kinds, of the crate as a whole and of its targets.
 fn dependencies(manifest: &toml::Table, kinds: &[&str]) -> Vec<String> {
     let mut owners = vec![manifest];
     let targets = manifest.get("target").and_then(toml::Value::as_table);
@@ -140,7 +140,7 @@ fn audit_imports(file: &RustFile) -> Vec<Finding> {
             let first = |path: Vec<String>| path.into_iter().next();
             paths(code, end + 2).into_iter().filter_map(first).collect()
         } else {
-            // `use traceless as other` would hide what is used.
+            // `use traceless as other` would hide which modules are used.
             vec!["the whole library".to_owned()]
         };
         for module in modules.iter().filter(|module| !AUDIT_MODULES.contains(&module.as_str())) {

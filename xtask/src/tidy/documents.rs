@@ -1,4 +1,4 @@
-//! Documents: each can be reached, each link leads somewhere, each crate is on the map.
+//! Documents: each can be reached, each link has a target, each crate is on the map.
 
 use super::Finding;
 use super::tree::{Tree, has_extension};
@@ -8,7 +8,7 @@ const ENTRIES: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
 const MAP: &str = "ARCHITECTURE.md";
 /// Documents that newcomers read as a whole.
 const LINES_MAX: [(&str, usize); 2] = [("README.md", 120), (MAP, 300)];
-/// What goes out of date unseen.
+/// Phrases that go out of date without notice.
 const STALE: [&str; 3] = ["not yet", "for now", "so far"];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -47,7 +47,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Files that the map names and that do not exist, and words of what is still to come.
+/// Files that the map names and that do not exist, and words for plans.
 fn stale_names(tree: &Tree) -> Vec<Finding> {
     let map = tree.text(MAP).unwrap_or_default();
     let mut found = Vec::new();
@@ -85,7 +85,7 @@ fn unmapped_crates(tree: &Tree) -> Vec<Finding> {
     crates.collect()
 }
 
-/// The targets of the links in a Markdown text, with their lines; code is not looked into.
+/// The targets of the links in a Markdown text, with their lines; links in code do not count.
 fn links(text: &str) -> Vec<(usize, String)> {
     let text = without_code(text);
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! The floors: `bench/floors.toml` can be read, and the tables in docs/performance.md say the same.
+//! The floors: `bench/floors.toml` can be read, and the tables in docs/performance.md agree with
+//! it.
 
 use std::path::Path;
 
@@ -45,7 +46,8 @@ pub fn fix(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// `document` with each table between its markers as the rows say; or the line of a wrong marker.
+/// `document` with each table between its markers rewritten from the rows; or the line of a wrong
+/// marker.
 fn rewritten(document: &str, rows: &[Row]) -> Result<String, (usize, String)> {
     let mut out = String::with_capacity(document.len());
     let mut rest = document;

@@ -1,4 +1,4 @@
-//! A function fits a screen, or says why it does not.
+//! A function fits a screen, or has a comment with the reason why not.
 
 use super::Finding;
 use super::tree::Tree;

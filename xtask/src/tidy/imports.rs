@@ -1,13 +1,14 @@
-//! What files take from one another inside a crate, as paths from the root of the crate.
+//! The imports between files of a crate, as paths from the root of the crate.
 
 use crate::rust_text::{paths, words};
 
 /// The modules and names that lead from the root of a crate to an item.
 pub type Path = Vec<String>;
 
-/// The crate of a file, as the folder of its root, and the modules that lead to the file there:
+/// The crate of a file, as the folder of its root, and the path of the file's module there:
 /// `a/src/store/mem.rs` is `store`, `mem` in `a/src`; `a/tests/crash/world.rs` is `world` in the
-/// test `a/tests/crash`. `None` for a file that stands in no such folder.
+/// test `a/tests/crash`. `None` for a file that is neither below a `src` nor in a folder of
+/// `tests`.
 pub fn place(file: &str) -> Option<(&str, Vec<&str>)> {
     let after = |folder: &str| file.find(folder).map(|at| at + folder.len());
     let test = |at: usize| file[at..].find('/').map(|length| at + length + 1);
@@ -17,7 +18,7 @@ pub fn place(file: &str) -> Option<(&str, Vec<&str>)> {
     Some((&file[..inner - 1], modules.collect()))
 }
 
-/// Everything that `code`, the file of `modules`, takes by `crate::` or `super::`, and where.
+/// All paths by `crate::` or `super::` in `code`, the file of `modules`, and where they are.
 pub fn imports(code: &str, modules: &[&str]) -> Vec<(usize, Path)> {
     let starts = ["crate", "super"].into_iter().flat_map(|word| {
         // The rest of a chain of `super::` is not another import.
@@ -30,8 +31,8 @@ pub fn imports(code: &str, modules: &[&str]) -> Vec<(usize, Path)> {
     found.filter_map(|(at, path)| Some((at, from_root(path, modules)?))).collect()
 }
 
-/// The names that `code`, the file of `modules`, has by `use`, and so hands on where it says
-/// `pub use`; each with the path that it stands for.
+/// The names that `code`, the file of `modules`, imports by `use`, and so may re-export; each with
+/// the path that it stands for.
 pub fn names(code: &str, modules: &[&str]) -> Vec<(String, Path)> {
     let uses = words(code, "use").flat_map(|at| paths(code, at + "use".len()));
     let named = uses.filter_map(|mut path| {
@@ -43,8 +44,8 @@ pub fn names(code: &str, modules: &[&str]) -> Vec<(String, Path)> {
     named.collect()
 }
 
-/// A path as it is written in the file of `modules`; `None` if it leads out of the crate. What
-/// begins with neither `crate` nor `super` is taken for a module of the file's own.
+/// A path as it is written in the file of `modules`; `None` if it leads out of the crate. A path
+/// that begins with neither `crate` nor `super` is taken for a module of the file's own.
 fn from_root(mut path: Path, modules: &[&str]) -> Option<Path> {
     let mut base = modules;
     match path.first().map(String::as_str) {

@@ -1,6 +1,6 @@
-//! Inside the library: a module uses those of the layers below it and its own, never later ones.
+//! Inside the library: a module uses its own layer and the layers before it, never later ones.
 //!
-//! What stands under `#[cfg(test)]` is exempt: a test may build whatever it needs.
+//! Items under `#[cfg(test)]` are exempt: a test may use any layer.
 
 use super::Finding;
 use super::imports::{Path, imports, names, place};

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: what a reviewer should not have to say, one file for each rule.
+//! `cargo xtask tidy`: rules that a program can check, one file for each.
 
 mod blobs;
 mod changelog;
@@ -57,7 +57,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks the repository at `root`, after mending what can be mended if `fix` is set.
+/// Checks the repository at `root`. If `fix` is set, mends what can be mended first.
 pub fn run(root: &Path, fix: bool) -> Result<Outcome, String> {
     if fix {
         floors_table::fix(root)?;
@@ -76,7 +76,7 @@ pub fn run(root: &Path, fix: bool) -> Result<Outcome, String> {
     Ok(Outcome::Findings)
 }
 
-/// What the tests of the rules share.
+/// Helpers for the tests of the rules.
 #[cfg(test)]
 mod testing {
     use super::{Finding, Rule, Tree};

@@ -1,18 +1,18 @@
-//! The files of the repository: those that git tracks or would track.
+//! The files of the repository that git tracks or would track.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::rust_text;
 
-/// Larger files are not read: they are a finding by their size alone.
+/// Larger files are not read: their size alone is a finding.
 const TEXT_BYTES_MAX: u64 = 8 << 20;
 
 /// A file, by its path from the root.
 pub struct File {
     pub path: String,
     pub size: u64,
-    /// `None` for what is no text.
+    /// `None` for a file that is not text.
     pub text: Option<String>,
 }
 
@@ -26,7 +26,7 @@ pub struct RustFile {
     pub prose: String,
 }
 
-/// Everything the rules look at.
+/// The files that the rules check.
 pub struct Tree {
     pub files: Vec<File>,
     pub rust: Vec<RustFile>,
@@ -87,14 +87,14 @@ pub fn has_extension(path: &str, extension: &str) -> bool {
     Path::new(path).extension().is_some_and(|found| found == extension)
 }
 
-/// Whether the file is run by a shell: by its name, or by its first line.
+/// Whether a shell runs the file: by its name, or by its first line.
 pub fn is_script(path: &str, text: &str) -> bool {
     has_extension(path, "sh")
         || (Path::new(path).extension().is_none() && text.starts_with("#!"))
         || matches!(path, "test" | "quickstart" | ".ci/run")
 }
 
-/// What `git` prints when it is run in `root`.
+/// The output of `git` in `root`.
 pub fn git(root: &Path, args: &[&str]) -> Result<String, String> {
     let mut command = Command::new("git");
     // A hook sets these, and they would lead git to another repository than `root`.

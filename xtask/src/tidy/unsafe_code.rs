@@ -1,4 +1,4 @@
-//! Unsafe code stands in named crates, and says each time why it is sound.
+//! Unsafe code is only in named crates, and has a SAFETY comment each time.
 
 use super::Finding;
 use super::tree::{RustFile, Tree};
@@ -59,7 +59,7 @@ fn is_explained(text: &[&str], line: usize) -> bool {
         return true;
     }
     let mut above = text[..line - 1].iter().rev().map(|line| line.trim()).peekable();
-    // The lines on which the statement began, and attributes.
+    // The lines on which the statement began, and its attributes.
     while let Some(line) = above.peek() {
         let ends_something = line.is_empty() || line.ends_with([';', '{', '}', ',']);
         if line.starts_with("//") || (ends_something && !line.starts_with("#[")) {

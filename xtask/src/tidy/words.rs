@@ -1,4 +1,4 @@
-//! Words that must not stay: loose ends, silent skips, the paths of one machine.
+//! Words that must not stay: unfinished work, silent skips, the paths of one machine.
 
 use super::Finding;
 use super::tree::{Tree, is_script};
@@ -14,10 +14,10 @@ const MARKS: [&str; 2] = [concat!("FIX", "ME"), concat!("X", "XX")];
 const HOMES: [&str; 4] =
     [concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
-/// How a lock file names where packages come from; nothing else has a reason to.
+/// The address of the package index. Only lock files may have it.
 const INDEX: &str = concat!("crates", ".io-index");
 
-/// Hosts that a script may name. Packages come by name, through their ordinary clients.
+/// Hosts that a script may name. Packages are installed by name, through their ordinary clients.
 const HOSTS: [&str; 3] = ["rustup.rs", "localhost", "127.0.0.1"];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -26,7 +26,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         found.extend(rust_words(&file.path, &file.code));
         found.extend(marks(&file.path, &file.prose));
     }
-    // What is written by cargo, and licences, are not ours to word.
+    // The text of lock files and licences is not written here.
     let ours = |path: &str| !path.ends_with("Cargo.lock") && !path.starts_with("LICENSE");
     for (path, text) in tree.texts().filter(|(path, _)| ours(path)) {
         if !super::tree::has_extension(path, "rs") {

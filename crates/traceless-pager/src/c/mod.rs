@@ -1,15 +1,15 @@
 //! The interface for C, `include/traceless_pager.h`: for runtimes that handle their own faults.
 //!
-//! All memory is the caller's: a pager lives where [`traceless_pager_init`] is told to put it, and
+//! All memory is the caller's: a pager lives in the memory that [`traceless_pager_init`] gets, and
 //! nothing is allocated anywhere else. The store is a table of the caller's functions. What is
 //! unsafe here is what C cannot promise by itself: that pointers lead where the header says.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `plan` | what is asked for, checked, and how much memory and store it takes |
+//! | `plan` | a configuration, checked, and how much memory and store it takes |
 //! | `store` | the caller's functions as a store |
 //! | `heap` | allocating in the caller's memory |
-//! | `pager` | one pager: who may do what at the same time |
+//! | `pager` | one pager, and which calls may run at the same time |
 //! | `runtime` | what stands in for `std` where there is none |
 
 mod heap;
@@ -26,10 +26,10 @@ use core::ffi::{c_char, c_int, c_void};
 use pager::Head;
 use plan::Plan;
 
-/// It went well.
+/// The call succeeded.
 const OK: c_int = 0;
 
-/// Why it did not. The header says what to do about each.
+/// Why a call failed. The header says what to do about each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 enum Refusal {
@@ -44,15 +44,15 @@ enum Refusal {
     Random = -9,
 }
 
-/// What a pager is to be. See the header.
+/// The configuration of a pager. See the header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Number of pages.
     pub pages: u64,
-    /// `TRACELESS_PAGER_PLAIN` and so on.
+    /// `TRACELESS_PAGER_PLAIN` or another scheme of the header.
     pub scheme: u32,
-    /// `TRACELESS_PAGER_AEGIS` and so on.
+    /// `TRACELESS_PAGER_AEGIS` or another cipher of the header.
     pub cipher: u32,
     /// Pages refreshed for each that leaves.
     pub refresh: u32,
@@ -60,7 +60,7 @@ pub struct Config {
     pub helpers: u32,
     /// Uppermost levels of a tree that are kept in trusted memory.
     pub cached: u32,
-    /// Zero.
+    /// Must be zero.
     pub reserved: u32,
 }
 
@@ -68,7 +68,7 @@ pub struct Config {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct StoreTable {
-    /// Handed to each of them.
+    /// Passed to each function of the table.
     pub context: *mut c_void,
     /// Fills `into` with `len` bytes from byte `at` on; 0 if it went well.
     pub read: Option<unsafe extern "C" fn(*mut c_void, u64, *mut u8, usize) -> c_int>,
@@ -76,11 +76,11 @@ pub struct StoreTable {
     pub write: Option<unsafe extern "C" fn(*mut c_void, u64, *const u8, usize) -> c_int>,
     /// Fills `into` with `len` random bytes; 0 if it went well.
     pub random: Option<unsafe extern "C" fn(*mut c_void, *mut u8, usize) -> c_int>,
-    /// Told why, when a bug of this library was met; it should not return. May be missing.
+    /// Gets a message when a bug of this library is found; it should not return. May be missing.
     pub halt: Option<unsafe extern "C" fn(*mut c_void, *const c_char)>,
 }
 
-/// Tells how many bytes of memory a pager takes.
+/// Calculates how many bytes of memory a pager takes.
 ///
 /// # Safety
 ///
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn traceless_pager_state_size(
     tell(config, size, Head::len_for)
 }
 
-/// Tells how many bytes of store a pager takes.
+/// Calculates how many bytes of store a pager takes.
 ///
 /// # Safety
 ///
@@ -122,9 +122,9 @@ fn tell<T>(config: Option<&Config>, size: Option<&mut T>, of: impl FnOnce(&Plan)
 ///
 /// # Safety
 ///
-/// The pointers are null, or lead to `len` bytes of memory that nobody else uses, to a
-/// configuration, and to a table whose functions do what the header says, on any thread that calls
-/// functions of this library, until the pager is destroyed.
+/// The pointers are null, or lead to `len` bytes of memory that no other code uses, to a
+/// configuration, and to a table of functions that do what the header says, on any thread that
+/// calls functions of this library, until the pager is destroyed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn traceless_pager_init(
     memory: *mut c_void,
@@ -144,11 +144,11 @@ pub unsafe extern "C" fn traceless_pager_init(
     }))
 }
 
-/// One page goes and another one comes.
+/// Puts the page `out` from `frame` into the store, and the page `wanted` into `frame`.
 ///
 /// # Safety
 ///
-/// `memory` is null or holds a pager; `frame` is null or leads to a page that nobody else uses
+/// `memory` is null or holds a pager; `frame` is null or leads to a page that no other code uses
 /// meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn traceless_pager_swap(
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn traceless_pager_swap(
     code(head.and_then(|head| head.swap(named(out), named(wanted), frame)).map(|()| OK))
 }
 
-/// The page's contents do not matter any more.
+/// Forgets a page: its contents do not matter any more.
 ///
 /// # Safety
 ///
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn traceless_pager_forget(memory: *mut c_void, page: u64) 
     code(unsafe { Head::at(memory) }.and_then(|head| head.forget(page)).map(|()| OK))
 }
 
-/// Does refreshes that wait, at most so many, and tells how many it did.
+/// Does up to `at_most` of the postponed refreshes, and returns how many it did.
 ///
 /// # Safety
 ///
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn traceless_pager_eager_step(memory: *mut c_void, at_most
     code(unsafe { Head::at(memory) }.and_then(|head| head.eager_step(at_most)))
 }
 
-/// Does one refresh that waits, as one of several threads: 1 if there was one, 0 if there was none.
+/// Does one postponed refresh, as one of several threads: 1 if there was one, 0 if there was none.
 ///
 /// # Safety
 ///
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn traceless_pager_refresh_one(memory: *mut c_void, helper
 ///
 /// # Safety
 ///
-/// `memory` is null or holds a pager that nobody else uses any more.
+/// `memory` is null or holds a pager that no other code uses any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn traceless_pager_destroy(memory: *mut c_void) -> c_int {
     // SAFETY: as the caller promises.

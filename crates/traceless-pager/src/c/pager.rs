@@ -1,4 +1,4 @@
-//! One pager in its caller's memory, and who may do what with it at the same time.
+//! One pager in its caller's memory, and which calls may run at the same time.
 
 use super::heap::CallersHeap;
 use super::plan::Plan;
@@ -20,14 +20,14 @@ use core::sync::atomic::{
 use traceless::error::Error;
 use zeroize::Zeroize;
 
-/// What a pager's memory begins with, so that other memory is not taken for one.
+/// What a pager's memory begins with. It distinguishes a pager from other memory.
 const MARK: u64 = u64::from_le_bytes(*b"TRLSPAGE");
 
-/// Bytes for what does not grow with the number of pages: ciphers, buffers, and what lies between
-/// two pieces of memory.
+/// Bytes for what does not grow with the number of pages: ciphers, buffers, and the allocator's
+/// records.
 const FIXED_BYTES: usize = 24 << 10;
 
-/// Bytes that a helper takes: its buffer, and what lies beside it.
+/// Bytes that a helper takes: its buffer, and the allocator's records.
 const HELPER_BYTES: usize = size_of::<Turn<Buffer>>() + crate::PAGE_LEN + 256;
 
 /// The beginning of a pager's memory. Its heap is the rest.
@@ -50,7 +50,7 @@ impl Head {
     ///
     /// # Safety
     ///
-    /// As of [`traceless_pager_init`](super::traceless_pager_init).
+    /// The same as for [`traceless_pager_init`](super::traceless_pager_init).
     pub unsafe fn place(
         memory: *mut c_void,
         len: usize,
@@ -80,13 +80,13 @@ impl Head {
             built.map(|pager| head.pager = Some(pager))
         };
         placed.map_err(|error| {
-            // SAFETY: it is ours, and nothing of it is in use any more.
+            // SAFETY: the memory is the pager's, and nothing of it is in use any more.
             unsafe { wipe(memory, len) };
             refusal_of(&error)
         })
     }
 
-    /// What that memory begins with, if it holds a pager.
+    /// The head in that memory, if it holds a pager.
     ///
     /// # Safety
     ///
@@ -108,12 +108,12 @@ impl Head {
     ///
     /// # Safety
     ///
-    /// As above, and nobody else uses it.
+    /// The same as for [`Head::at`], and no other code uses the pager.
     pub unsafe fn destroy(memory: *mut c_void) -> Result<(), Refusal> {
         // SAFETY: as the caller promises.
         let len = unsafe { Self::at(memory)?.len };
         let head = memory.cast::<Self>();
-        // SAFETY: as above; the heap outlives what is in it.
+        // SAFETY: as the caller promises; the heap outlives what is in it.
         unsafe {
             let pager = (*head).pager.take();
             {
@@ -130,7 +130,7 @@ impl Head {
         size_of::<Self>() + self.heap.most_used()
     }
 
-    /// One page goes and another one comes.
+    /// Puts the page `out` from `frame` into the store, and the page `wanted` into `frame`.
     pub fn swap(
         &self,
         out: Option<u64>,
@@ -154,7 +154,7 @@ impl Head {
         })
     }
 
-    /// The page's contents do not matter any more.
+    /// Forgets a page: its contents do not matter any more.
     pub fn forget(&self, page: u64) -> Result<(), Refusal> {
         let pager = self.pager()?;
         if page >= pager.pages {
@@ -164,7 +164,7 @@ impl Head {
         Ok(())
     }
 
-    /// Does refreshes that wait, at most so many, and tells how many.
+    /// Does up to `at_most` of the postponed refreshes, and returns how many it did.
     pub fn eager_step(&self, at_most: u32) -> Result<c_int, Refusal> {
         let pager = self.pager()?;
         let Some(crew) = &pager.crew else { return Ok(0) };
@@ -175,7 +175,7 @@ impl Head {
         Ok(c_int::try_from(done).unwrap_or(c_int::MAX))
     }
 
-    /// Does one of them, as one of several threads, and tells how many.
+    /// Does one postponed refresh, as one of several threads, and returns how many it did.
     pub fn refresh_one(&self, helper: u32) -> Result<c_int, Refusal> {
         let pager = self.pager()?;
         let turn = pager.helpers.get(helper as usize).ok_or(Refusal::Invalid)?;
@@ -189,18 +189,18 @@ impl Head {
     }
 }
 
-/// Leaves zeros.
+/// Overwrites the memory with zeros.
 ///
 /// # Safety
 ///
-/// Nobody uses the memory.
+/// No code uses the memory.
 unsafe fn wipe(memory: *mut c_void, len: usize) {
     // SAFETY: as the caller promises.
     unsafe { slice::from_raw_parts_mut(memory.cast::<u8>(), len) }.zeroize();
 }
 
-/// Something that one at a time may use. Who comes second is refused, not kept waiting: he may be
-/// the same thread, in a fault within a fault.
+/// Something that one caller at a time may use. A second caller is refused, not kept waiting: it
+/// may be the same thread, in a fault within a fault.
 struct Turn<T> {
     taken: AtomicBool,
     of: UnsafeCell<T>,
@@ -209,7 +209,7 @@ struct Turn<T> {
 // SAFETY: it is given to one at a time.
 unsafe impl<T: Send> Sync for Turn<T> {}
 
-/// That it is somebody's turn.
+/// A guard: the value is taken, and is free again when this is dropped.
 struct Taken<'a, T>(&'a Turn<T>);
 
 impl<T> Turn<T> {
@@ -225,7 +225,7 @@ impl<T> Turn<T> {
 
 impl<T> Taken<'_, T> {
     fn get(&mut self) -> &mut T {
-        // SAFETY: whoever has taken it is the only one.
+        // SAFETY: only one guard exists at a time.
         unsafe { &mut *self.0.of.get() }
     }
 }
@@ -239,11 +239,11 @@ impl<T> Drop for Taken<'_, T> {
 /// One pager.
 struct CPager {
     working: Turn<Working>,
-    /// Those who may refresh meanwhile, if the scheme has something for them to do.
+    /// The postponed refreshes, which helpers may do meanwhile, if the scheme has any.
     crew: Option<Arc<RefreshTurns>>,
     helpers: Box<[Turn<Buffer>]>,
     pages: u64,
-    /// Nothing more is done after a failure but to end it.
+    /// Set by a failure: from then on the pager can only be destroyed.
     failed: AtomicBool,
 }
 
@@ -264,7 +264,7 @@ impl CPager {
         }
     }
 
-    /// Whoever swaps pages is alone.
+    /// Takes the scheme, which one call at a time may use.
     fn work(&self) -> Result<Taken<'_, Working>, Refusal> {
         let working = self.working.take().ok_or(Refusal::Busy)?;
         if self.failed.load(Relaxed) { Err(Refusal::Failed) } else { Ok(working) }

@@ -1,4 +1,4 @@
-//! What a pager is to be, checked, and how much it takes.
+//! A pager's configuration, checked, and how much memory and store it takes.
 
 use super::heap::calculate;
 use super::store::{Callbacks, CallerSalts};
@@ -15,13 +15,13 @@ use traceless::rng::{Rng, SeededRng};
 use traceless::scheme::detwo::Refresh;
 use traceless::seal::{Aead, ChaChaHmac, SECRET_LEN, Sealer, Secret};
 
-/// Pages, at most: 16 TiB of them.
+/// The most pages of a pager: 16 TiB of them.
 pub const PAGES_MAX: u64 = 1 << 32;
 
-/// Threads that may refresh at the same time, at most.
+/// The most threads that may refresh at the same time.
 pub const HELPERS_MAX: u32 = 64;
 
-/// What can be asked for, by its number in the header.
+/// The schemes, by their number in the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum CScheme {
     Plain,
@@ -45,7 +45,7 @@ impl CScheme {
     ];
 }
 
-/// A configuration that can be had.
+/// A configuration that was checked.
 pub struct Plan {
     pages: u64,
     scheme: CScheme,
@@ -59,11 +59,11 @@ pub struct Plan {
     pub store_size: u64,
 }
 
-/// A scheme, and what helps it from outside.
+/// A scheme, and its postponed refreshes if helpers may do them.
 pub type Built = (Box<dyn PageScheme>, Option<Arc<crate::scheme::RefreshTurns>>);
 
 impl Plan {
-    /// Refuses what cannot be.
+    /// Checks a configuration, and calculates its sizes.
     pub fn of(config: &Config) -> Result<Self, Refusal> {
         let scheme = CScheme::ALL.get(config.scheme as usize).copied();
         let cipher = Cipher::ALL.get(config.cipher as usize).copied();
@@ -94,7 +94,6 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Bytes of memory and store that the scheme takes.
     fn sizes(&self) -> Result<(usize, u64), Error> {
         let pages = usize::try_from(self.pages).map_err(|_| Error::Geometry("too many pages"))?;
         if let Some(refresh) = self.refresh {
@@ -120,7 +119,7 @@ impl Plan {
         Ok((size.memory, size.store))
     }
 
-    /// The scheme over the caller's store. Keys and paths come from `seed`.
+    /// Makes the scheme over the caller's store. Keys and paths come from `seed`.
     pub fn build(&self, store: Callbacks, seed: &Secret) -> Result<Built, Error> {
         let (store, rng) = (Arc::new(store), SeededRng::drawn(&mut SecretSource(seed)));
         let mut rng: Box<dyn Rng> = Box::new(rng);
@@ -166,7 +165,7 @@ impl Plan {
     }
 }
 
-/// A generator that gives one secret, once, to another one.
+/// A generator that returns one secret, once, as another generator's seed.
 struct SecretSource<'a>(&'a Secret);
 
 impl Rng for SecretSource<'_> {

@@ -1,4 +1,4 @@
-//! What stands in for `std` where there is none: what becomes of a bug.
+//! What stands in for `std` where there is none: the panic handler.
 
 use super::StoreTable;
 use core::ffi::{c_char, c_void};
@@ -11,19 +11,19 @@ use core::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 
-/// Who is told: of the pager that was made last.
+/// The function of the pager that was made last, which gets the message of a panic.
 static HALT: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 static CONTEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 type Halt = unsafe extern "C" fn(*mut c_void, *const c_char);
 
-/// Who is told of a bug from now on.
+/// Sets the function that gets the message of a panic from now on.
 pub fn halt_with(table: &StoreTable) {
     CONTEXT.store(table.context, Release);
     HALT.store(table.halt.map_or(ptr::null_mut(), |halt| halt as *mut ()), Release);
 }
 
-/// A bug of ours. Its place is told, and nothing that could be secret.
+/// Reports the place of a bug of this library, and nothing that could be secret.
 #[panic_handler]
 fn panicked(info: &PanicInfo<'_>) -> ! {
     let mut why = Text { bytes: [0; 160], len: 0 };
@@ -39,19 +39,19 @@ fn panicked(info: &PanicInfo<'_>) -> ! {
         // SAFETY: the caller's table promises that it may be called; the text ends with a zero.
         unsafe { halt(CONTEXT.load(Acquire), why.bytes.as_ptr().cast()) };
     }
-    // Whoever comes here must never go on.
+    // The caller's function may return, but a panic must never go on.
     loop {
         spin_loop();
     }
 }
 
-/// Where the compiler's own libraries are built to unwind, they name this. Nothing ever unwinds
-/// here, so nobody calls it.
+/// The compiler's own libraries name this where they are built to unwind. Nothing ever unwinds
+/// here, so it is never called.
 #[cfg(not(target_os = "none"))]
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
-/// A text of C, which always ends with a zero.
+/// A string of C, which always ends with a zero.
 struct Text {
     bytes: [u8; 160],
     len: usize,

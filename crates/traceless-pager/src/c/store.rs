@@ -11,7 +11,7 @@ use traceless::seal::Secret;
 use traceless::store::Store;
 use traceless::types::Extent;
 
-/// A store that the caller reads and writes for us.
+/// A store that the caller's functions read and write.
 pub struct Callbacks {
     context: *mut c_void,
     read: unsafe extern "C" fn(*mut c_void, u64, *mut u8, usize) -> c_int,
@@ -20,10 +20,10 @@ pub struct Callbacks {
     len: u64,
 }
 
-// SAFETY: whoever hands over the table promises that its functions may be called on any thread that
-// calls functions of this library; the context is handed to them and nothing else.
+// SAFETY: the caller promises with the table that its functions may be called on any thread that
+// calls functions of this library; the context is passed to them and to nothing else.
 unsafe impl Send for Callbacks {}
-// SAFETY: the same.
+// SAFETY: the same promise covers calls from several threads at the same time.
 unsafe impl Sync for Callbacks {}
 
 const FAILED: Error = Error::Store("a function of the caller's table failed");
@@ -43,20 +43,20 @@ impl Callbacks {
     }
 }
 
-/// Salts from the caller's source of randomness. Where that fails they are zeros: versions alone
-/// keep nonces apart then, but those of copies of this memory.
+/// Salts from the caller's source of randomness. If it fails the salts are zeros: then versions
+/// alone make nonces unique, except against copies of this memory, which repeat versions.
 pub struct CallerSalts(pub Arc<Callbacks>);
 
 impl Salts for CallerSalts {
     fn draw(&self) -> Salt {
         let (table, mut bytes) = (&*self.0, [0; Salt::LEN]);
-        // SAFETY: as was promised when the table was handed over; the bytes are there.
+        // SAFETY: the caller promised this with the table; the bytes are there.
         let outcome = unsafe { (table.random)(table.context, bytes.as_mut_ptr(), bytes.len()) };
         Salt::from_bytes(if outcome == 0 { bytes } else { [0; Salt::LEN] })
     }
 }
 
-/// Of a tree, which draws nothing from it but salts.
+/// The generator of a tree, which draws only salts from it.
 impl Rng for CallerSalts {
     fn fill(&mut self, out: &mut [u8]) {
         for part in out.chunks_mut(Salt::LEN) {
@@ -93,7 +93,7 @@ impl Store for Callbacks {
         let mut rest = into;
         for extent in extents {
             let (part, behind) = rest.split_at_mut(extent.len);
-            // SAFETY: as was promised when this was made; the bytes are there.
+            // SAFETY: the caller of `new` promised this; the bytes are there.
             let code =
                 unsafe { (self.read)(self.context, extent.at, part.as_mut_ptr(), part.len()) };
             if code != 0 {
@@ -108,7 +108,7 @@ impl Store for Callbacks {
         let mut rest = from;
         for extent in extents {
             let (part, behind) = rest.split_at(extent.len);
-            // SAFETY: as was promised when this was made; the bytes are there.
+            // SAFETY: the caller of `new` promised this; the bytes are there.
             let code = unsafe { (self.write)(self.context, extent.at, part.as_ptr(), part.len()) };
             if code != 0 {
                 return Err(FAILED);

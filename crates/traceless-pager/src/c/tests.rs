@@ -1,4 +1,4 @@
-//! The header says what the code does. `tests/pager_c.sh` uses both from C and C++.
+//! The header agrees with the code. `tests/pager_c.sh` uses both from C and C++.
 
 use super::plan::{HELPERS_MAX, PAGES_MAX};
 use super::{Config, Refusal, StoreTable};
@@ -10,7 +10,7 @@ use std::vec::Vec;
 const HEADER: &str = include_str!("../../include/traceless_pager.h");
 const CODE: &str = include_str!("mod.rs");
 
-/// Without comments, and with one blank for many.
+/// The text without comments, and with one blank for each run of white space.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;

@@ -20,12 +20,12 @@ pub enum EvictOutcome {
     Yes,
     /// It is pinned and stays.
     Pinned,
-    /// It was not there: somebody discarded it behind our back.
+    /// It was not present: the program discarded it without the pager.
     WasGone,
 }
 
-/// The pages. If they are of this process there is one more where a page waits between two places,
-/// and a last one that nobody may touch but to end the service.
+/// The pages of a program. Pages of this process have two more behind them: the staging page, where
+/// a page waits between two places, and the bell, which is touched only to end the service.
 pub struct Arena {
     uffd: Uffd,
     memory: Memory,
@@ -34,25 +34,25 @@ pub struct Arena {
     way: Way,
 }
 
-/// How we reach the pages ourselves.
+/// How this process reaches the pages.
 enum Memory {
-    /// They are where the program finds them.
+    /// The pages are mapped in this process, where the program uses them.
     Own(Mapping),
-    /// Another process has them mapped.
+    /// Another process has the pages mapped.
     Elsewhere(SharedPages),
 }
 
-/// A file without a name, which another process maps: its pages.
+/// The pages as an anonymous file, which another process maps.
 pub struct SharedPages {
     file: OwnedFd,
     len: usize,
-    /// The same here, once the other process has them mapped no more for a while.
+    /// The file mapped here, which keeps pages locked that the other process does not have mapped.
     kept: OnceLock<Mapping>,
 }
 
 impl Arena {
-    /// `pages` pages, none of which is there, and places to park some of them; from `start` on, if
-    /// that is given.
+    /// Maps `pages` pages, none of them present, and `places` places of the standby list; at
+    /// `config.start` if that is given.
     pub fn new(pages: usize, places: usize, config: &Config, way: Way) -> Result<Self> {
         let len = pages.checked_add(places + 2).and_then(|pages| pages.checked_mul(PAGE_LEN));
         let len = len.ok_or(Error::Configuration("too many pages"))?;
@@ -69,7 +69,7 @@ impl Arena {
         Self { uffd, memory: Memory::Elsewhere(memory), start, pages, way: Way::Protect }
     }
 
-    /// How pages leave.
+    /// By which system calls pages leave.
     pub fn way(&self) -> Way {
         self.way
     }
@@ -79,12 +79,12 @@ impl Arena {
         self.pages
     }
 
-    /// Where faults are told.
+    /// The userfaultfd that reports faults.
     pub fn uffd(&self) -> &Uffd {
         &self.uffd
     }
 
-    /// First address, where the program has them.
+    /// First address of the pages in the program.
     pub fn start(&self) -> usize {
         self.start
     }
@@ -97,12 +97,12 @@ impl Arena {
         }
     }
 
-    /// Whether they are locked.
+    /// Whether the pages are locked.
     pub fn is_locked(&self) -> bool {
         matches!(&self.memory, Memory::Own(mapping) if mapping.is_locked())
     }
 
-    /// A page that is resident stays locked while the other process does not have it mapped.
+    /// Keeps a resident page locked even while the other process does not have it mapped.
     pub fn stay_locked(&self, page: usize) -> Result {
         match &self.memory {
             Memory::Own(_) => Ok(()),
@@ -118,7 +118,7 @@ impl Arena {
         }
     }
 
-    /// Where it begins, and its length with the pages that are not the program's.
+    /// Start and length of the mapping, with the pages that are not the program's.
     pub fn mapped(&self) -> (usize, usize) {
         match &self.memory {
             Memory::Own(mapping) => (mapping.start(), mapping.size()),
@@ -136,20 +136,20 @@ impl Arena {
         self.pages
     }
 
-    /// The page whose faults end the service.
+    /// The page that ends the service when it is touched.
     pub fn bell(&self) -> usize {
         self.pages + 1
     }
 
-    /// Faults at the bell, and returns when that was seen.
+    /// Touches the bell, and returns when the service has answered that fault.
     pub fn ring(&self) {
-        // SAFETY: a page of the mapping that nobody else touches. It is missing, and whoever
-        // serves faults brings it.
+        // SAFETY: a page of the mapping that nothing else touches. It is missing, and the thread
+        // that serves faults makes it present.
         unsafe { self.own().at(self.bell() * PAGE_LEN).read_volatile() };
     }
 
-    /// The pages that calls from here may have on their stack, and one of whoever called: none,
-    /// unless the stack lies in these pages.
+    /// The pages that the stack may use in calls from here, and one of the caller's: none, unless
+    /// the stack lies in these pages.
     pub fn pages_of_stack(&self) -> Range<usize> {
         const BELOW: usize = 3;
         let here = 0_u8;
@@ -161,7 +161,7 @@ impl Arena {
         page.map_or(0..0, |page| page.saturating_sub(BELOW)..(page + 2).min(self.pages))
     }
 
-    /// Waits until a page is there.
+    /// Waits until a page is present.
     pub fn touch(&self, page: usize) {
         // SAFETY: a page of the mapping; what it holds does not matter.
         unsafe { self.own().at(page * PAGE_LEN).read_volatile() };
@@ -171,7 +171,7 @@ impl Arena {
         self.start + page * PAGE_LEN
     }
 
-    /// The page leaves. Between this and [`Arena::bring`] the frame is where it is.
+    /// Takes a page away. From here to [`Arena::bring`] only the frame has its contents.
     pub fn take(&self, page: usize, spare: &mut Page) -> Result<EvictOutcome> {
         match self.way {
             Way::Move => self.move_away(page, self.staging()),
@@ -212,11 +212,12 @@ impl Arena {
         Ok(EvictOutcome::Yes)
     }
 
-    /// Copies a page that is resident, and that nobody writes to now.
+    /// Copies a page that is resident and that no thread writes to now.
     pub fn read(&self, page: usize, into: &mut Page) -> Result {
         match &self.memory {
             Memory::Own(mapping) => {
-                // SAFETY: it is resident, so this thread does not fault, and nobody writes to it.
+                // SAFETY: it is resident, so this thread does not fault, and no thread writes to
+                // it.
                 unsafe { core::ptr::copy_nonoverlapping(mapping.page(page), into, 1) };
                 Ok(())
             }
@@ -235,8 +236,8 @@ impl Arena {
         }
     }
 
-    /// The frame's contents become the page `page`, and who waits for it goes on. `left` says
-    /// whether the frame is that of a page that has left.
+    /// Makes the frame's contents the page `page`, and wakes the threads that wait for it. `left`
+    /// says whether the frame is that of a page that has left.
     pub fn bring(&self, page: usize, left: bool, spare: &Page) -> Result {
         let to = self.address(page);
         if !(left && self.way == Way::Move) {
@@ -257,22 +258,22 @@ impl Arena {
         }
     }
 
-    /// The page goes to one of the places to park, which has none. Way of moving only.
+    /// Moves the page to an empty place of the standby list. For [`Way::Move`] only.
     pub fn park(&self, page: usize, place: usize) -> Result<EvictOutcome> {
         self.move_away(page, self.place(place))
     }
 
-    /// What is parked at a place goes to the frame, as if it had just left.
+    /// Moves the page at a place of the standby list to the staging page, as if it had just left.
     pub fn stage(&self, place: usize) -> Result {
         self.move_back(self.place(place), self.staging())
     }
 
-    /// What is parked at a place becomes the page again, and who waits for it goes on.
+    /// Moves the page at a place of the standby list back, and wakes the threads that wait for it.
     pub fn unpark(&self, place: usize, page: usize) -> Result {
         self.move_back(self.place(place), page)
     }
 
-    /// What is parked at a place is not needed any more.
+    /// Discards the page at a place of the standby list.
     pub fn drop_parked(&self, place: usize) -> Result {
         self.discard(self.place(place), 1)
     }
@@ -281,7 +282,7 @@ impl Arena {
         self.pages + 2 + place
     }
 
-    /// A page has left and none comes: its frame is given back.
+    /// Gives the frame back after a page has left and none has come.
     pub fn drop_staged(&self) -> Result {
         if self.way == Way::Move {
             self.own().discard(self.staging() * PAGE_LEN, PAGE_LEN)?;
@@ -289,17 +290,17 @@ impl Arena {
         Ok(())
     }
 
-    /// Makes the page zeros if it is missing, and wakes who waits for it in any case.
+    /// Makes the page zeros if it is missing, and wakes the threads that wait for it in any case.
     pub fn wake_with_zeros(&self, page: usize) -> Result {
         self.copy(self.address(page), &[0; PAGE_LEN])
     }
 
-    /// Wakes who waits for the page, to look again.
+    /// Wakes the threads that wait for the page; they fault again if it is still missing.
     pub fn wake(&self, page: usize) -> Result {
         self.uffd.wake(self.address(page)).map_err(|e| Error::os("nobody can be woken", e))
     }
 
-    /// Wakes who waits for any page, to look again.
+    /// Wakes the threads that wait for any page; they fault again if it is still missing.
     pub fn wake_all(&self) -> Result {
         let woken = self.uffd.wake_all(self.start, self.pages * PAGE_LEN);
         woken.map_err(|e| Error::os("nobody can be woken", e))
@@ -307,7 +308,8 @@ impl Arena {
 
     /// Whether the program still has the memory.
     pub fn is_in_use(&self) -> bool {
-        // No page is protected between two faults, so this asks, and does nothing.
+        // No page is protected between two faults, so the call changes nothing: only its error
+        // counts.
         self.uffd.release(self.start) != Err(Errno::SRCH)
     }
 
@@ -325,7 +327,7 @@ impl Arena {
         }
     }
 
-    /// The pages are missing from now on.
+    /// Makes the pages missing from now on.
     pub fn discard(&self, first: usize, pages: usize) -> Result {
         match &self.memory {
             Memory::Own(mapping) => mapping.discard(first * PAGE_LEN, pages * PAGE_LEN),
@@ -335,7 +337,7 @@ impl Arena {
 }
 
 impl SharedPages {
-    /// So many pages of zeros, none of which is there.
+    /// An anonymous file of `pages` pages of zeros, none of them present.
     pub fn new(pages: usize) -> Result<Self> {
         let failed = |e| Error::os("memory without a name", e);
         let len = pages.checked_mul(PAGE_LEN).ok_or(Error::Configuration("too many pages"))?;
@@ -344,13 +346,13 @@ impl SharedPages {
         Ok(Self { file, len, kept: OnceLock::new() })
     }
 
-    /// What the other process maps.
+    /// The file that the other process maps.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
     /// Maps a page here, too, where all memory is locked: until it is discarded it stays in memory,
-    /// whoever else maps it.
+    /// even if no other process has it mapped.
     fn stay_locked(&self, page: usize, how: Advice) -> Result {
         if !locking::all_is_locked() {
             return Ok(());
@@ -363,7 +365,7 @@ impl SharedPages {
             Mapping::not_copied(mapping.start(), self.len)?;
             self.kept.get_or_init(|| mapping)
         };
-        // What the other process did to its file is told by whoever reads it.
+        // A failure is not reported here: if the program has cut its file, reads of the file fail.
         let _ = kept.advise(page * PAGE_LEN, PAGE_LEN, how);
         Ok(())
     }
@@ -376,7 +378,7 @@ impl SharedPages {
         }
     }
 
-    /// The page is there from now on, and holds that.
+    /// Makes the page present, with the contents `from`.
     pub fn write(&self, page: usize, from: &Page) -> Result {
         self.stay_locked(page, Advice::LinuxPopulateWrite)?;
         match pwrite(&self.file, &from[..], (page * PAGE_LEN) as u64) {

@@ -1,9 +1,9 @@
-//! A file that pages go to. It is read and written by orders to the kernel, not mapped: what goes
-//! wrong with it is an error then, where a mapping would end the process by a signal.
+//! A file that pages go to. It is read and written by system calls, not mapped: then a failure of
+//! the file is an error, where a mapping would end the process by a signal.
 //!
-//! Nobody else's file is overwritten: one that holds something must end with our mark. The mark is
-//! the first that is written, past the pages, so that a pager which is killed at any time leaves a
-//! file that is empty or has it. A lock keeps a second pager away.
+//! Files that are not a pager's are not overwritten: a file that holds something must end with the
+//! mark of this module. The mark is written first, past the pages, so that a pager which is killed
+//! at any time leaves a file that is empty or has the mark. A lock keeps a second pager away.
 
 use super::error::{Error, Result};
 use super::files::OwnFile;
@@ -19,23 +19,23 @@ use std::time::Duration;
 use traceless::Hides;
 use traceless::store::{Caching, FileStore};
 
-/// Zeros that are written at a time where space cannot be taken otherwise, in bytes.
+/// Bytes of zeros that are written at a time where space cannot be reserved otherwise.
 const ZEROS_LEN: usize = 1 << 16;
 
 /// What the file of a pager ends with.
 const MARK: &[u8; 32] = b"pages of traceless run, sealed\n\x01";
 
-/// How often it is tried to lock a file, and how long is waited in between: helpers of a pager that
-/// was killed have its file open for up to a second more.
+/// How often to try to lock a file, and how long to wait in between: helpers of a pager that was
+/// killed have its file open for up to a second more.
 const LOCK_TRIES: u32 = if cfg!(test) { 2 } else { 40 };
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// `len` bytes of the file at `path`, made, or taken over from a pager that has ended. The space is
-/// taken at once, so that there is some later; where the file system cannot do that, zeros are
-/// written. Tells its number, too: that of a file which helpers need.
+/// Opens `len` bytes of the file at `path`: creates it, or takes it over from a pager that has
+/// ended. Reserves the space at once, so that it does not run out later; where the file system
+/// cannot do that, writes zeros. Also returns the file's descriptor, which helpers need.
 pub fn open(path: &Path, len: u64) -> Result<(FileStore, RawFd)> {
     let refused = |what, errno| Error::Backing { path: path.into(), what, errno };
-    // A terminal or a pipe is not waited for.
+    // `NONBLOCK`: opening a terminal or a pipe does not wait.
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
         .map_err(|errno| refused("cannot be opened", errno))?;
@@ -52,7 +52,7 @@ pub fn open(path: &Path, len: u64) -> Result<(FileStore, RawFd)> {
     })?;
     take_space(&file, len, |file| fallocate(file, FallocateFlags::empty(), 0, len)).map_err(
         |errno| {
-            // What there was of it is of no use to anybody.
+            // The space that was reserved so far is of no use.
             let _ = ftruncate(&file, 0);
             refused(
                 match errno {
@@ -68,7 +68,7 @@ pub fn open(path: &Path, len: u64) -> Result<(FileStore, RawFd)> {
     Ok((FileStore::new(File::from(file), len, Caching::Buffered), number))
 }
 
-/// Only files have a length that can be given, and a lock.
+/// Only a regular file has a length that can be set, and a lock.
 fn check_kind(file: &OwnedFd) -> Result<(), Errno> {
     let kind = FileType::from_raw_mode(fstat(file)?.st_mode);
     if kind == FileType::RegularFile { Ok(()) } else { Err(Errno::INVAL) }
@@ -93,7 +93,7 @@ fn try_lock(file: &OwnedFd) -> Result<(), Errno> {
         l_len: 0,
         l_pid: 0,
     };
-    // SAFETY: an order about a file of ours, with what it takes.
+    // SAFETY: a system call on a file of ours, with the argument that it takes.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const whole) } {
         -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
         _ => Ok(()),
@@ -112,7 +112,7 @@ fn check_mark(file: &OwnedFd) -> Result<(), Errno> {
     if read == MARK.len() && mark == *MARK { Ok(()) } else { Err(Errno::EXIST) }
 }
 
-/// Makes the file that long, with the mark past it, and has the kernel `reserve` it.
+/// Makes the file `len` bytes long, with the mark past them, and has the kernel `reserve` it.
 fn take_space(
     file: &OwnedFd,
     len: u64,
@@ -145,11 +145,11 @@ fn write_zeros(file: &OwnedFd, len: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A scheme over such a file, which says which one when it fails.
+/// A scheme over a backing file; its errors name the file.
 pub struct OfFile {
-    /// It does all the work.
+    /// The scheme that does all the work.
     pub scheme: Box<dyn PageScheme>,
-    /// Its file.
+    /// The backing file.
     pub path: PathBuf,
 }
 
@@ -157,7 +157,7 @@ impl OfFile {
     fn named(&self, error: traceless::Error) -> traceless::Error {
         let cause = match error {
             traceless::Error::Io(cause) => cause,
-            // What is found changed there may have been cut before.
+            // A file that was cut also shows up as changed pages.
             changed @ traceless::Error::Tampered { .. } => std::io::Error::other(changed),
             other => return other,
         };
@@ -245,7 +245,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pages");
         let told = |path: &Path| open(path, 8192).err().unwrap().to_string();
-        // So short, and so long, that a pager's could be as long.
+        // Files shorter than the mark, and files as long as a pager's.
         let others = [
             vec![7; 1],
             vec![7; 8192 + MARK.len()],

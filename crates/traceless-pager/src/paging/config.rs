@@ -1,4 +1,4 @@
-//! How to page.
+//! The configuration of a pager.
 
 use super::error::Error;
 use super::frames::Policy;
@@ -8,39 +8,39 @@ use super::way::Way;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Where to count: of our own, or in memory that somebody else maps.
+/// The counters to use: in memory of this process alone, or in memory that another one maps, too.
 pub type SharedCounters = Arc<dyn Deref<Target = Counters> + Send + Sync>;
 
-/// [`Config::holds`] for programs that nobody changed. The library that is loaded before them lets
-/// their threads go in time where this holds.
+/// [`Config::holds`] for unmodified programs. The library that is preloaded into them can let their
+/// threads go in time only where this is true.
 pub const HOLDS_PROGRAMS: bool = cfg!(target_arch = "x86_64");
 
-/// How to page.
+/// The configuration of a pager.
 pub struct Config {
-    /// Resident pages. More than that where threads need them: four each, and four more.
+    /// Resident pages. If threads need more, there are more: four a thread, and four.
     pub frames: usize,
-    /// Who leaves.
+    /// Which page leaves.
     pub policy: Policy,
-    /// Pages that may be resident besides for as long as others are pinned.
+    /// Pages that may be resident in addition while other pages are pinned.
     pub overflow: usize,
     /// How pages leave; the best way that the kernel has, if it is not given.
     pub way: Option<Way>,
-    /// The address of the first page, where the same ones are wanted in each run; else the kernel
-    /// chooses, and nobody can guess it.
+    /// The address of the first page, if it is to be the same in each run; else the kernel chooses
+    /// an address that cannot be guessed.
     pub start: Option<usize>,
     /// Whether resident pages are locked in memory.
     pub lock: Lock,
-    /// What random choices of victims follow from.
+    /// The seed of random choices of victims.
     pub seed: u64,
-    /// Whether a thread that faults often may run on the handler's processor only, while it does:
-    /// a fault is several times faster. Threads and processes that it starts meanwhile inherit that
-    /// for good, unless [`Pager::let_go`](super::Pager::let_go) is called right before.
+    /// Whether a thread that faults often may be held on the handler's processor while it does: a
+    /// fault is several times faster. Threads and processes that it starts meanwhile inherit that
+    /// limit for good, unless [`Pager::let_go`](super::Pager::let_go) is called right before.
     pub holds: bool,
-    /// Where to count.
+    /// The counters to use.
     pub counters: SharedCounters,
-    /// What each thread of the pager does first.
+    /// Called first in each thread of the pager.
     pub on_thread: fn(),
-    /// What to do when a page cannot be brought: whoever waits for it cannot go on.
+    /// Called when a page cannot be brought: the threads that wait for it cannot go on.
     pub on_failure: fn(&Error) -> !,
 }
 
@@ -62,8 +62,8 @@ impl Default for Config {
     }
 }
 
-/// Says why, and ends the process: the thread that waits for its page could neither be told of a
-/// failure nor be given anything else.
+/// Prints the error and ends the process: a thread that waits for its page can get neither an error
+/// nor other contents.
 pub fn abort(error: &Error) -> ! {
     eprintln!("traceless: paging cannot go on: {error}");
     std::process::abort()

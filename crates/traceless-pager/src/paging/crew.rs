@@ -1,8 +1,10 @@
-//! Who does refreshes: whoever serves faults, and helpers, from one list of what is due.
+//! Refreshes done by several processes: the one that serves faults, and helpers.
 //!
-//! A helper may be killed at any moment. Each has a desk, which the others can look at: there it
-//! notes what it is about to do, and leaves what it is about to write. So whatever it had begun can
-//! be done again, and be the same.
+//! All take the refreshes that are due from one shared list.
+//!
+//! A helper may be killed at any moment. Each helper has a [`Desk`] in shared memory: there it
+//! notes the refresh that it is about to do, and leaves the bytes that it is about to write. So
+//! another process can repeat a refresh that a helper had begun, and write the same bytes.
 
 use super::error::Result;
 use super::helper::Parent;
@@ -22,54 +24,54 @@ use traceless::error::Place as Damaged;
 /// How long a helper without work stays awake.
 const AWAKE_NS: u64 = 50_000;
 
-/// How long it then sleeps, at most, before it looks whether the program is still there.
+/// How long a helper then sleeps, at most, before it checks that the program still runs.
 const ASLEEP_S: i64 = 1;
 
-/// Pauses between two looks for work: the program may run on the other half of the same core.
+/// Pauses between two checks for work: the program may run on the other half of the same core.
 const PAUSES: u32 = 8;
 
-/// Looks for work between two looks at the clock.
+/// Checks for work between two readings of the clock.
 const LOOKS: u32 = 16;
 
-/// Refreshes after which a helper tells its processor time.
+/// Refreshes after which a helper publishes its processor time.
 const CPU_INTERVAL: u64 = 64;
 
-/// What all of them have.
+/// The part of the scheme that helpers share.
 pub struct RefreshBoard {
     /// The pages.
     pub areas: Areas,
-    /// What is due, and what is done.
+    /// Which refreshes are due, and how many are done.
     pub board: Board,
 }
 
-/// What one writes often and others read often, on a line of its own.
+/// A value on cache lines of its own: one process writes it often, and other ones read it often.
 #[repr(align(128))]
 pub struct PaddedLine<T>(pub T);
 
-/// What the crew tells each other. All zeros is how it begins.
+/// The state of all refreshes, shared by all processes. It begins as all zeros.
 #[repr(C)]
 pub struct Words {
-    /// All refreshes below it are to be done.
+    /// All refreshes below this number are due.
     pub goal: PaddedLine<AtomicU64>,
-    /// The next one that nobody does yet.
+    /// The next refresh that no process has taken.
     pub next: PaddedLine<AtomicU64>,
-    /// How many are done.
+    /// How many refreshes are done.
     pub done: PaddedLine<AtomicU64>,
     /// Helpers that sleep, or are about to.
     pub asleep: PaddedLine<AtomicU32>,
-    /// Changes when sleepers are to look again.
+    /// Changes when sleeping helpers are to check again.
     pub calls: AtomicU32,
     /// Not 0 when helpers are to end.
     pub ends: AtomicU32,
     /// One more than the refresh that failed; 0 while none has.
     pub failed: AtomicU64,
-    /// What the operating system said to it, if it was asked; else 0.
+    /// The error of the operating system that made it fail; 0 if another cause did.
     pub errno: AtomicI32,
-    /// Processor time of the helper that took most.
+    /// Processor time of the helper that used most.
     pub cpu_ns: AtomicU64,
     /// One more than the processor that helpers leave to the program; 0 is none.
     pub off: AtomicU64,
-    /// One more than the refresh that no helper gets through; 0 is none.
+    /// One more than the refresh that no helper completes; 0 is none.
     #[cfg(test)]
     pub stuck_in: AtomicU64,
 }
@@ -78,7 +80,7 @@ pub struct Words {
 pub struct Board(Mapping);
 
 impl Board {
-    /// With so many refreshes done, and none due.
+    /// A board with `done` refreshes done, and none due.
     pub fn new(done: u64) -> Result<Self> {
         let board = Self(Mapping::inherited(size_of::<Words>())?);
         for word in [&board.goal, &board.next, &board.done] {
@@ -97,23 +99,24 @@ impl Deref for Board {
     }
 }
 
-/// Where a helper notes what it does, in memory that others share.
+/// Where a helper notes its work, in memory that it shares with the other processes.
 pub struct Desk(Mapping);
 
-/// What lies on a desk. All zeros is how it begins.
+/// The notes of a desk. They begin as all zeros.
 #[repr(C)]
 struct Notes {
     /// One more than the refresh that is under way; 0 is none.
     refresh: AtomicU64,
-    /// Not 0 when that is sealed, lies here as it is to be written, and is being written.
+    /// Not 0 once the page of that refresh is sealed: the desk holds it, and the helper is writing
+    /// it.
     is_sealed: AtomicU32,
 }
 
-/// Where on the desk lies what is sealed.
+/// Where the sealed page begins on the desk.
 const SEALED_AT: usize = 64;
 
 impl Desk {
-    /// With nothing on it.
+    /// A desk without notes.
     pub fn new() -> Result<Self> {
         Ok(Self(Mapping::inherited(SEALED_AT + SEALED_LEN)?))
     }
@@ -129,11 +132,11 @@ impl Desk {
         self.notes().refresh.load(SeqCst).checked_sub(1)
     }
 
-    /// That is sealed, and may be written in part: what is to be written. For who does not work
-    /// here, when whoever did has ended.
+    /// The sealed page of the refresh that is under way, which may be written in part. For the
+    /// other processes, once the helper has ended.
     pub fn sealed(&self) -> Option<&[u8]> {
         let is_sealed = self.notes().is_sealed.load(SeqCst) != 0;
-        // SAFETY: that many bytes of the mapping, which nobody changes any more.
+        // SAFETY: that many bytes of the mapping, which no process changes any more.
         is_sealed.then(|| unsafe { core::slice::from_raw_parts(self.0.at(SEALED_AT), SEALED_LEN) })
     }
 
@@ -142,7 +145,7 @@ impl Desk {
     }
 
     fn seal(&self, sealed: &[u8]) {
-        // SAFETY: as many bytes of the mapping, which nobody else looks at before it is said.
+        // SAFETY: as many bytes of the mapping, which no process reads before the flag is set.
         unsafe {
             core::ptr::copy_nonoverlapping(sealed.as_ptr(), self.0.at(SEALED_AT), SEALED_LEN);
         }
@@ -156,7 +159,7 @@ impl Desk {
 }
 
 impl RefreshBoard {
-    /// A helper's life.
+    /// The loop of a helper: refreshes until it is to end.
     pub fn help(&self, parent: &Parent, desk: &Desk, buffer: &mut Buffer) {
         let (clock, board) = (Monotonic::start(), &*self.board);
         let (mut place, mut off) = (Place::anywhere(), 0);
@@ -192,24 +195,25 @@ impl RefreshBoard {
         board.cpu_ns.fetch_max(threads::cpu_ns(), Relaxed);
         let call = board.calls.load(SeqCst);
         board.asleep.0.fetch_add(1, SeqCst);
-        // Whoever sets the goal looks for sleepers after that: one of both sees the other.
+        // The process that sets the goal reads `asleep` afterwards, so it sees this helper, or this
+        // helper sees the goal.
         if board.goal.0.load(SeqCst) == board.next.0.load(SeqCst) && board.ends.load(SeqCst) == 0 {
             let second = rustix::time::Timespec { tv_sec: ASLEEP_S, tv_nsec: 0 };
-            // However it ends, there is a look for work.
+            // However the wait ends, the helper checks for work next.
             let _ = futex::wait(&board.calls, futex::Flags::empty(), call, Some(&second));
         }
         board.asleep.0.fetch_sub(1, SeqCst);
     }
 
-    /// Does one refresh that is due, if there is one that nobody does yet.
+    /// Does one refresh that is due, if there is one that no process has taken.
     pub fn refresh_one(&self, desk: Option<&Desk>, buffer: &mut Buffer) -> bool {
         let board = &*self.board;
         let nth = board.next.0.load(Relaxed);
-        // What the page's place follows from was written before the goal was set.
+        // `Acquire`: what the page's slot follows from was written before the goal was set.
         if nth >= board.goal.0.load(Acquire) {
             return false;
         }
-        // Noted before it is taken: nothing is taken that is not noted.
+        // The note comes before the refresh is taken, so that no refresh is taken without a note.
         desk.inspect(|desk| desk.begin(nth));
         if board.next.0.compare_exchange(nth, nth + 1, AcqRel, Relaxed).is_ok() {
             if let Err(e) = self.refresh(nth, desk, buffer) {
@@ -236,7 +240,7 @@ impl RefreshBoard {
         self.areas.publish(nth, buffer.bytes())
     }
 
-    /// Does again what somebody had begun who has ended, if it is one of these, and is not done.
+    /// Repeats the refresh that an ended helper had begun, if it is one of `due` and is not done.
     pub fn take_over(
         &self,
         desk: &Desk,
@@ -249,13 +253,12 @@ impl RefreshBoard {
         }
         match desk.sealed() {
             Some(sealed) => self.areas.publish(nth, sealed),
-            // Before that nothing was written.
+            // The helper had written nothing before it sealed the page.
             None => self.areas.refresh(nth, buffer),
         }
     }
 
-    /// Why a refresh failed: the store did; or its own page, or the copy of it that was the newest,
-    /// is not what it was.
+    /// Why a refresh failed: the store did; or its own page, or the newest copy of it, was changed.
     pub fn failure(&self, refresh: u64) -> traceless::Error {
         match self.board.errno.load(Relaxed) {
             0 => {
@@ -268,8 +271,8 @@ impl RefreshBoard {
     }
 }
 
-/// What the operating system said, or 0 if it was not asked. A file that ends too early is told by
-/// none of its numbers.
+/// The error of the operating system, or 0 if another cause failed. A file that ends too early has
+/// no number: it counts as `EIO`.
 fn errno_of(error: &traceless::Error) -> i32 {
     match error {
         traceless::Error::Io(e) => e.raw_os_error().unwrap_or(libc::EIO),

@@ -19,9 +19,9 @@ pub enum Error {
     /// The operating system refused.
     #[error("{what}: {errno}")]
     Os {
-        /// What was asked of it.
+        /// What the operating system was to do.
         what: &'static str,
-        /// What it said.
+        /// Its error.
         errno: Errno,
     },
     /// The file that pages go to cannot be used.
@@ -31,7 +31,7 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it, and what to do.
         what: &'static str,
-        /// What the operating system said.
+        /// The error of the operating system.
         errno: Errno,
     },
     /// The file that pages go to failed while it was used. Pages in it cannot be had any more.
@@ -43,7 +43,7 @@ pub enum Error {
     BackingFailed {
         /// Which file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system, or the page that was changed.
         cause: std::io::Error,
     },
     /// Resident pages are to be locked, and may not be.
@@ -52,13 +52,13 @@ pub enum Error {
          (ulimit -l) above --memory, and Linux 5.18; or take --lock auto"
     )]
     Unlocked(Errno),
-    /// No such configuration.
+    /// The configuration is not valid.
     #[error("{0}")]
     Configuration(&'static str),
-    /// The process that pages refuses.
+    /// The process that pages has refused a request.
     #[error("{0}")]
     Refused(String),
-    /// More pages cannot leave than may stay besides: they are pinned, such as by direct I/O.
+    /// More pages are pinned, for instance by direct I/O, than may be resident in addition.
     #[error("{0} pages besides the resident ones cannot leave: they are pinned")]
     Pinned(usize),
     /// The scheme failed: the store, or a page that was changed there.

@@ -1,4 +1,4 @@
-//! Files of ours in somebody's program, which may close every file that it did not open.
+//! The library's own files in a program that may close every file that it did not open.
 
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -6,23 +6,23 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 /// Numbers of files that the program must not close, each plus one; 0 is none.
 static NOTED: [AtomicI32; 128] = [const { AtomicI32::new(0) }; 128];
 
-/// A file of ours. Its number is among [`own_files`] if it was put out of the way.
+/// A file of the library. Its number is among [`own_files`] if it was moved to a high number.
 #[derive(Debug)]
 pub struct OwnFile {
-    // Before the file: whoever closes it may ask.
+    // Declared before the file, so that the number is withdrawn before the file is closed.
     noted: Option<OwnNumber>,
     file: OwnedFd,
 }
 
 impl OwnFile {
-    /// The same file under a high number, where programs that count on low ones do not meet it.
+    /// Moves the file to a high number, where programs that expect low numbers do not meet it.
     pub fn out_of_the_way(file: OwnedFd) -> Self {
         const HIGH: RawFd = 900;
         let file = rustix::io::fcntl_dupfd_cloexec(&file, HIGH).unwrap_or(file);
         Self { noted: Some(OwnNumber::new(file.as_raw_fd())), file }
     }
 
-    /// The file, which stays open as long as the process.
+    /// The file, which stays open until the process ends.
     pub fn for_good(self) -> OwnedFd {
         core::mem::forget(self.noted);
         self.file
@@ -58,7 +58,8 @@ impl AsRawFd for OwnFile {
     }
 }
 
-/// A number that is among [`own_files`], if there was room: programs have few of ours.
+/// A number that is among [`own_files`], if there was room: few files of a program are the
+/// library's.
 #[derive(Debug)]
 struct OwnNumber(RawFd);
 
@@ -92,7 +93,7 @@ mod tests {
         let stays = OwnFile::out_of_the_way(open()).for_good();
         assert!(is_told(stays.as_raw_fd()));
         drop(OwnNumber(stays.as_raw_fd()));
-        // Other tests may have a number that was given back: nobody has this one.
+        // Other tests may reuse a number that was given back: this one is never in use.
         let number = RawFd::MAX - 1;
         let noted = OwnNumber::new(number);
         assert!(is_told(number));

@@ -2,15 +2,15 @@
 
 use traceless::rng::{Rng, SeededRng};
 
-/// Who leaves.
+/// Which page leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Policy {
-    /// Who came first.
+    /// The page that came first.
     #[default]
     Fifo,
-    /// Who came first and was not missed while it was parked.
+    /// The page that came first and was not touched while it was on the standby list.
     Clock,
-    /// Any of them, drawn at random.
+    /// A page drawn at random.
     Random,
 }
 
@@ -39,12 +39,12 @@ pub struct Frames {
     /// The frame of each page.
     frame_of: Vec<u32>,
     empty: Vec<u32>,
-    /// The frame that came first, among those that are not empty.
+    /// The frame to look at next, for the first-in, first-out order.
     hand: usize,
 }
 
 impl Frames {
-    /// Frames for some of `pages` pages, of which none is resident. What is drawn follows from
+    /// Frames for some of `pages` pages, of which none is resident. Random draws follow from
     /// `seed`.
     pub fn new(pages: usize, frames: usize, policy: Policy, seed: u64) -> Self {
         assert!(pages < NONE as usize, "page numbers have four bytes");
@@ -68,7 +68,7 @@ impl Frames {
         self.frame_of[page] != NONE
     }
 
-    /// The page is resident from now on.
+    /// Makes the page resident.
     pub fn add(&mut self, page: usize) {
         assert!(!self.holds(page), "a page is in one frame");
         let frame = self.empty.pop().unwrap_or_else(|| {
@@ -79,7 +79,7 @@ impl Frames {
         self.frame_of[page] = frame;
     }
 
-    /// The page is not resident any more.
+    /// Makes the page not resident.
     pub fn remove(&mut self, page: usize) {
         let frame = core::mem::replace(&mut self.frame_of[page], NONE);
         assert!(frame != NONE, "only a resident page leaves");
@@ -87,7 +87,7 @@ impl Frames {
         self.empty.push(frame);
     }
 
-    /// The page that leaves next: a resident one. Asked again, it names another one.
+    /// Picks the resident page that leaves next. Another call picks another page.
     pub fn victim(&mut self) -> usize {
         assert!(self.len() > 0, "some page is resident");
         loop {
@@ -102,7 +102,7 @@ impl Frames {
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the records take.
     pub fn bytes(&self) -> usize {
         size_of_val(&self.frame_of[..]) + 2 * size_of_val(&self.page_in[..])
     }
@@ -112,7 +112,7 @@ impl Frames {
 mod tests {
     use super::*;
 
-    /// Brings `pages` one after the other into four frames, and tells who leaves.
+    /// Brings `pages` one after the other into four frames, and returns the pages that leave.
     fn leave(policy: Policy, pages: &[usize]) -> Vec<usize> {
         let mut frames = Frames::new(16, 4, policy, 7);
         let mut left = vec![];

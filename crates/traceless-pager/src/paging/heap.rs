@@ -1,16 +1,16 @@
-//! Who has which paged memory: an allocator whose own records lie elsewhere. So looking for room
-//! faults no page, and what the records say never leaves trusted memory.
+//! An allocator for paged memory that keeps its records elsewhere. So the search for room causes no
+//! page fault, and the records never leave trusted memory.
 //!
-//! Small objects share spans of pages, each span for one size; what is larger gets pages of its
-//! own. Pages that nobody has are zeros.
+//! Small objects share spans of pages, each span for one size; a larger object gets pages of its
+//! own. Free pages are zeros.
 
 use crate::PAGE_LEN;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Larger objects get pages of their own.
+/// The largest small object. Larger ones get pages of their own.
 const SMALL_MAX: usize = 4096;
 
-/// Objects of up to this size lie in spans of one page, others in spans of four.
+/// Objects of up to this size lie in spans of one page, larger ones in spans of four.
 const ONE_PAGE_MAX: usize = 1024;
 const PAGES_OF_LARGER: usize = 4;
 
@@ -31,14 +31,14 @@ pub struct Pages {
     pub count: usize,
 }
 
-/// The records. Addresses are counted from the first byte of the paged memory.
+/// The records of the allocator. Addresses are counted from the first byte of the paged memory.
 pub struct Heap {
-    /// The page that the memory begins with, as addresses count: by these, objects are aligned.
+    /// Number of the memory's first page in the address space: objects are aligned there.
     start: usize,
-    /// Stretches that nobody has, by their first page; and by length.
+    /// Free stretches, by their first page; and by length.
     free: BTreeMap<usize, usize>,
     by_len: BTreeSet<(usize, usize)>,
-    /// Stretches that were asked for by the page: large objects, and mappings.
+    /// Stretches that were allocated by the page: large objects, and mappings.
     runs: BTreeMap<usize, Run>,
     /// The span that each page belongs to.
     span_of: Vec<u32>,
@@ -51,7 +51,7 @@ pub struct Heap {
 #[derive(Clone, Copy)]
 struct Run {
     pages: usize,
-    /// Whether it was mapped: then parts of it may be given back.
+    /// Whether it is a mapping: then parts of it may be given back.
     mapped: bool,
 }
 
@@ -65,7 +65,7 @@ struct Span {
 }
 
 impl Heap {
-    /// Over `pages` pages of zeros from the address `start` on, where a page begins.
+    /// Manages `pages` pages of zeros from the address `start` on, where a page begins.
     pub fn new(start: usize, pages: usize) -> Self {
         assert!(start.is_multiple_of(PAGE_LEN), "a page begins there");
         let mut heap = Self {
@@ -82,8 +82,8 @@ impl Heap {
         heap
     }
 
-    /// Room for `size` bytes at a multiple of `align`, which is a power of two; and whether it is
-    /// known to be zeros.
+    /// Allocates `size` bytes at a multiple of `align`, which is a power of two. Also returns
+    /// whether they are known to be zeros.
     pub fn allocate(&mut self, size: usize, align: usize) -> Option<(usize, bool)> {
         let wanted =
             if align <= 16 { size.max(1) } else { size.max(align).checked_next_power_of_two()? };
@@ -95,7 +95,7 @@ impl Heap {
         Some((pages.first * PAGE_LEN, true))
     }
 
-    /// Pages of zeros for a mapping of `len` bytes.
+    /// Allocates pages of zeros for a mapping of `len` bytes.
     pub fn map(&mut self, len: usize) -> Option<usize> {
         let pages = self.take_run(len.div_ceil(PAGE_LEN).max(1), 1, true)?;
         Some(pages.first * PAGE_LEN)
@@ -109,8 +109,8 @@ impl Heap {
         self.small_at(at).map(|(span, _)| self.spans[span].size)
     }
 
-    /// Frees the object at `at`. Tells which pages nobody has any more: they are to become zeros
-    /// before [`Heap::give`] lets others have them. `None` if there is no such object.
+    /// Frees the object at `at`. Returns the pages that became free: the caller must make them
+    /// zeros and then call [`Heap::give`]. `None` if there is no object at `at`.
     pub fn free(&mut self, at: usize) -> Option<Option<Pages>> {
         let page = at / PAGE_LEN;
         if at.is_multiple_of(PAGE_LEN)
@@ -130,7 +130,7 @@ impl Heap {
         };
         let more = wanted.saturating_sub(run.pages);
         if more == 0 {
-            // Whoever halves it is better served with other pages.
+            // To shrink by more than half the caller takes a new object, and frees this one.
             return wanted * 2 >= run.pages;
         }
         let behind = page + run.pages;
@@ -159,7 +159,7 @@ impl Heap {
         true
     }
 
-    /// Takes parts of mappings back. Tells which pages nobody has any more, as [`Heap::free`] does.
+    /// Frees parts of mappings. Returns the pages that became free, as [`Heap::free`] does.
     pub fn unmap(&mut self, range: Pages) -> Vec<Pages> {
         let end = range.first + range.count;
         let touched: Vec<(usize, Run)> = self
@@ -185,7 +185,7 @@ impl Heap {
         gone
     }
 
-    /// Lets others have the pages, which are zeros.
+    /// Makes pages available for allocation. They must be zeros.
     pub fn give(&mut self, pages: Pages) {
         let Pages { mut first, mut count } = pages;
         if count == 0 {
@@ -210,7 +210,7 @@ impl Heap {
         self.by_len.remove(&(len, first));
     }
 
-    /// The smallest stretch that has `count` pages from a multiple of `align` on.
+    /// Takes `count` pages from a multiple of `align` on, of the smallest stretch that has them.
     fn take_pages(&mut self, count: usize, align: usize) -> Option<Pages> {
         let aligned = |first: usize| (self.start + first).next_multiple_of(align) - self.start;
         let fits = |&&(len, first): &&(usize, usize)| {
@@ -269,7 +269,7 @@ impl Heap {
         Some(span)
     }
 
-    /// The span and the number of the object that begins at `at`, if somebody has it.
+    /// The span and the number of the object that begins at `at`, if it is allocated.
     fn small_at(&self, at: usize) -> Option<(usize, usize)> {
         let span = *self.span_of.get(at / PAGE_LEN)?;
         let s = self.spans.get(span as usize)?;
@@ -288,7 +288,7 @@ impl Heap {
         let (class, first) = (s.class, s.first);
         let roomy = &mut self.roomy[class];
         roomy.insert(span as u32);
-        // The last one with room is kept: the next object of that size would ask for another.
+        // The last span with room is kept: the next object of that size would need a new one.
         if s.used > 0 || roomy.len() == 1 {
             return None;
         }
@@ -305,10 +305,10 @@ mod tests {
     use super::*;
     use traceless::rng::{Rng, SeededRng};
 
-    /// Objects never overlap, begin where they must, and everything comes back.
+    /// Objects never overlap, are aligned, and all memory becomes free again.
     #[test]
     fn objects_have_memory_of_their_own() {
-        // Where the kernel puts it is a multiple of nothing but a page.
+        // The kernel aligns the memory to a page, and to nothing larger.
         let start = 7 * PAGE_LEN;
         let mut heap = Heap::new(start, 512);
         let mut rng = SeededRng::new(1);
@@ -335,7 +335,7 @@ mod tests {
             heap.free(at).unwrap().into_iter().for_each(|pages| heap.give(pages));
         }
         let free: usize = heap.free.values().sum();
-        // What is left are the last spans of each size.
+        // What is not free is the last span of each size.
         assert!(free >= 512 - SIZES.len() * PAGES_OF_LARGER, "{free}");
         assert_eq!(heap.by_len.len(), heap.free.len());
     }

@@ -1,13 +1,12 @@
-//! `DetWoORAM` whose refreshes others do: at once together with whoever serves the fault, or after
-//! the program goes on, or both.
+//! `DetWoORAM` with refreshes that helper processes do: together with the process that serves the
+//! fault, or after the program goes on, or both.
 //!
-//! Which page a fault brings and takes is not known before it happens; what is refreshed is. So
-//! the refreshes that belong to a fault need not be waited for, if they are done before the next
-//! page leaves: *eager*. The paper prepares them in a buffer and writes them with the next fault;
-//! here they are written when they are ready, in the same order, which costs a fault nothing at
-//! all. And they do not depend on each other: *parallel*. The paper starts threads for each fault;
-//! here processes stay, awake while faults are frequent, since waking one takes longer than most
-//! refreshes.
+//! Which page a fault brings and takes is not known before it happens, but the pages to refresh
+//! are. So the refreshes of a fault may be done after it, if they are done before the next page
+//! leaves: *eager*. The paper prepares them in a buffer and writes them with the next fault; here
+//! they are written when they are ready, in the same order, at no cost to a fault. And refreshes do
+//! not depend on each other: *parallel*. The paper starts threads for each fault; here processes
+//! stay, awake while faults are frequent, since waking one takes longer than most refreshes.
 
 use super::crew::{Board, Desk, RefreshBoard};
 use super::error::{Error, Result};
@@ -21,46 +20,47 @@ use rustix::thread::futex;
 use std::sync::Arc;
 use traceless::Hides;
 
-/// Looks at what helpers have not done yet, before their share is done here.
+/// Checks for refreshes that are not done, before this process does the remaining ones itself.
 const PATIENCE: u32 = 4096;
 
-/// Who does the refreshes, and when.
+/// Which processes do the refreshes, and when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Help {
-    /// After the program goes on; else before.
+    /// Whether refreshes are done after the program goes on; else before.
     pub eager: bool,
-    /// Together with whoever serves the fault; else by the helpers alone.
+    /// Whether the process that serves the fault refreshes, too; else the helpers alone.
     pub parallel: bool,
-    /// Processes besides. Without any all is done by whoever serves the fault, when it must be.
+    /// Helper processes. With none, the process that serves faults does all refreshes, as late as
+    /// it can.
     pub helpers: usize,
-    /// The number of the store's file, if that is not mapped.
+    /// The descriptor of the store's file, if the store is not mapped.
     pub file: Option<RawFd>,
 }
 
-/// `DetWoORAM`, with help.
+/// `DetWoORAM` with helper processes.
 pub struct HelpedDetWo {
     help: Help,
     crew: Arc<RefreshBoard>,
     helpers: Vec<(Helper, Desk)>,
     buffer: Buffer,
-    /// Refreshes that were done when the last ones were begun.
+    /// The goal that was reached last: refreshes below it are done.
     finished: u64,
     #[cfg(test)]
     fault: Option<PlantedFault>,
 }
 
-/// What tests must notice.
+/// Faults that tests plant and must detect.
 #[cfg(test)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlantedFault {
-    /// What a helper had begun is taken as done.
+    /// The refresh that an ended helper had begun is taken as done.
     NothingTakenOver,
 }
 
 impl HelpedDetWo {
-    /// Over these areas, which nobody else uses. With helpers its numbers must be memory that
-    /// processes share, [`SharedNumbers`](super::SharedNumbers), and so must its store:
-    /// [`SharedMemory`](super::SharedMemory), or a file that `help` names.
+    /// A scheme over these areas, which no other scheme uses. With helpers, the numbers of `areas`
+    /// must lie in memory that processes share, [`SharedNumbers`](super::SharedNumbers), and the
+    /// store must be [`SharedMemory`](super::SharedMemory), or the file that `help` names.
     pub fn new(areas: Areas, help: Help) -> Result<Self> {
         let finished = areas.due();
         let crew = Arc::new(RefreshBoard { areas, board: Board::new(finished)? });
@@ -84,7 +84,7 @@ impl HelpedDetWo {
         Ok(helped)
     }
 
-    /// Lets helpers begin with what is due.
+    /// Lets helpers begin with the refreshes that are due.
     fn begin(&self) {
         let board = &self.crew.board;
         board.goal.0.store(self.crew.areas.due(), SeqCst);
@@ -95,11 +95,11 @@ impl HelpedDetWo {
 
     fn call(&self) {
         self.crew.board.calls.fetch_add(1, SeqCst);
-        // They look again within a second in any case.
+        // If it fails, sleeping helpers check again within a second in any case.
         let _ = futex::wake(&self.crew.board.calls, futex::Flags::empty(), u32::MAX >> 1);
     }
 
-    /// Returns when all is done that was begun.
+    /// Returns when all refreshes are done that were begun.
     fn finish(&mut self) -> traceless::Result {
         let crew = self.crew.clone();
         let goal = crew.board.goal.0.load(Relaxed);
@@ -111,7 +111,8 @@ impl HelpedDetWo {
             core::hint::spin_loop();
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(PATIENCE) {
-                // Helpers were put aside: what they have not begun is done here.
+                // The helpers may not get a processor: refreshes that they have not taken are done
+                // here.
                 while crew.refresh_one(None, &mut self.buffer) {}
                 if !self.helpers.iter().all(|(helper, _)| helper.is_there()) {
                     self.take_over(goal)?;
@@ -127,8 +128,8 @@ impl HelpedDetWo {
         }
     }
 
-    /// Somebody ended who may have begun a refresh: does it in its place. What was sealed is
-    /// written again as it was, so nothing is sealed twice under one number.
+    /// After a helper has ended: repeats the refresh that it may have begun. A page that it had
+    /// sealed is written again as it is, so no page is sealed twice under one version.
     fn take_over(&mut self, goal: u64) -> traceless::Result {
         let due = self.finished..goal;
         while self.crew.refresh_one(None, &mut self.buffer) {}
@@ -180,7 +181,7 @@ impl PageScheme for HelpedDetWo {
             }
         }
         if let Some(page) = wanted {
-            // Those that this fault begins come later.
+            // Refreshes that this fault begins come later.
             let refreshed = self.crew.board.done.0.load(Relaxed);
             self.crew.areas.read(page, refreshed, frame, &mut self.buffer)?;
         }
@@ -263,7 +264,8 @@ mod tests {
         Arc::new(SharedMemory::unnamed(Areas::store_len(32, refresh)).unwrap())
     }
 
-    /// One page goes and another one comes. Tells whether the latter is what it was when it went.
+    /// Swaps one page out and another one in. Returns whether the latter is what it was when it
+    /// left.
     fn comes_back(
         scheme: &mut HelpedDetWo,
         truth: &mut [Page],
@@ -288,7 +290,7 @@ mod tests {
                     assert!(is_right, "{help:?}, step {step}");
                     scheme.settle().unwrap();
                     if step % 500 == 499 {
-                        // Longer than they stay awake.
+                        // Longer than the helpers stay awake.
                         std::thread::sleep(std::time::Duration::from_millis(2));
                     }
                 }
@@ -317,8 +319,8 @@ mod tests {
         }
     }
 
-    /// Works with many crews, and kills a helper of each at some moment. Tells how many of them
-    /// found a page as it should not be.
+    /// Runs many schemes, and kills a helper of each at some moment. Returns how many of them found
+    /// a page changed.
     fn wrong_after_kills(help: (bool, bool), crews: u64) -> u64 {
         let mut wrong = 0;
         for crew in 0..crews {
@@ -354,7 +356,7 @@ mod tests {
         }
     }
 
-    /// Kills a helper that is in the midst of a refresh, and tells whether all pages come back.
+    /// Kills a helper in the midst of a refresh, and returns whether all pages come back.
     fn is_right_after_a_kill_within(fault: Option<PlantedFault>) -> bool {
         let store = store(15);
         let mut scheme = helped(&store, 15, (true, false));
@@ -366,7 +368,7 @@ mod tests {
                 scheme.settle()?;
                 return Ok(is_right);
             }
-            // Its page does not leave before the next refresh looks at it.
+            // This refresh's page does not leave before the next refresh reaches it.
             let last = scheme.crew.areas.due() - 1;
             scheme.crew.board.stuck_in.store(last + 1, SeqCst);
             scheme.settle()?;
@@ -388,7 +390,7 @@ mod tests {
         assert!(is_right_after_a_kill_within(None));
     }
 
-    /// The test above sees it when nobody does that.
+    /// If no process repeats the refresh of a killed helper, pages come back wrong.
     #[test]
     fn work_that_nobody_takes_over_is_noticed() {
         assert!(!is_right_after_a_kill_within(Some(PlantedFault::NothingTakenOver)));

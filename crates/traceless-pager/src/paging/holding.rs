@@ -1,38 +1,38 @@
-//! Holding the program's thread on the processor where its faults are served.
+//! Holding the program's thread on the processor that serves its faults.
 //!
 //! The handler follows the thread. But where processors share a cache the scheduler wakes a thread
-//! on one that idles: then each fault wakes somebody on another processor twice, and each page that
-//! moves interrupts both. So a thread that faults often may run on the handler's processor only,
-//! until it does not fault any more, or wants to know where it may run.
+//! on an idle one: then each fault wakes a thread on another processor twice, and each page that
+//! moves interrupts both processors. So a thread that faults often may run on the handler's
+//! processor only, until it stops faulting, or queries where it may run.
 
 use super::threads::{TargetProcess, Times};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use rustix::time::Timespec;
 
-/// A thread without a fault for so long is let go.
+/// A thread is let go after so long without a fault.
 pub const REST: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// Faults are frequent when there is less time between them, on average.
+/// Faults are frequent if the average time between them is shorter.
 const FREQUENT_NS: u64 = 200_000;
 
-/// Nobody is held for so many faults after a thread was let go on purpose: what it is about to do
-/// may fault, too.
+/// No thread is held for so many faults after one was let go on purpose: what that thread is about
+/// to do may fault, too.
 const FREE_FAULTS: u64 = 256;
 
-/// How often it is looked whether a processor is shared with others.
+/// How often to check whether other threads want the processor.
 const CROWD_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// A processor is crowded when others have one in so many parts of its time, or more, while who is
-/// held there or the handler wants it.
+/// A processor is crowded if, for one part in so many of its time, other threads run on it while
+/// the held thread or the handler waits.
 const CROWDED_PART: u64 = 4;
 
-/// Who is held, and who may be.
+/// Which thread is held, and which ones may be.
 pub struct Holding {
     allowed: bool,
     held: Option<AffinityPin>,
-    /// Threads for which the program itself has said where they run.
+    /// Threads that the program itself has placed on processors.
     placed: Vec<u32>,
-    /// Faults until somebody may be held.
+    /// Faults until a thread may be held.
     free_faults: u64,
     looked_at: Option<u64>,
 }
@@ -42,48 +42,48 @@ struct AffinityPin {
     id: Pid,
     cpu: usize,
     former: CpuSet,
-    /// What it and the handler had of the processor, as far as that is known, and when that was.
+    /// How long it and the handler ran and waited, where that is known, at `timed_at`.
     times: Option<Times>,
     timed_at: u64,
 }
 
 impl Holding {
-    /// Nobody so far, and nobody ever unless it is allowed.
+    /// No thread is held so far, and none ever is unless `allowed`.
     pub fn new(allowed: bool) -> Self {
         Self { allowed, held: None, placed: Vec::new(), free_faults: 0, looked_at: None }
     }
 
-    /// Whether somebody is held.
+    /// Whether a thread is held.
     pub fn is_on(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Whether `thread` is.
+    /// Whether `thread` is held.
     pub fn is_held(&self, thread: u32) -> bool {
         self.held.as_ref().is_some_and(|held| held.thread == thread)
     }
 
-    /// After so many faults. Tells whether they were frequent.
+    /// To be called after `faults` faults. Returns whether they were frequent.
     pub fn look(&mut self, now: u64, faults: u64) -> bool {
         self.free_faults = self.free_faults.saturating_sub(faults);
         let last = self.looked_at.replace(now);
         last.is_some_and(|last| now.saturating_sub(last) < faults * FREQUENT_NS)
     }
 
-    /// Lets a thread of the program run on this processor only. Nobody else is held then.
+    /// Holds a thread of the program on this processor, and lets go the one that was held before.
     pub fn hold(&mut self, whose: TargetProcess, thread: u32, cpu: usize, now: u64) {
         if self.held.as_ref().is_some_and(|held| (held.thread, held.cpu) == (thread, cpu)) {
             return;
         }
         self.let_go();
         let may = self.allowed && self.free_faults == 0 && !self.placed.contains(&thread);
-        // Programs may count their threads otherwise than we do: this one must be theirs.
+        // A program may number its threads otherwise: check that it has this one.
         if !may || !whose.has(thread) {
             return;
         }
         let Some(id) = i32::try_from(thread).ok().and_then(Pid::from_raw) else { return };
         let Ok(former) = sched_getaffinity(Some(id)) else { return };
-        // Where it may not be held it is slower, and nothing else.
+        // A thread that may not be held is only slower.
         if former.count() > 1
             && former.is_set(cpu)
             && sched_setaffinity(Some(id), &only(cpu)).is_ok()
@@ -93,10 +93,10 @@ impl Holding {
         }
     }
 
-    /// Whether others want the processor on which a thread is held, too. They may be held
-    /// themselves, by pagers of their own: none of them would ever move to one that idles. Asked by
-    /// the handler. It waits while the thread runs, and sleeps while helpers do: so both count,
-    /// that the two wait, and that the processor is not theirs.
+    /// Whether other threads want the processor on which a thread is held, too. These may be held
+    /// themselves, by pagers of their own: then none of them would ever move to an idle processor.
+    /// The handler calls this. It waits while the thread runs, and sleeps while helpers do: so two
+    /// conditions count, that these two wait, and that other threads have the processor.
     pub fn is_crowded(&mut self, whose: TargetProcess, now: u64) -> bool {
         let Some(held) = &mut self.held else { return false };
         let elapsed = now.saturating_sub(held.timed_at);
@@ -112,33 +112,34 @@ impl Holding {
         })
     }
 
-    /// Lets it run where it could before. If the program has changed that meanwhile it stays.
+    /// Lets the thread run where it could before. If the program has placed it meanwhile, that
+    /// stays.
     pub fn let_go(&mut self) {
         let Some(AffinityPin { thread, id, cpu, former, .. }) = self.held.take() else { return };
         match sched_getaffinity(Some(id)) {
             Ok(now) if now == only(cpu) => {
-                // It was there before; or its processors have gone meanwhile.
+                // It fails only if these processors are gone.
                 let _ = sched_setaffinity(Some(id), &former);
             }
             Ok(_) => self.placed.push(thread),
-            // It has ended.
+            // The thread has ended.
             Err(_) => {}
         }
     }
 
-    /// The same, and nobody is held for some faults.
+    /// Lets the thread go, and holds none for some faults.
     pub fn pause(&mut self) {
         self.let_go();
         self.free_faults = FREE_FAULTS;
     }
 
-    /// The program says where that thread runs.
+    /// Notes that the program itself has placed this thread.
     pub fn is_placed(&mut self, whose: TargetProcess, thread: u32) {
         self.placed.retain(|&other| other != thread && whose.has(other));
         self.placed.push(thread);
     }
 
-    /// From now on nobody is held.
+    /// Lets the thread go, and never holds one again.
     pub fn end(&mut self) {
         self.let_go();
         self.allowed = false;
@@ -161,7 +162,7 @@ fn only(cpu: usize) -> CpuSet {
 mod tests {
     use super::*;
 
-    /// This thread, where it may run, and the last processor of these; if there are several.
+    /// This thread, its processors, and the last one of these; if there are several.
     fn this() -> Option<(u32, CpuSet, usize)> {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let may = sched_getaffinity(None).unwrap();

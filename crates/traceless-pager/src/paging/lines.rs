@@ -1,14 +1,14 @@
-//! Copies of memory that know whether it is read again soon.
+//! Copies of memory that bypass the caches if they are long.
 
-/// Who writes so much at once does not read it again while a cache holds it.
+/// A copy of this length is no longer in a cache when it is read again.
 #[cfg(target_arch = "x86_64")]
 const STREAM_LEN: usize = 64 << 10;
 
-/// Copies `len` bytes. Much at once goes past the caches: a line that is written as a whole need
-/// not be read before, and what caches hold stays there.
+/// Copies `len` bytes. A long copy bypasses the caches: a line that is written as a whole need not
+/// be read before, and the caches keep their contents.
 ///
 /// # Safety
-/// Both are so many bytes, which do not overlap, and nobody has a reference to `into`.
+/// Both are `len` bytes, which do not overlap, and no code has a reference to `into`.
 pub unsafe fn copy(from: *const u8, into: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     if len >= STREAM_LEN {
@@ -28,7 +28,7 @@ unsafe fn stream(from: *const u8, into: *mut u8, len: usize) {
     let head = into.align_offset(LINE).min(len);
     let rest = len - (len - head) % LINE;
     // SAFETY: the caller's promise, for all three parts; what is streamed is whole lines. The fence
-    // orders it before whatever this thread writes next.
+    // orders it before all later writes of this thread.
     unsafe {
         core::ptr::copy_nonoverlapping(from, into, head);
         for at in (head..rest).step_by(PART) {

@@ -1,9 +1,9 @@
-//! Memory that never reaches a swap device or a core dump: resident pages, keys, and whatever holds
-//! either for a moment.
+//! Memory that never reaches a swap device or a core dump: resident pages, keys, and buffers that
+//! hold either for a moment.
 //!
-//! Locking is by mapping, and the kernel counts whole mappings against the limit of locked memory
-//! (`RLIMIT_MEMLOCK`), although a page takes memory only once it is there. Who has `CAP_IPC_LOCK`
-//! has no limit.
+//! Memory is locked by mapping, and the kernel counts whole mappings against the limit of locked
+//! memory (`RLIMIT_MEMLOCK`), although a page takes memory only once it is present. A process with
+//! `CAP_IPC_LOCK` has no limit.
 
 use super::error::{Error, Result};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -19,9 +19,9 @@ pub enum Lock {
     /// Where the limit of locked memory allows it.
     #[default]
     Auto,
-    /// Always: where the limit does not allow it nothing is paged.
+    /// Always: where the limit does not allow it paging is refused.
     Strict,
-    /// Not before the program locks memory itself.
+    /// Only once the program locks memory itself.
     Off,
 }
 
@@ -38,7 +38,7 @@ impl Lock {
         }
     }
 
-    /// Locks by `lock` what this asks for, and tells whether it is locked.
+    /// Calls `lock` as this setting requires, and returns whether the memory is locked.
     pub(super) fn apply(self, lock: impl FnOnce() -> Result<(), Errno>) -> Result<bool> {
         match self {
             Self::Off => Ok(false),
@@ -48,16 +48,16 @@ impl Lock {
     }
 }
 
-/// Mappings of stores, at most, that a process which locks all of its memory leaves out.
+/// The most mappings of stores that a process which locks all of its memory leaves unlocked.
 const STORES_MAX: usize = 128;
 
-/// Memory with nothing but sealed pages, which may be swapped out.
+/// Mappings that hold only sealed pages, and may be swapped out.
 static STORES: [Region; STORES_MAX] = [const { Region::none() }; STORES_MAX];
 
-/// Whether this process locked all of its memory, also what is mapped later.
+/// Whether this process locked all of its memory, also later mappings.
 static ALL_IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// Addresses, or none.
+/// A range of addresses; `start` is 0 if there is none.
 struct Region {
     start: AtomicUsize,
     len: AtomicUsize,
@@ -69,7 +69,7 @@ impl Region {
     }
 }
 
-/// Whether this process may lock mappings of `len` bytes together.
+/// Whether this process may lock `len` bytes.
 pub fn may_lock(len: usize) -> Result<(), Errno> {
     let (none, flags) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
     // SAFETY: a fresh mapping without access, which is unmapped below.
@@ -80,31 +80,31 @@ pub fn may_lock(len: usize) -> Result<(), Errno> {
     locked
 }
 
-/// Whether it may lock whatever it maps.
+/// Whether this process may lock all memory that it will ever map.
 pub fn may_lock_all() -> Result<(), Errno> {
     const MORE_THAN_THERE_IS: usize = 1 << 40;
     may_lock(MORE_THAN_THERE_IS)
 }
 
-/// No page of these mappings is swapped out, each from when it comes.
+/// Locks a range: each page stays in memory from when it becomes present.
 pub fn lock(start: usize, len: usize) -> Result<(), Errno> {
-    // Locked pages can be discarded from Linux 5.18 on, and pages that leave are. An empty range
-    // only asks whether the kernel knows the advice.
+    // Locked pages can be discarded from Linux 5.18 on, and pages that leave are. For an empty
+    // range the call only checks that the kernel knows the advice.
     // SAFETY: nothing is changed.
     unsafe { madvise(start as *mut _, 0, Advice::LinuxDontneedLocked) }?;
     // SAFETY: contents stay as they are.
     unsafe { mlock_with(start as *mut _, len, MlockFlags::ONFAULT) }
 }
 
-/// Core dumps leave these mappings out.
+/// Leaves a range out of core dumps.
 pub fn leave_out_of_cores(start: usize, len: usize) -> Result {
     // SAFETY: contents stay as they are.
     unsafe { madvise(start as *mut _, len, Advice::LinuxDontDump) }
         .map_err(|e| Error::os("memory refuses advice", e))
 }
 
-/// Locks all memory of this process, now and later, but for stores; a process that has nothing in
-/// it but what is the pager's. Refused where there is a limit, which a later mapping would meet.
+/// Locks all memory of this process, now and later, but for stores. For a process that has no other
+/// memory than the pager's. Refused where there is a limit, since a later mapping could meet it.
 pub fn lock_this_process() -> Result<(), Errno> {
     may_lock_all()?;
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)?;
@@ -112,15 +112,15 @@ pub fn lock_this_process() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether [`lock_this_process`] did.
+/// Whether [`lock_this_process`] has succeeded.
 pub(super) fn all_is_locked() -> bool {
     ALL_IS_LOCKED.load(Relaxed)
 }
 
-/// In a process that has just been cloned off one with secrets: no core is dumped of it, and what
-/// it has is locked where that is allowed, since a copy of locked memory is not.
+/// Protects a process that has just been cloned off one with secrets: it dumps no core, and its
+/// memory is locked where that is allowed, since a clone does not inherit locks.
 pub(super) fn keep_a_clone() {
-    // Neither can fail but for a limit, of which whoever started this process knows.
+    // Only a limit makes these fail, and the parent process has met the same limit.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     if mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT).is_err() {
         return;
@@ -134,11 +134,12 @@ pub(super) fn keep_a_clone() {
     }
 }
 
-/// A mapping of a store, for as long as it is mapped.
+/// Marks a mapping as a store, until this is dropped.
 pub(super) struct StoreNote(Option<&'static Region>);
 
 impl StoreNote {
-    /// It may be swapped out, and core dumps leave it out: its pages are sealed, and many.
+    /// Lets the mapping be swapped out, and leaves it out of core dumps: its pages are sealed, and
+    /// many.
     pub fn new(start: usize, len: usize) -> Result<Self> {
         leave_out_of_cores(start, len)?;
         if all_is_locked() {
@@ -161,14 +162,14 @@ impl Drop for StoreNote {
     }
 }
 
-/// Leaves nothing of a page or a key in the vector registers of this thread, which a core dump of
-/// the program would hold.
+/// Clears the vector registers of this thread, since a core dump of the program would show what
+/// they hold of a page or a key.
 pub(super) fn wipe_registers() {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::asm;
         if std::arch::is_x86_feature_detected!("avx") {
-            // SAFETY: the processor has the order, and all that it changes is declared.
+            // SAFETY: the processor has the instruction, and all that it changes is declared.
             unsafe {
                 asm!("vzeroall", out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
                     out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _,
@@ -183,11 +184,11 @@ pub(super) fn wipe_registers() {
     }
 }
 
-/// Those that only AVX-512 has.
+/// Clears the registers that only AVX-512 has.
 #[cfg(target_arch = "x86_64")]
 fn wipe_upper_registers() {
-    // SAFETY: the caller knows that the processor has these. The compiler uses none of them here,
-    // as they are not among what every processor of this kind has.
+    // SAFETY: the caller has checked that the processor has these. The compiler uses none of them
+    // here, as they are not in the target's baseline.
     unsafe {
         core::arch::asm!(
             "vpxorq zmm16, zmm16, zmm16",
@@ -217,7 +218,7 @@ mod tests {
     use crate::PAGE_LEN;
     use crate::paging::memory::Mapping;
 
-    /// What the kernel says of the mapping that begins there.
+    /// The kernel's flags of the mapping that begins at `start`.
     fn flags_of(start: usize) -> Vec<String> {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let head = format!("{start:x}-");
@@ -236,7 +237,7 @@ mod tests {
         // SAFETY: memory of our own.
         unsafe { mapping.at(PAGE_LEN).write(7) };
         mapping.discard(PAGE_LEN, PAGE_LEN).unwrap();
-        // SAFETY: the same.
+        // SAFETY: memory of our own.
         assert_eq!(unsafe { mapping.at(PAGE_LEN).read() }, 0);
     }
 

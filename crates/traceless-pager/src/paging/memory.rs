@@ -1,4 +1,4 @@
-//! Memory of our own by the page, straight from the kernel.
+//! Mappings from the kernel, and shared memory.
 
 use super::error::{Error, Result};
 use super::locking;
@@ -14,10 +14,10 @@ use rustix::mm::{
 };
 use rustix::process::{Resource, getrlimit};
 
-/// Programs that this process starts from now on have their memory at the same addresses each
-/// time. Some order things by where they lie: then the same pages fault in the same order.
+/// Gives programs that this process starts from now on the same addresses in each run. Some
+/// programs order things by address: then the same pages fault in the same order.
 pub fn fix_addresses() -> Result {
-    // SAFETY: it changes how this process begins others, and nothing in it.
+    // SAFETY: it changes how this process starts programs, and nothing in it.
     let before = unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
     if before < 0 {
         let errno = rustix::io::Errno::from_io_error(&std::io::Error::last_os_error());
@@ -27,7 +27,7 @@ pub fn fix_addresses() -> Result {
     Ok(())
 }
 
-/// A mapping, unmapped when it is dropped. Whoever reads and writes it answers for how.
+/// A mapping, unmapped when it is dropped. Callers answer for how they read and write it.
 pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
@@ -36,13 +36,13 @@ pub struct Mapping {
 
 // SAFETY: the mapping belongs to this value alone; reading and writing it is unsafe anyway.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: the same reason.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `len` bytes of private memory, reserved but not there yet, in small pages. A child of fork
-    /// does not get them: it would find zeros where pages are away. Nor does a core dump. They
-    /// begin at `wanted`, if an address is.
+    /// `len` bytes of private memory, reserved but not present yet, in small pages. A child of fork
+    /// does not inherit them: it would find zeros where pages are away. Core dumps leave them out.
+    /// They begin at the address `wanted`, if one is given.
     pub fn paged(len: usize, wanted: Option<usize>) -> Result<Self> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -59,29 +59,29 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// It is never in huge pages.
+    /// Keeps the mapping out of huge pages.
     pub fn in_small_pages(&self) -> Result {
         self.advise(0, self.len, Advice::LinuxNoHugepage)
     }
 
-    /// Copies of this process by fork will have nothing at that place.
+    /// Leaves the range out of children that this process forks.
     pub fn not_copied(start: usize, len: usize) -> Result {
         // SAFETY: nothing changes in this process.
         unsafe { madvise(start as *mut _, len, Advice::LinuxDontFork) }
             .map_err(|e| Error::os("memory refuses advice", e))
     }
 
-    /// It stays until the process ends. Tells where.
+    /// Keeps the mapping until the process ends, and returns its start.
     pub fn leak(self) -> usize {
         let start = self.start();
         core::mem::forget(self);
         start
     }
 
-    /// It takes the place of another mapping of its length.
+    /// Moves this mapping to the place of another one of its length.
     ///
     /// # Safety
-    /// The other one is ours, and whoever uses it expects what is in this one.
+    /// The other mapping is ours, and the code that uses it expects the contents of this one.
     pub unsafe fn put_at(self, start: usize) -> Result {
         let len = self.len;
         let from = self.leak() as *mut _;
@@ -91,7 +91,7 @@ impl Mapping {
             .map_err(|e| Error::os("memory cannot be exchanged", e))
     }
 
-    /// The first `len` bytes of a file, shared with whoever else has it.
+    /// Maps the first `len` bytes of a file, shared with all processes that map it.
     pub fn shared(file: BorrowedFd<'_>, len: usize) -> Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address that the kernel chooses.
@@ -115,14 +115,14 @@ impl Mapping {
         Ok(Self { start, len, locked: AtomicBool::new(false) })
     }
 
-    /// No page of it is swapped out, each from when it comes.
+    /// Locks the mapping: each page stays in memory from when it becomes present.
     pub fn lock(&self) -> Result<(), Errno> {
         locking::lock(self.start(), self.len)?;
         self.locked.store(true, Relaxed);
         Ok(())
     }
 
-    /// Whether it was locked.
+    /// Whether the mapping was locked.
     pub fn is_locked(&self) -> bool {
         self.locked.load(Relaxed)
     }
@@ -150,14 +150,14 @@ impl Mapping {
         self.at(page * PAGE_LEN).cast()
     }
 
-    /// The pages from byte `at` on are zeros, or missing, when they are looked at next.
+    /// Discards pages from byte `at` on: they are zeros, or missing, on their next access.
     pub fn discard(&self, at: usize, len: usize) -> Result {
         let locked = self.is_locked();
         let advice = if locked { Advice::LinuxDontneedLocked } else { Advice::LinuxDontNeed };
         self.advise(at, len, advice)
     }
 
-    /// Tells the kernel something of a part of it.
+    /// Advises the kernel about a part of the mapping.
     pub fn advise(&self, at: usize, len: usize, advice: Advice) -> Result {
         assert!(at + len <= self.len, "it lies in the mapping");
         // SAFETY: within the mapping. Contents are discarded on demand only.
@@ -166,13 +166,14 @@ impl Mapping {
     }
 }
 
-/// Makes a file that long. Where files may not be (`ulimit -f`) the kernel would end the process.
+/// Makes a file `len` bytes long. Above the limit (`ulimit -f`) the kernel would end the process,
+/// so this checks first.
 pub(super) fn lengthen(file: &OwnedFd, len: u64) -> Result<(), Errno> {
     check_len(len)?;
     ftruncate(file, len)
 }
 
-/// Refuses a file that is longer than files may be.
+/// Refuses a length above the limit for files.
 pub(super) fn check_len(len: u64) -> Result<(), Errno> {
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < len) {
         return Err(Errno::FBIG);
@@ -180,7 +181,7 @@ pub(super) fn check_len(len: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Numbers in memory that is shared with processes that are forked later.
+/// Numbers in memory that this process shares with processes that it forks later.
 pub struct SharedNumbers {
     mapping: Mapping,
     count: usize,
@@ -199,14 +200,14 @@ impl Deref for SharedNumbers {
     type Target = [AtomicU64];
     fn deref(&self) -> &[AtomicU64] {
         // SAFETY: so many numbers, aligned to a page, that live as long as this; atomics may be
-        // shared with whoever else has the mapping.
+        // shared with other processes that have the mapping.
         unsafe { core::slice::from_raw_parts(self.mapping.at(0).cast(), self.count) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped; whoever used it is gone.
+        // SAFETY: exactly what was mapped; the code that used it is gone.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

@@ -1,27 +1,27 @@
-//! Memory whose pages come and go, by userfaultfd.
+//! Memory with pages that come and go, by userfaultfd.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `uffd` | the kernel's orders |
-//! | `memory`, `shared` | mappings; a store that others see |
+//! | `uffd` | system calls of userfaultfd |
+//! | `memory`, `shared` | mappings; a store in shared memory |
 //! | `backing` | a file that pages go to |
-//! | `ocalls` | the same, copied once more by a host: to be compared with |
+//! | `ocalls` | a store behind a host that copies once more: to be compared with |
 //! | `arena`, `way` | how a page leaves and comes back |
-//! | `files` | files of ours in somebody's program |
+//! | `files` | the library's files in a program that may close all files |
 //! | `frames` | which pages are resident, and which leaves next |
-//! | `helped`, `crew`, `helper` | `DetWoORAM` whose refreshes other processes do |
-//! | `holding` | the program's thread, kept where its faults are served |
+//! | `helped`, `crew`, `helper` | `DetWoORAM` with refreshes that helper processes do |
+//! | `holding` | keeps the program's thread on the processor that serves its faults |
 //! | `locking` | what never reaches a swap device or a core dump |
-//! | `parked` | pages that may be missed before they leave |
-//! | `serving` | answering faults: which page comes, and who leaves for it |
-//! | `config` | how to page |
-//! | `pager` | all of it in a thread of the program |
-//! | `process` | all of it in another process: the keys are not in the program, and it may fork |
+//! | `parked` | the standby list: pages that may come back before they leave |
+//! | `serving` | answering faults: which page comes, and which leaves for it |
+//! | `config` | the configuration of a pager |
+//! | `pager` | paging by a thread of the program |
+//! | `process` | paging by another process: the keys are not in the program, and it may fork |
 //! | `region` | paged memory as a slice |
-//! | `heap` | who has which paged memory |
-//! | `settings` | how a program is to be paged, as it is told to it |
-//! | `threads` | threads of our own in somebody's program |
-//! | `wrapper` | whether whoever started the program was killed |
+//! | `heap` | which object has which paged memory |
+//! | `settings` | the configuration that a program gets in its environment |
+//! | `threads` | the library's threads, and where the program's threads run |
+//! | `wrapper` | whether the process that started the program was killed |
 //! | `stats` | what is counted |
 //! | `error` | what can go wrong |
 

@@ -1,7 +1,8 @@
-//! A store that is reached as in Figure 1 of the paging paper, to be compared with: whoever pages
-//! has no access to where pages lie. It puts them into memory that it shares with a host, and asks
-//! the host, which is told the address, to copy them on; here the host is the kernel. So everything
-//! is copied twice, and each piece is a call. The paper's section 3 does without.
+//! A store that is reached as in Figure 1 of the paging paper, to be compared with: the pager has
+//! no access to the memory where pages lie. It puts a page into memory that it shares with a host,
+//! and calls the host, which gets the address, to copy the page on; here the host is the kernel. So
+//! all bytes are copied twice, and each piece is a call. The design of the paper's section 3 avoids
+//! both.
 
 use super::error::{Error, Result};
 use super::files::OwnFile;
@@ -16,7 +17,7 @@ use traceless::types::Extent;
 /// Bytes of the memory that is shared with the host.
 const SHARED_LEN: usize = 1 << 16;
 
-/// Memory of a host that copies.
+/// A store in memory of a host that copies.
 pub struct Ocalls {
     shared: Mutex<Mapping>,
     host: OwnFile,
@@ -24,7 +25,7 @@ pub struct Ocalls {
 }
 
 impl Ocalls {
-    /// `len` bytes.
+    /// A store of `len` bytes.
     pub fn new(len: u64) -> Result<Self> {
         let failed = |e| Error::os("memory of a host", e);
         let host = memfd_create("traceless-host", MemfdFlags::CLOEXEC).map_err(failed)?;
@@ -37,7 +38,7 @@ impl Ocalls {
         self.shared.lock().expect("copying does not panic")
     }
 
-    /// Pieces of an extent that fit into the shared memory: where they lie, and how long they are.
+    /// Pieces of an extent that fit into the shared memory: offset and length of each.
     fn pieces(&self, extent: Extent) -> Result<impl Iterator<Item = (i64, usize)>, StoreError> {
         if extent.end() > self.len {
             return Err(StoreError::Store("out of range"));
@@ -50,7 +51,7 @@ impl Ocalls {
     }
 }
 
-/// What a call of the host came to: all that was asked for, or an error.
+/// The outcome of a call of the host: all bytes were copied, or an error.
 fn whole(copied: isize, len: usize) -> Result<(), StoreError> {
     match usize::try_from(copied) {
         Ok(copied) if copied == len => Ok(()),
@@ -73,11 +74,11 @@ impl Store for Ocalls {
         for &extent in extents {
             for (offset, len) in self.pieces(extent)? {
                 let (part, next) = rest.split_at_mut(len);
-                // SAFETY: the mapping is at least that long, and nobody has a reference into it.
+                // SAFETY: the mapping is at least that long, and no code has a reference into it.
                 let copied =
                     unsafe { libc::pread(self.host.as_raw_fd(), shared.at(0).cast(), len, offset) };
                 whole(copied, len)?;
-                // SAFETY: both are as long; ours is private, so they do not overlap.
+                // SAFETY: both are as long; `part` is private, so they do not overlap.
                 unsafe { core::ptr::copy_nonoverlapping(shared.at(0), part.as_mut_ptr(), len) };
                 rest = next;
             }
@@ -90,7 +91,7 @@ impl Store for Ocalls {
         for &extent in extents {
             for (offset, len) in self.pieces(extent)? {
                 let (part, next) = rest.split_at(len);
-                // SAFETY: both are as long, do not overlap, and nobody has a reference to the
+                // SAFETY: both are as long, do not overlap, and no code has a reference to the
                 // destination.
                 unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), shared.at(0), len) };
                 // SAFETY: the mapping is at least that long; the kernel only reads it.

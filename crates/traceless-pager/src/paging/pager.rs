@@ -1,4 +1,4 @@
-//! Serving page faults, in a thread of its own.
+//! Serving page faults by a thread of the program.
 
 use super::arena::Arena;
 use super::config::Config;
@@ -44,7 +44,7 @@ impl Pager {
         Ok(Self { serving, handler: Some(handler) })
     }
 
-    /// First byte of the memory. Whoever uses it answers for how.
+    /// First byte of the memory. The caller answers for how it uses the memory.
     pub fn start_of_memory(&self) -> *mut u8 {
         self.serving.arena().start() as *mut u8
     }
@@ -66,12 +66,12 @@ impl Pager {
 
     /// What was counted, with every fault that was answered before this call.
     pub fn stats(&self) -> Summary {
-        // Who was given a page goes on before it is counted.
+        // A program goes on before its fault is counted: the lock waits until that is done.
         let _counted = self.serving.state();
         self.serving.counters().summary()
     }
 
-    /// Locks all pages that are resident, and that become so, in memory; or tells why not.
+    /// Locks all pages in memory that are resident or become so. Fails where that is not allowed.
     pub fn lock(&self) -> Result<(), Errno> {
         without_signals(|| {
             let _still = self.serving.state();
@@ -79,13 +79,13 @@ impl Pager {
         })
     }
 
-    /// Whether they are locked.
+    /// Whether the pages are locked.
     pub fn is_locked(&self) -> bool {
         self.serving.arena().is_locked()
     }
 
-    /// Runs `work`, which changes how memory is mapped, while no page comes or leaves. It is told
-    /// where the memory begins, and its length with what the pager has beside it.
+    /// Runs `work`, which changes how memory is mapped, while no page comes or leaves. `work` gets
+    /// the start of the mapping, and its length with the pager's own pages behind it.
     pub fn hold<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
         without_signals(|| {
             let _still = self.serving.state();
@@ -94,17 +94,17 @@ impl Pager {
         })
     }
 
-    /// Lets that thread run wherever the program wants, for some faults: it is about to start a
-    /// thread or a process, or asks where it may run. Or, when the program says where that is, for
-    /// good.
+    /// Lets a thread run wherever the program wants, for some faults: the thread is about to start
+    /// a thread or a process, or to query its processors. `for_good` if the program itself sets
+    /// where the thread runs: then it is never held again.
     pub fn let_go(&self, thread: u32, for_good: bool) {
         without_signals(|| self.serving.let_go(thread, for_good));
     }
 
-    /// Some pages are zeros when they are touched next. Nothing is written for that.
+    /// Makes some pages zeros for their next access. Nothing is written to the store for that.
     ///
     /// # Safety
-    /// Nobody relies on what they hold, and no other thread uses them meanwhile.
+    /// No code relies on the contents of the pages, and no other thread uses them meanwhile.
     pub unsafe fn discard(&self, first: usize, pages: usize) -> Result {
         // A signal's handler that touched paged memory would wait for a page that only comes when
         // the lock is free.
@@ -116,13 +116,13 @@ impl Drop for Pager {
     fn drop(&mut self) {
         if let Some(handler) = self.handler.take() {
             self.serving.arena().ring();
-            // It ends the process if it fails, so there is nothing to be told.
+            // The thread ends the process if it fails, so there is no error to report.
             let _ = handler.join();
         }
     }
 }
 
-/// A bug must not leave the program waiting for pages that nobody brings any more.
+/// A bug must not leave the program waiting for pages that no thread brings any more.
 struct EndsTheProcess;
 
 impl Drop for EndsTheProcess {
@@ -133,7 +133,7 @@ impl Drop for EndsTheProcess {
     }
 }
 
-/// Serves faults until the bell is rung.
+/// Serves faults until the bell is touched.
 fn serve(serving: &Serving, on_failure: fn(&Error) -> !) {
     let _ends = EndsTheProcess;
     let clock = Monotonic::start();
@@ -157,7 +157,8 @@ fn serve(serving: &Serving, on_failure: fn(&Error) -> !) {
     }
 }
 
-/// Waits for messages, but not for ever while a thread is held. `waits` is how it waited before.
+/// Waits for messages, but not for ever while a thread is held. `waits` is whether the last read
+/// waited.
 fn wait(serving: &Serving, waits: &mut bool, into: &mut [Message]) -> Result<usize, Errno> {
     let uffd = serving.arena().uffd();
     let is_holding = serving.is_holding();

@@ -1,13 +1,14 @@
-//! Pages that are still in memory, but no longer where the program finds them: whoever touches one
-//! gets it back at once, and it is as if it had come last. So pages that are in use stay.
+//! The standby list: pages that are still in memory, but no longer where the program finds them. A
+//! thread that touches one gets it back at once, and the page counts as the one that came last. So
+//! pages that are in use stay.
 //!
-//! A program cannot see whether the processor touched a page of it, which a clock would ask. To
-//! take a page away for a while, and to see whether somebody misses it, is as good (Turner and
+//! A clock would need to know whether the processor touched a page, which a program cannot observe.
+//! It is as good to take a page away for a while, and to notice whether it is touched (Turner and
 //! Levy's segmented FIFO, SIGMETRICS'81).
 
 use std::collections::VecDeque;
 
-/// Who is parked where, the one that came first in front.
+/// Which page is in which place, the one that came first in front.
 pub struct StandbyList {
     order: VecDeque<(usize, usize)>,
     /// Places without a page.
@@ -15,7 +16,7 @@ pub struct StandbyList {
 }
 
 impl StandbyList {
-    /// So many places, all of them free.
+    /// A list of `places` places, all of them free.
     pub fn new(places: usize) -> Self {
         Self { order: VecDeque::with_capacity(places), free: (0..places).collect() }
     }
@@ -30,20 +31,20 @@ impl StandbyList {
         self.free.last().copied()
     }
 
-    /// The page is in the free place from now on.
+    /// Notes that the page is in the free place from now on.
     pub fn add(&mut self, page: usize) {
         let place = self.free.pop().expect("there is a free place");
         self.order.push_back((page, place));
     }
 
-    /// The page that came first goes; tells where it was.
+    /// Removes the page that came first, and returns it and its place.
     pub fn pop(&mut self) -> Option<(usize, usize)> {
         let (page, place) = self.order.pop_front()?;
         self.free.push(place);
         Some((page, place))
     }
 
-    /// The page goes, if it is here; tells where it was.
+    /// Removes the page, if it is on the list, and returns its place.
     pub fn remove(&mut self, page: usize) -> Option<usize> {
         let nth = self.order.iter().position(|&(parked, _)| parked == page)?;
         let (_, place) = self.order.remove(nth)?;

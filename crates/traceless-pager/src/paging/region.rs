@@ -7,7 +7,7 @@ use super::stats::Summary;
 use crate::scheme::PageScheme;
 use core::ops::{Deref, DerefMut};
 
-/// A plain `&mut [u8]` that is larger than what of it is in memory at a time.
+/// A plain `&mut [u8]` that is larger than the memory for it.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +30,7 @@ use core::ops::{Deref, DerefMut};
 pub struct PagedRegion(Pager);
 
 impl PagedRegion {
-    /// As many pages of zeros as `scheme` has.
+    /// A region of as many pages of zeros as `scheme` has.
     pub fn new(scheme: Box<dyn PageScheme>, config: Config) -> Result<Self> {
         Pager::start(scheme, config).map(Self)
     }
@@ -40,15 +40,15 @@ impl PagedRegion {
         self.0.stats()
     }
 
-    /// As of [`Pager::let_go`].
+    /// The same as [`Pager::let_go`].
     pub fn let_go(&self, thread: u32, for_good: bool) {
         self.0.let_go(thread, for_good);
     }
 
-    /// The pages are zeros when they are touched next. Nothing is written for that.
+    /// Makes some pages zeros for their next access. Nothing is written to the store for that.
     pub fn discard(&mut self, first: usize, pages: usize) -> Result {
         assert!((first + pages) * crate::PAGE_LEN <= self.len(), "there are such pages");
-        // SAFETY: `&mut self` means that nobody else uses any of it.
+        // SAFETY: `&mut self` means that no other code uses any of it.
         unsafe { self.0.discard(first, pages) }
     }
 }
@@ -57,14 +57,14 @@ impl Deref for PagedRegion {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         // SAFETY: memory of that length that lives as long as the pager. A page that is away comes
-        // back with the contents it left with before anybody sees it, or the process ends.
+        // back with the contents it left with before any code reads it, or the process ends.
         unsafe { core::slice::from_raw_parts(self.0.start_of_memory(), self.0.len()) }
     }
 }
 
 impl DerefMut for PagedRegion {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and `&mut self` makes it the only reference.
+        // SAFETY: as in `deref`, and `&mut self` makes it the only reference.
         unsafe { core::slice::from_raw_parts_mut(self.0.start_of_memory(), self.0.len()) }
     }
 }

@@ -1,4 +1,4 @@
-//! Answering page faults, whoever's they are: which page comes, and who leaves for it.
+//! Answering page faults: which page comes, and which leaves for it.
 
 use super::arena::{Arena, EvictOutcome, SharedPages};
 use super::config::{Config, SharedCounters};
@@ -19,21 +19,21 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 use traceless::clock::{Clock, Monotonic};
 
-/// The fewest frames: an instruction may touch four pages of data at once, and must find all of
-/// them there before it gets anywhere.
+/// The fewest frames: an instruction may touch four pages of data at once, and makes no progress
+/// unless all of them are present.
 pub const FRAMES_MIN: usize = 8;
 
-/// Pages that a fault finds pinned before it leaves all resident, while there is room: the next one
-/// goes on from there. To ask each takes 2 us, and much direct I/O pins hundreds at a time.
+/// The most pages that a fault tries and finds pinned before it gives up, while there is room: the
+/// next fault goes on from there. Each try takes 2 us, and long direct I/O pins hundreds of pages.
 pub(super) const PINNED_TRIES: usize = 16;
 
-/// With the policy clock one of so many resident pages is parked.
+/// With the policy clock, this part (one in four) of the resident pages is on the standby list.
 const PARKED_SHARE: usize = 4;
 
-/// Faults after which the handler looks at its processor time, and at where it should run.
+/// Faults after which the handler reads its processor time, and checks where it should run.
 const CPU_INTERVAL: u64 = 64;
 
-/// Memory whose faults are answered, and what is known of its pages.
+/// Memory with faults to answer, and where its pages are.
 pub struct Serving {
     arena: Arena,
     state: Mutex<State>,
@@ -41,29 +41,29 @@ pub struct Serving {
     overflow: usize,
 }
 
-/// Memory to be, for a copy of a program.
+/// Memory that is prepared for a copy of a program.
 pub struct CopyMemory {
-    /// Its pages that are resident.
+    /// The resident pages.
     pub memory: SharedPages,
-    /// All others.
+    /// All other pages.
     pub scheme: Box<dyn PageScheme>,
-    /// Which of them are resident.
+    /// Which pages are resident.
     pub frames: Frames,
     /// Pages that will be zeros in copies of the copy.
     pub wiped: BTreeSet<usize>,
-    /// How it is paged.
+    /// The configuration of its pager.
     pub config: Config,
 }
 
-/// Who is where.
+/// Which page is in a frame, on the standby list, or in the scheme.
 pub struct State {
     scheme: Box<dyn PageScheme>,
     frames: Frames,
     parked: StandbyList,
     /// Pages that are zeros in copies of the program.
     wiped: BTreeSet<usize>,
-    /// How many pages may be resident. More threads need more, or they would take each other's
-    /// pages away before they get anywhere.
+    /// How many pages may be resident. More threads need more frames, or they would take each
+    /// other's pages away before they make progress.
     frames_max: usize,
     whose: TargetProcess,
     threads: Faulting,
@@ -72,9 +72,9 @@ pub struct State {
     spare: Box<Page>,
     /// Faults so far, counted or not.
     served: u64,
-    /// Whether the fault that is served is counted.
+    /// Whether the current fault is counted.
     is_counted: bool,
-    /// When the scheme was done the last time.
+    /// When the last call of the scheme ended.
     swapped_at: Option<u64>,
 }
 
@@ -85,7 +85,7 @@ impl State {
     }
 }
 
-/// Places to park pages at, if the policy wants any.
+/// Places on the standby list, if the policy has one.
 pub fn places(config: &Config, way: Way) -> Result<usize> {
     match config.policy {
         Policy::Clock if way != Way::Move => {
@@ -97,7 +97,7 @@ pub fn places(config: &Config, way: Way) -> Result<usize> {
 }
 
 impl Serving {
-    /// Over the arena, whose pages `scheme` keeps but for those in `frames`.
+    /// Serves `arena`; `scheme` holds all its pages but the ones in `frames`.
     pub fn new(
         arena: Arena,
         scheme: Box<dyn PageScheme>,
@@ -127,32 +127,33 @@ impl Serving {
         Self { arena, state: Mutex::new(state), counters, overflow }
     }
 
-    /// The memory.
+    /// The memory that is served.
     pub fn arena(&self) -> &Arena {
         &self.arena
     }
 
-    /// Locks the pages of this process, while nobody's fault is answered.
+    /// Locks the pages of this process. The caller holds [`Self::state`], so that no fault is
+    /// answered.
     pub fn lock(&self) -> Result<(), Errno> {
         self.arena.lock()?;
         self.counters.locked.store(1, Relaxed);
         Ok(())
     }
 
-    /// Resident pages stay locked while the other process does not have them mapped.
+    /// Keeps resident pages locked while the other process does not have them mapped.
     pub fn stay_locked(&self) -> Result {
         let state = self.state();
         let mut resident = (0..self.arena.pages()).filter(|&page| state.frames.holds(page));
         resident.try_for_each(|page| self.arena.stay_locked(page))
     }
 
-    /// Where it is counted.
+    /// The counters of this memory.
     pub fn counters(&self) -> &SharedCounters {
         &self.counters
     }
 
-    /// Who is where. Nobody's fault is answered meanwhile: so whoever asks must not fault before it
-    /// lets go, not even for its stack, if that lies in these pages.
+    /// Locks the state. No fault is answered while the guard lives: so the caller must not fault
+    /// before it drops the guard, not even for its stack, if that lies in these pages.
     pub fn state(&self) -> MutexGuard<'_, State> {
         let lock = || self.state.lock().expect("whoever serves faults does not panic");
         let stack = self.arena.pages_of_stack();
@@ -166,7 +167,7 @@ impl Serving {
         }
     }
 
-    /// The faults are those of another process.
+    /// Notes that the faults are another process's.
     pub fn is_for(&self, process: u32) {
         self.state().whose = TargetProcess::Other(process);
     }
@@ -179,24 +180,24 @@ impl Serving {
         state.place.stay();
     }
 
-    /// Whether a thread of the program is held. Then whoever waits for faults calls [`Self::rest`]
-    /// when none has come for [`REST`](super::holding::REST).
+    /// Whether a thread of the program is held. Then the thread that waits for faults calls
+    /// [`Self::rest`] when none has come for [`REST`](super::holding::REST).
     pub fn is_holding(&self) -> bool {
         self.state().holding.is_on()
     }
 
-    /// There are no faults: nobody is held.
+    /// Lets the held thread go, since no fault comes.
     pub fn rest(&self) {
         self.state().holding.let_go();
     }
 
-    /// From now on nobody is held.
+    /// Lets the held thread go, and never holds one again.
     pub fn hold_nobody(&self) {
         self.state().holding.end();
     }
 
-    /// Lets a thread of the program run where the program wants, for some faults; or, if the
-    /// program says where that is, for good.
+    /// Lets a thread of the program run where the program wants, for some faults; `for_good` if the
+    /// program itself sets where that is.
     pub fn let_go(&self, thread: u32, for_good: bool) {
         let state = &mut *self.state();
         if state.threads.has(thread) {
@@ -207,7 +208,7 @@ impl Serving {
         }
     }
 
-    /// Some pages will be zeros in copies of the program, or what they are in the program.
+    /// Sets whether some pages will be zeros in copies of the program, or keep their contents.
     pub fn wipe_in_copies(&self, first: usize, pages: usize, wipes: bool) {
         let state = &mut *self.state();
         for page in first..first + pages {
@@ -219,13 +220,13 @@ impl Serving {
         }
     }
 
-    /// The same, for all pages of a copy.
+    /// Sets which pages of a copy will be zeros in its own copies.
     pub fn wipes_in_copies(&self, wiped: BTreeSet<usize>) {
         self.state().wiped = wiped;
     }
 
-    /// Makes a copy of all pages while nobody touches any: those that are resident are resident
-    /// there, and all others are put away there.
+    /// Makes a copy of all pages while no thread touches any. Resident pages become resident in the
+    /// copy while it has frames; all other ones go to the copy's scheme.
     pub fn copy_to(&self, copy: &mut CopyMemory) -> Result {
         let state = &mut *self.state();
         copy.wiped.clone_from(&state.wiped);
@@ -253,7 +254,7 @@ impl Serving {
         Ok(())
     }
 
-    /// Some pages are zeros when they are touched next.
+    /// Makes some pages zeros for their next access.
     pub fn discard(&self, first: usize, pages: usize) -> Result {
         let state = &mut *self.state();
         for page in first..first + pages {
@@ -267,7 +268,7 @@ impl Serving {
         self.arena.discard(first, pages)
     }
 
-    /// Answers one message, and tells whether there will be more: not once the bell was rung.
+    /// Answers one message. Returns whether there will be more: not once the bell was touched.
     pub fn answer(&self, message: &Message, clock: &Monotonic) -> Result<bool> {
         let Some((address, protected)) = message.fault() else { return Ok(true) };
         let page = self.arena.page_at(address).expect("only our own pages fault");
@@ -278,10 +279,10 @@ impl Serving {
         let begun = clock.now();
         let state = &mut *self.state();
         if protected {
-            // It has left since then, or was told to: whoever waits looks again.
+            // The page has left since then: the thread that waits tries its access again.
             self.arena.wake(page)?;
         } else if state.frames.holds(page) {
-            // Another thread's fault brought it; or its contents were discarded behind our back.
+            // Another thread's fault brought it; or the program discarded it without the pager.
             bump(&self.counters.already_there);
             self.arena.wake_with_zeros(page)?;
         } else {
@@ -302,7 +303,7 @@ impl Serving {
         Ok(true)
     }
 
-    /// Brings a page, and lets others leave for it.
+    /// Brings a page, and lets pages leave for it.
     fn fault(&self, state: &mut State, page: usize, clock: &Monotonic) -> Result {
         if let Some(place) = state.parked.remove(page) {
             bump(&self.counters.missed);
@@ -313,7 +314,7 @@ impl Serving {
             self.arena.unpark(place, page)?;
             return self.park(state);
         }
-        // More are resident than should be, since some were pinned: these leave first.
+        // Pinned pages had to stay, so more are resident than should be: the surplus leaves first.
         while state.resident() > state.frames_max {
             let Some(victim) = self.take_one(state)? else { break };
             let frame = self.arena.frame(true, &mut state.spare);
@@ -332,19 +333,20 @@ impl Serving {
         let ended = clock.now();
         let between = state.swapped_at.replace(ended).map(|last| begun.saturating_sub(last));
         state.frames.add(page);
-        // Before the program goes on: it may be at its end.
+        // Counted before the program goes on, which may be at its end.
         if state.is_counted {
             self.counters.swapped(ended - begun, between);
             self.counters.came(page);
             bump(&self.counters.faults);
         }
-        // The same: with a core dump, in which are the registers of all threads.
+        // Also before the program goes on: a core dump of it would have the registers of all
+        // threads.
         wipe_registers();
         self.arena.bring(page, left, &state.spare)?;
         self.park(state)
     }
 
-    /// Parks the pages that come first, as many as there are places for.
+    /// Moves the next victims to the standby list, as many as there are places for.
     fn park(&self, state: &mut State) -> Result {
         let mut tries = state.frames.len();
         while let Some(place) = state.parked.free_place() {
@@ -368,7 +370,7 @@ impl Serving {
         Ok(())
     }
 
-    /// Lets one page leave, and tells which: none if those that are asked are pinned.
+    /// Evicts one page, and returns which: none if all that were tried are pinned.
     fn take_one(&self, state: &mut State) -> Result<Option<usize>> {
         if let Some((victim, place)) = state.parked.pop() {
             self.arena.stage(place)?;
@@ -425,8 +427,8 @@ fn frames_for(threads: usize) -> usize {
     FRAMES_MIN.max(4 * threads + 4)
 }
 
-/// The handler goes where the program runs, if that is one thread, and holds it there if it faults
-/// often. Helpers go elsewhere.
+/// Moves the handler to the processor of the program's thread, if there is only one, and holds the
+/// thread there if it faults often. Keeps helpers off that processor.
 fn take_place(state: &mut State, now: u64) {
     let is_frequent = state.holding.look(now, CPU_INTERVAL);
     let is_crowded = state.holding.is_crowded(state.whose, now);
@@ -434,7 +436,7 @@ fn take_place(state: &mut State, now: u64) {
         state.holding.pause();
     }
     state.threads.forget_ended(state.whose);
-    // In a crowd the system finds another place for both of us, if there is one.
+    // On a crowded processor the system may find another place for both threads.
     let thread = state.threads.only().filter(|_| !is_crowded);
     let cpu = if let Some(thread) = thread {
         state.place.follow(state.whose, thread)

@@ -1,4 +1,4 @@
-//! How a program is to be paged, and how that is told to it: in its environment.
+//! How a program is to be paged. The program gets these settings in its environment.
 
 use super::backing::{self, OfFile};
 use super::error::{Error, Result};
@@ -27,19 +27,19 @@ use traceless::seal::{Aead, ChaChaHmac, SECRET_LEN, Sealer, Secret};
 use traceless::store::{Store, WatchedStore};
 use traceless::trace::FileWitness;
 
-/// Where events of a store go.
+/// A recording of the events of a store.
 pub type Recording = Arc<FileWitness<File>>;
 
-/// The variable that settings are handed on in.
+/// The environment variable that holds the settings.
 pub const VARIABLE: &str = "TRACELESS_PAGER";
 
-/// Helpers have a file each, and programs few of ours.
+/// The most helpers: each has a file in the program, and few files of a program are the library's.
 const HELPERS_MAX: usize = 64;
 
-/// Settings are so many bytes long, or a multiple of that.
+/// The encoded settings are padded to a multiple of so many bytes.
 const ENCODED_MULTIPLE: usize = 1024;
 
-/// Where pages go.
+/// The scheme for pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scheme {
     /// The insecure control.
@@ -47,15 +47,15 @@ pub enum Scheme {
     /// `DetWoORAM`.
     #[default]
     DetWo,
-    /// The same; refreshes are done by a helper once the program goes on.
+    /// `DetWoORAM`; a helper does the refreshes once the program goes on.
     Eager,
-    /// The same; refreshes are done by helpers, too.
+    /// `DetWoORAM`; helpers share the refreshes with the handler.
     Parallel,
-    /// Both.
+    /// `DetWoORAM`; helpers and the handler share the refreshes, once the program goes on.
     EagerParallel,
     /// Path ORAM, two accesses a fault.
     Path,
-    /// The same, one access a fault.
+    /// Path ORAM, one access a fault.
     PathFused,
     /// Ring ORAM, one access a fault.
     Ring,
@@ -104,41 +104,41 @@ pub struct Settings {
     pub resident: usize,
     /// All pages.
     pub pages: usize,
-    /// Where they go.
+    /// The scheme for them.
     pub scheme: Scheme,
-    /// Pages refreshed for each that leaves, where the scheme does.
+    /// Pages refreshed for each that leaves, in the schemes that refresh.
     pub refresh: Refresh,
-    /// What they are sealed with.
+    /// The cipher that pages are sealed with.
     pub cipher: Cipher,
-    /// Processes that help, where the scheme lets them.
+    /// Helper processes, in the schemes that have any.
     pub helpers: usize,
     /// Levels of a tree that are kept in trusted memory.
     pub cached: usize,
-    /// Which of them leave.
+    /// Which resident page leaves.
     pub policy: Policy,
-    /// How pages leave; the best way that the kernel has, if it is not given.
+    /// How pages leave; the best way that the kernel has, if none is given.
     pub way: Option<Way>,
-    /// The address of the first page, where the same ones are wanted in each run; else the kernel
-    /// chooses. A pager that is a process of its own leaves it to the kernel always.
+    /// The address of the first page, if it is to be the same in each run; else the kernel chooses.
+    /// In the mode process the kernel always chooses.
     pub start: Option<usize>,
     /// Whether resident pages are locked in memory.
     pub lock: Lock,
-    /// Pages that may be resident besides while others are pinned.
+    /// Pages that may be resident in addition while other pages are pinned.
     pub overflow: usize,
-    /// The file that they go to; memory without a name if there is none.
+    /// The file that pages go to; anonymous memory if there is none.
     pub backing: Option<PathBuf>,
     /// Whether pages go to a host that copies them once more, to be compared with.
     pub ocalls: bool,
     /// The folder in which each program leaves its counters.
     pub counters: Option<PathBuf>,
-    /// Faults that are counted there, from the first on; 0 for all.
+    /// Faults that are counted, from the first on; 0 for all.
     pub counted: u64,
     /// The file that events of the store are recorded in.
     pub trace: Option<PathBuf>,
-    /// The pager's socket, if it is a process of its own.
+    /// The name of the pager's socket, if the pager is another process.
     pub pager: Option<String>,
-    /// Who started the first program. Others that it starts take files of their own: its names,
-    /// with a dot and their process number.
+    /// The process that starts the first program. Programs that this one starts use files of their
+    /// own: the same names, with a dot and their process number.
     pub first: Option<u32>,
 }
 
@@ -169,8 +169,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// As one string, paths last: they may hold anything but a line's end. Empty lines fill it up:
-    /// programs copy their environment to their heap, which is to look the same with all schemes.
+    /// Encodes the settings as one string, paths last: they may hold any character but a line feed.
+    /// Empty lines pad it: programs copy their environment to their heap, which is to look the same
+    /// with all schemes.
     pub fn encode(&self) -> String {
         let mut lines = vec![
             format!("resident={}", self.resident),
@@ -201,7 +202,7 @@ impl Settings {
         text
     }
 
-    /// What `encode` made.
+    /// Decodes the string that `encode` made.
     pub fn decode(text: &str) -> Result<Self> {
         let mut settings = Self::default();
         for line in text.lines().filter(|line| !line.is_empty()) {
@@ -238,7 +239,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether there can be such paging.
+    /// Refuses settings that cannot work.
     pub fn check(&self) -> Result {
         if self.resident < FRAMES_MIN {
             return Err(Error::Configuration("at least 8 pages must be resident"));
@@ -260,8 +261,8 @@ impl Settings {
         Ok(())
     }
 
-    /// The scheme, under a key that nobody else has, and what records its events. While they are
-    /// recorded nobody helps: one process has the record.
+    /// Makes the scheme, under a fresh key, and the recording of its events. While events are
+    /// recorded there are no helpers: only one process writes the recording.
     pub fn build(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
         if self.first.is_none() || self.first == parent {
@@ -270,7 +271,7 @@ impl Settings {
         self.build_named(&std::process::id().to_string())
     }
 
-    /// The same, for the first program: its files have the names that are set.
+    /// The same as [`Self::build`] for the first program: its files have the names in the settings.
     pub fn build_first(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
         self.check()?;
         let recording = self.trace.as_deref().map(record).transpose()?;
@@ -282,7 +283,8 @@ impl Settings {
         Ok((scheme, recording))
     }
 
-    /// The same, for another program: its files have these names, with a dot and `name`.
+    /// The same as [`Self::build`] for another program: its files have these names, with a dot and
+    /// `name`.
     pub fn build_named(&self, name: &str) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
         let own = |path: &Option<PathBuf>| {
             path.as_ref().map(|path| {
@@ -322,7 +324,7 @@ impl Settings {
         Ok(Box::new(HelpedDetWo::new(areas, help)?))
     }
 
-    /// A scheme that lies in a tree, under keys of its own.
+    /// Makes a tree scheme, under fresh keys.
     fn tree<C: Sealer + 'static>(
         &self,
         recording: Option<&Recording>,
@@ -341,8 +343,8 @@ impl Settings {
         })
     }
 
-    /// Bytes of trusted memory that a tree takes, labels and levels in memory among them; others
-    /// take little.
+    /// Bytes of trusted memory that a tree takes, its labels and cached levels included. 0 for
+    /// other schemes, which take little.
     pub fn tree_memory(&self) -> Result<usize> {
         if !self.scheme.is_tree() {
             return Ok(0);
@@ -370,7 +372,7 @@ impl Settings {
         Some(Help { eager, parallel, helpers, file: None })
     }
 
-    /// Where pages go, and the number of its file, if it is one that is not mapped.
+    /// The store for pages, and the descriptor of its file, if it has one that is not mapped.
     fn store(
         &self,
         len: u64,
@@ -387,7 +389,7 @@ impl Settings {
     }
 }
 
-/// The store, with what it shows recorded if that is wanted.
+/// Adds the recording to the store, if there is one.
 fn watched(store: impl Store + 'static, recording: Option<&Recording>) -> Arc<dyn Store> {
     match recording {
         Some(recording) => Arc::new(WatchedStore::new(store, recording.clone())),

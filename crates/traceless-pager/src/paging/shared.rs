@@ -1,4 +1,4 @@
-//! A store that others see and may change while we use it: memory of a file without a name.
+//! A store in an anonymous file that is mapped: other processes may read and change it meanwhile.
 
 use super::error::{Error, Result};
 use super::files::OwnFile;
@@ -11,16 +11,16 @@ use traceless::error::Error as StoreError;
 use traceless::store::Store;
 use traceless::types::Extent;
 
-/// Shared memory. Who keeps the file keeps all that is written to it.
+/// A store in shared memory. A process that keeps the file open keeps the contents.
 pub struct SharedMemory {
-    // Before the mapping: it is noted for as long as it is mapped.
+    // Declared before the mapping, so that the note is removed before the memory is unmapped.
     _note: StoreNote,
     mapping: Mapping,
     file: OwnFile,
 }
 
 impl SharedMemory {
-    /// `len` bytes of a file without a name.
+    /// A store of `len` bytes in an anonymous file.
     pub fn unnamed(len: u64) -> Result<Self> {
         let file = memfd_create("traceless-pages", MemfdFlags::CLOEXEC)
             .map_err(|e| Error::os("memory without a name", e))?;
@@ -57,8 +57,9 @@ impl Store for SharedMemory {
         for &extent in extents {
             let (part, next) = rest.split_at_mut(extent.len);
             let from = self.place(extent)?;
-            // SAFETY: both are as long; ours is private, so they do not overlap. Others may change
-            // the source meanwhile: then the copy is any bytes, which is all that is asked of it.
+            // SAFETY: both are as long; `part` is private, so they do not overlap. Other processes
+            // may change the source meanwhile: then the copy is any bytes, which callers of a store
+            // expect.
             unsafe { core::ptr::copy_nonoverlapping(from, part.as_mut_ptr(), part.len()) };
             rest = next;
         }
@@ -70,7 +71,7 @@ impl Store for SharedMemory {
         for &extent in extents {
             let (part, next) = rest.split_at(extent.len);
             let into = self.place(extent)?;
-            // SAFETY: both are as long, and do not overlap. Nobody has a reference to the
+            // SAFETY: both are as long, and do not overlap. No code has a reference to the
             // destination; calls that overlap are the caller's to order.
             unsafe { lines::copy(part.as_ptr(), into, part.len()) };
             rest = next;

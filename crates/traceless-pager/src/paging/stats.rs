@@ -1,4 +1,4 @@
-//! What paging counts. One thread counts; anybody may look at any time.
+//! The counters of paging. One thread counts; any other one may read at any time.
 
 use super::error::{Error, Result};
 use super::memory::{Mapping, lengthen};
@@ -15,28 +15,27 @@ use std::path::Path;
 const STEPS: u64 = 16;
 const BUCKETS: usize = 40 * STEPS as usize;
 
-/// The counters themselves. They may lie in memory that another process maps: all zeros is what
-/// they begin with.
+/// The counters. They may lie in memory that another process maps, and begin as all zeros.
 #[repr(C)]
 pub struct Counters {
     /// Page faults served.
     pub faults: AtomicU64,
     /// Pages that left their frames.
     pub evictions: AtomicU64,
-    /// Faults of pages that were there already: another thread's fault had brought them.
+    /// Faults of pages that were present already: another thread's fault had brought them.
     pub already_there: AtomicU64,
-    /// Faults of pages that were parked: no page left for them.
+    /// Faults of pages on the standby list: no page left for them.
     pub missed: AtomicU64,
-    /// Pages that could not leave when it was their turn, such as those of direct I/O.
+    /// Pages that could not leave since they were pinned, for instance by direct I/O.
     pub pinned: AtomicU64,
-    /// Resident pages, at most.
+    /// The most resident pages at a time.
     pub resident_max: AtomicU64,
-    /// Depends on which pages came and which left, in order. Two runs with the same replaced the
+    /// A hash of the pages that came and left, in order. Two runs with the same hash replaced the
     /// same pages.
     pub order_hash: AtomicU64,
     /// Nanoseconds of processor time of the thread that serves faults.
     pub handler_cpu_ns: AtomicU64,
-    /// Nanoseconds of processor time of those that help it.
+    /// Nanoseconds of processor time of the helper that used most.
     pub helper_cpu_ns: AtomicU64,
     /// Bytes of trusted memory beside the frames.
     pub trusted_bytes: AtomicU64,
@@ -44,11 +43,11 @@ pub struct Counters {
     pub locked: AtomicU64,
     /// Faults after which nothing is counted any more; 0 if all are counted.
     pub limit: AtomicU64,
-    /// When this began, in nanoseconds of the system's clock that never goes back; 0 outside files.
+    /// When the counting began, in nanoseconds of the system's monotonic clock; 0 outside files.
     pub begun_ns: AtomicU64,
     /// Nanoseconds from the first fault to the end of the last one.
     pub span_ns: AtomicU64,
-    /// Nanoseconds of these that the scheme took: what left was put away, what came was found.
+    /// Nanoseconds of `span_ns` that the scheme took to put pages away and to bring pages.
     pub swap_ns: AtomicU64,
     first_ns: AtomicU64,
     service_ns: Histogram,
@@ -81,7 +80,7 @@ impl Default for Counters {
     }
 }
 
-/// Counts on; for the one thread that counts.
+/// Adds one. Not atomic: only one thread counts.
 pub(super) fn bump(counter: &AtomicU64) {
     counter.store(counter.load(Relaxed) + 1, Relaxed);
 }
@@ -93,7 +92,7 @@ impl Counters {
         limit == 0 || self.faults.load(Relaxed) < limit
     }
 
-    /// A fault was told at `begun` and served at `ended`.
+    /// Counts a fault that was reported at `begun` and served at `ended`.
     pub(super) fn served(&self, begun: u64, ended: u64) {
         self.service_ns.add(ended - begun);
         if self.span_ns.load(Relaxed) == 0 {
@@ -102,7 +101,8 @@ impl Counters {
         self.span_ns.store(ended.saturating_sub(self.first_ns.load(Relaxed)), Relaxed);
     }
 
-    /// The scheme was at work for `ns` nanoseconds, `between` after it was the last time.
+    /// Counts a call of the scheme that took `ns` nanoseconds, `between` nanoseconds after the last
+    /// one.
     pub(super) fn swapped(&self, ns: u64, between: Option<u64>) {
         self.swap_ns.store(self.swap_ns.load(Relaxed) + ns, Relaxed);
         if let Some(between) = between {
@@ -110,12 +110,10 @@ impl Counters {
         }
     }
 
-    /// A page came.
     pub(super) fn came(&self, page: usize) {
         self.moved(page, true);
     }
 
-    /// A page left.
     pub(super) fn left(&self, page: usize) {
         bump(&self.evictions);
         self.moved(page, false);
@@ -128,13 +126,13 @@ impl Counters {
         self.order_hash.store(hash, Relaxed);
     }
 
-    /// How much of the time between two pages that leave could be used, if `ns` nanoseconds of each
-    /// were wanted: the sum over all of them, within a sixteenth.
+    /// How much of the time between two calls of the scheme could be used, if each call could use
+    /// up to `ns` nanoseconds: the sum over all of them, within a sixteenth.
     pub fn usable_ns(&self, ns: u64) -> u64 {
         self.between_ns.sum(|between| between.min(ns))
     }
 
-    /// What they say now.
+    /// The counters' values now.
     pub fn summary(&self) -> Summary {
         Summary {
             faults: self.faults.load(Relaxed),
@@ -156,7 +154,7 @@ impl Counters {
     }
 }
 
-/// How often how many nanoseconds were counted.
+/// How many durations in nanoseconds fell into each bucket.
 struct Histogram([AtomicU64; BUCKETS]);
 
 impl Default for Histogram {
@@ -170,13 +168,13 @@ impl Histogram {
         bump(&self.0[bucket_of(ns)]);
     }
 
-    /// The sum of `of` over all that was counted, within a sixteenth.
+    /// The sum of `of` over all durations, within a sixteenth.
     fn sum(&self, of: impl Fn(u64) -> u64) -> u64 {
         let each = self.0.iter().enumerate();
         each.map(|(bucket, count)| count.load(Relaxed) * of(middle_of(bucket))).sum()
     }
 
-    /// What the share `share` of all is at most, within a sixteenth.
+    /// The smallest duration that a part `share` of all does not exceed, within a sixteenth.
     fn quantile(&self, share: f64) -> u64 {
         let counts: Vec<u64> = self.0.iter().map(|count| count.load(Relaxed)).collect();
         let wanted = counts.iter().sum::<u64>() as f64 * share;
@@ -191,26 +189,26 @@ impl Histogram {
     }
 }
 
-/// What was counted, for people and scripts.
+/// A copy of the counters, for people and scripts.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// Page faults served.
     pub faults: u64,
     /// Pages that left their frames.
     pub evictions: u64,
-    /// Faults of pages that were there already.
+    /// Faults of pages that were present already.
     pub already_there: u64,
-    /// Faults of pages that were parked.
+    /// Faults of pages on the standby list.
     pub missed: u64,
-    /// Pages that could not leave when it was their turn.
+    /// Pages that could not leave since they were pinned.
     pub pinned: u64,
-    /// Resident pages, at most.
+    /// The most resident pages at a time.
     pub resident_max: u64,
-    /// Depends on which pages came and which left, in order.
+    /// A hash of the pages that came and left, in order.
     pub order_hash: u64,
     /// Nanoseconds of processor time of the thread that serves faults.
     pub handler_cpu_ns: u64,
-    /// Nanoseconds of processor time of those that help it.
+    /// Nanoseconds of processor time of the helper that used most.
     pub helper_cpu_ns: u64,
     /// Bytes of trusted memory beside the frames.
     pub trusted_bytes: u64,
@@ -218,11 +216,11 @@ pub struct Summary {
     pub locked: bool,
     /// Nanoseconds from the first fault to the end of the last one.
     pub span_ns: u64,
-    /// Nanoseconds of these that the scheme took.
+    /// Nanoseconds of `span_ns` that the scheme took.
     pub swap_ns: u64,
-    /// The time that half of the faults were served in, without waking up.
+    /// Nanoseconds in which half of the faults were served, without the time to wake up threads.
     pub service_ns_p50: u64,
-    /// The time that 99 of 100 faults were served in.
+    /// Nanoseconds in which 99 of 100 faults were served.
     pub service_ns_p99: u64,
 }
 
@@ -230,12 +228,12 @@ pub struct Summary {
 pub struct CounterFile(Mapping);
 
 impl CounterFile {
-    /// A new file in `folder`, with a name that no other has.
+    /// Creates a file in `folder`, with a name that no other file has.
     pub fn create(folder: &Path) -> Result<Self> {
         Self::create_for(folder, std::process::id())
     }
 
-    /// The same, for what another process does.
+    /// Creates a file for the counters of another process.
     pub fn create_for(folder: &Path, process: u32) -> Result<Self> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         for nth in 0..u32::MAX {
@@ -253,7 +251,7 @@ impl CounterFile {
         unreachable!("no process has so many predecessors")
     }
 
-    /// A file that `create` made.
+    /// Opens a file that [`Self::create`] made.
     pub fn open(path: &Path) -> Result<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty())
@@ -339,7 +337,7 @@ mod tests {
         assert!((6600..7440).contains(&all), "{all}");
     }
 
-    /// Counts `faults` faults, and tells what is known then.
+    /// Counts `faults` faults, and returns the counters.
     fn counted(limit: u64, faults: u64) -> Summary {
         let counters = Counters::default();
         counters.limit.store(limit, Relaxed);

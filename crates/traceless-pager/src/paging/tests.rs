@@ -1,4 +1,5 @@
-//! Paged memory is memory: nothing is lost, torn or old, whoever touches it and how.
+//! Paged memory behaves like memory: no write is lost, torn or old, whichever thread or kernel call
+//! touches it.
 
 use super::serving::PINNED_TRIES;
 use super::{Config, Error, FRAMES_MIN, PagedRegion, Pager, Policy, SharedMemory, Way};
@@ -36,7 +37,7 @@ fn region(scheme: Box<dyn PageScheme>, frames: usize, way: Way) -> PagedRegion {
     PagedRegion::new(scheme, config).unwrap()
 }
 
-/// Longer where the environment says by how much: `TRACELESS_ROUNDS=100`.
+/// More rounds if the environment has a factor: `TRACELESS_ROUNDS=100`.
 fn rounds(base: u64) -> u64 {
     let factor = std::env::var("TRACELESS_ROUNDS").ok().and_then(|text| text.parse().ok());
     base * factor.unwrap_or(1)
@@ -79,8 +80,9 @@ fn agrees_with_an_array(region: &mut PagedRegion) {
     assert!(region[..] == truth[..]);
 }
 
-/// One thread counts on a hot page while another makes it leave again and again. A write between
-/// copying a page and discarding it would be lost: tells how many were, and how many there are.
+/// One thread counts on a hot page while another thread makes that page leave again and again. A
+/// write between copying the page and discarding it would be lost: returns how many were, and how
+/// many remain.
 fn updates_lost(way: Way, faults: u64) -> (u64, u64) {
     let region = region(plain(64), 8, way);
     let words = words_of(&region);
@@ -129,7 +131,7 @@ fn no_update_is_lost_while_its_page_leaves() {
     }
 }
 
-/// The test above sees it when pages leave as others write to them.
+/// Without protection updates are lost, and [`updates_lost`] must notice it.
 #[test]
 fn updates_that_are_lost_are_noticed() {
     assert!((0..50).any(|_| updates_lost(Way::Unprotected, 20_000).0 > 0));
@@ -161,7 +163,7 @@ fn threads_share_it() {
     }
 }
 
-/// One instruction that reads and writes across a border of pages: it needs four at once.
+/// One instruction that reads and writes across borders of pages needs four pages at once.
 #[test]
 fn operands_that_straddle_pages_get_through() {
     let mut region = region(plain(64), FRAMES_MIN, Way::probe().unwrap());
@@ -191,11 +193,11 @@ fn the_kernel_reads_and_writes_it() {
     }
 }
 
-/// The disk writes to pages while they are pinned: they must stay. Tells whether all arrived, and
-/// how many pages had to stay. Each round is `pages` pages.
+/// Reads a file into pages by direct I/O, which pins them: these pages must stay. Returns whether
+/// all contents arrived, and how often a page had to stay. Each round is `pages` pages.
 fn direct_io(way: Way, rounds: usize, pages: usize) -> (bool, u64) {
     use rustix::fs::{Mode, OFlags};
-    // Not every file system has direct I/O; the folder of the build lies on one that has.
+    // Direct I/O needs a file system that has it: the folder of the build lies on one.
     let program = std::env::current_exe().unwrap();
     let folder = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
     let path = folder.path().join("direct");
@@ -218,7 +220,7 @@ fn direct_io(way: Way, rounds: usize, pages: usize) -> (bool, u64) {
     (all_arrive, region.stats().pinned)
 }
 
-/// Only moving sees that pages are pinned.
+/// Of the two ways only moving notices that pages are pinned.
 #[test]
 fn direct_io_arrives() {
     let rounds = rounds(8) as usize;
@@ -231,13 +233,13 @@ fn direct_io_arrives() {
     }
 }
 
-/// The test above sees it when pages leave that are pinned.
+/// With [`Way::Protect`] pinned pages leave, and [`direct_io`] must notice it.
 #[test]
 fn direct_io_that_is_lost_is_noticed() {
     assert!(!direct_io(Way::Protect, 100, 256).0);
 }
 
-/// With eight frames four threads would take each other's pages away.
+/// With eight frames four threads would take each other's pages away, so there must be more.
 #[test]
 fn threads_get_the_frames_that_they_need() {
     let region = region(plain(64), FRAMES_MIN, Way::probe().unwrap());
@@ -261,7 +263,7 @@ fn too_few_frames_are_refused() {
     assert!(matches!(PagedRegion::new(plain(64), config), Err(Error::Configuration(_))));
 }
 
-/// A page that is touched again and again stays, or comes back without being brought.
+/// Under the policy clock a page that is touched often stays, or comes back from the standby list.
 #[test]
 fn pages_in_use_stay_under_the_policy_clock() {
     let evictions = |policy| {
@@ -292,12 +294,12 @@ fn the_same_victims_leave_whatever_the_scheme() {
     assert_eq!(order(plain(64)), order(detwo(64)));
 }
 
-/// Where this thread may run.
+/// The processors that this thread may run on.
 fn may_run() -> CpuSet {
     sched_getaffinity(None).unwrap()
 }
 
-/// Touches pages that are away until this thread may not run where it could, or for long.
+/// Causes faults until this thread is held on one processor, or for a million touches.
 fn is_held(region: &mut PagedRegion, may: CpuSet) -> bool {
     (0..1_000_000).any(|touch| {
         region[touch % 64 * PAGE_LEN] = 1;
@@ -317,13 +319,13 @@ fn a_thread_that_faults_often_is_held() {
         let config = Config { frames: 8, way: Some(way), holds: true, ..Config::default() };
         let mut region = PagedRegion::new(plain(64), config).unwrap();
         assert!(is_held(&mut region, may), "{way:?}");
-        // It is let go soon after its last fault.
+        // The thread is let go soon after its last fault.
         assert!((0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             may_run() == may
         }));
         assert!(is_held(&mut region, may));
-        // Another one that faults lets it go.
+        // A fault of another thread lets the held one go.
         let before = region.stats().faults;
         std::thread::scope(|scope| {
             let other = scope.spawn(|| region.iter().step_by(PAGE_LEN).map(|&b| b as usize).sum());
@@ -337,12 +339,13 @@ fn a_thread_that_faults_often_is_held() {
     }
 }
 
-/// For so many faults as it is free when others want its processor, and never else.
+/// When another thread wants its processor, the held thread is let go for some faults, and only
+/// then.
 #[test]
 fn who_is_held_in_a_crowd_is_let_go() {
     const FREE: u32 = 200;
     let may = may_run();
-    // Not every kernel tells how long threads wait.
+    // The times that threads wait are not available in every kernel.
     if may.count() < 2 || !std::path::Path::new("/proc/self/schedstat").exists() {
         return;
     }
@@ -351,7 +354,7 @@ fn who_is_held_in_a_crowd_is_let_go() {
     assert!(is_held(&mut region, may));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // It inherits where this thread is held.
+        // The new thread inherits the processor on which this one is held.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 core::hint::spin_loop();
@@ -368,7 +371,7 @@ fn who_is_held_in_a_crowd_is_let_go() {
     });
 }
 
-/// A thread or process that it starts right after that runs wherever it could.
+/// A thread that starts right after `let_go` may run wherever this one could.
 #[test]
 fn who_is_let_go_starts_others_free() {
     let may = may_run();
@@ -376,7 +379,7 @@ fn who_is_let_go_starts_others_free() {
     let config = Config { frames: 8, holds: true, ..Config::default() };
     let pager = Pager::start(plain(64), config).unwrap();
     let touch = |page: usize| {
-        // SAFETY: a byte of its memory, which nobody else uses.
+        // SAFETY: a byte of its memory, which no other code uses.
         unsafe { pager.start_of_memory().add(page * PAGE_LEN).write_volatile(1) };
     };
     for _ in 0..if may.count() > 1 { 5 } else { 0 } {

@@ -1,12 +1,12 @@
-//! Threads of our own in somebody else's program, and the program's threads.
+//! The library's threads in a program, and where the program's threads run.
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
-/// Starts a thread that no signal of the program's reaches: its handlers may touch paged memory.
-/// Returns when `first` has been called in it.
+/// Starts a thread that gets no signals of the program, since handlers may touch paged memory.
+/// Returns when the thread has called `first`.
 pub fn spawn(
     name: &str,
     first: fn(),
@@ -15,7 +15,7 @@ pub fn spawn(
     let (started, starts) = channel();
     let body = move || {
         first();
-        // Whoever started it waits until then.
+        // The thread that called `spawn` waits for this.
         let _ = started.send(());
         run();
     };
@@ -25,21 +25,20 @@ pub fn spawn(
     Ok(handle)
 }
 
-/// Runs `work` with all signals of this thread put off until it is done. A thread begins with the
-/// signals that whoever started it has.
+/// Runs `work` with all signals of this thread blocked. A thread that `work` starts inherits that.
 pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let _off = SignalsOff::new();
     work()
 }
 
-/// All signals of this thread are put off until it is dropped.
+/// Blocks all signals of this thread until it is dropped.
 pub struct SignalsOff(libc::sigset_t);
 
 impl SignalsOff {
-    /// From now on.
+    /// Blocks the signals from now on.
     pub fn new() -> Self {
         let (mut all, mut before) = (no_signals(), no_signals());
-        // SAFETY: sets of our own; what is put off is restored in the end.
+        // SAFETY: sets of our own; the former mask is restored in the end.
         unsafe {
             libc::sigfillset(&raw mut all);
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
@@ -65,13 +64,13 @@ fn no_signals() -> libc::sigset_t {
 /// Processor time of this thread so far.
 pub fn cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // A program may forbid itself the order, and so us (seccomp): then this stays zero.
+    // A program may forbid this system call in the whole process (seccomp): then this stays zero.
     // SAFETY: a record of our own.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A process whose threads are looked at.
+/// A process with threads to look at.
 #[derive(Clone, Copy)]
 pub enum TargetProcess {
     /// This one.
@@ -81,7 +80,7 @@ pub enum TargetProcess {
 }
 
 impl TargetProcess {
-    /// What the system knows of a thread.
+    /// The folder in which the system describes a thread.
     fn path(self, thread: u32) -> String {
         match self {
             Self::Own => format!("/proc/self/task/{thread}"),
@@ -89,7 +88,7 @@ impl TargetProcess {
         }
     }
 
-    /// Whether it has that thread.
+    /// Whether the process has that thread.
     pub fn has(self, thread: u32) -> bool {
         rustix::fs::access(self.path(thread), rustix::fs::Access::EXISTS).is_ok()
     }
@@ -112,7 +111,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Of a thread and this one together; none where the system does not tell.
+    /// The sum for a thread and this one; none where the system does not provide it.
     pub fn with_this(whose: TargetProcess, thread: u32) -> Option<Self> {
         let this = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
         let (one, other) = (Self::of(whose, thread)?, Self::of(TargetProcess::Own, this)?);
@@ -126,9 +125,9 @@ impl Times {
     }
 }
 
-/// Where a thread of ours may run: on the processor of somebody else's thread, or on any other.
+/// Where a thread of the library may run: on the processor of a program's thread, or on any other.
 ///
-/// To wake a thread on another processor takes longer than all the rest of a page fault, if that
+/// Waking a thread on another processor takes longer than the rest of a page fault, if that
 /// processor idles. Once two threads that wake each other are apart the system leaves them apart.
 pub struct Place {
     allowed: CpuSet,
@@ -142,7 +141,7 @@ impl Place {
         Self { allowed, at: None }
     }
 
-    /// Moves this thread to where `thread` is, and tells where that is.
+    /// Moves this thread to the processor of `thread`, and returns which one that is.
     pub fn follow(&mut self, whose: TargetProcess, thread: u32) -> Option<usize> {
         let cpu = cpu_of(whose, thread).filter(|&cpu| cpu < CpuSet::MAX_CPU);
         if let Some(cpu) = cpu.filter(|&cpu| self.at != Some(cpu) && self.allowed.is_set(cpu)) {
@@ -153,7 +152,7 @@ impl Place {
         self.at
     }
 
-    /// Keeps this thread away from a processor, or from none, if there is another.
+    /// Keeps this thread away from a processor, or from none, if it may run on another one.
     pub fn keep_off(&mut self, cpu: Option<usize>) {
         let mut others = self.allowed;
         if let Some(cpu) = cpu {
@@ -173,7 +172,7 @@ impl Place {
     }
 
     fn go(&mut self, at: Option<usize>, to: &CpuSet) {
-        // Where it may not run it is slower, and nothing else.
+        // A failure makes faults slower, and has no other effect.
         if sched_setaffinity(None, to).is_ok() {
             self.at = at;
         }
@@ -190,7 +189,7 @@ impl Faulting {
         if let [thread] = self.0[..] { Some(thread) } else { None }
     }
 
-    /// Takes note of a thread. Tells how many there are if it is a new one.
+    /// Notes a thread. If it is a new one, returns how many there are.
     pub fn note(&mut self, whose: TargetProcess, thread: u32) -> Option<usize> {
         if self.0.contains(&thread) {
             return None;
@@ -200,12 +199,12 @@ impl Faulting {
         Some(self.0.len())
     }
 
-    /// Whether faults came from it.
+    /// Whether faults came from this thread.
     pub fn has(&self, thread: u32) -> bool {
         self.0.contains(&thread)
     }
 
-    /// Threads that have ended do not count any more.
+    /// Removes threads that have ended, if there are several.
     pub fn forget_ended(&mut self, whose: TargetProcess) {
         if self.0.len() > 1 {
             self.0.retain(|&other| whose.has(other));

@@ -1,5 +1,5 @@
-//! userfaultfd: page faults of a range of our own memory, delivered to us. Numbers and layouts are
-//! those of the kernel's `linux/userfaultfd.h`; distributions' headers lag behind it.
+//! userfaultfd: page faults of a range of our own memory, delivered to this process. Numbers and
+//! layouts are from the kernel's `linux/userfaultfd.h`; distributions' headers lag behind it.
 
 use super::error::{Error, Result};
 use super::files::OwnFile;
@@ -10,15 +10,15 @@ use rustix::io::Errno;
 use rustix::mm::UserfaultfdFlags;
 use rustix::time::Timespec;
 
-/// What the kernel offers beyond missing pages.
+/// Pages can be write-protected.
 pub const FEATURE_WP: u64 = 1 << 0;
-/// Copies of the process by fork are told, with a userfaultfd of their own. Takes `CAP_SYS_PTRACE`.
+/// Forks of the process are reported, with a userfaultfd for the copy. Takes `CAP_SYS_PTRACE`.
 pub const FEATURE_EVENT_FORK: u64 = 1 << 1;
-/// Memory that is moved elsewhere stays registered, and it is told.
+/// Memory that is remapped stays registered, and the move is reported.
 pub const FEATURE_EVENT_REMAP: u64 = 1 << 2;
 /// Missing pages of shared memory.
 pub const FEATURE_MISSING_SHMEM: u64 = 1 << 5;
-/// Messages name the thread that waits.
+/// Messages have the number of the thread that waits.
 pub const FEATURE_THREAD_ID: u64 = 1 << 8;
 /// Shared memory can be protected, from 5.19 on.
 pub const FEATURE_WP_SHMEM: u64 = 1 << 12;
@@ -34,7 +34,7 @@ const EVENT_PAGEFAULT: u8 = 0x12;
 const EVENT_FORK: u8 = 0x13;
 const PAGEFAULT_WP: u64 = 1 << 1;
 
-/// An order of the device's: read and write, of type 0xaa.
+/// The number of an ioctl of type 0xaa that reads and writes its argument.
 const fn order(number: u64, len: usize) -> u64 {
     const READ_WRITE: u64 = 3;
     READ_WRITE << 30 | (len as u64) << 16 | 0xaa << 8 | number
@@ -45,9 +45,9 @@ const ORDER_REGISTER: u64 = order(0x00, size_of::<RegisterArgs>());
 const ORDER_COPY: u64 = order(0x03, size_of::<CopyArgs>());
 const ORDER_MOVE: u64 = order(0x05, size_of::<CopyArgs>());
 const ORDER_WRITEPROTECT: u64 = order(0x06, size_of::<ProtectArgs>());
-/// The kernel declares it as reading only.
+/// The kernel declares this one as reading only.
 const ORDER_WAKE: u64 = 2 << 30 | (size_of::<RangeArgs>() as u64) << 16 | 0xaa << 8 | 0x02;
-/// Of `/dev/userfaultfd`: makes one.
+/// The ioctl of `/dev/userfaultfd` that makes a userfaultfd.
 const ORDER_NEW: u64 = 0xaa << 8;
 
 #[repr(C)]
@@ -70,7 +70,7 @@ struct RegisterArgs {
     ioctls: u64,
 }
 
-/// Of COPY and of MOVE.
+/// The argument of COPY and of MOVE.
 #[repr(C)]
 struct CopyArgs {
     to: u64,
@@ -86,7 +86,7 @@ struct ProtectArgs {
     mode: u64,
 }
 
-/// One message of the kernel's, 32 bytes.
+/// One message from the kernel, 32 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Message {
@@ -99,13 +99,13 @@ pub struct Message {
 }
 
 impl Message {
-    /// Where somebody waits, if this is a page fault, and whether for leave to write.
+    /// For a page fault: the address, and whether the page was write-protected and not missing.
     pub fn fault(&self) -> Option<(usize, bool)> {
         (self.event == EVENT_PAGEFAULT)
             .then_some((self.address as usize, self.flags & PAGEFAULT_WP != 0))
     }
 
-    /// The file number of a userfaultfd that is ours from now on: that of a copy of the process.
+    /// For a fork: the descriptor of the copy's userfaultfd, which this process owns from now on.
     fn copied(&self) -> Option<i32> {
         (self.event == EVENT_FORK).then_some(self.flags as i32)
     }
@@ -120,12 +120,12 @@ impl Message {
 pub struct Uffd(OwnFile);
 
 impl Uffd {
-    /// One that is told `features`, all of which the kernel has.
+    /// A userfaultfd with `features`, all of which the kernel must have.
     pub fn with_features(features: u64) -> Result<Self> {
         Self::made(open(UserfaultfdFlags::CLOEXEC)?, features)
     }
 
-    /// The same, for who waits for other files, too.
+    /// The same, but [`Self::read`] does not wait: for callers that poll several files.
     pub fn that_does_not_wait(features: u64) -> Result<Self> {
         Self::made(open(UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK)?, features)
     }
@@ -133,34 +133,35 @@ impl Uffd {
     fn made(file: OwnedFd, features: u64) -> Result<Self> {
         let uffd = Self(OwnFile::out_of_the_way(file));
         let mut args = ApiArgs { api: API, features, ioctls: 0 };
-        // SAFETY: the argument is what this order takes.
+        // SAFETY: the argument is what this ioctl takes.
         unsafe { uffd.order(ORDER_API, &raw mut args) }
             .map_err(|e| Error::os("userfaultfd refuses its features", e))?;
         Ok(uffd)
     }
 
-    /// What the kernel offers.
+    /// The features that the kernel offers.
     pub fn features() -> Result<u64> {
         let uffd = Self(open(UserfaultfdFlags::CLOEXEC)?.into());
         let mut args = ApiArgs { api: API, features: 0, ioctls: 0 };
-        // SAFETY: the argument is what this order takes.
+        // SAFETY: the argument is what this ioctl takes.
         unsafe { uffd.order(ORDER_API, &raw mut args) }
             .map_err(|e| Error::os("userfaultfd does not tell its features", e))?;
         Ok(args.features)
     }
 
-    /// The one that message told of.
+    /// The userfaultfd of a copy of the process, if the message reports a fork.
     pub fn of_copy(message: &Message) -> Option<Self> {
-        // SAFETY: the kernel has just made it for us, and this message is looked at once.
+        // SAFETY: the kernel has just made it for this process, and each message is looked at once.
         message.copied().map(|fd| Self(unsafe { OwnedFd::from_raw_fd(fd) }.into()))
     }
 
-    /// From now on missing pages of the range are ours to bring, and protected ones to release.
+    /// Registers the range: its missing pages, and if `protects` its protected ones, are reported
+    /// here.
     pub fn register(&self, start: usize, len: usize, protects: bool) -> Result {
         let mode = REGISTER_MISSING | if protects { REGISTER_WP } else { 0 };
         let range = RangeArgs { start: start as u64, len: len as u64 };
         let mut args = RegisterArgs { range, mode, ioctls: 0 };
-        // SAFETY: the argument is what this order takes.
+        // SAFETY: the argument is what this ioctl takes.
         unsafe { self.order(ORDER_REGISTER, &raw mut args) }
             .map_err(|e| Error::os("userfaultfd does not take the memory", e))
     }
@@ -177,13 +178,13 @@ impl Uffd {
         Ok(rustix::io::read(&self.0, bytes)? / size_of::<Message>())
     }
 
-    /// Whether [`Self::read`] waits. The kernel lets nobody poll one that does.
+    /// Sets whether [`Self::read`] waits. The kernel refuses to poll a userfaultfd that does.
     pub fn set_waits(&self, waits: bool) -> Result<(), Errno> {
         let flags = if waits { OFlags::empty() } else { OFlags::NONBLOCK };
         rustix::fs::fcntl_setfl(&self.0, flags)
     }
 
-    /// Whether there is a message within that time, or may be.
+    /// Whether a message comes `within` that time. After a signal this is true without one.
     pub fn has_messages(&self, within: &Timespec) -> Result<bool, Errno> {
         match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(within)) {
             Err(Errno::INTR) => Ok(true),
@@ -191,10 +192,10 @@ impl Uffd {
         }
     }
 
-    /// Puts a copy of `from` where a page is missing, and wakes who waits for it.
+    /// Puts a copy of `from` where a page is missing, and wakes the threads that wait for it.
     ///
     /// # Safety
-    /// `to` begins a page of a registered range whose contents are ours to decide.
+    /// `to` begins a page of a registered range, and the caller decides its contents.
     pub unsafe fn copy(&self, to: usize, from: &crate::Page) -> Result<(), Errno> {
         let mut args = CopyArgs {
             to: to as u64,
@@ -203,15 +204,15 @@ impl Uffd {
             mode: 0,
             done: 0,
         };
-        // SAFETY: the argument is what this order takes; the kernel reads a page at `from`.
+        // SAFETY: the argument is what this ioctl takes; the kernel reads a page at `from`.
         unsafe { self.order(ORDER_COPY, &raw mut args) }
     }
 
     /// Moves the page at `from` to `to`, where there is none; afterwards there is none at `from`.
-    /// Wakes who waits at `to` if it is told to.
+    /// If `wakes`, wakes the threads that wait at `to`.
     ///
     /// # Safety
-    /// Both begin pages of registered ranges whose contents are ours to decide.
+    /// Both begin pages of registered ranges, and the caller decides their contents.
     pub unsafe fn move_page(&self, to: usize, from: usize, wakes: bool) -> Result<(), Errno> {
         let mut args = CopyArgs {
             to: to as u64,
@@ -220,16 +221,16 @@ impl Uffd {
             mode: if wakes { 0 } else { DONTWAKE },
             done: 0,
         };
-        // SAFETY: the argument is what this order takes.
+        // SAFETY: the argument is what this ioctl takes.
         unsafe { self.order(ORDER_MOVE, &raw mut args) }
     }
 
-    /// Lets nobody write to the page any more: who tries waits.
+    /// Write-protects the page: threads that write to it wait.
     pub fn protect(&self, page: usize) -> Result<(), Errno> {
         self.protection(page, WRITEPROTECT)
     }
 
-    /// Lets everybody write to the page again, and wakes who waits for that.
+    /// Makes the page writable again, and wakes the threads that wait for that.
     pub fn release(&self, page: usize) -> Result<(), Errno> {
         self.protection(page, 0)
     }
@@ -237,24 +238,24 @@ impl Uffd {
     fn protection(&self, page: usize, mode: u64) -> Result<(), Errno> {
         let range = RangeArgs { start: page as u64, len: crate::PAGE_LEN as u64 };
         let mut args = ProtectArgs { range, mode };
-        // SAFETY: the argument is what this order takes.
+        // SAFETY: the argument is what this ioctl takes.
         unsafe { self.order(ORDER_WRITEPROTECT, &raw mut args) }
     }
 
-    /// Wakes who waits for the page; they look again.
+    /// Wakes the threads that wait for the page; they try their access again.
     pub fn wake(&self, page: usize) -> Result<(), Errno> {
         self.wake_all(page, crate::PAGE_LEN)
     }
 
-    /// Wakes who waits for any page of the range; they look again.
+    /// Wakes the threads that wait for any page of the range; they try their access again.
     pub fn wake_all(&self, start: usize, len: usize) -> Result<(), Errno> {
         let mut args = RangeArgs { start: start as u64, len: len as u64 };
-        // SAFETY: the argument is what this order takes.
+        // SAFETY: the argument is what this ioctl takes.
         unsafe { self.order(ORDER_WAKE, &raw mut args) }
     }
 
     /// # Safety
-    /// `args` is what `order` takes, and what it orders is sound.
+    /// `args` is what the ioctl `order` takes, and its effect is sound.
     unsafe fn order<T>(&self, order: u64, args: *mut T) -> Result<(), Errno> {
         // SAFETY: the caller's promise.
         match unsafe { libc::ioctl(self.0.as_raw_fd(), order as _, args) } {
@@ -277,8 +278,9 @@ impl AsFd for Uffd {
     }
 }
 
-/// By the system call, or else by the device: whichever this user may. Faults of the kernel on the
-/// program's behalf are handled, too, or a `read` into a page that is away would fail.
+/// Opens a userfaultfd by the system call, or else by the device: whichever this user may use. It
+/// also handles faults of the kernel on the program's behalf: without these, a `read` into a page
+/// that is away would fail.
 fn open(how: UserfaultfdFlags) -> Result<OwnedFd> {
     // SAFETY: a fresh descriptor; nothing is registered yet.
     let called = unsafe { rustix::mm::userfaultfd(how) };
@@ -287,7 +289,7 @@ fn open(how: UserfaultfdFlags) -> Result<OwnedFd> {
     let Ok(device) = rustix::fs::open("/dev/userfaultfd", flags, rustix::fs::Mode::empty()) else {
         return Err(Error::NotAllowed(refused));
     };
-    // SAFETY: the order takes flags and gives a fresh descriptor.
+    // SAFETY: the ioctl takes flags and returns a fresh descriptor.
     match unsafe { libc::ioctl(device.as_raw_fd(), ORDER_NEW as _, how.bits()) } {
         -1 => Err(Error::NotAllowed(refused)),
         // SAFETY: a descriptor that the kernel has just made for us.

@@ -3,15 +3,15 @@
 use super::error::{Error, Result};
 use super::uffd::{FEATURE_MOVE, FEATURE_THREAD_ID, FEATURE_WP, Uffd};
 
-/// How pages leave. Copying one and discarding it alone would lose what is written in between.
+/// How pages leave. To copy a page and then discard it, and no more, would lose writes in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// The page itself is moved, from 6.8 on. A page that is pinned stays.
+    /// The page itself is moved, from Linux 6.8 on. A page that is pinned stays.
     Move,
-    /// Nobody may write to it while it is copied and discarded. **A page that is pinned, as by
-    /// direct I/O, is lost without a sign.**
+    /// No thread may write to the page while it is copied and discarded. **A page that is pinned,
+    /// as by direct I/O, is lost without a sign.**
     Protect,
-    /// A planted fault: it is copied and discarded while others may write to it.
+    /// A planted fault: other threads may write to the page while it is copied and discarded.
     #[cfg(test)]
     Unprotected,
 }
@@ -30,7 +30,7 @@ impl Way {
         }
     }
 
-    /// The best that this kernel has.
+    /// The best way that this kernel has.
     pub fn probe() -> Result<Self> {
         match Uffd::features()? {
             features if features & FEATURE_MOVE != 0 => Ok(Self::Move),
@@ -39,7 +39,7 @@ impl Way {
         }
     }
 
-    /// What it asks of the kernel.
+    /// The features of userfaultfd that it needs.
     pub(super) fn features(self) -> u64 {
         match self {
             Self::Move => FEATURE_THREAD_ID | FEATURE_MOVE,

@@ -1,8 +1,9 @@
-//! Whoever started the program, and others that it started: whether that one was killed.
+//! The process that started the program (`traceless run`), and whether it was killed.
 //!
-//! It keeps a lock on a file in the folder of counters, which it removes when it ends in order. So
-//! who finds the lock free and the file still there knows that it was killed, writes that into the
-//! file, for others that have it open, and removes the folder.
+//! That process keeps a lock on a file in the folder of counters, and removes the folder when it
+//! ends in order. So a program that finds the lock free and the file still there knows that the
+//! starter was killed. It writes that into the file, for other programs that have it open, and
+//! removes the folder.
 
 use super::files::OwnFile;
 use rustix::fd::OwnedFd;
@@ -13,18 +14,18 @@ use std::path::{Path, PathBuf};
 /// The name of the file, in the folder of counters.
 pub const ALIVE: &str = "alive";
 
-/// Who started the program.
+/// The process that started the program.
 pub struct Wrapper {
     file: OwnedFd,
     folder: PathBuf,
 }
 
 impl Wrapper {
-    /// The one whose counters lie in `folder`, if it keeps a lock there.
+    /// The process that locks a file in `folder`, if there is one.
     pub fn find(folder: &Path) -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = rustix::fs::open(folder.join(ALIVE), flags, Mode::empty()).ok()?;
-        // Anybody may make such a folder: what is not our user's own file is not looked at.
+        // Any user may make a folder of that name: only a file of our own user counts.
         let is_own = fstat(&file).is_ok_and(|file| {
             let is_file = FileType::from_raw_mode(file.st_mode) == FileType::RegularFile;
             is_file && file.st_nlink == 1 && file.st_uid == geteuid().as_raw()
@@ -36,18 +37,18 @@ impl Wrapper {
         Some(Self { file, folder: folder.into() })
     }
 
-    /// Whether it was killed. Then its folder is removed, as it would have done.
+    /// Whether the process was killed. Then this removes the folder in its place.
     pub fn was_killed(&self) -> bool {
         if flock(&self.file, FlockOperation::NonBlockingLockShared).is_err() {
             return false;
         }
         let was_killed = fstat(&self.file).is_ok_and(|file| file.st_nlink > 0 || file.st_size > 0);
         if was_killed {
-            // Where it cannot be written it is a file of somebody else by now.
+            // The write fails only if the file is not ours any more.
             let _ = rustix::io::pwrite(&self.file, b"killed", 0);
             let _ = std::fs::remove_dir_all(&self.folder);
         }
-        // Others look, too, and none of them is whom they look for.
+        // Other programs test the lock, too, and must not take this one for the starter's.
         let _ = flock(&self.file, FlockOperation::Unlock);
         was_killed
     }

@@ -1,8 +1,8 @@
-//! Refreshes that wait: done after the page fault that they belong to, and by several at once.
+//! Refreshes that wait: they are done after the page fault that they belong to, by several threads.
 //!
-//! What a fault brings is not known before it happens; what it refreshes is. So its refreshes may
-//! be done once the program goes on (the paper's Eager), by as many as there are (its Parallel), if
-//! they are done before the next page leaves.
+//! The page that a fault brings is not known before it happens, but the pages to refresh are. So
+//! the refreshes may be done once the program goes on (the paper's Eager), by any number of threads
+//! (its Parallel), if they are done before the next page leaves.
 
 use super::{Areas, PageScheme};
 use crate::Page;
@@ -16,60 +16,60 @@ use core::sync::atomic::{
 use traceless::Hides;
 use traceless::error::{Error, Place, Result};
 
-/// What one writes often and others read often, on a line of its own.
+/// A value on cache lines of its own: one thread writes it often, and other ones read it often.
 #[repr(align(128))]
 #[derive(Default)]
 struct Line<T>(T);
 
-/// Whose turn it is: which refreshes are to be done, and how far they are. Zeros are the beginning
-/// of areas that nothing was written to.
+/// Which refreshes are due, which are taken, and how many are done. Zeros are right for areas that
+/// nothing was written to.
 #[repr(C)]
 #[derive(Default)]
 pub struct Turns {
-    /// All refreshes below it are to be done.
+    /// All refreshes below this one are due.
     goal: Line<AtomicU64>,
-    /// The next one that nobody does yet.
+    /// The next refresh that no thread has taken.
     next: Line<AtomicU64>,
-    /// How many are done.
+    /// How many refreshes are done.
     done: Line<AtomicU64>,
     /// One more than the refresh that failed; 0 while none has.
     failed: AtomicU64,
 }
 
 impl Turns {
-    /// All that is due is to be done from now on.
+    /// Lets threads begin with all refreshes that are due.
     pub fn begin(&self, areas: &Areas) {
         self.goal.0.store(areas.due(), SeqCst);
     }
 
-    /// Goes on with areas that were used before, and whose refreshes are done.
+    /// Starts over with areas that were used before, and have all their refreshes done.
     pub fn go_on(&self, areas: &Areas) {
         for word in [&self.goal, &self.next, &self.done] {
             word.0.store(areas.due(), Relaxed);
         }
     }
 
-    /// Refreshes that nobody does yet.
+    /// How many refreshes no thread has taken.
     pub fn waiting(&self) -> u64 {
         self.goal.0.load(SeqCst).saturating_sub(self.next.0.load(SeqCst))
     }
 
-    /// How many are done.
+    /// How many refreshes are done.
     pub fn done(&self) -> u64 {
         self.done.0.load(Relaxed)
     }
 
-    /// Whether all is done that was begun.
+    /// Whether all refreshes that were begun are done.
     pub fn are_over(&self) -> bool {
         self.done.0.load(Acquire) == self.goal.0.load(Relaxed)
     }
 
-    /// Does one refresh that was begun, if there is one that nobody does yet, and tells which. Any
-    /// number of threads may do so at once.
+    /// Does one refresh that is due, if there is one that no thread has taken, and returns its
+    /// number. Any number of threads may call this at once.
     pub fn refresh_one(&self, areas: &Areas, buffer: &mut Buffer) -> Option<u64> {
         let mut nth = self.next.0.load(Relaxed);
         loop {
-            // What the page's place follows from was written before the goal was set.
+            // `Acquire`: what the page's slot follows from was written before the goal was set.
             if nth >= self.goal.0.load(Acquire) {
                 return None;
             }
@@ -85,8 +85,8 @@ impl Turns {
         Some(nth)
     }
 
-    /// Why a refresh failed, if one did: its own page, or the copy of it that was the newest, is
-    /// not what it was. Of a store that can fail otherwise, too, it is that or this.
+    /// Fails if a refresh has failed: then its own page, or the newest copy of it, was changed. The
+    /// same error stands for a failure of the store itself.
     pub fn check(&self, areas: &Areas) -> Result {
         let Some(refresh) = self.failed.load(Acquire).checked_sub(1) else { return Ok(()) };
         let page = refresh % areas.pages();
@@ -94,46 +94,46 @@ impl Turns {
     }
 }
 
-/// Those who refresh together.
+/// Areas, and the refreshes of them that several threads do.
 pub struct RefreshTurns {
     areas: Areas,
     turns: Turns,
 }
 
 impl RefreshTurns {
-    /// Refreshes that nobody does yet.
+    /// How many refreshes no thread has taken.
     pub fn waiting(&self) -> u64 {
         self.turns.waiting()
     }
 
-    /// Does one of them, if there is one, whatever becomes of it: whether it went well is told by
-    /// the next swap.
+    /// Does one refresh, if one waits, and returns whether there was one. The next swap reports
+    /// whether it failed.
     pub fn refresh_one(&self, buffer: &mut Buffer) -> bool {
         self.turns.refresh_one(&self.areas, buffer).is_some()
     }
 }
 
-/// `DetWoORAM` whose refreshes wait for whoever has time. What is left of them when the next page
-/// leaves is done then.
+/// `DetWoORAM` with refreshes that wait for a thread that has time. When the next page leaves, the
+/// remaining ones are done first.
 pub struct DeferredDetWo {
     crew: Arc<RefreshTurns>,
     buffer: Buffer,
 }
 
 impl DeferredDetWo {
-    /// Over these areas, which nobody else uses.
+    /// A scheme over these areas, which no other scheme uses.
     pub fn new(areas: Areas) -> Self {
         let turns = Turns::default();
         turns.go_on(&areas);
         Self { crew: Arc::new(RefreshTurns { areas, turns }), buffer: Buffer::default() }
     }
 
-    /// For those who help.
+    /// The refreshes, for helper threads.
     pub fn crew(&self) -> Arc<RefreshTurns> {
         self.crew.clone()
     }
 
-    /// Returns when all is done that was begun.
+    /// Returns when all refreshes are done that were begun.
     fn finish(&mut self) -> Result {
         let RefreshTurns { areas, turns } = &*self.crew;
         while turns.refresh_one(areas, &mut self.buffer).is_some() {}
@@ -156,7 +156,7 @@ impl PageScheme for DeferredDetWo {
             areas.write(page, frame, &mut self.buffer)?;
         }
         if let Some(page) = wanted {
-            // Those that this fault begins come later.
+            // Refreshes that this fault begins come later.
             areas.read(page, turns.done(), frame, &mut self.buffer)?;
         }
         Ok(())
@@ -166,7 +166,7 @@ impl PageScheme for DeferredDetWo {
         self.crew.areas.holds(page)
     }
 
-    /// From now on others may refresh.
+    /// Lets other threads refresh from now on.
     fn settle(&mut self) -> Result {
         self.crew.turns.begin(&self.crew.areas);
         Ok(())
@@ -261,7 +261,7 @@ mod tests {
             scheme.swap(Some(page), None, &mut frame).unwrap();
             scheme.settle().unwrap();
         }
-        // What the next ones read is damaged.
+        // The next refreshes read damaged pages.
         store
             .write(&[Extent::new(0, store.len() as usize)], &vec![0; store.len() as usize])
             .unwrap();

@@ -1,11 +1,12 @@
-//! `DetWoORAM` for pages: what is written, and where, follows from the number of pages that left
-//! their frames, whichever they were.
+//! `DetWoORAM` for pages: which slots are written follows from the number of pages that left their
+//! frames, and not from which pages these were.
 //!
-//! A main area holds each page at a place of its own; a holding area of N / K slots takes pages as
-//! they leave, one slot after the other. With each, the next K pages of the main area are written
-//! anew with their newest contents, so that whatever lies in the holding area has reached the main
-//! area before its slot is used again. Nothing here outlives the program, so unlike the volume's
-//! scheme of this name, whose arithmetic it shares, it needs no slack and no recovery.
+//! A main area holds each page in a slot of its own; a holding area of N / K slots takes pages as
+//! they leave, one slot after the other. With each of them, the next K pages of the main area are
+//! written anew with their newest contents, so that all contents of a slot of the holding area have
+//! reached the main area before the slot is used again. Nothing here outlives the program, so it
+//! needs no slack and no recovery, unlike the volume's scheme of this name, which uses the same
+//! arithmetic.
 //!
 //! All methods take `&self`: refreshes may run on several threads, and after the page fault that
 //! they belong to, as long as they are done before the next page leaves.
@@ -28,17 +29,17 @@ use traceless::scheme::detwo::{DetWoLocation, Passes, Refresh};
 use traceless::seal::Secret;
 use traceless::store::Store;
 
-/// The areas and who is where. Shared by whoever takes part in refreshing.
+/// The areas, and where each page is. Shared by all threads or processes that refresh.
 pub struct Areas {
     passes: Passes,
     hold_slots: u64,
     slots: Slots,
-    /// The number of writes, that of each page's last write, counted from 1 (0 reads as zeros), and
-    /// the salt of the last write, 0 once a page was forgotten since.
+    /// The number of writes; for each page the number of its last write, counted from 1 (0 reads as
+    /// zeros); and the salt of the last write, 0 if a page was forgotten since.
     numbers: Box<dyn Numbers>,
 }
 
-/// Numbers in trusted memory: of this program, or shared with others that it trusts.
+/// Numbers in trusted memory: of this process, or shared with processes that it trusts.
 pub trait Numbers: Deref<Target = [AtomicU64]> + Send + Sync {}
 impl<T: Deref<Target = [AtomicU64]> + Send + Sync> Numbers for T {}
 
@@ -48,7 +49,7 @@ impl Areas {
         Slots::store_len(pages + refresh.writes_for(pages))
     }
 
-    /// `pages` pages of zeros, `refresh` of which are refreshed for each that leaves.
+    /// Areas for `pages` pages of zeros, `refresh` of which are refreshed for each that leaves.
     pub fn new(
         store: Arc<dyn Store>,
         pages: u64,
@@ -62,13 +63,13 @@ impl Areas {
         Self::with_numbers(store, pages, refresh, cipher, key, salts, Box::new(numbers))
     }
 
-    /// How many numbers so many pages need.
+    /// How many numbers [`Areas::with_numbers`] needs for so many pages.
     pub fn numbers_for(pages: u64) -> Result<usize> {
         let len = usize::try_from(pages).ok().and_then(|pages| pages.checked_add(2));
         len.ok_or(Error::Geometry("too many pages"))
     }
 
-    /// The same, with zeros to keep its numbers in.
+    /// The same as [`Areas::new`], with the memory for the numbers, which must be zeros.
     pub fn with_numbers(
         store: Arc<dyn Store>,
         pages: u64,
@@ -78,7 +79,7 @@ impl Areas {
         salts: Box<dyn Salts>,
         numbers: Box<dyn Numbers>,
     ) -> Result<Self> {
-        // Then no page is refreshed twice in one step.
+        // With fewer, a page would be refreshed twice in one step.
         if pages < refresh.at_most(1) {
             return Err(Error::Geometry("fewer pages than are refreshed at once"));
         }
@@ -106,12 +107,12 @@ impl Areas {
         &self.numbers[page as usize + 1]
     }
 
-    /// Refreshes that belong to the pages that have left so far.
+    /// How many refreshes belong to the pages that have left so far.
     pub fn due(&self) -> u64 {
         self.passes.after(self.writes().load(Relaxed))
     }
 
-    /// Puts the page in `frame` into the holding area. All refreshes that were due are done.
+    /// Puts the page in `frame` into the holding area. All refreshes that were due must be done.
     pub fn write(&self, page: u64, frame: &Page, buffer: &mut Buffer) -> Result {
         buffer.body().copy_from_slice(frame);
         let write = self.writes().load(Relaxed);
@@ -129,11 +130,13 @@ impl Areas {
         self.publish(refresh, buffer.bytes())
     }
 
-    /// The part of a refresh before anything is written: `buffer` is what will be.
+    /// Does the first part of a refresh, which writes nothing: `buffer` gets the sealed page.
     ///
-    /// What refreshes hold is settled by the write that they belong to, unless pages are forgotten:
-    /// until then they have its salt, and later each its own. Here the salt is looked at after the
-    /// page, and [`Areas::forget`] changes it before: so whoever finds a page forgotten finds that.
+    /// The write that a refresh belongs to settles what the refresh seals, unless a page is
+    /// forgotten meanwhile. So refreshes use the salt of that write until a page is forgotten, and
+    /// salts of their own from then on. This function reads the salt after the page's number, and
+    /// [`Areas::forget`] stores them in the opposite order: a refresh that finds the page forgotten
+    /// finds no salt.
     pub fn prepare(&self, refresh: u64, buffer: &mut Buffer) -> Result {
         let page = self.passes.block_of(refresh);
         self.fetch(page, refresh, buffer)?;
@@ -141,12 +144,13 @@ impl Areas {
         self.slots.seal(page, page, main_version(refresh), salt, buffer).map(drop)
     }
 
-    /// The rest of it. Doing it twice is as good as once, until the page is refreshed again.
+    /// Does the second part of a refresh, which writes the sealed page. It may be repeated until
+    /// the page is refreshed again.
     pub fn publish(&self, refresh: u64, sealed: &[u8]) -> Result {
         self.slots.write(self.passes.block_of(refresh), sealed)
     }
 
-    /// Whether the store holds what a refresh wrote.
+    /// Whether the store holds the page that this refresh sealed.
     pub fn is_published(&self, refresh: u64, buffer: &mut Buffer) -> bool {
         let page = self.passes.block_of(refresh);
         self.slots.get(page, page, main_version(refresh), buffer).is_ok()
@@ -159,7 +163,7 @@ impl Areas {
         Ok(())
     }
 
-    /// Reads its newest copy.
+    /// Reads the newest copy of a page.
     fn fetch(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
         let last = self.last(page).load(Acquire);
         let newest = match last {
@@ -186,7 +190,7 @@ impl Areas {
         self.last(page).load(Relaxed) != 0
     }
 
-    /// The page is zeros from now on.
+    /// Makes the page zeros.
     pub fn forget(&self, page: u64) {
         self.salt().store(0, Relaxed);
         self.last(page).store(0, Release);
@@ -213,7 +217,7 @@ fn main_version(refresh: u64) -> u64 {
     refresh * 2 + 1
 }
 
-/// The scheme: refreshes at once, by whoever swaps.
+/// The scheme that refreshes at once, in the thread that swaps.
 pub struct DetWo {
     areas: Areas,
     refreshed: u64,
@@ -221,7 +225,7 @@ pub struct DetWo {
 }
 
 impl DetWo {
-    /// Over these areas, which nobody else uses.
+    /// A scheme over these areas, which no other scheme uses.
     pub fn new(areas: Areas) -> Self {
         Self { refreshed: areas.due(), areas, buffer: Buffer::default() }
     }

@@ -1,8 +1,8 @@
-//! Tree ORAMs of one access a fault.
+//! Tree ORAMs with one access a fault.
 //!
 //! A page is in the tree or in a frame, never in both. So the page that comes is taken out of the
-//! tree, whose path is read once; and the one that leaves needs no path of its own: it goes to one
-//! drawn anew, by way of the stash, which is emptied along paths that are accessed anyway.
+//! tree, and its path is read once. The page that leaves needs no path of its own: it gets a random
+//! leaf and goes to the stash, which is emptied along paths that are accessed anyway.
 
 use super::PageScheme;
 use super::tree::{RING, Tree, TreeParts, TreeSize, Written, below};
@@ -17,20 +17,20 @@ use traceless::seal::Sealer;
 use traceless::tree::{Engine, Header, STASH_BLOCKS};
 use traceless::types::{Addr, Leaf};
 
-/// A tree that gives pages away. Object-safe.
+/// A tree that removes a page when it is read. Object-safe.
 pub trait Exchange: Send {
     /// Whether a page is in the tree or the stash: it was put here, and did not come since.
     fn holds(&self, page: u64) -> bool;
 
-    /// Takes the page `out` from `frame`, if one goes, and then leaves the page `wanted` there, if
-    /// one comes; zeros if it is not here. A page that goes is not here.
+    /// Takes the page `out` from `frame`, if it is given, and then leaves the page `wanted` there,
+    /// if it is given; zeros if the tree does not have it. `out` must not be in the tree.
     fn exchange(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result;
 
-    /// What the claim covers.
+    /// What the tree hides.
     fn hides(&self) -> Hides;
 }
 
-/// Such a tree as a scheme for pages.
+/// A tree of this kind as a scheme for pages.
 pub struct FusedTree<T> {
     tree: T,
     written: Written,
@@ -42,7 +42,7 @@ impl<T: Exchange> FusedTree<T> {
         Ok(Self { tree, written: Written::of(pages)?, trusted_bytes })
     }
 
-    /// A page leaves its frame and comes to another one in turns.
+    /// Refuses to put away a page that the tree has, and to bring one that is in a frame.
     fn check(&self, out: Option<u64>, wanted: Option<u64>) -> Result {
         let came = |page: &u64| self.written.has(*page) && !self.tree.holds(*page);
         let misplaced = out.filter(|&page| self.tree.holds(page)).or(wanted.filter(came));
@@ -72,13 +72,14 @@ impl<T: Exchange> PageScheme for FusedTree<T> {
     }
 
     fn look(&mut self, page: u64, frame: &mut Page) -> Result {
-        // What is read is taken out.
+        // Reading a page removes it, so it is put back.
         self.swap(None, Some(page), frame)?;
         self.swap(Some(page), None, frame)
     }
 
     fn forget(&mut self, page: u64) {
-        // What is in the tree stays there until the page comes: it is taken out then, as any other.
+        // The tree keeps the old contents until the page comes: they are removed then, and not
+        // used.
         self.written.set(page, false);
     }
 
@@ -92,13 +93,13 @@ impl<T: Exchange> PageScheme for FusedTree<T> {
 }
 
 /// Path ORAM with one access a fault: the path of the page that comes is read, and written with
-/// what waits in the stash, the page that leaves among it.
+/// blocks of the stash, the page that leaves among them.
 pub type FusedPath<C> = FusedTree<PathExchange<C>>;
 
 /// The tree of a [`FusedPath`].
 pub struct PathExchange<C> {
     pub(super) engine: Engine<Tree<C>>,
-    /// The path of each page that is here.
+    /// The leaf of each page that is in the tree or the stash.
     pub(super) map: Flat,
     rng: Box<dyn Rng>,
 }
@@ -117,7 +118,7 @@ impl<C: Sealer> PathExchange<C> {
 }
 
 impl<C: Sealer> FusedPath<C> {
-    /// Pages of zeros. [`TreeSize::path`] says how large the store is.
+    /// A scheme with pages of zeros. [`TreeSize::path`] calculates how large the store must be.
     pub fn path(parts: TreeParts<C>) -> Result<Self> {
         let pages = parts.pages;
         let (tree, trusted_bytes) = PathExchange::new(parts)?;
@@ -132,7 +133,7 @@ impl<C: Sealer> Exchange for PathExchange<C> {
 
     fn exchange(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
         let (any, new) = (self.draw(), self.draw());
-        // Its own path once, and any one if it has none.
+        // The page's own leaf, which is used once, or a random one if it has none.
         let leaf = wanted.and_then(|page| self.map.take(Addr(page))).unwrap_or(any);
         self.engine.fetch(leaf)?;
         if let Some(page) = out {
@@ -150,12 +151,12 @@ impl<C: Sealer> Exchange for PathExchange<C> {
     }
 }
 
-/// Ring ORAM with one access a fault: a slot of each bucket is read on the path of the page that
+/// Ring ORAM with one access a fault: one slot of each bucket is read on the path of the page that
 /// comes, and the page that leaves waits for an eviction.
 pub type FusedRing<C> = FusedTree<Ring<RingTop<SealedRing<C>>>>;
 
 impl<C: Sealer> FusedRing<C> {
-    /// Pages of zeros. [`TreeSize::ring`] says how large the store is.
+    /// A scheme with pages of zeros. [`TreeSize::ring`] calculates how large the store must be.
     pub fn ring(mut parts: TreeParts<C>) -> Result<Self> {
         let shape = RING.shape_for(parts.pages)?;
         let below = below(&shape, parts.cached)?;

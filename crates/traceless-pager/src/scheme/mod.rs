@@ -1,4 +1,4 @@
-//! Schemes for pages: where a page goes that leaves its frame, and what else is written then.
+//! Schemes for pages: where a page goes when it leaves its frame, and what else is written then.
 
 mod deferred;
 mod detwo;
@@ -20,45 +20,44 @@ use crate::Page;
 use traceless::Hides;
 use traceless::error::Result;
 
-/// Pages that are not in a frame. Object-safe.
+/// A scheme for the pages that are not in a frame. Object-safe.
 pub trait PageScheme: Send {
     /// Number of pages.
     fn pages(&self) -> u64;
 
-    /// One page goes and another one comes. `frame` holds the page `out`, if one goes, and then the
-    /// page `wanted`, if one comes; one that was never put away is zeros. After a failure neither
-    /// `frame` nor the scheme is of any use.
+    /// Puts the page `out` away, and brings the page `wanted`. `frame` holds `out` before, if it is
+    /// given, and `wanted` afterwards, if it is given; a page that was never put away is zeros.
+    /// After a failure neither `frame` nor the scheme is of any use.
     fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result;
 
     /// Whether the page was put away since it was zeros last.
     fn holds(&self, page: u64) -> bool;
 
-    /// Reads a page, which stays where it is.
+    /// Reads a page, which stays in the scheme.
     fn look(&mut self, page: u64, frame: &mut Page) -> Result {
         self.swap(None, Some(page), frame)
     }
 
-    /// What may wait until the program goes on: called after each swap.
+    /// Does what may wait until the program goes on. Called after each swap.
     fn settle(&mut self) -> Result {
         Ok(())
     }
 
-    /// The page's contents do not matter any more: it is zeros when it comes next. Nothing is
-    /// written.
+    /// Forgets the page's contents: it is zeros when it comes next. Nothing is written.
     fn forget(&mut self, page: u64);
 
-    /// What the claim covers.
+    /// What the scheme hides: the claim that tests and the auditor check.
     fn hides(&self) -> Hides;
 
-    /// Bytes of trusted memory that it takes, buffers with it.
+    /// Bytes of trusted memory that the scheme takes, its buffers included.
     fn trusted_bytes(&self) -> usize;
 
-    /// Threads that help it are not to run on this processor: the program does.
+    /// Keeps helper threads off this processor, on which the program runs.
     fn keep_off(&self, cpu: Option<usize>) {
         let _ = cpu;
     }
 
-    /// Processor time of threads that help it.
+    /// Nanoseconds of processor time of helpers; 0 without any.
     fn helper_cpu_ns(&self) -> u64 {
         0
     }

@@ -1,14 +1,14 @@
-//! OPAM, **insecure**: a Path ORAM that loads and evicts apart, and is told apart by the paths it
-//! takes. It is there to be compared with, as in the paging paper.
+//! OPAM, **insecure**: a Path ORAM that loads and evicts in separate accesses, and leaks by the
+//! paths it takes. It is there to be compared with, as in the paging paper.
 //!
 //! Reconstructed from what the paging paper says of "`InvisiPage`" (Aga, Narayanasamy, ISCA'19):
 //! derived from Path ORAM, with resident pages in place of a client's cache. How the original
 //! evicts is an assumption of ours, and so is this leak; Roy et al. (FOCI'20) attack the original.
 //!
-//! A page comes by reading the path that it is on, which is not written: a copy of it stays there,
-//! and is dropped when a bucket on that path is written next. A page that leaves draws a path,
-//! which is read and written with it. **So the path that is read for a page is the one that was
-//! written when it left**: whoever sees both knows which visit of the page this is.
+//! To bring a page, its path is read and not written: a copy of the page stays there, and is
+//! dropped when a bucket with it is written next. A page that leaves draws a path, which is read
+//! and written with it. **So the path that is read for a page is the one that was written when it
+//! left**: an observer of both knows which visit of the page this is.
 
 use super::fused::{Exchange, FusedTree, PathExchange};
 use super::tree::TreeParts;
@@ -31,7 +31,8 @@ pub struct OpamTree<C> {
 }
 
 impl<C: Sealer> Opam<C> {
-    /// Pages of zeros. [`TreeSize::path`](super::TreeSize::path) says how large the store is.
+    /// A scheme with pages of zeros. [`TreeSize::path`](super::TreeSize::path) calculates how large
+    /// the store must be.
     pub fn opam(parts: TreeParts<C>) -> Result<Self> {
         let pages = parts.pages;
         let (path, trusted_bytes) = PathExchange::new(parts)?;
@@ -40,7 +41,7 @@ impl<C: Sealer> Opam<C> {
 }
 
 impl<C: Sealer> OpamTree<C> {
-    /// Reads the path of a page into the buffer. The path stays as it is.
+    /// Reads the path of a page into the buffer, and does not change the path.
     fn page_in(&mut self, page: u64) -> Result {
         let Self { path, buffer } = self;
         let (any, own) = (path.draw(), path.map.take(Addr(page)));
@@ -59,7 +60,7 @@ impl<C: Sealer> OpamTree<C> {
         let Self { path, .. } = self;
         let leaf = path.draw();
         path.engine.fetch(leaf)?;
-        // Copies that stayed when their pages came; also of this page, on whichever path it was.
+        // Drops copies that stayed when their pages came, also of this page, on any path.
         let map = &path.map;
         path.engine.retain(|header| map.label(header.addr()) == Some(header.leaf()));
         path.map.remap(Addr(page), leaf);

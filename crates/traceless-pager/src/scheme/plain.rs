@@ -1,5 +1,5 @@
-//! The insecure control: each page has a slot of its own. Contents are hidden and fresh, places
-//! tell everything.
+//! The insecure control: each page has a slot of its own. Contents are hidden and fresh, but the
+//! slots that are accessed leak all accesses.
 
 use super::PageScheme;
 use crate::Page;
@@ -13,7 +13,7 @@ use traceless::error::{Error, Result};
 use traceless::seal::Secret;
 use traceless::store::Store;
 
-/// Pages that are sealed where they belong.
+/// Pages that are sealed in slots of their own.
 pub struct Plain {
     slots: Slots,
     /// The version of each page, counted from 1; 0 reads as zeros.
@@ -28,7 +28,7 @@ impl Plain {
         Slots::store_len(pages)
     }
 
-    /// `pages` pages of zeros.
+    /// A scheme with `pages` pages of zeros.
     pub fn new(
         store: Arc<dyn Store>,
         pages: u64,

@@ -1,4 +1,4 @@
-//! What every scheme must do, and what the write-only ones must not show.
+//! What every scheme must do, and what write-only schemes must not show.
 
 mod trees;
 
@@ -16,14 +16,14 @@ use traceless::store::{MemStore, Store, WatchedStore};
 use traceless::trace::{Event, Op, Recorder};
 use traceless::types::Extent;
 
-/// Ratios of main area to holding area that are tried: whole, broken, below one.
+/// Ratios of main area to holding area that are tried: integers, fractions, below one.
 const RATIOS: [(u32, u32); 7] = [(1, 1), (3, 1), (7, 1), (15, 1), (5, 2), (1, 3), (11, 3)];
 
 fn key() -> Secret {
     Secret::from_bytes([5; 32])
 }
 
-/// Makes each scheme over a store of the right size, and hands both over.
+/// Makes each scheme over a store of the right size, and passes both to `check`.
 fn each_scheme(pages: u64, check: &mut dyn FnMut(Box<dyn PageScheme>, Arc<MemStore>)) {
     for cipher in Cipher::ALL {
         let store = Arc::new(MemStore::new(Plain::store_len(pages)));
@@ -51,7 +51,7 @@ fn page_of(seed: u64) -> Page {
     page
 }
 
-/// A pager of `frames` frames that takes any victim, with the truth beside it.
+/// A pager of `frames` frames that evicts random pages, with the right contents beside it.
 struct Model {
     scheme: Box<dyn PageScheme>,
     resident: BTreeMap<u64, Page>,
@@ -64,7 +64,7 @@ impl Model {
         Self { scheme, resident: BTreeMap::new(), truth: BTreeMap::new(), frames }
     }
 
-    /// Touches a page, which must be as it was left, and leaves it with other contents.
+    /// Touches a page, which must have the contents it was left with, and gives it other ones.
     fn touch(&mut self, page: u64, rng: &mut SeededRng, contents: u64) -> Result<(), Error> {
         if !self.resident.contains_key(&page) {
             let mut frame = [9; PAGE_LEN];
@@ -101,7 +101,7 @@ fn pages_come_back_as_they_went() {
     }
 }
 
-/// Touches and forgets pages, at random.
+/// Touches and forgets random pages, and checks their contents.
 fn are_kept(scheme: Box<dyn PageScheme>, steps: u64) {
     let pages = scheme.pages();
     let mut model = Model::new(scheme, 4);
@@ -133,12 +133,12 @@ fn a_changed_slot_is_an_error_or_has_no_effect() {
                 refused += u64::from(flipped_is_refused(&mut model, &store, at));
             }
         }
-        // Body, salt and tag of each page's newest copy; frames hold two pages.
+        // Body, salt and tag of each page's newest copy; two of the 16 pages are in frames.
         assert_eq!(refused, 3 * 14);
     });
 }
 
-/// Flips a bit, reads everything, and flips it back. Reading without writing changes no place.
+/// Flips a bit, reads all pages, and flips it back. Reading without writing moves no page.
 fn flipped_is_refused(model: &mut Model, store: &MemStore, at: u64) -> bool {
     let mut byte = [0];
     let extent = [Extent::new(at, 1)];
@@ -175,13 +175,13 @@ fn a_slot_put_back_from_an_older_copy_is_an_error_or_has_no_effect() {
             let read = model.scheme.swap(None, Some(page), &mut [0; PAGE_LEN]);
             assert!(matches!(read, Err(Error::Tampered { .. })), "page {page} went back");
         }
-        // Two slots exchanged with each other, tags and all.
+        // Two slots are exchanged with each other, salts and tags included.
         store.write(&[Extent::new(0, new.len())], &new).unwrap();
         swap_slots(&store, 3, 4);
         for page in [3, 4] {
             match model.scheme.swap(None, Some(page), &mut [0; PAGE_LEN]) {
                 Err(Error::Tampered { .. }) => {}
-                // Of a scheme whose newest copy lies elsewhere.
+                // The newest copy of the page lies elsewhere.
                 read => assert!(read.is_ok() && model.scheme.hides() != Hides::Nothing),
             }
         }
@@ -202,8 +202,8 @@ fn swap_slots(store: &MemStore, a: u64, b: u64) {
     store.write(&extents(b), &first).unwrap();
 }
 
-/// What is written while `touched` are touched one after the other with `frames` frames, of
-/// which the one touched longest ago leaves.
+/// The writes of a scheme while `touched` are touched one after the other with `frames` frames; the
+/// least recently used page leaves.
 fn writes_of(plain: bool, ratio: (u32, u32), frames: usize, touched: &[u64]) -> Vec<Event> {
     let recorder = Arc::new(Recorder::default());
     let pages = 16;
@@ -246,7 +246,7 @@ fn the_papers_example_shows_the_same_writes_whatever_the_secret() {
     for ratio in RATIOS.into_iter().filter(|&(p, q)| p <= 15 * q) {
         let first = writes_of(false, ratio, 3, &pseudocode_1(1));
         let second = writes_of(false, ratio, 3, &pseudocode_1(2));
-        // Both evict as often; what they evict differs.
+        // Both evict equally often, but different pages.
         assert_eq!(first, second);
         assert!(!first.is_empty());
     }

@@ -1,7 +1,7 @@
-//! Tree ORAMs for pages: they hide which pages come, too, where reads of the store can be seen.
+//! Tree ORAMs for pages: they hide which pages come, too, from an observer of reads of the store.
 //!
 //! Path ORAM as it is takes two accesses a fault: the page that leaves is written, and the one that
-//! comes is read. [`Fused`](super::FusedTree) ones take one.
+//! comes is read. [`Fused`](super::FusedTree) trees take one.
 
 use super::PageScheme;
 use crate::{PAGE_LEN, Page};
@@ -26,21 +26,21 @@ const Z: u8 = 4;
 /// Slots for each page, about: half of them are empty.
 const SLOTS_PER_PAGE: f64 = 1.9;
 
-/// Buckets of a Ring ORAM.
+/// The parameters of buckets of a Ring ORAM.
 pub(super) const RING: Params = Params::Z16;
 
-/// Bytes of what is known of a page that is in a slot: address, label, tag, place.
+/// Bytes in memory beside the body of a page in a slot: address, label, tag, place.
 const BESIDE_BODY: usize = 64;
 
 /// Bytes of a page's label.
 const LABEL_LEN: usize = 4;
 
-/// A tree whose uppermost levels may be in trusted memory.
+/// A tree with any number of uppermost levels in trusted memory.
 pub(super) type Tree<C> = Treetop<SealedTree<C>>;
 
-/// What a tree is made of.
+/// The parts that a tree is made of.
 pub struct TreeParts<C> {
-    /// The untrusted side, as long as the scheme's `store_len` says.
+    /// The untrusted store, as long as [`TreeSize`] says.
     pub store: Arc<dyn Store>,
     /// Number of pages.
     pub pages: u64,
@@ -50,17 +50,17 @@ pub struct TreeParts<C> {
     pub sealer: fn(&Secret) -> C,
     /// Source of keys and paths.
     pub rng: Box<dyn Rng>,
-    /// Draws a salt for each path write, anew at each call.
+    /// Draws a fresh salt for each path that is written.
     pub salts: Box<dyn Rng>,
 }
 
 impl<C: Sealer> TreeParts<C> {
-    /// A sealer under a key of its own.
+    /// A sealer under a fresh key.
     pub(super) fn key(&mut self) -> C {
         (self.sealer)(&Secret::random(&mut *self.rng))
     }
 
-    /// A tree without pages, and how much memory it takes with what belongs to it.
+    /// A tree without pages, and the bytes of memory that the whole scheme takes.
     pub(super) fn tree(&mut self) -> Result<(Tree<C>, usize)> {
         let (shape, cached) = (path_shape(self.pages)?, self.cached);
         let below = below(&shape, cached)?;
@@ -72,7 +72,7 @@ impl<C: Sealer> TreeParts<C> {
     }
 }
 
-/// How much a tree of pages takes.
+/// How much memory and store a tree of pages takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TreeSize {
     /// Bytes of trusted memory, a little more than are used: cached levels, the open path, the
@@ -83,7 +83,7 @@ pub struct TreeSize {
 }
 
 impl TreeSize {
-    /// Of a Path ORAM, fused or not, and of OPAM.
+    /// The size of a Path ORAM, fused or not, or of OPAM.
     pub fn path<C: Sealer>(pages: u64, cached: usize, sealer: &C) -> Result<Self> {
         let shape = path_shape(pages)?;
         let below = below(&shape, cached)?;
@@ -95,13 +95,13 @@ impl TreeSize {
         Ok(Self { memory: top + path + beside_tree(pages, STASH_BLOCKS)?, store })
     }
 
-    /// Of a Ring ORAM.
+    /// The size of a Ring ORAM.
     pub fn ring<C: Sealer>(pages: u64, cached: usize, sealer: &C) -> Result<Self> {
         let shape = RING.shape_for(pages)?;
         let below = below(&shape, cached)?;
         let buckets: usize = (0..cached).map(|level| shape.buckets(level) as usize).sum();
         let slot = PAGE_LEN + BESIDE_BODY;
-        // Slots read, buckets written, and metadata: that of a slot is what lies beside its body.
+        // Slots read, buckets written, and metadata: for each slot, the bytes beside its body.
         let path = shape.levels() * (usize::from(RING.z) + RING.slots() + 1) * slot;
         let top = buckets * RING.slots() * slot + cached * usize::from(RING.z) * PAGE_LEN;
         let store = SealedRing::store_len(RING, &below, PAGE_LEN, sealer);
@@ -109,15 +109,15 @@ impl TreeSize {
     }
 }
 
-/// Where in the store the buckets of all leaves begin, in order, of a tree of which no level is in
-/// trusted memory: whoever sees the store knows which path is accessed. Of a Path ORAM, fused or
-/// not, and of OPAM.
+/// Where in the store each leaf's bucket begins, in order of leaves, for a tree without cached
+/// levels. An observer of the store knows by these which path is accessed. For a Path ORAM, fused
+/// or not, and for OPAM.
 pub fn path_leaves<C: Sealer>(pages: u64, sealer: &C) -> Result<Vec<u64>> {
     let shape = path_shape(pages)?;
     Ok(leaves_of(&shape, &SealedTree::layout(&shape, PAGE_LEN, sealer)))
 }
 
-/// The same of a Ring ORAM, whose metadata is read with each path.
+/// Where in the store each leaf's metadata begins, for a Ring ORAM, which reads it with each path.
 pub fn ring_leaves<C: Sealer>(pages: u64, sealer: &C) -> Result<Vec<u64>> {
     let shape = RING.shape_for(pages)?;
     Ok(leaves_of(&shape, &SealedRing::metadata_layout(RING, &shape, sealer)))
@@ -135,12 +135,12 @@ fn beside_tree(pages: u64, stash_blocks: usize) -> Result<usize> {
     Ok((stash_blocks + 1) * (PAGE_LEN + BESIDE_BODY) + pages * (LABEL_LEN + size_of::<bool>()))
 }
 
-/// Buckets for so many pages.
+/// The buckets of a Path ORAM for so many pages.
 pub(super) fn path_shape(pages: u64) -> Result<Shape> {
     Shape::for_blocks(pages, Z, SLOTS_PER_PAGE)
 }
 
-/// The levels in the store; the leaves always are.
+/// The levels in the store; the leaves are always among them.
 pub(super) fn below(shape: &Shape, cached: usize) -> Result<Shape> {
     if cached >= shape.levels() {
         return Err(Error::Geometry("as many levels are cached as there are"));
@@ -178,7 +178,7 @@ pub struct Path<C> {
 }
 
 impl<C: Sealer> Path<C> {
-    /// Pages of zeros. [`TreeSize::path`] says how large the store is.
+    /// A scheme with pages of zeros. [`TreeSize::path`] calculates how large the store must be.
     pub fn new(mut parts: TreeParts<C>) -> Result<Self> {
         let (tree, trusted_bytes) = parts.tree()?;
         let oram = PathOram::new(parts.pages, vec![tree], STASH_BLOCKS, parts.rng)?;

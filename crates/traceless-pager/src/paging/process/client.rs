@@ -16,23 +16,23 @@ use rustix::fd::{AsFd, AsRawFd};
 use rustix::io::Errno;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What the kernel must have.
+/// Features that the kernel must have.
 const FEATURES: u64 =
     FEATURE_MISSING_SHMEM | FEATURE_WP_SHMEM | FEATURE_THREAD_ID | FEATURE_EVENT_REMAP;
 
-/// Memory of this program. It stays until the program ends.
+/// Memory that another process pages. It stays until the program ends.
 pub struct Client {
     start: usize,
     len: usize,
     may_fork: bool,
     /// Whether resident pages are locked in memory.
     locked: AtomicBool,
-    /// Whether any page was ever to be zeros in copies.
+    /// Whether any page was ever to be zeros in copies of the program.
     wipes: AtomicBool,
     ends: Mutex<Ends>,
 }
 
-/// What this program has of it.
+/// The program's files for this memory.
 struct Ends {
     link: Link,
     memory: OwnFile,
@@ -40,7 +40,7 @@ struct Ends {
     _lifeline: OwnFile,
 }
 
-/// What a copy of this program will have.
+/// The files that a copy of this program will have.
 struct ChildSetup {
     link: Link,
     memory: OwnFile,
@@ -48,7 +48,7 @@ struct ChildSetup {
 }
 
 impl Client {
-    /// `pages` pages of zeros, from the pager of that name, locked as `lock` says.
+    /// Gets `pages` pages of zeros from the pager of that name, locked as `lock` says.
     pub fn connect(name: &str, pages: usize, lock: Lock) -> Result<Self> {
         let link = Link::to(name)?;
         let mut given = link.receive()?.ok_or(GONE)?.expect(MessageKind::Memory)?;
@@ -74,7 +74,7 @@ impl Client {
         Ok(Self { start, len, may_fork, locked, wipes, ends })
     }
 
-    /// First byte of the memory. Whoever uses it answers for how.
+    /// First byte of the memory. The caller answers for how it uses the memory.
     pub fn start_of_memory(&self) -> *mut u8 {
         self.start as *mut u8
     }
@@ -89,12 +89,13 @@ impl Client {
         self.len == 0
     }
 
-    /// Some pages are zeros when they are touched next. Nothing is written for that.
+    /// Makes some pages zeros for their next access. Nothing is written to the store for that.
     ///
     /// # Safety
-    /// Nobody relies on what they hold, and no other thread uses them meanwhile.
+    /// No code relies on the contents of the pages, and no other thread uses them meanwhile.
     pub unsafe fn discard(&self, first: usize, pages: usize) -> Result {
-        // A signal's handler that discarded pages, too, would wait for itself.
+        // A signal handler that discards pages, too, would wait for a lock that its own thread
+        // holds.
         without_signals(|| {
             self.ends().link.ask(
                 MessageKind::Discard,
@@ -105,7 +106,7 @@ impl Client {
         Ok(())
     }
 
-    /// Some pages will be zeros in copies of the program, or what they are in the program.
+    /// Sets whether some pages will be zeros in copies of the program, or keep their contents.
     pub fn wipe_in_copies(&self, first: usize, pages: usize, wipes: bool) -> Result {
         if wipes {
             self.wipes.store(true, Relaxed);
@@ -118,16 +119,16 @@ impl Client {
         Ok(())
     }
 
-    /// As of [`Pager::let_go`](crate::paging::Pager::let_go).
+    /// The same as [`Pager::let_go`](crate::paging::Pager::let_go).
     pub fn let_go(&self, thread: u32, for_good: bool) {
         let numbers = [u64::from(thread), u64::from(for_good)];
-        // A program that has closed its files is not held.
+        // An error does no harm: a program that has closed its link is not held.
         let _ = without_signals(|| {
             self.ends().link.ask(MessageKind::LetGo, numbers, MessageKind::Done)
         });
     }
 
-    /// Locks all pages that are resident, and that become so, in memory; or tells why not.
+    /// Locks all pages in memory that are resident or become so. Fails where that is not allowed.
     pub fn lock(&self) -> Result<(), Errno> {
         without_signals(|| {
             let _still = self.ends();
@@ -137,13 +138,13 @@ impl Client {
         })
     }
 
-    /// Whether they are locked.
+    /// Whether the pages are locked.
     pub fn is_locked(&self) -> bool {
         self.locked.load(Relaxed)
     }
 
-    /// Runs `work`, which changes how memory is mapped, while this program does not fork. It is
-    /// told where the memory begins, and its length.
+    /// Runs `work`, which changes how memory is mapped, while this program does not fork. `work`
+    /// gets the start of the memory, and its length.
     pub fn hold<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
         without_signals(|| {
             let _still = self.ends();
@@ -151,8 +152,8 @@ impl Client {
         })
     }
 
-    /// Before a fork: asks for what the copy will need. Refused where the kernel does not tell of
-    /// copies, and where the pager has no room for it.
+    /// Prepares a fork: gets the files that the copy will need. Refused where the kernel does not
+    /// report forks, and where the pager has no room for the copy.
     pub fn fork(&self) -> Result<Forking<'_>> {
         let stack = 0u8;
         if !self.may_fork {
@@ -172,23 +173,24 @@ impl Client {
     }
 
     fn ends(&self) -> MutexGuard<'_, Ends> {
-        // Nothing panics while it holds them, but for bugs, which end the program.
+        // Only bugs panic while the lock is held, and they end the program.
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a file in the place of the one that is mapped.
+    /// Maps a file in the place of the one that is mapped.
     fn exchange(&self, file: &OwnFile, uffd: &Uffd, copied: bool) -> Result {
         let mapping = map(file, self.len, uffd, copied)?;
         if self.is_locked() {
             mapping.lock().map_err(Error::Unlocked)?;
         }
-        // SAFETY: both are mappings of ours of that length. Who touches memory meanwhile waits,
-        // since nothing of the new file is mapped yet, and the pager brings nothing.
+        // SAFETY: both are mappings of ours of that length. Threads that touch the memory meanwhile
+        // wait, since no page of the new file is present yet, and the pager brings none.
         unsafe { mapping.put_at(self.start) }
     }
 }
 
-/// A fork on its way: [`Forking::freeze`] right before it, and one of the others right after.
+/// A fork under way: [`Forking::freeze`] comes right before it, and one of the other functions
+/// right after.
 pub struct Forking<'a> {
     client: &'a Client,
     unborn: ChildSetup,
@@ -196,7 +198,7 @@ pub struct Forking<'a> {
 }
 
 impl Forking<'_> {
-    /// From now on the copy's memory is in place, and no thread may touch it, this one included.
+    /// Puts the copy's memory in place. From now on no thread may touch it, this one included.
     pub fn freeze(&mut self) -> Result {
         let signals = SignalsOff::new();
         let ends = self.client.ends();
@@ -207,7 +209,7 @@ impl Forking<'_> {
         Ok(())
     }
 
-    /// In the program itself, whether there is a copy or not: all goes on.
+    /// In the program itself, whether the fork succeeded or not: maps its own memory again.
     pub fn in_parent(self) -> Result {
         let Some((ends, _signals)) = self.frozen else { return Ok(()) };
         self.client.exchange(&ends.memory, &ends.uffd, false)?;
@@ -215,7 +217,7 @@ impl Forking<'_> {
         Ok(())
     }
 
-    /// In the copy: it is served on its own from now on.
+    /// In the copy: lets the pager serve it on its own from now on.
     pub fn in_child(self) -> Result {
         let Some((mut ends, _signals)) = self.frozen else { return Ok(()) };
         let ChildSetup { link, memory, lifeline } = self.unborn;
@@ -224,7 +226,7 @@ impl Forking<'_> {
         let uffd = OwnFile::out_of_the_way(served.file(0)?).into();
         Mapping::not_copied(self.client.start, self.client.len)?;
         if self.client.is_locked() {
-            // What is locked in a program is not in its copy.
+            // A child of fork does not inherit locks.
             locking::lock(self.client.start, self.client.len).map_err(Error::Unlocked)?;
         }
         *ends = Ends { link, memory, uffd, _lifeline: lifeline };
@@ -232,7 +234,7 @@ impl Forking<'_> {
     }
 }
 
-/// Somewhere, and registered.
+/// Maps the file somewhere, and registers it with `uffd`.
 fn map(file: &OwnFile, len: usize, uffd: &Uffd, copied: bool) -> Result<Mapping> {
     let mapping = Mapping::shared(file.as_fd(), len)?;
     mapping.in_small_pages()?;
@@ -244,12 +246,12 @@ fn map(file: &OwnFile, len: usize, uffd: &Uffd, copied: bool) -> Result<Mapping>
     Ok(mapping)
 }
 
-/// When the other end of this pipe is closed the kernel kills this process: pages that are away
-/// could not come any more, and nobody would say so.
+/// Has the kernel kill this process when the other end of this pipe is closed: without the pager,
+/// pages that are away could not come back, and the program would wait without an error.
 fn ends_with(lifeline: &OwnFile) -> Result {
     const F_SETSIG: libc::c_int = 10;
     let fd = lifeline.as_raw_fd();
-    // SAFETY: orders about a file of ours that take a number.
+    // SAFETY: system calls on a file of ours that take a number.
     let done = unsafe {
         libc::fcntl(fd, libc::F_SETOWN, libc::getpid()) != -1
             && libc::fcntl(fd, F_SETSIG, libc::SIGKILL) != -1
@@ -267,14 +269,14 @@ mod tests {
 
     const PAGES: usize = 64;
 
-    /// A pager in a thread of this process, and memory of it, which stays: the pager would end a
-    /// program that closes its files.
+    /// Starts a pager in a thread of this process, and connects to it. The memory is leaked: the
+    /// pager would end a program that closes its files.
     fn client(scheme: Scheme, resident: usize) -> &'static Client {
         let (owner, its_end) = Link::pair().unwrap();
         let settings = Settings { resident, pages: PAGES, scheme, ..Settings::default() };
         std::thread::spawn(move || serve(settings, its_end.into()).unwrap());
         let ready = owner.receive().unwrap().unwrap().expect(MessageKind::Ready).unwrap();
-        // It serves on.
+        // If the link were dropped, the pager would end.
         core::mem::forget(owner);
         Box::leak(Box::new(Client::connect(&ready.text, PAGES, Lock::Auto).unwrap()))
     }
@@ -286,13 +288,13 @@ mod tests {
 
     fn fill(client: &Client, pages: usize, seed: u64) {
         for page in 0..pages {
-            // SAFETY: aligned words of the memory, which nobody else uses.
+            // SAFETY: aligned words of the memory, which no other code uses.
             unsafe { word(client, page).write_volatile(seed + page as u64) };
         }
     }
 
     fn holds(client: &Client, pages: usize, seed: u64) -> bool {
-        // SAFETY: as above.
+        // SAFETY: aligned words of the memory, which no other code uses.
         (0..pages).all(|page| unsafe { word(client, page).read_volatile() } == seed + page as u64)
     }
 
@@ -309,7 +311,7 @@ mod tests {
             unsafe { client.discard(8, 50).unwrap() };
             for page in 0..PAGES {
                 let expected = if (8..58).contains(&page) { 0 } else { 19 + page as u64 };
-                // SAFETY: as above.
+                // SAFETY: this is the only thread that uses it.
                 assert_eq!(unsafe { word(client, page).read_volatile() }, expected);
             }
         }
@@ -320,7 +322,7 @@ mod tests {
     struct SharedPages;
 
     impl Forking<'_> {
-        /// What [`SharedPages`] does.
+        /// [`Forking::freeze`] with the planted fault [`SharedPages`].
         fn freeze_badly(&mut self) -> Result {
             let signals = SignalsOff::new();
             let ends = self.client.ends();
@@ -335,7 +337,8 @@ mod tests {
         }
     }
 
-    /// Whether a copy and the program find what was there, and what they write, and no more.
+    /// Whether a copy and the program find the contents from before the fork, and only their own
+    /// writes.
     fn copies_are_right(client: &Client, pages: usize, fault: Option<SharedPages>) -> bool {
         fill(client, pages, 100);
         let mut forking = client.fork().unwrap();
@@ -344,7 +347,8 @@ mod tests {
             None => forking.freeze().unwrap(),
             Some(SharedPages) => forking.freeze_badly().unwrap(),
         }
-        // SAFETY: what runs in the copy allocates nothing, and takes no lock of others.
+        // SAFETY: the code that runs in the copy allocates nothing, and takes no lock of other
+        // threads.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let mut is_right = forking.in_child().is_ok() && holds(client, pages, 100);
@@ -373,10 +377,10 @@ mod tests {
         }
     }
 
-    /// The test above sees it when a copy shares pages.
+    /// If a copy shares the program's pages, `copies_are_right` returns false.
     #[test]
     fn shared_pages_are_noticed() {
-        // So few that none of them leaves: the pager could not bring it back.
+        // So few pages that none of them leaves: the pager could not bring it back.
         let client = client(Scheme::Plain, 40);
         assert!(!copies_are_right(client, 30, Some(SharedPages)));
     }

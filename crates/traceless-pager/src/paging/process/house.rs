@@ -11,36 +11,36 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What all threads of the pager know.
+/// State that all threads of the pager share.
 pub struct House {
     settings: Settings,
-    /// Who started the pager.
+    /// The link to the process that started the pager.
     pub owner: Link,
     live: Mutex<Live>,
-    /// Readable when a program has ended.
+    /// An event, readable when a program has ended.
     pub bell: OwnedFd,
 }
 
-/// Programs that are served.
+/// The programs that are served.
 #[derive(Default)]
 pub struct Live {
     pub count: usize,
-    /// Their processes, as far as they are known.
+    /// The processes of these programs, as far as they are known.
     pub processes: Vec<u32>,
 }
 
 impl House {
-    /// A pager that serves no program yet.
+    /// State of a pager that serves no program yet.
     pub fn new(settings: Settings, owner: Link, bell: OwnedFd) -> Self {
         Self { settings, owner, live: Mutex::default(), bell }
     }
 
-    /// How programs are paged.
+    /// The settings of all programs.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The same, for one of them.
+    /// The configuration for one program.
     pub fn config(&self, process: u32) -> Config {
         let counters = counters(self.settings.counters.as_deref(), process);
         counters.limit.store(self.settings.counted, Relaxed);
@@ -54,19 +54,19 @@ impl House {
         }
     }
 
-    /// The process of a copy.
+    /// Notes the process of a copy of a program.
     pub fn is_known(&self, process: u32) {
         self.live().processes.push(process);
     }
 
-    /// A program is ended, since it cannot be served.
+    /// Reports to the owner that a program is ended, since it cannot be served.
     pub fn tell_of_failure(&self, process: u32) {
-        // Who started us may have ended.
+        // The owner may have ended.
         let _ = self.owner.send(MessageKind::Failed, [u64::from(process), 0], "", &[]);
     }
 
-    /// Serves one more program, in a thread of its own, by `serve`, which tells in the end which
-    /// process it was, if that is known by then.
+    /// Runs `serve` for one more program, in a thread of its own. In the end `serve` returns the
+    /// program's process, if that is known by then.
     pub fn spawn(
         self: Arc<Self>,
         process: Option<u32>,
@@ -79,7 +79,7 @@ impl House {
         }
         let house = self.clone();
         let body = move || {
-            // Whoever came in was told why there is no room.
+            // The program already has the message that says why it is refused.
             house.has_ended(serve().unwrap_or(process));
         };
         let spawned = std::thread::Builder::new().name("space".into()).spawn(body);
@@ -95,7 +95,7 @@ impl House {
         if let Some(nth) = live.processes.iter().position(|&one| Some(one) == process) {
             live.processes.swap_remove(nth);
         }
-        // Any number rings it.
+        // Any number makes the event readable.
         let _ = rustix::io::write(&self.bell, &1u64.to_le_bytes());
     }
 
@@ -105,9 +105,9 @@ impl House {
     }
 }
 
-/// Where a program of this process number is counted.
+/// The counters for a program of this process number.
 fn counters(folder: Option<&Path>, process: u32) -> SharedCounters {
-    // Whoever wanted to know may have gone, and its folder with it.
+    // The owner may have ended, and removed its folder.
     match folder.map(|folder| CounterFile::create_for(folder, process)) {
         Some(Ok(file)) => Arc::new(file),
         _ => Arc::new(Box::<Counters>::default()),

@@ -11,56 +11,57 @@ use rustix::net::{
 };
 use std::time::Duration;
 
-/// Files with a message, at most.
+/// The most files that a message has.
 const FILES_MAX: usize = 3;
 
-/// Bytes of a message: what it is, two numbers, and a text.
+/// Bytes of a message: its kind, two numbers, and a text.
 const HEAD_LEN: usize = 24;
 const LEN_MAX: usize = HEAD_LEN + 1000;
 
-/// How long nobody is let in when there is no room.
+/// How long to accept no program after there was no room for one.
 const FULL: Duration = Duration::from_millis(10);
 
-/// What a message says. The numbers and files that come with it stand in brackets.
+/// The kinds of messages. Square brackets hold the message's numbers, round ones its files. The
+/// owner is the process that started the pager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageKind {
-    /// Here is your memory (its file, and what ends you when we end).
+    /// To a program: its memory (the file, and a pipe that ends the program when the pager ends).
     Memory,
-    /// I have it here [address, whether it is locked] (the userfaultfd).
+    /// From a program: the memory is mapped [address, whether it is locked] (the userfaultfd).
     Registered,
-    /// These pages are zeros from now on [first, how many].
+    /// From a program: these pages are zeros from now on [first, how many].
     Discard,
-    /// These pages will be zeros in copies of the program [first, how many].
+    /// From a program: these pages will be zeros in its copies [first, how many].
     Wipe,
-    /// They will be what they are in the program [first, how many].
+    /// From a program: these pages will keep their contents in its copies [first, how many].
     Keep,
-    /// This thread may run where it wants [its number, whether for good].
+    /// From a program: this thread may run where it wants [its number, whether for good].
     LetGo,
-    /// Prepare a copy of the program.
+    /// From a program: prepare a copy of it.
     Fork,
-    /// The copy's memory (its file, its link, what ends it when we end).
+    /// To a program: memory of the copy (the file, the link, and a pipe that ends the copy).
     Copy,
-    /// Answer no fault.
+    /// From a program that forks: answer no fault.
     Freeze,
-    /// Nobody has my memory mapped: fill the copy's.
+    /// From a program that forks: its own memory is not mapped now, so fill the copy's.
     Fill,
-    /// My memory is back: go on.
+    /// From a program that has forked: its memory is mapped again, so go on.
     Thaw,
-    /// I am the copy.
+    /// From a copy: it runs.
     Hello,
-    /// You are served (the userfaultfd, if it is a copy's).
+    /// To a program, or a copy: it is served (for a copy: the userfaultfd).
     Served,
-    /// It is done.
+    /// The answer that a request is done.
     Done,
-    /// It is not done, and why.
+    /// The answer that a request is refused; the text says why.
     Refused,
-    /// Programs find us under this name.
+    /// To the owner: programs can connect, under the name in the text.
     Ready,
-    /// This program has ended [its process].
+    /// From the owner: this program has ended [its process].
     Ended,
-    /// I end, and programs that still run go on.
+    /// From the owner: it ends, and programs that still run go on.
     Bye,
-    /// This program was ended: it could not be paged any more [its process].
+    /// To the owner: this program could not be paged any more, and was ended [its process].
     Failed,
 }
 
@@ -88,26 +89,26 @@ impl MessageKind {
     ];
 }
 
-/// A message that came.
+/// A message that was received.
 pub struct LinkMessage {
-    /// What it says.
+    /// Its kind.
     pub what: MessageKind,
-    /// With these numbers.
+    /// Its numbers.
     pub numbers: [u64; 2],
-    /// And this text.
+    /// Its text.
     pub text: String,
     files: [Option<OwnedFd>; FILES_MAX],
-    /// The process that sent it, where that was asked for.
+    /// The process that sent it, if the link [names senders](Link::names_senders).
     pub sender: Option<u32>,
 }
 
 impl LinkMessage {
-    /// One of its files.
+    /// Takes one of the files.
     pub fn file(&mut self, nth: usize) -> Result<OwnedFd> {
         self.files[nth].take().ok_or(NONSENSE)
     }
 
-    /// The same, if it is what was expected.
+    /// The message itself, if it is of the expected kind.
     pub fn expect(self, what: MessageKind) -> Result<Self> {
         match self.what {
             is if is == what => Ok(self),
@@ -117,14 +118,14 @@ impl LinkMessage {
     }
 }
 
-/// The other side does not say what it should.
+/// The other side sent a message that does not fit.
 const NONSENSE: Error = Error::Configuration("program and pager do not understand each other");
 
-/// One side.
+/// One side of a connection.
 pub struct Link(OwnFile);
 
 impl Link {
-    /// Both sides.
+    /// Both sides of a new connection.
     pub fn pair() -> Result<(Self, Self)> {
         let (one, other) = rustix::net::socketpair(
             AddressFamily::UNIX,
@@ -136,7 +137,7 @@ impl Link {
         Ok((Self(one.into()), Self(other.into())))
     }
 
-    /// To the pager that listens under that name.
+    /// Connects to the pager that listens under that name.
     pub fn to(name: &str) -> Result<Self> {
         let failed = |e| Error::os("the pager cannot be reached", e);
         let socket = socket().map_err(failed)?;
@@ -219,14 +220,14 @@ impl Link {
         self.receive()?.ok_or(GONE)?.expect(answer)
     }
 
-    /// Messages that come here name their sender.
+    /// Makes received messages name their sender.
     pub fn names_senders(&self) -> Result {
         rustix::net::sockopt::set_socket_passcred(&self.0, true)
             .map_err(|e| Error::os("senders are not named", e))
     }
 }
 
-/// Nobody answers.
+/// The other side has closed the link.
 pub const GONE: Error = Error::Configuration("the pager has ended");
 
 impl From<OwnFile> for Link {
@@ -259,11 +260,11 @@ fn read(bytes: &[u8]) -> Result<LinkMessage> {
     Ok(LinkMessage { what, numbers: [number(1), number(2)], text, files, sender: None })
 }
 
-/// Where programs come in.
+/// The socket that programs connect to.
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// Under this name, which nobody else has.
+    /// Listens under this name, which no other socket has.
     #[expect(clippy::disallowed_methods, reason = "a unix socket, which no network reaches")]
     pub fn new(name: &str) -> Result<Self> {
         let failed = |e| Error::os("the pager cannot listen", e);
@@ -273,8 +274,8 @@ impl Listener {
         Ok(Self(socket))
     }
 
-    /// The next program, and its process. `None` if it is not ours to serve, or must wait for
-    /// `others` that are: when one of them ends there is room.
+    /// Accepts the next program, and returns its process. `None` if it is of another user, or must
+    /// wait: with `others` set, there is room again when a program that is served ends.
     pub fn accept(&self, others: bool) -> Result<Option<(Link, u32)>> {
         let failed = |e| Error::os("no program can come in", e);
         let socket = match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC) {
@@ -302,7 +303,7 @@ fn socket() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// A name that is not a file's: it goes when nobody listens.
+/// An abstract name, not a file's: it vanishes when the socket is closed.
 fn address(name: &str) -> Result<SocketAddrUnix, Errno> {
     SocketAddrUnix::new_abstract_name(name.as_bytes())
 }

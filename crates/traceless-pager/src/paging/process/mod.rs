@@ -1,21 +1,22 @@
 //! Paging by another process, which has the keys. The program may fork.
 //!
-//! The program's pages lie in a file without a name that both have, so the pager can copy and
-//! discard them, and it has the program's userfaultfd, so it can protect and bring them.
+//! The program's pages lie in an anonymous file that both processes have, so the pager can copy and
+//! discard them. The pager also has the program's userfaultfd, so it can protect pages and bring
+//! them.
 //!
-//! A copy of the program must not share its pages. So it gets a file, a store and a key of its
-//! own: for the moment of `fork` the program maps the copy's file instead of its own, and whoever
-//! touches memory meanwhile waits. The copy begins with what is right, and the program takes its
-//! own file again.
+//! A copy of the program must not share its pages. So it gets a file, a store and a key of its own:
+//! for the moment of `fork` the program maps the copy's file instead of its own, and threads that
+//! touch the memory meanwhile wait. The copy begins with its own file mapped, and the program maps
+//! its own file again.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `link` | messages between both |
+//! | `link` | messages between program and pager |
 //! | `client` | the program's side |
 //! | `space` | the pager's side: the memory of one program |
 //! | `house` | all programs that one pager serves |
 //! | `server` | accepts programs, and ends when none is left |
-//! | `supervisor` | who starts the pager, and learns how it ended |
+//! | `supervisor` | starts the pager's process, and learns how it ended |
 
 mod client;
 mod house;

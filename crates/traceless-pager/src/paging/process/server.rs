@@ -16,8 +16,8 @@ use rustix::process::{Resource, Rlimit};
 use std::sync::Arc;
 use traceless::rng::{Rng, System};
 
-/// Serves all programs that come in, until there are none and `owner` has said goodbye. If that was
-/// killed it ends at once, and the kernel ends all programs.
+/// Serves all programs that connect, until there are none and `owner` has said goodbye. If the
+/// owner was killed this ends at once, and the kernel ends all programs.
 pub fn serve(settings: Settings, owner: OwnedFd) -> Result {
     let owner = Link::from(OwnFile::from(owner));
     match begin(&settings) {
@@ -29,8 +29,8 @@ pub fn serve(settings: Settings, owner: OwnedFd) -> Result {
     }
 }
 
-/// Makes the socket that programs connect to, the event that says that one has ended, and the name
-/// of the socket.
+/// Makes the socket that programs connect to, the event that signals the end of a program, and the
+/// name of the socket.
 fn begin(settings: &Settings) -> Result<(Listener, OwnedFd, String)> {
     settings.check()?;
     if settings.way == Some(Way::Move) {
@@ -55,7 +55,7 @@ impl House {
             let others = self.live().count > 0;
             if comes && let Some((link, process)) = listener.accept(others)? {
                 let (house, first) = (self.clone(), core::mem::take(&mut is_first));
-                // If there is no thread for it the link ends, and so does the program.
+                // If no thread can be started the link is dropped, and that ends the program.
                 let serve = move || Ok(Space::new(&house, link, process, first)?.run());
                 if let Err(e) = self.clone().spawn(Some(process), serve) {
                     eprintln!("traceless: {e}");
@@ -73,7 +73,7 @@ impl House {
             asked.retain(|&process| {
                 let lives = live.processes.iter().any(|&one| u64::from(one) == process);
                 if !lives {
-                    // If it is gone it does not want to know any more.
+                    // The owner may have ended: then it does not need the answer.
                     let _ = self.owner.send(MessageKind::Done, [process, 0], "", &[]);
                 }
                 lives
@@ -85,7 +85,7 @@ impl House {
     /// The owner was killed: removes the counters that it would have removed, and fails.
     fn is_left_alone(&self) -> Result {
         if let Some(folder) = &self.settings().counters {
-            // Whatever is left of it holds counters only.
+            // If removing fails, only counters are left behind.
             let _ = std::fs::remove_dir_all(folder);
         }
         Err(Error::Configuration("who started the pager was killed: it ends, and all programs"))
@@ -108,10 +108,10 @@ impl House {
     }
 }
 
-/// Each program takes some files.
+/// Raises the limit of open files: each program takes some.
 fn allow_many_files() {
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
-    // With fewer files fewer programs can be served, and are told so.
+    // Under a lower limit fewer programs can be served; further ones are refused with a message.
     let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 

@@ -21,25 +21,25 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use traceless::clock::{Clock, Monotonic};
 
-/// How often a program that has closed its link is looked after, in seconds.
+/// Seconds between two checks of a program that has closed its link.
 const LOOK_S: i64 = 1;
 
-/// How long it may go on. Many close all files before they run another program; one that lives on
-/// could be neither asked nor ended when the pager is.
+/// How long a program without a link may go on. Many programs close all files before they run
+/// another program; but one that lives on could make no requests, and would not end with the pager.
 const ALONE_NS: u64 = 10_000_000_000;
 
-/// How long to wait for the end of a program that was killed, in seconds.
+/// Seconds to wait for the end of a program that was killed.
 const KILLED_S: i64 = 10;
 
-/// The memory of one program, and who it is.
+/// The memory of one program, and the program's process.
 pub struct Space {
     house: Arc<House>,
     serving: Serving,
-    /// `None` once the program has closed it: some close all files that they do not know.
+    /// `None` once the program has closed it: some programs close all files that they do not know.
     link: Option<Link>,
-    /// When that was first noticed.
+    /// When the closed link was first noticed.
     alone_since: Option<u64>,
-    /// `None` for a copy that has not told yet.
+    /// `None` for a copy that has not named its process yet.
     program: Option<Program>,
     _lifeline: OwnedFd,
     recording: Option<Recording>,
@@ -69,7 +69,8 @@ enum Next {
 }
 
 impl Space {
-    /// Makes memory for a program that has just come in, and gives it; or tells it why not.
+    /// Makes memory for a program that has just connected, and sends it; or sends the reason why
+    /// not.
     pub fn new(house: &Arc<House>, link: Link, process: u32, is_first: bool) -> Result<Self> {
         match Self::give_memory(house, &link, process, is_first) {
             Ok((serving, program, lifeline, recording)) => Ok(Self {
@@ -84,7 +85,7 @@ impl Space {
                 copies: 0,
             }),
             Err(e) => {
-                // It may have gone meanwhile.
+                // The program may have gone meanwhile.
                 let _ = link.send(MessageKind::Refused, [0; 2], &e.to_string(), &[]);
                 Err(e)
             }
@@ -126,8 +127,8 @@ impl Space {
         self.program.as_ref().map(|program| program.process)
     }
 
-    /// Serves it until it ends, or cannot be served any more: then it is ended. Tells its process,
-    /// if that is known.
+    /// Serves the program until it ends, or cannot be served any more: then the program is killed.
+    /// Returns its process, if that is known.
     pub fn run(mut self) -> Option<u32> {
         let clock = Monotonic::start();
         let failed = loop {
@@ -150,7 +151,7 @@ impl Space {
         self.process()
     }
 
-    /// Waits for something, and does it.
+    /// Waits for an event, and handles it.
     fn step(&mut self, clock: &Monotonic) -> Result<Next> {
         let (faults, request, ended) = self.wait()?;
         if faults {
@@ -170,7 +171,7 @@ impl Space {
 
     /// Whether a program without a link still has its memory.
     fn look(&mut self, now: u64) -> Result<Next> {
-        // A copy that has not told who it is cannot be there yet.
+        // A copy that has not named its process cannot run yet.
         if self.program.is_none() || !self.serving.arena().is_in_use() {
             return Ok(Next::End);
         }
@@ -180,12 +181,12 @@ impl Space {
         Ok(Next::Wait)
     }
 
-    /// Which of these there are: faults, requests, the program's end.
+    /// Waits. Returns which of these there are: faults, requests, the program's end.
     fn wait(&self) -> Result<(bool, bool, bool)> {
         let link = self.link.as_ref().map(Link::as_fd);
         let program = self.program.as_ref().map(|program| program.handle.as_fd());
         let uffd = self.serving.arena().uffd().as_fd();
-        // Where there is nothing to wait for, the faults stand in.
+        // A file that is missing here is replaced by the one of the faults.
         let mut all = [uffd, link.unwrap_or(uffd), program.unwrap_or(uffd)]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         let pause = match self.alone_since {
@@ -219,12 +220,12 @@ impl Space {
         }
     }
 
-    /// Does what the program asks for.
+    /// Handles a request of the program.
     fn request(&mut self) -> Result<Next> {
         let Some(link) = &self.link else { return Ok(Next::Wait) };
         let Some(received) = link.receive()? else {
             self.link = None;
-            // It could not ask to be let go.
+            // Without a link the program could not request to be let go.
             self.serving.hold_nobody();
             return Ok(Next::Wait);
         };
@@ -269,7 +270,7 @@ impl Space {
         Ok(Next::Wait)
     }
 
-    /// Pages that the program names: the first, and how many.
+    /// Pages that a request names: the first, and how many. Refuses pages that do not exist.
     fn pages_of(&self, numbers: [u64; 2]) -> Result<(usize, usize)> {
         let [first, count] = numbers.map(|number| number as usize);
         let end = first.checked_add(count);
@@ -279,7 +280,7 @@ impl Space {
         Ok((first, count))
     }
 
-    /// Answers what the program has asked for. If it has gone meanwhile nobody hears it.
+    /// Sends an answer to the program. It is no error if the program has gone meanwhile.
     fn tell(&self, what: MessageKind, text: &str, files: &[BorrowedFd]) -> Result {
         match self.link.as_ref().map(|link| link.send(what, [0; 2], text, files)) {
             Some(Err(Error::Os { errno: Errno::PIPE | Errno::CONNRESET, .. })) | None => Ok(()),
@@ -287,9 +288,9 @@ impl Space {
         }
     }
 
-    /// Makes what a copy will need, and gives the program its part.
+    /// Makes the memory for a copy, and sends the program the files for it.
     fn prepare_a_copy(&mut self) -> Result<PendingCopy> {
-        // Threads and helpers begin where this thread may run.
+        // New threads and helpers inherit the processors of this thread.
         self.serving.roam();
         let process = self.process().unwrap_or(0);
         self.copies += 1;
@@ -311,8 +312,8 @@ impl Space {
         Ok(PendingCopy { copied, link, lifeline, recording })
     }
 
-    /// While the program forks: nobody has its memory mapped, and faults are those of threads that
-    /// wait until it is back.
+    /// Serves a fork: the program's memory is not mapped, and its faults are of threads that wait
+    /// until it is mapped again.
     fn wait_for_a_copy(&mut self) -> Result<Next> {
         loop {
             let (faults, request, ended) = self.wait()?;
@@ -336,7 +337,7 @@ impl Space {
                     self.tell(MessageKind::Done, "", &[])?;
                 }
                 MessageKind::Thaw => {
-                    // If there is no copy after all, what it would have had goes.
+                    // If the fork failed, the memory for the copy is dropped.
                     self.unborn = None;
                     self.serving.arena().wake_all()?;
                     self.tell(MessageKind::Done, "", &[])?;
@@ -347,9 +348,9 @@ impl Space {
         }
     }
 
-    /// The copy runs, and these are its faults.
+    /// Serves the copy of a program, which runs from now on, in a thread of its own.
     fn bear(&mut self, uffd: Uffd) -> Result {
-        // A copy that nobody announced has no memory of ours, and so no faults.
+        // A copy that the program did not announce has no memory of ours, and so no faults.
         let Some(PendingCopy { copied, link, lifeline, recording }) = self.unborn.take() else {
             return Ok(());
         };
@@ -386,7 +387,7 @@ impl Program {
         Ok(Self { process, handle })
     }
 
-    /// Ends it. Until it has ended its memory must not become what it is not.
+    /// Kills the program, and waits for its end: until then its memory must not change.
     fn kill(&self) {
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
         let limit = Timespec { tv_sec: KILLED_S, tv_nsec: 0 };
@@ -394,7 +395,7 @@ impl Program {
     }
 }
 
-/// A pipe that nobody writes to: the program's end, and ours.
+/// A pipe that no process writes to: the program's end, and the pager's.
 fn lifeline() -> Result<(OwnedFd, OwnedFd)> {
     pipe_with(PipeFlags::CLOEXEC).map_err(|e| Error::os("no pipe", e))
 }

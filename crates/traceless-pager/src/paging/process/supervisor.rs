@@ -1,4 +1,4 @@
-//! Who starts the pager, and learns how it ended.
+//! Starting the pager's process, and learning how it ended.
 
 use super::link::{GONE, Link, MessageKind};
 use crate::paging::error::{Error, Result};
@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// A pager in a process of its own. When this is dropped it goes on until its last program ends;
-/// when the process that has this is killed, it ends all programs.
+/// A pager in a process of its own. When this is dropped the pager goes on until its last program
+/// ends; when the process that has this is killed, the pager ends all programs.
 pub struct PagerProcess {
     child: Child,
     link: Link,
@@ -18,7 +18,7 @@ pub struct PagerProcess {
 
 impl Drop for PagerProcess {
     fn drop(&mut self) {
-        // Without this word the pager takes it that we were killed, and ends all programs.
+        // Without this message the pager takes its owner for killed, and ends all programs.
         let _ = self.link.send(MessageKind::Bye, [0; 2], "", &[]);
     }
 }
@@ -26,41 +26,41 @@ impl Drop for PagerProcess {
 /// How the pager served a program that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// To its end.
+    /// The pager served it to its end.
     Served,
-    /// It could not, and ended it. It has said why.
+    /// The pager could not serve it any more, has printed why, and has ended it.
     Failed,
-    /// The pager has ended itself, and so have all its programs.
+    /// The pager has ended, and so have all its programs.
     Alone,
 }
 
 impl PagerProcess {
-    /// Starts it. `command` calls [`serve`](super::serve) with its settings from the environment,
-    /// and its standard input.
+    /// Starts the pager. `command` calls [`serve`](super::serve) with its settings from the
+    /// environment, and its standard input.
     pub fn start(mut command: Command, settings: &Settings) -> Result<Self> {
         let (link, its_link) = Link::pair()?;
         let started = command
             .env(VARIABLE, settings.encode())
             .stdin(OwnedFd::from(its_link))
             .stdout(Stdio::null())
-            // What a terminal sends to the program is not for the pager: it ends after it.
+            // Signals of a terminal go to the program only: the pager ends after it.
             .process_group(0)
             .spawn();
         let child = started.map_err(|e| {
             Error::os("the pager cannot be started", Errno::from_io_error(&e).unwrap_or(Errno::IO))
         })?;
-        // With it goes our copy of its side: else its end would not be seen.
+        // This drops our copy of the pager's side of the link: else its end would not be noticed.
         drop(command);
         let ready = link.receive()?.ok_or(GONE)?.expect(MessageKind::Ready)?;
         Ok(Self { child, link, name: ready.text })
     }
 
-    /// What programs find it under.
+    /// The name of the socket that programs connect to.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How it served that program, which has ended. Waits until all that it wrote is written.
+    /// How the pager served this program, which has ended. Waits until all its records are written.
     pub fn ended(&mut self, process: u32) -> Exit {
         self.ask(process).unwrap_or_else(|_| {
             let _ = self.child.wait();

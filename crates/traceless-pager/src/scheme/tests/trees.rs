@@ -1,4 +1,4 @@
-//! Schemes that lie in trees: what they must do, and what the auditor finds of the paths they take.
+//! Tree schemes: what they must do, and what the auditor finds in the paths they take.
 
 use super::super::{
     FusedPath, FusedRing, Opam, PageScheme, Path, TreeParts, TreeSize, path_leaves,
@@ -18,7 +18,7 @@ use traceless_audit::{Draws, Verdict};
 
 type Parts = TreeParts<PageAegis>;
 
-/// Everything that lies in a tree.
+/// All tree schemes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Path,
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// Over memory whose events are recorded.
+    /// Makes the scheme over a store that records its events.
     fn watched(self, pages: u64) -> (Box<dyn PageScheme>, Arc<Recorder>) {
         let recorder = Arc::new(Recorder::default());
         let store = MemStore::new(self.store_len(pages, 0));
@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// Makes each of them, and hands over its store, too.
+/// Makes each tree scheme, and passes it and its store to `check`.
 fn each_tree(pages: u64, check: &mut dyn FnMut(Box<dyn PageScheme>, Arc<MemStore>)) {
     for (kind, cached) in KINDS.into_iter().flat_map(|kind| [(kind, 0), (kind, 2)]) {
         let store = Arc::new(MemStore::new(kind.store_len(pages, cached)));
@@ -75,7 +75,7 @@ fn pages_come_back_as_they_went() {
     }
 }
 
-/// OPAM leaves copies behind, which take slots until they are met.
+/// OPAM leaves copies behind, which take slots until an eviction meets them.
 #[test]
 fn stashes_of_much_used_trees_do_not_overflow() {
     for kind in KINDS {
@@ -128,8 +128,8 @@ fn leaves_of(events: &[Event], buckets: &BTreeMap<u64, u64>) -> Vec<u64> {
     events.iter().filter_map(leaf_of).collect()
 }
 
-/// What faults of a program show that works on few of its pages: paths read, in order, each with
-/// the page that came.
+/// What an observer records of a program that works on few of its pages: the paths read, in order,
+/// each with the page that came.
 fn paths_of(kind: Kind, faults: u64) -> Draws {
     const TOUCHED: u64 = 6;
     let pages = 128;
@@ -139,7 +139,7 @@ fn paths_of(kind: Kind, faults: u64) -> Draws {
     let buckets = places.into_iter().zip(0..).collect();
     let mut frame = [1; PAGE_LEN];
     let mut rng = SeededRng::new(9);
-    // A page out of its frame comes, for the one that came before.
+    // Each fault brings a page that is not resident, for the one that came before.
     let mut resident = 0;
     for _ in 0..faults {
         let wanted = (resident + 1 + rng.below(TOUCHED - 1)) % TOUCHED;
@@ -173,7 +173,7 @@ fn the_auditor_tells_opam_by_its_paths_and_no_other() {
     }
 }
 
-/// The leak itself: the path that is read for a page was written when the page left.
+/// OPAM's leak: the path that is read for a page was written when the page left.
 #[test]
 fn opam_reads_the_path_that_it_wrote() {
     let draws = paths_of(Kind::Opam, 1500);
@@ -190,12 +190,12 @@ fn opam_reads_the_path_that_it_wrote() {
     assert!(known > 1000 && same == known, "{same} of {known}");
 }
 
-/// What a fault shows of a fused tree: one path read and written, drawn anew, whatever page it is.
+/// A fault of a fused tree shows one path read and written, drawn afresh, for any page.
 #[test]
 fn a_fused_fault_is_one_path() {
     let (mut scheme, recorder) = Kind::FusedPath.watched(64);
     let mut frame = [1; PAGE_LEN];
-    // Neighbours on a path may lie together, which depends on the leaf alone.
+    // Neighbours on a path may be merged into one extent, which depends on the leaf alone.
     let shape = |events: &[Event]| {
         let bytes = |op| -> u32 {
             events.iter().filter(|event| event.op == op).map(|event| event.len).sum()
@@ -205,7 +205,7 @@ fn a_fused_fault_is_one_path() {
     scheme.swap(Some(0), Some(1), &mut frame).unwrap();
     let template = shape(&recorder.take());
     let mut leaves = BTreeMap::new();
-    // Always the same two pages: the leaf is another one each time.
+    // The same two pages each time, but the leaf is drawn afresh.
     for fault in 0..800 {
         let (out, wanted) = (1 - fault % 2, fault % 2);
         scheme.swap(Some(out), Some(wanted), &mut frame).unwrap();
