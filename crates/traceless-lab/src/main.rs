@@ -1,20 +1,21 @@
 //! The command `traceless-lab`: it measures the products, reproduces what papers found, and attacks
 //! the products and the auditor with planted faults. Users of Traceless need none of it.
 //!
-//! File by file: `audit`: of volumes `workload`, `runner`, `target`, `claims`, `places`, `mutants`,
-//! `sq_mutants` and `random_mutants` (schemes with a planted fault); `suite`: what audits of many
-//! schemes share; `alarms`: how many are false; `audit/tree`: `users` at a fixed rate on `schemes`
-//! and `mutants` that are `watch`ed; `audit/sim`: programs on `machines` (`computer`: what is
-//! around each); `audit/pager`, `audit/cloud`, `audit/timing`; `audited`: what all of them print.
-//! `bench`: `tree`; `cloud`: the cloud store, the paper's tables, and what they are compared with;
-//! `controls`: what the cipher, memory, threads and sockets of this machine take, to compare speeds
-//! with; `stash`: how full they are; `pager`; `paging`: the paging paper's figures (`programs`,
-//! `workloads`: what is paged; `measure`, `native`: one run; `threads`: a thread for each refresh);
-//! `simulator`; `volume`, whose suites share `subjects` (what is compared), `workload` (what is
-//! asked), `target` (over NBD, on ext4, or recorded), `measure` (turn by turn), `device` (models of
-//! disks) and `counts`; there `sqoram` reports beside the paper and draws, `write_only` measures
-//! floors. `numbers`: what measurements share; `program`: the program `traceless`, which some of
-//! them start.
+//! File by file. `audit`, of volumes: `workload`, `runner`, `target`, `claims`, `places`,
+//! `mutants`, `sq_mutants` and `random_mutants` (schemes with a planted fault). `suite`: what
+//! audits of many schemes share. `alarms`: how many alarms are false. `audit/tree`: `users` at a
+//! fixed rate on `schemes` and `mutants`, under `watch`. `audit/sim`: programs on `machines`
+//! (`computer`: the parts around each machine). `audit/pager`, `audit/cloud`, `audit/timing`.
+//! `audited`: the output that all audits share.
+//! `bench`: `tree`; `cloud`: the cloud store, the paper's tables, and the systems it is compared
+//! with; `controls`: times of the cipher, memory, threads and sockets of this machine, as a base of
+//! comparison; `stash`: how full stashes are; `pager`; `paging`: the paging paper's figures
+//! (`programs`, `workloads`: the paged programs; `measure`, `native`: one run; `threads`: a thread
+//! for each refresh); `simulator`; `volume`. The suites of `volume` share `subjects` (the compared
+//! programs), `workload` (the requests), `target` (over NBD, on ext4, or recorded), `measure`
+//! (subjects in turn), `device` (models of disks) and `counts`; `sqoram` prints results beside the
+//! paper's and plots them, `write_only` measures floors. `numbers`: types that measurements share.
+//! `program`: the program `traceless`, which some benches start.
 #![forbid(unsafe_code)]
 
 mod args;

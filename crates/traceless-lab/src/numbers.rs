@@ -1,12 +1,12 @@
-//! Measurements, and what they were made on.
+//! Measurements, and the machine that they were made on.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use traceless_cli::failure::{DEVICE, Failure};
 use traceless_cli::output::{say, say_json, shortened};
 
-/// One number: the median of some rounds, and how far apart they lie as a share of it, if there
-/// are two or more.
+/// One number: the median of some rounds. The spread is the distance between the extremes as a
+/// share of the median, if there are two or more rounds.
 #[derive(Serialize)]
 pub struct Row {
     pub name: &'static str,
@@ -17,7 +17,7 @@ pub struct Row {
     pub absolute: Option<Absolute>,
 }
 
-/// What a ratio to controls is made of, on this machine: medians.
+/// The two medians behind a ratio to a control, on this machine.
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Absolute {
     pub unit: &'static str,
@@ -25,31 +25,31 @@ pub struct Absolute {
     pub control: f64,
 }
 
-/// The time of one unit of work in one round, and that of its control, in nanoseconds.
+/// The time of one unit of work in one round, and the time of its control, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct TimePair {
     pub ns: f64,
     pub control_ns: f64,
 }
 
-/// How times are told, and which ratio is taken.
+/// The unit in which times are given, and the direction of the ratio.
 #[derive(Clone, Copy, Debug)]
 pub enum Scale {
-    /// Times, in a unit of so many nanoseconds; the ratio is the time over that of the control.
+    /// Times, in a unit of this many nanoseconds; the ratio is the time over the control's time.
     Time(&'static str, f64),
-    /// Rates, in a unit of which work of 1 ns is so many; the ratio is the rate over that of the
-    /// control.
+    /// Rates: work that takes 1 ns has this rate in the unit; the ratio is the rate over the
+    /// control's rate.
     Rate(&'static str, f64),
 }
 
-/// Ratios to a control, one of each round, and what they are made of.
+/// Ratios to a control, one for each round, and the medians behind them.
 pub struct Ratios {
     pub values: Vec<f64>,
     pub absolute: Absolute,
 }
 
 impl Scale {
-    /// The ratios of some rounds.
+    /// The ratios of some rounds, and the medians in this unit.
     pub fn ratios(self, pairs: &[TimePair]) -> Ratios {
         let median =
             |value: &dyn Fn(&TimePair) -> f64| summary(pairs.iter().map(value).collect()).0;
@@ -71,14 +71,14 @@ impl Scale {
 }
 
 impl Absolute {
-    /// For a line to read: both numbers.
+    /// Both medians, in words for one line of text.
     pub fn in_words(&self) -> String {
         let Self { unit, measured, control } = self;
         format!(" ({} {unit}; its control: {})", shortened(*measured), shortened(*control))
     }
 }
 
-/// The rows of one group, and what they were measured on.
+/// The rows of one group, and the machine that they were measured on.
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
@@ -104,13 +104,13 @@ pub fn row(name: &'static str, unit: &'static str, values: Vec<f64>) -> Row {
     Row { name, unit, measured, spread, absolute: None }
 }
 
-/// The row of some times beside their controls.
+/// The row of some times and their controls.
 pub fn row_of_ratios(name: &'static str, scale: Scale, pairs: &[TimePair]) -> Row {
     let Ratios { values, absolute } = scale.ratios(pairs);
     Row { absolute: Some(absolute), ..row(name, "ratio", values) }
 }
 
-/// The median of some values, and how far apart they lie as a share of it: of one value nothing.
+/// The median of some values, and their spread as a share of it; one value has no spread.
 pub fn summary(mut values: Vec<f64>) -> (f64, Option<f64>) {
     values.sort_by(f64::total_cmp);
     let median = values[values.len() / 2];
@@ -118,7 +118,7 @@ pub fn summary(mut values: Vec<f64>) -> (f64, Option<f64>) {
     (median, (values.len() > 1).then_some(spread))
 }
 
-/// Half of a spread to each side, in words; nothing of one value.
+/// Half of a spread to each side, in words; empty for a single value.
 pub fn spread_in_words(spread: Option<f64>) -> String {
     spread.map_or(String::new(), |spread| format!(" ±{:.0} %", spread * 50.0))
 }
@@ -128,7 +128,7 @@ pub fn failed(e: impl std::fmt::Display) -> Failure {
     Failure::new(DEVICE, format!("the measurement failed: {e}"))
 }
 
-/// What a measurement ran on.
+/// The machine that a measurement ran on.
 #[derive(Serialize)]
 pub struct Hardware {
     pub cpu: String,
@@ -158,13 +158,13 @@ impl std::fmt::Display for Hardware {
     }
 }
 
-/// Time that this process has spent computing.
+/// Processor time of this process, in seconds.
 pub fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Bytes of memory that a process held at its peak: `self`, or a number.
+/// Peak resident memory of a process in bytes: `self`, or a process number.
 pub fn peak_memory(process: &str) -> Result<u64, Failure> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).map_err(failed)?;
     let kib = status

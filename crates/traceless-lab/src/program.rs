@@ -3,7 +3,7 @@
 use std::process::Command;
 use traceless_cli::entry::sibling;
 
-/// The program beside this one, or else any of its name in PATH.
+/// A command for the `traceless` beside this program, or else for the one in `PATH`.
 pub fn traceless() -> Command {
     sibling("traceless")
 }

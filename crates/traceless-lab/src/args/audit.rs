@@ -1,4 +1,4 @@
-//! The command line of `traceless-lab audit`, without anything behind it.
+//! The command line of `traceless-lab audit`, without its implementation.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
@@ -7,7 +7,7 @@ use traceless::scheme::registry;
 use traceless_cli::args::TraceArgs;
 use traceless_cli::args::audit::ShownArgs;
 
-/// What `traceless-lab audit` is called with.
+/// Arguments of `traceless-lab audit`.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -61,16 +61,16 @@ pub enum AuditCommand {
     Alarms(AuditAlarmsArgs),
 }
 
-/// What all that run something take.
+/// Arguments of all audits that run schemes.
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// How much to run
     #[arg(long, value_enum, default_value_t = Level::Ci)]
     pub level: Level,
-    /// What schemes and users draw from
+    /// Seed for the draws of schemes and users
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Audit the planted faults only: does this audit see anything?
+    /// Audit the planted faults only: does this audit detect anything?
     #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
     pub self_test: bool,
     #[command(flatten)]
@@ -84,14 +84,14 @@ pub struct AuditVolumeArgs {
     pub scheme: String,
     #[command(flatten)]
     pub run: RunArgs,
-    /// Whom to record
+    /// The user to record
     #[arg(long, value_parser = VOLUME_USERS, default_value = "random", requires = "trace")]
     pub user: String,
     #[command(flatten)]
     pub record: RecordArgs,
 }
 
-/// Instead of an audit.
+/// Arguments that record a trace instead of an audit.
 #[derive(Args, Debug)]
 pub struct RecordArgs {
     #[command(flatten)]
@@ -101,11 +101,11 @@ pub struct RecordArgs {
     pub length: Option<u64>,
 }
 
-/// Whom `audit volume` can record.
+/// Users that `audit volume` can record.
 pub const VOLUME_USERS: [&str; 7] =
     ["one", "random", "in-order", "backwards", "hot", "cold", "twice"];
 
-/// Whom `audit tree` can record.
+/// Users that `audit tree` can record.
 pub const TREE_USERS: [&str; 12] = [
     "one",
     "random",
@@ -128,7 +128,7 @@ pub struct AuditTreeArgs {
     pub scheme: Option<String>,
     #[command(flatten)]
     pub run: RunArgs,
-    /// Whom to record
+    /// The user to record
     #[arg(long, value_parser = TREE_USERS, default_value = "random", requires = "trace")]
     pub user: String,
     #[command(flatten)]
@@ -137,7 +137,7 @@ pub struct AuditTreeArgs {
 
 #[derive(Args, Debug)]
 pub struct AuditTimingArgs {
-    /// What to measure, also with a planted fault; without it all that have none
+    /// The operation to measure, also one with a planted fault; without it all that have none
     #[arg(long, value_parser = TIMED)]
     pub scheme: Option<String>,
     #[command(flatten)]
@@ -153,7 +153,7 @@ pub struct AuditPagerArgs {
     pub run: RunArgs,
 }
 
-/// What `audit pager --scheme` may name.
+/// Values of `audit pager --scheme`.
 pub const PAGER_SCHEMES: [&str; 11] = [
     "detwo",
     "eager",
@@ -177,7 +177,7 @@ pub struct AuditCloudArgs {
     pub run: RunArgs,
 }
 
-/// What `audit cloud --scheme` may name.
+/// Values of `audit cloud --scheme`.
 pub const CLOUD_PARTS: [&str; 15] = [
     "gateway-fixed",
     "gateway-demand",
@@ -205,7 +205,7 @@ pub struct AuditSimArgs {
     pub run: RunArgs,
 }
 
-/// What `audit timing --scheme` may name.
+/// Values of `audit timing --scheme`.
 pub const TIMED: [&str; 8] = [
     "oblivious",
     "oblivious-sealed",
@@ -217,7 +217,7 @@ pub const TIMED: [&str; 8] = [
     "mutant:compares-early",
 ];
 
-/// What `audit sim --scheme` may name.
+/// Values of `audit sim --scheme`.
 pub const SIM_SCHEMES: [&str; 36] = [
     "path",
     "recursive",
@@ -257,7 +257,7 @@ pub const SIM_SCHEMES: [&str; 36] = [
     "ir-oram:as-printed",
 ];
 
-/// What `audit tree --scheme` may name.
+/// Values of `audit tree --scheme`.
 pub const TREE_SCHEMES: [&str; 30] = [
     "path",
     "recursive",
@@ -323,7 +323,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Its word in reports.
+    /// The level's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -338,10 +338,10 @@ pub struct AuditAlarmsArgs {
     /// How many seeds
     #[arg(long, default_value_t = 1000, value_name = "N")]
     pub seeds: u64,
-    /// The first of them
+    /// The first seed
     #[arg(long, default_value_t = 1, value_name = "SEED")]
     pub first: u64,
-    /// Keep each seed's verdict here, and leave out those that are here already
+    /// Keep each seed's verdict in this file, and skip seeds with a verdict in it
     #[arg(long)]
     pub file: Option<PathBuf>,
     /// Print the result as JSON

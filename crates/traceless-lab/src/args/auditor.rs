@@ -7,7 +7,7 @@ pub struct AuditorArgs {
     /// Measure for a shorter time
     #[arg(long)]
     pub quick: bool,
-    /// Only rows whose name contains one of these
+    /// Only rows with one of these in the name
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Print as JSON
@@ -16,7 +16,7 @@ pub struct AuditorArgs {
 }
 
 impl AuditorArgs {
-    /// Whether a row is to be measured.
+    /// Whether `--only` selects a row.
     pub fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
     }

@@ -14,7 +14,7 @@ pub struct CloudArgs {
     /// Bytes of a block
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1K")]
     pub block_len: u64,
-    /// How the enclave permutes
+    /// The kernel with which the enclave permutes
     #[arg(long, value_enum, default_value = "benes")]
     pub kernel: BenchKernel,
     /// Each limit of the tree is met with probability 2^-BITS
@@ -29,54 +29,54 @@ pub struct CloudArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub clients: usize,
-    /// Blocks that a client asks for at once
+    /// Blocks that a client requests at once
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub together: usize,
-    /// Bytes of blocks used lately that the gateway keeps copies of: reading these asks nothing
+    /// Bytes of recently used blocks that the gateway keeps copies of: reading these sends no query
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
     pub copies: u64,
     /// Measure a plain encrypted store, and Path and Circuit ORAM inside an enclave, too
     #[arg(long)]
     pub compare: bool,
-    /// Measure the rows of bench/floors.toml in place of all this
+    /// Measure the rows of bench/floors.toml instead
     #[arg(long, conflicts_with_all = ["data", "block_len", "kernel", "dir", "compare"])]
     pub floors: bool,
     /// With --floors: a sixteenth of the data, for a glance
     #[arg(long, requires = "floors")]
     pub quick: bool,
-    /// Keep the tree in files in this folder, which must be empty, in place of memory
+    /// Keep the tree in files in this folder, which must be empty, instead of memory
     #[arg(long, value_name = "DIR", conflicts_with = "host")]
     pub dir: Option<PathBuf>,
-    // A host elsewhere: its store must be empty.
+    // A remote host must have an empty store.
     #[command(flatten)]
     pub remote: RemoteArgs,
-    /// Instead of all that, measure what a file of experiments/cloud says, a table of the paper,
-    /// and tell what becomes of its claims
+    /// Instead of all that, measure a table of the paper, as a file of experiments/cloud describes
+    /// it, and report whether its claims hold
     #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = ["floors", "compare",
         "data", "block_len", "kernel", "lambda", "dir", "host"])]
     pub experiment: Option<PathBuf>,
     #[command(flatten)]
     pub of_experiment: ExperimentArgs,
-    /// Whoever gives the same seed asks for the same blocks
+    /// Seed for the choice of blocks: the same seed requests the same blocks
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
-    /// Show how far the filling is
+    /// Show the progress of filling
     #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true,
           default_value = "auto", default_missing_value = "plain")]
     pub progress: ProgressHow,
 }
 
-/// What is measured, besides.
+/// The enclave's kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum BenchKernel {
     /// A network of exchanges, and AES-256-GCM
     Benes,
     /// The paper's pages of nibbles, and SHA-256
     Paper,
-    /// A network whose blocks pass through the enclave as a whole, two at a time
+    /// A network that moves whole blocks through the enclave, two at a time
     BlockWise,
 }

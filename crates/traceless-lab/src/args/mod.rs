@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `traceless-lab`.
 
 pub mod audit;
 mod auditor;
@@ -34,14 +34,15 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Runs schemes and products, and tries to tell their users apart by what an adversary sees
+    /// Runs schemes and products, and tries to distinguish their users by what an adversary
+    /// observes
     Audit(AuditArgs),
     /// Measures, beside controls of the same run
     Bench {
         #[command(subcommand)]
         command: BenchCommand,
     },
-    /// What `bench pager --experiment` pages
+    /// Runs a program that `bench pager --experiment` pages
     #[command(hide = true)]
     PagedProgram(PagedProgramArgs),
 }

@@ -5,13 +5,13 @@ use clap::Args;
 use std::path::PathBuf;
 use traceless_cli::args::{PageCipherArg, ProgressArgs};
 
-/// What is measured, beside plain paging in the same run.
+/// Arguments of `bench pager`, which compares schemes with plain paging in the same run.
 #[derive(Args, Debug)]
 pub struct PagerBenchArgs {
     /// Faults of each measurement
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     pub faults: usize,
-    /// Times that everything is measured, in turns
+    /// Rounds of measurements, in which the schemes take turns
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
@@ -21,13 +21,13 @@ pub struct PagerBenchArgs {
     /// Pages that are in memory at a time
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub resident: usize,
-    /// What pages are sealed with
+    /// The cipher that seals pages
     #[arg(long, value_enum, default_value = "aegis")]
     pub cipher: PageCipherArg,
-    /// Processes that help, where the scheme lets them
+    /// Processes that help a scheme, if it supports helpers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub helpers: usize,
-    /// Only rows whose name contains one of these
+    /// Only rows with one of these in the name
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Fewer faults
@@ -36,8 +36,8 @@ pub struct PagerBenchArgs {
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
-    /// Instead of all that, run programs as a file of experiments/paging says, a figure or table of
-    /// the paging paper, and tell what becomes of its claims
+    /// Instead of all that, run programs for a figure or table of the paging paper, as a file of
+    /// experiments/paging describes it, and report whether its claims hold
     #[arg(long, value_name = "FILE", requires = "out")]
     pub experiment: Option<PathBuf>,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct PagerBenchArgs {
     pub progress: ProgressArgs,
 }
 
-/// One of our own programs that experiments page.
+/// One of this project's programs that experiments page.
 #[derive(Args, Debug)]
 pub struct PagedProgramArgs {
     pub name: String,

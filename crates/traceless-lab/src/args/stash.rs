@@ -11,7 +11,7 @@ pub struct StashArgs {
     /// Levels of the trees with IR-Alloc's shapes [default: 18; with --full 22]
     #[arg(long, value_name = "L", value_parser = clap::value_parser!(u8).range(16..=26))]
     pub levels: Option<u8>,
-    /// Search the best allocation of such a tree instead, with and without a sub-stash
+    /// Search the best allocation of a tree with IR-Alloc's shapes, with and without a sub-stash
     #[arg(long, conflicts_with = "plot")]
     pub search: bool,
     /// Measure only this allocation: a preset, or levels and slots, as in 10:1,11-19:3
@@ -21,14 +21,14 @@ pub struct StashArgs {
     /// four slots a level]
     #[arg(long, value_name = "N")]
     pub above: Option<usize>,
-    /// Neighbouring blocks that share a label in such a tree, and are accessed together
+    /// Neighbouring blocks of these trees that share a label and are accessed together
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=64))]
     pub bundle: u32,
-    /// Accesses that are measured, and as many before that are not [default: what the size needs]
+    /// Measured accesses; as many come before as a warm-up [default: what the size needs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub accesses: Option<u64>,
-    /// Whoever gives the same seed gets the same numbers
+    /// Seed: the same seed gives the same numbers
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
     /// Draw the curves into this file, as SVG

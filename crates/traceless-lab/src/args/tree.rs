@@ -11,14 +11,14 @@ pub struct TreeArgs {
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub blocks: u64,
-    /// Bytes of a block; 0 for a simulated tree, whose blocks carry nothing
+    /// Bytes of a block; 0 for a simulated tree without contents
     #[arg(long, value_name = "B", default_value_t = 64)]
     pub block_len: usize,
-    /// Whether the memory of whoever asks is watched too
+    /// Whether the adversary observes the client's memory too
     #[arg(long, value_enum, default_value = "plain")]
     pub client: ClientKind,
-    /// Whether what lies in the store is encrypted, authenticated and checked for freshness
-    /// [default: aegis; with the oblivious client aead]
+    /// How the store's contents are encrypted, authenticated and checked for freshness [default:
+    /// aegis; with the oblivious client aead]
     #[arg(long, value_enum)]
     pub seal: Option<Seal>,
     /// Blocks per bucket [default: 4; circuit 2; ring 16, of 4, 8, 16 and 32]
@@ -31,11 +31,11 @@ pub struct TreeArgs {
     /// Levels cached in trusted memory, from the root on [default: 10; ring 0]
     #[arg(long, value_name = "L")]
     pub cached: Option<usize>,
-    /// Position maps that lie in trees of their own, or, of all that is unified, in the tree
-    /// [default: 0; there 3]
+    /// Position maps in separate trees, or, for unified, rho, llc-d and ir-dwb, in the same tree
+    /// [default: 0; in the same tree 3]
     #[arg(long, value_name = "H")]
     pub maps: Option<usize>,
-    /// Bytes of a block of those maps, where they lie in trees of their own
+    /// Bytes of a block of position maps in separate trees
     #[arg(long, value_name = "B", default_value_t = 64)]
     pub map_block_len: usize,
     /// Labels in the maps of unified
@@ -49,26 +49,26 @@ pub struct TreeArgs {
     #[arg(long, value_name = "KIB", default_value_t = 64,
         value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub plb: u32,
-    /// Ways of that cache
+    /// Ways of the PLB
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub plb_ways: usize,
-    /// KiB of the cache above that llc-d and ir-dwb have
+    /// KiB of the cache above llc-d and ir-dwb
     #[arg(long, value_name = "KIB", default_value_t = 2048,
         value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub llc: u32,
-    /// Which blocks are asked for
+    /// The order of accessed blocks
     #[arg(long, value_enum, default_value = "random")]
     pub workload: TreeWorkload,
     /// Accesses of a round
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub accesses: u64,
-    /// Rounds of which the median counts
+    /// Rounds; the result is their median
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
     /// Measure the rows of the group tree in bench/floors.toml instead
     #[arg(long)]
     pub floors: bool,
-    /// Measure controls beside each round, with a cipher that seals and opens so many bytes
+    /// Measure controls beside each round, with a cipher for bodies of this many bytes
     #[arg(long, value_name = "B", hide = true)]
     pub controls: Option<usize>,
     /// Smaller and less exact
@@ -89,29 +89,29 @@ pub enum TreeScheme {
     Circuit,
     /// Ring ORAM
     Ring,
-    /// A small tree beside that of unified, for blocks that were used lately
+    /// A small tree beside the tree of unified, for recently used blocks
     Rho,
     /// Unified, below a cache that has the only copy of its lines (delayed remapping)
     LlcD,
-    /// Unified, below a cache whose dirty lines are written back between accesses
+    /// Unified, below a cache that writes dirty lines back between accesses
     IrDwb,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ClientKind {
-    /// Its memory is its own
+    /// The adversary does not observe its memory
     Plain,
-    /// Its memory is watched too
+    /// The adversary observes its memory too
     Oblivious,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Seal {
-    /// As it is
+    /// No encryption
     None,
     /// AES-256-GCM, a tag a bucket, each bucket's version in its parent
     Aead,
-    /// AEGIS-256 in its place, what arrays are sealed with
+    /// AEGIS-256, a tag a bucket, each bucket's version in its parent; arrays use it too
     Aegis,
     /// AES-256-CTR, an AEGIS-256 tag a block, the count of its accesses in trusted memory
     Pmmac,
@@ -121,7 +121,7 @@ pub enum Seal {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum LabelKind {
-    /// Four bytes for each
+    /// Four bytes for each label
     Plain,
     /// Counters
     Compressed,
@@ -129,9 +129,9 @@ pub enum LabelKind {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum TreeWorkload {
-    /// Any block
+    /// A random block
     Random,
-    /// One after the other
+    /// One block after the other
     Sequential,
 }
 
@@ -141,7 +141,7 @@ pub fn word(value: &impl ValueEnum) -> String {
 }
 
 impl TreeArgs {
-    /// How what lies in the store is sealed.
+    /// The seal of the store's contents.
     pub fn seal(&self) -> Seal {
         self.seal.unwrap_or(match self.client {
             ClientKind::Plain => Seal::Aegis,
@@ -149,7 +149,7 @@ impl TreeArgs {
         })
     }
 
-    /// The command line that asks for the same.
+    /// A command line with the same arguments.
     pub fn command_line(&self) -> Vec<String> {
         let mut line = vec!["bench".to_owned(), "tree".to_owned()];
         let mut add = |name: &str, value: String| line.extend([format!("--{name}"), value]);

@@ -12,7 +12,7 @@ pub struct VolumeBenchArgs {
     /// Smaller and less exact
     #[arg(long)]
     pub quick: bool,
-    /// Only rows, or workloads, whose name contains one of these
+    /// Only rows, or workloads, with one of these in the name
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Print as JSON
@@ -24,7 +24,7 @@ pub struct VolumeBenchArgs {
     /// What to measure
     #[arg(long, value_enum, default_value = "volume")]
     pub suite: BenchSuite,
-    /// Measure what a file of experiments/ says: suite, rows, sizes and subjects
+    /// Measure with the settings in a file of experiments/: suite, rows, sizes and subjects
     #[arg(long, value_name = "FILE", conflicts_with_all = ["suite", "only", "SuiteArgs"])]
     pub experiment: Option<PathBuf>,
     #[command(flatten)]
@@ -44,13 +44,13 @@ pub enum BenchSuite {
 }
 
 impl VolumeBenchArgs {
-    /// Whether a row, or a workload, is to be measured.
+    /// Whether `--only` selects a row or a workload.
     pub fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
     }
 }
 
-/// What the suites write-only and sqoram take besides.
+/// Arguments of the suites write-only and sqoram.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Options of the suites write-only and sqoram")]
 pub struct SuiteArgs {
@@ -61,17 +61,17 @@ pub struct SuiteArgs {
     /// Bytes that a volume holds [default: the file; below ext4 an eighth and 64 MiB more]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub volume_size: Option<u64>,
-    /// Rounds of which the median counts [default: 3; in a model 1; for write-only 7]
+    /// Rounds; the result is their median [default: 3; in a model 1; for write-only 7]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Requests of each workload of 4 KiB
     #[arg(long, value_name = "N", default_value_t = 8192,
           value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: u64,
-    /// Which subjects, by their names in the table; write-only takes one [default: most of them]
+    /// Subjects by their names in the table; write-only takes one [default: most of them]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub subject: Vec<String>,
-    /// Through what to measure
+    /// The interfaces to measure
     #[arg(
         long,
         value_name = "WHAT",
@@ -81,7 +81,7 @@ pub struct SuiteArgs {
         conflicts_with = "device"
     )]
     pub on: Vec<Interface>,
-    /// Instead of measuring this disk, record what it is asked for and tell what another needs
+    /// Record the requests to this disk, and calculate the time of a model, instead of measuring
     #[arg(long, value_name = "MODEL", value_enum)]
     pub device: Option<Device>,
     /// Bytes of the disk of the model [default: the largest of the images]
@@ -105,8 +105,8 @@ pub enum Interface {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Device {
-    /// A disk that turns at 7200 rpm
+    /// A hard disk at 7200 rpm
     Hdd,
-    /// Flash
+    /// A flash disk
     Ssd,
 }

@@ -1,6 +1,7 @@
-//! How often is there a false alarm? Honest schemes, at level quick, each seed one of them in turn:
-//! all schemes in trees, processors, pagers and volumes, but not those whose time is measured,
-//! which no seed repeats. And are probabilities uniform over seeds, as they must be?
+//! How often is there a false alarm? Honest schemes are audited at level quick; each seed audits
+//! one of them in turn: all schemes in trees, processors, pagers and volumes, but not the schemes
+//! of the timing audit, because no seed repeats a time. And are probabilities uniform over seeds,
+//! as they must be?
 
 use super::audited::Progress;
 use super::suite::{Failed, Suite, claims_of};
@@ -19,10 +20,10 @@ use std::sync::Mutex;
 use traceless_audit::{Claim, Distance, Verdict};
 use traceless_cli::parallel::{cores, in_parallel};
 
-/// Alarms of a thousand seeds that are no reason to doubt.
+/// A thousand seeds may raise this many alarms without doubt in the audit.
 const ALARMS_MAX: usize = 1;
 
-/// A test whose probabilities are so seldom too small is not trusted.
+/// A test is not trusted if the number of its small probabilities is this improbable.
 const TOO_SMALL: f64 = 1e-4;
 
 pub fn run(args: &AuditAlarmsArgs) -> Outcome {
@@ -36,24 +37,24 @@ pub fn run(args: &AuditAlarmsArgs) -> Outcome {
     Outcome::new(if is_sound { CLEAN } else { FOUND }, out)
 }
 
-/// False alarms of so many seeds.
+/// The number of false alarms of `seeds` seeds.
 pub fn count(seeds: u64) -> Result<usize, Failed> {
     Ok(AlarmReport::of(&all(1..1 + seeds, None)?).alarms.len())
 }
 
-/// What the audit of one seed has said.
+/// The result of the audit of one seed.
 #[derive(Clone, Serialize, Deserialize)]
 struct SeedVerdict {
     seed: u64,
     target: String,
     scheme: String,
-    /// Claims that do not hold, with what was seen.
+    /// Claims that do not hold, with their evidence.
     alarms: Vec<String>,
-    /// What was tested, and its probability.
+    /// The name of each test, and its probability.
     p: Vec<(String, f64)>,
 }
 
-/// A scheme of some suite.
+/// A scheme of a suite or a volume, and its audit with a given seed.
 struct AlarmSubject {
     target: &'static str,
     scheme: &'static str,
@@ -80,7 +81,7 @@ fn of_suite<S: Suite>() -> impl Iterator<Item = AlarmSubject> {
     })
 }
 
-/// Audits each of `seeds` that is not yet in `file`, and adds it there.
+/// Audits each of `seeds` that is not yet in `file`, and appends its result there.
 fn all(seeds: Range<u64>, file: Option<&Path>) -> Result<Vec<SeedVerdict>, Failed> {
     let (known, file) = match file {
         None => (vec![], None),
@@ -120,7 +121,8 @@ fn judge(subject: &AlarmSubject, seed: u64) -> Result<SeedVerdict, Failed> {
     Ok(SeedVerdict { seed, target, scheme, alarms, p })
 }
 
-/// What was judged before. A last line that was cut short is judged again.
+/// The results in the file. A last line that was cut short is removed, so its seed is audited
+/// again.
 fn known(path: &Path) -> Result<Vec<SeedVerdict>, Failed> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
@@ -138,7 +140,7 @@ fn add(file: &mut File, judged: &SeedVerdict) -> Result<(), Failed> {
     Ok(file.write_all(line.as_bytes())?)
 }
 
-/// What was found over all seeds.
+/// The results over all seeds.
 #[derive(Serialize)]
 struct AlarmReport {
     schema: &'static str,
@@ -147,18 +149,18 @@ struct AlarmReport {
     tests: Vec<Test>,
 }
 
-/// The probabilities that one test of one target has given.
+/// The probabilities of one test of one target.
 #[derive(Serialize)]
 struct Test {
     name: String,
     number: usize,
     least: f64,
-    /// Shares of them below a hundredth, a tenth and a half.
+    /// Shares of the probabilities below a hundredth, a tenth and a half.
     below: [f64; 3],
-    /// How far they are from a uniform variable's, and how probable that is.
+    /// The distance from a uniform distribution, and in `p` how probable that distance is.
     from_uniform: f64,
     p: f64,
-    /// The same of the side that raises alarms.
+    /// One-sided distance: too many small probabilities, which raise alarms.
     too_small: f64,
     p_too_small: f64,
 }
@@ -273,7 +275,7 @@ mod tests {
         for (a, b) in first.iter().zip(&again) {
             assert_eq!((&a.scheme, a.p.len()), (&b.scheme, b.p.len()));
             for ((test_a, p_a), (test_b, p_b)) in a.p.iter().zip(&b.p) {
-                // A number is read from a file but for its last digit.
+                // Text rounds the last digit of a number.
                 assert!(test_a == test_b && (p_a - p_b).abs() < 1e-12, "{p_a} {p_b}");
             }
         }

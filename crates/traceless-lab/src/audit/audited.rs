@@ -1,4 +1,4 @@
-//! What an audit found, and whether it finds what was planted.
+//! The result of an audit, and whether the audit finds planted faults.
 
 use super::page::{Page, Picture};
 use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
@@ -9,23 +9,24 @@ use traceless_cli::args::ProgressHow;
 use traceless_cli::args::audit::ShownArgs;
 use traceless_cli::output::Meter;
 
-/// All that one audit has to say.
+/// The result of one audit.
 pub struct AuditResult {
-    /// Whose claims these are.
+    /// The kind of scheme that the claims are about.
     pub target: &'static str,
     pub scheme: String,
     pub level: &'static str,
     pub claims: Vec<Claim>,
-    /// Of each planted fault that it is found, and of each sound twin that nothing is.
+    /// One claim for each planted fault, that it is found, and for each sound twin, that nothing
+    /// is.
     pub planted: Vec<Claim>,
-    /// What the claims do not cover, a sentence or nothing.
+    /// What the claims do not cover: a sentence, or empty.
     pub not_hidden: &'static str,
-    /// What users look like, if a page was asked for.
+    /// What the adversary observes of users, if a page is requested.
     pub pictures: Vec<Picture>,
 }
 
 impl AuditResult {
-    /// What is planted, and nothing else.
+    /// A result with claims about planted faults only.
     pub fn of_planted(planted: Vec<Claim>) -> Self {
         Self {
             target: "self-test",
@@ -38,9 +39,9 @@ impl AuditResult {
         }
     }
 
-    /// For people, or programs; and the exit code.
+    /// The output as text or JSON, and the exit code.
     ///
-    /// The page is written as well, if there is to be one.
+    /// If `shown` names a page, the page is written as well.
     pub fn outcome(self, shown: &ShownArgs) -> Outcome {
         let missed = self.planted.iter().find(|claim| claim.verdict != Verdict::Pass).cloned();
         let claims = [self.claims, self.planted].concat();
@@ -76,7 +77,7 @@ fn text(report: &Report, not_hidden: &str) -> String {
     format!("scheme {scheme}, level {level}\n\n{claims}\n{not_hidden}{end}verdict: {verdict}\n")
 }
 
-/// What an audit has to say, or why it could not be run.
+/// The outcome of an audit, or the reason why it could not run.
 pub fn told(audited: Result<AuditResult, impl Display>, shown: &ShownArgs) -> Outcome {
     match audited {
         Ok(audited) => audited.outcome(shown),
@@ -84,7 +85,7 @@ pub fn told(audited: Result<AuditResult, impl Display>, shown: &ShownArgs) -> Ou
     }
 }
 
-/// That nothing is found in `scheme`, whose claims are `claims`.
+/// The claim that none of `claims`, which are about `scheme`, fails.
 pub fn is_clean(scheme: &str, claims: &[Claim]) -> Claim {
     let name = format!("nothing is found in {scheme}");
     let power = "as each claim's";
@@ -102,7 +103,7 @@ pub fn is_clean(scheme: &str, claims: &[Claim]) -> Claim {
     }
 }
 
-/// That claims about `scheme` find the fault that was planted in it, or nothing in a sound twin.
+/// The claim that `claims` find the fault planted in `scheme`, or nothing in a sound twin.
 pub fn is_found(scheme: &str, fault: Option<&str>, claims: &[Claim]) -> Claim {
     let found: Vec<_> = claims.iter().filter(|claim| claim.verdict != Verdict::Pass).collect();
     let name = match fault {
@@ -119,8 +120,8 @@ pub fn is_found(scheme: &str, fault: Option<&str>, claims: &[Claim]) -> Claim {
     Claim::exact(name, verdict, found.len() as u64, &power, evidence)
 }
 
-/// The claims of a run that draws from a seed. What is suspicious is run again with another one,
-/// and does not hold if it is so again.
+/// The claims of a run that draws from `seed`. If a claim is suspicious, a second run has another
+/// seed, and a claim that is suspicious in both does not hold.
 pub fn with_repeats<E>(
     seed: u64,
     mut run: impl FnMut(u64) -> Result<Vec<Claim>, E>,
@@ -133,7 +134,7 @@ pub fn with_repeats<E>(
     Ok(repeated(claims, &again))
 }
 
-/// Below this a claim is suspicious. Twice in a row is seen once in 10^8 times.
+/// A claim with a probability below this is suspicious. Twice in a row that has probability 10^-8.
 const SUSPICIOUS: f64 = 1e-4;
 
 fn is_suspicious(claim: &Claim) -> bool {
@@ -144,7 +145,7 @@ fn needs_another_run(claim: &Claim) -> bool {
     is_suspicious(claim) && claim.verdict == Verdict::Pass
 }
 
-/// What is suspicious in both of two runs does not hold.
+/// Marks each claim that is suspicious in both runs as a leak.
 fn repeated(mut claims: Vec<Claim>, again: &[Claim]) -> Vec<Claim> {
     for (claim, again) in claims.iter_mut().zip(again) {
         if is_suspicious(claim) && is_suspicious(again) {
@@ -155,10 +156,10 @@ fn repeated(mut claims: Vec<Claim>, again: &[Claim]) -> Vec<Claim> {
     claims
 }
 
-/// A bar on the terminal, if there is one, while runs are made.
+/// A progress bar on the terminal, if there is one.
 pub struct Progress {
     steps: u64,
-    /// How many are done, and the bar.
+    /// The number of finished steps, and the bar.
     shown: Mutex<(u64, Meter)>,
 }
 
@@ -168,7 +169,7 @@ impl Progress {
         Self { steps: steps as u64, shown: Mutex::new((0, meter)) }
     }
 
-    /// One step is done.
+    /// Counts one finished step.
     pub fn advance(&self) {
         let mut shown = self.shown.lock().expect("held briefly");
         let (done, meter) = &mut *shown;

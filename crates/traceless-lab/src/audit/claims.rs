@@ -14,30 +14,30 @@ use traceless::trace::Op;
 use traceless::{Addr, Hides, Result};
 use traceless_audit::{Claim, Compare, Counts, Statistic, Verdict, compare, normalise};
 
-/// How much is run.
+/// How much an audit runs.
 #[derive(Clone, Copy, Debug)]
 pub struct VolumeSize {
-    /// Blocks of a geometry.
+    /// Blocks of a geometry with its map in memory.
     pub blocks: u64,
-    /// Blocks of the geometry whose map lies on the store.
+    /// Blocks of a geometry with its map on the store.
     pub map_blocks: u64,
-    /// Times that the holding area is gone through.
+    /// A run writes as much as this many cycles of the holding area.
     pub cycles: u64,
-    /// Writes at most, where that would be more.
+    /// An upper bound on the writes of a run.
     pub writes_max: u64,
-    /// Runs of each pair, with other addresses and contents.
+    /// Runs of each pair, each with other addresses and contents.
     pub seeds: u64,
-    /// What those follow from.
+    /// All of these seeds derive from this one.
     pub seed: u64,
-    /// Openings after the first one.
+    /// Openings after the first.
     pub openings: u64,
     /// Whether to crash also until a scheme has to forget old openings.
     pub many_openings: bool,
-    /// Writes whose places are judged, where they are drawn at random.
+    /// Judged writes, for a scheme that draws slots at random.
     pub drawn_writes: u64,
 }
 
-/// So many openings, with one write each, are more than a scheme wants to remember.
+/// Openings with one write each: a scheme remembers fewer than this.
 const MANY_OPENINGS: u64 = OPENINGS_MAX as u64 * 3 / 4;
 
 impl VolumeSize {
@@ -75,7 +75,7 @@ pub fn claims(
     Ok(claims)
 }
 
-/// What two users write who write one address, or any, in the first geometry.
+/// The writes of two users in the first geometry: one writes one address, the other random ones.
 pub fn pictures(subject: AuditSubject) -> Result<Vec<Picture>> {
     let pairs = pairs(subject.hides());
     let targets = subject.targets(256, 1024)?;
@@ -98,7 +98,7 @@ pub fn steps(subject: AuditSubject) -> usize {
     pairs(subject.hides()).len() + 2
 }
 
-/// Runs both sides of a pair on every target. Nothing, if no target can do what the pair needs.
+/// Runs both sides of a pair on every target. `None`, if no target supports the pair.
 fn equal_traces(
     pair: &WorkloadPair,
     targets: &[AuditTarget],
@@ -140,21 +140,21 @@ fn equal_traces(
     Some(Claim::exact(name, Verdict::Pass, all.events(), ONE_EVENT, evidence))
 }
 
-/// A scheme that has too many openings to remember writes dummies to be rid of the oldest.
+/// A scheme with more openings than it can remember writes dummies to drop the oldest.
 fn many_openings(subject: AuditSubject, reads: bool) -> Result<Option<Claim>> {
     let all = pairs(subject.hides());
     let Some(pair) = all.iter().find(|pair| pair.through == Through::Crash) else {
         return Ok(None);
     };
     let name = "one address, random addresses, through more openings than are remembered";
-    // With fewer blocks than openings, the oldest would have died out by themselves.
+    // With fewer blocks than openings, ordinary writes would drop the oldest openings.
     let targets = targets_of_many_openings(subject)?;
     let (writes, openings) = (MANY_OPENINGS, MANY_OPENINGS - 1);
     let size = VolumeSize { writes_max: writes, openings, seeds: 1, ..PLANTED_SIZE };
     Ok(equal_traces(&WorkloadPair { name, ..*pair }, &targets[..1], size, reads))
 }
 
-/// What is opened so often.
+/// Targets for `many_openings`.
 pub fn targets_of_many_openings(subject: AuditSubject) -> Result<Vec<AuditTarget>> {
     subject.targets(MANY_OPENINGS * 2, MANY_OPENINGS * 2)
 }
@@ -171,8 +171,8 @@ fn compare_sides(
     reads: bool,
 ) -> Result<(Claim, Counts)> {
     let seeds = [mix(seed, 11), mix(seed, 12)];
-    // Where places are drawn, equal draws must give equal places; otherwise what a scheme draws
-    // differs from user to user, so that no equality comes from it.
+    // If the scheme draws slots, equal draws must give equal slots. Otherwise draws differ between
+    // the users, so equal traces are not due to equal draws.
     let draws = if target.drawn_slots().is_some() { [mix(seed, 13); 2] } else { seeds };
     let a = trace_of(target, pair, pair.a, length, reads, (seeds[0], draws[0]))?;
     let b = trace_of(target, pair, pair.b, length, reads, (seeds[1], draws[1]))?;
@@ -185,11 +185,11 @@ fn fault(name: impl Into<String>, target: &AuditTarget, error: &traceless::Error
     Claim::exact(name, Verdict::Fault, 0, "an error is an error", evidence)
 }
 
-/// Bytes of the largest header that is written with a block.
+/// Bytes of the largest header that the scheme writes with a block.
 const HEADER_LEN: u64 = 4096;
 
-/// That equal traces are not equal because nothing, or too little, was written: one address is
-/// written until everything must have been, and the bytes are counted.
+/// The claim that traces are not equal for lack of writes: one address is written until the
+/// schedule must have covered the whole store, and the written bytes are counted.
 fn covers_the_schedule(targets: &[AuditTarget], hides: Hides) -> Claim {
     let name = "written slots cover the schedule";
     let power = match hides {
@@ -231,7 +231,7 @@ fn coverage(target: &AuditTarget, hides: Hides) -> Result<Result<Coverage, Strin
         open.oram().write_many(&addrs, &data)?;
         open.oram().sync()?;
     }
-    // What was written until now is not part of the schedule.
+    // Drop the events of the warm-up: they are not part of the schedule.
     session.witness.events.take();
     for _ in 0..batches {
         open.oram().write_many(&addrs, &data)?;
@@ -243,8 +243,8 @@ fn coverage(target: &AuditTarget, hides: Hides) -> Result<Result<Coverage, Strin
     let covered: u64 = epoch.iter().flat_map(|e| &e.stretches).map(|s| s.len).sum();
     let by_user = batches * batch * BLOCK_LEN as u64;
     let Timetable { areas, gaps, .. } = target.timetable();
-    // A fraction of a refresh may still be due, and each area adds headers: a batch that crosses
-    // into another stripe and around the ring has three.
+    // A fraction of a refresh may still be due, and each area adds headers: up to three for a batch
+    // that crosses into another stripe and around the ring.
     let least = target.write_amplification() * by_user as f64 - 2.0 * BLOCK_LEN as f64;
     let most = least + (batches * areas * 3 * HEADER_LEN) as f64 + 4.0 * BLOCK_LEN as f64;
     if (bytes as f64) < least || bytes as f64 > most {
@@ -261,7 +261,7 @@ fn coverage(target: &AuditTarget, hides: Hides) -> Result<Result<Coverage, Strin
 
 const ARRAY: &str = "every block reads as it was last written";
 
-/// That reads return what was last written: a scheme that loses data can look very safe.
+/// The claim that reads return the last write: a scheme that loses data can look very safe.
 fn is_an_array(targets: &[AuditTarget]) -> Claim {
     let name = ARRAY;
     let power = "one wrong byte in a block that is read is found";
@@ -288,12 +288,12 @@ fn is_an_array(targets: &[AuditTarget]) -> Claim {
 struct ArrayCheck {
     wrong: u64,
     reads: u64,
-    /// The block that was wrong first, and the writes made until then.
+    /// The first wrong block, and the number of writes before it.
     first: (u64, u64),
 }
 
-/// Writes everything, then for two cycles only blocks of even number: the others must come through
-/// every turn of the areas without help. In the middle it is closed and opened.
+/// Writes every block, then for two cycles only blocks of even number: odd blocks must survive
+/// every turn of the areas without a write. Halfway the target is closed and opened again.
 fn check_array(target: &AuditTarget) -> Result<ArrayCheck> {
     let (n, seed) = (target.blocks(), 4);
     let mut session = Session::new(target, false, seed);
@@ -351,20 +351,20 @@ impl ArrayCheck {
     }
 }
 
-/// What a planted fault must show.
+/// What an audit must find in a mutant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExpectedFinding {
-    /// Traces that differ.
+    /// Different traces.
     Leak,
-    /// Places that are not random.
+    /// Slots that are not random.
     Uneven,
-    /// Traces that are equal, and blocks that are lost.
+    /// Equal traces, and lost blocks.
     Loss,
-    /// That there is nothing to find.
+    /// Nothing: a sound twin.
     Nothing,
 }
 
-/// What is planted in every run, what it is called, and what it must show.
+/// Planted faults of every run, their names in claims, and what the audit must find.
 pub const PLANTED: [(AuditSubject, &str, ExpectedFinding); 12] = [
     (AuditSubject::Block(&PLAIN), "the detector catches plain", ExpectedFinding::Leak),
     (
@@ -432,7 +432,7 @@ const PLANTED_SIZE: VolumeSize = VolumeSize {
     drawn_writes: 4000,
 };
 
-/// Audits one of [`PLANTED`]. The claim fails if what must be found is not.
+/// Audits one of [`PLANTED`]. The claim fails if the audit does not find what it must.
 pub fn planted(subject: AuditSubject, name: &str, expected: ExpectedFinding) -> Result<Claim> {
     let claims = claims(subject, PLANTED_SIZE, &mut || {})?;
     let found: Vec<_> = claims.iter().filter(|c| c.verdict != Verdict::Pass).collect();
@@ -510,7 +510,7 @@ mod tests {
         for pair in ["one address, random addresses", "forwards, backwards"] {
             assert!(leaks.iter().any(|name| name == pair), "{leaks:?}");
         }
-        // Contents are hidden even by the control.
+        // Even the control hides contents.
         assert!(!leaks.iter().any(|name| name == "zeros, random data"), "{leaks:?}");
         let leaks = finders(AuditSubject::Mutant(MutantKind::SkipsClean), Verdict::Leak);
         assert!(leaks.iter().any(|name| name == "one address, random addresses"), "{leaks:?}");

@@ -1,16 +1,16 @@
-//! The claims about what users draw.
+//! Claims about the random places that users' accesses draw.
 
 use traceless_audit::{ALPHA, Claim, Distance, Draws, Verdict, cannot_be_told_apart, worst_of};
 
-/// What was drawn for one user.
+/// The draws of one user.
 pub struct OfUser<'a> {
     pub name: &'a str,
-    /// From each tree.
+    /// One element for each tree.
     pub drawn: &'a [Draws],
 }
 
-/// The [tests of draws](Draws) of each user, and of pairs of them by their number; of each test the
-/// worst.
+/// The [tests of draws](Draws) of each user, and of pairs of users by their number; of each test
+/// only the worst claim.
 pub fn claims_of_draws(scheme: &str, users: &[OfUser<'_>], pairs: &[(usize, usize)]) -> Vec<Claim> {
     let mut by_test: Vec<Vec<Claim>> = vec![];
     for OfUser { name, drawn } in users {
@@ -38,8 +38,8 @@ pub fn claims_of_draws(scheme: &str, users: &[OfUser<'_>], pairs: &[(usize, usiz
     by_test.into_iter().filter_map(|tests| worst_of(named(&tests), tests)).collect()
 }
 
-/// What nobody claims to hide, told of pairs of users: by how much something that is counted of
-/// each differs.
+/// A claim that always passes, about a count that no scheme claims to hide: by how much the count
+/// differs between the users of each pair.
 pub fn told_of_pairs(
     name: String,
     noun: &str,
@@ -75,7 +75,7 @@ pub fn numbered<U: PartialEq>(users: &[U], pairs: &[(U, U)]) -> Vec<(usize, usiz
     pairs.iter().map(|(a, b)| (nth(a), nth(b))).collect()
 }
 
-/// What a claim says, without of whom.
+/// The kind of a claim: its name without the user.
 fn kind(claim: &Claim) -> &str {
     claim.name.split(": ").next().unwrap_or(&claim.name)
 }

@@ -1,5 +1,5 @@
-//! The rows of the group audit: how small traces are, how fast they are written and read, how fast
-//! they are judged, and how often falsely.
+//! The rows of the group audit: the size of traces, the speed of writing, reading and judging them,
+//! and the number of false alarms.
 
 use super::{alarms, tree};
 use crate::args::AuditorArgs;
@@ -11,7 +11,7 @@ use traceless::trace::{Event, Recorder, TraceError, TraceReader, TraceWriter};
 use traceless_audit::{Draws, Verdict, cannot_be_told_apart};
 use traceless_cli::failure::Failure;
 
-/// Times that each measurement is made.
+/// Rounds of each measurement.
 const ROUNDS: usize = 7;
 
 const BYTES: &str = "audit-trace-bytes";
@@ -20,7 +20,7 @@ const READ: &str = "audit-trace-read";
 const STATISTICS: &str = "audit-statistics";
 const ALARMS: &str = "audit-false-alarms";
 
-/// Of one event, or one draw: the core's speed is all there is to compare with.
+/// The control of one event or one draw: only the core's speed is comparable.
 const EVENT_WRITTEN: Operations = Operations { hits: 20.0, ..Operations::NONE };
 const EVENT_READ: Operations = Operations { hits: 20.0, ..Operations::NONE };
 const DRAW: Operations = Operations { hits: 200.0, ..Operations::NONE };
@@ -43,10 +43,10 @@ pub fn run(args: &AuditorArgs) -> Result<(), Failure> {
     say_rows("traceless.audit.bench.v1", rows, args.json)
 }
 
-/// Millions a second.
+/// Millions per second.
 const MILLIONS: Scale = Scale::Rate("M/s", 1e3);
 
-/// Of what a Path ORAM shows in so many steps.
+/// The rows about the trace of a Path ORAM with `steps` steps.
 fn of_traces(steps: u64) -> Result<Vec<Row>, Failure> {
     let witness = Arc::new(Recorder::default());
     tree::show_path(steps, witness.clone()).map_err(failed)?;
@@ -72,7 +72,7 @@ fn of_traces(steps: u64) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// Draws, judged on one core, of which all is claimed: of each of two users, and of both.
+/// Times of judging draws on one core, with all claims: of each of two users, and of both together.
 fn judged(draws: usize) -> Result<Vec<TimePair>, Failure> {
     const LEAVES: u64 = 1 << 20;
     let mut rng = SeededRng::new(1);
@@ -104,7 +104,7 @@ fn write(events: &[Event]) -> Result<Vec<u8>, TraceError> {
     Ok(file)
 }
 
-/// So that each event is looked at.
+/// Reads the whole trace: the sum depends on each event.
 fn sum_of_places(file: &[u8]) -> Result<u64, TraceError> {
     let mut sum = 0u64;
     for event in TraceReader::new(file)? {

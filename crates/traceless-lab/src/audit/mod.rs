@@ -1,8 +1,8 @@
-//! `traceless-lab audit`: can an adversary tell two users of a scheme apart? docs/audit.md explains
-//! every claim.
+//! `traceless-lab audit`: can an adversary distinguish two users of a scheme? docs/audit.md
+//! explains every claim.
 //!
-//! What judges events is the crate `traceless-audit`. Here stands what runs schemes, and the
-//! planted faults that prove that the judge sees.
+//! The crate `traceless-audit` judges the events. This module runs the schemes, and the planted
+//! faults that prove that the judge detects faults.
 
 mod alarms;
 mod audited;
@@ -48,7 +48,7 @@ fn outcome(args: &AuditArgs) -> Outcome {
     }
 }
 
-/// Records what `run` shows, and audits nothing.
+/// Records the events of `run`, and audits nothing.
 fn recorded(args: &RecordArgs, run: impl FnOnce(&Trace) -> traceless::Result) -> Outcome {
     let failed = |failure: Failure| Outcome::error(FAILED, &failure.message);
     let trace = match Trace::open(&args.trace) {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    /// What `main` makes of a command line that begins with `audit`.
+    /// A command line that begins with `audit`, as `main` parses it.
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]

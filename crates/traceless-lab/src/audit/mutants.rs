@@ -1,7 +1,7 @@
-//! Schemes with one fault each, which every audit must find, or it has seen nothing.
+//! Deterministic write-only schemes with one fault each. An audit that misses one proves nothing.
 //!
 //! They are the printed write-only algorithm over real sealed bytes, one refresh per write. Without
-//! a fault it passes ([`SoundDetWo`]), so what is found in the others is the fault.
+//! a fault it passes ([`SoundDetWo`]), so what an audit finds in a mutant is the fault.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -14,14 +14,14 @@ use traceless::seal::{Aead, Nonce, Sealer};
 use traceless::store::{Area, Run, SlotLayout, Store};
 use traceless::{Addr, Hides, Result, Slot};
 
-/// What a mutant does wrong. The default of each method is right.
+/// A fault. The default of each method is correct.
 pub trait DetWoFault: Send + Sync {
-    /// The main blocks that write `count` refreshes, of `n`.
+    /// The main blocks, of `n`, that write number `count` refreshes.
     fn refreshes(count: u64, n: u64) -> Range<u64> {
         count % n..count % n + 1
     }
 
-    /// Whether a main block that holds its newest copy is left alone.
+    /// Whether the scheme skips the refresh of a main block that holds the newest copy.
     const SKIPS_CLEAN: bool = false;
 
     /// Whether several writes to one address in a batch become one.
@@ -33,8 +33,8 @@ pub struct SoundDetWo;
 
 impl DetWoFault for SoundDetWo {}
 
-/// Does not write a refresh that would change nothing. So the number of writes tells how many
-/// different blocks are in use: the leak of skipping "clean" pages.
+/// Skips a refresh that would change nothing. So the number of writes shows how many different
+/// blocks are in use: the leak of skipping "clean" pages.
 pub struct SkipsCleanRefreshes;
 
 impl DetWoFault for SkipsCleanRefreshes {
@@ -51,8 +51,8 @@ impl DetWoFault for LiteralWrap {
     }
 }
 
-/// Writes a block only once if a batch names it twice. So a batch tells how many different blocks
-/// it is for.
+/// Writes a block only once if a batch names it twice. So the length of a batch shows how many
+/// different blocks are in it.
 pub struct CoalescesDuplicates;
 
 impl DetWoFault for CoalescesDuplicates {
@@ -67,14 +67,14 @@ pub struct Mutant<F> {
     sealer: Aead,
     hold: Half,
     main: Half,
-    /// The holding slot of a block's newest copy, until it is refreshed.
+    /// The holding slot of each block's newest copy, until the block is refreshed.
     held: Vec<Option<u64>>,
     count: u64,
     version: u64,
     fault: PhantomData<F>,
 }
 
-/// One area, and the version that each of its slots was sealed with; 0 is never.
+/// One area, and the version that each of its slots was sealed with; 0 for a slot never written.
 struct Half {
     area: Area,
     versions: Vec<u64>,
@@ -103,7 +103,7 @@ pub fn store_len(blocks: u64, block_len: usize) -> u64 {
 }
 
 impl<F: DetWoFault> Mutant<F> {
-    /// Makes a new one of a multiple of 64 blocks; every block reads as zeros.
+    /// Makes a new mutant with `blocks` blocks, a multiple of 64; every block reads as zeros.
     pub fn create(blocks: u64, block_len: usize, parts: &Parts) -> Self {
         let layout = layout(blocks, block_len);
         Self {
@@ -120,8 +120,8 @@ impl<F: DetWoFault> Mutant<F> {
         }
     }
 
-    /// What lies in a slot is taken for what is looked for, as in the paper, which seals no
-    /// addresses: lost data shows as wrong data.
+    /// Reads a block. As in the paper, no address is sealed, so the slot's contents pass for the
+    /// block's: lost data shows as wrong data.
     fn fetch(&self, block: u64, into: &mut [u8]) -> Result {
         let (half, slot) = match self.held[block as usize] {
             Some(slot) => (&self.hold, slot),

@@ -1,4 +1,4 @@
-//! The places that a randomised scheme writes, read off its events, and the claims about them.
+//! The slots that a randomised scheme writes, taken from its events, and the claims about them.
 
 use super::runner::Session;
 use super::target::{AuditTarget, BLOCK_LEN};
@@ -8,14 +8,14 @@ use traceless::trace::{Event, Op};
 use traceless::{Addr, Result};
 use traceless_audit::{Claim, Draws, cannot_be_told_apart};
 
-/// What is written, and what it is called.
+/// Patterns of writes, and their names in claims.
 const WORKLOADS: [(Pattern, &str); 3] = [
     (Pattern::Same, "one address"),
     (Pattern::Random, "random addresses"),
     (Pattern::Hot, "a few hot blocks"),
 ];
 
-/// The claims about the places of every target.
+/// The claims about the slots of every target.
 pub fn claims(targets: &[AuditTarget], writes: u64, seed: u64) -> Result<Vec<Claim>> {
     let mut claims = vec![];
     for target in targets {
@@ -32,8 +32,8 @@ pub fn claims(targets: &[AuditTarget], writes: u64, seed: u64) -> Result<Vec<Cla
     Ok(claims)
 }
 
-/// Fills the target, then writes block after block, each with a sync, and reads off what places
-/// each write has taken.
+/// Fills the target, then writes block after block, each with a sync, and collects the slots that
+/// each write takes.
 fn draws_of(target: &AuditTarget, pattern: Pattern, writes: u64, seed: u64) -> Result<Draws> {
     let layout = target.drawn_slots().expect("its places are drawn");
     let mut session = Session::new(target, false, mix(seed, 21));
@@ -46,7 +46,7 @@ fn draws_of(target: &AuditTarget, pattern: Pattern, writes: u64, seed: u64) -> R
         open.oram().write(Addr(address), &block)?;
         open.oram().sync()?;
         secrets.push(address);
-        // So that events do not pile up.
+        // Taken at every write, to bound the memory that events use.
         taken.extend(drawn(&session.witness.events.take(), &layout));
     }
     open.oram().close()?;
@@ -61,7 +61,7 @@ fn draws_of(target: &AuditTarget, pattern: Pattern, writes: u64, seed: u64) -> R
     Ok(Draws { noun, places, each, drawn, secrets, ..Draws::default() })
 }
 
-/// The slots whose bodies are written, between each two syncs; of syncs with none, nothing.
+/// The slots with bodies written between each two syncs; intervals without any are left out.
 fn drawn(events: &[Event], layout: &SlotLayout) -> Vec<Vec<u64>> {
     let epochs = events.split(|e| e.op == Op::Sync);
     epochs
@@ -70,7 +70,7 @@ fn drawn(events: &[Event], layout: &SlotLayout) -> Vec<Vec<u64>> {
         .collect()
 }
 
-/// The slot whose body an event writes, if it does.
+/// The slot of the body that an event writes, if it writes one.
 fn slot_of(event: &Event, layout: &SlotLayout) -> Option<u64> {
     // The last body of a stripe may be written together with the first entry of the next.
     let has_body = event.op == Op::Write && event.len as usize >= layout.body_len;

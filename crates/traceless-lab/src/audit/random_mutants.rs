@@ -1,7 +1,7 @@
-//! Schemes of random slots with one fault each in how slots are chosen.
+//! Schemes of random slots with one fault each in the choice of slots.
 //!
 //! They write in place and keep their map in memory. Without a fault ([`SoundRandom`]) they pass,
-//! so what is found in the others is the fault.
+//! so what an audit finds in a mutant is the fault.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -15,12 +15,13 @@ use traceless::seal::{Aead, Nonce, Sealer, TAG_LEN};
 use traceless::store::{Area, Run, SlotLayout, Store};
 use traceless::{Addr, Hides, Result, Slot};
 
-/// Slots written anew at each write.
+/// Slots that each write writes anew.
 const DRAWS: usize = 3;
 
-/// How the first slot of a write is chosen; the others are always drawn at random.
+/// How the first slot of a write is chosen; the rest are always drawn at random.
 pub trait Choice: Send + Sync {
-    /// The slot, of `slots`, for a block that is in slot `own` now; `taken` tells live slots.
+    /// The slot, of `slots`, for a block that is in slot `own` now; `taken` holds the block of each
+    /// live slot.
     fn choose(rng: &mut dyn Rng, slots: u64, own: Option<u64>, taken: &[Option<u64>]) -> u64;
 }
 
@@ -33,8 +34,8 @@ impl Choice for SoundRandom {
     }
 }
 
-/// Writes the slot that its block is in, so that the stash stays empty; and whoever writes one
-/// block again and again is seen.
+/// Writes the slot that its block is in, so that the stash stays empty; repeated writes to one
+/// block are visible to the adversary.
 pub struct OwnSlot;
 
 impl Choice for OwnSlot {
@@ -43,7 +44,8 @@ impl Choice for OwnSlot {
     }
 }
 
-/// Draws one slot among the free ones, so that no stash is needed; and which are free is seen.
+/// Draws one slot among the free ones, so that no stash is needed; the adversary learns which slots
+/// are free.
 pub struct PrefersFree;
 
 impl Choice for PrefersFree {
@@ -57,29 +59,31 @@ impl Choice for PrefersFree {
     }
 }
 
-/// The scheme that chooses by `C`. It cannot be opened again.
+/// The scheme with slots chosen by `C`. It cannot be opened again.
 pub struct RandomMutant<C> {
     blocks: u64,
     store: Arc<dyn Store>,
     area: Area,
     sealer: Aead,
     rng: Box<dyn Rng>,
-    /// The slot of each block, the block of each slot, and each slot's version.
+    /// The slot of each block.
     map: Vec<Option<u64>>,
+    /// The block of each slot.
     taken: Vec<Option<u64>>,
+    /// The version that each slot was sealed with.
     versions: Vec<u64>,
     version: u64,
     stash: VecDeque<(u64, Vec<u8>)>,
     choice: PhantomData<C>,
 }
 
-/// Two slots for each block.
+/// A layout with two slots for each block.
 pub fn layout(blocks: u64, block_len: usize) -> SlotLayout {
     SlotLayout { slots: 2 * blocks, body_len: block_len, entry_len: 64, stripe_slots: 64 }
 }
 
 impl<C: Choice> RandomMutant<C> {
-    /// Makes a new one; every block reads as zeros.
+    /// Makes a new mutant; every block reads as zeros.
     pub fn create(blocks: u64, block_len: usize, parts: Parts) -> Self {
         let layout = layout(blocks, block_len);
         let slots = layout.slots as usize;
@@ -133,7 +137,8 @@ impl<C: Choice> RandomMutant<C> {
         run.write(&*self.store)
     }
 
-    /// What a slot is written anew with.
+    /// The plaintext for a slot that is written anew: its live block, the oldest of the stash, or
+    /// zeros.
     fn next_contents(&mut self, slot: u64) -> Result<Vec<u8>> {
         let mut contents = vec![0; self.block_len()];
         if self.taken[slot as usize].is_some() {

@@ -1,4 +1,4 @@
-//! Runs a workload on a target and keeps what an adversary sees of it.
+//! Runs a workload on a target and keeps what an adversary observes.
 
 use super::target::{AuditTarget, BLOCK_LEN, Open};
 use super::workload::{Through, UserWorkload, WorkloadPair, mix, pairs};
@@ -14,20 +14,20 @@ use traceless::types::total_len;
 use traceless::{Addr, Error, Extent, Hides, Result};
 use traceless_cli::trace::Trace;
 
-/// How much is run.
+/// How much a run writes and how often it opens the volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
-    /// Blocks written in all.
+    /// Blocks that a run writes in all.
     pub writes: u64,
-    /// Openings after the first one, where a pair goes through any.
+    /// Openings after the first, for a pair with interruptions.
     pub openings: u64,
 }
 
 /// Batches between two syncs.
 const SYNC_EVERY: u64 = 7;
 
-/// What is seen of `workload`, the side of `pair` that is run with `seed`, by a scheme that draws
-/// with `draws`.
+/// What the adversary observes of `workload`, one side of `pair`. The workload draws from `seed`,
+/// the scheme from `draws`.
 pub fn trace_of(
     target: &AuditTarget,
     pair: &WorkloadPair,
@@ -62,7 +62,7 @@ pub fn trace_of(
     Ok(session.witness.events.take())
 }
 
-/// Writes `writes` blocks as `workload` says, and lets `trace` see what that shows, reads too.
+/// Writes `writes` blocks of `workload`, and records all events in `trace`, reads included.
 pub fn record(
     target: &AuditTarget,
     workload: UserWorkload,
@@ -86,7 +86,7 @@ pub fn record(
     open.oram().close()
 }
 
-/// A store, a witness, and what it takes to open the target again.
+/// A target's store, its witness, and the state that opens the target again.
 pub struct Session<'a> {
     target: &'a AuditTarget,
     pub store: Arc<Halts>,
@@ -115,7 +115,7 @@ impl<'a> Session<'a> {
         self.target.create(self.parts())
     }
 
-    /// Opens the target again; if `cut`, recovery is cut short and begun anew.
+    /// Opens the target again; if `cut`, recovery is interrupted and then starts anew.
     pub fn reopen(&mut self, cut: bool) -> Result<Open> {
         if cut {
             self.store.halt_after(2);
@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
     }
 
     fn parts(&mut self) -> Parts {
-        // What the scheme draws differs from user to user, so no equality comes from it.
+        // Each run's scheme draws from another seed, so equal traces are not due to equal draws.
         self.seed = mix(self.seed, 1);
         Parts {
             store: self.store.clone(),
@@ -145,7 +145,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Somebody who works through a workload.
+/// A user that works through a workload.
 struct VolumeUser<'a> {
     target: &'a AuditTarget,
     pair: &'a WorkloadPair,
@@ -153,7 +153,7 @@ struct VolumeUser<'a> {
     seed: u64,
     written: u64,
     batches: u64,
-    /// Is told of each block before it is written or read.
+    /// Is called for each block before a write or read of it.
     asks: &'a dyn Fn(Op, u64),
 }
 
@@ -205,11 +205,11 @@ impl VolumeUser<'_> {
     }
 }
 
-/// Keeps events, of reads only if asked.
+/// Keeps events; reads only if `reads`.
 pub struct EventLog {
     reads: bool,
     pub events: Recorder,
-    /// Where events go instead, if they do.
+    /// If present, gets the events instead of `events`.
     file: Option<Arc<dyn Witness>>,
 }
 
@@ -225,8 +225,8 @@ impl Witness for EventLog {
     }
 }
 
-/// A store that stops at a given write or sync: half of that write arrives, and then nothing works
-/// until it goes on. Reads are not counted: their number may depend on what is hidden.
+/// A store that halts at a given write or sync: half of that write arrives, then all calls fail
+/// until `go_on`. Reads are not counted, because their number may depend on hidden data.
 pub struct Halts {
     inner: WatchedStore<MemStore, Arc<EventLog>>,
     left: AtomicI64,
@@ -277,7 +277,7 @@ impl Store for Halts {
         match self.count() {
             1.. => self.inner.write(extents, from),
             0 => {
-                // The first half arrives, and half of its last extent with it.
+                // The first half of the extents arrives, with half of the last extent in it.
                 let mut part = extents[..extents.len().div_ceil(2)].to_vec();
                 if let Some(last) = part.last_mut() {
                     last.len /= 2;
@@ -317,10 +317,10 @@ mod tests {
         let syncs = |events: &[Event]| events.iter().filter(|e| e.op == Op::Sync).count();
         let (straight, crashes) = (trace(Through::Nothing), trace(Through::Crash));
         let (closes, cuts) = (trace(Through::Close), trace(Through::CutWrite));
-        // Each opening syncs what it found; so does each close.
+        // Each opening syncs the recovered state, and so does each close.
         assert!(syncs(&crashes) > syncs(&straight));
         assert!(syncs(&closes) > syncs(&crashes));
-        // A crash in the middle of a write loses that write, and what was still to come.
+        // A crash in the middle of a write loses that write and the rest of the segment.
         assert!(writes(&cuts) < writes(&crashes), "{} {}", writes(&cuts), writes(&crashes));
     }
 

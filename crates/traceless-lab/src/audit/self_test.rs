@@ -1,5 +1,5 @@
-//! `traceless audit --self-test`: does this audit see anything? All planted faults of all targets
-//! must be found, and in the same run nothing in any scheme that has none.
+//! `traceless-lab audit --self-test`: does this audit detect anything? It must find all planted
+//! faults of all targets, and in the same run nothing in any scheme without a fault.
 
 use super::audited::{AuditResult, Progress, told};
 use super::cloud::Clouds;

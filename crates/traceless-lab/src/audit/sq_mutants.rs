@@ -1,7 +1,7 @@
-//! `SqORAM` with one fault each, for the auditor to find.
+//! `SqORAM` schemes with one fault each, for the auditor to find.
 //!
-//! The paper's de-amortized construction (k = 2, maps in memory) over real sealed bytes, corrected,
-//! but for the planted fault. Without one it passes.
+//! They are the paper's de-amortized construction (k = 2, maps in memory) over real sealed bytes,
+//! corrected except for the planted fault. Without a fault it passes.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use traceless::seal::{Aead, Nonce, Sealer};
 use traceless::store::{Area, Run, SlotLayout, Store};
 use traceless::{Addr, Hides, Result, Slot};
 
-/// What a mutant does wrong. The default of each constant is right.
+/// A fault. The default of each constant is correct.
 pub trait SqFault: Send + Sync {
     /// Of two copies of one block, a merge keeps the one from the older generation: the duplicate
     /// rule of the paper's Algorithm 2, lines 40 to 42. Reads are stale.
     const KEEPS_OLDER: bool = false;
 
-    /// Slots that would hold a fake block are not written. So the writes tell how many blocks were
+    /// Slots that would hold a fake block are not written. So the writes show how many blocks were
     /// written twice.
     const SKIPS_FAKES: bool = false;
 }
@@ -29,14 +29,14 @@ pub struct SoundSq;
 
 impl SqFault for SoundSq {}
 
-/// The paper's tie rule.
+/// The paper's rule for two copies of one block.
 pub struct KeepsOlder;
 
 impl SqFault for KeepsOlder {
     const KEEPS_OLDER: bool = true;
 }
 
-/// Leaves fakes out.
+/// Writes no fake blocks.
 pub struct SkipsFakes;
 
 impl SqFault for SkipsFakes {
@@ -52,7 +52,7 @@ const TAG_LEN: usize = 16;
 /// One header of 64 entries is exactly 4096 bytes, so that only small areas have gaps.
 const STRIPE_SLOTS: u64 = 64;
 
-/// A sealed block somewhere: whose it is, and its version.
+/// The sealed copy of a block: the block's number, its version, and its slot.
 #[derive(Clone, Copy)]
 struct SealedBlock {
     block: u64,
@@ -70,12 +70,12 @@ pub struct SqMutant<F> {
     areas: Vec<Area>,
     /// Per level and generation of its ring, the blocks in it, sorted.
     rings: Vec<[Vec<SealedBlock>; 4]>,
-    /// Version of each slot of the last level; 0 is never.
+    /// Version of each slot of the last level; 0 for a slot never written.
     last: Vec<u64>,
-    /// How far the merge out of each level has come in its two sources.
+    /// Progress of the merge out of each level, in its two sources.
     cursors: Vec<[usize; 2]>,
     queue: Vec<(u64, Vec<u8>)>,
-    /// The flush that carried each block.
+    /// The number of the flush that wrote each block.
     times: Vec<Option<u64>>,
     flushes: u64,
     version: u64,
@@ -106,7 +106,7 @@ pub fn store_len(blocks: u64, block_len: usize) -> u64 {
     layouts(blocks, block_len).iter().map(SlotLayout::len).sum()
 }
 
-/// Areas that it writes.
+/// Areas that a mutant writes.
 pub fn areas(blocks: u64) -> u64 {
     u64::from(levels(blocks)) + 1
 }
@@ -116,13 +116,13 @@ pub fn warm_up(blocks: u64) -> u64 {
     (start(levels(blocks)) + 1) * BUCKET
 }
 
-/// Blocks written per block of the user's.
+/// Blocks written for each block that the user writes.
 pub fn write_amplification(blocks: u64) -> f64 {
     f64::from(levels(blocks)) + 1.0
 }
 
 impl<F: SqFault> SqMutant<F> {
-    /// Makes a new one; every block reads as zeros.
+    /// Makes a new mutant; every block reads as zeros.
     pub fn create(blocks: u64, block_len: usize, parts: &Parts) -> Self {
         let last = levels(blocks) as usize;
         let mut at = parts.first;
@@ -162,7 +162,7 @@ impl<F: SqFault> SqMutant<F> {
             self.step(level)?;
         }
         let mut queue = std::mem::take(&mut self.queue);
-        // Sorted by block; of equal ones the newest stays.
+        // Sorted by block; of two writes to a block, the newer remains.
         queue.reverse();
         queue.sort_by_key(|(block, _)| *block);
         queue.dedup_by_key(|(block, _)| *block);

@@ -1,4 +1,4 @@
-//! Audits of many schemes, each with a list of planted faults: what they have in common.
+//! What audits of many schemes share, each with a list of planted faults.
 
 use super::Outcome;
 use super::audited::{self, AuditResult, Progress, is_clean, is_found, with_repeats};
@@ -8,13 +8,13 @@ use std::error::Error;
 use traceless_audit::Claim;
 use traceless_cli::parallel::{cores, in_parallel};
 
-/// Schemes that are put to the same claims.
+/// Schemes that are audited for the same claims.
 pub trait Suite: 'static {
     type Scheme: Sync + 'static;
-    /// How much is run.
+    /// How much an audit runs.
     type Size: Copy + Sync + 'static;
 
-    /// Its name on the command line.
+    /// The suite's name on the command line.
     const TARGET: &'static str;
     /// What the claims do not cover.
     const NOT_HIDDEN: &'static str;
@@ -24,10 +24,10 @@ pub trait Suite: 'static {
 
     fn size(level: Level) -> Self::Size;
 
-    /// What the command line calls it.
+    /// The scheme's name on the command line.
     fn name(scheme: &Self::Scheme) -> &'static str;
 
-    /// What it is called among those of other suites.
+    /// The scheme's name in a list with schemes of other suites.
     fn title(scheme: &Self::Scheme) -> String {
         Self::name(scheme).to_owned()
     }
@@ -37,22 +37,22 @@ pub trait Suite: 'static {
         cores()
     }
 
-    /// All claims about a scheme, of one run of it.
+    /// All claims about a scheme, from one run.
     fn claims(scheme: &Self::Scheme, size: Self::Size, seed: u64) -> Result<Vec<Claim>, Failed>;
 
-    /// What users of a scheme look like.
+    /// Pictures of what the adversary observes of users of a scheme.
     fn pictures(scheme: &Self::Scheme, seed: u64) -> Result<Vec<Picture>, Failed>;
 }
 
-/// Why something could not be run.
+/// The reason why an audit could not run.
 pub type Failed = Box<dyn Error + Send + Sync>;
 
-/// A scheme that must be found, or pass.
+/// A scheme with a fault that its audit must find, or a sound twin that must pass.
 pub struct PlantedFault<S: Suite + ?Sized> {
     pub scheme: S::Scheme,
-    /// What is wrong with it, or nothing.
+    /// The fault in words; `None` for a sound twin.
     pub fault: Option<&'static str>,
-    /// Enough to find it.
+    /// A size at which the audit finds the fault.
     pub size: S::Size,
 }
 
@@ -106,7 +106,7 @@ pub fn self_test_steps<S: Suite>() -> usize {
     S::HONEST.len() + S::PLANTED.len()
 }
 
-/// That nothing is found in any scheme without a fault.
+/// One claim for each scheme without a fault: the audit finds nothing in it.
 pub fn clean<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, Failed> {
     let audit = |scheme: &S::Scheme| {
         let claims = claims_of::<S>(scheme, S::size(Level::Quick), 1)?;
@@ -116,7 +116,7 @@ pub fn clean<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, Failed> {
     in_parallel(S::HONEST, S::at_once(), audit).into_iter().collect()
 }
 
-/// That each planted fault is found.
+/// One claim for each planted fault: the audit finds it.
 pub fn planted<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, Failed> {
     let audit = |planted: &PlantedFault<S>| {
         let claims = S::claims(&planted.scheme, planted.size, 1)?;
@@ -126,7 +126,7 @@ pub fn planted<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, Failed> {
     in_parallel(S::PLANTED, S::at_once(), audit).into_iter().collect()
 }
 
-/// All claims about a scheme, with another run of what is suspicious.
+/// All claims about a scheme. Suspicious ones are run a second time.
 pub fn claims_of<S: Suite>(
     scheme: &S::Scheme,
     size: S::Size,

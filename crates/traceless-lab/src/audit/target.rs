@@ -1,4 +1,4 @@
-//! What is audited: a scheme in one geometry, or a mutant.
+//! The targets of an audit: a scheme in one geometry, or a mutant.
 
 use super::mutants::{
     self, CoalescesDuplicates, DetWoFault, LiteralWrap, Mutant, SkipsCleanRefreshes, SoundDetWo,
@@ -14,10 +14,10 @@ use traceless::scheme::{registry, sq};
 use traceless::store::SlotLayout;
 use traceless::{BlockOram, Hides, Result};
 
-/// Bytes of a block: those of a volume.
+/// Bytes of a block, as in a volume.
 pub const BLOCK_LEN: usize = 4096;
 
-/// What `--scheme` names.
+/// A scheme that `--scheme` names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AuditSubject {
     /// What a volume can be made with.
@@ -28,7 +28,7 @@ pub enum AuditSubject {
     Mutant(MutantKind),
 }
 
-/// The mutants, and the scheme that they are made of.
+/// The mutants, and their sound twins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MutantKind {
     Sound,
@@ -51,19 +51,19 @@ pub fn honest() -> Vec<(AuditSubject, &'static str)> {
 }
 
 impl MutantKind {
-    /// Whether it is made of levels, and not of a refresh schedule.
+    /// Whether the mutant is an `SqORAM`, without a refresh schedule.
     fn is_sq(self) -> bool {
         matches!(self, Self::SoundSq | Self::KeepsOlder | Self::SkipsFakes)
     }
 
-    /// Whether it is made of random slots, and not of a refresh schedule.
+    /// Whether the mutant writes random slots, without a refresh schedule.
     fn is_random(self) -> bool {
         matches!(self, Self::SoundRandom | Self::OwnSlot | Self::PrefersFree)
     }
 }
 
 impl AuditSubject {
-    /// The one that the command line calls `name`.
+    /// The subject with this name on the command line.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "sq:paper-cadence" => Self::SqPaper,
@@ -82,7 +82,7 @@ impl AuditSubject {
         })
     }
 
-    /// What its claim covers.
+    /// What the scheme claims to hide.
     pub fn hides(self) -> Hides {
         match self {
             Self::Block(kind) => sample(kind).hides(),
@@ -91,7 +91,7 @@ impl AuditSubject {
         }
     }
 
-    /// Whether the places that it writes are drawn at random.
+    /// Whether the scheme draws the slots that it writes at random.
     pub fn draws_places(self) -> bool {
         match self {
             Self::Block(kind) => sample(kind).draws_places(),
@@ -100,8 +100,8 @@ impl AuditSubject {
         }
     }
 
-    /// The geometries to run, of about `blocks` blocks: of every refresh ratio, and with the map on
-    /// the store, which needs `map_blocks`.
+    /// The geometries to run, of about `blocks` blocks: all refresh ratios, and the map on the
+    /// store, which needs `map_blocks`.
     pub fn targets(self, blocks: u64, map_blocks: u64) -> Result<Vec<AuditTarget>> {
         let one = |name, made| Ok(vec![AuditTarget { name, made }]);
         match self {
@@ -117,7 +117,7 @@ impl AuditSubject {
                 geometry.check()?;
                 one("shared map blocks", NewTarget::Block(Arc::new(geometry)))
             }
-            // Each access moves all blocks.
+            // Few blocks, because each access moves all of them.
             Self::Linear => {
                 let scheme = LinearScheme { blocks: 16, block_len: BLOCK_LEN };
                 one("16 blocks", NewTarget::Linear(scheme))
@@ -135,10 +135,10 @@ fn sample(kind: &SchemeKind) -> Arc<dyn BlockScheme> {
     samples.into_iter().next().expect("at least one").1
 }
 
-/// One thing to run.
+/// A scheme or mutant of a given size.
 #[derive(Clone, Debug)]
 pub struct AuditTarget {
-    /// What sets it apart from the others of its subject.
+    /// Names the geometry among the geometries of its subject.
     pub name: &'static str,
     made: NewTarget,
 }
@@ -150,7 +150,7 @@ enum NewTarget {
     Mutant(MutantKind, u64),
 }
 
-/// A target that is open.
+/// An open target.
 pub enum Open {
     Disk(Box<dyn BlockOram>),
     Other(Box<dyn Oram>),
@@ -195,7 +195,7 @@ impl AuditTarget {
         }
     }
 
-    /// How the slots lie whose places are drawn at random; they begin at 0.
+    /// The layout of the slots that are drawn at random, if any; they begin at byte 0.
     pub fn drawn_slots(&self) -> Option<SlotLayout> {
         match &self.made {
             NewTarget::Block(scheme) => scheme.drawn_slots(),
@@ -206,7 +206,7 @@ impl AuditTarget {
         }
     }
 
-    /// Bytes written per byte that the user writes, at least.
+    /// Bytes written per byte of the user, at least.
     pub fn write_amplification(&self) -> f64 {
         match &self.made {
             NewTarget::Block(scheme) => scheme.write_amplification(),
@@ -241,7 +241,7 @@ impl AuditTarget {
         }
     }
 
-    /// Whether it can be opened again, and whether it knows dummy writes.
+    /// Whether the target opens as a `BlockOram`, with dummy writes.
     pub fn is_for_disks(&self) -> bool {
         matches!(self.made, NewTarget::Block(_))
     }
@@ -275,7 +275,7 @@ impl AuditTarget {
         })
     }
 
-    /// Opens a scheme whose vault last kept `state`. Mutants are never opened again.
+    /// Opens a scheme from `state`, the last state in its vault. Mutants are never opened again.
     pub fn open(&self, parts: Parts, state: &[u8]) -> Result<Open> {
         Ok(match &self.made {
             NewTarget::Block(scheme) => {

@@ -1,4 +1,5 @@
-//! `traceless audit volume`: the claims of a volume's scheme, checked on the bare scheme in memory.
+//! `traceless-lab audit volume`: the claims of a volume's scheme, checked on the bare scheme in
+//! memory.
 
 use super::audited::{AuditResult, Progress, is_clean, told, with_repeats};
 use super::claims::{self, ExpectedFinding, PLANTED, VolumeSize};
@@ -75,7 +76,7 @@ fn audited(args: &AuditVolumeArgs, subject: AuditSubject) -> Result<AuditResult>
     })
 }
 
-/// Who may be recorded, in the order of their names on the command line.
+/// The patterns that can be recorded, in the order of their names in `VOLUME_USERS`.
 const USERS: [Pattern; VOLUME_USERS.len()] = [
     Pattern::Same,
     Pattern::Random,
@@ -86,7 +87,7 @@ const USERS: [Pattern; VOLUME_USERS.len()] = [
     Pattern::Twice,
 ];
 
-/// Writes that are recorded at most, unless it is said how many.
+/// Recorded writes at most, unless the command line gives their number.
 const RECORDED_MAX: u64 = 1 << 16;
 
 fn record(args: &AuditVolumeArgs, subject: AuditSubject, trace: &Trace) -> Result {
@@ -102,7 +103,7 @@ pub fn self_test_steps() -> usize {
     honest().len() + PLANTED.len()
 }
 
-/// That nothing is found in any scheme that claims to hide something.
+/// One claim for each scheme without a fault: the audit finds nothing in it.
 pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
     let audit = |&(subject, name): &(AuditSubject, &str)| {
         let claims = claims_of(subject, Level::Quick, 1, &mut || {})?;
@@ -112,7 +113,7 @@ pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
     in_parallel(&honest(), cores(), audit).into_iter().collect()
 }
 
-/// All claims about a scheme, with another run of what is suspicious.
+/// All claims about a scheme. Suspicious ones are run a second time.
 pub fn claims_of(
     subject: AuditSubject,
     level: Level,
@@ -122,7 +123,7 @@ pub fn claims_of(
     with_repeats(seed, |seed| claims::claims(subject, size(level, seed), done))
 }
 
-/// That each planted fault is found.
+/// One claim for each planted fault: the audit finds it.
 pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
     let audit = |&(subject, name, expected): &(AuditSubject, &str, ExpectedFinding)| {
         let claim = claims::planted(subject, name, expected);
@@ -178,8 +179,8 @@ mod tests {
             assert_eq!(code, CLEAN, "{report:#}");
             let claims = report["claims"].as_array().unwrap();
             let judged: Vec<f64> = claims.iter().filter_map(|c| c["p"].as_f64()).collect();
-            // Of each user alone, of two with secrets, and of two beside each other; with the map
-            // in memory, and on the store.
+            // Claims about each user alone, about two users with secrets, and about both together;
+            // each with the map in memory, and on the store.
             assert_eq!(judged.len(), 2 * (9 + 11 + 11 + 2), "{report:#}");
             assert!(judged.iter().all(|&p| (0.0..=1.0).contains(&p)));
         }

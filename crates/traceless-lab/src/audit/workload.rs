@@ -1,8 +1,8 @@
-//! What is run: pairs of workloads that an adversary would like to tell apart.
+//! Pairs of workloads that an adversary tries to distinguish.
 //!
-//! Both of a pair make the same number of requests of the same lengths with syncs, closes and
+//! Both of a pair make the same number of requests of the same lengths, with syncs, closes and
 //! crashes at the same places. That much is public. They differ in what must stay hidden:
-//! addresses, contents, and for write-only schemes whatever is read.
+//! addresses, contents, and for write-only schemes all reads.
 
 use traceless::Hides;
 use traceless::rng::{Rng, SeededRng};
@@ -10,19 +10,19 @@ use traceless::rng::{Rng, SeededRng};
 /// The address of each write, of `n` blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
-    /// Always the same one.
+    /// Always the same block.
     Same,
-    /// In order, and again.
+    /// In order, from the first block to the last, again and again.
     Sequential,
-    /// From the last one down.
+    /// From the last block to the first.
     Reverse,
-    /// Any.
+    /// Uniformly random.
     Random,
-    /// Nine times of ten, one of a few.
+    /// Nine writes of ten go to a few hot blocks.
     Hot,
-    /// The one that was not written for the longest time, all over the place.
+    /// The block that was not written for the longest time; neighbours in time are far apart.
     Cold,
-    /// Each one twice in a row.
+    /// Each block twice in a row.
     Twice,
 }
 
@@ -43,18 +43,18 @@ impl Pattern {
     }
 }
 
-/// What is written.
+/// The bytes that are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contents {
     Zeros,
-    /// Never the same twice.
+    /// Never the same bytes twice.
     Fresh,
-    /// What is there already, but for the first time.
+    /// The bytes that the block has already, once it has been written.
     Unchanged,
 }
 
 impl Contents {
-    /// Fills `block`, which write number `i` puts at `address`.
+    /// Fills `block` for write number `i`, which goes to `address`.
     pub fn fill(self, block: &mut [u8], i: u64, address: u64, seed: u64) {
         match self {
             Self::Zeros => block.fill(0),
@@ -64,14 +64,14 @@ impl Contents {
     }
 }
 
-/// One user.
+/// What one user does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UserWorkload {
     pub writes: Pattern,
     pub contents: Contents,
-    /// What is read after each batch, as many blocks as the batch has.
+    /// After each batch as many blocks are read as the batch has; their addresses.
     pub reads: Option<Pattern>,
-    /// Where the first writes go, as many as there are blocks.
+    /// The addresses of the first `n` writes of `n` blocks, if they differ.
     pub first_pass: Option<Pattern>,
     /// Whether batches of one block are dummy writes.
     pub dummies: bool,
@@ -83,26 +83,26 @@ pub const fn writes(writes: Pattern) -> UserWorkload {
     UserWorkload { writes, contents, reads: None, first_pass: None, dummies: false }
 }
 
-/// What happens several times in the middle.
+/// What interrupts a run several times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Through {
     /// Nothing.
     Nothing,
-    /// A close and another opening.
+    /// A close, then the volume is opened again.
     Close,
-    /// Another opening without a close; nothing is lost.
+    /// The volume is opened again without a close; no write is lost.
     Crash,
     /// A crash in the middle of a write, and sometimes in the middle of the recovery.
     CutWrite,
 }
 
-/// A pair, and the public part of both.
+/// Two users, and the public part that they share.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkloadPair {
     pub name: &'static str,
     pub a: UserWorkload,
     pub b: UserWorkload,
-    /// Lengths of batches, again and again.
+    /// Lengths of batches, in a cycle.
     pub batches: &'static [u64],
     pub through: Through,
 }
@@ -114,7 +114,7 @@ const fn pair(name: &'static str, a: UserWorkload, b: UserWorkload) -> WorkloadP
     WorkloadPair { name, a, b, batches: MIXED, through: Through::Nothing }
 }
 
-/// The pairs for a scheme that hides `hides`. The control is put to the claim of a volume.
+/// The pairs for a scheme that hides `hides`. The control is audited for the claim of a volume.
 pub fn pairs(hides: Hides) -> Vec<WorkloadPair> {
     let same = writes(Pattern::Same);
     let random = writes(Pattern::Random);
@@ -158,7 +158,8 @@ pub fn pairs(hides: Hides) -> Vec<WorkloadPair> {
     list
 }
 
-/// Where reads are hidden too, their number is public, and their addresses are not.
+/// The pair for reads. Where reads are hidden too, their number is public, and their addresses are
+/// not.
 fn reads(hides: Hides, of: UserWorkload) -> WorkloadPair {
     let at = |pattern| UserWorkload { reads: Some(pattern), ..of };
     if hides == Hides::ReadsAndWrites {
@@ -168,7 +169,7 @@ fn reads(hides: Hides, of: UserWorkload) -> WorkloadPair {
     }
 }
 
-/// A number that looks random and depends on both.
+/// A pseudorandom number that depends on both arguments.
 pub fn mix(seed: u64, i: u64) -> u64 {
     let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(i);
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -33,7 +33,7 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
     }
 }
 
-/// Runs one of the programs that are paged.
+/// Runs one of the paged programs, and prints its result.
 pub fn program(args: &PagedProgramArgs) -> Result<(), Failure> {
     let sum = paging::programs::run(&args.name, args.size);
     let sum = sum.ok_or_else(|| Failure::usage(format!("there is no program {}", args.name)))?;

@@ -1,9 +1,9 @@
-//! `traceless bench pager`: page faults, one after the other, beside plain paging.
+//! `traceless-lab bench pager`: page faults, one after the other, with plain paging as the control.
 //!
-//! Pages are touched in turn, more of them than there are frames, so that each touch is a fault:
-//! one page leaves and one comes. Times are from one touch to the next, and medians of them, or of
-//! means of some where that would hide work: what else runs on the machine makes some of them
-//! longer, never shorter.
+//! Pages are touched in turn, more pages than frames, so that each touch is a fault: one page
+//! leaves and one comes. Times are from one touch to the next. Rows are medians of them, or of
+//! means of several where a median would hide work, because other load on the machine makes some
+//! times longer, never shorter.
 
 use crate::args::PagerBenchArgs;
 use crate::bench::controls::{Controls, Operations};
@@ -20,11 +20,11 @@ use traceless_cli::run::cipher;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{Config, HOLDS_PROGRAMS, PagedRegion, Scheme, Settings, Summary};
 
-/// Of a program that faults now and then: what it computes between two faults, as a multiple of a
-/// plain fault. So at most 30 % of its time are faults.
+/// The time that a computing program spends between two faults, as a multiple of a plain fault. So
+/// faults are at most 30 % of its time.
 const IDLE: f64 = 2.5;
 
-/// Pages of a process whose trusted memory is told.
+/// Pages of the process in the row on trusted memory.
 const PAGES_OF_MEMORY_ROW: usize = 1 << 16;
 
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ struct Report {
     details: Vec<Detail>,
 }
 
-/// What else a measurement showed, so that nothing looks free.
+/// Further numbers of a measurement, which show where its time goes.
 #[derive(Serialize)]
 struct Detail {
     name: &'static str,
@@ -48,14 +48,14 @@ struct Detail {
     order_hash: u64,
 }
 
-/// What is asked of a pager.
+/// The program that touches pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TouchProgram {
     /// A fault at each touch.
     Faulting,
-    /// The same, and computing in between.
+    /// A fault at each touch, and computation in between.
     Computing,
-    /// A fault at each touch, of so many pages that a tree of them is deep.
+    /// A fault at each touch, of enough pages that a tree of them is deep.
     Large,
 }
 
@@ -116,25 +116,25 @@ const CONTROLS: [FaultSubject; 3] = [
     plain("pager-plain-large", TouchProgram::Large),
 ];
 
-/// What a plain fault is compared with: the handler wakes and the program, one page is sealed and
-/// another opened, and both are copied.
+/// The operations of a plain fault: two switches between handler and program, one page sealed and
+/// another opened, and both copied.
 const FAULT: Operations =
     Operations { passes: 2.0, copies: 2.0, switches: 2.0, ..Operations::NONE };
 
 /// Pages of a large program.
 const LARGE_PAGES: usize = 1 << 14;
 
-/// Faults in which a tree is cleaned up at least twice.
+/// Faults in which a tree has at least two evictions.
 const PERIOD: usize = 20;
 
-/// Touches of each page before anything is measured. A ring's last leaf is written when each page
+/// Touches of each page before the measurement. The last leaf of a ring is written when each page
 /// has left two and a half times.
 const WARM_UP: usize = 3;
 
-/// Its faults are fewer by this: each takes longer, and the more of them bring nothing new.
+/// The number of a large program's faults is divided by this: each takes longer, and fewer suffice.
 const LARGE_FAULTS: usize = 5;
 
-/// Times between touches, sorted, and what the pager counted.
+/// Times between touches, sorted, and the pager's counters.
 struct FaultTimes {
     times_ns: Vec<u64>,
     wall_ns: u64,
@@ -238,8 +238,8 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
     Ok((rows, details))
 }
 
-/// Touches pages in turn; a program that computes does so for so long after each touch. Without
-/// faults nothing is measured.
+/// Touches pages in turn; a computing program spins for `compute_ns` after each touch. With no
+/// faults it measures nothing.
 fn measure(
     args: &PagerBenchArgs,
     subject: &FaultSubject,
@@ -265,7 +265,7 @@ fn measure(
         return Ok(FaultTimes { times_ns: vec![], wall_ns: 0, counted: Summary::default() });
     }
     let mut region = region(&settings)?;
-    // Every slot of the store has been written once, and every page has left once.
+    // Afterwards every slot of the store was written once, and every page has left once.
     for touch in 0..WARM_UP * pages {
         touch_page(&mut region, touch % pages);
     }
@@ -292,7 +292,8 @@ fn measure(
     Ok(FaultTimes { times_ns, wall_ns: last, counted })
 }
 
-/// Means of some times each: trees are cleaned up now and then, and medians would not see it.
+/// Means of consecutive times: a tree's evictions occur in few faults, and a median would miss
+/// them.
 fn means(times_ns: &[u64]) -> Vec<u64> {
     times_ns.chunks(PERIOD).map(|some| some.iter().sum::<u64>() / some.len() as u64).collect()
 }
@@ -300,12 +301,12 @@ fn means(times_ns: &[u64]) -> Vec<u64> {
 fn region(settings: &Settings) -> Result<PagedRegion, Failure> {
     let (scheme, _) = settings.build().map_err(failed)?;
     let Settings { resident: frames, policy, .. } = *settings;
-    // As programs are. It starts no threads while it faults.
+    // The setting for unmodified programs. This process starts no threads while it faults.
     let config = Config { frames, policy, holds: HOLDS_PROGRAMS, ..Config::default() };
     PagedRegion::new(scheme, config).map_err(failed)
 }
 
-/// What pages are sealed with, by itself.
+/// The sealer for pages, outside a scheme.
 fn sealer(cipher: PageCipherArg) -> fn(&Secret) -> Box<dyn Sealer> {
     match cipher {
         PageCipherArg::Aegis => |key| Box::new(WideAegis::new(key)),
@@ -319,7 +320,7 @@ fn touch_page(region: &mut PagedRegion, page: usize) {
     *byte = byte.wrapping_add(1);
 }
 
-/// What a program does that has its pages.
+/// Spins, as the computation of a program on its resident pages.
 fn compute(clock: &Monotonic, ns: u64) {
     let until = clock.now() + ns;
     while ns > 0 && clock.now() < until {
@@ -327,7 +328,7 @@ fn compute(clock: &Monotonic, ns: u64) {
     }
 }
 
-/// Trusted memory beside the frames, less the 2 MiB that any process may have.
+/// Bytes of trusted memory per page, besides the frames.
 fn bytes_per_page() -> Result<f64, Failure> {
     let settings = Settings { pages: PAGES_OF_MEMORY_ROW, ..Settings::default() };
     let bytes = region(&settings)?.stats().trusted_bytes;

@@ -1,4 +1,4 @@
-//! The rows of the group sim: how fast the simulator is at the papers' size.
+//! The rows of the group sim: the speed of the simulator at the papers' size.
 
 use crate::args::SimulatorArgs;
 use crate::bench::controls::{Controls, Operations};
@@ -17,10 +17,10 @@ use traceless_sim::{processor, workload};
 const NULL: constant::Config =
     constant::Config { bytes_per_cycle: 1 << 20, latency: 0, oram_latency: 0, capacity: 1 << 40 };
 
-/// Rounds of which the median counts.
+/// Rounds; rows are medians of them.
 const ROUNDS: usize = 5;
 
-/// What a simulated event, request or path is compared with: the core's speed, and memory where a
+/// The control of a simulated event, request or path: the core's speed, and memory where a
 /// simulated tree lies.
 const RECORD: Operations = Operations { hits: 500.0, ..Operations::NONE };
 const CYCLE: Operations = Operations { hits: 50.0, ..Operations::NONE };
@@ -54,7 +54,7 @@ pub fn run(args: &SimulatorArgs) -> Result<(), Failure> {
     say_rows("traceless.sim.bench.v1", rows, args.json)
 }
 
-/// Millions a second.
+/// Millions per second.
 const MILLIONS: Scale = Scale::Rate("M/s", 1e3);
 
 /// Random lines, as in USIMM's own measurements.
@@ -63,14 +63,15 @@ const BUSY: &str = "uniform?bytes=16G&before=10";
 /// A program that seldom misses its caches.
 const SPARSE: &str = "uniform?before=4000";
 
-/// A workload on USIMM's machine.
+/// Runs a workload on USIMM's machine.
 fn straight(name: &str, records: u64) -> Result<Run, Failure> {
     let mut workloads = [workload::named(name, records, 1)?];
     Ok(Machine::FOUR_CHANNELS.run(&mut workloads)?.run)
 }
 
-/// How many times as fast the scheme `bundled` is as IR-ORAM, over the stand-ins for Table II: the
-/// geometric mean. In small trees; `experiments/beyond` has those of the paper's size.
+/// How many times faster the scheme `bundled` is than IR-ORAM, as the geometric mean over the
+/// stand-ins for Table II. These trees are small; `experiments/beyond` has trees of the paper's
+/// size.
 fn gain(quick: bool) -> Result<f64, Failure> {
     let names = TABLE_2.iter().map(|benchmark| format!("table-2/{}", benchmark.name));
     let names: Vec<String> = names.step_by(if quick { 4 } else { 1 }).collect();
@@ -87,11 +88,12 @@ fn gain(quick: bool) -> Result<f64, Failure> {
     Ok((logs / names.len() as f64).exp())
 }
 
-/// Records of each stand-in that fill caches and trees, and that are timed.
+/// Records of each stand-in that fill caches and trees.
 const WARM_UP: u64 = 20_000;
+/// Records of each stand-in that are timed.
 const TIMED: u64 = 4_000;
 
-/// Trees as far from their leaves as those of the paper.
+/// Small trees with as many uncached levels as the paper's.
 fn small() -> Config {
     Config {
         levels: 20,
@@ -102,7 +104,7 @@ fn small() -> Config {
     }
 }
 
-/// Rounds of requests to random lines, of which `count` counts the units.
+/// Rounds of requests to random lines, in units of `count`.
 fn measure(
     machine: &Machine,
     mut oram: Oram,

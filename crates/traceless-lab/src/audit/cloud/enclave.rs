@@ -1,4 +1,4 @@
-//! What the enclave's answers and pages tell, and enclaves with one fault each.
+//! What the enclave's answers and page accesses reveal, and enclaves with one fault each.
 
 use super::linker::{self, shuffled};
 use crate::audit::suite::Failed;
@@ -15,12 +15,12 @@ use traceless_cloud::kernel::{Choice, Nibbles, Slab, Touch};
 use traceless_cloud::orders::{Location, Query};
 use traceless_cloud::outer::{Outer, Stream, Vector};
 
-/// An enclave, sound or not.
+/// An enclave, sound or with a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Enclave {
-    /// The one that is used.
+    /// The enclave of the product.
     Ours,
-    /// One that is written here, without a fault.
+    /// The enclave of this module, without a fault.
     Sound,
     ChecksChosen,
     TakesReplays,
@@ -39,7 +39,7 @@ pub fn claims(name: &str, enclave: Enclave, seed: u64) -> Result<Vec<Claim>, Fai
     ])
 }
 
-/// That whether a query fails, and how, does not depend on which slot is meant.
+/// The claim that a query's failure and its error do not depend on which slot is meant.
 fn aborts(name: &str, rig: &mut Rig) -> Result<Claim> {
     let name = format!("{name}: a damaged slot does not tell which one is meant");
     let power = "every layer is damaged, and meant";
@@ -66,7 +66,7 @@ fn aborts(name: &str, rig: &mut Rig) -> Result<Claim> {
     Ok(Claim::exact(name, Verdict::Pass, asked, power, format!("{asked} damaged queries")))
 }
 
-/// That no query is answered twice.
+/// The claim that no query is answered twice.
 fn replays(name: &str, rig: &mut Rig) -> Result<Claim> {
     let name = format!("{name}: a query is answered once");
     let power = "each of 100 is sent again, at once and later";
@@ -84,8 +84,8 @@ fn replays(name: &str, rig: &mut Rig) -> Result<Claim> {
     Ok(Claim::exact(name, verdict, if answered == 0 { 200 } else { answered }, power, evidence))
 }
 
-/// That the paper's kernel touches the same pages in the same order, wherever rows go. Of the
-/// network, `./test memcheck` compares every address.
+/// The claim that the paper's kernel touches the same pages in the same order for every permutation
+/// of rows. For the network, `./test memcheck` compares every address.
 fn pages(name: &str, enclave: Enclave, seed: u64) -> Result<Claim> {
     const ROWS: usize = 512;
     let name = format!("{name}: pages do not tell where rows go");
@@ -132,7 +132,7 @@ fn pages_of(enclave: Enclave, dest: &[u32]) -> Result<Vec<usize>> {
     Ok(touched.0)
 }
 
-/// An enclave with the gateway's side of its session.
+/// An enclave together with the gateway's side of its session.
 struct Rig {
     shared: Shared,
     outer: Outer,
@@ -171,7 +171,7 @@ impl Rig {
         }
     }
 
-    /// A query for the slot of a layer, with its slots.
+    /// A query for the slot of layer `target`, and the slots of its path.
     fn asked(&mut self, target: u32) -> (Vec<u8>, Vec<u8>) {
         let g = &self.shared.geometry;
         let mut query = Query { round: 7, leaf: 5, locations: Default::default(), target };
@@ -185,7 +185,7 @@ impl Rig {
     }
 }
 
-/// Whoever answers queries.
+/// Answers queries.
 trait Answers {
     fn query(&mut self, order: &mut [u8], slots: &[u8]) -> Result<Vec<u8>>;
 }
@@ -196,8 +196,7 @@ impl Answers for Querier {
     }
 }
 
-/// An enclave that hides nothing from whoever watches it, but answers as it should, or with a
-/// fault.
+/// An enclave that hides no memory access. It answers correctly, or with one fault.
 struct FaultyEnclave {
     enclave: Enclave,
     geometry: Geometry,

@@ -1,7 +1,7 @@
-//! The server's attack on the key stream that the paper prints (section III-E): v is SHA-256 of
-//! the old vector at b, v' that of the old vector at b', without a key or the number of a piece.
-//! Vectors lie in the clear, so the server takes the stream off, before and after, and matches
-//! what no eviction changes.
+//! The server's attack on the key stream that the paper prints (section III-E): v is SHA-256 of the
+//! old vector at b, v' is SHA-256 of the old vector at b', without a key or the number of a piece.
+//! Vectors lie in the clear, so the server removes the stream before and after an eviction and
+//! matches rows, because no eviction changes them.
 
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ const PIECES: usize = 3;
 
 type Rows = Vec<[[u8; PIECE_LEN]; PIECES]>;
 
-/// What the server has of an eviction: both ciphertexts, and vectors of both.
+/// The server's view of an eviction: both ciphertexts, and the vectors of both.
 struct EvictionView {
     before: Rows,
     after: Rows,
@@ -32,7 +32,7 @@ fn xor(word: &mut [u8; PIECE_LEN], stream: impl IntoIterator<Item = u8>) {
     }
 }
 
-/// Rows in random order.
+/// A random permutation of rows.
 pub fn shuffled(rows: usize, rng: &mut SeededRng) -> Vec<u32> {
     let mut dest: Vec<u32> = (0..rows as u32).collect();
     for i in (1..rows).rev() {
@@ -57,7 +57,7 @@ fn random_vectors(rng: &mut SeededRng) -> Vec<Vector> {
     vectors
 }
 
-/// An eviction as printed.
+/// An eviction as the paper prints it.
 fn literal(dest: &[u32], before: Rows, rng: &mut SeededRng) -> EvictionView {
     let (old, new) = (random_vectors(rng), random_vectors(rng));
     let mut after = before.clone();
@@ -71,7 +71,7 @@ fn literal(dest: &[u32], before: Rows, rng: &mut SeededRng) -> EvictionView {
     EvictionView { before, after, old, new }
 }
 
-/// The same eviction by our kernel.
+/// The same eviction by this project's kernel.
 fn mended(dest: &[u32], before: Rows, rng: &mut SeededRng) -> Result<EvictionView> {
     let (old, new) = (random_vectors(rng), random_vectors(rng));
     let stream = Stream::new(&Secret::random(rng));
@@ -85,8 +85,8 @@ fn mended(dest: &[u32], before: Rows, rng: &mut SeededRng) -> Result<EvictionVie
     Ok(EvictionView { before, after: (0..ROWS).map(words).collect(), old, new })
 }
 
-/// How many rows the server finds again, if it takes the stream to be the printed one with one of
-/// the vectors, with or without the number of a piece.
+/// How many rows the server finds again, if it assumes the printed stream with one of the vectors,
+/// with or without the number of a piece.
 fn linked(seen: &EvictionView, dest: &[u32]) -> usize {
     let bare = |rows: &Rows, vectors: &[Vector], numbered: bool| -> Rows {
         let mut rows = rows.clone();
@@ -116,7 +116,7 @@ fn linked(seen: &EvictionView, dest: &[u32]) -> usize {
     best
 }
 
-/// That a server which has both ciphertexts and all vectors finds no row again.
+/// The claim that a server with both ciphertexts and all vectors links no row.
 pub fn claim(name: &str, is_literal: bool, drawn_from: u64) -> Result<Claim> {
     let name = format!("{name}: ciphertexts do not tell where rows go");
     let power = "each of 300 rows is looked for, with four guesses of its stream";

@@ -1,10 +1,9 @@
-//! `traceless audit cloud`: what a provider sees of the oblivious store, and what its enclave
-//! shows.
+//! `traceless-lab audit cloud`: what a provider observes of the oblivious store and its enclave.
 //!
-//! With a constant beat everything is judged of all pairs of users: each message and its time, but
-//! for paths and slots, which are judged by statistics. Without one, each step sends one query,
-//! whether anybody asks for something that is not at hand or not: how many are sent, and when, is
-//! not hidden then.
+//! At a constant rate the audit judges all pairs of clients: each message and its time must be
+//! equal, except for paths and slots, which statistics judge. On demand, each step sends one query,
+//! with or without a request for a block that is not at hand. The number of queries and their times
+//! are not hidden then.
 
 mod enclave;
 mod linker;
@@ -20,12 +19,12 @@ use enclave::Enclave;
 use traceless_audit::{Claim, Verdict};
 use wire::{Gate, GatewayClient, WireRun};
 
-/// What is audited.
+/// A part of the cloud store.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// A gateway: what its host sees.
+    /// A gateway: what its host observes.
     Gateway(Gate),
-    /// An enclave: its answers, and the pages that it touches.
+    /// An enclave: its answers, and its page accesses.
     Enclave(Enclave),
 }
 
@@ -41,7 +40,7 @@ pub struct Clouds;
 
 impl Suite for Clouds {
     type Scheme = CloudPart;
-    /// Steps of each user.
+    /// Steps of each client.
     type Size = u64;
 
     const TARGET: &'static str = "cloud";
@@ -153,8 +152,8 @@ const fn planted(scheme: CloudPart, fault: &'static str) -> PlantedFault<Clouds>
     PlantedFault { scheme, fault: Some(fault), size: 4_000 }
 }
 
-/// Who asks the gateway: for what is at hand and what is not, for nothing, of a full tree and of
-/// an empty one, for what does not exist, and for several at once.
+/// Clients of the gateway. They differ in cache hits, in the rate of requests and in how full the
+/// tree is. `Errors` requests blocks that do not exist, and `Batches` several blocks at once.
 const USERS: [GatewayClient; 10] = [
     GatewayClient::One(TreeUser::OneBlock),
     GatewayClient::One(TreeUser::Random),
@@ -167,10 +166,10 @@ const USERS: [GatewayClient; 10] = [
     GatewayClient::Errors,
     GatewayClient::Batches,
 ];
-/// Those who ask for a block a step, or for none, are the first.
+/// The first clients request one block per step, or none.
 const OF_ONE: usize = 8;
 
-/// Whom to tell apart, by number: everybody.
+/// All pairs, by number.
 fn pairs(users: usize) -> Vec<(usize, usize)> {
     (0..users).flat_map(|a| (a + 1..users).map(move |b| (a, b))).collect()
 }
@@ -207,7 +206,8 @@ fn of_gateway(name: &str, gate: Gate, steps: u64, seed: u64) -> Result<Vec<Claim
     Ok(claims)
 }
 
-/// That each step shows the same of every user, but for its path and slots.
+/// The claim that each step shows the same messages for every client, except for its path and
+/// slots.
 fn look_alike(name: &str, runs: &[WireRun]) -> Claim {
     let name = format!("{name}: steps of all users look alike");
     let mut steps = 0;
@@ -228,7 +228,7 @@ fn look_alike(name: &str, runs: &[WireRun]) -> Claim {
 
 const ONE: &str = "one differing event is found";
 
-/// That no slot is read twice before its node is made anew.
+/// The claim that no slot is read twice before its node is made anew.
 fn nothing_twice(name: &str, runs: &[WireRun]) -> Claim {
     let name = format!("{name}: no slot is read twice");
     let (read, twice): (u64, u64) =
@@ -238,7 +238,7 @@ fn nothing_twice(name: &str, runs: &[WireRun]) -> Claim {
     Claim::exact(name, verdict, if twice == 0 { read } else { twice }, ONE, evidence)
 }
 
-/// That what is made anew follows from what the host has seen.
+/// The claim that nodes are made anew at times that follow from the host's earlier observations.
 fn on_time(name: &str, runs: &[WireRun]) -> Claim {
     let name = format!("{name}: rounds follow from the number of queries");
     let (made, untimely): (u64, u64) =

@@ -1,4 +1,4 @@
-//! Users of a gateway, and what its host sees of them.
+//! Clients of a gateway, and what its host observes of them.
 
 use super::super::workload::mix;
 use crate::audit::suite::Failed;
@@ -20,29 +20,29 @@ use traceless_cloud::params::Params;
 use traceless_cloud::store::{MemStore, NodeVersion};
 use traceless_cloud::{Error, Result};
 
-/// A gateway, sound or not.
+/// A gateway, sound or with a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {
-    /// Queries are sent at a constant rate.
+    /// Sends queries at a constant rate.
     Fixed,
-    /// They are sent as they are needed, and as often for each user.
+    /// Sends queries on demand; the audit has each client send as many.
     Demand,
-    /// A slot is left out in which what was asked for is at hand.
+    /// Leaves a tick out if the requested block is at hand.
     HitsSendNothing,
-    /// Slots are left out in which nobody asks.
+    /// Leaves a tick out if there is no request.
     IdleStops,
-    /// A slot is left out in which an answer is an error.
+    /// Leaves a tick out if the answer is an error.
     ErrorsSendNothing,
-    /// What is asked for at once is sent at once.
+    /// Sends all queries of a batch at once.
     BatchesAtOnce,
-    /// Its random numbers favour one half of the tree.
+    /// Draws paths that favour one half of the tree.
     PrefersHalf,
-    /// What lies in the root, which the gateway has, is taken to be at hand.
+    /// Sends no query for a block of the root, which the gateway holds.
     RootAtHand,
 }
 
 impl Gate {
-    /// Whether slots in which this came of what was asked are left out.
+    /// Whether the gateway leaves a tick out after a step with this result.
     fn leaves_out(self, asked: SilentStep) -> bool {
         match self {
             Self::HitsSendNothing => asked == SilentStep::Answered,
@@ -57,7 +57,7 @@ impl Gate {
     }
 }
 
-/// What came of a step that sent nothing by itself.
+/// The result of a step that sent no query by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SilentStep {
     Nothing,
@@ -65,14 +65,14 @@ enum SilentStep {
     Failed,
 }
 
-/// Who asks a gateway.
+/// A client of a gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GatewayClient {
-    /// For a block a step, or none.
+    /// Requests one block per step, or none.
     One(TreeUser),
-    /// For blocks that do not exist.
+    /// Requests blocks that do not exist.
     Errors,
-    /// For several blocks at once, now and then.
+    /// Requests several blocks at once, in some steps.
     Batches,
 }
 
@@ -86,25 +86,26 @@ impl GatewayClient {
     }
 }
 
-/// What was seen of one user.
+/// What the host observed of one client.
 pub struct WireRun {
-    /// Of each step, or of each query with what came behind it, what it showed but for path and
-    /// slots.
+    /// For each step on demand, or for each query with all that follows it at a constant rate, its
+    /// messages without path and slots.
     pub steps: Vec<Template>,
     /// The path of each query.
     pub leaves: Draws,
-    /// By how many trees the path of each query is behind the one that the last round went to.
+    /// For each query, the distance in trees between its path and the path of the last round.
     pub behind: Draws,
     /// The slots that were read in each layer.
     pub slots: Vec<Draws>,
     pub slots_read: u64,
     pub read_twice: u64,
-    /// Rounds, and nodes made anew by themselves; those that what was seen before does not explain.
+    /// Rounds, and single nodes made anew.
     pub made_anew: u64,
+    /// How many of these do not follow from earlier observations, or have another form.
     pub untimely: u64,
 }
 
-/// A tree with leaves enough to tell them apart, and slots enough for all users.
+/// A tree with enough leaves for the statistics, and enough slots for all clients.
 fn params() -> Params {
     let (blocks, round_blocks) = (2048, 40);
     let (inner_blocks, leaf_blocks) = (130, 80);
@@ -120,16 +121,17 @@ fn params() -> Params {
     Params { blocks, lambda: 16, geometry, round_blocks, inner_blocks, leaf_blocks }
 }
 
-/// Slots a second, by a clock that goes on from slot to slot.
+/// Ticks per second, on a clock that advances from tick to tick.
 const SLOTS_PER_SECOND: u32 = 1000;
 const PERIOD: u64 = 1_000_000;
-/// How long the thread of rounds may take to send one.
+/// The thread of rounds may take this long to send one.
 const STAGE_TIME: Duration = Duration::from_secs(20);
-/// Blocks that are asked for at once, and how many steps pass until some are again.
+/// Blocks of a batch.
 const BATCH: u64 = 4;
+/// Steps from one batch to the next.
 const BATCH_STEPS: u64 = 16;
 
-/// Runs so many steps of a user.
+/// Runs a client for `steps` steps.
 pub fn run(gate: Gate, client: GatewayClient, steps: u64, seed: u64) -> Result<WireRun, Failed> {
     let params = params();
     params.geometry.check()?;
@@ -168,7 +170,8 @@ pub fn run(gate: Gate, client: GatewayClient, steps: u64, seed: u64) -> Result<W
         }
         step += 1;
         view.end_step(asked.1);
-        // As long for everybody, or as many steps.
+        // All clients run for the same time at a constant rate, or else for the same number of
+        // steps.
         let passed = if is_fixed { clock.now() / PERIOD } else { step };
         if passed >= steps {
             break;
@@ -183,7 +186,7 @@ pub fn run(gate: Gate, client: GatewayClient, steps: u64, seed: u64) -> Result<W
     Ok(watch.into_inner().unwrap_or_else(PoisonError::into_inner).seen)
 }
 
-/// One step of a client: what came of it, and a secret of its own that paths must not tell.
+/// One step of a client. Returns its result, and a secret that paths must not depend on.
 fn ask(
     gateway: &mut Gateway,
     (gate, client): (Gate, GatewayClient),
@@ -221,7 +224,7 @@ fn ask(
     }
 }
 
-/// A timer that waits for nothing while somebody hurries.
+/// A timer that does not wait while `hurries` is set.
 struct Impatient {
     clock: Arc<SimulatedClock>,
     hurries: Arc<AtomicBool>,
@@ -241,7 +244,7 @@ impl Timer for Impatient {
     }
 }
 
-/// Random numbers, one of four of which lacks the bit that chooses a half of the leaves.
+/// Random numbers: one of four draws clears the bit that chooses a half of the leaves.
 struct Small(SeededRng);
 
 impl Rng for Small {
@@ -256,22 +259,23 @@ impl Rng for Small {
     }
 }
 
-/// What the host has seen.
+/// What the host has observed.
 struct WireWatch {
     params: Params,
-    /// Where there is a beat: the time, which is seen of each message.
+    /// The time of each message, at a constant rate.
     clock: Option<Arc<SimulatedClock>>,
     seen: WireRun,
-    /// Of the present step.
+    /// Observations of the present step.
     step: Template,
-    /// Queries at the end of the step before.
+    /// Number of queries at the end of the step before.
     queries_before: u64,
     read: HashSet<(Node, Location)>,
-    /// Queries, and those of each version of a node.
+    /// Number of queries.
     queries: u64,
+    /// Number of queries that read each version of a node.
     reads: HashMap<(Node, u64), usize>,
     rounds: u64,
-    /// Lengths of a round's batch and orders, which are the same for all.
+    /// Lengths of a round's batch and orders, which must not vary.
     form: Option<Vec<usize>>,
 }
 
@@ -316,14 +320,14 @@ impl WireWatch {
         leaves.secrets.resize(leaves.drawn.len(), secret);
     }
 
-    /// Whether a round should have been sent before the next query, and was not.
+    /// Whether a round was due before the next query and was not sent.
     fn misses_round(&self) -> bool {
         let (round, after) = (self.params.round_blocks as u64, self.params.stage_after() as u64);
         let due = self.queries.saturating_sub(after) / round;
         self.clock.is_some() && self.rounds < due
     }
 
-    /// Something is seen when it is sent, if there is a beat.
+    /// Records the time of a message and its lengths, at a constant rate.
     fn see_in_time(&mut self, what: &[usize]) {
         if let Some(clock) = &self.clock {
             self.step.see(clock.now());
@@ -361,13 +365,14 @@ impl WireWatch {
     fn stage(&mut self, stage: &Stage) {
         let g = self.params.geometry;
         if self.clock.is_some() {
-            // Not when: by then the next slot may be waited for, and it is sent before that.
+            // Without the time: another thread sends the round, maybe after the clock advanced to
+            // the next tick.
             self.step.see(stage.nodes.len() as u64);
         }
         self.seen.made_anew += 1;
         let nodes = || stage.nodes.iter().map(|version| version.node);
         let is_due = if stage.batch.is_empty() {
-            // By itself: a node that was read as often as it may be.
+            // A single node is made anew when it was read as often as allowed.
             stage.nodes.iter().all(|version| {
                 let reads = self.reads.get(&(version.node, version.attempt)).copied();
                 reads.unwrap_or(0) >= self.params.reads_max(g.layer_of(version.node))
@@ -385,7 +390,7 @@ impl WireWatch {
     }
 }
 
-/// A host that is watched.
+/// A host that reports all calls to a [`WireWatch`].
 struct WatchedHost {
     host: InProcess<MemStore>,
     watch: Arc<(Mutex<WireWatch>, Condvar)>,
@@ -396,7 +401,7 @@ impl WatchedHost {
         lock(&self.watch.0)
     }
 
-    /// Rounds are sent by a thread of their own, so one that is due is waited for.
+    /// Waits for a due round, because a separate thread sends rounds.
     fn wait_for_round(&self) {
         let waited =
             self.watch.1.wait_timeout_while(self.seen(), STAGE_TIME, |watch| watch.misses_round());

@@ -1,6 +1,7 @@
-//! `traceless audit pager`: what whoever sees the store learns of a program whose pages go there.
+//! `traceless-lab audit pager`: what an adversary at the store learns of a program that pages.
 //!
-//! All users have as many faults. Of write-only schemes the writes are seen, of trees everything.
+//! All users have the same number of faults. Of write-only schemes the adversary observes the
+//! writes, of trees all accesses.
 
 mod run;
 mod users;
@@ -14,19 +15,19 @@ use run::{PagerKind, PagerRun, Wrong};
 use traceless_audit::{Claim, Verdict};
 use users::{PAIRS, PagerUser, USERS};
 
-/// Pages of a program: more than it has frames for, and leaves enough to tell them apart.
+/// Pages of a program: more than its frames, and enough leaves for the statistics.
 const PAGES: u64 = 128;
 
-/// A scheme, and what its pager does wrong.
+/// A scheme, and the fault of its pager.
 #[derive(Clone, Copy, Debug)]
 pub struct PagerScheme {
     name: &'static str,
-    /// In all these forms.
+    /// The scheme in each of these forms.
     kinds: &'static [PagerKind],
     wrong: Wrong,
 }
 
-/// Schemes for pages.
+/// The suite of page schemes.
 pub struct Pagers;
 
 impl Suite for Pagers {
@@ -104,7 +105,8 @@ impl Suite for Pagers {
     }
 
     fn claims(scheme: &PagerScheme, faults: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
-        /// What is to be equal is so long before what is drawn tells nothing.
+        /// Faults of write-only schemes at most: exact comparison needs fewer faults than
+        /// statistics.
         const EQUAL_MAX: u64 = 300_000;
         let mut claims = vec![];
         for &kind in scheme.kinds {
@@ -127,7 +129,7 @@ impl Suite for Pagers {
         Ok(claims)
     }
 
-    /// The paths of two users, of trees.
+    /// The paths of two users, for schemes in trees.
     fn pictures(scheme: &PagerScheme, seed: u64) -> Result<Vec<Picture>, Failed> {
         let shown = |user: PagerUser| -> Result<UserPoints, Failed> {
             let run = run::run(scheme, scheme.kinds[0], user, Self::size(Level::Quick), seed)?;
@@ -176,7 +178,7 @@ fn name_of(scheme: &PagerScheme, kind: PagerKind) -> String {
     }
 }
 
-/// That paths are drawn anew, and that those which follow from the number of the fault do.
+/// The claims that paths are drawn anew, and that public paths follow from the number of the fault.
 fn of_paths(name: &str, runs: &[PagerRun]) -> Vec<Claim> {
     let drawn: Vec<_> = runs.iter().map(|run| [run.drawn.clone()]).collect();
     let users = USERS.iter().zip(&drawn);
@@ -190,7 +192,7 @@ fn of_paths(name: &str, runs: &[PagerRun]) -> Vec<Claim> {
 
 const ONE: &str = "one differing event is found";
 
-/// That each fault shows the same of every user.
+/// The claim that each fault shows the same events for every user.
 fn faults_look_alike(name: &str, what: &str, runs: &[PagerRun]) -> Claim {
     let of_users = runs.iter().map(|run| &run.faults[..]).collect::<Vec<_>>();
     all_equal(format!("{name}: {what}"), "fault", &of_users)

@@ -1,4 +1,4 @@
-//! Runs programs that page, and keeps what is seen of the store.
+//! Runs programs that page, and keeps what an adversary observes of the store.
 
 use super::users::PagerUser;
 use super::{PAGES, PagerScheme};
@@ -20,14 +20,14 @@ use traceless_pager::scheme::{
 use traceless_pager::slots::{Cipher, PageAegis};
 use traceless_pager::{PAGE_LEN, Page};
 
-/// Pages in memory.
+/// Pages that memory has frames for.
 const FRAMES: usize = 4;
 
-/// Where pages go.
+/// The scheme that stores the pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PagerKind {
     Plain,
-    /// So many pages refreshed for so many that leave.
+    /// Refreshes the first number of pages for the second number of evicted ones.
     DetWo(u32, u32),
     Eager(u32),
     Path,
@@ -36,7 +36,7 @@ pub enum PagerKind {
     Opam,
 }
 
-/// What a pager does wrong.
+/// The fault of a pager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wrong {
     Nothing,
@@ -44,36 +44,37 @@ pub enum Wrong {
     SkipsClean,
     /// A page that was never written comes without an access.
     SkipsUnwritten,
-    /// With a page after the last one the next comes, too.
+    /// If two faults are for consecutive pages, the page after them comes too.
     ReadsAhead,
 }
 
-/// What was seen of one user.
+/// What the adversary observed of one user.
 pub struct PagerRun {
-    /// Of each fault: what was written, and where. Of trees what was read and written, but not
-    /// where.
+    /// For each fault: the place and length of each write. For trees the bytes read and written,
+    /// without places.
     pub faults: Vec<Template>,
-    /// Of each fault of a tree the paths that are drawn.
+    /// For each fault of a tree, the paths that are drawn.
     pub drawn: Draws,
-    /// Those that follow from the number of the fault.
+    /// Paths that follow from the number of the fault.
     pub public: Vec<u64>,
-    /// Pages that came back as others than they went.
+    /// Pages that came back with wrong contents.
     pub wrong: u64,
 }
 
 impl PagerKind {
-    /// Whether it claims to hide reads, too, or is there to be compared with such.
+    /// Whether the scheme lies in a tree: it claims to hide reads too, or is a control for schemes
+    /// that do.
     pub fn is_tree(self) -> bool {
         matches!(self, Self::Path | Self::FusedPath | Self::Ring | Self::Opam)
     }
 
-    /// Paths of a fault that are drawn.
+    /// Paths that a fault draws at random.
     fn draws(self) -> usize {
         if self == Self::Path || self == Self::Opam { 2 } else { 1 }
     }
 
-    /// Whether each fault reads and writes as much as any other. What Ring ORAM does besides
-    /// follows from the paths before, which are random.
+    /// Whether each fault reads and writes the same number of bytes. Not so for Ring ORAM: its
+    /// other accesses follow from earlier paths, which are random.
     fn has_templates(self) -> bool {
         self != Self::Ring
     }
@@ -89,7 +90,7 @@ impl PagerKind {
         })
     }
 
-    /// Where the leaves of its tree lie, if it has one.
+    /// The places of the leaves of the tree, if the scheme has one.
     fn leaves(self) -> Result<Vec<u64>> {
         let sample = PageAegis::new(&Secret::from_bytes([0; 32]));
         match self {
@@ -133,7 +134,7 @@ impl PagerKind {
     }
 }
 
-/// Runs so many faults of a user.
+/// Runs a user for `faults` faults.
 pub fn run(
     scheme: &PagerScheme,
     kind: PagerKind,
@@ -156,7 +157,7 @@ pub fn run(
         run: PagerRun::new(faults, leaves.len() as u64),
         leaves: numbered(leaves),
     };
-    // All begin with the first pages in their frames.
+    // All users begin with the first pages in their frames.
     for page in 0..FRAMES as u64 {
         pager.fault(page, 0)?;
     }
@@ -186,20 +187,20 @@ struct Pager {
     scheme: Box<dyn PageScheme>,
     wrong: Wrong,
     frames: VecDeque<(u64, Page)>,
-    /// What was written to each page last, repeated all over it.
+    /// The word last written to each page, which fills the page.
     contents: Vec<u64>,
     wrong_pages: u64,
 }
 
 impl Pager {
-    /// `page`, or the next one that is in no frame.
+    /// `page`, or the next page that is in no frame.
     fn away(&self, page: u64) -> u64 {
         let mut pages = (0..PAGES).map(|more| (page + more) % PAGES);
         let is_away = |page: &u64| self.frames.iter().all(|(there, _)| there != page);
         pages.find(is_away).expect("there are more pages than frames")
     }
 
-    /// Brings a page, and writes to it, unless that is 0.
+    /// Brings in a page, and fills it with `contents` unless that is 0.
     fn fault(&mut self, wanted: u64, contents: u64) -> Result<()> {
         let mut frame = [0; PAGE_LEN];
         let mut out = None;
@@ -228,11 +229,11 @@ impl Pager {
     }
 }
 
-/// Who sees the store.
+/// Observes the store.
 struct StoreWatch {
     kind: PagerKind,
     run: PagerRun,
-    /// The leaves of a tree by where they lie.
+    /// The leaves of a tree, by their places.
     leaves: BTreeMap<u64, u64>,
 }
 
@@ -244,7 +245,7 @@ impl PagerRun {
 }
 
 impl StoreWatch {
-    /// Sees what a fault shows, in which `wanted` comes.
+    /// Records the events of a fault that brings in `wanted`.
     fn fault(&mut self, events: &[Event], wanted: u64) {
         let mut template = Template::default();
         if !self.kind.is_tree() {
@@ -256,7 +257,7 @@ impl StoreWatch {
             return;
         }
         let mut paths = 0;
-        // Neighbours on a path may lie together, which depends on the leaf alone.
+        // Neighbours on a path may be one extent, which depends on the leaf alone.
         for run in events.chunk_by(|a, b| a.op == b.op) {
             let bytes: u64 = run.iter().map(|event| u64::from(event.len)).sum();
             if self.kind.has_templates() {

@@ -1,27 +1,28 @@
-//! Programs that page, whom whoever sees the store would like to tell apart.
+//! Programs that page, which an adversary at the store tries to distinguish.
 
 use super::super::workload::mix;
 
-/// Somebody whose pages come and go.
+/// A pattern of page faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PagerUser {
     InOrder,
     Backwards,
     Random,
-    /// A few pages in turn, just too many to stay.
+    /// A few pages in turn, just too many for the frames.
     Few,
-    /// Mostly one of a few.
+    /// Mostly one of a few pages.
     FewHot,
-    /// Any page, and changes none.
+    /// Random pages, without a change.
     Reads,
-    /// Comes back only to pages that were there before it came to any other.
+    /// Returns only to its first pages.
     Old,
-    /// A loop that goes through a table of its own for each bit of a secret: ones, or zeros.
+    /// Goes through one of two tables for each bit of a secret, here all ones.
     SecretOnes,
+    /// Goes through one of two tables for each bit of a secret, here all zeros.
     SecretZeros,
 }
 
-/// All of them.
+/// All users.
 pub const USERS: [PagerUser; 9] = [
     PagerUser::InOrder,
     PagerUser::Backwards,
@@ -34,7 +35,7 @@ pub const USERS: [PagerUser; 9] = [
     PagerUser::SecretZeros,
 ];
 
-/// Whom to tell apart.
+/// Pairs that the adversary tries to distinguish.
 pub const PAIRS: [(PagerUser, PagerUser); 6] = [
     (PagerUser::InOrder, PagerUser::Random),
     (PagerUser::Backwards, PagerUser::InOrder),
@@ -59,7 +60,7 @@ impl PagerUser {
         }
     }
 
-    /// The page, of `n`, that is touched at fault number `i`, if it is not in a frame.
+    /// The page, of `n`, that fault number `i` brings in, if it is not in a frame.
     pub fn touches(self, i: u64, n: u64, seed: u64) -> u64 {
         let random = |salt: u64, below: u64| mix(seed ^ salt, i) % below;
         match self {
@@ -75,7 +76,7 @@ impl PagerUser {
         }
     }
 
-    /// Whether it changes the page.
+    /// Whether the user changes the page.
     pub fn changes(self) -> bool {
         self != Self::Reads
     }

@@ -12,7 +12,7 @@ pub const BLOCKS: u64 = 2048;
 
 pub const LEVELS: usize = 10;
 
-/// Levels of the tree that lie in the processor.
+/// Levels of the tree that the processor holds.
 pub const CACHED: usize = 3;
 
 /// The machine with a scheme as its memory controller.
@@ -38,12 +38,12 @@ pub const LAST_LEVEL: llc::Config = llc::Config {
 pub const MEMORY: dram::Config =
     dram::Config { map: dram::AddressMap::ROWS_TOGETHER, ..dram::Config::FOUR_CHANNELS };
 
-/// The memory that trees lie in.
+/// The memory that holds the trees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
-    /// Rows and banks: how long a path takes depends on where it lies.
+    /// Rows and banks: the time of a path depends on its place.
     Dram,
-    /// Nothing but a bandwidth: all paths take as long.
+    /// A bandwidth only: all paths take the same time.
     Bandwidth,
 }
 

@@ -9,34 +9,34 @@ use traceless::scheme::ring::Params;
 use traceless_sim::oram::{Config, Early, MapTree, Pace, Scheme as Oram, Small, layouts};
 use traceless_sim::{Result, Watch, dram};
 
-/// A scheme by name, and what it is made of.
+/// A scheme by name, and its construction.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineScheme {
     pub name: &'static str,
     pub made: Construction,
-    /// What is claimed of its times.
+    /// The claims about its times, one for each reading of T.
     pub readings: &'static [MachineClaims],
-    /// Whether each slot looks like all others of its number. What Ring ORAM touches besides a path
-    /// follows from the paths before, which are random.
+    /// Whether all steps of the same number look alike. Not so in Ring ORAM: its other accesses
+    /// follow from earlier paths, which are random.
     pub has_templates: bool,
-    /// Slots in which each tree has a path, at least, that is not told by the slot's number.
+    /// In this many steps each tree accesses at least one path that is drawn at random.
     pub turns: usize,
-    /// Whether the path of a slot follows from its number.
+    /// Whether the number of a step determines its path.
     pub is_public: fn(slot: u64) -> bool,
 }
 
-/// How a scheme comes into a computer.
+/// How a computer gets its scheme.
 #[derive(Clone, Copy, Debug)]
 pub enum Construction {
-    /// By a configuration of the simulator.
+    /// From a configuration of the simulator.
     Config(fn() -> Config),
-    /// By a configuration whose pace is another than is said.
+    /// From a configuration with a pace other than the one that the claims name.
     Otherwise(fn() -> Config, fn(Pace, ProgramUser) -> Pace),
-    /// In place of what the simulator has.
+    /// From a controller or scheme outside the simulator.
     Own { atlas: fn() -> Result<Atlas>, run: fn(&Job, &Bench) -> Result<()> },
 }
 
-/// When paths begin, what they go to, and what is claimed of when.
+/// A reading of T, the memory below, and the claim about times.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineClaims {
     pub words: &'static str,
@@ -45,19 +45,19 @@ pub struct MachineClaims {
     pub claim: OfTimes,
 }
 
-/// What is claimed of the times of slots.
+/// A claim about the times of steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OfTimes {
-    /// Each begins so many cycles after the one before.
+    /// Each step begins this many cycles after the one before.
     Every(u64),
-    /// Those of all users are the same.
+    /// The steps of all users have the same times.
     Alike,
-    /// They follow from the paths, and those tell nothing.
+    /// Times follow from the paths, which reveal nothing.
     OfPaths,
 }
 
 impl MachineScheme {
-    /// What whoever watches knows.
+    /// What the adversary knows about the places of trees in memory.
     pub fn atlas(&self, over: Over) -> Result<Arc<Atlas>> {
         let config = match self.made {
             Construction::Config(config) | Construction::Otherwise(config, _) => config(),
@@ -72,7 +72,7 @@ impl MachineScheme {
         Ok(Arc::new(Atlas::of(&layouts(&config, &memory)?)))
     }
 
-    /// Runs `job` before the eyes of somebody who knows `atlas`.
+    /// Runs `job` under a watcher that knows `atlas`.
     pub fn run(&self, job: &Job, atlas: &Arc<Atlas>) -> Result<MachineRun> {
         let bench = Bench::new(atlas, job);
         let (config, pace) = match self.made {
@@ -103,7 +103,7 @@ const LONG_INTERVAL: u64 = 6000;
 /// Shorter than any path takes.
 const SHORT_INTERVAL: u64 = 100;
 
-/// T counted from the end of a path, as IR-ORAM and the paper on unified ORAM do.
+/// T counted from the end of a path, as IR-ORAM and the paper on unified ORAM count it.
 pub const AFTER_COMPLETION: MachineClaims = MachineClaims {
     words: "T from the end of a path",
     pace: Pace::AfterCompletion(INTERVAL),
@@ -111,8 +111,8 @@ pub const AFTER_COMPLETION: MachineClaims = MachineClaims {
     claim: OfTimes::OfPaths,
 };
 
-/// The same where all paths take as long. Which paths there are does not follow from how long they
-/// take, and many are simulated soonest here.
+/// T from the end of a path, where all paths take the same time. The choice of paths does not
+/// depend on their duration, and this memory is the fastest to simulate.
 pub const BY_BANDWIDTH: MachineClaims = MachineClaims {
     words: "T from the end of a path, over a memory that is known by its bandwidth",
     over: Over::Bandwidth,
@@ -120,19 +120,19 @@ pub const BY_BANDWIDTH: MachineClaims = MachineClaims {
     ..AFTER_COMPLETION
 };
 
-/// T as the IR-ORAM paper's authors count it: in slots for instructions, of which those that memory
-/// operations of the program take are left out.
+/// T as the IR-ORAM paper's authors count it: in instruction slots, without the slots of the
+/// program's memory operations.
 pub const FETCH_SLOTS: MachineClaims = MachineClaims {
     words: "T in slots for other instructions",
     pace: Pace::FetchSlots(INTERVAL),
     ..AFTER_COMPLETION
 };
 
-/// Without a fixed rate: nothing is claimed of times.
+/// Without a fixed rate there is no claim about times.
 pub const ON_DEMAND: MachineClaims =
     MachineClaims { words: "without a fixed rate", pace: Pace::Asked, ..AFTER_COMPLETION };
 
-/// All that are claimed to hide anything.
+/// All readings with a claim.
 pub const READINGS: [MachineClaims; 4] = [
     AFTER_COMPLETION,
     MachineClaims {
@@ -150,7 +150,7 @@ pub const READINGS: [MachineClaims; 4] = [
     BY_BANDWIDTH,
 ];
 
-/// All without a known fault.
+/// All schemes without a known fault.
 pub const SCHEMES: [MachineScheme; 16] = [
     scheme("path", || Config { drain_above: Some(0), ..of(Oram::Path) }),
     MachineScheme { turns: 8, ..scheme("recursive", recursive) },
@@ -186,14 +186,15 @@ pub const fn scheme(name: &'static str, config: fn() -> Config) -> MachineScheme
     MachineScheme { name, made, readings: &READINGS, has_templates: true, turns: 1, is_public }
 }
 
-/// Stashes hold little more than a path, so that they have to be emptied now and then.
+/// Stashes hold little more than a path, so that they must be emptied sometimes.
 const STASH: usize = 80;
 
-/// Far more blocks than ever wait.
+/// Far more blocks than ever wait in a stash.
 const ROOMY_STASH: usize = 600;
 
-/// Each request has a path. Whoever looks first for what is at hand, as the IR-ORAM paper does,
-/// shows the leaves of what is not, which are near those that brought it down.
+/// Each request has a path. If a scheme looks first for blocks at hand, as the IR-ORAM paper does,
+/// it shows only the leaves of the rest, which are near the leaves of the paths that brought them
+/// down.
 pub fn of(scheme: Oram) -> Config {
     Config {
         scheme,
@@ -211,9 +212,10 @@ pub fn of(scheme: Oram) -> Config {
     }
 }
 
-/// With stashes that need not be emptied. Emptying one ends with the path that is near the leaves
-/// of what waited, and those are shown next: so leaves are near those before, the more the fewer
-/// blocks may wait. A stash that is emptied once in a lifetime tells nothing.
+/// A configuration with stashes that need no emptying. Emptying one ends with the path nearest to
+/// the leaves of the waiting blocks, and the next requests show these leaves: so successive leaves
+/// are near each other, more so in a smaller stash. A stash that is emptied once in a lifetime
+/// reveals nothing.
 fn roomy(config: Config) -> Config {
     let small = Small { stash_blocks: ROOMY_STASH, drain_above: ROOMY_STASH / 2, ..config.small };
     Config { stash_blocks: ROOMY_STASH, drain_above: Some(ROOMY_STASH / 2), small, ..config }

@@ -1,5 +1,5 @@
-//! `traceless audit sim`: the simulator's secure processors, as an adversary at the memory bus sees
-//! them: which lines are asked for, and in which cycle.
+//! `traceless-lab audit sim`: the simulator's secure processors, as an adversary at the memory bus
+//! observes them: which lines are accessed, and in which cycle.
 
 mod computer;
 mod machines;
@@ -30,18 +30,18 @@ use traceless_sim::oram::Pace;
 use users::{PAIRS, ProgramUser, USERS};
 use watch::{Atlas, BusView, Slot, WatchState, Watcher};
 
-/// How much is run.
+/// How much an audit runs.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineSize {
-    /// Slots of each user that are compared exactly, for each reading of T.
+    /// Steps of each user that are compared exactly, for each reading of T.
     exact: usize,
-    /// Slots of each user whose leaves are put to statistics, and leaves that he has in each tree:
-    /// the more of both.
+    /// Steps that each user runs for the statistics, at least.
     drawn: usize,
+    /// Leaves that each user draws from each tree, at least; both minima hold.
     leaves: usize,
 }
 
-/// All schemes of the simulator.
+/// The suite of the simulator's schemes.
 pub struct Processors;
 
 impl Suite for Processors {
@@ -87,9 +87,9 @@ impl Suite for Processors {
         Ok(claims)
     }
 
-    /// Two users at a fixed rate; and two without one, which is not claimed to tell nothing.
+    /// Two users at a fixed rate; and two without one, where no claim is made about times.
     fn pictures(scheme: &MachineScheme, seed: u64) -> Result<Vec<Picture>, Failed> {
-        /// Slots of each user, enough to see how leaves are spread.
+        /// Steps of each user, enough to show the distribution of leaves.
         const SLOTS: usize = 5_000;
         const SHOWN: [(MachineClaims, [ProgramUser; 2]); 3] = [
             (AFTER_COMPLETION, [ProgramUser::Random, ProgramUser::Computes]),
@@ -122,7 +122,7 @@ impl Suite for Processors {
     }
 }
 
-/// When the paths of a tree began, and where they lead.
+/// The start time and the leaf of each path of a tree.
 fn paths_in(slots: &[Slot], tree: usize) -> Vec<(u64, u64)> {
     let path = |slot: &Slot| {
         let path = slot.paths.iter().find(|path| usize::from(path.tree) == tree)?;
@@ -135,7 +135,7 @@ pub fn run(args: &AuditSimArgs) -> Outcome {
     suite::run::<Processors>(&args.run, args.scheme.as_deref())
 }
 
-/// What all users have to show: so many slots each, and in how many all that is kept.
+/// The jobs of all users: `slots` steps each, and lines and commands of the first `kept`.
 fn jobs(
     reading: &MachineClaims,
     slots: usize,
@@ -143,7 +143,7 @@ fn jobs(
     seed: u64,
 ) -> impl Iterator<Item = Job> {
     let MachineClaims { pace, over, .. } = *reading;
-    // Far more than so many slots take, should there be fewer than there are to be.
+    // A bound far above what this many steps take, in case the program causes fewer.
     let instructions = 20_000 * slots as u64;
     (0..).zip(USERS).map(move |(nth, user)| {
         let seed = seed.wrapping_mul(64) + nth;
@@ -151,7 +151,8 @@ fn jobs(
     })
 }
 
-/// All claims that need many slots. Of those only the first user's are held, and all leaves.
+/// All claims that need many steps. To save memory, only the first user's steps are kept, and the
+/// leaves of all.
 fn for_long(
     scheme: &MachineScheme,
     size: MachineSize,
@@ -176,8 +177,8 @@ fn for_long(
 
 const POWER: &str = "one slot that differs is found";
 
-/// That each slot looks the same for every user, but for its path; and has the same path where its
-/// number tells it.
+/// The claim that each step looks the same for every user except for its path, and has the same
+/// path where its number determines it.
 fn slots_look_alike(scheme: &MachineScheme, when: &str, runs: &[MachineRun]) -> Claim {
     let mut alike = Alike::default();
     for (user, run) in USERS.into_iter().zip(runs) {
@@ -186,7 +187,7 @@ fn slots_look_alike(scheme: &MachineScheme, when: &str, runs: &[MachineRun]) -> 
     alike.claim(scheme, when)
 }
 
-/// Whether slots of users look alike, as far as they were compared.
+/// The result of comparing the steps of users.
 #[derive(Default)]
 struct Alike {
     users: usize,
@@ -196,7 +197,7 @@ struct Alike {
 }
 
 impl Alike {
-    /// Compares the slots of a user with those of the first one.
+    /// Compares the steps of a user with the first user's.
     fn compare(
         &mut self,
         scheme: &MachineScheme,
@@ -233,7 +234,7 @@ impl Alike {
     }
 }
 
-/// What is claimed of the times at which slots begin, and end.
+/// The claim about the times at which steps begin and end.
 fn times_tell_nothing(
     scheme: &MachineScheme,
     reading: &MachineClaims,
@@ -263,7 +264,7 @@ fn times_tell_nothing(
     Ok(Claim::exact(name, Verdict::Pass, all, POWER, evidence))
 }
 
-/// The first slot of which something is not as claimed, and what.
+/// The number of the first step that contradicts a claim, and the reason.
 type Differs = Option<(u64, String)>;
 
 fn not_every(interval: u64, slots: &[Slot]) -> Differs {
@@ -280,7 +281,7 @@ fn not_alike(a: &[Slot], b: &[Slot]) -> Differs {
     Some((nth, format!("it was {b}; of {}, {a}", USERS[0].name())))
 }
 
-/// What a processor without a program does otherwise that has the same paths.
+/// How a run differs from a processor without a program that accesses the same paths.
 fn not_of_paths(
     run: &MachineRun,
     pace: Pace,
@@ -313,8 +314,8 @@ fn not_of_paths(
     Ok(None)
 }
 
-/// What is told where paths begin when somebody asks: it is not claimed to be hidden. If nothing
-/// were told, nothing would be seen.
+/// A claim about the rate of paths on demand, which no scheme claims to hide. It fails if the
+/// counts of all programs are equal, because then the audit would be blind.
 fn counts_tell_on_demand(
     scheme: &MachineScheme,
     atlas: &Arc<Atlas>,
@@ -358,7 +359,7 @@ fn counts_tell_on_demand(
     Ok(Claim::exact(name, verdict, paths.iter().sum(), power, evidence))
 }
 
-/// The times between paths of programs that take as many of them.
+/// The times between paths on demand, for programs with the same number of paths.
 fn gaps_tell_on_demand(
     scheme: &MachineScheme,
     atlas: &Arc<Atlas>,
@@ -367,7 +368,7 @@ fn gaps_tell_on_demand(
     const PATHS: usize = 200;
     let mut users = vec![];
     for job in jobs(&ON_DEMAND, PATHS, 0, seed) {
-        // Two ask for next to nothing that their cache does not hold.
+        // Two programs miss their cache almost never.
         let asks = !matches!(job.user, ProgramUser::Computes | ProgramUser::Dirties);
         let slots = if asks { scheme.run(&job, atlas)?.seen.slots } else { vec![] };
         let gaps = slots.windows(2).map(|two| two[1].began - two[0].began);
@@ -377,7 +378,7 @@ fn gaps_tell_on_demand(
     Ok(told_of_pairs(name, "cycles between paths", &users, &numbered(&USERS, &PAIRS)))
 }
 
-/// The first leaves of each tree that are not told by the number of a slot, so many at most.
+/// The leaves of each tree that the step's number does not determine; the first `most` of them.
 fn drawn(scheme: &MachineScheme, slots: &[Slot], atlas: &Atlas, most: usize) -> Vec<Draws> {
     let leaves = atlas.leaves().into_iter();
     let none = |places| Draws { noun: "leaves", places, ..Draws::default() };
@@ -403,7 +404,7 @@ mod tests {
     use traceless_sim::oram::Config;
     use traceless_sim::workload::Program;
 
-    /// What is compared is not the same because it never happens.
+    /// The compared runs contain evictions and early write-backs.
     #[test]
     fn stashes_are_emptied_and_lines_are_written_back_early() {
         let mut never_emptied = vec![];
@@ -431,7 +432,7 @@ mod tests {
         assert_eq!(never_emptied, [] as [&str; 0]);
     }
 
-    /// A cycle that one slot is later, or a line that is another, is found.
+    /// The audit finds a step that is one cycle later, or one different line.
     #[test]
     fn what_does_not_follow_from_paths_is_found() {
         let scheme = suite::named::<Processors>("baseline").unwrap();
@@ -458,7 +459,7 @@ mod tests {
         assert_eq!(differs(&fewer), Some(50));
     }
 
-    /// Programs end, whatever is seen of them.
+    /// Every program ends, even if the watcher never has enough.
     #[test]
     fn programs_end() {
         for user in USERS {

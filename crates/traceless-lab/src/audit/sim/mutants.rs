@@ -1,7 +1,8 @@
-//! Computers with one fault each, which every audit must find, or it has seen nothing.
+//! Computers with one fault each. An audit that misses one proves nothing.
 //!
-//! Some have a wrong scheme in the simulator's controller, some a [wrong controller](super::paced),
-//! and some are the simulator's own, with a T that says something.
+//! Some have a faulty scheme in the simulator's controller, some a [faulty
+//! controller](super::paced), and some are the simulator's own with a T that depends on the
+//! program.
 
 use super::super::suite;
 use super::super::tree::mutants::{
@@ -24,10 +25,10 @@ use traceless_sim::Result;
 use traceless_sim::dram::Memory;
 use traceless_sim::oram::{Bus, Config, Front, Oram, Pace, Scheme as Kind};
 
-/// One that must be found, or pass.
+/// A computer with a fault that the audit must find, or a sound twin that must pass.
 pub type Planted = suite::PlantedFault<Processors>;
 
-/// All of them.
+/// All planted faults, and the sound twins.
 pub const PLANTED: [Planted; 20] = [
     path::<SoundTree>("mutant:sound-path", None),
     path::<SkipsDummies>("mutant:skips-dummies", Some("nothing is done when nobody asks")),
@@ -53,12 +54,12 @@ pub const PLANTED: [Planted; 20] = [
     as_printed("ir-oram:as-printed", || searches_first(Kind::IrOram)).longest(),
 ];
 
-/// What shows in times and in what slots look like.
+/// Size for faults in times and in the form of steps.
 const EXACT: MachineSize = MachineSize { exact: 170, drawn: 100, leaves: 0 };
 
-/// What shows now and then, or in leaves alone; and what hardly shows in small trees, where early
-/// write-backs come between.
+/// Size for faults that are rare, or show in leaves alone.
 const LONG: MachineSize = MachineSize { exact: 20, drawn: 2_500, leaves: 0 };
+/// Size for faults that hardly show in small trees, between early write-backs.
 const LONGEST: MachineSize = MachineSize { exact: 20, drawn: 8_000, leaves: 0 };
 
 impl Planted {
@@ -96,7 +97,7 @@ const fn paced<F: Pacing + 'static>(name: &'static str, fault: Option<&'static s
     own(name, fault, paced::atlas, paced::run::<F>)
 }
 
-/// What is the simulator's own.
+/// A configuration of the simulator's own controller.
 const fn configured(
     name: &'static str,
     fault: &'static str,
@@ -118,7 +119,7 @@ const fn t_per_program() -> Planted {
     Planted { scheme: MachineScheme { made, ..named.scheme }, ..named }
 }
 
-/// What is at hand costs no path, so that a path is read for a block only after it has sunk.
+/// A block at hand costs no path, so a path is read for a block only after it has sunk.
 const fn as_printed(name: &'static str, config: fn() -> Config) -> Planted {
     let fault = "what is at hand costs no path, and leaves tell what has sunk";
     configured(name, fault, &READINGS, config)
@@ -128,7 +129,7 @@ fn searches_first(kind: Kind) -> Config {
     Config { searches_first: Some(true), ..of(kind) }
 }
 
-/// The tree of a Path ORAM, and that of its map if it is in one.
+/// The tree of a Path ORAM, and the tree of its map if `with_map`.
 fn shapes(with_map: bool) -> Result<Vec<Shape>> {
     let data = Shape::uniform(LEVELS, 4)?;
     let map = Shape::uniform(levels(map_blocks(BLOCKS)), 4)?;

@@ -1,6 +1,6 @@
-//! A controller of our own, beside the simulator's: IR-ORAM's, with its sub-stash and its early
-//! write-backs, and one fault in when paths begin. Without a fault ([`SoundPace`]) it is timed as
-//! the simulator's is.
+//! A controller separate from the simulator's: IR-ORAM's, with its sub-stash and its early
+//! write-backs, and one fault in the times at which paths begin. Without a fault ([`SoundPace`]) it
+//! has the times of the simulator's controller.
 
 use super::super::tree::schemes::{Tree, rng};
 use super::computer::{BLOCKS, CACHED, LEVELS, MEMORY, layouts_of};
@@ -23,28 +23,29 @@ use traceless_sim::oram::Pace;
 use traceless_sim::workload::{LINE_LEN, Op as Asked};
 use traceless_sim::{Error, Result};
 
-/// When paths begin. The default of each is right.
+/// When paths begin. Each default is correct.
 pub trait Pacing: Send {
-    /// Cycles from the end of a path to the begin of the next.
+    /// Cycles from the end of a path to the start of the next.
     fn wait(state: &State) -> u64 {
         state.interval
     }
 
-    /// Whether a line is read from memory before it is known that the block is at hand.
+    /// Whether a line is read from memory before the sub-stash has answered.
     const READS_BEFORE_ANSWER: bool = false;
 
-    /// Whether a line that is used again, while it is written back early, ends the path.
+    /// Whether a repeated use of a line ends the path of its early write-back.
     const ABORT_ENDS_SLOT: bool = false;
 }
 
-/// What a wrong T may depend on.
+/// The state that a faulty T may depend on.
 pub struct State {
-    /// The right one.
+    /// The correct interval.
     interval: u64,
-    /// Slots so far, and requests.
+    /// Steps so far.
     slots: u64,
+    /// Requests so far.
     requests: u64,
-    /// Whether any waits.
+    /// Whether a request waits.
     is_asked: bool,
     /// Whether a line can be written back early.
     has_offer: bool,
@@ -57,7 +58,7 @@ pub struct SoundPace;
 
 impl Pacing for SoundPace {}
 
-/// Whoever asks for more is served sooner.
+/// T is shorter for a program with more requests.
 pub struct OfProgram;
 
 impl Pacing for OfProgram {
@@ -66,7 +67,7 @@ impl Pacing for OfProgram {
     }
 }
 
-/// Nobody waits, so why should a line that is written back?
+/// An early write-back does not wait for T, because no request waits.
 pub struct Sooner;
 
 impl Pacing for Sooner {
@@ -75,7 +76,7 @@ impl Pacing for Sooner {
     }
 }
 
-/// The cache is searched when a dummy is due, and that takes time.
+/// A due dummy first searches the cache, which takes time.
 pub struct Later;
 
 impl Pacing for Later {
@@ -85,7 +86,7 @@ impl Pacing for Later {
     }
 }
 
-/// A stash that is full is emptied in between.
+/// A path that empties the stash does not wait for T.
 pub struct Evicts;
 
 impl Pacing for Evicts {
@@ -94,21 +95,21 @@ impl Pacing for Evicts {
     }
 }
 
-/// A write-back that came too early is given up.
+/// An aborted early write-back ends its step.
 pub struct GivesBack;
 
 impl Pacing for GivesBack {
     const ABORT_ENDS_SLOT: bool = true;
 }
 
-/// The sub-stash and the memory are asked at once.
+/// Accesses the sub-stash and the memory at the same time.
 pub struct Hasty;
 
 impl Pacing for Hasty {
     const READS_BEFORE_ANSWER: bool = true;
 }
 
-/// Where its tree lies.
+/// The places of the tree's paths in memory.
 pub fn atlas() -> Result<Atlas> {
     Ok(Atlas::of(&layouts_of(&[below()?])))
 }
@@ -121,7 +122,7 @@ fn below() -> Result<Shape> {
     Ok(shape()?.only(|level| level >= CACHED))
 }
 
-/// Runs a program before it.
+/// Runs a program on a processor with this controller.
 pub fn run<F: Pacing>(job: &Job, bench: &Bench) -> Result<()> {
     let early = EarlyWriteBack::scan(job.seed, 500);
     bench.run(job, PacedController::<F>::new(job, bench)?, Some(early))
@@ -139,9 +140,9 @@ struct PacedController<F> {
     phase: Phase,
     now: u64,
     due: u64,
-    /// Whether something was asked for since the last look.
+    /// Whether a request came since the last call of `begin`.
     is_new: bool,
-    /// Requests that wait, with the tickets of reads.
+    /// Waiting requests, with the tickets of reads.
     requests: HashMap<u64, Option<u64>>,
     offered: bool,
     fault: PhantomData<F>,
@@ -154,10 +155,10 @@ enum Phase {
     Writing,
 }
 
-/// What an offered line is called.
+/// The identity of an offered line.
 const OFFER: u64 = u64::MAX;
 
-/// What the tree touches in a step.
+/// The lines that the tree accesses in a step.
 #[derive(Clone, Default)]
 struct TouchedTree(Arc<Mutex<SlotLines>>);
 
@@ -215,7 +216,7 @@ impl<F: Pacing> PacedController<F> {
         Addr(addr / LINE_LEN % BLOCKS)
     }
 
-    /// Asks for a block, unless it is at hand. Whether it is.
+    /// Requests a block, unless it is at hand. Returns whether it is.
     fn ask(&mut self, now: u64, addr: u64, ticket: Option<u64>) -> Result<bool> {
         let block = Self::block(addr);
         if self.scheme.is_at_hand(block) {
@@ -232,7 +233,7 @@ impl<F: Pacing> PacedController<F> {
         Ok(false)
     }
 
-    /// Reads a line for slot number `slot`. When it is there, if that is known.
+    /// Reads a line for step number `slot`. Returns its time of arrival, if that is known.
     fn read_line(&mut self, now: u64, at: u64, slot: u64) -> Answer {
         self.show(now, Op::Read, at);
         self.memory.read(now, at, slot)

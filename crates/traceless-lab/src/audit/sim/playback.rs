@@ -1,6 +1,6 @@
-//! A processor in which no program runs: its paths are those that were seen of another, and begin
-//! when they are due. What it does follows from those paths alone, so if it is seen to do the same
-//! at the same times, nothing else was told.
+//! A processor without a program: it plays back the paths that another processor accessed, and
+//! begins them when they are due. Its behaviour follows from the paths alone. So if it shows the
+//! same accesses at the same times, the adversary learns no more than the paths.
 
 use super::computer::MEMORY;
 use super::trees::touch;
@@ -16,7 +16,8 @@ use traceless_sim::backend::Backend;
 use traceless_sim::dram::{CommandRecord, Memory};
 use traceless_sim::oram::{Bus, Config, Front, Oram, Pace};
 
-/// Plays what was seen, until `end`. Tells what is seen then, and the commands of each channel.
+/// Plays `lines` back until cycle `end`. Returns the watcher's view, and the commands of each
+/// channel.
 pub fn play_back(
     lines: &[SlotLines],
     pace: Pace,
@@ -40,7 +41,7 @@ pub fn play_back(
     Ok((watcher.take(), commands.collect()))
 }
 
-/// A scheme whose steps are known beforehand.
+/// A scheme with predetermined steps.
 struct Player {
     lines: VecDeque<SlotLines>,
     bus: Bus,

@@ -1,4 +1,4 @@
-//! Runs a user's program on a computer, and keeps what is seen at its memory bus.
+//! Runs a user's program on a computer, and keeps what the memory bus shows.
 
 use super::computer::{BLOCKS, LAST_LEVEL, Over};
 use super::users::ProgramUser;
@@ -12,23 +12,24 @@ use traceless_sim::oram::Pace;
 use traceless_sim::processor::{self, together};
 use traceless_sim::workload::Program;
 
-/// What is to be run.
+/// A run of one user's program.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     pub user: ProgramUser,
     pub pace: Pace,
     pub over: Over,
-    /// Slots to be seen, and those of which all lines and commands are kept.
+    /// Steps to observe.
     pub slots: usize,
+    /// Steps with all lines kept; commands are kept if this is not 0.
     pub kept: usize,
     /// Instructions of each core, at most.
     pub instructions: u64,
-    /// Whether stashes are emptied so late that they never are.
+    /// Whether the stash limits are so high that no eviction of a full stash happens.
     pub is_roomy: bool,
     pub seed: u64,
 }
 
-/// What was seen.
+/// What the adversary observed in a run.
 pub struct MachineRun {
     pub seen: BusView,
     /// The commands of each channel, if they are kept.
@@ -36,7 +37,7 @@ pub struct MachineRun {
     pub cycles: u64,
 }
 
-/// What a computer of one's own is connected to.
+/// The program and the watcher for a controller other than the simulator's.
 pub struct Bench {
     pub atlas: Arc<Atlas>,
     pub watcher: Arc<Watcher>,
@@ -44,19 +45,19 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Before the eyes of somebody who knows `atlas`.
+    /// A bench with a watcher that knows `atlas`.
     pub fn new(atlas: &Arc<Atlas>, job: &Job) -> Self {
         let shared = Arc::new(WatchState::default());
         let watcher = Watcher::new(atlas.clone(), shared.clone(), job.slots, job.kept);
         Self { atlas: atlas.clone(), watcher, shared }
     }
 
-    /// What its processor runs.
+    /// The program of the processor.
     pub fn program(&self, job: &Job) -> Program {
         job.user.program(BLOCKS, job.seed, job.instructions, &self.shared)
     }
 
-    /// Runs a program on a processor before `memory`.
+    /// Runs a program on a processor with `memory`.
     pub fn run(
         &self,
         job: &Job,

@@ -1,4 +1,4 @@
-//! Trees that report the lines of each path they touch to a memory bus.
+//! Trees that report the lines of each accessed path to a memory bus.
 
 use super::super::tree::schemes::Tree;
 use super::watch::{Atlas, BusPath};
@@ -8,7 +8,7 @@ use traceless::tree::{BareTree, ObservedTree, PathWitness, Shape};
 use traceless::types::Leaf;
 use traceless_sim::workload::LINE_LEN;
 
-/// Tree number `number`, which reports the lines of the paths that it touches to `bus`.
+/// Tree number `number`, which reports the lines of each accessed path to `bus`.
 pub fn seen_tree(
     number: u8,
     shape: Shape,

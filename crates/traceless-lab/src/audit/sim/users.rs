@@ -1,4 +1,4 @@
-//! Programs whom an adversary at the memory bus would like to tell apart.
+//! Programs that an adversary at the memory bus tries to distinguish.
 
 use super::super::workload::mix;
 use super::watch::WatchState;
@@ -6,36 +6,38 @@ use std::sync::Arc;
 use traceless_sim::oram::Start;
 use traceless_sim::workload::{LINE_LEN, Op, Program, Record, Workload};
 
-/// Somebody who runs a program.
+/// A program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProgramUser {
-    /// Nothing that the last cache does not hold.
+    /// Uses only lines that the last cache holds.
     Computes,
-    /// Writes a few lines that the last cache holds, so that they may be written back early, and
-    /// are used again meanwhile.
+    /// Writes a few lines that the last cache holds. They may be written back early, and are used
+    /// again meanwhile.
     Dirties,
-    /// Asks for lines all the time, as fast as memory answers.
+    /// Random lines, as fast as memory answers.
     Random,
     InOrder,
-    /// A few lines that leave the cache before they are asked for again.
+    /// A few lines that leave the cache before their next use.
     FewMissed,
-    /// A few lines most of the time, that the cache holds.
+    /// Mostly a few lines that the cache holds.
     FewHot,
-    /// Lines whose labels lie in other blocks of the map each time.
+    /// Consecutive lines have their labels in different blocks of the map.
     FarApart,
     Writes,
-    /// Much for a while, nothing for a while.
+    /// Many lines for a while, then none for a while.
     Bursts,
     NowAndThen,
-    /// A loop that goes through a table and works longer for each bit of a secret that is one.
+    /// Goes through a table for each bit of a secret, with more computation for a one; here all
+    /// ones.
     SecretOnes,
+    /// The same program with a secret of zeros, which uses another table.
     SecretZeros,
     FourCores,
     /// Random lines in trees that hold nothing at the beginning.
     Empty,
 }
 
-/// All of them.
+/// All programs.
 pub const USERS: [ProgramUser; 14] = [
     ProgramUser::Computes,
     ProgramUser::Dirties,
@@ -53,7 +55,7 @@ pub const USERS: [ProgramUser; 14] = [
     ProgramUser::Empty,
 ];
 
-/// Whom to tell apart.
+/// Pairs that the adversary tries to distinguish.
 pub const PAIRS: [(ProgramUser, ProgramUser); 10] = [
     (ProgramUser::Dirties, ProgramUser::Computes),
     (ProgramUser::Random, ProgramUser::Computes),
@@ -67,8 +69,9 @@ pub const PAIRS: [(ProgramUser, ProgramUser); 10] = [
     (ProgramUser::Empty, ProgramUser::Random),
 ];
 
-/// Lines of memory from one line of a set of the last cache to the next, and lines of a set.
+/// Sets of the last cache: lines this far apart are in the same set.
 pub const CACHE_SETS: u64 = 32;
+/// Lines of a set of the last cache.
 pub const CACHE_WAYS: u64 = 8;
 
 impl ProgramUser {
@@ -91,13 +94,13 @@ impl ProgramUser {
         }
     }
 
-    /// What trees hold at the beginning.
+    /// What the trees hold at the beginning.
     pub fn start(self) -> Start {
         if self == Self::Empty { Start::Empty } else { Start::Full }
     }
 
-    /// Its program, in `lines` lines of memory. It ends when enough was seen, or after so many
-    /// instructions of each core.
+    /// The program, in `lines` lines of memory. It ends when the watcher has enough steps, or when
+    /// a core exceeds `most` instructions.
     pub fn program(self, lines: u64, seed: u64, most: u64, shared: &Arc<WatchState>) -> Program {
         let cores = if self == Self::FourCores { 4 } else { 1 };
         let core = |core: u64| -> Box<dyn Workload> {
@@ -117,7 +120,7 @@ impl ProgramUser {
         Program { threads: (0..cores).map(core).collect() }
     }
 
-    /// Memory operation number `i`: instructions before it, what it does, and the line.
+    /// Memory operation number `i`: the instructions before it, its kind, and its line.
     fn asks(self, i: u64, lines: u64, seed: u64) -> (u64, Op, u64) {
         let random = |salt: u64, below: u64| mix(seed ^ salt, i) % below.max(1);
         let write_of = |share: u64| if random(1, share) == 0 { Op::Write } else { Op::Read };

@@ -1,5 +1,5 @@
-//! What whoever watches the memory bus of a simulated processor sees: lines that are asked for, and
-//! when. He knows how trees lie in memory, so that lines tell him paths.
+//! The view of an adversary at the memory bus of a simulated processor: accessed lines, and their
+//! times. The adversary knows how trees lie in memory, so that lines reveal paths.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,16 +11,16 @@ use traceless::types::Leaf;
 use traceless_sim::oram::Layout;
 use traceless_sim::workload::LINE_LEN;
 
-/// Where paths lie: what anybody knows of a memory that holds trees.
+/// The places of paths, which is public knowledge about a memory that holds trees.
 pub enum Atlas {
     /// The lines of all paths of all trees.
     Paths { lines: Vec<Vec<Vec<u64>>>, by_last_line: HashMap<u64, BusPath> },
-    /// Buckets that lie one after the other, of which slots are read one by one: the first byte of
-    /// the last level, bytes of a bucket, and how many there are on that level.
+    /// Consecutive buckets that are read slot by slot: the first byte of the last level, bytes per
+    /// bucket, and the number of buckets on that level.
     Buckets { leaves_at: u64, bucket_len: u64, leaves: u64 },
 }
 
-/// A path: the tree, and the leaf that it leads to.
+/// A path: the tree, and the leaf at its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BusPath {
     pub tree: u8,
@@ -28,7 +28,7 @@ pub struct BusPath {
 }
 
 impl Atlas {
-    /// Of trees that lie so.
+    /// The atlas of trees with these layouts.
     pub fn of(layouts: &[Layout]) -> Self {
         let path = |layout: &Layout, leaf| {
             let mut lines = vec![];
@@ -46,7 +46,7 @@ impl Atlas {
         Self::Paths { lines, by_last_line }
     }
 
-    /// Of Ring ORAM, whose levels above `cached` are in the processor.
+    /// The atlas of Ring ORAM, with the levels above `cached` in the processor.
     pub fn of_ring(params: Params, shape: &Shape, cached: usize) -> Self {
         let lines = (GhostRing::<()>::metadata_lines(params) + params.slots()) as u64;
         let bucket_len = lines * LINE_LEN;
@@ -71,8 +71,8 @@ impl Atlas {
         }
     }
 
-    /// The paths that these lines are, one after the other, if they are whole ones; of buckets that
-    /// are read slot by slot, the path that they are on.
+    /// The successive paths that `lines` consist of, or none if a part is no whole path. For
+    /// buckets that are read slot by slot, the path that they are on.
     fn find(&self, lines: &[u64]) -> Vec<BusPath> {
         match self {
             Self::Paths { lines: trees, by_last_line } => {
@@ -99,26 +99,29 @@ impl Atlas {
     }
 }
 
-/// One slot: lines that are read together, and those that are written together after it.
+/// One step of the controller: lines that are read together, and lines that are written together
+/// after it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// The paths that are read, if whole ones are.
+    /// The paths that are read, if whole paths are.
     pub paths: Vec<BusPath>,
-    /// Lines that are read, and lines that are written.
+    /// Number of lines read.
     pub reads: usize,
+    /// Number of lines written.
     pub writes: usize,
-    /// Whether the lines of the paths are written that were read.
+    /// Whether the same paths are written that were read.
     pub is_written_back: bool,
-    /// When it began, and when it was written.
+    /// The cycle in which the step began.
     pub began: u64,
+    /// The cycle of its writes; 0 if there were none after its reads.
     pub wrote: u64,
-    /// What was asked for last when it began.
+    /// The last requested line at the start of the step, plus one; 0 for none.
     pub secret: u64,
 }
 
 impl Slot {
-    /// Whether it looks as another does, but for paths and times, and as it must: whole paths that
-    /// are read and written.
+    /// Whether both steps look alike except for paths and times, and this one has the required
+    /// form: whole paths that are read and written.
     pub fn looks_as(&self, other: &Self) -> bool {
         let looks = |slot: &Self| (slot.reads, slot.writes, slot.is_written_back);
         let trees = self.paths.iter().map(|path| path.tree);
@@ -126,7 +129,7 @@ impl Slot {
         is_whole && looks(self) == looks(other) && trees.eq(other.paths.iter().map(|p| p.tree))
     }
 
-    /// What it looks like.
+    /// A description of the step without paths and times.
     pub fn told(&self) -> String {
         let Self { paths, reads, writes, is_written_back, .. } = self;
         let trees: Vec<_> = paths.iter().map(|path| path.tree.to_string()).collect();
@@ -138,20 +141,20 @@ impl Slot {
         format!("{reads} lines read and {writes} written, {what}")
     }
 
-    /// When it was.
+    /// The times of the step, in words.
     pub fn when(&self) -> String {
         format!("read in cycle {} and written in {}", self.began, self.wrote)
     }
 }
 
-/// The lines of a slot.
+/// The lines of a step.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct SlotLines {
     pub reads: Vec<u64>,
     pub writes: Vec<u64>,
 }
 
-/// What programs and whoever watches have in common: when enough was seen, programs end.
+/// State that programs and the watcher share: programs end when the watcher has enough steps.
 #[derive(Default)]
 pub struct WatchState {
     is_enough: AtomicBool,
@@ -159,33 +162,34 @@ pub struct WatchState {
 }
 
 impl WatchState {
-    /// Whether enough was seen.
+    /// Whether the watcher has enough steps.
     pub fn is_enough(&self) -> bool {
         self.is_enough.load(Ordering::Relaxed)
     }
 
-    /// A program asks for a line, or for none.
+    /// Records that a program requests a line, or none.
     pub fn ask(&self, line: Option<u64>) {
         self.asked.store(line.map_or(0, |line| line + 1), Ordering::Relaxed);
     }
 }
 
-/// Whoever watches.
+/// Observes the memory bus.
 pub struct Watcher {
     atlas: Arc<Atlas>,
     shared: Arc<WatchState>,
-    /// Slots that are enough, and of how many the lines are kept.
+    /// Steps to observe.
     wanted: usize,
+    /// Steps with all lines kept.
     kept: usize,
     seen: Mutex<BusView>,
 }
 
-/// What was seen.
+/// What the adversary observed.
 #[derive(Default)]
 pub struct BusView {
     pub slots: Vec<Slot>,
     pub lines: Vec<SlotLines>,
-    /// Lines that were asked for together just now.
+    /// Lines of the last time and operation, still incomplete.
     burst: Option<Burst>,
 }
 
@@ -197,7 +201,7 @@ struct Burst {
 }
 
 impl Watcher {
-    /// Watches until `wanted` slots were seen, and keeps the lines of the first `kept`.
+    /// Watches until `wanted` steps are complete, and keeps the lines of the first `kept`.
     pub fn new(
         atlas: Arc<Atlas>,
         shared: Arc<WatchState>,
@@ -207,7 +211,7 @@ impl Watcher {
         Arc::new(Self { atlas, shared, wanted, kept, seen: Mutex::default() })
     }
 
-    /// What was seen: so many whole slots, or fewer if there were.
+    /// The observed steps: `wanted` of them, or fewer if the program ended.
     pub fn take(&self) -> BusView {
         let mut seen = core::mem::take(&mut *self.seen());
         if let Some(burst) = seen.burst.take() {
@@ -222,7 +226,7 @@ impl Watcher {
         self.seen.lock().expect("no witness panics")
     }
 
-    /// Nothing more comes together with what was asked for.
+    /// Adds a complete burst to its step.
     fn close(&self, seen: &mut BusView, burst: Burst) {
         let Burst { time, op, lines, secret } = burst;
         let paths = self.atlas.find(&lines);
@@ -244,7 +248,7 @@ impl Watcher {
         if let Some(kept) = seen.lines.get_mut(seen.slots.len() - 1) {
             *(if op == Op::Write { &mut kept.writes } else { &mut kept.reads }) = lines;
         }
-        // The last one is whole when the next one begins.
+        // The last step is complete when the next one begins.
         if seen.slots.len() > self.wanted {
             self.shared.is_enough.store(true, Ordering::Relaxed);
         }

@@ -1,7 +1,8 @@
-//! `traceless audit timing`: does the time of an operation tell of a secret, on this machine?
+//! `traceless-lab audit timing`: does the time of an operation depend on a secret, on this machine?
 //!
-//! Only what claims so is measured: the client for watched memory, and what compares secrets. Two
-//! users take turns in an order that a coin decides, and pairs of times are judged.
+//! It measures only code that claims constant time: the client for watched memory, and comparisons
+//! of secrets. Two users take turns in an order that a coin decides, and the audit judges pairs of
+//! times.
 
 mod subjects;
 
@@ -14,7 +15,8 @@ use traceless::clock::{Clock, Monotonic};
 use traceless::rng::{Rng, SeededRng};
 use traceless_audit::{Claim, Times, worst_of};
 
-/// All whose time is measured. One after the other: what else runs on a machine adds to times.
+/// The suite of timed operations. One runs at a time, because other load on the machine adds to
+/// times.
 pub struct Timings;
 
 impl Suite for Timings {
@@ -73,7 +75,7 @@ impl Suite for Timings {
         let Times { a, b } = measure(&mut *timed, &Monotonic::start(), choose, pairs, seed)?;
         let mut sorted = [&a[..], &b].concat();
         sorted.sort_unstable();
-        // Outliers would make all others one line.
+        // Outliers would compress all other points into one line.
         let most = sorted[sorted.len() * 99 / 100];
         let users = [("first", &a), ("second", &b)].map(|(name, times)| {
             let usual = times.iter().filter(|taken| **taken <= most);
@@ -89,11 +91,11 @@ pub fn run(args: &AuditTimingArgs) -> Outcome {
     suite::run::<Timings>(&args.run, args.scheme.as_deref())
 }
 
-/// What the first user, or the second, asks for as the `i`-th thing.
+/// The `i`-th request of the first user, or the second.
 pub type Choose = fn(is_second: bool, i: u64, rng: &mut dyn Rng) -> u64;
 
-/// What is asked for is chosen before anything is measured: a processor is still busy with that
-/// choice, and with the branches it took, when the clock begins.
+/// Times the requests of two users. All are chosen before the first measurement: otherwise the
+/// processor still works on the choice and its branches when the clock starts.
 fn measure(
     timed: &mut dyn TimedOperation,
     clock: &impl Clock,
@@ -101,7 +103,7 @@ fn measure(
     pairs: u64,
     seed: u64,
 ) -> traceless::Result<Times> {
-    /// Pairs that are not counted: a processor gets used to what it does.
+    /// Pairs that do not count, while caches and branch predictors warm up.
     const WARM_UP: u64 = 500;
     let mut rng = SeededRng::new(seed);
     let mut turns = vec![];
@@ -125,7 +127,7 @@ fn measure(
     Ok(Times { a: of(false), b: of(true) })
 }
 
-/// Waits until what was written a moment ago takes no time any more to be read.
+/// Waits until a preceding store no longer delays a read of the same bytes.
 fn settle() {
     (0..16).for_each(|_| std::hint::spin_loop());
 }

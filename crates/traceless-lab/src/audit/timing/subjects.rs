@@ -1,4 +1,4 @@
-//! What is measured, and what has a planted fault.
+//! Operations that the audit times, and operations with a planted fault.
 
 use super::super::suite;
 use super::{Choose, Timings};
@@ -11,12 +11,12 @@ use traceless::seal::Secret;
 use traceless::store::MemStore;
 use traceless::{Addr, Result};
 
-/// Something whose time is taken.
+/// An operation that is timed.
 pub trait TimedOperation {
-    /// Does what is asked for: reads a block, or compares a tag.
+    /// Serves a request: reads a block, or compares a tag.
     fn act(&mut self, asked: u64) -> Result;
 
-    /// Lays ready what is asked for, before the time is taken.
+    /// Prepares the request before the clock starts.
     fn prepare(&mut self, asked: u64) {
         let _ = asked;
     }
@@ -24,25 +24,25 @@ pub trait TimedOperation {
 
 pub struct TimingSubject {
     pub name: &'static str,
-    /// Two users each, and what they ask for.
+    /// Pairs of users, by name, and their requests.
     pub pairs: &'static [(&'static str, Choose)],
     pub build: fn(seed: u64) -> Result<Box<dyn TimedOperation>>,
 }
 
-/// One that must be found.
+/// An operation with a fault that the audit must find.
 pub type Planted = suite::PlantedFault<Timings>;
 
-/// Pairs by which each is found.
+/// Pairs of times that suffice to find each fault.
 const PLANTED_PAIRS: u64 = 8_000;
 
 const BLOCKS: u64 = 4096;
 
-/// So few that all are touched at each access.
+/// Few enough blocks that each access scans all of them.
 const SCANNED: u64 = 256;
 
 const BLOCK_LEN: usize = 64;
 
-/// All that claim to take the same time.
+/// All operations that claim to take constant time.
 pub const SUBJECTS: [TimingSubject; 4] = [
     TimingSubject {
         name: "oblivious",
@@ -72,7 +72,7 @@ pub const SUBJECTS: [TimingSubject; 4] = [
     TimingSubject { name: "tags", pairs: &TAG_PAIRS, build: |_| Ok(Box::new(Tags::new(fits))) },
 ];
 
-/// All that do not.
+/// All operations with a planted fault.
 pub const PLANTED: [Planted; 4] = [
     Planted {
         scheme: TimingSubject {
@@ -118,7 +118,7 @@ pub const PLANTED: [Planted; 4] = [
     },
 ];
 
-/// Whom to tell apart by the time of reads. The lower half of all blocks was written.
+/// Pairs of users to distinguish by the time of reads. The lower half of all blocks was written.
 const BLOCK_PAIRS: [(&str, Choose); 5] = [
     ("one block and random blocks", |is_second, _, rng| {
         let any = rng.below(SCANNED);
@@ -143,8 +143,8 @@ const BLOCK_PAIRS: [(&str, Choose); 5] = [
     }),
 ];
 
-/// Whom to tell apart by the time that a wrong tag takes to be refused: by the place of its first
-/// wrong byte.
+/// Pairs of users to distinguish by the time that the refusal of a wrong tag takes. A request is
+/// the place of the first wrong byte.
 const TAG_PAIRS: [(&str, Choose); 2] = [
     ("the first byte wrong and the last", |is_second, _, _| if is_second { 31 } else { 0 }),
     ("the first byte wrong and any", |is_second, _, rng| {
@@ -153,7 +153,7 @@ const TAG_PAIRS: [(&str, Choose); 2] = [
     }),
 ];
 
-/// Reads of blocks, of which half were written.
+/// Reads of blocks; half of the blocks were written.
 struct Reads {
     oram: Box<dyn Oram>,
     block: [u8; BLOCK_LEN],
@@ -216,7 +216,7 @@ impl TimedOperation for StopsAtHit {
     }
 }
 
-/// How a tag is compared.
+/// Compares a tag.
 type Fits = fn(key: &Secret, message: &[u8], tag: &[u8]) -> bool;
 
 /// Tags that are wrong in one byte.
@@ -225,7 +225,7 @@ struct Tags {
     message: [u8; 32],
     fits: Fits,
     right: [u8; 32],
-    /// Always in one place: also where something lies takes time.
+    /// The tag stays at one address, because times depend on addresses too.
     tag: [u8; 32],
 }
 

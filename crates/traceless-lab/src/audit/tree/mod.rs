@@ -1,5 +1,5 @@
-//! `traceless audit tree`: schemes that lie in trees, at a fixed rate: each step accesses one path,
-//! whether anybody asked for something or not.
+//! `traceless-lab audit tree`: schemes that lie in trees, at a fixed rate: each step accesses one
+//! path, with or without a request.
 
 pub mod mutants;
 mod run;
@@ -22,12 +22,13 @@ use traceless_cli::trace::Trace;
 use users::{PAIRS, TreeUser, USERS};
 use watch::LINE_LEN;
 
-/// How much is run.
+/// How much an audit runs.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeSize {
     blocks: u64,
-    /// Steps of each user, and leaves that he has in each tree: the more of both.
+    /// Steps of each user at least.
     steps: u64,
+    /// Leaves that each user draws from each tree at least; both minima hold.
     draws: u64,
 }
 
@@ -77,7 +78,7 @@ impl Suite for Trees {
         Ok(claims)
     }
 
-    /// Whoever asks for one block and whoever asks for any; and whoever asks for nothing.
+    /// Users that request one block, random blocks, and nothing.
     fn pictures(scheme: &NamedScheme, seed: u64) -> Result<Vec<Picture>, Failed> {
         const SHOWN: [(TreeUser, TreeUser); 2] =
             [(TreeUser::OneBlock, TreeUser::Random), (TreeUser::Idle, TreeUser::Random)];
@@ -103,14 +104,14 @@ pub fn run(args: &AuditTreeArgs) -> Outcome {
     suite::run::<Trees>(&args.run, args.scheme.as_deref())
 }
 
-/// Users are in the order of their names on the command line.
+/// Records one user. The position of a name in `TREE_USERS` is the user's in `USERS`.
 fn record(args: &AuditTreeArgs, trace: &Trace) -> traceless::Result {
     let Some(witness) = trace.witness() else { return Ok(()) };
     let scheme = args.scheme.as_deref().and_then(suite::named::<Trees>).unwrap_or(&SCHEMES[0]);
     let user = TREE_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
     let size = Trees::size(args.run.level);
     let (blocks, steps) = (size.blocks, args.record.length.unwrap_or(size.steps(scheme)));
-    // What was asked for with a step comes before what it showed.
+    // The request of a step is written before the events of the step.
     let mut seen = 0;
     let note = |asks| {
         match asks {
@@ -126,16 +127,16 @@ fn record(args: &AuditTreeArgs, trace: &Trace) -> traceless::Result {
     show_user(scheme, USERS[user], (blocks, steps), args.run.seed, witness, note)
 }
 
-/// Lets `witness` see what a Path ORAM shows in so many steps.
+/// Shows `witness` the events of a Path ORAM in this many steps.
 pub fn show_path(steps: u64, witness: Arc<dyn Witness>) -> traceless::Result {
     let TreeSize { blocks, .. } = Trees::size(Level::Release);
     show_user(&SCHEMES[0], TreeUser::Random, (blocks, steps), 1, witness, |_| {})
 }
 
-/// How many steps requests take where there are none in between: two users with as many requests
-/// are told apart by that.
+/// Counts the steps of each request without dummy steps in between: these counts can distinguish
+/// two users with the same number of requests.
 fn tells_on_demand(scheme: &NamedScheme, size: TreeSize, seed: u64) -> traceless::Result<Claim> {
-    /// Steps at a fixed rate for each request without one.
+    /// Steps at a fixed rate for each request that is counted on demand.
     const SHARE: u64 = 16;
     let requests = size.steps(scheme) / SHARE;
     let steps = |(nth, user): (u64, TreeUser)| {
@@ -147,8 +148,8 @@ fn tells_on_demand(scheme: &NamedScheme, size: TreeSize, seed: u64) -> traceless
     Ok(told_of_pairs(name, "steps of a request", &users, &numbered(&USERS, &PAIRS)))
 }
 
-/// That each step shows the same of every user, but for its path; and the same path where its
-/// number tells it.
+/// The claim that each step shows the same events for every user except for its path, and the same
+/// path where the step's number determines it.
 fn equal_templates(scheme: &NamedScheme, runs: &[TreeRun]) -> Claim {
     let name = format!("{}: steps of all users look alike", scheme.name);
     let power = "one differing event is found";

@@ -1,7 +1,7 @@
-//! Schemes in trees with one fault each, which every audit must find, or it has seen nothing.
+//! Tree schemes with one fault each. An audit that misses one proves nothing.
 //!
 //! All but one are Path ORAM as printed, with a map in memory or in a tree of its own. Without a
-//! fault it passes ([`SoundTree`], [`SoundPair`]), so what is found in the others is the fault.
+//! fault it passes ([`SoundTree`], [`SoundPair`]), so what an audit finds in a mutant is the fault.
 
 use super::super::suite;
 use super::schemes::{NamedScheme, OneByOne, StepDriver, Tree, levels, rng, searches_first, tree};
@@ -15,10 +15,10 @@ use traceless::tree::{BucketTree, Header, Shape};
 use traceless::types::Leaf;
 use traceless::{Addr, Error, Hides, Result};
 
-/// One that must be found, or pass.
+/// A mutant that the audit must find, or a sound twin that must pass.
 pub type Planted = suite::PlantedFault<Trees>;
 
-/// All of them.
+/// All planted faults, and the sound twins.
 pub const PLANTED: [Planted; 18] = [
     sound("mutant:sound-path", 1, path::<SoundTree>),
     planted("mutant:forgets-remap", "one remap of twenty is forgotten", path::<ForgetsRemap>),
@@ -59,7 +59,7 @@ const fn planted(name: &'static str, fault: &'static str, build: Build) -> Plant
     Planted { scheme, fault: Some(fault), size: SHORT }
 }
 
-/// One that takes long to be found.
+/// A fault that takes many steps to find.
 const fn subtle(name: &'static str, fault: &'static str, build: Build) -> Planted {
     Planted { size: LONG, ..planted(name, fault, build) }
 }
@@ -93,22 +93,21 @@ fn pair<F: PairFault + 'static>(
     Ok(Box::new(OneByOne::new(PairMutant::<F>::new(n, trees, [rng(seed, 0), rng(seed, 1)]))))
 }
 
-/// What a mutant does wrong. The default of each method is right.
+/// A fault. The default of each method is correct.
 pub trait TreeFault: Send {
-    /// The leaf whose path is read for a block that is asked for the first time.
+    /// The leaf of the path that the first request for a block reads.
     fn first(rng: &mut dyn Rng, leaves: u64) -> u64 {
         rng.below(leaves)
     }
 
-    /// The leaf that `block`, which was on `old`, is on from now on; `last` is the one of the
-    /// access before.
+    /// The new leaf of `block`, which was on `old`; `last` is the leaf of the access before.
     fn remap(rng: &mut dyn Rng, leaves: u64, old: u64, last: u64, block: u64) -> u64 {
         let _ = (old, last, block);
         rng.below(leaves)
     }
 
-    /// The leaf of an access that nobody asked for, or none for no access; `newest` is the one that
-    /// the last block is on.
+    /// The leaf of a dummy access, or none for no access; `newest` is the new leaf of the block
+    /// that was requested last.
     fn dummy(rng: &mut dyn Rng, leaves: u64, newest: u64) -> Option<u64> {
         let _ = newest;
         Some(rng.below(leaves))
@@ -120,7 +119,7 @@ pub trait TreeFault: Send {
     /// Whether a path on which nothing changed is not written.
     const SKIPS_CLEAN: bool = false;
 
-    /// With more blocks in the stash a step has a path more.
+    /// If more blocks than this are in the stash, a step accesses a second path.
     const EVICTS_ABOVE: usize = usize::MAX;
 }
 
@@ -129,7 +128,7 @@ pub struct SoundTree;
 
 impl TreeFault for SoundTree {}
 
-/// Declares a fault whose new leaves are wrong now and then.
+/// Declares a fault that chooses one new leaf of `share` wrongly.
 macro_rules! remaps {
     ($(#[$doc:meta])* $name:ident, one in $share:literal,
      |$rng:ident, $leaves:ident, $old:ident, $last:ident, $block:ident| $wrong:expr) => {
@@ -146,31 +145,31 @@ macro_rules! remaps {
 }
 
 remaps! {
-    /// A block stays on its leaf, and whoever asks for it soon again shows it.
+    /// A block stays on its leaf, so the next request for it reads the same path.
     ForgetsRemap, one in 20, |rng, leaves, old, last, block| old
 }
 remaps! {
-    /// A block comes to the leaf of the access before.
+    /// A block moves to the leaf of the access before.
     Previous, one in 20, |rng, leaves, old, last, block| last
 }
 remaps! {
-    /// One half of the tree is used more.
+    /// One half of the tree is accessed more often.
     PrefersHalf, one in 20, |rng, leaves, old, last, block| rng.below(leaves / 2)
 }
 remaps! {
-    /// One of two neighbours is used more.
+    /// Of two neighbouring leaves, the even one is accessed more often.
     PrefersEven, one in 20, |rng, leaves, old, last, block| rng.below(leaves) & !1
 }
 remaps! {
-    /// A block comes near the leaf of the access before.
+    /// A block moves near the leaf of the access before.
     RemapsNear, one in 10, |rng, leaves, old, last, block| last / 16 * 16 + rng.below(16)
 }
 remaps! {
-    /// The leaf says which block it is for.
+    /// The leaf follows from the block's number.
     OwnLeaf, one in 10, |rng, leaves, old, last, block| block % leaves
 }
 
-/// The other half of the tree is never used, nor seen: only who knows the tree's shape knows of it.
+/// Only one half of the tree is accessed. A test that does not know the tree's shape misses this.
 pub struct OneHalf;
 
 impl TreeFault for OneHalf {
@@ -187,7 +186,7 @@ impl TreeFault for OneHalf {
     }
 }
 
-/// What is in the stash needs no path: how often there is none tells how often a block is asked for
+/// A block in the stash needs no path, so steps without a path show how often a block is requested
 /// again.
 pub struct ReturnsEarly;
 
@@ -195,7 +194,7 @@ impl TreeFault for ReturnsEarly {
     const RETURNS_EARLY: bool = true;
 }
 
-/// How often there is an access tells how much is asked for.
+/// Without a request there is no access, so the rate of accesses shows the rate of requests.
 pub struct SkipsDummies;
 
 impl TreeFault for SkipsDummies {
@@ -204,8 +203,8 @@ impl TreeFault for SkipsDummies {
     }
 }
 
-/// A dummy brings the last block down as far as can be: on the path that it is on. That path comes
-/// again when the block is asked for.
+/// A dummy brings the last block down as far as possible, on the path to its leaf. The same path is
+/// accessed again at the next request for the block.
 pub struct NewestLeaf;
 
 impl TreeFault for NewestLeaf {
@@ -214,7 +213,7 @@ impl TreeFault for NewestLeaf {
     }
 }
 
-/// Dummies are told by their leaf.
+/// All dummies access the same leaf, so the adversary recognizes them.
 pub struct OneLeaf;
 
 impl TreeFault for OneLeaf {
@@ -230,7 +229,7 @@ impl TreeFault for SkipsClean {
     const SKIPS_CLEAN: bool = true;
 }
 
-/// How full the stash is depends on what was asked for.
+/// A stash above its limit causes a second path, and its fill depends on the requests.
 pub struct EvictsAtOnce;
 
 impl TreeFault for EvictsAtOnce {
@@ -250,7 +249,7 @@ pub struct PathMutant<F> {
 }
 
 impl<F: TreeFault> PathMutant<F> {
-    /// In `tree`, which is empty.
+    /// A mutant in `tree`, which is empty.
     pub fn new(blocks: u64, tree: Tree, rng: Box<dyn Rng>) -> Self {
         Self {
             tree,
@@ -264,7 +263,7 @@ impl<F: TreeFault> PathMutant<F> {
         }
     }
 
-    /// Serves a block.
+    /// Serves a request for a block.
     fn access(&mut self, block: u64) -> Result {
         let leaves = self.tree.shape().leaves();
         let at = self.stash.iter().position(|header| header.is_of(Addr(block)));
@@ -292,7 +291,7 @@ impl<F: TreeFault> PathMutant<F> {
         Ok(())
     }
 
-    /// An access that nobody asked for.
+    /// A dummy access.
     fn dummy(&mut self) -> Result {
         let leaves = self.tree.shape().leaves();
         let Some(leaf) = F::dummy(&mut *self.rng, leaves, self.newest) else { return Ok(()) };
@@ -303,7 +302,7 @@ impl<F: TreeFault> PathMutant<F> {
         self.through(leaf, |_| Ok(()))
     }
 
-    /// Reads a path into the stash, has it changed, and writes as much as fits.
+    /// Reads a path into the stash, calls `change`, and writes back as many blocks as fit.
     fn through(&mut self, leaf: u64, change: impl FnOnce(&mut Vec<Header>) -> Result) -> Result {
         let mut headers = vec![Header::EMPTY; self.tree.shape().path_slots()];
         self.tree.read_path(Leaf(leaf), &mut headers)?;
@@ -363,7 +362,8 @@ impl<F: TreeFault> Controller for PathMutant<F> {
 
 /// When the trees of a pair are accessed.
 pub trait PairFault: Send {
-    /// Whether the map's tree is accessed: for an entry that is in a cache or not, or for nobody.
+    /// Whether a step accesses the map's tree, given whether the entry is in the map's cache, and
+    /// whether the step serves a request.
     fn reads_map(is_cached: bool, is_asked: bool) -> bool;
 }
 
@@ -376,7 +376,7 @@ impl PairFault for SoundPair {
     }
 }
 
-/// A hit in a cache of the map saves a path that is missed by whoever watches.
+/// A hit in a cache of the map saves a path of the map's tree, and the adversary observes that.
 pub struct PlbBeside;
 
 impl PairFault for PlbBeside {
@@ -385,7 +385,7 @@ impl PairFault for PlbBeside {
     }
 }
 
-/// With nobody asking, only one tree is accessed.
+/// A step without a request accesses only the data tree.
 pub struct NoPattern;
 
 impl PairFault for NoPattern {
@@ -394,15 +394,15 @@ impl PairFault for NoPattern {
     }
 }
 
-/// Labels in a block of the map.
+/// Labels per block of the map.
 const FANOUT: u64 = 16;
 
-/// Blocks of the map of so many.
+/// Blocks of the map for this many data blocks.
 pub fn map_blocks(blocks: u64) -> u64 {
     blocks.div_ceil(FANOUT).max(4)
 }
 
-/// Blocks of the map in its cache.
+/// Blocks of the map that the cache holds.
 const PLB_BLOCKS: usize = 8;
 
 /// Path ORAM with its map in a second tree; one step accesses both.
@@ -414,7 +414,7 @@ pub struct PairMutant<F> {
 }
 
 impl<F: PairFault> PairMutant<F> {
-    /// In these trees, the second for the map.
+    /// A pair in these trees, the second for the map.
     pub fn new(blocks: u64, trees: [Tree; 2], rngs: [Box<dyn Rng>; 2]) -> Self {
         let ([data, map], [data_rng, map_rng]) = (trees, rngs);
         Self {

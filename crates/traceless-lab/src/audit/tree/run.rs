@@ -1,4 +1,4 @@
-//! Runs users on a scheme, and keeps what an adversary sees.
+//! Runs users on a scheme, and keeps what an adversary observes.
 
 use super::super::workload::mix;
 use super::schemes::NamedScheme;
@@ -9,21 +9,21 @@ use traceless::Result;
 use traceless::trace::Witness;
 use traceless_audit::{Draws, Template};
 
-/// What was seen of one user.
+/// What the adversary observed of one user.
 pub struct TreeRun {
-    /// Of each step, what it showed but for its paths.
+    /// For each step, its events without the paths.
     pub templates: Vec<Template>,
-    /// Leaves that the number of the step tells.
+    /// Leaves that the number of the step determines.
     pub public: Vec<u32>,
-    /// All others, for each tree.
+    /// All leaves that are drawn at random, for each tree.
     pub drawn: Vec<Draws>,
-    /// Steps and leaves of the first tree, as many as are drawn.
+    /// Step and leaf of each path of the first tree, for the first `SHOWN_MAX` paths.
     pub shown: Vec<(u64, u64)>,
-    /// Requests that were taken.
+    /// Requests that the scheme accepted.
     pub requests: u64,
 }
 
-/// Paths of the first tree that are kept with their steps.
+/// Paths of the first tree that are kept together with their steps.
 pub const SHOWN_MAX: usize = 20_000;
 
 /// Runs `steps` steps of a user.
@@ -74,8 +74,8 @@ pub fn run_user(
     Ok(found)
 }
 
-/// Steps of each of so many requests of a user, if steps are made only while something is asked
-/// for. None, if nothing is.
+/// The number of steps of each of the first `requests` requests, if the scheme makes no step
+/// without a request. Empty for a user without requests.
 pub fn steps_of_requests(
     scheme: &NamedScheme,
     user: TreeUser,
@@ -83,14 +83,14 @@ pub fn steps_of_requests(
     requests: u64,
     seed: u64,
 ) -> Result<Vec<u64>> {
-    /// Steps of a request, in the mean, after which it is given up.
+    /// After this many steps per request, in the mean, the run ends.
     const STEPS_MAX: u64 = 64;
     let watched = WatchedTree::default();
     let mut subject = (scheme.build)(blocks, &watched, mix(seed, 1))?;
     let mut steps: Vec<u64> = vec![];
     for _ in 0..STEPS_MAX * requests {
         let asked = steps.len() as u64;
-        // Whoever asks in one step of three does so in the first.
+        // Always step 0: a user that requests in one step of three does so in the first.
         let Some(addr) = user.asks(0, asked, blocks, seed).filter(|_| asked < requests) else {
             break;
         };
@@ -105,8 +105,8 @@ pub fn steps_of_requests(
     Ok(steps)
 }
 
-/// Lets `witness` see what a user of `blocks` blocks shows in so many steps. When a step ends,
-/// `step_ends` is told what was asked for with it.
+/// Shows `witness` the events of a user in `steps` steps, over `blocks` blocks. At the end of each
+/// step `step_ends` gets the request of that step.
 pub fn show_user(
     scheme: &NamedScheme,
     user: TreeUser,
@@ -132,11 +132,11 @@ pub fn show_user(
     Ok(())
 }
 
-/// What somebody asks for with a step.
+/// The request of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asks {
     For(u64),
-    /// An earlier request is still under way.
+    /// The scheme still serves an earlier request.
     AsBefore,
     ForNothing,
 }

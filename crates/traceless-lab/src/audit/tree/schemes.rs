@@ -1,4 +1,4 @@
-//! The schemes that lie in trees, each over trees that tell what is touched.
+//! The schemes that lie in trees, over trees that report each access.
 
 use super::watch::WatchedTree;
 use std::collections::VecDeque;
@@ -17,31 +17,32 @@ use traceless::tree::{
 };
 use traceless::{Addr, Result};
 
-/// A tree whose every path is seen.
+/// A tree that reports each path to a witness.
 pub type Tree = ObservedTree<BareTree, Box<dyn PathWitness>>;
 
-/// Bytes of a block, had it a body: what decides how many labels a block of the map holds.
+/// Bytes that a block would have with a body: they decide how many labels a block of the map holds.
 const BLOCK_LEN: usize = 64;
 
 /// A scheme by name.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedScheme {
     pub name: &'static str,
-    /// Trees that it lies in.
+    /// Number of trees.
     pub trees: u8,
-    /// Steps in which each tree has a path, at least, that is not told by the step's number.
+    /// In this many steps each tree accesses at least one path that is drawn at random.
     pub turns: u64,
-    /// Whether a step's path is told by its number alone.
+    /// Whether the step's number alone determines its path.
     pub is_public: fn(step: u64) -> bool,
-    /// Whether each step shows the same but for the path. Ring's early reshuffles follow from the
-    /// paths before, which are random.
+    /// Whether each step shows the same events except for the path. Not so in Ring: its early
+    /// reshuffles follow from earlier paths, which are random.
     pub has_templates: bool,
     pub build: fn(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>>,
 }
 
-/// What is driven: one step at a time, whether anybody asks for something or not.
+/// Runs a scheme one step at a time, with or without a request.
 pub trait StepDriver {
-    /// The next step; at most one request, for `addr`, is taken. Whether it was.
+    /// Makes the next step with at most one request, for `addr`. Returns whether the scheme
+    /// accepted it.
     fn step(&mut self, addr: Option<u64>) -> Result<bool>;
 }
 
@@ -92,7 +93,7 @@ const fn scheme(
     NamedScheme { name, trees, turns: 1, is_public: |_| false, has_templates: true, build }
 }
 
-/// Half full of data.
+/// Levels for which data fill half of the tree.
 pub fn levels(blocks: u64) -> usize {
     (blocks.max(4) / 2).ilog2() as usize
 }
@@ -101,7 +102,7 @@ pub fn rng(seed: u64, nth: u64) -> Box<dyn Rng> {
     Box::new(SeededRng::new(seed.wrapping_mul(16).wrapping_add(nth)))
 }
 
-/// Tree number `number`, whose blocks have no bodies.
+/// Tree number `number`, of blocks without bodies.
 pub fn tree(watched: &WatchedTree, number: u8, shape: Shape) -> Tree {
     let witness: Box<dyn PathWitness> = Box::new(watched.tree(number, &shape));
     ObservedTree::new(BareTree::new(shape, 0), witness)
@@ -113,7 +114,7 @@ fn path(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDri
 }
 
 fn recursive(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>> {
-    // The labels of its map are in bodies.
+    // The labels of the map lie in the blocks' bodies.
     let tree = |number: u8, shape| {
         let witness: Box<dyn PathWitness> = Box::new(watched.tree(number, &shape));
         ObservedTree::new(BareTree::new(shape, BLOCK_LEN), witness)
@@ -154,7 +155,7 @@ fn bundled(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn Step
     Ok(Box::new(OneByOne::new(oram)))
 }
 
-/// Levels in trusted memory.
+/// Levels of the tree in trusted memory.
 const CACHED: usize = 2;
 
 fn over<T: traceless::tree::BucketTree, L: Labels>(
@@ -165,7 +166,7 @@ fn over<T: traceless::tree::BucketTree, L: Labels>(
 ) -> Result<Unified<T, L>> {
     let sizes =
         Sizes { blocks, map_levels: 2, parts: 1, bundled: false, stash_blocks: STASH_BLOCKS };
-    // Room for few blocks of the map, so that hits and misses both come.
+    // A cache of few blocks of the map, so that both hits and misses occur.
     let plb = Plb::new(8, 4, 0)?;
     Unified::new(sizes, tree, labels()?, labels()?, plb, rng(seed, 1))
 }
@@ -176,7 +177,7 @@ pub fn substash(blocks: u64, watched: &WatchedTree) -> Result<Substash<Tree>> {
     Substash::new(shape, CACHED, (3, 4), below)
 }
 
-/// Looks into its stashes before it reads a path, and shows it.
+/// A scheme that searches its stashes before it reads a path, and leaks by it.
 pub fn searches_first(
     blocks: u64,
     watched: &WatchedTree,
@@ -203,7 +204,7 @@ fn rho(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriv
     Ok(Box::new(OneByOne::new(Rho::new(main, small, (sets, 4), STASH_BLOCKS, rng(seed, 2))?)))
 }
 
-/// Each request waits for the one before.
+/// Runs a controller with one request at a time.
 pub struct OneByOne<C> {
     controller: C,
     is_busy: bool,
@@ -222,7 +223,8 @@ impl<C: Controller> StepDriver for OneByOne<C> {
             self.controller.submit(0, Addr(addr))?;
             (self.is_busy, taken) = (true, true);
         }
-        // What takes no step is not seen, and the step goes to whoever comes next, or to nobody.
+        // A request served without a step is invisible; the step is for the next request or a
+        // dummy.
         if self.is_busy && self.controller.finish_at_hand(&mut |_, _| {})?.is_some() {
             self.is_busy = false;
         }
@@ -232,14 +234,14 @@ impl<C: Controller> StepDriver for OneByOne<C> {
     }
 }
 
-/// Lines of the cache above a scheme.
+/// Lines in the cache above a scheme.
 const LINES: usize = 64;
 
 /// A unified ORAM below a cache that has the only copy of each of its lines.
 struct ExclusiveScheme<L> {
     oram: Unified<Treetop<Tree>, L>,
     lines: VecDeque<u64>,
-    /// What is asked for in turn: fetched, or returned.
+    /// Lines to fetch from the ORAM (`true`) or to return to it (`false`), in order.
     waiting: VecDeque<(u64, bool)>,
     is_busy: bool,
 }
@@ -281,7 +283,7 @@ impl<L: Labels> StepDriver for ExclusiveScheme<L> {
     }
 }
 
-/// A unified ORAM that is offered a line whenever nobody asks.
+/// A unified ORAM that gets the offer of a line whenever there is no request.
 struct EarlyWriteBackScheme<L> {
     oram: Unified<Treetop<Tree>, L>,
     recent: VecDeque<u64>,
@@ -295,14 +297,14 @@ impl<L: Labels> EarlyWriteBackScheme<L> {
     }
 }
 
-/// What an offered line is called.
+/// The identity of an offered line.
 const OFFER: u64 = 1;
 
 impl<L: Labels> StepDriver for EarlyWriteBackScheme<L> {
     fn step(&mut self, addr: Option<u64>) -> Result<bool> {
         let addr = addr.filter(|_| !self.is_busy);
         if let Some(addr) = addr {
-            // Now and then a line is used again while it is offered.
+            // Some lines are used again while they are offered.
             if self.has_offer && addr.is_multiple_of(2) {
                 self.oram.withdraw();
                 self.has_offer = false;

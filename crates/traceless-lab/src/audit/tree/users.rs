@@ -1,30 +1,33 @@
-//! Users whom an adversary would like to tell apart. Steps come at a fixed rate, so also how much
-//! a user asks for must not be seen.
+//! Users that an adversary tries to distinguish. Steps come at a fixed rate, so the number of a
+//! user's requests must stay hidden too.
 
 use super::super::workload::mix;
 
-/// Somebody who asks for blocks.
+/// A pattern of requests for blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeUser {
     OneBlock,
     Random,
     InOrder,
     FewHotBlocks,
-    /// Blocks whose entries lie in other blocks of the map each time.
+    /// Consecutive blocks have their entries in different blocks of the map.
     FarApart,
     Idle,
-    /// Asks once in three steps, for any block or always for the same.
+    /// Requests a block in one step of three.
     Seldom,
+    /// Requests the same block in one step of three.
     SeldomOne,
-    /// A loop that goes through a table of its own for each bit of a secret: ones, or zeros.
+    /// Goes through one of two tables for each bit of a secret, here all ones.
     SecretOnes,
+    /// Goes through one of two tables for each bit of a secret, here all zeros.
     SecretZeros,
-    /// Goes through all blocks before it asks at random, or through none.
+    /// Goes through all blocks before it requests random ones.
     Full,
+    /// Requests one block as often as there are blocks, and then random ones.
     Empty,
 }
 
-/// All of them.
+/// All users.
 pub const USERS: [TreeUser; 12] = [
     TreeUser::OneBlock,
     TreeUser::Random,
@@ -40,7 +43,7 @@ pub const USERS: [TreeUser; 12] = [
     TreeUser::Empty,
 ];
 
-/// Whom to tell apart.
+/// Pairs that the adversary tries to distinguish.
 pub const PAIRS: [(TreeUser, TreeUser); 9] = [
     (TreeUser::OneBlock, TreeUser::Random),
     (TreeUser::InOrder, TreeUser::Random),
@@ -71,7 +74,7 @@ impl TreeUser {
         }
     }
 
-    /// The block, of `n`, that is asked for at `step` as request number `i`, or none.
+    /// The block, of `n`, that the user requests at `step` as request number `i`, or none.
     pub fn asks(self, step: u64, i: u64, n: u64, seed: u64) -> Option<u64> {
         let random = |salt: u64, below: u64| mix(seed ^ salt, i) % below.max(1);
         let table = |bit: u64| (i % 8 + 8 * bit) % n;

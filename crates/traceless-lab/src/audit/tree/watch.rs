@@ -1,4 +1,4 @@
-//! What is seen of a scheme that lies in trees, step by step.
+//! What an adversary observes of a scheme that lies in trees, step by step.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,23 +11,23 @@ use traceless_audit::Template;
 /// Bytes of a slot on the memory bus.
 pub const LINE_LEN: u64 = 64;
 
-/// One path that was accessed: the tree, and the leaf that it leads to.
+/// One accessed path: the tree, and the leaf at the end of the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TreePath {
     pub tree: u8,
     pub leaf: u32,
 }
 
-/// What one step showed.
+/// What the adversary observed in one step.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct StepView {
     /// Each path once, in order.
     pub paths: Vec<TreePath>,
-    /// All that was done, in order: the operation, and the tree, but not where in it.
+    /// All accesses in order: the operation and the tree, without the place in it.
     pub template: Template,
 }
 
-/// Where every tree of a scheme tells what is touched.
+/// Collects the accesses to all trees of a scheme.
 #[derive(Clone, Default)]
 pub struct WatchedTree {
     shown: Arc<Mutex<StepView>>,
@@ -36,13 +36,13 @@ pub struct WatchedTree {
     recording: Option<Arc<Recording>>,
 }
 
-/// Who sees each bucket, and when.
+/// The witness of all events, and the number of the current step.
 struct Recording {
     witness: Arc<dyn Witness>,
     step: AtomicU64,
 }
 
-/// Bytes between two trees: more than any takes.
+/// Distance between two trees in the address space: more bytes than any tree has.
 const TREE_LEN: u64 = 1 << 48;
 
 impl Recording {
@@ -50,7 +50,7 @@ impl Recording {
         self.witness.see(Event { time: self.step.load(Ordering::Relaxed), ..event });
     }
 
-    /// Shows a path of a tree whose levels lie one after the other, from the root down.
+    /// Reports the buckets of a path to the witness. Level follows level, from the root down.
     fn see_path(&self, tree: u8, shape: &Shape, op: Op, leaf: Leaf) {
         let mut level_at = u64::from(tree) * TREE_LEN;
         for level in 0..shape.levels() {
@@ -66,13 +66,13 @@ impl Recording {
 }
 
 impl WatchedTree {
-    /// Where nothing is kept, and all is shown to `witness`.
+    /// Keeps nothing itself; reports all events to `witness`.
     pub fn recorded(witness: Arc<dyn Witness>) -> Self {
         let recording = Some(Arc::new(Recording { witness, step: AtomicU64::new(0) }));
         Self { recording, ..Self::default() }
     }
 
-    /// Step number `step` begins; what was seen before is not kept.
+    /// Begins step number `step`, and drops the view of the step before.
     pub fn begin(&self, step: u64) {
         self.take();
         if let Some(recording) = &self.recording {
@@ -80,7 +80,7 @@ impl WatchedTree {
         }
     }
 
-    /// What was seen since the last call.
+    /// What the adversary observed since the last call.
     pub fn take(&self) -> StepView {
         core::mem::take(&mut self.shown.lock().expect("no witness panics"))
     }
@@ -111,7 +111,7 @@ impl WatchedTree {
         }
     }
 
-    /// The witness of a ring, whose buckets lie one after the other.
+    /// The witness of a ring with buckets one after the other.
     pub fn ring(&self, params: Params, shape: &Shape) -> RingWitness {
         self.has(0, shape);
         let lines = (GhostRing::<()>::metadata_lines(params) + params.slots()) as u64;
@@ -131,12 +131,12 @@ impl StepView {
     }
 }
 
-/// Sees the slots of a ring.
+/// Observes accesses to the slots of a ring.
 pub struct RingWitness {
     shown: Arc<Mutex<StepView>>,
     recording: Option<Arc<Recording>>,
     bucket_len: u64,
-    /// First byte of the last level.
+    /// Position of the first byte of the last level.
     leaves_at: u64,
 }
 

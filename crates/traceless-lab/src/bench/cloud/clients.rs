@@ -1,4 +1,4 @@
-//! Clients that ask for blocks at random, each for some at a time, and wait for them.
+//! Clients that request random blocks, several at a time, and wait for the answers.
 
 use crate::args::CloudArgs;
 use crate::numbers::{cpu_seconds, failed};
@@ -8,15 +8,17 @@ use traceless::rng::{Rng, SeededRng};
 use traceless_cli::failure::Failure;
 use traceless_cloud::gateway::Gateway;
 
-/// What clients saw.
+/// The measurements of all clients.
 pub struct ClientTimes {
     /// Nanoseconds of each wait for an answer that queries were sent for, sorted.
     pub latencies: Vec<u64>,
-    /// The sum and number of those of them that waited for a round to end.
+    /// Sum of the latencies that include the end of a round, in nanoseconds.
     pub waited_ns: u64,
+    /// Number of latencies that include the end of a round.
     pub waits: u64,
-    /// Blocks that came, and those of them that queries were sent for.
+    /// Blocks received.
     pub blocks: u64,
+    /// Queries sent for these blocks; a block at hand needs none.
     pub queries: u64,
     /// Nanoseconds that queries waited for their shares of rounds.
     pub shares_ns: u64,
@@ -24,15 +26,16 @@ pub struct ClientTimes {
     pub cpu_seconds: f64,
 }
 
-/// One wait.
+/// One request and its answer.
 struct Wait {
     ns: u64,
-    /// Whether a query was sent, and whether a round had to end first.
+    /// Whether a query was sent.
     asked: bool,
+    /// Whether a round had to end first.
     waited: bool,
 }
 
-/// Has clients ask until so many queries were sent for them.
+/// Runs clients until queries were sent for `args.queries` blocks in all.
 pub fn measure(args: &CloudArgs, gateway: &mut Gateway) -> Result<ClientTimes, Failure> {
     let (clock, cpu, before) = (Monotonic::start(), cpu_seconds(), gateway.counts());
     let gateway = Mutex::new(gateway);
@@ -68,7 +71,7 @@ pub fn measure(args: &CloudArgs, gateway: &mut Gateway) -> Result<ClientTimes, F
     })
 }
 
-/// Asks until so many queries were sent.
+/// Sends requests until they have caused `queries` queries.
 fn client(
     args: &CloudArgs,
     gateway: &Mutex<&mut Gateway>,
@@ -77,7 +80,7 @@ fn client(
     queries: u64,
 ) -> Result<Vec<Wait>, Failure> {
     let (mut waits, mut sent) = (Vec::new(), 0);
-    // Where nearly all is at hand, it would never end.
+    // A bound, because if nearly all blocks are at hand, few requests cause a query.
     while sent < queries && (waits.len() as u64) < 100 * queries {
         let began = clock.now();
         let mut gateway = gateway.lock().unwrap_or_else(PoisonError::into_inner);

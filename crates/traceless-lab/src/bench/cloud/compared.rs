@@ -1,5 +1,5 @@
-//! What else could answer: a store that is encrypted and hides nothing, and Path and Circuit ORAM
-//! as a whole inside an enclave, whose memory is watched.
+//! Systems to compare with: an encrypted store that hides no accesses, and Path and Circuit ORAM as
+//! a whole inside an enclave with observable memory.
 
 use crate::args::CloudArgs;
 use crate::numbers::failed;
@@ -12,12 +12,12 @@ use traceless::seal::{Aead, Nonce, Sealer, Secret, TAG_LEN};
 use traceless::types::Addr;
 use traceless_cli::failure::Failure;
 
-/// Bytes of data to compare with: an ORAM inside an enclave holds a multiple of them in memory.
+/// Bytes of data at most: an ORAM inside an enclave holds a multiple of them in memory.
 const DATA_MAX: u64 = 1 << 28;
-/// Accesses that are measured.
+/// Measured accesses.
 const ACCESSES: usize = 2000;
 
-/// One of them.
+/// One of the compared systems.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Comparator {
     Plain,
@@ -25,24 +25,24 @@ pub enum Comparator {
     Circuit,
 }
 
-/// What it took.
+/// Times of a system's reads.
 #[derive(Serialize)]
 pub struct StoreTimes {
     pub name: &'static str,
-    /// Of a read, by one client.
+    /// Of a read by one client.
     pub average_ms: f64,
     pub p50_ms: f64,
     pub p99_ms: f64,
     pub p999_ms: f64,
 }
 
-/// Measures all of them with as much data.
+/// Measures all systems with the same amount of data.
 pub fn compared_with(args: &CloudArgs) -> Result<Vec<StoreTimes>, Failure> {
     let all = [Comparator::Plain, Comparator::Path, Comparator::Circuit];
     all.into_iter().map(|comparator| measured(comparator, args)).collect()
 }
 
-/// Measures one of them.
+/// Measures one system.
 pub fn measured(comparator: Comparator, args: &CloudArgs) -> Result<StoreTimes, Failure> {
     if args.data > DATA_MAX {
         return Err(Failure::usage("an ORAM holds the data many times in memory: 256M at most"));
@@ -66,7 +66,8 @@ pub fn measured(comparator: Comparator, args: &CloudArgs) -> Result<StoreTimes, 
     }
 }
 
-/// Reads, after every block has been there once: what was never written may cost less.
+/// Reads of an ORAM, after every block was written once: a read of a block never written may cost
+/// less.
 fn of_oram(
     oram: &mut dyn Oram,
     block_len: usize,
@@ -104,7 +105,7 @@ fn timed(
     })
 }
 
-/// Blocks in memory, each under a seal of its own.
+/// Blocks in memory, each sealed separately.
 struct Plain {
     aead: Aead,
     block_len: usize,

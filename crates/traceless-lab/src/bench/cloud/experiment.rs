@@ -1,5 +1,5 @@
-//! `traceless bench cloud --experiment`: tables of the paper, from files that say what is measured
-//! and what the paper found.
+//! `traceless-lab bench cloud --experiment`: tables of the paper, from files with the settings and
+//! the paper's results.
 
 use super::compared::{self, Comparator};
 use super::{fresh_folder, measured};
@@ -26,16 +26,16 @@ const SCHEMA: &str = "traceless.cloud.result.v1";
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct CloudExperiment {
     title: String,
-    /// The paper, and where in it.
+    /// The paper's name; `place` is the table in it.
     paper: String,
     place: String,
     #[serde(default)]
     remarks: Vec<String>,
-    /// Their names, and what each sets.
+    /// Names of the workloads; `workload` holds the settings of each.
     workloads: Vec<String>,
     #[serde(default)]
     workload: BTreeMap<String, Table>,
-    /// What is set for all.
+    /// Settings of all variants.
     #[serde(default)]
     set: Table,
     quick: CloudExtent,
@@ -50,13 +50,13 @@ struct CloudExperiment {
     path: PathBuf,
 }
 
-/// How much is asked.
+/// The size of an experiment at a level.
 #[derive(Deserialize, Serialize, Clone, Copy, PartialEq, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct CloudExtent {
     queries: u64,
     rounds: usize,
-    /// What all data are divided by.
+    /// All amounts of data are divided by this.
     #[serde(default = "whole")]
     divided_by: u64,
 }
@@ -65,27 +65,27 @@ fn whole() -> u64 {
     1
 }
 
-/// One of the stores that are compared.
+/// One of the compared stores.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct CloudVariant {
     name: String,
-    /// What it sets, where that differs from all.
+    /// Settings that differ from the common ones.
     #[serde(default)]
     set: Table,
     #[serde(default)]
     relative_to: BTreeMap<String, String>,
 }
 
-/// Who answers, what the store holds, and where. Sizes are written as on the command line.
+/// A store and its data. Sizes are written as on the command line.
 #[derive(Deserialize, Serialize, Clone, PartialEq, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct CloudSubject {
-    /// Our store with one of its kernels, or what it is compared with.
+    /// This project's store with one of its kernels, or a system to compare with.
     who: StoreKind,
     data: String,
     block_len: String,
-    /// In files, in place of memory.
+    /// Keeps the tree in files instead of memory.
     #[serde(default)]
     in_files: bool,
 }
@@ -101,7 +101,7 @@ enum StoreKind {
     Circuit,
 }
 
-/// All that a result follows from, but for what else the machine does.
+/// Everything that determines a result, except other load on the machine.
 #[derive(Serialize)]
 struct CloudInput<'a> {
     experiment: String,
@@ -114,7 +114,7 @@ struct CloudInput<'a> {
 
 type Run<'a> = in_turns::TurnRun<CloudInput<'a>>;
 
-/// Makes what was not made before, and tells what came of it.
+/// Makes the missing results, and prints the report.
 pub fn run(path: &Path, args: &CloudArgs) -> Result<(), Failure> {
     let ExperimentArgs { level, out } = &args.of_experiment;
     let out = out.as_ref().expect("--experiment requires it");
@@ -132,7 +132,7 @@ pub fn run(path: &Path, args: &CloudArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a run measured.
+/// The measurements of a run.
 fn made(args: &CloudArgs, run: &Run<'_>, out: &Path) -> Result<Value, Failure> {
     let CloudInput { subject, extent, round, .. } = &run.input;
     let (data, block_len) = subject.sizes(*extent).map_err(Failure::usage)?;
@@ -158,7 +158,7 @@ fn made(args: &CloudArgs, run: &Run<'_>, out: &Path) -> Result<Value, Failure> {
 }
 
 impl CloudSubject {
-    /// Bytes of data and of a block.
+    /// Bytes of the data and of a block.
     fn sizes(&self, extent: CloudExtent) -> Result<(u64, u64), String> {
         Ok((parse_size(&self.data)? / extent.divided_by, parse_size(&self.block_len)?))
     }
@@ -185,7 +185,7 @@ impl CloudExperiment {
         sheet::check(&self.compared(), &self.workloads, &self.metrics, &self.claims)
     }
 
-    /// What is measured of a variant with a workload.
+    /// The settings of a variant with a workload.
     fn subject(&self, variant: &CloudVariant, workload: &str) -> Result<CloudSubject, Failure> {
         let mut table = self.set.clone();
         lay_over(&mut table, &variant.set);
@@ -237,7 +237,7 @@ impl CloudExperiment {
         all.map(|v| VariantMetrics { name: &v.name, relative_to: &v.relative_to }).collect()
     }
 
-    /// What is judged at a level: at level full only, but for what holds at any size.
+    /// The sheet of a level. Below level full, only claims that hold at any size are judged.
     fn sheet(&self, level: Level) -> Sheet<'_> {
         let extent = self.extent(level);
         let shortfall = |claim: &Claim| {

@@ -12,10 +12,10 @@ use traceless_cli::output::complain;
 use traceless_cloud::geometry::PART_LEN;
 use traceless_cloud::params::Params;
 
-/// Times that each is measured.
+/// Rounds of each measurement.
 const ROUNDS: u64 = 9;
 
-/// Measurements, each with what the controls took beside it.
+/// Measurements, each with the times of the controls in the same round.
 type Reports = Vec<(Report, OperationTimes)>;
 
 pub fn run(args: &CloudArgs) -> Result<(), Failure> {
@@ -64,7 +64,7 @@ fn times(params: &Params, reports: &Reports) -> Vec<Row> {
     ]
 }
 
-/// A time in milliseconds, beside that of `unit`.
+/// A row of times in milliseconds, with the time of `unit` as control.
 fn time(
     name: &'static str,
     unit: &Operations,
@@ -79,7 +79,7 @@ fn time(
     row_of_ratios(name, Scale::Time("ms", 1e6), &pairs)
 }
 
-/// Blocks for many clients, beside a query each.
+/// A row of the throughput of many clients, with the operations of a query as control.
 fn throughput(name: &'static str, params: &Params, reports: &Reports) -> Row {
     let (unit, len) = (operations::average(params), params.geometry.block_len as f64);
     let pair = |(report, reading): &(Report, OperationTimes)| TimePair {
@@ -90,7 +90,7 @@ fn throughput(name: &'static str, params: &Params, reports: &Reports) -> Row {
     row_of_ratios(name, Scale::Rate("MB/s", len * 1e3), &pairs)
 }
 
-/// Making a node anew, by itself.
+/// The row of the kernel, which makes a node anew.
 fn kernel_alone(controls: &mut Controls) -> Result<Row, Failure> {
     let geometry = Params::new(10 << 20, 1024, 32).map_err(failed)?.geometry;
     let unit = operations::piece(&geometry);
@@ -112,7 +112,7 @@ fn repeated(controls: &mut Controls, args: &CloudArgs) -> Result<Reports, Failur
     measure_in_rounds(args, ROUNDS, controls)
 }
 
-/// Ten gigabytes in files: filling them takes about a minute and 18 GB of disk.
+/// Throughput with ten gigabytes in files: filling them takes about a minute and 18 GB of disk.
 fn in_files(
     controls: &mut Controls,
     args: &CloudArgs,
@@ -126,7 +126,8 @@ fn in_files(
     Ok((args, reports))
 }
 
-/// Of one client, with a host that keeps the tree in files and its enclave in another process.
+/// Times of one client, with a host that keeps the tree in files and its enclave in another
+/// process.
 fn behind_tls(controls: &mut Controls, args: &CloudArgs) -> Result<Reports, Failure> {
     complain("measuring a client with a host and an enclave in other processes, over TLS");
     let folder = tempfile::tempdir().map_err(failed)?;
@@ -140,7 +141,7 @@ fn behind_tls(controls: &mut Controls, args: &CloudArgs) -> Result<Reports, Fail
     measure_in_rounds(&args, ROUNDS, controls)
 }
 
-/// Setting and getting, of a gateway that keeps everything in files.
+/// Rows of setting and getting values at a gateway that keeps everything in files.
 fn redis(controls: &mut Controls, quick: bool, params: &Params) -> Result<[Row; 2], Failure> {
     let folder = tempfile::tempdir().map_err(failed)?;
     let local = folder.path().join("store");

@@ -1,4 +1,4 @@
-//! What it takes to make a node anew, by itself.
+//! The time to make a node anew, without a gateway.
 
 use crate::args::BenchKernel;
 use crate::numbers::{cpu_seconds, failed};
@@ -36,7 +36,8 @@ pub fn measure(geometry: Geometry, kernel: BenchKernel, times: usize) -> Result<
             Choice::Benes => network.route(&dest),
             Choice::Paper => dest.iter().flat_map(|&to| (to as u16).to_le_bytes()).collect(),
         };
-        // A root by itself: the same work a row as in a round, and no rows to be made first.
+        // A single root, outside a round: the same work per row as in a round, and no rows to make
+        // first.
         let order = Eviction {
             round: 0,
             node: geometry.node(0, 0),
@@ -53,7 +54,7 @@ pub fn measure(geometry: Geometry, kernel: BenchKernel, times: usize) -> Result<
         taken.push((cpu_seconds() - began) * 1e9 / pieces as f64);
         core::mem::swap(&mut node, &mut made);
     }
-    // The first finds nothing to open.
+    // The first node is empty, so it has nothing to open.
     taken.remove(0);
     Ok(taken)
 }

@@ -1,5 +1,5 @@
-//! `traceless bench cloud`: queries of clients that each wait for their answers, with gateway, host
-//! and enclave in one process, or with a host elsewhere.
+//! `traceless-lab bench cloud`: queries of clients that each wait for their answers. Gateway, host
+//! and enclave are in one process, or the host is remote.
 
 mod clients;
 mod compared;
@@ -35,7 +35,7 @@ use traceless_cloud::random::SystemStream;
 use traceless_cloud::store::{Durability, FileStore, MemStore, NodeStore};
 
 /// Tables I to III of the paper: bytes of data and of a block, best and average milliseconds, and
-/// thousands of bytes a second.
+/// thousands of bytes per second.
 #[expect(clippy::approx_constant, reason = "3.14 ms were measured")]
 const PUBLISHED: [(u64, u64, f64, f64, f64); 11] = [
     (1 << 30, 1024, 0.54, 2.26, 453.81),
@@ -60,26 +60,27 @@ struct Report {
     copies: u64,
     kernel: &'static str,
     store: &'static str,
-    /// Whether an enclave protects anything: here it is simulated.
+    /// The enclave's protection: "none", because here it is simulated.
     tee_protection: &'static str,
     tree: CloudTree,
     clients: usize,
     together: usize,
     fill_seconds: f64,
     queries: u64,
-    /// Of answers that did not wait for a round to end, of all, and how they lie.
+    /// Milliseconds of answers that did not wait for the end of a round, in the mean.
     best_ms: f64,
+    /// Milliseconds of all answers, in the mean.
     average_ms: f64,
     average_to_best: f64,
-    /// Of a query's time, what it waited for its share of a round.
+    /// Milliseconds that a query waited for its share of a round.
     share_ms: f64,
     p50_ms: f64,
     p99_ms: f64,
     p999_ms: f64,
-    /// Thousands of bytes a second, of all clients.
+    /// Thousands of bytes per second, of all clients.
     kb_per_second: f64,
     cpu_ms_per_query: f64,
-    /// To make a node anew, one thread takes so long for 32 bytes.
+    /// Processor time of one thread for 32 bytes of a node that is made anew.
     kernel_ns_per_piece: f64,
     answers: u64,
     waits: u64,
@@ -87,7 +88,7 @@ struct Report {
     renewed: u64,
     waiting_max: usize,
     published: Option<PaperNumbers>,
-    /// With `--compare`.
+    /// Other systems, with `--compare`.
     compared: Vec<StoreTimes>,
 }
 
@@ -139,8 +140,8 @@ fn measured(args: &CloudArgs) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Fills a tree once. In each round other blocks are asked for, and controls measured before and
-/// after.
+/// Fills a tree once, then measures in rounds. Each round requests other blocks, and measures the
+/// controls before and after.
 fn measure_in_rounds(
     args: &CloudArgs,
     rounds: u64,
@@ -179,7 +180,7 @@ fn measure_in_rounds(
     (0..rounds).map(round).collect()
 }
 
-/// Two rounds, after which it is known how long they take.
+/// Runs two rounds, after which the gateway knows how long they take.
 fn warm_up(gateway: &mut Gateway) -> Result<(), Failure> {
     for _ in 0..2 * gateway.params().round_blocks {
         gateway.dummy().map_err(failed)?;
@@ -211,7 +212,7 @@ impl BenchKernel {
     }
 }
 
-/// A folder for a tree, which goes when it is dropped.
+/// A folder for a tree, deleted when it is dropped.
 fn fresh_folder(beside: &Path) -> Result<TempDir, Failure> {
     let failed = |e| Failure::new(DEVICE, format!("{}: {e}", beside.display()));
     tempfile::Builder::new().prefix("tree-").tempdir_in(beside).map_err(failed)

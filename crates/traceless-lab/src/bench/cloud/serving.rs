@@ -1,4 +1,4 @@
-//! The program `traceless` in processes of its own, and a client of others' that puts load on it.
+//! The program `traceless` in separate processes, and `redis-benchmark` as a client.
 
 use crate::numbers::failed;
 use crate::program;
@@ -10,15 +10,15 @@ use traceless_cli::failure::{DEVICE, Failure};
 /// A process that serves until this is dropped.
 pub struct Serving {
     child: Child,
-    /// Where it serves.
+    /// The address at which it serves.
     pub address: String,
 }
 
 impl Serving {
-    /// Starts the program `traceless`, which says `"{what} at ADDRESS"` once it serves.
+    /// Starts the program `traceless`, which prints `"{what} at ADDRESS"` once it serves.
     pub fn start(args: &[&OsStr], what: &str) -> Result<Self, Failure> {
         let mut command = program::traceless();
-        // Its warnings are those of a server that strangers reach.
+        // Its warnings are for a server in production, so they are dropped.
         let command = command.args(args).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(failed)?;
         let said = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
@@ -27,7 +27,7 @@ impl Serving {
             rest.split([',', ' ']).next().map(str::to_owned)
         };
         let address = said.map_while(Result::ok).find_map(address_of);
-        // Dropped, it ends the child.
+        // If there is no address, dropping this ends the child.
         let serving = Self { child, address: address.clone().unwrap_or_default() };
         match address {
             Some(_) => Ok(serving),
@@ -38,13 +38,13 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Fails if the process has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Requests a second of `redis-benchmark` that set values, and that get them.
+/// Requests per second of `redis-benchmark`: sets and gets of values.
 pub fn redis_benchmark(gateway: &Serving, requests: u64) -> Result<[f64; 2], Failure> {
     let port = gateway.address.rsplit(':').next().unwrap_or_default();
     let mut command = Command::new("redis-benchmark");

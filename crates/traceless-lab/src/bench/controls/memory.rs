@@ -1,21 +1,22 @@
-//! Loads that wait for each other, and copies.
+//! Dependent loads, and copies.
 
 use super::ns_of;
 use std::hint::black_box;
 use traceless::rng::{Rng, SeededRng};
 use traceless_sys::Words;
 
-/// Bytes of a line, and the words in it.
+/// Bytes of a cache line.
 const LINE_LEN: usize = 64;
+/// Words of a cache line.
 const LINE_WORDS: usize = LINE_LEN / size_of::<u64>();
 
-/// Bytes of one copy: those of a page, as stores in memory move them.
+/// Words of one copy: a page, as stores in memory move it.
 const COPY_WORDS: usize = 4096 / size_of::<u64>();
 
 /// Copies of one reading.
 const COPIES: usize = 1 << 13;
 
-/// One circle through all lines of a memory, in random order: each holds the place of the next.
+/// One cycle through all lines of a memory, in random order: each line holds the place of the next.
 pub struct Chase {
     words: Words,
     at: usize,
@@ -50,7 +51,7 @@ impl Chase {
     }
 }
 
-/// Two halves of a memory, of which one is copied to the other.
+/// Two halves of a memory; pages are copied from the first to the second.
 pub struct Copying {
     words: Words,
     at: usize,
@@ -59,7 +60,7 @@ pub struct Copying {
 impl Copying {
     pub fn new(bytes: usize) -> Self {
         let mut words = zeroed(bytes);
-        // Memory that was never written to has no bytes of its own.
+        // The system backs memory with real pages only once it is written.
         words.fill(1);
         Self { words, at: 0 }
     }
@@ -83,7 +84,7 @@ impl Copying {
     }
 }
 
-/// In huge pages where the system has them, as stores in memory.
+/// Zeroed memory, in huge pages if the system has them, as for stores in memory.
 fn zeroed(bytes: usize) -> Words {
     Words::zeroed(bytes / size_of::<u64>()).expect("the memory is there")
 }

@@ -1,8 +1,8 @@
-//! Controls: what this machine takes for the operations that a measured path is made of, in the
-//! same run.
+//! Controls: the times of basic operations on this machine, measured in the same run as a path that
+//! consists of them.
 //!
-//! A time beside that of the operations which no implementation can do without means the same on
-//! every machine: one with a slower cipher or memory that is farther away has a larger control.
+//! A ratio of a time to the operations that no implementation can avoid means the same on every
+//! machine: a slower cipher or a slower memory has a larger control.
 
 mod memory;
 mod threads;
@@ -17,34 +17,37 @@ use traceless_cli::failure::Failure;
 /// Bytes of the memory that misses fall into: more than any cache close to a core.
 const MISS_BYTES: usize = 256 << 20;
 
-/// Bytes of the memory that loads hit: less than any first cache.
+/// Bytes of the memory that loads hit: less than any first-level cache.
 const HIT_BYTES: usize = 16 << 10;
 
 const MISSES: usize = 100_000;
 const HITS: usize = 2_000_000;
 
-/// Bytes that the cipher goes over for one reading. A short body costs as much as so many bytes.
+/// Bytes that the cipher processes for one reading.
 const PASS_BYTES: usize = 1 << 25;
+/// The fixed cost of a body, as a number of bytes.
 const PASS_OVERHEAD: usize = 256;
 
 /// Nanoseconds that one of each operation takes; 0 if it was not measured.
 #[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize, Debug)]
 pub struct OperationTimes {
-    /// Sealing or opening one body of the length measured, the mean of both, in the first cache.
+    /// Sealing or opening one body of the measured length in the first-level cache, the mean of
+    /// both.
     pub pass: f64,
-    /// Copying 4096 bytes from memory to memory that no cache holds.
+    /// Copying 4096 bytes between memory ranges that no cache holds.
     pub copy: f64,
-    /// A load whose address is the result of the one before, which no cache holds.
+    /// A load that no cache holds, with an address that is the result of the load before.
     pub miss: f64,
-    /// The same of one that the first cache holds.
+    /// A load that the first-level cache holds, with an address that is the result of the load
+    /// before.
     pub hit: f64,
-    /// Waking another thread and waiting oneself.
+    /// Waking another thread and waiting for it.
     pub switch: f64,
     /// 64 bytes to another thread and back, over TCP on the loopback device.
     pub round_trip: f64,
 }
 
-/// How many of each operation a unit of work is compared with.
+/// How many of each operation a unit of work consists of.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Operations {
     pub passes: f64,
@@ -57,11 +60,11 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// None at all.
+    /// No operations.
     pub const NONE: Self =
         Self { passes: 0.0, copies: 0.0, misses: 0.0, hits: 0.0, switches: 0.0, round_trips: 0.0 };
 
-    /// Nanoseconds that they take one after the other.
+    /// Nanoseconds of all operations in sequence.
     pub fn ns(&self, reading: &OperationTimes) -> f64 {
         let operations = [
             (self.passes, reading.pass),
@@ -91,8 +94,8 @@ impl OperationTimes {
     }
 }
 
-/// What is measured beside a path. Times of one thread are processor time: what else the machine
-/// does is not counted.
+/// The controls to measure. Times of one thread are processor time, which excludes other load on
+/// the machine.
 #[derive(Default)]
 pub struct Controls {
     pass: Option<Pass>,
@@ -113,35 +116,36 @@ impl Controls {
         }
     }
 
-    /// Hits alone, which tell how fast the core is.
+    /// Hits alone, which measure the speed of the core.
     pub fn of_hits() -> Self {
         Self { hits: Some(Chase::new(HIT_BYTES)), ..Self::default() }
     }
 
-    /// Passes of a cipher over bodies of `len` bytes as well.
+    /// Adds passes of a cipher over bodies of `len` bytes.
     pub fn and_passes(self, sealer: impl Fn(&Secret) -> Box<dyn Sealer>, len: usize) -> Self {
         let sealer = sealer(&Secret::random(&mut System));
         let tag = vec![0; sealer.tag_len()];
         Self { pass: Some(Pass { sealer, body: vec![0; len], tag, version: 0 }), ..self }
     }
 
-    /// Switches of threads on one processor as well.
+    /// Adds switches between threads on one processor.
     pub fn and_switches(self) -> Self {
         Self { has_switches: true, ..self }
     }
 
-    /// Round trips over TCP as well.
+    /// Adds round trips over TCP.
     pub fn and_round_trips(self) -> Self {
         Self { has_round_trips: true, ..self }
     }
 
-    /// Bytes of memory that they hold.
+    /// Bytes of memory that the controls hold.
     pub fn bytes(&self) -> u64 {
         let chases = [&self.misses, &self.hits].into_iter().flatten().map(Chase::bytes);
         chases.sum::<u64>() + self.copying.as_ref().map_or(0, Copying::bytes)
     }
 
-    /// Does some work, and tells what the controls took right before and after: the mean.
+    /// Runs `work`, and measures the controls before and after it. Returns the mean of both
+    /// readings.
     pub fn beside<T>(
         &mut self,
         work: impl FnOnce() -> Result<T, Failure>,
@@ -151,8 +155,8 @@ impl Controls {
         Ok((outcome, before.mean(&self.read()?)))
     }
 
-    /// Processor time of a unit of some work, which tells how many units it was, beside that of the
-    /// operations of a unit.
+    /// Processor time of one unit of `work`, which returns the number of its units, and the time of
+    /// the operations of a unit.
     pub fn time(
         &mut self,
         unit: &Operations,
@@ -190,7 +194,7 @@ impl Controls {
     }
 }
 
-/// A cipher that seals and opens one body, over and over.
+/// A cipher that seals and opens one body repeatedly.
 struct Pass {
     sealer: Box<dyn Sealer>,
     body: Vec<u8>,

@@ -14,19 +14,19 @@ const EXCHANGES: usize = 2000;
 /// Bytes of a message over TCP.
 const MESSAGE_LEN: usize = 64;
 
-/// Nanoseconds of one switch between two threads on one processor, of which one always waits for a
-/// byte in a pipe: as a pager and a program that faults.
+/// Nanoseconds of one switch between two threads on one processor. One of them always waits for a
+/// byte in a pipe, as a pager and a faulting program do.
 pub fn switch_ns() -> Result<f64, Failure> {
     let allowed = sched_getaffinity(None).map_err(failed)?;
     let mut here = CpuSet::new();
     here.set(sched_getcpu());
-    // The other thread inherits it.
+    // The other thread inherits the affinity.
     sched_setaffinity(None, &here).map_err(failed)?;
     let (request, asking) = pipe().map_err(failed)?;
     let (reply, answering) = pipe().map_err(failed)?;
     let ns = exchange_ns([0], (reply, asking), (request, answering));
     sched_setaffinity(None, &allowed).map_err(failed)?;
-    // An exchange has two.
+    // An exchange has two switches.
     Ok(ns? / 2.0)
 }
 
@@ -44,9 +44,9 @@ pub fn round_trip_ns() -> Result<f64, Failure> {
     exchange_ns([0; MESSAGE_LEN], here, there)
 }
 
-/// Nanoseconds until a message is back that another thread returns: the median, which what else
-/// the machine does leaves as it is. `here` and `there` are the ends that this thread and the other
-/// one read from and write to.
+/// Nanoseconds until another thread returns a message: the median, which other load on the machine
+/// hardly changes. `here` and `there` are the ends that this thread and the other one read from and
+/// write to.
 fn exchange_ns<const LEN: usize, R: Read + Send, W: Write + Send>(
     mut message: [u8; LEN],
     here: (R, W),
@@ -75,7 +75,8 @@ fn exchange_ns<const LEN: usize, R: Read + Send, W: Write + Send>(
     Ok(summary(times_ns).0)
 }
 
-/// Does `once` for each exchange, then closes the ends: so the other thread ends, too.
+/// Calls `once` for each exchange, then closes the ends, so that the other thread ends after an
+/// error too.
 fn exchange<R, W>(
     (mut reader, mut writer): (R, W),
     mut once: impl FnMut(&mut R, &mut W) -> std::io::Result<()>,

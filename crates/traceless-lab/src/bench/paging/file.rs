@@ -1,4 +1,4 @@
-//! Experiment files about paging: programs, how they are paged, and what the paper found.
+//! Experiment files about paging: programs, the ways to page them, and the paper's results.
 
 use super::workloads;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use traceless_cli::failure::Failure;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::Settings;
 
-/// The variant without paging, with whose output others are compared.
+/// The variant without paging, which defines the correct output.
 pub const NATIVE: usize = 0;
 
 /// A figure or table of the paper.
@@ -21,17 +21,17 @@ pub const NATIVE: usize = 0;
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PagingExperiment {
     title: String,
-    /// The paper, and where in it.
+    /// The paper's name; `place` is the figure or table in it.
     paper: String,
     place: String,
     #[serde(default)]
     remarks: Vec<String>,
     /// Programs by name.
     workloads: Vec<String>,
-    /// How all of them are paged.
+    /// Settings of all variants.
     #[serde(default)]
     set: Table,
-    /// How much they do.
+    /// The size of the experiment at each level.
     quick: PagingExtent,
     full: PagingExtent,
     #[serde(rename = "variant")]
@@ -42,18 +42,19 @@ pub struct PagingExperiment {
     claims: Vec<Claim>,
     #[serde(skip)]
     path: PathBuf,
-    /// The workloads that each level has sizes of.
+    /// Workloads with a size at level quick.
     #[serde(skip)]
     of_quick: Vec<String>,
+    /// Workloads with a size at level full.
     #[serde(skip)]
     of_full: Vec<String>,
 }
 
-/// How much programs do.
+/// How much programs do at a level.
 #[derive(Deserialize, PartialEq, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PagingExtent {
-    /// What each program is told; those that are not named are left out.
+    /// The size argument of each program; programs without one are left out.
     pub sizes: BTreeMap<String, u64>,
     /// Faults of each program that are counted; 0 for all.
     #[serde(default)]
@@ -61,12 +62,12 @@ pub struct PagingExtent {
     pub rounds: usize,
 }
 
-/// One of those that are compared.
+/// One of the compared ways to page.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct PagingVariant {
     name: String,
-    /// How it is paged, where that differs from all.
+    /// Settings that differ from the common ones.
     #[serde(default)]
     set: Table,
     #[serde(default)]
@@ -81,13 +82,13 @@ pub enum How {
     Native,
     #[default]
     Paged,
-    /// Paged; from its time is taken what the paper takes from it for its Eager.
+    /// Paged; the bench subtracts from its time what the paper subtracts for its Eager.
     EagerSimulated,
-    /// Paged; its time in the scheme is divided as the paper does for its Parallel.
+    /// Paged; the bench divides its time in the scheme as the paper does for its Parallel.
     ParallelSimulated,
 }
 
-/// A variant, with all that holds for it. Names are those of `traceless run`.
+/// All settings of a variant, with the names of `traceless run`.
 #[derive(Deserialize, Serialize, Clone, PartialEq, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct PagingSubject {
@@ -100,9 +101,9 @@ pub struct PagingSubject {
     pub resident: usize,
     /// MiB that can be paged.
     memory_mib: usize,
-    /// Pages are copied once more, by a host that is told where to.
+    /// Pages are copied once more, by a host that gets the address.
     ocalls: bool,
-    /// The program is ended when its faults are counted, and its output is not looked at.
+    /// The program is ended when its faults are counted, and its output is not compared.
     pub stops: bool,
 }
 
@@ -124,7 +125,7 @@ impl Default for PagingSubject {
 }
 
 impl PagingSubject {
-    /// As the pager takes it.
+    /// The settings as the pager takes them.
     pub fn settings(&self) -> Result<Settings, String> {
         let Self { scheme, refresh, cached, helpers, cipher, resident, ocalls, .. } = self;
         let pages = (self.memory_mib << 20) / PAGE_LEN;
@@ -190,8 +191,8 @@ impl PagingExperiment {
         Ok(subjects)
     }
 
-    /// The first variant with as many resident pages: the order in which its pages leave is that
-    /// of all others, and its scheme is the one that costs are beside.
+    /// The first paged variant with the same number of resident pages. The order of evicted pages
+    /// is the same in all of them, and this variant's scheme is the base for costs.
     pub fn first_like(&self, subject: &PagingSubject) -> usize {
         let all = self.subjects().expect("they were read before");
         let is_like = |other: &PagingSubject| {
@@ -223,7 +224,7 @@ impl PagingExperiment {
         }
     }
 
-    /// What files about it are called.
+    /// The name of the experiment's files.
     pub fn file_name(&self) -> String {
         reading::file_name(&self.path)
     }
@@ -233,7 +234,7 @@ impl PagingExperiment {
         all.map(|v| VariantMetrics { name: &v.name, relative_to: &v.relative_to }).collect()
     }
 
-    /// What is judged at a level: at level full only, but for what holds at any size.
+    /// The sheet of a level. Below level full, only claims that hold at any size are judged.
     pub fn sheet(&self, level: Level) -> Sheet<'_> {
         let extent = self.extent(level);
         let is_less = *extent != self.full;

@@ -1,4 +1,4 @@
-//! Programs that are run and paged, and what is counted meanwhile.
+//! Runs paged programs and collects their counters.
 
 use super::file::PagingSubject;
 use super::threads::{self, Threads};
@@ -17,30 +17,31 @@ use traceless_cli::failure::Failure;
 use traceless_cli::run::{CounterFolder, PagedCommand};
 use traceless_pager::paging::{CounterFile, Summary};
 
-/// How often it is looked whether enough faults were counted.
+/// The interval between looks at the count of faults.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Where paged memory begins. What a scheme needs for itself would move it otherwise, and programs
-/// that order things by their addresses, as Python does in its tables, would do other things.
+/// The start of paged memory. It is fixed because otherwise a scheme's own memory would move it,
+/// and programs that order objects by address, as Python does in its tables, would behave
+/// differently.
 const START: usize = 1 << 37;
 
-/// What a run counted.
+/// The counters of a run.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct RunCounts {
     #[serde(flatten)]
     pub counted: Summary,
-    /// From the program's start to its end.
+    /// Nanoseconds from the program's start to its end.
     pub wall_ns: u64,
-    /// Of the paper's Eager: the time between faults that refreshes could have had.
+    /// For the paper's Eager: the time between faults that refreshes could use.
     pub usable_ns: u64,
-    /// The digest of what it printed and how it ended; none if it was ended before.
+    /// The digest of the output and exit status; none if the bench ended the program.
     pub output: Option<String>,
-    /// Of the paper's Parallel.
+    /// For the paper's Parallel.
     pub threads: Option<Threads>,
 }
 
 impl RunCounts {
-    /// Refuses a run that did something else than without paging.
+    /// Refuses a run with other output than without paging.
     pub fn check_output(&self, native: &Self) -> Result<(), Failure> {
         if self.output.is_some() && self.output != native.output {
             return Err(failed("the output is not that of the program without paging"));
@@ -62,19 +63,19 @@ impl RunCounts {
     }
 
     /// The paper's simulated Eager (its section 5): for each page that leaves, the smaller of the
-    /// time since the one before it and the time that refreshes take counts as no time.
+    /// time since the page before it and the time of refreshes is subtracted.
     pub fn with_eager_simulated(mut self) -> Self {
         self.take(self.usable_ns);
         self
     }
 
-    /// What the scheme takes for a page, on average.
+    /// The scheme's time for a page, on average.
     fn swap_ns(&self) -> u64 {
         self.counted.swap_ns / self.counted.evictions.max(1)
     }
 
     /// The paper's simulated Parallel: T' = T - t + t / c, where t is the time in the scheme, and c
-    /// how many times faster an access is if a thread is started for each refresh, on this machine.
+    /// how many times faster an access is on this machine if each refresh has a thread.
     pub fn with_parallel_simulated(self, subject: &PagingSubject) -> Result<Self, Failure> {
         Ok(self.divided(threads::measure(subject)?))
     }
@@ -95,8 +96,8 @@ impl RunCounts {
     }
 }
 
-/// Runs a program that is paged. What refreshes take is what the scheme takes for a page beyond
-/// that of `plain`, which has none.
+/// Runs a paged program. The time of refreshes is the scheme's time for a page beyond the time of
+/// `plain`, which has no refreshes.
 pub fn measure(
     subject: &PagingSubject,
     workload: &str,
@@ -126,7 +127,7 @@ pub fn measure(
             if let Some(status) = child.try_wait().map_err(failed)? {
                 return Ok(status);
             }
-            // It may not have begun to count.
+            // The counters are missing until the program begins to count.
             if counters(child.id()).is_ok_and(|c| c.faults.load(Relaxed) >= counted) {
                 was_stopped = true;
                 child.kill().map_err(failed)?;
@@ -150,14 +151,14 @@ pub fn measure(
     Ok(measured)
 }
 
-/// A folder for what a program reads and writes; it goes when we do.
+/// A folder for a program's files; deleted when it is dropped.
 pub struct Scratch(PathBuf);
 
-/// How a program ran.
+/// The result of running a program.
 pub struct Ran {
     pub process: u32,
     pub wall_ns: u64,
-    /// The digest of what it printed and how it ended.
+    /// The digest of the output and exit status.
     pub output: String,
 }
 
@@ -174,7 +175,7 @@ impl Scratch {
         &self.0
     }
 
-    /// Starts the program, lets `wait` wait for it, and tells how it ran.
+    /// Starts the program, calls `wait` to wait for it, and returns the result.
     pub fn run(
         &self,
         command: &mut Command,
@@ -188,7 +189,7 @@ impl Scratch {
         };
         command
             .args(&workload.arguments)
-            // Else Python's sets and dictionaries differ from run to run.
+            // Fixed, because otherwise Python's sets and dictionaries differ from run to run.
             .env("PYTHONHASHSEED", "0")
             .stdin(input)
             .stdout(File::create(&printed).map_err(failed)?);
@@ -207,7 +208,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left of it holds nothing of use.
+        // An error is harmless: the rest of the folder is of no use.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! `traceless bench pager --experiment`: the evaluation of the paging paper, with programs that are
-//! paged for real.
+//! `traceless-lab bench pager --experiment`: the evaluation of the paging paper, with programs that
+//! are really paged.
 
 mod file;
 mod measure;
@@ -24,7 +24,7 @@ use traceless_cli::output::{say, say_json};
 
 const SCHEMA: &str = "traceless.pager.result.v1";
 
-/// All that a result follows from, but for what else the machine does.
+/// Everything that determines a result, except other load on the machine.
 #[derive(Serialize)]
 struct PagingInput<'a> {
     experiment: String,
@@ -38,7 +38,7 @@ struct PagingInput<'a> {
 
 type Run<'a> = in_turns::TurnRun<PagingInput<'a>>;
 
-/// Makes what was not made before, and tells what came of it.
+/// Makes the missing results, and prints the report.
 pub fn run(path: &Path, args: &PagerBenchArgs) -> Result<(), Failure> {
     let ExperimentArgs { level, out } = &args.of_experiment;
     let out = out.as_ref().expect("--experiment requires it");
@@ -87,7 +87,7 @@ fn runs<'a>(
     Ok(runs)
 }
 
-/// What a run counted, after those that it is compared with.
+/// The counters of a run. The runs that it is compared with have results already.
 fn made(
     experiment: &PagingExperiment,
     runs: &[Run],

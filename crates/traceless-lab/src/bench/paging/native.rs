@@ -1,4 +1,4 @@
-//! A program without paging.
+//! Runs a program without paging.
 
 use super::measure::{Ran, RunCounts, Scratch};
 use crate::numbers::failed;
@@ -6,7 +6,7 @@ use std::process::Command;
 use traceless_cli::failure::Failure;
 use traceless_pager::paging::Summary;
 
-/// What it prints, and how long it takes.
+/// The program's output and time.
 pub fn measure(workload: &str, size: u64) -> Result<RunCounts, Failure> {
     let scratch = Scratch::new()?;
     let workload = super::workloads::open(workload, size, scratch.path())?;

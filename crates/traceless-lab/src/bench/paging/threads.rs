@@ -1,5 +1,5 @@
-//! `DetWoORAM` as the paging paper makes it parallel: for each page that leaves, a thread is
-//! started for each refresh. Natively and without page faults, as there.
+//! `DetWoORAM` as the paging paper makes it parallel: for each page that leaves, each refresh has a
+//! new thread. The measurement is native and without page faults, as in the paper.
 
 use super::file::PagingSubject;
 use crate::numbers::failed;
@@ -14,26 +14,26 @@ use traceless_pager::paging::SharedMemory;
 use traceless_pager::scheme::Areas;
 use traceless_pager::slots::Buffer;
 
-/// Accesses of each measurement, after as many that fill the areas.
+/// Accesses of each measurement, after the same number to fill the areas.
 const ACCESSES: u64 = 400;
 const PAGES: u64 = 256;
 
-/// What threads bring.
+/// The effect of a thread for each refresh.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug)]
 pub struct Threads {
-    /// How many times faster an access is with them: less than 1 if it is slower.
+    /// How many times faster an access is with threads: less than 1 if it is slower.
     pub speed_up: f64,
     /// Share of an access that starting threads takes.
     pub creation_share: f64,
 }
 
-/// Medians over accesses of one page each.
+/// Measures accesses of one page each, and takes medians.
 pub fn measure(subject: &PagingSubject) -> Result<Threads, Failure> {
     let mut alone = Accesses::new(subject)?;
     let mut spawned = Accesses::new(subject)?;
     let mut times = [vec![], vec![], vec![]];
     for nth in 0..2 * ACCESSES {
-        // In turns, so that what else the machine does meets both.
+        // Both take turns, so that other load on the machine affects both.
         let (one, _) = alone.access(nth, false)?;
         let (with_threads, creation) = spawned.access(nth, true)?;
         if nth >= ACCESSES {
@@ -66,7 +66,7 @@ impl Accesses {
         let areas = Areas::new(store, PAGES, settings.refresh, settings.cipher, &key, salts);
         let areas = areas.map_err(failed)?;
         Ok(Self {
-            // Those of creation come first.
+            // Refreshes below this number belong to creation.
             refreshed: areas.due(),
             areas,
             buffers: (0..=subject.refresh).map(|_| Buffer::default()).collect(),
@@ -74,7 +74,8 @@ impl Accesses {
         })
     }
 
-    /// One page leaves and another one comes. Tells the nanoseconds of it, and of starting threads.
+    /// One page leaves and another one comes. Returns the nanoseconds of all, and of starting
+    /// threads.
     fn access(&mut self, nth: u64, with_threads: bool) -> Result<(u64, u64), Failure> {
         let (mut frame, mut starting) = ([nth as u8; PAGE_LEN], 0);
         let begun = self.clock.now();

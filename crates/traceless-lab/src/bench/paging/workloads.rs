@@ -1,4 +1,4 @@
-//! Programs by name: our own, and those of Debian packages, unmodified, with what they are given.
+//! Programs by name: this project's and unmodified ones of Debian packages, with their inputs.
 
 use super::programs::PROGRAMS;
 use crate::numbers::failed;
@@ -8,27 +8,27 @@ use std::path::{Path, PathBuf};
 use traceless::rng::{Rng, SeededRng};
 use traceless_cli::failure::Failure;
 
-/// The system's own: what stands before it in PATH may be a script that forks.
+/// The system's Python: another one earlier in PATH may be a script that forks.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Clauses for each variable, in thousandths: about as many as can just be satisfied.
+/// Clauses for each variable, in thousandths: about the limit of satisfiability.
 const CLAUSES_PER_THOUSAND: u64 = 4200;
 
-/// A program, and what it is given.
+/// A program, its arguments and its input.
 pub struct ProgramInput {
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
-    /// What it reads from its standard input.
+    /// The file for its standard input.
     pub input: Option<PathBuf>,
 }
 
-/// All of them.
+/// The names of all programs.
 pub fn names() -> Vec<&'static str> {
     let own = PROGRAMS.iter().map(|program| program.name);
     own.chain(["picosat", "sqlite", "python"]).collect()
 }
 
-/// The one of that name; files that it reads are made in `folder`.
+/// The program of this name; its input files are written to `folder`.
 pub fn open(name: &str, size: u64, folder: &Path) -> Result<ProgramInput, Failure> {
     let file = |text: String| {
         let path = folder.join("input");
@@ -59,7 +59,7 @@ pub fn open(name: &str, size: u64, folder: &Path) -> Result<ProgramInput, Failur
     })
 }
 
-/// Clauses of three variables each, drawn at random.
+/// A random formula with three variables in each clause.
 fn formula(variables: u64) -> String {
     let variables = variables.max(3);
     let clauses = variables * CLAUSES_PER_THOUSAND / 1000;

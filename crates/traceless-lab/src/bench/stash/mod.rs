@@ -1,4 +1,4 @@
-//! `traceless bench stash`: how full trees and stashes are, beside what was published.
+//! `traceless-lab bench stash`: how full trees and stashes are, compared with published results.
 
 mod plot;
 mod published;
@@ -22,7 +22,7 @@ struct Report {
     schema: &'static str,
     machine: Hardware,
     seed: u64,
-    /// With more blocks in the stash the trees with IR-Alloc's shapes empty it.
+    /// Trees with IR-Alloc's shapes have an eviction when more blocks than this are in the stash.
     above: usize,
     runs: Vec<StashRun>,
     bounds: Vec<StashBound>,
@@ -65,8 +65,8 @@ fn levels(args: &StashArgs) -> usize {
     args.levels.map_or(if args.full { 22 } else { 18 }, usize::from)
 }
 
-/// Above how many blocks their stashes are emptied: so that a path finds room in it (ir-oram's
-/// simulator; the paper does not say).
+/// The number of blocks above which a stash is emptied. It leaves room for the blocks of a path, as
+/// in ir-oram's simulator; the paper does not give the number.
 fn above(args: &StashArgs, levels: usize) -> usize {
     args.above.unwrap_or_else(|| STASH.saturating_sub(4 * levels))
 }

@@ -5,7 +5,7 @@ use super::runs::StashRun;
 use traceless_cli::svg::Axis;
 use traceless_cli::svg::curves::{Curve, CurvePanel};
 
-/// Below this there is nothing to see.
+/// The axis begins at ten to this power.
 const LEAST: i32 = -7;
 
 pub fn title(report: &Report) -> String {

@@ -1,27 +1,27 @@
-//! What others say about stashes and levels.
+//! Published results about stashes and levels.
 
 use serde::Serialize;
 
-/// How many blocks a stash holds, by how unlikely it is that more wait.
+/// Stash sizes, and the probability that more blocks wait.
 #[derive(Serialize)]
 pub struct StashBound {
     pub label: &'static str,
-    /// Which trees it is about.
+    /// The Z of the trees that it holds for.
     pub z: u8,
     pub source: &'static str,
-    /// Blocks, and the share of accesses after which more wait.
+    /// Blocks in the stash, and the share of accesses after which more wait.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Full slots on a level, counted from the leaves, as ir-oram's figure 3 shows them.
+/// The share of full slots on a level, counted from the leaves, as in ir-oram's figure 3.
 #[derive(Serialize)]
 pub struct LevelShare {
     pub above_leaves: usize,
     pub share: f64,
 }
 
-/// Stefanov et al.: what they measured at Z = 4 and 5 for 2^-80 to 2^-256, along a line on to where
-/// measuring takes less than years, and what they prove for Z = 5.
+/// Stefanov et al.: measured sizes at Z = 4 and 5 for 2^-80 to 2^-256, extended along a line to
+/// probabilities that can be measured in less than years, and the proven bound for Z = 5.
 pub fn bounds() -> Vec<StashBound> {
     const TABLE: &str = "Stefanov et al., required stash size at 2^-80 and 2^-128, extended";
     vec![
@@ -46,7 +46,8 @@ fn line(at_80: f64, at_128: f64) -> Vec<(f64, f64)> {
     (0..=80).map(point).filter(|point| point.0 >= 0.0 && point.1 > 1e-12).collect()
 }
 
-/// Z = 4, half full, random accesses: about 30 % in the middle, and 70 % of the leaves.
+/// Z = 4, half full, random accesses: about 30 % of the slots in the middle are full, and 70 % of
+/// the leaves' slots.
 pub fn levels() -> Vec<LevelShare> {
     let middle = (3..=14).map(|above_leaves| LevelShare { above_leaves, share: 0.3 });
     std::iter::once(LevelShare { above_leaves: 0, share: 0.7 }).chain(middle).collect()

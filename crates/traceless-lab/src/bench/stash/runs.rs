@@ -1,4 +1,4 @@
-//! What is measured: trees, workloads, and how much of each.
+//! The measured trees and workloads, and the length of each run.
 
 use super::{above, levels};
 use crate::args::StashArgs;
@@ -12,7 +12,7 @@ use traceless::tree::{BareTree, BucketTree, Header, Shape, Substash};
 use traceless::types::Addr;
 use traceless_cli::failure::Failure;
 
-/// A tree of blocks, and who accesses them.
+/// A tree of blocks, and the pattern of accesses to it.
 pub struct StashSubject {
     pub name: String,
     pub workload: AccessPattern,
@@ -26,18 +26,18 @@ pub struct StashSubject {
     accesses: u64,
 }
 
-/// Which blocks are accessed.
+/// The pattern of accessed blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AccessPattern {
-    /// Any, at random.
+    /// All blocks at random.
     Random,
-    /// One after the other.
+    /// One block after the other.
     InTurn,
-    /// At random, nine times out of ten one of a tenth.
+    /// At random, nine times out of ten in the first tenth.
     Hot,
-    /// At random, one of the first hundredth.
+    /// At random in the first hundredth.
     Hundredth,
-    /// At random, one of the first thousandth.
+    /// At random in the first thousandth.
     Thousandth,
 }
 
@@ -52,7 +52,7 @@ impl AccessPattern {
         }
     }
 
-    /// Who comes next, and so on.
+    /// A generator of the accessed blocks.
     pub fn over(self, blocks: u32) -> impl FnMut(&mut dyn Rng) -> Addr {
         let (blocks, mut turn) = (u64::from(blocks), 0);
         move |rng| {
@@ -73,7 +73,7 @@ impl AccessPattern {
     }
 }
 
-/// What came of a subject.
+/// The results of a subject.
 #[derive(Serialize)]
 pub struct StashRun {
     pub name: String,
@@ -87,13 +87,14 @@ pub struct StashRun {
     pub accesses: u64,
     /// Slots of a path below the cached levels.
     pub path_slots: usize,
-    /// The share of slots that are left out, beside four in each bucket.
+    /// The share of slots that are missing compared with four per bucket.
     pub loss: f64,
     pub evictions_per_access: f64,
-    /// How many times as many slots an access moves with four in each bucket and no evictions.
+    /// The ratio of slots moved per access, of a tree with four slots per bucket and no evictions
+    /// to this tree.
     pub gain: f64,
     pub stash: StashNumbers,
-    /// Of each level, the share of its slots that are full.
+    /// The share of full slots on each level.
     pub utilisation: Vec<f64>,
 }
 
@@ -101,15 +102,16 @@ pub struct StashRun {
 pub struct StashNumbers {
     pub mean: f64,
     pub most: usize,
-    /// No more wait, but for one access of 10,000, and of a million.
+    /// Blocks that the stash exceeds in at most one access of 10,000.
     pub quantile_1e4: usize,
+    /// Blocks that the stash exceeds in at most one access of a million.
     pub quantile_1e6: usize,
-    /// After which share of the accesses more wait than none, one, two and so on.
+    /// Element `n` is the share of accesses after which more than `n` blocks wait.
     pub tail: Vec<f64>,
 }
 
 impl StashSubject {
-    /// All that the plot shows.
+    /// All subjects of the plot.
     pub fn all(args: &StashArgs) -> Result<Vec<Self>, Failure> {
         let mut subjects = vec![];
         let levels_of_z = if args.full { 19 } else { 15 };
@@ -168,8 +170,8 @@ impl StashSubject {
         })
     }
 
-    /// A tree that is half full where four slots are in each bucket, with random accesses to it, as
-    /// many as it takes until it does not change any more.
+    /// A tree that would be half full with four slots in each bucket, with random accesses. The
+    /// warm-up lasts until the tree does not change any more.
     pub fn at_steady_state(shape: Shape, above: usize, args: &StashArgs) -> Self {
         let levels = shape.levels();
         let blocks = 2u32 << levels;
@@ -217,8 +219,8 @@ impl StashSubject {
         })
     }
 
-    /// The evictions that an access costs if the cached levels are a sub-stash with room for all of
-    /// their slots, or an array of buckets.
+    /// Evictions per access if the cached levels are a sub-stash with as many slots, or an array of
+    /// buckets.
     pub fn evictions(&self, seed: u64, has_substash: bool) -> traceless::Result<f64> {
         let found = if has_substash {
             let below = BareTree::new(self.shape.only(|level| level >= self.cached), 0);
@@ -249,7 +251,7 @@ impl StashSubject {
     }
 }
 
-/// Ways of a set of the sub-stash, as the paper chose.
+/// Ways of a set of the sub-stash, as in the paper.
 const WAYS: usize = 4;
 
 #[cfg(test)]

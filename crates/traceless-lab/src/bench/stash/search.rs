@@ -26,7 +26,7 @@ struct Report {
 #[derive(Serialize)]
 struct Search {
     has_substash: bool,
-    /// In the order in which they were tried; the last is the result.
+    /// Candidates in the order of the search; the last is the result.
     tried: Vec<Candidate>,
 }
 
@@ -129,7 +129,7 @@ fn z_of(shape: &Shape) -> Vec<usize> {
     (0..shape.levels()).map(|level| shape.z(level)).collect()
 }
 
-/// `10-16: 2, 17-19: 3`, without the levels of four.
+/// The allocation in the form `10-16: 2, 17-19: 3`, without the levels of four.
 fn written(z: &[usize]) -> String {
     let mut ranges = vec![];
     let mut first = 0;

@@ -1,9 +1,9 @@
-//! Unified ORAM below a cache, as IR-ORAM has it: one that holds the only copy of its lines
-//! (delayed remapping, LLC-D), and one whose dirty lines are written back when nothing else is to
-//! be done (IR-DWB).
+//! Unified ORAM below a cache, as in IR-ORAM: an exclusive cache that holds the only copy of its
+//! lines (delayed remapping, LLC-D), and a cache that writes dirty lines back when the ORAM is idle
+//! (IR-DWB).
 //!
-//! A block may be in one line of the cache only. What associativity gains is the cache's merit, and
-//! not what is measured.
+//! The cache is direct-mapped: a block may be in one line only. The benefit of associativity
+//! belongs to the cache and is not measured.
 
 use super::measure::{Access, TreeSubject};
 use crate::args::TreeArgs;
@@ -14,7 +14,7 @@ use traceless::tree::BucketTree;
 use traceless::types::Addr;
 use traceless_cli::failure::Failure;
 
-/// What a request of the ORAM is for.
+/// The kinds of requests to the ORAM.
 const FETCH: u64 = 0;
 const WRITE_BACK: u64 = 1;
 const OFFER: u64 = 2;
@@ -27,7 +27,7 @@ pub struct CacheLines {
 }
 
 impl CacheLines {
-    /// As many as were asked for; `len` is that of a block, if it carries anything.
+    /// Lines for `--llc` KiB of cache, with blocks of `len` bytes.
     pub fn new(args: &TreeArgs, len: usize) -> Result<Self, Failure> {
         let lines = args.llc as usize * 1024 / len;
         if lines == 0 {
@@ -37,7 +37,7 @@ impl CacheLines {
         Ok(Self { addrs: vec![None; lines], bodies: vec![0; lines * body_len], body_len })
     }
 
-    /// The line where a block may be.
+    /// The line that may hold a block.
     fn nth(&self, addr: Addr) -> usize {
         (addr.0 % self.addrs.len() as u64) as usize
     }
@@ -47,8 +47,8 @@ impl CacheLines {
     }
 }
 
-/// A cache whose lines are in the ORAM no more. One that is not needed any longer goes back,
-/// changed or not, and takes path accesses for the map alone.
+/// An exclusive cache: its lines are not in the ORAM. An evicted line goes back, changed or not,
+/// and takes path accesses for the map only.
 pub struct ExclusiveCache<T, L, M> {
     oram: Unified<T, L>,
     lines: CacheLines,
@@ -63,7 +63,7 @@ impl<T, L, M> ExclusiveCache<T, L, M> {
 }
 
 impl<T: BucketTree, L: Labels, M> ExclusiveCache<T, L, M> {
-    /// Path accesses until the one request that waits is finished.
+    /// Accesses paths until the one waiting request is finished.
     fn finish(&mut self, mut serve: impl FnMut(&mut [u8], &mut [u8]), nth: usize) -> Done {
         let Self { oram, lines, .. } = self;
         let mut steps = 0;
@@ -103,21 +103,21 @@ impl<T: BucketTree, L: Labels, M: Fn(u64) -> u64> TreeSubject for ExclusiveCache
     }
 }
 
-/// A cache that offers its dirty lines, in turn: between two accesses there is time for one path,
-/// which a line takes, and which is a dummy if there is none.
+/// A cache that offers its dirty lines in turn. Between two accesses there is time for one path,
+/// which writes back a line, or is a dummy if there is none.
 pub struct EarlyWriteBack<T, L, M> {
     oram: Unified<T, L>,
     lines: CacheLines,
     dirty: Vec<bool>,
-    /// The line that is offered.
+    /// The offered line.
     offered: Option<usize>,
-    /// The line that is looked at next.
+    /// The next line to look at.
     next: usize,
     steps: u64,
     moved: M,
 }
 
-/// Lines that are looked at between two accesses, at most.
+/// Lines that the cache looks at between two accesses, at most.
 const LOOKS_MAX: usize = 8;
 
 impl<T: BucketTree, L: Labels, M> EarlyWriteBack<T, L, M> {
@@ -142,7 +142,7 @@ impl<T: BucketTree, L: Labels, M> EarlyWriteBack<T, L, M> {
         Ok(finished.finished)
     }
 
-    /// Path accesses until a request for the line `nth` is finished.
+    /// Accesses paths until a request for the line `nth` is finished.
     fn finish(&mut self, id: u64, nth: usize) -> Done {
         let mut steps = 1;
         while self.step(nth)? != Some(id) {
@@ -151,7 +151,7 @@ impl<T: BucketTree, L: Labels, M> EarlyWriteBack<T, L, M> {
         Ok(steps)
     }
 
-    /// What is offered need not be written back any more, or not yet.
+    /// Withdraws the offer of line `nth`: it is evicted, or written again.
     fn withdraw(&mut self, nth: usize) {
         if self.offered == Some(nth) {
             self.oram.withdraw();

@@ -1,4 +1,4 @@
-//! Bytes that unified ORAM is seen to move in a simulation, beside what is calculated.
+//! Bytes that unified ORAM moves in a simulation, compared with a formula.
 
 use super::measure::MovedBytes;
 use super::plain::{LINE_LEN, ROW_LEN};
@@ -13,20 +13,20 @@ use traceless::tree::{GhostTree, STASH_BLOCKS, Shape};
 use traceless::types::Addr;
 use traceless_cli::failure::Failure;
 
-/// How far two numbers are from each other: the larger over the smaller.
+/// The distance of two numbers: the larger over the smaller.
 pub fn apart(a: f64, b: f64) -> f64 {
     (a / b).max(b / a)
 }
 
-/// A tree with buckets as in the paper and a leaf for each block, but with fewer blocks: these have
-/// room in memory.
+/// A tree with buckets as in the paper and a leaf for each block, but with fewer blocks, so that it
+/// fits in memory.
 const BLOCKS: u64 = 1 << 18;
 const LEVELS: usize = 19;
 
 const REQUESTS: u64 = 50_000;
 
-/// How far the bytes seen are from `2 · PathLen · Σ i·w_i`, where `w_i` of the requests took i
-/// paths. Slots seen are taken for as many bytes as they have in the paper, in buckets of Z.
+/// The distance of the simulated bytes from `2 · PathLen · Σ i·w_i`, where `w_i` of the requests
+/// took i paths. A simulated slot counts as many bytes as in the paper, in buckets of Z.
 pub fn seen_over_calculated() -> Result<f64, Failure> {
     let seen = MovedBytes::default();
     let shape = Shape::uniform(LEVELS, PAPER_BUCKET.z as u8).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Circuit ORAM with the plain client, its map in memory.
+//! Circuit ORAM with the plain client, with its map in memory.
 
 use super::measure::{MovedBytes, Stepping, TreeSubject, WarmUp};
 use super::plain::{Made, OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree};

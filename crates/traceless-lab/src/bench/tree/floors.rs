@@ -1,5 +1,5 @@
-//! The rows of the group tree. What has a memory of its own to be measured runs in a process of its
-//! own.
+//! The rows of the group tree. Each measurement runs in a separate process, so that its peak memory
+//! can be measured.
 
 use super::bytes::{apart, seen_over_calculated};
 use super::measure::{Numbers, Readings};
@@ -39,23 +39,23 @@ struct TreeNumbers {
     numbers: Numbers,
 }
 
-/// What one process measures, and the rows that come of it.
+/// The measurement of one process, and its rows.
 struct FloorSubject {
     args: TreeArgs,
     rows: &'static [RowOf],
-    /// Whether a quick run leaves it out.
+    /// Whether a quick run leaves this measurement out.
     is_long: bool,
 }
 
-/// A row, and which quantity of the measurement it is.
+/// A row's name, and its quantity of the measurement.
 type RowOf = (&'static str, Quantity);
 
 enum Quantity {
-    /// A number that is the same on every machine, in this unit.
+    /// A number in this unit that is the same on every machine.
     Number(&'static str, fn(&Numbers) -> f64),
-    /// The time of an access, in microseconds, beside controls.
+    /// The time of an access, in microseconds, with controls.
     Access(Operations),
-    /// The time to make a tree, in seconds, beside controls.
+    /// The time to make a tree, in seconds, with controls.
     Init(Operations),
 }
 
@@ -165,15 +165,15 @@ fn oblivious(base: &TreeArgs) -> Vec<FloorSubject> {
     ]
 }
 
-/// Requests of the model of the cache, which begins empty.
+/// Requests of the cache's model, which begins empty.
 const MODEL_REQUESTS: u64 = 1 << 17;
 
-/// Paths that it counted for them, with 2^20 blocks.
+/// Paths that the model counts for [`MODEL_REQUESTS`] requests, with 2^20 blocks.
 const MODEL_SEQUENTIAL: f64 = 135_300.0;
 const MODEL_RANDOM_64K: f64 = 334_603.0;
 const MODEL_RANDOM_32K: f64 = 364_555.0;
 
-/// How far the paths of a request are from what the model says.
+/// The distance of the paths per request from the model's.
 fn from_model(numbers: &Numbers, model: f64) -> f64 {
     apart(numbers.paths_per_access, model / MODEL_REQUESTS as f64)
 }

@@ -1,4 +1,4 @@
-//! Rounds of accesses, and what came of them.
+//! Rounds of accesses, and their results.
 
 use crate::args::{Seal, TreeArgs, TreeWorkload};
 use crate::bench::controls::{Controls, OperationTimes};
@@ -20,48 +20,48 @@ pub struct Numbers {
     pub accesses_per_cpu_second: f64,
     pub accesses_per_second: f64,
     pub cpu_us_per_access: f64,
-    /// Largest less smallest round, as a share of the median; of one round nothing.
+    /// Largest less smallest round, as a share of the median; none for a single round.
     pub spread: Option<f64>,
     pub paths_per_access: f64,
-    /// Made between two accesses, for which nobody waits.
+    /// Paths between two accesses, which delay no request.
     pub idle_paths_per_access: f64,
-    /// Moved between store and trusted memory.
+    /// Bytes moved between store and trusted memory.
     pub bytes_per_access: f64,
     pub init_seconds: f64,
-    /// Without controls.
+    /// Without the memory of the controls.
     pub peak_memory_bytes: u64,
     pub memory_over_payload: f64,
-    /// With `--controls`.
+    /// Times of the controls, with `--controls`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readings: Option<Readings>,
 }
 
-/// What the controls took beside each part of a measurement.
+/// The times of the controls in each part of a measurement.
 #[derive(Serialize, Deserialize)]
 pub struct Readings {
     pub init: OperationTimes,
-    /// Microseconds of processor time of an access in each round, and its controls.
+    /// For each round, microseconds of processor time of an access, and the controls.
     pub rounds: Vec<(f64, OperationTimes)>,
 }
 
-/// What is asked for.
+/// An access to one block.
 #[derive(Clone, Copy)]
 pub struct Access {
     pub addr: Addr,
-    /// Whether the block is changed.
+    /// Whether the access changes the block.
     pub is_write: bool,
 }
 
-/// What is measured.
+/// A scheme that is measured.
 pub trait TreeSubject {
-    /// Accesses a block, and tells how many paths that took.
+    /// Accesses a block, and returns the number of paths.
     fn access(
         &mut self,
         access: Access,
         visit: &mut dyn FnMut(&mut [u8]),
     ) -> traceless::Result<u64>;
 
-    /// Does what there is time for between two accesses, and tells how many paths that took.
+    /// Uses the time between two accesses, and returns the number of paths.
     fn idle(&mut self) -> traceless::Result<u64> {
         Ok(0)
     }
@@ -70,11 +70,11 @@ pub trait TreeSubject {
     fn bytes_moved(&self) -> u64;
 }
 
-/// A controller, each of whose steps is a path.
+/// A controller with one path per step.
 pub struct Stepping<C, M> {
     controller: C,
     steps: u64,
-    /// Bytes moved in so many steps.
+    /// Bytes moved in a given number of steps.
     moved: M,
 }
 
@@ -104,14 +104,14 @@ impl<C: Controller, M: Fn(u64) -> u64> TreeSubject for Stepping<C, M> {
     }
 }
 
-/// Accesses before anything is measured.
+/// Accesses before the measurement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum WarmUp {
-    /// Each block is written.
+    /// Writes each block.
     EveryBlock,
-    /// As many blocks as this are written, at most.
+    /// Writes this many blocks, at most.
     Blocks(u64),
-    /// The scheme begins as it is.
+    /// No accesses: the scheme is measured in its initial state.
     None,
 }
 
@@ -165,7 +165,7 @@ pub fn measure(
     })
 }
 
-/// The way to seal by itself.
+/// The sealer for the controls.
 fn sealer(seal: Seal) -> fn(&Secret) -> Box<dyn Sealer> {
     match seal {
         Seal::None => |_| Box::new(NoSeal),
@@ -176,7 +176,7 @@ fn sealer(seal: Seal) -> fn(&Secret) -> Box<dyn Sealer> {
     }
 }
 
-/// Whoever asks for blocks.
+/// Makes the accesses of all rounds.
 struct Asking<'a> {
     args: &'a TreeArgs,
     rng: SeededRng,
@@ -187,7 +187,8 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// One round of accesses: microseconds of each, of processor time and of time.
+    /// Makes one round of accesses. Returns microseconds per access, of processor time and of wall
+    /// time.
     fn round(&mut self, subject: &mut dyn TreeSubject) -> Result<(f64, f64), Failure> {
         let (args, mut sum) = (self.args, 0);
         let accesses = args.accesses.max(1);
@@ -198,7 +199,7 @@ impl Asking<'_> {
                 TreeWorkload::Sequential => self.next % args.blocks,
             };
             self.next += 1;
-            // Half of them read, half of them write.
+            // Reads and writes alternate.
             let is_write = nth % 2 == 1;
             let mut visit = |block: &mut [u8]| {
                 if is_write {
@@ -226,20 +227,21 @@ impl MovedBytes {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Not in one operation, which would take longer than what is measured can spare.
+    /// A load and a store instead of an atomic addition, which would cost too much in a measured
+    /// loop.
     fn add(&self, bytes: usize) {
         self.0.store(self.bytes() + bytes as u64, Ordering::Relaxed);
     }
 }
 
-/// As many bytes as a simulation shows.
+/// Counts the bytes of simulated accesses.
 impl Witness for MovedBytes {
     fn see(&self, event: Event) {
         self.add(event.len as usize);
     }
 }
 
-/// A store in memory that counts what is moved.
+/// A store in memory that counts the bytes it moves.
 pub struct CountingStore {
     store: MemStore,
     moved: MovedBytes,

@@ -1,4 +1,4 @@
-//! `traceless bench tree`: one scheme in memory, one access after the other.
+//! `traceless-lab bench tree`: one scheme in memory, one access after the other.
 //!
 //! A scheme is a file with a function `measure` and an arm of [`measured`]; a way to seal is an arm
 //! of [`plain::on_sealer`].
@@ -31,7 +31,7 @@ struct Report {
     numbers: Numbers,
 }
 
-/// What was measured, so that no two rows are compared that do not do the same.
+/// The parameters of a measurement, so that only rows with equal parameters are compared.
 #[derive(Serialize)]
 struct TreeParameters {
     scheme: String,
@@ -43,7 +43,7 @@ struct TreeParameters {
     details: Details,
 }
 
-/// What else there is to know of a scheme; what it does not have is `None`.
+/// Further parameters of a scheme; `None` if the scheme does not have them.
 #[derive(Clone, Serialize)]
 struct Details {
     cipher: &'static str,
@@ -52,20 +52,21 @@ struct Details {
     fresh: bool,
     levels: Option<usize>,
     z: Option<u8>,
-    /// Reads that a bucket answers besides its blocks, and accesses for each eviction.
+    /// Reads that a bucket answers besides its blocks.
     dummies: Option<u8>,
+    /// Accesses for each eviction.
     eviction_rate: Option<u8>,
     cached_levels: usize,
     maps_in_trees: usize,
     labels: Option<String>,
     plb_bytes: Option<usize>,
     plb_ways: Option<usize>,
-    /// Of the cache above.
+    /// Bytes of the cache above the scheme.
     llc_bytes: Option<usize>,
 }
 
 impl Details {
-    /// Of a tree whose slots are sealed with `cipher`, or not at all.
+    /// Details of a tree with slots sealed by `cipher`, or not sealed.
     fn new(cipher: Option<&'static str>) -> Self {
         let is_sealed = cipher.is_some();
         Self {
@@ -87,7 +88,7 @@ impl Details {
     }
 }
 
-/// What a scheme's file hands back.
+/// The result of a scheme's `measure`.
 struct TreeMeasurement {
     details: Details,
     numbers: Numbers,
@@ -113,7 +114,7 @@ fn measured(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
     }
 }
 
-/// Refuses options that were given though the scheme does without them.
+/// Refuses options that do not apply to the scheme.
 fn refuse(scheme: &str, options: &[(&str, bool)]) -> Result<(), Failure> {
     match options.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(Failure::usage(format!("{name} does not go with {scheme}"))),

@@ -1,4 +1,4 @@
-//! The oblivious client: Circuit ORAM, its map in trees of its own.
+//! The oblivious client: Circuit ORAM, with its map in further trees.
 
 use super::measure::{Access, CountingStore, MovedBytes, TreeSubject, WarmUp};
 use super::{Details, TreeMeasurement, measure, refuse};
@@ -8,7 +8,7 @@ use traceless::oram::Oram;
 use traceless::rng::System;
 use traceless_cli::failure::Failure;
 
-/// Accesses before anything is measured: they touch most of the memory.
+/// Accesses before the measurement: they touch most of the memory.
 const WARM_UP: u64 = 600_000;
 
 pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
@@ -50,12 +50,12 @@ pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
     Ok(TreeMeasurement { details, numbers })
 }
 
-/// The array, and what is known of its accesses.
+/// The array, and the traffic of each access.
 struct WatchedArray {
     oram: Box<dyn Oram>,
     traffic: Traffic,
     accesses: u64,
-    /// What crossed to a store; without one all that is touched counts.
+    /// Bytes moved to and from a store; without a store, all touched bytes count.
     moved: Option<MovedBytes>,
 }
 

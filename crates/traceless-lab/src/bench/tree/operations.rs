@@ -1,28 +1,29 @@
-//! What the times of the group tree are compared with. `bench/floors.toml` says the same in words.
+//! The operations that times of the group tree are compared with. `bench/floors.toml` explains them
+//! in words.
 
 use crate::bench::controls::Operations;
 
-/// Bytes of a bucket of four blocks of 64 bytes, with what lies beside them.
+/// Bytes of a bucket of four blocks of 64 bytes, with its metadata.
 pub const BUCKET_64B: usize = 352;
 
-/// The same of blocks of 4 KiB.
+/// Bytes of a bucket of four blocks of 4 KiB, with its metadata.
 pub const BUCKET_4K: usize = 16_512;
 
 /// Bytes of a page of the oblivious client's tree: seven buckets of two blocks of 64 bytes.
 pub const PAGE_64B: usize = 1072;
 
-/// A path of 19 levels, 12 of them cached: seven buckets are opened and sealed, and lie anywhere.
+/// A path of 19 levels, 12 of them cached: seven buckets are opened and sealed, and each is a miss.
 pub const AEAD_64B: Operations = Operations { passes: 14.0, misses: 7.0, ..Operations::NONE };
 
 /// A path of 15 levels, 10 of them cached, with 20 blocks that are copied twice.
 pub const AEAD_4K: Operations =
     Operations { passes: 10.0, copies: 40.0, misses: 5.0, ..Operations::NONE };
 
-/// That of [`AEAD_64B`] without a cipher: 76 slots, each of which is looked at twice, and written.
+/// The path of [`AEAD_64B`] without a cipher: each of 76 slots is looked at twice, and written.
 pub const UNSEALED_64B: Operations =
     Operations { misses: 7.0, hits: 3.0 * 76.0, ..Operations::NONE };
 
-/// A path of 25 levels, five of which no cache holds, of 100 slots that are read and written.
+/// A path of 25 levels with 100 slots that are read and written; no cache holds five of the levels.
 pub const GHOST: Operations = Operations { misses: 5.0, hits: 200.0, ..Operations::NONE };
 
 /// Copying the payload once.
@@ -34,5 +35,5 @@ pub const OBLIVIOUS_16: Operations = Operations { hits: 773.0, ..Operations::NON
 pub const OBLIVIOUS_20: Operations = Operations { hits: 953.0, misses: 6.0, ..Operations::NONE };
 pub const OBLIVIOUS_24: Operations = Operations { hits: 1169.0, misses: 12.0, ..Operations::NONE };
 
-/// The same, with three pages on each of two paths opened and sealed.
+/// [`OBLIVIOUS_20`] with three pages on each of two paths opened and sealed.
 pub const OBLIVIOUS_AEAD: Operations = Operations { passes: 12.0, ..OBLIVIOUS_20 };

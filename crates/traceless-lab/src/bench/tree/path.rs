@@ -1,4 +1,4 @@
-//! Path ORAM, its map in memory or in further trees.
+//! Path ORAM, with its map in memory or in further trees.
 
 use super::measure::{Access, MovedBytes, Stepping, TreeSubject, WarmUp};
 use super::plain::{
@@ -45,7 +45,7 @@ impl OnSealer for OverStores<'_> {
         Ok(Box::new(Stepping::new(path, move |_| moved.bytes())))
     }
 
-    /// Only labels in trusted memory are safe then.
+    /// PMMAC, which is safe only with all labels in trusted memory.
     fn with_pmmac(self) -> Made {
         refuse("PMMAC, which needs the whole map in memory", &[("--maps", self.maps() > 0)])?;
         let (moved, key) = (MovedBytes::default(), || Secret::random(&mut System));
@@ -82,8 +82,8 @@ impl OverStores<'_> {
     }
 }
 
-/// A simulated tree that holds all blocks already, and is asked for none: their labels are its own,
-/// so that there is no map as large as the tree.
+/// A simulated tree that holds all blocks already and serves dummies only. The labels are in the
+/// tree, so that no map as large as the tree is needed.
 struct Dummies<M> {
     path: PathOram<GhostTree<()>>,
     steps: u64,

@@ -1,4 +1,4 @@
-//! What the schemes with the plain client share: their trees, and how these are sealed.
+//! Code that the schemes with the plain client share: their trees, and how these are sealed.
 
 use super::Details;
 use super::measure::{CountingStore, MovedBytes, TreeSubject};
@@ -17,12 +17,12 @@ pub const ROW_LEN: usize = 8192;
 /// Bytes of a slot of a simulated tree.
 pub const LINE_LEN: u64 = 64;
 
-/// Something that is made for any way to seal.
+/// A job that can be done with any sealer.
 pub trait OnSealer {
-    /// Makes it; `sealer` gives one with a key of its own each time.
+    /// Does the job; each call of `sealer` returns a sealer with a new key.
     fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made;
 
-    /// The same with tags that travel with blocks.
+    /// Does the job with tags that travel with blocks.
     fn with_pmmac(self) -> Made
     where
         Self: Sized,
@@ -31,10 +31,10 @@ pub trait OnSealer {
     }
 }
 
-/// Something to be measured.
+/// A scheme to measure, or the reason why it cannot be made.
 pub type Made = Result<Box<dyn TreeSubject>, Failure>;
 
-/// Makes something for the way to seal that was asked for.
+/// Does the job with the sealer for `seal`.
 pub fn on_sealer(seal: Seal, job: impl OnSealer) -> Made {
     match seal {
         Seal::None => job.with(|| NoSeal),
@@ -45,7 +45,7 @@ pub fn on_sealer(seal: Seal, job: impl OnSealer) -> Made {
     }
 }
 
-/// What is known of a scheme that lies as the arguments say. A simulation seals nothing.
+/// The details that follow from the arguments. A simulation seals nothing.
 pub fn details(args: &TreeArgs) -> Details {
     let cipher = match args.seal() {
         Seal::None => None,
@@ -57,12 +57,12 @@ pub fn details(args: &TreeArgs) -> Details {
     Details::new(cipher.filter(|_| args.block_len > 0))
 }
 
-/// Levels cached, of a tree of this shape. Of a simulated tree there are none.
+/// Cached levels of a tree of this shape; a simulated tree has none.
 pub fn cached(args: &TreeArgs, shape: &Shape) -> usize {
     if args.block_len == 0 { 0 } else { args.cached.unwrap_or(10).min(shape.levels() - 1) }
 }
 
-/// The shape for the user's blocks, or for those of a map.
+/// The shape for `blocks` blocks of the user or of a map.
 pub fn shape(args: &TreeArgs, blocks: u64) -> Result<Shape, Failure> {
     let z = args.z.unwrap_or(4);
     match args.levels.filter(|_| blocks == args.blocks) {
@@ -74,7 +74,7 @@ pub fn shape(args: &TreeArgs, blocks: u64) -> Result<Shape, Failure> {
 
 pub type OverStore<C> = Treetop<SealedTree<C>>;
 
-/// A tree over a store in memory that counts what is moved.
+/// A tree over a store in memory that counts moved bytes.
 pub fn sealed_tree<C: Sealer>(
     args: &TreeArgs,
     shape: Shape,
@@ -90,7 +90,7 @@ pub fn sealed_tree<C: Sealer>(
     Treetop::new(shape, cached, tree.map_err(Failure::usage)?).map_err(Failure::usage)
 }
 
-/// A simulated tree, and how many bytes of memory are moved in so many paths of it.
+/// A simulated tree, and a function from its number of paths to the bytes moved.
 pub fn ghost_tree(shape: Shape) -> (GhostTree<()>, impl Fn(u64) -> u64 + 'static) {
     let path_len = shape.path_slots() as u64 * LINE_LEN;
     (GhostTree::new(shape, ROW_LEN, ()), move |paths| 2 * path_len * paths)

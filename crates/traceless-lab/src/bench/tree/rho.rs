@@ -1,4 +1,4 @@
-//! Rho: a small tree beside that of a unified ORAM, sized in proportion to the paper's.
+//! Rho: a small tree beside the tree of a unified ORAM, sized in proportion to the paper's.
 
 use super::measure::{Stepping, TreeSubject};
 use super::plain::ghost_tree;
@@ -12,13 +12,13 @@ use traceless_cli::failure::Failure;
 /// Levels of the paper's main tree.
 const MAIN_LEVELS: usize = 25;
 
-/// The shape of the small tree beside a main one: as many levels fewer as in the paper.
+/// The shape of the small tree beside a main tree: the difference in levels is the paper's.
 pub fn small_shape(main: &Shape) -> Result<Shape, Failure> {
     let levels = main.levels().saturating_sub(MAIN_LEVELS - SMALL_LEVELS).max(2);
     Shape::uniform(levels, SMALL_Z).map_err(Failure::usage)
 }
 
-/// Rho over both, with tags for the share of the small tree's slots that they have in the paper.
+/// Rho over both trees. The small tree has as many tags per slot as in the paper.
 pub fn beside<T: BucketTree, S: BucketTree, L: Labels>(
     main: Unified<T, L>,
     small: S,
@@ -33,7 +33,7 @@ pub fn beside<T: BucketTree, S: BucketTree, L: Labels>(
     Rho::new(main, small, (sets, ways), STASH_BLOCKS, draws).map_err(Failure::usage)
 }
 
-/// Rho over simulated trees. One step in three is a path of the main one.
+/// Rho over simulated trees. One step in three is a path of the main tree.
 pub fn simulated<L: Labels + 'static>(
     shape: Shape,
     unified: impl FnOnce(GhostTree<()>) -> Result<Unified<GhostTree<()>, L>, Failure>,

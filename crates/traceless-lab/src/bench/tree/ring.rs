@@ -1,4 +1,4 @@
-//! Ring ORAM, its map in memory.
+//! Ring ORAM, with its map in memory.
 
 use super::measure::{CountingStore, MovedBytes, Stepping, TreeSubject, WarmUp};
 use super::plain::{Made, OnSealer, details, on_sealer};
@@ -42,7 +42,7 @@ pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
     Ok(TreeMeasurement { details, numbers })
 }
 
-/// Those with buckets of as many blocks.
+/// The parameters with `--z` blocks per bucket.
 fn params(args: &TreeArgs) -> Result<Params, Failure> {
     let known = [Params::Z4, Params::Z8, Params::Z16, Params::Z32];
     let wanted = args.z.unwrap_or(Params::Z16.z);
@@ -64,7 +64,7 @@ struct RingOverStore<'a> {
     args: &'a TreeArgs,
     params: Params,
     shape: Shape,
-    /// What is left of it below the levels that are cached.
+    /// The shape without the cached levels.
     below: Shape,
     cached: usize,
 }

@@ -1,5 +1,5 @@
-//! Unified ORAM: its map in the tree, and blocks of the map in a cache; alone, below a cache, or as
-//! the main tree of Rho.
+//! Unified ORAM, with its map in the tree and blocks of the map in a cache: alone, below a cache,
+//! or as the main tree of Rho.
 
 use super::above::{CacheLines, EarlyWriteBack, ExclusiveCache};
 use super::measure::{Access, MovedBytes, Stepping, TreeSubject, WarmUp};
@@ -32,7 +32,7 @@ pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
     }
 }
 
-/// Bytes of a block, also if it carries none.
+/// Bytes of a block; a simulated block has a nominal length.
 fn block_len(args: &TreeArgs) -> usize {
     if args.block_len == 0 { GHOST_BLOCK_LEN } else { args.block_len }
 }
@@ -68,7 +68,7 @@ fn with_labels<L: Labels + 'static>(
         llc_bytes: has_cache_above(args.scheme).then_some(args.llc as usize * 1024),
         ..details(args)
     };
-    // The model of the cache begins with an empty one.
+    // A simulation compares with the model of the cache, which begins empty.
     let warm_up = if args.block_len == 0 { WarmUp::None } else { WarmUp::EveryBlock };
     let numbers = measure::measure(args, warm_up, || {
         if args.block_len > 0 {
@@ -93,7 +93,7 @@ fn sizes(args: &TreeArgs) -> Sizes {
     }
 }
 
-/// All that a unified ORAM is made of but its tree.
+/// All parts of a unified ORAM except its tree.
 struct Setting<'a, L> {
     args: &'a TreeArgs,
     sizes: Sizes,
@@ -126,7 +126,7 @@ impl<L: Labels> Setting<'_, L> {
 }
 
 impl<L: Labels + 'static> Setting<'_, L> {
-    /// The ORAM over its only tree, below a cache if the scheme is about one.
+    /// The ORAM over its only tree, below a cache if the scheme has one.
     fn subject<T: BucketTree + 'static>(
         self,
         tree: T,
@@ -147,7 +147,7 @@ impl<L: Labels + 'static> Setting<'_, L> {
     }
 }
 
-/// Blocks as parts of what an ORAM serves: how many of them, of how many bytes.
+/// Blocks as parts of an ORAM's bundles: the parts per bundle, and the bytes of a part.
 struct Bundles<S> {
     inner: S,
     bundle: (u64, usize),

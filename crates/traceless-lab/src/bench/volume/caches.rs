@@ -1,4 +1,4 @@
-//! Empty caches, so that a disk is measured and not memory.
+//! Empties caches, so that a benchmark measures the disk and not memory.
 
 use super::failed;
 use rustix::fs::Advice;
@@ -15,7 +15,7 @@ pub fn forget(path: &Path) -> Result<(), Failure> {
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(failed)
 }
 
-/// Drops everything clean from every cache of the kernel. Returns whether it was allowed to.
+/// Drops all clean entries of the kernel's caches. Returns whether this process may do that.
 pub fn drop_all() -> bool {
     std::fs::write(DROP_CACHES, "3").is_ok()
 }

@@ -12,7 +12,7 @@ const REPLY_MAGIC: u32 = 0x6744_6698;
 const OPTION_EXPORT_NAME: u32 = 1;
 const FLAGS_FIXED_NO_ZEROES: u32 = 3;
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NbdCommand {
     Read = 0,
@@ -44,7 +44,7 @@ impl NbdClient {
         Ok(Self { stream, buffer: vec![0x5a; 1 << 20] })
     }
 
-    /// Does `command` at each offset with `len` bytes, `depth` of them in flight.
+    /// Runs `command` at each offset with `len` bytes, `depth` requests in flight.
     pub fn run(
         &mut self,
         command: NbdCommand,
@@ -56,7 +56,7 @@ impl NbdClient {
         self.run_mixed(&requests, len, depth)
     }
 
-    /// Does each command at its offset with `len` bytes, `depth` of them in flight.
+    /// Runs each command at its offset with `len` bytes, `depth` requests in flight.
     pub fn run_mixed(
         &mut self,
         requests: &[(NbdCommand, u64)],

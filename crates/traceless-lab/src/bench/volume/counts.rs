@@ -1,10 +1,10 @@
-//! What a recorded trace asked of the store, in numbers.
+//! Counts of a recorded trace's requests to the store.
 
 use serde::Serialize;
 use traceless::trace::{Event, Op};
 
-/// Requests, bytes and seeks of a stretch of a trace: everything that reached the store, headers,
-/// maps, journals and superblocks included.
+/// Requests, bytes and seeks in a part of a trace: all requests to the store, with headers, maps,
+/// journals and superblocks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Counts {
     pub reads: u64,
@@ -17,7 +17,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts `events`. `head` is where the request before them ended; it moves along.
+    /// Counts `events`. `head` is the end of the request before them, and moves to the end of the
+    /// last.
     pub fn of(events: &[Event], head: &mut u64) -> Self {
         let mut counts = Self::default();
         for event in events {

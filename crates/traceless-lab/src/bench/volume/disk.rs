@@ -1,4 +1,4 @@
-//! Volumes on the disk, beside what the disk does raw with the same number of bytes.
+//! Volumes on the disk, compared with raw access to the same number of bytes.
 
 use super::caches::forget;
 use super::client::{NbdClient, NbdCommand};
@@ -14,7 +14,7 @@ use traceless_cli::failure::Failure;
 const LARGE: usize = 1 << 20;
 const LARGE_DEPTH: usize = 4;
 
-/// A volume's sequential writes beside what its own raw writes and reads would take.
+/// A volume's sequential writes, compared with raw writes and reads of the same bytes.
 pub fn measure_writes(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     let bytes = effort.volume_bytes / 2;
     let image = create(&places.disk, "detwo", bytes, &["--refresh", "1"])?;
@@ -22,8 +22,8 @@ pub fn measure_writes(places: &Places, effort: Effort) -> Result<Vec<Row>, Failu
     Ok(vec![row("nbd-seq-write-disk-vs-raw", "ratio", ratios)])
 }
 
-/// In each round, the time to write and read so many bytes raw, as a share of the time to write
-/// the `bytes` bytes of the volume in `image` in order. Removes the image.
+/// In each round, the time to write and read the given numbers of bytes raw, as a share of the time
+/// to write the `bytes` bytes of the volume in `image` in order. Removes the image.
 pub fn writes_beside_raw(
     image: &Path,
     bytes: u64,
@@ -52,14 +52,14 @@ pub fn writes_beside_raw(
         server.stop()?;
         Ok(took)
     };
-    // A pass that gives every refresh something to read.
+    // A first pass, so that every refresh has a block to read.
     of_volume()?;
     let ratios = between(rounds, of_disk, of_volume)?;
     std::fs::remove_file(image).map_err(failed)?;
     Ok(ratios)
 }
 
-/// Making a volume beside writing as many bytes raw.
+/// Making a volume, compared with raw writes of as many bytes.
 pub fn measure_creation(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     let bytes = effort.volume_bytes / 2;
     let raw = places.disk.join("raw");
@@ -83,8 +83,9 @@ pub fn measure_creation(places: &Places, effort: Effort) -> Result<Vec<Row>, Fai
     Ok(vec![row("create-vs-raw-write", "ratio", ratios)])
 }
 
-/// In each round, the seconds of `control` as a share of those of `work`. They take turns, and each
-/// work is beside the mean of the controls before and after it: a disk's speed drifts.
+/// In each round, the seconds of `control` as a share of the seconds of `work`. They take turns,
+/// and each `work` is compared with the mean of the controls before and after it, because a disk's
+/// speed drifts.
 fn between(
     rounds: usize,
     mut control: impl FnMut() -> Result<f64, Failure>,
@@ -101,13 +102,13 @@ fn between(
     (0..rounds).map(round).collect()
 }
 
-/// Waits until the disk has nothing left to do from before.
+/// Waits until the disk has finished earlier writes.
 fn settle() {
     rustix::fs::sync();
 }
 
-/// Seconds to write `bytes` bytes to a new file, durably. Its space is reserved first, as that of
-/// an image is: without, the same takes up to five times as long.
+/// Seconds to write `bytes` bytes to a new file, durably. Its space is reserved first, as for an
+/// image: without a reservation the writes take up to five times as long.
 fn write_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
     settle();
     let chunk = vec![0x5a; LARGE];

@@ -1,4 +1,4 @@
-//! The files below `experiments/`: a figure or table of a paper each, as options of `bench`.
+//! The files below `experiments/`: each is a figure or table of a paper, as options of `bench`.
 
 use crate::args::VolumeBenchArgs;
 use clap::Parser;
@@ -6,17 +6,17 @@ use std::path::Path;
 use toml::{Table, Value};
 use traceless_cli::failure::Failure;
 
-/// Keys that `--quick` has the better of.
+/// Keys that `--quick` overrides.
 const EXACTNESS: [&str; 2] = ["file-size", "repeat"];
 
-/// A command line that a file stands for.
+/// The command line that a file stands for.
 #[derive(Parser)]
 struct ExperimentLine {
     #[command(flatten)]
     read: VolumeBenchArgs,
 }
 
-/// What the user says and not the file: where to measure, how exactly, and what to print.
+/// Options that only the user gives: the folder, the exactness, and the form of the output.
 fn own_words(args: &VolumeBenchArgs) -> Vec<String> {
     let mut words = vec!["--dir".to_owned(), args.dir.display().to_string()];
     for (flag, is_given) in [("--quick", args.quick), ("--json", args.json)] {
@@ -25,7 +25,7 @@ fn own_words(args: &VolumeBenchArgs) -> Vec<String> {
     words
 }
 
-/// The options that the file at `path` stands for, beside those of `args` that it has no say in.
+/// The options in the file at `path`, together with the user's own options in `args`.
 pub fn read(path: &Path, args: &VolumeBenchArgs) -> Result<VolumeBenchArgs, Failure> {
     let failed = |e: &dyn std::fmt::Display| Failure::usage(format!("{}: {e}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| failed(&e))?;
@@ -39,8 +39,8 @@ pub fn read(path: &Path, args: &VolumeBenchArgs) -> Result<VolumeBenchArgs, Fail
     Ok(read)
 }
 
-/// Each key as an option with its value; a list becomes values between commas. The title is for
-/// people, and what is in `left_out` counts for nothing.
+/// Each key as an option with its value; a list becomes values between commas. The title and the
+/// keys in `left_out` are skipped.
 fn words(text: &str, left_out: &[&str]) -> Result<Vec<String>, String> {
     let table: Table = text.parse().map_err(|e: toml::de::Error| e.message().to_owned())?;
     let mut words = vec![];

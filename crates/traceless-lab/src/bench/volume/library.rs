@@ -1,4 +1,4 @@
-//! The library alone: schemes on a store in memory, one thread, one block a call.
+//! The library alone: schemes on a store in memory, one thread, one block per call.
 
 use super::{Effort, Places, Row, failed, seconds};
 use crate::bench::controls::{Controls, Operations};
@@ -15,7 +15,7 @@ use traceless::store::{MemStore, Store};
 use traceless::types::Addr;
 use traceless_cli::failure::Failure;
 
-/// Blocks of the schemes that are measured here.
+/// Blocks of the measured schemes.
 pub const BLOCKS: u64 = 1 << 16;
 pub const BLOCK_LEN: usize = 4096;
 
@@ -30,14 +30,15 @@ pub fn measure(_: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// Sealed where it is held, and for each write another block opened and sealed where it belongs.
+/// A write seals its block in the holding area; its refresh opens another block and seals it in the
+/// main area.
 const DETWO_WRITE: Operations =
     Operations { passes: 3.0, copies: 3.0, misses: 3.0, ..Operations::NONE };
 
 const DETWO_READ: Operations =
     Operations { passes: 1.0, copies: 1.0, misses: 1.0, ..Operations::NONE };
 
-/// A scheme that has been gone through once, so that whatever it writes anew has something to open.
+/// A scheme with every block written once, so that each refresh has a block to open.
 pub struct TestBed {
     scheme: Arc<dyn BlockScheme>,
     oram: Box<dyn Oram>,
@@ -66,13 +67,13 @@ impl TestBed {
         Self::new(scheme, Arc::new(store))
     }
 
-    /// As many random blocks as there are.
+    /// Random addresses, as many as there are blocks.
     pub fn addresses(&mut self) -> Vec<Addr> {
         let blocks = self.scheme.blocks();
         (0..blocks).map(|_| Addr(self.rng.below(blocks))).collect()
     }
 
-    /// Writes random contents to each of `addrs`, and returns how fast, in GB/s.
+    /// Writes random contents to each of `addrs`, and returns the speed in GB/s.
     pub fn write(&mut self, addrs: &[Addr]) -> Result<f64, Failure> {
         self.rng.fill(&mut self.block);
         let (oram, block) = (&mut self.oram, &self.block);
@@ -81,7 +82,7 @@ impl TestBed {
         Ok(gigabytes(addrs) / (cpu_seconds() - start))
     }
 
-    /// Reads each of `addrs`, and returns how fast, in GB/s.
+    /// Reads each of `addrs`, and returns the speed in GB/s.
     pub fn read(&mut self, addrs: &[Addr]) -> Result<f64, Failure> {
         let (oram, block) = (&mut self.oram, &mut self.block);
         let start = cpu_seconds();
@@ -89,8 +90,8 @@ impl TestBed {
         Ok(gigabytes(addrs) / (cpu_seconds() - start))
     }
 
-    /// What a random write and a random read take in each of `rounds` rounds, beside the operations
-    /// of each.
+    /// The times of a random write and a random read in each of `rounds` rounds, with the
+    /// operations of each as controls.
     pub fn rounds(
         &mut self,
         rounds: usize,
@@ -109,7 +110,7 @@ impl TestBed {
         Ok((writes, reads))
     }
 
-    /// Closes it and opens it again. Returns how long opening took, in seconds.
+    /// Closes the scheme and opens it again. Returns the seconds that opening took.
     pub fn reopen(&mut self) -> Result<f64, Failure> {
         self.oram.close().map_err(failed)?;
         let (state, store) = (self.vault.kept(), self.store.clone());
@@ -121,7 +122,7 @@ impl TestBed {
     }
 }
 
-/// What a scheme is made with.
+/// The parts to make or open a scheme with.
 pub fn parts(store: Arc<dyn Store>, vault: &MemVault, key: &Secret) -> Parts {
     Parts {
         store,

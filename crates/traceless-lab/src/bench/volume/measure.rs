@@ -1,4 +1,4 @@
-//! Runs workloads on subjects: on this machine's disk, turn by turn, or on the model of another.
+//! Runs workloads on subjects: on this machine's disk, in turns, or on the model of another disk.
 
 use super::caches;
 use super::client::NbdCommand;
@@ -20,10 +20,10 @@ use traceless_cli::failure::Failure;
 use traceless_cli::output::Meter;
 use traceless_cli::signals;
 
-/// The smallest file that every workload finds something to do in.
+/// The smallest file in which every workload has at least one request.
 const FILE_BYTES_MIN: u64 = 16 << 20;
 
-/// Pieces of a workload of small reads, with which subjects take turns.
+/// Pieces of a workload of small reads; subjects take turns after each.
 const READ_PIECES: usize = 16;
 
 /// How much to measure.
@@ -33,20 +33,21 @@ pub struct Plan {
     pub file_bytes: u64,
     /// Bytes of the volume, if not as many as the file needs.
     pub volume_bytes: Option<u64>,
-    /// Requests of a workload that names no other number.
+    /// Requests of a workload without a number of its own.
     pub requests: u64,
     pub rounds: usize,
 }
 
 impl Plan {
-    /// What the command line asks for.
+    /// The plan of a command line.
     pub fn of(args: &VolumeBenchArgs) -> Result<Self, Failure> {
         let sizes = &args.sizes;
         let (file_bytes, rounds) = match (args.suite, sizes.device) {
             _ if args.quick => (64 << 20, 1),
             (BenchSuite::Sqoram, Some(_)) => (512 << 20, 1),
             (BenchSuite::Sqoram, None) => (2 << 30, 3),
-            // Its disk rows are ratios of short times: many rounds tell more than a large file.
+            // The disk rows are ratios of short times: many rounds are more exact than a large
+            // file.
             _ => (512 << 20, 7),
         };
         let file_bytes = sizes.file_size.unwrap_or(file_bytes);
@@ -68,7 +69,7 @@ impl Plan {
     pub fn volume_bytes(&self, interface: Interface) -> u64 {
         let needed = match interface {
             Interface::Raw => self.file_bytes,
-            // Tables, a journal, and what a file system keeps for root.
+            // Tables, a journal, and the blocks that a file system reserves for root.
             Interface::Ext4 => self.file_bytes + self.file_bytes / 8 + (64 << 20),
         };
         self.volume_bytes.unwrap_or(needed)
@@ -83,16 +84,16 @@ impl Plan {
 pub struct Cell {
     pub subject: VolumeSubject,
     pub workload: RequestPattern,
-    /// Bytes read and written by the user, in each round.
+    /// Bytes read and written by the user in each round.
     pub bytes: u64,
-    /// Of these, bytes written in all rounds.
+    /// Bytes written by the user in all rounds.
     pub written: u64,
     pub requests: u64,
-    /// What each round took.
+    /// Seconds of each round.
     pub seconds: Vec<f64>,
-    /// What each piece of each round took, with which subjects took turns.
+    /// Seconds of each piece of each round; subjects take turns after each piece.
     pub pieces: Vec<Vec<f64>>,
-    /// What the store was asked for in all rounds, if that was recorded.
+    /// Requests to the store in all rounds, if they were recorded.
     pub counts: Option<Counts>,
 }
 
@@ -122,8 +123,8 @@ pub fn find<'a>(cells: &'a [Cell], subject: &str, workload: &RequestPattern) -> 
     cells.iter().find(|c| c.subject.name == subject && c.workload.name == workload.name)
 }
 
-/// How fast `cell` was beside the control, in each round: the median of its pieces, so that one
-/// that had to wait for others' work changes nothing. Nothing without a control.
+/// The speed of `cell` relative to the control in each round: the median of its pieces, so that a
+/// piece that waits for other processes changes nothing. `None` without a control.
 pub fn ratios(cells: &[Cell], cell: &Cell) -> Option<Vec<f64>> {
     let control = find(cells, CONTROL, &cell.workload)?;
     let of_round = |(plain, own): (&Vec<f64>, &Vec<f64>)| {
@@ -132,7 +133,7 @@ pub fn ratios(cells: &[Cell], cell: &Cell) -> Option<Vec<f64>> {
     Some(control.pieces.iter().zip(&cell.pieces).map(of_round).collect())
 }
 
-/// Tells how far a measurement is.
+/// Shows the progress of a measurement.
 pub struct StepProgress {
     meter: Meter,
     done: u64,
@@ -141,7 +142,7 @@ pub struct StepProgress {
 }
 
 impl StepProgress {
-    /// So many steps in all. From now on a signal ends the measurement at its next step, so that
+    /// Progress of `all` steps. From now on a signal ends the measurement at its next step, so that
     /// nothing stays mounted.
     pub fn new(all: usize, how: ProgressHow) -> Result<Self, Failure> {
         let meter = Meter::new("measuring", how);
@@ -170,8 +171,8 @@ pub fn steps(subjects: &[VolumeSubject], workloads: &[RequestPattern], plan: &Pl
     subjects.len() * (1 + workloads.len() * plan.rounds)
 }
 
-/// Measures on the disk below `folder`. The subjects take turns with each workload, so that what
-/// else the machine does meets all of them, and each finds its caches empty.
+/// Measures on the disk below `folder`. The subjects take turns with each workload, so that other
+/// load on the machine affects all of them, and each finds its caches empty.
 pub fn on_this_disk(
     interface: Interface,
     subjects: &[VolumeSubject],
@@ -216,10 +217,10 @@ pub fn on_this_disk(
     Ok(cells)
 }
 
-/// Runs a workload on all targets, in turns of which the first is that of target `first`. Returns
-/// the seconds of each piece. Small reads are cut into pieces, so that a machine whose speed
-/// changes meanwhile is the same to all. What one target writes could burden the next piece, and
-/// pieces of large reads in order would begin anew what a disk reads ahead.
+/// Runs a workload on all targets in turns, beginning with target `first`. Returns the seconds of
+/// each piece. Small reads are cut into pieces, so that changes in the machine's speed affect all
+/// targets alike. Writes and large reads are one piece: a target's writes could slow down the next
+/// piece, and a switch would interrupt the disk's read-ahead.
 fn turns(
     open: &mut [(PathBuf, Box<dyn BenchTarget>)],
     first: usize,
@@ -238,8 +239,8 @@ fn turns(
     Ok(took)
 }
 
-/// Records what each subject asks of its store, on images in `folder`, and tells how long a disk
-/// that `new_disk` makes would take. Keeps the traces in `traces`, if that is given.
+/// Records the requests of each subject to its store, on images in `folder`, and calculates the
+/// seconds of a disk made by `new_disk`. Keeps the traces in the folder `traces`, if given.
 pub fn on_a_model(
     subjects: &[VolumeSubject],
     workloads: &[RequestPattern],
@@ -283,7 +284,7 @@ pub fn on_a_model(
     Ok(cells)
 }
 
-/// Puts cells in the order of workloads, then of subjects, whoever had the first turn.
+/// Sorts cells by workload, then by subject: the order of turns differs.
 fn sort(cells: &mut [Cell], subjects: &[VolumeSubject], workloads: &[RequestPattern]) {
     cells.sort_by_key(|cell| {
         let workload = workloads.iter().position(|w| *w == cell.workload);
@@ -291,7 +292,7 @@ fn sort(cells: &mut [Cell], subjects: &[VolumeSubject], workloads: &[RequestPatt
     });
 }
 
-/// Writes the whole file once, so that nothing that follows finds blocks that were never written.
+/// Writes the whole file once, so that no workload finds blocks that were never written.
 fn fill(target: &mut dyn BenchTarget, plan: &Plan) -> Result<(), Failure> {
     run(target, &FILL, &FILL.requests(plan.file_bytes, plan.requests, 0))
 }
@@ -305,7 +306,7 @@ fn run(
     if workload.writes() { target.flush() } else { Ok(()) }
 }
 
-/// The cell that a round of `requests` belongs to.
+/// The cell that a round of `requests` belongs to. Adds the bytes that they write.
 fn cell_of<'a>(
     cells: &'a mut Vec<Cell>,
     subject: VolumeSubject,

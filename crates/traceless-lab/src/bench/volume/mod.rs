@@ -1,4 +1,5 @@
-//! `traceless volume bench`: the numbers of bench/floors.toml, each beside its control in one run.
+//! `traceless-lab bench volume`: the numbers of bench/floors.toml, each with a control of the same
+//! run.
 
 mod caches;
 mod client;
@@ -41,16 +42,16 @@ pub struct Machine {
     disk_folder: String,
 }
 
-/// How much to measure.
+/// The size of a measurement.
 #[derive(Clone, Copy)]
 pub struct Effort {
     /// Bytes that a volume holds.
     pub volume_bytes: u64,
-    /// Rounds of which the median counts.
+    /// Rounds; rows are medians of them.
     pub rounds: usize,
 }
 
-/// A group of rows that are measured together, and the function that does it.
+/// Names of rows that are measured together, and the function that measures them.
 type Group = (&'static [&'static str], fn(&Places, Effort) -> Result<Vec<Row>, Failure>);
 
 const GROUPS: [Group; 7] = [
@@ -66,7 +67,7 @@ const GROUPS: [Group; 7] = [
     (&pointers::NAMES[1], pointers::measure_disk_map),
 ];
 
-/// Where to put images: both folders are removed afterwards.
+/// Folders for images. Both are removed afterwards.
 pub struct Places {
     pub ram: PathBuf,
     pub disk: PathBuf,
@@ -119,14 +120,14 @@ fn floors(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Seconds that some work takes.
+/// Seconds that `work` takes.
 pub fn seconds(work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
     let clock = Monotonic::start();
     work()?;
     Ok(clock.now().max(1) as f64 / 1e9)
 }
 
-/// A fresh folder that is removed at the end.
+/// A new folder that is removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {

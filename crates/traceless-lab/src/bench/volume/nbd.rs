@@ -1,4 +1,4 @@
-//! Volumes in memory over NBD, detwo beside plain, and the server's memory.
+//! Volumes in memory over NBD: the ratio of detwo to plain, and the server's memory.
 
 use super::client::{NbdClient, NbdCommand};
 use super::served::{VolumeServer, create};
@@ -11,14 +11,14 @@ const SMALL: usize = 4096;
 const LARGE_DEPTH: usize = 4;
 const SMALL_DEPTH: usize = 32;
 
-/// Pieces of each workload, with which the two volumes take turns.
+/// Pieces of each workload; the two volumes take turns after each.
 const PIECES: usize = 32;
 
-/// Times that those of a sequential workload have their turns: each takes some milliseconds, of
-/// which half may be waiting for a processor that others use.
+/// Passes of a sequential workload. A piece takes some milliseconds, and half of that may be a wait
+/// for a processor that other processes use.
 const PASSES: usize = 4;
 
-/// What the server may hold beside nine bytes a block.
+/// Memory that the server may hold besides the bytes for each block.
 const MEMORY_ALLOWED: u64 = 64 << 20;
 const BYTES_PER_BLOCK_ALLOWED: u64 = 9;
 
@@ -54,7 +54,7 @@ pub fn measure(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
         reads.push(ratio(NbdCommand::Read, &sequential, LARGE, LARGE_DEPTH, PASSES)?);
         ratio(NbdCommand::Write, &random, SMALL, SMALL_DEPTH, 1)?;
         random_reads.push(ratio(NbdCommand::Read, &random, SMALL, SMALL_DEPTH, 1)?);
-        // Back to where neighbours are neighbours.
+        // Sequential writes put neighbouring blocks side by side again.
         ratio(NbdCommand::Write, &sequential, LARGE, LARGE_DEPTH, 1)?;
     }
     drop(clients);
@@ -71,9 +71,9 @@ pub fn measure(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// How many times as long plain takes for some work as detwo, of which `time` tells the time of
-/// each piece: the median of many. Who is first changes with each piece, so that what else
-/// the machine does meets both.
+/// The ratio of plain's time to detwo's for some work: the median over pieces. `time` returns the
+/// seconds of a piece on one volume. The first volume alternates, so that other load on the machine
+/// affects both.
 fn in_turns(
     work: &[u64],
     passes: usize,
@@ -95,7 +95,7 @@ pub fn measure_memory(places: &Places, effort: Effort) -> Result<Vec<Row>, Failu
     let bytes = effort.volume_bytes * 4;
     let image = create(&places.ram, "detwo", bytes, &["--unfilled"])?;
     let mut values = vec![];
-    // The second time it opens what the first has written.
+    // The second time the server opens what the first one has written.
     for _ in 0..2 {
         let server = VolumeServer::start(&image)?;
         let mut client = NbdClient::connect(&server.socket)?;

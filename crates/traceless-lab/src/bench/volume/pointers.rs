@@ -1,4 +1,4 @@
-//! The authors' pointers beside last write counts, in the library alone.
+//! The authors' pointers compared with last write counts, in the library alone.
 
 use super::library::{BLOCK_LEN, BLOCKS, TestBed};
 use super::{Effort, Places, Row, failed, row};
@@ -9,8 +9,9 @@ use traceless::store::{MemStore, WatchedStore};
 use traceless::trace::{Event, Op, Witness};
 use traceless_cli::failure::Failure;
 
-/// With the map in memory, and with it on the store: writes and reads by pointers, of those by
-/// counts; bytes read per byte of the user, by either; time to open by pointers, of that by counts.
+/// With the map in memory, and with it on the store: writes and reads by pointers, relative to
+/// counts; bytes read per byte of the user, by either; time to open by pointers, relative to
+/// counts.
 pub const NAMES: [[&str; 5]; 2] = [
     [
         "pointers-writes-vs-counts",
@@ -47,7 +48,7 @@ fn measure(map_tiers: u8, effort: Effort) -> Result<Vec<Row>, Failure> {
     let (mut by_counts, mut by_pointers) = (bed(counts)?, bed(pointers)?);
     let (mut writes, mut reads, mut openings) = (vec![], vec![], vec![]);
     for _ in 0..effort.rounds {
-        // An opening first: afterwards the writes make all pointers anew.
+        // Opening comes first, because the writes make all pointers anew.
         openings.push(by_pointers.reopen()? / by_counts.reopen()?);
         let addrs = by_counts.addresses();
         writes.push(by_pointers.write(&addrs)? / by_counts.write(&addrs)?);
@@ -75,7 +76,7 @@ impl Witness for ReadBytes {
     }
 }
 
-/// Bytes read per byte of the user, of random blocks after as many random writes.
+/// Bytes read per byte of the user, for random blocks after as many random writes.
 fn bytes_per_byte(geometry: DetWoGeometry) -> Result<f64, Failure> {
     let witness = Arc::new(ReadBytes::default());
     let store = Arc::new(MemStore::new(geometry.store_len()));

@@ -1,4 +1,4 @@
-//! A volume that is made and served by the program `traceless`, in a process of its own.
+//! A volume that the program `traceless` makes and serves, in a separate process.
 
 use super::failed;
 use crate::numbers::peak_memory;
@@ -10,10 +10,10 @@ use traceless_cli::failure::Failure;
 use traceless_volume::format::UserKey;
 use zeroize::Zeroizing;
 
-/// What the key file holds: volumes of measurements keep nothing secret.
+/// The contents of the key file: volumes of measurements hold no secrets.
 const KEY: [u8; 32] = [7; 32];
 
-/// A server that is running. Dropping it ends it.
+/// A running server. Dropping it ends the server.
 pub struct VolumeServer {
     child: Child,
     pub socket: PathBuf,
@@ -24,7 +24,7 @@ pub fn create(folder: &Path, scheme: &str, bytes: u64, more: &[&str]) -> Result<
     make(folder, scheme, bytes, &[&["--scheme", scheme], more].concat())
 }
 
-/// Makes a volume of `bytes` bytes in `folder`, named `name`, as the arguments of `create` say.
+/// Makes a volume of `bytes` bytes in `folder`, named `name`, with arguments `args` of `create`.
 pub fn make(folder: &Path, name: &str, bytes: u64, args: &[&str]) -> Result<PathBuf, Failure> {
     let image = folder.join(format!("{name}.img"));
     let key = key_beside(&image);
@@ -46,18 +46,18 @@ pub fn make(folder: &Path, name: &str, bytes: u64, args: &[&str]) -> Result<Path
     Ok(image)
 }
 
-/// The key file of an image that was made here.
+/// The key file of an image made by [`make`].
 pub fn key_beside(image: &Path) -> PathBuf {
     image.with_file_name("key")
 }
 
-/// What is in that file.
+/// The key in that file.
 pub fn user_key() -> UserKey {
     UserKey::File(Zeroizing::new(KEY.to_vec()))
 }
 
 impl VolumeServer {
-    /// Serves `image` at a socket beside it, and waits until it accepts.
+    /// Serves `image` at a socket beside it, and waits until the socket exists.
     pub fn start(image: &Path) -> Result<Self, Failure> {
         let socket = image.with_extension("sock");
         let child = program::traceless()
@@ -79,12 +79,12 @@ impl VolumeServer {
         Ok(served)
     }
 
-    /// The most memory that the server has held at once, in bytes.
+    /// The peak memory of the server, in bytes.
     pub fn peak_memory(&self) -> Result<u64, Failure> {
         peak_memory(&self.child.id().to_string())
     }
 
-    /// Ends it with SIGTERM, and waits until the volume is closed.
+    /// Ends the server with SIGTERM, and waits until it has closed the volume.
     pub fn stop(mut self) -> Result<(), Failure> {
         self.terminate();
         let status = self.child.wait().map_err(failed)?;

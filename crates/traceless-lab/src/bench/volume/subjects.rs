@@ -1,4 +1,4 @@
-//! What is compared: schemes with their parameters, as `volume create` takes them.
+//! The compared subjects: schemes with their parameters, as arguments of `volume create`.
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -19,13 +19,13 @@ struct CreateLine {
 /// The control that every ratio is taken against.
 pub const CONTROL: &str = "plain";
 
-/// One thing to measure.
+/// A scheme to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VolumeSubject {
     pub name: &'static str,
     /// Arguments of `volume create`.
     pub create: &'static [&'static str],
-    /// Whether it is measured unless others are named.
+    /// Whether it is measured if the command line names no subject.
     pub usual: bool,
 }
 
@@ -41,7 +41,7 @@ const fn unusual(name: &'static str, create: &'static [&'static str]) -> VolumeS
 pub const SUBJECTS: [VolumeSubject; 11] = [
     usual(CONTROL, &["--scheme", "plain"]),
     usual("detwo", &["--scheme", "detwo", "--refresh", "1"]),
-    // As the paper has it: a holding area of three times the main one.
+    // As in the paper: the holding area is three times as large as the main area.
     usual("detwo-1/3", &["--scheme", "detwo", "--refresh", "1/3"]),
     usual("sq", &["--scheme", "sq"]),
     usual("sq-map-disk", &["--scheme", "sq", "--map", "disk"]),
@@ -68,7 +68,7 @@ pub const SUBJECTS: [VolumeSubject; 11] = [
     ),
 ];
 
-/// Why a subject cannot be measured.
+/// The reason why a subject of another build cannot be measured.
 pub const NOT_IN_THIS_BUILD: &str = "not in this build";
 
 impl VolumeSubject {
@@ -76,7 +76,7 @@ impl VolumeSubject {
         SUBJECTS.into_iter().find(|subject| subject.name == name)
     }
 
-    /// The one that the command line names.
+    /// The subject that the command line names.
     pub fn named_by_user(name: &str) -> Result<Self, Failure> {
         Self::named(name).ok_or_else(|| {
             let names: Vec<&str> = SUBJECTS.iter().map(|subject| subject.name).collect();
@@ -85,17 +85,17 @@ impl VolumeSubject {
         })
     }
 
-    /// The same scheme with its map on the disk, if it is listed.
+    /// The same scheme with its map on the disk, if that is listed.
     pub fn with_map_on_disk(self) -> Option<Self> {
         Self::named(&format!("{}-map-disk", self.name))
     }
 
-    /// A name that a file may have.
+    /// The subject's name in a form that is valid for files.
     pub fn file_name(self) -> String {
         self.name.replace('/', "-")
     }
 
-    /// The scheme of a volume of `bytes` bytes, or why there is none.
+    /// The scheme of a volume of `bytes` bytes, or the reason why there is none.
     pub fn scheme(self, bytes: u64) -> Result<Arc<dyn BlockScheme>, String> {
         create::scheme(&self.create_args(bytes)?).map_err(|e| e.message)
     }

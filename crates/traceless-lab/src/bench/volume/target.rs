@@ -1,5 +1,5 @@
-//! What requests go to: a volume over NBD, a file on a mounted ext4, or a volume in this process
-//! whose store is watched.
+//! Targets of requests: a volume over NBD, a file on a mounted ext4, or a volume in this process
+//! with a recorded store.
 
 use super::client::{NbdClient, NbdCommand};
 use super::failed;
@@ -22,7 +22,7 @@ use traceless_volume::volume::{self, Volume};
 const LARGE_DEPTH: usize = 4;
 const SMALL_DEPTH: usize = 32;
 
-/// Something that is read and written, in requests of one length.
+/// A target of reads and writes, with requests of one length at a time.
 pub trait BenchTarget {
     fn run(&mut self, requests: &[(NbdCommand, u64)], len: usize) -> Result<(), Failure>;
 
@@ -62,10 +62,10 @@ impl BenchTarget for Raw {
     }
 }
 
-/// A file on a volume that `volume mount` has mounted. It goes past the page cache of its file
-/// system, one request at a time.
+/// A file on a volume that `volume mount` has mounted. It bypasses the page cache of its file
+/// system, with one request at a time.
 pub struct MountedTarget {
-    // Closed before it is unmounted.
+    // `None` once it is closed, which comes before unmounting.
     file: Option<File>,
     needs_unmount: bool,
     buffer: AlignedBuf,
@@ -79,7 +79,8 @@ impl MountedTarget {
     pub fn open(image: &Path) -> Result<Self, Failure> {
         let dir = image.with_extension("mounted");
         std::fs::create_dir(&dir).map_err(failed)?;
-        // The process that stays behind keeps what it is given: a pipe would never end.
+        // A file and not a pipe: the process that serves the mount keeps it open, so a pipe would
+        // not end.
         let log = image.with_extension("log");
         let status = program::traceless()
             .args(["volume", "mount"])
@@ -158,8 +159,8 @@ impl Drop for MountedTarget {
     }
 }
 
-/// A volume that is open in this process, without a kernel or a wire before it, and with somebody
-/// who records what its store is asked for.
+/// A volume that is open in this process, without a kernel or a connection in between. A recorder
+/// observes the requests to its store.
 pub struct RecordedTarget {
     volume: Volume,
     recorder: Arc<Recorder>,
@@ -174,7 +175,7 @@ impl RecordedTarget {
         Ok(Self { volume, recorder, buffer: vec![0x5a; LARGE] })
     }
 
-    /// What the store was asked for since the last call.
+    /// The requests to the store since the last call.
     pub fn take_events(&self) -> Vec<Event> {
         self.recorder.take()
     }

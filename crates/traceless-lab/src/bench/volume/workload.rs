@@ -1,4 +1,4 @@
-//! What is asked of a volume: the workloads of the `SqORAM` paper's evaluation.
+//! Requests to a volume: the workloads of the `SqORAM` paper's evaluation.
 
 use super::client::NbdCommand;
 use traceless::rng::{Rng, SeededRng};
@@ -6,24 +6,24 @@ use traceless::rng::{Rng, SeededRng};
 pub const LARGE: usize = 1 << 20;
 pub const SMALL: usize = 4096;
 
-/// In which order the file is visited.
+/// The order of a workload's requests in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     Sequential,
-    /// At random, each place as likely as any other.
+    /// Uniformly random places.
     Random,
 }
 
-/// How much of it.
+/// The number of a workload's requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Amount {
     /// As many bytes as the file has, times the first number, over the second.
     OfFile(u64, u64),
-    /// As many requests as was asked for, but no more than the file has.
+    /// The number from the command line, but no more requests than the file has places.
     Requests,
 }
 
-/// Requests of one size, in one order, so many in a hundred of them reads.
+/// Requests of one size in one order, with a percentage of reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestPattern {
     pub name: &'static str,
@@ -45,23 +45,23 @@ const fn small(name: &'static str, order: Order, read_percent: u64) -> RequestPa
     RequestPattern { name, order, request_len: SMALL, read_percent, amount: Amount::Requests }
 }
 
-/// The whole file, written in order: also what makes it, before anything is measured.
+/// Writes the whole file in order. Also makes the file before a measurement.
 pub const FILL: RequestPattern = large("seq-write-1m", Order::Sequential, 0);
-/// Just written.
+/// Reads the whole file in order, just after it was written.
 pub const READ_FRESH: RequestPattern = large("seq-read-1m", Order::Sequential, 100);
-/// A tenth of the blocks, written anew here and there.
+/// Rewrites a tenth of the blocks at random places.
 pub const AGE: RequestPattern =
     RequestPattern { amount: Amount::OfFile(1, 10), ..small("aging-rewrite-4k", Order::Random, 0) };
-/// After that.
+/// Reads the whole file in order, after [`AGE`].
 pub const READ_AGED: RequestPattern = large("aging-read-1m", Order::Sequential, 100);
-/// Every block about twice, at random.
+/// Writes random blocks, twice as many as the file has.
 pub const OVERWRITE: RequestPattern =
     RequestPattern { amount: Amount::OfFile(2, 1), ..small("overwrite-2n-4k", Order::Random, 0) };
 pub const RANDOM_READ: RequestPattern = small("random-read-4k", Order::Random, 100);
 /// The usual share of reads in the work of a file system.
 pub const MIX: RequestPattern = small("mix-70-30-4k", Order::Random, 70);
 
-/// A round of the suite: each workload finds the volume as those before it leave it.
+/// A round of the suite: each workload finds the volume as the earlier ones leave it.
 pub const SUITE: [RequestPattern; 18] = [
     FILL,
     READ_FRESH,
@@ -84,7 +84,7 @@ pub const SUITE: [RequestPattern; 18] = [
 ];
 
 impl RequestPattern {
-    /// Its requests on a file of `file_bytes` bytes; the same for everybody who asks with `seed`.
+    /// The pattern's requests on a file of `file_bytes` bytes; the same for the same `seed`.
     pub fn requests(&self, file_bytes: u64, asked: u64, seed: u64) -> Vec<(NbdCommand, u64)> {
         let len = self.request_len as u64;
         let places = file_bytes / len;
@@ -104,7 +104,7 @@ impl RequestPattern {
         (0..count).map(request).collect()
     }
 
-    /// Whether it writes anything: then it ends with a flush.
+    /// Whether the pattern writes anything: then a run ends with a flush.
     pub fn writes(&self) -> bool {
         self.read_percent < 100
     }

@@ -1,10 +1,10 @@
-//! A balanced tree of Adelson-Velsky and Landis: keys come and go at random.
+//! A balanced tree of Adelson-Velsky and Landis with random insertions and removals.
 
 use super::mixed;
 use std::cmp::Ordering;
 use traceless::rng::{Rng, SeededRng};
 
-/// So many keys are put in, and then so many are taken out, in another order.
+/// Inserts `keys` random keys, and then removes as many random keys.
 pub fn run(keys: u64) -> u64 {
     let mut rng = SeededRng::new(2);
     let mut tree = AvlTree::default();
@@ -46,7 +46,7 @@ impl AvlTree {
     }
 }
 
-/// Tells whether the key is new.
+/// Inserts a key, and returns whether it is new.
 fn insert(link: &mut Link, key: u64, value: u64) -> bool {
     let Some(node) = link else {
         *link = Some(Box::new(Node { key, value, height: 1, below: [None, None] }));
@@ -101,7 +101,7 @@ fn height(link: &Link) -> u8 {
     link.as_ref().map_or(0, |node| node.height)
 }
 
-/// The side that is higher by more than one, if any is; sets the node's own height.
+/// Sets the node's height, and returns the side that is higher by more than one, if any.
 fn higher(node: &mut Node) -> Option<usize> {
     let [left, right] = [height(&node.below[0]), height(&node.below[1])];
     node.height = 1 + left.max(right);
@@ -121,7 +121,7 @@ fn balance(link: &mut Link) {
     rotate(link, side);
 }
 
-/// The child on this side comes up.
+/// Rotates the child on this side up.
 fn rotate(link: &mut Link, side: usize) {
     let mut node = link.take().expect("there is a node");
     let mut child = node.below[side].take().expect("there is a child on this side");
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Its keys in order, if it is balanced.
+    /// Collects the keys in order, and asserts that the tree is balanced.
     fn keys(link: &Link, into: &mut Vec<u64>) {
         let Some(node) = link else { return };
         keys(&node.below[0], into);

@@ -1,19 +1,19 @@
-//! A fluid on a lattice (Lattice Boltzmann, D3Q19, one relaxation time): its cells hold how much
-//! flows in each of 19 directions; each step they take what flows towards them, and relax towards
-//! equilibrium. The lattice is closed in all directions.
+//! A fluid on a lattice (Lattice Boltzmann, D3Q19, one relaxation time). Each cell holds the flow
+//! in 19 directions. In each step a cell takes the flows towards it, and relaxes towards
+//! equilibrium. The lattice is periodic in all directions.
 
 use super::mixed;
 
-/// Cells along each edge: two lattices of them take a thousand pages.
+/// Cells along each edge: two lattices of this size take a thousand pages.
 const EDGE: usize = 24;
 const CELLS: usize = EDGE * EDGE * EDGE;
 const DIRECTIONS: usize = 19;
-/// Share of the way to equilibrium that a step takes.
+/// The share of the way to equilibrium in one step.
 const RELAXATION: f64 = 0.6;
 
 type Cell = [f64; DIRECTIONS];
 
-/// So many steps.
+/// Runs `steps` steps.
 pub fn run(steps: u64) -> u64 {
     let directions = directions();
     let mut cells = begin(&directions);
@@ -25,14 +25,14 @@ pub fn run(steps: u64) -> u64 {
     cells.iter().flatten().fold(0, |sum, flow| mixed(sum, flow.to_bits()))
 }
 
-/// Where it flows to, and how much of a fluid at rest does.
+/// A direction of flow, and its share of the flow of a fluid at rest.
 #[derive(Clone, Copy)]
 struct Direction {
     towards: [i8; 3],
     weight: f64,
 }
 
-/// All neighbours that share an edge or a side, and staying.
+/// The directions to all neighbours that share an edge or a side, and of rest.
 fn directions() -> [Direction; DIRECTIONS] {
     let weights = [1.0 / 3.0, 1.0 / 18.0, 1.0 / 36.0];
     let all = (0..27_i8).map(|nth| [nth / 9 - 1, nth / 3 % 3 - 1, nth % 3 - 1]);

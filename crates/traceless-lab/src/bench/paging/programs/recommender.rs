@@ -1,5 +1,5 @@
-//! A recommender: what users will think of products, learned from what they thought of others, by
-//! factors of both (collaborative filtering).
+//! A recommender: predicts users' ratings of products from other ratings, by factors of both
+//! (collaborative filtering).
 
 use super::mixed;
 use traceless::rng::{Rng, SeededRng};
@@ -12,7 +12,7 @@ const PASSES: usize = 2;
 const RATE: f32 = 0.05;
 const KEEP: f32 = 0.02;
 
-/// Learns from so many ratings.
+/// Learns from `ratings` ratings.
 pub fn run(ratings: u64) -> u64 {
     let mut rng = SeededRng::new(4);
     let ratings: Vec<Rating> = (0..ratings).map(|_| Rating::drawn(&mut rng)).collect();
@@ -31,7 +31,7 @@ struct Rating {
 }
 
 impl Rating {
-    /// A few products are rated most often, and those of the user's kind best.
+    /// A few products have most ratings, and a user rates products of a matching kind best.
     fn drawn(rng: &mut SeededRng) -> Self {
         let user = rng.below(USERS);
         let known = below(rng);
@@ -42,7 +42,7 @@ impl Rating {
     }
 }
 
-/// Below which product one is drawn: half of all are among the first eighth.
+/// An upper bound for the product's number, so that half of all ratings are of the first eighth.
 fn below(rng: &mut SeededRng) -> u64 {
     if rng.below(2) == 0 { PRODUCTS / 8 } else { PRODUCTS }
 }
@@ -61,7 +61,7 @@ impl Model {
         Self { users: factors(USERS), products: factors(PRODUCTS) }
     }
 
-    /// One pass. Tells the mean square of the errors before each was learned from.
+    /// Makes one pass. Returns the mean square of the errors, each before it was learned from.
     fn learn(&mut self, ratings: &[Rating]) -> f32 {
         let mut squares = 0.0;
         for rating in ratings {

@@ -1,15 +1,15 @@
-//! A disk that turns at 7200 rpm: the IBM 43W7622 of the `SqORAM` paper, section 7.1.
+//! A disk at 7200 rpm: the IBM 43W7622 of the `SqORAM` paper, section 7.1.
 
 use super::Disk;
 use traceless::trace::{Event, Op};
 
 /// Bytes that pass below the head in a second.
 const BYTES_PER_SECOND: f64 = 300e6;
-/// Half a turn, which is the wait for a sector on average.
+/// Half a turn, which is the average wait for a sector.
 const HALF_TURN_NS: f64 = 4.17e6;
 /// A seek to the next track.
 const TRACK_SEEK_NS: f64 = 1e6;
-/// A seek between two random places takes this on average.
+/// The average seek between two random places.
 const AVERAGE_SEEK_NS: f64 = 9e6;
 /// The average of the square root of the distance of two random places on a disk of length 1.
 const AVERAGE_ROOT_OF_DISTANCE: f64 = 8.0 / 15.0;
@@ -18,19 +18,19 @@ const AVERAGE_ROOT_OF_DISTANCE: f64 = 8.0 / 15.0;
 const QUEUE_DEPTH: usize = 32;
 
 /// The disk. A request that begins where the last one ended costs its transfer alone. Any other
-/// costs a seek, which grows with the square root of the distance, and half a turn; unless what
-/// lies between passes below the head in less time than that.
+/// costs a seek, which grows with the square root of the distance, and half a turn; a short gap
+/// ahead costs the time in which it passes below the head, if that is less.
 pub struct Hdd {
     span: u64,
     head: u64,
-    /// Writes that wait to be sorted, and whether any do.
+    /// Writes that wait to be sorted.
     queue: Vec<Event>,
     has_elevator: bool,
 }
 
 impl Hdd {
-    /// A disk of `span` bytes. With an elevator it takes up to 32 writes between two syncs and
-    /// serves them in the order of their places; without, each request when it comes.
+    /// A disk of `span` bytes. With an elevator it queues up to 32 writes between two syncs and
+    /// serves them sorted by place; without, it serves each request at once.
     pub fn new(span: u64, has_elevator: bool) -> Self {
         Self { span, head: 0, queue: vec![], has_elevator }
     }
@@ -116,7 +116,7 @@ mod tests {
         };
         assert!(second(4096).abs() < 1.0);
         assert!((second(8192) - transfer_ns(4096)).abs() < 1.0, "a gap of one block passes by");
-        // Backwards there is no passing by.
+        // A seek backwards has no gap to pass.
         assert!(second(0) > TRACK_SEEK_NS + HALF_TURN_NS);
         let (near, far) = (second(SPAN / 1000), second(SPAN));
         assert!(near < far && (far - HALF_TURN_NS - 16e6).abs() < 1e4, "{near} {far}");

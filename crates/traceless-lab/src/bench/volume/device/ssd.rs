@@ -1,4 +1,4 @@
-//! A flash disk of the middle range.
+//! A flash disk of medium speed.
 
 use super::Disk;
 use traceless::trace::{Event, Op};
@@ -6,9 +6,9 @@ use traceless::trace::{Event, Op};
 const READ_NS: f64 = 80e3;
 const WRITE_NS: f64 = 20e3;
 const BYTES_PER_SECOND: f64 = 500e6;
-/// It reads and writes whole pages.
+/// The disk reads and writes whole pages.
 const PAGE_BYTES: u64 = 4096;
-/// Requests of one call that are served at once.
+/// Requests of one call that are served at the same time.
 const CHANNELS: usize = 8;
 
 /// The disk. Requests of one call wait for their latency together, eight at a time, and pass

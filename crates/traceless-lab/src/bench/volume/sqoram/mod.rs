@@ -1,5 +1,5 @@
-//! `traceless volume bench --suite sqoram`: every write-only scheme under the workloads of the
-//! `SqORAM` paper, beside the numbers that it reports.
+//! `traceless-lab bench volume --suite sqoram`: every write-only scheme under the workloads of the
+//! `SqORAM` paper, compared with the paper's numbers.
 
 mod paper;
 mod plot;
@@ -20,7 +20,7 @@ use traceless_volume::fuse::capabilities;
 
 const GIB: u64 = 1 << 30;
 
-/// Measures and prints.
+/// Measures the subjects, and prints the report.
 pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
     let plan = Plan::of(args)?;
     let smallest = plan.volume_bytes(Interface::Raw);
@@ -57,7 +57,7 @@ pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The control, and what was asked for.
+/// The control, and the subjects that the command line names.
 fn subjects(args: &VolumeBenchArgs) -> Result<Vec<VolumeSubject>, Failure> {
     let named = args.sizes.subject.iter().map(|name| VolumeSubject::named_by_user(name));
     let named: Vec<VolumeSubject> = named.collect::<Result<_, _>>()?;
@@ -107,7 +107,7 @@ fn this_disk(
     Ok(())
 }
 
-/// Fails before anything is measured if the images will not fit.
+/// Fails before the measurement if the images will not fit.
 fn check_space(subjects: &[VolumeSubject], bytes: u64, folder: &Path) -> Result<(), Failure> {
     let needed: u64 = subjects.iter().filter_map(|s| s.image_len(bytes).ok()).sum();
     let disk = rustix::fs::statvfs(folder).map_err(failed)?;
@@ -161,7 +161,7 @@ pub fn disk(device: Device, span: u64, elevator: bool) -> Box<dyn Disk> {
     }
 }
 
-/// Bytes of the largest image among all that this build can make, measured or not: so the disk is
+/// Bytes of the largest image of all usual subjects of this build, measured or not: so the disk is
 /// the same for every choice of subjects.
 pub fn largest_image(plan: &Plan) -> u64 {
     let bytes = plan.volume_bytes(Interface::Raw);

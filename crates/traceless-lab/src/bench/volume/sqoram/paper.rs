@@ -1,16 +1,16 @@
-//! What the `SqORAM` paper reports: its Tables 1 and 2, and what the text says about Figure 7.
+//! Results of the `SqORAM` paper: its Tables 1 and 2, and the text about Figure 7.
 
 use serde::Serialize;
 
-/// A published number, as a ratio to the baseline beside it.
+/// A published number, as a ratio to its baseline.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct PublishedRatio {
-    /// Where it stands.
+    /// The table or figure.
     pub place: &'static str,
-    /// Which of our subjects it is about: for `sq`, all that begin so.
+    /// The matching subject of this bench; `sq` matches all names that begin with `sq-`, too.
     #[serde(skip)]
     pub scheme: &'static str,
-    /// Which of our workloads comes closest.
+    /// The closest workload of this bench.
     #[serde(skip)]
     pub workload: &'static str,
     /// MB/s; none where the text gives ratios alone.
@@ -20,7 +20,7 @@ pub struct PublishedRatio {
     pub ratio: f64,
 }
 
-/// In `scheme`, in `workload`, MB/s of the scheme and of the baseline.
+/// Scheme, workload, MB/s of the scheme, and MB/s of the baseline.
 type Line = (&'static str, &'static str, f64, f64);
 
 /// Kernel implementations on a 256 GB partition of a disk at 7200 rpm, an 8 GB file.
@@ -47,16 +47,16 @@ const TABLE_2: [Line; 4] = [
     ("detwo-1/3", "aging-read-1m", 10.2, 60.7),
 ];
 
-/// Of Figure 7 the text tells ratios only: sequential reads with the map on the disk take less
-/// than twice as long as the baseline's; with 70 % reads `SqORAM` is 1.5 times slower than the
-/// baseline, and 1.6 times faster than DetWoORAM.
+/// The text gives only ratios of Figure 7: sequential reads with the map on the disk take less than
+/// twice as long as the baseline's; with 70 % reads `SqORAM` is 1.5 times slower than the baseline,
+/// and 1.6 times faster than DetWoORAM.
 const FIGURE_7: [(&str, &str, &str, f64); 3] = [
     ("Figure 7a", "sq-map-disk", "seq-read-1m", 0.5),
     ("Figure 7c", "sq", "mix-70-30-4k", 1.0 / 1.5),
     ("Figure 7c", "detwo-1/3", "mix-70-30-4k", 1.0 / 1.5 / 1.6),
 ];
 
-/// Every number.
+/// All published numbers.
 pub fn published() -> Vec<PublishedRatio> {
     let table = |place, lines: &[Line]| {
         let number = |&(scheme, workload, own, baseline): &Line| PublishedRatio {
@@ -82,7 +82,7 @@ pub fn published() -> Vec<PublishedRatio> {
     all
 }
 
-/// What there is about a subject under a workload.
+/// The published numbers for a subject under a workload.
 pub fn about(subject: &str, workload: &str) -> Vec<PublishedRatio> {
     let fits = |p: &PublishedRatio| {
         let is_meant = if p.scheme == "sq" {

@@ -1,4 +1,4 @@
-//! The suite as a picture: our ratios, with the paper's as diamonds, and the paper's own panel.
+//! The suite as a picture: measured ratios, with the paper's as diamonds, and a panel of the paper.
 
 use super::super::subjects::{CONTROL, SUBJECTS};
 use super::paper::{PublishedRatio, published};
@@ -10,7 +10,7 @@ pub fn plot(report: &Report) -> Plot {
     let known = SUBJECTS.iter().map(|subject| subject.name);
     let asked = |name: &&str| report.subjects.iter().any(|subject| subject.name == *name);
     let mut series: Vec<&str> = known.filter(|name| asked(name) && *name != CONTROL).collect();
-    // The paper's panel shows all of its schemes, whoever was measured.
+    // The paper's panel shows all of its schemes, even if they were not measured.
     for number in published() {
         if !series.contains(&number.scheme) {
             series.push(number.scheme);

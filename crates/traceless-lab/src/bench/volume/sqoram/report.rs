@@ -1,4 +1,4 @@
-//! What the suite found, as JSON and as tables.
+//! The results of the suite, as JSON and as tables.
 
 use super::super::counts::Counts;
 use super::super::measure::{Cell, ratios};
@@ -20,11 +20,11 @@ pub struct Report {
     pub file_bytes: u64,
     pub rounds: usize,
     /// Whether the kernel's caches were dropped before each measurement; otherwise only the pages
-    /// of the images were. Nothing in a model, which has none.
+    /// of the images were dropped. None for a model, which has no caches.
     pub caches_dropped: Option<bool>,
     pub subjects: Vec<Presence>,
     pub rows: Vec<WorkloadRow>,
-    /// Beside Theorem 3 of the paper; only where seeks were counted.
+    /// Comparison with Theorem 3 of the paper; only where seeks were counted.
     pub seeks: Vec<Seeks>,
     pub left_out: Vec<LeftOut>,
 }
@@ -35,13 +35,13 @@ pub struct Presence {
     pub name: &'static str,
     pub create: String,
     pub measured: bool,
-    /// Why not.
+    /// The reason if it could not be measured.
     pub why: Option<String>,
     /// Bytes of the image per byte of the volume.
     pub space_factor: Option<f64>,
 }
 
-/// Something that was asked for and could not be done here.
+/// A requested measurement that is not possible here.
 #[derive(Serialize)]
 pub struct LeftOut {
     pub what: String,
@@ -58,23 +58,23 @@ pub struct WorkloadRow {
     pub request_bytes: usize,
     pub requests: u64,
     pub mb_per_s: f64,
-    /// Largest less smallest, as a share of the median; of one round nothing.
+    /// Largest less smallest, as a share of the median; none for a single round.
     pub spread: Option<f64>,
-    /// Speed beside the control in the same round.
+    /// Speed relative to the control in the same round.
     pub ratio: Option<f64>,
     pub ratio_spread: Option<f64>,
-    /// What the store was asked for.
+    /// Requests to the store, if recorded.
     pub store: Option<StoreRequests>,
-    /// What the paper has.
+    /// The paper's numbers.
     pub paper: Vec<PublishedRatio>,
 }
 
-/// What the store was asked for, and what that means for a request.
+/// Requests to the store, in total and per request of the user.
 #[derive(Serialize)]
 pub struct StoreRequests {
     #[serde(flatten)]
     pub counts: Counts,
-    /// Bytes written to the store per byte written by the user; none if that wrote nothing.
+    /// Bytes written to the store per byte written by the user; none if the user wrote nothing.
     pub write_amplification: Option<f64>,
     pub seeks_per_request: f64,
 }
@@ -113,7 +113,7 @@ fn asked(cell: &Cell, counts: Counts) -> StoreRequests {
 }
 
 impl Presence {
-    /// Whether a volume of `bytes` bytes of it can be made.
+    /// Whether this build can make a volume of `bytes` bytes for the subject.
     pub fn of(subject: VolumeSubject, bytes: u64) -> Self {
         let len = subject.image_len(bytes);
         Self {
@@ -127,7 +127,7 @@ impl Presence {
 }
 
 impl Report {
-    /// Prints it for people.
+    /// Prints the report as text.
     pub fn print(&self) {
         say(&self.machine.hardware.to_string());
         say(&format!(
@@ -160,7 +160,7 @@ impl Report {
         }
     }
 
-    /// Workloads downwards, subjects to the right.
+    /// A table with a row for each workload and a column for each subject.
     fn table(&self, on: &str) -> TextTable {
         let rows = || self.rows.iter().filter(move |row| row.on == on);
         let mut subjects = vec![];
@@ -189,7 +189,7 @@ impl Report {
         table
     }
 
-    /// Each published number, and what was measured here.
+    /// Each published number, and the measured ones.
     fn beside_the_paper(&self) -> TextTable {
         let mut header = vec!["place", "workload", "subject", "paper"];
         let mut interfaces = vec![];

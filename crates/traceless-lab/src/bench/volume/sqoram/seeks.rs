@@ -1,26 +1,26 @@
-//! Seeks of a write beside Theorem 3 of the `SqORAM` paper.
+//! Seeks of a write, compared with Theorem 3 of the `SqORAM` paper.
 
 use super::super::measure::{Cell, Plan};
 use super::super::subjects::VolumeSubject;
 use crate::args::Interface;
 use serde::Serialize;
 
-/// Seeks for each block that a user writes, of a subject with buckets, under one workload that only
+/// Seeks per block that a user writes, of a subject with buckets, under a workload that only
 /// writes.
 #[derive(Serialize)]
 pub struct Seeks {
     pub subject: &'static str,
     pub workload: &'static str,
-    /// What was counted: reads of merges, log, levels, headers, superblocks.
+    /// Counted seeks: reads of merges, log, levels, headers, superblocks.
     pub per_write: f64,
     /// Theorem 3, which is O(log N)/β, with a constant of one.
     pub theorem_3: f64,
-    /// With the constant of its proof: four seeks a bucket of each level, two to read, one to
+    /// With the constant of its proof: four seeks per bucket of each level, two to read, one to
     /// write and one for the map.
     pub four_log_n_over_beta: f64,
 }
 
-/// Those of `cells`, which were counted.
+/// The seeks of all `cells` that only write and were counted.
 pub fn seeks(cells: &[Cell], plan: &Plan) -> Vec<Seeks> {
     cells.iter().filter_map(|cell| seeks_of(cell, plan.volume_bytes(Interface::Raw))).collect()
 }

@@ -1,5 +1,5 @@
-//! What a write-only scheme asks of its store, counted: how much a write costs, and whether every
-//! stretch of writes costs the same.
+//! Counts the requests of a write-only scheme to its store: the cost of a write, and whether every
+//! group of writes costs the same.
 
 use super::super::client::NbdCommand;
 use super::super::counts::Counts;
@@ -20,27 +20,27 @@ use traceless::trace::Recorder;
 use traceless::types::{Addr, Extent};
 use traceless_cli::failure::Failure;
 
-/// Writes counted together: those of one flush of a queue, in a scheme that has one.
+/// Writes counted together, as many as one flush of a queue has in a scheme with a queue.
 pub const GROUP_WRITES: u64 = 256;
 
-/// How to write.
+/// A run of random writes.
 #[derive(Clone, Copy)]
 pub struct FlushRun {
     /// Bytes of the volume.
     pub volume_bytes: u64,
-    /// Writes that are counted, of a block each, at random.
+    /// Counted writes of one block each, at random.
     pub writes: u64,
-    /// As many before them, not counted.
+    /// Writes before the counted ones.
     pub writes_before: u64,
-    /// Writes from one FLUSH to the next; none for no FLUSH at all.
+    /// Writes from one FLUSH to the next; `None` for no FLUSH at all.
     pub flush_every: Option<u64>,
 }
 
-/// What the store was asked for in each group of writes.
+/// Requests to the store in each group of writes.
 pub struct Groups(Vec<Counts>);
 
 impl Groups {
-    /// Writes to a new volume of `subject`, made in `folder`.
+    /// Counts writes to a new volume of `subject`, made in `folder`.
     pub fn count(subject: VolumeSubject, folder: &Path, run: FlushRun) -> Result<Self, Failure> {
         let create = [subject.create, &["--unfilled"]].concat();
         let image = make(folder, &subject.file_name(), run.volume_bytes, &create)?;
@@ -105,12 +105,12 @@ impl Groups {
         self.mean(|counts| counts.bytes_written) / (GROUP_WRITES * SMALL as u64) as f64
     }
 
-    /// Seeks of a group on average.
+    /// Mean seeks of a group.
     pub fn seeks(&self) -> f64 {
         self.mean(|counts| counts.seeks)
     }
 
-    /// The worst group beside the median one: bytes read and written, and seeks.
+    /// The ratio of the worst group to the median one: of bytes read and written, and of seeks.
     pub fn worst_over_median(&self) -> (f64, f64) {
         let ratio = |what: fn(&Counts) -> u64| {
             let mut values: Vec<u64> = self.0.iter().map(what).collect();

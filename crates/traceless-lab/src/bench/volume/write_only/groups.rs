@@ -21,23 +21,23 @@ use traceless_cli::args::ProgressHow;
 use traceless_cli::failure::Failure;
 use traceless_volume::fuse::capabilities;
 
-/// The geometry that the paper measures.
+/// The volume size of the paper.
 const VOLUME_BYTES: u64 = 40 << 30;
-/// One whose writes can be counted until it has settled.
+/// A size at which writes can be counted until the scheme has settled.
 const COUNTED_BYTES: u64 = 4 << 30;
-/// One that a map in memory would burden.
+/// A size with a large map, for which a map in memory is a burden.
 const LARGE_VOLUME_BYTES: u64 = 1 << 40;
 const SMALL_VOLUME_BYTES: u64 = 16 << 20;
-/// The paper's holding area of three times the main one.
+/// The paper's holding area, three times as large as the main area.
 const DETWO: &str = "detwo-1/3";
 
-/// Rows that are measured together, and the function that does it.
+/// Rows that are measured together, and the function that measures them.
 pub struct Group {
     pub rows: &'static [RowName],
     pub measure: fn(&Context) -> Result<Vec<Found>, Failure>,
 }
 
-/// A row: what stands before the subject's name, what after it, and the unit.
+/// A row's unit, and its name around the subject's.
 pub struct RowName {
     before: &'static str,
     after: &'static str,
@@ -105,7 +105,7 @@ pub const GROUPS: [Group; 10] = [
     Group { rows: &[row("-mix-70-30-ext4-vs-amplification", "ratio")], measure: ext4 },
 ];
 
-/// The subject with its map on the disk, or why there is none.
+/// The subject with its map on the disk, or the reason why there is none.
 fn with_map_on_disk(context: &Context) -> Result<VolumeSubject, String> {
     let other = context.subject.with_map_on_disk();
     let other =
@@ -118,7 +118,7 @@ fn control() -> VolumeSubject {
     VolumeSubject::named(CONTROL).expect("the control is listed")
 }
 
-/// Bytes of the image for each of the volume.
+/// Bytes of the image per byte of the volume.
 #[expect(clippy::unnecessary_wraps, reason = "every group is measured by such a function")]
 fn space(context: &Context) -> Result<Vec<Found>, Failure> {
     let len = context.subject.image_len(VOLUME_BYTES);
@@ -132,7 +132,7 @@ fn library(context: &Context) -> Result<Vec<Found>, Failure> {
         Err(why) => return Ok(vec![Err(why)]),
     };
     let mut bed = TestBed::in_memory(scheme.clone())?;
-    // Each block that is moved is sealed and written, and all but the new one were read and opened.
+    // Each moved block is sealed and written, and all but the new one are read and opened before.
     let moved = scheme.write_amplification();
     let (passes, copies) = (2.0 * moved - 1.0, 2.0 * moved - 1.0);
     let unit = Operations { passes, copies, misses: moved, ..Operations::NONE };
@@ -140,8 +140,7 @@ fn library(context: &Context) -> Result<Vec<Found>, Failure> {
     Ok(vec![Ok(Scale::Rate("MB/s", BLOCK_LEN as f64 * 1e3).ratios(&writes).into())])
 }
 
-/// A run of writes to a volume that is large enough to have the shape of the paper's, once it costs
-/// what it always will.
+/// A run of writes in the steady state, to a volume large enough for the shape of the paper's.
 fn large_run(
     context: &Context,
     subject: VolumeSubject,
@@ -159,7 +158,7 @@ fn counts(context: &Context) -> Result<Vec<Found>, Failure> {
     let run = |subject, flush_every| {
         Groups::count(subject, folder, large_run(context, subject, flush_every)?)
     };
-    // The same writes to a volume of the paper's size cost more in as far as it has more levels.
+    // A volume of the paper's size has more levels, so that each write costs more in proportion.
     let larger = |subject: VolumeSubject, found: f64| -> Result<Values, Failure> {
         let counted = large_run(context, subject, None)?.volume_bytes;
         let paper = subject.scheme(VOLUME_BYTES).map_err(failed)?.write_amplification();
@@ -181,7 +180,7 @@ fn counts(context: &Context) -> Result<Vec<Found>, Failure> {
     ])
 }
 
-/// Twice as many writes as there are blocks: every level of every scheme has its turn.
+/// Writes twice as many blocks as there are, so that every level of every scheme is written.
 fn stalls(context: &Context) -> Result<Vec<Found>, Failure> {
     let volume_bytes = context.plan.file_bytes / 4;
     let blocks = volume_bytes / BLOCK_LEN as u64;
@@ -192,8 +191,8 @@ fn stalls(context: &Context) -> Result<Vec<Found>, Failure> {
     Ok([blocks, seeks].map(|found| Ok(vec![found].into())).to_vec())
 }
 
-/// At the paper's size, where as many sources as there can be are merged at once: from before the
-/// last level gets its first blocks on, through several merges into the level before it.
+/// At the paper's size, with the largest number of sources in a merge. The run begins before the
+/// last level gets its first blocks, and covers several merges into the level before it.
 fn stalls_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
     if context.quick {
         return Ok(vec![Err("left out by --quick".to_owned()); 3]);
@@ -228,15 +227,15 @@ fn memory_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
     }])
 }
 
-/// MB that a server holds, with its map, its buffers and itself. Memory that was never touched does
-/// not count as held, and a volume of this size cannot be written full here: so what map and
-/// buffers take by its geometry counts, beside what the control holds, if that is more.
+/// MB that a server holds, with map and buffers. Untouched memory does not count as held, and a
+/// volume of this size cannot be filled here. So the result is at least the sum of the map and
+/// buffers by geometry and of the memory of a server with the control.
 fn peak_memory(context: &Context, subject: VolumeSubject, bytes: u64) -> Result<Values, Failure> {
     let (held, _) = memory_and_buffers(context, subject, bytes)?;
     Ok(vec![held as f64 / 1e6].into())
 }
 
-/// The same without the scheme's buffers.
+/// MB that a server holds, without the scheme's buffers.
 fn peak_without_buffers(
     context: &Context,
     subject: VolumeSubject,
@@ -258,7 +257,7 @@ fn memory_and_buffers(
     Ok((large.max(by_geometry), facts.buffer_bytes))
 }
 
-/// The most bytes that a server of a new volume has held after writes all over it, opened twice.
+/// Peak memory of a server of a new volume, after writes all over it, opened twice.
 fn held(context: &Context, subject: VolumeSubject, bytes: u64) -> Result<u64, Failure> {
     let create = [subject.create, &["--unfilled"]].concat();
     let image = make(&context.places.ram, &subject.file_name(), bytes, &create)?;
@@ -280,11 +279,11 @@ fn held(context: &Context, subject: VolumeSubject, bytes: u64) -> Result<u64, Fa
     Ok(held)
 }
 
-/// On the model of a hard disk.
+/// Rows on the model of a hard disk.
 fn hard_disk(context: &Context) -> Result<Vec<Found>, Failure> {
     let detwo = VolumeSubject::named(DETWO).expect("it is listed");
     let mut subjects = vec![control(), detwo, context.subject];
-    // It may be that very one.
+    // The subject may be `DETWO`.
     subjects.dedup();
     let workloads = [FILL, AGE, READ_AGED, MIX];
     let plan = Plan { rounds: 1, ..context.plan };
@@ -305,7 +304,7 @@ fn hard_disk(context: &Context) -> Result<Vec<Found>, Failure> {
     Ok(vec![Ok(beside_plain(&cells, context.subject, &MIX).into()), Ok(against_detwo.into())])
 }
 
-/// On the disk that is there.
+/// Rows on this machine's disk.
 fn this_disk(context: &Context) -> Result<Vec<Found>, Failure> {
     let (plan, folder) = (&context.plan, &context.places.disk);
     let on_disk = with_map_on_disk(context);
@@ -335,11 +334,11 @@ fn this_disk(context: &Context) -> Result<Vec<Found>, Failure> {
     ])
 }
 
-/// Sequential writes beside as many raw writes and reads as they cause.
+/// Sequential writes, compared with as many raw writes and reads as they cause.
 fn writes_beside_own_raw(context: &Context) -> Result<Vec<f64>, Failure> {
     let bytes = context.plan.file_bytes / 2;
     let plan = Plan { file_bytes: bytes, volume_bytes: None, rounds: 1, ..context.plan };
-    // The model counts; its times are of no interest.
+    // Only the counts of the model matter, not its times.
     let new_disk = || Box::new(Hdd::new(bytes, false)) as Box<dyn Disk>;
     let cells = measure::on_a_model(
         &[context.subject],
@@ -357,8 +356,8 @@ fn writes_beside_own_raw(context: &Context) -> Result<Vec<f64>, Failure> {
     writes_beside_raw(&image, bytes, raw, context.plan.rounds)
 }
 
-/// Beside what plain would do if 70 % of its bytes were read once and 30 % written as often as the
-/// subject writes them.
+/// The ratio to an ideal on plain: 70 % of the bytes are read once, and 30 % are written as often
+/// as the subject writes them.
 fn ext4(context: &Context) -> Result<Vec<Found>, Failure> {
     let missing = capabilities().missing_for_mount(true);
     if !missing.is_empty() {

@@ -1,6 +1,7 @@
-//! `traceless volume bench --suite write-only`: the floors of the group write-only.
+//! `traceless-lab bench volume --suite write-only`: the floors of the group write-only.
 //!
-//! They are promises about one scheme, `sq`, but each is measured for any subject, named after it.
+//! The floors are for one scheme, `sq`, but the suite measures any subject, and names its rows
+//! after it.
 
 mod flushes;
 mod groups;
@@ -15,7 +16,7 @@ use serde::Serialize;
 use traceless_cli::failure::Failure;
 use traceless_cli::output::{complain, say, say_json};
 
-/// The subject that the floors are about.
+/// The subject of the floors.
 const USUAL: &str = "sq";
 
 #[derive(Serialize)]
@@ -27,7 +28,7 @@ struct Report {
     rows: Vec<WriteOnlyRow>,
 }
 
-/// One number, or why there is none.
+/// One number, or the reason why there is none.
 #[derive(Serialize)]
 struct WriteOnlyRow {
     name: String,
@@ -39,7 +40,7 @@ struct WriteOnlyRow {
     absolute: Option<Absolute>,
 }
 
-/// What a group of rows is measured with.
+/// The setting of a measurement.
 struct Context<'a> {
     subject: VolumeSubject,
     places: &'a Places,
@@ -47,10 +48,10 @@ struct Context<'a> {
     quick: bool,
 }
 
-/// What a row is measured as: some values of which the median counts, or why there are none.
+/// The values of a row, which is their median, or the reason why there are none.
 type Found = Result<Values, String>;
 
-/// Values, and what they are made of if they are ratios to a control of this machine.
+/// Values, with the medians behind them if they are ratios to a control of this machine.
 #[derive(Clone)]
 struct Values {
     values: Vec<f64>,
@@ -69,7 +70,7 @@ impl From<Ratios> for Values {
     }
 }
 
-/// Measures and prints.
+/// Measures the subject, and prints the report.
 pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
     let subject = match &args.sizes.subject[..] {
         [] => VolumeSubject::named_by_user(USUAL)?,
