@@ -1,9 +1,10 @@
-//! A scheme of one's own before the auditor: an [`Oram`] that the library does not know, once as it
-//! should be, and once with a fault.
+//! Audits a scheme of the user's own: an [`Oram`] that the library does not know, once sound, and
+//! once with a fault.
 //!
-//! Whatever a scheme touches goes through a [`Store`](traceless::store::Store). [`WatchedStore`]
-//! around it records what an adversary sees, and what is asked for is noted beside it. Two users
-//! are recorded, and judged here and now; `traceless audit compare` judges the files likewise:
+//! A scheme makes all accesses through a [`Store`](traceless::store::Store). [`WatchedStore`]
+//! around it records what an adversary observes, and the requests are recorded beside it. The
+//! example records two users and judges the traces in memory; `traceless audit compare` judges the
+//! files in the same way:
 //! `cargo run --release -p traceless-audit --example own_oram -- FOLDER`
 
 use std::error::Error;
@@ -31,7 +32,8 @@ struct Own {
     engine: Engine<SealedTree<Aead>>,
     map: Flat,
     rng: SeededRng,
-    /// The fault: what is only read stays on its path.
+    /// Whether a read remaps its block; false is the fault: a block stays on its path when it is
+    /// read.
     remaps_reads: bool,
 }
 
@@ -105,7 +107,8 @@ impl Oram for Own {
     }
 }
 
-/// Records what a user shows who asks for any of `blocks`, three times of four to read it.
+/// Records the trace of a user that requests random ones of `blocks` blocks, three of four times to
+/// read.
 fn record(
     trace: &Path,
     secret: &Path,
@@ -139,13 +142,13 @@ fn record(
     Ok(witness.finish()?)
 }
 
-/// What was recorded, cut into accesses, with what each was for.
+/// The recorded trace, cut into accesses, with the request of each.
 fn accesses(trace: &Path, secret: &Path) -> Result<Accesses, Box<dyn Error>> {
     let cut = Accesses::cut(|| TraceReader::new(File::open(trace)?))?;
     Ok(cut.with_secrets(SecretReader::new(File::open(secret)?)?)?)
 }
 
-/// Claims that do not hold.
+/// The names of the claims that do not hold.
 fn found(judged: &Judgement) -> Vec<&str> {
     let all = judged.alone.iter().chain(&judged.together);
     let fails = all.filter(|claim| claim.verdict != Verdict::Pass);

@@ -4,32 +4,32 @@ use crate::template::Template;
 use std::collections::HashMap;
 use traceless::trace::{Event, Op};
 
-/// How many places an access has, and which of them are the least and the greatest.
+/// The number of places of an access, and the indices of the least and the greatest of them.
 pub(crate) const PLACES: usize = 6;
 pub(crate) const LOW: usize = 2;
 pub(crate) const HIGH: usize = 3;
 
-/// What is seen of one access.
+/// The observable properties of one access.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Access {
     /// Operations, surfaces and lengths in order.
     pub kind: Template,
-    /// The same and, of places, whether each lies above the one before, and which of the reads a
-    /// write is at.
+    /// The same as `kind`, and for each place whether it lies above the one before, and for each
+    /// write the number of the read of the same place.
     pub template: Template,
-    /// Where it begins, where its reads end, the least and the greatest byte that it touches, and
-    /// its first and its last write: one of these tells its place.
+    /// Where the access begins, where its reads end, the least and the greatest byte that it
+    /// touches, and its first and its last write: one of these identifies its place.
     pub places: [u64; PLACES],
-    /// Events before it, and when it began.
+    /// Events before the access, and when it began.
     pub seen: u64,
     pub began: u64,
-    /// Its reads and writes among those that are kept.
+    /// The index of its first read or write among all that are kept, and how many it has.
     pub first: usize,
     pub events: usize,
 }
 
 impl Access {
-    /// What is seen of these events, of which there is one at least.
+    /// Reduces these events, of which there is at least one.
     pub fn of(events: &[Event]) -> Self {
         let Event { at, time, .. } = events[0];
         let mut access =

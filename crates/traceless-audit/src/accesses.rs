@@ -1,4 +1,4 @@
-//! A trace cut into accesses, of whatever scheme it is.
+//! A trace of any scheme, cut into accesses.
 
 use crate::access::Access;
 use crate::requests::Requests;
@@ -6,25 +6,25 @@ use crate::touched::{Touch, Touches};
 use std::sync::Arc;
 use traceless::trace::{Op, Request};
 
-/// The accesses of a trace: each is a row of reads and the writes after them. Where a trace has
-/// only reads or only writes, it is what was seen at one time; without times, each event.
+/// The accesses of a trace: each is a row of reads and the writes after them. In a trace of only
+/// reads or only writes, an access is all events of one time; without times, each event.
 #[derive(Clone, Debug, Default)]
 pub struct Accesses {
     pub(crate) all: Vec<Access>,
-    /// What was asked for when each began, numbered in order; 0 for nothing. Empty if it is not
-    /// known.
+    /// The request under way when each access began, numbered in order of address and operation; 0
+    /// for none. Empty if requests are not known.
     pub(crate) secrets: Vec<u64>,
-    /// The same in bits: 1, whether it was a write, and the address, in the largest unit that all
-    /// addresses are multiples of. 0 for nothing.
+    /// The same requests in bits: 1, whether it was a write, and the address, in the largest unit
+    /// that divides all addresses. 0 for none.
     pub(crate) asked: Vec<u64>,
     pub(crate) touched: Arc<Touches>,
-    /// What each request caused, if it is known what was asked for.
+    /// The accesses that each request caused, if requests are known.
     pub(crate) requests: Option<Requests>,
 }
 
 impl Accesses {
-    /// The same with what was asked for, in the order in which it was. Each access belongs to what
-    /// was asked for last when it began.
+    /// Adds the requests, in their order. Each access belongs to the last request made before it
+    /// began.
     ///
     /// # Errors
     /// The first failure of the reader.
@@ -68,7 +68,7 @@ impl Accesses {
         self.touched.of(first, events)
     }
 
-    /// Those of the accesses whose numbers are `nths`.
+    /// The accesses with the numbers `nths`.
     pub(crate) fn part(&self, nths: &[usize]) -> Self {
         let secrets = if self.secrets.is_empty() { &[] } else { nths };
         Self {
@@ -80,24 +80,24 @@ impl Accesses {
         }
     }
 
-    /// How many there are.
+    /// The number of accesses.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The time from each to the next; none without times.
+    /// The time from each access to the next; empty if the trace has no times.
     pub fn gaps(&self) -> Vec<u64> {
         let gaps = self.all.windows(2).map(|two| two[1].began.saturating_sub(two[0].began));
         if self.all.iter().any(|access| access.began != 0) { gaps.collect() } else { vec![] }
     }
 
-    /// Whether there are none.
+    /// Whether there are no accesses.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 }
 
-/// Euclid's: of 0 and another the other.
+/// Euclid's algorithm; with 0 as one number, the other number.
 pub(crate) fn greatest_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_divisor(b, a % b) }
 }

@@ -1,4 +1,4 @@
-//! How often a place comes again soon, beside how often chance has it.
+//! How often a place is drawn again soon, compared with chance.
 
 use crate::draws::{Again, Draws, Test, worst};
 use crate::mixer::Mixer;
@@ -6,27 +6,29 @@ use crate::numbered::numbered;
 use crate::odds::{count_tail, deviation_found, judged, many_tail, smallest_of};
 use crate::report::Claim;
 
-/// What one window saw.
+/// The counts of one window.
 #[derive(Clone, Copy, Default)]
 struct WindowCount {
-    /// Draws of a place that was drawn by one of the accesses in the window before.
+    /// Draws of a place that one of the accesses in the window before also drew.
     hits: u64,
-    /// As many as chance has, given what was in the window each time; and their variance. Both are
-    /// exact, since each draw is independent of all before it if the claim is true.
+    /// The number of hits expected by chance, given the places in the window each time; and its
+    /// variance. Both are exact if the claim is true, since each draw is then independent of all
+    /// before it.
     expected: f64,
     variance: f64,
 }
 
 impl Draws {
-    /// That a place comes again within a window as often as chance has it, at full resolution.
+    /// The claim that a place is drawn again within a window as often as by chance, at full
+    /// resolution.
     pub fn do_not_come_again(&self, what: &str) -> Claim {
         let windows = windows(self);
         let name = self.name("do not come again", what);
         self.come_again_by_chance(name, &windows, &again(self, &windows), "by chance")
     }
 
-    /// That a place comes again within a window as often as if the accesses had come in another
-    /// order: where it is not known how many places there are.
+    /// The claim that a place is drawn again within a window as often as if the accesses had come
+    /// in another order, for use when the number of places is not known.
     pub fn do_not_come_again_sooner(&self, what: &str) -> Claim {
         const SHUFFLES: usize = 20;
         let windows = windows(self);
@@ -43,7 +45,7 @@ impl Draws {
             .zip(hits(self))
             .map(|(&sum, hits)| {
                 let expected = sum as f64 / SHUFFLES as f64;
-                // The mean itself is off by chance.
+                // The mean over the shuffles varies by chance, too.
                 WindowCount { hits, expected, variance: expected * (1.0 + 1.0 / SHUFFLES as f64) }
             })
             .collect();
@@ -51,7 +53,8 @@ impl Draws {
         self.come_again_by_chance(name, &windows, &found, "in another order")
     }
 
-    /// That in none of `windows` more came again, or less, than is expected `of` them.
+    /// The claim that in none of `windows` more draws, or fewer, are hits than expected; `of` names
+    /// the expectation.
     fn come_again_by_chance(
         &self,
         name: String,
@@ -81,8 +84,8 @@ impl Draws {
     }
 }
 
-/// Windows worth looking at, in accesses: the widest finds places that come again late, narrow ones
-/// find few that come again soon.
+/// Windows to test, in accesses: the widest finds places that are drawn again late, narrow ones
+/// find few that are drawn again soon.
 fn windows(draws: &Draws) -> Vec<usize> {
     let widest = (draws.places / 4 / draws.each as u64).min(draws.accesses() as u64 / 4).max(1);
     let part = |share: f64| (widest as f64).powf(share).round() as usize;
@@ -91,16 +94,16 @@ fn windows(draws: &Draws) -> Vec<usize> {
     windows
 }
 
-/// What each of `windows` sees.
+/// The counts of each of `windows`.
 fn again(draws: &Draws, windows: &[usize]) -> Vec<WindowCount> {
     let gaps = gaps(&numbered(&draws.drawn, draws.places), draws.each);
     windows.iter().map(|&window| seen(draws, &gaps, window)).collect()
 }
 
-/// The gap of what was not drawn before.
+/// The gap of a place that was not drawn before.
 const NEVER: u32 = u32::MAX;
 
-/// How many accesses, of so many draws `each`, before each draw its place was last drawn.
+/// For each draw, the accesses since its place was last drawn; each access makes `each` draws.
 pub(crate) fn gaps(places: &[u32], each: usize) -> Vec<u32> {
     let mut last = vec![NEVER; 1 + places.iter().copied().max().unwrap_or(0) as usize];
     let gap = |(draw, &place): (u32, &u32)| {
@@ -112,13 +115,13 @@ pub(crate) fn gaps(places: &[u32], each: usize) -> Vec<u32> {
 
 fn seen(draws: &Draws, gaps: &[u32], window: usize) -> WindowCount {
     let (all, each) = (draws.places as f64, draws.each as f64);
-    // Places of one access are different: of a few places, that leaves less to chance.
+    // The places of one access are different: with few places, that leaves less to chance.
     let apart = if all > 1.0 { (all - each) / (all - 1.0) } else { 0.0 };
-    // Draws of each access in the window whose place has not come again; the accesses go round.
+    // For each access in the window, how many of its places were not drawn again; a ring buffer.
     let mut alone = vec![0; (window + 1).next_power_of_two()];
     let at = alone.len() - 1;
     let mut seen = WindowCount::default();
-    // Places in the window.
+    // Different places in the window.
     let mut different = 0u64;
     for (access, of_access) in gaps.chunks_exact(draws.each).enumerate() {
         if let Some(left) = access.checked_sub(window + 1) {

@@ -1,20 +1,20 @@
-//! Gradient-boosted regression trees: each tree is fitted to what those before it leave unexplained
-//! (Friedman, "Greedy function approximation", 2001; regularised as `XGBoost` does).
+//! Gradient-boosted regression trees: each tree is fitted to what the trees before it leave
+//! unexplained (Friedman, "Greedy function approximation", 2001; regularised as `XGBoost` does).
 //!
-//! Trees are complete and have three levels, so that a guess takes three comparisons for each.
-//! Which split is best is tried at every value: features are sorted once, for all trees.
+//! Trees are complete and have three levels, so that a guess takes three comparisons a tree. The
+//! best split is found by trying every value: features are sorted once, for all trees.
 
 /// Levels of splits of a tree.
 const DEPTH: usize = 3;
 const SPLITS: usize = (1 << DEPTH) - 1;
 const LEAVES: usize = 1 << DEPTH;
-/// How many trees there are.
+/// The number of trees.
 const TREES: usize = 20;
-/// The part of what a tree explains that is taken from it.
+/// The learning rate: the part of what a tree explains that is added to the guess.
 const RATE: f64 = 0.3;
-/// Rows on each side of a split, at least.
+/// The fewest rows on each side of a split.
 const SIDE_MIN: u32 = 20;
-/// By how many rows of nothing a leaf is drawn towards 0.
+/// Regularisation: this many rows of residue 0 are added to each leaf.
 const LAMBDA: f64 = 1.0;
 /// The guess without any tree.
 const BASE: f32 = 0.5;
@@ -31,7 +31,7 @@ struct Tree {
     leaves: [f32; LEAVES],
 }
 
-/// Rows whose feature is at most the limit go left.
+/// A split: rows with a feature of at most the limit go left.
 #[derive(Clone, Copy)]
 struct Split {
     feature: usize,
@@ -39,11 +39,11 @@ struct Split {
 }
 
 impl Split {
-    /// All rows go left.
+    /// A split that sends all rows left.
     const NONE: Self = Self { feature: 0, limit: f32::INFINITY };
 }
 
-/// Some rows: the sum of their residues, and how many they are.
+/// The sum of some rows' residues, and the number of rows.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     residue: f64,
@@ -65,14 +65,14 @@ impl Sums {
         self.residue * self.residue / (f64::from(self.rows) + LAMBDA)
     }
 
-    /// What a leaf of these rows adds to a guess.
+    /// The value that a leaf of these rows adds to a guess.
     fn leaf(self) -> f64 {
         RATE * self.residue / (f64::from(self.rows) + LAMBDA)
     }
 }
 
 impl BoostedTrees {
-    /// Learns from rows of so many features, one after the other, what each has as its target.
+    /// Learns the target of each row. `rows` are rows of `features` features, one after the other.
     pub fn fit(rows: &[f32], features: usize, targets: &[f32]) -> Self {
         assert_eq!(rows.len(), features * targets.len(), "rows are whole");
         let examples = Examples::new(rows, features);
@@ -105,9 +105,9 @@ impl Tree {
 
 /// Rows to learn from, feature by feature.
 struct Examples {
-    /// Of each feature the value of each row.
+    /// For each feature, the value of each row.
     columns: Vec<Vec<f32>>,
-    /// Of each feature the rows, by their value.
+    /// For each feature, the rows in the order of their value.
     orders: Vec<Vec<u32>>,
 }
 
@@ -124,10 +124,10 @@ impl Examples {
         Self { columns, orders }
     }
 
-    /// The tree that explains most of the residues; what it explains is added to the guesses.
+    /// The tree that explains most of the residues. Its values are added to the guesses.
     fn tree(&self, residues: &[f64], guesses: &mut [f64]) -> Tree {
         let mut tree = Tree { splits: [Split::NONE; SPLITS], leaves: [0.0; LEAVES] };
-        // Of each row the node of the level that it is in.
+        // For each row, its node on the current level.
         let mut nodes = vec![0_usize; residues.len()];
         for level in 0..DEPTH {
             let splits = self.splits(residues, &nodes, 1 << level);
@@ -161,7 +161,8 @@ impl Examples {
                 let row = row as usize;
                 let (node, value) = (nodes[row], column[row]);
                 let right = all[node].without(left[node]);
-                // Rows of equal values stay together: they come one after the other.
+                // Rows of equal values stay on one side: they come one after the other in the
+                // order.
                 if last[node] < value && left[node].rows >= SIDE_MIN && right.rows >= SIDE_MIN {
                     let score = left[node].score() + right.score();
                     if score > best[node].0 {
@@ -183,7 +184,7 @@ fn sums(residues: &[f64], nodes: &[usize], count: usize) -> Vec<Sums> {
     sums
 }
 
-/// A limit that `low` is not above and `high`, which is greater, is.
+/// A limit with `low` at or below it and `high`, which is greater, above it.
 fn between(low: f32, high: f32) -> f32 {
     let middle = low + (high - low) / 2.0;
     if middle < high { middle } else { low }
@@ -199,7 +200,7 @@ mod tests {
         boosted.guess(row).next().unwrap()
     }
 
-    /// Rows of three features, of which the target is 1 where the first two are on the same side.
+    /// Rows of three features. The target is 1 if the first two are on the same side of the middle.
     fn exclusive(seed: u64, rows: usize) -> (Vec<f32>, Vec<f32>) {
         let mut rng = Mixer(seed << 32);
         let rows: Vec<f32> = (0..3 * rows).map(|_| rng.below(1000) as f32).collect();
@@ -226,7 +227,8 @@ mod tests {
         assert!(guess(&boosted, &[39.0]) < 0.1 && guess(&boosted, &[40.0]) > 0.9);
         let first = &boosted.trees[0];
         assert_eq!(first.splits[0].limit, 39.5);
-        // Of 40 rows 0.5 below the base, and 60 above, drawn a little to 0.
+        // 40 rows are 0.5 below the base, and 60 above; regularisation draws both leaves a little
+        // to 0.
         let leaf = |rows: f64| (0.3 * 0.5 * rows / (rows + 1.0)) as f32;
         assert_eq!(first.leaves[first.leaf_of(&[0.0])], -leaf(40.0));
         assert_eq!(first.leaves[first.leaf_of(&[99.0])], leaf(60.0));

@@ -1,4 +1,5 @@
-//! What accesses of one kind show beside their place, event by event: which slot of each bucket.
+//! The properties of single events of accesses of one kind, beside the place of the access: for
+//! example, the slot that is read in each bucket.
 
 use crate::accesses::Accesses;
 use crate::draws::{Again, Draws};
@@ -6,25 +7,25 @@ use crate::report::Claim;
 use crate::touched::Touch;
 use std::collections::{HashMap, HashSet};
 
-/// Events of an access that are looked at, at most: of more, some that lie as far from each other.
+/// The most events of an access that are tested: if it has more, events at equal distances.
 const COLUMNS_MAX: usize = 48;
 
-/// Accesses whose events are looked at, at most: the first ones.
+/// The most accesses that are tested: the first ones.
 const ROWS_MAX: usize = 1 << 16;
 
-/// Places that are seen so often each are all there are.
+/// If each observed place comes up so often on average, no place is missing.
 pub(crate) const SEEN_EACH: usize = 8;
 
-/// The places that one event of each access touched, of two users.
+/// The places that one event of each access touched, for two users.
 pub(crate) struct Column {
-    /// Which event of an access, counted from 1.
+    /// The number of the event in an access, counted from 1.
     nth: usize,
     users: [Draws; 2],
     all_seen: bool,
 }
 
-/// The columns of the accesses of one kind, but for those whose places are always the same or
-/// follow from the `place` of the access: reads, or writes where there are no reads.
+/// The columns of the accesses of one kind, without columns of places that are always the same or
+/// follow from the `place` of the access. Columns are of reads, or of writes if there are no reads.
 pub(crate) fn columns(a: &Accesses, b: &Accesses, place: &[Draws; 2]) -> Vec<Column> {
     let Some(first) = touches(a, 0) else { return vec![] };
     let has_reads = first.iter().any(|touch| !touch.is_write);
@@ -65,7 +66,7 @@ impl Column {
         format!("{user}, event {}", self.nth)
     }
 
-    /// Claims about each user, of places that are drawn anew by each access.
+    /// Claims about each user, for places that each access draws anew.
     pub fn alone(&self, kind: &str) -> Vec<Claim> {
         let of_user = |(draws, user): (&Draws, &str)| {
             let what = self.name(&format!("{user}{kind}"));
@@ -90,8 +91,8 @@ impl Column {
     }
 }
 
-/// How a place that accesses read comes again: later, if what is read is never read again before it
-/// is written, and not always written by the same access.
+/// How a place that accesses read is drawn again: `Later` if no place is read twice without a write
+/// in between, and not every access writes the place that it reads.
 pub(crate) fn again(users: [&Accesses; 2], place: usize) -> Again {
     let mut waits = false;
     for user in users {
@@ -114,11 +115,11 @@ fn touches(user: &Accesses, nth: usize) -> Option<Vec<Touch>> {
     (nth < user.len()).then(|| user.touches(nth))?.map(Iterator::collect)
 }
 
-/// Of each access the place of each of some events, and whether that was read before and not
+/// For each access, the place of each of some events, and whether it was read before and not
 /// written since.
 type Rows = Vec<Vec<(u64, bool)>>;
 
-/// Those of both users; nothing if not all are kept.
+/// The rows of both users; nothing if not all touches are kept.
 fn rows(a: &Accesses, b: &Accesses, looked_at: &[usize]) -> Option<[Rows; 2]> {
     let of_user = |user: &Accesses| {
         let row = |nth| {
@@ -134,7 +135,7 @@ fn rows(a: &Accesses, b: &Accesses, looked_at: &[usize]) -> Option<[Rows; 2]> {
     Some([of_user(a)?, of_user(b)?])
 }
 
-/// Whether the places of a column follow from those of the accesses, or are always the same.
+/// Whether the places of a column follow from the places of the accesses, or are always the same.
 fn follows(at: &[Vec<(u64, bool)>; 2], place: &[Draws; 2]) -> bool {
     let mut beside: HashMap<u64, u64> = HashMap::new();
     let mut again = 0;
@@ -149,6 +150,6 @@ fn follows(at: &[Vec<(u64, bool)>; 2], place: &[Draws; 2]) -> bool {
             }
         }
     }
-    // Without a place that came again, nothing says that it does not follow.
+    // If no place of an access came again, there is no evidence that the column depends on more.
     different.len() < 2 || again > 0
 }

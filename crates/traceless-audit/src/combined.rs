@@ -1,5 +1,5 @@
-//! Whether places tell of something only together with earlier ones: by what two of them have in
-//! common, by their difference, or by their sum.
+//! Tests whether places depend on a secret only together with earlier places: by the exclusive or
+//! of two of them, by their difference, or by their sum.
 
 use crate::draws::{Again, Draws, secret_classes};
 use crate::labels::{Bits, Labels, same_before};
@@ -9,30 +9,31 @@ use crate::parity::{BITS_MAX, Derivation, Numbers, Strongest, half_deviance, tol
 use crate::report::Claim;
 use crate::table::{PAIR_CLASSES, Table};
 
-/// Accesses that are looked at beside secrets, at most: the first ones.
+/// The most accesses that are tested beside secrets: the first ones.
 const WITH_SECRETS_MAX: usize = 100 << 10;
 
-/// The same without.
+/// The most accesses that are tested without secrets.
 const ALONE_MAX: usize = 1 << 16;
 
-/// How far back the place is that a place is combined with, at most; and how long before a secret
-/// may have been asked for that a place tells of.
+/// The farthest place before a place that it is combined with; and the most accesses from a
+/// secret's request to a place that depends on it.
 const BACK: usize = 16;
 
-/// The same where many columns or kinds are tested.
+/// `BACK` for tests of many columns or kinds.
 const BACK_FEW: usize = 2;
 
-/// How far back the place is that a place is added to, at most.
+/// The farthest place before a place that is added to it.
 const SUMS: usize = 4;
 
-/// Distances at which any bit of one place is combined with any of the other, and bits for that.
+/// Distances at which any bit of one place is combined with any of the other, and the number of
+/// bits that are combined.
 const CROSSED: usize = 4;
 const CROSSED_BITS: u32 = 20;
 
-/// Secrets that are known when a place is drawn: so many before, and one after.
+/// Secrets that count as known when a place is drawn: so many before, and one after.
 const SECRETS_BEFORE: usize = 4;
 
-/// Shares of a trace by which secrets are put off for comparison.
+/// Shares of a trace by which secrets are shifted for comparison.
 const PUT_OFF: [f64; 4] = [0.19, 0.37, 0.53, 0.71];
 
 /// How two places make one number.
@@ -43,7 +44,8 @@ enum Combine {
     Sum,
 }
 
-/// How much is looked at: so many places before, and whether parities must be even by themselves.
+/// How much is tested: the number of places before, and whether parities must be even by
+/// themselves.
 #[derive(Clone, Copy)]
 struct Depth {
     back: usize,
@@ -53,10 +55,10 @@ struct Depth {
 const ALL: [Combine; 3] = [Combine::Xor, Combine::Difference, Combine::Sum];
 
 impl Combine {
-    /// Of two places each.
+    /// Combines pairs of places.
     fn of(self, a: &[u64], b: &[u64], places: u64) -> Vec<u64> {
         let pairs = a.iter().zip(b);
-        // Without checks for overflow, so that many are combined at once.
+        // Without checks for overflow, so that the compiler vectorises the loop.
         match self {
             Self::Xor => pairs.map(|(a, b)| a ^ b).collect(),
             Self::Difference => pairs
@@ -80,7 +82,7 @@ impl Combine {
     }
 }
 
-/// The places of accesses, and which bits of numbers below their number are looked at at a time.
+/// The places of accesses, and the windows of bits of them that are tested at a time.
 struct Places {
     at: Vec<u64>,
     count: u64,
@@ -91,24 +93,24 @@ struct Places {
 }
 
 impl Draws {
-    /// That a place tells nothing of a secret, neither alone nor together with one of the `back`
-    /// places before it, nor with that of the last access with the same secret: by any parity of
-    /// bits of the place, or of the exclusive or, the difference or the sum of both; in classes; by
-    /// any two bits; nor by any sum of bits of all of these modulo 2. What counts as secret is each
-    /// bit of it, each bit that changed, and how soon it came again.
+    /// The claim that a place is independent of the secret: alone, together with one of the `BACK`
+    /// places before it, and together with the place of the last access with the same secret.
+    /// Tested are any parity of bits of the place, or of the exclusive or, the difference or the
+    /// sum of both; classes; any two bits; and any sum of bits of all of these modulo 2. Each bit
+    /// of a secret, each bit that changed, and how soon the secret came again count as secret.
     pub fn tell_nothing_of_secrets_beside_earlier(&self, what: &str) -> Claim {
         let is_even = self.places.is_power_of_two() && self.again == Again::ByChance;
         let how = Depth { back: BACK, is_even };
         self.tell_nothing_beside_earlier("tell nothing of secrets beside earlier ones", how, what)
     }
 
-    /// The same of what is not drawn equally often.
+    /// The same claim, for places that are not drawn equally often.
     pub(crate) fn uneven_tell_nothing_beside_earlier(&self, what: &str) -> Claim {
         let how = Depth { back: BACK, is_even: false };
         self.tell_nothing_beside_earlier("tell nothing of secrets beside earlier ones", how, what)
     }
 
-    /// The same of fewer places before.
+    /// The same claim, with fewer places before.
     pub(crate) fn tell_nothing_beside_few(&self, what: &str) -> Claim {
         let claim = "tell nothing of secrets beside the last ones";
         let how = Depth { back: BACK_FEW, is_even: false };
@@ -126,7 +128,8 @@ impl Draws {
         let labels = Labels::of_secrets(secrets, more);
         let mut strongest = told(&places, secrets, &labels, back);
         if self.again == Again::Later && strongest.p() < 1e-3 {
-            // Places that wait follow a schedule, and so may secrets: both go with time.
+            // Places that are drawn again later follow a schedule, and secrets may follow one, too:
+            // both then depend on time. Shifted secrets show how much of the result is due to that.
             let by_time = PUT_OFF.map(|share| {
                 let off = (share * n as f64) as usize;
                 let put_off = |of: &[u64]| {
@@ -155,9 +158,10 @@ impl Draws {
         judged(name, strongest.half_deviance, p, power, &evidence)
     }
 
-    /// That a place does not follow from several before it: from what two of them have in common,
-    /// from their difference, their sum, or any sum of bits modulo 2 of the sixteen before; and
-    /// that no parity of the bits of two places is uneven, up to sixteen accesses apart.
+    /// The claim that a place does not follow from several before it: from the exclusive or of two
+    /// of them, from their difference, their sum, or any sum of bits modulo 2 of the sixteen
+    /// before; and that no parity of the bits of two places is uneven, up to sixteen accesses
+    /// apart.
     pub fn do_not_depend_on_several_before(&self, what: &str) -> Claim {
         let name = format!("{} do not depend on several earlier ones: {what}", self.noun);
         let places = Places::of(self, ALONE_MAX);
@@ -182,7 +186,7 @@ impl Draws {
             for combine in ALL {
                 let title = format!("{} of those {near} and {far} before", combine.noun());
                 let numbers = places.combined(combine, near, far);
-                // The numbers themselves are tested above.
+                // The loop above tests the numbers themselves.
                 let labels_of = (far, Derivation::OfOne);
                 places.tell_labels(&numbers, labels_of, &title, &labels, &mut strongest);
             }
@@ -198,7 +202,7 @@ impl Draws {
     }
 }
 
-/// What is told of labels by places, alone and beside others.
+/// The strongest dependence of labels on places, alone and beside other places.
 fn told(places: &Places, secrets: &[u64], labels: &Labels, back: usize) -> Strongest {
     let mut strongest = Strongest::default();
     let n = places.at.len().min(secrets.len());
@@ -230,7 +234,7 @@ fn told(places: &Places, secrets: &[u64], labels: &Labels, back: usize) -> Stron
     strongest
 }
 
-/// Places beside those of the last access with the same secret.
+/// Tests places beside the place of the last access with the same secret.
 fn beside_the_same_secret(
     places: &Places,
     secrets: &[u64],
@@ -278,7 +282,7 @@ fn beside_the_same_secret(
     strongest.add((2.0 / p.max(f64::MIN_POSITIVE)).ln(), 1, title);
 }
 
-/// Any bit of a place beside any other of one before.
+/// Tests any bit of a place beside any other bit of a place before.
 fn crossed(places: &Places, labels: &Labels, strongest: &mut Strongest) {
     let n = places.at.len();
     let bits = places.bits.min(CROSSED_BITS);
@@ -317,7 +321,7 @@ fn crossed(places: &Places, labels: &Labels, strongest: &mut Strongest) {
     }
 }
 
-/// The same without the first cases.
+/// `words` without the bits of the first `first` cases.
 fn from(words: &[u64], first: usize) -> Vec<u64> {
     let mut words = words.to_vec();
     if let Some(word) = words.first_mut() {
@@ -326,7 +330,7 @@ fn from(words: &[u64], first: usize) -> Vec<u64> {
     words
 }
 
-/// Each case's bit so many cases later, fewer than 64.
+/// Shifts each case's bit to `cases` cases later; fewer than 64.
 fn put_off(words: &[u64], cases: usize) -> Vec<u64> {
     let before = core::iter::once(&0).chain(words);
     words.iter().zip(before).map(|(word, before)| word << cases | before >> (64 - cases)).collect()
@@ -346,13 +350,14 @@ impl Places {
         Self { at, count: places, bits, windows, is_even }
     }
 
-    /// Each place from `far` on that is `near` before an access beside that which is `far` before.
+    /// Combines, for each access from `far` on, the place `near` accesses before it with the place
+    /// `far` accesses before it.
     fn combined(&self, by: Combine, near: usize, far: usize) -> Vec<u64> {
         let all = self.at.len();
         by.of(&self.at[far - near..all - near], &self.at[..all - far], self.count)
     }
 
-    /// Whether the numbers tell of labels, and whether they are even by themselves.
+    /// Tests whether labels depend on the numbers, and whether the numbers' parities are even.
     fn test(
         &self,
         numbers: &[u64],
@@ -373,7 +378,7 @@ impl Places {
         }
     }
 
-    /// Whether the numbers tell of labels.
+    /// Tests whether labels depend on the numbers.
     fn tell_labels(
         &self,
         numbers: &[u64],
@@ -386,7 +391,7 @@ impl Places {
         alone.test(numbers, (shift, made), name, labels, strongest);
     }
 
-    /// Whether classes of the numbers hang on those of secrets.
+    /// Tests whether classes of the numbers depend on classes of secrets.
     fn tell_classes(
         &self,
         numbers: &[u64],
@@ -401,7 +406,7 @@ impl Places {
         let low = |n: &u64| (n % classes) as u8;
         let ways: [Vec<u8>; 2] =
             [numbers.iter().map(high).collect(), numbers.iter().map(low).collect()];
-        // Fewer do not follow the distribution.
+        // With fewer numbers, the statistic does not follow its distribution.
         if numbers.len() < 5 * (PAIR_CLASSES * PAIR_CLASSES) as usize {
             return;
         }
@@ -413,7 +418,7 @@ impl Places {
         }
     }
 
-    /// How many of all pairs of places are equal by chance.
+    /// The share of all pairs of places that are equal.
     fn share_of_equal(&self) -> f64 {
         let mut counts = std::collections::HashMap::new();
         self.at.iter().for_each(|place| *counts.entry(place).or_insert(0u64) += 1);
@@ -422,8 +427,9 @@ impl Places {
         squares / (n * n).max(1.0)
     }
 
-    /// Whether a bit of a place is a sum, modulo 2, of bits of the number of its access, of labels,
-    /// and of the places before, in all cases that are looked at; and what was looked at.
+    /// Tests whether a bit of a place is a sum, modulo 2, of bits of the number of its access, of
+    /// labels, and of the places before, in all tested cases. Returns the probability, and the
+    /// evidence.
     fn sums(&self, labels: &Labels, secrets: &[u64], back: usize) -> (f64, String) {
         let n = self.at.len();
         let before = same_before(secrets);

@@ -1,47 +1,47 @@
-//! Are two traces equal, and if not, where do they part?
+//! Tests whether two traces are equal, and finds where they first differ.
 
 use crate::normal::{Counts, Epoch, Epochs, Stretch};
 use core::convert::Infallible;
 use serde::Serialize;
 use traceless::trace::{Event, Op};
 
-/// What counts as a difference. By default: which bytes were written between which syncs.
+/// The properties that are compared. By default: which bytes were written between which syncs.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Compare {
-    /// Reads too.
+    /// Compare reads, too.
     pub reads: bool,
-    /// When things happened, too. Times belong to single events, so order is exact then.
+    /// Compare times, too. Times belong to single events, so the order must then be exact.
     pub times: bool,
-    /// The order of events and how they are cut into requests, too.
+    /// Compare the order of events, and how they are cut into requests, too.
     pub exact_order: bool,
 }
 
-/// What came out.
+/// The result of a comparison.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Comparison {
     /// Whether there is no difference.
     pub equal: bool,
-    /// Where the traces part, if they do.
+    /// Where the traces first differ, if they do.
     pub first_difference: Option<Difference>,
-    /// The first trace's events, all of them, but for what is not compared.
+    /// The counts of all compared events of the first trace.
     pub counts_a: Counts,
-    /// The second one's.
+    /// The counts of all compared events of the second trace.
     pub counts_b: Counts,
 }
 
 /// The first place where two traces differ.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Difference {
-    /// What came before it in both: events if the order is exact, otherwise joined stretches and
-    /// syncs.
+    /// The number of equal items before it: events if the order is exact, otherwise joined
+    /// stretches and syncs.
     pub index: u64,
     /// Syncs before it.
     pub epoch: u64,
-    /// What the first trace has there; nothing if it has no more.
+    /// The item of the first trace; nothing if the trace has ended.
     pub in_a: Option<Stretch>,
-    /// What the second one has there.
+    /// The item of the second trace; nothing if the trace has ended.
     pub in_b: Option<Stretch>,
-    /// All of this as a sentence.
+    /// The difference as a sentence.
     pub message: String,
 }
 
@@ -56,8 +56,8 @@ pub fn compare(
     comparison
 }
 
-/// Compares two traces while they are read, to the end of both. In exact order it keeps nothing of
-/// them in memory, otherwise one epoch of each.
+/// Compares two traces while they are read, to the end of both. With exact order it keeps no events
+/// in memory, otherwise one epoch of each trace.
 pub fn try_compare<E>(
     a: impl IntoIterator<Item = Result<Event, E>>,
     b: impl IntoIterator<Item = Result<Event, E>>,

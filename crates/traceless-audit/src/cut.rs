@@ -1,9 +1,9 @@
-//! Cutting a trace of which nothing is known into accesses.
+//! Cuts a trace of an unknown scheme into accesses.
 //!
-//! Each is a row of reads and the writes after them. Where there are only reads or only writes, it
-//! is what was seen at one time; without times, each event. Some schemes (Ring ORAM) read a path
-//! and write nothing for several accesses: such a row of reads is cut where it returns to the place
-//! at which paths begin, and where a path is at its end.
+//! An access is a row of reads and the writes after them. In a trace of only reads or only writes,
+//! it is all events of one time; without times, each event. Some schemes (Ring ORAM) read paths for
+//! several accesses before they write: a longer row of reads is cut at each return to the place at
+//! which paths begin, and at the end of a path.
 
 use crate::access::Access;
 use crate::accesses::Accesses;
@@ -13,18 +13,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use traceless::trace::{Event, Op};
 
-/// Events of an access, at most: more are another one. What reads once and then writes for good has
-/// no accesses.
+/// The most events of an access; further events are another one. A trace that reads once and then
+/// only writes has no natural accesses.
 const ACCESS_EVENTS_MAX: usize = 1 << 20;
 
-/// Rows of reads that show a path, at least, and their share of all.
+/// The fewest rows of reads that show a path, and their least share of all rows.
 const ROWS_MIN: usize = 100;
 const SHARE_MIN: f64 = 0.25;
 
 impl Accesses {
-    /// Cuts a trace, which is read twice or three times: how accesses begin is known at its end
-    /// only. A sync belongs to the access before it. So no more is held than what is kept of each
-    /// access (96 bytes) and of its reads and writes (4 bytes each, of the first 16 million).
+    /// Cuts a trace, which is read two or three times, because only its end shows how accesses
+    /// begin. A sync belongs to the access before it. The memory used is 96 bytes for each access,
+    /// and 4 bytes for each read and write of the first 16 million.
     ///
     /// # Errors
     /// The first failure of `read`, or of what it returns.
@@ -71,21 +71,21 @@ impl Accesses {
     }
 }
 
-/// What tells where an access begins.
+/// The rule that finds where an access begins.
 #[derive(Clone, Default)]
 struct Begins {
-    /// Whether a trace both reads and writes, more than now and then.
+    /// Whether a trace both reads and writes, and writes are not rare.
     has_both: bool,
     has_times: bool,
-    /// Where the reads of a path are, one after the other; empty if no row holds several paths.
+    /// The range of places of each read of a path; empty if no row holds several paths.
     path: Vec<RangeInclusive<u64>>,
 }
 
-/// Reads for each write from which on writes do not belong to every access.
+/// With more reads than this for each write, writes do not belong to every access.
 const RARE: u64 = 32;
 
 impl Begins {
-    /// Of a trace's events.
+    /// Finds the rule from a trace's events, without paths.
     pub fn of<E>(events: impl Iterator<Item = Result<Event, E>>) -> Result<Self, E> {
         let (mut reads, mut writes, mut has_times) = (0_u64, 0_u64, false);
         for event in events {
@@ -97,7 +97,7 @@ impl Begins {
         Ok(Self { has_both: reads > 0 && writes * RARE > reads, has_times, path: vec![] })
     }
 
-    /// The same with what its accesses show of paths; nothing if they show none.
+    /// Adds the paths that the accesses show; nothing if they show none.
     pub fn with_path_of(self, accesses: &Accesses) -> Option<Self> {
         if !self.has_both {
             return None;
@@ -116,7 +116,7 @@ impl Begins {
     }
 }
 
-/// Tells event by event where accesses begin.
+/// Decides event by event where accesses begin.
 struct Cutter<'a> {
     begins: &'a Begins,
     before: Option<Event>,
@@ -126,7 +126,7 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    /// Whether an access begins with `event`, of which all before were seen.
+    /// Whether an access begins with `event`. Must be called for every event, in order.
     pub fn begins_with(&mut self, event: &Event) -> bool {
         let begins = self.before.as_ref().is_some_and(|before| self.is_next(before, event));
         self.before = Some(*event);
@@ -155,11 +155,11 @@ impl Cutter<'_> {
     }
 }
 
-/// Where the reads of a path are, if rows of reads hold several: a row has then returned, after
-/// always as many reads, to where it began. Paths may go either way.
+/// The range of places of each read of a path, if rows of reads hold several paths: then rows
+/// return, always after the same number of reads, to where they began. Paths may go up or down.
 fn path_of(accesses: &Accesses) -> Option<Vec<RangeInclusive<u64>>> {
     [false, true].into_iter().find_map(|falls| {
-        // Rows that return after so many reads, and how many they are.
+        // For each number of reads, the rows that return after it.
         let mut returns: BTreeMap<usize, usize> = BTreeMap::new();
         let mut row = vec![];
         for nth in 0..accesses.len() {
@@ -184,7 +184,8 @@ fn path_of(accesses: &Accesses) -> Option<Vec<RangeInclusive<u64>>> {
             }
         }
         let rise = levels.windows(2).all(|two| two[0].1 < two[1].0);
-        // Not all of a level is seen: it may reach to what was seen of its neighbours.
+        // A trace may not show all places of a level: its range extends to the observed places of
+        // the neighbouring levels.
         let reach = |level: usize| {
             let low = level.checked_sub(1).map_or(0, |before| levels[before].1 + 1);
             let high = levels.get(level + 1).map_or(u64::MAX, |next| next.0 - 1);
@@ -194,7 +195,8 @@ fn path_of(accesses: &Accesses) -> Option<Vec<RangeInclusive<u64>>> {
     })
 }
 
-/// The reads that an access begins with; as if they rose, if they fall.
+/// The places of the reads that an access begins with; complemented if paths fall, so that they
+/// rise.
 fn reads_of(accesses: &Accesses, nth: usize, falls: bool, row: &mut Vec<u64>) {
     row.clear();
     let reads = accesses.touches(nth).into_iter().flatten().take_while(|touch| !touch.is_write);
@@ -202,8 +204,8 @@ fn reads_of(accesses: &Accesses, nth: usize, falls: bool, row: &mut Vec<u64>) {
     row.extend(reads.map(|touch| if falls { !place(touch.number) } else { place(touch.number) }));
 }
 
-/// After how many reads a row is before where its second one was: at a place that is before all but
-/// the first of a path.
+/// The number of reads after which a row returns to before the place of its second read: only the
+/// first place of a path lies there.
 fn returns_after(row: &[u64]) -> Option<usize> {
     let second = row.get(1)?;
     (row[0] < *second).then(|| row.iter().skip(2).position(|at| at < second))?.map(|nth| nth + 2)
@@ -216,8 +218,8 @@ mod tests {
     use core::convert::Infallible;
     use traceless::trace::Surface;
 
-    /// Paths of four levels, three in a row before something is written; some are followed by reads
-    /// and writes of the last level.
+    /// Paths of four levels, three in a row before a write; some are followed by reads and writes
+    /// of the last level.
     fn rows(falls: bool) -> Vec<Event> {
         let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at, len: 8 };
         let mut rng = Mixer(7);
@@ -245,7 +247,7 @@ mod tests {
             let events = rows(falls);
             let cut = Accesses::cut(|| Ok(events.iter().copied().map(Ok::<_, Infallible>)));
             let cut = cut.unwrap();
-            // A path each, an eviction after three, a bucket after seven.
+            // 3000 paths, an eviction after each three, and a bucket after each seven.
             assert_eq!(cut.len(), 3000 + 1000 + 428, "{falls}");
             let paths = (0..cut.len()).filter(|&nth| cut.touches(nth).unwrap().len() == 4);
             assert_eq!(paths.count(), 3000);

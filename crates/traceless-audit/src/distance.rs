@@ -1,19 +1,19 @@
-//! How far apart two distributions are (Kolmogorov and Smirnov), for numbers that nothing is
-//! claimed of, and for probabilities that are to be uniform.
+//! The distance of two distributions (Kolmogorov and Smirnov): of two samples, or of probabilities
+//! from a uniform distribution.
 
-/// The greatest distance of two distributions, and the probability of such a one, or of a greater,
-/// if both samples are drawn from the same. Where numbers are equal it is too large, which is the
-/// safe side.
+/// The greatest distance of two distributions, and the probability of at least this distance if
+/// both samples come from the same distribution. For samples with equal numbers the probability is
+/// too large, which is the safe side.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Distance {
-    /// From 0 to 1.
+    /// The distance, from 0 to 1.
     pub greatest: f64,
     /// The probability.
     pub p: f64,
 }
 
 impl Distance {
-    /// Of two samples of numbers.
+    /// The distance of two samples of numbers.
     pub fn of_samples(a: &[u64], b: &[u64]) -> Self {
         let sorted = |sample: &[u64]| {
             let mut sorted = sample.to_vec();
@@ -31,7 +31,7 @@ impl Distance {
         Self::new(greatest, n * m / (n + m).max(1.0))
     }
 
-    /// Of probabilities from those of a uniform variable.
+    /// The distance of probabilities from a uniform distribution.
     pub fn from_uniform(p: &[f64]) -> Self {
         let mut sorted = p.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -41,7 +41,7 @@ impl Distance {
         Self::new(apart.fold(0.0, f64::max), n)
     }
 
-    /// How much more often than a uniform variable probabilities are below some limit.
+    /// How much more often probabilities are below some limit than a uniform variable.
     pub fn below_uniform(p: &[f64]) -> Self {
         let mut sorted = p.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -65,7 +65,7 @@ impl Distance {
 
 /// The probability that Kolmogorov's variable exceeds `x`.
 fn kolmogorov_tail(x: f64) -> f64 {
-    // Below this it is 1 to the last digit, and the series does not end.
+    // For smaller `x` it is 1 to the last digit, and the series does not end.
     if x < 0.2 {
         return 1.0;
     }
@@ -84,7 +84,7 @@ mod tests {
         for (x, p) in [(1.224, 0.10), (1.358, 0.05), (1.628, 0.01), (0.1, 1.0)] {
             assert!((kolmogorov_tail(x) - p).abs() < 5e-4, "{x}: {}", kolmogorov_tail(x));
         }
-        // Four numbers: the first quarter is a half away from that of the other sample.
+        // Half of the first sample lies below all of the second.
         let found = Distance::of_samples(&[1, 2, 3, 4], &[3, 4, 5, 6]);
         assert!((found.greatest - 0.5).abs() < 1e-12);
         let found = Distance::from_uniform(&[0.1, 0.2, 0.3]);

@@ -1,5 +1,5 @@
-//! Whether a place comes again at one distance more often than at others, of all distances that a
-//! trace has.
+//! Tests whether places are drawn again at some distance more often than by chance, for all
+//! distances in a trace.
 
 use crate::draws::Draws;
 use crate::mixer::Mixer;
@@ -7,28 +7,28 @@ use crate::numbered::numbered;
 use crate::odds::{deviation_found, judged, many_tail, smallest_of};
 use crate::report::Claim;
 
-/// Pairs of equal places that are counted, about. Where there are more, only those of some places
-/// are, over the whole trace: those that a hash picks, and of a few places some.
+/// The approximate number of pairs of equal places that are counted. If a trace has more, only some
+/// places are counted, over the whole trace: a hash selects them, at least `PLACES_MIN` on average.
 const PAIRS_MAX: f64 = (1 << 23) as f64;
 const PLACES_MIN: f64 = 6.0;
 
-/// Draws of one place that are counted, at most: where one has more, only the first accesses of a
-/// trace are looked at.
+/// The most draws of one place that are counted: if a place has more, only the first accesses of
+/// the trace are tested.
 const DRAWS_MAX: u32 = 1 << 13;
 
-/// Distances of which the one with most pairs is tested.
+/// Of each so many distances, the one with most pairs is tested.
 const TESTED_OF: usize = 1024;
 
 /// The accesses that drew each of some places.
 struct Positions {
-    /// Where those of each place begin, and one more.
+    /// The index in `at` of the first access of each place, and the end of the last.
     first: Vec<usize>,
     at: Vec<u32>,
 }
 
 impl Draws {
-    /// That two draws are not of the same place more often than in another order, at any distance
-    /// from one access to the whole trace.
+    /// The claim that two draws are not of the same place more often than in another order, at any
+    /// distance from one access to the whole trace.
     pub fn do_not_come_again_at_any_distance(&self, what: &str) -> Claim {
         let name = format!("{} do not come again at any distance: {what}", self.noun);
         let numbers = numbered(&self.drawn, self.places);
@@ -66,8 +66,7 @@ impl Draws {
 }
 
 impl Positions {
-    /// Of as many of the draws as there are not too many pairs of; and how many accesses those are
-    /// from.
+    /// Selects draws with a limited number of pairs. Returns also from how many accesses they are.
     fn of(draws: impl ExactSizeIterator<Item = u32> + Clone) -> (Self, usize) {
         let mut n = draws.len();
         let places = f64::from(draws.clone().max().unwrap_or(0)) + 1.0;
@@ -83,7 +82,7 @@ impl Positions {
         let all: f64 = counts.iter().map(pairs).sum();
         let most = counts.iter().copied().max().unwrap_or(0);
         if all > 4.0 * PAIRS_MAX && most <= DRAWS_MAX {
-            // Places are drawn less evenly than that.
+            // Places are drawn less evenly than the first share assumes.
             let fewer = (share * PAIRS_MAX / all).max(PLACES_MIN / places).min(share);
             draws.retain(|(_, place)| picked(fewer, *place));
             counts = counts_of(&draws);
@@ -111,7 +110,7 @@ impl Positions {
         self.first.windows(2).map(|two| &self.at[two[0]..two[1]])
     }
 
-    /// At each distance from 1 on, how many pairs of draws of one place are so far apart.
+    /// For each distance from 1 on, the pairs of draws of one place at this distance.
     fn pairs(&self, accesses: usize) -> Vec<u32> {
         let mut pairs = vec![0u32; accesses.saturating_sub(1)];
         for at in self.of_each() {
@@ -125,8 +124,8 @@ impl Positions {
         pairs
     }
 
-    /// The share of all pairs of draws that are of one place, and how much two pairs that share a
-    /// draw hang together.
+    /// The share of all pairs of draws that are of one place, and the covariance of two pairs that
+    /// share a draw.
     fn shares(&self, accesses: usize) -> (f64, f64) {
         let n = accesses as f64;
         let (mut pairs, mut triples) = (0.0, 0.0);
@@ -156,7 +155,7 @@ mod tests {
     use crate::distance::Distance;
     use crate::odds::ALPHA;
 
-    /// Draws of which one in `share` is that of `back` before.
+    /// Draws of which one in `share` repeats the draw `back` before it.
     fn draws(seed: u64, n: usize, places: u64, share: u64, back: usize) -> Draws {
         let mut rng = Mixer(seed << 32);
         let mut drawn: Vec<u64> = vec![];

@@ -1,12 +1,13 @@
-//! Are the places that accesses draw uniform, fresh, and independent of everything?
+//! Tests whether the places that accesses draw are uniform, fresh, and independent of everything
+//! else.
 //!
-//! Tests that complement each other, since each sees leaks that no other does: how often each place
-//! is drawn, and each half of the tree at each level; whether a draw depends on those before,
+//! The tests complement each other, since each finds leaks that no other does: how often each place
+//! is drawn, and each half of the tree at each level; whether a draw depends on earlier ones,
 //! coarsely at sixteen distances, at every depth of a tree for its neighbours, or on several of
-//! them together; whether a place comes again within a window, at full resolution, or at any
+//! them together; whether a place is drawn again within a window, at full resolution, or at any
 //! distance; whether a draw depends on a known secret, alone or together with earlier draws; and
-//! whether two users draw alike. Each gives the probability of such a result, or of a worse one, if
-//! the claim is true.
+//! whether two users draw alike. Each test gives the probability of its result, or of a worse one,
+//! if the claim is true.
 
 use crate::joint::permuted;
 use crate::mixer::Mixer;
@@ -14,27 +15,27 @@ use crate::odds::{chi_square_tail, distance_found, judged, smallest_of};
 use crate::report::Claim;
 use crate::table::{PAIR_CLASSES, Table};
 
-/// Classes of places in tests of one draw.
+/// Classes of places in tests of single draws.
 const CLASSES: u64 = 256;
 
 /// Distances at which pairs of draws are compared.
 const LAGS: usize = 16;
 
-/// Distances at which neighbours in a tree are looked for.
+/// Distances at which neighbours in a tree are counted.
 const NEAR_LAGS: usize = 4;
 
-/// Accesses after which a secret may still show.
+/// Accesses after a secret's in which it may still show.
 const SECRET_LAGS: usize = 4;
 
-/// Draws that a class must expect, or a chi-square does not follow its distribution.
+/// The fewest draws that a class must expect, for a chi-square to follow its distribution.
 const EXPECTED_MIN: u64 = 5;
 
 /// Places that are drawn anew by each access: leaves of a tree, or slots of an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Draws {
-    /// What is drawn, in the plural.
+    /// The name of the places, in the plural.
     pub noun: &'static str,
-    /// How many places there are.
+    /// The number of places.
     pub places: u64,
     /// Different places drawn by one access.
     pub each: usize,
@@ -42,14 +43,14 @@ pub struct Draws {
     pub drawn: Vec<u64>,
     /// The secret of each access; empty if it is not known.
     pub secrets: Vec<u64>,
-    /// What else is known of the secret of each access, in bits, such as an address and whether it
-    /// is read or written; empty if the secrets say all.
+    /// Further bits of the secret of each access, for example an address and whether it is read or
+    /// written; empty if `secrets` hold everything.
     pub asked: Vec<u64>,
-    /// How places come again.
+    /// How places are drawn again.
     pub again: Again,
 }
 
-/// How places come again where nothing is wrong.
+/// How places are drawn again in a sound scheme.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Again {
     /// Each draw is from all places.
@@ -61,7 +62,7 @@ pub enum Again {
 }
 
 impl Default for Draws {
-    /// One place, of which nothing was drawn.
+    /// One place, and no draws.
     fn default() -> Self {
         Self {
             noun: "places",
@@ -76,7 +77,7 @@ impl Default for Draws {
 }
 
 impl Draws {
-    /// How many accesses there were.
+    /// The number of accesses.
     pub fn accesses(&self) -> usize {
         self.drawn.len() / self.each
     }
@@ -101,7 +102,8 @@ impl Draws {
         claims
     }
 
-    /// That every place is drawn equally often: by ranges of places, and by their lowest bits.
+    /// The claim that every place is drawn equally often: by ranges of places, and by their lowest
+    /// bits.
     pub fn are_uniform(&self, what: &str) -> Claim {
         let all = self.drawn.len() as u64;
         let classes = CLASSES.min(self.places).min(all / EXPECTED_MIN).max(1);
@@ -118,7 +120,7 @@ impl Draws {
         self.by_worst("are uniform", what, &tests, &evidence, distance_found(df, all))
     }
 
-    /// That a draw does not depend on those of any of the sixteen accesses before it.
+    /// The claim that a draw does not depend on the draws of any of the sixteen accesses before it.
     pub fn are_serially_independent(&self, what: &str) -> Claim {
         let classes = self.pair_classes(self.accesses() / 2);
         let mut tests = vec![];
@@ -136,12 +138,13 @@ impl Draws {
         self.by_worst("do not depend on earlier ones", what, &tests, &evidence, power)
     }
 
-    /// That accesses in a row agree in the first levels of a binary tree as often as chance has it,
-    /// at every depth: places are leaves from left to right.
+    /// The claim that successive accesses agree in the first levels of a binary tree as often as by
+    /// chance, at every depth. Places are leaves from left to right.
     pub fn are_not_near_each_other(&self, what: &str) -> Claim {
         let accesses = self.accesses() as u64;
-        // Where leaves are no power of two, subtrees near the leaves are of different sizes; and
-        // where places do not come again at once, those near the leaves are met less often.
+        // If leaves are no power of two, subtrees near the leaves are of different sizes; and if
+        // places are not drawn again at once, neighbours near the leaves are rarer. These depths
+        // are left out.
         let is_exact = self.places.is_power_of_two() && self.again == Again::ByChance;
         let exact = if is_exact { 0 } else { 6 };
         let levels = self.places.ilog2().saturating_sub(exact);
@@ -164,14 +167,15 @@ impl Draws {
         self.by_worst("are not near those before", what, &tests, &evidence, power)
     }
 
-    /// That a draw does not depend on the secret of its access, nor on that of one of the four
-    /// before, nor of the one after: an access may still be under way when the next is asked for.
+    /// The claim that a draw does not depend on the secret of its access, nor on the secrets of the
+    /// four accesses before, nor on that of the one after: an access may still be under way when
+    /// the next request comes.
     pub fn tell_nothing_of_secrets(&self, what: &str) -> Claim {
         self.tell_nothing_of("secrets", true, what)
     }
 
-    /// The same of what was known when each access began, such as another place: it does not depend
-    /// on what comes after.
+    /// The same claim for something known when each access began, for example another place. It
+    /// cannot depend on the access after.
     pub(crate) fn tell_nothing_of_earlier(&self, what: &str) -> Claim {
         self.tell_nothing_of("earlier ones", false, what)
     }
@@ -209,7 +213,7 @@ impl Draws {
         self.by_worst(&format!("tell nothing of {noun}"), what, &tests, &evidence, power)
     }
 
-    /// That two users' draws are spread alike.
+    /// The claim that two users' draws have the same distribution.
     pub fn are_spread_as(&self, other: &Self, what: &str) -> Claim {
         let fewer = self.drawn.len().min(other.drawn.len()) as u64;
         let classes = CLASSES.min(self.places).min(fewer / EXPECTED_MIN).max(1);
@@ -250,13 +254,13 @@ impl Draws {
         format!("{} {claim}: {what}", self.noun)
     }
 
-    /// One place of an access, any of them: they may be sorted.
+    /// One place of an access, selected at random, because the places may be sorted.
     #[inline]
     pub(crate) fn pick(&self, access: usize) -> u64 {
         self.drawn[self.picked(access)]
     }
 
-    /// Which of all draws that is.
+    /// The index of that place among all draws.
     #[inline]
     pub(crate) fn picked(&self, access: usize) -> usize {
         let nth = if self.each > 1 { Mixer(access as u64).below(self.each as u64) } else { 0 };
@@ -268,14 +272,14 @@ impl Draws {
         (0..self.accesses()).map(|i| class.of(self.pick(i)) as u8).collect()
     }
 
-    /// As many classes of pairs as `pairs` of them fill.
+    /// The number of classes for which `pairs` pairs fill all pairs of classes.
     fn pair_classes(&self, pairs: usize) -> u64 {
         let filled = (pairs as u64 / EXPECTED_MIN).isqrt();
         PAIR_CLASSES.min(self.places).min(filled).max(1)
     }
 
-    /// The ways to put places into so many classes: ranges of them, and every n-th, which is no
-    /// other where each place is a class.
+    /// The ways to put places into `classes` classes: ranges of places, and every n-th place. Both
+    /// are the same if each place is a class.
     fn splits(&self, classes: u64) -> impl Iterator<Item = Class> + use<> {
         let places = self.places;
         let high = Class { places, classes, scale: Some(classes as f64 / places as f64) };
@@ -287,13 +291,13 @@ impl Draws {
 /// Statistic, degrees of freedom, and probability.
 pub(crate) type Test = (f64, f64, f64);
 
-/// The test with the smallest probability.
+/// The index of the test with the smallest probability.
 pub(crate) fn worst(tests: &[Test]) -> usize {
     let numbered = tests.iter().enumerate();
     numbered.min_by(|(_, a), (_, b)| a.2.total_cmp(&b.2)).map_or(0, |(nth, _)| nth)
 }
 
-/// Of what chance makes `expected` of each.
+/// Compares counts with the counts expected by chance.
 fn fit(counts: &[u64], expected: impl Iterator<Item = f64>) -> Test {
     let deviations = counts.iter().zip(expected).map(|(&c, e)| (c as f64 - e).powi(2) / e);
     let statistic: f64 = deviations.sum();
@@ -301,12 +305,12 @@ fn fit(counts: &[u64], expected: impl Iterator<Item = f64>) -> Test {
     (statistic, df, chi_square_tail(statistic, df))
 }
 
-/// Places put into classes of equal size, but for one place: ranges of them, or every n-th.
+/// Places in classes of equal size, to within one place: ranges of places, or every n-th place.
 #[derive(Clone, Copy)]
 struct Class {
     places: u64,
     classes: u64,
-    /// Classes in a place, if they are ranges.
+    /// Classes divided by places, if classes are ranges; nothing if a class is every n-th place.
     scale: Option<f64>,
 }
 
@@ -319,7 +323,7 @@ impl Class {
         }
     }
 
-    /// How many places are in a class.
+    /// The number of places in a class.
     fn places(self, class: u64) -> u64 {
         let whole = |first: u64| (first * self.places).div_ceil(self.classes);
         match self.scale {
@@ -329,8 +333,7 @@ impl Class {
     }
 }
 
-/// The secrets by their size, and by their remainder; once, if there are so few that each is a
-/// class.
+/// Classes of secrets by their size, and by their remainder; only once, if each secret is a class.
 pub(crate) fn secret_classes(secrets: &[u64]) -> Vec<Vec<u8>> {
     let most = secrets.iter().copied().max().unwrap_or(0);
     let low = secrets.iter().map(|secret| (secret % PAIR_CLASSES) as u8).collect();

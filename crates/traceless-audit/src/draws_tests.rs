@@ -3,7 +3,8 @@ use crate::distance::Distance;
 use crate::mixer::Mixer;
 use crate::odds::ALPHA;
 
-/// Accesses to a Path ORAM of `places` leaves whose faults `choose` the next leaf of a block.
+/// Accesses to a Path ORAM of `places` leaves. `choose` selects the next leaf of a block, with its
+/// faults.
 fn leaves(seed: u64, places: u64, mut choose: impl FnMut(&mut Mixer, u64, u64) -> u64) -> Draws {
     let mut rng = Mixer(seed << 32);
     let mut position: Vec<u64> = (0..1024).map(|_| rng.below(places)).collect();
@@ -55,7 +56,7 @@ fn clean_draws_raise_no_alarm_and_their_p_values_are_uniform() {
         of_claims.iter_mut().zip(p).for_each(|(all, p)| all.push(p));
     }
     for (nth, p) in of_claims.into_iter().enumerate() {
-        // What bounds a probability is too large, which is the safe side.
+        // A bounded probability is too large, which is the safe side.
         let is_bound = [AT_ANY_DISTANCE, SEVERAL, BESIDE].contains(&nth);
         let distance =
             if is_bound { Distance::below_uniform(&p) } else { Distance::from_uniform(&p) };
@@ -63,8 +64,8 @@ fn clean_draws_raise_no_alarm_and_their_p_values_are_uniform() {
     }
 }
 
-/// So few draws that each pair of classes is seen a few times, of users who ask for any block or
-/// for little but a few; and places are as many as classes, or few.
+/// So few draws that each pair of classes occurs a few times; users request any block, or mostly a
+/// few of them; and there are as many places as classes, or few.
 #[test]
 fn short_and_uneven_draws_raise_no_alarm_more_often_than_told() {
     for (places, hot) in [(4, false), (128, true), (512, false), (512, true)] {
@@ -101,7 +102,7 @@ fn clean_slots_raise_no_alarm() {
     }
 }
 
-/// Which of the claims of one user do not hold.
+/// The indices of the claims of one user that do not hold.
 fn alarms(draws: &Draws) -> Vec<usize> {
     let found = p_values(draws).into_iter().enumerate().filter(|(_, p)| *p < ALPHA);
     found.map(|(nth, _)| nth).collect()
@@ -127,7 +128,7 @@ fn leaves_that_are_kept_come_again() {
     assert_eq!(alarms(&forgets), [AGAIN, LONG_BEFORE, BESIDE]);
     let hot = |share: u64| {
         let mut draws = leaves(2, 1 << 20, |rng, _, _| rng.below(1 << 20));
-        // One block, asked for again and again, whose leaf is forgotten now and then.
+        // One block is requested again and again, and its new leaf is forgotten now and then.
         for i in 1..draws.drawn.len() {
             if (i as u64).is_multiple_of(share) {
                 draws.drawn[i] = draws.drawn[i - 1];
@@ -141,7 +142,7 @@ fn leaves_that_are_kept_come_again() {
 #[test]
 fn how_soon_places_come_again_is_found_without_knowing_how_many_there_are() {
     let sooner = |draws: &Draws| draws.do_not_come_again_sooner("").p.unwrap();
-    // So many places that most are never seen.
+    // So many places that most never occur.
     let places = 1 << 20;
     let clean: Vec<f64> =
         (0..20).map(|seed| sooner(&leaves(seed, places, |rng, _, _| rng.below(places)))).collect();

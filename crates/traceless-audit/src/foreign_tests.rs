@@ -1,5 +1,5 @@
-//! Schemes of other people before the judge: sound ones pass, and each fault is found by the
-//! detector that is there for it, and by no other, so that it is seen to be missed without.
+//! Judges models of other schemes: sound ones pass, and each fault is found by its own detector and
+//! by no other, so that the test fails without that detector.
 
 use super::*;
 use crate::models::{ANY, Fault, HOT, Leak, SCAN, User, path, ring, square_root, two_trees};
@@ -27,7 +27,7 @@ fn found(claims: &[Claim]) -> Vec<&str> {
     fails.map(|claim| claim.name.as_str()).collect()
 }
 
-/// `TRACELESS_AUDIT_SEEDS` tries more of them.
+/// The variable `TRACELESS_AUDIT_SEEDS` sets a larger number of seeds.
 #[test]
 fn sound_schemes_pass_and_their_probabilities_are_not_too_small() {
     let seeds = std::env::var("TRACELESS_AUDIT_SEEDS").ok();
@@ -69,7 +69,8 @@ fn each_fault_is_found_by_the_detector_that_is_there_for_it_and_by_no_other() {
     for (scheme, users, fault, detector) in planted {
         let claims = claims(scheme, users, fault, [7, 9000]);
         let found = found(&claims);
-        // These show twice: at a thousand distances and at all; beside requests and other accesses.
+        // These faults show twice: at a thousand distances and at any; beside requests and other
+        // accesses.
         let also = match fault {
             Fault::OldLeaf => "long before",
             Fault::Eager => "those of other kinds",
@@ -94,7 +95,7 @@ fn what_is_read_again_what_strays_and_what_comes_too_soon_is_found() {
     }
 }
 
-/// Accesses that show what is told of a leak.
+/// Accesses that suffice to find each leak.
 const ENOUGH: u64 = 100_000;
 
 #[test]
@@ -130,7 +131,7 @@ fn each_leak_is_found_by_the_detector_that_is_there_for_it() {
         // A block that keeps a bit of its leaf shows it by itself as well, and halves show twice.
         let shows_twice = |name: &str| match leak {
             Leak::LeftHalf => name.ends_with(": A and B"),
-            // Of so few leaves a middle bit is among the four highest.
+            // With so few leaves, a middle bit is among the four highest.
             Leak::DeepBit => name.contains("secrets: B"),
             Leak::XorOfSameBlock => name.contains("each level") || name.contains("secrets: B"),
             _ => false,

@@ -1,30 +1,29 @@
-//! Whether both halves of a tree are drawn equally often, and both halves of its parts at each
-//! level.
+//! Tests whether both halves of a tree are drawn equally often, and both halves of its subtrees at
+//! each level.
 //!
-//! A chi-square of many classes spreads what it finds over all of them: a half that is drawn a
-//! little too often is found by a test of one degree of freedom alone.
+//! A chi-square of many classes spreads a deviation over all of them: a half that is drawn a little
+//! too often is found only by a test with one degree of freedom.
 
 use crate::draws::Draws;
 use crate::odds::{deviation_found, half_tail, judged, smallest_of};
 use crate::report::Claim;
 
-/// Levels of ranges that are looked at where places are no power of two.
+/// Levels of ranges that are tested if places are no power of two.
 const UNEVEN_LEVELS: u32 = 10;
 
-/// Draws that are looked at at a time: they stay in a cache.
+/// Draws that are counted at a time: they stay in a cache.
 const AT_ONCE: usize = 4096;
 
-/// Places that are divided in two at one level.
+/// A division of places in two halves.
 #[derive(Clone, Copy)]
 enum LevelSplit {
     /// By one bit of the place's number.
     Bit(u32),
-    /// By which of so many ranges of equal size, as a power of two, the place is in: odd ones or
-    /// even ones.
+    /// By the range of the place, of 2^n ranges of equal size: odd ranges or even ones.
     Range(u32),
 }
 
-/// How many of all draws are in the second half, and the share of the places that are.
+/// How many of all draws are in the second half, and its share of the places.
 #[derive(Clone, Copy, Default)]
 struct Half {
     seen: u64,
@@ -33,12 +32,12 @@ struct Half {
 }
 
 impl Draws {
-    /// That the left and the right half of all places are drawn equally often.
+    /// The claim that the left and the right half of all places are drawn equally often.
     pub fn are_from_both_halves(&self, what: &str) -> Claim {
         self.of_halves(&[self], what)
     }
 
-    /// The same of the draws of two users together, which show half as much twice as well.
+    /// The same claim for the draws of two users together, in which a smaller deviation is found.
     pub fn are_from_both_halves_with(&self, other: &Self, what: &str) -> Claim {
         self.of_halves(&[self, other], what)
     }
@@ -48,9 +47,9 @@ impl Draws {
         self.by_worst_half("are from both halves equally often", users, &first, what)
     }
 
-    /// That at each level below the root the left and the right subtrees are drawn equally often,
-    /// all nodes of a level together. Where places are no power of two: even and odd ranges of
-    /// them, and the bits of their numbers.
+    /// The claim that at each level below the root the left and the right subtrees are drawn
+    /// equally often, all nodes of a level together. If places are no power of two: even and odd
+    /// ranges of them, and the bits of their numbers.
     pub fn are_from_both_halves_at_each_level(&self, what: &str) -> Claim {
         let bits = if self.places > 1 { (self.places - 1).ilog2() + 1 } else { 0 };
         let mut levels: Vec<LevelSplit> = vec![];
@@ -105,7 +104,7 @@ impl Draws {
         for draws in self.drawn.chunks(AT_ONCE) {
             for (half, split) in halves.iter_mut().zip(splits) {
                 half.seen += match *split {
-                    // Without checks for overflow, so that many are counted at once.
+                    // Without checks for overflow, so that the compiler vectorises the loop.
                     LevelSplit::Bit(bit) => {
                         draws.iter().fold(0, |sum: u64, place| sum.wrapping_add(place >> bit & 1))
                     }
@@ -127,7 +126,7 @@ impl LevelSplit {
         }
     }
 
-    /// How many of all places are in the second half.
+    /// The number of places in the second half.
     fn second_half(self, places: u64) -> u64 {
         match self {
             Self::Bit(bit) => {
@@ -185,7 +184,7 @@ mod tests {
         }
     }
 
-    /// 51.3 % are what one user shows; 51.1 % are found in two.
+    /// One user's trace shows a share of 51.3 %; two users' traces show 51.1 %.
     #[test]
     fn a_half_that_is_preferred_by_little_is_found_at_its_level() {
         let prefers = |seed, level: u32, of_1000: u64| {

@@ -1,14 +1,16 @@
-//! Whether a known secret and what is seen belong together, by trying other ways to pair them.
+//! Tests whether a known secret and an observation depend on each other, by permutations of the
+//! pairs.
 
 use crate::mixer::Mixer;
 use crate::table::{PAIR_CLASSES, Table};
 
-/// Pairs that are tried, at most, and how often.
+/// The most pairs that are permuted, and the number of permutations.
 const PAIRS_MAX: usize = 50_000;
 const PERMUTATIONS: usize = 99;
 
-/// The share of permutations of the secrets that tell as much of the places as the secrets do, both
-/// in classes: itself counted as one. A permutation hides what belonged together, and nothing else.
+/// The share of permutations of the secrets that have as much mutual information with the places as
+/// the secrets do, both in classes, with the original order counted as one. A permutation destroys
+/// the dependence of pairs, and nothing else.
 pub(crate) fn permuted(secrets: &[u8], places: &[u8], classes: usize) -> f64 {
     let pairs = secrets.len().min(places.len()).min(PAIRS_MAX);
     let (mut secrets, places) = (secrets[..pairs].to_vec(), &places[..pairs]);
@@ -31,7 +33,7 @@ pub(crate) fn permuted(secrets: &[u8], places: &[u8], classes: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Random classes, of which every `n`-th secret is the place's own.
+    /// Random classes, with every `n`-th secret equal to its place.
     fn told(n: usize) -> f64 {
         let mut mixer = Mixer(n as u64);
         let places: Vec<u8> = (0..4000).map(|_| mixer.below(16) as u8).collect();

@@ -1,8 +1,8 @@
-//! Two traces of anybody's, judged by statistics.
+//! Judges two traces of any scheme by statistics.
 //!
-//! Nothing is known of the scheme but what the trace shows. So only what needs no knowledge is
-//! asked: is an access like every other but for its place, is its place drawn anew each time, and
-//! are both users' accesses alike?
+//! The trace is all that is known of the scheme. So the tests need no further knowledge: is each
+//! access like every other except for its place, is its place drawn anew each time, and are both
+//! users' accesses alike?
 
 use crate::access::{Access, PLACES};
 use crate::accesses::Accesses;
@@ -19,26 +19,28 @@ use crate::table::{PAIR_CLASSES, Table};
 use crate::template::Template;
 use std::collections::HashMap;
 
-/// Fewer accesses are no evidence of anything being drawn at random.
+/// Fewer accesses are no evidence that anything is drawn at random.
 pub const ACCESSES_MIN: usize = 1000;
 
-/// Of a kind that is one of so many accesses, or less, too few are no reason not to judge the rest.
+/// If a kind has a share of 1 / `RARE` of all accesses or less, the verdict does not depend on the
+/// number of its accesses.
 const RARE: usize = 100;
 
-/// Kinds of accesses that are counted by themselves.
+/// Kinds of accesses that are counted separately; further ones are counted together.
 const KINDS: usize = 64;
 
-/// What two traces show, judged by statistics.
+/// The result of judging two traces by statistics.
 #[derive(Debug)]
 pub struct Judgement {
-    /// Claims about each trace by itself. Where one fails, what is accessed is not drawn at random.
+    /// Claims about each trace by itself. If one fails, the accessed places are not drawn at
+    /// random.
     pub alone: Vec<Claim>,
-    /// Claims about both.
+    /// Claims about both traces.
     pub together: Vec<Claim>,
-    /// What is told of both that nothing is claimed of: how many accesses there are, and when.
+    /// Properties that may differ without a leak: how many accesses there are, and when.
     pub told: Claim,
-    /// Why nothing that holds is enough to say that two users cannot be told apart, and what would
-    /// be; nothing if it is.
+    /// Why passing claims do not suffice to say that two users are indistinguishable, and what
+    /// would suffice; nothing if they do.
     pub too_few: Option<String>,
 }
 
@@ -47,8 +49,8 @@ pub fn places_of(a: &Accesses, b: &Accesses) -> [Vec<u64>; 2] {
     numbered(a, b).draws.map(|draws| draws.drawn)
 }
 
-/// Judges what two users show: all accesses in a row or, if these do not look drawn at random, what
-/// is drawn of each kind, if that does.
+/// Judges the traces of two users: all accesses in a row or, if these do not look drawn at random,
+/// the drawn accesses of each kind, if there are any.
 pub fn judge(a: &Accesses, b: &Accesses) -> Judgement {
     let (mut alone, mut together, mut too_few) = judge_in_a_row(a, b);
     if !all_hold(&alone)
@@ -66,10 +68,10 @@ fn all_hold(claims: &[Claim]) -> bool {
     claims.iter().all(|claim| claim.verdict == Verdict::Pass)
 }
 
-/// Claims about each by itself and about both, and whether there are too few accesses for them.
+/// Claims about each trace and about both, and whether there are too few accesses for them.
 type Claims = (Vec<Claim>, Vec<Claim>, Option<String>);
 
-/// Of all accesses in a row.
+/// Judges all accesses in a row.
 fn judge_in_a_row(a: &Accesses, b: &Accesses) -> Claims {
     let (alone, of_both) = judge_draws([a, b], "");
     let together =
@@ -82,7 +84,7 @@ fn too_few(accesses: usize, kind: &str) -> Option<String> {
     (accesses < ACCESSES_MIN).then(few)
 }
 
-/// Claims about the places of each user, and about both; `kind` says of which accesses.
+/// Claims about the places of each user, and about both; `kind` names the accesses.
 fn judge_draws(users: [&Accesses; 2], kind: &str) -> (Vec<Claim>, Vec<Claim>) {
     let [a, b] = users;
     let PlacePair { draws: [mut of_a, mut of_b], all_seen, place, known } = numbered(a, b);
@@ -153,8 +155,8 @@ fn judge_columns(
     Some((alone, worst_of(name, together.collect())?))
 }
 
-/// The same of traces with accesses of several kinds: what is drawn of each kind, which must not
-/// hang on what is drawn of another.
+/// Judges traces with accesses of several kinds: the drawn accesses of each kind, which must not
+/// depend on the draws of another kind.
 fn judge_kinds(Schedule { kinds, order }: &Schedule) -> Claims {
     let (mut alone, mut together) = (order.claims.clone(), vec![]);
     let mut few = vec![];
@@ -201,14 +203,15 @@ fn judge_kinds(Schedule { kinds, order }: &Schedule) -> Claims {
     (alone, together, few.into_iter().next().or_else(|| too_few_drawn(left, accesses)))
 }
 
-/// Two users who do the same, but for a few accesses, are equal or not: little is drawn there.
+/// Two users that make the same accesses, except for a few, are equal or not: few draws show
+/// nothing.
 fn too_few_drawn(left: usize, accesses: usize) -> Option<String> {
     let wanted = ACCESSES_MIN.max(accesses / RARE);
     let few = || format!("{left} of {accesses} accesses are drawn, and it takes {wanted}");
     (left < wanted).then(few)
 }
 
-/// What is left to be drawn.
+/// Reports how many accesses are drawn.
 fn schedule_told(kinds: &[Kind]) -> Claim {
     let accesses: usize = kinds.iter().map(|kind| kind.all[0].len()).sum();
     let left: usize = kinds.iter().map(|kind| kind.drawn[0].len()).sum();
@@ -221,10 +224,10 @@ fn schedule_told(kinds: &[Kind]) -> Claim {
     Claim::exact("both follow a schedule: A and B", Verdict::Pass, left as u64, power, evidence)
 }
 
-/// That what comes by chance does not come rather after accesses for something than for something
-/// else.
+/// The claim that accesses that come by chance are no more likely after one secret than after
+/// another.
 fn order_tells_nothing_of_secrets(kinds: &[Kind]) -> Option<Claim> {
-    /// More than so many accesses of a kind after one are as good as so many.
+    /// More accesses of a kind than this between two of the main kind count as this many.
     const AFTER_MAX: u8 = 3;
     let main = kinds.iter().filter(|kind| kind.in_turn).max_by_key(|kind| kind.all[0].len())?;
     let mut claims = vec![];
@@ -254,8 +257,8 @@ fn order_tells_nothing_of_secrets(kinds: &[Kind]) -> Option<Claim> {
     worst_of("what comes by chance tells nothing of secrets".to_owned(), claims)
 }
 
-/// That how accesses look tells nothing of what was asked for, if it changes from one to the next
-/// as if by chance: a schedule that all the world knows is no secret's.
+/// The claim that the look of an access does not depend on its secret. It is tested if looks change
+/// from access to access as if by chance: a public schedule of looks is independent of secrets.
 fn kinds_tell_nothing_of_secrets(a: &Accesses, b: &Accesses) -> Vec<Claim> {
     let numbers = kinds(a, b);
     let kinds = numbers.len().min(KINDS) as u64;
@@ -290,7 +293,8 @@ fn kinds(a: &Accesses, b: &Accesses) -> HashMap<Template, usize> {
     common.iter().enumerate().map(|(nth, (template, _))| (*template, nth)).collect()
 }
 
-/// How many accesses there are, and how far apart: whoever asks as he likes tells that.
+/// Reports how many accesses there are, and how far apart: without a fixed rate, both depend on the
+/// user.
 fn told(a: &Accesses, b: &Accesses) -> Claim {
     let (gaps_a, gaps_b) = (a.gaps(), b.gaps());
     let times = if gaps_a.is_empty() || gaps_b.is_empty() {
@@ -307,14 +311,14 @@ fn told(a: &Accesses, b: &Accesses) -> Claim {
 /// The places of two users' accesses.
 struct PlacePair {
     draws: [Draws; 2],
-    /// Whether there are no others.
+    /// Whether the scheme has no other places.
     all_seen: bool,
-    /// Which place of an access it is, and where that is, of all accesses.
+    /// The index in [`Access::places`] of the place that is used, and its values in all accesses.
     place: usize,
     known: Vec<u64>,
 }
 
-/// The place of each access, whichever tells most, numbered in order.
+/// The place of each access with the most different values, numbered in order.
 fn numbered(a: &Accesses, b: &Accesses) -> PlacePair {
     let (nth, known) = tells_most(a, b);
     let number =
@@ -330,7 +334,7 @@ fn numbered(a: &Accesses, b: &Accesses) -> PlacePair {
     PlacePair { draws: [draws(a), draws(b)], all_seen, place: nth, known }
 }
 
-/// Which place of an access tells most, and where it is in all accesses.
+/// The index of the place with the most different values, and these values in order.
 fn tells_most(a: &Accesses, b: &Accesses) -> (usize, Vec<u64>) {
     let sorted = |nth: usize| {
         let both = a.all.iter().chain(&b.all);
@@ -343,8 +347,8 @@ fn tells_most(a: &Accesses, b: &Accesses) -> (usize, Vec<u64>) {
     all.max_by_key(|(_, places)| places.len()).expect("some")
 }
 
-/// That accesses of both are of the same kinds: as many reads and writes, as long, on the same
-/// surfaces.
+/// The claim that accesses of both users are of the same kinds: equally many reads and writes, of
+/// the same lengths, on the same surfaces.
 fn look_alike(a: &Accesses, b: &Accesses, kind: &str) -> Claim {
     let numbers = kinds(a, b);
     let mut table = Table::new(2, KINDS);

@@ -4,8 +4,8 @@ use crate::odds::ALPHA;
 use core::convert::Infallible;
 use traceless::trace::{Event, Op, Request, Surface};
 
-/// The trace of a Path ORAM of other people: eleven levels in heap order, one bucket of 256
-/// bytes a level; `remaps` now and then fails.
+/// The trace of a foreign Path ORAM: eleven levels in heap order, one bucket of 256 bytes a level.
+/// In one access of `forgets` the block is not remapped.
 fn path_oram(seed: u64, hot: u64, forgets: u64) -> Accesses {
     let mut rng = Mixer(seed << 32);
     let mut position: Vec<u64> = (0..512).map(|_| rng.below(1024)).collect();
@@ -25,7 +25,7 @@ fn cut(events: &[Event]) -> Accesses {
     Accesses::cut(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
 }
 
-/// A path is read, and written.
+/// Reads a path, and writes it.
 fn path_events(leaf: u64) -> impl Iterator<Item = Event> {
     let event = move |op, level: u64| {
         let bucket = (1u64 << level) - 1 + (leaf >> (10 - level));
@@ -47,7 +47,7 @@ fn a_sound_library_passes_and_a_broken_one_does_not() {
     assert!(fails(&broken.alone) > 0 && fails(&broken.together) > 0, "{broken:?}");
 }
 
-/// Each happens in one access of ten.
+/// Each fault is in one access of ten.
 #[test]
 fn what_is_written_elsewhere_or_in_another_order_is_found() {
     let honest = path_oram(1, 512, 0);
@@ -77,8 +77,8 @@ fn what_is_written_elsewhere_or_in_another_order_is_found() {
     }
 }
 
-/// Accesses to random paths, one in `tells` of which is where the secret says of so many `before`;
-/// and before each the secret, but for every third, for which nobody asked.
+/// Accesses to random paths. One in `tells` is at a place that follows from the secret `before`
+/// accesses earlier. A request precedes each access, but every third one is a sync.
 fn with_secrets(seed: u64, tells: u64, before: usize) -> Accesses {
     let mut rng = Mixer(seed << 32);
     let (mut events, mut asked) = (vec![], Vec::<Request>::new());
@@ -103,7 +103,7 @@ fn what_tells_of_a_known_secret_is_found_and_else_nothing() {
     let judged = judge(&honest, &with_secrets(2, 0, 0));
     assert_eq!((fails(&judged.alone), fails(&judged.together)), (0, 0), "{judged:?}");
     assert_eq!(judged.together.len(), 10);
-    // A secret may show later, too, but not for ever.
+    // A secret may show in later accesses, too, but not in all.
     for before in [0, 1, 4, 16, 17] {
         let judged = judge(&honest, &with_secrets(3, 10, before));
         let found = if before < 5 { 2 } else { usize::from(before < 17) };
@@ -141,7 +141,7 @@ fn accesses_of_other_kinds_do_not_look_alike() {
     assert_eq!(fails(&judge(&cut(vec![]), &same).together), 0);
 }
 
-/// What a log writes: some writes in a row, a read now and then, nothing drawn.
+/// The trace of a log: some writes in a row, a read now and then, and no draws.
 #[test]
 fn users_of_whom_nothing_is_drawn_must_be_equal() {
     let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at: at * 4096, len: 4096 };

@@ -1,15 +1,15 @@
-//! What is known of each access, bit by bit.
+//! The known properties of each access, bit by bit.
 
 use std::collections::HashMap;
 
-/// Labels that are counted side by side: with a bit that is always set they fill a number of 16
-/// bits.
+/// Labels that are counted side by side: fifteen labels and a bit that is always set fill a number
+/// of 16 bits.
 pub(crate) const LANES: usize = 16;
 
-/// Labels, at most: of more the first ones.
+/// The most labels: if there are more, the first ones.
 const LABELS_MAX: usize = 60;
 
-/// Within so many accesses an address may have been asked for before.
+/// The numbers of accesses within which an earlier request of the same address sets a label.
 const RECENT: [usize; 5] = [1, 4, 16, 64, 256];
 
 /// One bit of each case.
@@ -37,7 +37,7 @@ impl Bits {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether it is the other, or its opposite, in every case.
+    /// Whether the bits equal the other bits, or their complement, in every case.
     fn is_like(&self, other: &Self) -> bool {
         let differ = |nth: usize| self.words[nth] ^ other.words[nth];
         let all =
@@ -53,20 +53,20 @@ impl Bits {
 pub(crate) struct Labels {
     pub names: Vec<String>,
     pub bits: Vec<Bits>,
-    /// Up to fifteen of them side by side, above a bit that is set.
+    /// Up to fifteen labels side by side, above a bit that is set.
     pub packed: Vec<Vec<u16>>,
 }
 
 impl Labels {
-    /// Those bits of `numbers` that vary.
+    /// The bits of `numbers` that vary.
     pub fn of_numbers(numbers: &[u64], name: &str) -> Self {
         let mut labels = Self::default();
         labels.add_bits(numbers, name);
         labels.packed()
     }
 
-    /// Of secrets: their bits and those of `more` about them, the bits in which each differs from
-    /// the one before, and how long ago it came before.
+    /// The labels of secrets: their bits, the bits of `more` about them, the bits in which each
+    /// differs from the one before, and how many accesses ago each came before.
     pub fn of_secrets(secrets: &[u64], more: &[u64]) -> Self {
         let mut labels = Self::default();
         labels.add_bits(more, "of what was asked for, bit");
@@ -102,7 +102,7 @@ impl Labels {
         }
     }
 
-    /// Adds a label, unless it is always the same, or as another one.
+    /// Adds a label, unless it is constant, or equals another one or its complement.
     fn add(&mut self, name: String, bits: Bits) {
         let varies = (1..bits.len).contains(&bits.ones());
         if varies && self.bits.len() < LABELS_MAX && !self.bits.iter().any(|l| l.is_like(&bits)) {
@@ -126,13 +126,13 @@ impl Labels {
     }
 }
 
-/// How many accesses before each its secret came before.
+/// For each access, how many accesses ago its secret came before.
 fn ages(secrets: &[u64]) -> Vec<usize> {
     let before = same_before(secrets);
     before.iter().enumerate().map(|(nth, before)| before.map_or(usize::MAX, |b| nth - b)).collect()
 }
 
-/// The last access before each with the same secret.
+/// For each access, the last one before it with the same secret.
 pub(crate) fn same_before(secrets: &[u64]) -> Vec<Option<usize>> {
     let mut last: HashMap<u64, usize> = HashMap::new();
     secrets.iter().enumerate().map(|(nth, &secret)| last.insert(secret, nth)).collect()

@@ -1,31 +1,33 @@
-//! Whether a place hangs on one that was drawn long before.
+//! Tests whether a place depends on one that was drawn long before.
 
 use crate::draws::Draws;
 use crate::odds::{judged, many_tail, smallest_of};
 use crate::report::Claim;
 use std::collections::HashMap;
 
-/// How far apart the draws are that are compared, at most.
+/// The greatest distance of draws that are compared.
 const LAG_MAX: usize = 1000;
 
-/// Draws that are compared, at most: the first ones.
+/// The most draws that are compared: the first ones.
 const COMPARED_MAX: usize = 1 << 16;
 
-/// Pairs of draws are alike if they are the same place, or in the same part of so many of the tree.
+/// Pairs of draws are alike if they are the same place, or in the same one of 2^n parts of the
+/// tree, for each n of these.
 const PARTS_BITS: [u32; 2] = [8, 4];
 
-/// How pairs are alike, at every distance.
+/// When pairs count as alike, and how often they are by chance.
 struct Alike {
-    /// The places of both differ in no bit that is as high as this, of 32.
+    /// Two places, scaled to 32 bits, are alike if their exclusive or is below this.
     below: u32,
-    /// The share of all pairs that are, and how much the pairs that share a draw hang together.
+    /// The share of all pairs that are alike, and the covariance of two pairs that share a draw.
     share: f64,
     tied: f64,
 }
 
 impl Draws {
-    /// That two draws are not more often of the same place, or of the same part of the tree, than
-    /// in another order, at any of a thousand distances, nor at the distances of a range together.
+    /// The claim that two draws are not more often of the same place, or of the same part of the
+    /// tree, than in another order, at any of a thousand distances, nor at the distances of a range
+    /// together.
     pub fn do_not_depend_on_long_before(&self, what: &str) -> Claim {
         let name = format!("{} do not depend on those long before: {what}", self.noun);
         let n = self.accesses().min(COMPARED_MAX);
@@ -76,7 +78,7 @@ impl Draws {
 }
 
 impl Alike {
-    /// What other orders of the same draws make of it.
+    /// The chances for other orders of the same draws.
     fn of(at: &[u32], below: u32) -> Self {
         let mut counts: HashMap<u32, u64> = HashMap::new();
         for place in at {
@@ -93,9 +95,10 @@ impl Alike {
         Self { below, share, tied: (of_three - share * share).max(0.0) }
     }
 
-    /// Pairs so far apart that are alike.
+    /// The number of pairs at a distance that are alike.
     fn count(&self, at: &[u32], lag: usize) -> u64 {
-        // Without checks for overflow, so that many are compared at once: there are fewer pairs.
+        // Without checks for overflow, so that the compiler vectorises the loop: there are fewer
+        // pairs.
         const { assert!(COMPARED_MAX <= u32::MAX as usize) };
         let pairs = at.iter().zip(&at[lag..]);
         let alike =
@@ -103,7 +106,7 @@ impl Alike {
         u64::from(pairs.fold(0, alike))
     }
 
-    /// How many of so many pairs at one distance are alike by chance, and the variance of that.
+    /// The expected number of alike pairs at one distance, and its variance.
     fn chance(&self, pairs: usize) -> (f64, f64) {
         let pairs = pairs as f64;
         (pairs * self.share, pairs * (self.share * (1.0 - self.share) + 2.0 * self.tied))
@@ -117,7 +120,7 @@ mod tests {
     use crate::mixer::Mixer;
     use crate::odds::ALPHA;
 
-    /// Draws of which one in `share` is that of `back` before, or near it.
+    /// Draws of which one in `share` is the draw `back` before it, or near it.
     fn draws(seed: u64, places: u64, share: u64, back: usize, near: u64) -> Draws {
         let mut rng = Mixer(seed << 32);
         let mut drawn: Vec<u64> = vec![];
@@ -153,7 +156,7 @@ mod tests {
         assert!(p(&draws(1, 1024, 100, 1500, 1)) > 1e-5, "beyond what is looked at");
     }
 
-    /// Each comes back after another number of accesses.
+    /// Each repeated place comes back after another number of accesses.
     #[test]
     fn what_comes_back_at_many_distances_is_found_together() {
         let mut spread = draws(2, 4096, 0, 0, 1);

@@ -1,8 +1,8 @@
-//! A machine that learns to tell two users apart, for leaks that nobody thought of.
+//! A classifier that learns to distinguish two users, to find leaks that no other test covers.
 //!
-//! Gradient-boosted trees look at windows of accesses: the first half of each run, or as much of it
-//! as they can use, is learned from, and the rest is guessed at. That guesses are no better than a
-//! coin's is a bound on this machine, and no proof.
+//! Gradient-boosted trees classify windows of accesses. They learn from the first half of each run,
+//! or as much of it as they can use, and guess the user of the other windows. Guesses no better
+//! than a coin's are a bound on this classifier, and no proof.
 
 use crate::again::gaps;
 use crate::boosted::BoostedTrees;
@@ -13,38 +13,38 @@ use crate::report::Claim;
 use core::ops::Range;
 use statrs::function::beta::beta_reg;
 
-/// Accesses of which one guess is made.
+/// Accesses of a window, for which one guess is made.
 const WINDOW: usize = 32;
 
-/// Windows of each user that are learned from, at most.
+/// The most windows of each user to learn from.
 const LEARNED_MAX: usize = 2000;
 
-/// Windows of each user that are guessed at, at most: with so many an advantage is bounded to less
-/// than 0.02, and exceeds that by chance in one of twenty thousand pairs.
+/// The most windows of each user to guess: with so many, an advantage is bounded to less than 0.02,
+/// and exceeds that by chance in one of twenty thousand pairs.
 const GUESSED_MAX: usize = 64_000;
 
-/// Windows of each user without which nothing can be learned.
+/// With fewer windows of each user there is nothing to learn from.
 const LEARNED_MIN: usize = 20;
 
-/// How far back an access is looked for that drew the same place.
+/// The most accesses before an access in which its place is searched.
 const LOOK_BACK: usize = 4096;
 
-/// Ranges of places whose draws are counted.
+/// Ranges of places in which draws are counted.
 const RANGES: usize = 8;
 
-/// How far apart the accesses are whose places are compared.
+/// Distances at which the places of accesses in a window are compared.
 const STEPS: [usize; 5] = [1, 2, 3, 4, 8];
 
-/// How soon places that come again are counted.
+/// Numbers of accesses within which repeated places are counted.
 const SOON: [usize; 4] = [8, 64, 512, LOOK_BACK];
 
-/// Numbers that are looked at in a window.
+/// Numbers that describe a window.
 const FEATURES: usize = RANGES + 2 + 2 * STEPS.len() + 2 + SOON.len();
 
-/// How sure the bound is that is told.
+/// The probability that the advantage exceeds the bound in the evidence.
 const BOUND: f64 = 1e-3;
 
-/// The claim that nobody can tell from a window of accesses which of two users it is of.
+/// The claim that a window of accesses does not reveal which of two users made it.
 pub fn cannot_be_told_apart(a: &Draws, b: &Draws, what: &str) -> Claim {
     let name = format!("{} of two users cannot be told apart by learning: {what}", a.noun);
     let windows = a.accesses().min(b.accesses()) / WINDOW;
@@ -78,8 +78,8 @@ pub fn cannot_be_told_apart(a: &Draws, b: &Draws, what: &str) -> Claim {
     judged(name, seen, p, power, &evidence)
 }
 
-/// Which of so many windows are learned from, and which are guessed at: of more than it takes, so
-/// many that lie as far from each other.
+/// The windows to learn from, and the windows to guess: if there are more than needed, windows at
+/// equal distances.
 fn looked_at(windows: usize) -> (Range<usize>, impl ExactSizeIterator<Item = usize>) {
     let learned = (windows / 2).min(LEARNED_MAX);
     let rest = windows - learned;
@@ -95,13 +95,13 @@ fn learn(a: &[f32], b: &[f32]) -> BoostedTrees {
     BoostedTrees::fit(&[a, b].concat(), FEATURES, &sides)
 }
 
-/// How many windows the machine takes for the second user's.
+/// How many windows the classifier attributes to the second user.
 fn guesses(machine: &BoostedTrees, windows: &[f32]) -> usize {
     machine.guess(windows).filter(|side| *side > 0.5).count()
 }
 
-/// What is looked at in each of `windows`: how draws are spread, how they are to each other, and
-/// how soon they come again. [`FEATURES`] numbers for each.
+/// [`FEATURES`] numbers for each of `windows`: the distribution of its draws, their differences,
+/// and how soon places come again.
 fn features(draws: &Draws, windows: &[usize]) -> Vec<f32> {
     let scale = 1.0 / draws.places as f64;
     let ages = ages(draws);
@@ -132,8 +132,8 @@ fn features(draws: &Draws, windows: &[usize]) -> Vec<f32> {
     rows
 }
 
-/// How many accesses ago the place of each was last drawn; of those that never were, or long ago,
-/// more than [`LOOK_BACK`].
+/// For each access, how many accesses ago its place was last drawn; more than [`LOOK_BACK`] if it
+/// never was, or longer ago.
 fn ages(draws: &Draws) -> Vec<u16> {
     let places = numbered(&draws.drawn, draws.places);
     let picked: Vec<u32> = (0..draws.accesses()).map(|i| places[draws.picked(i)]).collect();
@@ -167,7 +167,7 @@ mod tests {
         assert!(p.iter().any(|&p| p < 0.5) && p.iter().any(|&p| p > 0.5), "{p:?}");
     }
 
-    /// Each leaks in another way, of which the machine was not told.
+    /// Each user leaks in another way, for which the classifier has no special feature.
     #[test]
     fn what_differs_is_learned() {
         let honest = draws(1, |rng, _| rng.below(1024));

@@ -1,23 +1,24 @@
-//! The leaves of a tree of which not all were seen.
+//! Finds the number of leaves of a tree when a trace does not show all of them.
 //!
-//! Where few accesses are seen of many places, the order of those seen is not the order of all. But
-//! the addresses of a tree's leaves, and of an array, lie as far from each other each; and if they
-//! fill nearly a power of two of such steps, they are so many.
+//! With few accesses and many places, the rank of a place among the observed ones is not its rank
+//! among all. But the leaves of a tree, and the elements of an array, are at equal distances; and
+//! if the observed places span nearly a power of two of these distances, that is the number of
+//! leaves.
 
 use crate::accesses::{Accesses, greatest_divisor};
 use crate::columns::again;
 use crate::draws::Draws;
 
-/// Of leaves that are drawn at random, so many times the mean distance of those seen are missing at
-/// an end in one of 10^13 cases.
+/// If leaves are drawn at random, a gap at an end of more than this many times the mean distance of
+/// observed leaves has a probability of 10^-13.
 const MISSING: f64 = 30.0;
 
-/// Fewer places of which not all were seen were not drawn at random.
+/// With fewer places, a trace of random draws shows all of them.
 const LEAVES_MIN: u64 = 64;
 
-/// The leaf of each access of two users, if places are where the leaves of a full tree or the
-/// elements of an array would be, a power of two of them; else nothing. `known` is where the
-/// `place` of all accesses is, in order.
+/// The leaf of each access of two users, if the places fit the leaves of a full tree or
+/// the elements of an array, a power of two of them; else nothing. `known` are the values of
+/// `place` of all accesses, in order.
 pub(crate) fn leaves(users: [&Accesses; 2], place: usize, known: &[u64]) -> Option<[Draws; 2]> {
     let [a, b] = users;
     let (least, most) = (*known.first()?, *known.last()?);
@@ -32,8 +33,8 @@ pub(crate) fn leaves(users: [&Accesses; 2], place: usize, known: &[u64]) -> Opti
     if missing as f64 > 2.0 * MISSING * usual {
         return None;
     }
-    // The first leaf is after as many buckets as a tree has above its leaves, less one; the first
-    // element is at a multiple of the size of an array.
+    // Before the first leaf of a tree there are as many buckets as leaves, less one; the first
+    // element of an array is assumed at a multiple of the array's size.
     let from_zero = least / unit;
     let is_tree = (places - 1..2 * places - 1).contains(&from_zero);
     let offset = (from_zero + u64::from(is_tree)) % places;

@@ -1,34 +1,35 @@
-//! Tells whether two users can be told apart by what an adversary sees.
+//! Tests whether an adversary can distinguish two users by what it observes.
 //!
-//! Everything here reads events (`traceless::trace`), or images of a disk, and knows nothing of the
-//! scheme that made them. What runs schemes stands in the command line.
+//! This crate reads events (`traceless::trace`), or images of a disk, and knows nothing of the
+//! scheme that made them. The command line has the code that runs schemes.
 //!
-//! | item | what it answers |
+//! | item | question that it answers |
 //! |---|---|
-//! | [`normalise`], [`Epochs`] | what was written between two syncs, however it was cut? |
-//! | [`compare`], [`try_compare`] | are two traces equal, and if not, where do they part? |
-//! | [`Draws`] | are the places that accesses draw random, and tell of nothing else? |
-//! | [`cannot_be_told_apart`] | does a machine learn to tell two users apart? |
-//! | [`Template`] | does an access look like another, but for its place? |
-//! | [`Times`] | does the time that something takes tell of the user? |
-//! | [`judge`] | do two traces of anybody's differ by more than chance? |
+//! | [`normalise`], [`Epochs`] | which bytes were written between two syncs? |
+//! | [`compare`], [`try_compare`] | are two traces equal, and if not, where do they differ first? |
+//! | [`Draws`] | are the places that accesses draw random, and independent of everything else? |
+//! | [`cannot_be_told_apart`] | does a classifier learn to distinguish two users? |
+//! | [`Template`] | does an access look like another, except for its place? |
+//! | [`Times`] | does the time of an operation depend on the user? |
+//! | [`judge`] | do two traces of any scheme differ by more than chance? |
 //! | [`diff`] | what do two copies of one disk reveal? |
 //! | [`OutsideReader`] | what did another tool record? |
-//! | [`Report`] | the verdict, for people and programs |
+//! | [`Report`] | what is the verdict, for people and programs? |
 //!
 //! docs/audit.md has the rules and an example of each report.
 //!
-//! File by file: `normal`: what was written between two syncs; `compare`; `snapshot`: two copies of
-//! an image; `draws`: leaves or slots that are drawn at random (`again`: how soon one comes back;
-//! `table`, `joint`: what one thing tells of another; `odds`: probabilities, and what a test
-//! finds); `distance` of two distributions; `lags`: what was drawn long before; `distances`: equal
-//! places at any distance; `halves` of a tree; `combined`: places beside earlier ones, by `parity`,
-//! by `linear` sums modulo 2, and against the bits of secrets (`labels`); `leaves`, of which not
-//! all were seen; `learned`: a machine that guesses; `timing`: times in pairs; `accesses`: traces
-//! of anybody's, `cut`, each an `access` with its events (`touched`); `judge`: two of them, by what
-//! is public and what is drawn (`schedule`), the `order` of what comes by chance, single events
-//! (`columns`) and `requests`; `outside`: what other tools recorded; `report`. `models` are foreign
-//! schemes with faults, for its tests.
+//! File by file: `normal`: the bytes written between two syncs; `compare`; `snapshot`: two copies
+//! of an image; `draws`: leaves or slots that are drawn at random (`again`: how soon a place is
+//! drawn again; `table`, `joint`: dependence of two quantities; `odds`: probabilities, and which
+//! leaks a test finds); `distance` of two distributions; `lags`: dependence on draws long before;
+//! `distances`: equal places at any distance; `halves` of a tree; `combined`: places beside earlier
+//! ones, by `parity`, by `linear` sums modulo 2, and against the bits of secrets (`labels`);
+//! `leaves`: the number of leaves, when a trace does not show all of them; `learned`: a classifier;
+//! `timing`: times in pairs; `accesses`: traces of any scheme, `cut`, each an `access` with its
+//! events (`touched`); `judge`: two of them, by what is public and what is drawn (`schedule`),
+//! the `order` of accesses that come by chance, single events (`columns`) and `requests`;
+//! `outside`: recordings of other tools; `report`. `models` are faulty schemes for the crate's
+//! tests.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -1,4 +1,4 @@
-//! Whether a bit is the sum of others, modulo 2, in every case.
+//! Tests whether a bit is a sum of other bits, modulo 2, in every case.
 
 use crate::labels::Bits;
 use crate::mixer::Mixer;
@@ -6,22 +6,23 @@ use crate::mixer::Mixer;
 /// Columns of bits, one in each row. Rows are cases.
 pub(crate) struct Columns {
     rows: usize,
-    /// Those that are independent, each with the row at which no later one has a bit.
+    /// The independent columns, reduced, each with a row in which no later column has a bit.
     independent: Vec<(usize, Vec<u64>)>,
 }
 
-/// Columns whose rarer value is less than this share of all are no evidence: they may be a constant
-/// in most cases.
+/// A column in which the rarer value has less than this share of all cases is no evidence: it may
+/// be constant in most cases.
 const RARER_MIN: f64 = 0.25;
 
-/// Rows for each column, and some more: with the rarer value in a quarter of all cases a column is
-/// the sum of others in all rows by chance with a probability of 0.75 for each row, times the
-/// number of all sums.
+/// Rows for each column, and some more. If the rarer value has a share of at least a quarter, a
+/// column is a given sum of other columns by chance with a probability of 0.75 for each row, times
+/// the number of all sums.
 pub(crate) fn rows_for(columns: usize) -> usize {
     3 * columns + 120
 }
 
-/// The probability that one of `tests` columns is a sum of so many others in all rows.
+/// The probability that one of `tests` columns is by chance a sum of `columns` other ones in all
+/// rows.
 pub(crate) fn sum_by_chance(rows: usize, columns: usize, tests: usize) -> f64 {
     let bits =
         columns as f64 + rows as f64 * (1.0 - RARER_MIN).log2() + (tests.max(1) as f64).log2();
@@ -33,7 +34,7 @@ impl Columns {
         Self { rows, independent: vec![] }
     }
 
-    /// Adds a column, and tells whether it is a sum of those before.
+    /// Adds a column, and returns whether it is a sum of the columns before.
     pub fn is_sum(&mut self, bits: impl ExactSizeIterator<Item = bool>) -> bool {
         assert_eq!(bits.len(), self.rows, "a column has a bit in each row");
         let mut column = Bits::of(bits).words;
@@ -47,24 +48,24 @@ impl Columns {
         false
     }
 
-    /// How many are independent.
+    /// The number of independent columns.
     pub fn rank(&self) -> usize {
         self.independent.len()
     }
 }
 
-/// Whether each value of a bit is common enough that a sum says something.
+/// Whether both values of a bit are common enough for a sum to be evidence.
 pub(crate) fn is_even(ones: usize, all: usize) -> bool {
     let share = ones as f64 / all.max(1) as f64;
     (RARER_MIN..=1.0 - RARER_MIN).contains(&share)
 }
 
-/// Any `rows` of the cases from `first` on, in order.
+/// Selects `rows` of the cases from `first` on, in order.
 pub(crate) fn cases(first: usize, all: usize, rows: usize) -> Option<Vec<usize>> {
     let left = all.checked_sub(first).filter(|left| *left >= rows)?;
     let step = left / rows;
     let mut mixer = Mixer(left as u64);
-    // At a place of each stretch that no period of the trace knows.
+    // A random case of each stretch, independent of any period of the trace.
     let case = |nth: usize| first + nth * step + mixer.below(step as u64) as usize;
     Some((0..rows).map(case).collect())
 }

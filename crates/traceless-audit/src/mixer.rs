@@ -1,6 +1,6 @@
-//! Numbers that look random, and are the same each time.
+//! Reproducible pseudorandom numbers.
 
-/// `SplitMix64`: enough to shuffle and to pick with, and for tests.
+/// `SplitMix64`: good enough for shuffles, selections and tests; not for cryptography.
 pub(crate) struct Mixer(pub u64);
 
 impl Mixer {
@@ -11,12 +11,12 @@ impl Mixer {
         x ^ (x >> 31)
     }
 
-    /// Any number below `n`.
+    /// A random number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Fisher and Yates.
+    /// Shuffles by the algorithm of Fisher and Yates.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for left in (1..items.len()).rev() {
             items.swap(left, self.below(left as u64 + 1) as usize);

@@ -1,4 +1,4 @@
-//! Schemes of other people, sound and with faults, as far as they show: for tests.
+//! Models of other schemes, sound and with faults, as far as they are observable: for tests.
 
 use crate::accesses::Accesses;
 use crate::mixer::Mixer;
@@ -10,11 +10,11 @@ const LEVELS: u32 = 9;
 const LEAVES: u64 = 1 << (LEVELS - 1);
 const LEN: u64 = 64;
 
-/// What is wrong with a scheme.
+/// A fault of a scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     None,
-    /// Ring: one access of fifty reads the path of forty accesses before.
+    /// Ring: one access of fifty reads the path of the access forty before.
     OldLeaf,
     /// Ring: slots of the fourth level are not drawn: the first one is always a dummy.
     FixedSlot,
@@ -22,56 +22,59 @@ pub enum Fault {
     Eager,
     /// Ring: one eviction of a hundred goes along any path.
     Strays,
-    /// Any: of a block that is at hand, nothing is read in one of twenty cases.
+    /// Any: one of twenty requests for a block at hand makes no access.
     SkipsHits,
-    /// Square root: of a block in the shelter its old place is read again in one of ten cases.
+    /// Square root: one of ten requests for a block in the shelter reads its old place again.
     Rereads,
-    /// Two trees: both accesses take one leaf in one case of twenty.
+    /// Two trees: in one access of twenty both trees use the same leaf.
     SameLeaf,
 }
 
-/// How a Path ORAM's leaf tells of what is asked for, or of leaves before it, in every access.
+/// A leak of a Path ORAM: how its leaf depends on the block, or on earlier leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leak {
-    /// Its lowest bit is that of the leaf so many accesses before, exclusive or the block's.
+    /// The leaf's lowest bit is that of the leaf so many accesses before, exclusive or the block's.
     XorBefore(usize),
     /// A high bit of the difference from the last leaf is the block's lowest bit.
     Difference,
-    /// Its lowest bit is that of the last leaf of the same block, exclusive or the block's.
+    /// The leaf's lowest bit is that of the last leaf of the same block, exclusive or the block's.
     XorOfSameBlock,
-    /// It is next to the last leaf of the same block, in one access of twenty.
+    /// In one access of twenty the leaf is next to the last leaf of the same block.
     NextToSameBlock,
-    /// A middle bit, which is in no class of a coarse test, is a middle bit of the block.
+    /// A middle bit of the leaf, which no class of a coarse test shows, is a middle bit of the
+    /// block.
     DeepBit,
-    /// In one access of fifty it is the leaf so many accesses before.
+    /// In one access of fifty the leaf is that of the access so many before.
     EqualTo(usize),
-    /// 513 of 1000 are in the left half.
+    /// 513 of 1000 leaves are in the left half.
     LeftHalf,
-    /// The parity of half of its bits is that of two bits of the block.
+    /// The parity of half of the leaf's bits is that of two bits of the block.
     Parity,
-    /// One bit is that of a public number of the access, mixed, exclusive or the block's lowest.
+    /// One bit is that of a public number of the access, mixed, exclusive or the block's lowest
+    /// bit.
     Counter,
-    /// In one access of twenty it is the sum of the last two leaves, modulo their number.
+    /// In one access of twenty the leaf is the sum of the last two leaves, modulo their number.
     SumOfTwo,
-    /// Its lowest bit says whether the block is of the same parity as the one before.
+    /// The leaf's lowest bit is 1 if the block and the one before have different parities.
     Changed,
-    /// One bit is another one of the last leaf, exclusive or the block's lowest.
+    /// One bit is another bit of the last leaf, exclusive or the block's lowest bit.
     OtherBit,
-    /// One bit is the sum of one of each of three leaves before, and the block's lowest.
+    /// One bit is the exclusive or of a bit of each of three leaves before, and the block's lowest
+    /// bit.
     SumOfFour,
-    /// Two buckets of the path are written in the other order: if they were so in the last access,
-    /// exclusive or the block's lowest bit.
+    /// Two buckets of the path are written in swapped order: if they were swapped in the last
+    /// access, exclusive or the block's lowest bit.
     Order,
 }
 
-/// Who asks for blocks: of the number of an access.
+/// A user: returns the requested block of each access, by the access's number.
 pub type User = fn(&mut Mixer, u64) -> u64;
 
 pub const HOT: User = |rng, _| rng.below(4);
 pub const SCAN: User = |_, nth| nth % BLOCKS;
 pub const ANY: User = |rng, _| rng.below(BLOCKS);
 
-/// What a scheme shows.
+/// The observable events of a scheme.
 struct ModelEvents {
     rng: Mixer,
     fault: Fault,
@@ -128,7 +131,7 @@ fn bucket(leaf: u64, level: u32) -> u64 {
     (1 << level) - 1 + (leaf >> (LEVELS - 1 - level))
 }
 
-/// Path ORAM, or what is seen of it; with a leak.
+/// Path ORAM, reduced to its observable events; with a leak.
 pub fn path(seeds: [u64; 2], user: User, leak: Option<Leak>) -> Accesses {
     let mut leaves: Vec<u64> = vec![];
     let mut last_of = [None; BLOCKS as usize];
@@ -256,7 +259,7 @@ impl Default for Bucket {
 }
 
 impl Bucket {
-    /// Any unread slot without a block.
+    /// A random unread slot without a block.
     fn dummy(&self, rng: &mut Mixer) -> usize {
         let is_dummy = |slot: &usize| self.unread[*slot] && self.slots[*slot].is_none();
         let dummies: Vec<usize> = (0..self.slots.len()).filter(is_dummy).collect();
@@ -318,7 +321,8 @@ impl Ring {
         shown.see(Op::Read, place(at, slot));
     }
 
-    /// Reads all blocks of a bucket, and so many dummies that it shows nothing.
+    /// Reads all blocks of a bucket, and dummies up to a fixed number, so that the number reveals
+    /// nothing.
     fn take(&mut self, shown: &mut ModelEvents, at: u64) {
         let bucket = &mut self.buckets[at as usize];
         let mut read: Vec<usize> =

@@ -1,21 +1,21 @@
-//! What was touched between two syncs, without what an adversary cannot rely on: times, the order
-//! of writes that no sync separates, and how a stretch was cut into requests.
+//! The bytes touched between two syncs, without the properties that an adversary cannot rely on:
+//! times, the order of writes that no sync separates, and how a stretch was cut into requests.
 //!
-//! A cache or a kernel may reorder, split and join requests between two syncs as it likes, so two
-//! runs of one program differ there without any secret being told. A sync is an event of its own:
-//! its place in the trace is kept.
+//! A cache or a kernel may reorder, split and join requests between two syncs, so two runs of one
+//! program differ there without leaking a secret. A sync is an event of its own, and keeps its
+//! place in the trace.
 
 use core::convert::Infallible;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 use traceless::trace::{Event, Op, Surface};
 
-/// Bytes that were touched; or a sync, which has neither place nor length.
+/// A range of touched bytes; or a sync, which has neither place nor length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stretch {
-    /// Where it was seen.
+    /// The surface on which the event was observed.
     pub surface: Surface,
-    /// What happened.
+    /// The operation.
     pub op: Op,
     /// First byte.
     pub at: u64,
@@ -27,7 +27,7 @@ impl Stretch {
     /// The mark of a sync.
     pub const SYNC: Self = Self { surface: Surface::Storage, op: Op::Sync, at: 0, len: 0 };
 
-    /// What `event` touched.
+    /// The bytes that `event` touched.
     pub fn of(event: &Event) -> Self {
         match event.op {
             Op::Sync => Self { surface: event.surface, ..Self::SYNC },
@@ -35,7 +35,8 @@ impl Stretch {
         }
     }
 
-    /// First byte after it. Files are the world: what would not fit ends at the last byte.
+    /// The first byte after the stretch. A file may contain any numbers: a stretch that would go
+    /// beyond the last address ends there.
     pub fn end(&self) -> u64 {
         self.at.saturating_add(self.len)
     }
@@ -44,7 +45,7 @@ impl Stretch {
         (op_rank(self.op), surface_rank(self.surface), self.at)
     }
 
-    /// Takes in `next`, which does not begin before this, if the two touch or overlap.
+    /// Takes in `next`, which does not begin before this stretch, if the two touch or overlap.
     fn absorb(&mut self, next: &Self) -> bool {
         let same_kind = self.op == next.op && self.surface == next.surface;
         let joins = same_kind && self.at <= next.at && next.at <= self.end();
@@ -72,7 +73,7 @@ impl core::fmt::Display for Stretch {
     }
 }
 
-/// The library's enums know nothing of serde: here they become their names.
+/// Serializes the library's enums by name, because they do not implement serde's traits.
 impl Serialize for Stretch {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut out = to.serialize_struct("Stretch", 4)?;
@@ -85,26 +86,26 @@ impl Serialize for Stretch {
     }
 }
 
-/// How many events of each kind.
+/// The number of events of each kind.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Counts {
     /// Write events.
     pub writes: u64,
-    /// Bytes that they wrote.
+    /// Bytes that the write events wrote.
     pub bytes_written: u64,
     /// Syncs.
     pub syncs: u64,
-    /// Read events; zero where reads are left out.
+    /// Read events; zero if reads are left out.
     pub reads: u64,
 }
 
 impl Counts {
-    /// All events.
+    /// The number of all events.
     pub fn events(&self) -> u64 {
         self.writes + self.syncs + self.reads
     }
 
-    /// Counts one event more.
+    /// Counts one more event.
     pub fn add(&mut self, event: &Event) {
         match event.op {
             Op::Read => self.reads += 1,
@@ -124,16 +125,17 @@ impl Counts {
     }
 }
 
-/// What happened up to one sync, that sync included.
+/// The events up to one sync, this sync included.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Epoch {
-    /// Syncs before it.
+    /// Syncs before the epoch.
     pub number: u64,
-    /// What was touched: in order, and no two touch each other. Reads come before writes.
+    /// The touched stretches, in order; no two of a kind touch each other. Reads come before
+    /// writes.
     pub stretches: Vec<Stretch>,
-    /// Whether a sync ends it. Only the last one of a trace may lack it.
+    /// Whether a sync ends the epoch. Only the last one of a trace may lack it.
     pub synced: bool,
-    /// The events that it was made of.
+    /// The counts of its events.
     pub counts: Counts,
 }
 
@@ -169,7 +171,7 @@ impl<I: Iterator<Item = Result<Event, E>>, E> Iterator for Epochs<I> {
             }
             counts.add(&event);
             synced = event.op == Op::Sync;
-            // What is empty touches nothing, however it is cut.
+            // An empty event touches nothing, however it is cut.
             if !synced && event.len > 0 {
                 stretches.push(Stretch::of(&event));
             }
@@ -195,8 +197,8 @@ pub fn normalise(
     })
 }
 
-/// Stretches joined where they touch. Sorting now and then keeps the memory of an epoch to what it
-/// covers, however many events it has.
+/// Stretches joined where they touch. Occasional sorting keeps the memory of an epoch proportional
+/// to what it covers, however many events it has.
 #[derive(Default)]
 struct Stretches {
     list: Vec<Stretch>,
@@ -274,7 +276,7 @@ pub(crate) mod tests {
         let mut reversed = events;
         reversed.reverse();
         assert_eq!(covered(&reversed), covered(&events));
-        // One that lies inside another does not shorten it.
+        // A write that lies inside another does not shorten it.
         assert_eq!(covered(&[write(0, 100), write(10, 5), write(100, 1)]), [vec![(0, 101)]]);
     }
 
@@ -296,7 +298,7 @@ pub(crate) mod tests {
         assert_eq!(without[0].stretches.len(), 1);
         assert_eq!(without[0].counts, Counts { writes: 1, bytes_written: 4, syncs: 0, reads: 0 });
         let with: Vec<_> = normalise(events, true).collect();
-        // They do not join with writes.
+        // Reads do not join with writes.
         assert_eq!(with[0].stretches.len(), 3);
         assert_eq!(with[0].counts.reads, 2);
         assert_eq!(normalise([read(0, 1)], false).count(), 0);

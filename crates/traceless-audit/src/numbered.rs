@@ -4,7 +4,7 @@ use crate::mixer::Mixer;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// So many places have a number of their own, whether they are drawn or not.
+/// Up to this number of places, each has its own number, whether it is drawn or not.
 const FEW: u64 = 1 << 22;
 
 /// The places drawn, of `places`, numbered without gaps if there are many.
@@ -21,7 +21,8 @@ pub(crate) fn numbered(drawn: &[u64], places: u64) -> Vec<u32> {
     drawn.iter().map(number).collect()
 }
 
-/// Fast, for whoever made the trace gains nothing by making this slow.
+/// A fast hasher. It need not resist attacks: the author of a trace gains nothing by slowing the
+/// audit down.
 #[derive(Default)]
 struct MixHasher(u64);
 

@@ -1,15 +1,15 @@
-//! Probabilities of what was seen if nothing is wrong, and what a test of some size would find.
+//! Probabilities of observations if nothing is wrong, and the sizes of leaks that tests find.
 
 use crate::report::{Claim, Statistic, Verdict};
 use statrs::function::beta::{beta_reg, inv_beta_reg};
 use statrs::function::erf::{erfc, erfc_inv};
 use statrs::function::gamma::{gamma_lr, gamma_ur};
 
-/// A claim with a smaller probability than this does not hold. With a thousand such claims, one
-/// audit of ten thousand raises a false alarm.
+/// A claim with a smaller probability than this does not hold. With a thousand claims in an audit,
+/// one audit of ten thousand raises a false alarm.
 pub const ALPHA: f64 = 1e-7;
 
-/// How often a leak of the size that is told as a test's power is found.
+/// How often a leak of the size that is stated as a test's power is found.
 const POWER: f64 = 0.99;
 
 /// The probability that a standard normal variable exceeds `z`.
@@ -17,12 +17,12 @@ pub(crate) fn normal_tail(z: f64) -> f64 {
     0.5 * erfc(z / core::f64::consts::SQRT_2)
 }
 
-/// What a standard normal variable exceeds with probability `p`.
+/// The value that a standard normal variable exceeds with probability `p`.
 pub(crate) fn normal_quantile(p: f64) -> f64 {
     core::f64::consts::SQRT_2 * erfc_inv(2.0 * p)
 }
 
-/// The probability of such a chi-square, or of a larger one.
+/// The probability of a chi-square of at least this size.
 pub(crate) fn chi_square_tail(statistic: f64, df: f64) -> f64 {
     if statistic <= 0.0 || df <= 0.0 { 1.0 } else { gamma_ur(df / 2.0, statistic / 2.0) }
 }
@@ -32,10 +32,11 @@ pub(crate) fn t_tail(t: f64, df: f64) -> f64 {
     beta_reg(df / 2.0, 0.5, df / (df + t * t))
 }
 
-/// From this variance on the skew of a count no longer shows in its tails.
+/// From this variance on, the skew of a count no longer shows in its tails.
 const NORMAL_MIN: f64 = 5000.0;
 
-/// The probability of so many events or more where so many are `expected`, with that `variance`.
+/// The probability of at least `seen` events if `expected` events are expected, with this
+/// `variance`.
 pub(crate) fn many_tail(seen: u64, expected: f64, variance: f64) -> f64 {
     if seen == 0 || expected <= 0.0 {
         return if seen == 0 { 1.0 } else { 0.0 };
@@ -43,12 +44,12 @@ pub(crate) fn many_tail(seen: u64, expected: f64, variance: f64) -> f64 {
     if variance >= NORMAL_MIN {
         return normal_tail((seen as f64 - expected) / variance.sqrt());
     }
-    // As if events came in groups, where they vary more than rare events do.
+    // If the variance exceeds that of rare events, treats events as coming in groups.
     let group = (variance / expected).max(1.0);
     gamma_lr(seen as f64 / group, expected / group)
 }
 
-/// The two-sided probability of so many events where so many are `expected`, with that `variance`.
+/// The two-sided probability of `seen` events if `expected` are expected, with this `variance`.
 pub(crate) fn count_tail(seen: u64, expected: f64, variance: f64) -> f64 {
     if expected <= 0.0 {
         return if seen == 0 { 1.0 } else { 0.0 };
@@ -56,13 +57,13 @@ pub(crate) fn count_tail(seen: u64, expected: f64, variance: f64) -> f64 {
     if variance >= NORMAL_MIN {
         return 2.0 * normal_tail((seen as f64 - expected).abs() / variance.sqrt());
     }
-    // Of rare events; of others this is too careful.
+    // Exact for rare events; for other events the probability is too large.
     let many = if seen == 0 { 1.0 } else { gamma_lr(seen as f64, expected) };
     let few = gamma_ur(seen as f64 + 1.0, expected);
     (2.0 * many.min(few)).min(1.0)
 }
 
-/// The two-sided probability of so many of `all` draws in a half that has this `share` of all
+/// The two-sided probability of `seen` of `all` draws in a half that has this `share` of all
 /// places.
 pub(crate) fn half_tail(seen: u64, all: u64, share: f64) -> f64 {
     if all == 0 || share <= 0.0 || share >= 1.0 {
@@ -79,13 +80,13 @@ pub(crate) fn half_tail(seen: u64, all: u64, share: f64) -> f64 {
 }
 
 /// The probability that the smallest of `tests` independent probabilities is as small as `p`
-/// (Šidák). Where they depend on each other it is too large, which is the safe side.
+/// (Šidák). If they depend on each other it is too large, which is the safe side.
 pub(crate) fn smallest_of(tests: usize, p: f64) -> f64 {
     -(tests as f64 * (-p.min(1.0)).ln_1p()).exp_m1()
 }
 
-/// Bounds of a probability, each exceeded with probability `alpha`, of which `hits` of `all` trials
-/// were seen (Clopper and Pearson).
+/// Bounds of a probability, each exceeded with probability `alpha`, after `hits` of `all` trials
+/// (Clopper and Pearson).
 pub(crate) fn proportion_bounds(hits: u64, all: u64, alpha: f64) -> (f64, f64) {
     let (hits, missed) = (hits as f64, (all - hits) as f64);
     let lower = if hits == 0.0 { 0.0 } else { inv_beta_reg(hits, missed + 1.0, alpha) };
@@ -93,15 +94,15 @@ pub(crate) fn proportion_bounds(hits: u64, all: u64, alpha: f64) -> (f64, f64) {
     (lower, upper)
 }
 
-/// The claim `name`, judged by the probability `p` of what was seen.
+/// The claim `name`, judged by the probability `p` of its observation.
 pub(crate) fn judged(name: String, statistic: f64, p: f64, power: String, evidence: &str) -> Claim {
     let verdict = if p < ALPHA { Verdict::Leak } else { Verdict::Pass };
     let evidence = format!("{evidence}, p = {p:.2e}");
     Claim { name, verdict, statistic: Statistic::Value(statistic), p: Some(p), power, evidence }
 }
 
-/// One claim in place of several of the same kind, whose worst is judged by their number. Without
-/// any, nothing.
+/// One claim in place of several of the same kind: the worst of them, judged by their number.
+/// Nothing if there are none.
 pub fn worst_of(name: String, claims: Vec<Claim>) -> Option<Claim> {
     let tests = claims.len();
     let least = |claim: &Claim| claim.p.unwrap_or(1.0);
@@ -118,7 +119,7 @@ pub(crate) fn distance_found(df: f64, n: u64) -> String {
     let spread = 2.0 / (9.0 * df);
     let z = normal_quantile(ALPHA);
     let critical = df * (1.0 - spread + z * spread.sqrt()).powi(3);
-    // Patnaik's normal approximation of a chi-square whose centre is off by `shift`.
+    // Patnaik's normal approximation of a chi-square with its centre off by `shift`.
     let missed = |shift: f64| (df + shift - critical) / (2.0 * (df + 2.0 * shift)).sqrt();
     let enough = normal_quantile(1.0 - POWER);
     let (mut low, mut high) = (0.0, 1.0);
@@ -161,12 +162,12 @@ mod tests {
 
     #[test]
     fn rare_events_are_counted_as_poisson_has_it() {
-        // At least three of one expected, at most none of five: tables of the distribution.
+        // At least three if one is expected, and none if five are: tables of the distribution.
         assert!((count_tail(3, 1.0, 1.0) / (2.0 * 0.080_301) - 1.0).abs() < 1e-4);
         assert!((count_tail(0, 5.0, 5.0) / (2.0 * 0.006_738) - 1.0).abs() < 1e-3);
         assert!(count_tail(0, 0.0, 0.0) >= 1.0);
         assert!(count_tail(1, 0.0, 0.0) <= 0.0);
-        // Where both apply, they agree.
+        // At the limit of both methods, they agree.
         let poisson = count_tail(5100, 4990.0, 4990.0);
         let normal = count_tail(5100, 4990.0, 5000.0);
         assert!((poisson / normal - 1.0).abs() < 0.05, "{poisson} {normal}");
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn halves_are_those_of_the_tables() {
-        // Fair coins: none or all of ten, two or fewer or as many of the other side of ten.
+        // Fair coins: none or all of ten, two or fewer, or eight or more.
         assert!((half_tail(10, 10, 0.5) / (2.0 / 1024.0) - 1.0).abs() < 1e-9);
         assert!((half_tail(2, 10, 0.5) / (112.0 / 1024.0) - 1.0).abs() < 1e-9);
         assert!(half_tail(5, 10, 0.5) >= 1.0 && half_tail(0, 0, 0.5) >= 1.0);
@@ -207,7 +208,7 @@ mod tests {
     fn proportions_lie_in_the_bounds_of_the_tables() {
         let (low, high) = proportion_bounds(5, 10, 0.025);
         assert!((low - 0.1871).abs() < 1e-3 && (high - 0.8129).abs() < 1e-3, "{low} {high}");
-        // The rule of three, and what it is for 99.9 %.
+        // The rule of three, and its equivalent for 99.9 %.
         let (low, high) = proportion_bounds(0, 1000, 0.05);
         assert!(low == 0.0 && (high - 0.003).abs() < 1e-4, "{high}");
         assert!((proportion_bounds(1000, 1000, 0.001).0 - 0.9931).abs() < 1e-3);
@@ -215,7 +216,7 @@ mod tests {
 
     #[test]
     fn sample_sizes_are_those_of_the_published_arithmetic() {
-        // Of a distance of 1 % with 256 bins: half a million samples at 1e-6, a few more at 1e-7.
+        // A distance of 1 % with 256 bins takes half a million samples at 1e-6, a few more at 1e-7.
         let told = distance_found(255.0, 560_000);
         assert!(told.contains(" 1.00 %") || told.contains(" 0.99 %"), "{told}");
         assert!((deviation_found(1) - (5.327 + 2.326)).abs() < 0.01);

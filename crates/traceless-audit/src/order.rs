@@ -1,35 +1,35 @@
-//! In which order accesses of several kinds come: one that all the world knows, or by chance.
+//! Tests the order of accesses of several kinds: it is public, or accesses come by chance.
 //!
-//! Ring ORAM evicts after so many accesses, and reshuffles a bucket when the paths that were drawn
-//! have met it often enough. What comes by chance must come as often, and as far apart, whoever
-//! asks.
+//! Ring ORAM evicts after a fixed number of accesses, and reshuffles a bucket when enough of the
+//! drawn paths have met it. Accesses that come by chance must come as often, and as far apart, for
+//! every user.
 
 use crate::odds::{chi_square_tail, distance_found, judged, t_tail, worst_of};
 use crate::report::{Claim, Verdict};
 use crate::table::Table;
 
-/// Parts of a trace in which what comes by chance is counted.
+/// Parts of a trace in which accesses that come by chance are counted.
 const BLOCKS: usize = 50;
 
-/// What comes at one distance in this share of cases should always do so.
+/// If accesses of a kind are at one distance in this share of cases, they must always be.
 const REGULAR: f64 = 0.75;
 
-/// Distances that show whether something comes regularly, at least.
+/// The fewest distances that show whether a kind comes regularly.
 const DISTANCES_MIN: usize = 20;
 
 /// Classes of distances, and the draws that each must expect.
 const CLASSES: usize = 16;
 const EXPECTED_MIN: usize = 10;
 
-/// In which order accesses come.
+/// The order in which accesses come.
 pub(crate) struct Order {
-    /// Of each kind, whether its accesses come in turn; else by chance.
+    /// For each kind, whether its accesses come in a public order; else they come by chance.
     pub in_turn: Vec<bool>,
-    /// Claims about that, of which none fails in a sound scheme.
+    /// Claims about the order. None fails in a sound scheme.
     pub claims: Vec<Claim>,
 }
 
-/// The order of the accesses of two traces, whose kinds are numbers below `kinds`.
+/// The order of the accesses of two traces, given as kinds below `kinds`.
 pub(crate) fn order(a: &[usize], b: &[usize], kinds: usize) -> Order {
     let in_turn = in_turn(a, b, kinds);
     let both = a.len().min(b.len()) as u64;
@@ -54,7 +54,7 @@ pub(crate) fn order(a: &[usize], b: &[usize], kinds: usize) -> Order {
     Order { in_turn, claims }
 }
 
-/// Which kinds' accesses come in the same order in both traces, once those of all others are left
+/// The kinds of accesses that come in the same order in both traces, once all other kinds are left
 /// out.
 fn in_turn(a: &[usize], b: &[usize], kinds: usize) -> Vec<bool> {
     let mut number = vec![0usize; kinds];
@@ -71,10 +71,10 @@ fn in_turn(a: &[usize], b: &[usize], kinds: usize) -> Vec<bool> {
     in_turn
 }
 
-/// When accesses of a kind come, counted in accesses that come in turn.
+/// The times of a kind's accesses, counted in accesses that come in turn.
 struct TurnTimes {
     at: Vec<usize>,
-    /// Accesses that come in turn.
+    /// All accesses that come in turn.
     all: usize,
 }
 
@@ -95,7 +95,7 @@ impl TurnTimes {
     }
 }
 
-/// That what comes nearly always at one distance comes always at that one.
+/// The claim that accesses that are nearly always at one distance always are.
 fn breaks_a_rule(kind: usize, users: [&TurnTimes; 2]) -> Option<Claim> {
     let most_common = |distances: &[usize]| {
         let mut sorted = distances.to_vec();
@@ -117,7 +117,7 @@ fn breaks_a_rule(kind: usize, users: [&TurnTimes; 2]) -> Option<Claim> {
     Some(Claim::exact(name, Verdict::Leak, 0, "one case is found", broken))
 }
 
-/// That accesses of a kind are as many in each part of both traces.
+/// The claim that each part of both traces has equally many accesses of a kind.
 fn come_as_often(kind: usize, a: &TurnTimes, b: &TurnTimes) -> Claim {
     let part = a.all.min(b.all) / BLOCKS;
     let name = format!("accesses come as often: kind {}", kind + 1);
@@ -136,7 +136,8 @@ fn come_as_often(kind: usize, a: &TurnTimes, b: &TurnTimes) -> Claim {
     let n = BLOCKS as f64;
     let mean = differences.iter().sum::<f64>() / n;
     let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    // Counts below one in a part are too uneven for what follows to be exact.
+    // With fewer than one access in a part, the differences are too uneven for Student's
+    // distribution.
     let t = mean / (variance.max(1.0 / n) / n).sqrt();
     let (a, b) = (of_a.iter().sum::<f64>(), of_b.iter().sum::<f64>());
     let evidence = format!("{a} and {b} in {BLOCKS} parts of {part} accesses, t = {t:.2}");
@@ -145,7 +146,7 @@ fn come_as_often(kind: usize, a: &TurnTimes, b: &TurnTimes) -> Claim {
     judged(name, t, t_tail(t, n - 1.0), power, &evidence)
 }
 
-/// That they are as far apart.
+/// The claim that accesses of a kind are equally far apart in both traces.
 fn come_as_far_apart(kind: usize, a: &TurnTimes, b: &TurnTimes) -> Claim {
     let sides = [a.distances(), b.distances()];
     let mut sorted = sides.concat();
@@ -170,10 +171,10 @@ fn come_as_far_apart(kind: usize, a: &TurnTimes, b: &TurnTimes) -> Claim {
     judged(name, statistic, p, distance_found(df.max(1.0), fewer as u64 / 2), &evidence)
 }
 
-/// Whether `labels` hang on the `secrets` at the same place more than on those at others: both may
-/// follow schedules of their own. The probability of that.
+/// The probability that `labels` depend on the `secrets` at the same place only as much as on
+/// secrets at other places: both may follow schedules of their own.
 pub(crate) fn told_beside_others(secrets: &[u8], labels: &[u8], classes: [usize; 2]) -> f64 {
-    /// Other places that are tried.
+    /// The number of other places that are tried.
     const SHIFTS: usize = 100;
     let n = secrets.len().min(labels.len());
     let dependence = |shift: usize| {
@@ -197,7 +198,8 @@ mod tests {
     use crate::distance::Distance;
     use crate::mixer::Mixer;
 
-    /// Accesses of kind 0, one of kind 1 after each three, and those of kind 2 that `comes` says.
+    /// Accesses of kind 0, one of kind 1 after each three, and accesses of kind 2 if `comes` says
+    /// so.
     fn kinds(seed: u64, mut comes: impl FnMut(&mut Mixer, u64) -> bool) -> Vec<usize> {
         let mut rng = Mixer(seed << 32);
         let mut kinds = vec![];

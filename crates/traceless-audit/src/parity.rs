@@ -1,22 +1,22 @@
-//! Whether the parity of any bits of a number tells of a bit that is known beside it.
+//! Tests whether the parity of any bits of a number depends on a bit that is known beside it.
 //!
-//! Each number is counted in a table, for each label by itself; a Walsh transform of the table then
-//! has, for every set of the number's bits, how often their parity is odd. So all sets are tested
-//! at once.
+//! The numbers are counted in a table, for each label separately. A Walsh transform of the table
+//! then gives, for every set of the number's bits, how often their parity is odd. So all sets are
+//! tested at once.
 
 use crate::labels::{LANES, Labels};
 use crate::odds::smallest_of;
 
-/// Bits of a number, at most: tables of so many stay in a cache.
+/// The most bits of a number: tables of this size stay in a cache.
 pub(crate) const BITS_MAX: u32 = 10;
 
 /// The strongest of many tests, and how many there were.
 #[derive(Clone, Debug)]
 pub(crate) struct Strongest {
-    /// The exponent of a bound: the probability of one such test is at most twice that of it.
+    /// The exponent of a bound: the probability of the test is at most 2 exp(-`half_deviance`).
     pub half_deviance: f64,
     pub tests: usize,
-    /// Which test it was.
+    /// The name of the strongest test.
     pub name: String,
 }
 
@@ -27,7 +27,7 @@ impl Default for Strongest {
 }
 
 impl Strongest {
-    /// A test with such an exponent.
+    /// Adds the strongest of `tests` tests, with its exponent.
     pub fn add(&mut self, half_deviance: f64, tests: usize, name: impl FnOnce() -> String) {
         self.tests += tests;
         if half_deviance > self.half_deviance {
@@ -35,18 +35,18 @@ impl Strongest {
         }
     }
 
-    /// The probability that the strongest of so many is as strong.
+    /// The probability that the strongest of all tests is as strong as this.
     pub fn p(&self) -> f64 {
         smallest_of(self.tests.max(1), (2.0 * (-self.half_deviance).exp()).min(1.0))
     }
 }
 
-/// How the numbers that are tested came to be.
+/// How the tested numbers were derived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Derivation {
     /// Each is one draw.
     OfOne,
-    /// Each is made of two draws: numbers that share a draw may hang together.
+    /// Each is made of two draws: numbers that share a draw may depend on each other.
     OfTwo,
 }
 
@@ -58,11 +58,11 @@ pub(crate) struct Numbers<'a> {
     pub made: Derivation,
     /// Whether each number is as likely as any other, so that each parity is a fair coin.
     pub is_uniform: bool,
-    /// What the numbers are.
+    /// A description of the numbers.
     pub name: &'a str,
 }
 
-/// Tests whether the parity of any set of the numbers' bits hangs on a label.
+/// Tests whether the parity of any set of the numbers' bits depends on a label.
 pub(crate) fn told_by_parities(of: &Numbers<'_>, labels: &Labels, strongest: &mut Strongest) {
     assert!(of.bits <= BITS_MAX, "the table is too large");
     let sets = (1usize << of.bits) - 1;
@@ -93,8 +93,8 @@ pub(crate) fn told_by_parities(of: &Numbers<'_>, labels: &Labels, strongest: &mu
     }
 }
 
-/// Of each set of bits, of how many more numbers the parity is even than odd: of all, and of those
-/// with each label.
+/// For each set of bits, how many more numbers have an even parity of these bits than an odd one:
+/// among all numbers, and among the numbers with each label.
 fn table_of(numbers: &[u16], bits: u32, packed: &[u16]) -> Vec<[i32; LANES]> {
     let mut table = vec![[0i32; LANES]; 1 << bits];
     // The labels of a byte at a time.
@@ -112,7 +112,7 @@ fn table_of(numbers: &[u16], bits: u32, packed: &[u16]) -> Vec<[i32; LANES]> {
     table
 }
 
-/// Without checks for overflow, so that all are added at once: there are fewer accesses.
+/// Without checks for overflow, so that the compiler vectorises the loop: there are fewer accesses.
 fn add(sums: &mut [i32], ones: &[i32]) {
     sums.iter_mut().zip(ones).for_each(|(sum, one)| *sum = sum.wrapping_add(*one));
 }
@@ -133,8 +133,8 @@ fn transform(table: &mut [[i32; LANES]]) {
     }
 }
 
-/// Half the deviance of a table of two parities and two labels from one whose sides are
-/// independent; 0 if that is less than what is already `known`.
+/// Half the deviance of a table of two parities and two labels from one with independent sides; 0
+/// if that is less than the `known` value.
 pub(crate) fn half_deviance(
     [even, even_labelled]: [f64; 2],
     [n, labelled]: [f64; 2],
@@ -148,7 +148,7 @@ pub(crate) fn half_deviance(
     if product <= 0.0 {
         return 0.0;
     }
-    // Numbers that share a draw hang together, as far as draws are uneven.
+    // Numbers that share a draw depend on each other, as far as draws are uneven.
     let uneven = even.abs() / n;
     let shared = match made {
         Derivation::OfOne => 1.0,

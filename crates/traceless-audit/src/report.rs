@@ -3,25 +3,25 @@
 use crate::compare::Comparison;
 use serde::{Deserialize, Serialize};
 
-/// Name and version of the report's form.
+/// Name and version of the report's format.
 pub const SCHEMA: &str = "traceless.audit.v1";
 
-/// What was found.
+/// The result of a claim or of an audit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Nothing.
+    /// No leak and no fault was found.
     Pass,
-    /// Two users can be told apart.
+    /// Two users are distinguishable.
     Leak,
-    /// Nothing is told, but the scheme does not do its work: blocks are lost, or writes left out.
+    /// There is no leak, but the scheme does not do its work: blocks are lost, or writes left out.
     Fault,
-    /// Nothing, but too little was seen to say so.
+    /// No leak was found, but the observations are too few for a verdict.
     Unknown,
 }
 
 impl Verdict {
-    /// The word in reports.
+    /// The word for the verdict in reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -38,37 +38,38 @@ impl Verdict {
 pub enum Statistic {
     /// A count: of events compared, for an exact test that passes; otherwise where it fails.
     Count(u64),
-    /// Anything else.
+    /// Any other number.
     Value(f64),
 }
 
-/// One claim, and how it fared.
+/// One claim, and its verdict.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Claim {
     /// The claim as a sentence.
     pub name: String,
     /// Whether it holds.
     pub verdict: Verdict,
-    /// What it was judged by.
+    /// The number that the claim was judged by.
     pub statistic: Statistic,
-    /// Probability of such a result if the claim is true; none for an exact test.
+    /// The probability of a result at least as extreme if the claim is true; none for an exact
+    /// test.
     pub p: Option<f64>,
-    /// How small a leak this test finds.
+    /// The size of a leak that the test finds.
     pub power: String,
-    /// What was seen.
+    /// The observations behind the verdict.
     pub evidence: String,
 }
 
-/// Everything that one audit claims.
+/// The claims of one audit.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Always [`SCHEMA`].
     pub schema: String,
-    /// The product whose claims these are.
+    /// The audited product.
     pub target: String,
     /// The scheme that was run.
     pub scheme: String,
-    /// How much was run.
+    /// The extent of the runs.
     pub level: String,
     /// The worst of all claims; a leak is worse than a fault.
     pub verdict: Verdict,
@@ -77,7 +78,7 @@ pub struct Report {
 }
 
 impl Claim {
-    /// A claim that was checked without any chance in it.
+    /// A claim that was checked without chance.
     pub fn exact(
         name: impl Into<String>,
         verdict: Verdict,
@@ -110,7 +111,7 @@ impl Claim {
 }
 
 impl Report {
-    /// Draws the verdict from the claims.
+    /// A report with the verdict that follows from the claims.
     pub fn new(target: &str, scheme: &str, level: &str, claims: Vec<Claim>) -> Self {
         let has = |verdict| claims.iter().any(|claim| claim.verdict == verdict);
         let verdict = [Verdict::Leak, Verdict::Fault].into_iter().find(|v| has(*v));

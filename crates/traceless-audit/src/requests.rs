@@ -1,4 +1,5 @@
-//! Whether each request is seen: one that needs no access shows that what it asked for was at hand.
+//! Tests whether each request is observable: a request without an access reveals that its block was
+//! at hand.
 
 use crate::access::Access;
 use crate::report::{Claim, Verdict};
@@ -6,20 +7,21 @@ use crate::template::Template;
 use std::collections::HashMap;
 use traceless::trace::{Op, Request};
 
-/// What the requests of a trace caused.
+/// The requests of a trace, and the accesses that they caused.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Requests {
-    /// Without the last one, during which a recording may have ended.
+    /// The number of requests, without the last one, during which a recording may have ended.
     asked: u64,
-    /// Those after which nothing was seen before the next.
+    /// Requests with no event before the next request.
     unseen: u64,
-    /// Accesses of the most common kind that most requests cause which cause any, and that all do.
+    /// Accesses of the most common kind: how many most requests cause, of the requests that cause
+    /// any, and how many there are in all.
     usual: u64,
     accesses: u64,
 }
 
 impl Requests {
-    /// What `asked` for something caused in a trace of these accesses.
+    /// Counts the accesses that each request caused.
     pub fn of(accesses: &[Access], asked: &[Request]) -> Self {
         let mut requests = Self::default();
         let mut of_kinds: HashMap<Template, u64> = HashMap::new();
@@ -49,11 +51,12 @@ impl Requests {
         requests
     }
 
-    /// That none went without an access for good. What waits for its turn is not seen at once, but
-    /// later: then there are as many accesses as requests.
+    /// The claim that no request went without an access for good. The access of a request that
+    /// waits comes later: then there are as many accesses as requests.
     pub fn are_all_seen(&self, what: &str) -> Claim {
         let Self { asked, unseen, usual, accesses } = *self;
-        // Twice, so that it stays a whole number: at least half of those were not made up for.
+        // Doubled, to stay in whole numbers: at least half of the unseen requests were not made up
+        // for.
         let went_without = unseen > 0 && 2 * accesses + unseen * usual <= 2 * asked * usual;
         let verdict = if went_without { Verdict::Leak } else { Verdict::Pass };
         let evidence = format!(
@@ -72,7 +75,7 @@ mod tests {
     use core::convert::Infallible;
     use traceless::trace::{Event, Surface};
 
-    /// A trace with so many accesses for each request.
+    /// A trace with the given number of accesses for each request.
     fn requests(of_each: &[u64]) -> Requests {
         let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at, len: 1 };
         let (mut events, mut asked) = (vec![], vec![]);
@@ -94,11 +97,11 @@ mod tests {
         one[500] = 0;
         assert!(leaks(&one));
         assert!(leaks(&one.map(|accesses| 3 * accesses)));
-        // It waited for the one before it.
+        // The request before waited for this one's turn.
         one[501] = 2;
         assert!(!leaks(&one));
         assert_eq!(requests(&one), Requests { asked: 999, unseen: 1, usual: 1, accesses: 999 });
-        // More than half are at hand.
+        // More than half of the requests are for blocks at hand.
         let mut few = [0; 1000];
         few[..300].fill(1);
         assert!(leaks(&few));

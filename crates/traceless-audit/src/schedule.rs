@@ -1,9 +1,8 @@
-//! Two traces cut into what is public and what is drawn, where accesses are of several kinds.
+//! Divides two traces with accesses of several kinds into public accesses and drawn ones.
 //!
-//! A scheme with more than one tree accesses each in its turn, some evict along paths in an order
-//! that all the world knows, and some shuffle everything now and then. The places of all accesses
-//! in a row are not drawn at random then, but those of each kind are, once what is public is left
-//! out.
+//! A scheme with several trees accesses each in its turn, some schemes evict along paths in a
+//! public order, and some shuffle everything now and then. The places of all accesses in a row are
+//! then not drawn at random, but the places of each kind are, once public ones are left out.
 
 use crate::access::{Access, HIGH, LOW, PLACES};
 use crate::accesses::Accesses;
@@ -11,43 +10,44 @@ use crate::order::{Order, order};
 use crate::template::Template;
 use std::collections::{HashMap, HashSet};
 
-/// Accesses of more kinds have no schedule.
+/// Accesses of more kinds than this have no schedule.
 const KINDS_MAX: usize = 64;
 
-/// Stretches of places that no access crosses, at most: else they tell nothing of trees.
+/// The most stretches of places that no access crosses: more of them do not come from several
+/// trees.
 const REGIONS_MAX: usize = 16;
 
-/// How often a schedule must be seen: what comes each time has not come by chance.
+/// The fewest repetitions that show a schedule: a coincidence in each of them is not chance.
 const PERIODS_MIN: usize = 8;
 
-/// Periods that are looked at closely, at most.
+/// The most periods that are tested closely.
 const PERIODS_TRIED: usize = 64;
 
-/// Places nearer than this, as a share of how far apart all are, are public up to little: which
-/// slot of a bucket, not which bucket.
+/// Two places are near if their distance is less than this share of the range of all places: they
+/// may differ in the slot of a bucket, but hardly in the bucket.
 const NEAR: f64 = 1.0 / 16.0;
 
-/// Accesses that show whether one place decides another, at least.
+/// The fewest accesses that show whether one place decides another.
 const DECIDED_MIN: usize = 100;
 
 /// The accesses of one kind, of each of two users.
 pub(crate) struct Kind {
-    /// Counted from 1 in the order in which they are first seen.
+    /// The number of the kind, from 1, in the order of first appearance.
     pub nth: usize,
     pub all: [Accesses; 2],
-    /// Those whose places are not public.
+    /// The accesses at places that are not public.
     pub drawn: [Accesses; 2],
-    /// Whether its turn comes when all the world knows, and not by chance.
+    /// Whether its accesses come in a public order, and not by chance.
     pub in_turn: bool,
 }
 
-/// Two traces whose accesses are of several kinds, or partly public.
+/// Two traces with accesses of several kinds, or with partly public places.
 pub(crate) struct Schedule {
     pub kinds: Vec<Kind>,
     pub order: Order,
 }
 
-/// What two traces follow; nothing if all accesses are alike, or of too many kinds.
+/// The schedule of two traces; nothing if all accesses are alike, or of too many kinds.
 pub(crate) fn schedule(a: &Accesses, b: &Accesses) -> Option<Schedule> {
     // The last access may be cut short by the end of the recording.
     let [all_a, all_b] = [a, b].map(|user| &user.all[..user.len().saturating_sub(1)]);
@@ -91,8 +91,8 @@ pub(crate) fn schedule(a: &Accesses, b: &Accesses) -> Option<Schedule> {
     tells.then_some(Schedule { kinds: found, order })
 }
 
-/// Where the stretches of places begin that no access crosses: each tree of several is one. One
-/// stretch, if there are many.
+/// The beginnings of the stretches of places that no access crosses: each of several trees is one.
+/// If there are too many, the whole memory counts as one stretch.
 fn regions<'a>(all: impl Iterator<Item = &'a Access>) -> Vec<u64> {
     let mut touched: Vec<(u64, u64)> =
         all.map(|access| (access.places[LOW], access.places[HIGH])).collect();
@@ -108,8 +108,8 @@ fn regions<'a>(all: impl Iterator<Item = &'a Access>) -> Vec<u64> {
     if regions.len() > REGIONS_MAX { vec![] } else { regions }
 }
 
-/// Which accesses of a kind are public, in each period: those that are at the same place in both
-/// traces each time, if the others mostly are not. Without such a period, none.
+/// The accesses in each period of a kind that are public: they are at the same place in both traces
+/// each time, and the other accesses mostly are not. None if there is no period.
 fn public(a: &Accesses, b: &Accesses) -> Vec<bool> {
     let same_at = |place: usize| -> Vec<bool> {
         a.all.iter().zip(&b.all).map(|(a, b)| a.places[place] == b.places[place]).collect()
@@ -125,11 +125,11 @@ fn public(a: &Accesses, b: &Accesses) -> Vec<bool> {
     let tells_most = (0..PLACES).max_by_key(|&place| different(place)).expect("some");
     let told = || both().map(|access| access.places[tells_most]);
     let range = told().max().unwrap_or(0) - told().min().unwrap_or(0);
-    // Accesses whose one place is the same, or the next, have the other near as well.
+    // Accesses with equal or neighbouring values of `place` are near in the other place as well.
     let decides = |place: usize| {
         let mut places: Vec<(u64, u64)> =
             both().map(|access| (access.places[place], access.places[tells_most])).collect();
-        // Among those whose one place is the same, the other stays as it came.
+        // The sort is stable: accesses with the same `place` keep their order.
         places.sort_by_key(|(place, _)| *place);
         let near = |two: &[(u64, u64)]| two[0].1.abs_diff(two[1].1) as f64 <= NEAR * range as f64;
         places.len() >= DECIDED_MIN && places.windows(2).all(near)
@@ -140,8 +140,8 @@ fn public(a: &Accesses, b: &Accesses) -> Vec<bool> {
     vec![is_public]
 }
 
-/// Which of a period's accesses are the `same` in both traces each time, if the others mostly are
-/// not. Without such a period, none.
+/// The accesses of a period that are the `same` in both traces each time, if the other accesses
+/// mostly are not. None if there is no period.
 fn period(same: &[bool]) -> Vec<bool> {
     let drawn: Vec<usize> = (0..same.len()).filter(|&nth| !same[nth]).take(64).collect();
     let of_period = |period: usize| {
@@ -154,7 +154,7 @@ fn period(same: &[bool]) -> Vec<bool> {
         let public: Vec<bool> = public.collect::<Option<_>>()?;
         public.contains(&true).then_some(public)
     };
-    // What is drawn is mostly drawn a period later.
+    // An access that is drawn is mostly drawn one period later, too.
     let may_be = |period: &usize| {
         let later = drawn.iter().filter_map(|nth| same.get(nth + period));
         2 * later.clone().filter(|same| **same).count() <= later.count()
@@ -165,7 +165,8 @@ fn period(same: &[bool]) -> Vec<bool> {
     found.unwrap_or_else(|| vec![false])
 }
 
-/// What was drawn last of another kind before each access of `of`, numbered from 1: 0 before any.
+/// For each access of `of`, the place of another kind drawn last before it, numbered from 1; 0 if
+/// there is none.
 pub(crate) fn drawn_before(of: &Accesses, other: &Accesses, drawn: &[u64]) -> Vec<u64> {
     let mut next = other.all.iter().zip(drawn).peekable();
     let mut last = 0;
@@ -202,9 +203,9 @@ mod tests {
         Accesses::cut(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
     }
 
-    /// A Circuit ORAM of other people: an access to a random leaf, and an eviction along the next
-    /// path, which is public. In one access of `reuses` the leaf is that of the access before, in
-    /// one eviction of `strays` the path is a random one.
+    /// A foreign Circuit ORAM: an access to a random leaf, and an eviction along the next path,
+    /// which is public. In one access of `reuses` the leaf is that of the access before, in one
+    /// eviction of `strays` the path is a random one.
     fn circuit(seed: u64, reuses: u64, strays: u64) -> Accesses {
         let mut rng = Mixer(seed << 32);
         let (mut events, mut leaf) = (vec![], 0);
@@ -220,8 +221,8 @@ mod tests {
         cut(&events)
     }
 
-    /// A recursive ORAM of other people, its map in a tree of its own. In one access of `shares`
-    /// the leaf of the data is the one below that of the map.
+    /// A foreign recursive ORAM, with its map in a tree of its own. In one access of `shares` the
+    /// leaf of the data is the one below that of the map.
     fn recursive(seed: u64, shares: u64) -> Accesses {
         let mut rng = Mixer(seed << 32);
         let mut events = vec![];
@@ -282,8 +283,8 @@ mod tests {
         assert_eq!(period(&same[..3000]), [false], "it is seen six times");
     }
 
-    /// In one access of twenty for a write, and in no other, a byte less is written, or what was
-    /// written is synced.
+    /// One access of ten is odd: its last event is a byte shorter, or a sync follows. With `tells`,
+    /// reads never are.
     #[test]
     fn accesses_that_look_otherwise_when_something_is_asked_for_are_found() {
         let user = |seed: u64, tells: bool, syncs: bool| {

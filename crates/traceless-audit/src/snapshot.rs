@@ -1,10 +1,10 @@
-//! What somebody learns who copies a disk twice: which blocks changed, and what changed bytes look
-//! like.
+//! The view of an adversary with two copies of a disk: which blocks changed, and the distribution
+//! of the changed bytes.
 
 use serde::Serialize;
 use std::io::{self, Read};
 
-/// The unit of comparison: what a disk writes at once.
+/// The unit of comparison: the bytes that a disk writes at once.
 pub const SNAPSHOT_BLOCK_LEN: usize = 4096;
 
 /// Bytes read at a time.
@@ -15,11 +15,11 @@ const CHUNK_LEN: usize = 256 * SNAPSHOT_BLOCK_LEN;
 pub struct ChangedRun {
     /// Number of the first block.
     pub first: u64,
-    /// How many.
+    /// The number of blocks.
     pub blocks: u64,
 }
 
-/// What two snapshots reveal.
+/// The differences of two snapshots.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct SnapshotDiff {
     /// Bytes of a block.
@@ -30,21 +30,21 @@ pub struct SnapshotDiff {
     pub changed_blocks: u64,
     /// Bytes that differ.
     pub changed_bytes: u64,
-    /// Entropy of the new values of those bytes, in bits per byte. Ciphertext comes close to 8; a
+    /// Entropy of the new values of changed bytes, in bits per byte. Ciphertext comes close to 8; a
     /// small sample cannot.
     pub entropy: f64,
-    /// Share of bytes that differ in the blocks that do. Fresh ciphertext differs in 255 of 256.
+    /// Share of bytes that differ, in the changed blocks. Fresh ciphertext differs in 255 of 256.
     pub changed_share: f64,
-    /// The changed blocks, neighbours as one, in order.
+    /// The changed blocks, in order; neighbours form one run.
     pub runs: Vec<ChangedRun>,
 }
 
-/// Two images that cannot be compared.
+/// The reason why two images cannot be compared.
 #[derive(Debug)]
 pub enum SnapshotError {
-    /// The first could not be read.
+    /// The first image could not be read.
     Old(io::Error),
-    /// The second could not be read.
+    /// The second image could not be read.
     New(io::Error),
 }
 

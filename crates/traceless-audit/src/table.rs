@@ -1,21 +1,21 @@
-//! Pairs of classes, counted, and whether one tells of the other.
+//! Counts of pairs of classes, and tests whether one class depends on the other.
 
 use crate::odds::chi_square_tail;
 
-/// Classes of places, or of secrets, in pairs of the two: so few that a byte tells all pairs.
+/// Classes of places, or of secrets, in pairs of the two: so few that a byte numbers all pairs.
 pub(crate) const PAIR_CLASSES: u64 = 16;
 
-/// Numbers that a byte tells apart.
+/// The number of values of a byte.
 const LANE: usize = 1 << 8;
 
-/// Pairs that are counted at a time, or some more: they stay in a cache.
+/// Pairs that are counted at a time, or a few more: they stay in a cache.
 const AT_ONCE: usize = 4096;
 
-/// Counts of the same side by side: more than one, or a number would wait for the one before it
-/// where both are the same.
+/// Separate counts of the same pairs. With a single count, an increment would wait for the one
+/// before it if both are of the same pair.
 const LANES: usize = 4;
 
-/// How often each pair of classes was seen.
+/// How often each pair of classes occurs.
 pub(crate) struct Table {
     columns: usize,
     counts: Vec<u64>,
@@ -31,19 +31,20 @@ impl Table {
         self.counts[row * self.columns + column] += 1;
     }
 
-    /// Adds each pair, as many as the fewer. There are no more pairs of classes than a byte tells.
+    /// Adds pairs of rows and columns, up to the end of the shorter. The table has at most 256
+    /// pairs of classes.
     pub fn add_all(&mut self, rows: &[u8], columns: &[u8]) {
         let pairs = rows.len().min(columns.len());
         self.add_first_of(AT_ONCE, AT_ONCE, &rows[..pairs], &columns[..pairs]);
     }
 
-    /// Adds the pairs of those that are `lag` apart: each is in one pair at most.
+    /// Adds the pairs of classes that are `lag` apart: each class is in one pair at most.
     pub fn add_apart(&mut self, classes: &[u8], lag: usize) {
         let later = classes.get(lag..).unwrap_or_default();
         self.add_first_of(lag, 2 * lag, &classes[..later.len()], later);
     }
 
-    /// Adds the `first` pairs of each so many.
+    /// Adds the `first` pairs of each `of`.
     fn add_first_of(&mut self, first: usize, of: usize, rows: &[u8], columns: &[u8]) {
         assert!(self.counts.len() <= LANE, "a byte tells all pairs of classes");
         let width = self.columns as u8;
@@ -61,11 +62,11 @@ impl Table {
         }
     }
 
-    /// Pearson's statistic of dependence, its degrees of freedom, and the probability of such a one
-    /// or a larger if there is none.
+    /// Pearson's statistic of dependence, its degrees of freedom, and the probability of at least
+    /// this statistic if there is no dependence.
     ///
-    /// Where some classes are rare it is as large as its degrees of freedom all the same, in the
-    /// mean. The likelihood ratio, mutual information times twice the pairs, is larger.
+    /// Even if some classes are rare, its mean equals its degrees of freedom. The likelihood ratio,
+    /// mutual information times twice the pairs, is larger.
     pub fn dependence(&self) -> (f64, f64, f64) {
         let statistic = self.sum(|seen, expected| (seen - expected).powi(2) / expected);
         let (rows, columns) = self.margins();
@@ -74,7 +75,7 @@ impl Table {
         (statistic, df, chi_square_tail(statistic, df))
     }
 
-    /// Bits that one class tells of the other.
+    /// The mutual information of the two classes, in bits.
     pub fn information(&self) -> f64 {
         let nats =
             self.sum(|seen, expected| if seen > 0.0 { seen * (seen / expected).ln() } else { 0.0 });
@@ -82,8 +83,8 @@ impl Table {
         nats / all / core::f64::consts::LN_2
     }
 
-    /// The sum of what each pair of classes adds that could be seen: of what was seen, and what is
-    /// expected if one tells nothing of the other.
+    /// The sum of `adds` over all possible pairs of classes, from the observed count of each pair
+    /// and the count expected if the classes are independent.
     fn sum(&self, adds: impl Fn(f64, f64) -> f64) -> f64 {
         let (rows, columns) = self.margins();
         let all = rows.iter().sum::<u64>() as f64;
@@ -133,7 +134,7 @@ mod tests {
         let (statistic, df, p) = table.dependence();
         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-3;
         assert!(near(statistic, 20.0) && near(df, 1.0) && near(p, 7.744e-6));
-        // One less the entropy of a quarter.
+        // One bit, less the entropy of a quarter.
         assert!((table.information() - (1.0 - 0.811_278)).abs() < 1e-5);
     }
 

@@ -1,16 +1,16 @@
-//! What accesses show but for their place, in one number.
+//! The properties of an access except its place, hashed to one number.
 
-/// What was seen, in order, in as many bits as tell two rows of events apart: no two that differ
-/// are expected to be equal in 2^32 of them. Nobody is kept from making two that are.
+/// A hash of events, in order. With up to 2^32 different rows of events, no two are expected to be
+/// equal by chance. It does not resist deliberate collisions.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Template(u64);
 
 impl Template {
-    /// Adds what is seen next.
+    /// Adds the next property.
     #[inline]
     pub fn see(&mut self, what: u64) {
         let mixed = (self.0.rotate_left(7) ^ what).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // So that what is nothing at the beginning is seen, too.
+        // A constant is added, so that zeros at the beginning change the hash, too.
         self.0 = mixed.wrapping_add(0x632b_e59b_d9b4_e019);
     }
 }

@@ -1,29 +1,30 @@
-//! Does the time that something takes tell which of two users asked for it?
+//! Tests whether the time of an operation depends on which of two users requested it.
 //!
 //! Times come in pairs, one of each user, and a coin has decided which of the two was measured
-//! first. If a time tells nothing, exchanging the two of a pair changes nothing: so the sign of a
-//! difference is that of a coin, whatever else a machine does meanwhile, and however times hang
-//! together. The tests are exact about that coin, and need no other property of times.
+//! first. If times are independent of the user, exchanging the two of a pair changes nothing: so
+//! the sign of a difference is that of a coin, no matter what else a machine does meanwhile, and
+//! however times depend on each other. The tests are exact about this coin, and need no other
+//! property of times.
 //!
-//! What they cannot see: a difference below the clock's resolution, and what another machine would
-//! show.
+//! They cannot find a difference below the clock's resolution, and say nothing about other
+//! machines.
 
 use crate::odds::{deviation_found, judged, normal_tail, smallest_of};
 use crate::report::Claim;
 
-/// Fewer pairs tell nothing at this bound.
+/// With fewer pairs, no result reaches the bound.
 const PAIRS_MIN: usize = 50;
 
-/// Differences beyond these shares of all, by size, are left out in turn: outliers hide what is
-/// small.
+/// Shares of the differences, from the smallest on, that are tested in turn: outliers hide small
+/// differences.
 const KEPT: [f64; 5] = [0.5, 0.7, 0.9, 0.97, 1.0];
 
 /// Times of two users, in nanoseconds, pair by pair.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// Of the first user.
+    /// The times of the first user.
     pub a: Vec<u64>,
-    /// Of the second, as many.
+    /// The times of the second user, equally many.
     pub b: Vec<u64>,
 }
 
@@ -32,20 +33,20 @@ impl Times {
     /// more.
     ///
     /// # Panics
-    /// If there are not as many of one user as of the other.
+    /// If the users have different numbers of times.
     pub fn claims(&self, what: &str) -> Vec<Claim> {
         assert_eq!(self.a.len(), self.b.len(), "times come in pairs");
         vec![self.rank_alike(what), self.are_as_long(what), self.are_spread_alike(what)]
     }
 
-    /// Wilcoxon: the signs of differences, weighed by the rank of their size.
+    /// Wilcoxon's test: the signs of differences, weighted by the rank of their size.
     fn rank_alike(&self, what: &str) -> Claim {
         let differences = self.differences();
         let z = signed_ranks(&differences);
         self.by(&differences, format!("times of two users rank alike: {what}"), &[z])
     }
 
-    /// The mean difference without the largest, as in dudect, but in pairs.
+    /// The mean difference without the largest ones, as in dudect, but in pairs.
     fn are_as_long(&self, what: &str) -> Claim {
         let differences = self.differences();
         let mut sorted = differences.clone();
@@ -59,7 +60,7 @@ impl Times {
         self.by(&differences, name, &KEPT.map(mean))
     }
 
-    /// The same as for ranks, of how far times are from the middle of all.
+    /// Wilcoxon's test of the distances of times from the median of all.
     fn are_spread_alike(&self, what: &str) -> Claim {
         let middle = median(self.a.iter().chain(&self.b).map(|&t| t as f64).collect());
         let far = |&t: &u64| (t as f64 - middle).abs();
@@ -94,8 +95,8 @@ impl Times {
     }
 }
 
-/// Wilcoxon's signed ranks, in standard deviations; equal sizes share a rank, and what is no
-/// difference has none.
+/// Wilcoxon's signed ranks, in standard deviations; equal sizes share a rank, and zero differences
+/// have none.
 fn signed_ranks(differences: &[f64]) -> f64 {
     let mut sorted: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
     sorted.sort_unstable_by(|a, b| a.abs().total_cmp(&b.abs()));
@@ -109,7 +110,7 @@ fn signed_ranks(differences: &[f64]) -> f64 {
     sum / squares.sqrt().max(1e-9)
 }
 
-/// The root of the mean square of all but the largest.
+/// The root of the mean square of all but the largest differences.
 fn spread(differences: &[f64]) -> f64 {
     let mut squares: Vec<f64> = differences.iter().map(|d| d * d).collect();
     squares.sort_unstable_by(f64::total_cmp);
@@ -131,8 +132,7 @@ mod tests {
     use crate::mixer::Mixer;
     use crate::odds::ALPHA;
 
-    /// Times with a long tail on a machine that is faster and slower for a while, to which `more`
-    /// adds something for the first user.
+    /// Times with a long tail on a machine with changing speed; `more` is added for the first user.
     fn times(seed: u64, mut more: impl FnMut(&mut Mixer) -> u64) -> Times {
         let mut rng = Mixer(seed << 32);
         let mut pace = 1000;
@@ -182,7 +182,7 @@ mod tests {
         assert!(alarms(&times(2, |rng| if rng.below(20) == 0 { 300 } else { 0 })).contains(&0));
     }
 
-    /// As long in the middle, but shorter or longer each time.
+    /// The times have the same median, but each is shorter or longer.
     #[test]
     fn what_varies_more_is_found() {
         let mut times = times(3, |_| 0);

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use traceless::trace::{Event, Op};
 
-/// Events that are kept, at most: what is looked at event by event is looked at in so many.
+/// The most events that are kept, for tests that examine single events.
 const TOUCHED_MAX: usize = 1 << 24;
 
 /// One event of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Touch {
-    /// The number of its place.
+    /// The number of the place.
     pub number: u32,
     pub is_write: bool,
-    /// It is a read, and what touched this place last was one, too.
+    /// Whether it is a read, and the last event at this place was one, too.
     pub is_reread: bool,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Touch {
 pub(crate) struct Touches {
     all: Vec<u32>,
     numbers: BTreeMap<u64, u32>,
-    /// By the number of a place.
+    /// For each number, its place, and whether the last event there was a read.
     places: Vec<u64>,
     was_read: Vec<bool>,
 }
@@ -41,7 +41,7 @@ impl Touches {
         let is_write = event.op == Op::Write;
         let before = core::mem::replace(&mut self.was_read[number as usize], !is_write);
         if is_write && event.len > 1 {
-            // A bucket may be written as a whole whose slots are read one by one.
+            // A bucket may be written as a whole, although its slots are read one by one.
             let end = event.at.saturating_add(event.len.into());
             for (_, &inside) in self.numbers.range(event.at..end).skip(1) {
                 self.was_read[inside as usize] = false;
@@ -50,12 +50,12 @@ impl Touches {
         self.all.push(number << 2 | u32::from(is_write) << 1 | u32::from(before && !is_write));
     }
 
-    /// How many are kept so far.
+    /// The number of events that are kept so far.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Those of an access; nothing if not all of them were kept.
+    /// The events of an access; nothing if not all of them were kept.
     pub fn of(&self, first: usize, events: usize) -> Option<impl ExactSizeIterator<Item = Touch>> {
         let touch = |&word: &u32| Touch {
             number: word >> 2,
@@ -65,7 +65,7 @@ impl Touches {
         Some(self.all.get(first..first + events)?.iter().map(touch))
     }
 
-    /// The place of a number.
+    /// The place with this number.
     pub fn place(&self, number: u32) -> u64 {
         self.places[number as usize]
     }

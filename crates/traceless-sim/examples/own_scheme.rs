@@ -1,8 +1,8 @@
-//! A scheme of one's own in the simulator: below its processor, last cache and in its DRAM.
+//! A user's own scheme in the simulator: below its processor and last cache, over its DRAM.
 //!
-//! Here it is Path ORAM whose buckets are larger near the root, so that its stash is smaller. A
-//! scheme is a [`Controller`] over trees that tell the simulator's [`Bus`] what they touch, and a
-//! [`Front`] on top of that; it is run as long as a workload takes, beside the library's own
+//! The scheme is Path ORAM with larger buckets near the root, so that its stash is smaller. A
+//! scheme is a [`Controller`] over trees that report each touched line to the simulator's [`Bus`],
+//! and a [`Front`] on top of that. The example runs one workload over it and over the library's own
 //! Path ORAM:
 //! `cargo run --release -p traceless-sim --example own_scheme`
 
@@ -24,9 +24,9 @@ use traceless_sim::workload::named;
 const BLOCKS: u64 = 1 << 17;
 const LEVELS: usize = 16;
 const STASH_BLOCKS: usize = 200;
-/// With more blocks in the stash a step only empties it.
+/// With more blocks in the stash than this, a step only empties it.
 const DRAIN_ABOVE: usize = 100;
-/// Bytes of a subtree that lies together.
+/// Bytes of a subtree that lies together in a DRAM row.
 const ROW_LEN: usize = 32 << 10;
 
 /// The scheme. All labels are in trusted memory.
@@ -139,10 +139,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let own = run("own", own)?;
     let path = run("path", Oram::over_dram(&config, memory()?)?)?;
 
-    // Each access reads and writes a path: 16 buckets of four, in ours four of them of eight.
+    // Each access reads and writes a path of 16 buckets of four blocks; in ours, four hold eight.
     assert_eq!(own.lines, 2 * (12 * 4 + 4 * 8) * accesses(&own));
     assert_eq!(path.lines, 2 * 16 * 4 * accesses(&path));
-    // Both are asked for the same lines.
+    // Both schemes serve the same requests.
     assert_eq!(own.data, path.data);
     assert!(own.stash_peak < path.stash_peak);
     Ok(())

@@ -1,12 +1,12 @@
-//! What a processor's cores talk to.
+//! The interface between a processor's cores and its memory.
 
 use crate::error::Result;
 use crate::workload::{LINE_LEN, Op};
 
-/// The ticket of a read for which nobody waits.
+/// The ticket of a read that no core waits for.
 pub const NOBODY: u64 = u64::MAX;
 
-/// The ticket by which it is told that an offered line was written back.
+/// The ticket with which [`Backend::tick`] reports that an offered line was written back.
 pub const OFFERED: u64 = u64::MAX - 1;
 
 /// Memory, however it is reached. Times are in cycles of the processor. Object-safe.
@@ -14,10 +14,10 @@ pub trait Backend {
     /// Bytes that it holds.
     fn capacity(&self) -> u64;
 
-    /// Asks for the line at byte `addr`, after what happened at `now`. `ticket` is the caller's.
+    /// Requests the line at byte `addr`, after what happened at `now`. `ticket` is the caller's.
     fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer>;
 
-    /// Hands over a line to be written. Whether there is room is the caller's to ask.
+    /// Hands over a line to be written. The caller checks first that there is room.
     fn write(&mut self, now: u64, addr: u64) -> Result;
 
     /// Whether there is room for another write, wherever it goes.
@@ -26,21 +26,21 @@ pub trait Backend {
     /// Whether no write waits.
     fn is_written(&self) -> bool;
 
-    /// Behaves as if the line had been asked for before the simulation: caches hold it, and what is
-    /// behind them. No time passes, and nothing is counted.
+    /// Behaves as if the line had been requested before the simulation: caches, and what is behind
+    /// them, hold it afterwards. No time passes, and nothing is counted.
     fn warm(&mut self, op: Op, addr: u64) -> Result;
 
-    /// The same for a line that is [dropped](Self::drop_clean).
+    /// Warms up as if a clean line had been [dropped](Self::drop_clean).
     fn warm_drop(&mut self, addr: u64) -> Result {
         let _ = addr;
         Ok(())
     }
 
-    /// The next time at which [`tick`](Self::tick) does anything, later than the last call of it;
-    /// `u64::MAX` if nothing will. To call it earlier changes nothing.
+    /// The next time at which [`tick`](Self::tick) does anything, later than its last call;
+    /// `u64::MAX` if it will do nothing. An earlier call of it changes nothing.
     fn wake(&self) -> u64;
 
-    /// A line that was not written has left the cache above. Only who gives blocks away cares.
+    /// A clean line has left the cache above. Only a backend that gives blocks away needs this.
     fn drop_clean(&mut self, now: u64, addr: u64) -> Result {
         let _ = (now, addr);
         Ok(())
@@ -52,13 +52,13 @@ pub trait Backend {
         false
     }
 
-    /// Offers one. That it was written back is told as a read is, by [`OFFERED`].
+    /// Offers a dirty line. [`Backend::tick`] reports its write-back with the ticket [`OFFERED`].
     fn offer(&mut self, addr: u64) -> Result {
         let _ = addr;
         Ok(())
     }
 
-    /// Moves what was handed over since the last call into `lines`, whose own are forgotten.
+    /// Replaces the contents of `lines` by the groups that were handed over since the last call.
     fn take_brought(&mut self, lines: &mut Vec<LineGroup>) {
         lines.clear();
     }
@@ -66,38 +66,40 @@ pub trait Backend {
     /// Takes the offer back.
     fn withdraw(&mut self) {}
 
-    /// A program made a memory operation, whoever served it.
+    /// Counts a memory operation of a program, whether a cache or memory serves it.
     fn note_operation(&mut self) {}
 
-    /// Does what is to be done at `now`. Reads that are served are told to `done`: the ticket, and
-    /// when the data is there. Times at which nothing happens may be left out.
+    /// Does what is due at `now`. For each read that is served, calls `done` with its ticket and
+    /// the time at which the data is there. The caller may leave out times at which nothing
+    /// happens.
     fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result;
 }
 
-/// Lines that lie together in memory and were at hand all at once. Whoever holds one that was
-/// written has handed it over; but what was only asked for now is written later.
+/// Lines that lie together in memory and were at hand all at once. If the cache holds a dirty copy
+/// of a line that was not requested, that copy is written back with the group; a requested line is
+/// written back later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LineGroup {
-    /// The first byte of the first.
+    /// The first byte of the first line.
     pub addr: u64,
-    /// How many they are.
+    /// The number of lines.
     pub lines: u64,
-    /// Those that were asked for, a bit each, the first the lowest. The others are only brought
-    /// where one was.
+    /// A bit for each line, the lowest for the first: set if the line was requested. Other lines
+    /// may only be kept in the cache if at least one bit is set.
     pub asked: u64,
 }
 
-/// A line that came with others.
+/// A line that came together with requested lines.
 #[derive(Clone, Copy)]
 pub struct Other {
-    /// Its first byte.
+    /// The first byte of the line.
     pub addr: u64,
-    /// Whether it may be kept where one was asked for.
+    /// Whether the cache may keep the line: some line of its group was requested.
     pub is_brought: bool,
 }
 
 impl LineGroup {
-    /// Those that nobody asked for.
+    /// The lines that were not requested.
     pub fn others(&self) -> impl Iterator<Item = Other> + use<> {
         let Self { addr, lines, asked } = *self;
         let unasked = (0..lines).filter(move |nth| asked >> nth & 1 == 0);
@@ -110,6 +112,6 @@ impl LineGroup {
 pub enum Answer {
     /// At this time.
     At(u64),
-    /// [`Backend::tick`] will tell.
+    /// [`Backend::tick`] reports it later.
     Later,
 }

@@ -4,24 +4,24 @@ use crate::error::{Error, Result};
 use crate::workload::{LINE_LEN, Op};
 use serde::{Deserialize, Serialize};
 
-/// A cache.
+/// Size and associativity of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Bytes that it holds.
+    /// Bytes that the cache holds.
     pub bytes: u64,
     /// Lines of a set.
     pub ways: u32,
 }
 
 impl Config {
-    /// The first level that the authors' workloads went through.
+    /// The first-level cache through which the authors' workloads went.
     pub const L1: Self = Self { bytes: 256 << 10, ways: 2 };
 
     /// The last level of the IR-ORAM paper's Table I.
     pub const LLC: Self = Self { bytes: 2 << 20, ways: 8 };
 
-    /// Refuses what cannot be.
+    /// Refuses sizes that do not divide into a power of two of sets, and caches that are too large.
     pub fn check(&self) -> Result {
         let Self { bytes, ways } = *self;
         let sets = bytes / LINE_LEN / u64::from(ways.max(1));
@@ -55,30 +55,30 @@ struct Line {
     dirty: bool,
 }
 
-/// What a cache said.
+/// The result of an access to a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup {
-    /// The line is here.
+    /// The line is in the cache.
     Hit,
-    /// It was not, and has taken the place of another one. If that was written since it came, it
-    /// is handed out: the address of its first byte.
+    /// The line was not in the cache, and has taken the place of another one. If that one was
+    /// written since it came in, `victim` is the address of its first byte.
     Miss {
-        /// What must be written back.
+        /// The line that must be written back.
         victim: Option<u64>,
     },
 }
 
-/// A line that has left.
+/// A line that has left the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Victim {
-    /// Its first byte.
+    /// The first byte of the line.
     pub addr: u64,
-    /// Whether it was written since it came.
+    /// Whether the line was written since it came in.
     pub dirty: bool,
 }
 
 impl Cache {
-    /// An empty one.
+    /// An empty cache.
     pub fn new(config: &Config) -> Result<Self> {
         config.check()?;
         let (sets, ways) = (config.sets(), config.ways);
@@ -95,7 +95,8 @@ impl Cache {
         }
     }
 
-    /// The same, but tells of clean victims, too: `None` if the line is here.
+    /// Accesses the line of byte `addr` and returns the line that left for it, clean or dirty;
+    /// `None` if the cache holds the line.
     #[inline]
     pub fn replace(&mut self, addr: u64, op: Op) -> Option<Option<Victim>> {
         let number = addr / LINE_LEN;
@@ -113,9 +114,9 @@ impl Cache {
         Some(Self::victim(was))
     }
 
-    /// Brings in a line that nobody asked for, in front of the last `behind` lines of its set, and
-    /// tells who had to leave for it. Nothing happens if it is here, or if a line would have to
-    /// leave that was written: to write it back costs more than this one is worth.
+    /// Brings in a line that was not requested, in front of the last `behind` lines of its set, and
+    /// returns the line that left for it. Does nothing if the cache holds the line, or if a dirty
+    /// line would have to leave: its write-back costs more than the new line is worth.
     pub fn insert(&mut self, addr: u64, behind: usize) -> Option<Victim> {
         let number = addr / LINE_LEN;
         let set = self.set_mut(addr);
@@ -129,13 +130,13 @@ impl Cache {
         Self::victim(was)
     }
 
-    /// Whether the line of byte `addr` is here.
+    /// Whether the cache holds the line of byte `addr`.
     pub fn holds(&self, addr: u64) -> bool {
         let first = self.set_of(addr) as usize * self.ways;
         self.lines[first..first + self.ways].iter().any(|line| line.tag == addr / LINE_LEN + 1)
     }
 
-    /// Notes that a line was written back, if it is here, and whether it had to be.
+    /// Marks a line as clean, if it is in the cache, and returns whether it was dirty.
     pub fn clean(&mut self, addr: u64) -> bool {
         let number = addr / LINE_LEN;
         let line = self.set_mut(addr).iter_mut().find(|line| line.tag == number + 1);
@@ -151,7 +152,7 @@ impl Cache {
         line.tag.checked_sub(1).map(|n| Victim { addr: n * LINE_LEN, dirty: line.dirty })
     }
 
-    /// Sets.
+    /// The number of sets.
     pub fn sets(&self) -> u64 {
         self.sets
     }
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(cache.access(line(1), Op::Read), miss(None), "another set");
     }
 
-    /// Against a list of what each set was asked for.
+    /// Compares the cache with a list of the lines requested from each set.
     #[test]
     fn it_keeps_what_was_used_last() {
         for config in [(1, 1), (8, 1), (8, 8), (64, 4)] {
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn what_nobody_asked_for_comes_in_where_it_is_put() {
         let line = |n: u64| n * LINE_LEN;
-        // Of a set of four, the place of a line: before so many.
+        // After how many other lines the inserted line leaves a set of four.
         let left = |behind| {
             let mut cache = Cache::new(&Config { bytes: 4 * LINE_LEN, ways: 4 }).unwrap();
             for n in 0..4 {

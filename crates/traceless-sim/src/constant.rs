@@ -6,21 +6,21 @@ use crate::times::Times;
 use crate::workload::{LINE_LEN, Op};
 use serde::{Deserialize, Serialize};
 
-/// Such a memory.
+/// A memory with a fixed bandwidth and a fixed latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Bytes that it moves in a cycle of the processor.
+    /// Bytes that the memory moves in a cycle of the processor.
     pub bytes_per_cycle: u64,
-    /// Cycles until a line is there, straight.
+    /// Cycles until a line arrives that is read without an ORAM.
     pub latency: u64,
-    /// Cycles that an oblivious access to a tree takes besides, for its encryption.
+    /// Further cycles that an oblivious access to a tree takes, for its encryption.
     pub oram_latency: u64,
-    /// Bytes that it holds.
+    /// Bytes that the memory holds.
     pub capacity: u64,
 }
 
-/// That of the paper on unified ORAM: 20 GB/s at 1 GHz.
+/// The memory of the paper on unified ORAM: 20 GB/s at 1 GHz.
 impl Default for Config {
     fn default() -> Self {
         Self { bytes_per_cycle: 20, latency: 50, oram_latency: 50, capacity: 1 << 40 }
@@ -28,7 +28,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Refuses what cannot be.
+    /// Refuses values out of range.
     pub fn check(&self) -> Result {
         within("constant.bytes_per_cycle", self.bytes_per_cycle, 1..=BANDWIDTH_MAX)?;
         within("constant.latency", self.latency, 0..=LATENCY_MAX)?;
@@ -41,35 +41,35 @@ const BANDWIDTH_MAX: u64 = 1 << 20;
 const LATENCY_MAX: u64 = 1 << 32;
 const CAPACITY_MAX: u64 = 1 << 60;
 
-/// Cycles by which the bus may be behind, until no write is taken any more.
+/// The bus takes no more writes once it is this many cycles behind.
 const BEHIND_MAX: u64 = 1000;
 
-/// What moves bytes one after the other, to a fraction of a cycle.
+/// A bus that moves bytes one after the other, timed to a fraction of a cycle.
 pub struct ConstantBus {
     bytes_per_cycle: u64,
-    /// Bytes that could have been moved since the beginning, until it is free.
+    /// When the bus is free, as the number of bytes that it could have moved since the beginning.
     free: u64,
 }
 
 impl ConstantBus {
-    /// An idle one.
+    /// An idle bus.
     pub fn new(config: &Config) -> Self {
         Self { bytes_per_cycle: config.bytes_per_cycle, free: 0 }
     }
 
-    /// Moves bytes from `now` on, or when what was asked for before is done. Tells when it is.
+    /// Moves bytes from `now` on, or when the bytes before are moved. Returns the cycle of the end.
     pub fn carry(&mut self, now: u64, bytes: u64) -> u64 {
         self.free = self.free.max(now.saturating_mul(self.bytes_per_cycle)) + bytes;
         self.free / self.bytes_per_cycle
     }
 
-    /// The first cycle in which nothing is moved any more.
+    /// The first cycle in which the bus moves nothing any more.
     pub fn free(&self) -> u64 {
         self.free.div_ceil(self.bytes_per_cycle)
     }
 }
 
-/// Straight: addresses tell everything.
+/// A memory without an ORAM: the addresses of its reads and writes are visible to an adversary.
 pub struct Straight {
     config: Config,
     bus: ConstantBus,
@@ -79,7 +79,7 @@ pub struct Straight {
 }
 
 impl Straight {
-    /// An idle one.
+    /// An idle memory.
     pub fn new(config: &Config) -> Result<Self> {
         config.check()?;
         Ok(Self {
@@ -102,7 +102,7 @@ impl Backend for Straight {
         self.config.capacity
     }
 
-    /// The latency is that of a line by itself, its time on the bus included.
+    /// The latency is that of a single line, its time on the bus included.
     fn read(&mut self, now: u64, _: u64, _: u64) -> Result<Answer> {
         let begins = self.bus.free().max(now);
         self.bus.carry(now, LINE_LEN);
@@ -133,7 +133,7 @@ impl Backend for Straight {
         if self.is_written() {
             return u64::MAX;
         }
-        // First writes are taken again.
+        // Writes are accepted again before the last of them is written.
         let free = self.bus.free();
         if self.takes_writes() { free } else { free - BEHIND_MAX }
     }

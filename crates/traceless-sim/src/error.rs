@@ -1,10 +1,10 @@
-//! What the world can do to us. Our own bugs are assertions, never errors.
+//! Errors with causes outside this crate. The crate's own bugs are assertions, never errors.
 
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// Everything that can go wrong in a simulation.
+/// The reasons for which a simulation fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,10 +13,10 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A workload says something else than workloads of its format do.
+    /// A record of a workload is not valid in its format.
     #[error("{}, record {record}: {what}", path.display())]
     Workload {
         /// The file.
@@ -31,10 +31,10 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Why it is none.
         what: &'static str,
     },
-    /// A line of a text says something else than lines of its format do.
+    /// A line of a text is not valid in its format.
     #[error("{}, line {line}: {what}", path.display())]
     Line {
         /// The file.
@@ -58,42 +58,42 @@ pub enum Error {
     /// There is nothing to simulate.
     #[error("no operation is left to be timed: workloads are empty, or end before caches are warm")]
     Nothing,
-    /// No workload is made up like that.
+    /// A made-up workload has impossible parameters.
     #[error("impossible workload: {0}")]
     Synthetic(&'static str),
     /// No workload has that name.
     #[error("no workload is called {name:?}: {what}")]
     Name {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Why not.
+        /// The reason.
         what: String,
     },
-    /// A number of a machine is not one that it can have.
+    /// A number of a machine is out of its range.
     #[error("impossible machine: `{field}` is {value}, and can be {least} to {most}")]
     Range {
-        /// The number, by the way to it in a file.
+        /// The path of the number in the machine's file.
         field: &'static str,
-        /// What it is.
+        /// The value of the number.
         value: u64,
-        /// What it is at least.
+        /// The least value that it can have.
         least: u64,
-        /// What it is at most.
+        /// The greatest value that it can have.
         most: u64,
     },
-    /// No memory is like that.
+    /// A memory's configuration is impossible.
     #[error("impossible memory: {0}")]
     Memory(&'static str),
-    /// No cache is like that.
+    /// A cache's configuration is impossible.
     #[error("impossible cache: {0}")]
     Cache(&'static str),
-    /// No oblivious memory is like that.
+    /// An oblivious memory's configuration is impossible.
     #[error("impossible oblivious memory: {0}")]
     Oram(&'static str),
-    /// A scheme refused, or failed.
+    /// A scheme refused a request, or failed.
     #[error(transparent)]
     Scheme(#[from] traceless::Error),
-    /// No processor is like that.
+    /// A processor's configuration is impossible.
     #[error("impossible processor: {0}")]
     Processor(&'static str),
 }

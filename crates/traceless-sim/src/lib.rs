@@ -1,25 +1,25 @@
 //! A simulator of secure processors: what oblivious memory costs on a memory bus.
 //!
-//! A [`Workload`](workload) is what a program asks of memory, recorded or made up. A
-//! [`processor`] runs it, as far as memory is concerned. What misses its caches goes to the
+//! A [`Workload`](workload) is the sequence of memory operations of a program, recorded or made up.
+//! A [`processor`] runs it, as far as memory is concerned. Accesses that miss its caches go to the
 //! [`dram`], which is timed command by command.
 //!
-//! All times are in cycles of the processor. Words: docs of the library call what an adversary sees
-//! a trace; the input of a simulation is a workload, whatever other simulators say.
+//! Terms: the library's docs call what an adversary observes a trace; here the input of a
+//! simulation is called a workload, although other simulators call it a trace.
 //!
-//! File by file: `workload`: what a program asks of memory, and the
-//! formats it comes in, and what is made up (`named`, `table_2`, `kernel` with its `threads`);
-//! `processor`: cores (`rob`), which talk to a `backend`; `cache` and `llc`: what lies between
-//! (`llc/early`: which dirty line is written back early); `oram`: a scheme of the library there
-//! (`config`: all choices, with names for those that papers compare; `build`; `front`: what the
-//! caches may ask of a scheme; `requests`: what the last one does ask for and gives back; `tree`;
-//! `layout`, `bus`: the lines that a step touches; `recursive`: maps in trees of their own;
-//! `counts`, `latency`); `dram`: `geometry`, `address`, `config`, `channel` (which command goes out
-//! when), `queue`, `power` and `energy`, `stats` and `summary`, `log`, `checker`; `constant`: a
-//! memory known by its bandwidth and latency; `times`: how long things took; `watch`: who looks on;
-//! `machine`: all of it, as TOML says. Times are in cycles of the processor, and only cycles in
-//! which something happens are looked at; `tests` hold a memory that looks at each cycle, to
-//! compare with.
+//! File by file: `workload`: the operations of programs, the formats that recorded ones come in,
+//! and the ones that are made up (`named`, `table_2`, `kernel` with its `threads`); `processor`:
+//! cores (`rob`), which send requests to a `backend`; `cache` and `llc`: the caches between them
+//! (`llc/early`: which dirty line is written back early); `oram`: a scheme of the library behind
+//! the caches (`config`: all choices, with names for the configurations that papers compare;
+//! `build`; `front`: what the caches may request of a scheme; `requests`: the lines that the
+//! last-level cache requests and gives back; `tree`; `layout`, `bus`: the lines that a step
+//! touches; `recursive`: maps in trees of their own; `counts`, `latency`); `dram`: `geometry`,
+//! `address`, `config`, `channel` (which command goes out when), `queue`, `power` and `energy`,
+//! `stats` and `summary`, `log`, `checker`; `constant`: a memory known by its bandwidth and
+//! latency; `times`: how long requests took; `watch`: the witnesses of a run; `machine`: the whole
+//! machine, as TOML describes it. All times are in cycles of the processor. The simulator skips
+//! cycles in which nothing happens; `tests` compare it with a memory that simulates each cycle.
 #![forbid(unsafe_code)]
 
 pub mod backend;

@@ -1,4 +1,4 @@
-//! A computer: processor, caches and memory, as files say it.
+//! A computer: processor, caches and memory, as its file describes it.
 
 use crate::backend::Backend;
 use crate::constant;
@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Each of its cores.
+    /// The configuration of each core.
     pub processor: processor::Config,
-    /// The cache that they share, if the workloads are what comes before it.
+    /// The cache that the cores share; none if the workloads were recorded behind it.
     pub last_level: Option<llc::Config>,
-    /// What hides which lines are meant, if anything does.
+    /// The scheme that hides which lines the programs access, if there is one.
     pub oram: Option<oram::Config>,
     /// The memory that they share.
     #[serde(default = "four_channels")]
     pub memory: dram::Config,
-    /// What is there in place of that, if anything is.
+    /// A memory known by its bandwidth and latency, in place of the DRAM, if there is one.
     pub constant: Option<constant::Config>,
 }
 
@@ -33,31 +33,31 @@ fn four_channels() -> dram::Config {
     dram::Config::FOUR_CHANNELS
 }
 
-/// What a machine did.
+/// The results of a run on a machine.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Outcome {
-    /// The whole run.
+    /// Cycles, instructions and memory operations of the run.
     #[serde(flatten)]
     pub run: Run,
-    /// What the last cache was asked for.
+    /// The requests to the last cache.
     pub last_level: Option<llc::CacheCounts>,
-    /// Path accesses.
+    /// Path accesses of the scheme.
     pub paths: Option<oram::Counts>,
-    /// How long requests and path accesses took; where nothing hides addresses, reads and writes.
+    /// How long requests and path accesses took; without a scheme, reads and writes.
     pub latencies: Option<Latencies>,
-    /// What the position map of what hides addresses came to.
+    /// The costs of the scheme's position map.
     pub map: Option<oram::MapCounts>,
-    /// What hides addresses takes this in the processor.
+    /// The scheme's storage in the processor.
     pub storage: Option<oram::Storage>,
-    /// What the memory did.
+    /// The work of the DRAM.
     pub dram: Option<Summary>,
-    /// What each channel of it did.
+    /// The work of each channel of the DRAM.
     #[serde(skip)]
     pub channels: Vec<ChannelStats>,
     /// How long requests to each channel took.
     #[serde(skip)]
     pub channel_times: Vec<ChannelTimes>,
-    /// The commands that each channel got, if they were to be kept.
+    /// The commands to each channel, if [`Watch::commands`] is set.
     #[serde(skip)]
     pub commands: Vec<Vec<CommandRecord>>,
 }
@@ -97,18 +97,18 @@ impl Machine {
         self.run_after(0, workloads)
     }
 
-    /// The same, but the first `warm_up` records of each workload only fill the last cache and what
-    /// is behind it.
+    /// Runs each workload to its end. The first `warm_up` records of each only fill the last cache
+    /// and the memory behind it.
     pub fn run_after(&self, warm_up: u64, workloads: &mut [Box<dyn Workload>]) -> Result<Outcome> {
         self.run_tasks(warm_up, &mut processor::apart(workloads), &Watch::default())
     }
 
-    /// The same with programs, each of whose threads is on a core of its own.
+    /// Runs programs, each of their threads on a core of its own.
     pub fn run_programs(&self, warm_up: u64, programs: &mut [Program]) -> Result<Outcome> {
         self.run_watched(warm_up, programs, &Watch::default())
     }
 
-    /// The same, and `watch` sees what the records show that are not there to warm up.
+    /// Runs programs, and reports to `watch` what the records after the warm-up show.
     pub fn run_watched(
         &self,
         warm_up: u64,
@@ -118,7 +118,7 @@ impl Machine {
         self.run_tasks(warm_up, &mut processor::together(programs), watch)
     }
 
-    /// Refuses what cannot be, as far as that is known before anything is built.
+    /// Refuses impossible values, as far as they are known before anything is built.
     pub fn check(&self) -> Result {
         self.processor.check()?;
         self.last_level.as_ref().map_or(Ok(()), llc::Config::check)?;
@@ -126,7 +126,7 @@ impl Machine {
         self.constant.as_ref().map_or_else(|| self.memory.check(), constant::Config::check)
     }
 
-    /// What hides addresses, if anything does.
+    /// The scheme that hides addresses, if there is one.
     fn hidden(&self) -> Option<&oram::Config> {
         self.oram.as_ref().filter(|oram| oram.scheme != Scheme::Dram)
     }
@@ -243,12 +243,12 @@ impl Machine {
         }
     }
 
-    /// What all channels did, if there are any.
+    /// The work of all channels, if there are any.
     fn summary(&self, channels: &[ChannelStats], end: u64) -> Option<Summary> {
         self.constant.is_none().then(|| Summary::new(&self.memory, channels, end))
     }
 
-    /// How dirty lines of the last cache are found that can be written back early.
+    /// How to find dirty lines of the last cache for an early write-back.
     fn early(&self) -> Option<EarlyWriteBack> {
         let oram = self.oram.as_ref()?.resolved();
         match oram.early {
@@ -259,7 +259,7 @@ impl Machine {
     }
 }
 
-/// What is told of a memory.
+/// The results of a memory.
 #[derive(Default)]
 struct MemoryReport {
     paths: Option<oram::Counts>,
@@ -270,7 +270,7 @@ struct MemoryReport {
     commands: Vec<Vec<CommandRecord>>,
 }
 
-/// What is told of a DRAM that hides nothing.
+/// The results of a DRAM without a scheme.
 fn tell_straight(memory: &Memory, end: u64, with_commands: bool) -> MemoryReport {
     let channel_times: Vec<_> = memory.times().cloned().collect();
     let mut all = ChannelTimes::default();
@@ -292,7 +292,7 @@ fn noted<B>(memory: B, watch: &Watch) -> ObservedMemory<B> {
     ObservedMemory { memory, asked: watch.asked.clone() }
 }
 
-/// Takes the first records of all cores, in turn, to warm `memory`.
+/// Warms `memory` with the first records of all cores, in turn.
 fn fill(memory: &mut impl Backend, records: u64, tasks: &mut [Task<'_>]) -> Result {
     let part = processor::part_of_a_program(memory.capacity(), tasks)?;
     for _ in 0..records {

@@ -1,30 +1,30 @@
-//! Times, and how they are spread.
+//! Distributions of times.
 
 use serde::Serialize;
 
-/// How long operations of one kind took, in cycles.
+/// A summary of how long operations of one kind took, in cycles.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Latency {
-    /// Operations.
+    /// The number of operations.
     pub count: u64,
-    /// On average.
+    /// The mean.
     pub mean: f64,
-    /// Half of them took no longer; up to a sixteenth too high.
+    /// The median; up to a sixteenth too high.
     pub p50: u64,
-    /// 99 of 100 took no longer; up to a sixteenth too high.
+    /// The 99th percentile; up to a sixteenth too high.
     pub p99: u64,
-    /// The longest.
+    /// The longest time.
     pub max: u64,
 }
 
-/// Buckets of a power of two.
+/// Buckets for the times between two powers of two.
 const PARTS: u64 = 16;
 const PART_BITS: u32 = PARTS.ilog2();
 
-/// How often each time was taken, to a sixteenth of it.
+/// A histogram of times, each to a sixteenth of its value.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Times {
-    /// As many buckets as the longest took.
+    /// The counts of all buckets up to that of the longest time.
     buckets: Vec<u64>,
     count: u64,
     sum: u64,
@@ -32,7 +32,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Something took so many cycles.
+    /// Adds an operation that took so many cycles.
     #[inline]
     pub fn add(&mut self, cycles: u64) {
         let bucket = bucket(cycles);
@@ -45,7 +45,7 @@ impl Times {
         self.max = self.max.max(cycles);
     }
 
-    /// The same as if what `other` counts had been added.
+    /// Adds all operations of `other`.
     pub fn join(&mut self, other: &Self) {
         if other.buckets.len() > self.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
@@ -58,7 +58,7 @@ impl Times {
         self.max = self.max.max(other.max);
     }
 
-    /// What it came to.
+    /// The summary of the times so far.
     pub fn latency(&self) -> Latency {
         Latency {
             count: self.count,
@@ -69,7 +69,7 @@ impl Times {
         }
     }
 
-    /// The longest that so many of a hundred took, or a little more.
+    /// The time that `per_cent` of the operations do not exceed, or a little more.
     fn within(&self, per_cent: u64) -> u64 {
         let wanted = (self.count * per_cent).div_ceil(100);
         let mut seen = 0;
@@ -81,7 +81,7 @@ impl Times {
     }
 }
 
-/// Which bucket a time is in: small ones have one each.
+/// The bucket of a time. Small times have a bucket each.
 fn bucket(cycles: u64) -> usize {
     let shift = (cycles | PARTS).ilog2() - PART_BITS;
     (u64::from(shift) * PARTS + (cycles >> shift)) as usize

@@ -1,4 +1,4 @@
-//! Whoever looks on: at the memory bus, and at what the memory is asked for.
+//! Observers of a run: of the memory bus, and of the requests to the memory.
 
 use crate::backend::{Answer, Backend, LineGroup};
 use crate::error::Result;
@@ -6,25 +6,26 @@ use crate::workload::Op;
 use std::sync::Arc;
 use traceless::trace::Witness;
 
-/// Takes note of a line that is asked for, by its first byte.
+/// A callback for each requested line, with its first byte.
 pub type Note = Arc<dyn Fn(Op, u64) + Send + Sync>;
 
-/// Who looks on while a machine runs.
+/// The observers of a run, all optional.
 #[derive(Clone, Default)]
 pub struct Watch {
-    /// Sees every line that is read or written on the memory bus, with its cycle.
+    /// Records every line that is read or written on the memory bus, with its cycle.
     pub bus: Option<Arc<dyn Witness>>,
-    /// Sees each line that what hides addresses asks its memory for, and when it asks: the same
-    /// lines before the memory puts them in another order. Also of a memory without a bus.
+    /// Records each line that the scheme requests from its memory, with the time of the request:
+    /// the same lines as on the bus, before the memory reorders them. Works for a memory without a
+    /// bus, too.
     pub lines: Option<Arc<dyn Witness>>,
     /// Whether the commands on the bus are kept, too.
     pub commands: bool,
-    /// Is told what is read or written behind the last cache, or behind the processor if there is
-    /// none: the secret that the bus must not tell.
+    /// Called for each read or write behind the last cache, or behind the processor if there is
+    /// none: the secret that the bus must not reveal.
     pub asked: Option<Note>,
 }
 
-/// A memory, and somebody who takes note of what it is asked for.
+/// A memory, and a callback for its reads and writes.
 pub(crate) struct ObservedMemory<B> {
     pub memory: B,
     pub asked: Option<Note>,

@@ -1,5 +1,5 @@
-//! Every command goes out as soon as no constraint forbids it, and not before: compared with a
-//! memory that looks at each cycle and at all commands so far.
+//! Every command goes out as soon as no constraint forbids it, and not before: the memory is
+//! compared with one that checks each cycle against all commands so far.
 
 use traceless::rng::{Rng, SeededRng};
 use traceless_sim::backend::Answer;
@@ -11,10 +11,10 @@ use traceless_sim::workload::{LINE_LEN, Op};
 
 const CYCLE: u64 = 4;
 
-/// One of the times of a memory.
+/// Selects one of the times of a memory.
 type Field = fn(&mut Timing) -> &mut u64;
 
-/// All of them, but for those between groups.
+/// All times, except the times between groups of banks.
 const FIELDS: [(&str, Field); 16] = [
     ("rcd", |t| &mut t.rcd),
     ("rp", |t| &mut t.rp),
@@ -38,8 +38,8 @@ fn config(ranks: u32, scheduler: Scheduler) -> Config {
     Config {
         geometry: Geometry { channels: 1, ranks, banks: 8, groups: 1, rows: 16, columns: 8 },
         map: AddressMap::COLUMNS_LAST,
-        // Refreshes come often, so that much happens around them. What other times imply in real
-        // memories binds here, too.
+        // Refreshes come often, so that much happens around them. Times that follow from other
+        // times in real memories bind here, too.
         timing: Timing { refi: 150, rfc: 20, ccd: 5, rc: 41, ..Timing::DDR3_1600_1GB },
         drain: WriteDrain { capacity: 24, high: 12, low: 5 },
         scheduler,
@@ -47,7 +47,7 @@ fn config(ranks: u32, scheduler: Scheduler) -> Config {
     }
 }
 
-/// The same with four groups of banks, between which times are shorter.
+/// A configuration with four groups of banks, with shorter times between them.
 fn grouped(ranks: u32, scheduler: Scheduler) -> Config {
     let config = config(ranks, scheduler);
     let apart = Some(Apart { rrd: 4, wtr: 3, ccd: 5 });
@@ -58,7 +58,7 @@ fn grouped(ranks: u32, scheduler: Scheduler) -> Config {
     }
 }
 
-/// Requests: when, what, and which byte.
+/// Requests: time, operation and byte.
 fn requests(config: &Config, seed: u64) -> Vec<(u64, Op, u64)> {
     let mut rng = SeededRng::new(seed);
     let capacity = config.geometry.capacity();
@@ -99,7 +99,7 @@ fn memory(config: &Config, requests: &[(u64, Op, u64)]) -> (Memory, Vec<(u64, u6
     let mut there = Vec::new();
     let mut now = 0;
     for (ticket, &(at, op, addr)) in requests.iter().enumerate() {
-        // As a processor does: only cycles in which something happens.
+        // Like a processor, call `tick` only in cycles in which something happens.
         while now <= at {
             memory.tick(now, |ticket, time| there.push((ticket, time)));
             now = memory.wake().max(now + 1).min((at + 1).max(now + 1));
@@ -121,7 +121,8 @@ fn memory(config: &Config, requests: &[(u64, Op, u64)]) -> (Memory, Vec<(u64, u6
     (memory, there)
 }
 
-/// A memory that issues whatever the commands so far do not forbid, and knows nothing else.
+/// A memory that issues every command that the commands so far do not forbid, and has no other
+/// state.
 struct Reference {
     config: Config,
     checker: Checker,
@@ -211,7 +212,7 @@ impl Reference {
         self.checker.push(logged);
     }
 
-    /// Whether a column command that is to go out closes its row.
+    /// Whether the next column command closes its row.
     fn closes(&self, next: &CommandRecord) -> bool {
         let Scheduler::FrFcfsClosing(most) = self.config.scheduler else { return false };
         let shut = self.checker.window(next.at).0;
@@ -270,8 +271,8 @@ fn commands_go_out_when_they_may() {
     }
 }
 
-/// What is asked for after a pause of whole windows, at any time around the refresh that it meets:
-/// before, while the channel is shut, and from its end on.
+/// Requests after a pause of whole windows, at any time around the following refresh: before it,
+/// while the channel is shut, and from its end on.
 #[test]
 fn pauses_may_be_longer_than_windows() {
     for scheduler in [Scheduler::Fcfs, Scheduler::FrFcfsClosing(1)] {
@@ -295,10 +296,10 @@ fn pauses_may_be_longer_than_windows() {
     }
 }
 
-/// A time that is one cycle off is noticed, whichever it is: so each of them binds.
+/// A time that is one cycle off changes the commands, whichever time it is: so each of them binds.
 #[test]
 fn no_time_may_be_off_by_one() {
-    /// Those between groups.
+    /// The times between groups of banks.
     const APART: [(&str, Field); 3] = [
         ("apart.rrd", |t| &mut t.apart.as_mut().unwrap().rrd),
         ("apart.wtr", |t| &mut t.apart.as_mut().unwrap().wtr),
@@ -319,8 +320,8 @@ fn no_time_may_be_off_by_one() {
     }
 }
 
-/// What goes out is told to be right by the commands alone, and to be wrong with any time one cycle
-/// longer, or with a command that its bank cannot do.
+/// The checker accepts the commands of the memory, and refuses them if any time is one cycle
+/// longer, or if a command is impossible for its bank.
 #[test]
 fn commands_are_checked_by_themselves() {
     for scheduler in [Scheduler::Fcfs, Scheduler::FrFcfs, Scheduler::FrFcfsClosing(2)] {

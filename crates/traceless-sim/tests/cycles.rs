@@ -1,5 +1,5 @@
-//! How often a machine is looked at changes nothing: a run that looks at each cycle comes to the
-//! same as one that passes over those in which nothing happens.
+//! Skipping cycles changes nothing: a run with a `tick` in each cycle has the same results as a run
+//! that skips cycles in which nothing happens.
 
 use traceless::rng::{Rng, SeededRng};
 use traceless_sim::backend::{Answer, Backend};
@@ -13,7 +13,7 @@ use traceless_sim::{constant, dram};
 
 const BLOCKS: u64 = 1 << 13;
 
-/// A memory, and whether each cycle of it is looked at.
+/// A memory that counts its ticks; with `at_each` it demands one in each cycle.
 struct Looked<B> {
     inner: B,
     at_each: bool,
@@ -90,7 +90,7 @@ fn workload(seed: u64, longest: u64) -> Box<dyn Workload> {
     }))
 }
 
-/// All that is counted.
+/// All results that are compared.
 type Told = (Run, llc::CacheCounts, Counts, Vec<ChannelStats>);
 
 fn early(config: &Config) -> Option<EarlyWriteBack> {
@@ -101,7 +101,7 @@ fn early(config: &Config) -> Option<EarlyWriteBack> {
     }
 }
 
-/// Runs it. Tells also how often it was looked at.
+/// Runs the workload. Also returns the number of ticks.
 fn run(core: &processor::Config, config: &Config, dram: bool, at_each: bool) -> (Told, u64) {
     let memory = dram::Config { map: AddressMap::ROWS_TOGETHER, ..dram::Config::FOUR_CHANNELS };
     let oram = if dram {
@@ -127,7 +127,7 @@ fn run(core: &processor::Config, config: &Config, dram: bool, at_each: bool) -> 
     ((run, cached.inner.counts(), oram.counts(), oram.stats(run.cycles)), cached.looks)
 }
 
-/// Both come to the same, and one looks more seldom.
+/// Both kinds of run have the same results, and the one that skips cycles has fewer ticks.
 fn is_the_same(core: &processor::Config, config: &Config, dram: bool) -> Told {
     let (told, looks) = run(core, config, dram, true);
     let (passing, looks_passing) = run(core, config, dram, false);
@@ -172,7 +172,7 @@ fn nor_any_pace() {
     }
 }
 
-/// Lines are found in the same cycles, by either search.
+/// Either search finds its lines in the same cycles.
 #[test]
 fn nor_what_is_written_back_early() {
     for search in [Early::Scan, Early::Queue] {
@@ -226,8 +226,8 @@ fn nor_a_memory_without_a_scheme() {
     assert!(looks_passing * 4 < looks);
 }
 
-/// What is computed between two misses takes its time, however the first was served: an
-/// instruction is a cycle, and a path as many as it is long.
+/// Instructions between two misses take their time, no matter how the first miss was served: a
+/// cycle for each instruction, and for a path as many as it is long.
 #[test]
 fn instructions_between_misses_take_their_time() {
     let config = Config { start: Start::Empty, warm_up: 0, ..oram(Scheme::Path, Pace::Asked) };

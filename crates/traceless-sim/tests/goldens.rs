@@ -1,4 +1,4 @@
-//! The two runs whose cycle counts are known, figure by figure.
+//! Two runs with known cycle counts, checked figure by figure.
 
 use rand_mt::Mt;
 use sha2::{Digest, Sha256};
@@ -11,7 +11,7 @@ use traceless_sim::workload::{LINE_LEN, Usimm, Workload};
 
 const RECORDS: u64 = 200_000;
 
-/// Python's generator, with as much of its `random` as was used.
+/// Python's generator, with the part of its `random` that the runs used.
 struct Python(Mt);
 
 impl Python {
@@ -20,7 +20,7 @@ impl Python {
         low | u64::from(self.0.next_u32() >> (64 - bits)) << 32
     }
 
-    /// Below 2^34: it asks for a bit more than that takes.
+    /// A number below 2^34, drawn by rejection from one bit more, as Python does.
     fn address(&mut self) -> u64 {
         loop {
             let drawn = self.bits(35);
@@ -74,8 +74,8 @@ fn cycles(text: &str, scheduler: Scheduler) -> f64 {
     machine.run(&mut [Box::new(workload)]).unwrap().run.cycles as f64
 }
 
-/// What was measured of USIMM's FR-FCFS: rows that stay open change little; with rows that are
-/// closed at once, random lines take 9 % fewer cycles, and lines in order 1.6 times as many.
+/// Measurements of USIMM's FR-FCFS: rows that stay open change little; with rows that are closed at
+/// once, random lines take 9 % fewer cycles, and lines in order 1.6 times as many.
 #[test]
 fn open_rows_first_takes_as_long_as_it_does() {
     let (random, in_order) = (rand200k(), stream200k());

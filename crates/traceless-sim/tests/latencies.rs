@@ -1,4 +1,4 @@
-//! How long operations take, against what is known of it.
+//! Latencies of operations, compared with known values.
 
 use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, Latencies, Pace, Scheme, Small, Start};
@@ -50,8 +50,8 @@ fn each(count: u64, cycles: u64) -> Latency {
     Latency { count, mean: cycles as f64, p50: cycles, p99: cycles, max: cycles }
 }
 
-/// Without a map each takes a path, which begins in the cycle after. Two hundred instructions lie
-/// between, so that none waits.
+/// Without a map each read takes a path, which begins in the next cycle. Two hundred instructions
+/// lie between the reads, so that none waits.
 #[test]
 fn a_read_that_waits_for_nobody_takes_a_path() {
     let machine = straight(Config { scheme: Scheme::Path, blocks: Some(12), ..Config::default() });
@@ -62,7 +62,7 @@ fn a_read_that_waits_for_nobody_takes_a_path() {
     assert_eq!(latencies, expected);
 }
 
-/// A read behind a write-back waits for the path of that; it is asked for a cycle later.
+/// A read behind a write-back waits for the path of the write-back; it is requested a cycle later.
 #[test]
 fn who_waits_takes_as_much_longer() {
     let machine = straight(Config { scheme: Scheme::Path, blocks: Some(12), ..Config::default() });
@@ -72,8 +72,8 @@ fn who_waits_takes_as_much_longer() {
     assert_eq!(latencies.paths.data, each(2, PATH));
 }
 
-/// The first read of a unified ORAM looks for the whole map, the next of the same group for
-/// nothing: the PLB has it.
+/// The first read of a unified ORAM looks up the whole map; the next read of the same group looks
+/// up nothing, because the PLB has the label.
 #[test]
 fn accesses_to_the_map_are_counted_for_each_read() {
     let machine = straight(Config {
@@ -100,8 +100,8 @@ fn accesses_to_the_map_are_counted_for_each_read() {
     assert_eq!((latencies.paths.map, latencies.paths.data), (each(3, path), each(3, path)));
 }
 
-/// Whatever the scheme, each read and each path access is of one kind, and path accesses take as
-/// long as they are counted to take together.
+/// In every scheme, each read and each path access is of one kind, and the latencies of path
+/// accesses sum up to the cycles counted for them.
 #[test]
 fn nothing_is_left_out_and_nothing_told_twice() {
     for (name, scheme) in Scheme::NAMED.into_iter().filter(|(_, s)| *s != Scheme::Dram) {
@@ -152,7 +152,8 @@ fn nothing_is_left_out_and_nothing_told_twice() {
     }
 }
 
-/// A line of a bandwidth alone takes its latency, and one behind it waits for the bus.
+/// In a memory with a bandwidth alone, a line takes its latency, and one behind it waits for the
+/// bus.
 #[test]
 fn a_memory_that_hides_nothing_tells_too() {
     let scheme = Config { scheme: Scheme::Path, blocks: Some(12), ..Config::default() };
@@ -164,14 +165,14 @@ fn a_memory_that_hides_nothing_tells_too() {
     assert_eq!(latencies, expected);
 }
 
-/// A read of a DRAM whose row is closed: a command each for row and column, eleven cycles of the
-/// DRAM between them, and as many and four for the data. The next of the same line finds it in the
-/// queue; that of a line that waits to be written has it at once.
+/// A read of a DRAM with its row closed: a command each for row and column, eleven cycles of the
+/// DRAM between them, and eleven and four for the data. A second read of the same line finds the
+/// first in the queue; a read of a line that waits to be written has its data at once.
 #[test]
 fn reads_of_a_dram_are_told_apart() {
     let outcome = run(&Machine::FOUR_CHANNELS, &[(200, Op::Read, 0), (0, Op::Read, 0)]);
     let latencies = outcome.latencies.unwrap();
-    // Asked for within a cycle of the DRAM, of four of the processor.
+    // The request comes within a cycle of the DRAM, which is four of the processor.
     let alone = latencies.reads_by_map[0].max;
     let most = 4 * (1 + 11 + 11 + 4);
     assert!((most - 4..most).contains(&alone), "{alone} of {most}");
@@ -186,7 +187,7 @@ fn reads_of_a_dram_are_told_apart() {
     assert_eq!(latencies.write_backs.count, 1);
 }
 
-/// Counts and means are those of USIMM's statistics, channel by channel and together.
+/// Counts and means equal USIMM's statistics, channel by channel and together.
 #[test]
 fn times_of_a_dram_are_those_that_its_channels_count() {
     for (name, len) in [("uniform?before=3&write_share=0.4", 20_000), ("uniform?bytes=1K", 5000)] {

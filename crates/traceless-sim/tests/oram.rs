@@ -1,4 +1,4 @@
-//! Schemes over the DRAM: what they ask of it, and when.
+//! Schemes over the DRAM: which lines they request, and when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,7 +81,7 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(run(&machine, 2000, 50), run(&other, 2000, 50));
 }
 
-/// How long a run takes, but not how many path accesses are made in a time, depends on the program.
+/// The length of a run depends on the program, but the number of path accesses in a time does not.
 #[test]
 fn a_fixed_rate_is_kept_whatever_is_asked_for() {
     let machine = machine(Scheme::Baseline, Pace::StartToStart(4000));
@@ -92,7 +92,7 @@ fn a_fixed_rate_is_kept_whatever_is_asked_for() {
     }
 }
 
-/// What was asked for before the simulation is in the cache, and nothing of it was counted.
+/// The cache holds the lines of the warm-up, and none of the warm-up is counted.
 #[test]
 fn warm_caches_hold_what_was_asked_for() {
     let machine = machine(Scheme::Unified, Pace::Asked);

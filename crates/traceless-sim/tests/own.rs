@@ -1,4 +1,4 @@
-//! A scheme from outside in the simulator.
+//! A user's own scheme in the simulator.
 
 use std::collections::VecDeque;
 use traceless::controller::{Controller, Serve, StepKind, StepOutcome};
@@ -14,7 +14,7 @@ use traceless_sim::workload::{LINE_LEN, Op as Asked, Record, Workload};
 
 const READS: u64 = 100;
 
-/// Each step reads and writes all lines.
+/// A scheme that reads and writes all lines in each step.
 struct Scan {
     blocks: u64,
     bus: Bus,
@@ -74,7 +74,7 @@ fn over(config: &Config, blocks: u64) -> Result<Oram> {
     })
 }
 
-/// Cycles, and what was counted.
+/// The cycles of a run, and its counts.
 fn run(config: &Config, blocks: u64) -> (u64, Counts) {
     let mut oram = over(config, blocks).unwrap();
     let reads = (0..READS).map(|nth| Record { before: 5, op: Asked::Read, addr: nth * LINE_LEN });
@@ -107,7 +107,7 @@ fn idle_times_are_filled_with_its_dummies() {
     assert!(oram.counts().dummy > 100 && oram.counts().data == 1);
 }
 
-/// What only our own schemes can do is not asked of it.
+/// Options that only the library's own schemes support are ignored.
 #[test]
 fn only_issue_is_configured() {
     let config = Config { pace: Pace::Asked, ..Config::default() };

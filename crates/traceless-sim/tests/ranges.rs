@@ -1,4 +1,4 @@
-//! Numbers of machines: each is taken at both ends of its range, and refused one beyond.
+//! Ranges of a machine's numbers: each end of a range is accepted, and one beyond is refused.
 
 use std::path::Path;
 use toml::{Table, Value};
@@ -12,7 +12,7 @@ const LONG: u64 = 1 << 32;
 const BUFFER: u64 = 1 << 28;
 const CURRENT: u64 = 100_000;
 
-/// What fields can be in [`machine`].
+/// The ranges of the fields in [`machine`].
 const RANGES: [(&str, u64, u64); 76] = [
     ("processor.rob", 1, 1 << 20),
     ("processor.fetch", 1, 1 << 20),
@@ -92,7 +92,7 @@ const RANGES: [(&str, u64, u64); 76] = [
     ("memory.power.idd5", 67, CURRENT),
 ];
 
-/// What those of a memory can be that is known by its bandwidth.
+/// The ranges of the fields of a memory known by its bandwidth.
 const CONSTANT: [(&str, u64, u64); 4] = [
     ("constant.bytes_per_cycle", 1, 1 << 20),
     ("constant.latency", 0, LONG),
@@ -122,7 +122,7 @@ fn machine() -> Machine {
     Machine { oram: Some(oram), memory, ..machine }
 }
 
-/// The machine with a number in place of another, if that can be written so at all.
+/// The machine with one number replaced, if the number's type allows the value.
 fn with(machine: &Machine, field: &str, value: u64) -> Option<Machine> {
     let mut table = Value::Table(Table::try_from(machine).unwrap());
     let mut at = &mut table;
@@ -136,7 +136,7 @@ fn with(machine: &Machine, field: &str, value: u64) -> Option<Machine> {
     table.try_into().ok()
 }
 
-/// What the field itself can be, if it was refused.
+/// The range of the field, if its value was refused.
 fn refusal(machine: &Machine, field: &str) -> Option<(u64, u64)> {
     match machine.check() {
         Err(Error::Range { field: of, least, most, .. }) if of == field => Some((least, most)),

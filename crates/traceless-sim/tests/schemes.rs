@@ -1,4 +1,4 @@
-//! Every scheme over the same machine and workload: what sets it apart from the others.
+//! Every scheme over the same machine and workload: how each differs from the other schemes.
 
 use traceless::rng::{Rng, SeededRng};
 use traceless_sim::machine::{Machine, Outcome};
@@ -63,8 +63,8 @@ fn hidden() -> impl Iterator<Item = Scheme> {
     Scheme::NAMED.into_iter().map(|(_, scheme)| scheme).filter(|scheme| *scheme != Scheme::Dram)
 }
 
-/// What the last cache asks for is served, each of it once. Paths may have been under way when the
-/// program ended.
+/// The requests of the last cache are each served once. Paths may be under way when the program
+/// ends.
 #[test]
 fn every_scheme_serves_what_it_is_asked_for() {
     for scheme in hidden() {
@@ -89,7 +89,7 @@ fn every_scheme_serves_what_it_is_asked_for() {
     }
 }
 
-/// One line after the other, each first read or each written.
+/// One line after the other: reads all of them, or writes all of them.
 fn in_order(op: Op) -> Box<dyn Workload> {
     Box::new((0..2000).map(move |line| Record { before: 100, op, addr: line * LINE_LEN }))
 }
@@ -100,8 +100,8 @@ fn run_in_order(bundle: u64, op: Op) -> (llc::CacheCounts, Counts) {
     (outcome.last_level.unwrap(), outcome.paths.unwrap())
 }
 
-/// What is asked for while another line of its bundle is on its way comes with it, and what is
-/// asked for later is there.
+/// A request for a line while another line of its bundle is on its way is served by the same path;
+/// a later request finds the line in the cache.
 #[test]
 fn neighbours_come_with_one_path() {
     let (alone, paths_alone) = run_in_order(1, Op::Read);
@@ -115,7 +115,7 @@ fn neighbours_come_with_one_path() {
     }
 }
 
-/// And what was written goes with one path.
+/// The written lines of a bundle go back with one path.
 #[test]
 fn neighbours_go_with_one_path() {
     let (alone, paths_alone) = run_in_order(1, Op::Write);
@@ -127,7 +127,7 @@ fn neighbours_go_with_one_path() {
     assert!((0.45..0.55).contains(&both), "{both}");
 }
 
-/// Every request takes a path, whatever is at hand.
+/// Every request takes a path, no matter what is at hand.
 #[test]
 fn bundles_are_not_found_by_address() {
     let (_, paths) = run(Scheme::Bundled);
@@ -167,7 +167,7 @@ fn names_lead_to_schemes() {
     assert_eq!(Scheme::named("oram"), None);
 }
 
-/// What a scheme's name sets can be set otherwise: then it is another scheme.
+/// A field that a scheme's name sets can be overridden: then the scheme is another one.
 #[test]
 fn what_a_name_sets_can_be_overridden() {
     let base = run(Scheme::Baseline).0;
@@ -195,7 +195,7 @@ fn what_is_found_by_address_takes_no_path() {
     assert!(stash.at_hand > 4 * base.at_hand + 40, "{} and {}", stash.at_hand, base.at_hand);
     assert!(stash.map < base.map, "{} and {}", stash.map, base.map);
     assert!(base.found[..8].iter().sum::<u64>() > 100);
-    // It may still lie there for a block of the map that is looked for behind others.
+    // A block of the map that is looked up behind other blocks may still lie in the cached levels.
     assert!(stash.found[..8].iter().sum::<u64>() < base.found[..8].iter().sum::<u64>() / 4);
     let merged = run_with(Config { top: Some(Top::Merged), ..oram(Scheme::IrStash) }, 100);
     let merged = merged.paths.unwrap();
@@ -205,7 +205,7 @@ fn what_is_found_by_address_takes_no_path() {
 }
 
 /// A tree begins with each block as deep as there is room, so that its leaves are four fifths full
-/// when half of its slots are. What is in a sub-stash counts as well.
+/// when half of its slots are. Blocks in a sub-stash count as well.
 #[test]
 fn levels_are_as_full_as_they_are_known_to_be() {
     let share = |paths: &Counts, level: usize| {
@@ -225,7 +225,7 @@ fn levels_are_as_full_as_they_are_known_to_be() {
     assert_eq!(base.looked_at[LEVELS], 0);
 }
 
-/// Slots that IR-Alloc takes away, and the table of IR-Stash, which has 1020 places here.
+/// The slots that IR-Alloc saves, and the table of IR-Stash, which has 1020 places here.
 #[test]
 fn what_a_scheme_takes_besides_is_known() {
     let (base, alloc) = (run(Scheme::Baseline).1, run(Scheme::IrAlloc).1);
@@ -234,7 +234,7 @@ fn what_a_scheme_takes_besides_is_known() {
     assert_eq!(run(Scheme::IrStash).1.pointer_bits, 1020 * 10);
 }
 
-/// What finds its set full stays in the stash.
+/// A block that finds its set full stays in the stash.
 #[test]
 fn a_sub_stash_of_few_ways_leaves_more_in_the_stash() {
     let peak = |ways| {
@@ -247,7 +247,7 @@ fn a_sub_stash_of_few_ways_leaves_more_in_the_stash() {
     }
 }
 
-/// With little to do there are dummies; lines that are written back by them need not be later.
+/// With few requests there are dummies; lines written back in their place need no later write-back.
 #[test]
 fn dirty_lines_are_written_back_in_place_of_dummies() {
     let run = |early, before| {
@@ -265,12 +265,12 @@ fn dirty_lines_are_written_back_in_place_of_dummies() {
         assert!(cycles <= base_cycles, "{early:?}: {cycles} and {base_cycles}");
         assert!(cache.early.offered >= paths.early_lines && cache.early.aborted > 0, "{cache:?}");
     }
-    // When requests wait there is no dummy to spend.
+    // While requests wait there are no dummies to replace.
     let (busy, ..) = run(Early::Scan, 0);
     assert!(busy.early_lines < 20, "{}", busy.early_lines);
 }
 
-/// A block that has left is no access when it comes back, but its labels may be.
+/// The return of a block that has left takes no access of its own, but looking up its label may.
 #[test]
 fn delayed_remapping_brings_blocks_back_without_a_path_of_their_own() {
     let (outcome, paths) = run(Scheme::LlcD);
@@ -289,7 +289,7 @@ fn labels_that_stay_with_lines_make_write_backs_free() {
     assert!(run(Scheme::Compressed).1.map < paths.map, "twice as many labels in a block");
 }
 
-/// What the cache never read, since all of it was written, has no label that could stay.
+/// A line that the cache never read, because all of it was written, has no label to return with.
 #[test]
 fn lines_that_were_never_read_are_written_back_with_a_path() {
     for scheme in [Scheme::Unified, Scheme::Compressed, Scheme::Recursive] {
@@ -303,13 +303,14 @@ fn lines_that_were_never_read_are_written_back_with_a_path() {
         assert_eq!((paths.requests, paths.returned), (cache.write_backs, 0), "{scheme:?}");
         let (cache, paths) = run(workload(100));
         assert!(cache.write_misses > 200 && paths.returned > 200);
-        // Which lines the 64 were that the cache had when counting began hangs on the time before.
+        // The 64 lines that the cache held when the counting began may have been read or only
+        // written.
         let unread = paths.requests - cache.read_misses;
         assert!(unread.abs_diff(cache.write_misses) <= 64, "{unread}, {}", cache.write_misses);
     }
 }
 
-/// Two of three paths are of the small tree, or as many as it is told, whatever is asked for.
+/// Two of three paths are in the small tree, or as many as configured, no matter what is requested.
 #[test]
 fn rho_follows_its_pattern() {
     for before in [0, 100, 4000] {
@@ -329,7 +330,7 @@ fn rho_follows_its_pattern() {
     }
 }
 
-/// Each request takes a path of each tree, and dummies come in rounds, too.
+/// Each request takes a path of each tree, and dummies come in whole rounds, too.
 #[test]
 fn a_recursive_map_takes_a_path_of_each_tree() {
     for trees in [1, 2, 3, 4] {
@@ -345,7 +346,7 @@ fn a_recursive_map_takes_a_path_of_each_tree() {
     assert!(paths.dummy > 0 && paths.other_trees.abs_diff(paths.paths() / 4 * 3) < 4);
 }
 
-/// With a PLB for each map, trees are accessed at rates that nothing changes.
+/// With a PLB for each map, trees are accessed at their rates, no matter what is requested.
 #[test]
 fn trees_of_the_map_may_have_rates_of_their_own() {
     let mut config = oram(Scheme::Recursive).resolved();
@@ -370,7 +371,7 @@ fn trees_of_the_map_may_have_rates_of_their_own() {
     assert!(machine(mixed).run(&mut [workload(0)]).is_err());
 }
 
-/// A tree that begins empty makes a stash and cached levels that are emptier than they will be.
+/// In a tree that begins empty, the stash and the cached levels are emptier than in a long run.
 #[test]
 fn trees_begin_full() {
     let empty = Config { start: Start::Empty, warm_up: 0, ..oram(Scheme::Path) };
@@ -380,7 +381,7 @@ fn trees_begin_full() {
     assert!(found(empty) < paths.data * 8 / 10, "some were never there");
 }
 
-/// The authors' T of 1000 is a quarter of as many cycles, and memory operations make it longer.
+/// The authors' T of 1000 is a quarter of 1000 cycles, and memory operations make it longer.
 #[test]
 fn readings_of_t_differ_as_they_say() {
     let idle = |pace, before| {
@@ -403,7 +404,7 @@ fn readings_of_t_differ_as_they_say() {
     close(interval, 2000.0);
 }
 
-/// The beginning of that, for trees of the papers' sizes.
+/// The beginning of [`workload`], for trees of the papers' sizes.
 fn short(before: u64) -> Box<dyn Workload> {
     Box::new(Prefix::new(workload(before), 300))
 }
@@ -430,15 +431,15 @@ fn paper(scheme: Scheme, maps: usize) -> Machine {
     Machine { constant: Some(constant::Config::default()), ..machine(config) }
 }
 
-/// Cycles from the beginning of an access to its end, with what it reads of the map.
+/// Cycles of an access from its begin to its end, its accesses to the map included.
 fn latency(machine: &Machine) -> f64 {
     let paths = machine.run(&mut [short(0)]).unwrap().paths.unwrap();
     assert_eq!(paths.dummy + paths.eviction, 0);
     paths.busy as f64 / if paths.other_trees > 0 { paths.data } else { paths.paths() } as f64
 }
 
-/// 632, 1524 and 1728 cycles are what Table 4 says: paths of 5,824 bytes, and of 58 and 70 levels
-/// of 128 bytes, read and written at 20 bytes a cycle; 50 cycles for each tree.
+/// 632, 1524 and 1728 cycles are the figures of Table 4: paths of 5,824 bytes, and of 58 and 70
+/// levels of 128 bytes, read and written at 20 bytes a cycle; 50 cycles for each tree.
 #[test]
 fn accesses_take_as_long_as_in_the_paper_on_unified_oram() {
     for (scheme, maps, cycles) in [
@@ -448,12 +449,12 @@ fn accesses_take_as_long_as_in_the_paper_on_unified_oram() {
         (Scheme::Recursive, 4, 1728.0),
     ] {
         let measured = latency(&paper(scheme, maps));
-        // Whole cycles for each tree lose up to one of them.
+        // Rounding to whole cycles loses up to one cycle for each tree.
         assert!((measured - cycles).abs() < 2.5, "{scheme:?}: {measured}, not {cycles}");
     }
 }
 
-/// One line, asked for again and again: every sixteenth access fills a counter of four bits, and
+/// One line is requested again and again: every sixteenth access fills a counter of four bits, and
 /// each of its 31 siblings gets another label by a path of its own.
 #[test]
 fn what_the_map_takes_is_told() {
@@ -476,7 +477,7 @@ fn what_the_map_takes_is_told() {
     let (_, map) = read(Scheme::Unified, 0, None);
     assert_eq!((map.block_bits, map.group_remaps), (512, 0), "16 labels of 32 bits");
 
-    // Section 2.3.2: 8.7 KB of 14.4 are those of the map's four trees.
+    // Section 2.3.2: 8.7 KB of 14.4 KB belong to the map's four trees.
     let (paths, map) = read(Scheme::Recursive, 4, None);
     let share = map.bytes as f64 / paths.bytes as f64;
     assert!((share - 0.606).abs() < 0.001, "{share}");
@@ -484,7 +485,7 @@ fn what_the_map_takes_is_told() {
     assert!((kib - 8.75).abs() < 0.01, "{kib}");
 }
 
-/// Twenty bytes for a hash in each bucket make a longer path; a pace of its own adds dummies.
+/// Twenty bytes for a hash in each bucket make a longer path; a fixed pace adds dummies.
 #[test]
 fn threat_models_cost_what_they_say() {
     let plain = paper(Scheme::Unified, 0);
@@ -505,7 +506,7 @@ fn threat_models_cost_what_they_say() {
     assert!(intervals <= 2 + paths.paths() / 200, "{intervals}");
 }
 
-/// The interval of a recursive ORAM may follow each path, or all five of an access.
+/// The interval of a recursive ORAM may come after each path, or after all five paths of an access.
 #[test]
 fn rounds_may_have_the_pace() {
     let measured = |paced_rounds| {
@@ -521,8 +522,8 @@ fn rounds_may_have_the_pace() {
     assert!((of_rounds - (1728.0 + 100.0)).abs() < 10.0, "{of_rounds}");
 }
 
-/// Without labels in the caches a unified ORAM looks some up, and a recursive one all, and its
-/// blocks besides.
+/// If caches keep no labels, a unified ORAM looks up some of them, and a recursive one all of them,
+/// and its blocks besides.
 #[test]
 fn labels_on_chip_save_accesses() {
     let paths = |scheme, maps, remap| {
@@ -537,7 +538,7 @@ fn labels_on_chip_save_accesses() {
     assert!(recursive > 1.6, "{recursive}");
 }
 
-/// Straight, a memory of bandwidth and latency is much faster, and knows no channels.
+/// Without a scheme, a memory of bandwidth and latency is much faster, and has no channels.
 #[test]
 fn a_memory_of_bandwidth_alone_needs_no_scheme() {
     let machine = paper(Scheme::Dram, 0);
@@ -547,7 +548,7 @@ fn a_memory_of_bandwidth_alone_needs_no_scheme() {
     assert!(outcome.run.cycles * 5 < hidden.run.cycles);
 }
 
-/// While no stash fills, where blocks lie changes neither which paths are accessed nor when.
+/// While no stash fills, the places of blocks affect neither which paths are accessed nor when.
 #[test]
 fn trees_may_forget() {
     for scheme in [Scheme::Path, Scheme::Recursive, Scheme::Unified, Scheme::Compressed] {
@@ -579,7 +580,7 @@ fn trees_may_forget() {
     }
 }
 
-/// Cached levels of Ring ORAM are not read.
+/// Cached levels of Ring ORAM are not read from memory.
 #[test]
 fn cached_levels_of_ring_take_no_lines() {
     let lines = |cached_levels| {
@@ -591,7 +592,7 @@ fn cached_levels_of_ring_take_no_lines() {
     assert!(some < all * 0.9, "{some} and {all}");
 }
 
-/// The longer it pauses after a search in vain, the fewer lines it finds; a queue has its room.
+/// A longer pause after a search in vain finds fewer lines; a queue is limited by its room.
 #[test]
 fn searches_for_early_write_backs_have_their_bounds() {
     let search = |config| run_with(config, 4000).last_level.unwrap().early;

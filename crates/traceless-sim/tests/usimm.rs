@@ -1,8 +1,8 @@
-//! Cycles that USIMM's rules come to, where the two known runs do not lead: one channel, full write
+//! Cycles by USIMM's rules in cases that the two known runs do not cover: one channel, full write
 //! queues, requests that merge, refreshes in idle stretches, stretches longer than the reorder
 //! buffer and than the time between refreshes, bytes within lines, addresses past the memory, one
-//! bank alone, rows that conflict, several cores. The numbers are those of a
-//! model apart from this one, which does each cycle by itself and reproduces the known runs.
+//! bank alone, rows that conflict, several cores. The numbers come from an independent model, which
+//! simulates each cycle by itself and reproduces the known runs.
 
 use traceless_sim::dram;
 use traceless_sim::machine::Machine;
@@ -60,7 +60,7 @@ fn record(what: &str, nth: u64) -> Record {
     Record { before, op: op(writes), addr }
 }
 
-/// Columns of a row after each other, three banks in turn.
+/// Columns of a row one after another, in three banks in turn.
 fn on_its_way(nth: u64) -> u64 {
     (nth / 64) << 19 | (nth % 64) << 12 | (nth % 3) << 8
 }
@@ -84,7 +84,7 @@ const ONE_CHANNEL: Machine = Machine {
     ..Machine::FOUR_CHANNELS
 };
 
-/// Cycles on a machine with so much more memory that each core has as much as one alone.
+/// Cycles on a machine with more memory, so that each core has as much as one core alone.
 fn cycles(machine: &Machine, whats: &[&'static str]) -> u64 {
     let mut machine = machine.clone();
     machine.memory.geometry.rows *= whats.len().next_power_of_two() as u32;

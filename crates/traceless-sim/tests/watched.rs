@@ -1,4 +1,4 @@
-//! What whoever watches the bus is told: all that the memory is asked for, and when.
+//! The trace of the bus's witness: all lines that the memory must read or write, and when.
 
 use std::sync::Arc;
 use traceless::rng::{Rng, SeededRng};
@@ -60,7 +60,7 @@ fn all_lines_are_told_and_nothing_else_changes() {
     }
 }
 
-/// Each line that is asked for is read or written by a command, later, but for a path that is
+/// Each requested line is read or written by a later command, except for lines of a path that is
 /// under way at the end.
 #[test]
 fn commands_are_kept_if_they_are_watched() {
@@ -75,8 +75,7 @@ fn commands_are_kept_if_they_are_watched() {
     }
 }
 
-/// By the last line of a path whoever watches knows which it is, and each path is one that
-/// the layouts have.
+/// The last line of a path identifies it to an observer, and each path is one of the layouts'.
 #[test]
 fn paths_lie_where_layouts_say() {
     let machine = machine(Scheme::IrAlloc);
@@ -97,7 +96,7 @@ fn paths_lie_where_layouts_say() {
     }
 }
 
-/// Which tree is accessed follows from how many were before, however full stashes are.
+/// The tree of an access follows from the number of accesses before it, however full stashes are.
 #[test]
 fn trees_of_a_recursive_map_take_turns() {
     let map = |levels| MapTree { levels, fanout: 16, block_bytes: 64, rate: None };

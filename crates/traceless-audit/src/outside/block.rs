@@ -1,18 +1,18 @@
-//! What a disk was asked for, as `blkparse` prints it or our script for bpftrace does.
+//! Requests to a disk, as `blkparse` or this project's script for bpftrace prints them.
 
 use super::{LineEvent, Wrong, fields, len_of, nanoseconds, number};
 use traceless::trace::{Event, Op, Surface};
 
-/// Bytes of a sector, whatever the disk has.
+/// Bytes of a sector in these formats, independent of the disk.
 const SECTOR_LEN: u64 = 512;
 
-/// Lines of one device.
+/// A reader of the lines of one device.
 pub struct Block {
     is_blkparse: bool,
     device: Option<Vec<u8>>,
 }
 
-/// What is taken of a line.
+/// The fields of a line that are used.
 struct Request<'a> {
     device: &'a [u8],
     time: u64,
@@ -49,7 +49,7 @@ impl Block {
 
     pub fn read(&mut self, line: &[u8], events: &mut Vec<Event>) -> Result<LineEvent, Wrong> {
         let request = if self.is_blkparse {
-            // What follows counts what was before.
+            // The statistics at the end follow.
             if line.starts_with(b"CPU") || line.starts_with(b"Total") {
                 return Ok(LineEvent::End);
             }
@@ -68,8 +68,8 @@ impl Block {
     }
 }
 
-/// A request that is issued to the device's driver: nothing of the others, which are steps on the
-/// way there or back.
+/// Parses a request that is issued to the device's driver. Lines of other steps, before or after,
+/// give `None`.
 fn of_blkparse(line: &[u8]) -> Result<Option<Request<'_>>, Wrong> {
     const SHORT: Wrong = "it has not the fields that blkparse prints";
     let mut fields = fields(line);
@@ -81,7 +81,7 @@ fn of_blkparse(line: &[u8]) -> Result<Option<Request<'_>>, Wrong> {
     }
     let flags = fields.next().ok_or(SHORT)?;
     let place = fields.next().ok_or(SHORT)?;
-    // A flush has no place: only the name of its process follows.
+    // A flush has no place: the name of its process follows.
     let (first, sectors) = if place.starts_with(b"[") {
         (0, 0)
     } else {
@@ -112,7 +112,7 @@ fn of_script(line: &[u8]) -> Result<Request<'_>, Wrong> {
 }
 
 impl Request<'_> {
-    /// Flags begin with an F if a flush comes first; then what it is, and how.
+    /// Adds the request's events. An F before the operation's flag means a flush before it.
     fn show(&self, events: &mut Vec<Event>) -> Result<(), Wrong> {
         let surface = Surface::Storage;
         let sync = Event { time: self.time, surface, op: Op::Sync, at: 0, len: 0 };
@@ -125,10 +125,10 @@ impl Request<'_> {
         }
         let op = match flags.first() {
             Some(b'R') => Op::Read,
-            // A discard changes what it covers.
+            // A discard changes the sectors that it covers.
             Some(b'W' | b'D') => Op::Write,
             Some(b'N' | b'F' | b'S') | None if flushes => return Ok(()),
-            // Orders that move no data of the disk.
+            // Commands that move no data of the disk.
             Some(b'N') => return Ok(()),
             _ => return Err("its flags say neither read nor write"),
         };
@@ -146,7 +146,7 @@ mod tests {
     use super::super::tests::{ops, read, wrong_line};
     use super::*;
 
-    /// Written by hand after blkparse(1) and its source: no kernel here lets itself be traced.
+    /// Written by hand after blkparse(1) and its source, not recorded.
     const BLKPARSE: &[u8] = b"\
   8,0    3        1     0.000000000   697  A   W 223490 + 8 <- (8,1) 223427
   8,0    3        2     0.000001829   697  Q   W 223490 + 8 [kjournald]

@@ -1,24 +1,24 @@
-//! Pages that a process touched which were not there, as whoever keeps its pages sees them.
+//! Page faults of a process, as the manager of its pages observes them.
 
 use super::{LineEvent, Wrong, fields, hexadecimal, nanoseconds, number};
 use traceless::trace::{Event, Op, Surface};
 
-/// Bytes of a page. Where in it the fault was is not seen by whoever takes the page away.
+/// Bytes of a page. The manager of pages observes the page of a fault, not the address in it.
 const PAGE_LEN: u64 = 4096;
 
-/// The bit of the processor's error code that tells a write.
+/// The bit of the processor's error code that marks a write.
 const IS_WRITE: u64 = 2;
 
-/// What `perf script` calls it.
+/// The name of the event in the output of `perf script`.
 const PERF_NAME: &[u8] = b"exceptions:page_fault_user:";
 
-/// Lines of one process.
+/// A reader of the lines of one process.
 #[derive(Default)]
 pub struct Faults {
     process: Option<u32>,
 }
 
-/// `NANOSECONDS PID 0xADDRESS r|w`, or what `perf script` prints.
+/// `NANOSECONDS PID 0xADDRESS r|w`, or the output of `perf script`.
 pub fn fits(line: &[u8]) -> bool {
     is_of_perf(line) || of_script(line).is_ok()
 }
@@ -63,7 +63,7 @@ fn of_script(line: &[u8]) -> Result<(u64, u32, u64, Op), Wrong> {
 }
 
 /// `COMMAND PID [CPU] SECONDS.MICROSECONDS: NAME address=0x... ip=... error_code=0x...`: a command
-/// may have blanks, so the line is read from the name on, to both sides.
+/// may have blanks, so the line is read from the event's name on, in both directions.
 fn of_perf(line: &[u8]) -> Result<(u64, u64, Op), Wrong> {
     let all: Vec<&[u8]> = fields(line).collect();
     let name = all.iter().position(|field| *field == PERF_NAME).ok_or("it is no page fault")?;
@@ -88,7 +88,7 @@ Attaching 2 probes...
 82000 4242 0x7f3a10003fff r
 ";
 
-    /// Written by hand after the kernel's format of that event.
+    /// Written by hand after the kernel's format of the event.
     const PERF: &[u8] = b"\
  Web Content  4242 [001]  5210.123456: exceptions:page_fault_user: address=0x7f3a10002040 \
 ip=0x55d0c0de error_code=0x6

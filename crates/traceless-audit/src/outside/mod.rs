@@ -1,6 +1,6 @@
-//! Traces that other tools recorded, line by line, as the events that an adversary saw.
+//! Traces recorded by other tools, read line by line, as events that an adversary observes.
 //!
-//! docs/recording.md tells how each is made, and what becomes of its fields.
+//! docs/recording.md describes how to record each, and how its fields are used.
 
 mod block;
 mod faults;
@@ -12,13 +12,13 @@ use faults::Faults;
 use std::io::{self, BufRead, Read};
 use traceless::trace::{Event, Surface};
 
-/// Bytes of a line, at most.
+/// The most bytes of a line.
 pub const LINE_MAX: usize = 1 << 20;
 
-/// Lines that are looked at to tell the format.
+/// Lines that are examined to detect the format.
 const LINES_LOOKED_AT: usize = 16;
 
-/// What recorded a trace.
+/// The tool that recorded a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// `blkparse`, as it prints by default.
@@ -34,11 +34,11 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 5] =
         [Self::Blkparse, Self::Bpftrace, Self::S3, Self::Redis, Self::PageFaults];
 
-    /// Its name on the command line.
+    /// The name of the format on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Blkparse => "blkparse",
@@ -49,12 +49,12 @@ impl Format {
         }
     }
 
-    /// The one that `name` names.
+    /// The format called `name`.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// The one that `beginning`, the first bytes of a file, looks like.
+    /// The format that `beginning`, the first bytes of a file, looks like.
     pub fn detect(beginning: &[u8]) -> Option<Self> {
         let lines = beginning.split(|&byte| byte == b'\n').map(trimmed);
         let telling = lines.filter(|line| !is_idle(line)).take(LINES_LOOKED_AT);
@@ -72,13 +72,13 @@ impl Format {
     }
 }
 
-/// A line that is not as its format has it, or a file that cannot be read.
+/// A line that is not valid in its format, or a file that cannot be read.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OutsideError {
-    /// What a line is not.
+    /// A line is not valid in its format.
     Line {
-        /// Its number, from 1 on.
+        /// The number of the line, from 1 on.
         line: u64,
         /// What is wrong with it.
         what: &'static str,
@@ -105,19 +105,19 @@ impl core::error::Error for OutsideError {
     }
 }
 
-/// Reads the events of such a file, in order.
+/// Reads the events of a file that another tool recorded, in order.
 pub struct OutsideReader<R> {
     input: R,
     lines: Lines,
     line: Vec<u8>,
     number: u64,
-    /// What the last line showed, and how much of that was handed out.
+    /// The events of the last line, and how many of them were handed out.
     events: Vec<Event>,
     next: usize,
     has_ended: bool,
 }
 
-/// What is known of the lines before.
+/// The parser of lines, with its state.
 enum Lines {
     Block(Block),
     S3,
@@ -125,19 +125,19 @@ enum Lines {
     Faults(Faults),
 }
 
-/// What is wrong with a line.
+/// The reason why a line is not valid.
 type Wrong = &'static str;
 
-/// What a line shows.
+/// The result of a line.
 enum LineEvent {
-    /// So many events, or none.
+    /// The line gave any number of events.
     Events,
-    /// That no more will follow.
+    /// No more events follow.
     End,
 }
 
 impl<R: BufRead> OutsideReader<R> {
-    /// Reads `input`, which is of this format.
+    /// Reads `input`, which is in this format.
     pub fn new(input: R, format: Format) -> Self {
         let lines = match format {
             Format::Blkparse => Lines::Block(Block::of_blkparse()),
@@ -205,7 +205,7 @@ impl<R: BufRead> Iterator for OutsideReader<R> {
     }
 }
 
-/// Lines that tell nothing: comments, and what tools say before they begin.
+/// Lines without events: comments, and messages of tools before they begin.
 fn is_idle(line: &[u8]) -> bool {
     line.is_empty() || line.starts_with(b"#") || line.starts_with(b"Attaching ") || line == b"OK"
 }
@@ -227,7 +227,7 @@ fn hexadecimal(field: &[u8]) -> Option<u64> {
     u64::from_str_radix(core::str::from_utf8(field.strip_prefix(b"0x")?).ok()?, 16).ok()
 }
 
-/// Nanoseconds, of seconds with a point and up to nine digits behind it.
+/// Nanoseconds, from seconds with a point and up to nine digits behind it.
 fn nanoseconds(field: &[u8]) -> Option<u64> {
     let point = field.iter().position(|&byte| byte == b'.')?;
     let (seconds, rest) = (number::<u64>(&field[..point])?, &field[point + 1..]);
@@ -237,7 +237,7 @@ fn nanoseconds(field: &[u8]) -> Option<u64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(fraction * scale)
 }
 
-/// A place for a name: the same for the same name, in every trace (FNV-1a, 64 bits).
+/// A place for a name: equal names have equal places, in every trace (FNV-1a, 64 bits).
 fn place_of(parts: &[&[u8]]) -> u64 {
     let byte = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     parts.iter().copied().flatten().fold(0xcbf2_9ce4_8422_2325, byte)
@@ -247,7 +247,7 @@ fn len_of(bytes: u64) -> Result<u32, Wrong> {
     u32::try_from(bytes).map_err(|_| "a request of 4 GiB or more, which a trace cannot hold")
 }
 
-/// An event on a wire to what keeps objects by name.
+/// An event on the wire to a store that keeps objects by name.
 fn on_the_wire(time: u64, op: traceless::trace::Op, at: u64, len: u32) -> Event {
     Event { time, surface: Surface::Wire, op, at, len }
 }
@@ -257,7 +257,7 @@ pub(crate) mod tests {
     use super::*;
     use traceless::trace::Op;
 
-    /// What `text` shows, up to what is wrong with it.
+    /// The events of `text` before its first wrong line, and the error.
     pub fn read(format: Format, text: &[u8]) -> (Vec<Event>, Option<OutsideError>) {
         let mut events = vec![];
         for event in OutsideReader::new(text, format) {
@@ -269,7 +269,7 @@ pub(crate) mod tests {
         (events, None)
     }
 
-    /// The line that is wrong.
+    /// The number of the first wrong line.
     pub fn wrong_line(format: Format, text: &[u8]) -> Option<u64> {
         match read(format, text).1? {
             OutsideError::Line { line, .. } => Some(line),
@@ -287,7 +287,7 @@ pub(crate) mod tests {
             assert_eq!(Format::named(format.name()), Some(format));
         }
         assert_eq!(Format::named("pcap"), None);
-        // As the authors of FNV have it.
+        // The published values of FNV's authors.
         assert_eq!(place_of(&[]), 0xcbf2_9ce4_8422_2325);
         assert_eq!(place_of(&[b"foo", b"bar"]), 0x8594_4171_f739_67e8);
     }

@@ -1,9 +1,9 @@
-//! What `redis-cli monitor` prints: each command that a server of Redis is given.
+//! The output of `redis-cli monitor`: each command that a Redis server receives.
 
 use super::{LineEvent, Wrong, len_of, nanoseconds, on_the_wire, place_of};
 use traceless::trace::{Event, Op};
 
-/// Commands that change nothing, but for those whose name says so.
+/// Commands that count as reads; all other commands count as writes.
 const READS: [&str; 47] = [
     "BITCOUNT",
     "BITFIELD_RO",
@@ -54,10 +54,10 @@ const READS: [&str; 47] = [
     "ZSCORE",
 ];
 
-/// Commands whose arguments are all names of keys.
+/// Commands with only names of keys as arguments.
 const OF_KEYS: [&str; 5] = ["DEL", "EXISTS", "MGET", "TOUCH", "UNLINK"];
 
-/// Commands whose arguments are keys and values in turn.
+/// Commands with keys and values in turn as arguments.
 const OF_PAIRS: [&str; 2] = ["MSET", "MSETNX"];
 
 /// `SECONDS.MICROSECONDS [DATABASE CLIENT] "COMMAND" "ARGUMENT" ...`
@@ -94,7 +94,8 @@ impl<'a> Command<'a> {
         READS.contains(&self.name.as_str())
     }
 
-    /// The keys that it touches: of commands not known here the first argument, if there is one.
+    /// The keys that the command touches: for other commands than the ones listed above, the first
+    /// argument, if there is one.
     fn keys(&self) -> impl Iterator<Item = &Vec<u8>> {
         let name = self.name.as_str();
         let (step, most) = if OF_KEYS.contains(&name) {
@@ -108,7 +109,8 @@ impl<'a> Command<'a> {
     }
 }
 
-/// One event a key, as long as all that was sent; a command without a key is one at its name.
+/// Adds one event for each key, with the length of all arguments; for a command without arguments,
+/// one event at its name.
 pub fn read(line: &[u8], events: &mut Vec<Event>) -> Result<LineEvent, Wrong> {
     let command = Command::of(line)?;
     let bytes = command.arguments.iter().map(Vec::len).sum::<usize>();
@@ -126,7 +128,7 @@ pub fn read(line: &[u8], events: &mut Vec<Event>) -> Result<LineEvent, Wrong> {
     Ok(LineEvent::Events)
 }
 
-/// Words in quotes, with what was escaped as it was.
+/// Splits quoted words, and resolves their escapes.
 fn words(text: &[u8]) -> Result<Vec<Vec<u8>>, Wrong> {
     const OPEN: Wrong = "a word has no end";
     let mut words = vec![];

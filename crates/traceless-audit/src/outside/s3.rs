@@ -1,13 +1,13 @@
-//! Access logs of S3: what a provider sees of who keeps objects with it.
+//! Access logs of S3: a provider's view of the requests of its customers.
 
 use super::{LineEvent, Wrong, len_of, number, on_the_wire, place_of};
 use traceless::trace::{Event, Op};
 
-/// Fields before the operation, and those that are needed.
+/// The index of the operation among the fields, and the fewest fields of a line.
 const OPERATION: usize = 6;
 const FIELDS_MIN: usize = 13;
 
-/// A field that is empty.
+/// An empty field.
 const NONE: &[u8] = b"-";
 
 /// `OWNER BUCKET [TIME] ADDRESS REQUESTER REQUEST-ID OPERATION KEY "REQUEST" STATUS ERROR SENT SIZE
@@ -26,14 +26,14 @@ pub fn read(line: &[u8], events: &mut Vec<Event>) -> Result<LineEvent, Wrong> {
     let (sent, size) = (fields[OPERATION + 5], fields[OPERATION + 6]);
     let time = time_of(fields[2]).ok_or("its third field is no time")?;
     let op = op_of(operation).ok_or("its operation is none of S3")?;
-    // An object that is read may be sent in part; what was sent is what is seen.
+    // An object may be sent in part: the observable length of a read is what was sent.
     let seen = if op == Op::Read { sent } else { size };
     let len = if seen == NONE { 0 } else { number(seen).ok_or("a length is no number")? };
     events.push(on_the_wire(time, op, place_of(&[bucket, b"/", key]), len_of(len)?));
     Ok(LineEvent::Events)
 }
 
-/// Whether an operation such as `REST.GET.OBJECT` changes anything.
+/// Whether an operation, for example `REST.GET.OBJECT`, reads or writes.
 fn op_of(operation: &[u8]) -> Option<Op> {
     let mut parts = operation.split(|&byte| byte == b'.');
     let (how, verb) = (parts.next()?, parts.next()?);
@@ -45,7 +45,7 @@ fn op_of(operation: &[u8]) -> Option<Op> {
     is_known.then_some(op)
 }
 
-/// Fields are parted by single blanks; some stand in brackets or quotes.
+/// Splits a line at single blanks; some fields are in brackets or quotes.
 fn split(line: &[u8]) -> Vec<&[u8]> {
     let mut fields = vec![];
     let mut rest = line;

@@ -1,4 +1,4 @@
-//! Where an address lies.
+//! The place of an address in the DRAM: channel, rank, bank, row and column.
 
 use super::geometry::Geometry;
 use crate::workload::LINE_LEN;
@@ -33,18 +33,18 @@ impl AddressMap {
     pub const COLUMNS_LAST: Self =
         Self([Field::Row, Field::Rank, Field::Bank, Field::Channel, Field::Column]);
 
-    /// Neighbours lie in one row of each channel: what lies together in a tree is near in all of
-    /// them.
+    /// Neighbours lie in one row of each channel: a subtree that is contiguous stays together in
+    /// every channel.
     pub const ROWS_TOGETHER: Self =
         Self([Field::Row, Field::Rank, Field::Bank, Field::Column, Field::Channel]);
 
-    /// Whether it has each part once: otherwise different lines would lie in one place.
+    /// Whether the map has each part once: otherwise different lines would lie in one place.
     pub fn is_whole(&self) -> bool {
         let fields = [Field::Row, Field::Column, Field::Rank, Field::Bank, Field::Channel];
         fields.iter().all(|field| self.0.contains(field))
     }
 
-    /// Where byte `addr` lies. Addresses past the end begin again.
+    /// Where byte `addr` lies. Addresses past the end wrap around.
     #[inline]
     pub fn locate(&self, geometry: &Geometry, addr: u64) -> Location {
         let mut rest = addr / LINE_LEN;
@@ -69,13 +69,13 @@ impl AddressMap {
 pub struct Location {
     /// Which channel.
     pub channel: u32,
-    /// Which rank of it.
+    /// Which rank of the channel.
     pub rank: u32,
-    /// Which bank of that.
+    /// Which bank of the rank.
     pub bank: u32,
-    /// Which row of that.
+    /// Which row of the bank.
     pub row: u32,
-    /// Which line of that.
+    /// Which line of the row.
     pub column: u32,
 }
 
@@ -83,7 +83,7 @@ pub struct Location {
 mod tests {
     use super::super::Config;
 
-    /// The bits that USIMM's configurations print.
+    /// The bit positions are the ones that USIMM prints for its configurations.
     #[test]
     fn fields_take_their_bits() {
         let bits = |config: Config, addr| {

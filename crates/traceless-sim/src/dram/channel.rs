@@ -8,7 +8,7 @@ use crate::workload::{LINE_LEN, Op};
 use std::sync::Arc;
 use traceless::trace::{self, Event, Surface, Witness};
 
-/// When nothing happens until somebody asks for something.
+/// The wake time of a channel that does nothing until the next request.
 pub const NEVER: u64 = u64::MAX;
 
 /// Activations of a rank in a window of `faw`.
@@ -29,7 +29,7 @@ pub struct Channel {
     writes: Queue,
     draining: bool,
     refresh: Refresh,
-    /// Nothing happens before.
+    /// The channel does nothing before this time.
     wake: u64,
     stats: ChannelStats,
     times: ChannelTimes,
@@ -44,14 +44,15 @@ struct Bank {
     activate: u64,
     precharge: u64,
     column: u64,
-    /// Column commands in a row.
+    /// Column commands since the row was opened.
     columns: u32,
 }
 
 /// Banks of a rank that share more than its other banks do.
 #[derive(Clone, Copy, Default)]
 struct Group {
-    /// As above, as far as rank, group and bus are concerned.
+    /// The first time at which each command may be issued, as far as rank, group and bus are
+    /// concerned.
     activate: u64,
     read: u64,
     write: u64,
@@ -59,24 +60,24 @@ struct Group {
 
 #[derive(Clone, Copy, Default)]
 struct Rank {
-    /// The last activations, and how many there were.
+    /// The times of the last activations, and how many there were in all.
     activations: [u64; ACTIVATIONS_A_WINDOW],
     count: usize,
     /// Banks that have a row open.
     open: usize,
-    /// Since when there is one, or was.
+    /// Since when the rank has a row open, or last had.
     since: u64,
-    /// Until when, if there is none any more.
+    /// Until when it last had a row open, if all rows are closed.
     until: u64,
-    /// Cycles with one, before.
+    /// Cycles with an open row before `since`.
     active: u64,
 }
 
-/// Every rank puts its refreshes off to the end of a window, and does them all then: what
-/// schedulers come to that never issue one.
+/// Every rank puts its refreshes off to the end of a window, and does them all then, as ranks do
+/// under a scheduler that never issues a refresh itself.
 struct Refresh {
     window: u64,
-    /// From here to the end of the window the channel is shut.
+    /// From here to the end of the window the channel takes no commands.
     shut: u64,
     /// End of the window.
     end: u64,
@@ -112,7 +113,7 @@ impl Channel {
         }
     }
 
-    /// From now on every command is logged.
+    /// Logs every command from now on.
     pub fn keep_log(&mut self) {
         self.log = Some(Vec::new());
     }
@@ -121,7 +122,7 @@ impl Channel {
         self.log.as_deref().unwrap_or_default()
     }
 
-    /// From now on `witness` sees each line that is read or written.
+    /// Reports to `witness` each line that is read or written from now on.
     pub fn watch(&mut self, witness: Arc<dyn Witness>) {
         self.witness = Some(witness);
     }
@@ -148,7 +149,7 @@ impl Channel {
         self.wake
     }
 
-    /// Queues a request at `now`, after the commands of that time went out.
+    /// Queues a request that arrives after the commands of its time went out.
     pub fn add(&mut self, op: Op, request: Request) {
         let next = (request.arrived / self.cycle + 1) * self.cycle;
         self.wake = self.wake.min(next);
@@ -158,19 +159,19 @@ impl Channel {
         }
     }
 
-    /// Counts a read that became part of a request that waits, and takes so many cycles.
+    /// Counts a read of a line that is in a queue already; the read takes `cycles`.
     pub fn note_merged_read(&mut self, cycles: u64) {
         self.stats.reads.merged += 1;
         self.times.merged_reads.add(cycles);
     }
 
-    /// Counts a write that became part of one that waits.
+    /// Counts a write of a line that is in the queue of writes already.
     pub fn note_merged_write(&mut self) {
         self.stats.writes.merged += 1;
     }
 
-    /// Issues at most one command. A read that it serves is told to `done`, with the time at which
-    /// its data is there. `now` is a multiple of the DRAM's cycle.
+    /// Issues at most one command. For a read that it serves, calls `done` with the ticket and the
+    /// time at which the data is there. `now` is a multiple of the DRAM's cycle.
     #[inline]
     pub fn tick(&mut self, now: u64, done: &mut impl FnMut(u64, u64)) {
         if now < self.wake {
@@ -197,7 +198,7 @@ impl Channel {
         for rank in &mut self.ranks {
             rank.close_all(*shut);
         }
-        // However many windows went by: it is the last of them that may be shut still.
+        // Skips all windows that went by; only the last of them can still be shut.
         let last = (now - *shut) / *window * *window;
         *shut += last;
         *end += last;
@@ -218,7 +219,8 @@ impl Channel {
         self.draining |= writes > self.drain.high || self.reads.is_empty();
     }
 
-    /// The command that goes out now, and whose it is; or else the time at which one may.
+    /// The command that goes out now, with the index of its request; or else the time at which one
+    /// may.
     fn choose(&self, op: Op, now: u64) -> (Option<(usize, Command)>, u64) {
         let mut wake = NEVER;
         let mut oldest = None;
@@ -243,12 +245,13 @@ impl Channel {
         }
     }
 
-    /// What a request needs next, and the first time from `now` on at which that may be issued.
+    /// The command that a request needs next, and the first time from `now` on at which it may be
+    /// issued.
     #[inline]
     fn ready(&self, op: Op, request: &Request, now: u64) -> (Command, u64) {
         let (bank, group) = (&self.banks[request.bank], &self.groups[request.group]);
         let Timing { ras, rp, rtp, cwd, data, wr, .. } = self.timing;
-        // What follows until the bank is closed again must fit in before a refresh.
+        // The commands up to the bank's next precharge must fit in before a refresh.
         let (command, time, guard) = match bank.open {
             Some(row) if row == request.row => match op {
                 Op::Read => (Command::Read, bank.column.max(group.read), rtp),
@@ -264,8 +267,8 @@ impl Channel {
         (command, if time + guard > self.refresh.shut { self.refresh.end } else { time })
     }
 
-    /// The first time at which fewer than four activations lie in the window before it, its far
-    /// end included.
+    /// The first time at which fewer than four activations lie in the window before it, its far end
+    /// included.
     #[inline]
     fn after_window(&self, rank: &Rank) -> u64 {
         if rank.count < ACTIVATIONS_A_WINDOW {
@@ -314,7 +317,8 @@ impl Channel {
         }
     }
 
-    /// What a probe on the bus sees of a command: the line, when it is the one that moves data.
+    /// Reports a command to the witness, as a probe on the bus observes it: the line, if the
+    /// command moves data.
     #[inline]
     fn show(&self, request: &Request, command: Command, now: u64) {
         let Some(witness) = &self.witness else { return };
@@ -328,7 +332,7 @@ impl Channel {
     }
 
     /// Whether a row is closed after the column command that just went out for it. Shortly before a
-    /// refresh it stays open, which closes all rows itself.
+    /// refresh it stays open, because the refresh closes all rows.
     fn closes_after(&mut self, request: &Request) -> bool {
         let Scheduler::FrFcfsClosing(most) = self.scheduler else { return false };
         let bank = &mut self.banks[request.bank];
@@ -346,7 +350,7 @@ impl Channel {
         self.ranks[request.rank].close(at);
     }
 
-    /// All groups of banks, and what each shares with the bank that is meant.
+    /// All groups of banks, each with what it shares with the bank of `request`.
     fn groups(&mut self, request: &Request) -> impl Iterator<Item = (Near, &mut Group)> {
         let (own, rank, per_rank) = (request.group, request.rank, self.groups_per_rank);
         self.groups.iter_mut().enumerate().map(move |(nth, group)| {
@@ -418,10 +422,10 @@ impl Channel {
     }
 }
 
-/// How much a bank shares with another one.
+/// The smallest unit that a group of banks shares with a request's bank.
 #[derive(Clone, Copy)]
 enum Near {
-    /// The group that both are in.
+    /// The group itself.
     Group,
     /// The rank.
     Rank,

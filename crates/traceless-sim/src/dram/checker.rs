@@ -1,5 +1,5 @@
-//! Whether the commands of a channel keep every constraint, told from the commands alone, apart
-//! from the state by which a channel decides when they go out.
+//! Checks that the commands of a channel keep every constraint, from the commands alone:
+//! independent of the state by which a channel decides when they go out.
 
 use super::config::{Apart, Config, REFRESHES_A_WINDOW, Timing};
 use super::log::{Command, CommandRecord};
@@ -7,14 +7,14 @@ use super::log::{Command, CommandRecord};
 /// Activations of a rank in a window of tFAW.
 const ACTIVATIONS_A_WINDOW: usize = 4;
 
-/// A command that went out although something forbids it.
+/// A command that went out although a rule forbids it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Breach {
-    /// Which one, counted from 0.
+    /// The index of the command, counted from 0.
     pub nth: usize,
-    /// It.
+    /// The command.
     pub command: CommandRecord,
-    /// What it breaks.
+    /// The rule that it breaks.
     pub rule: &'static str,
 }
 
@@ -33,16 +33,16 @@ pub struct Checker {
     timing: Timing,
     cycle: u64,
     groups: usize,
-    /// From one end of refreshes to the next, and how long they take.
+    /// From one end of refreshes to the next, and how long the refreshes take.
     window: u64,
     len: u64,
-    /// No gap between two commands is longer.
+    /// No gap between two commands is longer than this.
     reach: u64,
     log: Vec<CommandRecord>,
 }
 
 impl Checker {
-    /// Nothing went out so far.
+    /// A checker of a channel without commands so far.
     pub fn new(config: &Config) -> Self {
         let timing = config.timing.times(config.clock_ratio);
         let Timing { rcd, rp, cas, rc, ras, rrd, wr, wtr, rtp, ccd, cwd, rtrs, data, .. } = timing;
@@ -62,13 +62,13 @@ impl Checker {
         &self.log
     }
 
-    /// A command goes out.
+    /// Records a command that goes out.
     pub fn push(&mut self, command: CommandRecord) {
         self.log.push(command);
     }
 
-    /// The time with `now` in it between two ends of refreshes: when the channel shuts, and when it
-    /// opens again.
+    /// For the refresh window that holds `now`: when the channel shuts for its refreshes, and when
+    /// it opens again.
     pub fn window(&self, now: u64) -> (u64, u64) {
         let end = (now / self.window + 1) * self.window;
         (end - self.len, end)
@@ -88,7 +88,7 @@ impl Checker {
         self.of_bank(rank, bank).take_while(|c| c.command != Command::Activate).count()
     }
 
-    /// When the bank precharges that `last` tells to do so by itself.
+    /// When the bank of `last` precharges, if `last` is a command with auto-precharge.
     pub fn closes_after(&self, last: &CommandRecord) -> u64 {
         let mut at = last.at + self.until_precharge(last.command);
         for command in self.of_bank(last.rank, last.bank) {
@@ -138,7 +138,7 @@ impl Checker {
         short.next().map(|(_, (rule, _))| rule)
     }
 
-    /// What a bank was told, the last first.
+    /// The commands of a bank, the last first.
     fn of_bank(&self, rank: usize, bank: usize) -> impl Iterator<Item = &CommandRecord> {
         self.log.iter().rev().filter(move |c| (c.rank, c.bank) == (rank, bank))
     }
@@ -154,7 +154,7 @@ impl Checker {
         }
     }
 
-    /// The least time between two commands, and which rule says so.
+    /// The least time between two commands, and the rule that requires it.
     fn gap(&self, before: &CommandRecord, next: &CommandRecord) -> (&'static str, u64) {
         use Command::{Activate, Precharge, Read, Write};
         let t = &self.timing;

@@ -1,4 +1,4 @@
-//! A memory: what it is made of, and how fast its parts are.
+//! The configuration of a memory: its parts, and how fast they are.
 
 use super::address::AddressMap;
 use super::geometry::Geometry;
@@ -6,8 +6,8 @@ use super::power::Power;
 use crate::error::{Error, Result, within};
 use serde::{Deserialize, Serialize};
 
-/// The least time between commands, in cycles of the DRAM's clock. The names are those of data
-/// sheets, without their t.
+/// The least time between commands, in cycles of the DRAM's clock. Fields are named as on data
+/// sheets, without the leading t.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timing {
@@ -43,11 +43,11 @@ pub struct Timing {
     pub refi: u64,
     /// One refresh.
     pub rfc: u64,
-    /// What is shorter between two groups of a rank; as above if there is nothing.
+    /// The times that are shorter between two groups of a rank; if none, the times above hold.
     pub apart: Option<Apart>,
 }
 
-/// Times between banks of one rank, but of two groups: those whose names end in S on data sheets.
+/// Times between banks of one rank, but of two groups: on data sheets their names end in S.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Apart {
@@ -81,10 +81,10 @@ impl Timing {
         apart: None,
     };
 
-    /// The same with chips of 2 Gb.
+    /// DDR3-1600 with chips of 2 Gb.
     pub const DDR3_1600_2GB: Self = Self { rfc: 128, ..Self::DDR3_1600_1GB };
 
-    /// The same with chips of 4 Gb.
+    /// DDR3-1600 with chips of 4 Gb.
     pub const DDR3_1600_4GB: Self = Self { rfc: 208, ..Self::DDR3_1600_1GB };
 
     /// The times between two groups.
@@ -93,7 +93,7 @@ impl Timing {
         self.apart.unwrap_or(Apart { rrd, wtr, ccd })
     }
 
-    /// Refuses what no chip has.
+    /// Refuses times that no chip has.
     fn check(&self) -> Result {
         let least_one = [
             ("memory.timing.rcd", self.rcd),
@@ -160,51 +160,51 @@ impl Timing {
     }
 }
 
-/// When queued writes have their turn.
+/// When queued writes are issued before reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteDrain {
-    /// Writes that a channel's queue holds. Nothing is fetched while one is full.
+    /// Writes that a channel's queue holds. Cores fetch nothing while one is full.
     pub capacity: usize,
-    /// With more writes than this they have their turn, though reads wait.
+    /// With more queued writes than this, writes go before reads.
     pub high: usize,
-    /// With no more writes than this reads have their turn again.
+    /// With no more queued writes than this, reads go first again.
     pub low: usize,
 }
 
-/// Which of the commands that could be issued is.
+/// Which of several possible commands is issued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduler {
-    /// That of the oldest request that can have one.
+    /// The command of the oldest request with a command that may be issued.
     Fcfs,
-    /// That of the oldest request whose row is open, if one can be issued; else as above. Rows stay
-    /// open.
+    /// The column command of the oldest request with an open row, if one may be issued; else as
+    /// `Fcfs`. Rows stay open.
     FrFcfs,
-    /// The same, but a row is closed after so many column commands in a row to its bank: USIMM's
-    /// CAPN. With 1 no row is used twice.
+    /// As `FrFcfs`, but a row is closed after this many column commands in a row to its bank:
+    /// USIMM's CAPN. With 1 no row is used twice.
     FrFcfsClosing(u32),
 }
 
-/// A memory.
+/// The configuration of a memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// What it is made of.
+    /// Channels, ranks, banks, rows and columns.
     pub geometry: Geometry,
     /// Where an address lies.
     pub map: AddressMap,
-    /// How fast it is, in cycles of its clock.
+    /// How fast the memory is, in cycles of its clock.
     pub timing: Timing,
     /// Cycles of the processor in one of the DRAM.
     pub clock_ratio: u64,
-    /// When writes have their turn.
+    /// When writes go before reads.
     pub drain: WriteDrain,
     /// Which command goes first.
     pub scheduler: Scheduler,
-    /// Cycles of the processor until a read has what a queued write holds.
+    /// Cycles of the processor until a read has the data of a queued write.
     pub forward: u64,
-    /// What its chips draw, if that is known.
+    /// What the memory's chips draw, if that is known.
     pub power: Option<Power>,
 }
 
@@ -243,7 +243,7 @@ impl Config {
         if turns { self.geometry.channels.into() } else { 1 }
     }
 
-    /// Refuses what cannot be.
+    /// Refuses values that are out of range or contradict each other.
     pub fn check(&self) -> Result {
         let Geometry { channels, ranks, banks, groups, rows, columns } = self.geometry;
         let parts = [channels, ranks, banks, rows, columns];

@@ -1,6 +1,6 @@
-//! What the chips of a memory draw, from the currents on their data sheets, as Micron's technical
-//! note TN-41-01 adds them up: standby, activations, bursts, refreshes. What drivers and
-//! terminations of the bus draw depends on the board, and is left out.
+//! The energy that the chips of a memory draw, from the currents on their data sheets, added up as
+//! in Micron's technical note TN-41-01: standby, activations, bursts, refreshes. The energy of
+//! drivers and terminations of the bus depends on the board, and is left out.
 
 use super::config::{Config, Timing};
 use super::power::Power;
@@ -10,15 +10,15 @@ use serde::Serialize;
 /// Energy, in pJ.
 #[derive(Clone, Copy, Default, PartialEq, Debug, Serialize)]
 pub struct Energy {
-    /// Of standing by.
+    /// Standing by.
     pub standby: f64,
-    /// Of opening and closing rows.
+    /// Opening and closing rows.
     pub activate: f64,
-    /// Of reading lines.
+    /// Reading lines.
     pub read: f64,
-    /// Of writing them.
+    /// Writing lines.
     pub write: f64,
-    /// Of refreshing.
+    /// Refreshing.
     pub refresh: f64,
 }
 
@@ -26,7 +26,7 @@ impl Power {
     /// What a channel drew until `end`, in cycles of the processor.
     pub fn energy(&self, config: &Config, stats: &ChannelStats, end: u64) -> Energy {
         let Timing { rc, ras, data, refi, rfc, .. } = config.timing;
-        // So many mA in all chips of a rank for so many cycles of the DRAM.
+        // The energy of a current in all chips of a rank for some cycles of the DRAM.
         let drawn = |milliamperes: f64, cycles: f64| {
             let milliwatts = milliamperes * f64::from(self.millivolts) / 1000.0;
             milliwatts * f64::from(self.chips) * cycles * f64::from(self.cycle_ps) / 1000.0
@@ -39,7 +39,8 @@ impl Power {
         let active = stats.active as f64 / ratio;
         let refresh_cycles = all / refi as f64 * rfc as f64;
         let (rc, ras) = (rc as f64, ras as f64);
-        // What a row cycle takes beyond standing by, open for so long and closed for the rest.
+        // What a row cycle draws beyond standby, with the row open for `ras` and closed for the
+        // rest.
         let row = drawn(cycling, rc) - drawn(open, ras) - drawn(closed, rc - ras);
         let burst = |current: f64, lines: u64| drawn(current - open, (lines * data) as f64);
         Energy {
@@ -53,12 +54,12 @@ impl Power {
 }
 
 impl Energy {
-    /// All of it.
+    /// The sum of all parts.
     pub fn total(&self) -> f64 {
         self.standby + self.activate + self.read + self.write + self.refresh
     }
 
-    /// Both.
+    /// The sum of two energies, part by part.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -76,8 +77,8 @@ mod tests {
     use super::super::stats::OpStats;
     use super::*;
 
-    /// By hand, for two ranks of four chips at 1.5 V, 78,000 cycles of 1.25 ns; one mA is then
-    /// 1.5 mW a chip, 6 mW a rank, and 7.5 pJ a cycle of a rank.
+    /// Calculated by hand, for two ranks of four chips at 1.5 V, 78,000 cycles of 1.25 ns; one mA
+    /// is then 1.5 mW a chip, 6 mW a rank, and 7.5 pJ a cycle of a rank.
     #[test]
     fn energy_is_what_it_is_by_hand() {
         let config = Config::FOUR_CHANNELS;

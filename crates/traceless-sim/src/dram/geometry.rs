@@ -1,9 +1,9 @@
-//! What a memory is made of.
+//! The parts of a memory: channels, ranks, banks, rows and columns.
 
 use crate::workload::LINE_LEN;
 use serde::{Deserialize, Serialize};
 
-/// Channels, and what each of them has.
+/// Channels, and the number of parts in each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Geometry {
@@ -13,7 +13,8 @@ pub struct Geometry {
     pub ranks: u32,
     /// Banks of a rank.
     pub banks: u32,
-    /// Groups that these banks are in, in turn. Only with one are all banks of a rank alike.
+    /// Groups of banks: neighbouring banks are in different groups. All banks of a rank are alike
+    /// only if there is one group.
     #[serde(default = "one_group")]
     pub groups: u32,
     /// Rows of a bank.

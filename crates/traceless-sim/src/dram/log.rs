@@ -1,17 +1,17 @@
-//! The commands that went out, for those who check them.
+//! A log of the commands that went out, for checks.
 
 use crate::workload::Op;
 
-/// What a bank is told.
+/// A command to a bank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
     /// Open a row.
     Activate,
-    /// Close it.
+    /// Close the open row.
     Precharge,
-    /// Read a line of it.
+    /// Read a line of the open row.
     Read,
-    /// Write a line of it.
+    /// Write a line of the open row.
     Write,
 }
 
@@ -28,16 +28,16 @@ impl Command {
 /// A command that went out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommandRecord {
-    /// When, in cycles of the processor.
+    /// The time, in cycles of the processor.
     pub at: u64,
-    /// What.
+    /// The command.
     pub command: Command,
-    /// To which rank.
+    /// The rank that it went to.
     pub rank: usize,
-    /// To which bank of it.
+    /// The bank of the rank.
     pub bank: usize,
-    /// The row of the request that it was for.
+    /// The row of the request that the command was for.
     pub row: u32,
-    /// The bank is told to precharge by itself, as soon as it may.
+    /// Whether the command carries an auto-precharge: the bank closes as soon as it may.
     pub closes: bool,
 }

@@ -1,8 +1,7 @@
 //! Dynamic memory, command by command: channels, ranks, banks and rows, with every constraint
 //! between two commands.
 //!
-//! It behaves as USIMM's does, cycle for cycle, but looks only at cycles in which something can
-//! happen.
+//! The model matches USIMM's, cycle for cycle, but skips cycles in which nothing can happen.
 
 mod address;
 mod channel;
@@ -48,12 +47,12 @@ impl Memory {
         Ok(Self { config, channels })
     }
 
-    /// What it is.
+    /// The configuration of the memory.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Asks for the line at byte `addr`, after the commands of time `now` went out. `ticket` is the
+    /// Requests the line at byte `addr`, after the commands of time `now` went out. `ticket` is the
     /// caller's.
     #[inline]
     pub fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Answer {
@@ -71,7 +70,7 @@ impl Memory {
         Answer::Later
     }
 
-    /// Hands over a line to be written. Whether there is room is the caller's to ask.
+    /// Hands over a line to be written. The caller checks first that there is room.
     #[inline]
     pub fn write(&mut self, now: u64, addr: u64) {
         let (channel, request) = self.request(now, addr, 0);
@@ -99,8 +98,9 @@ impl Memory {
         self.channels.iter().map(Channel::wake).min().unwrap_or(NEVER)
     }
 
-    /// Issues at most one command a channel. Reads that are served are told to `done`: the ticket,
-    /// and when the data is there. Times at which nothing happens may be left out.
+    /// Issues at most one command a channel. For each read that is served, calls `done` with its
+    /// ticket and the time at which the data is there. The caller may leave out times at which
+    /// nothing happens.
     #[inline]
     pub fn tick(&mut self, now: u64, mut done: impl FnMut(u64, u64)) {
         if now.is_multiple_of(self.config.clock_ratio) {
@@ -118,17 +118,18 @@ impl Memory {
         self.channels.iter().map(Channel::times)
     }
 
-    /// From now on `witness` sees each line that is read or written, when its command goes out.
+    /// Reports to `witness` from now on each line that is read or written, when its command goes
+    /// out.
     pub fn watch(&mut self, witness: &Arc<dyn Witness>) {
         self.channels.iter_mut().for_each(|channel| channel.watch(witness.clone()));
     }
 
-    /// From now on every command is logged.
+    /// Logs every command from now on.
     pub fn keep_log(&mut self) {
         self.channels.iter_mut().for_each(Channel::keep_log);
     }
 
-    /// The commands of a channel since then.
+    /// The commands of a channel since [`keep_log`](Self::keep_log).
     pub fn log(&self, channel: usize) -> &[CommandRecord] {
         self.channels[channel].log()
     }
@@ -146,7 +147,7 @@ impl Memory {
     }
 }
 
-/// Straight: addresses tell everything.
+/// A memory without an ORAM: the addresses of its reads and writes are visible to an adversary.
 impl Backend for Memory {
     fn capacity(&self) -> u64 {
         self.config.geometry.capacity()
@@ -171,7 +172,7 @@ impl Backend for Memory {
         Self::is_written(self)
     }
 
-    /// Rows are open for so short a time that nothing of it would be left.
+    /// Warming up leaves no trace in a DRAM: rows are open only for a short time.
     fn warm(&mut self, _: Op, _: u64) -> Result {
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! The currents that the chips of a memory draw, as their data sheets have them.
+//! The currents that the chips of a memory draw, from their data sheets.
 
 use crate::error::{Result, within};
 use serde::{Deserialize, Serialize};
 
-/// The chips of a rank. Currents are in mA, with their names on data sheets.
+/// The chips of a rank. Currents are in mA, named as on data sheets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
@@ -13,7 +13,7 @@ pub struct Power {
     pub millivolts: u32,
     /// A cycle of the DRAM's clock, in ps.
     pub cycle_ps: u32,
-    /// One bank is activated and precharged, as often as it may be.
+    /// One bank is activated and precharged as often as its timing allows.
     pub idd0: u32,
     /// Standby, all banks precharged.
     pub idd2n: u32,
@@ -56,11 +56,11 @@ impl Power {
         ..Self::DDR3_1GB_X16
     };
 
-    /// Refuses what no chip draws.
+    /// Refuses values that no chip has.
     pub fn check(&self) -> Result {
         let Self { chips, millivolts, cycle_ps, idd0, idd2n, idd3n, idd4r, idd4w, idd5 } = *self;
         within("memory.power.chips", chips.into(), 1..=CHIPS_MAX)?;
-        // Who works draws no less than who stands by.
+        // A chip at work draws no less than one on standby.
         let open = idd3n.into();
         for (field, value, least) in [
             ("memory.power.millivolts", millivolts, 1),

@@ -1,14 +1,14 @@
-//! Requests that wait, in the order in which they came.
+//! The queue of requests to a channel, in the order of their arrival.
 
 use core::ops::Index;
 
 /// A line that is to be read or written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// The byte that was asked for. Only a request for the same one becomes part of this, as in
-    /// USIMM: who asks for bytes within lines makes a request of each.
+    /// The requested byte. Only a request for the same byte is merged with this one, as in USIMM: a
+    /// caller that requests different bytes of a line makes a request of each.
     pub addr: u64,
-    /// Whoever asked knows it by this.
+    /// The caller's name for the request.
     pub ticket: u64,
     /// When it was queued.
     pub arrived: u64,
@@ -22,12 +22,12 @@ pub struct Request {
     pub row: u32,
 }
 
-/// Requests in the order in which they came. One that was served stays until the next command may
-/// go out: so long it is found, and takes up room.
+/// Requests in the order of their arrival. A served request stays until the next command may go
+/// out: until then it is still found, and takes up room.
 #[derive(Default)]
 pub struct Queue {
     requests: Vec<Request>,
-    /// Their bytes, together, since each newcomer is compared with all.
+    /// The `addr` of each request, stored together because each new request is compared with all.
     addrs: Vec<u64>,
     served: Option<usize>,
 }
@@ -45,7 +45,7 @@ impl Queue {
         self.requests.iter()
     }
 
-    /// Whether a request for the byte waits.
+    /// Whether a request for the byte waits, or was served last.
     #[inline]
     pub fn holds(&self, addr: u64) -> bool {
         self.addrs.contains(&addr)
@@ -61,7 +61,7 @@ impl Queue {
         self.served = Some(nth);
     }
 
-    /// Removes what was served.
+    /// Removes the request that was served last.
     pub fn remove_served(&mut self) {
         if let Some(nth) = self.served.take() {
             self.requests.remove(nth);

@@ -18,16 +18,16 @@ pub struct ChannelStats {
 /// How long requests took, from arrival to the same time as [`OpStats::waited`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ChannelTimes {
-    /// Reads, without those merged.
+    /// Reads, without the merged ones.
     pub reads: Times,
-    /// Those.
+    /// Reads merged with a request that waited.
     pub merged_reads: Times,
-    /// Writes, without those merged.
+    /// Writes, without the merged ones.
     pub writes: Times,
 }
 
 impl ChannelTimes {
-    /// The same as if what `other` counts had been added.
+    /// Adds the times of `other`.
     pub fn join(&mut self, other: &Self) {
         let Self { reads, merged_reads, writes } = self;
         reads.join(&other.reads);
@@ -36,22 +36,22 @@ impl ChannelTimes {
     }
 }
 
-/// What was done for requests of a kind.
+/// The requests of a kind that a channel served.
 #[derive(Clone, Copy, Default, PartialEq, Debug, Serialize)]
 pub struct OpStats {
-    /// Requests served, without those merged.
+    /// Requests served, without the merged ones.
     pub served: u64,
-    /// Requests that became part of one that waited.
+    /// Requests that were merged with one that waited.
     pub merged: u64,
-    /// Rows opened for them.
+    /// Rows opened for these requests.
     pub activations: u64,
     /// Cycles of the processor from arrival to the end of the data; for a write, to the time at
-    /// which its row could be closed, less the delay of its data: as USIMM counts it.
+    /// which its row could be closed, less the delay of its data, as USIMM counts it.
     pub waited: u64,
 }
 
 impl ChannelStats {
-    /// Those of an operation.
+    /// The statistics of an operation.
     pub fn of_mut(&mut self, op: Op) -> &mut OpStats {
         match op {
             Op::Read => &mut self.reads,
@@ -61,19 +61,19 @@ impl ChannelStats {
 }
 
 impl OpStats {
-    /// Counts one that took so many cycles.
+    /// Counts a request that took so many cycles.
     pub fn count(&mut self, cycles: u64) {
         self.served += 1;
         self.waited += cycles;
     }
 
-    /// Cycles of the processor that one took, on average.
+    /// Cycles of the processor that a request took, on average.
     pub fn latency(&self) -> f64 {
         self.waited as f64 / self.served.max(1) as f64
     }
 
-    /// Share of the requests that found their row open. Below 0 if rows were closed for others
-    /// before they could be used.
+    /// Share of the requests that found their row open. Below 0 if rows were closed for other
+    /// requests before they could be used.
     pub fn row_hits(&self) -> f64 {
         (self.served as f64 - self.activations as f64) / self.served.max(1) as f64
     }

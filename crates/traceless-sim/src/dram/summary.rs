@@ -1,4 +1,4 @@
-//! What a memory did, all channels together.
+//! The work of a memory, all channels together.
 
 use super::config::Config;
 use super::energy::Energy;
@@ -7,14 +7,14 @@ use super::stats::ChannelStats;
 use crate::workload::LINE_LEN;
 use serde::Serialize;
 
-/// What all channels did.
+/// The work of all channels.
 #[derive(Clone, Copy, Default, PartialEq, Debug, Serialize)]
 pub struct Summary {
-    /// Lines read, without those merged.
+    /// Lines read, without the merged ones.
     pub reads: u64,
     /// Lines written.
     pub writes: u64,
-    /// Requests that became part of one that waited.
+    /// Requests that were merged with one that waited.
     pub merged: u64,
     /// Rows opened.
     pub activations: u64,
@@ -24,18 +24,18 @@ pub struct Summary {
     pub bytes: u64,
     /// Share of the time that the buses carried data.
     pub utilisation: f64,
-    /// In pJ; none if it is not known what the chips draw.
+    /// Energy in pJ; none if the currents of the chips are not known.
     pub energy: Option<Energy>,
-    /// All of it.
+    /// The energy of all parts together.
     pub picojoules: Option<f64>,
-    /// For each bit moved.
+    /// The energy for each bit moved.
     pub picojoules_per_bit: Option<f64>,
-    /// Over the whole time.
+    /// The average power over the whole time.
     pub milliwatts: Option<f64>,
 }
 
 impl Summary {
-    /// Of channels of a memory until `end`.
+    /// Sums up the channels of a memory until `end`.
     pub fn new(config: &Config, channels: &[ChannelStats], end: u64) -> Self {
         let sum = |of: fn(&ChannelStats) -> u64| channels.iter().map(of).sum::<u64>();
         let (reads, writes) = (sum(|c| c.reads.served), sum(|c| c.writes.served));

@@ -12,36 +12,36 @@ pub struct EarlyWriteBack {
     counts: EarlyCounts,
 }
 
-/// What came of it.
+/// What the offers and searches led to.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct EarlyCounts {
     /// Lines that were offered.
     pub offered: u64,
-    /// Those that were used again, or had to leave, before they were written back.
+    /// Offered lines that were used again, or had to leave, before they were written back.
     pub aborted: u64,
-    /// Searches of the whole cache in vain.
+    /// Searches of the whole cache that found no line.
     pub in_vain: u64,
 }
 
 enum Search {
-    /// A pointer goes from set to set. The sets that it passes take no time, since nothing is said
-    /// of how many a search looks at in a cycle; but one in vain is followed by a pause, and the
-    /// next begins at a random set.
+    /// A pointer goes from set to set. The paper does not limit the sets that a search looks at in
+    /// a cycle, so passing over sets takes no time; but a search in vain is followed by a pause,
+    /// and the next one begins at a random set.
     Scan { next: u64, pause: u64, paused_until: u64, rng: Box<SeededRng> },
-    /// Dirty lines wait from the time on at which each became the next one to leave its set; at
-    /// most so many.
+    /// A queue of dirty lines, each added when it becomes the next to leave its set; it holds at
+    /// most `room` lines.
     Queue { lines: VecDeque<u64>, room: usize },
 }
 
 impl EarlyWriteBack {
-    /// By a pointer that goes through the cache. A search in vain is followed by a pause of so many
-    /// cycles.
+    /// Finds lines by a pointer that goes through the cache. After a search in vain it pauses for
+    /// `pause` cycles.
     pub fn scan(seed: u64, pause: u64) -> Self {
         let rng = Box::new(SeededRng::new(seed));
         Self::new(Search::Scan { next: 0, pause, paused_until: 0, rng })
     }
 
-    /// By a queue of so many lines at most.
+    /// Finds lines in a queue of at most `room` lines.
     pub fn queue(room: usize) -> Self {
         Self::new(Search::Queue { lines: VecDeque::new(), room })
     }
@@ -50,7 +50,7 @@ impl EarlyWriteBack {
         Self { pointer: None, search, counts: EarlyCounts::default() }
     }
 
-    /// What came of it so far.
+    /// The counts so far.
     pub fn counts(&self) -> EarlyCounts {
         self.counts
     }
@@ -64,7 +64,7 @@ impl EarlyWriteBack {
         }
     }
 
-    /// The next line to be offered, which is then pointed at.
+    /// The next line to be offered. The pointer stays on it until it is written back or aborted.
     pub fn find(&mut self, cache: &Cache, now: u64) -> Option<u64> {
         self.pointer = match &mut self.search {
             Search::Scan { next, pause, paused_until, rng } => {
@@ -89,8 +89,8 @@ impl EarlyWriteBack {
         self.pointer
     }
 
-    /// Whether the line that was pointed at is no longer the next to leave its set, now that the
-    /// set of `addr` was used. Then nothing is pointed at.
+    /// Whether the line under the pointer is no longer the next to leave its set, after an access
+    /// to the set of `addr`. Then the pointer is cleared.
     pub fn is_aborted(&mut self, cache: &Cache, addr: u64) -> bool {
         let set = cache.set_of(addr);
         let victim = cache.dirty_victim(set);
@@ -111,7 +111,7 @@ impl EarlyWriteBack {
         true
     }
 
-    /// The line was written back.
+    /// Marks the line under the pointer as written back.
     pub fn finish(&mut self, cache: &mut Cache) {
         if let Some(pointer) = self.pointer.take() {
             cache.clean_victim(cache.set_of(pointer));

@@ -10,29 +10,30 @@ use crate::error::{Result, within};
 use crate::workload::{Op, line_start};
 use serde::{Deserialize, Serialize};
 
-/// The last cache before memory, as files say it.
+/// The last cache before memory, as a machine's file describes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Bytes that it holds.
+    /// Bytes that the cache holds.
     pub bytes: u64,
     /// Lines of a set.
     pub ways: u32,
     /// Cycles that a hit takes.
     pub latency: u64,
-    /// Whether a write to a line that is not here reads it first: for workloads whose writes are
-    /// stores that missed the first cache, as the IR-ORAM authors' are. Where they are lines that
-    /// it wrote back, as in workloads recorded here, they are whole.
+    /// Whether a write to a line that is not in the cache reads the line first: for workloads with
+    /// writes that are stores which missed the first cache, as the IR-ORAM authors' are. In
+    /// workloads recorded here, writes are whole lines that the first cache wrote back, and need no
+    /// read.
     #[serde(default)]
     pub reads_before_writes: bool,
-    /// Where lines come in that were not asked for, if memory brings any: in front of so many of
-    /// their set that are to leave next, if the very next was not written.
+    /// Where lines are inserted that memory brings without a request: in front of this many lines
+    /// of their set that leave next, unless the very next one is dirty.
     #[serde(default)]
     pub brought_before: usize,
 }
 
 impl Config {
-    /// Refuses what cannot be.
+    /// Refuses values out of range.
     pub fn check(&self) -> Result {
         let Self { bytes, ways, latency, brought_before, .. } = *self;
         cache::Config { bytes, ways }.check()?;
@@ -41,50 +42,50 @@ impl Config {
     }
 }
 
-/// A cache that all cores share, and what is behind it. A line is here as soon as it is asked for:
-/// who asks for it again, while it is on its way, does not wait.
+/// A cache that all cores share, and the memory behind it. The cache holds a line from its request
+/// on: a second request for it does not wait, even if the line is still on its way.
 pub struct LastLevel<B> {
     cache: Cache,
     config: Config,
     behind: B,
     early: Option<EarlyWriteBack>,
-    /// The last cycle that was looked at.
+    /// The last cycle that was simulated.
     now: u64,
-    /// Lines on their way for which nobody waits.
+    /// Lines on their way that no core waits for.
     posted: usize,
-    /// What was brought at last.
+    /// The groups of lines that memory brought last.
     brought: Vec<LineGroup>,
     counts: CacheCounts,
 }
 
-/// What a cache was asked for.
+/// The requests to a cache, and what they led to.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct CacheCounts {
-    /// Lines read, and those of them that were not there.
+    /// Lines read.
     pub reads: u64,
-    /// Of these.
+    /// Lines read that were not in the cache.
     pub read_misses: u64,
-    /// Lines written back from above.
+    /// Lines written back from the caches above.
     pub writes: u64,
-    /// Of these, those that were not there.
+    /// Lines written back from above that were not in the cache.
     pub write_misses: u64,
-    /// Lines written back to what is behind.
+    /// Lines written back to the memory behind.
     pub write_backs: u64,
-    /// Lines that came in with others.
+    /// Lines that came in together with requested ones.
     pub brought: u64,
-    /// Lines that were written back with others.
+    /// Dirty lines that were written back together with another line.
     pub taken_along: u64,
-    /// Lines that were written back before they had to.
+    /// Lines that were offered for an early write-back, and the searches for them.
     pub early: EarlyCounts,
 }
 
 const LATENCY_MAX: u64 = 1 << 20;
 
-/// Lines on their way for which nobody waits, until no write is taken any more.
+/// With this many lines on their way that no core waits for, the cache takes no more writes.
 const POSTED_MAX: usize = 64;
 
 impl<B: Backend> LastLevel<B> {
-    /// An empty one before `behind`.
+    /// An empty cache before `behind`.
     pub fn new(config: &Config, behind: B) -> Result<Self> {
         config.check()?;
         let Config { bytes, ways, .. } = *config;
@@ -100,23 +101,23 @@ impl<B: Backend> LastLevel<B> {
         })
     }
 
-    /// From now on dirty lines are offered to what is behind before they have to leave.
+    /// From now on offers dirty lines to the memory behind before they have to leave.
     pub fn write_back_early(&mut self, early: EarlyWriteBack) {
         self.early = Some(early);
     }
 
-    /// What is behind it.
+    /// The memory behind the cache.
     pub fn behind(&self) -> &B {
         &self.behind
     }
 
-    /// What it was asked for.
+    /// The counts so far.
     pub fn counts(&self) -> CacheCounts {
         let early = self.early.as_ref().map(EarlyWriteBack::counts).unwrap_or_default();
         CacheCounts { early, ..self.counts }
     }
 
-    /// Whether the line is here. If not, it is from now on.
+    /// Whether the cache holds the line. If not, the line comes in.
     fn access(&mut self, now: u64, addr: u64, op: Op) -> Result<bool> {
         self.behind.note_operation();
         let replaced = self.cache.replace(addr, op);
@@ -126,7 +127,7 @@ impl<B: Backend> LastLevel<B> {
         Ok(false)
     }
 
-    /// The set of `addr` has changed.
+    /// Withdraws the offered line if the change in the set of `addr` made it unfit.
     fn look_after_offer(&mut self, addr: u64) {
         if let Some(early) = &mut self.early
             && early.is_aborted(&self.cache, addr)
@@ -146,7 +147,8 @@ impl<B: Backend> LastLevel<B> {
         }
     }
 
-    /// Takes in what came with lines that were asked for, and gives out what may go with them.
+    /// Takes in lines that came with requested ones, and marks as clean the dirty ones that went
+    /// along.
     fn take_brought(&mut self, now: u64) -> Result {
         let mut all = core::mem::take(&mut self.brought);
         self.behind.take_brought(&mut all);
@@ -163,7 +165,7 @@ impl<B: Backend> LastLevel<B> {
         Ok(())
     }
 
-    /// The same before the simulation: who has to leave may bring others, and so on.
+    /// Takes in lines during the warm-up: a victim's write-back may bring further lines, and so on.
     fn warm_brought(&mut self) -> Result {
         let mut all = core::mem::take(&mut self.brought);
         self.behind.take_brought(&mut all);

@@ -1,4 +1,4 @@
-//! A scheme from its configuration.
+//! Builds a scheme from its configuration.
 
 use super::bus::Bus;
 use super::config::{Allocation, BLOCK_LEN, Config, LabelKind, MapTree, Scheme, Start, Top};
@@ -18,14 +18,14 @@ use traceless::scheme::unified::{Sizes, Unified};
 use traceless::seal::Secret;
 use traceless::tree::{BareTree, Shape, Substash, Treetop};
 
-/// A scheme, and what is known of the trees that it lies in.
+/// A scheme, and the properties of its trees.
 pub struct Built {
     pub front: Box<dyn Front>,
     pub bus: Bus,
     pub seen: LevelCounts,
-    /// Of each tree: where its slots lie.
+    /// For each tree, the places of its slots.
     pub layouts: Vec<Layout>,
-    /// Of each tree: bytes of a path, where a memory counts nothing else.
+    /// For each tree, the bytes of a path, for a memory that only counts bytes.
     pub path_bytes: Vec<u64>,
     /// Slots of all trees.
     pub slots: u64,
@@ -33,8 +33,8 @@ pub struct Built {
     pub pointer_bits: u64,
 }
 
-/// The scheme that `config` says, in a memory of `capacity` bytes, and of `channels` channels whose
-/// next line is in the next channel.
+/// The scheme of `config`, in a memory of `capacity` bytes and of `channels` channels; each line is
+/// in the next channel after the line before it.
 pub fn build(config: &Config, channels: u64, capacity: u64) -> Result<Built> {
     config.check()?;
     if !(config.row_len as u64).is_multiple_of(channels * LINE_LEN) {
@@ -68,7 +68,7 @@ struct Builder<'a> {
     end: u64,
     layouts: Vec<Layout>,
     path_bytes: Vec<u64>,
-    /// Generators handed out.
+    /// Random number generators handed out so far.
     rngs: u64,
 }
 
@@ -89,7 +89,7 @@ impl Builder<'_> {
         Ok(Built { front, bus, seen, layouts, path_bytes, slots, pointer_bits })
     }
 
-    /// A generator of its own for each part.
+    /// A random number generator of its own for each part.
     fn rng(&mut self) -> Box<dyn Rng> {
         self.rngs += 1;
         Box::new(SeededRng::new(self.config.seed.wrapping_mul(1 << 8).wrapping_add(self.rngs)))
@@ -103,7 +103,7 @@ impl Builder<'_> {
         self.config.start == Start::Full
     }
 
-    /// What was laid out ends at this byte of the memory.
+    /// Notes that the memory is laid out up to this byte.
     fn end_at(&mut self, end: u64) -> Result {
         self.end = end;
         if end > self.capacity {
@@ -122,14 +122,14 @@ impl Builder<'_> {
         self.tree(shape, self.config.cached_levels, self.config.top.expect("it is resolved"))
     }
 
-    /// A tree of lines, the next in memory.
+    /// A tree of line-sized blocks, the next in memory.
     fn tree(&mut self, shape: Shape, cached: usize, top: Top) -> Result<Tree> {
         self.tree_of(shape, cached, top, BLOCK_LEN)
     }
 
     fn tree_of(&mut self, shape: Shape, cached: usize, top: Top, block: usize) -> Result<Tree> {
         let below = shape.only(|level| level >= cached);
-        // Blocks that are shorter share lines, within a bucket.
+        // Blocks shorter than a line share lines, within a bucket.
         let lines = |level| (below.z(level) * block).div_ceil(BLOCK_LEN).min(255) as u8;
         let in_lines = Shape::per_level((0..below.levels()).map(lines).collect())?;
         let Config { layout, row_len, bucket, .. } = *self.config;
@@ -144,7 +144,7 @@ impl Builder<'_> {
         };
         self.slots += of_levels(0..shape.levels());
         let slots = of_levels(0..cached);
-        // What it touches is the tap's to tell.
+        // This tree reports nothing itself: the tap reports what it touches.
         let below = BareTree::try_new(below, 0)
             .ok_or(Error::Oram("there is less memory here than its tree takes: 8 bytes a slot"))?;
         let cached = match top {
@@ -267,7 +267,7 @@ impl Builder<'_> {
 }
 
 impl Allocation {
-    /// The preset of that name.
+    /// The preset with this name.
     pub fn named(name: &str) -> Self {
         Self::Named(name.to_owned())
     }

@@ -1,4 +1,4 @@
-//! What a scheme does on the memory bus, taken down to be timed.
+//! The accesses of a scheme to the memory bus, recorded so that they can be timed.
 
 use super::layout::Layout;
 use crate::workload::LINE_LEN;
@@ -6,26 +6,27 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use traceless::trace::{Event, Op, Witness};
 use traceless::types::Leaf;
 
-/// What one step touches: a witness of trees, whose bytes are those of the memory.
+/// The lines that one step touches: a witness of trees. Its events hold byte addresses of the
+/// memory.
 #[derive(Clone, Default)]
 pub struct Bus(Arc<Mutex<Step>>);
 
-/// What a step reads and writes.
+/// The lines that a step reads and writes.
 #[derive(Default)]
 pub struct Step {
     pub reads: StepLines,
     pub writes: StepLines,
-    /// In which tree.
+    /// The tree that the step accesses.
     pub tree: usize,
 }
 
-/// Lines, as whole paths where that is what they are: a memory that only counts them need not know
-/// where each lies.
+/// Lines that a step touches. Whole paths are kept as paths, because a memory that only counts
+/// lines need not know where each lies.
 #[derive(Default)]
 pub struct StepLines {
-    /// Paths, and of which tree.
+    /// Paths, each with the number of its tree.
     paths: Vec<(usize, Leaf)>,
-    /// Other lines: bytes where they begin.
+    /// Other lines, by their first bytes.
     lines: Vec<u64>,
 }
 
@@ -35,14 +36,14 @@ impl StepLines {
         self.lines.clear();
     }
 
-    /// How many lines they are, of trees that lie as `layouts` say.
+    /// The number of lines, in trees that lie as `layouts` say.
     pub fn count(&self, layouts: &[Layout]) -> u64 {
         let of_paths =
             self.paths.iter().map(|&(tree, _)| layouts[tree].path_lines()).sum::<usize>();
         (of_paths + self.lines.len()) as u64
     }
 
-    /// Makes `lines` the bytes where they begin, in order.
+    /// Replaces the contents of `lines` by the first bytes of these lines, in order.
     pub fn find(&self, layouts: &[Layout], lines: &mut Vec<u64>) {
         lines.clear();
         lines.extend_from_slice(&self.lines);
@@ -53,14 +54,14 @@ impl StepLines {
 }
 
 impl Bus {
-    /// Moves what was touched since the last call into `step`, whose own is forgotten.
+    /// Moves what was touched since the last call into `step`, and forgets what `step` held before.
     pub(super) fn take(&self, step: &mut Step) {
         step.reads.clear();
         step.writes.clear();
         core::mem::swap(&mut *self.step(), step);
     }
 
-    /// What tree number `tree` tells.
+    /// The tap of tree number `tree`.
     pub(super) fn tap(&self, tree: usize) -> Tap {
         Tap { bus: self.clone(), tree }
     }
@@ -70,27 +71,28 @@ impl Bus {
     }
 }
 
-/// Where a tree tells what it touches.
+/// Records the paths that a tree touches.
 pub struct Tap {
     bus: Bus,
     tree: usize,
 }
 
 impl Tap {
-    /// The path of `leaf` is read.
+    /// Records that the path of `leaf` is read.
     pub fn read(&self, leaf: Leaf) {
         let mut step = self.bus.step();
         step.tree = self.tree;
         step.reads.paths.push((self.tree, leaf));
     }
 
-    /// It is written.
+    /// Records that the path of `leaf` is written.
     pub fn write(&self, leaf: Leaf) {
         self.bus.step().writes.paths.push((self.tree, leaf));
     }
 }
 
-/// A tree that is read slot by slot tells each of them. Of more bytes, all lines are touched.
+/// Records each event of a tree that is read slot by slot. An event touches all lines that its
+/// bytes lie in.
 impl Witness for Bus {
     fn see(&self, event: Event) {
         let end = event.at.saturating_add(u64::from(event.len)).div_ceil(LINE_LEN);

@@ -1,4 +1,4 @@
-//! An oblivious memory, as files say it.
+//! The configuration of an oblivious memory, as a machine's file describes it.
 
 use super::layout::LayoutKind;
 use crate::error::{Error, Result, within};
@@ -28,131 +28,132 @@ const BUFFER_MAX: u64 = 1 << 28;
 const BUNDLE_MAX: u64 = 64;
 const BITS_MAX: u64 = 1 << 16;
 
-/// What stands between the last cache and the memory. Where a field is left out, it is as the
-/// scheme says: see [`Config::resolved`].
+/// The configuration of the ORAM between the last cache and the memory. A field that is left out
+/// follows from the scheme: see [`Config::resolved`].
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The scheme: its name sets what is left out below.
+    /// The scheme. Its name sets the fields below that are left out.
     pub scheme: Scheme,
-    /// Blocks that programs can use. Addresses past them begin again.
+    /// Blocks that programs can use. Addresses past them wrap around.
     pub blocks: Option<u64>,
-    /// Neighbouring blocks that share a label: one path access brings all of them. Of a unified
-    /// ORAM only; 1 if it is left out.
+    /// Neighbouring blocks that share a label: one path access brings all of them. Only for a
+    /// unified ORAM; 1 if it is left out.
     pub bundle: Option<u64>,
     /// Levels of the tree.
     pub levels: usize,
-    /// Slots of its buckets where `allocation` is `base`.
+    /// Slots of a bucket, where `allocation` is `base`.
     pub z: u8,
-    /// Slots of its buckets: `base`, a preset of IR-Alloc, or a number for each level.
+    /// Slots of a bucket: `base`, a preset of IR-Alloc, or a number for each level.
     pub allocation: Option<Allocation>,
     /// Levels that are in the processor.
     pub cached_levels: usize,
-    /// How they are kept there.
+    /// How the cached levels are kept in the processor.
     pub top: Option<Top>,
-    /// Blocks of a set of the sub-stash, and its sets: as many as the cached levels have slots, if
-    /// that is left out.
+    /// Blocks in a set of the sub-stash.
     pub top_ways: usize,
-    /// As above.
+    /// Sets of the sub-stash; if left out, enough for as many blocks as the cached levels have
+    /// slots.
     pub top_sets: Option<usize>,
     /// Blocks that the stash holds.
     pub stash_blocks: usize,
-    /// With more than these an access does nothing but empty it: if left out, the stash less a path
-    /// of the whole tree.
+    /// With more blocks in the stash than this an access only empties it; if left out, the stash
+    /// less a path of the whole tree.
     pub drain_above: Option<usize>,
-    /// Whether blocks in the processor are looked for before a path is accessed.
+    /// Whether a request first looks for its block in the processor, before a path is accessed.
     pub searches_first: Option<bool>,
     /// How blocks of the position map hold labels.
     pub labels: Option<LabelKind>,
-    /// Levels of the position map in the tree, and labels in one of their blocks.
+    /// Levels of the position map in the tree.
     pub map_levels: Option<u8>,
-    /// As above.
+    /// Labels in a block of the position map.
     pub map_fanout: Option<u64>,
     /// Bits of a counter of compressed labels.
     pub counter_bits: Option<u32>,
     /// Bytes of the PLB.
     pub plb_bytes: usize,
-    /// Blocks of one of its sets.
+    /// Blocks of a set of the PLB.
     pub plb_ways: usize,
-    /// What becomes of a block that the last cache reads, and of what that gives up.
+    /// What becomes of a block that the last cache reads, and of lines that the cache gives up.
     pub remap: Option<Remap>,
-    /// What is done instead of dummies.
+    /// What the scheme does in place of dummy accesses.
     pub early: Option<Early>,
-    /// Cycles without a search after one in vain, for [`Early::Scan`].
+    /// Pause in cycles after a search in vain, for [`Early::Scan`].
     pub early_pause: u64,
     /// Lines that the queue holds, for [`Early::Queue`].
     pub early_queue: usize,
-    /// Trees of `recursive`, with that of the user's blocks.
+    /// Number of trees of `recursive`, the tree of the user's blocks included.
     pub trees: usize,
-    /// Those of the position map. If left out, each is as much smaller as the fan-out makes it.
+    /// The trees of the position map. If left out, each is smaller than the one before by the
+    /// fan-out.
     pub map_trees: Option<Vec<MapTree>>,
     /// The tree beside the main one, for `rho`.
     pub small: Small,
-    /// The buckets of `ring`: how many blocks one holds, of those that the library has sizes for.
+    /// Blocks that a bucket of `ring` holds: one of the sizes that the library has parameters for.
     pub ring_z: u8,
     /// When path accesses begin.
     pub pace: Pace,
-    /// Whether that is said of an access to all trees of `recursive`, one after the other, and not
-    /// of each path.
+    /// Whether `pace` spaces rounds, each an access to all trees of `recursive` one after the
+    /// other, and not single path accesses.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub paced_rounds: bool,
     /// Instructions that a processor fetches in a cycle, for [`Pace::FetchSlots`].
     pub fetch_slots: u64,
     /// Cycles from the last line of a path to the block in the processor.
     pub decrypt: u64,
-    /// Requests that may wait for a path access, until no write-back is taken any more.
+    /// With this many requests waiting for a path access, the ORAM takes no more write-backs.
     pub queue: usize,
     /// How trees lie in memory.
     pub layout: LayoutKind,
     /// Bytes of a subtree that lies together, so that a path touches few rows.
     pub row_len: usize,
-    /// What buckets hold besides blocks, where a memory knows only how many bytes are moved.
+    /// What buckets hold besides blocks, for a memory that only counts bytes.
     pub bucket: Bucket,
     /// What the trees hold at the beginning.
     pub start: Start,
-    /// Whether trees forget what is written to them, so that nothing is ever found there. Which
+    /// Whether trees forget what is written to them, so that no block is ever found there. Which
     /// paths are accessed, and when, is the same as with trees that begin empty, as long as no
-    /// stash fills, and is known much sooner. For trees without cached levels.
+    /// stash fills, but the simulation is much faster. For trees without cached levels.
     pub forgets: bool,
-    /// Accesses to random blocks before anything is timed.
+    /// Accesses to random blocks before the timing starts.
     pub warm_up: u64,
     /// Seed of all labels.
     pub seed: u64,
 }
 
-/// A scheme, with what the papers compare it by.
+/// A scheme, in the configuration in which papers compare it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheme {
-    /// None: addresses tell everything.
+    /// No scheme: the addresses of accesses are visible to an adversary.
     Dram,
-    /// Path ORAM whose whole position map is in the processor.
+    /// Path ORAM with its whole position map in the processor.
     Path,
     /// A tree for each level of the position map.
     Recursive,
     /// Blocks and position map in one tree, with a PLB, as in the paper on unified ORAM: blocks
     /// carry their labels through the caches.
     Unified,
-    /// The same with compressed labels.
+    /// `Unified` with compressed labels.
     Compressed,
     /// Blocks and position map in one tree, as in the IR-ORAM paper.
     Baseline,
-    /// A small tree beside that.
+    /// `Baseline` with a small tree beside its tree.
     Rho,
-    /// Fewer slots on the middle levels.
+    /// `Baseline` with fewer slots on the middle levels.
     IrAlloc,
-    /// Cached levels whose blocks are found by address.
+    /// `Baseline` with cached levels in which blocks are found by address.
     IrStash,
-    /// Dirty lines are written back instead of dummies.
+    /// `Baseline` that writes back dirty lines instead of dummies.
     IrDwb,
-    /// The three together.
+    /// `IrAlloc`, `IrStash` and `IrDwb` together.
     IrOram,
-    /// Ours: neighbouring lines on one path, under labels so short that one level of their map in
-    /// the tree is enough. Every request accesses a path.
+    /// This project's scheme: neighbouring lines on one path, under labels so short that one level
+    /// of their map in the tree is enough. Every request accesses a path.
     Bundled,
-    /// Blocks leave the memory while they are in the last cache.
+    /// `Baseline` with blocks that leave the memory while they are in the last cache.
     LlcD,
-    /// The two that go with that.
+    /// `LlcD`, `IrStash` and `IrAlloc` together.
     #[serde(rename = "llc-d+ir-stash+ir-alloc")]
     LlcDIrStashIrAlloc,
     /// Ring ORAM.
@@ -163,21 +164,21 @@ pub enum Scheme {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum Allocation {
-    /// As many everywhere, for `base`, or a preset.
+    /// The same number on all levels, for `base`; or a preset.
     Named(String),
-    /// On each level, from the root on.
+    /// A number for each level, from the root on.
     Levels(Vec<u8>),
 }
 
-/// How the levels in the processor are kept.
+/// How the cached levels are kept in the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Top {
-    /// In a cache of their own, where a block is found along its path.
+    /// In a cache of their own, in which a block is found along its path.
     Apart,
-    /// In a set-associative sub-stash, where it is found by its address.
+    /// In a set-associative sub-stash, in which a block is found by its address.
     SubStash,
-    /// In the stash itself: as above, with one set for all.
+    /// In the stash itself: like `SubStash`, with one set for all blocks.
     Merged,
 }
 
@@ -185,36 +186,38 @@ pub enum Top {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LabelKind {
-    /// As they are.
+    /// As plain labels.
     Plain,
-    /// As counters.
+    /// As counters, from which labels are derived.
     Compressed,
 }
 
-/// What becomes of a block that the last cache reads, and of what that gives up.
+/// What becomes of a block that the last cache reads, and of lines that the cache gives up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remap {
-    /// The block stays where it is, on another path; a line that is written back is a request.
+    /// The block stays in the ORAM, on a new path. A line that is written back is a request.
     AtAccess,
-    /// It leaves, and whatever the cache gives up comes back, clean or not: that takes accesses to
-    /// the position map. Of schemes that cannot do so, it is a request.
+    /// The block leaves the ORAM, and every line that the cache gives up comes back, clean or
+    /// dirty: that takes accesses to the position map. In a scheme that cannot do this, the return
+    /// is a plain request.
     Delayed,
-    /// It leaves with its label, so that it comes back without any access. Simulated as if it
-    /// stayed: what differs is the room that it takes meanwhile. A line that the cache has without
-    /// having read it has no label, and is a request.
+    /// The block leaves with its label, so that it comes back without any access. The simulation
+    /// leaves the block in the tree: the only difference is the room that it takes meanwhile. A
+    /// line that the cache has without having read it has no label, so its return is a request.
     WithLine,
 }
 
-/// What is done instead of dummies.
+/// What the scheme does in place of dummy accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Early {
-    /// Nothing.
+    /// It makes dummy accesses.
     Nothing,
-    /// Dirty lines are written back that a pointer finds which goes through the last cache.
+    /// It writes back dirty lines that a pointer finds, which goes through the last cache.
     Scan,
-    /// Dirty lines are written back from a queue of those that were used least lately in their set.
+    /// It writes back dirty lines from a queue: lines that were the least recently used of their
+    /// set.
     Queue,
 }
 
@@ -222,15 +225,15 @@ pub enum Early {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MapTree {
-    /// Levels of it.
+    /// Levels of the tree.
     pub levels: usize,
-    /// Labels in one of its blocks.
+    /// Labels in a block.
     pub fanout: u64,
-    /// Bytes of one of its blocks.
+    /// Bytes of a block.
     #[serde(default = "block_len")]
     pub block_bytes: usize,
-    /// How often it is accessed for each access to a block of the user's, in thousandths. Then it
-    /// has a PLB of the given bytes; without, it is accessed each time.
+    /// How often the tree is accessed for each access to a user's block, in thousandths. With a
+    /// rate, the map has a PLB of `plb_bytes`; without, its tree is accessed each time.
     pub rate: Option<u32>,
 }
 
@@ -238,29 +241,29 @@ fn block_len() -> usize {
     BLOCK_LEN
 }
 
-/// The tree beside the main one.
+/// The small tree of `rho`, beside the main one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Small {
-    /// Its levels.
+    /// Levels of the tree.
     pub levels: usize,
-    /// Slots of its buckets.
+    /// Slots of a bucket.
     pub z: u8,
-    /// Levels of it in the processor.
+    /// Levels of the tree in the processor.
     pub cached_levels: usize,
-    /// Sets and ways of its tags.
+    /// Sets of the small tree's tags.
     pub sets: usize,
-    /// As above.
+    /// Ways of the small tree's tags.
     pub ways: usize,
-    /// Blocks that its stash holds.
+    /// Blocks that the small tree's stash holds.
     pub stash_blocks: usize,
-    /// With more than these it is emptied.
+    /// With more blocks in its stash than this, the small tree is only emptied.
     pub drain_above: usize,
-    /// Accesses to it for each to the main tree.
+    /// Accesses to the small tree for each to the main tree.
     pub per_main: u32,
 }
 
-/// The small tree of the IR-ORAM paper; where that is silent, of its authors' runs.
+/// The small tree of the IR-ORAM paper; where the paper gives no value, of its authors' runs.
 impl Default for Small {
     fn default() -> Self {
         Self {
@@ -286,11 +289,11 @@ pub struct Bucket {
     pub counter_bits: u64,
     /// Bytes of the bucket for its integrity.
     pub hash_bytes: u64,
-    /// Its bytes are a multiple of these.
+    /// The length of a bucket is a multiple of this many bytes.
     pub align: u64,
 }
 
-/// That of the paper on unified ORAM. Aligned so, its latencies come out.
+/// The bucket of the paper on unified ORAM. With this alignment its latencies come out.
 impl Default for Bucket {
     fn default() -> Self {
         Self { slot_bits: 64, counter_bits: 8, hash_bytes: 0, align: 8 }
@@ -343,25 +346,26 @@ impl Bucket {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
-    /// Nothing: blocks come into being when they are accessed.
+    /// No block: blocks come into being when they are accessed.
     Empty,
     /// Every block.
     Full,
 }
 
-/// When path accesses begin, in cycles.
+/// When path accesses begin. Intervals are in cycles, but for [`FetchSlots`](Self::FetchSlots).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
-    /// When something is asked for. That tells when programs miss their caches.
+    /// When a request arrives: the times of accesses show when programs miss their caches.
     Asked,
-    /// So long after the one before began, or when that ends, if it is later; dummies, too.
+    /// This long after the access before began, or when that one ends, if that is later; dummies,
+    /// too.
     StartToStart(u64),
-    /// So long after the one before ended; dummies, too.
+    /// This long after the access before ended; dummies, too.
     AfterCompletion(u64),
-    /// So many instructions after the one before ended, if a processor fetches as many as it can
-    /// in each cycle, memory operations left out; dummies, too. So the IR-ORAM paper's authors
-    /// count; where it says T = 1000, that is a quarter of [`AfterCompletion`](Self) 1000.
+    /// This many instructions after the access before ended, if a processor fetches as many as it
+    /// can in each cycle, memory operations left out; dummies, too. The IR-ORAM paper's authors
+    /// count like this: the T = 1000 of the paper is a quarter of [`AfterCompletion`](Self) 1000.
     FetchSlots(u64),
 }
 
@@ -413,7 +417,7 @@ impl Default for Config {
 }
 
 impl Scheme {
-    /// All of them, and their names.
+    /// All schemes, with their names.
     pub const NAMED: [(&'static str, Self); 15] = [
         ("dram", Self::Dram),
         ("path", Self::Path),
@@ -432,7 +436,7 @@ impl Scheme {
         ("ring", Self::Ring),
     ];
 
-    /// The one of that name.
+    /// The scheme with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMED.into_iter().find(|(its, _)| *its == name).map(|(_, scheme)| scheme)
     }
@@ -453,8 +457,8 @@ impl Scheme {
         }
     }
 
-    /// In the IR-ORAM paper (section II-B) the stash is searched first of all. In the one on
-    /// unified ORAM every request accesses a path.
+    /// In the IR-ORAM paper (section II-B) a request searches the stash first of all. In the paper
+    /// on unified ORAM every request accesses a path.
     fn searches_first(self) -> bool {
         !matches!(self, Self::Unified | Self::Compressed | Self::Rho | Self::Bundled)
     }
@@ -481,8 +485,8 @@ impl Scheme {
         }
     }
 
-    /// 64 counters of 7 bits fill a block as 32 of 14 do. One that overflows costs a path for each
-    /// bundle of its group, so half a path an access at most.
+    /// 64 counters of 7 bits fill a block just as 32 of 14 bits do. A counter that overflows costs
+    /// a path for each bundle of its group, so half a path an access at most.
     fn counter_bits(self) -> u32 {
         if self == Self::Bundled { 7 } else { COUNTER_BITS }
     }
@@ -496,29 +500,29 @@ impl Scheme {
     }
 
     /// The labels of the last level's blocks fit the 512 KB of the paper: 2^18 of 16 bits, or 2^19
-    /// of 7 and a group's counter for each 64.
+    /// of 7 bits and a group's counter for each 64.
     fn map_levels(self) -> u8 {
         if self == Self::Bundled { 1 } else { 2 }
     }
 
-    /// Whether one tree holds the user's blocks and their map, and nothing is beside it.
+    /// Whether one tree holds the user's blocks and their map, and there is no other tree.
     pub(super) fn is_unified(self) -> bool {
         !matches!(self, Self::Dram | Self::Path | Self::Recursive | Self::Ring | Self::Rho)
     }
 
-    /// Of four blocks each access would take several more to empty the stash.
+    /// With four blocks in a bundle, each access would need several more to empty the stash.
     fn bundle(self) -> u64 {
         if self == Self::Bundled { 2 } else { 1 }
     }
 
-    /// Ring ORAM takes so much more memory that as many blocks have no room.
+    /// Ring ORAM takes so much memory that 2^26 blocks have no room.
     fn blocks(self) -> u64 {
         if self == Self::Ring { 1 << 24 } else { 1 << 26 }
     }
 }
 
 impl Config {
-    /// The same with everything said that was left to the scheme.
+    /// A copy in which every field that was left out has the scheme's value.
     #[must_use]
     pub fn resolved(&self) -> Self {
         let Self { scheme, .. } = *self;
@@ -552,7 +556,7 @@ impl Config {
         }
     }
 
-    /// Refuses what no scheme would.
+    /// Refuses values that no scheme can have.
     pub fn check(&self) -> Result {
         self.check_tree()?;
         self.check_map()?;
@@ -632,7 +636,7 @@ impl Config {
         within("oram.queue", self.queue as u64, 1..=BUFFER_MAX)
     }
 
-    /// The tree of the user's blocks, from the root on.
+    /// The shape of the tree of the user's blocks, from the root on.
     pub(super) fn shape(&self) -> Result<Shape> {
         Ok(match self.allocation.as_ref() {
             Some(Allocation::Levels(z)) => {

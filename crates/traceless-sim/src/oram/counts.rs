@@ -1,54 +1,55 @@
-//! What a scheme did.
+//! Counts of a scheme's path accesses and requests.
 
 use serde::Serialize;
 use traceless::controller::StepKind;
 
-/// Levels of a position map that are told apart; deeper ones count as the last.
+/// Levels of a position map that are counted separately; deeper ones count as the last.
 pub const MAP_LEVELS: usize = 8;
 
-/// Levels of a tree that are told apart; deeper ones count as the last.
+/// Levels of a tree that are counted separately; deeper ones count as the last.
 pub const FOUND_LEVELS: usize = 32;
 
-/// Path accesses, by what they were for, and what came of them.
+/// Path accesses, by their purpose, and their results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Counts {
-    /// A block that a program uses.
+    /// Path accesses for a block of a program.
     pub data: u64,
-    /// A block of the position map.
+    /// Path accesses for a block of the position map.
     pub map: u64,
-    /// Those, level by level, from the first on.
+    /// Path accesses for the position map, level by level, from the first on.
     pub map_levels: [u64; MAP_LEVELS],
-    /// Nothing.
+    /// Dummy accesses.
     pub dummy: u64,
-    /// They only emptied a stash.
+    /// Path accesses that only emptied a stash.
     pub eviction: u64,
-    /// In place of dummies: for lines that were written back early, and for their labels.
+    /// Path accesses in place of dummies: for lines that were written back early, and for their
+    /// labels.
     pub early: u64,
-    /// Lines that were written back so.
+    /// Lines that were written back early.
     pub early_lines: u64,
-    /// In trees other than that of the user's blocks, of all of these.
+    /// Path accesses of any purpose in trees other than that of the user's blocks.
     pub other_trees: u64,
-    /// Requests that took none.
+    /// Requests that took no path access.
     pub at_hand: u64,
-    /// Requests for a block that another line of it was asked for before.
+    /// Requests for a block for which a request already waited, for another line of it.
     pub joined: u64,
-    /// Lines that came back with their labels, so that they took none.
+    /// Lines that came back with their labels, so that they took no path access.
     pub returned: u64,
-    /// Requests.
+    /// Requests of the last cache.
     pub requests: u64,
-    /// Cycles from their begin to their end, in all.
+    /// Cycles of all path accesses, each from its begin to its end.
     pub busy: u64,
-    /// Lines read and written. Where a memory knows bytes only, a path counts as if it were lines.
+    /// Lines read and written. A memory that only counts bytes counts a path as its lines.
     pub lines: u64,
     /// Bytes that were moved.
     pub bytes: u64,
     /// Blocks in the stash between two accesses, at most.
     pub stash_peak: usize,
-    /// On which level the block was that a path was read for, if it was not in the stash.
+    /// For each level, how often a path access found its block there, and not in the stash.
     pub found: [u64; FOUND_LEVELS],
-    /// Slots on each level of the first tree that were looked at, on paths drawn at random.
+    /// Slots looked at in paths drawn at random, on each level of the first tree.
     pub looked_at: [u64; FOUND_LEVELS],
-    /// Of these, those that held a block.
+    /// Slots looked at that held a block.
     pub full: [u64; FOUND_LEVELS],
     /// Slots of all trees.
     pub slots: u64,
@@ -56,16 +57,16 @@ pub struct Counts {
     pub pointer_bits: u64,
 }
 
-/// What the position map came to.
+/// The costs of the position map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct MapCounts {
-    /// Bits of the labels in one of its blocks; of unified ORAMs and Rho.
+    /// Bits of the labels in a block of the map; only in unified ORAMs and Rho.
     pub block_bits: u64,
     /// Groups of compressed labels that were replaced as a whole because a counter was full, with
     /// an access for each sibling.
     pub group_remaps: u64,
-    /// Bytes moved for it: for its blocks, or where it has trees of its own for all accesses to
-    /// those.
+    /// Bytes moved for the map: for accesses to its blocks, or, if it has trees of its own, for all
+    /// accesses to these trees.
     pub bytes: u64,
 }
 
@@ -98,14 +99,13 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// All of them.
+    /// All path accesses.
     pub fn paths(&self) -> u64 {
         self.data + self.map + self.dummy + self.eviction + self.early
     }
 
-    /// Of the blocks of a level of the map that were looked for in the PLB, from level 1 on, the
-    /// share that was there. Each that was not took a path access, and so did the block whose label
-    /// it holds.
+    /// The PLB's hit rate for blocks of a level of the map, from level 1 on. Each miss took a path
+    /// access, and so did the block of the sought label.
     pub fn plb_hits(&self, level: usize) -> f64 {
         let missed = |level: usize| self.map_levels[level - 1];
         let sought = if level == 1 { self.data } else { missed(level - 1) };

@@ -1,4 +1,4 @@
-//! What the processor's side may ask of a scheme.
+//! The interface of a scheme to the caches of the processor.
 
 use super::recursive::Recursive;
 use super::tree::Tree;
@@ -11,13 +11,13 @@ use traceless::scheme::ring::{Ring, RingTree};
 use traceless::scheme::unified::Unified;
 use traceless::types::Addr;
 
-/// A controller, and what only some can do. Its trees have no bodies. All but `stash` may be left
-/// out by a scheme whose blocks stay where they are.
+/// A controller, and operations that only some schemes support. Its trees have no bodies. A scheme
+/// with blocks that stay in the tree may leave out all but `stash`.
 pub trait Front: Controller {
-    /// Blocks in its fullest stash.
+    /// Blocks in the fullest stash of the scheme.
     fn stash(&self) -> usize;
 
-    /// Whether the next step goes on with what the last one began, where an access takes several.
+    /// Whether the next step continues the last one's access, in a scheme that takes several steps.
     fn is_under_way(&self) -> bool {
         false
     }
@@ -27,7 +27,7 @@ pub trait Front: Controller {
         0
     }
 
-    /// Bits of the labels in a block of the map, if there are such blocks.
+    /// Bits of the labels in a block of the map, if the map has blocks.
     fn map_block_bits(&self) -> u64 {
         0
     }
@@ -38,13 +38,13 @@ pub trait Front: Controller {
         false
     }
 
-    /// Asks for a block that then leaves the memory.
+    /// Requests a block that then leaves the memory.
     fn submit_fetch(&mut self, id: u64, addr: Addr) -> Result {
         let _ = (id, addr);
         Err(NOT_UNIFIED)
     }
 
-    /// Returns it.
+    /// Returns a block that left the memory.
     fn submit_return(&mut self, id: u64, addr: Addr) -> Result {
         let _ = (id, addr);
         Err(NOT_UNIFIED)
@@ -56,7 +56,7 @@ pub trait Front: Controller {
         Err(NOT_UNIFIED)
     }
 
-    /// Takes it back.
+    /// Withdraws the offered line.
     fn withdraw(&mut self) {}
 }
 

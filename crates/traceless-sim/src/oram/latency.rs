@@ -1,23 +1,23 @@
-//! How long operations take.
+//! Latencies of requests and path accesses.
 
 use crate::times::{Latency, Times};
 use serde::Serialize;
 use traceless::controller::StepKind;
 
-/// Levels of the position map that reads are told apart by; more count as the last.
+/// Classes of reads by their accesses to the position map; more accesses count as the last class.
 pub const READ_LEVELS: usize = 5;
 
-/// How long all of them took. A request takes from the time when it comes from the last cache to
-/// the time when its line is in the processor, a path access from its begin to its end.
+/// The latencies of a run. A request takes from its arrival from the last cache to the time when
+/// its line is in the processor; a path access from its begin to its end.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Latencies {
     /// Lines read.
     pub reads: Latency,
-    /// Those of them that took no path access: the block was in the stash, or in the tree top
-    /// where that is searched first.
+    /// Reads that took no path access: the block was in the stash, or in the tree top if that is
+    /// searched first.
     pub reads_at_hand: Latency,
-    /// Those that did, by how many accesses to the position map came before that to the block,
-    /// from none on: then the PLB, or what is in its place, had the label.
+    /// Reads that took path accesses, by the number of accesses to the position map before that to
+    /// the block. With none, the PLB, or what takes its place, had the label.
     pub reads_by_map: [Latency; READ_LEVELS],
     /// Lines that came back, until they are in the processor's part of the memory.
     pub write_backs: Latency,
@@ -26,8 +26,8 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Of a memory that hides nothing: reads, those of them that became part of a request that
-    /// waited, and writes.
+    /// The latencies of a memory without a scheme: its reads, its reads that were merged with a
+    /// request that waited, and its writes.
     pub fn straight(reads: &Times, merged: &Times, writes: &Times) -> Self {
         let mut all = reads.clone();
         all.join(merged);
@@ -43,22 +43,22 @@ impl Latencies {
     }
 }
 
-/// Those of path accesses, by what they were for.
+/// Latencies of path accesses, by their purpose.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct PathLatencies {
-    /// A block that a program uses.
+    /// For a block of a program.
     pub data: Latency,
-    /// A block of the position map.
+    /// For a block of the position map.
     pub map: Latency,
-    /// Nothing.
+    /// Dummy accesses.
     pub dummy: Latency,
-    /// They only emptied a stash.
+    /// Accesses that only emptied a stash.
     pub eviction: Latency,
-    /// In place of dummies.
+    /// Early write-backs in place of dummies.
     pub early: Latency,
 }
 
-/// What is measured while a scheme runs.
+/// Collects the latencies while a scheme runs.
 #[derive(Default)]
 pub struct LatencyProbe {
     at_hand: Times,
@@ -73,7 +73,7 @@ pub struct LatencyProbe {
 }
 
 impl LatencyProbe {
-    /// A line was read, after so many accesses to the map, or without any path access.
+    /// Records a read after `map` accesses to the position map, or without any path access.
     pub fn read(&mut self, map: Option<usize>, cycles: u64) {
         self.reads.add(cycles);
         match map {
@@ -82,12 +82,12 @@ impl LatencyProbe {
         }
     }
 
-    /// A line came back.
+    /// Records a line that came back.
     pub fn write_back(&mut self, cycles: u64) {
         self.write_backs.add(cycles);
     }
 
-    /// A path access ended.
+    /// Records a path access that ended.
     pub fn path(&mut self, kind: StepKind, is_early: bool, cycles: u64) {
         let times = match kind {
             StepKind::Dummy => &mut self.dummy,
@@ -99,7 +99,7 @@ impl LatencyProbe {
         times.add(cycles);
     }
 
-    /// What all of it came to.
+    /// The latencies collected so far.
     pub fn latencies(&self) -> Latencies {
         let Self { at_hand, by_map, reads, write_backs, .. } = self;
         let mut reads_by_map = [Latency::default(); READ_LEVELS];

@@ -5,28 +5,29 @@ use serde::{Deserialize, Serialize};
 use traceless::tree::{HEADER_LEN, Shape, TreeLayout};
 use traceless::types::Leaf;
 
-/// How the slots of a tree lie in memory. Small subtrees lie together in either, so that a path
-/// touches few rows (Ren et al., section 3.1.1).
+/// How the slots of a tree lie in memory. With either kind, small subtrees lie together, so that a
+/// path touches few rows (Ren et al., section 3.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LayoutKind {
-    /// Bucket after bucket. Where a bucket has other than a multiple of the channels' number of
-    /// slots, some channels have more lines of a path than others, and those wait for these.
+    /// Bucket after bucket. If the slots of a bucket are not a multiple of the number of channels,
+    /// some channels have more lines of a path, and the other channels wait for them.
     Buckets,
-    /// Each slot of a path is in the next channel, so that all have as many lines of it, to within
-    /// one. In each channel the lines of a subtree lie together: as many levels as fit a row.
+    /// Each slot of a path is in the next channel, so that all channels have equally many lines of
+    /// it, to within one. In each channel the lines of a subtree lie together: as many levels as
+    /// fit a row.
     Spread,
 }
 
-/// Where the slots of one tree lie, each a line.
+/// The places of one tree's slots, each a line.
 pub enum Layout {
     /// Bucket after bucket.
     Buckets {
         /// The tree's shape.
         shape: Shape,
-        /// Where its buckets lie, from `first` on.
+        /// The offsets of its buckets, from `first` on.
         at: TreeLayout,
-        /// Its first byte.
+        /// The first byte of the tree.
         first: u64,
     },
     /// Slot after slot.
@@ -34,8 +35,8 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// From byte `first` on, in a memory of `channels` channels whose next line is in the next
-    /// channel, and whose rows are `row_len` bytes, those of all channels together.
+    /// A layout from byte `first` on, in a memory of `channels` channels with neighbouring lines in
+    /// different channels, and with rows of `row_len` bytes, counted over all channels together.
     pub fn new(kind: LayoutKind, shape: &Shape, row_len: usize, channels: u64, first: u64) -> Self {
         match kind {
             LayoutKind::Buckets => {
@@ -50,7 +51,7 @@ impl Layout {
         }
     }
 
-    /// The first byte after them.
+    /// The first byte after the tree.
     pub fn end(&self) -> u64 {
         match self {
             Self::Buckets { at, first, .. } => first + at.len(),
@@ -89,7 +90,7 @@ impl Layout {
     }
 }
 
-/// [`LayoutKind::Spread`]. Lines are counted in each channel by itself.
+/// The layout of [`LayoutKind::Spread`]. Lines are counted in each channel separately.
 pub struct Spread {
     channels: u64,
     levels: Vec<LayoutLevel>,
@@ -104,14 +105,15 @@ struct LayoutLevel {
     /// Bits of a leaf below the level, and levels of the subtree above it.
     below: u32,
     above: u32,
-    /// The first line of the subtrees, lines of one, and how many share a row.
+    /// The first line of the subtrees, lines of one subtree, how many share a row, and lines of a
+    /// row.
     first: u64,
     subtree_len: u64,
     in_row: u64,
     row: u64,
-    /// Whether each begins one channel further on: else some channels would hold far more.
+    /// Whether each subtree begins one channel further on: else some channels would hold far more.
     turns: bool,
-    /// The first of its slots, and the one after the last.
+    /// The index of the level's first slot, and the index after its last.
     slots: (usize, usize),
 }
 
@@ -119,16 +121,17 @@ struct LayoutLevel {
 #[derive(Clone, Copy)]
 struct Slot {
     channel: u64,
-    /// Its line in the first bucket of the level in a subtree, and lines to that in the next.
+    /// The slot's line in the level's first bucket in a subtree, and lines to that in the next
+    /// bucket.
     within: u64,
     stride: u64,
 }
 
-/// Rows between the stretches of subtrees, besides those that they take: odd, so that it moves the
-/// next one to another bank, and more than one, since the one before ends anywhere in a row.
+/// Rows left free between the stretches of subtrees. It is odd, so that the next stretch moves to
+/// another bank, and more than one, since the stretch before ends anywhere in a row.
 const BANKS_APART: u64 = 3;
 
-/// With a greater share of the memory used, subtrees are as high as a row allows.
+/// If more of the memory than this share is used, subtrees are as high as a row allows.
 const USED_ENOUGH: f64 = 0.95;
 
 impl Spread {
@@ -137,7 +140,8 @@ impl Spread {
         if spread.share_used(shape, first) > USED_ENOUGH {
             return spread;
         }
-        // Subtrees that leave much of their rows may fill them if those above are less high.
+        // Subtrees that leave much of their rows free may fill them if the subtrees above are less
+        // high.
         let others = (1..shape.levels())
             .map(|levels| Self::beginning_with(levels, shape, channels, row, first))
             .filter(|other| other.stretches() <= spread.stretches());
@@ -147,7 +151,7 @@ impl Spread {
             .unwrap_or(spread)
     }
 
-    /// The first subtrees have so many levels at most.
+    /// A layout in which the first subtrees have at most `levels_max` levels.
     fn beginning_with(
         levels_max: usize,
         shape: &Shape,
@@ -170,7 +174,7 @@ impl Spread {
         spread
     }
 
-    /// Rows of a path, if none is longer than a row.
+    /// Rows that a path touches, if no subtree is longer than a row.
     fn stretches(&self) -> usize {
         self.levels.iter().filter(|level| level.above == 0).count()
     }
@@ -181,8 +185,8 @@ impl Spread {
         shape.slots() as f64 / all.max(1) as f64
     }
 
-    /// Levels of the subtrees that begin on `first`, so that in no channel one is longer than a
-    /// row; at least one.
+    /// Levels of the subtrees that begin on `first`, with no channel's part of one longer than a
+    /// row; at least one level.
     fn levels_in_row(&self, shape: &Shape, first: usize, row: u64) -> usize {
         let mut lens = vec![0; self.channels as usize];
         let mut levels = 0;
@@ -196,7 +200,7 @@ impl Spread {
         levels
     }
 
-    /// Adds to the lines that a subtree has in each channel those of a level.
+    /// Adds the lines of a level to the lines of a subtree in each channel.
     fn add_level(&self, shape: &Shape, first: usize, level: usize, lens: &mut [u64]) {
         for slot in shape.path_start(level)..shape.path_start(level + 1) {
             lens[slot % self.channels as usize] += 1 << (level - first);
@@ -204,8 +208,8 @@ impl Spread {
     }
 
     fn add_subtrees(&mut self, shape: &Shape, first: usize, levels: usize, row: u64) {
-        // The numbers of subtrees of one path in two stretches may agree in their last bits, which
-        // choose the bank: then both rows would always be in the same one.
+        // The numbers of a path's subtrees in two stretches may agree in their last bits, which
+        // choose the bank: then both rows would always be in the same bank.
         self.end += BANKS_APART * row;
         let mut lens = vec![0; self.channels as usize];
         let (channels, leaves) = (self.channels as usize, shape.levels() - 1);
@@ -234,7 +238,7 @@ impl Spread {
         }
         let longest = lens.iter().copied().max().unwrap_or(0).max(1);
         let turns = longest * lens.len() as u64 * 9 > lens.iter().sum::<u64>() * 10;
-        // More than a row is as many whole rows.
+        // A subtree longer than a row takes whole rows.
         let in_row = (row / longest).max(1);
         let row = row.max(longest.next_multiple_of(row));
         for level in self.levels.iter_mut().rev().take(levels) {
@@ -317,7 +321,7 @@ mod tests {
     }
 
     /// No channel has more than its share of a path, to within a line where subtrees meet, and a
-    /// path of 25 levels below ten touches three rows.
+    /// path of 25 levels, ten of them cached, touches three rows.
     #[test]
     fn channels_share_a_path() {
         for preset in PRESETS {
@@ -336,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Where buckets do not fill all channels, subtrees take turns.
+    /// If buckets do not fill all channels, subtrees begin in different channels.
     #[test]
     fn channels_hold_as_much() {
         let shape = Shape::uniform(20, 3).unwrap();

@@ -1,9 +1,9 @@
-//! Oblivious memory: a scheme between the last cache and what holds its trees.
+//! Oblivious memory: a scheme between the last cache and the memory that holds its trees.
 //!
-//! Each step of the scheme is a path access. Over a DRAM all its lines are read; when the last one
-//! is there, the block is handed over, and all lines are written. It ends when the memory has
-//! written them. Over a memory that is known by its bandwidth it is so many bytes. The scheme is
-//! the library's, over a tree without bodies.
+//! Each step of the scheme is a path access. Over a DRAM, all lines of the path are read; when the
+//! last one is there, the block is handed over, and all lines are written. The access ends when the
+//! memory has written them. Over a memory that is known by its bandwidth, an access moves a number
+//! of bytes. The scheme is the library's, over a tree without bodies.
 
 mod build;
 mod bus;
@@ -44,63 +44,64 @@ use traceless::trace::{self, Event, Surface, Witness};
 use traceless::types::Addr;
 use tree::LevelCounts;
 
-/// A scheme, and the memory that it lies in.
+/// A scheme, and the memory that holds its trees.
 pub struct Oram {
     config: Config,
     front: Box<dyn Front>,
     bus: Bus,
     seen: LevelCounts,
     memory: Under,
-    /// Of each tree: where its slots lie, and bytes of a path.
+    /// For each tree, the places of its slots, and the bytes of a path.
     layouts: Vec<Layout>,
     path_bytes: Vec<u64>,
     phase: Phase,
-    /// The last cycle that was looked at, and whether something was asked for since.
+    /// The last cycle that was simulated, and whether a request has come since.
     now: u64,
     is_asked: bool,
     /// When the next path access is due, and when the last one ended.
     due: u64,
     ended: u64,
-    /// Memory operations since then.
+    /// Memory operations since the last path access ended.
     operations: u64,
-    /// What the path access touches that is under way, and lines of it that the memory is asked
-    /// for.
+    /// The lines that the path access under way touches, and the lines that the memory must read or
+    /// write next.
     step: Step,
     lines: Vec<u64>,
-    /// Requests that wait, with the tickets of reads. Write-backs have none.
+    /// Requests that wait, with the tickets of their reads. Write-backs have no tickets.
     requests: HashMap<u64, BlockRequest>,
-    /// Where lines share a block: the request that waits for it, which others join.
+    /// If lines share a block: the number of the request that waits for the block, which requests
+    /// for its other lines join.
     of_block: HashMap<u64, u64>,
     next_request: u64,
-    /// Lines that were at hand since they were asked for.
+    /// Groups of lines that came to hand since the cache last took them.
     brought: Vec<LineGroup>,
-    /// Blocks that have left the memory, and whether such a thing is possible.
+    /// Blocks that have left the memory, and whether blocks of this scheme can leave.
     out: HashSet<u64>,
     blocks_leave: bool,
-    /// Lines that the last cache has with their labels, by number, where it keeps labels.
+    /// The numbers of lines that the last cache holds with their labels, if it keeps labels.
     labelled: HashSet<u64>,
-    /// The block of the line that is offered, and may be written back early.
+    /// The block of the line that is offered for an early write-back.
     offered: Option<u64>,
     counts: Counts,
     map: MapCounts,
-    /// Group remaps before anything was timed.
+    /// Group remaps before the timing started.
     remaps_before: u64,
     measured: LatencyProbe,
     /// The path access that is under way, and whether it is in place of a dummy.
     kind: (StepKind, bool),
     /// Accesses to the position map since a request was finished.
     walked: usize,
-    /// Whoever watches the bus.
+    /// The witness of the bus.
     witness: Option<Arc<dyn Witness>>,
 }
 
-/// Where the paths of each tree lie that `config` has in such a memory; of a scheme that does not
-/// read whole paths nothing is told.
+/// The places of the paths of each tree of `config` in this memory; empty for a scheme that does
+/// not read whole paths.
 pub fn layouts(config: &Config, memory: &dram::Config) -> Result<Vec<Layout>> {
     Ok(build(config, memory.channels_in_a_row(), memory.geometry.capacity())?.layouts)
 }
 
-/// What holds the trees.
+/// The memory that holds the trees.
 enum Under {
     Dram(Box<Memory>),
     Constant(constant::Config, constant::ConstantBus),
@@ -109,18 +110,18 @@ enum Under {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
-    /// So many lines are still to come; the last of the others is there at `there`.
+    /// `left` lines are still to come; the last line so far is there at `there`.
     Reading {
         started: u64,
         left: usize,
         there: u64,
         finished: Option<u64>,
     },
-    /// All lines are handed over.
+    /// All lines are handed over to be written.
     Writing {
         started: u64,
     },
-    /// Until then bytes are moved.
+    /// The memory moves bytes until the cycle `until`.
     Moving {
         started: u64,
         until: u64,
@@ -128,11 +129,11 @@ enum Phase {
     },
 }
 
-/// What is asked for before anything is timed.
+/// The number of a request before the timing starts.
 const UNTIMED: u64 = u64::MAX - 1;
 
 impl Oram {
-    /// The scheme that `config` says, in `memory`.
+    /// The scheme of `config`, in `memory`.
     pub fn over_dram(config: &Config, memory: Memory) -> Result<Self> {
         let (channels, capacity) =
             (memory.config().channels_in_a_row(), memory.config().geometry.capacity());
@@ -140,17 +141,17 @@ impl Oram {
         Self::new(config, built, Under::Dram(Box::new(memory)))
     }
 
-    /// The same in a memory that is known by its bandwidth.
+    /// The scheme of `config`, in a memory that is known by its bandwidth.
     pub fn over_constant(config: &Config, memory: &constant::Config) -> Result<Self> {
         memory.check()?;
         let built = build(config, 1, memory.capacity)?;
         Self::new(config, built, Under::Constant(*memory, constant::ConstantBus::new(memory)))
     }
 
-    /// A scheme of the caller's own, in `memory`. `make` gets the bus that its trees tell what they
-    /// touch: a [`GhostTree`](traceless::tree::GhostTree) does, with it as its witness. Of `config`
-    /// only `pace`, `fetch_slots`, `decrypt`, `queue`, `warm_up` and `seed` count, and blocks stay
-    /// in the memory while caches hold their lines.
+    /// A scheme of the caller's own, in `memory`. `make` gets the bus, to which the scheme's trees
+    /// must report what they touch: a [`GhostTree`](traceless::tree::GhostTree) does so with the
+    /// bus as its witness. Of `config` only `pace`, `fetch_slots`, `decrypt`, `queue`, `warm_up`
+    /// and `seed` count, and blocks stay in the memory while caches hold their lines.
     pub fn over_dram_with(
         config: &Config,
         memory: Memory,
@@ -224,15 +225,14 @@ impl Oram {
         Ok(oram)
     }
 
-    /// From now on `witness` is told of each line that the memory is asked for, with the time at
-    /// which it is, as whoever watches the bus sees it. A memory that is known by its bandwidth is
-    /// asked for all lines of a path at once.
+    /// From now on reports to `witness` each line that the memory must read or write, with the time
+    /// of the request, as an observer of the bus sees it. From a memory that is known by its
+    /// bandwidth, all lines of a path are requested at once.
     pub fn watch(&mut self, witness: Arc<dyn Witness>) {
         self.witness = Some(witness);
     }
 
-    /// The commands that went to a channel of the memory, if that keeps a
-    /// [log](Memory::keep_log).
+    /// The commands that went to a channel of the memory, if it keeps a [log](Memory::keep_log).
     pub fn commands(&self, channel: usize) -> &[CommandRecord] {
         match &self.memory {
             Under::Dram(memory) => memory.log(channel),
@@ -240,14 +240,14 @@ impl Oram {
         }
     }
 
-    /// What was done so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         let Self { seen, counts, .. } = self;
         let (found, looked_at, full) = (seen.found(), seen.slots(), seen.full());
         Counts { found, looked_at, full, ..*counts }
     }
 
-    /// What the position map came to.
+    /// The costs of the position map so far.
     pub fn map_counts(&self) -> MapCounts {
         MapCounts {
             block_bits: self.front.map_block_bits(),
@@ -256,7 +256,7 @@ impl Oram {
         }
     }
 
-    /// How long that took.
+    /// The latencies so far.
     pub fn latencies(&self) -> Latencies {
         self.measured.latencies()
     }
@@ -277,7 +277,7 @@ impl Oram {
         }
     }
 
-    /// Accesses random blocks, so that stash and cached levels are as full as they will be.
+    /// Accesses random blocks, so that stash and cached levels are as full as in a long run.
     fn warm_up(&mut self) -> Result {
         let mut rng = SeededRng::new(self.config.seed);
         for _ in 0..self.config.warm_up {
@@ -288,7 +288,7 @@ impl Oram {
         Ok(())
     }
 
-    /// Steps until what was asked for last is finished, and counts nothing.
+    /// Steps until the last request is finished, and counts nothing.
     fn finish_untimed(&mut self) -> Result {
         while self.front.finish_at_hand(&mut |_, _| {})? != Some(UNTIMED) {
             let issued = self.front.step(&mut |_, _| {})?;
@@ -302,7 +302,7 @@ impl Oram {
         Ok(())
     }
 
-    /// Goes on to the cycle `now`.
+    /// Simulates up to the cycle `now`.
     fn advance(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
         self.now = now;
         let phase = &mut self.phase;
@@ -324,7 +324,7 @@ impl Oram {
     /// The next cycle at which something may happen.
     fn next_wake(&self) -> u64 {
         let own = match self.phase {
-            // It may be finished without a path access.
+            // A request may be finished without a path access.
             Phase::Idle if self.is_asked => 0,
             Phase::Idle if self.config.pace == Pace::Asked && self.requests.is_empty() => u64::MAX,
             Phase::Idle => self.due,
@@ -380,7 +380,7 @@ impl Oram {
         Ok(())
     }
 
-    /// Counts a path access. Tells how many bytes it moves.
+    /// Counts a path access. Returns how many bytes it moves.
     fn count(&mut self, kind: StepKind, is_early: bool) -> u64 {
         let Step { reads, writes, tree } = &self.step;
         let lines = reads.count(&self.layouts) + writes.count(&self.layouts);
@@ -455,7 +455,7 @@ impl Oram {
     }
 }
 
-/// Tells whoever watches that the memory is asked for lines.
+/// Reports to the witness the lines that the memory must read or write.
 fn show(witness: Option<&dyn Witness>, now: u64, op: trace::Op, lines: &[u64]) {
     let Some(witness) = witness else { return };
     for &at in lines {

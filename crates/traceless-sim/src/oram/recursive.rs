@@ -1,14 +1,15 @@
 //! Recursive Path ORAM: each level of the position map in a tree of its own, of blocks without
-//! bodies. Labels are kept beside the trees.
+//! bodies. The simulation keeps the labels beside the trees.
 //!
-//! Trees are accessed in a fixed order, from the last map to the user's blocks, again and again;
-//! where nothing is wanted of a tree, its access is a dummy. So nobody learns from the order which
-//! blocks of the map were at hand. With a PLB for each map a tree need not be accessed each time:
-//! its *rate*, in accesses for each one of the user's blocks, is public and fixed. A rate that is
-//! too low makes requests wait for it, and one that is too high is spent on dummies.
+//! The controller accesses the trees in a fixed order, from the last map to the user's blocks,
+//! again and again. If no request needs a tree when its turn comes, its access is a dummy. So an
+//! adversary does not learn from the order which blocks of the map were at hand. With a PLB for
+//! each map, a tree need not be accessed each time: its *rate*, in accesses for each one of the
+//! user's blocks, is public and fixed. A rate that is too low makes requests wait for the tree, and
+//! one that is too high is spent on dummies.
 //!
 //! Paper: unified-oram, sections 2.2 and 3.2. The library's own recursion is
-//! [`PathOram`](traceless::scheme::path::PathOram), whose labels lie in the blocks.
+//! [`PathOram`](traceless::scheme::path::PathOram), which keeps the labels in the blocks.
 
 use std::collections::VecDeque;
 use traceless::controller::{Controller, Serve, StepKind, StepOutcome};
@@ -19,16 +20,16 @@ use traceless::rng::Rng;
 use traceless::tree::{BucketTree, Drains, Engine, Fill, Header};
 use traceless::types::{Addr, Leaf};
 
-/// A rate of 1, in units of which rates are.
+/// A rate of one access a round; rates are in units of 1 / `RATE_ONE`.
 pub const RATE_ONE: u32 = 1000;
 
 /// The tree of a map.
 pub struct MapLevel<T> {
-    /// It.
+    /// The tree.
     pub tree: T,
-    /// Labels in one of its blocks.
+    /// Labels in a block of the tree.
     pub fanout: u64,
-    /// Blocks that are at hand, and accesses for each [`RATE_ONE`] of the user's blocks.
+    /// The PLB for its blocks, and accesses to the tree for each [`RATE_ONE`] of the user's blocks.
     pub plb: Option<(Plb, u32)>,
 }
 
@@ -40,29 +41,30 @@ pub struct Recursive<T> {
     requests: VecDeque<(u64, Addr)>,
     /// The tree that is accessed next.
     turn: usize,
-    /// Without PLBs: the tree that the request whose turn it is needs next. Its walk begins at the
-    /// last tree, and waits there for that one's turn; an eviction makes it wait for another.
+    /// Without PLBs: the tree that the first request needs next. Its walk begins at the last tree,
+    /// and waits there for that tree's turn; an eviction makes it wait for another round.
     walk: Option<usize>,
     failed: bool,
 }
 
-/// One tree, that of the user's blocks first.
+/// A tree and its labels. The first level is the tree of the user's blocks.
 struct Level<T> {
     engine: Engine<T>,
-    /// The labels of its blocks.
+    /// The labels of the tree's blocks.
     labels: Flat,
-    /// Labels in one of its blocks; 1 for the user's.
+    /// Labels in a block of the tree; 1 for the user's blocks.
     fanout: u64,
     plb: Option<Plb>,
-    /// Accesses for each round, and what has come together of the next.
+    /// Accesses for each round, and the part of further ones that has added up.
     rate: u32,
     saved: u32,
     drains: Drains,
 }
 
 impl<T: BucketTree> Recursive<T> {
-    /// For `blocks` blocks in `data`, whose map is in the first of `maps`, whose map is in the
-    /// next. Each stash holds at most `stash_blocks` blocks, and is emptied above `drain_above`.
+    /// A scheme for `blocks` blocks in `data`. The first of `maps` holds the labels of `data`, each
+    /// further map the labels of the map before. Each stash holds at most `stash_blocks` blocks,
+    /// and is emptied above `drain_above`.
     pub fn new(
         blocks: u64,
         data: T,
@@ -133,7 +135,8 @@ impl<T: BucketTree> Recursive<T> {
                 _ => self.unasked(tree, StepKind::Dummy)?,
             }
         };
-        // Whatever an access was for: else who watches would learn which stash is full.
+        // The turn moves on after every kind of access: else an observer would learn which stash is
+        // full.
         self.move_on();
         let is_served = kind == StepKind::Data;
         let finished = self.requests.front().filter(|_| is_served).map(|(id, _)| *id);
@@ -167,7 +170,7 @@ impl<T: BucketTree> Recursive<T> {
         }
     }
 
-    /// Accesses a request's block of one tree, whose parent is at hand.
+    /// Accesses a request's block of one tree. The map's block with its label is at hand.
     fn visit(&mut self, tree: usize, addr: Addr) -> Result<StepKind> {
         let (block, new) = (self.block_of(addr, tree), self.draw(tree));
         let old = self.levels[tree].labels.remap(block, new).unwrap_or_else(|| self.draw(tree));
@@ -193,7 +196,7 @@ impl<T: BucketTree> Recursive<T> {
         Ok(if tree == 0 { StepKind::Data } else { StepKind::PosMap(tree as u8) })
     }
 
-    /// Notes that the block of `tree` was used that holds the label of `child`.
+    /// Marks as used the block of `tree` that holds the label of `child`.
     fn touch_parent(&mut self, child: Addr, tree: usize) {
         let Some(Level { plb: Some(plb), fanout, .. }) = self.levels.get_mut(tree) else { return };
         let way = plb.find(Addr(child.0 / *fanout)).expect("the walk came by, or began there");
@@ -206,7 +209,7 @@ impl<T: BucketTree> Recursive<T> {
         Ok(kind)
     }
 
-    /// The block of a tree that an access to `addr` is about.
+    /// The block of a tree that an access to `addr` needs.
     fn block_of(&self, addr: Addr, tree: usize) -> Addr {
         Addr(self.levels[..=tree].iter().fold(addr.0, |block, level| block / level.fanout))
     }

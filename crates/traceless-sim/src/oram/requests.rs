@@ -1,5 +1,5 @@
-//! What the last cache asks for and gives back: reads, write-backs, lines that it drops clean, and
-//! those that it offers early.
+//! The requests of the last cache: reads, write-backs, clean lines that it drops, and lines that it
+//! offers for an early write-back.
 
 use super::{Oram, Phase, UNTIMED};
 use crate::backend::{Answer, Backend, LineGroup, OFFERED};
@@ -8,19 +8,19 @@ use crate::oram::{Early, Front, Pace, Remap};
 use crate::workload::{LINE_LEN, Op};
 use traceless::types::Addr;
 
-/// What waits for a block.
+/// A request for a block, with all reads and write-backs that wait for it.
 #[derive(Default)]
 pub(super) struct BlockRequest {
     block: u64,
-    /// Of reads, and since when each waits.
+    /// Tickets of reads, and since when each waits.
     tickets: Vec<(u64, u64)>,
-    /// Since when lines wait that came back.
+    /// For each line that came back, since when it waits.
     written: Vec<u64>,
-    /// Its lines that are read, a bit each.
+    /// A bit for each line of the block, set if it is read.
     asked: u64,
 }
 
-/// What an offered line is called.
+/// The number of the request for an offered line.
 const OFFER: u64 = u64::MAX;
 
 impl Backend for Oram {
@@ -152,7 +152,7 @@ impl Oram {
         1 << (addr / LINE_LEN % self.bundle())
     }
 
-    /// A request for a block that `submit` makes: its number.
+    /// Makes a request for a block by `submit`, and returns its number.
     fn request(
         &mut self,
         block: u64,
@@ -169,8 +169,8 @@ impl Oram {
         Ok(id)
     }
 
-    /// A request for a block that may stay: one that waits already, if another line of the block
-    /// is why.
+    /// The number of a request for a block that may stay in the memory: a new one, or one that
+    /// already waits for another line of the block.
     fn join(&mut self, block: u64) -> Result<u64> {
         if let Some(&id) = self.of_block.get(&block) {
             self.counts.joined += 1;
@@ -179,7 +179,7 @@ impl Oram {
         self.request(block, |front, id| front.submit(id, Addr(block)))
     }
 
-    /// Lines of a block are here, of which these were asked for.
+    /// Hands a block's lines to the cache; the bits of `asked` are the lines that were requested.
     fn bring(&mut self, block: u64, asked: u64) {
         let lines = self.bundle();
         if lines > 1 {
@@ -187,7 +187,8 @@ impl Oram {
         }
     }
 
-    /// The last cache reads lines of a block, and may keep their labels.
+    /// Notes that the last cache reads lines of a block, and keeps their labels if the scheme says
+    /// so.
     fn label(&mut self, block: u64) {
         if self.config.remap == Some(Remap::WithLine) {
             let lines = self.bundle();
@@ -203,7 +204,7 @@ impl Oram {
         is_served
     }
 
-    /// A line comes from the last cache, and may have been written.
+    /// Takes a line, clean or dirty, that the last cache gives up.
     fn give_back(&mut self, now: u64, addr: u64, is_dirty: bool) -> Result {
         let block = self.block(addr);
         if self.out.remove(&block) {
@@ -217,7 +218,7 @@ impl Oram {
             self.counts.returned += 1;
             return Ok(());
         }
-        // A clean line whose block is still here has nothing to bring, where it may stay.
+        // A clean line of a block that stayed in the memory has nothing to bring back.
         let has_left = self.config.remap == Some(Remap::Delayed) && !self.blocks_leave;
         if is_dirty || has_left {
             if self.is_served(block) {
@@ -230,18 +231,18 @@ impl Oram {
         Ok(())
     }
 
-    /// A line that came back waits for a request from now on.
+    /// Makes a line that came back wait for a request, from `now` on.
     fn wait_written(&mut self, request: u64, now: u64) {
         self.requests.get_mut(&request).expect("it waits").written.push(now);
     }
 
-    /// A request is served by a path access, and its data there at `there`.
+    /// Finishes a request that a path access served; its data is there at `there`.
     pub(super) fn finish(&mut self, request: u64, there: u64, done: &mut dyn FnMut(u64, u64)) {
         let walked = core::mem::take(&mut self.walked);
         self.finish_after(Some(walked), request, there, done);
     }
 
-    /// The same after so many accesses to the position map, or without any path access.
+    /// Finishes a request after `walked` accesses to the position map, or without any path access.
     pub(super) fn finish_after(
         &mut self,
         walked: Option<usize>,
@@ -250,7 +251,7 @@ impl Oram {
         done: &mut dyn FnMut(u64, u64),
     ) {
         if request == OFFER {
-            // Else it was withdrawn, after it was on its way.
+            // Otherwise the offer was withdrawn after its access had begun.
             if let Some(block) = self.offered.take() {
                 self.bring(block, 0);
                 self.counts.early_lines += 1;

@@ -1,4 +1,4 @@
-//! What a scheme keeps in the processor.
+//! The storage of a scheme in the processor.
 
 use super::config::{BLOCK_LEN, Config, LabelKind, MapTree, Scheme};
 use crate::error::Result;
@@ -7,22 +7,22 @@ use serde::Serialize;
 /// Bits of the counter that the labels of a group share, where labels are compressed.
 const GROUP_COUNTER_BITS: u64 = 64;
 
-/// Bytes in the processor, by what they are for.
+/// Bytes in the processor, by their use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Storage {
-    /// Blocks that wait, with address and label: as many as there is room for, of every tree.
+    /// Room for the blocks in the stashes of all trees, with address and label.
     pub stash: u64,
     /// The part of the position map that no tree holds.
     pub map: u64,
-    /// Blocks of the position map that are at hand.
+    /// The PLB: blocks of the position map that are at hand.
     pub plb: u64,
     /// Cached levels of the tree of the user's blocks.
     pub top: u64,
 }
 
 impl Config {
-    /// What the scheme keeps in the processor: none of what `rho` has besides for its small tree,
-    /// and nothing is known of `ring` and `dram`.
+    /// The storage of the scheme in the processor. For `rho` it leaves out the storage of the small
+    /// tree; for `ring` and `dram` it is not known.
     pub fn storage(&self) -> Result<Option<Storage>> {
         let config = self.resolved();
         let blocks = config.blocks.expect("it is resolved");
@@ -81,13 +81,13 @@ mod tests {
         // Two levels of 16 labels each are in the tree.
         let unified = of(Scheme::Unified).unwrap();
         assert_eq!(unified, Storage { map: (1 << 18) * 25 / 8, ..compressed });
-        // Four trees, each a sixteenth of the one before.
+        // Four trees, each a sixteenth of the size of the one before.
         let recursive = of(Scheme::Recursive).unwrap();
         assert_eq!((recursive.stash, recursive.plb), (4 * 14_400, 0));
         assert_eq!(recursive.map, (1 << 14) * 13 / 8);
         assert_eq!(of(Scheme::Path).unwrap().map, (1 << 26) * 25 / 8);
         assert_eq!((of(Scheme::Dram), of(Scheme::Ring)), (None, None));
-        // As much as the paper's map, of which two levels are in the tree.
+        // As large as the paper's map, of which two levels are in the tree.
         let bundled = Config { scheme: Scheme::Bundled, ..Config::default() };
         assert_eq!(bundled.storage().unwrap().unwrap().map, 512 << 10);
     }

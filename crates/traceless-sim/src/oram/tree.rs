@@ -1,5 +1,5 @@
-//! The trees of a simulation: no bodies, cached levels of either kind, and a look at where blocks
-//! are.
+//! The trees of a simulation: without bodies, with cached levels of either kind, and with counts of
+//! where blocks were found.
 
 use super::bus::Tap;
 use super::counts::FOUND_LEVELS;
@@ -10,33 +10,33 @@ use traceless::rng::{Rng, SeededRng};
 use traceless::tree::{BareTree, BucketTree, Fill, Header, Shape, Substash, Treetop};
 use traceless::types::{Addr, Leaf};
 
-/// A tree that tells a [`Tap`] which paths it touches.
+/// A tree that reports to a [`Tap`] which paths it touches.
 pub struct Tree {
     cached: CachedTop,
     tap: Tap,
     seen: LevelCounts,
-    /// Draws the paths that are looked at, if any are.
+    /// Draws the paths for which slots are counted, if any are.
     rng: Option<SeededRng>,
-    /// Of each slot of a path: its level, and what it held when it was looked at.
+    /// For each slot of a path: its level, and the header that the last look found in it.
     levels: Vec<u8>,
     headers: Vec<Header>,
-    /// The open path.
+    /// The leaf of the path that was read last.
     leaf: Leaf,
-    /// Whether nothing is kept of what is written.
+    /// Whether the tree drops what is written to it.
     forgets: bool,
     /// Paths that were written.
     written: u64,
 }
 
-/// A tree whose first levels are in the processor.
+/// A tree with its first levels in the processor.
 pub enum CachedTop {
-    /// By themselves: blocks there are found along their path.
+    /// In a cache of their own: blocks are found along their path.
     Apart(Treetop<BareTree>),
-    /// In a sub-stash: blocks there are found by address.
+    /// In a sub-stash: blocks are found by address.
     Substash(Substash<BareTree>),
 }
 
-/// Accesses after which a path is looked at.
+/// Writes of paths after which the slots of a random path are counted.
 const LOOK_EVERY: u64 = 16;
 
 /// Counts for each level, shared by all trees of a scheme.
@@ -51,7 +51,7 @@ struct OfLevel {
 }
 
 impl LevelCounts {
-    /// How often the block was there that a path was read for.
+    /// How often the block that a path was read for was on each level.
     pub fn found(&self) -> [u64; FOUND_LEVELS] {
         self.of_levels(|level| &level.found)
     }
@@ -61,7 +61,7 @@ impl LevelCounts {
         self.of_levels(|level| &level.slots)
     }
 
-    /// Of these, those that held a block.
+    /// The slots looked at that held a block.
     pub fn full(&self) -> [u64; FOUND_LEVELS] {
         self.of_levels(|level| &level.full)
     }
@@ -70,7 +70,7 @@ impl LevelCounts {
         core::array::from_fn(|level| count(&self.0[level]).load(Ordering::Relaxed))
     }
 
-    /// Forgets all.
+    /// Sets all counts to 0.
     pub fn reset(&self) {
         for OfLevel { found, slots, full } in self.0.iter() {
             for count in [found, slots, full] {
@@ -80,7 +80,7 @@ impl LevelCounts {
     }
 }
 
-/// Calls a method of whichever tree it is.
+/// Calls a method of either kind of tree.
 macro_rules! on {
     ($self:ident, $tree:ident => $call:expr) => {
         match &mut $self.cached {
@@ -91,8 +91,8 @@ macro_rules! on {
 }
 
 impl Tree {
-    /// `cached`, which tells `tap` what it touches, and `seen` where blocks were; with
-    /// `is_looked_at`, how full its levels are, too.
+    /// A tree over `cached`. It reports to `tap` which paths it touches, and counts in `seen` where
+    /// blocks were found; with `is_looked_at` also how full its levels are.
     pub fn new(cached: CachedTop, tap: Tap, seen: LevelCounts, is_looked_at: bool) -> Self {
         let shape = cached.shape();
         let headers = vec![Header::EMPTY; shape.path_slots()];
@@ -111,13 +111,13 @@ impl Tree {
         }
     }
 
-    /// From now on nothing is kept of what is written.
+    /// From now on drops what is written.
     pub fn forget(&mut self) {
         self.forgets = true;
     }
 
-    /// Counts the slots of a path that has nothing to do with any access, and those that hold
-    /// blocks. Between two accesses no path is open.
+    /// Counts the slots of a random path, and how many hold blocks, independent of all accesses.
+    /// Must be called between two accesses, when no path is open.
     fn look(&mut self) -> Result {
         let Some(rng) = &mut self.rng else { return Ok(()) };
         let leaf = Leaf(rng.below(self.cached.shape().leaves()));
@@ -211,7 +211,7 @@ impl BucketTree for Tree {
     }
 }
 
-/// Unseen: a simulation begins with a tree that is full.
+/// Filling is not reported to the tap: a simulation begins with a full tree.
 impl Fill for Tree {
     fn fill_bucket(
         &mut self,

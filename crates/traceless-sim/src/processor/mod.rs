@@ -1,5 +1,5 @@
-//! Out-of-order cores over a memory, as far as memory is concerned: a reorder buffer that stands
-//! still while the instruction at its head waits for its data.
+//! Out-of-order cores over a memory, as far as memory is concerned: a reorder buffer that stalls
+//! while the instruction at its head waits for its data.
 //!
 //! The rules are USIMM's, cycle by cycle: retire, then memory, then fetch.
 
@@ -29,16 +29,16 @@ impl Config {
     /// The core of USIMM's configuration with four channels.
     pub const FOUR_CHANNELS: Self = Self { rob: 160, fetch: 4, retire: 4, depth: 10 };
 
-    /// A core in order, as in the unified ORAM paper: an instruction begins when the one before it
-    /// has ended. One without memory takes a cycle; nobody waits for a write.
+    /// An in-order core, as in the unified ORAM paper: an instruction begins when the one before it
+    /// has ended. An instruction without memory takes a cycle, and a write is not waited for.
     pub const IN_ORDER: Self = Self { rob: 1, fetch: 1, retire: 1, depth: 0 };
 
-    /// That of its configuration with one channel.
+    /// The core of USIMM's configuration with one channel.
     pub const ONE_CHANNEL: Self = Self { rob: 128, retire: 2, ..Self::FOUR_CHANNELS };
 }
 
 impl Config {
-    /// Refuses what cannot be.
+    /// Refuses values out of range.
     pub fn check(&self) -> Result {
         within("processor.rob", self.rob as u64, 1..=ROB_MAX)?;
         within("processor.fetch", self.fetch as u64, 1..=ROB_MAX)?;
@@ -46,13 +46,13 @@ impl Config {
         within("processor.depth", self.depth, 0..=DEPTH_MAX)
     }
 
-    /// Instructions fetched and retired in a cycle where nothing holds them up.
+    /// Instructions fetched and retired in a cycle when nothing stalls the core.
     fn rate(&self) -> usize {
         self.fetch.min(self.retire)
     }
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Run {
     /// Cycles until all was retired and written.
@@ -63,21 +63,21 @@ pub struct Run {
     pub records: u64,
 }
 
-/// What a core runs.
+/// The work of a core.
 pub struct Task<'a> {
-    /// It.
+    /// The workload that the core runs.
     pub workload: &'a mut dyn Workload,
-    /// Which program it belongs to: the same ones have the same part of the memory.
+    /// The program that it belongs to: workloads of one program share a part of the memory.
     pub program: usize,
 }
 
-/// Each workload as a program of its own.
+/// Makes each workload a program of its own.
 pub fn apart(workloads: &mut [Box<dyn Workload>]) -> Vec<Task<'_>> {
     let tasks = workloads.iter_mut().enumerate();
     tasks.map(|(program, workload)| Task { workload: &mut **workload, program }).collect()
 }
 
-/// The threads of programs.
+/// The threads of programs, each as a task.
 pub fn together(programs: &mut [Program]) -> Vec<Task<'_>> {
     let tasks = programs.iter_mut().enumerate().flat_map(|(program, of)| {
         of.threads.iter_mut().map(move |thread| Task { workload: &mut **thread, program })
@@ -127,7 +127,7 @@ pub fn run_tasks<B: Backend>(
             break;
         }
         now += go_on_alike(&mut cores, now, memory);
-        // Else only memory, or an instruction that ends, changes anything.
+        // Until then, only memory or an instruction that ends changes anything.
         let next = if memory.takes_writes() && cores.iter().any(Core::can_fetch) {
             now + 1
         } else {
@@ -143,13 +143,13 @@ pub fn run_tasks<B: Backend>(
     })
 }
 
-/// Cycles that are worth passing over together.
+/// Skipping fewer cycles than this at once is not worth the checks.
 const ALIKE_MIN: u64 = 16;
 
-/// Passes over the next cycles, as long as each core does in them what it did in this one, and
-/// memory does nothing: most cycles of a program that seldom asks for memory. Returns how many.
+/// Skips the next cycles, as long as each core does in them what it did in this one, and memory
+/// does nothing: most cycles of a program that seldom accesses memory. Returns how many.
 fn go_on_alike(cores: &mut [Core<'_>], now: u64, memory: &impl Backend) -> u64 {
-    // Most often memory has something to do soon, and nobody need be asked.
+    // Most often memory has something to do soon, and the cores need not be checked.
     let (mut alike, mut any_steady) = (memory.wake().saturating_sub(now + 1), false);
     if alike < ALIKE_MIN {
         return 0;
@@ -173,13 +173,13 @@ fn go_on_alike(cores: &mut [Core<'_>], now: u64, memory: &impl Backend) -> u64 {
     alike
 }
 
-/// What a core does in so many cycles after this one.
+/// The behaviour of a core in the given number of cycles after this one.
 enum CorePace {
-    /// Who knows.
+    /// Unknown.
     Varies,
-    /// Nothing.
+    /// The core does nothing.
     Still(u64),
-    /// It fetches and retires instructions without memory, as many in each.
+    /// The core fetches and retires instructions without memory, equally many in each cycle.
     Steady(u64),
 }
 
@@ -196,7 +196,7 @@ pub fn part_of_a_program(capacity: u64, tasks: &[Task<'_>]) -> Result<u64> {
 const ROB_MAX: u64 = 1 << 20;
 const DEPTH_MAX: u64 = 1 << 20;
 
-/// Cores of a processor.
+/// The most cores that a processor has.
 pub const CORES_MAX: usize = 256;
 
 struct Core<'a> {
@@ -208,7 +208,7 @@ struct Core<'a> {
     first: u64,
     part: u64,
     rob: Rob,
-    /// What is fetched next; none at the end.
+    /// The record that is fetched next; none at the end.
     next: Option<Record>,
     records: u64,
 }
@@ -237,7 +237,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// False if nothing more may be fetched in this cycle, by nobody.
+    /// False if no core may fetch anything more in this cycle.
     #[inline]
     fn fetch(&mut self, now: u64, memory: &mut impl Backend) -> Result<bool> {
         let mut room = self.config.fetch.min(self.rob.room());
@@ -291,7 +291,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// Does what so many cycles of its pace would.
+    /// Advances the core by so many cycles at its steady pace.
     fn go_on(&mut self, now: u64, cycles: u64) {
         let (CorePace::Steady(_), Some(next)) = (self.pace(now), &mut self.next) else { return };
         next.before -= cycles * self.config.rate() as u64;
@@ -319,7 +319,7 @@ mod tests {
     use crate::workload::Record;
     use traceless::rng::{Rng, SeededRng};
 
-    /// A memory that counts how often it is looked at; in each cycle, if it says so.
+    /// A memory that counts its ticks; with `each_cycle` it demands one in each cycle.
     struct Watched {
         memory: Memory,
         each_cycle: bool,
@@ -379,7 +379,8 @@ mod tests {
         }))
     }
 
-    /// Runs both ways, which must come to the same. Returns the cycles, and those looked at.
+    /// Runs the workloads with a tick in each cycle and with skipped cycles, and compares the
+    /// results. Returns the cycles, and the ticks of the second run.
     fn both(config: &Config, longest: &[u64]) -> (u64, u64) {
         let runs = [true, false].map(|each_cycle| {
             let mut workloads: Vec<_> =

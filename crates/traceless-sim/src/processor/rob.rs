@@ -2,12 +2,12 @@
 
 use super::Config;
 
-/// When an instruction ends that still waits for its data.
+/// The end of an instruction that still waits for its data.
 pub const NOT_YET: u64 = u64::MAX;
 
-/// The instructions that were fetched and are not retired, oldest first: when each ends.
+/// The ends of the instructions that were fetched and are not retired, oldest first.
 pub struct Rob {
-    /// A power of two of places, so that a place is found without a division.
+    /// As many places as the next power of two, so that a place is found without a division.
     ends: Box<[u64]>,
     len: usize,
     fetched: u64,
@@ -33,7 +33,7 @@ impl Rob {
         self.len - (self.fetched - self.retired) as usize
     }
 
-    /// When the oldest ends.
+    /// When the oldest instruction ends.
     #[inline]
     pub fn oldest(&self) -> Option<u64> {
         (self.retired < self.fetched).then(|| self.ends[self.place(self.retired)])
@@ -50,25 +50,26 @@ impl Rob {
         }
     }
 
-    /// Tells when an instruction ends that waited.
+    /// Sets when an instruction ends that waited for its data.
     pub fn finish(&mut self, instruction: u64, end: u64) {
         let place = self.place(instruction);
         self.ends[place] = end;
     }
 
-    /// Removes the oldest.
+    /// Removes the oldest instruction.
     #[inline]
     pub fn retire(&mut self) {
         self.retired += 1;
     }
 
-    /// Whether, after the fetch of cycle `now`, each further cycle is as this one as long as no
-    /// instruction waits for memory: as many are retired as fetched.
+    /// Whether, after the fetch of cycle `now`, each further cycle is like this one as long as no
+    /// instruction waits for memory: equally many instructions are retired and fetched.
     #[inline]
     pub fn is_steady(&self, now: u64, config: &Config) -> bool {
         let (len, rate) = ((self.fetched - self.retired) as usize, config.rate());
         let flowing = rate * (config.depth as usize + 1);
-        // Who could fetch more finds no room, and who could retire more finds no more.
+        // A core that could fetch more finds no room; one that could retire more finds no more
+        // ended.
         if len < flowing
             || config.fetch > rate && len < self.len
             || config.retire > rate && len > flowing
@@ -90,7 +91,7 @@ impl Rob {
         (self.retired..newer).all(|nth| self.ends[self.place(nth)] <= now)
     }
 
-    /// So many steady cycles pass until `now`.
+    /// Advances by so many steady cycles, up to `now`.
     pub fn go_on(&mut self, now: u64, cycles: u64, config: &Config) {
         let rate = config.rate() as u64;
         self.fetched += cycles * rate;

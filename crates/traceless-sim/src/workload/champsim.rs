@@ -1,8 +1,8 @@
-//! The binary format of ChampSim: what a program did, instruction by instruction, before any cache.
+//! The binary format of ChampSim: the instructions of a program, recorded before any cache.
 //!
 //! An instruction is 64 bytes, numbers in little-endian order: its address (8); whether it is a
 //! branch, and taken (1 each); registers written (2) and read (4); addresses in memory written (2
-//! of 8 bytes) and read (4 of 8), zero if there are fewer. A first cache makes a workload of it.
+//! of 8 bytes) and read (4 of 8), zero if there are fewer. A first cache turns it into a workload.
 
 use super::{Filter, Op, Record, Workload};
 use crate::error::{Error, Result};
@@ -15,24 +15,24 @@ const ADDR_LEN: usize = 8;
 const WRITTEN: core::ops::Range<usize> = 16..32;
 const READ: core::ops::Range<usize> = 32..64;
 
-/// What of a program in that format passes a first cache, read as it is needed.
+/// The accesses of a recorded program that pass a first cache, read as they are needed.
 pub struct ChampSim {
     path: PathBuf,
     bytes: Box<dyn BufRead + Send>,
     filter: Filter,
-    /// What the last instruction led to.
+    /// Records of the last instruction that were not handed out yet.
     passed: VecDeque<Record>,
     instructions: u64,
 }
 
 impl ChampSim {
-    /// The program that `bytes` tell of, behind `filter`; errors name it `path`.
+    /// The program recorded in `bytes`, behind `filter`; errors name it `path`.
     pub fn from_reader(bytes: impl BufRead + Send + 'static, path: &Path, filter: Filter) -> Self {
         let (bytes, passed) = (Box::new(bytes), VecDeque::new());
         Self { path: path.into(), bytes, filter, passed, instructions: 0 }
     }
 
-    /// False at the end.
+    /// Executes the next instruction. False at the end.
     fn execute(&mut self) -> Result<bool> {
         let fail = |source| Error::Io { path: self.path.clone(), source };
         if self.bytes.fill_buf().map_err(fail)?.is_empty() {

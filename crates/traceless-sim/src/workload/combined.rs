@@ -3,7 +3,7 @@
 use super::{Record, Workload};
 use crate::error::Result;
 
-/// The first so many operations of a workload.
+/// The first operations of a workload.
 pub struct Prefix {
     workload: Box<dyn Workload>,
     left: u64,
@@ -51,10 +51,10 @@ impl Workload for Chain {
     }
 }
 
-/// Workloads that take turns, as programs do on one core. One that has ended is passed over.
+/// Workloads that take turns, as programs do on one core. A workload that has ended is skipped.
 pub struct Turns {
     workloads: Vec<Box<dyn Workload>>,
-    /// Whose turn it is, and the operations that are left of it.
+    /// The workload that has its turn, and the operations that are left of the turn.
     nth: usize,
     left: u64,
     turn: u64,

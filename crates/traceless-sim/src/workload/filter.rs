@@ -1,10 +1,10 @@
-//! The first level of cache: what passes it is the workload of everything behind it.
+//! The first level of cache. The accesses that miss it are the workload of all levels behind it.
 
 use super::{LINE_LEN, Op, Record, line_start};
 use crate::cache::{self, Cache, Lookup};
 use crate::error::Result;
 
-/// Turns what a program does into what leaves its first cache.
+/// Turns the accesses of a program into the reads and write-backs that leave its first cache.
 pub struct Filter {
     cache: Cache,
     /// Instructions since the last record.
@@ -14,17 +14,17 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Behind an empty cache.
+    /// A filter with an empty cache.
     pub fn new(config: &cache::Config) -> Result<Self> {
         Ok(Self { cache: Cache::new(config)?, before: 0, instructions: 0 })
     }
 
-    /// The program executes an instruction.
+    /// Counts an instruction of the program.
     pub fn instruction(&mut self) {
         self.work(1);
     }
 
-    /// The program executes so many instructions.
+    /// Counts so many instructions of the program.
     pub fn work(&mut self, instructions: u64) {
         self.before += instructions;
         self.instructions += instructions;
@@ -35,13 +35,13 @@ impl Filter {
         self.instructions
     }
 
-    /// It accesses the lines from `first` to `last`, both named by a byte of them. What passes the
-    /// cache is handed to `out`: what is read, then what is written back for it.
+    /// Accesses the lines from `first` to `last`, both named by a byte of them. Hands to `out` the
+    /// line that each miss reads, then the line that is written back for it.
     pub fn access(&mut self, op: Op, first: u64, last: u64, mut out: impl FnMut(Record)) {
         let mut addr = line_start(first);
         loop {
             if let Lookup::Miss { victim } = self.cache.access(addr, op) {
-                // The operation itself is an instruction, and counts as such where it is replayed.
+                // The operation itself is an instruction, and counts as one when it is replayed.
                 let before = self.before.saturating_sub(1);
                 self.before = 0;
                 out(Record { before, op: Op::Read, addr });

@@ -1,7 +1,7 @@
-//! What Valgrind's tool lackey says of a program with `--trace-mem=yes`.
+//! The output of Valgrind's tool lackey with `--trace-mem=yes`.
 //!
-//! A line each: `I  <addr>,<size>` for an instruction, ` L`, ` S` and ` M` for what it loads,
-//! stores, or both; addresses are hexadecimal. Lines of others are left out.
+//! One line an event: `I  <addr>,<size>` for an instruction, ` L`, ` S` and ` M` for data that it
+//! loads, stores, or both; addresses are hexadecimal. Other lines are skipped.
 
 use super::text::{decimal, hexadecimal};
 use super::{Filter, Op, Record, Workload, line_start};
@@ -10,14 +10,15 @@ use std::collections::VecDeque;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
-/// A line of lackey's.
+/// A line of lackey's output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LackeyLine {
     /// An instruction.
     Instruction,
-    /// Lines of memory that it loads or stores, first and last; one that does both stores.
+    /// The lines of memory that an instruction loads or stores. Data that it both loads and stores
+    /// counts as stored.
     Access {
-        /// What it does to them.
+        /// Whether the instruction loads or stores.
         op: Op,
         /// First byte of the first line.
         first: u64,
@@ -26,7 +27,7 @@ pub enum LackeyLine {
     },
 }
 
-/// What a line of the output says; nothing if it is not lackey's.
+/// Parses a line; `None` if it is not lackey's.
 #[inline]
 pub fn parse(line: &[u8]) -> Option<LackeyLine> {
     let op = match line {
@@ -41,24 +42,25 @@ pub fn parse(line: &[u8]) -> Option<LackeyLine> {
     Some(LackeyLine::Access { op, first: line_start(addr), last: line_start(last) })
 }
 
-/// What of a program that lackey tells of passes a first cache, read as it is needed.
+/// The accesses of a recorded program that pass a first cache, read as they are needed.
 pub struct Lackey {
     path: PathBuf,
     bytes: Box<dyn BufRead + Send>,
     line: Vec<u8>,
     filter: Filter,
-    /// What the last lines led to.
+    /// Records of the last lines that were not handed out yet.
     passed: VecDeque<Record>,
 }
 
 impl Lackey {
-    /// The program that `bytes` tell of, behind `filter`; errors name it `path`.
+    /// The program recorded in `bytes`, behind `filter`; errors name it `path`.
     pub fn from_reader(bytes: impl BufRead + Send + 'static, path: &Path, filter: Filter) -> Self {
         let (bytes, passed) = (Box::new(bytes), VecDeque::new());
         Self { path: path.into(), bytes, line: vec![], filter, passed }
     }
 
-    /// False at the end. Its output ends with lines of its own, so a cut is not seen.
+    /// Reads the next line. False at the end. The output ends with other lines than lackey's, so a
+    /// cut cannot be detected.
     fn read_line(&mut self) -> Result<bool> {
         self.line.clear();
         let fail = |source| Error::Io { path: self.path.clone(), source };

@@ -1,4 +1,4 @@
-//! What a program asks of memory: the input of a simulation.
+//! The memory operations of programs: the input of a simulation.
 
 mod champsim;
 mod combined;
@@ -27,7 +27,7 @@ pub use usimm::Usimm;
 
 use crate::error::Result;
 
-/// Bytes of a line, the unit in which caches and memory talk.
+/// Bytes of a line, the unit of transfers between caches and memory.
 pub const LINE_LEN: u64 = 64;
 
 /// The first byte of the line that a byte is in.
@@ -40,13 +40,13 @@ pub fn line_start(addr: u64) -> u64 {
 pub struct Record {
     /// Instructions without memory between this operation and the one before.
     pub before: u64,
-    /// Read or written.
+    /// Whether the operation reads or writes.
     pub op: Op,
     /// Byte address.
     pub addr: u64,
 }
 
-/// What a memory operation does.
+/// The kind of a memory operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     /// A line is fetched.
@@ -57,14 +57,14 @@ pub enum Op {
 
 /// Memory operations in the order of the program. Object-safe; it may be streamed from a file.
 pub trait Workload {
-    /// The next one; none at the end, for good.
+    /// The next operation; after the end always `None`.
     fn next(&mut self) -> Result<Option<Record>>;
 }
 
-/// What a program asks of memory on several cores: a workload for each, and all mean the same
-/// memory by an address. Other programs mean another part of it.
+/// A program on one core or several: a workload for each core, all with the same address space.
+/// Each program has an address space of its own.
 pub struct Program {
-    /// One for each core that it takes.
+    /// The workload of each core.
     pub threads: Vec<Box<dyn Workload>>,
 }
 

@@ -9,7 +9,7 @@ use super::{Program, Workload};
 use crate::error::{Error, Result};
 use std::path::Path;
 
-/// Operations of a turn, where workloads take turns.
+/// Operations of a turn, for workloads that take turns.
 const TURN: u64 = 1000;
 
 /// The first `length` operations of the workload called `name`; the same seed gives the same ones.
@@ -23,7 +23,7 @@ const TURN: u64 = 1000;
 /// | `A\|B\|C` | in turns; a joint length, split evenly |
 /// | anything else | the path of a file, as [`open`] takes it |
 ///
-/// What can be chosen follows a question mark: `uniform?bytes=64M&write_share=0.5&before=20`,
+/// Options follow a question mark: `uniform?bytes=64M&write_share=0.5&before=20`,
 /// `table-2/mcf?bytes=16M`, `kernel/fft?set=B`, `kernel/radix?size=1000`, `FILE?format=ramulator`.
 /// Numbers of bytes may end in K, M or G.
 pub fn named(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
@@ -42,9 +42,9 @@ pub fn named(name: &str, length: u64, seed: u64) -> Result<Box<dyn Workload>> {
     one(name, length, seed)
 }
 
-/// The programs called `name`, each on cores of its own, with blanks and `&` between them. A kernel
-/// has as many threads as it says, as in `kernel/fft?threads=4`; everything else is as [`named`]
-/// has it, and each thread has `length` operations at most.
+/// The programs called `name`, separated by ` & `, each on cores of its own. A kernel has as many
+/// threads as its options say, as in `kernel/fft?threads=4`; other names are as for [`named`].
+/// Each thread has `length` operations at most.
 pub fn programs(name: &str, length: u64, seed: u64) -> Result<Vec<Program>> {
     let is_file = Path::new(name).is_file();
     let parts = if is_file { vec![name] } else { name.split(" & ").map(str::trim).collect() };
@@ -61,7 +61,7 @@ fn program(name: &str, length: u64, seed: u64) -> Result<Program> {
     Ok(Program { threads: threads.into_iter().map(limited).collect() })
 }
 
-/// What something is called, and what is chosen of it.
+/// Splits a name into its kind and its options.
 fn split(name: &str) -> (&str, Vec<(&str, &str)>) {
     let (kind, choices) = name.split_once('?').unwrap_or((name, ""));
     let choices = choices.split('&').filter(|choice| !choice.is_empty());

@@ -1,4 +1,4 @@
-//! Workloads in files, whatever their format.
+//! Opens workloads in files of any known format.
 
 use super::lackey::Lackey;
 use super::packed::{PACKED_MAGIC, UNMARKED_MAGIC};
@@ -17,7 +17,7 @@ use std::path::Path;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// Ours: [`PackedWorkload`].
+    /// This project's own format: [`PackedWorkload`].
     Packed,
     /// [`Usimm`].
     Usimm,
@@ -26,7 +26,7 @@ pub enum Format {
     /// [`ChampSim`], behind the first cache of the IR-ORAM paper.
     #[serde(rename = "champsim")]
     ChampSim,
-    /// What Valgrind's [lackey](super::lackey) prints, behind the same cache.
+    /// The output of Valgrind's [lackey](super::lackey), behind the same cache as `ChampSim`.
     Lackey,
 }
 
@@ -37,7 +37,7 @@ impl Format {
         formats.into_iter().find(|format| format.name() == name)
     }
 
-    /// What it is called.
+    /// The name of the format.
     pub fn name(self) -> &'static str {
         match self {
             Self::Packed => "packed",
@@ -54,9 +54,9 @@ const XZ_MAGIC: [u8; 6] = *b"\xfd7zXZ\0";
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const BUFFER_LEN: usize = 1 << 16;
 
-/// The workload in the file at `path`. What gzip or zstd packed is unpacked, as it is read. Our own
-/// format is known by its first bytes, ChampSim's by a name such as `mcf.champsimtrace.gz`; others
-/// are USIMM's, unless `format` says otherwise.
+/// The workload in the file at `path`. Files packed by gzip or zstd are unpacked while they are
+/// read. This project's own format is recognized by its first bytes, ChampSim's by a name like
+/// `mcf.champsimtrace.gz`; other files are USIMM's, unless `format` says otherwise.
 pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Workload>> {
     let fail = |source| Error::Io { path: path.into(), source };
     let file = File::open(path).map_err(fail)?;

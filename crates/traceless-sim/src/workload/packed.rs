@@ -1,27 +1,28 @@
-//! Our own format: a few bytes an operation.
+//! This project's own format: a few bytes an operation.
 //!
-//! `TRCLSWL2`, then for each operation two numbers of 7 bits a byte, lowest first: instructions
-//! before it, doubled, and one more for a write; and the step from the line before, doubled, or
-//! doubled and less one if it leads down. A step of 0 first begins at line 0.
+//! A file begins with `TRCLSWL2`. Two numbers follow for each operation, 7 bits a byte, lowest
+//! first: the instructions before it, doubled, and one more for a write; and the step from the line
+//! before, doubled, or doubled and less one if it leads down. The first step begins at line 0.
 //!
-//! At the end two numbers more, as if of one more operation: how many there were, and the largest
-//! of 64 bits, which no step is. A file without them is cut short, and after them comes nothing.
+//! At the end there are two more numbers, like another operation's: the number of operations, and
+//! the largest number of 64 bits, which no step is. A file without them is cut short. Nothing
+//! follows them.
 
 use super::{LINE_LEN, Op, Record, Workload};
 use crate::error::{Error, Result};
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 
-/// How files of this format begin.
+/// The first bytes of files of this format.
 pub const PACKED_MAGIC: [u8; 8] = *b"TRCLSWL2";
 
-/// How files began before they had a mark at their end.
+/// The first bytes of an older version, which had no mark at the end.
 pub(super) const UNMARKED_MAGIC: [u8; 8] = *b"TRCLSWL1";
 
-/// In place of a step: the end. Lines have 58 bits, so steps have 60.
+/// Marks the end, in place of a step. Lines have 58 bits, so steps have at most 60.
 const END: u64 = u64::MAX;
 
-/// A workload in that format, read as it is needed.
+/// A workload in the packed format, read as it is needed.
 pub struct PackedWorkload {
     path: PathBuf,
     bytes: Box<dyn BufRead + Send>,
@@ -32,7 +33,7 @@ pub struct PackedWorkload {
 }
 
 impl PackedWorkload {
-    /// What follows the magic bytes; errors name it `path`.
+    /// The workload in `bytes`, without the magic bytes; errors name it `path`.
     pub fn from_reader(bytes: impl BufRead + Send + 'static, path: &Path) -> Self {
         let bytes = Box::new(bytes);
         Self { path: path.into(), bytes, line: 0, records: 0, has_ended: false }
@@ -62,7 +63,7 @@ impl PackedWorkload {
         Err(self.refused("a number is too large"))
     }
 
-    /// The mark at the end says that there were so many operations.
+    /// Checks the number of operations in the mark at the end, and that nothing follows it.
     fn end(&mut self, records: u64) -> Result {
         if records != self.records {
             return Err(self.refused("its end mark counts other operations than there are"));
@@ -104,7 +105,7 @@ impl Workload for PackedWorkload {
     }
 }
 
-/// Writes a workload in that format.
+/// Writes a workload in the packed format.
 pub struct PackedWriter<W> {
     out: W,
     line: u64,
@@ -128,7 +129,7 @@ impl<W: Write> PackedWriter<W> {
         self.number((step << 1 ^ step >> 63).cast_unsigned())
     }
 
-    /// Marks the end, hands over what is left, and what it wrote to.
+    /// Writes the mark at the end, flushes, and returns the writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.number(self.records)?;
         self.number(END)?;
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(read(&bytes).unwrap(), records);
     }
 
-    /// Wherever it is cut, between operations as well.
+    /// A file is refused wherever it is cut, between operations as well.
     #[test]
     fn what_is_cut_short_is_refused_and_named() {
         let mut writer = PackedWriter::new(Vec::new()).unwrap();

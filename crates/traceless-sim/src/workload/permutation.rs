@@ -1,11 +1,11 @@
-//! Numbers in an order that looks random, without a table of them.
+//! Permutations that look random, without a table.
 
 use traceless::rng::Rng;
 
 const ROUNDS: usize = 4;
 
-/// Every number below a length, each once: a Feistel network over the next power of four, where
-/// numbers that are too large are sent through again.
+/// A permutation of the numbers below a length: a Feistel network over the next power of four. A
+/// result that is too large is sent through the network again.
 pub struct Permutation {
     len: u64,
     half_bits: u32,
@@ -13,7 +13,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// Of the numbers below `len`, which is not zero.
+    /// A permutation of the numbers below `len`, which is not zero.
     pub fn new(len: u64, rng: &mut dyn Rng) -> Self {
         assert!(len > 0, "something to put in order");
         let bits = u64::BITS - (len - 1).leading_zeros();

@@ -7,7 +7,7 @@ use crate::error::Result;
 use std::io::BufRead;
 use std::path::Path;
 
-/// A workload in that format, read as it is needed.
+/// A workload in Ramulator's format, read as it is needed.
 pub struct Ramulator {
     lines: Lines,
     /// The second operation of the line that was read last.
@@ -15,7 +15,7 @@ pub struct Ramulator {
 }
 
 impl Ramulator {
-    /// The workload that `bytes` say; errors name it `path`.
+    /// The workload in `bytes`; errors name it `path`.
     pub fn from_reader(bytes: impl BufRead + Send + 'static, path: &Path) -> Self {
         Self { lines: Lines::new(bytes, path), written_back: None }
     }

@@ -1,4 +1,4 @@
-//! Workloads that are made up: one pattern, without end.
+//! Made-up workloads: one pattern, without end.
 
 use super::permutation::Permutation;
 use super::{LINE_LEN, Op, Record};
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 use traceless::rng::{Rng, SeededRng};
 
-/// A pattern, and what it is laid over.
+/// A pattern, and the working set that it is laid over.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Synthetic {
-    /// Which line comes next.
+    /// The order of the lines.
     pub pattern: Pattern,
     /// The working set: bytes, from address 0 on.
     #[serde(default = "Synthetic::default_bytes")]
@@ -24,20 +24,20 @@ pub struct Synthetic {
     pub before: u64,
 }
 
-/// In which order lines come.
+/// The order in which lines are accessed.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Pattern {
     /// Each line as likely as any other: `uniform`.
     Uniform,
-    /// One after the other, over and over: `sequential`.
+    /// One line after the other, over and over: `sequential`.
     Sequential,
-    /// Every so many lines; each further pass begins a line later: `stride:N`.
+    /// Every N-th line; each further pass begins a line later: `stride:N`.
     Stride(u64),
-    /// Each once, in an order that looks random; then in the same order again: `chase`.
+    /// Each line once, in an order that looks random; then in the same order again: `chase`.
     Chase,
-    /// The k-th most popular line as often as k to the power of minus this says: `zipf:S`. Where a
-    /// line lies has nothing to do with its popularity.
+    /// The k-th most popular line with a probability proportional to k^-S: `zipf:S`. The place of a
+    /// line is independent of its popularity.
     Zipf(f64),
 }
 
@@ -47,7 +47,7 @@ const BEFORE_MAX: u64 = 1 << 32;
 const EXPONENT_MAX: f64 = 8.0;
 
 impl Synthetic {
-    /// That pattern over the 4 GiB that the IR-ORAM paper protects; operations as in USIMM's
+    /// The pattern over the 4 GiB that the IR-ORAM paper protects; operations as in USIMM's
     /// examples: 30 % write, and 10 instructions lie between.
     pub fn new(pattern: Pattern) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Synthetic {
         10
     }
 
-    /// Refuses what makes no sense.
+    /// Refuses values that are out of range.
     pub fn check(&self) -> Result {
         if self.bytes < LINE_LEN || self.bytes > BYTES_MAX {
             return Err(Error::Synthetic("its working set is a line to 1 TiB"));
@@ -90,7 +90,7 @@ impl Synthetic {
         }
     }
 
-    /// Its operations, without end. The same seed gives the same ones.
+    /// The operations, without end. The same seed gives the same ones.
     pub fn records(&self, seed: u64) -> Result<impl Iterator<Item = Record> + use<>> {
         self.check()?;
         let Self { write_share, before, .. } = *self;
@@ -151,7 +151,7 @@ impl From<Pattern> for String {
     }
 }
 
-/// Where a pattern has come to.
+/// The progress of a pattern.
 enum PatternState {
     Uniform { len: u64 },
     Stride { len: u64, stride: u64, first: u64, next: u64 },
@@ -197,9 +197,9 @@ impl PatternState {
     }
 }
 
-/// Ranks whose probability falls with a power of them, by rejection-inversion (Hörmann and
-/// Derflinger, 1996): a rank is drawn under a smooth curve above the steps, and kept if the point
-/// lies below the step.
+/// Draws ranks with a probability that falls with a power of the rank, by rejection-inversion
+/// (Hörmann and Derflinger, 1996): a rank is drawn under a smooth curve above the steps, and kept
+/// if the point lies below the step.
 struct Zipf {
     len: f64,
     exponent: f64,
@@ -226,7 +226,7 @@ impl Zipf {
         }
     }
 
-    /// Of `x` to the power of minus the exponent, from 1 on.
+    /// The integral of `x` to the power of minus the exponent, from 1 on.
     fn integral(&self, x: f64) -> f64 {
         let power = 1.0 - self.exponent;
         if power.abs() < NEARLY_ONE { x.ln() } else { (x.powf(power) - 1.0) / power }
@@ -242,10 +242,10 @@ impl Zipf {
     }
 }
 
-/// Exponents so close to 1 are taken for 1.
+/// Exponents that differ from 1 by less than this count as 1.
 const NEARLY_ONE: f64 = 1e-9;
 
-/// From 0 to below 1.
+/// A random number from 0 to below 1.
 pub(super) fn unit(rng: &mut SeededRng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }

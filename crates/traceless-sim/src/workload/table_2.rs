@@ -1,7 +1,7 @@
 //! Stand-ins for the 13 benchmarks of the IR-ORAM paper's Table II.
 //!
-//! They are not SPEC or PARSEC, whose recordings cannot be had. Each misses caches as often as the
-//! table says; `docs/workloads.md` tells what else each is fitted to.
+//! They are not SPEC or PARSEC: recordings of these are not available. Each misses caches as often
+//! as the table says; `docs/workloads.md` describes what else each is fitted to.
 
 use super::permutation::Permutation;
 use super::synthetic::unit;
@@ -13,22 +13,23 @@ use traceless::rng::SeededRng;
 /// One of the benchmarks.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Benchmark {
-    /// As the paper abbreviates it.
+    /// The paper's abbreviation of its name.
     pub name: &'static str,
-    /// Misses of the last cache, in a thousand instructions, by operations that read.
+    /// Misses of the last cache in a thousand instructions, by operations that read.
     pub read_misses: f64,
-    /// By operations that write.
+    /// Misses of the last cache in a thousand instructions, by operations that write.
     pub write_misses: f64,
-    /// Of the operations that pass the first cache, the share that misses the last one, too.
+    /// Of the operations that pass the first cache, the share that also misses the last one.
     pub miss_share: f64,
-    /// Of the misses, those of a single stream, whose write-backs follow as far behind as the last
-    /// cache is large.
+    /// Of the misses, the share of a single stream. Its write-backs follow as far behind as the
+    /// last cache is large.
     pub alone_share: f64,
-    /// Of the other misses, those that jump about.
+    /// Of the other misses, the share at scattered lines.
     pub scattered_share: f64,
-    /// Where these jump about, in MiB.
+    /// The range of the scattered lines, in MiB.
     pub scattered_mib: u64,
-    /// The rest are streams side by side. Each step leads so many lines on.
+    /// Lines from one access of a stream to its next. The rest of the misses are streams side by
+    /// side.
     pub stride: u64,
 }
 
@@ -69,11 +70,12 @@ const fn bench(
     }
 }
 
-/// How a stand-in is laid out.
+/// The layout of a stand-in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// The working set: bytes that streams go through, and the most that others jump about in.
+    /// The working set: bytes that streams go through, and twice the most that scattered lines
+    /// span.
     pub bytes: u64,
 }
 
@@ -83,36 +85,35 @@ impl Default for Options {
     }
 }
 
-/// Bytes from the beginning of one benchmark to that of the next, so that each has its own in the
-/// 4 GiB of the paper.
+/// Bytes from the beginning of one benchmark to that of the next, so that each has its own range in
+/// the 4 GiB of the paper.
 const APART: u64 = 312 << 20;
 
 /// The smallest working set: beyond a last cache of 2 MiB.
 pub const BYTES_MIN: u64 = 4 << 20;
-/// The largest.
+/// The largest working set.
 pub const BYTES_MAX: u64 = 192 << 20;
 
-/// Streams side by side: not two or four of them, whose write-backs would follow a whole MiB
-/// behind.
+/// Streams side by side. Not two or four: their write-backs would follow a whole MiB behind.
 const STREAMS: u64 = 3;
 
-/// Lines from the beginning of one to that of the next, besides its length: so that neither they
-/// nor their write-backs fall on the same places of a PLB.
+/// Lines by which the beginning of a stream is shifted against the one before, so that neither
+/// streams nor their write-backs fall on the same places of a PLB.
 const STAGGER: u64 = 75_000;
 
-/// Lines that are used over and over: twice as many as the first cache holds, so that they pass it,
-/// but back before they leave the last one.
+/// Lines that are used over and over: twice as many as the first cache holds, so that they miss it,
+/// but so few that each is used again before it leaves the last cache.
 const KEPT: u64 = 8192;
 
-/// Misses of a turn of the single stream and of the others together.
+/// Misses of a turn of the single stream and of the other misses together.
 const TURN: u64 = 400_000;
 
-/// Its operations, without end.
+/// The operations of a benchmark, without end.
 pub struct TableProgram {
     benchmark: Benchmark,
     rng: SeededRng,
     first: u64,
-    /// Twice the instructions before an operation, on the average; and what was cut off so far.
+    /// Twice the mean number of instructions before an operation; and the fraction cut off so far.
     twice_before: f64,
     cut_off: f64,
     write_share: f64,
@@ -166,8 +167,8 @@ impl Benchmark {
     }
 }
 
-/// The longest stream of up to `lines_max` lines that comes to each of its lines: one that is so
-/// many times `stride` long comes to the same few again and again.
+/// The longest stream of up to `lines_max` lines that reaches each of its lines: a stream with a
+/// length that is a multiple of `stride` reaches only the same few again and again.
 const fn stream_len(lines_max: u64, stride: u64) -> u64 {
     if stride > 1 && lines_max.is_multiple_of(stride) { lines_max - 1 } else { lines_max }
 }
@@ -179,7 +180,7 @@ impl TableProgram {
         self.kept.at(self.nth_kept)
     }
 
-    /// A line that is in neither.
+    /// A line that is in neither cache.
     fn missed(&mut self) -> u64 {
         let Benchmark { alone_share, scattered_share, stride, .. } = self.benchmark;
         let turn = self.misses % TURN;
@@ -239,7 +240,7 @@ mod tests {
     fn caches_miss_as_often_as_in_the_table() {
         for (nth, benchmark) in TABLE_2.iter().enumerate() {
             misses_as_often_as_in_the_table(nth, benchmark, Options::default().bytes, 0.05);
-            // So small, the single stream of cam finds lines that the other streams left.
+            // With so few bytes, the single stream of cam finds lines that the other streams left.
             misses_as_often_as_in_the_table(nth, benchmark, BYTES_MIN, 0.06);
         }
     }
@@ -274,7 +275,7 @@ mod tests {
         }
     }
 
-    /// What the archived run of a benchmark tells: records, requests, and how many of these missed
+    /// The counts of a benchmark's archived run: records, requests, and how many requests missed
     /// the PLB for the first level of the map, and for the second.
     const ARCHIVED: [(&str, u64, u64, u64, u64); 9] = [
         ("gcc", 1_000_003, 179_363, 62_002, 6_946),
@@ -288,7 +289,7 @@ mod tests {
         ("rom", 772_001, 562_631, 281_690, 90_887),
     ];
 
-    /// A map's blocks at hand: so many, each in one place only.
+    /// A direct-mapped PLB.
     struct AtHand([u64; 1024]);
 
     impl AtHand {
@@ -299,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Requests behind the last cache, and those that miss the PLB at each level.
+    /// Requests behind the last cache, and how many of them miss the PLB at each level.
     fn requests(nth: usize, records: usize) -> [u64; 3] {
         let mut cache = Cache::new(&Config::LLC).unwrap();
         let mut plb = AtHand([0; 1024]);
@@ -340,7 +341,7 @@ mod tests {
         }
     }
 
-    /// They are what passes a first cache: it would not have caught much of it.
+    /// The benchmarks model accesses behind a first cache: another one hits few of them.
     #[test]
     fn a_first_cache_has_seen_them_already() {
         for (nth, benchmark) in TABLE_2.iter().enumerate() {

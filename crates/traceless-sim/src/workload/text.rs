@@ -1,13 +1,13 @@
-//! What formats of one line an operation share.
+//! Parsing that the text formats with one operation a line share.
 
 use crate::error::{Error, Result};
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a line. What has no lines is not read as a whole to find that out.
+/// The longest line in bytes: a file without line ends is refused without reading it whole.
 const LINE_MAX: u64 = 1 << 16;
 
-/// Characters of a word that are shown of one that is wrong.
+/// Characters that an error shows of a wrong word.
 const SHOWN_MAX: usize = 32;
 
 /// Lines of words, one after the other.
@@ -19,12 +19,12 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Those of `bytes`; errors name it `path`.
+    /// The lines of `bytes`; errors name it `path`.
     pub fn new(bytes: impl BufRead + Send + 'static, path: &Path) -> Self {
         Self { path: path.into(), bytes: Box::new(bytes), line: Vec::new(), nth: 0 }
     }
 
-    /// What `parse` makes of the next line's words; none at the end.
+    /// The result of `parse` for the next line's words; none at the end.
     #[inline]
     pub fn next<T>(
         &mut self,
@@ -51,22 +51,22 @@ impl Lines {
     }
 }
 
-/// How a number is written, and what reads it.
+/// The name of a number format, and its parser.
 pub type Written = (&'static str, fn(&[u8]) -> Option<u64>);
 
-/// In decimal.
+/// Decimal.
 pub const DECIMAL: Written = ("decimal", decimal);
 
-/// In hexadecimal, with or without `0x`.
+/// Hexadecimal, with or without `0x`.
 pub const HEXADECIMAL: Written =
     ("hexadecimal", |word| hexadecimal(word.strip_prefix(b"0x").unwrap_or(word)));
 
-/// In hexadecimal with `0x`, or else in decimal.
+/// Hexadecimal with `0x`, or else decimal.
 pub const EITHER: Written = ("decimal or 0x-hexadecimal", |word| {
     word.strip_prefix(b"0x").map_or_else(|| decimal(word), hexadecimal)
 });
 
-/// The next word of a line, which is the number `what`.
+/// Parses the next word of a line as the number called `what`.
 #[inline]
 pub fn number(
     words: &mut dyn Iterator<Item = &[u8]>,

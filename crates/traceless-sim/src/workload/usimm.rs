@@ -1,7 +1,7 @@
 //! The text format of USIMM and of the memory scheduling championship.
 //!
 //! One line an operation: `<before> R <addr> <pc>` or `<before> W <addr>`; `before` is decimal,
-//! addresses and program counters are hexadecimal. The program counter means nothing here.
+//! addresses and program counters are hexadecimal. The program counter is ignored.
 
 use super::text::{DECIMAL, HEXADECIMAL, Lines, number};
 use super::{Op, Record, Workload};
@@ -9,11 +9,11 @@ use crate::error::Result;
 use std::io::BufRead;
 use std::path::Path;
 
-/// A workload in that format, read as it is needed.
+/// A workload in USIMM's format, read as it is needed.
 pub struct Usimm(Lines);
 
 impl Usimm {
-    /// The workload that `bytes` say; errors name it `path`.
+    /// The workload in `bytes`; errors name it `path`.
     pub fn from_reader(bytes: impl BufRead + Send + 'static, path: &Path) -> Self {
         Self(Lines::new(bytes, path))
     }

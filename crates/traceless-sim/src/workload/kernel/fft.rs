@@ -1,6 +1,6 @@
-//! A Fourier transform in six steps: the numbers as a square matrix, so that all transforms are of
-//! rows, and threads meet in transpositions only. Rows have room for one number more, so that a
-//! column's are not all in one set of a cache.
+//! A Fourier transform in six steps. The numbers form a square matrix, so that all transforms are
+//! of rows, and threads exchange data in transpositions only. Rows have room for one number more,
+//! so that the elements of a column are not all in one set of a cache.
 
 use super::threads::{Array, Space, ThreadKernel, ThreadMemory, Value};
 use core::f64::consts::TAU;
@@ -27,7 +27,7 @@ impl Complex {
         Self { re: self.re - other.re, im: self.im - other.im }
     }
 
-    /// So many parts of a turn, clockwise.
+    /// The unit number at `part` of `parts` of a turn, clockwise.
     fn turned(part: usize, parts: usize) -> Self {
         let angle = -TAU * part as f64 / parts as f64;
         Self { re: angle.cos(), im: angle.sin() }
@@ -51,7 +51,7 @@ impl Value for Complex {
     }
 }
 
-/// A transform of random numbers; when it has run, `other` has it.
+/// A transform of random numbers. After a run the result is in `other`.
 pub struct Fft {
     rows: usize,
     numbers: Array<Complex>,
@@ -61,7 +61,7 @@ pub struct Fft {
 }
 
 impl Fft {
-    /// Of 2^m.
+    /// A transform of 2^m numbers.
     pub fn new(space: &mut Space, m: u32, seed: u64) -> Self {
         let rows = 1 << (m / 2);
         let padded = |of: &dyn Fn(usize, usize) -> Complex| {
@@ -93,8 +93,8 @@ impl Fft {
         self.place(row, 0)..self.place(row, self.rows)
     }
 
-    /// Columns of all become rows of this thread, one thread's after the other's, so that not all
-    /// begin at the same.
+    /// Makes columns of the whole matrix rows of this thread, in the order of the threads that own
+    /// them, beginning after its own, so that threads do not all begin with the same rows.
     fn transpose(&self, memory: &mut ThreadMemory, from: &Array<Complex>, to: &Array<Complex>) {
         let (own, threads) = (memory.thread(), memory.threads());
         let mine = memory.part(self.rows, own);

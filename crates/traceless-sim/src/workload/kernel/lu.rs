@@ -1,6 +1,6 @@
-//! A matrix in two triangles, block by block. Column after column lies together, or block after
-//! block, and of those column after column. Blocks belong to threads as the fields of a chessboard
-//! do to colours.
+//! The LU decomposition of a matrix, block by block. In memory, the matrix is stored column by
+//! column; or block by block, each block column by column. Blocks belong to threads in a repeating
+//! two-dimensional pattern.
 
 use super::threads::{Array, Space, ThreadKernel, ThreadMemory};
 use core::ops::Range;
@@ -9,18 +9,18 @@ use traceless::rng::{Rng, SeededRng};
 /// Rows of a block.
 pub const BLOCK: usize = 16;
 
-/// A random matrix with a heavy diagonal; both triangles take its place. The diagonal is that of
-/// the lower one, and of the upper one all ones.
+/// A random matrix with a heavy diagonal, and then its two triangles in the same place. The stored
+/// diagonal is that of the lower triangle; the upper one's is all ones.
 pub struct Lu {
     n: usize,
     contiguous: bool,
     elements: Array<f64>,
 }
 
-/// Part of a column of a block.
+/// The part of a column that is in a block.
 #[derive(Clone, Copy)]
 struct Column {
-    /// Which row of blocks.
+    /// The row of blocks that the block is in.
     block: usize,
     column: usize,
 }
@@ -41,7 +41,7 @@ impl Lu {
         self.first(Column { block: row / BLOCK, column }) + row % BLOCK
     }
 
-    /// Where the first element of a column of a block lies; the others follow.
+    /// The place of the first element of a column of a block; its other elements follow.
     fn first(&self, Column { block, column }: Column) -> usize {
         if !self.contiguous {
             return column * self.n + block * BLOCK;
@@ -58,7 +58,7 @@ impl Lu {
         self.elements.load(memory, self.place(row, column))
     }
 
-    /// Divides an element by one of the diagonal.
+    /// Divides an element by the diagonal element of its row.
     fn divide(&self, memory: &mut ThreadMemory, row: usize, column: usize) -> f64 {
         let quotient = self.load(memory, row, column) / self.load(memory, row, row);
         self.elements.store(memory, self.place(row, column), quotient);
@@ -66,7 +66,7 @@ impl Lu {
         quotient
     }
 
-    /// Takes `factor` times a column of a block from another: rows `from` on.
+    /// Subtracts `factor` times the second column of a block from the first, from row `from` on.
     fn subtract(
         &self,
         memory: &mut ThreadMemory,
@@ -83,7 +83,7 @@ impl Lu {
         }
     }
 
-    /// Both triangles of a block of the diagonal.
+    /// Factors a block of the diagonal into both triangles.
     fn factor(&self, memory: &mut ThreadMemory, nth: usize) {
         let columns = Self::columns(nth);
         for source in columns.clone() {
@@ -91,7 +91,7 @@ impl Lu {
         }
     }
 
-    /// Makes a row of `columns` one of the upper triangle, and takes it from the rows below.
+    /// Makes a row of `columns` a row of the upper triangle, and subtracts it from the rows below.
     fn eliminate(
         &self,
         memory: &mut ThreadMemory,
@@ -106,7 +106,7 @@ impl Lu {
         }
     }
 
-    /// A block below that of the diagonal.
+    /// Factors a block below the diagonal block.
     fn below(&self, memory: &mut ThreadMemory, block: usize, nth: usize) {
         for source in Self::columns(nth) {
             for column in source + 1..Self::columns(nth).end {
@@ -117,14 +117,14 @@ impl Lu {
         }
     }
 
-    /// One to the right of it.
+    /// Factors a block to the right of the diagonal block.
     fn beside(&self, memory: &mut ThreadMemory, block: usize, nth: usize) {
         for source in Self::columns(nth) {
             self.eliminate(memory, nth, source, Self::columns(block));
         }
     }
 
-    /// Any further one, less the product of the two.
+    /// Subtracts from any further block the product of the blocks beside and above it.
     fn update(&self, memory: &mut ThreadMemory, (row, column): (usize, usize), nth: usize) {
         for source in Self::columns(nth) {
             for column in Self::columns(column) {
@@ -165,7 +165,7 @@ impl ThreadKernel for Lu {
     }
 }
 
-/// Whose blocks are whose.
+/// The assignment of blocks to threads.
 struct Board {
     thread: usize,
     rows: usize,

@@ -1,10 +1,11 @@
-//! Kernels of scientific programs, of our own: what they compute is computed, and every element
-//! that they load or store goes through a first cache.
+//! This project's own kernels of scientific programs. They really compute their results, and every
+//! element that they load or store goes through a first cache.
 //!
-//! They solve the problems of the SPLASH-2 kernels of the same names with the same algorithms, and
-//! hold no code of theirs. What is asked for is what the threads do, without what one thread
-//! prepares for all; nor do they touch all arrays first, since nobody uses what those loops come to
-//! and compilers leave them out. First caches know nothing of each other.
+//! They solve the problems of the SPLASH-2 kernels of the same names with the same algorithms, but
+//! contain no SPLASH-2 code. The workload is what the threads do, without the preparation that one
+//! thread does for all of them. The kernels do not touch all arrays first either: the results of
+//! these loops of the originals are not used, and compilers leave the loops out. First caches are
+//! not coherent with each other.
 
 mod fft;
 mod lu;
@@ -29,7 +30,7 @@ pub enum Kernel {
         /// Even.
         m: u32,
     },
-    /// Sorting of so many keys of 19 bits, 12 bits at a time.
+    /// Sorting of `keys` keys of 19 bits, 12 bits at a time.
     Radix {
         /// Keys.
         keys: usize,
@@ -53,9 +54,9 @@ pub enum Kernel {
 /// The inputs of the unified ORAM paper's Table 5.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InputSet {
-    /// The smaller.
+    /// The smaller set.
     A,
-    /// The larger.
+    /// The larger set.
     B,
 }
 
@@ -73,10 +74,10 @@ impl Kernel {
         Self::sized(name, size)
     }
 
-    /// The kernel of this name: so many numbers or keys, or rows of a matrix or grid.
+    /// The kernel of this name with `size` numbers, keys, or rows of its matrix or grid.
     pub fn sized(name: &str, size: usize) -> Option<Self> {
         Some(match name {
-            // No odd power of two is a square, and m = 1 is refused.
+            // An odd power of two makes no square matrix, and m = 1 is refused.
             "fft" => Self::Fft { m: if size.is_power_of_two() { size.ilog2() } else { 1 } },
             "radix" => Self::Radix { keys: size },
             "lu_c" => Self::Lu { n: size, contiguous: true },
@@ -108,8 +109,8 @@ impl Kernel {
         }
     }
 
-    /// What each of so many threads asks of memory, behind a first cache of its own as in the
-    /// unified ORAM paper. A thread that waits for others looks again and again at one line.
+    /// The workload of each thread, behind a first cache of its own as in the unified ORAM paper. A
+    /// thread that waits for other threads reads one line again and again.
     pub fn workloads(self, threads: usize, seed: u64) -> Result<Vec<Box<dyn Workload>>> {
         self.check(threads)?;
         launch(threads, move |space| self.build(space, threads, seed))
@@ -127,7 +128,7 @@ impl Kernel {
     }
 }
 
-/// Threads of a kernel.
+/// The most threads of a kernel.
 const THREADS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Currents in a square basin, in two layers: stencils over many fields, and in each step of time
-//! an equation for each layer that a multigrid solver with red and black points solves. Each
-//! thread has a square of every grid, whose points lie together, or whole rows of the grid do.
+//! an equation for each layer, solved by a multigrid solver with red and black points. Each thread
+//! has a square of every grid. In memory, either the points of a square are contiguous, or the rows
+//! of the whole grid are.
 
 use super::threads::{Array, Space, ThreadKernel, ThreadMemory};
 use traceless::rng::{Rng, SeededRng};
@@ -72,7 +73,7 @@ impl Grid {
             + self.load(memory, row, column + 1)
     }
 
-    /// Does something at each of the thread's points.
+    /// Calls `at` for each of the thread's points.
     #[inline]
     fn each(&self, memory: &mut ThreadMemory, mut at: impl FnMut(&mut ThreadMemory, usize, usize)) {
         let side = self.width / self.squares;
@@ -91,13 +92,13 @@ struct Shape {
     contiguous: bool,
 }
 
-/// A grid of the solver: what is looked for, and the right side.
+/// A grid of the solver: the solution so far, and the right side of its equation.
 struct GridLevel {
     solution: Grid,
     right: Grid,
 }
 
-/// What is known of a layer.
+/// The fields of a layer.
 struct Layer {
     current: Grid,
     before: Grid,
@@ -106,7 +107,7 @@ struct Layer {
     friction: Grid,
 }
 
-/// Lets random currents go on for some steps.
+/// Simulates random currents for some steps.
 pub struct Ocean {
     layers: Vec<Layer>,
     levels: Vec<GridLevel>,
@@ -119,7 +120,7 @@ pub fn takes(n: usize, threads: usize) -> bool {
 }
 
 impl Ocean {
-    /// On a grid of `n` points a row.
+    /// A simulation on a grid of `n` points a row.
     pub fn new(space: &mut Space, n: usize, contiguous: bool, threads: usize, seed: u64) -> Self {
         let shape = &Shape { squares: threads.isqrt(), contiguous };
         let mut rng = SeededRng::new(seed);
@@ -141,7 +142,8 @@ impl Ocean {
         Self { layers, levels }
     }
 
-    /// One step of a layer. Its current is what solves the last equation.
+    /// One step of a layer. Its new current is the solution of the step's equation. False if the
+    /// receiver has ended.
     fn step(&self, memory: &mut ThreadMemory, layer: &Layer) -> bool {
         let Layer { current, before, curl, drift, friction } = layer;
         laplacian(memory, current, curl);
@@ -209,7 +211,8 @@ fn jacobian(memory: &mut ThreadMemory, one: &Grid, two: &Grid, into: &Grid) {
     });
 }
 
-/// From the finest grid to the coarsest, and back. False if nobody listens any more.
+/// A cycle of the solver, from the finest grid to the coarsest and back. False if the receiver has
+/// ended.
 fn cycle(memory: &mut ThreadMemory, levels: &[GridLevel]) -> bool {
     let Some((fine, coarser)) = levels.split_first() else { return true };
     let Some(coarse) = coarser.first() else { return relax(memory, fine, SWEEPS * 10) };
@@ -237,14 +240,15 @@ fn cycle(memory: &mut ThreadMemory, levels: &[GridLevel]) -> bool {
     memory.barrier() && relax(memory, fine, SWEEPS)
 }
 
-/// What is missing at a point.
+/// The defect of the equation at a point: the right side less the left.
 fn defect(memory: &mut ThreadMemory, level: &GridLevel, row: usize, column: usize) -> f64 {
     let around = level.solution.around(memory, row, column);
     let here = level.solution.load(memory, row, column);
     level.right.load(memory, row, column) - (around - 4.0 * here)
 }
 
-/// Sweeps over the points of one colour, then over the others. False if nobody listens any more.
+/// Sweeps over the points of one colour, then over the other points. False if the receiver has
+/// ended.
 fn relax(memory: &mut ThreadMemory, level: &GridLevel, sweeps: usize) -> bool {
     for colour in (0..2).cycle().take(2 * sweeps) {
         level.solution.each(memory, |memory, row, column| {
@@ -267,7 +271,7 @@ mod tests {
     use super::super::threads::tests::alone;
     use super::*;
 
-    /// What is left of the last equation, relative to its right side.
+    /// The sum of the last equation's defects, relative to its right side.
     fn left(ocean: &Ocean) -> f64 {
         let GridLevel { solution, right } = &ocean.levels[0];
         let at = |grid: &Grid, row, column| grid.points.peek(grid.place(row, column));
@@ -293,7 +297,7 @@ mod tests {
             left(&ocean)
         });
         assert!(solved[0] < 0.05, "{solved:?}");
-        // Whoever computes it, and wherever it lies.
+        // The solution does not depend on the number of threads, nor on the layout.
         assert_eq!(solved.map(f64::to_bits), [solved[0].to_bits(); 4]);
     }
 

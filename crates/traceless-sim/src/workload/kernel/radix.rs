@@ -7,17 +7,18 @@ const KEY_BITS: u32 = 19;
 const DIGIT_BITS: u32 = 12;
 const DIGITS: usize = 1 << DIGIT_BITS;
 
-/// Sorts random keys. Digits are two, so the first array has them in the end.
+/// Sorts random keys. There are two passes, one a digit, so the result is in the first array.
 pub struct Radix {
     drawn: Vec<u32>,
     keys: [Array<u32>; 2],
-    /// Of each thread: how often it has each digit, and where it puts the next key with that.
+    /// For each thread and digit: the number of its keys with the digit, and the place of the next
+    /// one.
     counts: Array<u32>,
     ranks: Array<u32>,
 }
 
 impl Radix {
-    /// So many.
+    /// A sort of `keys` keys.
     pub fn new(space: &mut Space, keys: usize, threads: usize, seed: u64) -> Self {
         let mut rng = SeededRng::new(seed);
         Self {
@@ -43,7 +44,7 @@ impl Radix {
         }
     }
 
-    /// Tells from what all have counted where the thread's keys go.
+    /// Finds the places of the thread's keys from the counts of all threads.
     fn rank(&self, memory: &mut ThreadMemory) {
         let own = memory.thread();
         let mut before = 0;

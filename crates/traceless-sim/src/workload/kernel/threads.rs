@@ -1,5 +1,5 @@
-//! Threads of a kernel: the arrays that they share, and what each of them asks of memory behind a
-//! first cache of its own.
+//! Threads of a kernel: the arrays that they share, and the accesses of each thread behind a first
+//! cache of its own.
 
 use crate::cache;
 use crate::error::Result;
@@ -16,20 +16,21 @@ const L1: cache::Config = cache::Config { bytes: 32 << 10, ways: 4 };
 
 const PAGE_LEN: u64 = 4096;
 
-/// Where the threads look whether all have come to a barrier; no array lies there.
+/// The address that waiting threads read until all have come to a barrier; no array lies there.
 const BARRIER_ADDR: u64 = 0;
 
-/// Instructions between two looks, and those that a barrier takes besides.
+/// Instructions between two reads of it, and further instructions that a barrier takes.
 const BETWEEN_LOOKS: u64 = 1000;
 const BARRIER_WORK: u64 = 20;
 
-/// What every thread of a kernel does.
+/// The work of every thread of a kernel.
 pub trait ThreadKernel: Send + Sync {
-    /// The part of `memory`'s thread. What the threads do between two barriers must not touch.
+    /// Does the part of `memory`'s thread. Between two barriers, no thread may read or write a
+    /// value that another thread writes.
     fn run(&self, memory: &mut ThreadMemory);
 }
 
-/// The workloads of a kernel's threads. Nothing is computed before the first of them is asked.
+/// The workloads of a kernel's threads. The computation starts with the first call of `next`.
 pub fn launch(
     threads: usize,
     build: impl FnOnce(&mut Space) -> Arc<dyn ThreadKernel> + Send + 'static,
@@ -81,27 +82,27 @@ pub fn launch(
 
 type Start = Box<dyn FnOnce()>;
 
-/// Records that go from a thread to who simulates it at once, and how many times that it may be
-/// ahead.
+/// Records that a thread hands over at once, and how many chunks of them it may be ahead of the
+/// simulation.
 const CHUNK: usize = 1 << 14;
 const CHUNKS: usize = 4;
 
 struct Chunk {
     records: Vec<Record>,
-    /// Whether the thread then waits for the others.
+    /// Whether the thread waits at a barrier after these records.
     at_barrier: bool,
 }
 
-/// A thread of a kernel on a thread of its own, which waits where nobody asks for more.
+/// The receiving end of a kernel's thread. The thread waits if the simulation falls behind.
 struct Running {
     start: Rc<RefCell<Option<Start>>>,
     receiver: Receiver<Chunk>,
     records: std::vec::IntoIter<Record>,
-    /// Whether a barrier comes after these records; whether the thread waits at one.
+    /// Whether a barrier comes after these records; whether the thread waits at a barrier.
     at_barrier: bool,
     waits: bool,
     thread: usize,
-    /// Of each thread: the barriers that it has come to; at its end, more than there are.
+    /// For each thread, the number of barriers that it has come to; after its end, `u64::MAX`.
     passed: Rc<[Cell<u64>]>,
 }
 
@@ -134,7 +135,7 @@ impl Workload for Running {
     }
 }
 
-/// Where real threads wait for each other.
+/// The barrier of the real threads.
 #[derive(Default)]
 struct Team {
     meeting: Mutex<Meeting>,
@@ -143,7 +144,7 @@ struct Team {
 
 #[derive(Default)]
 struct Meeting {
-    /// Threads that wait, and barriers that all have passed.
+    /// Threads that wait, and barriers that all threads have passed.
     waiting: usize,
     passed: u64,
     /// Whether a thread has ended, so that no further barrier will be passed.
@@ -155,7 +156,7 @@ impl Team {
         self.meeting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for all of so many threads. False if one of them has ended instead.
+    /// Waits for all `threads` threads. False if one of them has ended instead.
     fn wait(&self, threads: usize) -> bool {
         let mut meeting = self.meeting();
         let passed = meeting.passed;
@@ -177,7 +178,7 @@ impl Team {
     }
 }
 
-/// What a thread of a kernel loads from and stores to.
+/// The memory of a kernel's thread: records each load and store.
 pub struct ThreadMemory {
     filter: Filter,
     thread: usize,
@@ -205,19 +206,18 @@ impl ThreadMemory {
         self.threads
     }
 
-    /// The thread's part of so many things, or another's.
+    /// The part of `things` things that a thread works on.
     pub fn part(&self, things: usize, thread: usize) -> Range<usize> {
         things * thread / self.threads..things * (thread + 1) / self.threads
     }
 
-    /// So many instructions that touch no memory.
+    /// Counts instructions that touch no memory.
     #[inline]
     pub fn work(&mut self, instructions: u64) {
         self.filter.work(instructions);
     }
 
-    /// Waits for the other threads. False if nobody listens any more: then the kernel may as well
-    /// end.
+    /// Waits for the other threads. False if the receiver has ended: then the kernel may end, too.
     #[must_use]
     pub fn barrier(&mut self) -> bool {
         self.access(Op::Write, BARRIER_ADDR, size_of::<u64>() as u64);
@@ -226,12 +226,12 @@ impl ThreadMemory {
         !self.unheard && self.team.wait(self.threads)
     }
 
-    /// Whether nobody listens any more.
+    /// Whether the receiver has ended.
     pub fn is_unheard(&self) -> bool {
         self.unheard
     }
 
-    /// An instruction for each word.
+    /// Counts an instruction for each word, and records the access.
     #[inline]
     fn access(&mut self, op: Op, addr: u64, len: u64) {
         self.filter.work(len.div_ceil(size_of::<u64>() as u64));
@@ -248,9 +248,9 @@ impl ThreadMemory {
     }
 }
 
-/// The addresses of a program.
+/// The address space of a program.
 pub struct Space {
-    /// Where the next array begins.
+    /// The address at which the next array begins.
     free: u64,
 }
 
@@ -270,7 +270,7 @@ impl Space {
     }
 }
 
-/// An array that tells where it is touched.
+/// An array that records each access to its elements.
 pub struct Array<T: Value> {
     first: u64,
     cells: Box<[T::Cell]>,
@@ -293,7 +293,7 @@ impl<T: Value> Array<T> {
         T::set(&self.cells[nth], value);
     }
 
-    /// A value that nobody is told of.
+    /// A value, without recording the access.
     pub fn peek(&self, nth: usize) -> T {
         T::get(&self.cells[nth])
     }
@@ -303,9 +303,9 @@ impl<T: Value> Array<T> {
     }
 }
 
-/// What arrays hold. Threads that touch the same value have a barrier between them.
+/// A type of array elements. Threads that touch the same value have a barrier between them.
 pub trait Value: Copy {
-    /// A place for it that threads share.
+    /// A place for a value that threads share.
     type Cell: Send + Sync;
 
     fn cell(self) -> Self::Cell;
@@ -349,7 +349,7 @@ impl Value for f64 {
 pub mod tests {
     use super::*;
 
-    /// Runs a kernel where nobody looks at what it asks for.
+    /// Runs a kernel and drops its records.
     pub fn alone<T: ThreadKernel + 'static>(
         threads: usize,
         build: impl FnOnce(&mut Space) -> T,
@@ -360,7 +360,7 @@ pub mod tests {
         kernel
     }
 
-    /// Asks all threads in turn until there is nothing more.
+    /// Takes records from all threads in turn until all have ended.
     fn end(workloads: &mut [Box<dyn Workload>]) {
         let mut all_end = false;
         while !all_end {
@@ -371,7 +371,7 @@ pub mod tests {
         }
     }
 
-    /// Each thread counts what the other has done before the last barrier.
+    /// Each thread adds 1 to the value that the other thread wrote before the last barrier.
     struct Turns {
         counts: Array<u32>,
     }
@@ -380,7 +380,7 @@ pub mod tests {
         fn run(&self, memory: &mut ThreadMemory) {
             let (own, other) = (memory.thread(), 1 - memory.thread());
             for turn in 0..100 {
-                // One of them has much more to do.
+                // One of the threads has much more to do.
                 memory.work(if own == 0 { 1 } else { 1 << 20 });
                 let seen = self.counts.load(memory, 2 * turn + other);
                 self.counts.store(memory, 2 * (turn + 1) + own, seen + 1);
@@ -401,11 +401,11 @@ pub mod tests {
     fn who_waits_looks_again_and_again() {
         let build = |space: &mut Space| Turns { counts: space.array(vec![0; 202]) };
         let mut workloads = launch(2, move |space| Arc::new(build(space))).unwrap();
-        // Only the first is asked, so it never gets past the first barrier.
+        // Only the first thread's records are taken, so it never gets past the first barrier.
         let records: Vec<_> = (0..50).map(|_| workloads[0].next().unwrap().unwrap()).collect();
         let look = Record { before: BETWEEN_LOOKS, op: Op::Read, addr: BARRIER_ADDR };
         assert_eq!(records.iter().filter(|record| **record == look).count(), 48);
-        // When the other is asked, too, both come to their ends.
+        // When the other thread's records are taken, too, both come to their ends.
         end(&mut workloads);
     }
 }
