@@ -1,9 +1,9 @@
 //! Makes man pages and shell completions of the command line.
 //!
-//! The program carries them. They are left in `target/<profile>/share`, too, laid out as below
-//! `/usr/share`.
+//! The program carries them in itself. A copy is left in `target/<profile>/share`, laid out as
+//! below `/usr/share`.
 
-// Only the command line's shape is of interest here, not what it is parsed into.
+// The build needs only the shape of the command line, not the types that it is parsed into.
 #[allow(dead_code, unused_imports)]
 #[path = "src/args/mod.rs"]
 mod args;
@@ -19,14 +19,14 @@ use std::path::{Path, PathBuf};
 const NAME: &str = "traceless";
 const MAN: &str = "man/man1";
 
-/// Each shell with the folder that it looks in, and the name that it looks for there.
+/// Each shell, the folder in which it looks for completions, and the file name that it expects.
 const INSTALLED: [(Shell, &str, &str); 3] = [
     (Shell::Bash, "bash-completion/completions", NAME),
     (Shell::Zsh, "zsh/site-functions", "_traceless"),
     (Shell::Fish, "fish/vendor_completions.d", "traceless.fish"),
 ];
 
-/// Every shell with its name in the command line's list of them.
+/// Each shell and the name of its variant of `ShellKind`.
 const SHELLS: [(Shell, &str); 5] = [
     (Shell::Bash, "Bash"),
     (Shell::Elvish, "Elvish"),
@@ -40,7 +40,7 @@ fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=src/args");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     let share = out.join("share");
-    // Nothing of a command that is no more.
+    // Removes the pages of commands that no longer exist.
     if share.exists() {
         fs::remove_dir_all(&share)?;
     }
@@ -59,7 +59,7 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// One page for each command and subcommand, named as by `man traceless-volume-create`.
+/// Writes one page for each command and subcommand, named as for `man traceless-volume-create`.
 fn man_pages(folder: &Path) -> io::Result<Vec<PathBuf>> {
     fs::create_dir_all(folder)?;
     clap_mangen::generate_to(args::Cli::command(), folder)?;
@@ -69,7 +69,7 @@ fn man_pages(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// Each shell with its script: its own name, its name in the command line, and the file.
+/// Writes the completions. Returns each shell, its variant of `ShellKind`, and the script's path.
 fn completions(folder: &Path) -> io::Result<Vec<(Shell, &'static str, PathBuf)>> {
     fs::create_dir_all(folder)?;
     let script = |(shell, variant)| {
@@ -78,12 +78,12 @@ fn completions(folder: &Path) -> io::Result<Vec<(Shell, &'static str, PathBuf)>>
     SHELLS.into_iter().map(script).collect()
 }
 
-/// The source of the constants in which the program carries pages and scripts.
+/// The source of the constants that embed pages and scripts in the program.
 fn embedded(pages: &[PathBuf], scripts: &[(Shell, &str, PathBuf)]) -> String {
     let bytes = |folder: &str, path: &Path| {
         format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{folder}/{}\"))", name_of(path))
     };
-    // Nothing keeps a string from taking more.
+    // Writing to a string cannot fail.
     let mut source = String::from("const PAGES: &[(&str, &[u8])] = &[\n");
     for page in pages {
         let bytes = bytes(&format!("share/{MAN}"), page);
@@ -98,7 +98,7 @@ fn embedded(pages: &[PathBuf], scripts: &[(Shell, &str, PathBuf)]) -> String {
     source
 }
 
-/// The name of a file that was made here.
+/// The file name of a generated page or script.
 fn name_of(path: &Path) -> &str {
     path.file_name().and_then(OsStr::to_str).expect("names are those of our commands")
 }
@@ -109,7 +109,7 @@ fn profile_folder(out: &Path) -> Option<&Path> {
     build.parent()
 }
 
-/// Copies the folders that were made to `share`. What others put there stays.
+/// Copies the generated folders to `share`. Other files in `share` stay.
 fn publish(made: &Path, share: &Path) -> io::Result<()> {
     let folders = INSTALLED.map(|(_, folder, _)| folder);
     for folder in [MAN].iter().chain(&folders) {

@@ -18,7 +18,7 @@ pub fn choice(kernel: CloudKernel) -> Choice {
     }
 }
 
-/// What a command line calls durable.
+/// The durability that the command line names.
 pub fn durability(of: GatewayDurability) -> Durability {
     match of {
         GatewayDurability::Process => Durability::Process,
@@ -37,14 +37,14 @@ pub fn remote(args: &RemoteArgs, allow_simulated: bool) -> Result<Remote, Failur
     Ok(Remote { address, certificate, identity, policy, anchor: None, witness: None })
 }
 
-/// This program, as an enclave.
+/// The program of the enclave: this program itself.
 pub fn enclave_program() -> Program {
-    // Also if the file was replaced or removed since this program was started.
+    // This path stays valid if the file was replaced or removed since the program was started.
     let path = "/proc/self/exe".into();
     Program { path, arguments: vec!["enclave".into()], environment: Vec::new() }
 }
 
-/// How an error of the cloud store ends the program.
+/// The exit code and message for an error of the cloud store.
 pub fn failure(error: &Error) -> Failure {
     match error {
         Error::Parameters(_) | Error::OutOfRange { .. } | Error::Evidence(_) | Error::Tls(_) => {
@@ -60,7 +60,7 @@ pub fn failure(error: &Error) -> Failure {
     }
 }
 
-/// How an address that is not listened on ends the program.
+/// The exit code and message for an address that cannot be listened on.
 pub fn refused(error: ListenError) -> Failure {
     match error {
         ListenError::Exposed { .. } => Failure::usage(error),

@@ -1,5 +1,5 @@
-//! How a program of this workspace begins and ends: its command line is read, and its outcome
-//! becomes an exit code.
+//! The beginning and end of a program of this workspace: reading its command line, and turning its
+//! outcome into an exit code.
 
 use crate::failure::{self, Failure};
 use crate::output;
@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 /// Reads the command line, and notes whether failures are printed as JSON. If there is nothing to
-/// run, because of `--help` or of a mistake, that is printed, and this is the exit code.
+/// run, because of `--help` or of a mistake, prints the help or the mistake and returns the exit
+/// code.
 pub fn parse<C: CommandFactory + FromArgMatches>() -> Result<C, ExitCode> {
     let parsed = C::command().try_get_matches().and_then(|matches| {
         if asks_for_json(&matches) {
@@ -19,7 +20,7 @@ pub fn parse<C: CommandFactory + FromArgMatches>() -> Result<C, ExitCode> {
     parsed.map_err(|error| ExitCode::from(refuse(&error)))
 }
 
-/// The exit code of a result, after the message is printed.
+/// Prints the message of a failure, and returns the exit code of `result`.
 pub fn report(result: Result<(), Failure>) -> u8 {
     match result {
         Ok(()) => 0,
@@ -30,14 +31,15 @@ pub fn report(result: Result<(), Failure>) -> u8 {
     }
 }
 
-/// Another program of this workspace: the one beside this one, or else any of its name in PATH.
+/// The command for another program of this workspace: the one in this program's folder, or else the
+/// one of that name in PATH.
 pub fn sibling(name: &str) -> Command {
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name(name));
     let found = beside.filter(|path| path.is_file());
     Command::new(found.unwrap_or_else(|| PathBuf::from(name)))
 }
 
-/// Whether the innermost command has an option `--json` that was given.
+/// Whether the innermost command has an option `--json` and got it.
 fn asks_for_json(matches: &ArgMatches) -> bool {
     match matches.subcommand() {
         Some((_, inner)) => asks_for_json(inner),
@@ -45,8 +47,8 @@ fn asks_for_json(matches: &ArgMatches) -> bool {
     }
 }
 
-/// Prints what is wrong with the command line. It was not understood, so that `--json` is looked
-/// for word by word, as far as the words are ours.
+/// Prints what is wrong with the command line. As it could not be parsed, `--json` is looked for
+/// among its words, up to `--`.
 fn refuse(error: &clap::Error) -> u8 {
     if !error.use_stderr() {
         let _ = error.print();

@@ -1,4 +1,4 @@
-//! Exit codes, and how a failure is told.
+//! Exit codes, and how a failure is printed.
 
 use std::fmt::Display;
 use std::io;
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Something was found: a leak, or damage.
 pub const FINDING: u8 = 1;
-/// Wrong use, or it could not run.
+/// Wrong use, or the command could not run.
 pub const USAGE: u8 = 2;
-/// No fitting key.
+/// No key fits.
 pub const KEY: u8 = 3;
-/// The file or device.
+/// A failure of the file or device.
 pub const DEVICE: u8 = 4;
-/// In use.
+/// The file or device is in use.
 pub const BUSY: u8 = 5;
 
-/// What went wrong, for the user, and for the script.
+/// What went wrong: a message for the user, and an exit code for scripts.
 #[derive(Debug)]
 pub struct Failure {
     pub code: u8,
@@ -32,21 +32,21 @@ impl Failure {
     }
 }
 
-/// The exit code when an address cannot be listened on: whether something else listens there, or
-/// `otherwise`.
+/// The exit code when an address cannot be listened on: [`BUSY`] if the address is in use,
+/// otherwise `otherwise`.
 pub fn of_listening(error: &io::Error, otherwise: u8) -> u8 {
     if error.kind() == io::ErrorKind::AddrInUse { BUSY } else { otherwise }
 }
 
-/// Whether the command was given `--json`: the one thing about it that all failures must know.
+/// Whether the command was given `--json`. Global, as every failure depends on it.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// From now on failures are told as JSON.
+/// Makes all later failures print as JSON.
 pub fn tell_as_json() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
 
-/// The line on standard error that tells a failure: text, or with `--json` an object.
+/// The line on standard error for a failure: text, or with `--json` an object.
 pub fn telling(code: u8, kind: &str, message: &str) -> String {
     if AS_JSON.load(Ordering::Relaxed) {
         as_json(code, kind, message)
@@ -55,7 +55,7 @@ pub fn telling(code: u8, kind: &str, message: &str) -> String {
     }
 }
 
-/// A failure's exit code as a word.
+/// The name of an exit code.
 pub fn kind_of(code: u8) -> &'static str {
     match code {
         FINDING => "finding",

@@ -26,7 +26,7 @@ use traceless_cloud::tee::Policy;
 use traceless_cloud::tls::Tls;
 use traceless_sys::listen;
 
-/// Where the Redis protocol is served if nothing else is asked for.
+/// The default address of the Redis protocol, if S3 is not served either.
 const RESP_ADDRESS: &str = "127.0.0.1:6400";
 
 pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
@@ -39,7 +39,7 @@ pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
 
 fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     log::start(args.log);
-    // What can be wrong with options is found before anything is opened.
+    // Wrong options are found before anything is opened.
     let clients = Clients::read(args)?;
     if let Rate::Fixed(slots) = args.rate
         && slots > SLOTS_PER_SECOND_MAX
@@ -75,14 +75,14 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     if let Some(served) = served {
         served.join().map_err(|_| Failure::new(DEVICE, "serving RESP failed"))?.map_err(device)?;
     }
-    // Answers may have waited for it until now.
+    // Answers may have waited for the ticks until now.
     drop(beating);
     front.close().map_err(|e| failure(&e))?;
     tracing::info!("stopped");
     trace.finish()
 }
 
-/// What is served to clients.
+/// What the gateway serves to clients.
 struct Clients<'a> {
     resp: Option<&'a str>,
     password: Option<Password>,
@@ -108,7 +108,7 @@ impl<'a> Clients<'a> {
             let mut all = [resp, args.s3.as_deref()].into_iter().flatten();
             all.try_for_each(|address| warn_in_the_clear(address, "--tls-cert"))?;
         }
-        // Which TLS is not for.
+        // TLS is for the clients of S3 and of the Redis protocol only.
         if let Some(address) = &args.metrics {
             warn_in_the_clear(address, "metrics have no TLS")?;
         }
@@ -129,7 +129,7 @@ impl<'a> Clients<'a> {
         Ok(Self { resp, password, s3, metrics_password, tls })
     }
 
-    /// Serves all of it, the Redis protocol in a thread that is returned.
+    /// Serves S3 and the Redis protocol; returns the thread of the Redis protocol.
     fn serve(
         self,
         front: &Arc<Front>,
@@ -151,12 +151,12 @@ impl<'a> Clients<'a> {
     }
 }
 
-/// A file of passwords or keys that cannot be used.
+/// The failure for a file of passwords or keys that cannot be used.
 fn unfit(path: &Path, error: &Error) -> Failure {
     Failure::usage(format!("{}: {error}", path.display()))
 }
 
-/// Refuses an address where clients would have to be asked who they are.
+/// Refuses an address that is only allowed with authentication of clients.
 fn check(address: Option<&str>, clients: listen::Clients) -> Result<(), Failure> {
     address.map_or(Ok(()), |address| listen::resolve(address, clients).map(drop).map_err(refused))
 }
@@ -175,7 +175,7 @@ fn serving(what: &str, address: SocketAddr) {
     tracing::info!(what, %address, "serving");
 }
 
-/// The gateway's own folder.
+/// The folder of the gateway's own state.
 fn home(args: &GatewayArgs) -> PathBuf {
     let home = &args.home;
     home.local.as_deref().map(Local::home).or(home.state.clone()).expect("one of both is required")

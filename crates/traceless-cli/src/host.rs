@@ -1,4 +1,4 @@
-//! `traceless host`: the untrusted side of an oblivious store; and what it starts as its enclave.
+//! `traceless host`: the untrusted side of an oblivious store; and the enclave that it starts.
 
 use crate::args::HostArgs;
 use crate::cloud::{durability, enclave_program, failure, refused};
@@ -13,7 +13,7 @@ use traceless_cloud::server::{self, Identity, STRANGER_TIME, Server, Settings};
 use traceless_sys::listen;
 
 pub fn run(args: &HostArgs) -> Result<(), Failure> {
-    // Before anything is opened.
+    // A wrong address is refused before anything is opened.
     let clients = server::clients(args.client_ca.is_some());
     listen::resolve(&args.listen, clients).map_err(refused)?;
     let identity = args.tls_cert.clone().zip(args.tls_key.clone());
@@ -37,14 +37,14 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
     let asked = stop.clone();
     signals::on_stop(move || {
         asked.store(true, Ordering::SeqCst);
-        // Wakes the listener, which then sees it.
+        // Wakes the listener, so that it notices `stop`.
         drop(TcpStream::connect(address));
     })?;
     say(&format!("host at {address}, certificate {}", server.certificate().display()));
     server.serve(&listener, &stop).map_err(|e| Failure::new(DEVICE, e))
 }
 
-/// Is an enclave, for the host that started this process.
+/// Runs as an enclave, for the host that started this process.
 pub fn enclave() -> Result<(), Failure> {
     process::run().map_err(|e| failure(&e))
 }

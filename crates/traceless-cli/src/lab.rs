@@ -1,7 +1,7 @@
 //! Commands that the program traceless-lab runs: benches, and audits that run schemes.
 //!
-//! They keep their names here. Whoever has both programs side by side, as a build of the workspace
-//! leaves them, notices no difference.
+//! The names of these commands stay here. If traceless-lab lies beside this program, as a build of
+//! the workspace leaves it, users notice no difference.
 
 use crate::entry::sibling;
 use crate::failure::{self, Failure};
@@ -10,15 +10,15 @@ use std::os::unix::process::CommandExt;
 
 const PROGRAM: &str = "traceless-lab";
 
-/// Commands that have another name there: the first words here, and there.
+/// Commands with another name in traceless-lab: the first words here, and the first words there.
 const RENAMED: [([&str; 2], [&str; 2]); 3] = [
     (["volume", "bench"], ["bench", "volume"]),
     (["sim", "floors"], ["bench", "simulator"]),
     (["audit", "floors"], ["bench", "auditor"]),
 ];
 
-/// Becomes the program traceless-lab, with the words of this command line. Returns only if that
-/// cannot be started.
+/// Replaces this process by traceless-lab with the words of this command line. Returns only if that
+/// fails.
 pub fn run() -> Result<(), Failure> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let error = sibling(PROGRAM).args(renamed(&words)).exec();
@@ -34,7 +34,7 @@ pub fn run() -> Result<(), Failure> {
     )))
 }
 
-/// The words with which traceless-lab does what these do here.
+/// The words that traceless-lab expects for `words`.
 fn renamed(words: &[OsString]) -> Vec<OsString> {
     let found = RENAMED.iter().find(|(here, _)| words.starts_with(&here.map(OsString::from)));
     let Some((here, there)) = found else { return words.to_vec() };

@@ -1,17 +1,17 @@
 //! The commands of the program `traceless`.
 //!
 //! This is a library so that the program traceless-lab, which measures the products and attacks
-//! them, can share their plumbing. It is no interface for anybody else.
+//! them, can share the plumbing. It is not meant as an interface for other crates.
 //!
-//! File by file: `args`: the command line and nothing else; `volume`: one file a command; `audit`:
-//! `compare` and `convert` of a `source`, `diff`, their `outcome` and its `page`; `sim`: the
-//! simulator; `experiment`: what figures of papers have in common, whatever they run (`sheet`:
-//! which schemes are compared, with what; `results`, `in_turns`, `metrics`, `verdict`, `report`);
-//! `sim/experiment`: those that are simulated (`plan`: their runs, `calculated`); `run`: programs
-//! that are paged (`program`: which can be); `svg`: plots; `cloud`: what `gateway` and `host`
-//! share; `lab`: commands that traceless-lab runs; `entry`: how a program begins and ends;
-//! `failure`: exit codes, and how failures are printed; `shares`: completions and manual pages;
-//! `output`.
+//! File by file: `args`: the command line and nothing else; `volume`: one file for each command;
+//! `audit`: `compare` and `convert` of a `source`, `diff`, their `outcome` and its `page`; `sim`:
+//! the simulator; `experiment`: what all figures of papers have in common, simulated or measured
+//! (`sheet`: which schemes are compared, with what; `results`, `in_turns`, `metrics`, `verdict`,
+//! `report`); `sim/experiment`: the simulated figures (`plan`: their runs, `calculated`); `run`:
+//! paging of programs (`program`: which programs can be paged); `svg`: plots; `cloud`: what
+//! `gateway` and `host` share; `lab`: commands that traceless-lab runs; `entry`: the beginning and
+//! end of a program; `failure`: exit codes, and how failures are printed; `shares`: completions and
+//! manual pages; `output`: printing, and progress of long work.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "two programs of this workspace are all that use it")]
 
@@ -49,7 +49,7 @@ use std::process::ExitCode;
 
 /// What the program `traceless` does.
 pub fn main() -> ExitCode {
-    // Before anything secret is in memory.
+    // Must come before anything secret is in memory.
     traceless_sys::harden_process();
     let cli: Cli = match entry::parse() {
         Ok(cli) => cli,

@@ -1,4 +1,4 @@
-//! What is printed, and how long work shows how far it is.
+//! Printing, and showing the progress of long work.
 
 use crate::args::ProgressHow;
 use crate::failure::Failure;
@@ -6,17 +6,17 @@ use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use traceless::clock::{Clock, Monotonic};
 
-/// Prints a line. A reader that has gone away is no reason to fail.
+/// Prints a line. A reader that has closed the pipe is no reason to fail.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Prints a line on standard error as it is.
+/// Prints a line on standard error, without a prefix.
 pub fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Prints what went wrong.
+/// Prints an error on standard error.
 pub fn complain(line: &str) {
     let _ = writeln!(std::io::stderr(), "traceless: {line}");
 }
@@ -28,7 +28,7 @@ pub fn say_json(value: &impl Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Three digits that count.
+/// A number with about three significant digits.
 pub fn shortened(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}"),
@@ -38,14 +38,14 @@ pub fn shortened(value: f64) -> String {
     }
 }
 
-/// Characters of a bar that is full.
+/// Width of a full bar, in characters.
 const BAR: u64 = 30;
-/// A bar is drawn again after so many nanoseconds at the earliest.
+/// Least time between two drawings of a bar, in nanoseconds.
 const REDRAW_NS: u64 = 100_000_000;
-/// Empties the line of a terminal, and goes to its beginning.
+/// Clears the line of a terminal, and moves to its beginning.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Shows on standard error how far some work is: as a bar on a terminal, or line by line.
+/// Shows the progress of some work on standard error: as a bar on a terminal, or line by line.
 pub struct Meter {
     what: &'static str,
     how: ProgressHow,
@@ -71,7 +71,7 @@ impl Meter {
         Self { what, how, bar, shown_percent: None }
     }
 
-    /// So much of so much is done.
+    /// Shows that `done` of `all` is done.
     pub fn update(&mut self, done: u64, all: u64) {
         if let Some(bar) = &mut self.bar {
             bar.update(done, all);
@@ -97,16 +97,16 @@ impl Meter {
         };
     }
 
-    /// Says beside the bar what is being done.
+    /// Shows beside the bar what is being done.
     pub fn tell(&mut self, what: &str) {
         if let Some(bar) = &mut self.bar {
             what.clone_into(&mut bar.message);
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&mut self) {
-        // A bar that was never drawn leaves nothing to take away.
+        // A bar that was never drawn need not be removed.
         if self.bar.take().is_some_and(|bar| bar.drawn_at.is_some()) {
             let _ = write!(std::io::stderr(), "{CLEAR}");
         }
@@ -131,19 +131,19 @@ impl Bar {
         let _ = write!(err, "{CLEAR}{line}").and_then(|()| err.flush());
     }
 
-    /// The bar as it is `now` nanoseconds after its beginning.
+    /// The text of the bar, `now` nanoseconds after its start.
     fn line(&self, done: u64, all: u64, now: u64) -> String {
         let percent = percent(done, all);
         let full = (percent * BAR / 100) as usize;
         let bar = format!("{}{}", "#".repeat(full), "-".repeat(BAR as usize - full));
-        // What is left if it goes on as before.
+        // The remaining time, if the work goes on at the same speed.
         let left = u128::from(now) * u128::from(all.saturating_sub(done)) / u128::from(done.max(1));
         let left = if done == 0 { String::new() } else { format!(" {} s", left / 1_000_000_000) };
         format!("{} [{bar}] {percent}%{left}", self.message)
     }
 }
 
-/// Characters that fit into a line of the terminal without a wrap.
+/// Characters that fit into a line of the terminal without wrapping.
 fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
     let columns = size.map_or(0, |size| usize::from(size.ws_col));
@@ -151,7 +151,7 @@ fn columns() -> usize {
     if columns == 0 { 79 } else { columns - 1 }
 }
 
-/// How many hundredths of all are done; all of nothing is done.
+/// The done percentage of `all`; 100 if `all` is 0.
 fn percent(done: u64, all: u64) -> u64 {
     let percent = (u128::from(done) * 100).checked_div(u128::from(all)).unwrap_or(100);
     percent.min(100) as u64

@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What `work` makes of each item, in their order; at most `threads` items at a time.
+/// Applies `work` to each item, with at most `threads` at a time. Results are in the order of
+/// items.
 pub fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     threads: usize,

@@ -1,5 +1,5 @@
-//! `traceless completions` and `traceless man`: files for the places where shells and `man` look.
-//! The build makes them of the command line, and this program carries them.
+//! `traceless completions` and `traceless man`: files for shells and for `man`. The build makes
+//! them from the command line, and this program carries them.
 
 use crate::args::{CompletionsArgs, ManArgs, ShellKind};
 use crate::failure::{DEVICE, Failure};
@@ -7,14 +7,15 @@ use crate::output::say;
 use std::fs;
 use std::io::Write;
 
-// `PAGES`: each manual page with the name of its file. `COMPLETIONS`: each shell with its script.
+// `PAGES`: the file name and contents of each manual page. `COMPLETIONS`: each shell and its
+// script.
 include!(concat!(env!("OUT_DIR"), "/shares.rs"));
 
 /// Prints the completions of a shell.
 pub fn completions(args: &CompletionsArgs) {
     let script = COMPLETIONS.iter().find(|(shell, _)| *shell == args.shell);
     let (_, script) = script.expect("the build makes one for each shell");
-    // A reader that has gone away is no reason to fail.
+    // A reader that has closed the pipe is no reason to fail.
     let _ = std::io::stdout().write_all(script);
 }
 

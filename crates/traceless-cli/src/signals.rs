@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT and SIGHUP: what to do with them is the command's choice.
+//! SIGTERM, SIGINT and SIGHUP: each command chooses how to react.
 
 use crate::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -6,7 +6,7 @@ use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A flag that becomes true when the user asks to stop. Asking twice ends the process at once.
+/// A flag that SIGTERM and SIGINT set. A second signal ends the process at once.
 pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
@@ -17,7 +17,7 @@ pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// Calls `stop` whenever the user asks to stop, from a thread of its own.
+/// Calls `stop` at each SIGTERM, SIGINT or SIGHUP, from a thread of its own.
 pub fn on_stop(stop: impl Fn() + Send + 'static) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::usage)?;
     std::thread::spawn(move || {

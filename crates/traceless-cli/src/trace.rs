@@ -1,5 +1,5 @@
-//! `--trace FILE` and `--secret FILE`: a witness that records what an adversary sees, and beside it
-//! what was asked for.
+//! `--trace FILE` and `--secret FILE`: a witness that records what an adversary observes, and
+//! beside it the requests.
 
 use crate::args::TraceArgs;
 use crate::failure::{DEVICE, Failure};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traceless::trace::{FileWitness, Op, Request, Witness};
 
-/// The file that events go to, if one was asked for.
+/// The recording of `--trace`, if the option was given.
 pub struct Trace(Option<Recording>);
 
 struct Recording {
@@ -23,7 +23,7 @@ impl Trace {
         Self::at(args.trace.as_deref(), args.secret.as_deref())
     }
 
-    /// Without a place for secrets.
+    /// Opens a trace without a file for secrets.
     pub fn without_secrets(path: Option<&Path>) -> Result<Self, Failure> {
         Self::at(path, None)
     }
@@ -38,7 +38,8 @@ impl Trace {
         let witness = match secrets {
             None => FileWitness::new(file),
             Some(secrets) => {
-                // Whoever may read the trace must not learn from it what this says.
+                // Only the owner may read the secrets, as they must stay hidden from readers of the
+                // trace.
                 let mut options = OpenOptions::new();
                 options.write(true).create(true).truncate(true).mode(0o600);
                 let secrets = options.open(secrets).map_err(failed(secrets))?;
@@ -54,26 +55,26 @@ impl Trace {
         self.0.as_ref().map(|recording| recording.witness.clone() as Arc<dyn Witness>)
     }
 
-    /// Events seen so far.
+    /// The number of events recorded so far.
     pub fn seen(&self) -> u64 {
         self.0.as_ref().map_or(0, |recording| recording.witness.seen())
     }
 
-    /// Takes note of what was asked for, if that is wanted.
+    /// Records a request, if secrets are recorded.
     pub fn note(&self, asked: Request) {
         if let Some(recording) = &self.0 {
             recording.witness.note(asked);
         }
     }
 
-    /// What takes note of what is asked for, if that is wanted.
+    /// A function that records requests, if secrets are recorded.
     pub fn asks(&self) -> Option<impl Fn(Op, u64, u32) + Send + Sync + 'static + use<>> {
         let recording = self.0.as_ref().filter(|recording| recording.has_secrets)?;
         let witness = recording.witness.clone();
         Some(move |op, at, len| witness.ask(op, at, len))
     }
 
-    /// Writes what is left. A trace that could not be written whole is an error.
+    /// Writes buffered events. Returns an error if the trace could not be written as a whole.
     pub fn finish(self) -> Result<(), Failure> {
         match self.0 {
             None => Ok(()),

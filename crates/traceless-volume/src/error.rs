@@ -1,4 +1,4 @@
-//! What can go wrong with a volume, and what to do next.
+//! Errors of a volume. Their messages say what to do next.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,17 +13,17 @@ pub enum Error {
     /// A file could not be opened, read or written.
     #[error("{}: cannot {what}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// What was tried with the file.
         what: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// There is something at the path already.
+    /// A file exists already at this path.
     #[error("{}: exists already; take another name, or give `create` --force", .0.display())]
     Exists(PathBuf),
-    /// There is a file where a header backup is to be made.
+    /// A file exists already where a header backup is to be made.
     #[error(
         "{}: exists already, and a backup is never overwritten: take another name, or remove it",
         .0.display()
@@ -34,12 +34,12 @@ pub enum Error {
     TooSmall {
         /// The device or file.
         path: PathBuf,
-        /// Bytes the image takes.
+        /// Bytes that the image takes.
         needed: u64,
-        /// Bytes there are.
+        /// Bytes of the device.
         available: u64,
     },
-    /// Not a volume.
+    /// The file is not a volume.
     #[error("{}: this is not a Traceless volume", .0.display())]
     NotAVolume(PathBuf),
     /// A later version of the format.
@@ -51,13 +51,13 @@ pub enum Error {
     /// Features that this program does not know.
     #[error("the volume uses features that this program does not know ({0:#x}): use a newer one")]
     Features(u64),
-    /// Features that this program does not know, and with which it may read only.
+    /// The volume uses features that this program does not know, and that allow it to read only.
     #[error(
         "the volume uses features ({0:#x}) with which this program may only read: \
              open it with --read-only, or use a newer program"
     )]
     ReadOnlyFeatures(u64),
-    /// The header fails its check although the key fits.
+    /// The header's tag is wrong although the key fits.
     #[error("the header is damaged: restore it with `traceless volume header restore`")]
     HeaderDamaged,
     /// Neither superblock verifies.
@@ -66,23 +66,23 @@ pub enum Error {
     /// No key slot opens with this key.
     #[error("no key slot opens with this key")]
     WrongKey,
-    /// A key slot asks for more memory or time than is sensible.
+    /// A key slot demands more memory or passes than the limits allow.
     #[error("key slot {slot} asks for {memory_kib} KiB and {time} passes: more than the limits")]
     KdfLimits {
         /// Number of the slot.
         slot: usize,
-        /// Memory it asks for.
+        /// Memory that the slot demands, in KiB.
         memory_kib: u32,
-        /// Passes it asks for.
+        /// Passes that the slot demands.
         time: u32,
     },
     /// All key slots are taken.
     #[error("all {0} key slots are taken: remove one first")]
     KeySlotsFull(usize),
-    /// The slot named is empty.
+    /// The key slot is empty.
     #[error("key slot {0} is empty")]
     KeySlotEmpty(usize),
-    /// The last key would be gone.
+    /// The only key cannot be removed.
     #[error("this is the only key: without it nobody could open the volume again")]
     LastKey,
     /// A key file is too short to be a key.
@@ -94,7 +94,7 @@ pub enum Error {
     /// A key file is unreasonably long.
     #[error("the key file holds more than {0} bytes")]
     KeyFileLong(usize),
-    /// Somebody else has it open.
+    /// Another process has the file open.
     #[error("{}: in use by another process", .0.display())]
     Busy(PathBuf),
     /// An anchor belongs to another volume, or is damaged.
@@ -106,7 +106,7 @@ pub enum Error {
              were lost; without --anchor it opens as it is"
     )]
     RolledBack {
-        /// What the anchor remembers, and what the image shows.
+        /// What the anchor records, and what the image has.
         what: String,
     },
     /// The header backup belongs to another volume, or is damaged.
@@ -115,9 +115,9 @@ pub enum Error {
     /// The image is shorter than its header says.
     #[error("the image has {found} bytes, its header says {expected}: it was cut short")]
     Truncated {
-        /// Bytes by the header.
+        /// Bytes that the header says.
         expected: u64,
-        /// Bytes there are.
+        /// Bytes that the image has.
         found: u64,
     },
     /// A volume cannot become smaller.
@@ -126,23 +126,23 @@ pub enum Error {
              end would be cut off. Make a new volume of that size and copy the files"
     )]
     Shrink {
-        /// Blocks that there are.
+        /// Blocks of the volume.
         blocks: u64,
-        /// Blocks asked for.
+        /// Blocks that the caller wants.
         wanted: u64,
     },
-    /// Other keys of the volume would not open it any more.
+    /// Other keys of the volume would no longer open it.
     #[error(
         "{0} other keys would no longer open the volume: give their key files with \
              --also-key-file, or let them go with --drop-other-keys"
     )]
     OtherKeys(usize),
-    /// What lies where a new image is to be made does not fit.
+    /// The place for a new image holds something else.
     #[error("{}: {why}; --restart overwrites it", path.display())]
     Staging {
         /// The file or device.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file or device.
         why: &'static str,
     },
     /// A device cannot be replaced by another one.
@@ -151,39 +151,39 @@ pub enum Error {
         .0.display()
     )]
     NeedsInto(PathBuf),
-    /// The caller asked to stop what can go on later.
+    /// The caller stopped work that can be resumed later.
     #[error("interrupted; {} is kept: the same command goes on with it", .0.display())]
     Paused(PathBuf),
-    /// The caller asked to stop.
+    /// The caller stopped the work.
     #[error("interrupted; nothing is left behind")]
     Interrupted,
-    /// The scheme found damage, or refused.
+    /// The scheme found damage, or refused the request.
     #[error(transparent)]
     Scheme(#[from] traceless::Error),
 }
 
-/// What kind of failure it is: each has an exit code of its own.
+/// The kind of a failure. Each kind has an exit code of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Damage, or a rollback: something was found.
+    /// Damage or a rollback was found.
     Finding,
-    /// Wrong use, or it could not run.
+    /// Wrong use, or the operation could not run.
     Usage,
-    /// No fitting key.
+    /// No key fits.
     Key,
-    /// The file or device.
+    /// The file or device failed, or is not a volume.
     Device,
-    /// In use.
+    /// The file or device is in use.
     Busy,
 }
 
 impl Error {
-    /// Whether a header may say so because a newer program wrote it, or because it is damaged.
+    /// Whether the header may have come from a newer program; it may also be damaged.
     pub(crate) fn may_be_newer(&self) -> bool {
         matches!(self, Self::Version(_) | Self::Cipher(_) | Self::Features(_))
     }
 
-    /// What kind of failure this is.
+    /// The kind of this failure.
     pub fn kind(&self) -> Kind {
         match self {
             Self::HeaderDamaged
@@ -232,15 +232,15 @@ impl Error {
         }
     }
 
-    /// Whether damage to the areas keeps a volume from being opened, so that only forgetting what
-    /// is damaged opens it.
+    /// Whether damage to the areas keeps the volume closed, so that it opens only if the damaged
+    /// parts are given up.
     pub fn keeps_closed(&self) -> bool {
         use traceless::Error as Scheme;
         let Self::Scheme(error) = self else { return false };
         matches!(error, Scheme::Tampered { .. } | Scheme::RolledBack { .. } | Scheme::HalfSaved)
     }
 
-    /// As an error of a request, for the front ends.
+    /// The error that a front end returns for a request.
     pub fn into_io(self) -> io::Error {
         use rustix::io::Errno;
         match self {

@@ -1,4 +1,4 @@
-//! The device as front ends below the kernel call it: with error numbers, and without panics.
+//! The device as the FUSE and ublk front ends call it: with error numbers, and without panics.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,7 @@ use fuser::Errno;
 
 use crate::device::Device;
 
-/// A device behind a fuse: a panic in it ends all service, as what it holds in memory may be half
+/// A device that refuses all service after a panic in it, as its state in memory may be half
 /// changed. Without this the thread would die, and later requests would wait for ever.
 pub(crate) struct GuardedDevice {
     device: Arc<dyn Device>,
@@ -53,7 +53,7 @@ impl GuardedDevice {
     }
 }
 
-/// The number that tells a client best what happened.
+/// The error number that describes the failure best.
 fn errno(error: &io::Error) -> Errno {
     if let Some(code) = error.raw_os_error() {
         return Errno::from_i32(code);

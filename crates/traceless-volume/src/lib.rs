@@ -1,15 +1,15 @@
-//! An encrypted block device in a file or on a disk that hides what is written where.
+//! An encrypted block device in a file or on a disk that hides which blocks are written.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`device`] | what the front ends serve |
-//! | [`mod@format`] | the image, byte by byte: header, key slots, superblocks, anchor |
-//! | [`volume`] | creating, opening, reading, writing and closing one |
+//! | [`device`] | the trait that the front ends serve |
+//! | [`mod@format`] | the image byte by byte: header, key slots, superblocks, anchor |
+//! | [`volume`] | creating, opening, reading, writing and closing a volume |
 //! | [`nbd`] | the NBD server |
 //! | [`fuse`] | the FUSE export, and mounting through a loop device |
 //! | `ublk` | the export as a block device of the kernel (feature `ublk`) |
 //!
-//! The front ends know nothing of schemes and keys; [`volume::Volume`] knows nothing of sockets.
+//! The front ends do not depend on schemes and keys; [`volume::Volume`] does not depend on sockets.
 //!
 //! File by file:
 //!
@@ -23,9 +23,9 @@
 //!   fuzzing
 //! * `fuse`: `export` (one file), `volume_file` and `requests` (its rules), `mount` (loop and ext4:
 //!   `attach`, `detach`, `record`, `daemon`), `mounts`, `command`, `capabilities`, `runtime`
-//! * `ublk`: feature: `export` (the block device), `requests` (what they mean)
+//! * `ublk`: feature: `export` (the block device), `requests` (its requests)
 //! * `guarded`: a panic ends the service of FUSE and ublk
-//! * `error`: what can go wrong, and the kind that becomes an exit code
+//! * `error`: the errors, and the kind that becomes an exit code
 #![forbid(unsafe_code)]
 
 pub mod device;

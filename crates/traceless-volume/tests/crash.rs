@@ -1,9 +1,9 @@
-//! Is anything acknowledged ever lost? A volume in memory on a disk with a volatile cache is
-//! crashed at every point, with what was not synced lost, kept or torn in every combination; also
-//! while it recovers. Afterwards it must hold a prefix of the writes, at least as long as the last
-//! flush; opening it must write the same places whatever the data; no nonce may cover two contents.
+//! Is anything acknowledged ever lost? A volume in memory, on a disk with a volatile cache, is
+//! crashed at every point, also during recovery, with unsynced data lost, kept or torn in every
+//! combination. Afterwards it must hold a prefix of the writes, at least up to the last flush;
+//! opening it must write the same places for all data; no nonce may seal two contents.
 //!
-//! `cargo xtask crash` goes on with random volumes for as long as one likes.
+//! `cargo xtask crash` tests random volumes for any length of time.
 
 #[path = "crash/cases.rs"]
 mod cases;
@@ -57,7 +57,7 @@ fn nothing_acknowledged_is_lost_at_any_crash() {
     }
 }
 
-/// All cases of a family, on two threads.
+/// Checks all cases of a family, on two threads.
 fn crash_everywhere(family: &Family) -> Tally {
     let cases = Case::all(family);
     let (next, sum) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
@@ -80,7 +80,7 @@ fn crash_everywhere(family: &Family) -> Tally {
 const QUICK: Effort =
     Effort { exhaustive_max: 6, subsets: 60, cuts: 1, torn: 20, again_every: 60, go_on_every: 1 };
 
-/// Flushes, room made between them, kills and closes, with writes in flight before each.
+/// Flushes, syncs that writing itself makes, kills and closes, each with writes in flight.
 fn steps_for_faults() -> Vec<Step> {
     use Step::{Close, Flush, Kill, Write};
     vec![
@@ -130,7 +130,7 @@ fn every_planted_fault_is_found() {
     }
 }
 
-/// The duplicate rule of the paper's Algorithm 2: of two copies a merge keeps the older.
+/// The duplicate rule as the paper's Algorithm 2 prints it: a merge keeps the older of two copies.
 #[test]
 fn the_printed_duplicate_rule_is_found() {
     for (subject, writes) in (FAMILIES[1].faulty)() {
@@ -147,7 +147,7 @@ fn the_printed_duplicate_rule_is_found() {
     }
 }
 
-/// Encryption in place has one copy of each block. The crashes that others survive must tear it.
+/// Encryption in place has one copy of each block. Crashes that ORAM schemes survive must tear it.
 #[test]
 fn encryption_in_place_is_torn() {
     let plain = PlainScheme { blocks: 8, block_len: 4096 };
@@ -182,8 +182,9 @@ fn encryption_in_place_is_torn() {
     assert_eq!(holds_a_prefix(Fate::Tail(1)), [false, false], "a torn block went unnoticed");
 }
 
-/// Whoever puts old superblocks back makes an opening's number come twice. Its id is drawn anew, so
-/// no nonce covers two contents. Were it not, the record of the sealers would show it.
+/// An adversary that restores old superblocks makes the number of an opening recur. As each opening
+/// draws a new id, no nonce seals two contents. Without new ids the record of the sealers must show
+/// nonces used twice.
 #[test]
 fn an_opening_that_comes_twice_is_seen_unless_it_draws_anew() {
     for fault in [Fault::None, Fault::SameDraws] {
@@ -207,15 +208,15 @@ fn an_opening_that_comes_twice_is_seen_unless_it_draws_anew() {
     }
 }
 
-/// Random volumes: lives of ten crashes each, at any request, also while recovering; and now and
-/// then a run that is crashed everywhere.
+/// Random volumes: each lives through ten crashes at any request, also during recovery. Now and
+/// then a run is crashed at every point instead.
 #[test]
 fn nothing_is_lost_in_random_rounds() {
     Rounds::from_env(96, QUICK, THOROUGH).run();
 }
 
-/// A thousand openings of one write each; then they make dummies, so that old ones die out, while
-/// the power goes again and again.
+/// A thousand openings with one write each. After them openings make dummy writes, so that old
+/// openings drop out of the state, with further power failures meanwhile.
 #[test]
 fn a_thousand_openings_die_out() {
     let world = World::create(detwo(1100, 512, "1", 0, 16), 512, 3);
@@ -223,7 +224,7 @@ fn a_thousand_openings_die_out() {
     let mut openings_max = 0;
     for round in 0..1150 {
         let mut open = life.recover().unwrap_or_else(|e| panic!("round {round}: {e:?}"));
-        // docs/format.md, section 5: a head, then the openings.
+        // By docs/format.md, section 5, the state is a head followed by the openings.
         let openings = (open.state_len() - 16) / 32;
         openings_max = openings_max.max(openings);
         life.dummies = openings >= 999;
@@ -235,7 +236,7 @@ fn a_thousand_openings_die_out() {
         if round % 10 == 0 {
             life.crash();
         }
-        // From here on it also goes while the dummies are written.
+        // From here on the power also fails while dummies are written.
         if round > 1020 {
             life.crash();
             life.world.disk.set_fuse(Some(5 + life.rng.below(6)));

@@ -1,4 +1,4 @@
-//! Does the exported file behave like the bytes of the device?
+//! Does the exported file behave like the device's bytes?
 
 mod fuse_support;
 
@@ -78,7 +78,7 @@ fn bytes_are_those_of_the_device() {
     }
     assert!(device.contents() == model);
     drop(file);
-    // The tools that people use.
+    // The same with common tools.
     let copy = place.root().join("copy");
     std::fs::write(&copy, &model).expect("written");
     must("cmp", [&place.file(), &copy]);
@@ -248,7 +248,7 @@ fn it_stays_while_it_is_used_and_then_goes() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| export.wait());
         let unmounted = run("umount", [place.fuse_dir()]);
-        // A panic here would wait for the thread for ever.
+        // A failed assertion here would wait for the thread for ever, so unmount lazily first.
         if !unmounted.status.success() {
             let _ = run("umount", [Path::new("--lazy"), &place.fuse_dir()]);
         }
@@ -258,7 +258,7 @@ fn it_stays_while_it_is_used_and_then_goes() {
     assert!(export.has_ended());
     export.shutdown().expect("it is gone already");
 
-    // Dropped while in use: the name goes at once.
+    // Dropping the export while the file is in use removes its name at once.
     let export = place.export(&device);
     let file = writable(&place.file());
     drop(export);

@@ -1,5 +1,5 @@
-//! Does a file system on an exported volume hold what was put into it, and does unmounting work
-//! whatever has happened in between?
+//! Does a file system on an exported volume keep its files, and does unmounting work after partial
+//! unmounts, open files and a killed daemon?
 
 mod fuse_support;
 
@@ -19,7 +19,7 @@ use traceless_volume::fuse::mount::{
 use traceless_volume::fuse::{Error, ExportOptions};
 
 const BYTES: usize = 32 << 20;
-/// Makes the test [`daemon`] one: it exports a device of so many bytes in the folder given.
+/// Turns the test [`daemon`] into a daemon: it exports a device of this many bytes in this folder.
 const DAEMON_DIR: &str = "TRACELESS_TEST_DAEMON_DIR";
 const DAEMON_BYTES: &str = "TRACELESS_TEST_DAEMON_BYTES";
 
@@ -31,7 +31,7 @@ fn attach_quietly(place: &Place, options: AttachOptions) -> Attachment {
     attach(&place.file(), &place.dir(), options, &mut |_| ()).expect("attached")
 }
 
-/// What a command that unmounts does, for a daemon that lives in this process.
+/// Unmounts like `detach`, but for a daemon inside this process.
 fn detach_from_us(place: &Place, attached: &Attachment) {
     must("umount", [&attached.dir]);
     must("losetup", [Path::new("--detach"), &attached.loop_device]);
@@ -166,7 +166,7 @@ fn what_fails_leaves_nothing_behind() {
     wait_until("the loop device is free", || export.shutdown().is_ok());
 }
 
-/// Not a test by itself: the process that the tests below start, and kill.
+/// Not a test by itself: the other tests start it as a process, and kill it.
 #[test]
 fn daemon() {
     let Some(dir) = std::env::var_os(DAEMON_DIR) else {
@@ -182,7 +182,7 @@ fn daemon() {
     export.wait().expect("served to the end");
 }
 
-/// A daemon in another process, with a file system on its volume. Killed when dropped.
+/// A daemon in another process, with a file system on its volume. Drop kills it.
 struct Served<'a> {
     place: &'a Place,
     child: Child,
@@ -247,7 +247,7 @@ fn unmounting_ends_the_daemon() {
     assert_eq!(fs::read(place.dir().join("file")).expect("read"), noise(10_000));
     drop(held);
 
-    // By another name for the same folder.
+    // The folder is given by another name.
     let link = place.root().join("link");
     std::os::unix::fs::symlink(place.dir(), &link).expect("a link");
     let report = detach(&place.runtime(), &link).expect("unmounted");
@@ -288,7 +288,7 @@ fn a_killed_daemon_is_cleaned_up_after_even_in_use() {
     let name = served.attached.loop_device.file_name().expect("a device has a name");
     let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
     wait_until("the loop device is free", || {
-        // Another test may have taken the number.
+        // Another test may have taken the loop device's number.
         fs::read_to_string(&backing).map_or(true, |file| file != "/volume\n")
     });
 }

@@ -126,7 +126,7 @@ fn speed() {
     }
 }
 
-/// A server in a thread, on a disk in memory. Ends when dropped.
+/// A server in a thread, on a disk in memory. Drop ends it.
 struct Served {
     uri: String,
     socket: PathBuf,
@@ -163,7 +163,7 @@ impl Served {
 
     fn fio(&self, arguments: &str) -> String {
         let uri = format!("--uri={}", self.uri);
-        // fio writes the state of a verification wherever it is.
+        // fio writes the state of a verification into its current folder unless given another.
         let aux = format!("--aux-path={}", self.folder.path().display());
         let mut all = vec!["--name=test", "--ioengine=nbd", "--verify_state_save=0", &uri, &aux];
         all.extend(arguments.split(' '));
@@ -189,13 +189,14 @@ struct MemoryDisk {
 
 impl MemoryDisk {
     fn new(len: usize) -> Self {
-        // Not zeros: a client that relies on them is found out, and the memory has been touched.
+        // Not zeros, so that a client that relies on zeros fails, and so that the memory is
+        // allocated.
         let regions = (0..len / MIB).map(|_| RwLock::new(vec![0xa5; MIB])).collect();
         Self { regions, flushes: AtomicUsize::new(0) }
     }
 
-    /// Calls `act` for each region that a request touches: region, place in it, place in the
-    /// request, length.
+    /// Calls `act` for each region that a request touches, with the region, the offset in it, the
+    /// offset in the request, and the length.
     fn pieces(at: u64, len: usize, mut act: impl FnMut(usize, usize, usize, usize)) {
         let (mut at, mut done) = (at as usize, 0);
         while done < len {
@@ -242,7 +243,7 @@ impl Device for MemoryDisk {
     }
 }
 
-/// A certificate authority with a folder, which is also the client's.
+/// A certificate authority. Its folder also serves as the client's.
 struct Authority {
     folder: TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -317,7 +318,7 @@ fn copy_there_and_back(served: &Served, uri: &str) {
     assert!(std::fs::read(back).unwrap() == expected, "the copy is the image");
 }
 
-/// Runs a client that must succeed, and returns what it printed.
+/// Runs a client that must succeed, and returns its output.
 fn run(client: &str, arguments: &[&str]) -> String {
     let output = output(client, arguments);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -332,7 +333,7 @@ fn output(client: &str, arguments: &[&str]) -> Output {
         "fio" => "fio",
         _ => "libnbd-bin",
     };
-    // A client that waits for ever is a failure, too.
+    // `timeout` makes a client that hangs fail.
     let mut command = Command::new("timeout");
     command.arg("60").arg(client).args(arguments);
     let output = command.output().expect("timeout is missing: install coreutils");

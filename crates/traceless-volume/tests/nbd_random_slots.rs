@@ -1,5 +1,5 @@
 //! A real NBD client against volumes that write random slots: fio verifies what it wrote, also
-//! after the server has gone without a close.
+//! after the server ended without closing the volume.
 
 use std::path::Path;
 use std::process::Command;
@@ -57,7 +57,7 @@ fn fio_verifies(scheme: Arc<dyn BlockScheme>) {
     };
     let random = "--rw=randwrite --bsrange=512-16k --blockalign=512 --size=4m --fsync=20";
     serve(open(), folder.path(), random);
-    // Not closed: the next opening recovers. What was verified is read once more.
+    // The volume was not closed, so this opening recovers. fio verifies the same data again.
     serve(open(), folder.path(), &format!("{random} --verify_only=1"));
     serve(open(), folder.path(), "--rw=write --bs=64k --size=8m --iodepth=8");
     let volume = open();
@@ -67,7 +67,7 @@ fn fio_verifies(scheme: Arc<dyn BlockScheme>) {
     volume.close().unwrap();
 }
 
-/// Serves `volume` to one run of fio, and drops it without a close.
+/// Serves `volume` to one run of fio, and drops it without closing it.
 fn serve(volume: Arc<Volume>, folder: &Path, arguments: &str) {
     let socket = folder.join("nbd.sock");
     let server = Server::bind(Endpoint::Unix(socket.clone()), &Options::default()).unwrap();
@@ -76,7 +76,7 @@ fn serve(volume: Arc<Volume>, folder: &Path, arguments: &str) {
     let thread = std::thread::spawn(move || server.run(&device));
     let uri = format!("--uri=nbd+unix:///?socket={}", socket.display());
     let aux = format!("--aux-path={}", folder.display());
-    // A client that waits for ever is a failure, too.
+    // `timeout` makes a client that hangs fail.
     let output = Command::new("timeout")
         .args(["60", "fio", "--name=test", "--ioengine=nbd", "--randseed=5", &uri, &aux])
         .args(["--verify=crc32c", "--verify_state_save=0"])

@@ -1,5 +1,5 @@
-//! Growing and re-encrypting: nothing is lost, wherever the work is cut short, and nothing of the
-//! image before can pass for a part of the one after.
+//! Growing and re-encrypting: an interruption at any point loses nothing, and no part of the old
+//! image can pass for a part of the new one.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -35,12 +35,12 @@ struct Subject {
     folder: TempDir,
     path: PathBuf,
     anchor: PathBuf,
-    /// What it holds.
+    /// The expected contents.
     model: Vec<u8>,
 }
 
 impl Subject {
-    /// A volume of some blocks, of which `written` are.
+    /// A volume with `written` of its blocks written.
     fn new(scheme: Arc<dyn BlockScheme>, written: u64, seed: u64) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, anchor) = (folder.path().join("image"), folder.path().join("anchor"));
@@ -83,7 +83,7 @@ impl Subject {
         rebuild(&self.path, &key(1), what, &self.anchored(), &mut |_, _, _| true)
     }
 
-    /// The volume holds what it held, and zeros behind that.
+    /// Checks that the volume has its old contents, followed by zeros.
     fn assert_sound(&self, blocks: u64) {
         let volume = open(&self.path, Some(&self.anchor)).expect("opened");
         assert_eq!(volume.len(), blocks * BLOCK_LEN);
@@ -127,7 +127,7 @@ fn every_scheme_keeps_its_contents_and_its_anchor() {
             (after.uuid, after.refresh, after.map),
             (before.uuid, before.refresh, before.map)
         );
-        // The same again is nothing to do, and less is refused.
+        // Growing to the same size does nothing, and shrinking is refused.
         assert_eq!(subject.rebuild(&MORE).expect("as it is").copied, 0);
         let less = subject.rebuild(&Rebuild::Grow { size: BLOCKS * BLOCK_LEN });
         assert!(matches!(less, Err(Error::Shrink { blocks: 1000, wanted: BLOCKS })));
@@ -135,7 +135,7 @@ fn every_scheme_keeps_its_contents_and_its_anchor() {
         assert_eq!(subject.rebuild(&new_key()).expect("re-encrypted").copied, 1000);
         subject.assert_sound(1000);
         assert!(!subject.staging().exists());
-        // What was there before is refused by the anchor, and nothing of it opens with the rest.
+        // The anchor refuses the old images, and no part of them opens together with the new one.
         for past in [old, grown] {
             let new = std::fs::read(&subject.path).expect("an image");
             std::fs::write(&subject.path, &past).expect("written");
@@ -157,8 +157,8 @@ fn what_was_cut_short_goes_on() {
         let image = std::fs::read(&subject.path).expect("an image");
         let (mut runs, mut copied) = (0, 0);
         let done = loop {
-            // Each run is stopped the second time that it asks about copying, or the first time
-            // about filling.
+            // The first run is stopped while it fills; each further run at its second report of
+            // copying.
             let mut asked = 0;
             let stopped =
                 rebuild(&subject.path, &key(1), &what, &subject.anchored(), &mut |work, _, _| {
@@ -180,7 +180,7 @@ fn what_was_cut_short_goes_on() {
     }
 }
 
-/// Killed between the header of what it makes and the record beside it, a run has done nothing.
+/// A run that was killed after it wrote the header and before the record leaves nothing to resume.
 #[test]
 fn what_has_no_record_begins_anew() {
     const RECORDS: std::ops::Range<usize> = 10 * 4096..16 * 4096;
@@ -224,7 +224,7 @@ fn the_last_steps_may_be_cut_short_anywhere() {
                 }
             }
         };
-        // All is copied; with and without the header and the coming anchor.
+        // Everything is copied; with and without the header and the prepared anchor.
         for (staging, next) in [(&copy, None), (&new, Some(&new_anchor[..]))] {
             let mut staging = staging.clone();
             staging[36864..65536].copy_from_slice(&copy[36864..65536]);
@@ -234,13 +234,14 @@ fn the_last_steps_may_be_cut_short_anywhere() {
             assert!(!coming.exists());
             subject.assert_sound(blocks);
         }
-        // The image is in place, its anchor is not.
+        // The image is in place, but its anchor is not.
         put(&new, None, &old_anchor, Some(&new_anchor));
         subject.assert_sound(blocks);
         assert!(!coming.exists());
         put(&old, None, &new_anchor, None);
         assert!(matches!(open(&subject.path, Some(&subject.anchor)), Err(Error::Anchor(_))));
-        // It was given up: the coming anchor goes, and the copy fits no anchor any more.
+        // The rebuild was abandoned: the prepared anchor goes, and the copy fits no anchor any
+        // more.
         put(&old, Some(&new), &old_anchor, Some(&new_anchor));
         subject.assert_sound(BLOCKS);
         assert!(!coming.exists());
@@ -270,7 +271,7 @@ fn what_does_not_fit_is_refused_until_it_is_overwritten() {
     let anew = RebuildOptions { restart: true, ..subject.anchored() };
     rebuild(&subject.path, &key(1), &MORE, &anew, &mut |_, _, _| true).expect("begun anew");
     subject.assert_sound(1000);
-    // A copy that lost what was written to it since.
+    // The copy is older than its record, so writes to it are lost.
     pause(&new_key());
     let mut staging = read(&subject.staging());
     pause(&new_key());
@@ -283,7 +284,7 @@ fn what_does_not_fit_is_refused_until_it_is_overwritten() {
     std::fs::write(subject.staging(), b"mine").expect("written");
     assert!(subject.rebuild(&new_key()).is_err());
     assert_eq!(read(&subject.staging()), b"mine");
-    // In use.
+    // The volume is in use.
     let volume = open(&subject.path, Some(&subject.anchor)).expect("opened");
     assert!(matches!(subject.rebuild(&new_key()), Err(Error::Busy(_))));
     drop(volume);
@@ -311,7 +312,7 @@ fn keys_are_carried_over_or_asked_for() {
     assert!((1..5).all(opens));
     assert_eq!(reencrypt(vec![key(3)], true).expect("done").key_slots, 2);
     assert_eq!([1, 2, 3, 4].map(opens), [true, false, true, false]);
-    // A key that goes while the work lies still is gone afterwards too.
+    // A key that is removed while the rebuild is interrupted does not come back.
     let larger = Rebuild::Grow { size: 1100 * BLOCK_LEN };
     let paused =
         rebuild(&subject.path, &key(1), &larger, &subject.anchored(), &mut |w, done, _| {
@@ -342,7 +343,7 @@ fn another_place_leaves_the_old_image_alone() {
     subject.assert_sound(1000);
 }
 
-/// Writes and syncs.
+/// Records writes and syncs.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<(Op, u64, u32)>>);
 

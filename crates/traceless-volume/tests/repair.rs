@@ -1,4 +1,4 @@
-//! What is damaged is told, and mended at no cost to what is not.
+//! Damage is reported, and repaired without harm to the rest.
 
 use std::fs::OpenOptions as FileOptions;
 use std::os::unix::fs::FileExt;
@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 
 const BLOCK_LEN: usize = 4096;
 const BLOCKS: usize = 300;
-/// Slots of a stripe of the holding area, and bytes of an entry (docs/format.md, section 6).
+/// Slots in a stripe of the holding area, and bytes of an entry (docs/format.md, section 6).
 const STRIPE: usize = 64;
 const ENTRY_LEN: usize = 64;
 
@@ -33,7 +33,7 @@ struct Subject {
     _folder: TempDir,
     path: PathBuf,
     anchor: PathBuf,
-    /// What each block held, oldest first.
+    /// All contents of each block, oldest first.
     history: Vec<Vec<Vec<u8>>>,
     writes: usize,
 }
@@ -76,7 +76,7 @@ impl Subject {
         repair(&self.path, &key(), &options, accept_old_blocks, &mut |_, _| {})
     }
 
-    /// Flips a bit of each of `len` bytes.
+    /// Flips a bit in each of `len` bytes.
     fn damage(&self, at: u64, len: usize) {
         let file = FileOptions::new().read(true).write(true).open(&self.path).expect("opened");
         let mut bytes = vec![0; len];
@@ -87,7 +87,7 @@ impl Subject {
         file.write_all_at(&bytes, at).expect("written");
     }
 
-    /// Where the stripe of a holding slot begins.
+    /// First byte of the stripe of a holding slot.
     fn stripe(slot: usize) -> u64 {
         AREAS_AT + (slot / STRIPE * (4096 + STRIPE * BLOCK_LEN)) as u64
     }
@@ -100,8 +100,8 @@ impl Subject {
         Self::stripe(slot) + (4096 + slot % STRIPE * BLOCK_LEN) as u64
     }
 
-    /// Nothing is damaged, and each block holds its newest contents, but that those for which
-    /// `may_differ` says so may hold others of its own.
+    /// Checks that nothing is damaged, and that each block has its newest contents. Blocks for
+    /// which `may_differ` is true may have older contents of the same block.
     fn assert_sound(&self, may_differ: impl Fn(usize) -> bool) -> usize {
         let volume = self.open(true).expect("opened");
         let mut damaged = volume.damaged_superblocks().expect("read").len();
@@ -136,7 +136,8 @@ fn either_superblock_is_written_anew() {
         let volume = Volume::open(&subject.path, &key(), &options, &mut |_, _| {}).expect("opened");
         assert_eq!(volume.damaged_superblocks().expect("read"), [name]);
         drop(volume);
-        // Without the anchor: where the newest is the damaged one, it takes the other for older.
+        // Without the anchor: if the newest superblock is the damaged one, the anchor would take
+        // the image for older.
         let options = OpenOptions::default();
         let done = repair(&subject.path, &key(), &options, false, &mut |_, _| {});
         let done = done.expect("repaired");
@@ -151,7 +152,7 @@ fn damaged_blocks_become_zeros_and_no_others() {
         Arc::new(PlainScheme { blocks: BLOCKS as u64, block_len: BLOCK_LEN });
     for scheme in [detwo(), plain] {
         let mut subject = Subject::new(scheme, 700);
-        // Bodies of the first area, of writes that a crash would not have cut short.
+        // Bodies in the holding area, of writes too old for a crash to have lost them.
         for slot in 267..297 {
             subject.damage(Subject::body(slot) + 99, 1);
         }
@@ -171,7 +172,7 @@ fn damaged_blocks_become_zeros_and_no_others() {
 fn a_volume_that_damage_keeps_closed_opens_with_older_blocks() {
     let subject = Subject::new(detwo(), 700);
     let hold_slots = BLOCKS + BLOCKS / 32 + STRIPE;
-    // Entries of live writes; one sector of a header holds eight.
+    // Entries of live writes. A sector of a stripe's header has eight entries.
     let slot = (subject.writes - 150) % hold_slots / 8 * 8;
     subject.damage(Subject::entry(slot), 8 * ENTRY_LEN);
     assert!(matches!(subject.open(true), Err(Error::Scheme(traceless::Error::Tampered { .. }))));
@@ -181,7 +182,7 @@ fn a_volume_that_damage_keeps_closed_opens_with_older_blocks() {
     assert!(done.forgotten.iter().all(|p| (slot as u64..slot as u64 + 8).contains(&p.slot)));
     let different = subject.assert_sound(|_| true);
     assert!((1..=8).contains(&(different + done.zeroed.len())), "{different}");
-    // It stays open, and takes writes.
+    // The volume can be closed and opened again, and takes writes.
     let volume = subject.open(true).expect("opened");
     for block in 0..BLOCKS {
         volume.write((block * BLOCK_LEN) as u64, &subject.history[block][0]).expect("written");
@@ -210,7 +211,7 @@ fn an_entry_of_any_level_of_sq_may_be_forgotten() {
     let whole = std::fs::read(&subject.path).expect("an image");
     let anchored = std::fs::read(&subject.anchor).expect("an anchor");
     for (name, at, _) in &geometry.areas()[..3] {
-        // The first one that matters.
+        // Finds the first entry that opening needs.
         let mut slot = 0;
         loop {
             subject.damage(at + Subject::entry(slot) + 20, 1);

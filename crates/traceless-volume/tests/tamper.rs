@@ -1,4 +1,5 @@
-//! Whatever an adversary does to an image: an error, or no effect. Never wrong data, never a panic.
+//! Any change of an image by an adversary is an error or has no effect: never wrong data or a
+//! panic.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions as FileOptions};
@@ -20,16 +21,16 @@ use zeroize::Zeroizing;
 
 const BLOCKS: u64 = 48;
 const BLOCK_LEN: usize = 4096;
-/// Writes between two syncs, at most: a 32nd of the blocks.
+/// Most writes between two syncs: a 32nd of the blocks.
 const S: u64 = 1;
 const SECTOR: usize = 512;
 const SUPERBLOCK_A: usize = SUPERBLOCKS_AT as usize;
 const SUPERBLOCK_B: usize = SUPERBLOCK_A + SUPERBLOCK_LEN;
 const AREAS: usize = AREAS_AT as usize;
-/// Bytes of a key slot that mean something.
+/// Used bytes of a key slot.
 const KEY_SLOT_USED: usize = 112;
 
-/// Slots of one area: first byte, number, entry, slots in a stripe.
+/// The slots of one area: first byte, number of slots, bytes of an entry, slots in a stripe.
 #[derive(Clone, Copy)]
 struct Slots {
     first: usize,
@@ -58,7 +59,7 @@ impl Slots {
     }
 }
 
-/// Holding and main area (docs/format.md, sections 6 and 7).
+/// The holding area and the main area (docs/format.md, sections 6 and 7).
 fn areas(geometry: &DetWoGeometry) -> [Slots; 2] {
     let k = geometry.refresh;
     let hold_slots = k.writes_for(geometry.blocks) + geometry.unsynced_max + 64;
@@ -73,7 +74,7 @@ fn key() -> UserKey {
     UserKey::from_file(Zeroizing::new(vec![7; 32])).expect("a key")
 }
 
-/// A volume that has lived for more than a pass and was closed, with images from its past.
+/// A closed volume with more writes than a refresh pass, and older copies of its image.
 struct Subject {
     _folder: TempDir,
     path: PathBuf,
@@ -81,27 +82,28 @@ struct Subject {
     file: File,
     /// The closed image.
     sound: Vec<u8>,
-    /// From before the first write.
+    /// The image before the first write.
     newborn: Vec<u8>,
-    /// From the opening before the last.
+    /// The image after the last opening but one.
     older: Vec<u8>,
-    /// From the middle of the last opening.
+    /// The image in the middle of the last opening.
     old: Vec<u8>,
     /// The block and the contents of each write.
     history: Vec<(usize, Vec<u8>)>,
-    /// Not closed: what was written last may look as if there had been a crash before it.
+    /// Whether the volume was left open: then the last writes may look lost in a crash.
     left_open: bool,
     geometry: DetWoGeometry,
 }
 
-/// What came of an image.
+/// The outcome of opening a changed image.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It does not open.
+    /// The volume does not open.
     Refused,
-    /// So many blocks are not given out; the others are right.
+    /// This many blocks give an error; the rest are right.
     Blocks(usize),
-    /// As if there had been a crash: without the last `.0` writes, otherwise as above.
+    /// The volume looks like after a crash that lost the last `.0` writes; `.1` blocks give an
+    /// error.
     WentBack(usize, usize),
 }
 
@@ -111,7 +113,7 @@ impl Subject {
         Self::new(Arc::new(geometry), geometry, seed, true)
     }
 
-    /// One that was flushed and not closed.
+    /// A volume that was flushed and not closed.
     fn left_open(seed: u64) -> Self {
         let geometry = DetWoGeometry::new(BLOCKS, BLOCK_LEN, Refresh::ONE, 0).expect("it works");
         assert_eq!(geometry.unsynced_max, S);
@@ -182,7 +184,7 @@ impl Subject {
         }
     }
 
-    /// What it held after `count` writes.
+    /// The expected contents after `count` writes.
     fn model(&self, count: usize) -> Vec<u8> {
         let mut model = vec![0; BLOCKS as usize * BLOCK_LEN];
         for (block, data) in &self.history[..count] {
@@ -195,7 +197,7 @@ impl Subject {
         self.file.write_all_at(bytes, at as u64).expect("written");
     }
 
-    /// Opens the image as it is now and reads everything. Wrong data is an error in words.
+    /// Opens the image as it is and reads everything. Wrong data is an error, described in words.
     fn examine(&self, options: &OpenOptions) -> Result<Verdict, String> {
         let volume = match Volume::open(&self.path, &key(), options, &mut |_, _| {}) {
             Ok(volume) => volume,
@@ -227,14 +229,14 @@ impl Subject {
         Ok(if lost > 0 { Verdict::WentBack(lost, refused) } else { Verdict::Blocks(refused) })
     }
 
-    /// Puts `changes` into the sound image, looks what comes of it, and takes them back.
+    /// Applies `changes` to the sound image, examines it, and undoes them.
     fn try_changes(&self, changes: &[(usize, &[u8])], read_only: bool) -> Verdict {
         for (at, bytes) in changes {
             self.put(*at, bytes);
         }
         let options = OpenOptions { read_only, ..OpenOptions::default() };
         let verdict = self.examine(&options);
-        // What recovery made of it must hold too.
+        // The result of the first opening's recovery must hold, too.
         let second = if read_only { Ok(Verdict::Refused) } else { self.examine(&options) };
         if read_only {
             for (at, bytes) in changes {
@@ -254,7 +256,7 @@ impl Subject {
         self.try_changes(&[(at, &[self.sound[at] ^ (1 << (bit % 8))])], read_only)
     }
 
-    /// In words: what lies there.
+    /// Describes the place of a byte in the image.
     fn name(&self, at: usize) -> String {
         let [hold, main] = areas(&self.geometry);
         let (name, area) = match at {
@@ -278,7 +280,7 @@ impl Subject {
     }
 }
 
-/// How often each kind of verdict came, for those who want to know that something happened.
+/// Counts of verdicts, so that tests can assert that changes had effects.
 #[derive(Default)]
 struct Verdicts(BTreeMap<&'static str, usize>);
 
@@ -308,7 +310,7 @@ fn flipped_bits_before_the_areas_are_refused() {
     }
     let mut reserved = 0;
     for at in 4096..4096 + KEY_SLOT_USED {
-        // Bytes 10..32 are reserved where the key is a file.
+        // Bytes 10..32 are reserved in the slot of a key file.
         match subject.flip(at, at, true) {
             Verdict::Refused => {}
             Verdict::WentBack(..) => panic!("a closed volume went back"),
@@ -327,7 +329,7 @@ fn flipped_bits_before_the_areas_are_refused() {
     for superblock in [SUPERBLOCK_A, SUPERBLOCK_B] {
         let ends = (0..40).chain(SUPERBLOCK_LEN - 20..SUPERBLOCK_LEN);
         for at in ends.chain((40..SUPERBLOCK_LEN).step_by(97)) {
-            // The other one is as new: both were written at the close.
+            // The other superblock has the same state, as the close wrote both.
             let verdict = subject.flip(superblock + at, at, true);
             assert_eq!(verdict, Verdict::Blocks(0), "superblock, byte {at}");
         }
@@ -342,8 +344,8 @@ fn flipped_bits_before_the_areas_are_refused() {
     }
 }
 
-/// The version, features, kind and cipher of a newer program are told from damage by whoever has
-/// the key.
+/// Changes of version, features, kind and cipher can come from a newer program or from damage. With
+/// the key, the tag shows which.
 #[test]
 fn what_a_newer_program_may_write_is_damage_if_it_does_not_verify() {
     let subject = Subject::detwo(1);
@@ -358,7 +360,7 @@ fn what_a_newer_program_may_write_is_damage_if_it_does_not_verify() {
         subject.put(at, &[subject.sound[at] ^ (1 << (bit % 8))]);
         let opened = open(&key()).err();
         assert!(matches!(opened, Some(Error::HeaderDamaged)), "bit {bit}: {opened:?}");
-        // Without a key nobody can tell.
+        // Without a key the two cases cannot be distinguished.
         newer += usize::from(!matches!(
             open(&other).err(),
             Some(Error::WrongKey | Error::HeaderDamaged)
@@ -368,7 +370,7 @@ fn what_a_newer_program_may_write_is_damage_if_it_does_not_verify() {
     assert!(newer > 16 + 62, "{newer}");
 }
 
-/// Cut off at each sector before the areas and each page of them, or with more behind it.
+/// Cuts the image at each sector before the areas and each page in them, or appends bytes.
 #[test]
 fn every_cut_is_refused_and_tails_are_harmless() {
     let subject = Subject::detwo(3);
@@ -411,7 +413,7 @@ fn flipped_bits_in_the_areas_change_nothing_unnoticed() {
     }
     for area in areas(&subject.geometry) {
         for slot in 0..area.count {
-            // One bit of each byte of each entry, live or not.
+            // Flips one bit of each byte of each entry, live or not.
             for at in area.entry(slot) {
                 verdicts.add(&subject.flip(at, at, true));
             }
@@ -436,7 +438,7 @@ fn old_sectors_and_pages_change_nothing_unnoticed() {
                 }
             }
         }
-        // Slots whole, with their entries; and each area's headers as one.
+        // Restores older slots together with their entries, and all headers of an area at once.
         for area in areas(&subject.geometry) {
             for slot in 0..area.count {
                 let [entry, body] = [area.entry(slot), area.body(slot)];
@@ -468,8 +470,8 @@ fn old_superblocks_and_old_images_are_refused() {
             let [a, b] = [SUPERBLOCK_A, SUPERBLOCK_B].map(|at| superblock(image, at));
             assert_eq!(subject.try_changes(&[a], read_only), Verdict::Blocks(0));
             assert_eq!(subject.try_changes(&[b], read_only), Verdict::Blocks(0));
-            // The last opening's superblocks as they were before the close are what a crash
-            // leaves; those of the opening before know nothing of what the areas hold.
+            // The last opening's superblocks from before the close are what a crash leaves. The
+            // ones of the opening before do not fit the contents of the areas.
             let want = if image == "old" { Verdict::Blocks(0) } else { Verdict::Refused };
             assert_eq!(subject.try_changes(&[a, b], read_only), want, "{image}");
         }
@@ -488,7 +490,7 @@ fn old_superblocks_and_old_images_are_refused() {
                 Ok(_) => panic!("an older image was put back, and the anchor did not notice"),
             }
         }
-        // Only the areas, or only the superblocks, of an older image.
+        // Restores only the areas, or only the superblocks, of an older image.
         for image in [&subject.old, &subject.older, &subject.newborn] {
             for part in [AREAS..subject.sound.len(), SUPERBLOCK_A..AREAS] {
                 subject.put(0, &subject.sound);
@@ -503,8 +505,8 @@ fn old_superblocks_and_old_images_are_refused() {
     }
 }
 
-/// An image that was left open, flushed: what is changed is an error, has no effect, or looks like
-/// a crash some writes ago, but exactly like one. With an anchor not even that.
+/// An image that was flushed and left open: a change is an error, has no effect, or looks exactly
+/// like a crash a few writes ago. With an anchor even the latter is refused.
 #[test]
 fn a_volume_left_open_holds_a_prefix_of_its_writes() {
     let subject = Subject::left_open(10);
@@ -529,7 +531,7 @@ fn a_volume_left_open_holds_a_prefix_of_its_writes() {
     }
     println!("{:?}", verdicts.0);
     assert!(verdicts.count("some blocks refused") > 200, "{:?}", verdicts.0);
-    // The same opening, some flushes ago: only the number of writes tells.
+    // An image from the same opening, some flushes ago, differs only in the number of writes.
     for part in [0..subject.sound.len(), AREAS..subject.sound.len()] {
         subject.put(part.start, &subject.old[part]);
         let opened = Volume::open(&subject.path, &key(), &anchored, &mut |_, _| {});
@@ -537,8 +539,8 @@ fn a_volume_left_open_holds_a_prefix_of_its_writes() {
     }
 }
 
-/// Of a volume that was left open, the last S writes may look as if they had never arrived, even
-/// if they were flushed (SECURITY.md). More than that must not be lost without a word.
+/// If a volume was left open, its last S writes may look as if they had never arrived, even if they
+/// were flushed (SECURITY.md). The loss of more writes must be noticed.
 #[test]
 fn damage_to_more_than_the_last_writes_is_noticed() {
     let subject = Subject::left_open(11);
@@ -557,8 +559,8 @@ fn damage_to_more_than_the_last_writes_is_noticed() {
     assert!(silent.is_empty(), "S is {S}; zeroing the last n entries goes unnoticed: {silent:?}");
 }
 
-/// Superblocks from before the first write make the volume empty again, whatever the areas hold:
-/// the same as putting back the whole image of that time. Only an anchor can tell, and does.
+/// Superblocks from before the first write make the volume empty again, with any contents of the
+/// areas: the same as restoring the whole image of that time. Only an anchor detects it.
 #[test]
 fn superblocks_of_a_newborn_make_an_empty_volume() {
     let subject = Subject::detwo(9);
@@ -640,8 +642,8 @@ fn another_volume_of_the_same_key_is_of_no_use() {
     }
 }
 
-/// Encryption in place has no freshness, and says so: its old areas come back unnoticed. If this
-/// test did not see that, it would see nothing.
+/// Encryption in place has no freshness, as documented: restored old areas go unnoticed. This must
+/// be visible to the test, or the test could not detect stale data at all.
 #[test]
 fn the_insecure_control_is_found_out() {
     let scheme = Arc::new(PlainScheme { blocks: BLOCKS, block_len: BLOCK_LEN });

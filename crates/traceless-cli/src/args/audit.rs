@@ -1,10 +1,10 @@
-//! The command line of `traceless audit`, without anything behind it.
+//! The command line of `traceless audit`: definitions only.
 
 use super::LabArgs;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// What `traceless audit` is called with.
+/// The arguments of `traceless audit`.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -14,8 +14,8 @@ use std::path::PathBuf;
 pub struct AuditArgs {
     #[command(subcommand)]
     pub command: Option<AuditCommand>,
-    /// Audit all schemes and all planted faults (traceless-lab): does this audit see what it
-    /// should, and only that?
+    /// Audit all schemes and all planted faults (traceless-lab): does this audit find every planted
+    /// fault, and nothing else?
     ///
     /// Exit codes: 0 it does; 1 something was found in a scheme without a fault; 2 a planted fault
     /// was missed.
@@ -29,45 +29,46 @@ pub struct AuditArgs {
 pub enum AuditCommand {
     /// Compares two recorded traces: are they equal, and if not, where do they part?
     ///
-    /// Traces that differ, but look drawn at random, are judged by statistics, unless it is said
-    /// what must be equal. Exit codes: 0 they tell nothing of their users; 1 they do; 2 a file is
-    /// missing; 3 nothing was found, but too little was seen; 4 a file is not a trace.
+    /// Traces that differ, but look drawn at random, are judged by statistics, unless an option
+    /// says what must be equal. Exit codes: 0 they reveal nothing of their users; 1 they do; 2 a
+    /// file is missing; 3 nothing was found, but there are too few events to judge; 4 a file is not
+    /// a trace.
     Compare(CompareArgs),
-    /// Writes what another tool recorded, or a trace, as a trace file
+    /// Writes another tool's recording, or a trace, as a trace file
     ///
-    /// Exit codes: 0 it is written; 2 a file is missing; 4 a file cannot be read as what it is.
+    /// Exit codes: 0 it is written; 2 a file is missing; 4 a file cannot be read in its format.
     Convert(ConvertArgs),
-    /// Tells what two snapshots of one image reveal
+    /// Shows what two snapshots of one image reveal
     ///
     /// Exit codes: 0 it ran; 2 a file is missing; 4 these are not two snapshots of one image.
     Diff(DiffArgs),
     /// Runs a volume's scheme over pairs of workloads (traceless-lab)
     Volume(LabArgs),
-    /// Runs schemes that lie in trees, and tries to tell their users apart (traceless-lab)
+    /// Runs the tree schemes, and tries to distinguish their users (traceless-lab)
     Tree(LabArgs),
-    /// Runs paged programs, and tries to tell them apart (traceless-lab)
+    /// Runs paged programs, and tries to distinguish them (traceless-lab)
     Pager(LabArgs),
     /// Runs the cloud store's gateway and enclave (traceless-lab)
     Cloud(LabArgs),
-    /// Measures whether times tell of a secret (traceless-lab)
+    /// Measures whether times depend on a secret (traceless-lab)
     Timing(LabArgs),
     /// Runs the simulator's secure processors (traceless-lab)
     Sim(LabArgs),
-    /// Measures how small traces are, and how fast (traceless-lab)
+    /// Measures the size of traces, and the auditor's speed (traceless-lab)
     #[command(hide = true)]
     Floors(LabArgs),
-    /// Counts false alarms of many seeds (traceless-lab)
+    /// Counts false alarms over many seeds (traceless-lab)
     #[command(hide = true)]
     Alarms(LabArgs),
 }
 
-/// How a report is told.
+/// How a report is printed.
 #[derive(Args, Debug, Default)]
 pub struct ShownArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Write it as a page, with pictures of two users side by side
+    /// Write the report as a page, with pictures of two users side by side
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
@@ -83,15 +84,15 @@ pub struct CompareArgs {
     pub b: PathBuf,
     #[command(flatten)]
     pub source: SourceArgs,
-    /// What was asked for in the first one: do its events tell of it?
+    /// The requests behind the first trace: do its events depend on them?
     #[arg(long, value_name = "A.secret", conflicts_with_all = MUST_BE_EQUAL)]
     pub secret_a: Option<PathBuf>,
-    /// What was asked for in the second one
+    /// The requests behind the second trace
     #[arg(long, value_name = "B.secret", conflicts_with_all = MUST_BE_EQUAL)]
     pub secret_b: Option<PathBuf>,
     #[command(flatten)]
     pub shown: ShownArgs,
-    /// Do not judge by statistics what differs: it must be equal
+    /// Do not judge differences by statistics: the traces must be equal
     #[arg(long)]
     pub equal: bool,
     /// Compare reads too
@@ -105,26 +106,27 @@ pub struct CompareArgs {
     pub exact_order: bool,
 }
 
-/// Options that say that traces must be equal, which no statistics can change.
+/// Options that require equal traces, so that statistics cannot excuse a difference.
 const MUST_BE_EQUAL: [&str; 4] = ["equal", "reads", "times", "exact_order"];
 
-/// How to read what was recorded.
+/// How to read a recording.
 #[derive(Args, Debug)]
 pub struct SourceArgs {
-    /// What recorded it (docs/recording.md) [default: what its first lines look like]
+    /// The tool that made the recording (docs/recording.md) [default: detected from its first
+    /// lines]
     #[arg(long, value_parser = FORMATS)]
     pub format: Option<String>,
-    /// Take what is whole of a trace that is cut or damaged
+    /// Take the whole events of a trace that is cut or damaged
     #[arg(long)]
     pub prefix: bool,
 }
 
-/// What can be read.
+/// The formats that can be read.
 pub const FORMATS: [&str; 6] = ["trace", "blkparse", "bpftrace", "s3", "redis", "page-faults"];
 
 #[derive(Args, Debug)]
 pub struct ConvertArgs {
-    /// What was recorded
+    /// The recording
     #[arg(value_name = "IN")]
     pub from: PathBuf,
     /// The trace file to write

@@ -1,10 +1,10 @@
-//! What options of several commands have in common.
+//! Options that several commands share.
 
 use clap::{Args, ValueEnum};
 
 #[derive(Args, Debug)]
 pub struct ProgressArgs {
-    /// Show how far long work is
+    /// Show the progress of long work
     #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true,
           default_value = "auto", default_missing_value = "plain")]
     pub progress: ProgressHow,

@@ -30,7 +30,7 @@ pub struct GatewayArgs {
     /// Go on although the enclave is simulated, and so protects nothing from this machine
     #[arg(long)]
     pub allow_simulated_tee: bool,
-    /// When queries are sent: as they are needed, or N each second whatever anybody asks for
+    /// When queries are sent: as they are needed, or always N each second
     #[arg(long, value_name = "demand|fixed=N/s", value_parser = parse_rate,
         default_value = "demand")]
     pub rate: Rate,
@@ -40,7 +40,7 @@ pub struct GatewayArgs {
     /// Serve the Redis protocol at this address [default: 127.0.0.1:6400, without --s3]
     #[arg(long, value_name = "ADDR")]
     pub resp: Option<String>,
-    /// The file whose first line is the password that clients of the Redis protocol must give
+    /// File with the password that clients of the Redis protocol must give, as its first line
     #[arg(long, value_name = "FILE")]
     pub resp_password_file: Option<PathBuf>,
     /// Serve S3 at this address
@@ -55,11 +55,11 @@ pub struct GatewayArgs {
     /// The private key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Tell metrics at /metrics, and at /healthz whether it is ready, at this address
+    /// Serve metrics at /metrics, and readiness at /healthz, at this address
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<String>,
-    /// The file whose first line is the password that readers of metrics must give, as
-    /// `Authorization: Bearer PASSWORD`
+    /// File with the password that readers of metrics must give as `Authorization: Bearer
+    /// PASSWORD`, as its first line
     #[arg(long, value_name = "FILE", requires = "metrics")]
     pub metrics_password_file: Option<PathBuf>,
     /// How to log to standard error
@@ -68,9 +68,9 @@ pub struct GatewayArgs {
     /// The master key, 32 bytes [default: one of its own in the folder, beside the data]
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// A file elsewhere that remembers how far the gateway's state had come: an older one is
-    /// refused, or one that went another way. It is made with a new state. With `--durability
-    /// power` each answer waits for this file's disk, too
+    /// A file elsewhere that records how far the gateway's state had come: an older state, or one
+    /// that went another way, is refused. It is made with a new state. With `--durability power`
+    /// each answer waits for this file's disk, too
     #[arg(long, value_name = "FILE")]
     pub anchor: Option<PathBuf>,
     /// Where the enclave of `--local` is
@@ -85,13 +85,14 @@ pub struct GatewayArgs {
 
 #[derive(Subcommand, Clone, Debug)]
 pub enum GatewayCommand {
-    /// Tell whether a gateway's state is whole, and what cannot be read; changes nothing
+    /// Check whether a gateway's state is whole, and what cannot be read; changes nothing
     Check(GatewayCheckArgs),
-    /// Go on without what cannot be read of a gateway's state; without --accept-loss, only tell
+    /// Go on without the unreadable part of a gateway's state; without --accept-loss, only report
+    /// it
     Repair(GatewayRepairArgs),
 }
 
-/// A gateway that does not run.
+/// The state of a gateway that does not run.
 #[derive(Args, Clone, Debug)]
 pub struct GatewayStateArgs {
     /// Where its state is
@@ -100,7 +101,7 @@ pub struct GatewayStateArgs {
     /// The master key, 32 bytes [default: the one in the folder]
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// The file that remembers how far the state had come
+    /// The file that records how far the state had come
     #[arg(long, value_name = "FILE")]
     pub anchor: Option<PathBuf>,
     /// Print as JSON
@@ -133,8 +134,9 @@ pub struct GatewayCheckArgs {
 pub struct GatewayRepairArgs {
     #[command(flatten)]
     pub of: GatewayStateArgs,
-    /// Give up what cannot be read: answered writes among it are lost, and slots that the host has
-    /// seen may be read again. The damaged file is kept. The file of --anchor is made anew
+    /// Give up what cannot be read: answered writes in it are lost, and slots that the host has
+    /// already served may be read again. The damaged file is kept. The file of --anchor is made
+    /// anew
     #[arg(long)]
     pub accept_loss: bool,
 }
@@ -142,9 +144,9 @@ pub struct GatewayRepairArgs {
 /// When queries are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rate {
-    /// As they are needed.
+    /// When the enclave needs one.
     Demand,
-    /// So many each second.
+    /// This many queries each second.
     Fixed(u32),
 }
 
@@ -157,7 +159,7 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
     slots.ok_or_else(|| "neither `demand` nor `fixed=N/s`, as `fixed=500/s`".to_owned())
 }
 
-/// Where a gateway's state is, and so where its host is.
+/// Where a gateway's state is, which also says where its host is.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
 pub struct GatewayHome {
@@ -169,16 +171,16 @@ pub struct GatewayHome {
     pub state: Option<PathBuf>,
 }
 
-/// A host elsewhere.
+/// A host in another process or on another machine.
 #[derive(Args, Clone, Debug)]
 pub struct RemoteArgs {
     /// The address of `traceless host`
     #[arg(long, value_name = "ADDR", requires = "host_cert")]
     pub host: Option<String>,
-    /// The host's certificate, or those that sign it (PEM); by itself a host makes DIR/host.pem
+    /// The host's certificate, or the ones that sign it (PEM); by itself a host makes DIR/host.pem
     #[arg(long, value_name = "FILE", requires = "host")]
     pub host_cert: Option<PathBuf>,
-    /// This gateway's certificate, for a host that asks (PEM)
+    /// This gateway's certificate, for a host that requires one (PEM)
     #[arg(long, value_name = "FILE", requires_all = ["host", "client_key"])]
     pub client_cert: Option<PathBuf>,
     /// Its private key (PEM)

@@ -22,8 +22,8 @@ pub struct HostArgs {
     /// Its private key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Certificates that sign those of gateways (PEM): others are turned away. Needed to serve
-    /// others than this machine [default: none are]
+    /// Certificates that sign the gateways' certificates (PEM): the host turns other gateways away.
+    /// Needed to serve other machines than this one [default: no certificate is required]
     #[arg(long, value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
     /// What a commit has survived

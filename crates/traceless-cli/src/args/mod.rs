@@ -1,4 +1,4 @@
-//! The command line, without anything behind it: the build makes man pages and completions of it.
+//! The command line: definitions only, as the build makes man pages and completions from it.
 
 #[cfg(feature = "audit")]
 pub mod audit;
@@ -34,28 +34,28 @@ use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Where to record what an adversary sees.
+/// Where to record what an adversary observes.
 #[derive(Args, Clone, Default, Debug)]
 pub struct TraceArgs {
-    /// Record what an adversary sees, event by event (docs/trace-format.md)
+    /// Record what an adversary observes, event by event (docs/trace-format.md)
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Record what was asked for, too, in a file of its own. It is plain text to whoever reads it,
-    /// and what the trace must not tell
+    /// Record the requests, too, in a file of their own. It is plain text, and holds the very
+    /// secrets that the trace must not reveal
     #[arg(long, value_name = "FILE", requires = "trace")]
     pub secret: Option<PathBuf>,
 }
 
-/// The words of a command that the program traceless-lab runs. It reads them again.
+/// The words of a command that the program traceless-lab runs. That program parses them again.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 pub struct LabArgs {
-    /// What traceless-lab is given; --help lists it
+    /// Arguments of traceless-lab; --help lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD")]
     pub words: Vec<OsString>,
 }
 
-/// Hides which data is touched from whoever holds the disk.
+/// Hides which data is touched, even from an adversary with the disk.
 #[derive(Parser, Debug)]
 #[command(name = "traceless", version, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done; 1 a finding (leak, damage, rollback); 2 wrong use or \
@@ -68,30 +68,30 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Product {
     #[cfg(feature = "volume")]
-    /// Encrypted block devices whose writes tell nothing but their number
+    /// Encrypted block devices that reveal only the number of writes
     Volume {
         #[command(subcommand)]
         command: VolumeCommand,
     },
     #[cfg(feature = "audit")]
-    /// The adversary as a program: what do the recorded events tell?
+    /// The adversary as a program: what do the recorded events reveal?
     Audit(AuditArgs),
     #[cfg(feature = "pager")]
-    /// Run a program with little memory: the rest of its heap is paged, and page writes tell
+    /// Run a program with little memory: the rest of its heap is paged, and page writes reveal
     /// nothing. Exit codes: the program's own; 125 the pager failed; 126, 127 as of env
     Run(RunArgs),
     #[cfg(feature = "pager")]
-    /// What `run --mode process` starts: the pager, for whoever holds the other end of its input
+    /// The pager, as `run --mode process` starts it; it serves the other end of its input
     #[command(hide = true)]
     ServePages,
     #[cfg(feature = "cloud")]
-    /// A store of values that does not see which one is asked for, behind the Redis protocol
+    /// A store of values behind the Redis protocol that does not learn which value is requested
     Gateway(Box<GatewayArgs>),
     #[cfg(feature = "cloud")]
-    /// The untrusted side of a gateway's store: it keeps the tree, and sees no name and no value
+    /// The untrusted side of a gateway's store: it keeps the tree, and learns no name and no value
     Host(HostArgs),
     #[cfg(feature = "cloud")]
-    /// What a host starts as its enclave
+    /// The enclave, as a host starts it
     #[command(hide = true)]
     Enclave,
     /// Measure the schemes by themselves (traceless-lab)

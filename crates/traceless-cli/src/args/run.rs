@@ -8,13 +8,13 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// Pages that are in memory at a time, of 4096 bytes; at least 8. Programs with threads get
-    /// four for each and four more, if that is more
+    /// four for each thread and four more, if that is more
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub resident: usize,
-    /// Where pages go that are not
+    /// The scheme that keeps the pages that are not in memory
     #[arg(long, value_enum, default_value = "detwo")]
     pub scheme: PageSchemeArg,
-    /// Pages that are refreshed for each that leaves, such as 3, 15 or 1/2: more writes, less
+    /// Pages that are refreshed for each page that leaves, as 3, 15 or 1/2: more writes, less
     /// space. For detwo, eager, parallel and eager-parallel [default: 3]
     #[arg(long, value_name = "K")]
     pub refresh: Option<String>,
@@ -47,8 +47,8 @@ pub struct RunArgs {
     /// Whether pages in memory are locked there, so that none is swapped out
     #[arg(long, value_enum, default_value = "auto")]
     pub lock: LockArg,
-    /// Pages that may be in memory besides while others are pinned, as by direct I/O; where pages
-    /// are moved [default: 4096]
+    /// Extra pages that may be in memory while pages are pinned, as by direct I/O; only where
+    /// pages are moved [default: 4096]
     #[arg(long, value_name = "N")]
     pub overflow: Option<usize>,
     /// Write what was counted, as JSON: each second, and in the end
@@ -58,7 +58,7 @@ pub struct RunArgs {
     /// rest meanwhile: what is written is the same, in the same order
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// The program, and what it is told
+    /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
 }
@@ -69,19 +69,19 @@ pub enum PageSchemeArg {
     Plain,
     /// DetWoORAM: hides which pages are written, not which are read
     Detwo,
-    /// The same; refreshes are done by a helper once the program goes on
+    /// Like detwo; a helper does the refreshes while the program goes on
     Eager,
-    /// The same; refreshes are done by helpers, too
+    /// Like detwo; helpers share the refreshes
     Parallel,
-    /// Both
+    /// Eager and parallel at once
     EagerParallel,
     /// Path ORAM, two accesses a fault: hides which pages are read, too
     Path,
-    /// The same, one access a fault
+    /// Path ORAM, one access a fault
     PathFused,
     /// Ring ORAM, one access a fault
     Ring,
-    /// OPAM: insecure, to be compared with. Which visits of a page belong together can be seen
+    /// OPAM, an insecure control: an adversary can link the visits of a page
     Opam,
 }
 
@@ -98,12 +98,12 @@ pub enum PageCipherArg {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum PolicyArg {
-    /// Who came first
+    /// The page that came first
     Fifo,
-    /// Who came first and is not in use: a quarter of the pages is taken away, to see which are
-    /// missed
+    /// The page that came first and is not in use. To learn which pages are in use, the pager takes
+    /// a quarter of them away and waits for faults
     Clock,
-    /// Any of them
+    /// A random page
     Random,
 }
 
@@ -111,17 +111,17 @@ pub enum PolicyArg {
 pub enum WayArg {
     /// The page itself is moved. Takes Linux 6.8, and the mode thread
     Move,
-    /// It is protected, copied and discarded
+    /// The page is protected, copied and discarded
     Protect,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum LockArg {
-    /// Where the limit of locked memory (ulimit -l) allows it; it is said where it does not
+    /// Where the limit of locked memory (ulimit -l) allows it; otherwise a message says so
     Auto,
     /// Always: where the limit does not allow it the program is not run
     Strict,
-    /// Once the program locks memory itself
+    /// Only once the program locks memory itself
     Off,
 }
 

@@ -23,6 +23,6 @@ pub enum ShellKind {
 
 #[derive(Args, Debug)]
 pub struct ManArgs {
-    /// Folder for section 1 of the manual, such as ~/.local/share/man/man1; it is made if needed
+    /// Folder for section 1 of the manual, like ~/.local/share/man/man1; it is made if needed
     pub dir: PathBuf,
 }

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 #[derive(Subcommand, Debug)]
 pub enum SimCommand {
-    /// Run one workload and tell what it took
+    /// Run one workload and print what it took
     Trace(SimTraceArgs),
-    /// Record what a program asks of memory, behind a first cache, as a workload
+    /// Record the memory accesses of a program, behind a first cache, as a workload
     Record(RecordArgs),
-    /// Simulate a figure or table of a paper, and tell what becomes of its claims
+    /// Simulate a figure or table of a paper, and print what becomes of its claims
     Run(SimRunArgs),
-    /// The same for several, with several runs at a time, or spread over machines
+    /// Like `run` for several experiments, with several runs at a time, or spread over machines
     Sweep(SimSweepArgs),
     /// Measure how fast the simulator is (traceless-lab)
     #[command(hide = true)]
@@ -30,13 +30,13 @@ pub struct SimTraceArgs {
     /// Operations that a core runs at most [default: a whole file, or a million]
     #[arg(long, value_name = "N", value_parser = some)]
     pub length: Option<u64>,
-    /// What is made up at random begins from this
+    /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Its format [default: ours if it begins so, ChampSim's if its name says so, else USIMM's]
+    /// Its format [default: `packed` if it begins so, ChampSim's if its name says so, else USIMM's]
     #[arg(long, value_enum)]
     pub format: Option<WorkloadFormat>,
-    /// How memory is reached: `dram` (addresses tell everything), `path`, `recursive`, `unified`,
+    /// How memory is reached: `dram` (addresses reveal everything), `path`, `recursive`, `unified`,
     /// `compressed`, `baseline`, `rho`, `ir-alloc`, `ir-stash`, `ir-dwb`, `ir-oram`, `bundled`,
     /// `llc-d`, `llc-d+ir-stash+ir-alloc` or `ring`
     #[arg(long, value_name = "NAME")]
@@ -47,7 +47,7 @@ pub struct SimTraceArgs {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub trace: TraceArgs,
-    /// Check each command on the memory's bus against every constraint. It takes 80 bytes for each
+    /// Check each command on the memory's bus against every constraint. Takes 80 bytes a command
     #[arg(long)]
     pub check: bool,
     /// Print as JSON
@@ -66,13 +66,13 @@ pub struct RecordArgs {
     /// Misses to record; then the program is ended. All of them if this is not given
     #[arg(long, value_name = "N", value_parser = some)]
     pub misses: Option<u64>,
-    /// What watches the program
+    /// The tool that watches the program
     #[arg(long, value_enum, default_value_t = Recorder::Lackey)]
     pub with: Recorder,
     /// KiB of the first cache
     #[arg(long, value_name = "KIB", default_value_t = 256)]
     pub l1_kib: u64,
-    /// Lines of one of its sets
+    /// Lines of a set of the first cache
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub l1_ways: u32,
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub struct RecordArgs {
     /// Print what was recorded as JSON
     #[arg(long)]
     pub json: bool,
-    /// The program, and what it is given
+    /// The program, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
@@ -90,13 +90,13 @@ pub struct SimRunArgs {
     /// What to simulate: a file as in experiments/
     #[arg(value_name = "FILE")]
     pub experiment: PathBuf,
-    /// How much of it
+    /// How much of it to simulate
     #[arg(long, value_enum, default_value = "quick")]
     pub level: Level,
-    /// Time so many records of each workload, whatever the level says
+    /// Time N records of each workload, instead of the level's number
     #[arg(long, value_name = "N", value_parser = some)]
     pub records: Option<u64>,
-    /// Folder for results and report. Runs whose results are there are not made again
+    /// Folder for results and report. Runs with a result there are not made again
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Make one run only, counted from 0, and no report
@@ -116,13 +116,13 @@ pub struct SimSweepArgs {
     /// What to simulate: files as in experiments/
     #[arg(value_name = "FILE", required = true)]
     pub experiments: Vec<PathBuf>,
-    /// How much of it
+    /// How much of each to simulate
     #[arg(long, value_enum, default_value = "quick")]
     pub level: Level,
-    /// Time so many records of each workload, whatever the level says
+    /// Time N records of each workload, instead of the level's number
     #[arg(long, value_name = "N", value_parser = some)]
     pub records: Option<u64>,
-    /// Folder for results and reports. Runs whose results are there are not made again
+    /// Folder for results and reports. Runs with a result there are not made again
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Runs at a time. At full size each takes up to 3 GB of memory
@@ -147,7 +147,7 @@ pub struct SimSweepArgs {
 pub enum Level {
     /// Seconds, on small machines
     Quick,
-    /// As the paper has it, as far as it says so
+    /// As much as the paper does, where it says how much
     Full,
 }
 
@@ -173,7 +173,7 @@ fn some_jobs(text: &str) -> Result<usize, String> {
     usize::try_from(some(text)?).map_err(|e| e.to_string())
 }
 
-/// One or more of something.
+/// A number of at least one.
 fn some(text: &str) -> Result<u64, String> {
     match count(text)? {
         0 => Err("it is 1 or more".to_owned()),
@@ -181,7 +181,7 @@ fn some(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A number that may end in K, M or G: thousands, millions, thousands of millions.
+/// A number that may end in K, M or G: thousands, millions, billions.
 fn count(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 1_000),
@@ -204,6 +204,6 @@ pub enum WorkloadFormat {
     /// Instructions of 64 bytes; a first cache is put before them
     #[value(name = "champsim")]
     ChampSim,
-    /// What Valgrind's lackey prints with `--trace-mem=yes`; the same cache is put before it
+    /// What Valgrind's lackey prints with `--trace-mem=yes`; a first cache is put before it, too
     Lackey,
 }

@@ -22,7 +22,7 @@ pub enum VolumeCommand {
     Mount(MountArgs),
     /// Unmount what was mounted at DIR, and close its volume
     Unmount(UnmountArgs),
-    /// Tell what a volume is; works while it is in use
+    /// Show the parameters of a volume; works while it is in use
     Status(StatusArgs),
     /// Verify everything that is live in a volume; writes nothing, unless it shall repair
     Check(CheckArgs),
@@ -56,21 +56,21 @@ pub struct ImageArgs {
 
 #[derive(Args, Debug)]
 pub struct KeyArgs {
-    /// Key file of at least 32 bytes, used verbatim; - reads it from standard input. Without it a
-    /// passphrase is asked for, or read as one line of standard input
+    /// Key file of at least 32 bytes, used verbatim; - reads it from standard input. Without it the
+    /// program prompts for a passphrase, or reads one line of standard input
     #[arg(long, value_name = "KEY")]
     pub key_file: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 pub struct AnchorArgs {
-    /// Small file, kept away from the image, that remembers how far the volume had come: an older
+    /// Small file, kept away from the image, that records how far the volume had come: an older
     /// image, or one that lost flushed writes, is refused
     #[arg(long, value_name = "FILE")]
     pub anchor: Option<PathBuf>,
 }
 
-/// How to open an image that is served, in whatever way.
+/// How to open an image that is served over NBD, FUSE or ublk.
 #[derive(Args, Debug)]
 pub struct OpenArgs {
     /// Refuse writes, and write nothing at all
@@ -118,7 +118,7 @@ pub struct CreateArgs {
     /// Overwrite an existing file or device
     #[arg(long)]
     pub force: bool,
-    /// Leave holes instead of ciphertext. For tests: tells everybody what was never written
+    /// Leave holes instead of ciphertext. For tests: reveals which blocks were never written
     #[arg(long)]
     pub unfilled: bool,
     #[command(flatten)]
@@ -144,21 +144,21 @@ pub struct SqArgs {
     /// sq: how many slots a write takes
     #[arg(long, value_enum, default_value = "strict")]
     pub cadence: CadenceName,
-    /// Allow what tells an adversary more than the number of writes; status shows it
+    /// Allow options that reveal more to an adversary than the number of writes; status shows it
     #[arg(long)]
     pub insecure: bool,
-    /// sq: do the work of each merge at once, as the paper's first construction: the same in all,
-    /// but the writer waits for it
+    /// sq: do the work of each merge at once, as the paper's first construction: identical
+    /// otherwise, but the writer waits for the merge
     #[arg(long)]
     pub amortized: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum CadenceName {
-    /// Each write takes as many as any other
+    /// Each write takes as many slots as any other
     Strict,
-    /// As in the paper: writes share blocks of the map, so flushes tell how near they are. Needs
-    /// --insecure
+    /// As in the paper: writes share blocks of the map, so that flushes reveal how near they are.
+    /// Needs --insecure
     Paper,
 }
 
@@ -189,7 +189,7 @@ pub enum CipherName {
     /// AEGIS-256X2, for processors with wide AES instructions
     #[value(name = "aegis-256x2")]
     Aegis256X2,
-    /// AEGIS-256X4, for those with the widest
+    /// AEGIS-256X4, for processors with the widest AES instructions
     #[value(name = "aegis-256x4")]
     Aegis256X4,
 }
@@ -212,7 +212,7 @@ pub enum MapKind {
     Pointers,
 }
 
-/// How hard a passphrase is to guess.
+/// What makes a passphrase hard to guess: the cost of argon2id.
 #[derive(Args, Debug)]
 pub struct KdfArgs {
     /// Memory that argon2id fills, for a passphrase
@@ -261,7 +261,7 @@ pub struct ExportArgs {
     pub key: KeyArgs,
     #[command(flatten)]
     pub open: OpenArgs,
-    /// Run for `mount`: the key comes from standard input, and readiness is told on standard output
+    /// Run for `mount`: reads the key from standard input, and reports readiness on standard output
     #[arg(long, hide = true)]
     pub for_mount: bool,
 }
@@ -312,8 +312,8 @@ pub struct CheckArgs {
     /// Make blocks that cannot be read any more zeros, and write a damaged superblock anew
     #[arg(long)]
     pub repair: bool,
-    /// If damage keeps the volume closed, open it without what is damaged: blocks may then read as
-    /// they were earlier, and nobody can tell which
+    /// If damage keeps the volume closed, open it without the damaged part: blocks may then read as
+    /// they were earlier, and no check can find out which ones
     #[arg(long, requires = "repair")]
     pub accept_old_blocks: bool,
     /// If the volume is sound, make the file of --anchor anew for it, as it is now
@@ -354,7 +354,7 @@ pub struct ReencryptArgs {
     pub rebuild: RebuildArgs,
 }
 
-/// How a volume is made anew from another one.
+/// How a volume is made anew from an existing one.
 #[derive(Args, Debug)]
 pub struct RebuildArgs {
     /// Make the new image here and leave the old one alone, instead of replacing it; for devices
@@ -391,7 +391,7 @@ pub enum KeysCommand {
 pub struct NewKeyArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    /// Key file of the new key; without it a new passphrase is asked for
+    /// Key file of the new key; without it the program prompts for a new passphrase
     #[arg(long, value_name = "KEY")]
     pub new_key_file: Option<PathBuf>,
     #[command(flatten)]

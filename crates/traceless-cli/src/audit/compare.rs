@@ -46,8 +46,8 @@ pub fn run(args: &CompareArgs) -> Outcome {
     outcome
 }
 
-/// Where nothing is ever synced, nothing says what a cache may have reordered, nor whether reads
-/// are meant to be seen.
+/// Compared where neither trace has a sync: without syncs it is unknown which accesses a cache may
+/// have reordered, and whether reads are meant to be observed. So every event counts.
 const EVERY_EVENT: Compare = Compare { reads: true, times: false, exact_order: true };
 
 fn has_syncs(args: &CompareArgs) -> Result<bool, Outcome> {
@@ -61,14 +61,14 @@ fn has_syncs(args: &CompareArgs) -> Result<bool, Outcome> {
     Ok(false)
 }
 
-/// What is printed as JSON.
+/// The report as JSON.
 #[derive(Serialize)]
 struct CompareReport {
     schema: &'static str,
     verdict: Verdict,
     /// `equality`, or `statistics` where each trace by itself looks drawn at random.
     judged_by: &'static str,
-    /// Why nothing is said, and what it takes.
+    /// Why there is no judgement, and how many accesses one would take.
     not_judged: Option<String>,
     #[serde(flatten)]
     found: Comparison,
@@ -76,12 +76,12 @@ struct CompareReport {
 }
 
 impl CompareReport {
-    /// Two traces that differ, or whose secrets are known, are judged by statistics if each by
-    /// itself looks drawn at random. If not, whether they differ is the verdict, and what does not
-    /// look so is told.
+    /// Two traces that differ, or that come with secrets, are judged by statistics if each by
+    /// itself looks drawn at random. Otherwise the verdict is whether they are equal, and the
+    /// report lists the claims that do not hold for a trace by itself.
     ///
-    /// Of too few accesses what is found counts, and that nothing is found does not; but on a disk,
-    /// where there are syncs, what differs is a leak unless there are enough.
+    /// With too few accesses a leak that is found counts, but finding none proves nothing. On a
+    /// disk, where there are syncs, a difference is a leak unless there are enough accesses.
     fn of(found: Comparison, judged: Option<Judgement>, has_syncs: bool) -> Self {
         let holds = |claim: &Claim| claim.verdict == Verdict::Pass;
         let (judged_by, verdict, claims, not_judged) = match judged {
@@ -108,7 +108,7 @@ impl CompareReport {
     }
 }
 
-/// Judges two traces.
+/// Judges two traces by statistics.
 fn by_statistics(args: &CompareArgs) -> Result<Judgement, Outcome> {
     let a = accesses(&args.a, args.secret_a.as_deref(), &args.source)?;
     let b = accesses(&args.b, args.secret_b.as_deref(), &args.source)?;
@@ -165,7 +165,7 @@ fn text(shown: &CompareReport) -> String {
     format!("{exact}\n{}:\n\n{claims}\n{not_judged}verdict: {verdict}\n", why(shown))
 }
 
-/// Why claims are told.
+/// The reason for printing claims.
 fn why(shown: &CompareReport) -> &'static str {
     if shown.judged_by == "statistics" {
         "each by itself looks drawn at random, so both are judged by statistics"

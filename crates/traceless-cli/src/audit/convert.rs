@@ -63,7 +63,7 @@ mod tests {
         let wrong = outcome(&["convert", &text, &trace, "--format", "redis"]);
         assert_eq!(wrong.code, NOT_WHAT_IT_SHOULD_BE);
         assert!(wrong.err.contains("text, line 1: "), "{}", wrong.err);
-        // What was made before the failure is seen to be cut.
+        // The trace that the failed conversion left behind is recognized as cut.
         assert_eq!(outcome(&["compare", &trace, &trace]).code, NOT_WHAT_IT_SHOULD_BE);
         let cut = outcome(&["convert", &trace, &again, "--prefix"]);
         assert_eq!((cut.code, cut.out.as_str()), (CLEAN, "0 events\n"));

@@ -8,13 +8,13 @@ use std::io::{Seek, SeekFrom};
 use std::path::Path;
 use traceless_audit::{ChangedRun, SnapshotDiff, SnapshotError, diff};
 
-/// The parts of a volume's image: a name, the first byte, and how many.
+/// The parts of a volume's image: name, first byte, and length in bytes.
 type Parts = Vec<(&'static str, u64, u64)>;
 
-/// Stretches listed unless all are asked for.
+/// Stretches listed without `--all`.
 const LISTED: usize = 20;
 
-/// The name of the area that a block lies in, if the image tells.
+/// The name of the area that a block lies in, if the image names its areas.
 type AreaOf<'a> = dyn Fn(u64) -> Option<&'a str> + 'a;
 
 pub fn run(args: &DiffArgs) -> Outcome {
@@ -35,7 +35,7 @@ pub fn run(args: &DiffArgs) -> Outcome {
     }
 }
 
-/// What the image at `path` says itself to be made of; nothing if it is no volume.
+/// The parts that the image at `path` names in its header; none if it is no volume.
 #[cfg(feature = "volume")]
 fn parts_of(path: &Path) -> Parts {
     traceless_volume::volume::public_parts(path)
@@ -51,7 +51,7 @@ fn compare_images(old: &Path, new: &Path) -> Result<SnapshotDiff, Outcome> {
     let open = |path: &Path| {
         let refuse = |error| Outcome::file_error(path, &error);
         let mut file = File::open(path).map_err(refuse)?;
-        // Also right for a block device, whose metadata has no length.
+        // Seeking also gives the length of a block device, which its metadata does not have.
         let len = file.seek(SeekFrom::End(0)).map_err(refuse)?;
         file.rewind().map_err(refuse)?;
         Ok((file, len))
@@ -81,7 +81,7 @@ struct NamedRun {
     area: Option<String>,
 }
 
-/// What is printed.
+/// The report of two snapshots.
 #[derive(Serialize)]
 struct DiffReport {
     schema: &'static str,

@@ -1,7 +1,8 @@
-//! `traceless audit`: can an adversary tell two users apart? docs/audit.md explains every claim.
+//! `traceless audit`: can an adversary distinguish two users? docs/audit.md explains every claim.
 //!
-//! Here stands what reads files. What runs schemes to audit them is in traceless-lab, together with
-//! the planted faults that prove that the judge, which is the crate `traceless-audit`, sees them.
+//! This module has the commands that read files. The commands that run schemes to audit them are in
+//! traceless-lab, together with the planted faults that prove that the judge, the crate
+//! `traceless-audit`, finds them.
 
 mod compare;
 mod convert;
@@ -26,7 +27,7 @@ pub fn run(args: &AuditArgs) -> u8 {
     }
 }
 
-/// What a command that reads files found; `None` for those that run schemes.
+/// The outcome of a command that reads files; `None` for a command that runs schemes.
 fn outcome(args: &AuditArgs) -> Option<Outcome> {
     match args.command.as_ref()? {
         AuditCommand::Compare(args) => Some(compare::run(args)),
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    /// What `main` makes of a command line that begins with `audit`.
+    /// A command line that begins with `audit`, as `main` parses it.
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]

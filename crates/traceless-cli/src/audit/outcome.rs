@@ -1,4 +1,4 @@
-//! What an audit says, and the exit code that it ends with.
+//! The outcome of an audit, and its exit code.
 
 use crate::failure::telling;
 use std::io::Write;
@@ -6,16 +6,16 @@ use std::path::Path;
 
 /// Nothing was found.
 pub const CLEAN: u8 = 0;
-/// Two users can be told apart, or a scheme does not do its work.
+/// An adversary can distinguish two users, or a scheme does not do its work.
 pub const FOUND: u8 = 1;
 /// Wrong usage, or something could not be run.
 pub const FAILED: u8 = 2;
-/// Too little was seen to say that nothing is told.
+/// Too little was recorded to conclude that nothing leaks.
 pub const NOT_JUDGED: u8 = 3;
 /// A file or an image is not what it should be.
 pub const NOT_WHAT_IT_SHOULD_BE: u8 = 4;
 
-/// What a command has to say.
+/// The output of a command.
 #[derive(Debug)]
 pub struct Outcome {
     pub code: u8,
@@ -48,10 +48,10 @@ impl Outcome {
         self.print(&mut std::io::stdout().lock(), &mut std::io::stderr().lock())
     }
 
-    /// A reader that went away has seen enough: the code stays. Any other failure to print means
-    /// that the verdict did not arrive.
+    /// If the reader closed the pipe, the exit code stays, as the reader took what it wanted. Any
+    /// other failure to print means that the verdict did not arrive.
     fn print(self, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
-        // There is nowhere to report that errors cannot be reported.
+        // An error on standard error can be reported nowhere else.
         let _ = err.write_all(self.err.as_bytes()).and_then(|()| err.flush());
         match out.write_all(self.out.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -79,7 +79,7 @@ pub fn json(value: &impl serde::Serialize) -> String {
     format!("{text}\n")
 }
 
-/// A claim, and below it what was seen.
+/// A claim, and below it the evidence.
 pub fn claim_line(claim: &traceless_audit::Claim) -> String {
     format!("{:<6} {}\n       {}\n", claim.verdict.word(), claim.name, claim.evidence)
 }

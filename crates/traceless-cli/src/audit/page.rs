@@ -1,4 +1,4 @@
-//! A report as a page that needs nothing else: the claims, and what two users look like.
+//! A report as a self-contained HTML page: the claims, and pictures of two users.
 
 use super::outcome::{FAILED, Outcome};
 use crate::svg::dots::{DotPanel, Series, to_svg};
@@ -9,20 +9,20 @@ use traceless_audit::{Claim, Verdict};
 /// Two users side by side.
 pub struct Picture {
     pub title: String,
-    /// What is across, such as steps, and up, such as leaves.
+    /// The label of the horizontal axis, for example steps.
     pub across: &'static str,
     pub up: &'static str,
     pub users: [UserPoints; 2],
 }
 
-/// What was seen of one user, in order.
+/// The events of one user, in order.
 pub struct UserPoints {
     pub name: String,
-    /// When, and where.
+    /// The time and place of each event.
     pub points: Vec<(u64, u64)>,
 }
 
-/// All that a page says.
+/// The contents of a page.
 pub struct Page<'a> {
     pub title: &'a str,
     pub verdict: Verdict,
@@ -90,11 +90,11 @@ fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Events of each user that are drawn, and pairs of them.
+/// Events that are drawn of each user.
 const EVENTS_DRAWN: usize = 500;
 const PAIRS_DRAWN: usize = 2000;
 
-/// Ranges of places that are counted.
+/// Ranges of places in which events are counted.
 const RANGES: u64 = 64;
 
 /// Colours of the two users.
@@ -133,7 +133,7 @@ fn panel(title: &str, across: &'static str, up: &'static str, drawn: Series) -> 
 }
 
 impl UserPoints {
-    /// Which part of the events lies in each range of `places`.
+    /// The share of the events in each range of `places`.
     fn shares(&self, places: u64) -> Vec<f64> {
         let ranges = RANGES.min(places);
         let mut counts = vec![0.0; ranges as usize];

@@ -1,4 +1,4 @@
-//! Files that hold traces, of whatever recorded them.
+//! Files that hold traces, recorded by this program or by another tool.
 
 use super::outcome::{NOT_WHAT_IT_SHOULD_BE, Outcome};
 use crate::args::audit::SourceArgs;
@@ -8,14 +8,14 @@ use std::path::Path;
 use traceless::trace::{Event, Request, SecretReader, TRACE_MAGIC, TraceError, TraceReader};
 use traceless_audit::{Format, OutsideError, OutsideReader};
 
-/// Bytes at the beginning of a file that tell what recorded it.
+/// Bytes at the beginning of a file from which the format is detected.
 const BEGINNING: u64 = 1 << 16;
 
 /// The events of a file.
 pub(super) struct Source<'a> {
     path: &'a Path,
     reader: Reader,
-    /// Whether what is wrong with a trace file is where it ends.
+    /// Whether the events end at the first damage of a trace file, instead of an error.
     prefix: bool,
 }
 
@@ -58,7 +58,7 @@ impl Iterator for Source<'_> {
     }
 }
 
-/// What was asked for, from a file of secrets.
+/// The requests in a file of secrets.
 pub(super) fn secrets(
     path: &Path,
 ) -> Result<impl Iterator<Item = Result<Request, Outcome>>, Outcome> {
@@ -67,7 +67,8 @@ pub(super) fn secrets(
     Ok(SecretReader::new(file).map_err(refused)?.map(move |asked| asked.map_err(refused)))
 }
 
-/// The format of what is no trace file. What looks like nothing is read as one, and refused.
+/// The format of a file that is no trace file. A file of no known format counts as a trace file,
+/// and is refused when it is read.
 fn detected(file: &mut File) -> std::io::Result<Option<Format>> {
     let mut beginning = vec![];
     file.by_ref().take(BEGINNING).read_to_end(&mut beginning)?;

@@ -1,4 +1,4 @@
-//! Runs that measure this very machine, one at a time.
+//! Runs that measure the machine that they run on, one at a time.
 
 use super::Report;
 use super::metrics::{Counts, Place};
@@ -15,7 +15,7 @@ use std::path::Path;
 /// One run.
 pub struct TurnRun<I> {
     pub place: Place,
-    /// All that its result follows from, but for what else the machine does.
+    /// Everything that the result depends on, except the other load of the machine.
     pub input: I,
     pub key: String,
 }
@@ -25,8 +25,8 @@ impl<I: Serialize + Sync> TurnRun<I> {
         Ok(Self { place, key: results::key(&input)?, input })
     }
 
-    /// Makes those that were not made before, variants in turn: what else the machine does meets
-    /// all of them.
+    /// Makes the runs without a result. Variants take turns, so that other load of the machine
+    /// affects all of them alike.
     pub fn make_all(
         runs: &[Self],
         results: &Results,
@@ -45,7 +45,7 @@ impl<I: Serialize + Sync> TurnRun<I> {
         Ok(())
     }
 
-    /// The report, once all are made.
+    /// The report, once all runs are made.
     pub fn conclude(
         runs: &[Self],
         sheet: &Sheet<'_>,

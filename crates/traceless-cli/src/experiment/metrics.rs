@@ -4,7 +4,7 @@ use super::sheet::{Mean, Metric, Sheet};
 use crate::failure::Failure;
 use serde_json::Value;
 
-/// Where a run stands among those of its experiment.
+/// The place of a run among the runs of its experiment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     pub variant: usize,
@@ -16,25 +16,26 @@ pub struct Place {
 /// What all runs of an experiment counted.
 pub struct Counts<'a> {
     sheet: &'a Sheet<'a>,
-    /// By variant, workload and repeat.
+    /// Ordered by variant, workload and repeat.
     all: Vec<Value>,
 }
 
 /// A metric of a variant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Values {
-    /// One for each workload: what is typical of repeats.
+    /// One for each workload: the typical value of its repeats.
     pub each: Vec<f64>,
-    /// Over all workloads.
+    /// The mean over all workloads.
     pub mean: f64,
-    /// How far the means of single repeats are apart; of one repeat nothing.
+    /// How far the means of single repeats are apart; `None` for one repeat.
     pub spread: Option<f64>,
-    /// Their standard deviation; of one repeat nothing.
+    /// The standard deviation of the means of single repeats; `None` for one repeat.
     pub deviation: Option<f64>,
 }
 
 impl<'a> Counts<'a> {
-    /// `counts` are those of the runs at `places`, in their order: by variant, workload and repeat.
+    /// Takes the counts of the runs at `places`, in the same order: by variant, workload and
+    /// repeat.
     pub fn new(sheet: &'a Sheet<'a>, places: &[Place], all: Vec<Value>) -> Self {
         assert_eq!(all.len(), sheet.variants.len() * sheet.workloads.len() * sheet.repeats);
         let counts = Self { sheet, all };
@@ -104,7 +105,7 @@ impl<'a> Counts<'a> {
         Ok(Ratio { above: sum(&metric.of)?, below })
     }
 
-    /// A count by its name. A part that the machine does not have counted nothing.
+    /// A count by its name. A part that the machine does not have counts 0.
     fn number(&self, metric: &Metric, name: &str, place: Place) -> Result<f64, Failure> {
         let mut value = self.at(place);
         for part in name.split('.') {
@@ -135,7 +136,7 @@ impl Ratio {
     }
 }
 
-/// The standard deviation of a sample; none is seen in a single one.
+/// The standard deviation of a sample; 0 for a single value.
 fn deviation(of: &[f64], mean: f64) -> f64 {
     let squares: f64 = of.iter().map(|value| (value - mean).powi(2)).sum();
     (squares / (of.len() - 1).max(1) as f64).sqrt()

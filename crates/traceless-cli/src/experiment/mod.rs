@@ -1,6 +1,6 @@
 //! Experiments: figures and tables of papers, from files that say what to run and what the paper
-//! found. Here is what all of them share, whatever they run: how files are read, where results are
-//! kept, what becomes of claims, and how that is told and drawn.
+//! found. This module has what all experiments share, simulated or measured: reading files, keeping
+//! results, judging claims, and printing and drawing the outcome.
 
 pub mod in_turns;
 pub mod metrics;
@@ -22,8 +22,8 @@ use sheet::Sheet;
 use std::path::Path;
 use table::Table;
 
-/// The report of an experiment whose runs are all made, also left in `out` with its picture and the
-/// counts of each run: `lines` has what tells each from others, and these.
+/// The report of an experiment with all runs made. Also writes it to `out`, with its picture and
+/// the counts of each run: `lines` has the names that identify each run, and its counts.
 pub fn conclude<'a>(
     sheet: &Sheet<'_>,
     counts: &Counts<'_>,

@@ -18,7 +18,7 @@ pub fn plot(report: &Report) -> Plot {
     }
 }
 
-/// The title, which says what was too little to judge claims by.
+/// The title, with what was too short to judge claims.
 fn title(report: &Report) -> String {
     let shortfalls: Vec<_> = report.shortfalls().into_iter().collect();
     if shortfalls.is_empty() {

@@ -1,4 +1,4 @@
-//! Reading experiment files: TOML that may be like that of another file.
+//! Reading experiment files: TOML that may build on another file.
 
 use crate::failure::{DEVICE, Failure};
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use toml::{Table, Value};
 
 const LIKE_MAX: usize = 4;
 
-/// Tables that are one choice of several: another choice takes the place of the first.
+/// Tables that stand for a choice: a change replaces the whole table.
 const CHOICES: [&str; 2] = ["pace", "scheduler"];
 
-/// `changes` laid over `table`: what is a table in both is joined, but for choices.
+/// `changes` laid over `table`: tables in both are merged, except choices, which are replaced.
 pub fn lay_over(table: &mut Table, changes: &Table) {
     for (key, value) in changes {
         match (table.get_mut(key), value) {
@@ -25,7 +25,7 @@ pub fn lay_over(table: &mut Table, changes: &Table) {
     }
 }
 
-/// What files about the experiment at `path` are called: its folder's name and its own.
+/// The base name of files about the experiment at `path`: its folder's name and its own.
 pub fn file_name(path: &Path) -> String {
     let name = |path: Option<&Path>| {
         path.and_then(Path::file_stem).map(|name| name.to_string_lossy().into_owned())
@@ -35,8 +35,8 @@ pub fn file_name(path: &Path) -> String {
     parts.join("-")
 }
 
-/// The table in the file at `path`: where it says which it is `like`, that one, with what it says
-/// itself laid over. Files may be like others so many deep.
+/// The table in the file at `path`. If the file names another one as `like`, that table is the
+/// base, and this file's values are laid over it. A chain has at most `LIKE_MAX` links.
 pub fn read_table(path: &Path) -> Result<Table, Failure> {
     read_table_like(path, LIKE_MAX)
 }
@@ -81,7 +81,7 @@ fn read_text(path: &Path) -> Result<String, Failure> {
 }
 
 pub fn wrong(path: &Path, what: &dyn std::fmt::Display) -> Failure {
-    // What TOML has to say ends with an empty line.
+    // Messages of the TOML parser end with an empty line.
     Failure::usage(format!("{}: {}", path.display(), what.to_string().trim_end()))
 }
 

@@ -1,4 +1,4 @@
-//! What came of an experiment, as JSON and as tables.
+//! The outcome of an experiment, as JSON and as tables.
 
 use super::metrics::{Counts, Values};
 use super::sheet::{Metric, Sheet, VariantMetrics};
@@ -41,9 +41,9 @@ pub struct Of {
     /// One for each workload, in their order.
     pub each: Vec<f64>,
     pub mean: f64,
-    /// How far the means of single repeats are apart; of one repeat nothing.
+    /// How far the means of single repeats are apart; `None` for one repeat.
     pub spread: Option<f64>,
-    /// Their standard deviation; of one repeat nothing.
+    /// The standard deviation of the means of single repeats; `None` for one repeat.
     pub deviation: Option<f64>,
 }
 
@@ -76,7 +76,7 @@ impl Report {
         })
     }
 
-    /// Prints it for people.
+    /// Prints the report as text.
     pub fn print(&self) {
         say(&format!("{}, {}: {}", self.paper, self.place, self.title));
         say(&format!("{}: {}", self.level, self.extent_in_words));
@@ -105,7 +105,7 @@ impl Report {
         }
     }
 
-    /// What was too little for some claim to be judged by, each once.
+    /// The reasons why claims could not be judged, each once.
     pub fn shortfalls(&self) -> BTreeSet<&str> {
         self.verdicts.iter().filter_map(|verdict| verdict.too_short.as_deref()).collect()
     }
@@ -118,7 +118,8 @@ impl Report {
                 verdict;
             let claim = workload.as_ref().map_or(text.clone(), |name| format!("{text}, {name}"));
             let number = |value: Option<f64>| value.map_or("-".to_owned(), shortened);
-            // Of an order it is counted who is not in it.
+            // For a claim about an order, `measured` is the number of variants that are out of
+            // place.
             let here = match variant {
                 Some(_) if measured.is_nan() => "-".to_owned(),
                 Some(_) => shortened(*measured),

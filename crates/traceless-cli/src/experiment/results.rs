@@ -1,4 +1,5 @@
-//! Results: one file a run, named by what the run follows from, and whole or not there.
+//! Results: one file for each run, named by a digest of the run's input, and either whole or
+//! absent.
 
 use crate::failure::{DEVICE, Failure};
 use crate::output::Meter;
@@ -33,26 +34,26 @@ pub struct Results {
 }
 
 impl Results {
-    /// In `out`, which is made if it is not there; results of this schema.
+    /// Opens the results of this schema in `out`; makes the folder if it does not exist.
     pub fn open(out: &Path, schema: &'static str) -> Result<Self, Failure> {
         let folder = out.join("runs");
         fs::create_dir_all(&folder).map_err(|e| failed(&folder, &e))?;
         Ok(Self { folder, schema })
     }
 
-    /// What the run of this key counted, if it was made.
+    /// The counts of the run with this key, if it was made.
     pub fn find(&self, key: &str) -> Option<Value> {
         let found: KnownResult = serde_json::from_slice(&fs::read(self.path(key)).ok()?).ok()?;
         (found.schema == self.schema).then_some(found.counts)
     }
 
-    /// The same, of a run that was made.
+    /// The counts of a run that must have been made.
     pub fn made(&self, key: &str) -> Result<Value, Failure> {
         let gone = || Failure::usage(format!("the result {key} has gone"));
         self.find(key).ok_or_else(gone)
     }
 
-    /// Keeps what the run of `input`, which the key stands for, counted.
+    /// Keeps the counts of the run of `input`; `key` is the input's digest.
     pub fn keep(&self, key: &str, input: &impl Serialize, counts: &Value) -> Result<(), Failure> {
         let path = self.path(key);
         let written = Written { schema: self.schema, input, counts };
@@ -64,9 +65,9 @@ impl Results {
         self.folder.join(format!("{key}.json"))
     }
 
-    /// Lets `make` make the runs that were not made before, told by their place in `keys`, `jobs`
-    /// at a time. After an interruption what is finished is kept. Two runs of one key may be made
-    /// at the same time, where both write the same.
+    /// Calls `make` with the index in `keys` of each run without a result, `jobs` at a time.
+    /// Finished runs survive an interruption. Two runs of one key may be made at the same time:
+    /// both write the same.
     pub fn complete(
         &self,
         keys: &[&str],
@@ -105,13 +106,13 @@ impl Results {
     }
 }
 
-/// The key of a run: a digest of all that its result follows from.
+/// The key of a run: a digest of its whole input.
 pub fn key(input: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_vec(input).map_err(Failure::usage)?;
     Ok(hex(&Sha256::digest(text)))
 }
 
-/// Bytes as text.
+/// Bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a string takes every digit");
@@ -119,7 +120,7 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Writes a file that has its name only when it is whole, and durable.
+/// Writes a file durably. It gets its name only once it is whole.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static NTH: AtomicUsize = AtomicUsize::new(0);
     let nth = NTH.fetch_add(1, Ordering::Relaxed);
@@ -132,7 +133,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
         fs::rename(&coming, path)
     })();
     if written.is_err() {
-        // It may not even have been made.
+        // If creating the file failed, there is nothing to remove.
         let _ = fs::remove_file(&coming);
     }
     written

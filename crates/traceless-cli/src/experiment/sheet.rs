@@ -1,5 +1,5 @@
-//! What all experiment files have, whatever they run: the numbers that are made of what runs
-//! count, and what the paper says of them.
+//! What all experiment files have, simulated or measured: the metrics made of the counts of runs,
+//! and what the paper says of them.
 
 use super::reading::{known, unique, wrong};
 use crate::args::Level;
@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// An experiment at one level, for whoever judges it: who is compared, with what, and how.
+/// An experiment at one level, for judging it: which variants are compared, with what, and how.
 pub struct Sheet<'a> {
     pub path: &'a Path,
-    /// Of the report.
+    /// The schema of the report.
     pub schema: &'static str,
     pub title: &'a str,
-    /// The paper, and where in it.
+    /// The paper.
     pub paper: &'a str,
     pub place: &'a str,
     /// What a reader of the results should know.
@@ -25,9 +25,9 @@ pub struct Sheet<'a> {
     pub extent: String,
     pub extent_told: Map<String, Value>,
     pub workloads: &'a [String],
-    /// How often all of it is run.
+    /// How often each variant runs each workload.
     pub repeats: usize,
-    /// What becomes of the numbers of repeats.
+    /// Makes one number of the numbers of the repeats.
     pub typical: fn(&[f64]) -> f64,
     pub variants: Vec<VariantMetrics<'a>>,
     pub metrics: &'a [Metric],
@@ -36,27 +36,28 @@ pub struct Sheet<'a> {
     pub shortfalls: Vec<Option<String>>,
 }
 
-/// A variant, as metrics see it.
+/// A variant, as far as metrics depend on it.
 #[derive(Clone, Copy)]
 pub struct VariantMetrics<'a> {
     pub name: &'a str,
-    /// Where a metric compares with one variant, this one is compared with another.
+    /// For a metric relative to the key's variant, the variant that this one is compared with
+    /// instead.
     pub relative_to: &'a BTreeMap<String, String>,
 }
 
 impl Sheet<'_> {
-    /// A failure in its file.
+    /// A failure that names the experiment's file.
     pub fn wrong(&self, what: &dyn std::fmt::Display) -> Failure {
         wrong(self.path, what)
     }
 
-    /// What files about it are called: its folder's name and its own.
+    /// The base name of files about the experiment: its folder's name and its own.
     pub fn file_name(&self) -> String {
         super::reading::file_name(self.path)
     }
 }
 
-/// Refuses names that lead nowhere, in what files have in common.
+/// Refuses names that refer to nothing, in the parts that all experiment files have.
 pub fn check(
     variants: &[VariantMetrics<'_>],
     workloads: &[String],
@@ -95,24 +96,25 @@ pub fn check(
     Ok(())
 }
 
-/// A number that is made of what runs count.
+/// A number made of the counts of runs.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Metric {
     pub name: String,
-    /// Counts by their names in the results, as `paths.data`; they are added up.
+    /// Names of counts in the results, for example `paths.data`; they are added up.
     pub of: Vec<String>,
-    /// What their sum is divided by, if anything: counts again.
+    /// Names of counts that add up to the divisor, if there is one.
     #[serde(default)]
     pub per: Vec<String>,
-    /// What it is multiplied by: 100 for per cent.
+    /// The factor of the result: 100 for per cent.
     #[serde(default = "once")]
     pub times: f64,
-    /// Divided by that of another variant.
+    /// The variant by which this variant's value is divided.
     pub relative_to: Option<String>,
-    /// The other way round: that of the other variant, divided by this one.
+    /// The variant that this one is compared with as a speed-up: its value divided by this
+    /// variant's.
     pub speed_up_over: Option<String>,
-    /// Over workloads.
+    /// The mean over workloads.
     #[serde(default)]
     pub mean: Mean,
 }
@@ -131,24 +133,24 @@ pub enum Mean {
     Total,
 }
 
-/// What the paper says.
+/// A claim of the paper.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Claim {
     pub text: String,
     pub metric: String,
-    /// Whose; not for an order.
+    /// The variant that the claim is about; none for a claim about an order.
     pub variant: Option<String>,
-    /// With which workload; the mean over all if it is not given.
+    /// The workload that the claim is about; the mean over all if there is none.
     pub workload: Option<String>,
     /// The paper's number, or one for each workload.
     pub paper: Option<PublishedValue>,
-    /// Whether it is about the standard deviation between the means of single seeds.
+    /// Whether the number is the standard deviation between the means of single seeds.
     #[serde(default)]
     pub of_deviation: bool,
-    /// When it counts as reproduced.
+    /// When the claim counts as reproduced.
     pub rule: Rule,
-    /// Whether its number follows from the machine alone, so that any run is long enough.
+    /// Whether the number follows from the machine alone, so that any run is long enough.
     #[serde(default)]
     pub at_any_size: bool,
 }
@@ -164,20 +166,20 @@ pub enum PublishedValue {
 #[derive(Deserialize, Clone, PartialEq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// No further than this from the paper's number.
+    /// At most this far from the paper's number.
     Within(f64),
-    /// No further than this share of the paper's number.
+    /// At most this share of the paper's number away from it.
     WithinShare(f64),
     /// This or more.
     AtLeast(f64),
     /// This or less.
     AtMost(f64),
-    /// These variants, the greatest first.
+    /// These variants in descending order.
     Order(Vec<String>),
 }
 
 impl Claim {
-    /// Whether it is about all workloads together.
+    /// Whether the claim is about all workloads together.
     pub fn is_about_all(&self) -> bool {
         self.workload.is_none() && self.each().next().is_none()
     }
@@ -210,13 +212,14 @@ impl Claim {
 }
 
 impl Rule {
-    /// Whether it says how near the paper's number is near enough.
+    /// Whether the rule compares with the paper's number.
     fn compares(&self) -> bool {
         matches!(self, Self::Within(_) | Self::WithinShare(_))
     }
 }
 
-/// What else runs makes some rounds longer: the one in the middle counts.
+/// The middle one of the values. Other load of the machine makes some rounds longer, which the
+/// median ignores.
 pub fn median(each: &[f64]) -> f64 {
     let mut sorted = each.to_vec();
     sorted.sort_by(f64::total_cmp);

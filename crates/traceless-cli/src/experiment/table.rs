@@ -1,4 +1,4 @@
-//! Every count of every run, one run a line: as CSV, and as Parquet.
+//! Every count of every run, one line for each run: as CSV, and as Parquet.
 
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// A table whose columns have as many cells as it has lines.
+/// A table. Each column has one cell for each line.
 pub struct Table {
     columns: Vec<Column>,
     lines: usize,
@@ -18,11 +18,11 @@ pub struct Table {
 
 struct Column {
     name: String,
-    /// None where a run does not count it.
+    /// `None` where the run does not have this count.
     cells: Vec<Option<Value>>,
 }
 
-/// What all cells of a column can be written as.
+/// The narrowest type that fits all cells of a column.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
     Integer,
@@ -31,7 +31,7 @@ enum Kind {
 }
 
 impl Table {
-    /// A line for each run: what tells it from others, and what it counted.
+    /// A line for each run: the names that identify it, and its counts.
     pub fn new<'a>(runs: impl Iterator<Item = (Vec<(&'a str, Value)>, &'a Value)>) -> Self {
         let line = |(names, counts): (Vec<(&str, Value)>, &Value)| {
             let names = names.into_iter().map(|(name, cell)| (name.to_owned(), cell));
@@ -42,7 +42,8 @@ impl Table {
         Self::of(runs.map(line).collect())
     }
 
-    /// Lines of named cells. Columns are in the order in which their names first come.
+    /// Makes a table of lines of named cells. Columns are in the order in which their names first
+    /// occur.
     fn of(lines: Vec<Vec<(String, Value)>>) -> Self {
         let mut table = Self { columns: vec![], lines: lines.len() };
         for (nth, line) in lines.into_iter().enumerate() {
@@ -117,7 +118,8 @@ impl Column {
     }
 
     fn write(&self, to: &mut SerializedColumnWriter<'_>) -> Result<()> {
-        // Parquet has a level for each cell, 1 if there is a value, and then those values alone.
+        // Parquet takes a level for each cell, 1 if there is a value, and separately the values
+        // alone.
         let levels: Vec<i16> = self.cells.iter().map(|cell| cell.is_some().into()).collect();
         let cells = || self.cells.iter().flatten();
         let levels = Some(&levels[..]);
@@ -139,7 +141,7 @@ impl Column {
     }
 }
 
-/// Each value below `value` that is one, named by the way to it.
+/// Each leaf below `value`, named by its path.
 fn flatten(name: &str, value: &Value, line: &mut Vec<(String, Value)>) {
     let join =
         |part: &str| if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") };
@@ -160,7 +162,7 @@ fn text(cell: &Value) -> String {
     cell.as_str().map_or_else(|| cell.to_string(), str::to_owned)
 }
 
-/// A cell as CSV has it.
+/// A cell in CSV syntax.
 fn quoted(cell: &Value) -> String {
     let text = text(cell);
     if text.contains([',', '"', '\n']) {
@@ -187,7 +189,7 @@ mod tests {
         assert_eq!(line, expected.map(|(name, value)| (name.to_owned(), value)));
     }
 
-    /// Two lines, each without something that the other has.
+    /// Two lines. Each lacks a cell that the other one has.
     fn table() -> Table {
         let line = |cells: &[(&str, Value)]| {
             cells.iter().map(|(name, cell)| ((*name).to_owned(), cell.clone())).collect()

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// A table without lines, whose first column is words and all others numbers.
+/// A text table without rules. The first column has words, the rest have numbers.
 pub struct TextTable {
-    /// The header, and then the others; all have as many cells.
+    /// The header, and then the rows; all have the same number of cells.
     rows: Vec<Vec<String>>,
 }
 

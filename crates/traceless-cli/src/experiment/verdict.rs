@@ -1,32 +1,32 @@
-//! What became of a paper's claims.
+//! Verdicts on a paper's claims.
 
 use super::metrics::Values;
 use super::sheet::{Claim, PublishedValue, Rule};
 use serde::Serialize;
 use std::cmp::Ordering;
 
-/// A claim beside what was measured.
+/// A claim and the measured number.
 #[derive(Serialize, PartialEq, Debug)]
 pub struct Verdict {
     pub text: String,
     pub metric: String,
     pub variant: Option<String>,
-    /// None for the mean over all.
+    /// `None` for the mean over all workloads.
     pub workload: Option<String>,
     /// The paper's number.
     pub paper: Option<f64>,
-    /// Ours; for an order, how many variants are not where the paper has them.
+    /// The measured number; for an order, how many variants are out of place.
     pub measured: f64,
-    /// What would have been enough.
+    /// The rule, in words.
     pub rule: String,
-    /// What was run less of than at level full, where that is too little to judge by.
+    /// What the run has less of than level full, where that is too little to judge the claim.
     pub too_short: Option<String>,
-    /// None if it is too short.
+    /// `None` if the run was too short.
     pub reproduced: Option<bool>,
 }
 
-/// The verdicts on a claim: one, or one for each workload that it has a number for and that was
-/// run. `values` tells a metric of a variant by both names.
+/// The verdicts on a claim: one, or one for each workload that was run and that the paper has a
+/// number for. `values` takes the names of a metric and of a variant.
 pub fn verdicts(
     workloads: &[String],
     claim: &Claim,
@@ -44,7 +44,7 @@ pub fn verdicts(
         reproduced: too_short.is_none().then(|| claim.rule.holds(measured, paper)),
         too_short: too_short.cloned(),
     };
-    // With one workload, which may not be run, or over all.
+    // The value of one workload, `None` if it was not run, or the mean over all.
     let with = |values: &Values, workload: Option<&String>| match workload {
         Some(name) => workloads.iter().position(|other| other == name).map(|nth| values.each[nth]),
         None => Some(values.mean),
@@ -67,7 +67,7 @@ pub fn verdicts(
         paper => {
             let paper =
                 if let Some(PublishedValue::One(paper)) = paper { Some(*paper) } else { None };
-            // A single repeat has no deviation: the claim is there all the same, without a number.
+            // A single repeat has no deviation: the claim is listed all the same, without a number.
             let deviation = values.deviation.unwrap_or(f64::NAN);
             let measured =
                 if claim.of_deviation { Some(deviation) } else { with(&values, workload) };
@@ -76,8 +76,7 @@ pub fn verdicts(
     }
 }
 
-/// How many of these are not greater than the next. Equal ones are in no order: where nothing was
-/// seen to differ, no order was shown.
+/// How many numbers are not greater than the next one. Equal numbers count, as they show no order.
 fn not_before_their_next(numbers: &[f64]) -> usize {
     numbers
         .windows(2)

@@ -1,4 +1,4 @@
-//! Logs on standard error: our own events only, as those of libraries hold what clients sent.
+//! Logs on standard error. Only our own events: events of libraries may hold what clients sent.
 
 use crate::args::LogForm;
 use tracing::Level;
@@ -15,6 +15,6 @@ pub fn start(form: LogForm) {
         LogForm::Text => registry.with(lines).try_init(),
         LogForm::Json => registry.with(lines.json()).try_init(),
     };
-    // There is one process and one start; a second one changes nothing.
+    // The process starts logging once; a second start would change nothing.
     let _ = started;
 }

@@ -19,14 +19,14 @@ struct Report {
     records: u64,
     torn_bytes: u64,
     damaged: Option<Damage>,
-    /// What the anchor says against the state.
+    /// How the anchor contradicts the state.
     anchor: Option<String>,
     new_anchor: bool,
-    /// Where the damaged file is kept; nothing if nothing was repaired.
+    /// Where the damaged file is kept; `None` if nothing was repaired.
     kept: Option<PathBuf>,
 }
 
-/// What cannot be read.
+/// The part of the state that cannot be read.
 #[derive(Serialize)]
 struct Damage {
     entry: u64,
@@ -34,11 +34,11 @@ struct Damage {
     lost_entries: u64,
     lost_records: u64,
     lost_bytes: u64,
-    /// The generation that a repair goes on with; nothing if there is none.
+    /// The generation that a repair goes on with; `None` if there is none.
     repairable: Option<u64>,
 }
 
-/// A gateway's state, and what opens it.
+/// A gateway's state, its keys, and its anchor.
 struct State<'a> {
     folder: PathBuf,
     keys: Keys,
@@ -47,7 +47,7 @@ struct State<'a> {
 
 pub fn check(args: &GatewayCheckArgs) -> Result<(), Failure> {
     let state = State::of(&args.of)?;
-    // An anchor that shall be made anew has nothing to say.
+    // An anchor that is to be made anew is not compared with the state.
     let mut report = state.look(state.anchor.filter(|_| !args.new_anchor))?;
     if let (true, true, Some(path)) = (report.sound, args.new_anchor, state.anchor) {
         gateway::new_anchor(&state.folder, &state.keys, path).map_err(|e| failure(&e))?;
@@ -103,7 +103,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// Prints what was found, and fails if anything is wrong.
+/// Prints the report, and fails if anything is wrong.
 fn finish(report: &Report, json: bool) -> Result<(), Failure> {
     if json {
         say_json(report)?;

@@ -1,5 +1,5 @@
-//! The folder in memory that programs leave their counters in, and by which they learn that we were
-//! killed.
+//! The folder in memory where paged programs leave their counters, and by which they notice that
+//! this process was killed.
 
 use super::RunError;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -7,25 +7,26 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use traceless_pager::paging::{ALIVE, Wrapper};
 
-/// Where such folders are.
+/// Where the folders of all processes are.
 const PLACE: &str = "/dev/shm";
 
-/// How their names begin; our process number follows.
+/// The prefix of a folder's name; the process number follows.
 const NAME: &str = "traceless-run-";
 
-/// A folder in memory, for counters; it goes when we do.
+/// A folder in memory for counters. It is removed when this process ends.
 pub struct CounterFolder {
     path: PathBuf,
-    /// The file that is locked as long as we live.
+    /// A file that is locked as long as this process lives.
     _alive: OwnedFd,
 }
 
 impl CounterFolder {
-    /// A new one. What a killed predecessor left, whose programs have ended, is removed.
+    /// Makes a new folder. Folders that killed processes left are removed first.
     pub fn new() -> Result<Self, RunError> {
         remove_leftovers(Path::new(PLACE));
         let path = Path::new(PLACE).join(format!("{NAME}{}", std::process::id()));
-        // One that somebody else left has other owners, or only old counters.
+        // A folder with this name is left over from another process: its owner or its counters are
+        // wrong.
         let _ = std::fs::remove_dir_all(&path);
         Self::at(path)
     }
@@ -40,7 +41,7 @@ impl CounterFolder {
         Ok(Self { path, _alive: alive })
     }
 
-    /// Where it is.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -48,17 +49,17 @@ impl CounterFolder {
 
 impl Drop for CounterFolder {
     fn drop(&mut self) {
-        // What is left of it holds nothing of use.
+        // Files that could not be removed hold nothing of use.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes folders of those that were killed before any program of theirs could do so.
+/// Removes folders of killed processes, if no paged program has removed them yet.
 fn remove_leftovers(place: &Path) {
     for folder in std::fs::read_dir(place).into_iter().flatten().flatten() {
         let is_folder = folder.file_type().is_ok_and(|kind| kind.is_dir());
         if is_folder && folder.file_name().to_string_lossy().starts_with(NAME) {
-            // To look at a folder removes it, if it was left.
+            // `was_killed` removes the folder if its process was killed.
             let _ = Wrapper::find(&folder.path()).map(|left| left.was_killed());
         }
     }

@@ -1,4 +1,4 @@
-//! `traceless run`: an unmodified program whose heap is paged.
+//! `traceless run`: runs an unmodified program and pages its heap.
 
 mod folder;
 mod options;
@@ -26,16 +26,16 @@ use traceless_pager::slots::Cipher;
 
 pub use folder::CounterFolder;
 
-/// The library that is loaded before the program.
+/// The library that is preloaded into the program.
 const PRELOAD: &str = "libtraceless_preload.so";
 
-/// The exit code when the pager failed, or there is none.
+/// The exit code when the pager failed, or is missing.
 const FAILED: u8 = 125;
 
-/// Bytes that may be locked beside paged memory: the pager's own.
+/// Bytes that the pager may lock for itself, beside paged memory.
 const OWN_MEMORY: usize = 16 << 20;
 
-/// How often counters are written while the program runs, and looked whether it does.
+/// How often counters are written while the program runs.
 const STATS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why a program is not run.
@@ -66,7 +66,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// As `env` and shells have it.
+    /// The exit code, as `env` and shells use it.
     fn code(&self) -> u8 {
         match self {
             Self::NotExecutable(_) => 126,
@@ -77,7 +77,8 @@ impl RunError {
     }
 }
 
-/// Runs a program, and tells the exit code: its own, or why there is none.
+/// Runs a program, and returns the exit code: the program's own, or one that says why it did not
+/// run.
 pub fn run(args: &RunArgs) -> u8 {
     match try_run(args) {
         Ok(code) => code,
@@ -88,7 +89,7 @@ pub fn run(args: &RunArgs) -> u8 {
     }
 }
 
-/// A program that can be paged, and what pages it.
+/// A program that can be paged, and the library that pages it.
 pub struct PagedCommand {
     program: PathBuf,
     library: PathBuf,
@@ -102,7 +103,7 @@ impl PagedCommand {
         Ok(Self { program, library: library()? })
     }
 
-    /// What starts it, paged so.
+    /// The command that starts the program, paged with these settings.
     pub fn command(&self, settings: &Settings) -> Command {
         let mut command = Command::new(&self.program);
         command.env("LD_PRELOAD", with_library(&self.library)).env(VARIABLE, settings.encode());
@@ -153,7 +154,7 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
     Ok(code)
 }
 
-/// Starts this program once more, as the pager.
+/// Starts this program once more, as the pager process.
 fn pager(settings: &Settings) -> Result<PagerProcess, RunError> {
     let own = std::env::current_exe().map_err(|e| RunError::Io("/proc/self/exe".into(), e))?;
     let mut command = Command::new(own);
@@ -161,7 +162,7 @@ fn pager(settings: &Settings) -> Result<PagerProcess, RunError> {
     Ok(PagerProcess::start(command, settings)?)
 }
 
-/// The pager in a process of its own, and its exit code.
+/// Runs as the pager process, and returns its exit code.
 pub fn serve() -> u8 {
     let serves = || {
         let text = std::env::var(VARIABLE).unwrap_or_default();
@@ -170,7 +171,7 @@ pub fn serve() -> u8 {
         let settings = Settings::decode(&text)?;
         match paging::lock_this_process() {
             Err(e) if settings.lock == Lock::Strict => Err(paging::Error::Unlocked(e))?,
-            // Whoever started this process has said so.
+            // The process that started this one has reported it already.
             _ => {}
         }
         Ok::<(), RunError>(paging::serve(settings, input)?)
@@ -184,8 +185,8 @@ pub fn serve() -> u8 {
     }
 }
 
-/// Whether resident pages are to be locked: what was asked for, where that is allowed. It is tried
-/// before the program begins, so that it is said once.
+/// Whether resident pages are to be locked: the user's choice, as far as the limits allow it. This
+/// is tried before the program begins, so that a message is printed only once.
 fn lock(args: &RunArgs, settings: &Settings) -> Result<Lock, RunError> {
     let wanted = match args.lock {
         LockArg::Auto => Lock::Auto,
@@ -196,7 +197,7 @@ fn lock(args: &RunArgs, settings: &Settings) -> Result<Lock, RunError> {
         ModeArg::Thread => {
             paging::may_lock(settings.pages * PAGE_LEN + settings.tree_memory()? + OWN_MEMORY)
         }
-        // The pager locks all that it has, whatever comes.
+        // The pager process locks all its memory, present and future.
         ModeArg::Process => paging::may_lock_all(),
     };
     match allowed {
@@ -212,7 +213,7 @@ fn lock(args: &RunArgs, settings: &Settings) -> Result<Lock, RunError> {
     }
 }
 
-/// The exit code of a program, or 128 and the signal that ended it, as shells have it.
+/// The exit code of a program, or 128 plus the signal that ended it, as in shells.
 fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)
@@ -266,7 +267,7 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
     })
 }
 
-/// The pager's word for it.
+/// The pager's type for a cipher of the command line.
 pub fn cipher(cipher: PageCipherArg) -> Cipher {
     match cipher {
         PageCipherArg::Aegis => Cipher::Aegis,
@@ -275,7 +276,7 @@ pub fn cipher(cipher: PageCipherArg) -> Cipher {
     }
 }
 
-/// Beside this program, or where packages put it.
+/// The path of the preloaded library: beside this program, or where packages install it.
 fn library() -> Result<PathBuf, RunError> {
     let own = std::env::current_exe().map_err(|e| RunError::Io("/proc/self/exe".into(), e))?;
     let beside = own.parent().unwrap_or(Path::new("/"));
@@ -283,7 +284,7 @@ fn library() -> Result<PathBuf, RunError> {
     places.into_iter().find(|path| path.is_file()).ok_or(RunError::NoLibrary)
 }
 
-/// Our library first, then what was to be loaded anyway.
+/// The value of `LD_PRELOAD`: our library first, then the libraries that it named before.
 fn with_library(library: &Path) -> OsString {
     let mut list = library.as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
@@ -293,11 +294,11 @@ fn with_library(library: &Path) -> OsString {
     list
 }
 
-/// Waits for the program. What asks us to stop is passed on: it decides.
+/// Waits for the program. Signals to stop are passed on: the program decides what they do.
 fn wait(mut child: Child, stats: Option<&Path>, folder: &Path) -> Result<ExitStatus, RunError> {
     let failed = |e| RunError::Io("waiting".into(), e);
     let pid = Pid::from_child(&child);
-    // A terminal tells both of us; we only must not go first.
+    // A terminal sends SIGINT and SIGQUIT to both processes; this one only must not end first.
     let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT]).map_err(failed)?;
     let handle = signals.handle();
     let passing = std::thread::spawn(move || {
@@ -322,7 +323,7 @@ fn wait(mut child: Child, stats: Option<&Path>, folder: &Path) -> Result<ExitSta
     Ok(ended)
 }
 
-/// Up to an interval, in steps that a short program does not notice.
+/// Waits up to an interval, in short steps, so that a program that ends early causes no delay.
 fn wait_a_little(child: &mut Child) -> Result<(), RunError> {
     const STEP: Duration = Duration::from_millis(10);
     for _ in 0..STATS_INTERVAL.as_millis() / STEP.as_millis() {
@@ -334,7 +335,7 @@ fn wait_a_little(child: &mut Child) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What one program counted. Programs that it started follow it.
+/// The counters of one program. Programs that it started come after it.
 #[derive(Serialize)]
 struct ProgramCounters {
     process: String,
@@ -352,7 +353,7 @@ fn counted(folder: &Path) -> Vec<ProgramCounters> {
             Some((begun, ProgramCounters { process, summary: counters.summary() }))
         })
         .collect();
-    // Numbers of processes begin anew.
+    // Sorted by start time, as process numbers wrap around.
     all.sort_by_key(|(begun, _)| *begun);
     all.into_iter().map(|(_, counted)| counted).collect()
 }

@@ -3,7 +3,7 @@
 use crate::args::{ModeArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
 use clap::ValueEnum;
 
-/// What to say of the first one that does not apply.
+/// Checks all options; the error names the first one that does not apply.
 pub fn check(args: &RunArgs) -> Result<(), String> {
     let scheme = format!("--scheme {}", name(args.scheme));
     let helps = matches!(
@@ -59,7 +59,7 @@ pub fn check(args: &RunArgs) -> Result<(), String> {
     }
 }
 
-/// What was chosen so that pages are copied, not moved, if that was.
+/// The option because of which pages are copied instead of moved, if there is one.
 fn copying(args: &RunArgs) -> Option<&'static str> {
     match (args.mode, args.way) {
         (ModeArg::Process, _) => Some("--mode process"),
@@ -68,7 +68,7 @@ fn copying(args: &RunArgs) -> Option<&'static str> {
     }
 }
 
-/// What the user calls it.
+/// The scheme's name on the command line.
 fn name(scheme: PageSchemeArg) -> String {
     let value = scheme.to_possible_value().expect("no scheme is hidden");
     value.get_name().to_owned()

@@ -1,4 +1,4 @@
-//! Whether a program can be paged at all, and where it is.
+//! Finding a program, and checking whether it can be paged.
 
 use super::RunError;
 use std::ffi::{OsStr, OsString};
@@ -8,10 +8,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Scripts that name scripts, at most.
+/// The most scripts in a row that name each other as interpreters.
 const SCRIPTS_MAX: usize = 4;
 
-/// The file that `exec` would take for a name.
+/// The file that `exec` would run for a name.
 pub fn find(name: &OsStr) -> Result<PathBuf, RunError> {
     if name.as_bytes().contains(&b'/') {
         return executable(PathBuf::from(name));
@@ -37,7 +37,7 @@ fn executable(path: PathBuf) -> Result<PathBuf, RunError> {
     Ok(path)
 }
 
-/// Refuses what would run without being paged.
+/// Refuses a program that would run without being paged.
 pub fn check(path: &Path) -> Result<(), RunError> {
     let mut path = path.to_path_buf();
     for _ in 0..SCRIPTS_MAX {
@@ -49,7 +49,7 @@ pub fn check(path: &Path) -> Result<(), RunError> {
     Err(RunError::NotExecutable(path))
 }
 
-/// The interpreter, if it is a script; nothing, if it can be paged.
+/// The interpreter of a script; `None` for a program that can be paged.
 fn look_at(path: &Path) -> Result<Option<PathBuf>, RunError> {
     let unreadable = |_| RunError::NotExecutable(path.into());
     let mut file = File::open(path).map_err(unreadable)?;
@@ -81,7 +81,7 @@ fn look_at(path: &Path) -> Result<Option<PathBuf>, RunError> {
     }
 }
 
-/// Whether an ELF file names a loader. `None` where it is damaged.
+/// Whether an ELF file names a dynamic loader. `None` if it is damaged.
 fn is_dynamic(file: &File, head: &[u8]) -> Option<bool> {
     const INTERPRETER: u64 = 3;
     let (table, len, count) = (number(head, 32, 8)?, number(head, 54, 2)?, number(head, 56, 2)?);
@@ -95,14 +95,14 @@ fn is_dynamic(file: &File, head: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// The machine that we are built for, as our own file says.
+/// The ELF machine number of this program's own file.
 fn own_machine() -> Option<u64> {
     let mut head = [0; 20];
     File::open("/proc/self/exe").ok()?.read_exact_at(&mut head, 0).ok()?;
     number(&head, 18, 2)
 }
 
-/// A little-endian number.
+/// A little-endian number of `len` bytes.
 fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
     let mut number = [0; 8];
     number[..len].copy_from_slice(bytes.get(at..at + len)?);
@@ -121,7 +121,7 @@ mod tests {
         path
     }
 
-    /// An ELF file with one entry of its table of segments.
+    /// An ELF file with one segment, of type `kind`.
     fn elf(kind: u8) -> Vec<u8> {
         let mut bytes = vec![0; 64 + 56];
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");

@@ -1,4 +1,4 @@
-//! `traceless sim`: secure processors, simulated.
+//! `traceless sim`: simulation of secure processors.
 
 mod experiment;
 mod record;
@@ -23,7 +23,7 @@ pub fn run(command: &SimCommand) -> Result<(), Failure> {
     }
 }
 
-/// Lets `trace` see what a machine shows and is asked for.
+/// Lets `trace` record the machine's bus, and the requests to its memory.
 fn watch(trace: &Trace) -> Watch {
     let asked = trace.asks().map(|ask| {
         let note = move |op, addr| {
@@ -82,7 +82,7 @@ mod tests {
         }
     }
 
-    /// Every machine that is shipped, and one that has all parts.
+    /// Every machine in experiments/, and one with all parts.
     fn machines() -> Vec<Machine> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/machines");
         let read = |entry: std::io::Result<std::fs::DirEntry>| {

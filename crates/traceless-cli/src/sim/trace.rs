@@ -22,9 +22,9 @@ struct Report {
     #[serde(flatten)]
     outcome: Outcome,
     channels: Vec<Channel>,
-    /// Commands that went out, if all of them were checked.
+    /// The number of commands on the bus, if all of them were checked.
     commands_checked: Option<u64>,
-    /// Of the simulation itself.
+    /// The speed of the simulator itself.
     records_per_second: f64,
 }
 
@@ -72,7 +72,7 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many commands went out. None of them breaks a constraint, or that is the failure.
+/// The number of commands on the bus. Fails at the first one that breaks a constraint.
 fn check(machine: &Machine, outcome: &Outcome) -> Result<u64, Failure> {
     if machine.constant.is_some() {
         return Err(Failure::usage("a memory known by its bandwidth has no commands to check"));
@@ -86,7 +86,7 @@ fn check(machine: &Machine, outcome: &Outcome) -> Result<u64, Failure> {
     Ok(outcome.commands.iter().map(|log| log.len() as u64).sum())
 }
 
-/// What all cores run, in their order.
+/// The workloads of all cores, in order.
 fn programs(args: &SimTraceArgs) -> Result<Vec<Program>, Failure> {
     let mut programs = vec![];
     for (name, seed) in args.workloads.iter().zip(args.seed..) {
@@ -103,10 +103,10 @@ fn programs(args: &SimTraceArgs) -> Result<Vec<Program>, Failure> {
     Ok(programs)
 }
 
-/// Operations of a workload that has no end.
+/// Default length of a generated workload, in operations.
 const MADE_UP_LEN: u64 = 1_000_000;
 
-/// The machine that was named, with the scheme that was asked for.
+/// The machine of `--config`, or the default one, with the scheme of `--scheme`.
 fn machine(args: &SimTraceArgs) -> Result<Machine, Failure> {
     let named = args.config.as_deref().map(read_machine).transpose()?;
     let scheme = Scheme::named(&args.scheme).ok_or_else(|| no_scheme(&args.scheme))?;
@@ -193,7 +193,7 @@ fn tell(report: &Report) {
     }
 }
 
-/// How long what was done took, if anything was.
+/// Prints the latencies of reads, writes and path accesses, as far as there were any.
 fn tell_latencies(latencies: &Latencies, is_hidden: bool) {
     let Latencies { reads, reads_at_hand, reads_by_map, write_backs, paths } = latencies;
     tell_latency("reads", reads);

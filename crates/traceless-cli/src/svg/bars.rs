@@ -12,18 +12,18 @@ pub struct BarPanel {
 /// The bars of one workload.
 pub struct Group {
     pub label: String,
-    /// A series and its value. Values on a logarithmic axis are positive.
+    /// Pairs of a series' index and its value. Values on a logarithmic axis are positive.
     pub bars: Vec<(usize, f64)>,
-    /// Values to compare with, drawn as a diamond above the bar of their series.
+    /// Values to compare with, each drawn as a diamond above the bar of its series.
     pub marks: Vec<(usize, f64)>,
 }
 
 /// A whole plot.
 pub struct Plot {
     pub title: String,
-    /// What the vertical axes show.
+    /// Label of the vertical axes.
     pub axis: String,
-    /// What a diamond means.
+    /// Legend of the diamonds.
     pub mark: String,
     pub series: Vec<String>,
     pub panels: Vec<BarPanel>,
@@ -34,7 +34,7 @@ const GROUP_GAP: f64 = 16.0;
 const LEFT: f64 = 110.0;
 const TOP: f64 = 84.0;
 const PANEL: f64 = 230.0;
-/// Below a panel: labels, and the title of the next.
+/// Space below a panel for its labels, and the title of the next.
 const PANEL_GAP: f64 = 120.0;
 const LEGEND: f64 = 132.0;
 
@@ -96,14 +96,14 @@ impl Plot {
     }
 }
 
-/// A logarithmic axis around every value, and around 1.
+/// A logarithmic axis that covers every value, and 1.
 pub fn decades(groups: &[Group]) -> Axis {
     let (low, high) = values(groups)
         .fold((0.5f64, 1.0f64), |(low, high), value| (low.min(value), high.max(value * 1.05)));
     Axis::Decades(low.log10().floor() as i32, high.log10().ceil() as i32)
 }
 
-/// A straight axis from zero to a round number above every value.
+/// A linear axis from zero to a round number above every value.
 pub fn straight(groups: &[Group]) -> Axis {
     let most = values(groups).filter(|value| value.is_finite()).fold(0.0, f64::max);
     let decade = 10f64.powf(most.max(1e-9).log10().floor());
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn every_bar_and_mark_is_drawn_and_words_are_escaped() {
         let svg = plot(vec![(0, 0.9), (1, 0.02)]).to_svg();
-        // The ground, two of the legend, two bars.
+        // The background, two entries of the legend, and two bars.
         assert_eq!(svg.matches("<rect").count(), 5);
         assert_eq!(svg.matches("<polygon").count(), 2);
         assert!(svg.contains(">a &lt; b</text>") && svg.contains(">0.01</text>"));

@@ -1,4 +1,4 @@
-//! Curves: panels in rows, straight or logarithmic axes, dashes for what others say.
+//! Curves: panels in rows, with linear or logarithmic axes. Dashed curves are published numbers.
 
 use super::{Axis, colour, document, line, text};
 use std::fmt::Write as _;
@@ -6,21 +6,21 @@ use std::fmt::Write as _;
 /// One panel.
 pub struct CurvePanel {
     pub title: String,
-    /// What the axes show.
+    /// Label of the horizontal axis.
     pub across: String,
     pub up: String,
-    /// What stands at 0, 1 and so on, if it is not these numbers.
+    /// Labels for 0, 1 and so on, instead of the numbers.
     pub names: &'static [&'static str],
     pub axis: Axis,
     pub curves: Vec<Curve>,
 }
 
-/// The points of one subject, from left to right.
+/// The points of one curve, from left to right.
 pub struct Curve {
     pub label: String,
-    /// Which of the colours.
+    /// Index of the colour.
     pub colour: usize,
-    /// Published, not measured.
+    /// Whether the curve is published, not measured.
     pub is_dashed: bool,
     pub points: Vec<(f64, f64)>,
 }
@@ -88,7 +88,7 @@ impl CurvePanel {
     }
 }
 
-/// Whole numbers up to `most`, as far apart as is easily read.
+/// Whole numbers up to `most`, at most ten of them if `most` is not too large.
 fn round_numbers(most: f64) -> impl Iterator<Item = f64> {
     let steps = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
     let step = steps.into_iter().find(|step| most / step <= 10.0).unwrap_or(most);

@@ -1,21 +1,21 @@
-//! Panels in a row: dots, and how often something lies where.
+//! Panels in a row: dots, or histograms.
 
 use super::{colour, document, line, points, text};
 
 /// One panel.
 pub struct DotPanel {
     pub title: String,
-    /// What the axes show.
+    /// Label of the horizontal axis.
     pub across: &'static str,
     pub up: &'static str,
     pub drawn: Series,
 }
 
-/// What a panel shows, of one subject after the other.
+/// The data of a panel, for one subject after the other.
 pub enum Series {
-    /// Dots, from 0 to 1 in both directions; the number is the colour's.
+    /// Dots with coordinates from 0 to 1; the number is the index of the colour.
     Dots(Vec<(usize, Vec<(f64, f64)>)>),
-    /// How much lies in each of equal ranges, drawn as steps.
+    /// The share in each of several equal ranges, drawn as steps.
     Shares(Vec<(usize, Vec<f64>)>),
 }
 
@@ -88,7 +88,7 @@ mod tests {
         assert!(svg.contains("a &lt; b") && !svg.contains("NaN") && !svg.contains("inf"));
         assert_eq!(svg.matches("h0").count(), 2);
         assert!(svg.contains(&format!("M{:.1} {TOP:.1}h0", LEFT + WIDTH)), "{svg}");
-        // The highest step is as high as the panel.
+        // The highest step reaches the top of the panel.
         assert!(svg.contains(&format!("y2=\"{TOP:.1}\"")), "{svg}");
     }
 }

@@ -8,23 +8,23 @@ use std::fmt::Write as _;
 
 const TICKS: u32 = 5;
 
-/// Colours that people with any kind of sight can tell apart, and a few more.
+/// Colours that colour-blind readers can distinguish, and a few more.
 const COLOURS: [&str; 11] = [
     "#999999", "#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#cc79a7", "#009e73", "#b8a800",
     "#444444", "#8b4513", "#7b3fb5",
 ];
 
-/// How high a value is drawn.
+/// The vertical axis.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Axis {
-    /// From zero to this.
+    /// Linear, from zero to this.
     UpTo(f64),
-    /// Between two powers of ten.
+    /// Logarithmic, between two powers of ten.
     Decades(i32, i32),
 }
 
 impl Axis {
-    /// How far up a value is drawn, from 0 to 1.
+    /// The height at which a value is drawn, from 0 to 1.
     fn part(self, value: f64) -> f64 {
         let part = match self {
             Self::UpTo(high) => value / high,
@@ -46,7 +46,7 @@ impl Axis {
     }
 }
 
-/// A document with a title, drawn by `draw`.
+/// An SVG document with a title; `draw` adds the rest.
 fn document(width: f64, height: f64, title: &str, draw: impl FnOnce(&mut String)) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" \
@@ -59,7 +59,7 @@ fn document(width: f64, height: f64, title: &str, draw: impl FnOnce(&mut String)
     out
 }
 
-/// What stands beside the line of a power of ten.
+/// The label of a power of ten.
 fn decade_label(decade: i32) -> String {
     if decade < 0 {
         format!("{:.*}", decade.unsigned_abs() as usize, 10f64.powi(decade))
@@ -81,7 +81,7 @@ fn rect(out: &mut String, x: f64, y: f64, width: f64, height: f64, fill: &str) {
     .expect("a string takes every line");
 }
 
-/// Square dots of this size, all in one path.
+/// Square dots of this size, all in one SVG path.
 fn points(out: &mut String, at: impl Iterator<Item = (f64, f64)>, size: f64, stroke: &str) {
     let mut draw = |words: std::fmt::Arguments<'_>| {
         out.write_fmt(words).expect("a string takes every line");

@@ -1,4 +1,4 @@
-//! A decorator that takes note of what is asked of a device.
+//! A decorator that records the requests to a device.
 
 use crate::trace::Trace;
 use std::io;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use traceless::trace::Op;
 use traceless_volume::device::Device;
 
-/// `device`, and what is asked of it is noted if `trace` has a place for that.
+/// `device`, decorated so that its requests are recorded, if `trace` records secrets.
 pub fn noted<D: Device + 'static>(device: Arc<D>, trace: &Trace) -> Arc<dyn Device> {
     match trace.asks() {
         None => device,

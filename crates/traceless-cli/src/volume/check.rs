@@ -10,7 +10,7 @@ use traceless_volume::error::Kind;
 use traceless_volume::format::UserKey;
 use traceless_volume::volume::{OpenOptions, RepairReport, Volume, new_anchor, repair};
 
-/// Damaged places that are listed; more are counted.
+/// Damaged places that are listed; further ones are only counted.
 const LISTED_MAX: usize = 100;
 
 #[derive(Serialize)]
@@ -20,7 +20,7 @@ struct CheckReport {
     writes: Option<u64>,
     damaged: u64,
     places: Vec<String>,
-    /// Whether all of it is mended; nothing if that was not asked for.
+    /// Whether the repair mended all damage; `None` without a repair.
     repaired: Option<bool>,
     lost: Vec<Lost>,
     forgotten: Vec<String>,
@@ -30,7 +30,7 @@ struct CheckReport {
     closed: bool,
 }
 
-/// A block that was damaged, and is zeros now.
+/// A block that was damaged, and now holds zeros.
 #[derive(Serialize)]
 struct Lost {
     block: u64,
@@ -91,7 +91,7 @@ fn tell(checked: &CheckReport) {
 }
 
 fn options(args: &CheckArgs) -> OpenOptions {
-    // An anchor that shall be made anew has nothing to say.
+    // An anchor that is to be made anew is not compared with the volume.
     let anchor = args.anchor.anchor.clone().filter(|_| !args.new_anchor);
     OpenOptions { anchor, ..OpenOptions::default() }
 }
@@ -134,7 +134,7 @@ fn verify(args: &CheckArgs, volume: &Volume) -> Result<CheckReport, Failure> {
     Ok(CheckReport { writes: Some(volume.writes()), ..found(damaged, places) })
 }
 
-/// Damage that keeps the volume from being opened at all.
+/// The report for damage that keeps the volume from being opened.
 fn refused(e: &Error) -> CheckReport {
     CheckReport { closed: e.keeps_closed(), ..found(1, vec![e.to_string()]) }
 }
@@ -154,7 +154,7 @@ fn found(damaged: u64, places: Vec<String>) -> CheckReport {
     }
 }
 
-/// Repairs what was found, and looks whether that was all.
+/// Repairs the damage, and checks the volume again.
 fn mend(args: &CheckArgs, key: &UserKey, checked: &mut CheckReport) -> Result<(), Failure> {
     if checked.writes.is_none() && !(checked.closed && args.accept_old_blocks) {
         return Ok(());

@@ -93,7 +93,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The cipher of this name; for auto, the fastest here for a block.
+/// The cipher of this name; for `auto`, the one that seals a block fastest on this machine.
 pub fn cipher(name: CipherName) -> Cipher {
     match name {
         CipherName::Auto => Cipher::fastest(BLOCK_LEN, &Monotonic::start()),

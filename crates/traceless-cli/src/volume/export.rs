@@ -14,20 +14,21 @@ use traceless_volume::fuse::runtime::become_io_flusher;
 use traceless_volume::volume::Volume;
 use zeroize::Zeroizing;
 
-/// What a daemon prints when the file is there.
+/// What a daemon prints once the file is there.
 pub const READY: &str = "ready";
 
 pub fn run(args: &ExportArgs) -> Result<(), Failure> {
-    // Before the image is opened, which writes to it.
+    // Must come before the image is opened, as opening writes to it.
     export::check(&args.dir)?;
     let key = if args.for_mount {
-        // The terminal's Ctrl-C is for the command that mounts, not for what stays behind.
+        // The terminal's Ctrl-C is for the command that mounts, not for the daemon that stays
+        // behind.
         let _ = rustix::process::setsid();
         key_from_pipe()?
     } else {
         key::existing(&args.key)?
     };
-    // Before the first thread: the mark belongs to a thread and is inherited.
+    // Must come before the first thread starts: the mark belongs to a thread and is inherited.
     for warning in become_io_flusher() {
         if !args.for_mount {
             complain(&warning.to_string());
@@ -55,7 +56,8 @@ fn serve(args: &ExportArgs, volume: &Volume, device: Arc<dyn Device>) -> Result<
     Ok(())
 }
 
-/// From now on nobody reads what this process prints.
+/// Redirects standard input and output to /dev/null, as the mounting command ends and reads no
+/// more.
 fn forget_terminal() {
     if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null);
@@ -64,7 +66,7 @@ fn forget_terminal() {
     }
 }
 
-/// One byte that tells the kind, then the key.
+/// Writes one byte for the kind of key, then the key.
 pub fn key_to_pipe(key: &UserKey, pipe: &mut dyn Write) -> std::io::Result<()> {
     let (kind, bytes) = match key {
         UserKey::Passphrase(bytes) => (b"p", bytes),

@@ -11,8 +11,8 @@ use traceless_volume::device::Device;
 use traceless_volume::format::UserKey;
 use traceless_volume::volume::{OpenOptions, Volume};
 
-/// Opens the image, serves it as a device, and closes it whatever `serve` came to. Goes past the
-/// page cache, which below a block device could wait for itself.
+/// Opens the image, serves it as a device, and closes it even if `serve` fails. Bypasses the page
+/// cache: below a block device the cache could wait for itself.
 pub fn hold(
     image: &Path,
     key: UserKey,

@@ -1,4 +1,4 @@
-//! Where keys come from: a file, standard input, or somebody who types.
+//! Sources of keys: a file, standard input, or a prompt.
 
 use crate::args::{KdfArgs, KeyArgs};
 use crate::failure::{Failure, KEY};
@@ -43,7 +43,7 @@ pub fn kdf(args: &KdfArgs) -> Result<Kdf, Failure> {
 
 pub fn from_file(path: &Path) -> Result<UserKey, Failure> {
     let failed = |e| Failure::new(KEY, format!("{}: cannot read the key: {e}", path.display()));
-    // One byte more than is allowed tells that it is too long.
+    // Reads one byte more than the limit, so that a key that is too long is noticed.
     let limit = KEY_FILE_LEN_MAX as u64 + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(4096));
     if path.as_os_str() == "-" {

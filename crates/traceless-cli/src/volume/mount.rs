@@ -29,14 +29,14 @@ pub fn mount(args: &MountArgs) -> Result<(), Failure> {
             list.join("; ")
         )));
     }
-    // Before the serving process opens the image, which writes to it.
+    // Must come before the serving process opens the image, as opening writes to it.
     check_dir(&args.dir)?;
     let key = key::existing(&args.key)?;
     let runtime = default_runtime()?;
     let image = args.image.canonicalize().map_err(|e| {
         Failure::new(crate::failure::DEVICE, format!("{}: {e}", args.image.display()))
     })?;
-    // What stands half-made has no record yet, so nobody could take it down: a signal waits.
+    // A half-made mount has no record yet, so `unmount` could not remove it: a signal waits.
     let interrupted = signals::flag()?;
     let fuse_dir = prepare(&runtime, &args.dir)?;
     let mounted = start_daemon(args, &image, &fuse_dir, &key).and_then(|(mut child, writes)| {
@@ -47,7 +47,7 @@ pub fn mount(args: &MountArgs) -> Result<(), Failure> {
         mounted
     });
     if mounted.is_err() {
-        // Nothing is left behind; if it is not empty, something still stands there.
+        // Nothing is left behind. If the folder is not empty, something is still mounted there.
         let _ = std::fs::remove_dir(&fuse_dir);
     }
     mounted?;
@@ -75,7 +75,7 @@ fn finish_mount(
     let kept = MountRecord::new(&attached, image, fuse_dir, Daemon::of(pid)?)
         .and_then(|made| record(runtime, &made));
     if let Err(e) = kept {
-        // Without a record `unmount` finds nothing: take down what stands.
+        // Without a record `unmount` finds nothing, so the mount is undone here.
         let _ = Command::new("umount").arg(&attached.dir).status();
         let _ = Command::new("losetup").arg("-d").arg(&attached.loop_device).status();
         return Err(e.into());
@@ -83,8 +83,8 @@ fn finish_mount(
     Ok(())
 }
 
-/// Starts the process that serves the volume, and waits until its file is there. Returns how many
-/// writes the volume has seen: a new one has no file system yet.
+/// Starts the process that serves the volume, and waits until its file is there. Returns the number
+/// of writes to the volume so far: with none it has no file system yet.
 fn start_daemon(
     args: &MountArgs,
     image: &Path,
@@ -108,7 +108,7 @@ fn start_daemon(
             command.arg(flag).arg(absolute(path)?);
         }
     }
-    // It stays behind: it must not keep this folder in use.
+    // The daemon stays behind, and must not keep this folder in use.
     command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(failed("start the serving process"))?;
     let mut pipe = child.stdin.take().expect("it was asked for");
@@ -121,7 +121,7 @@ fn start_daemon(
     if let (Ok(()), Ok(_), Some(writes)) = (sent, read, writes) {
         return Ok((child, writes));
     }
-    // It has said on standard error what was wrong.
+    // The daemon has printed on standard error what was wrong.
     let status = child.wait().map_err(failed("wait for the serving process"))?;
     let code = status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(USAGE);
     Err(Failure::new(code.max(1), "the volume could not be served; nothing is mounted"))

@@ -31,15 +31,16 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     };
     let image = LockedImage::new(&args.image.image, &key, options)?;
     drop(key);
-    // Before anything is written: an address that cannot be had must not change the image. Whoever
-    // connects meanwhile waits.
+    // An address that cannot be had must not change the image, so the server binds before the image
+    // is opened. Clients that connect meanwhile wait.
     let bound = bind(args, &mut inherited)?;
     let mut meter = Meter::new("opening", args.progress.progress);
     let volume = image.open(&mut |done, all| meter.update(done, all));
     meter.finish();
     let volume = Arc::new(volume?);
     let served = serve(bound, &asked::noted(volume.clone(), &trace));
-    // Whatever happened, what was acknowledged is kept, and the next opening is quick.
+    // The volume is closed even after an error: acknowledged writes are kept, and the next opening
+    // is quick.
     let closed = volume.close().map_err(Failure::from);
     let traced = trace.finish();
     served.and(closed).and(traced)

@@ -17,7 +17,7 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// In words what the JSON calls by one of them.
+/// The value of `writes_reveal` in the JSON, in words.
 fn writes_reveal(beyond_their_number: &str) -> &str {
     match beyond_their_number {
         "nothing" => "how many, when, and how grouped; not which blocks",

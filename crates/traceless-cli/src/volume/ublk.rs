@@ -11,10 +11,10 @@ use traceless_volume::fuse::runtime::become_io_flusher;
 use traceless_volume::ublk::UblkExport;
 
 pub fn run(args: &UblkArgs) -> Result<(), Failure> {
-    // Before the image is opened, which writes to it.
+    // Must come before the image is opened, as opening writes to it.
     UblkExport::check()?;
     let key = key::existing(&args.image.key)?;
-    // Before the first thread: the mark belongs to a thread and is inherited.
+    // Must come before the first thread starts: the mark belongs to a thread and is inherited.
     for warning in become_io_flusher() {
         complain(&warning.to_string());
     }

@@ -1,6 +1,8 @@
-//! The anchor: a small file, kept elsewhere, that remembers how far a volume had come.
+//! The anchor: a small file, kept away from the image, that records how far a volume had come. An
+//! image that is older than its anchor was rolled back.
 //!
-//! Two records of 4096 bytes, written in turn, so that a crash leaves one of them whole.
+//! The file has two records of 4096 bytes, written in turn, so that a crash leaves one of them
+//! whole.
 
 use super::{Keys, SourceState, sync_folder_of, u64_at};
 use crate::error::{Error, Result};
@@ -15,16 +17,16 @@ const RECORD_LEN: usize = 4096;
 const TAG_AT: usize = 88;
 const USED_LEN: usize = TAG_AT + 32;
 
-/// What an anchor remembers.
+/// The contents of an anchor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AnchorState {
     /// Records written before this one.
     pub sequence: u64,
     /// Generation of the newest superblock.
     pub generation: u64,
-    /// Its chain.
+    /// Chain of the newest superblock.
     pub chain: [u8; 32],
-    /// Writes whose flush was acknowledged.
+    /// Number of writes that an acknowledged flush made durable.
     pub count: u64,
 }
 
@@ -57,7 +59,7 @@ impl AnchorState {
     }
 }
 
-/// An anchor file that is open and locked.
+/// An open anchor file; it is locked unless it was opened for reading only.
 pub struct Anchor {
     file: File,
     path: PathBuf,
@@ -66,7 +68,7 @@ pub struct Anchor {
 }
 
 impl Anchor {
-    /// Makes a new one. An existing file is overwritten only by `force`.
+    /// Makes a new anchor. An existing file is overwritten only with `force`.
     pub fn create(path: &Path, keys: Arc<Keys>, force: bool) -> Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(0o600);
@@ -84,7 +86,7 @@ impl Anchor {
         Ok(anchor)
     }
 
-    /// Refuses a file that is something else than an anchor.
+    /// Refuses to overwrite a file that is not an anchor.
     pub fn refuse_others(path: &Path) -> Result {
         let mut found = [0; MAGIC.len()];
         let read = match File::open(path) {
@@ -94,15 +96,15 @@ impl Anchor {
         if read.is_ok() && found == MAGIC { Ok(()) } else { Err(Error::Exists(path.into())) }
     }
 
-    /// Where the anchor lies that will take the place of the one at `path`.
+    /// The path of the anchor that will replace the one at `path`.
     pub fn coming(path: &Path) -> PathBuf {
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
         name.into()
     }
 
-    /// Makes the one that will take the place of the anchor at `path`, for a volume in this state.
-    /// It must not be open.
+    /// Makes the anchor that will replace the one at `path`, for a volume in this state. The new
+    /// anchor must not be open.
     pub fn prepare(path: &Path, keys: Arc<Keys>, state: &SourceState) -> Result {
         let coming = Self::coming(path);
         let anchor = Self::create(&coming, keys, true)?;
@@ -116,14 +118,14 @@ impl Anchor {
             .map_err(|e| failed("write", &coming, e))
     }
 
-    /// Puts the anchor that was prepared in the place of the one at `path`.
+    /// Moves the prepared anchor to `path`.
     pub fn replace(path: &Path) -> Result {
         std::fs::rename(Self::coming(path), path)
             .and_then(|()| sync_folder_of(path))
             .map_err(|e| failed("replace", path, e))
     }
 
-    /// Removes an anchor that was prepared and never came.
+    /// Removes a prepared anchor that was never moved to its place.
     pub fn forget_coming(path: &Path) -> Result {
         let coming = Self::coming(path);
         match std::fs::remove_file(&coming) {
@@ -134,7 +136,7 @@ impl Anchor {
         }
     }
 
-    /// Opens one that was made for this volume. Opened for reading only, it remembers nothing new.
+    /// Opens an anchor of this volume. With `read_only` it is not locked, and must not be changed.
     pub fn open(path: &Path, keys: Arc<Keys>, read_only: bool) -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -164,12 +166,12 @@ impl Anchor {
         Ok(anchor)
     }
 
-    /// What it remembers.
+    /// The recorded state.
     pub fn state(&self) -> AnchorState {
         *self.state.lock().expect("nothing panics under this lock")
     }
 
-    /// Remembers a new superblock, durably.
+    /// Records a new superblock, durably.
     pub fn note_generation(&self, generation: u64, chain: [u8; 32]) -> io::Result<()> {
         self.note(|state| {
             state.generation = generation;
@@ -177,7 +179,7 @@ impl Anchor {
         })
     }
 
-    /// Remembers that `count` writes are durable, durably.
+    /// Records durably that `count` writes are durable.
     pub fn note_count(&self, count: u64) -> io::Result<()> {
         if self.state().count >= count {
             return Ok(());
@@ -240,7 +242,8 @@ mod tests {
             let want = (len >= USED_LEN).then_some(state);
             assert_eq!(AnchorState::decode(&keys, &record[..len]), want, "{len} bytes");
         }
-        // As somebody with the key may have written them.
+        // Records with a wrong magic or volume, but with a valid tag, as a holder of the key could
+        // make.
         for byte in [0, 7, 8, 23] {
             let mut other = record.clone();
             other[byte] ^= 1;

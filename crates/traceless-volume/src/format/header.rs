@@ -1,4 +1,4 @@
-//! The header: what must be known before a key is, and never changes. 4096 bytes at 0.
+//! The header: public parameters that never change and are needed before the key. 4096 bytes at 0.
 
 use super::{AREAS_AT, Keys, MasterKey, u16_at, u32_at, u64_at};
 use crate::error::{Error, Result};
@@ -12,55 +12,56 @@ use traceless::seal::Cipher;
 pub const HEADER_LEN: usize = 4096;
 
 const MAGIC: [u8; 8] = *b"TLVOLUME";
-/// Version 1 was before nonces had salts; no release made it.
+/// Version 1 had nonces without salts; no release made it.
 const VERSION: u16 = 2;
 const UUID_AT: usize = 16;
 const INCOMPATIBLE_AT: usize = 48;
 const SCHEME_AT: usize = 80;
 const SCHEME_LEN: usize = 64;
-/// In the scheme record.
+/// Offset of the cipher's code, inside the scheme record.
 const CIPHER_AT: usize = SCHEME_AT + 4;
 const SALT_AT: usize = SCHEME_AT + SCHEME_LEN;
 const TAG_AT: usize = HEADER_LEN - 32;
 
-/// Feature bits. A program that does not know a compatible one may ignore it; a read-only one, may
-/// only read; an incompatible one, must not open the volume.
+/// Feature bits. A program may ignore a compatible bit that it does not know; with an unknown
+/// read-only bit it may only read, and with an unknown incompatible bit it must not open the
+/// volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Features {
-    /// May be ignored.
+    /// Bits that a program may ignore.
     pub compatible: u64,
-    /// Allow reading only, if not known.
+    /// Bits with which a program that does not know them may only read.
     pub read_only: u64,
-    /// Forbid opening, if not known.
+    /// Bits with which a program that does not know them must not open the volume.
     pub incompatible: u64,
 }
 
 impl Features {
-    /// Incompatible: the image was not filled with ciphertext, so its holes tell what was never
-    /// written. For tests.
+    /// Incompatible: the image was not filled with ciphertext, so its holes reveal which blocks
+    /// were never written. For tests.
     pub const UNFILLED: u64 = 1;
 
-    /// Incompatible: the volume was rebuilt, and its keys hang on the header's salt.
+    /// Incompatible: the volume was rebuilt, and its keys depend on the header's salt.
     pub const REBUILT: u64 = 2;
 
     const KNOWN_INCOMPATIBLE: u64 = Self::UNFILLED | Self::REBUILT;
 }
 
-/// The header's contents. All of them are public.
+/// The header's contents. All of it is public.
 #[derive(Clone, Debug)]
 pub struct Header {
     /// Random, drawn at creation.
     pub uuid: [u8; 16],
     /// Feature bits.
     pub features: Features,
-    /// Which scheme, and its parameters.
+    /// The scheme and its parameters.
     pub scheme: Arc<dyn BlockScheme>,
-    /// What its areas are sealed with.
+    /// The cipher that seals the scheme's areas.
     pub cipher: Cipher,
     /// Bytes of the whole image.
     pub image_len: u64,
-    /// Random, drawn when the volume was grown or re-encrypted. All keys but those of the key slots
-    /// hang on it, so nothing of the image before can pass for a part of this one.
+    /// Random, drawn when the volume was grown or re-encrypted. All keys except the ones of the key
+    /// slots depend on it, so no part of the earlier image can pass for a part of this one.
     pub salt: Option<[u8; 16]>,
 }
 
@@ -85,7 +86,7 @@ impl Header {
         Self { uuid, features, scheme, cipher, image_len, salt: None }
     }
 
-    /// The header of what takes the place of the volume with this one.
+    /// The header of the rebuilt volume that replaces this one.
     #[must_use]
     pub fn rebuilt(&self, scheme: Arc<dyn BlockScheme>, salt: [u8; 16]) -> Self {
         let incompatible = self.features.incompatible | Features::REBUILT;
@@ -93,7 +94,7 @@ impl Header {
         Self { salt: Some(salt), ..Self::new(self.uuid, features, scheme, self.cipher) }
     }
 
-    /// The bytes of the header, with a tag that proves that whoever has the key wrote it.
+    /// The bytes of the header, with a tag: only a holder of the key can make it.
     pub fn encode(&self, keys: &Keys) -> Vec<u8> {
         let mut out = vec![0; HEADER_LEN];
         out[..8].copy_from_slice(&MAGIC);
@@ -115,7 +116,7 @@ impl Header {
         out
     }
 
-    /// Reads the header without a key: nothing in it is proven yet.
+    /// Reads the header without a key: nothing in it is authenticated yet.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         if bytes.len() < HEADER_LEN || bytes[..8] != MAGIC {
             return Err(Error::NotAVolume(PathBuf::new()));
@@ -142,7 +143,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The id in a header that may say anything else.
+    /// The id in a header, even if the rest of the header is not valid.
     pub fn uuid_in(bytes: &[u8]) -> [u8; 16] {
         *bytes[UUID_AT..].first_chunk().expect("a header is longer")
     }
@@ -152,9 +153,9 @@ impl Header {
         Keys::salted(master, self.uuid, self.salt)
     }
 
-    /// The keys that a header was written with if `master` is its volume's, whatever version,
-    /// features, scheme and cipher it names: to find out whether one of them is damaged. Whoever
-    /// adds one leaves that as it is.
+    /// The keys that the header in `bytes` was written with, if `master` is its volume's master
+    /// key. They do not depend on version, features, scheme and cipher, so they can show that one
+    /// of these fields is damaged. A later format must keep it so.
     pub fn keys_in(bytes: &[u8], master: MasterKey) -> Keys {
         Keys::salted(master, Self::uuid_in(bytes), salt_in(bytes))
     }
@@ -169,7 +170,7 @@ impl Header {
     }
 }
 
-/// The salt of a volume that was rebuilt.
+/// The salt of a rebuilt volume.
 fn salt_in(bytes: &[u8]) -> Option<[u8; 16]> {
     let is_rebuilt = u64_at(bytes, INCOMPATIBLE_AT) & Features::REBUILT != 0;
     is_rebuilt.then(|| *bytes[SALT_AT..].first_chunk().expect("a header is longer"))
@@ -212,7 +213,7 @@ mod tests {
         MasterKey::from_bytes(&[1; 32]).unwrap()
     }
 
-    /// Damage to what a newer program may write is told from what somebody with the key wrote.
+    /// A damaged field can look like one that a newer program wrote; the tag distinguishes the two.
     #[test]
     fn what_is_damaged_does_not_verify_and_what_is_newer_does() {
         let scheme = plain();

@@ -1,4 +1,4 @@
-//! Keys: from what the user holds to what seals each thing (docs/keys.md).
+//! Keys: from the user's key to the keys that seal each part of the image (docs/keys.md).
 
 use crate::error::{Error, Result};
 use std::io;
@@ -13,16 +13,16 @@ pub const KEY_FILE_LEN_MIN: usize = 32;
 /// Bytes of a key file, at most.
 pub const KEY_FILE_LEN_MAX: usize = 1 << 20;
 
-/// What a user opens a volume with.
+/// A key that the user holds.
 pub enum UserKey {
-    /// Typed; stretched with argon2id.
+    /// A typed passphrase; stretched with argon2id.
     Passphrase(Zeroizing<Vec<u8>>),
     /// The bytes of a key file, verbatim: as random as a key, so not stretched.
     File(Zeroizing<Vec<u8>>),
 }
 
 impl UserKey {
-    /// A key file's contents, if they may be a key.
+    /// The key in a key file, if its length is allowed.
     pub fn from_file(bytes: Zeroizing<Vec<u8>>) -> Result<Self> {
         match bytes.len() {
             n if n < KEY_FILE_LEN_MIN => Err(Error::KeyFileShort(n)),
@@ -32,11 +32,11 @@ impl UserKey {
     }
 }
 
-/// The key that all others of a volume are derived from, in locked memory.
+/// The key from which all other keys of a volume are derived, in locked memory.
 pub struct MasterKey(LockedBytes);
 
 impl MasterKey {
-    /// A fresh one.
+    /// Makes a fresh master key.
     pub fn random(rng: &mut dyn Rng) -> io::Result<Self> {
         let mut bytes = LockedBytes::zeroed(SECRET_LEN)?;
         rng.fill(&mut bytes);
@@ -53,12 +53,12 @@ impl MasterKey {
         &self.0
     }
 
-    /// Whether this is the same key.
+    /// Whether `other` is the same key.
     pub fn is(&self, other: &Self) -> bool {
         self.0[..] == other.0[..]
     }
 
-    /// The same key again, in locked memory of its own.
+    /// A copy of the key, in locked memory of its own.
     pub fn duplicate(&self) -> io::Result<Self> {
         let mut bytes = LockedBytes::zeroed(SECRET_LEN)?;
         bytes.copy_from_slice(&self.0);
@@ -79,22 +79,22 @@ impl Keys {
         Self::salted(master, uuid, None)
     }
 
-    /// The keys of the volume `uuid`, whose header has this salt, under `master`.
+    /// The keys of the volume `uuid` with the header's `salt`, under `master`.
     pub(super) fn salted(master: MasterKey, uuid: [u8; 16], salt: Option<[u8; 16]>) -> Self {
         Self { master, uuid, salt }
     }
 
-    /// The master key, to be put into another key slot.
+    /// The master key, for wrapping it in another key slot.
     pub fn master(&self) -> &MasterKey {
         &self.master
     }
 
-    /// The volume that they belong to.
+    /// The id of the volume that the keys belong to.
     pub fn uuid(&self) -> &[u8; 16] {
         &self.uuid
     }
 
-    /// Seals everything in the scheme's areas, through keys of its own for each opening.
+    /// The secret of the scheme's areas. Each opening derives its own sealing keys from it.
     pub fn scheme(&self) -> Secret {
         self.derive("scheme", "areas")
     }

@@ -1,4 +1,4 @@
-//! Key slots: the master key, wrapped under each user's key. Eight slots of 4096 bytes from 4096.
+//! Key slots: the master key, wrapped under each user's key. Eight slots of 4096 bytes, at 4096.
 
 use super::keys::{MasterKey, UserKey};
 use super::{u16_at, u32_at};
@@ -21,19 +21,19 @@ const SALT_AT: usize = 32;
 const WRAPPED_AT: usize = 64;
 const USED_LEN: usize = WRAPPED_AT + SECRET_LEN + TAG_LEN;
 
-/// Memory that a key slot may ask for, in KiB.
+/// Most memory that a key slot may demand, in KiB.
 const MEMORY_KIB_MAX: u32 = 4 << 20;
-/// Passes that a key slot may ask for.
+/// Most passes that a key slot may demand.
 const TIME_MAX: u32 = 100;
-/// Lanes that a key slot may ask for.
+/// Most lanes that a key slot may demand.
 const LANES_MAX: u32 = 16;
 
-/// How hard a passphrase is to guess: the parameters of argon2id.
+/// The cost of guessing a passphrase: the parameters of argon2id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kdf {
     /// Memory in KiB.
     pub memory_kib: u32,
-    /// Passes over it.
+    /// Passes over the memory.
     pub time: u32,
     /// Lanes.
     pub lanes: u32,
@@ -46,7 +46,7 @@ impl Default for Kdf {
     }
 }
 
-/// What kind of key a slot is for.
+/// The kind of key that opens a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotKind {
     /// A passphrase, stretched with these parameters.
@@ -55,7 +55,7 @@ pub enum SlotKind {
     KeyFile,
 }
 
-/// One slot that is in use.
+/// A slot in use.
 #[derive(Clone)]
 pub struct KeySlot {
     /// Passphrase or key file.
@@ -65,7 +65,7 @@ pub struct KeySlot {
 }
 
 impl KeySlot {
-    /// Wraps `master` for `key`. Passphrases are stretched as `kdf` says.
+    /// Wraps `master` for `key`. A passphrase is stretched with the parameters `kdf`.
     pub fn wrap(
         master: &MasterKey,
         uuid: &[u8; 16],
@@ -86,7 +86,7 @@ impl KeySlot {
         Ok(slot)
     }
 
-    /// The master key, if `key` fits.
+    /// The master key, if `key` opens the slot.
     fn unwrap(&self, uuid: &[u8; 16], key: &UserKey, number: usize) -> Result<Option<MasterKey>> {
         let sealer = Aead::new(&self.wrapping_key(key, number)?);
         let (body, tag) = self.wrapped.split_at(SECRET_LEN);
@@ -130,7 +130,7 @@ impl KeySlot {
         )
     }
 
-    /// The bytes of the slot.
+    /// The bytes of the slot; unused ones are random.
     pub fn encode(&self, rng: &mut dyn Rng) -> Vec<u8> {
         let mut out = vec![0; SLOT_LEN];
         rng.fill(&mut out[USED_LEN..]);
@@ -148,7 +148,7 @@ impl KeySlot {
         out
     }
 
-    /// The slot in `bytes`, or nothing if it is empty or of a kind not known here.
+    /// The slot in `bytes`; `None` if it is empty or of an unknown kind.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < SLOT_LEN || bytes[..8] != MAGIC {
             return None;
@@ -174,19 +174,19 @@ impl KeySlot {
 pub struct KeySlots(Vec<Option<KeySlot>>);
 
 impl KeySlots {
-    /// Reads them.
+    /// Reads the slots of an image.
     pub fn read(image: &File) -> io::Result<Self> {
         let mut bytes = vec![0; KEY_SLOTS * SLOT_LEN];
         image.read_exact_at(&mut bytes, SLOTS_AT)?;
         Ok(Self(bytes.chunks_exact(SLOT_LEN).map(KeySlot::decode).collect()))
     }
 
-    /// Slots that were read from elsewhere.
+    /// Slots that were read elsewhere, for example from a backup.
     pub fn from_list(slots: Vec<Option<KeySlot>>) -> Self {
         Self(slots)
     }
 
-    /// Each slot in turn, empty ones too.
+    /// Each slot in order, `None` for an empty one.
     pub fn iter(&self) -> impl Iterator<Item = Option<&KeySlot>> {
         self.0.iter().map(Option::as_ref)
     }
@@ -201,7 +201,7 @@ impl KeySlots {
         self.0.iter().position(Option::is_none).ok_or(Error::KeySlotsFull(KEY_SLOTS))
     }
 
-    /// The master key and the slot that `key` opens.
+    /// The master key, and the number of the slot that `key` opens.
     pub fn unlock(&self, uuid: &[u8; 16], key: &UserKey) -> Result<(MasterKey, usize)> {
         let mut refused = None;
         for (number, slot) in self.0.iter().enumerate() {
@@ -221,7 +221,7 @@ impl KeySlots {
         image.sync_data()
     }
 
-    /// Overwrites slot `number` with random bytes, durably. A disk may keep older copies.
+    /// Overwrites slot `number` with random bytes, durably. The disk may keep older copies.
     pub fn wipe(image: &File, number: usize, rng: &mut dyn Rng) -> io::Result<()> {
         let mut random = vec![0; SLOT_LEN];
         rng.fill(&mut random);
@@ -230,7 +230,7 @@ impl KeySlots {
     }
 }
 
-/// A wrapped key belongs to its volume and to its kind of slot.
+/// The associated data: it binds a wrapped key to its volume and to its kind of slot.
 fn bound(uuid: &[u8; 16], kind: SlotKind) -> Vec<u8> {
     let mut bound = uuid.to_vec();
     if let SlotKind::Passphrase(kdf) = kind {
@@ -281,8 +281,8 @@ mod tests {
         assert!(matches!(slots.unlock(&uuid, &passphrase("one")), Err(Error::WrongKey)));
     }
 
-    /// Of all eight slots, each for a key file of its own: a bit that means something refuses its
-    /// key and no other, and one that does not changes nothing.
+    /// Each of the eight slots holds a key file. Flipping a used bit of a slot makes that key fail
+    /// and no other; flipping an unused bit changes nothing.
     #[test]
     fn every_flipped_bit_of_the_slots_is_refused_or_harmless() {
         let rng = &mut SeededRng::new(1);
@@ -303,7 +303,7 @@ mod tests {
                 }
                 bytes[bit / 8] ^= 1 << (bit % 8);
             }
-            // Magic and kind, salt, wrapped key and its tag.
+            // The used bits: magic and kind, salt, wrapped key and its tag.
             assert_eq!(refused, 8 * (8 + 2 + 32 + SECRET_LEN + TAG_LEN), "slot {nth}");
         }
     }
@@ -321,8 +321,8 @@ mod tests {
         ));
     }
 
-    /// A slot's parameters are read before anything proves them: they must not cost what nobody
-    /// has.
+    /// A slot's parameters are used before they are authenticated, so they must not cost more
+    /// memory or time than a machine has.
     #[test]
     fn parameters_beyond_the_limits_are_refused_at_once() {
         let rng = &mut SeededRng::new(1);

@@ -1,4 +1,4 @@
-//! The image, byte by byte: docs/format.md is the contract, this is its code.
+//! The layout of an image. docs/format.md is the specification; this module implements it.
 //!
 //! | at | bytes | what |
 //! |---|---|---|
@@ -39,8 +39,8 @@ pub const SUPERBLOCK_LEN: usize = 1 << 16;
 /// First byte of the scheme's areas.
 pub const AREAS_AT: u64 = SUPERBLOCKS_AT + 2 * SUPERBLOCK_LEN as u64;
 
-/// Name, first byte and length of every part of the image with this header, in order. Public, and
-/// what an adversary would look at first.
+/// Name, first byte and length of every part of the image with this header, in order. All of it is
+/// public, so an adversary knows it.
 pub fn parts(header: &Header) -> Vec<(&'static str, u64, u64)> {
     let slots_at = HEADER_LEN as u64;
     let superblock = SUPERBLOCK_LEN as u64;
@@ -55,14 +55,14 @@ pub fn parts(header: &Header) -> Vec<(&'static str, u64, u64)> {
     list
 }
 
-/// Parses `bytes` as everything that is read before a key is known to be right, and as a sealed
-/// superblock's contents. For fuzzing: whatever comes, it returns.
+/// Runs the parsers of all parts that are read before a key is verified, and of a superblock's
+/// contents, on `bytes`. For fuzzing: must not panic.
 #[doc(hidden)]
 pub fn fuzz_superblock(bytes: &[u8]) {
     let keys = Keys::for_fuzzing();
     let _ = Header::decode(bytes);
     let _ = KeySlot::decode(bytes);
-    // Most bytes are no header at all: these reach further, over a sound one.
+    // Most bytes fail as a header at once. Laid over a sound header they reach more code.
     let geometry = DetWoGeometry::new(1 << 18, 4096, Refresh::ONE, 0).expect("a sound geometry");
     let sound = Header::new([2; 16], Features::default(), Arc::new(geometry), Cipher::AesGcm);
     let mut forged = sound.encode(&keys);
@@ -77,8 +77,8 @@ pub fn fuzz_superblock(bytes: &[u8]) {
     let _ = sound.scheme.peek_state(bytes);
 }
 
-/// Makes the names in the folder of `path` durable: a new file, or a new name, is there after a
-/// crash only if its folder says so.
+/// Makes the names in the folder of `path` durable: a new file or name survives a crash only if its
+/// folder was synced.
 pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),

@@ -1,9 +1,10 @@
-//! The record of a rebuild that is under way, in the spare bytes of the image that is being made:
-//! of what it is a copy, and how far it has come.
+//! The record of a rebuild in progress, in the spare bytes of the image that is being made. It says
+//! which volume is copied, and how far the copy has come.
 //!
-//! Two records of 4096 bytes, written in turn. They are sealed as a whole and salted anew, so they
-//! look like the bytes that fill a new image. In front of them stands the header that the image
-//! will have; where the header belongs there is none, so until it is whole it is not a volume.
+//! There are two records of 4096 bytes, written in turn. Each is sealed as a whole under a fresh
+//! salt, so it looks like the bytes that fill a new image. The future header of the image lies
+//! before the records. The place of the header stays empty until the image is whole, so that it is
+//! not a volume earlier.
 
 use super::{HEADER_LEN, Keys, u64_at};
 use std::fs::File;
@@ -14,7 +15,7 @@ use traceless::seal::{Aead, Nonce, Sealer, TAG_LEN};
 use traceless::store::Store;
 use traceless::types::Extent;
 
-/// First byte of the spare part, where the coming header stands; the records follow it.
+/// First byte of the spare part, which holds the future header, followed by the records.
 pub const SPARE_AT: u64 = (HEADER_LEN * 9) as u64;
 
 /// Bytes of the spare part.
@@ -25,39 +26,39 @@ const RECORDS_AT: u64 = SPARE_AT + HEADER_LEN as u64;
 const SALT_LEN: usize = 16;
 const CONTENTS_LEN: usize = RECORD_LEN - SALT_LEN - TAG_LEN;
 
-/// The state of a volume, told by what no two states share.
+/// The state of a volume. No two states of a volume are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SourceState {
-    /// Generation of its newest superblock.
+    /// Generation of the volume's newest superblock.
     pub generation: u64,
-    /// Its chain.
+    /// Chain of the newest superblock.
     pub chain: [u8; 32],
-    /// Writes made.
+    /// Writes that the volume has made.
     pub writes: u64,
 }
 
-/// How far a rebuild has come.
+/// The progress of a rebuild.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RebuildRecord {
     /// Records written before this one.
     pub sequence: u64,
-    /// What is copied.
+    /// The state of the volume that is copied.
     pub source: SourceState,
     /// Whether the new image is filled, and its scheme made.
     pub made: bool,
-    /// Blocks copied for sure, from the first on.
+    /// Number of blocks copied durably, from the first on.
     pub copied: u64,
-    /// Writes that the new volume had made by then.
+    /// Writes that the new volume had made when this record was written.
     pub writes: u64,
 }
 
 impl RebuildRecord {
-    /// The record of a rebuild that begins.
+    /// The record of a rebuild that has just begun.
     pub fn new(source: SourceState) -> Self {
         Self { sequence: 0, source, made: false, copied: 0, writes: 0 }
     }
 
-    /// The newest one in `image` that `keys` open.
+    /// The newest record in `image` that opens with `keys`.
     pub fn read(image: &File, keys: &Keys) -> io::Result<Option<Self>> {
         let mut bytes = vec![0; 2 * RECORD_LEN];
         image.read_exact_at(&mut bytes, RECORDS_AT)?;
@@ -65,7 +66,7 @@ impl RebuildRecord {
         Ok(records.max_by_key(|record| record.sequence))
     }
 
-    /// Writes the next one, durably.
+    /// Writes the next record, durably.
     pub fn write(
         &mut self,
         store: &dyn Store,
@@ -140,7 +141,7 @@ mod tests {
             record.write(&store, &keys, rng).unwrap();
             assert_eq!(RebuildRecord::read(&file, &keys).unwrap(), Some(record));
         }
-        // The newest is torn: the one before it counts.
+        // With the newest record torn, the one before it counts.
         let at = RECORDS_AT + (record.sequence % 2) * RECORD_LEN as u64;
         file.write_all_at(&[0; 512], at + 1024).unwrap();
         assert_eq!(RebuildRecord::read(&file, &keys).unwrap().unwrap().copied, 3);

@@ -1,7 +1,7 @@
-//! The superblock: the scheme's trusted state, sealed. Two of 64 KiB; each state is written to one,
-//! made durable, then written to the other as the next generation.
+//! The superblock: the scheme's trusted state, sealed. There are two of 64 KiB. Each state is
+//! written to one, made durable, then written to the other as the next generation.
 //!
-//! So a crash leaves the old state or the new one, and damage to either superblock costs nothing.
+//! So a crash leaves the old state or the new one, and damage to either superblock loses nothing.
 
 use super::{Keys, SUPERBLOCK_LEN, SUPERBLOCKS_AT, u32_at, u64_at};
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ const TAG_AT: usize = SUPERBLOCK_LEN - TAG_LEN;
 const CONTENTS_LEN: usize = TAG_AT - HEAD_LEN;
 const STATE_AT: usize = 40;
 
-/// Bytes of the longest state.
+/// Most bytes of a state.
 const STATE_LEN_MAX: usize = CONTENTS_LEN - STATE_AT;
 
 /// One generation of the trusted state.
@@ -29,14 +29,14 @@ const STATE_LEN_MAX: usize = CONTENTS_LEN - STATE_AT;
 pub struct Superblock {
     /// Superblocks written before this one.
     pub generation: u64,
-    /// A hash over the salts of all generations: two forks of one image have different ones.
+    /// A hash over the salts of all generations: two forks of one image have different chains.
     pub chain: [u8; 32],
     /// The scheme's state.
     pub state: Vec<u8>,
 }
 
 impl Superblock {
-    /// The newest one that verifies.
+    /// The newest superblock that verifies.
     pub fn read(store: &dyn Store, keys: &Keys) -> Result<Self> {
         let mut bytes = vec![0; 2 * SUPERBLOCK_LEN];
         store.read(&[Extent::new(SUPERBLOCKS_AT, bytes.len())], &mut bytes)?;
@@ -48,7 +48,7 @@ impl Superblock {
             .ok_or(Error::SuperblockDamaged)
     }
 
-    /// The names of those that do not verify.
+    /// The names of the superblocks that do not verify.
     pub fn damaged(store: &dyn Store, keys: &Keys) -> Result<Vec<&'static str>> {
         let mut bytes = vec![0; 2 * SUPERBLOCK_LEN];
         store.read(&[Extent::new(SUPERBLOCKS_AT, bytes.len())], &mut bytes)?;
@@ -73,7 +73,7 @@ impl Superblock {
         Some(Self { generation, chain, state })
     }
 
-    /// Chain and state in a superblock's opened contents.
+    /// The chain and the state in a superblock's opened contents.
     pub fn decode_contents(contents: &[u8]) -> Option<([u8; 32], Vec<u8>)> {
         let chain = contents.get(..32)?.try_into().ok()?;
         let len = u32_at(contents.get(..STATE_AT)?, 32) as usize;
@@ -103,10 +103,10 @@ fn sealer(keys: &Keys, salt: &[u8; 16]) -> Aead {
     Aead::new(&keys.superblock().derive(&[salt]))
 }
 
-/// What the superblocks hold now, shared between the scheme, which changes it, and the volume.
+/// The newest superblock, shared between the scheme, which changes it, and the volume.
 pub type Newest = Arc<Mutex<Superblock>>;
 
-/// Keeps a scheme's state in the superblocks, and tells the anchor.
+/// Keeps a scheme's state in the superblocks, and records it in the anchor.
 pub struct SuperblockVault {
     store: Arc<dyn Store>,
     keys: Arc<Keys>,
@@ -116,7 +116,7 @@ pub struct SuperblockVault {
 }
 
 impl SuperblockVault {
-    /// A vault that goes on from `newest`, whose state may be empty for a new volume.
+    /// A vault that goes on from `newest`; the state of a new volume is empty.
     pub fn new(
         store: Arc<dyn Store>,
         keys: Arc<Keys>,
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Half of the bits on each thread: opening a superblock deciphers all of it.
+    /// Each thread flips half of the bits, as each opening deciphers a whole superblock.
     #[test]
     fn every_flipped_bit_is_refused() {
         let keys = Keys::for_fuzzing();

@@ -1,4 +1,4 @@
-//! What this machine and this user can do, before anything is tried.
+//! What this machine and this user allow, found out before anything is tried.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -11,17 +11,17 @@ use super::export::check_fuse;
 
 const LOOP_CONTROL: &str = "/dev/loop-control";
 
-/// What is there. The questions answer with errors whose messages say what to do.
+/// What is available. The `missing_*` methods return errors with advice for the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Capabilities {
-    /// We are root.
+    /// The process runs as root.
     pub root: bool,
     /// `/dev/fuse` can be opened.
     pub fuse: bool,
-    /// The setuid helper for users who are not root is installed.
+    /// The setuid helper for mounting FUSE without root is installed.
     pub fusermount: bool,
-    /// `/dev/loop-control` is there.
+    /// `/dev/loop-control` exists.
     pub loop_devices: bool,
     /// `losetup`, `mount` and `umount` are installed.
     pub mount: bool,
@@ -29,7 +29,7 @@ pub struct Capabilities {
     pub mkfs: bool,
 }
 
-/// Looks at what is there. Changes nothing.
+/// Finds out what is available. Changes nothing.
 pub fn capabilities() -> Capabilities {
     Capabilities {
         root: is_root(),
@@ -42,7 +42,7 @@ pub fn capabilities() -> Capabilities {
 }
 
 impl Capabilities {
-    /// What is in the way of exporting a file.
+    /// What exporting a file lacks.
     pub fn missing_for_export(&self) -> Vec<Error> {
         let mut missing = Vec::new();
         if !self.fuse {
@@ -54,7 +54,7 @@ impl Capabilities {
         missing
     }
 
-    /// What is in the way of mounting a file system, and of making one if `mkfs`.
+    /// What mounting a file system lacks; with `mkfs`, also what making one lacks.
     pub fn missing_for_mount(&self, mkfs: bool) -> Vec<Error> {
         let mut missing = self.missing_for_export();
         missing.extend(check_mount(mkfs).err());
@@ -62,7 +62,7 @@ impl Capabilities {
     }
 }
 
-/// Fails with the first thing that is in the way of a loop device with a file system on it.
+/// Fails with the first thing that a loop device with a file system on it lacks.
 pub(super) fn check_mount(mkfs: bool) -> Result<()> {
     if !is_root() {
         return Err(Error::RootNeeded { what: "mounting a file system" });

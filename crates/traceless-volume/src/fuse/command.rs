@@ -1,4 +1,4 @@
-//! The commands that we call: where they are, and what they answered.
+//! The system commands that this module runs: finding them, and reading their output.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::error::{Error, Result};
 
-/// Folders where system commands live but which the PATH of an ordinary user often lacks.
+/// Folders of system commands that the PATH of an ordinary user often lacks.
 const SYSTEM_FOLDERS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
 pub(super) const BLKID: Tool = Tool { name: "blkid", package: "util-linux" };
@@ -17,7 +17,7 @@ pub(super) const MKFS_EXT4: Tool = Tool { name: "mkfs.ext4", package: "e2fsprogs
 pub(super) const MOUNT: Tool = Tool { name: "mount", package: "mount" };
 pub(super) const UMOUNT: Tool = Tool { name: "umount", package: "mount" };
 
-/// A command, and the Debian package that holds it.
+/// A command, and the Debian package that contains it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tool {
     name: &'static str,
@@ -25,7 +25,7 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// Where the command is.
+    /// The command's path.
     pub(super) fn path(self) -> Option<PathBuf> {
         let search = std::env::var_os("PATH").unwrap_or_default();
         find(self.name, std::env::split_paths(&search))
@@ -36,14 +36,16 @@ impl Tool {
         self.path().map(|_| ()).ok_or_else(|| self.missing())
     }
 
-    /// Runs the command to its end. A failure of its own is an [`CommandOutput`], not an error.
+    /// Runs the command to its end. If the command fails, that is in its [`CommandOutput`], not an
+    /// error.
     pub(super) fn run<A: AsRef<OsStr>>(self, arguments: &[A]) -> Result<CommandOutput> {
         let path = self.path().ok_or_else(|| self.missing())?;
         let output = Command::new(&path)
             .args(arguments)
-            // We look for words in what they say.
+            // The output is searched for English words.
             .env("LC_ALL", "C")
-            // A Ctrl-C is for us: a mount cut off after its system call would stand unrecorded.
+            // A Ctrl-C must not reach the command: a mount that is cut off after its system call
+            // would stay mounted without a record.
             .process_group(0)
             .stdin(Stdio::null())
             .output()
@@ -67,7 +69,7 @@ impl Tool {
     }
 }
 
-/// What a command answered.
+/// The output of a command.
 #[derive(Debug)]
 pub(super) struct CommandOutput {
     line: String,
@@ -78,7 +80,7 @@ pub(super) struct CommandOutput {
 }
 
 impl CommandOutput {
-    /// Turns a failure into an error with `advice`.
+    /// Turns a failure of the command into an error with `advice`.
     pub(super) fn or_fail(self, advice: &'static str) -> Result<Self> {
         if self.success {
             return Ok(self);
@@ -93,7 +95,7 @@ impl CommandOutput {
     }
 }
 
-/// Whether we are root. Mounting needs a capability that hardly anybody else has.
+/// Whether the process runs as root. Mounting needs a capability that other users hardly ever have.
 pub(super) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between a volume and a mounted file system, and what to do about it.
+//! Errors of exporting and mounting a volume, and advice for each.
 
 use std::io;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub enum Error {
     )]
     FuseDenied,
 
-    /// A user who is not root mounts FUSE through a setuid helper, which is not installed.
+    /// Without root, mounting FUSE takes a setuid helper, which is not installed.
     #[error(
         "fusermount3 was not found: install it (`apt install fuse3`), run as root, or serve over \
          NBD instead (`traceless volume serve`)"
@@ -38,21 +38,21 @@ pub enum Error {
         dir.display()
     )]
     FuseMount {
-        /// Where the file system was to appear.
+        /// The folder of the FUSE file system.
         dir: PathBuf,
-        /// What was answered.
+        /// The error of the kernel or of fusermount3.
         source: io::Error,
     },
 
-    /// The serving threads ended in another way than by an unmount.
+    /// The serving threads ended without an unmount.
     #[error(
         "the FUSE server of {} stopped: {source}. Unmount the folder and export again",
         dir.display()
     )]
     Server {
-        /// Where the file system was mounted.
+        /// The folder of the FUSE file system.
         dir: PathBuf,
-        /// How it ended.
+        /// The error that ended them.
         source: io::Error,
     },
 
@@ -60,33 +60,33 @@ pub enum Error {
     #[error("there is no /dev/loop-control: load the kernel module (`modprobe loop`)")]
     LoopMissing,
 
-    /// Only root may do this.
+    /// Only root may do `what`.
     #[error(
         "{what} needs root: run as root, or export the file and use it directly (`traceless \
          volume export`)"
     )]
     RootNeeded {
-        /// What was asked for.
+        /// The operation that was refused.
         what: &'static str,
     },
 
-    /// A command that we call is not installed.
+    /// A command that this module runs is not installed.
     #[error("{command} was not found: install it (`apt install {package}`)")]
     CommandMissing {
         /// The command.
         command: &'static str,
-        /// The Debian package that holds it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
 
-    /// A command that we called failed.
+    /// A command that this module ran failed.
     #[error("`{line}` failed{}: {stderr}\n{advice}", ending(*code))]
     CommandFailed {
         /// The command with its arguments.
         line: String,
-        /// Its exit code; none if a signal ended it.
+        /// Its exit code; `None` if a signal ended it.
         code: Option<i32>,
-        /// What it said.
+        /// The command's standard error.
         stderr: String,
         /// What to do next.
         advice: &'static str,
@@ -98,7 +98,7 @@ pub enum Error {
          export it and erase it first (`wipefs --all`)"
     )]
     NotBlank {
-        /// What was found.
+        /// The type of the data.
         kind: String,
     },
 
@@ -106,41 +106,41 @@ pub enum Error {
     #[error("a read-only volume cannot be formatted: open it for writing, or leave out the mkfs")]
     ReadOnly,
 
-    /// The folder to mount on is missing or something else.
+    /// The folder to mount on is missing, or is not a folder.
     #[error("{} is not a folder: create it first", dir.display())]
     NotAFolder {
-        /// The folder asked for.
+        /// The folder to mount on.
         dir: PathBuf,
     },
 
-    /// Something is mounted there already.
+    /// Something is mounted at the folder already.
     #[error(
         "something is mounted at {} already: unmount it, or choose another folder",
         dir.display()
     )]
     AlreadyMounted {
-        /// The folder asked for.
+        /// The folder to mount on.
         dir: PathBuf,
     },
 
-    /// No volume is mounted there.
+    /// No volume is mounted at the folder.
     #[error("no volume is mounted at {}", dir.display())]
     NotMounted {
-        /// The folder asked for.
+        /// The folder to unmount.
         dir: PathBuf,
     },
 
-    /// Files below the folder are open. Nothing was undone.
+    /// Files below the folder are open. Nothing was unmounted.
     #[error(
         "{} is in use: close the programs that use it (`fuser -vm` lists them) and try again",
         dir.display()
     )]
     Busy {
-        /// The folder asked for.
+        /// The folder to unmount.
         dir: PathBuf,
     },
 
-    /// The loop device is held by somebody else, so that the volume cannot be closed yet.
+    /// Another program uses the loop device, so the volume cannot be closed yet.
     #[error(
         "{} is still in use: unmount what else is on it and try again",
         loop_device.display()
@@ -156,19 +156,19 @@ pub enum Error {
          again. Ending it by force loses nothing that was flushed"
     )]
     DaemonStuck {
-        /// The daemon.
+        /// The daemon's process number.
         pid: u32,
-        /// How long we waited.
+        /// How long the caller waited, in seconds.
         seconds: u32,
     },
 
-    /// A record cannot be read, or not by this version.
+    /// A record cannot be read, or another version wrote it.
     #[error(
         "{} cannot be used: {reason}. Unmount by hand (`umount`, `losetup -d`) and delete it",
         path.display()
     )]
     Record {
-        /// The record.
+        /// The record's path.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -178,20 +178,20 @@ pub enum Error {
     #[error("XDG_RUNTIME_DIR is not set: log in properly, or name a runtime folder")]
     NoRuntimeFolder,
 
-    /// Anything else that the system refused.
+    /// Any other operation that the system refused.
     #[error("{doing} {}: {source}", path.display())]
     Io {
         /// What was tried.
         doing: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// The answer.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Wraps an [`io::Error`] with what was tried.
+    /// Wraps an [`io::Error`] together with the operation and the file.
     pub(super) fn io(
         doing: &'static str,
         path: impl Into<PathBuf>,

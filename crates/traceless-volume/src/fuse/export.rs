@@ -14,20 +14,21 @@ use super::mounts::{self, How, SOURCE_NAME};
 use super::volume_file::VolumeFile;
 use crate::device::Device;
 
-/// The name of the one file.
+/// The name of the only file in the FUSE file system.
 pub const FILE_NAME: &str = "volume";
-/// Where the kernel takes FUSE servers.
+/// The device through which FUSE servers talk to the kernel.
 const FUSE_DEVICE: &str = "/dev/fuse";
-/// More threads than this only wait for each other.
+/// Most threads of a server: more of them would only wait for each other.
 const THREADS_MAX: usize = 64;
 
-/// How to serve.
+/// Options of an export.
 #[derive(Debug, Clone, Copy)]
 pub struct ExportOptions {
-    /// Threads that answer requests; 1 to 64, others are taken to the nearest.
+    /// Threads that answer requests. Values outside 1 to 64 are clamped.
     pub threads: usize,
-    /// Whether root may use the file of a user who is not root: needed for a loop device on it,
-    /// and refused unless `/etc/fuse.conf` has `user_allow_other`. Root itself needs nothing.
+    /// Whether root may use the file although it belongs to another user: a loop device on the file
+    /// needs it. Refused unless `/etc/fuse.conf` has `user_allow_other`. Not needed if the user is
+    /// root.
     pub allow_root: bool,
 }
 
@@ -41,12 +42,12 @@ impl Default for ExportOptions {
 #[derive(Debug)]
 pub struct Export {
     dir: PathBuf,
-    /// None once it has been joined. Whoever waits holds the lock.
+    /// `None` once the thread was joined. A caller that waits holds the lock.
     server: Mutex<Option<JoinHandle<io::Result<()>>>>,
 }
 
-/// Finds out whether `dir` can be the folder of an export, and tells its path without links. What
-/// the kernel says is known only when it is mounted.
+/// Checks whether `dir` can be the folder of an export, and returns its path without links. Whether
+/// the kernel accepts the mount is known only when it is mounted.
 pub fn check(dir: &Path) -> Result<PathBuf> {
     check_fuse()?;
     if !is_root() && FUSERMOUNT.path().is_none() {
@@ -59,13 +60,14 @@ pub fn check(dir: &Path) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Mounts a file system at `dir` whose one file, [`FILE_NAME`], holds the bytes of `device`.
+/// Mounts a file system at `dir` with a single file, [`FILE_NAME`], that holds the bytes of
+/// `device`.
 ///
-/// The file belongs to the user of this process and nobody else may read it. Its I/O is direct:
+/// The file belongs to the user of this process, and no other user may read it. Its I/O is direct:
 /// each write reaches the device before it returns, and `fsync` flushes. It can be neither
 /// resized nor punched; opening it with `O_TRUNC` changes nothing.
 ///
-/// From here on the calling process must not touch any path under `dir`.
+/// After this call the process must not touch any path under `dir`: it would wait for itself.
 pub fn spawn(device: Arc<dyn Device>, dir: &Path, options: ExportOptions) -> Result<Export> {
     let dir = check(dir)?;
     let config = config(device.read_only(), options);
@@ -79,13 +81,13 @@ pub fn spawn(device: Arc<dyn Device>, dir: &Path, options: ExportOptions) -> Res
 }
 
 impl Export {
-    /// The folder that holds the file.
+    /// The folder that contains the file.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Waits until the file system is unmounted, by [`Export::shutdown`] or by anyone else, and
-    /// all requests are answered. The device is then no longer held.
+    /// Waits until the file system is unmounted, by [`Export::shutdown`] or from outside, and all
+    /// requests are answered. After that the device is no longer used.
     pub fn wait(&self) -> Result<()> {
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(handle) = server.take() else {
@@ -119,18 +121,18 @@ impl Drop for Export {
         if self.has_ended() || self.shutdown().is_ok() {
             return;
         }
-        // Somebody has the file open. The name goes now; those who hold it are served as long as
-        // the process lives, so waiting for them here could take for ever.
+        // A program has the file open. Its name goes now, but requests for it are served as long as
+        // the process lives, so waiting for its last user could take for ever.
         let _ = mounts::unmount_fuse(&self.dir, How::Lazily);
     }
 }
 
-/// Whether FUSE can be used at all.
+/// Whether FUSE can be used.
 pub(super) fn check_fuse() -> Result<()> {
     match OpenOptions::new().read(true).write(true).open(FUSE_DEVICE) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Error::FuseDenied),
-        // A node without a driver answers ENXIO or ENODEV: to the user that is the same.
+        // Without a driver, opening the node gives ENXIO or ENODEV: that, too, means no FUSE.
         Err(_) => Err(Error::FuseMissing),
     }
 }
@@ -139,7 +141,8 @@ fn config(read_only: bool, options: ExportOptions) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(SOURCE_NAME.into()),
-        // As a kernel option: fuser drops the one of its own when root mounts without a helper.
+        // Passed as a kernel option: if root mounts without a helper, fuser drops its own
+        // `Subtype`.
         MountOption::CUSTOM(format!("subtype={SOURCE_NAME}")),
         MountOption::NoSuid,
         MountOption::NoDev,

@@ -1,8 +1,8 @@
 //! A volume as one file in a FUSE file system, and as an ext4 file system on top of that file.
 //!
 //! [`export`] serves a [`Device`](crate::device::Device) as `DIR/volume`. [`mount`] puts a loop
-//! device and ext4 on that file, keeps a record of it, and takes it all down again. [`runtime`]
-//! makes the serving process safe to sit below a block device.
+//! device and ext4 on that file, keeps a record of the mount, and undoes all of it again.
+//! [`runtime`] lets the serving process work below a block device without deadlocks.
 //!
 //! Two processes take part. The daemon serves the file; it must never touch a path under a mount
 //! that it serves, or it would wait for itself. The command that calls [`mount::attach()`] and

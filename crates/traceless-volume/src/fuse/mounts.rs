@@ -1,7 +1,7 @@
-//! What the kernel says is mounted and attached, and taking it away again.
+//! What the kernel lists as mounted and attached, and unmounting it.
 //!
-//! Everything is read from `/proc` and `/sys`, never from the mounted folders themselves: those
-//! answer with errors, or not at all, once a server has died.
+//! Everything is read from `/proc` and `/sys`, never from the mounted folders themselves: once a
+//! server has died, its folder gives errors or hangs.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::command::{FUSERMOUNT, UMOUNT, is_root};
 use super::error::{Error, Result};
 
-/// What the mount table says in place of a device.
+/// The source of our FUSE mounts in the mount table, in place of a device.
 pub(super) const SOURCE_NAME: &str = "traceless";
 const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
@@ -25,7 +25,7 @@ pub(super) struct MountEntry {
 }
 
 impl MountEntry {
-    /// Whether a FUSE server of ours is behind it, alive or dead.
+    /// Whether this is a FUSE file system of this program, with a live or a dead server.
     pub(super) fn is_our_fuse(&self) -> bool {
         self.kind.starts_with("fuse") && self.source == Path::new(SOURCE_NAME)
     }
@@ -34,16 +34,16 @@ impl MountEntry {
 /// How to unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// Only if nobody uses it.
+    /// Only if it is not in use.
     IfIdle,
-    /// Take the name away now; what is in use goes when it is no longer used.
+    /// Remove the name now; the file system goes once it is no longer in use.
     Lazily,
 }
 
-/// What is on top at `dir`, which must be free of links and dots.
+/// The topmost mount at `dir`, which must be free of links and dots.
 pub(super) fn mounted_at(dir: &Path) -> Result<Option<MountEntry>> {
     let table = fs::read(MOUNT_TABLE).map_err(Error::io("reading", MOUNT_TABLE))?;
-    // Later lines lie on top of earlier ones.
+    // Later lines are mounted on top of earlier ones.
     Ok(parse(&table).into_iter().rfind(|mounted| mounted.dir == dir))
 }
 
@@ -51,7 +51,7 @@ pub(super) fn mounted_at(dir: &Path) -> Result<Option<MountEntry>> {
 pub(super) fn unmount(dir: &Path, how: How) -> Result<()> {
     let outcome = match how {
         How::IfIdle => UMOUNT.run(&[dir])?,
-        // Looking at the folder would fail if its server has died.
+        // Resolving the path would fail if its server has died.
         How::Lazily => {
             UMOUNT.run(&[OsStr::new("--no-canonicalize"), OsStr::new("--lazy"), dir.as_os_str()])?
         }
@@ -62,7 +62,7 @@ pub(super) fn unmount(dir: &Path, how: How) -> Result<()> {
     outcome.or_fail("Unmount it by hand (`umount --lazy`) and try again.").map(|_| ())
 }
 
-/// Unmounts the FUSE file system of ours at `dir`; fine if there is none.
+/// Unmounts our FUSE file system at `dir`, if there is one.
 pub(super) fn unmount_fuse(dir: &Path, how: How) -> Result<()> {
     if !mounted_at(dir)?.is_some_and(|mounted| mounted.is_our_fuse()) {
         return Ok(());
@@ -77,14 +77,14 @@ pub(super) fn unmount_fuse(dir: &Path, how: How) -> Result<()> {
         }
         outcome.or_fail("Unmount it by hand (`fusermount3 -uz`).").map(|_| ())
     };
-    // Somebody else may have been faster.
+    // Another process may have unmounted it meanwhile.
     match mounted_at(dir)? {
         Some(mounted) if mounted.is_our_fuse() => outcome,
         _ => Ok(()),
     }
 }
 
-/// The file behind a loop device; none if it is free.
+/// The file behind a loop device; `None` if the device is free.
 pub(super) fn backing_file(loop_device: &Path) -> Result<Option<PathBuf>> {
     let Some(name) = loop_device.file_name() else {
         return Ok(None);
@@ -96,7 +96,7 @@ pub(super) fn backing_file(loop_device: &Path) -> Result<Option<PathBuf>> {
             let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
             Ok(Some(PathBuf::from(OsStr::from_bytes(bytes))))
         }
-        // Let go of between the open and the read.
+        // The device was detached between the open and the read.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
             Ok(None)
         }
@@ -109,7 +109,8 @@ fn parse(table: &[u8]) -> Vec<MountEntry> {
     table.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }
 
-/// Number, parent, device, root, folder, options, optional fields, a dash, type, source, options.
+/// The fields are: number, parent, device, root, folder, options, optional fields, a dash, type,
+/// source, options.
 fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&byte| byte == b' ');
     let dir = unescape(fields.nth(4)?);

@@ -1,4 +1,4 @@
-//! The kernel's requests, each answered by the rules of [`VolumeFile`].
+//! Answers the kernel's requests by the rules of [`VolumeFile`].
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -16,29 +16,29 @@ use rustix::fs::FallocateFlags;
 use super::export::FILE_NAME;
 use super::volume_file::{FILE, VolumeFile};
 
-/// Bytes in the largest request that we ask the kernel for. It grants 256 pages by default.
+/// Bytes of the largest request that the server wants. The kernel grants 256 pages by default.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// Requests that the kernel keeps in flight for asynchronous I/O, such as a loop device's.
+/// Most asynchronous requests in flight, for example from a loop device.
 const IN_FLIGHT_MAX: u16 = 128;
-/// How long the kernel may remember attributes and names: a day or so, as they never change.
+/// How long the kernel may cache attributes and names: about a day, as they never change.
 const REMEMBER: Duration = Duration::from_secs(100_000);
 
 const READING: FileHandle = FileHandle(0);
 const WRITING: FileHandle = FileHandle(1);
 
 thread_local! {
-    // A fresh megabyte for each read would cost more in page faults than the copy itself.
+    // A fresh buffer of a megabyte for each read would cost more in page faults than the copy.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Filesystem for VolumeFile {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Each setter answers with the nearest value that it would accept.
+        // On failure each setter returns the nearest value that it would accept.
         if let Err(nearest) = config.set_max_write(REQUEST_BYTES_MAX) {
             let _ = config.set_max_write(nearest);
         }
         let _ = config.set_max_background(IN_FLIGHT_MAX);
-        // Without it a loop device's requests would go through one by one. Optional.
+        // Optional. Without it the kernel sends a loop device's requests one by one.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Filesystem for VolumeFile {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // Times are taken and forgotten, as tools set them in passing.
+        // Changes of times succeed without effect, as tools set them in passing.
         if mode.is_some() || uid.is_some() || gid.is_some() {
             return reply.error(Errno::EPERM);
         }
@@ -99,7 +99,7 @@ impl Filesystem for VolumeFile {
         if ino != FILE {
             return reply.error(Errno::EISDIR);
         }
-        // Direct: the page cache never holds plaintext, and a flush covers all that was written.
+        // Direct I/O: the page cache never holds plaintext, and a flush covers all written data.
         let direct = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
         if flags.acc_mode() == OpenAccMode::O_RDONLY {
             return reply.opened(READING, direct | FopenFlags::FOPEN_NOFLUSH);
@@ -163,7 +163,7 @@ impl Filesystem for VolumeFile {
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        // A flush writes to the store, and closing a file that was only read must not.
+        // A flush writes to the store, and closing a file that was only read must not write.
         if handle == READING {
             return reply.ok();
         }
@@ -188,12 +188,12 @@ impl Filesystem for VolumeFile {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        // Discards stop here. A loop device that is told so writes zeros instead.
+        // Discards are refused. A loop device then writes zeros instead.
         let mode = FallocateFlags::from_bits_retain(mode as u32);
         if !(mode - FallocateFlags::KEEP_SIZE).is_empty() {
             return reply.error(Errno::EOPNOTSUPP);
         }
-        // All space exists already. A refusal would make the C library rewrite every block.
+        // All space is allocated already. A refusal would make the C library rewrite every block.
         match at.checked_add(count) {
             Some(end) if end <= self.device.len() => reply.ok(),
             _ => reply.error(Errno::ENOSPC),

@@ -1,9 +1,9 @@
-//! What a process needs that serves a block device to the kernel it runs on.
+//! Set-up of a process that serves a block device to the kernel of its own machine.
 //!
-//! When memory runs short the kernel writes dirty pages out, to us. If we then wait for memory, or
-//! for a page of ours that was swapped out, both sides wait for ever. So the process tells the
-//! kernel that it sits below writeback, and keeps its pages in memory. The latter also keeps keys
-//! out of the swap.
+//! When memory is short the kernel writes dirty pages to this process. If the process then waits
+//! for memory, or for a page of its own that was swapped out, both sides wait for ever. So the
+//! process marks itself as sitting below writeback, and keeps its pages in memory. The latter also
+//! keeps keys out of the swap.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::configure_io_flusher_behavior;
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// Something that could not be set up. Serving works without it, less safely.
+/// A part of the set-up that failed. Serving works without it, but less safely.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Warning {
@@ -39,7 +39,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Prepares the calling process to serve a block device. Call it before any thread is started:
+/// Prepares the calling process to serve a block device. Must be called before any thread starts:
 /// the flusher mark belongs to a thread and is inherited. Each part that fails is a warning.
 pub fn become_io_flusher() -> Vec<Warning> {
     let mut warnings = Vec::new();
@@ -54,11 +54,11 @@ pub fn become_io_flusher() -> Vec<Warning> {
 
 fn lock_memory() -> io::Result<()> {
     // Without the capability the call may succeed, but then the first allocation above the limit
-    // fails and ends the process: worse than pages that can be swapped.
+    // fails and ends the process, which is worse than pages that can be swapped out.
     if !capabilities(None)?.effective.contains(CapabilitySet::IPC_LOCK) {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    // On fault: the request buffers are 16 MiB each, of which little more than 1 MiB is used.
+    // ONFAULT, as each request buffer has 16 MiB, of which little more than 1 MiB is used.
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     mlockall(flags).map_err(io::Error::from)
 }

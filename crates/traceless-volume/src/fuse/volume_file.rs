@@ -1,8 +1,7 @@
-//! The rules of the file system that FUSE sees: a root folder with one file, whose bytes are the
-//! device's.
+//! The rules of the FUSE file system: a root folder with one file, which has the device's bytes.
 //!
-//! Sizes, owners and times never change, so the kernel may remember them. All times are zero:
-//! when a volume was used is nobody's business.
+//! Sizes, owners and times never change, so the kernel may cache them. All times are zero, as they
+//! must not reveal when a volume was used.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -13,7 +12,7 @@ use rustix::fs::OFlags;
 use crate::device::Device;
 use crate::guarded::GuardedDevice;
 
-/// The number of the file.
+/// The inode number of the file.
 pub(super) const FILE: INodeNo = INodeNo(2);
 
 /// The file system of one device.
@@ -24,7 +23,7 @@ pub(super) struct VolumeFile {
 }
 
 impl VolumeFile {
-    /// Shows `device` as a file that belongs to whoever runs this process.
+    /// Shows `device` as a file that belongs to the user of this process.
     pub(super) fn new(device: Arc<dyn Device>) -> Self {
         Self {
             device: GuardedDevice::new(device),
@@ -33,7 +32,7 @@ impl VolumeFile {
         }
     }
 
-    /// What `stat` shows.
+    /// The attributes that `stat` returns.
     pub(super) fn attributes(&self, ino: INodeNo) -> Result<FileAttr, Errno> {
         let (kind, perm, size, nlink) = match ino {
             INodeNo::ROOT => (FileType::Directory, 0o700, 0, 2),
@@ -66,10 +65,10 @@ impl VolumeFile {
         usize::try_from(left).map_or(wanted, |left| wanted.min(left))
     }
 
-    /// Checks a change of size. An open with `O_TRUNC` arrives as size 0 without a handle, and
-    /// means nothing here, as on a block device: refusing it would break `dd` and `cp`. The reply
-    /// repeats the true size, so that the kernel never believes the file to be shorter; a loop
-    /// device would read zeros from it.
+    /// Checks a change of size. An open with `O_TRUNC` arrives as size 0 without a handle. It has
+    /// no effect, as on a block device: refusing it would break `dd` and `cp`. The reply repeats
+    /// the true size, so that the kernel never takes the file for shorter; otherwise a loop device
+    /// would read zeros.
     pub(super) fn check_size(
         &self,
         size: Option<u64>,
@@ -84,7 +83,7 @@ impl VolumeFile {
         }
     }
 
-    /// Writes what fits, as a block device does: an error only if nothing fits.
+    /// Writes the part that fits, as a block device does: fails only if nothing fits.
     pub(super) fn write_at(&self, at: u64, data: &[u8], flags: OpenFlags) -> Result<u32, Errno> {
         if self.device.read_only() {
             return Err(Errno::EROFS);
@@ -94,7 +93,7 @@ impl VolumeFile {
             return if data.is_empty() { Ok(0) } else { Err(Errno::ENOSPC) };
         }
         self.device.call(|device| device.write(at, &data[..count]))?;
-        // The kernel leaves O_SYNC and O_DSYNC of a direct file to us.
+        // For direct I/O the kernel leaves O_SYNC and O_DSYNC to the server.
         if flags.0 as u32 & OFlags::DSYNC.bits() != 0 {
             self.device.flush()?;
         }

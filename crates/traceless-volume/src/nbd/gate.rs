@@ -1,14 +1,14 @@
-//! Fencing: a request of a connection that is gone must not reach the device later on.
+//! Fencing: a request of a broken connection must not reach the device later on.
 //!
-//! A client whose connection breaks connects again and sends its unanswered writes once more. If
-//! the server still held the first copy of such a write, and executed it after the client had
-//! overwritten the place, newer data would be lost although it was acknowledged. So every request
-//! passes the gate of its connection, and a gate that has been shut and drained lets none through
-//! any more.
+//! When a client's connection breaks, the client connects again and sends its unanswered writes
+//! once more. If the server still held the first copy of a write, and executed it after the client
+//! had overwritten the place, newer data would be lost although it was acknowledged. So every
+//! request passes the gate of its connection. After a gate was shut and drained, no request passes
+//! it.
 //!
-//! What this cannot cover: a peer that vanished without a word (a cut cable), until the kernel
-//! notices; and a client that moves unanswered requests to another connection which was already
-//! in transmission.
+//! The gate does not cover two cases: a peer that vanished silently (a cut cable), until the kernel
+//! notices; and a client that moves unanswered requests to another connection that was already in
+//! transmission.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,19 +18,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Default)]
 pub(super) struct Gate {
     shut: AtomicBool,
-    /// Held while a request is executed.
+    /// Locked while a request is executed.
     turn: Mutex<()>,
 }
 
 impl Gate {
-    /// Waits for nothing but a drain; fails once the gate is shut. The request is over when the
-    /// guard is dropped.
+    /// Begins a request, which ends when the guard is dropped. Waits only for a drain; fails once
+    /// the gate is shut.
     pub fn enter(&self) -> io::Result<MutexGuard<'_, ()>> {
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_shut() { Err(ErrorKind::ConnectionAborted.into()) } else { Ok(turn) }
     }
 
-    /// Lets no further request in. The current one goes on.
+    /// Lets no further request in. The current one continues.
     pub fn shut(&self) {
         self.shut.store(true, Ordering::Release);
     }
@@ -40,7 +40,7 @@ impl Gate {
         self.shut.load(Ordering::Acquire)
     }
 
-    /// Waits until the current request is over. On a shut gate: nothing happens after it.
+    /// Waits until the current request has ended. No request follows it, as the gate must be shut.
     pub fn drain(&self) {
         assert!(self.is_shut(), "an open gate never stays drained");
         drop(self.turn.lock().unwrap_or_else(PoisonError::into_inner));

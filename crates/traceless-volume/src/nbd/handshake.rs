@@ -1,4 +1,4 @@
-//! Fixed newstyle negotiation: what is exported, and how client and server will talk about it.
+//! Fixed newstyle negotiation: the export, and the protocol features that client and server use.
 
 use std::io::{self, Read, Write};
 
@@ -15,7 +15,7 @@ const OPTIONS_MAX: usize = 64;
 const DESCRIPTION: &str = "Traceless volume";
 const BLOCK_LEN_MIN: u32 = 512;
 
-/// What is told about the device. It does not change while a client is connected.
+/// The properties of the device that clients get. They do not change while a client is connected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExportInfo {
     pub len: u64,
@@ -23,27 +23,27 @@ pub(super) struct ExportInfo {
     block_len: u32,
 }
 
-/// Where a connection stands with TLS.
+/// The state of TLS on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tls {
-    /// There is no certificate.
+    /// The server has no certificate.
     Unavailable,
-    /// The client may ask for it.
+    /// The client may start TLS.
     Offered,
-    /// Nothing is said without it.
+    /// The client must start TLS before anything else.
     Required,
-    /// It is in force.
+    /// TLS is in force.
     Active,
 }
 
-/// How a negotiation ends.
+/// The end of a negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The client has taken the export.
+    /// The client has chosen the export.
     Transmission { structured: bool },
-    /// TLS is to begin, and then the negotiation goes on.
+    /// TLS begins, and then the negotiation continues.
     StartTls,
-    /// There is nothing left to say.
+    /// The connection ends.
     Over,
 }
 
@@ -53,7 +53,7 @@ impl ExportInfo {
     }
 
     fn flags(&self, structured: bool) -> u16 {
-        // One volume stands behind all connections, so a flush covers the writes of all of them.
+        // All connections serve one volume, so a flush covers the writes of all of them.
         let mut flags = flag::HAS_FLAGS
             | flag::SEND_FLUSH
             | flag::SEND_FUA
@@ -68,9 +68,9 @@ impl ExportInfo {
         flags
     }
 
-    /// Smallest, preferred and largest request. Any alignment is accepted all the same.
+    /// Smallest, preferred and largest request in bytes. Any alignment is accepted nevertheless.
     fn block_lens(&self) -> [u32; 3] {
-        // The protocol wants powers of two.
+        // The protocol requires powers of two.
         let preferred = self.block_len.clamp(1, PAYLOAD_LEN_MAX).next_power_of_two();
         [BLOCK_LEN_MIN.min(preferred), preferred, PAYLOAD_LEN_MAX]
     }
@@ -90,13 +90,13 @@ pub(super) fn greet<S: Read + Write>(wire: &mut Wire<S>) -> io::Result<ClientFla
     Ok(ClientFlags { no_zeroes: flags & u32::from(greeting::NO_ZEROES) != 0 })
 }
 
-/// What the client said in answer to the greeting.
+/// The flags with which the client answers the greeting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientFlags {
     no_zeroes: bool,
 }
 
-/// Answers options until the client has made up its mind.
+/// Answers options until the client begins transmission or TLS, or gives up.
 pub(super) fn negotiate<S: Read + Write>(
     wire: &mut Wire<S>,
     export: &ExportInfo,
@@ -118,7 +118,7 @@ pub(super) fn negotiate<S: Read + Write>(
     Err(out_of_step("the client never stops asking"))
 }
 
-/// A negotiation that is going on.
+/// A negotiation in progress.
 struct Haggling<'a, S> {
     wire: &'a mut Wire<S>,
     export: &'a ExportInfo,
@@ -128,7 +128,7 @@ struct Haggling<'a, S> {
 }
 
 impl<S: Read + Write> Haggling<'_, S> {
-    /// Answers one option. `None` if another one may follow.
+    /// Answers one option. Returns `None` if another one may follow.
     fn answer(&mut self) -> io::Result<Option<Outcome>> {
         if u64::from_be_bytes(self.wire.take()?) != OPTION_MAGIC {
             return Err(out_of_step("an option was expected"));
@@ -146,7 +146,7 @@ impl<S: Read + Write> Haggling<'_, S> {
         let before_tls = matches!(option, opt::STARTTLS | opt::ABORT);
         if self.tls == Tls::Required && !before_tls {
             if option == opt::EXPORT_NAME {
-                return Ok(Some(Outcome::Over)); // There is no way to refuse it politely.
+                return Ok(Some(Outcome::Over)); // The protocol has no error reply here.
             }
             self.refuse(option, rep::ERR_TLS_REQD, "use TLS: send NBD_OPT_STARTTLS first")?;
             return Ok(None);
@@ -168,7 +168,7 @@ impl<S: Read + Write> Haggling<'_, S> {
         }
     }
 
-    /// The oldest way to begin. It knows no error but to hang up.
+    /// The oldest way to begin transmission. Its only way to report an error is to hang up.
     fn export_name(&mut self, name: &[u8]) -> io::Result<Outcome> {
         if !name.is_empty() {
             return Ok(Outcome::Over);
@@ -236,7 +236,7 @@ impl<S: Read + Write> Haggling<'_, S> {
         about.extend(self.export.block_lens().iter().flat_map(|len| len.to_be_bytes()));
         self.reply(option, rep::INFO, &about)?;
 
-        // One of each kind is enough, however often the client asks.
+        // One reply of each kind is enough, even if the client requests the kind several times.
         if wanted.contains(&info::NAME) {
             self.reply(option, rep::INFO, &info::NAME.to_be_bytes())?;
         }
@@ -262,7 +262,7 @@ impl<S: Read + Write> Haggling<'_, S> {
     }
 }
 
-/// The name, and the kinds of information asked for, of INFO and GO.
+/// The name and the requested kinds of information in INFO and GO.
 fn parse_info(data: &[u8]) -> Option<(&[u8], Vec<u16>)> {
     let mut fields = Fields(data);
     let name_len = fields.u32().filter(|&len| len <= NAME_LEN_MAX)?;

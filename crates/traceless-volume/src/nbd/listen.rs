@@ -1,4 +1,4 @@
-//! Where clients connect: a unix socket, TCP, or sockets that a service manager opened.
+//! Listening for clients: on a unix socket, on TCP, or on sockets that a service manager opened.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,34 +22,34 @@ use super::socket::Socket;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
-/// Longest path of a unix socket on Linux; the field has room for a zero behind it.
+/// Longest path of a unix socket on Linux; one byte of the field is for the terminating zero.
 const SOCKET_PATH_LEN_MAX: usize = 107;
-/// Temporary names that are tried.
+/// Attempts to find a free temporary name.
 const NAMES_MAX: usize = 16;
 
 /// Where to listen.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Endpoint {
-    /// A unix socket, which only its owner can connect to. It accepts connections from the moment
-    /// it exists, and is removed when the server ends.
+    /// A unix socket. Only its owner can connect to it. It accepts connections from the moment that
+    /// its name exists, and is removed when the server ends.
     Unix(PathBuf),
-    /// An address and port. Other than loopback addresses need TLS with certificates of clients.
-    /// Port 0 takes a free one.
+    /// An address and port. Addresses other than loopback need TLS with client certificates. Port 0
+    /// chooses a free one.
     Tcp(SocketAddr),
-    /// Sockets that listen already, from a service manager. They are not removed.
+    /// Listening sockets from a service manager. The server does not remove them.
     Inherited(Vec<OwnedFd>),
 }
 
-/// A socket that listens.
+/// A listening socket.
 pub(super) struct Listener {
     fd: OwnedFd,
     address: Option<SocketAddr>,
-    /// Kept to remove the socket when the listener is dropped.
+    /// Removes the socket's file when the listener is dropped.
     _file: Option<SocketFile>,
 }
 
-/// Listens on `endpoint`. There is at least one listener afterwards.
+/// Listens on `endpoint`. Returns at least one listener.
 pub(super) fn open(endpoint: Endpoint, clients: Clients) -> Result<Vec<Listener>> {
     let listeners = match endpoint {
         Endpoint::Unix(path) => vec![listen_unix(&path)?],
@@ -65,20 +65,20 @@ pub(super) fn open(endpoint: Endpoint, clients: Clients) -> Result<Vec<Listener>
 }
 
 impl Listener {
-    /// The address, if this is TCP.
+    /// The address of a TCP socket.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// The next connection; `WouldBlock` if there is none after all. Its client may take so long
-    /// for the negotiation.
+    /// The next connection; `WouldBlock` if there is none after all. Its client has
+    /// `negotiation_time` for the negotiation.
     pub fn accept(&self, negotiation_time: Duration) -> io::Result<Socket> {
         let (fd, _) = acceptfrom_with(&self.fd, SocketFlags::CLOEXEC)?;
         Ok(Socket::new(fd, self.address.is_none(), negotiation_time))
     }
 
     fn new(fd: OwnedFd, file: Option<SocketFile>) -> rustix::io::Result<Self> {
-        // A client may be gone again before it is accepted: that must not block the server.
+        // A client may disconnect before it is accepted. Then `accept` must not block the server.
         rustix::fs::fcntl_setfl(&fd, rustix::fs::fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
         let address = SocketAddr::try_from(getsockname(&fd)?).ok();
         Ok(Self { fd, address, _file: file })
@@ -91,7 +91,7 @@ impl AsFd for Listener {
     }
 }
 
-/// A socket in the file system. Removed when dropped, unless another one has taken its place.
+/// A socket in the file system. It is removed on drop, unless another file has taken its place.
 struct SocketFile {
     path: PathBuf,
     inode: (u64, u64),
@@ -105,12 +105,13 @@ impl Drop for SocketFile {
     }
 }
 
-/// Makes the socket under a temporary name and moves it to its place once it accepts.
+/// Makes the socket under a temporary name, and renames it once it accepts connections.
 fn listen_unix(path: &Path) -> Result<Listener> {
     make_way(path)?;
     let (mut file, fd) = bind_beside(path)?;
     let finish = || -> rustix::io::Result<Listener> {
-        // Before it listens, nobody can connect: the permissions are in force from the beginning.
+        // Before the socket listens, no client can connect: so the permissions hold from the
+        // beginning.
         chmod(&file.path, Mode::RUSR | Mode::WUSR)?;
         listen(&fd, BACKLOG)?;
         rename(&file.path, path)?;
@@ -123,7 +124,7 @@ fn listen_unix(path: &Path) -> Result<Listener> {
     })
 }
 
-/// Makes sure that nothing at `path` is lost when it is replaced.
+/// Fails if replacing the file at `path` would lose anything.
 fn make_way(path: &Path) -> Result<()> {
     let fail = |source: io::Error| Error::Listen { address: path.display().to_string(), source };
     if path.as_os_str().len() > SOCKET_PATH_LEN_MAX {
@@ -138,7 +139,7 @@ fn make_way(path: &Path) -> Result<()> {
         Ok(_) => {}
     }
     match UnixStream::connect(path) {
-        // Left behind by a server that was killed.
+        // The socket was left behind by a server that was killed.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Ok(_) => Err(Error::SocketInUse { path: path.to_owned() }),
@@ -161,7 +162,7 @@ fn bind_beside(path: &Path) -> Result<(SocketFile, OwnedFd)> {
         let temporary = path.with_file_name(OsString::from(name));
         let address = SocketAddrUnix::new(&temporary).map_err(fail)?;
         match bind(&fd, &address) {
-            // Left behind by a process that had the same number.
+            // The name was left behind by a process that had the same number.
             Err(Errno::ADDRINUSE) => {}
             Err(errno) => return Err(fail(errno)),
             Ok(()) => {
@@ -195,7 +196,7 @@ fn refused(error: ListenError) -> Error {
     }
 }
 
-/// Takes over a socket that somebody else opened.
+/// Takes over a socket that another process opened.
 fn adopt(fd: OwnedFd, clients: Clients) -> Result<Listener> {
     let fail = |reason: &str| Error::Inherited { reason: reason.to_owned() };
     let family = getsockname(&fd).map_err(|errno| fail(&errno.to_string()))?.address_family();

@@ -1,4 +1,4 @@
-//! A device in memory and a client that is a script: for fuzzing and for tests.
+//! A device in memory, and a client that plays a script: for fuzzing and for tests.
 
 use std::io::{self, Read, Write};
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::device::Device;
 const FUZZ_DEVICE_LEN: usize = 16 << 10;
 
 /// Runs a whole connection, handshake and transmission, with a client that sends `input` without
-/// ever listening. Returns what the server sends, for comparisons.
+/// reading replies. Returns the server's output, for comparisons.
 ///
 /// The first byte selects the set-up: bit 0 read-only, bit 1 TLS required (and never completed),
 /// bit 2 a device that fails. Threads, sockets and clocks are not involved.
@@ -38,7 +38,7 @@ pub fn fuzz_session(input: &[u8]) -> Vec<u8> {
 pub(super) struct Memory {
     bytes: Mutex<Vec<u8>>,
     pub read_only: bool,
-    /// What every call fails with.
+    /// The error of every call, if there is one.
     pub failure: Option<Errno>,
 }
 
@@ -84,7 +84,7 @@ impl Device for Memory {
     }
 }
 
-/// A client that sends what it was told to, and keeps what it gets.
+/// A client that sends `input`, and keeps the server's output in `sent`.
 pub(super) struct Script<'a> {
     input: &'a [u8],
     pub sent: Vec<u8>,

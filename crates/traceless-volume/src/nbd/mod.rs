@@ -2,12 +2,12 @@
 //!
 //! Fixed newstyle negotiation, one export with an empty name, structured replies, FLUSH and FUA,
 //! several connections with one view, TLS by STARTTLS. TRIM is never offered, and `WRITE_ZEROES` is
-//! an ordinary write: nothing below may learn which blocks hold no data.
+//! an ordinary write: the layers below must not learn which blocks hold no data.
 //!
-//! Each connection has one thread, which blocks: `session` runs it, first through `handshake`,
-//! then through `transmission`; both talk over a `wire`, which batches. `gate` and `registry` see
-//! to it that a connection which is gone has no effects later on; `server` and `listen` bring
-//! connections in and, at the end, out.
+//! Each connection has one blocking thread. `session` runs it, first through `handshake`, then
+//! through `transmission`; both use a `wire`, which batches output. `gate` and `registry` ensure
+//! that a broken connection has no effects later on; `server` and `listen` accept connections and,
+//! at the end, close them.
 //!
 //! [`Device`]: crate::device::Device
 

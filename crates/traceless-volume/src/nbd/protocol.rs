@@ -1,4 +1,4 @@
-//! The numbers of the NBD protocol, and its messages of fixed size. All integers are big-endian.
+//! The numbers and fixed-size messages of the NBD protocol. All integers are big-endian.
 
 use std::io;
 
@@ -17,9 +17,9 @@ pub(super) const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 /// First word of every chunk of a structured reply.
 pub(super) const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// Longest option that is read; longer ones end the connection.
+/// Longest option that the server reads; a longer one ends the connection.
 pub(super) const OPTION_LEN_MAX: u32 = 64 << 10;
-/// Longest name of an export, from the protocol.
+/// Longest name of an export, by the protocol.
 pub(super) const NAME_LEN_MAX: u32 = 4096;
 /// Longest READ and longest payload of a WRITE.
 pub(super) const PAYLOAD_LEN_MAX: u32 = 32 << 20;
@@ -29,10 +29,10 @@ pub(super) const MESSAGE_LEN_MAX: usize = 256;
 pub(super) const REQUEST_LEN: usize = 28;
 pub(super) const SIMPLE_REPLY_LEN: usize = 16;
 pub(super) const CHUNK_LEN: usize = 20;
-/// The offset that stands before the data in an `OFFSET_DATA` chunk.
+/// Bytes of the offset before the data in an `OFFSET_DATA` chunk.
 pub(super) const CHUNK_OFFSET_LEN: usize = 8;
 
-/// Flags of the greeting, the same for server and client.
+/// Flags of the greeting, for server and client.
 pub(super) mod greeting {
     pub const FIXED_NEWSTYLE: u16 = 1 << 0;
     pub const NO_ZEROES: u16 = 1 << 1;
@@ -62,7 +62,7 @@ pub(super) mod rep {
     pub const ERR_TOO_BIG: u32 = (1 << 31) + 9;
 }
 
-/// What INFO and GO tell about an export.
+/// Kinds of information in the replies to INFO and GO.
 pub(super) mod info {
     pub const EXPORT: u16 = 0;
     pub const NAME: u16 = 1;
@@ -106,7 +106,7 @@ pub(super) mod chunk {
     pub const ERROR: u16 = (1 << 15) + 1;
 }
 
-/// Errors as the protocol numbers them, whatever the host's numbers are.
+/// The protocol's error numbers, which need not equal the host's.
 pub(super) mod errno {
     pub const EPERM: u32 = 1;
     pub const EIO: u32 = 5;
@@ -128,7 +128,8 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// `None` if the magic is wrong: the stream is out of step and cannot be used any more.
+    /// Decodes a request. `None` if the magic is wrong: then the stream is out of step and
+    /// unusable.
     pub fn decode(bytes: &[u8; REQUEST_LEN]) -> Option<Self> {
         let mut fields = Fields(bytes);
         if fields.u32()? != REQUEST_MAGIC {
@@ -149,7 +150,7 @@ impl Request {
     }
 }
 
-/// Cuts integers off the front of a message; `None` once it is exhausted.
+/// Takes integers off the front of a message; `None` once it is exhausted.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -172,7 +173,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The head of a simple reply; data follows it if the request was a READ that succeeded.
+/// The head of a simple reply. After a successful READ the data follows it.
 pub(super) fn simple_reply(errno: u32, cookie: [u8; 8]) -> [u8; SIMPLE_REPLY_LEN] {
     let mut bytes = [0; SIMPLE_REPLY_LEN];
     bytes[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
@@ -181,7 +182,7 @@ pub(super) fn simple_reply(errno: u32, cookie: [u8; 8]) -> [u8; SIMPLE_REPLY_LEN
     bytes
 }
 
-/// The head of a chunk that is the only, and so the last, one of its reply.
+/// The head of the only chunk of a reply, which is therefore the last one.
 pub(super) fn only_chunk(kind: u16, cookie: [u8; 8], len: u32) -> [u8; CHUNK_LEN] {
     let mut bytes = [0; CHUNK_LEN];
     bytes[..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
@@ -192,7 +193,7 @@ pub(super) fn only_chunk(kind: u16, cookie: [u8; 8], len: u32) -> [u8; CHUNK_LEN
     bytes
 }
 
-/// The protocol's number for an error of the device. What it has no number for is EIO.
+/// The protocol's number for an error of the device; EIO for an error without a number.
 pub(super) fn errno_of(error: &io::Error) -> u32 {
     if let Some(errno) = Errno::from_io_error(error) {
         return match errno {

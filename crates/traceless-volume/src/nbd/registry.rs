@@ -1,7 +1,8 @@
-//! The connections of a server: counted, fenced when they are dead, woken when all is to end.
+//! The connections of a server. The registry counts them, fences dead ones, and wakes all of them
+//! when the server ends.
 //!
-//! A connection in transmission keeps its place. One that still negotiates gives it up when all
-//! are taken and another comes, the oldest first.
+//! A connection in transmission keeps its place. If all places are taken and a new connection
+//! comes, the oldest one that still negotiates gives up its place.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,20 +12,20 @@ use super::gate::Gate;
 use super::socket::Socket;
 
 /// Connections that are served at a time. A further one takes the place of the oldest that still
-/// negotiates; if there is none, it is closed at once.
+/// negotiates; if all are in transmission, it is closed at once.
 pub const CONNECTIONS_MAX: usize = 16;
-/// When all is to end, a client gets this long to take the reply to its last request.
+/// When the server ends, a client has this long to take the reply to its last request.
 const LAST_REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// One connection, as the others see it.
+/// One connection, as far as other connections use it.
 pub(super) struct Peer {
     socket: Socket,
     pub gate: Gate,
-    /// Whether the negotiation is over. Set under the registry's lock.
+    /// Whether the connection is in transmission. Set under the registry's lock.
     transmits: AtomicBool,
 }
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Default)]
 pub(super) struct Registry {
     peers: Mutex<Vec<Arc<Peer>>>,
@@ -32,11 +33,11 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Adds a connection. `None` if there are too many in transmission.
+    /// Adds a connection. Returns `None` if too many are in transmission.
     pub fn add(&self, socket: Socket) -> Option<Arc<Peer>> {
         let mut peers = self.peers();
         if peers.len() >= CONNECTIONS_MAX {
-            // They stand in the order of their coming.
+            // Peers are in the order in which they connected.
             let negotiates = |peer: &Arc<Peer>| !peer.transmits.load(Ordering::Relaxed);
             let oldest = peers.iter().position(negotiates)?;
             let oldest = peers.remove(oldest);
@@ -49,26 +50,27 @@ impl Registry {
         Some(peer)
     }
 
-    /// Removes a connection that is over.
+    /// Removes a connection that has ended.
     pub fn remove(&self, peer: &Arc<Peer>) {
         self.peers().retain(|other| !Arc::ptr_eq(other, peer));
         self.left.notify_all();
     }
 
-    /// Called when `newcomer` begins transmission: from now on nothing happens any more on behalf
-    /// of connections whose peer is gone. Live ones go on.
+    /// Called when `newcomer` begins transmission. After it, no request of a dead connection
+    /// reaches the device any more. Live connections continue.
     ///
-    /// Waits for the current request of each dead connection, without holding up others.
+    /// Waits for the current request of each dead connection, without blocking live ones.
     pub fn fence_the_dead(&self, newcomer: &Arc<Peer>) {
         newcomer.socket.be_patient();
         let peers = self.peers();
         if newcomer.gate.is_shut() {
-            // It gave up its place. Or all is to end: it has nothing to say any more, and the
-            // others, whose sockets were closed for reading here, only look dead.
+            // The newcomer gave up its place, or the server ends. In the latter case the newcomer
+            // has no more requests, and the other connections are shut for reading here, so they
+            // only look dead.
             return;
         }
         newcomer.transmits.store(true, Ordering::Relaxed);
-        // Those that somebody else has fenced are still here until they are drained.
+        // Connections that another thread has fenced stay in the list until they are drained.
         let dead: Vec<_> = (peers.iter())
             .filter(|peer| !Arc::ptr_eq(peer, newcomer) && peer.socket.has_hung_up())
             .cloned()

@@ -1,4 +1,4 @@
-//! The server: accepts connections, gives each a thread, and ends all of them in good order.
+//! The server: accepts connections, gives each a thread, and finally ends all of them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,18 +22,19 @@ use super::socket::Socket;
 use super::tls::{TlsFiles, configure};
 use crate::device::Device;
 
-/// After an error that more connections can only repeat, such as too many open files.
+/// The wait after an error that the next `accept` can only repeat, for example too many open files.
 const ACCEPT_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// How long a client may take from the connection to the end of the negotiation, TLS included.
+/// The time for a client from the connection to the end of the negotiation, TLS included.
 const NEGOTIATION_TIME: Duration = Duration::from_secs(30);
 
-/// How to serve.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Speak TLS. TCP clients must then use it; clients of a unix socket may.
+    /// The files for TLS, if the server offers it. TCP clients must then use TLS; clients of a unix
+    /// socket may.
     pub tls: Option<TlsFiles>,
-    /// How long a client may take from the connection to the end of the negotiation.
+    /// The time for a client from the connection to the end of the negotiation.
     pub negotiation_time: Duration,
 }
 
@@ -43,7 +44,7 @@ impl Default for Options {
     }
 }
 
-/// A server that listens. Connections wait until it runs.
+/// A listening server. Connections wait until [`Server::run`] is called.
 pub struct Server {
     listeners: Vec<Listener>,
     tls: Option<Arc<ServerConfig>>,
@@ -51,7 +52,7 @@ pub struct Server {
     bell: Arc<Bell>,
 }
 
-/// Ends a server from anywhere, for instance from a thread that waits for signals.
+/// Ends a server from any thread, for instance from one that waits for signals.
 #[derive(Clone)]
 pub struct Handle(Arc<Bell>);
 
@@ -64,13 +65,12 @@ impl Server {
         Ok(Self { listeners, tls, negotiation_time, bell: Arc::new(Bell::new()?) })
     }
 
-    /// The TCP address of the first listener, with the port it was given; `None` for a unix
-    /// socket.
+    /// The TCP address of the first listener, with its actual port; `None` for a unix socket.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.listeners.first().and_then(Listener::address)
     }
 
-    /// What ends this server.
+    /// A handle that ends this server.
     pub fn handle(&self) -> Handle {
         Handle(Arc::clone(&self.bell))
     }
@@ -78,15 +78,15 @@ impl Server {
     /// Serves `device` until [`Handle::shutdown`] is called. When it returns, all connections are
     /// closed, their threads have ended and the socket file is gone.
     ///
-    /// Nothing is flushed at the end: that is for the owner of the device. A panic of the device
-    /// ends the server and is passed on.
+    /// Does not flush at the end: that is up to the owner of the device. A panic of the device ends
+    /// the server and is passed on.
     pub fn run(self, device: &Arc<dyn Device>) -> Result<()> {
         let Self { listeners, tls, negotiation_time, bell } = self;
         let (device, registry) = (device.as_ref(), Registry::default());
         let running = Running { device, tls, negotiation_time, bell: &bell, registry };
         thread::scope(|scope| {
             let result = running.accept_until_rung(scope, &listeners);
-            drop(listeners); // Clients that come now are to find nobody, not to wait.
+            drop(listeners); // New clients are refused at once instead of waiting.
             running.registry.end_all();
             result
         })
@@ -94,14 +94,14 @@ impl Server {
 }
 
 impl Handle {
-    /// Ends the server: it accepts nobody any more, finishes the current request of each
+    /// Ends the server: it accepts no more connections, finishes the current request of each
     /// connection, and closes them. Returns at once; [`Server::run`] returns when all is done.
     pub fn shutdown(&self) {
         self.0.ring();
     }
 }
 
-/// Only a client's certificate says who it is.
+/// Clients are authenticated only if they must present certificates.
 fn clients(options: &Options) -> Clients {
     match &options.tls {
         Some(TlsFiles { client_ca: Some(_), .. }) => Clients::Authenticated,
@@ -109,7 +109,7 @@ fn clients(options: &Options) -> Clients {
     }
 }
 
-/// Rings once, and for good.
+/// Wakes the accepting thread. Once rung, the bell stays rung.
 struct Bell {
     rung: AtomicBool,
     event: OwnedFd,
@@ -124,13 +124,13 @@ impl Bell {
 
     fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
-            // It cannot fail: the counter is far from its end.
+            // The write cannot fail, as the counter is far from its maximum.
             let _ = rustix::io::write(&self.event, &1u64.to_be_bytes());
         }
     }
 }
 
-/// What the threads of a running server share.
+/// The state that the threads of a running server share.
 struct Running<'a> {
     device: &'a dyn Device,
     tls: Option<Arc<ServerConfig>>,
@@ -179,7 +179,7 @@ impl Running<'_> {
                 Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK) => {
                     return Err(Error::System { action: "accept connections", source });
                 }
-                _ => return Ok(()), // That client is gone, or its network is.
+                _ => return Ok(()), // The client or its network is gone.
             },
         };
         let Some(peer) = self.registry.add(socket.clone()) else { return Ok(()) };
@@ -190,20 +190,20 @@ impl Running<'_> {
         };
         let visit = Visit { running: self, peer };
         let serve = move || visit.serve(socket, tls);
-        // Without a thread there is no service: the connection is dropped with the closure.
+        // If no thread can be started, the connection is dropped together with the closure.
         let _ = thread::Builder::new().name("nbd".to_owned()).spawn_scoped(scope, serve);
         Ok(())
     }
 }
 
-/// A connection that is served; it is signed off however it ends.
+/// A connection that is served. Its drop removes it from the registry, even after a panic.
 struct Visit<'a> {
     running: &'a Running<'a>,
     peer: Arc<Peer>,
 }
 
 impl Visit<'_> {
-    /// Serves the connection. How it ended concerns nobody: the client knows.
+    /// Serves the connection. An error is ignored, as the client notices it itself.
     fn serve(&self, socket: Socket, tls: Tls) {
         let Self { running, peer } = self;
         let session = Session {
@@ -221,7 +221,7 @@ impl Drop for Visit<'_> {
     fn drop(&mut self) {
         self.running.registry.remove(&self.peer);
         if thread::panicking() {
-            // The device is in an unknown state: do not let others go on with it.
+            // The device is in an unknown state, so the server ends for all connections.
             self.running.bell.ring();
         }
     }

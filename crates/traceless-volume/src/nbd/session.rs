@@ -12,18 +12,18 @@ use super::transmission::serve;
 use super::wire::Wire;
 use crate::device::Device;
 
-/// What a connection is about.
+/// The parameters of a connection.
 pub(super) struct Session<'a> {
     pub device: &'a dyn Device,
     pub gate: &'a Gate,
-    /// Where the connection stands with TLS when it begins.
+    /// The state of TLS when the connection begins.
     pub tls: Tls,
     pub tls_config: Option<&'a Arc<ServerConfig>>,
-    /// Called once, after the negotiation and before the first request is taken.
+    /// Called once, after the negotiation and before the first request.
     pub before_transmission: &'a dyn Fn(),
 }
 
-/// Runs a connection. An error says why it ended early.
+/// Runs a connection. The error is the reason why it ended early.
 pub(super) fn run<S: Read + Write>(session: &Session<'_>, stream: S) -> io::Result<()> {
     let export = ExportInfo::of(session.device);
     let mut wire = Wire::new(stream);
@@ -33,7 +33,7 @@ pub(super) fn run<S: Read + Write>(session: &Session<'_>, stream: S) -> io::Resu
         return transmit(session, &mut wire, outcome);
     };
     let mut wire = Wire::new(tls::accept(wire.into_stream()?, config)?);
-    // What was agreed in the clear is forgotten, as the protocol demands.
+    // Options negotiated before TLS are void, as the protocol demands.
     let outcome = negotiate(&mut wire, &export, client, Tls::Active, session.gate)?;
     let result = transmit(session, &mut wire, outcome);
     result.and(tls::say_goodbye(wire.stream_mut()))

@@ -13,16 +13,16 @@ use rustix::net::{
 };
 use traceless::clock::{Clock, Monotonic};
 
-/// Bytes that may lie in a unix socket. The system may allow less.
+/// Size of a unix socket's buffers in bytes. The system may allow less.
 const UNIX_BUFFER_LEN: usize = 4 << 20;
-/// Attempts to read before a thread goes to sleep. The rest of a payload, or the next request of a
-/// client that waits for each reply, mostly comes within microseconds, and waking up costs more.
+/// Attempts to read before a thread sleeps. The rest of a payload, or the next request of a client
+/// that waits for each reply, mostly comes within microseconds, and waking a thread costs more.
 const EAGER_READS: usize = 32;
 
-/// A connected socket. Clones are the same socket.
+/// A connected socket. Clones share the socket.
 ///
 /// Until [`Socket::be_patient`] is called, all reads and writes together have one deadline: a
-/// client that sends a byte now and then does not hold its place for longer.
+/// client cannot hold its place longer by sending a byte now and then.
 #[derive(Clone)]
 pub(super) struct Socket(Arc<Inner>);
 
@@ -37,13 +37,13 @@ struct Inner {
 impl Socket {
     /// Takes over a socket that was just accepted.
     ///
-    /// That an option cannot be set makes the socket slower, not wrong: such errors are ignored.
+    /// Errors of socket options are ignored: without them the socket is slower, not wrong.
     pub fn new(fd: OwnedFd, unix: bool, negotiation_time: Duration) -> Self {
         if unix {
             let _ = sockopt::set_socket_send_buffer_size(&fd, UNIX_BUFFER_LEN);
             let _ = sockopt::set_socket_recv_buffer_size(&fd, UNIX_BUFFER_LEN);
         } else {
-            // The kernel sizes the buffers of TCP itself, and better, unless it is told.
+            // TCP's buffer sizes are not set, as the kernel chooses better ones by itself.
             let _ = sockopt::set_tcp_nodelay(&fd, true);
             let _ = sockopt::set_socket_keepalive(&fd, true);
         }
@@ -51,14 +51,14 @@ impl Socket {
         Self(Arc::new(Inner { fd, clock, negotiation_time, is_patient }))
     }
 
-    /// From now on the client may be silent as long as it likes.
+    /// Ends the deadline: from now on the client may be silent as long as it likes.
     pub fn be_patient(&self) {
         self.0.is_patient.store(true, Ordering::Release);
         self.set_timeout(sockopt::Timeout::Recv, None);
         self.set_timeout(sockopt::Timeout::Send, None);
     }
 
-    /// Whether the peer has closed its end, or at least will not send any more.
+    /// Whether the peer has closed the connection, or at least will send no more.
     pub fn has_hung_up(&self) -> bool {
         let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         let mut polled = [PollFd::new(&self.0.fd, PollFlags::RDHUP)];
@@ -74,13 +74,12 @@ impl Socket {
         let _ = rustix::net::shutdown(&self.0.fd, Shutdown::Read);
     }
 
-    /// Wakes a thread that waits for anything.
+    /// Wakes a thread that waits for this socket.
     pub fn close(&self) {
         let _ = rustix::net::shutdown(&self.0.fd, Shutdown::Both);
     }
 
-    /// Lets the next call wait for what is left of the negotiation's time; an error if that is
-    /// over.
+    /// Limits the next call to the rest of the negotiation's time; an error if none is left.
     fn limit(&self, which: sockopt::Timeout) -> io::Result<()> {
         if self.0.is_patient.load(Ordering::Acquire) {
             return Ok(());
@@ -120,7 +119,7 @@ impl Read for Socket {
 impl Write for Socket {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         self.limit(sockopt::Timeout::Send)?;
-        // A peer that is gone is an error here, not a signal to the process.
+        // NOSIGNAL: if the peer is gone, this is an error, not a signal that ends the process.
         Ok(rustix::net::send(&self.0.fd, from, SendFlags::NOSIGNAL)?)
     }
 

@@ -1,4 +1,4 @@
-//! TLS with X.509 certificates: who the server is and, if wanted, who the client is.
+//! TLS with X.509 certificates: for the server and, if wanted, for clients.
 
 use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::path::{Path, PathBuf};
@@ -12,26 +12,27 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 use super::error::{Error, Result};
 
-/// The TLS library asks for 4 KiB at a time; the system calls behind it should not.
+/// Bytes of a system call's read. The TLS library reads only 4 KiB at a time.
 const CIPHERTEXT_LEN: usize = 128 << 10;
-/// Ciphertext that may wait to be sent.
+/// Most ciphertext that may wait to be sent.
 const PENDING_LEN_MAX: usize = 512 << 10;
 
-/// The PEM files of a server that speaks TLS.
+/// The PEM files of a server with TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The server's certificate, followed by the intermediate ones.
     pub certificates: PathBuf,
     /// The private key of the first certificate.
     pub key: PathBuf,
-    /// Certificates that sign those of clients. If given, other clients are turned away.
+    /// Certificates that sign the clients' certificates. If given, the server turns away other
+    /// clients.
     pub client_ca: Option<PathBuf>,
 }
 
-/// A stream under TLS.
+/// A stream inside TLS.
 pub(super) type TlsStream<S> = StreamOwned<ServerConnection, BatchedStream<S>>;
 
-/// Reads and checks the files.
+/// Reads and checks the TLS files.
 pub(super) fn configure(files: &TlsFiles) -> Result<Arc<ServerConfig>> {
     let chain = certificates(&files.certificates)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| Error::TlsFile {
@@ -58,7 +59,7 @@ pub(super) fn configure(files: &TlsFiles) -> Result<Arc<ServerConfig>> {
     Ok(Arc::new(builder.with_single_cert(chain, key).map_err(unfit)?))
 }
 
-/// Puts a stream under TLS. The handshake is done by the first read.
+/// Wraps a stream in TLS. The first read does the handshake.
 pub(super) fn accept<S: Read + Write>(
     stream: S,
     config: &Arc<ServerConfig>,
@@ -71,13 +72,13 @@ pub(super) fn accept<S: Read + Write>(
     ))
 }
 
-/// Tells the client that the end was meant.
+/// Sends `close_notify`, so that the client can distinguish the end from a cut connection.
 pub(super) fn say_goodbye<S: Read + Write>(stream: &mut TlsStream<S>) -> io::Result<()> {
     stream.conn.send_close_notify();
     stream.flush()
 }
 
-/// Reads in large pieces; writes go straight through.
+/// Reads ahead in large pieces; writes are not buffered.
 pub(super) struct BatchedStream<S>(BufReader<S>);
 
 impl<S: Read> Read for BatchedStream<S> {

@@ -12,10 +12,10 @@ use super::protocol::{
 use super::wire::Wire;
 use crate::device::Device;
 
-/// Requests answered before the replies leave, even if more requests are at hand: a slow device
-/// must not keep the first of them waiting for the last.
+/// Most replies that wait to be sent, even if more requests have arrived: with a slow device the
+/// first reply must not wait for the last.
 const REPLIES_MAX: usize = 8;
-/// A `WRITE_ZEROES` is cut at multiples of this.
+/// A `WRITE_ZEROES` is split at multiples of this length.
 const ZEROES_LEN: u64 = 1 << 20;
 static ZEROES: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; ZEROES_LEN as usize].into());
 
@@ -29,7 +29,7 @@ pub(super) fn serve<S: Read + Write>(
     let export = ExportInfo::of(device);
     let mut transmission = Transmission { wire, device, gate, structured, export };
     let end = transmission.run();
-    // Whatever the end was: requests that were executed get their replies, if that is possible.
+    // Also after an error, requests that were executed get their replies if possible.
     end.and(transmission.wire.flush())
 }
 
@@ -41,7 +41,7 @@ struct Transmission<'a, S> {
     export: ExportInfo,
 }
 
-/// Why a request was refused, in the protocol's number and in words.
+/// Why a request was refused: the protocol's error number, and a message.
 struct Refusal {
     errno: u32,
     message: String,
@@ -66,7 +66,7 @@ impl<S: Read + Write> Transmission<'_, S> {
         }
     }
 
-    /// Whether a whole request can be taken without waiting for the client.
+    /// Whether a whole request has arrived already.
     fn request_at_hand(&self) -> bool {
         let Some((head, rest)) = self.wire.received().split_first_chunk::<REQUEST_LEN>() else {
             return false;
@@ -74,7 +74,7 @@ impl<S: Read + Write> Transmission<'_, S> {
         Request::decode(head).is_some_and(|next| rest.len() >= next.payload_len() as usize)
     }
 
-    /// Fails only if the connection cannot go on.
+    /// Executes a request. Fails only if the connection cannot continue.
     fn answer(&mut self, request: &Request) -> io::Result<()> {
         if let Err(refusal) = self.check(request) {
             self.wire.skip(request.payload_len())?;
@@ -155,14 +155,15 @@ impl<S: Read + Write> Transmission<'_, S> {
         self.settle(request, result)
     }
 
-    /// An ordinary write: that data are zeros is nobody's business.
+    /// An ordinary write: the store must not reveal which blocks are zeros.
     fn write_zeroes(&mut self, request: &Request) -> io::Result<()> {
         let mut at = request.offset;
         let end = at + u64::from(request.len);
         let mut result = Ok(());
         while at < end && result.is_ok() {
             let len = (ZEROES_LEN - at % ZEROES_LEN).min(end - at);
-            // One turn for each piece: nobody has to wait for 4 GiB of zeros.
+            // Enters the gate anew for each piece, so that a newcomer that fences waits for one
+            // piece only.
             let _turn = self.gate.enter()?;
             result = self.device.write(at, &ZEROES[..len as usize]);
             at += len;
@@ -186,7 +187,7 @@ impl<S: Read + Write> Transmission<'_, S> {
 
     fn settle(&mut self, request: &Request, result: io::Result<()>) -> io::Result<()> {
         match result {
-            // Without data a simple reply is allowed at any time, and shorter.
+            // Without data a simple reply is always allowed, and it is shorter.
             Ok(()) => self.wire.put(&simple_reply(0, request.cookie)),
             Err(error) => self.refuse(request, &Refusal::from(&error)),
         }

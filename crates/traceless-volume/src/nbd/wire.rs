@@ -1,18 +1,18 @@
-//! A stream with a buffer for what comes in and one for what goes out.
+//! A stream with a buffer for input and a buffer for output.
 //!
-//! Many small requests arrive in one system call and many small replies leave in one. A large
-//! payload is read straight to where it stays, behind the replies that wait, and data for the
-//! client is put there by the device itself: nothing is allocated or copied per request.
+//! Many small requests arrive in one system call, and many small replies leave in one. A large
+//! payload is read straight to its final place, behind the waiting replies. The device itself
+//! writes data for the client there, so nothing is allocated or copied per request.
 
 use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
 
 use super::protocol::{CHUNK_LEN, CHUNK_OFFSET_LEN, PAYLOAD_LEN_MAX};
 
-/// Room for 32 requests to write 4 KiB.
+/// Room for 32 requests to write 4 KiB each.
 const INBOX_LEN: usize = 160 << 10;
-/// Replies wait until they are this long; a reply with more data leaves on its own.
+/// Replies wait until they have this length; a reply with more data is sent at once.
 const OUTBOX_LEN: usize = 256 << 10;
-/// The longest that stands before the data of a reply.
+/// The longest head before the data of a reply.
 const HEAD_LEN_MAX: usize = CHUNK_LEN + CHUNK_OFFSET_LEN;
 /// The outbox never grows beyond the longest payload and its head.
 const OUTBOX_LEN_MAX: usize = PAYLOAD_LEN_MAX as usize + HEAD_LEN_MAX;
@@ -20,11 +20,11 @@ const OUTBOX_LEN_MAX: usize = PAYLOAD_LEN_MAX as usize + HEAD_LEN_MAX;
 pub(super) struct Wire<S> {
     stream: S,
     inbox: Box<[u8]>,
-    /// What has been received and not been taken: `inbox[start..end]`.
+    /// Bytes that were received and not yet taken: `inbox[start..end]`.
     start: usize,
     end: usize,
     outbox: Vec<u8>,
-    /// Replies that wait: `outbox[..used]`. Behind them is room for a payload.
+    /// Waiting replies: `outbox[..used]`. After them is room for a payload.
     used: usize,
 }
 
@@ -40,12 +40,12 @@ impl<S: Read + Write> Wire<S> {
         }
     }
 
-    /// What has been received and not been taken.
+    /// The bytes that were received and not yet taken.
     pub fn received(&self) -> &[u8] {
         &self.inbox[self.start..self.end]
     }
 
-    /// Takes the next `N` bytes, waiting for them if need be.
+    /// Takes the next `N` bytes; waits until they arrive.
     pub fn take<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         while self.received().len() < N {
             self.refill()?;
@@ -56,7 +56,7 @@ impl<S: Read + Write> Wire<S> {
         Ok(bytes)
     }
 
-    /// Drops the next `len` bytes, waiting for them if need be.
+    /// Skips the next `len` bytes; waits until they arrive.
     pub fn skip(&mut self, len: u32) -> io::Result<()> {
         let mut left = len as usize;
         while left > 0 {
@@ -70,9 +70,9 @@ impl<S: Read + Write> Wire<S> {
         Ok(())
     }
 
-    /// Reads the next `len` bytes to where [`Wire::payload`] finds them.
+    /// Reads the next `len` bytes into the place of [`Wire::payload`].
     ///
-    /// What follows them comes along into the inbox, in the same system call.
+    /// The same system call reads the bytes that follow them into the inbox.
     pub fn read_payload(&mut self, len: usize) -> io::Result<()> {
         let at = self.make_room(len)?;
         let (start, end) = (self.start, self.end);
@@ -91,31 +91,31 @@ impl<S: Read + Write> Wire<S> {
         Ok(())
     }
 
-    /// The payload read last. Valid until something is put, made room for, or flushed.
+    /// The last payload. Valid until the next `put`, `room` or `flush`.
     pub fn payload(&self, len: usize) -> &[u8] {
         &self.outbox[self.used..self.used + len]
     }
 
-    /// Appends to the replies that wait.
+    /// Appends `bytes` to the waiting replies.
     pub fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.room(bytes.len())?.copy_from_slice(bytes);
         self.commit(bytes.len());
         Ok(())
     }
 
-    /// The `len` bytes behind the replies that wait, to be filled and committed, or left.
+    /// The `len` bytes after the waiting replies, which the caller may fill and commit.
     pub fn room(&mut self, len: usize) -> io::Result<&mut [u8]> {
         let at = self.make_room(len)?;
         Ok(&mut self.outbox[at..at + len])
     }
 
-    /// Makes the first `len` bytes of the room part of the replies that wait.
+    /// Appends the first `len` bytes of the room to the waiting replies.
     pub fn commit(&mut self, len: usize) {
         self.used += len;
         assert!(self.used <= self.outbox.len(), "only what was made room for is committed");
     }
 
-    /// Sends the replies that wait.
+    /// Sends the waiting replies.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.used > 0 {
             let used = std::mem::take(&mut self.used);
@@ -125,8 +125,8 @@ impl<S: Read + Write> Wire<S> {
         Ok(())
     }
 
-    /// Gives the stream back. Fails if the client has sent more than it was asked for: what it
-    /// sent in the clear must not be taken for something said under TLS.
+    /// Returns the stream. Fails if the client has sent more already: bytes sent in the clear must
+    /// not pass for bytes sent under TLS.
     pub fn into_stream(mut self) -> io::Result<S> {
         self.flush()?;
         if self.received().is_empty() {
@@ -136,7 +136,7 @@ impl<S: Read + Write> Wire<S> {
         }
     }
 
-    /// The stream below.
+    /// The underlying stream.
     pub fn stream_mut(&mut self) -> &mut S {
         &mut self.stream
     }
@@ -148,7 +148,7 @@ impl<S: Read + Write> Wire<S> {
         }
         let needed = self.used + len;
         if needed > self.outbox.len() {
-            // A power of two of data, and the head in front of it.
+            // The data's length is rounded up to a power of two, and the head is added.
             let grown = needed.saturating_sub(HEAD_LEN_MAX).next_power_of_two() + HEAD_LEN_MAX;
             self.outbox.resize(grown.min(OUTBOX_LEN_MAX), 0);
         }
@@ -164,7 +164,7 @@ impl<S: Read + Write> Wire<S> {
     }
 }
 
-/// The end of the stream is an error wherever more is needed; an interrupted call is none.
+/// Makes the end of the stream an error, and an interrupted call a read of 0 bytes.
 fn nonzero(got: io::Result<usize>) -> io::Result<usize> {
     match got {
         Ok(0) => Err(ErrorKind::UnexpectedEof.into()),

@@ -1,4 +1,4 @@
-//! What can go wrong with a block device of ublk, and what to do about it.
+//! Errors of a ublk block device, and advice for each.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 /// A result of this module.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a device could not be made, or ended. Every message ends with what to do next.
+/// Why a device could not be made, or why it ended. Every message ends with what to do next.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,7 +19,7 @@ pub enum Error {
     )]
     Missing,
 
-    /// This user may not make devices.
+    /// This user may not make block devices.
     #[error(
         "/dev/ublk-control may not be opened by this user: run as root, or serve over NBD instead \
          (`traceless volume serve`)"
@@ -31,20 +31,20 @@ pub enum Error {
     Refused {
         /// What was tried.
         what: &'static str,
-        /// What was answered.
+        /// The kernel's error.
         source: io::Error,
     },
 
-    /// Somebody has the device open.
+    /// The device is in use.
     #[error("{} is in use: unmount it first, then stop the server again", .0.display())]
     Busy(PathBuf),
 
-    /// A thread that answers requests ended by itself.
+    /// A thread that answers requests ended on its own.
     #[error("{} is gone, as its server failed: {source}. Start it again", device.display())]
     Server {
         /// The device that was served.
         device: PathBuf,
-        /// How it ended.
+        /// The error that ended it.
         source: io::Error,
     },
 }
@@ -54,7 +54,7 @@ impl Error {
         move |source| Self::Refused { what, source }
     }
 
-    /// Why no device was made.
+    /// The error for a failure to make a device.
     pub(super) fn of_making(source: io::Error) -> Self {
         match Errno::from_io_error(&source) {
             Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => Self::Missing,

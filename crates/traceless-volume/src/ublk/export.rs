@@ -1,4 +1,4 @@
-//! Making the block device, serving it, and taking it away.
+//! Making a block device, serving it, and removing it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,16 +18,16 @@ use super::requests::{Work, parse};
 use crate::device::Device;
 use crate::guarded::GuardedDevice;
 
-/// One thread answers a queue's requests one by one, so more queues than this only wait for each
-/// other in the device.
+/// Most queues of a device. A thread answers a queue's requests one by one, and with more queues
+/// than this the threads only wait for each other in the device.
 const QUEUES_MAX: usize = 4;
-/// Requests that the kernel keeps in flight in each queue.
+/// Most requests in flight in each queue.
 const DEPTH: u16 = 64;
-/// Bytes in the largest request. Each queue has one buffer of this length.
+/// Bytes of the largest request. Each queue has one buffer of this length.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
-/// A block device of the kernel that this process serves. Dropping it takes the device away,
-/// whoever uses it, and waits until nobody has it open any more.
+/// A block device of the kernel that this process serves. Dropping it removes the device, even if
+/// it is in use, and waits until it is no longer open.
 pub struct UblkExport {
     device: PathBuf,
     queues: Vec<JoinHandle<()>>,
@@ -36,29 +36,29 @@ pub struct UblkExport {
     control: Control,
 }
 
-/// Asks an [`UblkExport`] to end, from any thread.
+/// Ends a [`UblkExport`] from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper(Sender<Event>);
 
 #[derive(Debug)]
 enum Event {
-    /// Somebody wants the device gone.
+    /// A [`Stopper`] wants the device removed.
     Stop,
-    /// A queue takes requests.
+    /// A queue is ready for requests.
     Ready,
-    /// A queue is no longer answered. `None` is how it ends when the kernel stops the device.
+    /// A queue has ended: with `None` if the kernel stopped the device, else with the error.
     Ended(Option<io::Error>),
 }
 
 impl Stopper {
-    /// The device goes as soon as nobody uses it. Has no effect on one that is gone.
+    /// Removes the device if it is not in use. Has no effect on a device that is gone.
     pub fn stop(&self) {
         let _ = self.0.send(Event::Stop);
     }
 }
 
 impl UblkExport {
-    /// Finds out whether the kernel takes orders for block devices from this user.
+    /// Checks whether this user may make block devices in the kernel.
     pub fn check() -> Result<()> {
         let opened = OpenOptions::new().read(true).write(true).open(traceless_sys::ublk::CONTROL);
         opened.map(|_| ()).map_err(Error::of_making)
@@ -66,8 +66,8 @@ impl UblkExport {
 
     /// Makes a block device with the bytes of `device`, and serves it.
     ///
-    /// It never offers discards. Each write reaches `device` before it is answered, and a flush
-    /// flushes.
+    /// The block device never offers discards. A write is answered after it reached `device`, and a
+    /// flush after `device` was flushed.
     pub fn attach(device: Arc<dyn Device>) -> Result<Self> {
         let shape = Shape {
             bytes: device.len(),
@@ -90,18 +90,18 @@ impl UblkExport {
         Ok(export)
     }
 
-    /// The block device.
+    /// The path of the block device.
     pub fn device(&self) -> &Path {
         &self.device
     }
 
-    /// What ends it.
+    /// A handle that ends this device.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Waits until a [`Stopper`] ends the device, or something else does. While the device is in
-    /// use a stop is refused: `busy` is told, and serving goes on.
+    /// Waits until the device ends, by a [`Stopper`] or otherwise. While the device is in use a
+    /// stop is refused: `busy` is called, and serving goes on.
     pub fn wait(mut self, mut busy: impl FnMut(&Error)) -> Result<()> {
         loop {
             match self.events.recv() {
@@ -127,7 +127,8 @@ impl UblkExport {
                 .name(format!("traceless-ublk-{id}"))
                 .spawn(move || {
                     let serve = || serve_queue(id, opened, &device, &events);
-                    // Whatever happens, it must be told: others wait for it.
+                    // Also after a panic the end must be reported, as `start` and `wait` wait for
+                    // it.
                     let ended = catch_unwind(AssertUnwindSafe(serve))
                         .unwrap_or_else(|_| Err(io::Error::other("it panicked")));
                     let _ = events.send(Event::Ended(ended.err()));
@@ -135,7 +136,7 @@ impl UblkExport {
                 .map_err(Error::refused("starting a thread"))?;
             self.queues.push(thread);
         }
-        // The kernel starts a device only when all its queues are served, and waits until then.
+        // The kernel starts a device only once all its queues are served, and waits until then.
         for _ in 0..self.control.queues() {
             if let Ok(Event::Ended(how)) = self.events.recv() {
                 let source = how.unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into());
@@ -145,7 +146,7 @@ impl UblkExport {
         self.control.start().map_err(Error::refused("starting the device"))
     }
 
-    /// Whether somebody has the device open for good: mounted, or part of another device.
+    /// Whether the device is in use: mounted, or part of another device.
     fn in_use(&self) -> bool {
         let exclusive = OpenOptions::new()
             .read(true)
@@ -171,7 +172,7 @@ impl Drop for UblkExport {
     }
 }
 
-/// Answers the requests of one queue until the kernel takes the device away.
+/// Answers the requests of one queue until the kernel removes the device.
 fn serve_queue(
     id: u16,
     opened: Arc<File>,
@@ -186,14 +187,14 @@ fn serve_queue(
             Ok(work) => carry_out(&queue, &request, work, device, &mut buffer),
             Err(errno) => Err(errno),
         };
-        // A buffer is far shorter than what the answer can tell.
+        // The length fits, as a buffer is far shorter than `i32::MAX`.
         let answer = result.map_or_else(|errno| -errno, |len| (len as u32).cast_signed());
         queue.complete(&request, answer)?;
     }
     Ok(())
 }
 
-/// The answer is a count of bytes, or an error number.
+/// Carries out a request. Returns the number of bytes, or the error number.
 fn carry_out(
     queue: &Queue,
     request: &Request,

@@ -1,11 +1,11 @@
-//! What a request of the block layer means for a device.
+//! Translates requests of the block layer for a device.
 
 use rustix::io::Errno;
 use traceless_sys::ublk::{FLUSH, FORCE, KIND_MASK, READ, Request, SECTOR_LEN, WRITE};
 
 use crate::guarded::GuardedDevice;
 
-/// A request that makes sense, and its place on the device.
+/// A valid request, with its place on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Work {
     Read { at: u64, len: usize },
@@ -13,7 +13,7 @@ pub(super) enum Work {
     Flush,
 }
 
-/// Reads a request. The error is the number that the kernel gets.
+/// Parses a request. The error is the number that the kernel gets.
 pub(super) fn parse(
     request: &Request,
     device: &GuardedDevice,
@@ -23,7 +23,7 @@ pub(super) fn parse(
     if kind == FLUSH {
         return Ok(Work::Flush);
     }
-    // Discards are not offered, so that none can reach the store.
+    // Discards are not offered, and must not reach the store.
     if kind != READ && kind != WRITE {
         return Err(Errno::OPNOTSUPP.raw_os_error());
     }
@@ -37,7 +37,7 @@ pub(super) fn parse(
     Ok(Work::Write { at, len, force: request.op_flags & FORCE != 0 })
 }
 
-/// First byte and length, if all of it lies on the device, and fits a buffer.
+/// First byte and length of a request, if it lies inside the device and fits a buffer.
 fn place(request: &Request, device_len: u64, len_max: usize) -> Option<(u64, usize)> {
     let at = request.start_sector.checked_mul(SECTOR_LEN)?;
     let len = u64::from(request.sectors) * SECTOR_LEN;
@@ -46,8 +46,8 @@ fn place(request: &Request, device_len: u64, len_max: usize) -> Option<(u64, usi
 }
 
 impl Work {
-    /// Carries the request out. `data` holds what is to be written, or takes what is read; it is
-    /// as long as the work says.
+    /// Carries the request out. `data` has the length of the request; a write takes its bytes from
+    /// it, and a read fills it.
     pub(super) fn execute(self, device: &GuardedDevice, data: &mut [u8]) -> Result<(), i32> {
         let done = match self {
             Self::Read { at, .. } => device.call(|device| device.read(at, data)),
@@ -71,7 +71,7 @@ mod tests {
 
     const LEN: usize = 8192;
 
-    /// Bytes in memory, and how often they were flushed.
+    /// A device in memory that counts its flushes.
     struct Memory {
         bytes: Mutex<Vec<u8>>,
         flushes: Mutex<u32>,
@@ -119,7 +119,7 @@ mod tests {
         Request { tag: 0, op_flags, start_sector, sectors }
     }
 
-    /// Carries out a request that makes sense; the buffer has 4 KiB.
+    /// Carries out a valid request and returns its length.
     fn answer(request: &Request, device: &GuardedDevice, buffer: &mut [u8]) -> Result<usize, i32> {
         let work = parse(request, device, buffer.len())?;
         let len = match work {

@@ -1,4 +1,4 @@
-//! Keys and headers: what is changed on an image that is not in use.
+//! Changes of keys and headers on an image that is not in use.
 
 use super::image::{Image, failed};
 use crate::error::{Error, Result};
@@ -13,10 +13,10 @@ use std::path::Path;
 use traceless::rng::System;
 use traceless::store::{Caching, FileStore};
 
-/// Bytes of a header backup: the header and the key slots, as they are.
+/// Bytes of a header backup: a copy of the header and the key slots.
 const BACKUP_LEN: usize = HEADER_LEN * (1 + KEY_SLOTS);
 
-/// Puts `new` into an empty slot; `key` is any key of the volume. Returns the slot.
+/// Writes `new` to an empty slot; `key` is any key of the volume. Returns the number of the slot.
 pub fn add_key(path: &Path, key: &UserKey, new: &UserKey, kdf: Kdf) -> Result<usize> {
     let image = locked(path)?;
     let unlocked = image.unlock(key)?;
@@ -25,8 +25,8 @@ pub fn add_key(path: &Path, key: &UserKey, new: &UserKey, kdf: Kdf) -> Result<us
     Ok(slot)
 }
 
-/// Puts `new` in the place of `key`: the new slot is durable before the old one is wiped. Returns
-/// the new slot.
+/// Replaces `key` by `new`: the new slot is durable before the old one is wiped. Returns the number
+/// of the new slot.
 pub fn change_key(path: &Path, key: &UserKey, new: &UserKey, kdf: Kdf) -> Result<usize> {
     let image = locked(path)?;
     let unlocked = image.unlock(key)?;
@@ -36,7 +36,7 @@ pub fn change_key(path: &Path, key: &UserKey, new: &UserKey, kdf: Kdf) -> Result
     Ok(slot)
 }
 
-/// Wipes a slot: the one that `key` opens, or slot `number` if one is given. The last one stays.
+/// Wipes a slot: slot `number`, or else the one that `key` opens. The last key cannot be removed.
 pub fn remove_key(path: &Path, key: &UserKey, number: Option<usize>) -> Result<usize> {
     let image = locked(path)?;
     let unlocked = image.unlock(key)?;
@@ -52,7 +52,7 @@ pub fn remove_key(path: &Path, key: &UserKey, number: Option<usize>) -> Result<u
     Ok(slot)
 }
 
-/// A header backup that was read and found whole.
+/// A header backup with a valid length and header.
 pub struct Backup(Vec<u8>);
 
 impl Backup {
@@ -70,8 +70,8 @@ impl Backup {
     }
 }
 
-/// Writes header and key slots to the new file `to`. Never superblocks or counters: going back to
-/// older ones would look like an attack.
+/// Writes header and key slots to the new file `to`. A backup never contains superblocks or
+/// counters: restoring older ones would look like a rollback attack.
 pub fn backup_header(path: &Path, key: &UserKey, to: &Path) -> Result {
     let image = Image::open(path, true, Caching::Buffered)?;
     image.unlock(key)?;
@@ -93,8 +93,8 @@ pub fn backup_header(path: &Path, key: &UserKey, to: &Path) -> Result {
     Ok(())
 }
 
-/// Puts a backup's header and key slots back, if `key` opens the backup and the superblocks of the
-/// image belong to it. Keys removed since the backup was made open the volume again.
+/// Restores header and key slots from a backup, if `key` opens the backup and the image's
+/// superblocks belong to it. Keys that were removed since the backup open the volume again.
 pub fn restore_header(path: &Path, key: &UserKey, backup: &Backup) -> Result {
     let image = locked(path)?;
     let header = Header::decode(&backup.0)?;

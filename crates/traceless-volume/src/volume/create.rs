@@ -1,7 +1,7 @@
 //! Making a volume.
 //!
-//! The image is filled with a keystream first, then come areas, superblocks and key slots, and the
-//! header last: what was cut short is not a volume.
+//! The image is first filled with a keystream. Then areas, superblocks and key slots are written,
+//! and the header last, so that an interrupted creation leaves no volume.
 
 use super::image::{Image, failed};
 use super::scheme_parts;
@@ -22,36 +22,37 @@ use traceless::scheme::contract::BlockScheme;
 use traceless::seal::{Cipher, Keystream, Secret};
 use traceless::store::{FileStore, Store};
 
-/// Bytes of one write while filling.
+/// Bytes of each write that fills the image.
 const FILL_CHUNK: usize = 1 << 20;
 
-/// How to make a volume.
+/// Options of [`create`].
 pub struct CreateOptions {
-    /// Which scheme, with its sizes.
+    /// The scheme and its sizes.
     pub scheme: Arc<dyn BlockScheme>,
-    /// What its areas are sealed with.
+    /// The cipher that seals the scheme's areas.
     pub cipher: Cipher,
-    /// How hard passphrases are to guess.
+    /// The cost of guessing passphrases.
     pub kdf: Kdf,
-    /// Overwrite what is there.
+    /// Overwrite an existing file or device.
     pub force: bool,
-    /// Leave holes instead of ciphertext: quick, and tells what was never written. For tests.
+    /// Leave holes instead of ciphertext: quick, but reveals which blocks were never written. For
+    /// tests.
     pub unfilled: bool,
-    /// Make an anchor here.
+    /// Path of the anchor to make.
     pub anchor: Option<PathBuf>,
 }
 
-/// What was made.
+/// The outcome of [`create`].
 #[derive(Clone, Debug)]
 pub struct CreateReport {
     /// The header.
     pub header: Header,
-    /// Generation of its superblock.
+    /// Generation of the newest superblock.
     pub generation: u64,
 }
 
-/// Makes a volume at `path` that `key` opens. `progress` is told bytes done and all, and answers
-/// whether to go on. If anything fails, a file that was not there before is removed.
+/// Makes a volume at `path` that `key` opens. `progress` gets the bytes done and the total, and
+/// returns whether to go on. If anything fails, a file that did not exist before is removed.
 pub fn create(
     path: &Path,
     key: &UserKey,
@@ -68,7 +69,7 @@ pub fn create(
     let unfilled = if options.unfilled { Features::UNFILLED } else { 0 };
     let features = Features { incompatible: unfilled, ..Features::default() };
     let header = Header::new(uuid, features, options.scheme.clone(), options.cipher);
-    // Before anything is touched: the slow part, and one that may refuse.
+    // These steps are slow and may fail, so they come before the image is touched.
     let master = MasterKey::random(&mut rng).map_err(|e| failed("lock memory", path, e))?;
     let slot = KeySlot::wrap(&master, &uuid, key, options.kdf, &mut rng)?;
     let keys = Arc::new(Keys::new(master, uuid));
@@ -125,8 +126,8 @@ fn make(
     Ok(generation)
 }
 
-/// Makes the scheme's areas and closes it. The superblocks go on from `before`; tells the newest
-/// generation.
+/// Makes the scheme's areas, and closes the scheme. The superblocks continue from `before`; returns
+/// the newest generation.
 pub(super) fn make_scheme(
     store: Arc<dyn Store>,
     header: &Header,
@@ -141,7 +142,7 @@ pub(super) fn make_scheme(
     Ok(generation)
 }
 
-/// Makes sure that there is room, as far as the system can tell now.
+/// Makes sure that there is enough space, as far as the system knows in advance.
 pub(super) fn reserve(image: &Image, len: u64, unfilled: bool) -> Result {
     if image.is_device()? {
         let available = image.len()?;
@@ -152,20 +153,20 @@ pub(super) fn reserve(image: &Image, len: u64, unfilled: bool) -> Result {
         return Ok(());
     }
     let file = image.file();
-    // What was there before is given up now, and a hole is as good as new.
+    // Truncation drops the old contents, so that unwritten parts are holes.
     file.set_len(0).and_then(|()| file.set_len(len)).map_err(|e| image.failed("resize", e))?;
     if unfilled {
         return Ok(());
     }
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
-        // Where space cannot be reserved, filling finds out.
+        // Without support for reservation, a lack of space shows up while the image is filled.
         Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
         Err(e) => Err(image.failed("reserve space", e.into())),
     }
 }
 
-/// Fills the bytes from `at` to `end` with what nobody can tell from ciphertext. One thread makes
-/// it, this one writes it.
+/// Fills the bytes from `at` to `end` with a keystream, which is indistinguishable from ciphertext.
+/// One thread computes it, and the calling thread writes it.
 pub(super) fn fill(
     image: &Image,
     mut at: u64,
@@ -175,7 +176,7 @@ pub(super) fn fill(
     let (full, ready) = sync_channel::<Vec<u8>>(1);
     let (spare, empty) = sync_channel::<Vec<u8>>(2);
     thread::scope(|scope| {
-        // Ends when the other end of either channel is gone.
+        // This thread ends when the other end of either channel is dropped.
         scope.spawn(move || {
             let mut stream = Keystream::new(&Secret::random(&mut System));
             while let Ok(mut chunk) = empty.recv() {

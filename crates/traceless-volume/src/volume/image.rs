@@ -1,4 +1,4 @@
-//! The image file or device: opening, locking, unlocking.
+//! The image file or device: opening, locking, and unlocking it with a key.
 
 use crate::error::{Error, Result};
 use crate::format::{HEADER_LEN, Header, KeySlots, Keys, UserKey};
@@ -12,32 +12,33 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use traceless::store::Caching;
 
-/// An image that is open. Its lock lives as long as it does.
+/// An open image. Its lock is held until it is dropped.
 pub(super) struct Image {
     file: File,
     path: PathBuf,
     caching: Caching,
     read_only: bool,
-    /// Held for its lock, where the other is not open for writing.
+    /// A second open file that holds the lock, if `file` is not open for writing.
     lock_file: Option<File>,
 }
 
-/// An image's header with the keys that fit it.
+/// An image's header, and the keys derived for it.
 pub struct UnlockedHeader {
-    /// The header, proven.
+    /// The header; its tag was verified.
     pub header: Header,
     /// The volume's keys.
     pub keys: Keys,
-    /// The key slot that was opened.
+    /// The number of the key slot that was opened.
     pub slot: usize,
 }
 
 impl Image {
-    /// Opens an image that exists. Where the file system has no direct I/O, it is buffered. A block
-    /// device that is to be written must not be in use: mounted, part of another device, or open as
-    /// another volume.
+    /// Opens an existing image. If the file system has no direct I/O, buffered I/O is used. A block
+    /// device that is opened for writing must not be in use: mounted, part of another device, or
+    /// open as another volume.
     pub fn open(path: &Path, read_only: bool, caching: Caching) -> Result<Self> {
-        // Of a block device the kernel then takes care; for a file the flag has no meaning.
+        // With O_EXCL the kernel refuses a block device in use; for a regular file the flag has no
+        // effect.
         let found = std::fs::metadata(path).map_err(|e| failed("open", path, e))?;
         let claims = !read_only && found.file_type().is_block_device();
         let exclusive = if claims { OFlags::EXCL } else { OFlags::empty() };
@@ -68,7 +69,7 @@ impl Image {
             return Err(Error::NotAVolume(path.into()));
         }
         if !read_only && opened.file_type().is_block_device() != claims {
-            // Another file has taken the place of the one that was looked at.
+            // Another file has taken the path between `metadata` and `open`.
             return Err(Error::Busy(path.into()));
         }
         Ok(Self { file, path: path.into(), caching, read_only, lock_file: None })
@@ -80,10 +81,11 @@ impl Image {
         Self { file, path, caching, read_only: false, lock_file: None }
     }
 
-    /// Takes the lock that keeps others out until this is dropped: readers may share it. It belongs
-    /// to the open file, not to the process, so closing another copy of the file does not free it.
+    /// Locks the image against other openings until it is dropped; readers may share the lock. The
+    /// lock belongs to the open file, not to the process, so closing another copy of the file keeps
+    /// it.
     pub fn lock(&mut self, shared: bool) -> Result {
-        // Only a file that is open for writing may be locked against readers.
+        // The kernel grants an exclusive lock only through a file that is open for writing.
         if !shared && self.read_only {
             self.lock_file = OpenOptions::new().read(true).write(true).open(&self.path).ok();
         }
@@ -96,7 +98,7 @@ impl Image {
         }
     }
 
-    /// Refuses a file that another one took the place of between opening and locking it.
+    /// Fails if another file has taken the path between opening and locking.
     fn still_there(&self) -> Result {
         let metadata = |found: io::Result<Metadata>| {
             found.map_err(|e| failed("read", &self.path, e)).map(|m| (m.dev(), m.ino()))
@@ -108,14 +110,14 @@ impl Image {
         Err(Error::Busy(self.path.clone()))
     }
 
-    /// Whether somebody has it open for writing. Looking keeps nobody out.
+    /// Whether the image is open elsewhere for writing, or exclusively. The check takes no lock.
     pub fn is_locked(&self) -> bool {
         let mut found = whole_file(true);
         let looked = fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut found));
         looked.is_ok() && i32::from(found.l_type) != libc::F_UNLCK
     }
 
-    /// The bytes where a header begins at `at`, which may be anything.
+    /// The bytes at `at` where a header is expected. They may be anything.
     fn header_bytes(&self, at: u64) -> Result<Vec<u8>> {
         let mut bytes = traceless::store::AlignedBuf::zeroed(HEADER_LEN);
         match self.file.read_exact_at(&mut bytes, at) {
@@ -129,12 +131,12 @@ impl Image {
         }
     }
 
-    /// The header, not proven yet.
+    /// The header, not yet authenticated.
     pub fn header(&self) -> Result<Header> {
         self.header_at(0)
     }
 
-    /// As [`Image::header`], where it stands at `at`.
+    /// The header at `at`, not yet authenticated.
     pub fn header_at(&self, at: u64) -> Result<Header> {
         Header::decode(&self.header_bytes(at)?).map_err(|e| match e {
             Error::NotAVolume(_) => Error::NotAVolume(self.path.clone()),
@@ -144,7 +146,7 @@ impl Image {
 
     /// The key slots.
     pub fn key_slots(&self) -> Result<KeySlots> {
-        // The slots are read through the page cache, also where the rest is not.
+        // The slots are read through the page cache, even if the rest of the image bypasses it.
         match KeySlots::read(&self.buffered()?) {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(Error::Truncated { expected: self.header()?.image_len, found: self.len()? })
@@ -153,12 +155,12 @@ impl Image {
         }
     }
 
-    /// Finds the slot that `key` opens, and proves the header.
+    /// Finds the slot that `key` opens, and verifies the header with it.
     pub fn unlock(&self, key: &UserKey) -> Result<UnlockedHeader> {
         self.unlock_at(0, key)
     }
 
-    /// As [`Image::unlock`], where the header stands at `at`.
+    /// Finds the slot that `key` opens, and verifies the header at `at` with it.
     pub fn unlock_at(&self, at: u64, key: &UserKey) -> Result<UnlockedHeader> {
         let header = match self.header_at(at) {
             Err(e) if e.may_be_newer() => return Err(self.newer_or_damage(at, e, key)),
@@ -170,9 +172,9 @@ impl Image {
         Ok(UnlockedHeader { header, keys, slot })
     }
 
-    /// What to say of a header that a newer program may have written: whoever did so with the
-    /// volume's key made a tag of it, damage did not. Where the key slots do not open as those that
-    /// are known would, nobody can tell.
+    /// Decides what is wrong with a header that names something unknown. If a newer program wrote
+    /// it with the volume's key, its tag is valid; if it is damaged, the tag is not. If the key
+    /// slots do not open, the two cases cannot be distinguished, and the header counts as newer.
     fn newer_or_damage(&self, at: u64, newer: Error, key: &UserKey) -> Error {
         let is_damaged = || -> Result<bool> {
             let bytes = self.header_bytes(at)?;
@@ -182,7 +184,7 @@ impl Image {
         if is_damaged().unwrap_or(false) { Error::HeaderDamaged } else { newer }
     }
 
-    /// Refuses an image that is shorter than its header says.
+    /// Fails if the image is shorter than its header says.
     pub fn check_len(&self, header: &Header) -> Result {
         let found = self.len()?;
         if found < header.image_len {
@@ -191,7 +193,7 @@ impl Image {
         Ok(())
     }
 
-    /// Bytes of the file or device.
+    /// Length of the file or device in bytes.
     pub fn len(&self) -> Result<u64> {
         let end = (&self.file).seek(SeekFrom::End(0));
         end.map_err(|e| failed("read", &self.path, e))
@@ -204,27 +206,27 @@ impl Image {
         Ok(FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice)
     }
 
-    /// The same open file again: it shares the lock.
+    /// A duplicate of the open file: it shares the lock.
     pub fn try_clone(&self) -> Result<File> {
         self.file.try_clone().map_err(|e| failed("open", &self.path, e))
     }
 
-    /// How its bytes pass through the kernel.
+    /// Whether I/O bypasses the page cache.
     pub fn caching(&self) -> Caching {
         self.caching
     }
 
-    /// The file itself.
+    /// The open file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Where it is.
+    /// The image's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Names the file in an error.
+    /// An error that names the image.
     pub fn failed(&self, what: &'static str, source: io::Error) -> Error {
         failed(what, &self.path, source)
     }
@@ -237,7 +239,7 @@ impl Image {
     }
 }
 
-/// A lock on every byte that there is or ever will be.
+/// A lock on all bytes, including ones past the end.
 fn whole_file(shared: bool) -> libc::flock {
     let kind = if shared { libc::F_RDLCK } else { libc::F_WRLCK };
     libc::flock {
@@ -249,8 +251,7 @@ fn whole_file(shared: bool) -> libc::flock {
     }
 }
 
-/// The parts of the image at `path`, by its header, which nobody has proven; nothing if it is no
-/// volume.
+/// The parts of the image at `path`, by its unauthenticated header; none if it is not a volume.
 pub fn public_parts(path: &Path) -> Vec<(&'static str, u64, u64)> {
     let header = Image::open(path, true, Caching::Buffered).and_then(|image| image.header());
     header.map(|header| crate::format::parts(&header)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A volume: an image that is open, and served as a device.
+//! A volume: an open image that is served as a device.
 
 mod admin;
 mod create;
@@ -36,18 +36,18 @@ use traceless::store::{Caching, FileStore, Store, WatchedStore};
 use traceless::trace::Witness;
 use traceless::types::Addr;
 
-/// How to open a volume.
+/// Options for opening a volume.
 #[derive(Clone)]
 pub struct OpenOptions {
     /// Write nothing at all, not even to recover.
     pub read_only: bool,
-    /// Keep out even those who only read, where the file may be opened for writing.
+    /// Keep out readers, too, if the file may be opened for writing.
     pub exclusive: bool,
-    /// Where the anchor lies, if there is one.
+    /// Path of the anchor, if there is one.
     pub anchor: Option<PathBuf>,
-    /// Page cache or not.
+    /// Whether I/O goes through the page cache.
     pub caching: Caching,
-    /// Who is told of every request to the image.
+    /// The witness that records every request to the image.
     pub witness: Option<Arc<dyn Witness>>,
 }
 
@@ -63,8 +63,8 @@ impl Default for OpenOptions {
     }
 }
 
-/// An image that is locked and that a key opens. Nothing was written to it: what else may go wrong
-/// is best found out before it becomes a volume.
+/// A locked image and its key. Nothing was written to the image yet, so other possible failures
+/// should be found before [`LockedImage::open`].
 pub struct LockedImage {
     image: Image,
     unlocked: UnlockedHeader,
@@ -80,15 +80,15 @@ impl LockedImage {
         Ok(Self { image, unlocked, options })
     }
 
-    /// Opens the volume. `progress` tells done and all of what must be read to rebuild the map.
+    /// Opens the volume. `progress` gets how much of the map's source was read, and the total.
     pub fn open(self, progress: &mut dyn FnMut(u64, u64)) -> Result<Volume> {
         let Self { image, unlocked, options } = self;
         Volume::open_unlocked(image, unlocked, &options, progress)
     }
 }
 
-/// An open volume. Dropping it without [`Volume::close`] is like a crash: nothing acknowledged by
-/// a flush is lost.
+/// An open volume. Dropping it without [`Volume::close`] is like a crash: everything that a flush
+/// acknowledged is kept.
 pub struct Volume {
     oram: RwLock<Box<dyn BlockOram>>,
     header: Header,
@@ -98,13 +98,13 @@ pub struct Volume {
     read_only: bool,
     len: u64,
     block_len: usize,
-    // Its lock is held as long as the volume is open.
+    // Holds the lock as long as the volume is open.
     image: Image,
 }
 
 impl Volume {
-    /// Opens the image at `path`, after a close or a crash. `progress` tells done and all of what
-    /// must be read to rebuild the map.
+    /// Opens the image at `path`, after a close or a crash. `progress` gets how much of the map's
+    /// source was read, and the total.
     pub fn open(
         path: &Path,
         key: &UserKey,
@@ -126,7 +126,7 @@ impl Volume {
         })
     }
 
-    /// Opens the volume that is in `image`, through `store`. `open` opens its scheme.
+    /// Opens the volume in `image` through `store`. `open` opens its scheme.
     fn open_on(
         store: Arc<dyn Store>,
         image: Image,
@@ -178,7 +178,7 @@ impl Volume {
         self.newest.lock().expect("nothing panics under this lock").generation
     }
 
-    /// A state of the trusted state that no other shares.
+    /// The current state; no two states of a volume are equal.
     fn state(&self) -> SourceState {
         let newest = self.newest.lock().expect("nothing panics under this lock");
         let (generation, chain) = (newest.generation, newest.chain);
@@ -197,14 +197,14 @@ impl Volume {
         Ok(self.oram.write().expect(POISONED).write_many(&addrs, from)?)
     }
 
-    /// Makes every write that has returned durable. Returns how many there are.
+    /// Makes every write that has returned durable. Returns the number of writes.
     fn sync(&self) -> Result<u64> {
         let covered = {
             let mut oram = self.oram.write().expect(POISONED);
             oram.write_out()?;
             oram.writes()
         };
-        // Others may read meanwhile.
+        // Reads can proceed meanwhile.
         self.oram.read().expect(POISONED).sync_shared()?;
         Ok(covered)
     }
@@ -214,12 +214,12 @@ impl Volume {
         self.oram.read().expect(POISONED).writes()
     }
 
-    /// A write that changes nothing and looks like any other.
+    /// A write that changes nothing, and that an adversary cannot distinguish from any other.
     pub fn write_dummy(&self) -> Result {
         Ok(self.oram.write().expect(POISONED).write_dummy()?)
     }
 
-    /// Verifies everything live. Writes nothing.
+    /// Verifies everything that is live. Writes nothing.
     pub fn verify(
         &self,
         progress: &mut dyn FnMut(u64, u64),
@@ -228,7 +228,7 @@ impl Volume {
         Ok(self.oram.read().expect(POISONED).verify(progress, damaged)?)
     }
 
-    /// Makes everything durable and records that nothing is under way. Writes fail from then on.
+    /// Makes everything durable, and records a clean end. Later writes fail.
     pub fn close(&self) -> Result {
         let mut oram = self.oram.write().expect(POISONED);
         oram.close()?;
@@ -251,10 +251,10 @@ impl Volume {
     }
 }
 
-/// A panic while writing is our bug; what is in memory may then be half changed.
+/// A panic while writing is a bug; the state in memory may then be half changed.
 const POISONED: &str = "no writer panics";
 
-/// Splits a request into a part of a block, whole blocks, and a part of a block.
+/// Splits a request into the end of a block, whole blocks, and the beginning of a block, in bytes.
 fn split(at: u64, len: usize, block_len: usize) -> [usize; 3] {
     let within = (at % block_len as u64) as usize;
     let head = if within == 0 { 0 } else { (block_len - within).min(len) };
@@ -312,7 +312,7 @@ impl Device for Volume {
             if within == 0 && from.len().is_multiple_of(self.block_len) {
                 return oram.write_many(&self.blocks(at, from.len()), from);
             }
-            // Part of a block: the rest of it is read, and the whole counts as one write.
+            // For part of a block the rest is read, and the whole counts as one write.
             let addr = Addr(at / self.block_len as u64);
             oram.update(addr, &mut |block| {
                 block[within..within + from.len()].copy_from_slice(from);
@@ -337,13 +337,13 @@ impl Device for Volume {
     }
 }
 
-/// The anchor at `path`, if the image is not behind it.
+/// The anchor at `path`, if the image is not older than it.
 ///
-/// A rebuild makes the new image's anchor under another name, puts the image in its place, then the
-/// anchor. An anchor that still has the other name, and is of this very image, shows that this was
-/// cut short there: it takes its place now. One that is of another image is left from a rebuild
-/// that was given up, and goes with the first opening for writing: else the image that the rebuild
-/// had made by then would fit it for ever.
+/// A rebuild makes the new image's anchor under another name, then renames the image, then the
+/// anchor. If a prepared anchor of this very image still has the other name, the rebuild was
+/// interrupted in between, and the anchor is renamed now. A prepared anchor of another image is
+/// left from an abandoned rebuild. The first opening for writing removes it: otherwise it would fit
+/// that rebuild's image for ever.
 fn anchor_of(
     path: &Path,
     keys: &Arc<Keys>,
@@ -371,8 +371,8 @@ fn anchor_of(
     }
 }
 
-/// Refuses an image that is behind its anchor, as far as the superblock tells. That the writes
-/// themselves are all there is told when the scheme is opened.
+/// Fails if the image's superblock is behind its anchor. Whether all writes are there is checked
+/// when the scheme is opened.
 fn refuse_rollback(anchor: &Anchor, superblock: &Superblock) -> Result {
     let known = anchor.state();
     let what = if superblock.generation < known.generation {
@@ -392,7 +392,7 @@ fn refuse_rollback(anchor: &Anchor, superblock: &Superblock) -> Result {
     Err(Error::RolledBack { what })
 }
 
-/// What a scheme is made or opened with: its state goes to the superblocks, and to the anchor.
+/// The parts for making or opening a scheme. Its state goes to the superblocks and to the anchor.
 fn scheme_parts(
     store: Arc<dyn Store>,
     (keys, cipher): (&Arc<Keys>, Cipher),

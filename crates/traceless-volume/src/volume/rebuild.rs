@@ -1,9 +1,9 @@
 //! Growing and re-encrypting: both make the volume anew, with another geometry or other keys, and
-//! put the new image in the place of the old one.
+//! replace the old image by the new one.
 //!
-//! Every block is copied, in the order of addresses, whether it was ever written or not. So what is
-//! written follows from the number of blocks alone. The old image stays whole until the new one is,
-//! and whatever cuts the work short, the same command goes on with it.
+//! Every block is copied, in the order of addresses, even if it was never written. So the writes
+//! depend on the number of blocks alone. The old image stays whole until the new one is. If the
+//! work is interrupted, even by a crash, the same command resumes it.
 
 use super::image::{Image, UnlockedHeader};
 use super::staging::{
@@ -27,53 +27,54 @@ use traceless::trace::Witness;
 /// Blocks copied at a time.
 const CHUNK_BLOCKS: u64 = 256;
 
-/// Blocks between two records of how far the work has come; a multiple of [`CHUNK_BLOCKS`].
+/// Blocks between two records of the progress; a multiple of [`CHUNK_BLOCKS`].
 const RECORD_EVERY: u64 = 64 * CHUNK_BLOCKS;
 
 /// Bytes of a key slot.
 const SLOT_LEN: usize = 4096;
 
-/// What to change.
+/// The change that a rebuild makes.
 pub enum Rebuild {
-    /// So many bytes are to fit, at least.
+    /// Make the volume larger.
     Grow {
-        /// Bytes.
+        /// Bytes that it must hold at least.
         size: u64,
     },
-    /// A new master key.
+    /// Encrypt the volume with a new master key.
     Reencrypt {
-        /// Keys that shall open the volume afterwards too, beside the one given.
+        /// Keys that open the volume afterwards, too, beside the key given.
         also: Vec<UserKey>,
-        /// Whether keys that are not given may go.
+        /// Whether keys that are not given may be dropped.
         drop_other_keys: bool,
-        /// Another cipher; the old one, if none is named.
+        /// The new cipher; `None` keeps the old one.
         cipher: Option<Cipher>,
     },
 }
 
-/// How to do it.
+/// Options of a rebuild.
 #[derive(Clone, Default)]
 pub struct RebuildOptions {
-    /// Where the anchor lies, if there is one. It follows.
+    /// Path of the anchor, if there is one. It is replaced, too.
     pub anchor: Option<PathBuf>,
-    /// Make the new image here, and leave the old one where it is.
+    /// Make the new image here, and leave the old one in place.
     pub into: Option<PathBuf>,
-    /// Overwrite what an earlier run, or anything else, has left where the new image is made.
+    /// Overwrite an unfinished image of an earlier run, or anything else in the place of the new
+    /// one.
     pub restart: bool,
-    /// Who is told of every request to the new image while it is written.
+    /// The witness that records every request to the new image while it is written.
     pub witness: Option<Arc<dyn Witness>>,
 }
 
-/// What was done.
+/// The outcome of a rebuild.
 #[derive(Clone, Debug)]
 pub struct Rebuilt {
     /// The new header.
     pub header: Header,
-    /// Blocks that there were.
+    /// Blocks of the old volume.
     pub blocks_before: u64,
     /// Blocks copied by this run.
     pub copied: u64,
-    /// Whether an earlier run had begun it.
+    /// Whether this run resumed an earlier one.
     pub resumed: bool,
     /// Generation of the newest superblock.
     pub generation: u64,
@@ -83,9 +84,9 @@ pub struct Rebuilt {
     pub key_slots: usize,
 }
 
-/// Rebuilds the volume at `path`, which `key` opens, as `what` says. `progress` is told what is
-/// going on, so much of so much, and answers whether to go on. A volume that is large enough
-/// already is not grown.
+/// Rebuilds the volume at `path`, which `key` opens, as `what` says. `progress` gets the name of
+/// the current work, the amount done and the total, and returns whether to go on. A volume that is
+/// large enough already is not grown.
 pub fn rebuild(
     path: &Path,
     key: &UserKey,
@@ -121,7 +122,7 @@ pub fn rebuild(
     rebuilt(&staging.volume, old.scheme.blocks(), copied, resumed)
 }
 
-/// Where the new image is made, beside the old one.
+/// The path of the new image, beside the old one.
 fn staging_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".rebuild");
@@ -146,12 +147,12 @@ fn wanted_scheme(header: &Header, what: &Rebuild) -> Result<Arc<dyn BlockScheme>
     }
 }
 
-/// The volume that is copied, open for reading and locked.
+/// The source of the copy: a volume that is open for reading, and locked.
 struct Source {
     volume: Volume,
     slots: KeySlots,
     slot_bytes: Vec<u8>,
-    /// The slot that the key given opens.
+    /// The slot that the given key opens.
     slot: usize,
 }
 
@@ -189,8 +190,8 @@ impl Source {
         Ok(Self { volume, slots, slot_bytes, slot })
     }
 
-    /// The slots that stay in use after a re-encryption beside that of the key given, each with its
-    /// key. The passphrases and key files of the others are not known.
+    /// The slots that stay in use after a re-encryption beside the slot of the given key, each with
+    /// its key. Other slots cannot be kept, as their passphrases and key files are unknown.
     fn kept_keys<'a>(&self, what: &'a Rebuild) -> Result<Vec<(usize, &'a UserKey)>> {
         let Rebuild::Reencrypt { also, drop_other_keys, .. } = what else { return Ok(vec![]) };
         let mut kept = vec![];
@@ -208,7 +209,7 @@ impl Source {
     }
 
     /// Begins the new image. A volume that grows keeps its master key and all its slots; the salt
-    /// in its header keeps its keys apart from those of the old image all the same.
+    /// in its header still makes its keys different from the old image's.
     fn begin(
         &self,
         at: &Path,
@@ -241,7 +242,7 @@ impl Source {
         Staging::begin(at, unlocked, &slots, wanted, before, progress)
     }
 
-    /// The bytes of the key slots with none in use but that of the key given.
+    /// The bytes of key slots with a single slot in use, the one of the given key.
     fn only_slot(&self, master: &MasterKey, header: &Header, key: &UserKey) -> Result<Vec<u8>> {
         let slot = KeySlot::wrap(master, &header.uuid, key, self.kdf(self.slot), &mut System)?;
         let mut bytes = vec![0; KEY_SLOTS * SLOT_LEN];
@@ -250,7 +251,7 @@ impl Source {
         Ok(bytes)
     }
 
-    /// How hard the passphrase of a slot is to guess.
+    /// The argon2id parameters of a slot's passphrase.
     fn kdf(&self, slot: usize) -> Kdf {
         match self.slots.iter().nth(slot).flatten().map(|s| s.kind) {
             Some(SlotKind::Passphrase(kdf)) => kdf,
@@ -258,7 +259,7 @@ impl Source {
         }
     }
 
-    /// There is nothing to do, but for what an earlier run may have left at its very end.
+    /// The outcome if there is nothing to do. Wipes a leftover of an earlier run's last step.
     fn as_it_is(&self, path: &Path) -> Result<Rebuilt> {
         let spare = self.volume.image.header_at(SPARE_AT);
         if spare.is_ok_and(|left| left == self.volume.header) {
@@ -268,7 +269,7 @@ impl Source {
     }
 }
 
-/// Ends what an earlier rebuild may have left of the anchor, so that there is one only.
+/// Completes or removes an anchor that an earlier rebuild left, so that only one is there.
 fn settle_anchor(image: &Image, unlocked: &UnlockedHeader, path: &Path) -> Result {
     let no_memory = |e| image.failed("lock memory for the key of", e);
     let store = FileStore::new(image.try_clone()?, unlocked.header.image_len, Caching::Buffered);
@@ -278,7 +279,7 @@ fn settle_anchor(image: &Image, unlocked: &UnlockedHeader, path: &Path) -> Resul
     anchor_of(path, &keys, &superblock, false).map(|_| ())
 }
 
-/// Copies the blocks that are left to copy.
+/// Copies the blocks that were not copied yet.
 fn copy(source: &Volume, staging: &mut OpenStaging, progress: Progress) -> Result {
     let (all, block_len) = (source.header().scheme.blocks(), source.block_len);
     let mut bytes = vec![0; CHUNK_BLOCKS as usize * block_len];
@@ -302,8 +303,8 @@ fn copy(source: &Volume, staging: &mut OpenStaging, progress: Progress) -> Resul
     staging.volume.close()
 }
 
-/// Makes a volume of the new image, and puts it in the place of the old one. Each step may be cut
-/// short, and is done again by the next run: until the image is renamed, the old one counts.
+/// Turns the new image into a volume, and replaces the old one by it. Each step may be interrupted,
+/// and the next run repeats it: until the image is renamed, the old one is the volume.
 fn finish(
     source: &Source,
     kept: &[(usize, &UserKey)],
@@ -336,8 +337,8 @@ fn finish(
     wipe_spare(image)
 }
 
-/// The key slots that the new image ends with. After growing they are those of the old one as they
-/// are now, since keys may have changed while the work lay still.
+/// Writes the final key slots of the new image. After growing they are the current ones of the old
+/// image, since keys may have changed while the rebuild was interrupted.
 fn put_slots(source: &Source, kept: &[(usize, &UserKey)], new: &Volume) -> Result {
     let image = &new.image;
     if new.keys.master().is(source.volume.keys.master()) {

@@ -1,5 +1,5 @@
-//! Making a damaged volume usable again. Only what does not verify is touched, and whatever is lost
-//! by it is told.
+//! Repairing a damaged volume. Only data that does not verify is changed, and everything that is
+//! lost is reported.
 
 use super::image::Image;
 use super::{OpenOptions, Volume};
@@ -9,22 +9,22 @@ use std::path::Path;
 use traceless::error::Place;
 use traceless::store::{Caching, FileStore};
 
-/// Blocks read in one go while looking for those that cannot be read.
+/// Blocks read at a time in the search for unreadable ones.
 const BLOCKS_PER_READ: u64 = 256;
 
-/// What a repair did.
+/// The outcome of a repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairReport {
-    /// Blocks that could not be read, and are zeros now.
+    /// Blocks that could not be read, and now hold zeros.
     pub zeroed: Vec<u64>,
-    /// Places of writes that are forgotten, since nobody knows of which block they were. Those
-    /// blocks may read as they were earlier.
+    /// Places of writes that were given up. Which blocks they belonged to is unknown; these blocks
+    /// may read as they were earlier.
     pub forgotten: Vec<Place>,
 }
 
-/// Repairs the volume at `path`: blocks that cannot be read become zeros, and a damaged superblock
-/// is written anew from the other, as at every opening. If it cannot be opened for damage, it is
-/// opened all the same if `accept_old_blocks`.
+/// Repairs the volume at `path`: unreadable blocks become zeros, and a damaged superblock is
+/// written anew from the other, as at every opening. A volume that damage keeps closed is opened
+/// only with `accept_old_blocks`.
 pub fn repair(
     path: &Path,
     key: &UserKey,
@@ -42,7 +42,8 @@ pub fn repair(
         }
         other => other?,
     };
-    // Looked for again, now that nobody else can write: what verifies is never touched.
+    // The search is repeated now that no other process can write. Blocks that verify are not
+    // changed.
     done.zeroed = volume.unreadable(progress)?;
     let zeros = vec![0; volume.block_len];
     for &block in &done.zeroed {
@@ -52,8 +53,8 @@ pub fn repair(
     Ok(done)
 }
 
-/// Makes the anchor at `path` anew for a volume that was checked and is open. What is there already
-/// must be an anchor, of whatever volume.
+/// Makes the anchor at `path` anew for an open volume that was checked. An existing file there must
+/// be an anchor, of this volume or of another.
 pub fn new_anchor(path: &Path, volume: &Volume) -> Result {
     Anchor::refuse_others(path)?;
     Anchor::prepare(path, volume.keys.clone(), &volume.state())?;
@@ -61,14 +62,15 @@ pub fn new_anchor(path: &Path, volume: &Volume) -> Result {
 }
 
 impl Volume {
-    /// The superblocks that do not verify. The other one has kept the volume going.
+    /// The superblocks that do not verify. With one of them damaged, the other keeps the volume
+    /// usable.
     pub fn damaged_superblocks(&self) -> Result<Vec<&'static str>> {
         let file = self.image.try_clone()?;
         let store = FileStore::new(file, self.header.image_len, self.image.caching());
         Superblock::damaged(&store, &self.keys)
     }
 
-    /// The blocks that cannot be read, because of damage.
+    /// The blocks that are unreadable because of damage.
     fn unreadable(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<u64>> {
         let all = self.header.scheme.blocks();
         let mut bytes = vec![0; BLOCKS_PER_READ as usize * self.block_len];
@@ -97,7 +99,7 @@ impl Volume {
         }
     }
 
-    /// Opens a volume that damage keeps closed. Tells the places that were lost.
+    /// Opens a volume that damage keeps closed. Returns the places that were lost, too.
     fn salvage(
         path: &Path,
         key: &UserKey,

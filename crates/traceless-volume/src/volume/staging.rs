@@ -1,6 +1,6 @@
-//! An image that is being made from another one. It is no volume before it is whole: where the
-//! header belongs there is none, the coming one stands among the spare bytes with the record of how
-//! far the work has come.
+//! An unfinished image that is a copy of another one. It is no volume before it is whole: the place
+//! of the header is empty, and the future header is in the spare bytes, with the record of the
+//! progress.
 
 use super::create::{fill, make_scheme, open_new, reserve};
 use super::image::{Image, UnlockedHeader, failed};
@@ -16,29 +16,29 @@ use std::sync::Arc;
 use traceless::rng::{Rng, System};
 use traceless::store::{Caching, Store};
 
-/// What is told of long work: what it is, so much of so much; and whether to go on.
+/// Reports long work: its name, the amount done and the total. Returns whether to go on.
 pub(super) type Progress<'a> = &'a mut dyn FnMut(&'static str, u64, u64) -> bool;
 
 /// First byte of the key slots.
 const SLOTS_AT: u64 = HEADER_LEN as u64;
 
-/// The image that is being made.
+/// The unfinished image.
 pub(super) struct Staging {
     image: Image,
     unlocked: UnlockedHeader,
     store: Arc<dyn Store>,
     record: RebuildRecord,
-    /// Whether an earlier run has begun it.
+    /// Whether an earlier run began the image.
     pub resumed: bool,
 }
 
-/// What an image is made for.
+/// The purpose of an unfinished image. A resumed image must have the same purpose.
 pub(super) struct StagingPurpose<'a> {
-    /// The volume that is copied, as it is now.
+    /// The current state of the volume that is copied.
     pub source: SourceState,
-    /// The header that the new one should have, but for its salt.
+    /// The header of the new image, except for its salt.
     pub header: Header,
-    /// How the image is opened, once it is there.
+    /// Options for opening the new image.
     pub options: &'a OpenOptions,
 }
 
@@ -49,8 +49,8 @@ impl StagingPurpose<'_> {
 }
 
 impl Staging {
-    /// What an earlier run has left at `path`. Nothing, if it had not come so far that it would
-    /// save work; an error, if it does not fit.
+    /// Resumes the image that an earlier run left at `path`. Returns `None` if resuming would save
+    /// no work, and an error if the file there has another purpose.
     pub fn resume(path: &Path, key: &UserKey, wanted: &StagingPurpose) -> Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
@@ -71,7 +71,8 @@ impl Staging {
         }
         let record = RebuildRecord::read(image.file(), &unlocked.keys)
             .map_err(|e| image.failed("read", e))?;
-        // The header comes first: a run that was killed before its record leaves none.
+        // The header is written before the record: a run that was killed in between leaves no
+        // record.
         let Some(record) = record else { return Ok(None) };
         if record.source != wanted.source {
             return Err(refused("the volume was opened for writing since it was begun"));
@@ -83,8 +84,8 @@ impl Staging {
         Ok(Some(Self { image, unlocked, store, record, resumed: true }))
     }
 
-    /// Begins anew at `path`. `slots` are the bytes of the key slots, one of which opens with the
-    /// key of the user. If anything fails, a file that was not there before is removed.
+    /// Begins a new image at `path`. `slots` are the bytes of its key slots; the user's key opens
+    /// one of them. If anything fails, a file that did not exist before is removed.
     pub fn begin(
         path: &Path,
         unlocked: UnlockedHeader,
@@ -141,7 +142,7 @@ impl Staging {
         Ok(Self { image, unlocked, store, record, resumed: false })
     }
 
-    /// Opens the volume in it, which must hold all that was copied into it.
+    /// Opens the volume in the image. It must contain everything that was recorded as copied.
     pub fn open(self, options: &OpenOptions, progress: Progress) -> Result<OpenStaging> {
         let path = self.image.path().to_owned();
         let mut told = |done, all| {
@@ -161,21 +162,21 @@ impl Staging {
     }
 }
 
-/// The image that is being made, open for writing.
+/// The unfinished image, open for writing.
 pub(super) struct OpenStaging {
-    /// The volume in it.
+    /// The volume in the image.
     pub volume: Volume,
     store: Arc<dyn Store>,
     record: RebuildRecord,
 }
 
 impl OpenStaging {
-    /// Blocks that are copied for sure, from the first on.
+    /// Number of blocks that were copied durably, from the first on.
     pub fn copied(&self) -> u64 {
         self.record.copied
     }
 
-    /// Makes the copy durable as far as block `copied`, and remembers that.
+    /// Makes the copy durable up to block `copied`, and records that.
     pub fn note_copied(&mut self, copied: u64) -> Result {
         self.record.writes = self.volume.sync()?;
         self.record.copied = copied;
@@ -183,7 +184,7 @@ impl OpenStaging {
     }
 }
 
-/// Overwrites the spare bytes of a volume that is whole with random ones, as they were.
+/// Overwrites the spare bytes of a finished volume with random ones, as in a new volume.
 pub(super) fn wipe_spare(image: &Image) -> Result {
     let mut spare = vec![0; SPARE_LEN];
     System.fill(&mut spare);
@@ -193,14 +194,14 @@ pub(super) fn wipe_spare(image: &Image) -> Result {
         .map_err(|e| image.failed("write", e))
 }
 
-/// The key slots of an image, byte for byte.
+/// The bytes of an image's key slots.
 pub(super) fn slot_bytes(image: &Image) -> Result<Vec<u8>> {
     let mut bytes = vec![0; (SPARE_AT - SLOTS_AT) as usize];
     image.file().read_exact_at(&mut bytes, SLOTS_AT).map_err(|e| image.failed("read", e))?;
     Ok(bytes)
 }
 
-/// Puts key slots into an image as they are, durably.
+/// Writes the bytes of all key slots to an image, durably.
 pub(super) fn put_slot_bytes(image: &Image, slots: &[u8]) -> Result {
     let file = image.file();
     file.write_all_at(slots, SLOTS_AT)
@@ -208,7 +209,7 @@ pub(super) fn put_slot_bytes(image: &Image, slots: &[u8]) -> Result {
         .map_err(|e| image.failed("write", e))
 }
 
-/// Whether a file was made and nothing was written to it: then it is nobody's.
+/// Whether nothing was ever written to a file. Then it may be overwritten.
 fn is_blank(image: &Image) -> Result<bool> {
     if image.is_device()? {
         return Ok(false);
@@ -219,7 +220,7 @@ fn is_blank(image: &Image) -> Result<bool> {
     Ok(front.iter().all(|&byte| byte == 0))
 }
 
-/// Refuses to begin where a file of `len` bytes has no room.
+/// Fails if the file system has no room for a file of `len` bytes.
 fn refuse_little_space(image: &Image, len: u64) -> Result {
     if image.is_device()? {
         return Ok(());

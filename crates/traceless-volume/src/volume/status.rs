@@ -1,4 +1,4 @@
-//! What a volume is, told from its header and superblock, also while it is in use.
+//! The properties of a volume, from its header and superblock. Works while it is in use.
 
 use super::image::Image;
 use crate::error::Result;
@@ -7,14 +7,14 @@ use serde::Serialize;
 use std::path::Path;
 use traceless::store::{Caching, FileStore};
 
-/// Everything that `traceless volume status` tells.
+/// The output of `traceless volume status`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// Version of this list: `traceless.volume.status.v1`.
     pub schema: &'static str,
     /// Name of the scheme.
     pub scheme: &'static str,
-    /// What it is sealed with.
+    /// Name of the cipher.
     pub cipher: &'static str,
     /// The volume's id.
     pub uuid: String,
@@ -22,27 +22,27 @@ pub struct Status {
     pub blocks: u64,
     /// Bytes of a block.
     pub block_len: usize,
-    /// Bytes that it holds.
+    /// Bytes that the volume holds.
     pub size_bytes: u64,
-    /// Main blocks, or slots of the last level, written per write, or nothing for other schemes.
+    /// Main blocks, or slots of the last level, written per write; `None` for other schemes.
     pub refresh: Option<String>,
-    /// Where the map lies: `memory`, `disk`, or nothing for other schemes.
+    /// Where the map lies: `memory`, `disk`, or `None` for other schemes.
     pub map: Option<&'static str>,
-    /// What the map keeps: `counts`, `pointers`, or nothing for other schemes.
+    /// What the map's entries are: `counts`, `pointers`, or `None` for other schemes.
     pub map_entries: Option<&'static str>,
     /// Bytes of memory that the map takes when the volume is open.
     pub map_bytes: u64,
-    /// Bytes of memory that its buffers take, where they are large.
+    /// Bytes of memory that the scheme's buffers take, where they are large.
     pub buffer_bytes: u64,
-    /// Levels of its hierarchy, or nothing for other schemes.
+    /// Levels of the scheme's hierarchy; `None` for other schemes.
     pub levels: Option<u64>,
-    /// Flushes of its queue so far, or nothing for other schemes.
+    /// Flushes of the scheme's queue so far; `None` for other schemes.
     pub flushes: Option<u64>,
-    /// Blocks of its queue or bucket, or nothing for other schemes.
+    /// Blocks of the scheme's queue or bucket; `None` for other schemes.
     pub bucket: Option<u64>,
-    /// How many times as large each level is as the one before, or nothing for other schemes.
+    /// The ratio of the sizes of two successive levels; `None` for other schemes.
     pub fanout: Option<u64>,
-    /// What decides when its queue is flushed, or nothing for other schemes.
+    /// What decides when the scheme's queue is flushed; `None` for other schemes.
     pub cadence: Option<&'static str>,
     /// Generation of the newest superblock.
     pub generation: u64,
@@ -50,18 +50,18 @@ pub struct Status {
     pub image_bytes: u64,
     /// Image bytes per byte stored.
     pub space_factor: f64,
-    /// Writes made when the superblock was written; more may have been made since.
+    /// Writes up to the newest superblock; more may have been made since.
     pub writes: u64,
-    /// Whether it was closed with nothing under way.
+    /// Whether the volume was closed cleanly.
     pub clean: bool,
-    /// Whether somebody has it open for writing now.
+    /// Whether the volume is open elsewhere now for writing, or exclusively.
     pub in_use: bool,
-    /// Bytes written per byte of the user's, headers and maps included, in long writes.
+    /// Bytes written per byte of the client's, headers and maps included, in long writes.
     pub write_amplification: f64,
-    /// What writes tell an adversary with many copies of the image: `nothing`, `nearness` (of the
-    /// addresses of one flush) or `everything`.
+    /// What writes reveal to an adversary with many copies of the image: `nothing`, `nearness` (of
+    /// the addresses of one flush) or `everything`.
     pub writes_reveal: &'static str,
-    /// Whether it was filled with ciphertext at creation.
+    /// Whether the image was filled with ciphertext at creation.
     pub filled: bool,
     /// Key slots in use.
     pub key_slots: Vec<KeySlotStatus>,
@@ -82,7 +82,7 @@ pub struct KeySlotStatus {
     pub lanes: Option<u32>,
 }
 
-/// Reads the status of the image at `path`. Works while it is in use.
+/// Reads the status of the image at `path`, even while it is in use.
 pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
     let image = Image::open(path, true, Caching::Buffered)?;
     let in_use = image.is_locked();
@@ -146,7 +146,7 @@ fn key_slots(image: &Image) -> Result<Vec<KeySlotStatus>> {
         .collect())
 }
 
-/// A uuid as it is usually written.
+/// A uuid in its usual notation.
 pub fn uuid_text(uuid: &[u8; 16]) -> String {
     let hex = format!("{:032x}", u128::from_be_bytes(*uuid));
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])

@@ -65,7 +65,7 @@ fn bytes_of_any_alignment_come_back_after_a_close_and_after_a_crash() {
     }
 }
 
-/// The record of a rebuild counts the writes that a sync has made durable.
+/// A sync must cover the writes that the scheme holds back, as a rebuild's record counts them.
 #[test]
 fn a_sync_covers_what_a_scheme_holds_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ fn keys_are_added_changed_and_removed() {
     }
     let full = add_key(&path, &key(3), &key(12), Kdf::default());
     assert!(matches!(full, Err(Error::KeySlotsFull(8))));
-    // A lost header comes back with its backup, and old keys with it.
+    // Restoring a backup restores a lost header, and also the keys that were removed since.
     FileOptions::new().write(true).open(&path).unwrap().write_all_at(&vec![0; 36864], 0).unwrap();
     assert!(matches!(open(&path, &OpenOptions::default()), Err(Error::NotAVolume(_))));
     let backup = Backup::read(&backup_at).unwrap();
@@ -208,7 +208,7 @@ fn creation_leaves_nothing_half_made() {
     let forced = CreateOptions { force: true, ..options(detwo(100)) };
     create(&path, &key(2), &forced, &mut |_, _| true).unwrap();
     assert!(matches!(open(&path, &OpenOptions::default()), Err(Error::WrongKey)));
-    // No page of the image is a hole or a pattern.
+    // Every page of the image was filled: none is a hole or a pattern.
     let image = std::fs::read(&path).unwrap();
     for (i, page) in image.chunks(4096).enumerate().skip(1) {
         let distinct = page.iter().collect::<std::collections::HashSet<_>>().len();

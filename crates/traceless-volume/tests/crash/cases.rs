@@ -1,4 +1,4 @@
-//! Runs that are crashed everywhere.
+//! Runs that are crashed at every point.
 
 use crate::check::{Checker, Effort, Tally};
 use crate::disk::Fault;
@@ -8,26 +8,26 @@ use traceless::rng::{Rng, SeededRng};
 
 pub const HEALTHY: [Fault; 2] = [Fault::None; 2];
 
-/// Blocks of a random subject that is crashed everywhere, at most: each crash reads them all.
+/// Most blocks of a random subject: each crash reads all of them.
 const BLOCKS_MAX: u64 = 700;
 
-/// A run to crash: where it begins in the life of the volume, and its steps.
+/// A run to crash: the writes before it, and its steps.
 #[derive(Clone)]
 pub struct Case {
     pub subject: Subject,
     /// Bytes of the store's unit.
     pub unit: usize,
-    /// Writes made before it.
+    /// Number of writes made before the run.
     pub before: u64,
     pub steps: Vec<Step>,
     pub seed: u64,
-    /// Of each of the two volumes.
+    /// The planted fault of each of the two volumes.
     pub faults: [Fault; 2],
 }
 
 impl Case {
-    /// Cases that begin at the birth of a volume, and before each ring, stripe or level begins.
-    /// Each subject has every other beginning, and each beginning every other subject.
+    /// Cases that begin with a new volume, and shortly before each ring, stripe or level begins.
+    /// Each subject gets every other beginning, and each beginning every other subject.
     pub fn all(family: &Family) -> Vec<Self> {
         let mut list = vec![];
         for (i, (subject, writes)) in (family.table)().into_iter().enumerate() {
@@ -42,7 +42,7 @@ impl Case {
         list
     }
 
-    /// A short run of a random subject, before something begins or anywhere.
+    /// A short run of a random subject, shortly before an area begins anew or anywhere.
     pub fn random(family: &Family, seed: u64) -> Self {
         let mut rng = SeededRng::new(seed);
         let mut subject = (family.any)(&mut rng);
@@ -60,14 +60,14 @@ impl Case {
         Self { subject, unit, before, steps, seed, faults: HEALTHY }
     }
 
-    /// Runs it and crashes it everywhere.
+    /// Runs the case, and crashes it at every point.
     pub fn check(&self, effort: Effort) -> Result<Tally, String> {
         let mut checker = Checker::new(self.run()?, effort, self.seed);
         checker.check()?;
         Ok(checker.tally)
     }
 
-    /// Two volumes that have done the same steps, on different addresses and data.
+    /// Two volumes after the same steps with different addresses and data.
     fn run(&self) -> Result<[World; 2], String> {
         let make = |salt, fault| -> Result<World, Failure> {
             let mut world = World::create(self.subject.clone(), self.unit, salt);

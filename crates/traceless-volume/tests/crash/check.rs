@@ -1,4 +1,4 @@
-//! Every crash of a run, and what must hold after each.
+//! Crashes of a run at every point, and the properties that must hold after each crash.
 
 use crate::disk::{Event, Fate, Fault, Piece, mix, shape};
 use crate::nonces::Nonces;
@@ -8,44 +8,44 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use traceless::rng::{Rng, SeededRng};
 use traceless_volume::format::AREAS_AT;
 
-/// How thorough to be.
+/// How thoroughly to check.
 #[derive(Clone, Copy)]
 pub struct Effort {
-    /// In-flight pieces of which all subsets are tried.
+    /// Up to this number of in-flight pieces all subsets are tried.
     pub exhaustive_max: usize,
-    /// Random subsets where there are more.
+    /// Random subsets, if there are more pieces.
     pub subsets: usize,
-    /// Places at which each piece is torn, at most: between any two sectors if it has few.
+    /// Most places at which each piece is torn. A short piece is torn between any two sectors.
     pub cuts: u64,
-    /// Random images with torn pieces, for each epoch.
+    /// Random images with torn pieces, for each sync epoch.
     pub torn: usize,
-    /// One of so many images is also crashed during its recovery.
+    /// One image in this many is also crashed during its recovery.
     pub again_every: u64,
-    /// One of so many images is written to after its recovery.
+    /// One image in this many is written to after its recovery.
     pub go_on_every: u64,
 }
 
-/// What was done, for those who want to know that it was.
+/// Counts of the checks, so that tests can assert that they took place.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
-    /// Points of runs at which the power went: before, between and after requests and syncs.
+    /// Points of runs at which the power failed: before, between and after requests and syncs.
     pub points: u64,
-    /// Images after a crash that kept some pieces and lost others.
+    /// Images after a crash that kept some pieces and lost the rest.
     pub subsets: u64,
     /// Images after a crash that tore pieces.
     pub tears: u64,
-    /// Images, of either kind, of a second crash, during the recovery from the first.
+    /// Images of either kind after a second crash, during the recovery from the first.
     pub again: u64,
     /// Recoveries that wrote more than a superblock.
     pub redone: u64,
-    /// Recoveries that found fewer writes than might have been seen.
+    /// Recoveries that found fewer writes than might have survived.
     pub shorter: u64,
     /// Crashes of random lives.
     pub crashes: u64,
 }
 
 impl Tally {
-    /// Images after a crash.
+    /// Number of images after a crash.
     pub fn images(&self) -> u64 {
         self.subsets + self.tears
     }
@@ -75,24 +75,24 @@ impl std::ops::AddAssign for Tally {
     }
 }
 
-/// Where in a history a crash is.
+/// The point of a crash in a history.
 #[derive(Clone, Copy)]
 struct Point<'a> {
-    /// Writes that must be found.
+    /// The least number of writes that recovery must find.
     promised: u64,
-    /// Writes that may be found.
+    /// The greatest number of writes that recovery may find.
     submitted: u64,
-    /// Events of the run before it.
+    /// Number of events of the run before the crash.
     until: usize,
-    /// The recovery that the crash cut short, if it was not the run itself.
+    /// The recovery that the crash interrupted; `None` if it interrupted the run itself.
     recovery: Option<&'a Recovery>,
 }
 
-/// What a recovery did.
+/// The outcome of a recovery.
 struct Recovery {
-    /// Of each workload.
+    /// The log of each workload.
     logs: [Vec<Event>; 2],
-    /// Writes that it found.
+    /// Number of writes that recovery found.
     count: u64,
     nonces: Nonces,
 }
@@ -110,7 +110,7 @@ impl Checker {
         Self { worlds, effort, rng: SeededRng::new(seed), tally: Tally::default() }
     }
 
-    /// Crashes the recorded run everywhere. Tells the first violation, and how it came about.
+    /// Crashes the recorded run at every point. Returns the first violation and its circumstances.
     pub fn check(&mut self) -> Result<(), String> {
         let logs = [0, 1].map(|w| std::mem::take(&mut self.worlds[w].log));
         if shape(&logs[0]) != shape(&logs[1]) {
@@ -118,7 +118,7 @@ impl Checker {
         }
         for world in &mut self.worlds {
             world.disk.reset(&world.base);
-            // Most faults are in the run: what comes after the crash is sound.
+            // Most faults are in the run only: then recovery after the crash is sound.
             let of_recovery = [Fault::RedoLost, Fault::OpeningLost, Fault::SameDraws];
             if !of_recovery.contains(&world.fault) {
                 world.fault = Fault::None;
@@ -128,7 +128,7 @@ impl Checker {
         self.crash_everywhere([&logs[0], &logs[1]], start)
     }
 
-    /// Crashes at every point of two logs that are alike.
+    /// Crashes at every point of two logs with the same shape.
     fn crash_everywhere(&mut self, logs: [&[Event]; 2], start: Point) -> Result<(), String> {
         let mut point = start;
         let mut epoch = Epoch::default();
@@ -180,7 +180,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Checks the images that the disks hold, and perhaps crashes their recovery.
+    /// Checks the images on the disks, and perhaps crashes their recovery.
     fn crashed(&mut self, point: Point) -> Result<(), String> {
         self.tally.again += u64::from(point.recovery.is_some());
         let checked = catch_unwind(AssertUnwindSafe(|| self.recover_both(point)));
@@ -189,7 +189,7 @@ impl Checker {
         if point.recovery.is_some() || !again {
             return Ok(());
         }
-        // A crash takes nothing from what is durable by now: the count is fixed.
+        // A further crash loses nothing that is durable by now, so the number of writes is fixed.
         let (promised, submitted) = (recovery.count, recovery.count);
         let start = Point { promised, submitted, recovery: Some(&recovery), ..point };
         let logs = recovery.logs.each_ref().map(|log| &log[..]);
@@ -197,11 +197,12 @@ impl Checker {
             .map_err(|what| format!("{what}\nwhile it recovered from the crash before:"))
     }
 
-    /// Opens both images. They must show the same writes, and be written to in the same places.
+    /// Opens both images. Both must have the same number of writes, and be written in the same
+    /// places.
     fn recover_both(&mut self, point: Point) -> Result<Recovery, String> {
         let marks = self.worlds.each_ref().map(|world| world.disk.mark());
         for world in &mut self.worlds {
-            // Random ids of their own for each image, the same in each run of the test.
+            // Each image gets random ids of its own, which are the same in each run of the test.
             world.draws = 1000 * self.tally.images();
         }
         let mut recovery = self.recover_fully(point)?;
@@ -225,7 +226,7 @@ impl Checker {
         Ok(recovery)
     }
 
-    /// Everything that must hold for one image. Leaves the disk changed.
+    /// Checks every property of one image. Leaves the disk changed.
     fn recover_fully(&mut self, point: Point) -> Result<Recovery, String> {
         let (number, world) = (self.tally.images(), &mut self.worlds[0]);
         let on = number.is_multiple_of(self.effort.go_on_every);
@@ -251,7 +252,7 @@ impl Checker {
         went
     }
 
-    /// In words: what became of each piece of the epoch.
+    /// Describes the fate of each piece of the epoch.
     fn tell(&self, epoch: &Epoch, fates: &[Fate], point: Point) -> String {
         let mut text = format!(
             "crash at event {} of the log, at least {} writes promised; in flight:",
@@ -270,14 +271,15 @@ fn in_other(what: &str) -> String {
     format!("in the other workload: {what}")
 }
 
-/// Where in the areas a log wrote.
+/// The places in the areas that a log wrote, for each request.
 fn places(log: &[Event]) -> Vec<Vec<(u64, usize)>> {
     let mut requests = shape(log);
     requests.retain(|request| request.iter().any(|&(at, _)| at >= AREAS_AT));
     requests
 }
 
-/// Opens it for reading only, which must show the same and write nothing. Returns the count.
+/// Opens the volume for reading only, which must give the same contents and write nothing. Returns
+/// the number of writes.
 fn look(world: &mut World) -> Result<u64, String> {
     let open = world.open(How { read_only: true, ..How::default() })?;
     let count = open.oram.writes() as usize;
@@ -291,19 +293,19 @@ fn look(world: &mut World) -> Result<u64, String> {
     Ok(count as u64)
 }
 
-/// A volume that was recovered after a crash.
+/// A volume after the recovery from a crash.
 struct Recovered<'a> {
     world: &'a mut World,
-    /// What its recovery sealed, and what the ones before it did.
+    /// Nonces of this recovery, and of the ones before it.
     nonces: Nonces,
     point: Point<'a>,
-    /// Number of its image.
+    /// Number of the image.
     number: u64,
 }
 
 impl Recovered<'_> {
-    /// What the recovery that found `count` writes did, if all is well after it. Whether to write
-    /// `on`, too, is for the caller to say.
+    /// Checks the volume after a recovery that found `count` writes, and returns the recovery. With
+    /// `on`, writes to the volume, too.
     fn examine(mut self, count: u64, on: bool) -> Result<Recovery, String> {
         let log = self.note()?;
         let nonces = self.nonces.clone();
@@ -314,8 +316,8 @@ impl Recovered<'_> {
         Ok(Recovery { logs: [log, vec![]], count, nonces })
     }
 
-    /// Opens it again, which must find nothing left to do, or write where the first opening did:
-    /// to `first_places`.
+    /// Opens the volume again. This must either write nothing, or write to the places that the
+    /// first opening wrote: `first_places`.
     fn open_again(&mut self, first_places: &[Vec<(u64, usize)>]) -> Result<Open, String> {
         let how = How { expect_writes: self.point.promised, read_only: false };
         let open = self.world.open(how)?;
@@ -326,8 +328,8 @@ impl Recovered<'_> {
         let checked = self.world.check(&open, &self.world.history);
         checked.map_err(|e| format!("at the second opening: {e}"))?;
         let written = places(&self.note()?);
-        // Where places are drawn, an opening after one that was not closed copies a journal again,
-        // to places that were written before.
+        // If the scheme draws places, an opening after one that was not closed copies a journal
+        // again, to places that were written before.
         let copies = self.world.subject.draws_places && first_places.is_empty();
         if !written.is_empty() && written != first_places && !copies {
             return Err(format!(
@@ -337,12 +339,12 @@ impl Recovered<'_> {
         Ok(open)
     }
 
-    /// Writes on, and opens it once more.
+    /// Writes more, and opens the volume once more.
     fn go_on(&mut self, mut open: Open) -> Result<(), String> {
         let mut rng = SeededRng::new(mix(self.number));
         let mut steps = vec![Step::Write(1), Step::Write(2), Step::Flush, Step::Write(1)];
         if self.number.is_multiple_of(240) {
-            // Over whatever the crash has left anywhere.
+            // Enough writes to overwrite all remains of the crash.
             steps.extend((0..=self.world.subject.around / 3).map(|_| Step::Write(3)));
         }
         for step in steps {
@@ -354,7 +356,7 @@ impl Recovered<'_> {
         self.world.check(&open, &self.world.history).map_err(|e| format!("after writing on: {e}"))
     }
 
-    /// Takes the log, and looks for nonces used twice.
+    /// Takes the log, and checks it for nonces used twice.
     fn note(&mut self) -> Result<Vec<Event>, String> {
         let log = self.world.disk.take_log();
         self.nonces.note_after(Some((&self.world.nonces, self.point.until)), &log, 0)?;
@@ -366,11 +368,11 @@ impl Recovered<'_> {
 #[derive(Default)]
 struct Epoch<'a> {
     pieces: [Vec<&'a Piece>; 2],
-    /// Which request each is of.
+    /// The number of each piece's request.
     requests: Vec<usize>,
-    /// Writes that may be found if it is kept.
+    /// For each piece, the number of writes that may be found if it is kept.
     shows: Vec<u64>,
-    /// Writes that may be found if all are lost.
+    /// The number of writes that may be found if all pieces are lost.
     submitted: u64,
 }
 
@@ -388,7 +390,7 @@ impl<'a> Epoch<'a> {
         kept.map(|(&shows, _)| shows).max().unwrap_or(0).max(self.submitted)
     }
 
-    /// What may become of the pieces: a list for each image to be tried.
+    /// Possible fates of the pieces: one list for each image to try.
     fn images(&self, effort: &Effort, again: bool, rng: &mut SeededRng) -> Vec<Vec<Fate>> {
         let n = self.requests.len();
         let mut list = vec![];
@@ -398,7 +400,7 @@ impl<'a> Epoch<'a> {
                 list.push((0..n).map(|i| kept(mask >> i & 1 == 1)).collect());
             }
         } else {
-            // What had been sent before each request, and before each piece.
+            // Prefixes of the pieces: everything sent before a request, or before a piece.
             list.extend((0..=n).map(|sent| (0..n).map(|i| kept(i < sent)).collect()));
             for only in 0..n {
                 list.push((0..n).map(|i| kept(i == only)).collect());
@@ -425,7 +427,7 @@ impl<'a> Epoch<'a> {
     }
 }
 
-/// Places to tear a piece of so many sectors: all that there are, or `most` of them, evenly.
+/// Places to tear a piece of `sectors` sectors: all of them, or `most` evenly spread ones.
 fn cuts(sectors: u64, most: u64) -> Vec<u64> {
     let all = sectors - 1;
     let some = all.min(most);
@@ -436,7 +438,7 @@ fn kept(yes: bool) -> Fate {
     if yes { Fate::Kept } else { Fate::Lost }
 }
 
-/// Any fate, torn ones more often than others.
+/// A random fate; torn ones are more frequent.
 pub fn any_fate(rng: &mut dyn Rng) -> Fate {
     match rng.below(6) {
         0 => Fate::Lost,

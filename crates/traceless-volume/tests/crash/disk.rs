@@ -1,4 +1,4 @@
-//! A disk with a volatile cache whose every request is logged, and what a crash leaves of it.
+//! A disk with a volatile cache that logs every request, and the effects of a crash on it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use traceless::seal::record::{self, SealRecord};
@@ -7,7 +7,7 @@ use traceless::types::Extent;
 use traceless::{Error, Result};
 use traceless_volume::format::{AREAS_AT, SUPERBLOCK_LEN, SUPERBLOCKS_AT};
 
-/// What a write may be torn into.
+/// The unit that a crash leaves whole: a torn write has some of its sectors.
 pub const SECTOR: u64 = 512;
 
 /// One extent of a write.
@@ -22,25 +22,25 @@ impl Piece {
         self.at + self.bytes.len() as u64
     }
 
-    /// Sectors that it touches.
+    /// Number of sectors that the piece touches.
     pub fn sectors(&self) -> u64 {
         (self.end() - 1) / SECTOR - self.at / SECTOR + 1
     }
 }
 
-/// What the disk is asked, and what its user is told, in order.
+/// The requests to the disk, and promises to the client, in order.
 #[derive(Clone)]
 pub enum Event {
-    /// A request, and what was sealed since the one before it.
+    /// A request, and what was sealed since the previous one.
     Write(Vec<Piece>, Vec<SealRecord>),
     Sync,
-    /// From now on so many client writes may be seen.
+    /// From now on up to this many client writes may survive.
     Submitted(u64),
-    /// So many client writes were promised to last.
+    /// This many client writes must survive.
     Promised(u64),
 }
 
-/// What the adversary sees of an event; marks are no part of it.
+/// The part of the log that an adversary observes. Promises to the client are not part of it.
 pub fn shape(log: &[Event]) -> Vec<Vec<(u64, usize)>> {
     log.iter()
         .filter_map(|event| match event {
@@ -51,21 +51,21 @@ pub fn shape(log: &[Event]) -> Vec<Vec<(u64, usize)>> {
         .collect()
 }
 
-/// What becomes of a piece that was not synced.
+/// The fate of an unsynced piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     Lost,
     Kept,
-    /// Its first so many sectors are there.
+    /// Only this many first sectors arrived.
     Head(u64),
-    /// All but its first so many sectors are there.
+    /// All but this many first sectors arrived.
     Tail(u64),
-    /// Each sector by itself, as the hash of this seed and its number says.
+    /// Each sector arrived or not, by a hash of this seed and the sector's number.
     Sectors(u64),
 }
 
 impl Fate {
-    /// Whether part of it may be there and part not.
+    /// Whether the piece may have arrived in part.
     pub fn is_torn(self) -> bool {
         !matches!(self, Self::Lost | Self::Kept)
     }
@@ -81,7 +81,7 @@ impl Fate {
     }
 }
 
-/// A hash of 64 bits: the finaliser of `SplitMix64`.
+/// A 64-bit hash: the finaliser of `SplitMix64`.
 pub fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -89,7 +89,7 @@ pub fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// What its user does, so that a planted fault can choose its moment.
+/// What the disk is used for, so that a planted fault can choose its moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Opening,
@@ -97,7 +97,7 @@ pub enum Phase {
     Flushing,
 }
 
-/// Reads see what was written, synced or not. Everything can be undone.
+/// A disk. Reads return all written data, synced or not. All writes can be undone.
 pub struct Disk {
     inner: Mutex<Inner>,
     unit: usize,
@@ -111,9 +111,9 @@ struct Inner {
     flushes: u64,
     /// Whether this opening has written a superblock.
     kept: bool,
-    /// Requests until the power goes, if it goes.
+    /// Requests until the power fails; `None` if it does not.
     fuse: Option<u64>,
-    /// Whether a sync makes an end of undoing.
+    /// Whether a sync makes earlier writes final.
     settling: bool,
 }
 
@@ -125,7 +125,8 @@ impl Disk {
         Self { inner: Mutex::new(inner), unit }
     }
 
-    /// A panic elsewhere is reported where it happens; the bytes are rolled back anyway.
+    /// Ignores poisoning: a panic is reported where it happens, and the bytes are rolled back
+    /// anyway.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,7 +135,7 @@ impl Disk {
         self.lock().bytes.clone()
     }
 
-    /// Puts `image` there; nothing is in flight.
+    /// Replaces the contents by `image`, with nothing in flight.
     pub fn reset(&self, image: &[u8]) {
         let mut inner = self.lock();
         inner.bytes.copy_from_slice(image);
@@ -147,8 +148,8 @@ impl Disk {
         self.lock().log.push(mark);
     }
 
-    /// What was logged since it was last taken. What was sealed and not written is forgotten:
-    /// nobody has seen it.
+    /// Takes the log. Data that was sealed and not written is dropped, as no adversary
+    /// can have observed it.
     pub fn take_log(&self) -> Vec<Event> {
         record::take();
         std::mem::take(&mut self.lock().log)
@@ -168,7 +169,7 @@ impl Disk {
         self.lock().fuse == Some(0)
     }
 
-    /// A point to roll back to.
+    /// A point to which the disk can be rolled back.
     pub fn mark(&self) -> usize {
         self.lock().undo.len()
     }
@@ -181,19 +182,20 @@ impl Disk {
         }
     }
 
-    /// What is there now stays.
+    /// Makes all writes so far final.
     pub fn settle(&self) {
         let mut inner = self.lock();
         inner.undo.clear();
         inner.flushes = 0;
     }
 
-    /// From now on what is synced stays, so that rolling back leaves what is durable.
+    /// From now on a sync makes earlier writes final, so that rolling back leaves durable data
+    /// only.
     pub fn set_settling(&self) {
         self.lock().settling = true;
     }
 
-    /// Writes what `fate` keeps of `piece`, past the log.
+    /// Writes the part of `piece` that `fate` keeps, without logging it.
     pub fn put(&self, piece: &Piece, fate: Fate) {
         let mut inner = self.lock();
         if fate == Fate::Kept {
@@ -216,7 +218,7 @@ impl Inner {
         place.copy_from_slice(from);
     }
 
-    /// Whether there is power for one more request.
+    /// Counts a request down. Fails if the power is gone.
     fn burn(&mut self) -> Result {
         match &mut self.fuse {
             Some(0) => Err(Error::Store("the power went")),
@@ -251,7 +253,7 @@ impl Store for Disk {
         assert!(rest.is_empty(), "extents and buffer agree");
         Ok(())
     }
-    // Everything is at hand.
+    // All data is in memory.
     fn prefetch(&self, _: &[Extent]) {}
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         let mut inner = self.lock();
@@ -265,7 +267,7 @@ impl Store for Disk {
             rest = next;
         }
         assert!(rest.is_empty(), "extents and buffer agree");
-        // The write during which the power goes is under way: any part of it may arrive.
+        // The write during which the power fails is in flight: any part of it may arrive.
         inner.log.push(Event::Write(pieces, record::take()));
         inner.burn()
     }
@@ -286,24 +288,24 @@ pub enum Fault {
     None,
     /// The sync of flush number `.0` does not reach the disk.
     FlushLost(u64),
-    /// Syncs that writing makes by itself do not, so that more is unsynced than there is slack for.
+    /// Syncs that writing itself makes are lost, so more data is unsynced than the slack allows.
     RoomLost,
-    /// The first sync of an opening does not: what was found may be in the cache only.
+    /// The first sync of an opening is lost: the data that it found may still be in the cache only.
     RecoveryLost,
-    /// The syncs of the superblocks do not.
+    /// The syncs of the superblocks are lost.
     SuperblocksLost,
-    /// What recovery redoes does not reach the disk.
+    /// The writes that recovery repeats are lost.
     RedoLost,
-    /// Both superblocks lie in the same place.
+    /// Both superblocks are written to the same place.
     OneSuperblock,
-    /// No new opening is kept.
+    /// A new opening is not recorded.
     OpeningLost,
-    /// Every opening draws the same random bytes: ids, and with them keys, come twice.
+    /// Every opening draws the same random bytes: ids recur, and keys with them.
     SameDraws,
 }
 
 impl Fault {
-    /// Every one, lost flushes by their first numbers.
+    /// All faults, with the first few numbers of lost flushes.
     pub const ALL: [Self; 11] = [
         Self::FlushLost(1),
         Self::FlushLost(2),
@@ -319,7 +321,7 @@ impl Fault {
     ];
 }
 
-/// The store with a fault in it.
+/// A store with a fault.
 pub struct Bent {
     pub disk: Arc<Disk>,
     pub fault: Fault,

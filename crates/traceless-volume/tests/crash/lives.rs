@@ -1,4 +1,4 @@
-//! A volume whose power goes again and again, at any request, also while it recovers.
+//! A volume with repeated power failures at any request, also during recovery.
 
 use crate::check::any_fate;
 use crate::disk::{Event, Fate, Piece};
@@ -6,13 +6,13 @@ use crate::subjects::Family;
 use crate::world::{Failure, How, Open, World, Write, script};
 use traceless::rng::{Rng, SeededRng};
 
-/// A client and its volume, through `crashes` crashes.
+/// A client and its volume through many crashes.
 pub struct Life {
     pub world: World,
     pub rng: SeededRng,
-    /// The least that must be found.
+    /// The least number of writes that recovery must find.
     promised: u64,
-    /// Whether so many openings were cut short that each further one may make some dummies.
+    /// Whether there were so many interrupted openings that each further one may write dummies.
     pub dummies: bool,
 }
 
@@ -29,7 +29,7 @@ impl Life {
         Self { world, rng, promised: 0, dummies: false }
     }
 
-    /// Lives on for `crashes` crashes, and ends in peace.
+    /// Runs through `crashes` crashes, then recovers and verifies.
     pub fn live(&mut self, crashes: u64) -> Result<(), String> {
         for _ in 0..crashes {
             let requests = self.rng.below(45);
@@ -55,12 +55,12 @@ impl Life {
         Ok(())
     }
 
-    /// Opens it. It must hold what a prefix of the writes made, all promised ones among them.
+    /// Opens the volume. It must hold a prefix of the writes, with all promised ones.
     pub fn recover(&mut self) -> Result<Open, Failure> {
         let promised = self.promised;
         let open = self.world.open(How { expect_writes: promised, read_only: false })?;
         let count = open.oram.writes();
-        // Nobody was promised the dummies.
+        // Dummies were promised to no client.
         let known = count.min(self.world.history.len() as u64);
         if count > known && !self.dummies {
             return Err(format!("{count} writes, so many were never made").into());
@@ -75,11 +75,11 @@ impl Life {
         Ok(open)
     }
 
-    /// The power is gone: of what was not synced anything may be there.
+    /// The power fails: any part of the unsynced data may have arrived.
     pub fn crash(&mut self) {
         let disk = &self.world.disk;
         let mut flight: Vec<Piece> = vec![];
-        // What an opening wrote that was cut short is still with the disk.
+        // Writes of an interrupted opening are still in the disk's log.
         for event in std::mem::take(&mut self.world.log).into_iter().chain(disk.take_log()) {
             match event {
                 Event::Write(pieces, _) => flight.extend(pieces),

@@ -1,4 +1,4 @@
-//! Schemes with a fault in them, to be put in a subject's place.
+//! Faulty schemes that can replace a subject's scheme.
 
 use std::collections::VecDeque;
 use traceless::Result;
@@ -11,7 +11,7 @@ use traceless::types::Addr;
 /// Blocks whose last writes a [`Fault::KeepsOlder`] remembers: about a bucket.
 const REMEMBERED: usize = 4;
 
-/// Opens a scheme whose syncs return without doing it.
+/// Opens a scheme with a `sync` that returns without syncing.
 pub fn open_unsynced(
     scheme: &dyn BlockScheme,
     parts: Parts,

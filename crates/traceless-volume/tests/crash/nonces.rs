@@ -1,32 +1,32 @@
-//! Does any nonce ever cover two contents? The sealers themselves are asked, so that the answer
+//! Does any nonce ever seal two contents? The sealers themselves record their nonces, so the answer
 //! holds for every scheme.
 
 use crate::disk::Event;
 use std::collections::HashMap;
 use traceless::seal::{Nonce, TAG_LEN};
 
-/// When a nonce was used first, and for what.
+/// The first use of a nonce, and the tag of what it sealed.
 #[derive(Clone, Copy)]
 struct Use {
-    /// One more than the number of the event; zero for what was before the record began.
+    /// One more than the number of the event; zero for uses before the record began.
     when: usize,
     tag: [u8; TAG_LEN],
 }
 
-/// What each nonce sealed: by key. Salts are zero but for the control, so that what is redone after
-/// a crash is seen to be what it was.
+/// The uses of nonces, by key and nonce. Salts are zero except for the insecure control, so that a
+/// write repeated after a crash seals the same contents under the same nonce.
 #[derive(Clone, Default)]
 pub struct Nonces {
     seen: HashMap<(u64, Nonce), Use>,
 }
 
 impl Nonces {
-    /// Takes note of what `log` wrote, as events from number `first` on.
+    /// Records the seals of `log`; its first event has the number `first`.
     pub fn note(&mut self, log: &[Event], first: usize) -> Result<(), String> {
         self.note_after(None, log, first)
     }
 
-    /// As [`Nonces::note`], when also the events before number `.1` of another log happened.
+    /// Like [`Nonces::note`], after the events before number `.1` of another log.
     pub fn note_after(
         &mut self,
         past: Option<(&Self, usize)>,
@@ -53,7 +53,7 @@ impl Nonces {
         Ok(())
     }
 
-    /// A new record begins: all that was seen was before it.
+    /// Begins a new record: all uses so far count as earlier.
     pub fn begin(&mut self) {
         self.seen.values_mut().for_each(|known| known.when = 0);
     }

@@ -1,4 +1,4 @@
-//! Random rounds, as many or as long as one likes: `cargo xtask crash`.
+//! Random rounds, limited by number or by time: `cargo xtask crash`.
 
 use crate::cases::Case;
 use crate::check::{Effort, Tally};
@@ -10,16 +10,16 @@ use std::sync::Mutex;
 use traceless::clock::{Clock, Monotonic};
 use traceless::rng::{Rng, System};
 
-/// One round of so many crashes a run everywhere; the others live a life.
+/// One round in this many crashes a run at every point; the rest are lives with random crashes.
 const LIVES_PER_RUN: u64 = 16;
 
-/// Crashes of a life.
+/// Crashes in each life.
 const CRASHES: u64 = 10;
 
-/// Seconds between two lines that tell how far it is.
+/// Seconds between two progress lines.
 const TELL_EVERY: u64 = 5;
 
-/// Which rounds to do. Each is given by a scheme and a seed.
+/// The rounds to run. A scheme and a seed determine a round.
 pub struct Rounds {
     families: Vec<&'static Family>,
     /// Seed of each scheme's first round.
@@ -32,8 +32,8 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// The same few each time, unless the environment asks for others: `TRACELESS_CRASH_` with
-    /// `SCHEME`, `SEED` of the first round, `ROUNDS` of each scheme, `SECONDS`.
+    /// Runs the same few rounds each time, unless the environment sets `TRACELESS_CRASH_` with
+    /// `SCHEME`, `SEED` of the first round, `ROUNDS` of each scheme, or `SECONDS`.
     pub fn from_env(few: u64, quick: Effort, thorough: Effort) -> Self {
         let mut families: Vec<_> = FAMILIES.iter().collect();
         if let Some(name) = variable::<String>("SCHEME") {
@@ -51,7 +51,8 @@ impl Rounds {
         Self { families, first, count, seconds, effort: thorough, tell: true }
     }
 
-    /// Does them on two threads. Panics at the first violation, and tells how to see it again.
+    /// Runs the rounds on two threads. Panics at the first violation, with a command to reproduce
+    /// it.
     pub fn run(&self) {
         let (clock, state) = (Monotonic::start(), Mutex::new(Progress::new(self.families.len())));
         let work = || {
@@ -115,7 +116,7 @@ struct Progress {
     next: usize,
     tallies: Vec<Tally>,
     violations: Vec<String>,
-    /// Seconds when it last told.
+    /// Time of the last progress line, in seconds.
     told: u64,
 }
 

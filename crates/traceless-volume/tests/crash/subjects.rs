@@ -1,6 +1,7 @@
-//! The schemes that are crashed: every one that a volume can use and that claims to survive.
+//! The schemes to crash: every scheme that a volume can use and that claims to survive crashes.
 //!
-//! A further scheme is a row of [`FAMILIES`], with a table of small subjects and a way to draw one.
+//! A further scheme needs a row of [`FAMILIES`], with a table of small subjects and a function that
+//! draws one.
 
 use crate::disk::Fault;
 use std::sync::Arc;
@@ -15,20 +16,20 @@ use traceless::scheme::{random, sq};
 
 type Made = traceless::Result<Box<dyn BlockOram>>;
 
-/// A scheme of one geometry, and what must be known about it to crash it well.
+/// A scheme with a geometry, and facts that make crashes of it effective.
 #[derive(Clone)]
 pub struct Subject {
     pub scheme: Arc<dyn BlockScheme>,
-    /// Writes that it lets go unsynced, at most.
+    /// Most writes that the scheme leaves unsynced.
     pub unsynced_max: u64,
-    /// Counts of writes at which something begins: the volume, a ring, a stripe, a level.
+    /// Numbers of writes at which something begins: the volume, a ring, a stripe, a level.
     pub begins: Vec<u64>,
-    /// Writes that go at least once around everything that is written in turns.
+    /// Number of writes that overwrite every cyclic area at least once.
     pub around: u64,
-    /// Whether it draws the places that it writes: those of two workloads are then compared with
-    /// equal draws, and otherwise, which is stronger, with different ones.
+    /// Whether the scheme draws the places that it writes. If so, two workloads are compared with
+    /// equal draws; otherwise with different ones, which is a stronger test.
     pub draws_places: bool,
-    /// How it is made and opened: by the factory, unless a mutant takes its place.
+    /// Functions that make and open the scheme: the factory's, or a mutant's.
     pub create: fn(&dyn BlockScheme, Parts) -> Made,
     pub open: fn(&dyn BlockScheme, Parts, &[u8]) -> Made,
 }
@@ -53,16 +54,16 @@ fn open(scheme: &dyn BlockScheme, parts: Parts, state: &[u8]) -> Made {
 
 /// The subjects of one scheme.
 pub struct Family {
-    /// Its name on the command line.
+    /// The scheme's name in `TRACELESS_CRASH_SCHEME`.
     pub name: &'static str,
-    /// Small ones, to be crashed everywhere, each with the writes of a run.
+    /// Small subjects to crash at every point, each with the number of writes of a run.
     pub table: fn() -> Vec<(Subject, u64)>,
-    /// A random small one.
+    /// Draws a random small subject.
     pub any: fn(&mut SeededRng) -> Subject,
-    /// Those that faults are planted in, each with writes before, so that what is overwritten while
-    /// it is still needed shows: an area begins anew soon after them.
+    /// Subjects for planted faults, each with the number of writes before the run. An area begins
+    /// anew soon after these writes, so that overwriting data that is still needed has an effect.
     pub faulty: fn() -> Vec<(Subject, u64)>,
-    /// The faults that must be found in each of those.
+    /// The faults that must be found in each of these subjects.
     pub faults: &'static [Fault],
 }
 
@@ -98,7 +99,8 @@ pub const FAMILIES: [Family; 4] = [
 ];
 
 fn detwo_table() -> Vec<(Subject, u64)> {
-    // Every crash reads all blocks, and two tiers take many: only before the holding area's end.
+    // Two tiers need many blocks, and every crash reads all of them: so only the end of the holding
+    // area is tested.
     let two_tiers = Subject { begins: vec![4265], ..detwo(4200, 64, "1", 2, 1) };
     vec![
         (detwo(24, 512, "1", 0, 2), 10),
@@ -121,7 +123,8 @@ fn any_detwo(rng: &mut SeededRng) -> Subject {
     loop {
         let ratio = ["1", "3", "3.5", "1/3", "2/3", "7", "15"][rng.below(7) as usize];
         let map_tiers = [0, 0, 0, 1, 1, 2][rng.below(6) as usize];
-        // The smallest tier has more than a block: two tiers take many, so they are small.
+        // The smallest tier has more than a block, so two tiers need many blocks, which are small
+        // here.
         let blocks = 2 + rng.below([80, 600, 6000][usize::from(map_tiers)]);
         let block_len = [64, 512, 512, 4096][rng.below(4) as usize];
         let geometry = DetWoGeometry {
@@ -163,9 +166,9 @@ fn detwo_geometry(
 
 fn of_detwo(geometry: DetWoGeometry) -> Subject {
     let (n, k, s) = (geometry.blocks, geometry.refresh, geometry.unsynced_max);
-    // Slots of the data's two areas: docs/format.md, section 7.
+    // Number of slots of the two data areas, by docs/format.md, section 7.
     let (hold, main) = (k.writes_for(n) + s + 64, n + k.at_most(s + 1) + 256);
-    // Writes that bring the refreshes to the beginning of that main slot.
+    // Number of writes after which the refreshes reach `slot` of the main area.
     let until = |slot: u64| k.writes_for(slot.saturating_sub(n));
     let begins = vec![0, 64, hold, until(256), until(main)];
     let around = hold.max(k.writes_for(main));
@@ -194,8 +197,8 @@ fn any_sq(rng: &mut SeededRng) -> Subject {
         let shape = sq::SqGeometry::with_shape(blocks, block_len, bucket, fanout, levels);
         let Ok(shape) = shape else { continue };
         let map = if rng.below(3) == 0 { sq::MapPlace::Disk } else { sq::MapPlace::Memory };
-        // Now and then more than the stripe that each ring has besides its slack. Larger buckets
-        // would be too few requests for a life.
+        // Sometimes more than the stripe that each ring has beside its slack. Larger buckets would
+        // make too few requests for a life.
         let much = bucket == 2 && rng.below(2) == 0;
         let unsynced_max = 2 + rng.below(if much { 160 } else { 12 });
         let amortized = rng.below(4) == 0;
@@ -206,7 +209,7 @@ fn any_sq(rng: &mut SeededRng) -> Subject {
     }
 }
 
-/// Fan-out and number of levels in `tree`; as much unsynced as a bucket has.
+/// `tree` has the fan-out and the number of levels. Up to a bucket may be unsynced.
 fn sq_shape(blocks: u64, block_len: usize, bucket: u32, tree: (u32, u8)) -> sq::SqGeometry {
     let (fanout, levels) = tree;
     let shape = sq::SqGeometry::with_shape(blocks, block_len, bucket, fanout, levels);
@@ -218,7 +221,7 @@ fn of_sq(geometry: sq::SqGeometry) -> Subject {
     geometry.check().expect("a geometry that works");
     let slots_per_write = if geometry.map == sq::MapPlace::Disk { 2 } else { 1 };
     let (bucket, fanout) = (u64::from(geometry.bucket), u64::from(geometry.fanout));
-    // The log goes around: docs/format.md has its slots.
+    // Number of writes after which the log wraps around; docs/format.md gives its slots.
     let slack = 2 * geometry.unsynced_max.div_ceil(bucket) + 2;
     let log = ((2 * fanout + slack) * bucket + 64) / slots_per_write;
     let (first, pass) = (geometry.warm_up(), geometry.cycle());
@@ -248,7 +251,7 @@ fn random_table(of: OfRandom) -> Vec<(Subject, u64)> {
 }
 
 fn any_random(rng: &mut SeededRng, of: OfRandom) -> Subject {
-    // Every opening reads a journal of a thousand blocks: they are small.
+    // Every opening reads a journal of a thousand blocks, so blocks are small.
     let block_len = [64, 64, 128, 512][rng.below(4) as usize];
     let map_tiers = u8::from(rng.below(4) == 0);
     of_random(of, 1 + rng.below(60), block_len, map_tiers, 1 + rng.below(8))
@@ -263,7 +266,7 @@ fn of_random(
 ) -> Subject {
     let geometry = random::RandomGeometry { blocks, block_len, map_tiers, unsynced_max };
     geometry.check().expect("a geometry that works");
-    // The journal goes around: docs/format.md has its slots.
+    // Number of writes after which the journal wraps around; docs/format.md gives its slots.
     let stash = 61 + u64::from(blocks.ilog2());
     let journal = ((2 * unsynced_max + 4 * stash) * 4 + 32) / 4;
     of(geometry, vec![0, journal], journal)

@@ -1,4 +1,4 @@
-//! A volume in memory, its client, and what the client wrote.
+//! A volume in memory, its client, and the client's writes.
 
 use crate::disk::{Bent, Disk, Event, Fault, Phase, Piece, mix};
 use crate::nonces::Nonces;
@@ -20,13 +20,13 @@ use traceless_volume::format::{
 /// One write of the client.
 #[derive(Clone, Copy)]
 pub struct Write {
-    /// Nothing for a dummy.
+    /// The block; `None` for a dummy.
     pub block: Option<u64>,
-    /// What its contents are made from.
+    /// The seed of the contents.
     pub fill: u64,
 }
 
-/// The block that `fill` stands for.
+/// Fills `into` with the contents for `fill`.
 fn contents(fill: u64, into: &mut [u8]) {
     if fill == 0 {
         return into.fill(0);
@@ -36,19 +36,19 @@ fn contents(fill: u64, into: &mut [u8]) {
     }
 }
 
-/// What a client does.
+/// A step of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Writes that many blocks in one request.
+    /// Writes this many blocks in one request.
     Write(u64),
     Flush,
-    /// Ends without a close and opens again: the cache lives on.
+    /// Ends without a close and opens again; the disk's cache survives.
     Kill,
     /// Closes and opens again.
     Close,
 }
 
-/// Steps with `writes` writes in all. The same seed makes the same steps.
+/// Random steps with `writes` writes in all. The same seed gives the same steps.
 pub fn script(seed: u64, writes: u64, unsynced_max: u64) -> Vec<Step> {
     let mut rng = SeededRng::new(seed);
     let (mut steps, mut left) = (vec![], writes);
@@ -68,12 +68,12 @@ pub fn script(seed: u64, writes: u64, unsynced_max: u64) -> Vec<Step> {
     steps
 }
 
-/// What fails that should not.
+/// A failure of a step.
 #[derive(Debug)]
 pub enum Failure {
-    /// The planted end of the power.
+    /// The planted power failure.
     Power,
-    /// A violation, in words.
+    /// A violation, described in words.
     Wrong(String),
 }
 
@@ -92,7 +92,7 @@ impl From<Failure> for String {
     }
 }
 
-/// A volume that is open.
+/// An open volume.
 pub struct Open {
     pub oram: Box<dyn BlockOram>,
     newest: Newest,
@@ -104,7 +104,7 @@ impl Open {
         self.newest.lock().expect("nothing panics under this lock").state.len()
     }
 
-    /// The scheme's own check must be content.
+    /// Runs the scheme's own verification, which must find no damage.
     pub fn verify(&self) -> Result<(), String> {
         let mut damaged = vec![];
         let verified = self.oram.verify(&mut |_, _| {}, &mut |place| damaged.push(place));
@@ -116,15 +116,15 @@ impl Open {
     }
 }
 
-/// How to open it.
+/// Options for opening the volume.
 #[derive(Clone, Copy, Default)]
 pub struct How {
     pub read_only: bool,
-    /// What an anchor would know.
+    /// The number of writes that an anchor would have recorded.
     pub expect_writes: u64,
 }
 
-/// A disk, the keys, and the client's memory of what it wrote.
+/// A disk, the keys, and the history of the client's writes.
 pub struct World {
     pub subject: Subject,
     pub fault: Fault,
@@ -132,16 +132,16 @@ pub struct World {
     pub history: Vec<Write>,
     pub nonces: Nonces,
     keys: Arc<Keys>,
-    /// Tells the data and the addresses of one workload from those of another.
+    /// Makes data and addresses of two workloads differ.
     salt: u64,
-    /// Number of the next opening's randomness.
+    /// Seed of the next opening's randomness.
     pub draws: u64,
-    /// The image that `log` starts from.
+    /// The image at the start of `log`.
     pub base: Vec<u8>,
     pub log: Vec<Event>,
 }
 
-/// A vault that keeps nothing.
+/// A vault that drops the state.
 struct Forgetful;
 
 impl Vault for Forgetful {
@@ -151,7 +151,7 @@ impl Vault for Forgetful {
 }
 
 impl World {
-    /// Makes a volume on a disk of random bytes.
+    /// Makes a volume on a disk filled with random bytes.
     pub fn create(subject: Subject, unit: usize, salt: u64) -> Self {
         let mut bytes = vec![0; (AREAS_AT + subject.scheme.store_len()) as usize];
         SeededRng::new(salt).fill(&mut bytes);
@@ -192,7 +192,8 @@ impl World {
             Fault::OpeningLost => Box::new(Forgetful),
             _ => Box::new(SuperblockVault::new(store.clone(), keys, seed(1), first, None)),
         };
-        // The control's keys are those of an opening's number: copies of an image share them.
+        // The insecure control derives its keys from the number of an opening, so copies of an
+        // image share them: it needs salted nonces.
         let rng: Box<dyn Rng> = match self.subject.scheme.name() {
             "plain" => seed(2),
             _ => Box::new(UnsaltedRng(*seed(2))),
@@ -210,7 +211,7 @@ impl World {
         (parts, newest)
     }
 
-    /// Opens it as a volume does.
+    /// Opens the volume as `Volume::open` does.
     pub fn open(&mut self, how: How) -> Result<Open, Failure> {
         self.disk.enter(Phase::Opening);
         let superblock = Superblock::read(&*self.disk, &self.keys).map_err(|e| e.to_string())?;
@@ -224,19 +225,19 @@ impl World {
         if self.disk.is_dead() { Failure::Power } else { format!("{what}: {error}").into() }
     }
 
-    /// Opens it after a kill or a close: everything must still be there.
+    /// Opens the volume after a kill or a close: every write must still be there.
     pub fn open_whole(&mut self) -> Result<Open, Failure> {
         let open = self.open(How::default())?;
         let (found, made) = (open.oram.writes(), self.history.len() as u64);
         if found != made {
             return Err(format!("{found} writes found, {made} were made, and no crash").into());
         }
-        // Whatever has been shown to a client must last.
+        // Once a client could read the writes, they must survive.
         self.disk.note(Event::Promised(found));
         Ok(open)
     }
 
-    /// Does one step, on a client's behalf.
+    /// Executes one step of a client.
     pub fn step(&mut self, open: &mut Open, step: Step, rng: &mut dyn Rng) -> Result<(), Failure> {
         match step {
             Step::Write(n) => self.write(open, n, rng)?,
@@ -246,8 +247,8 @@ impl World {
                 self.disk.note(Event::Promised(open.oram.writes()));
             }
             Step::Kill => {
-                // What is held back in memory dies with a process. That is the same as a crash
-                // before it was written, and every such crash is gone through anyway.
+                // A killed process loses data that it holds in memory. This equals a crash before
+                // that data was written, which is tested anyway, so the data is written out here.
                 self.disk.enter(Phase::Writing);
                 open.oram.write_out().map_err(|e| self.failure("write out", &e))?;
                 *open = self.open_whole()?;
@@ -264,7 +265,7 @@ impl World {
 
     fn write(&mut self, open: &mut Open, n: u64, rng: &mut dyn Rng) -> Result<(), Failure> {
         let (blocks, len) = (self.subject.scheme.blocks(), self.subject.scheme.block_len());
-        // Hot blocks for one workload, and dummies among single writes for the other.
+        // One workload prefers a few blocks; the other one has dummies among its single writes.
         let hot =
             if self.salt.is_multiple_of(2) && rng.below(2) == 0 { 3.min(blocks) } else { blocks };
         let dummy = !self.salt.is_multiple_of(2) && n == 1 && rng.below(3) == 0;
@@ -284,7 +285,7 @@ impl World {
         written.map_err(|e| self.failure("write", &e))
     }
 
-    /// Opens it and does all of `steps`, from here on on record.
+    /// Opens the volume and executes all of `steps`, with a new record.
     pub fn run(&mut self, steps: &[Step], rng: &mut dyn Rng) -> Result<(), Failure> {
         self.disk.settle();
         (self.base, self.log) = (self.disk.snapshot(), vec![]);
@@ -297,12 +298,12 @@ impl World {
             self.step(&mut open, step, rng)?;
             self.record()?;
         }
-        // The next run goes on from here.
+        // Everything is written out, so that the next run can continue from here.
         open.oram.write_out().map_err(|e| self.failure("write out", &e))?;
         self.record()
     }
 
-    /// Moves what the disk logged into the record, and looks for nonces used twice.
+    /// Moves the disk's log into the record, and checks it for nonces used twice.
     pub fn record(&mut self) -> Result<(), Failure> {
         let log = self.disk.take_log();
         self.nonces.note(&log, self.log.len())?;
@@ -310,7 +311,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that every block holds what the last of the first `count` writes to it put there.
+    /// Checks that every block holds the data of its last write in `history`, or zeros.
     pub fn check(&self, open: &Open, history: &[Write]) -> Result<(), String> {
         let mut last = vec![(0, 0); self.subject.scheme.blocks() as usize];
         for (i, write) in history.iter().enumerate() {
@@ -337,7 +338,7 @@ impl World {
         Ok(())
     }
 
-    /// In words: which part of the image a piece is.
+    /// Describes in which part of the image a piece lies.
     pub fn describe(&self, piece: &Piece) -> String {
         let (at, len) = (piece.at, piece.bytes.len());
         if at < AREAS_AT {

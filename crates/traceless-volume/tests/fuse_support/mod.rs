@@ -1,4 +1,4 @@
-//! What the FUSE tests share: a device in memory, and a place that leaves nothing mounted.
+//! Shared by the FUSE tests: a device in memory, and a [`Place`] that leaves nothing mounted.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -72,7 +72,7 @@ impl Device for Memory {
     }
 }
 
-/// Bytes without a pattern that a mix-up of offsets would keep.
+/// Bytes without a period, so that a mix-up of offsets changes the contents.
 pub fn noise(count: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let step = |_| {
@@ -84,13 +84,13 @@ pub fn noise(count: usize) -> Vec<u8> {
     (0..count).map(step).collect()
 }
 
-/// Whether files can be exported here; says what is not tested if not.
+/// Whether files can be exported here; prints what is not tested if not.
 pub fn can_export(test: &str) -> bool {
     let missing = capabilities().missing_for_export();
     report_missing(test, &missing)
 }
 
-/// Whether file systems can be mounted here; says what is not tested if not.
+/// Whether file systems can be mounted here; prints what is not tested if not.
 pub fn can_mount(test: &str) -> bool {
     let missing = capabilities().missing_for_mount(true);
     report_missing(test, &missing)
@@ -98,17 +98,17 @@ pub fn can_mount(test: &str) -> bool {
 
 fn report_missing(test: &str, missing: &[traceless_volume::fuse::Error]) -> bool {
     for error in missing {
-        // Not with `eprintln!`, which the harness hides when a test passes.
+        // `eprintln!` would not do, as the harness hides its output when a test passes.
         let _ = writeln!(io::stderr(), "NOT TESTED: {test}, because {error}");
     }
     missing.is_empty()
 }
 
-/// One test at a time: a command that another test starts holds copies of our open files for a
-/// moment, which keeps a file system busy, and flushes when they are closed.
+/// Lets one test run at a time: a command started by another test holds copies of our open files
+/// for a moment, which keeps a file system busy, and flushes when they are closed.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Folders for one test. Whatever is still mounted or attached below goes with it.
+/// Folders for one test. Drop unmounts and detaches everything below them.
 pub struct Place {
     folder: TempDir,
     _alone: MutexGuard<'static, ()>,
@@ -168,7 +168,7 @@ impl Drop for Place {
     }
 }
 
-/// Takes away loop devices that a failed test left without a mount.
+/// Detaches loop devices that a failed test left without a mount.
 fn detach_loops_below(root: &Path) {
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let file = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();

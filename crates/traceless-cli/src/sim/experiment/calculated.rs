@@ -1,16 +1,16 @@
-//! Variants that are a calculation: nothing is simulated for them.
+//! Variants that are calculated, not simulated.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::ops::RangeInclusive;
 use traceless::scheme::traffic;
 
-/// Blocks that the calculation is for, as a power of two.
+/// The range of the number of blocks, as a power of two.
 const LOG_BLOCKS: RangeInclusive<u32> = 4..=60;
 const BLOCK_BITS: RangeInclusive<u64> = 1..=1 << 20;
 
-/// Bits that recursive and unified ORAM move for each bit of a block where no cache helps, beside
-/// what the paper says they grow as.
+/// Bits that recursive and unified ORAM move for each bit of a block if no cache helps, and the
+/// paper's asymptotic bounds.
 #[derive(Deserialize, Serialize, Clone, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Overheads {
@@ -19,7 +19,7 @@ pub struct Overheads {
 }
 
 impl Overheads {
-    /// Refuses what cannot be calculated.
+    /// Refuses parameters out of range.
     pub fn check(&self) -> Result<(), String> {
         if LOG_BLOCKS.contains(&self.log_blocks) && BLOCK_BITS.contains(&self.block_bits) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The runs of experiments as commands, for whoever spreads them over machines.
+//! The runs of experiments as commands, for spreading them over machines.
 
 use super::file::Experiment;
 use crate::args::SimSweepArgs;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use traceless_sim::machine::Machine;
 
-/// One command for each of so many runs.
+/// One command for each of `runs` runs.
 pub fn commands(
     experiment: &Experiment,
     runs: usize,
@@ -23,16 +23,16 @@ pub fn commands(
     Ok((0..runs).map(command).collect())
 }
 
-/// Gigabytes that runs of these machines take at most: up to three at the paper's 25 levels, and
-/// twice as many for each level more.
+/// Gigabytes to reserve for a run of these machines: 4 up to the paper's 25 levels, where a run
+/// takes up to 3, and twice as much for each further level.
 pub fn gigabytes<'a>(machines: impl Iterator<Item = &'a Machine>) -> u64 {
     let kept = machines.filter_map(|machine| machine.oram.as_ref()).filter(|oram| !oram.forgets);
     let levels = kept.map(|oram| oram.levels).max().unwrap_or(0);
     4 << levels.saturating_sub(25)
 }
 
-/// A script for `sbatch` that makes an array of them, each of which may take so many gigabytes.
-/// The folder of results is shared.
+/// A script for `sbatch` with an array of the commands, each of which may take `gigabytes`. All
+/// share the folder of results.
 pub fn slurm(commands: &[String], gigabytes: u64) -> String {
     let mut script = format!(
         "#!/bin/bash\n\

@@ -1,4 +1,4 @@
-//! Experiment files: what of a paper is looked at, on which machines, and what it says.
+//! Experiment files: the part of a paper that is reproduced, the machines, and the paper's claims.
 
 use super::calculated::Overheads;
 use crate::args::Level;
@@ -18,7 +18,7 @@ pub const RECORDS_MAX: u64 = 1 << 40;
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Experiment {
     pub title: String,
-    /// The paper, and where in it.
+    /// The paper.
     pub paper: String,
     pub place: String,
     /// What a reader of the results should know.
@@ -26,15 +26,15 @@ pub struct Experiment {
     pub remarks: Vec<String>,
     /// The machine that all variants begin from: a file beside this one, or the machine itself.
     machine: Base,
-    /// Changes to that machine, before those of a level and of a variant.
+    /// Changes to the base machine, before the changes of a level and of a variant.
     #[serde(default)]
     pub set: Table,
     /// Workloads by name.
     pub workloads: Vec<String>,
-    /// What is chosen of each of them, as `bytes=4M`.
+    /// Options for each workload, for example `bytes=4M`.
     #[serde(default)]
     pub choices: String,
-    /// How much is simulated.
+    /// How much is simulated at level quick.
     quick: Extent,
     full: Extent,
     #[serde(rename = "variant")]
@@ -43,10 +43,11 @@ pub struct Experiment {
     pub metrics: Vec<Metric>,
     #[serde(rename = "claim", default)]
     pub claims: Vec<Claim>,
-    /// The file that it was read from.
+    /// The file of this experiment.
     #[serde(skip)]
     pub path: PathBuf,
-    /// Records from which on claims are judged: those of level full, whatever a user asks for.
+    /// Records from which on claims are judged: the number of level full, even if the user sets
+    /// another.
     #[serde(skip)]
     judged_from: u64,
 }
@@ -64,17 +65,17 @@ enum Base {
 pub struct Extent {
     /// Records of a workload that are timed.
     pub records: u64,
-    /// Records before them that only fill caches.
+    /// Records before the timed ones, which only fill caches.
     #[serde(default)]
     pub warm_up: u64,
-    /// Both count only records that miss the last cache: a program that hits more often is run for
-    /// longer.
+    /// Whether `records` and `warm_up` count only records that miss the last cache: a program with
+    /// more hits runs for longer.
     #[serde(default)]
     pub in_misses: bool,
     pub seeds: Vec<u64>,
-    /// These workloads only.
+    /// The only workloads to run.
     pub workloads: Option<Vec<String>>,
-    /// Changes to the machine, before those of a variant.
+    /// Changes to the machine, before the changes of a variant.
     #[serde(default)]
     pub set: Table,
 }
@@ -84,15 +85,16 @@ pub struct Extent {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Variant {
     pub name: String,
-    /// Values that differ from the machine that all begin from.
+    /// Values that differ from the base machine.
     #[serde(default)]
     pub set: Table,
-    /// Parts that it does not have, as `oram`, taken out before anything is set.
+    /// Parts that this variant lacks, like `oram`; removed before anything is set.
     #[serde(default)]
     pub unset: Vec<String>,
-    /// It is this calculation, and no machine.
+    /// The calculation that takes the place of a machine.
     pub overheads: Option<Overheads>,
-    /// Where a metric compares with one variant, this one is compared with another.
+    /// For a metric relative to the key's variant, the variant that this one is compared with
+    /// instead.
     #[serde(default)]
     pub relative_to: BTreeMap<String, String>,
 }
@@ -108,7 +110,7 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Times so many records at every level.
+    /// Sets the number of timed records at every level.
     pub fn take(&mut self, records: u64) -> Result<(), Failure> {
         for extent in [&mut self.quick, &mut self.full] {
             extent.records = records;
@@ -116,7 +118,7 @@ impl Experiment {
         self.check().map_err(|what| wrong(&self.path, &what))
     }
 
-    /// What is simulated at a level.
+    /// How much is simulated at a level.
     pub fn extent(&self, level: Level) -> &Extent {
         match level {
             Level::Quick => &self.quick,
@@ -124,8 +126,8 @@ impl Experiment {
         }
     }
 
-    /// What a run at a level lacks to judge a claim by, if anything: whatever level full has more
-    /// of.
+    /// Why a run at this level is too short to judge the claim, if it is: level full has more of
+    /// something.
     fn shortfall(&self, level: Level, claim: &Claim) -> Option<String> {
         let (here, full) = (self.extent(level), &self.full);
         let (some, all) = (self.workloads(level).len(), self.workloads(Level::Full).len());
@@ -153,7 +155,7 @@ impl Experiment {
         all.map(|v| VariantMetrics { name: &v.name, relative_to: &v.relative_to }).collect()
     }
 
-    /// What is judged at a level.
+    /// What is compared and judged at a level.
     pub fn sheet(&self, level: Level) -> Sheet<'_> {
         let Extent { records, warm_up, in_misses, ref seeds, .. } = *self.extent(level);
         let what = if in_misses { "misses of the last cache" } else { "records" };
@@ -166,8 +168,8 @@ impl Experiment {
             remarks: &self.remarks,
             level,
             extent: format!("{records} {what} of each workload, after {warm_up} to warm up"),
-            // Timed of each workload, those before them, and whether only those count that miss
-            // the last cache.
+            // `records` counts timed records of each workload, `warm_up` the ones before them; with
+            // `in_misses` only records that miss the last cache count.
             extent_told: Map::from_iter([
                 ("records".to_owned(), Value::from(records)),
                 ("warm_up".to_owned(), Value::from(warm_up)),
@@ -188,7 +190,7 @@ impl Experiment {
         self.extent(level).workloads.as_ref().unwrap_or(&self.workloads)
     }
 
-    /// The machine that all variants begin from, as text says it.
+    /// The base machine of all variants, as a table.
     pub fn base(&self) -> Result<Table, Failure> {
         let mut table = match &self.machine {
             Base::Inline(table) => table.clone(),
@@ -198,7 +200,7 @@ impl Experiment {
         Ok(table)
     }
 
-    /// The name of a workload, with what is chosen of it.
+    /// The name of a workload, with the options for it.
     pub fn chosen(&self, workload: &str) -> String {
         if self.choices.is_empty() {
             return workload.to_owned();
@@ -207,12 +209,12 @@ impl Experiment {
         parts.collect::<Vec<_>>().join("|")
     }
 
-    /// A failure in this file.
+    /// A failure that names this file.
     pub fn wrong(&self, what: &dyn std::fmt::Display) -> Failure {
         wrong(&self.path, what)
     }
 
-    /// Refuses names that lead nowhere.
+    /// Refuses names that refer to nothing, and numbers out of range.
     fn check(&self) -> Result<(), String> {
         let workloads: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         for extent in [&self.quick, &self.full] {

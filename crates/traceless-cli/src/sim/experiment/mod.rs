@@ -28,7 +28,7 @@ use traceless_sim::Watch;
 
 const SCHEMA: &str = "traceless.sim.result.v1";
 
-/// One experiment; with `only`, one run of it.
+/// Makes one experiment; with `only`, one run of it.
 pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
     let level = args.level;
     let experiment = read(&args.experiment, args.records)?;
@@ -63,7 +63,7 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An experiment, and how many records of each workload the user wants.
+/// Reads an experiment, with the number of records that the user wants.
 fn read(path: &Path, records: Option<u64>) -> Result<Experiment, Failure> {
     let mut experiment = Experiment::read(path)?;
     if let Some(records) = records {
@@ -79,7 +79,7 @@ struct Reports {
     experiments: Vec<Report>,
 }
 
-/// Several experiments, several runs at a time; or the commands that make them.
+/// Makes several experiments, several runs at a time; or prints the commands that make the runs.
 pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
     let level = args.level;
     let mut experiments = vec![];
@@ -95,7 +95,7 @@ pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
     let mut wanted: Vec<(&Experiment, &Run)> = vec![];
     for (experiment, runs) in &experiments {
         for run in runs {
-            // Figures share their baselines.
+            // Figures share their baselines, so runs with equal keys are made once.
             if wanted.iter().all(|(_, other)| other.key != run.key) {
                 wanted.push((experiment, run));
             }
@@ -150,7 +150,7 @@ fn tell_commands(
     Ok(())
 }
 
-/// Makes the runs that were not made before.
+/// Makes the runs without a result.
 fn complete(
     results: &Results,
     runs: &[(&Experiment, &Run)],
@@ -164,7 +164,7 @@ fn complete(
     })
 }
 
-/// Makes a run, whether it was made before or not, and `watch` sees it.
+/// Makes a run, even if it has a result already; `watch` observes it.
 fn make(
     results: &Results,
     experiment: &Experiment,
@@ -186,7 +186,7 @@ fn simulate(experiment: &Experiment, input: &Input, watch: &Watch) -> Result<Val
     serde_json::to_value(&outcome).map_err(Failure::usage)
 }
 
-/// What came of an experiment whose runs are all made, also left in `out`.
+/// The report of an experiment with all runs made, also written to `out`.
 fn conclude(
     experiment: &Experiment,
     level: Level,

@@ -17,7 +17,7 @@ pub struct Run {
     /// Which variant, workload and seed of the experiment.
     pub place: Place,
     pub input: Input,
-    /// Of all that the result follows from.
+    /// A digest of the whole input.
     pub key: String,
 }
 
@@ -80,7 +80,7 @@ fn machine(
     let machine: Machine = table.try_into().map_err(wrong)?;
     let cannot_be = |e| experiment.wrong(&format!("variant `{}`: {e}", variant.name));
     machine.check().map_err(cannot_be)?;
-    // What schemes leave out, too, is what a result follows from.
+    // Defaults of the scheme are filled in, as the result depends on them, too.
     Ok(Machine { oram: machine.oram.as_ref().map(oram::Config::resolved), ..machine })
 }
 
@@ -93,8 +93,8 @@ mod tests {
     use traceless_sim::oram::{Config, Pace, Scheme, Small};
     use traceless_sim::{llc, workload};
 
-    /// What a small run of each scheme comes to: its cycles and path accesses, and the beginning of
-    /// a digest of all that it counts.
+    /// The expected outcome of a small run of each scheme: its cycles and path accesses, and the
+    /// beginning of a digest of all counts.
     const PINNED: [(&str, u64, u64, &str); 15] = [
         ("dram", 4633, 0, "55e2e14cfeed4f56"),
         ("path", 234_909, 405, "f1ad932d5087059b"),
@@ -138,7 +138,7 @@ mod tests {
         let mut workloads = [workload::named(name, 900, 1).unwrap()];
         let outcome = machine.run_after(300, &mut workloads).unwrap();
         let paths = outcome.paths.map_or(0, |paths| paths.paths());
-        // They are told besides: a result of before them is read as it was.
+        // These counts are newer than the pinned digests: without them, old results stay valid.
         let outcome = Outcome { latencies: None, map: None, ..outcome };
         let text = serde_json::to_string(&outcome).unwrap();
         let text = text.replace(",\"latencies\":null", "").replace(",\"map\":null", "");
@@ -146,7 +146,7 @@ mod tests {
         (outcome.run.cycles, paths, digest[..16].to_owned())
     }
 
-    /// Whoever changes a result, or what is counted, must change its version: else old results
+    /// A change of a result, or of what is counted, needs a new version: otherwise old results
     /// would be taken for new ones.
     #[test]
     fn results_are_those_of_their_version() {

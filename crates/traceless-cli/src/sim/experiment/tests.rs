@@ -67,7 +67,7 @@ metric = "speed-up"
 rule = { order = ["base", "straight"] }
 "#;
 
-/// A folder with an experiment, as `change` makes it.
+/// A folder with an experiment, its file edited by `change`.
 fn folder(change: impl Fn(&str) -> String) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/machines");
@@ -105,7 +105,7 @@ fn results(folder: &Path) -> Vec<std::path::PathBuf> {
     fs::read_dir(folder.join("out/runs")).unwrap().map(|file| file.unwrap().path()).collect()
 }
 
-/// The verdicts of a report: whether each claim was reproduced, or what it is too short by.
+/// The verdicts of a report: whether each claim was reproduced, or why the run is too short.
 fn verdicts(report: &serde_json::Value) -> Vec<Result<bool, String>> {
     let verdicts = report["verdicts"].as_array().unwrap().iter();
     let verdict = |of: &serde_json::Value| match of["reproduced"].as_bool() {
@@ -118,8 +118,8 @@ fn verdicts(report: &serde_json::Value) -> Vec<Result<bool, String>> {
     verdicts.map(verdict).collect()
 }
 
-/// What runs at level quick are too short by, after a change of the file and as many records as a
-/// user asks for.
+/// Why runs at level quick are too short to judge each claim, after `change` of the file and with
+/// the number of records that the user sets.
 fn shortfalls(change: impl Fn(&str) -> String, records: Option<u64>) -> Vec<Option<String>> {
     let folder = folder(change);
     run(&SimRunArgs { records, ..args(folder.path(), None) }).unwrap();
@@ -167,7 +167,7 @@ fn claims_are_judged_from_runs_as_long_as_at_level_full() {
     assert_eq!(shortfalls(seeds, None), first);
 }
 
-/// The seeds of a machine without labels are all alike, those of one with labels are not.
+/// The seeds of a machine without labels are all alike; the seeds of a machine with labels differ.
 #[test]
 fn a_claim_may_be_about_how_far_seeds_are_apart() {
     let of = |variant: &str| {
@@ -187,7 +187,7 @@ fn a_claim_may_be_about_how_far_seeds_are_apart() {
         let told = told.into_iter().find(|of| of["name"] == variant).unwrap();
         let deviation = report["verdicts"][0]["measured"].as_f64().unwrap();
         assert_eq!(told["deviation"].as_f64().map(f64::to_bits), Some(deviation.to_bits()));
-        // Of two seeds: the half of what lies between them, times the square root of two.
+        // The standard deviation of two seeds is half their distance times the square root of two.
         let spread = told["spread"].as_f64().unwrap();
         assert!((deviation - spread / 2.0_f64.sqrt()).abs() < 1e-9 * spread.max(1.0));
         deviation
@@ -237,7 +237,7 @@ fn claims_get_their_verdicts() {
     assert_eq!(csv.lines().count(), 1 + 6);
 }
 
-/// A result that is there is used, whatever it says; one that is torn is made again.
+/// An existing result is used, even if it is wrong; a torn one is made again.
 #[test]
 fn what_was_made_is_not_made_again() {
     let folder = folder(str::to_owned);
@@ -260,7 +260,7 @@ fn what_was_made_is_not_made_again() {
     assert_eq!(report(folder.path()), first, "the same input gives the same result");
 }
 
-/// A run is watched also if its result is there, and comes to the same.
+/// A run with a result is watched all the same, and gives the same result.
 #[test]
 fn one_run_has_a_trace() {
     let folder = folder(str::to_owned);
@@ -299,7 +299,7 @@ fn what_changes_a_result_changes_its_key() {
     assert_eq!(same, 4, "two variants are as before");
 }
 
-/// The keys of the quick runs of the experiment in a file.
+/// The keys of the quick runs of the experiment at `path`.
 fn keys(path: &Path) -> Vec<String> {
     let experiment = Experiment::read(path).unwrap();
     let runs = plan::runs(&experiment, Level::Quick).unwrap();
@@ -346,8 +346,8 @@ fn choices_are_made_of_each_workload() {
     assert_eq!(runs[0].input.workload, "zipf:0.5|uniform");
 }
 
-/// Of two lines that are always in the last cache, and others that never are, every third record
-/// misses: so three times as many are run.
+/// Two lines always hit the last cache, and every third record misses it: so three times as many
+/// records are run.
 #[test]
 fn misses_are_counted_where_they_are_asked_for() {
     let folder = folder(|text| text.replace("warm-up = 100", "warm-up = 100\nin-misses = true"));

@@ -10,7 +10,7 @@ use traceless_sim::Error;
 use traceless_sim::cache::{Cache, Config, Lookup};
 use traceless_sim::workload::{Prefix, Program, Record, Workload, named, programs};
 
-/// What tells two files of the same name apart; none for a workload that is made up.
+/// A digest that distinguishes files of the same name; `None` for a generated workload.
 pub fn content(experiment: &Experiment, name: &str) -> Result<Option<String>, Failure> {
     if let Some(path) = file(experiment, name) {
         let bytes = std::fs::read(&path).map_err(|e| failed(&path, &e))?;
@@ -36,8 +36,8 @@ pub fn open(experiment: &Experiment, input: &Input) -> Result<(Vec<Program>, u64
     Ok((vec![limited.into()], warm_up))
 }
 
-/// After how many records of a workload the last cache has missed as often as warms up, and as
-/// often as is wanted in all.
+/// Two numbers of records: until the last cache has missed `warm_up` times, and until it has missed
+/// `records` times more.
 fn records(workload: &mut dyn Workload, input: &Input) -> Result<(u64, u64), Error> {
     let config = input.machine.last_level.map(|llc| Config { bytes: llc.bytes, ways: llc.ways });
     let mut cache = config.as_ref().map(Cache::new).transpose()?;
@@ -54,7 +54,7 @@ fn records(workload: &mut dyn Workload, input: &Input) -> Result<(u64, u64), Err
     Ok((warm_up, records))
 }
 
-/// The file of that name, beside the experiment that names it.
+/// The file of that name beside the experiment's file, if there is one.
 fn file(experiment: &Experiment, name: &str) -> Option<PathBuf> {
     let path = experiment.path.parent()?.join(name);
     path.is_file().then_some(path)

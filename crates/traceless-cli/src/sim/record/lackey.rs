@@ -1,4 +1,4 @@
-//! By Valgrind's tool lackey.
+//! Recording with Valgrind's tool lackey.
 
 use super::{Report, Writer, finish};
 use crate::args::RecordArgs;
@@ -22,14 +22,14 @@ pub fn record(args: &RecordArgs, filter: Filter, writer: Writer) -> Result<Repor
     recording.end(done, program)
 }
 
-/// Starts the program under Valgrind, which says everything through the pipe. The program's own
-/// input and output are those of this process.
+/// Starts the program under Valgrind, which reports through the pipe. The program's own input and
+/// output are the ones of this process.
 fn start(args: &RecordArgs) -> Result<(PipeReader, Child), Failure> {
     let fail = |e: io::Error| Failure::new(DEVICE, format!("valgrind: {e}"));
     let (lines, log) = io::pipe().map_err(fail)?;
-    // Lackey hands over little at a time; it may go on while this works through what is there.
+    // Lackey writes a little at a time; a larger pipe lets it go on while this process catches up.
     let _ = fcntl_setpipe_size(&log, BUFFER_LEN);
-    // Nothing else is started meanwhile that could inherit it.
+    // No other process is started meanwhile that could inherit the pipe.
     fcntl_setfd(&log, FdFlags::empty()).map_err(|e| fail(e.into()))?;
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=lackey", "--basic-counts=no", "--trace-mem=yes"]);
@@ -43,7 +43,7 @@ fn start(args: &RecordArgs) -> Result<(PipeReader, Child), Failure> {
     Ok((lines, program))
 }
 
-/// What is being recorded.
+/// A recording in progress.
 struct LackeyRecording<'a> {
     args: &'a RecordArgs,
     filter: Filter,
@@ -53,12 +53,12 @@ struct LackeyRecording<'a> {
     skipped: u64,
     reads: u64,
     writes: u64,
-    /// Instructions before the first record, and until the last.
+    /// The number of instructions before the first record.
     first: u64,
     last: u64,
 }
 
-/// Whether the program went on to its end.
+/// How the recording ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RecordEnd {
     ByItself,
@@ -118,7 +118,7 @@ impl<'a> LackeyRecording<'a> {
         self.meter.finish();
         let cut_short = matches!(done, Ok(RecordEnd::WithEnough));
         if cut_short || done.is_err() {
-            // It may have ended meanwhile.
+            // The program may have ended meanwhile.
             let _ = program.kill();
         }
         let fail = |e: io::Error| Failure::new(DEVICE, format!("while recording: {e}"));

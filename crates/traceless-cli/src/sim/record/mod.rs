@@ -1,4 +1,4 @@
-//! `traceless sim record`: what an unmodified program asks of memory.
+//! `traceless sim record`: records the memory accesses of an unmodified program.
 
 mod lackey;
 mod qemu;
@@ -19,16 +19,16 @@ use traceless_sim::workload::{Filter, PackedWriter};
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
-    /// While it was recorded.
+    /// Instructions executed during the recording.
     instructions: u64,
     reads: u64,
     writes: u64,
-    /// In a thousand instructions.
+    /// Records in a thousand instructions.
     reads_per_kilo_instruction: f64,
     writes_per_kilo_instruction: f64,
-    /// Whether it was ended because enough was recorded.
+    /// Whether the program was ended because enough was recorded.
     cut_short: bool,
-    /// What the program ended with by itself; none if a signal ended it, or it was cut short.
+    /// The program's own exit code; `None` if a signal ended it, or it was cut short.
     exit_code: Option<i32>,
 }
 
@@ -36,7 +36,8 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     let l1 = cache::Config { bytes: args.l1_kib.saturating_mul(1024), ways: args.l1_ways };
     let filter = Filter::new(&l1)?;
     let out = Output::create(&args.out)?;
-    // The program gets the user's signal, too: this only sees to it that no half of it is kept.
+    // The program gets the user's signal, too. The flag only prevents that half a recording is
+    // kept.
     let interrupted = signals::flag()?;
     let writer = out.writer()?;
     let report = match args.with {
@@ -64,7 +65,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
 }
 
 impl Report {
-    /// Of a program that went on to its end with `status`, or was cut short.
+    /// The report of a program that ended with `status`, or, without one, was cut short.
     fn new(instructions: u64, reads: u64, writes: u64, status: Option<ExitStatus>) -> Self {
         let per_kilo = |n: u64| n as f64 * 1e3 / instructions.max(1) as f64;
         Self {
@@ -82,12 +83,12 @@ impl Report {
 
 type Writer = PackedWriter<BufWriter<File>>;
 
-/// Sees to it that the file is whole.
+/// Makes the file whole and durable.
 fn finish(writer: Writer) -> io::Result<()> {
     writer.finish()?.get_ref().sync_all()
 }
 
-/// A file that has its name only when it is whole.
+/// A file that gets its name only once it is whole.
 struct Output<'a> {
     path: &'a Path,
     coming: PathBuf,
@@ -118,7 +119,7 @@ impl<'a> Output<'a> {
 
 impl Drop for Output<'_> {
     fn drop(&mut self) {
-        // Gone already if it was kept.
+        // After `keep` the file has moved, and there is nothing to remove.
         let _ = std::fs::remove_file(&self.coming);
     }
 }

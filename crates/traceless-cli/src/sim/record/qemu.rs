@@ -1,5 +1,5 @@
-//! By a plugin of QEMU's user mode, some two hundred times faster than lackey. The plugin holds the
-//! first cache; a C compiler makes it anew for each recording.
+//! Recording with a plugin of QEMU's user mode, some two hundred times faster than lackey. The
+//! plugin simulates the first cache; a C compiler makes it anew for each recording.
 
 use super::{Output, Report, Writer, finish};
 use crate::args::RecordArgs;
@@ -14,7 +14,7 @@ use traceless_sim::workload::{LINE_LEN, Op, Record};
 
 const PLUGIN: &str = include_str!("plugin.c");
 
-/// How a recording ends, as the plugin says it.
+/// The plugin's marks for the end of a recording.
 const BY_ITSELF: u64 = u64::MAX;
 const WITH_ENOUGH: u64 = u64::MAX - 1;
 
@@ -51,7 +51,7 @@ fn compile(folder: &Path, plugin: &Path) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(Failure::usage("QEMU's plugin does not compile")) }
 }
 
-/// The program's own input and output are those of this process.
+/// Runs the program under QEMU. Its own input and output are the ones of this process.
 fn run(
     args: &RecordArgs,
     l1: &cache::Config,
@@ -80,7 +80,7 @@ fn status_of(command: &mut Command, what: &str, package: &str) -> Result<ExitSta
     })
 }
 
-/// QEMU neither searches for programs nor runs scripts.
+/// Resolves the program's path, as QEMU neither searches for programs nor runs scripts.
 fn found(program: &OsString) -> Result<PathBuf, Failure> {
     let path = PathBuf::from(program);
     let search = std::env::var_os("PATH").unwrap_or_default();
@@ -102,15 +102,15 @@ fn found(program: &OsString) -> Result<PathBuf, Failure> {
     Ok(place)
 }
 
-/// How programs begin.
+/// The first bytes of a program.
 const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
 
-/// Where QEMU takes a comma for the end of a word.
+/// In QEMU's options a single comma ends a word.
 fn doubled_commas(path: &Path) -> OsString {
     path.to_string_lossy().replace(',', ",,").into()
 }
 
-/// Packs what the plugin wrote.
+/// Packs the plugin's output.
 fn convert(passed: &Path, mut packed: Writer, status: ExitStatus) -> io::Result<Report> {
     let mut numbers = BufReader::new(File::open(passed)?);
     let mut next = || {
@@ -135,7 +135,7 @@ fn convert(passed: &Path, mut packed: Writer, status: ExitStatus) -> io::Result<
     }
 }
 
-/// A folder that goes in the end.
+/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -152,7 +152,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // It is of no use to anybody.
+        // A leftover folder does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

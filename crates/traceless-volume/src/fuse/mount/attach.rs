@@ -1,4 +1,4 @@
-//! From a file to a mounted file system.
+//! Mounts a file system from an exported file.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,37 +8,37 @@ use crate::fuse::command::{BLKID, LOSETUP, MKFS_EXT4, MOUNT};
 use crate::fuse::error::{Error, Result};
 use crate::fuse::mounts::mounted_at;
 
-/// The loop device's sectors and the file system's blocks: what a volume writes as one.
+/// Bytes of the loop device's sectors and of the file system's blocks: a block of the volume.
 const BLOCK_BYTES: &str = "4096";
-/// All of the file system's own tables are written at once, not for hours in the background, and
-/// nothing is discarded.
+/// Writes all tables of the file system at once, not in the background for hours, and discards
+/// nothing.
 const MKFS_EXTENDED: &str = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
-/// Reading a file must not write its access time: writes are what an observer sees.
+/// A read must not write an access time, as an observer sees writes.
 const MOUNT_WRITABLE: &str = "nodiscard,noatime";
 const MOUNT_READ_ONLY: &str = "ro,noatime";
-/// Without the journal, which cannot be replayed on a device that refuses writes.
+/// `noload` skips the journal, as a device that refuses writes cannot replay it.
 const MOUNT_READ_ONLY_DIRTY: &str = "ro,noatime,noload";
 
-/// How to attach.
+/// Options of [`attach`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AttachOptions {
-    /// Make a new file system first. Refused if the volume holds data that is recognised.
+    /// Make a new file system first. Refused if the volume holds data of a known type.
     pub mkfs: bool,
     /// Write nothing, not even the replay of a journal.
     pub read_only: bool,
 }
 
-/// What is attached now. It stays when this value goes: [`detach`](super::detach()) takes it down.
+/// What [`attach`] mounted. Dropping this value unmounts nothing: [`detach`](super::detach()) does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
     /// The loop device.
     pub loop_device: PathBuf,
-    /// Where the file system is, as an absolute path without links.
+    /// The folder of the file system, as an absolute path without links.
     pub dir: PathBuf,
 }
 
-/// Mounts the file system in `file` at the folder `dir`, and tells `progress` each step. If a
-/// step fails, those before it are undone. Must not run in the process that serves `file`.
+/// Mounts the file system in `file` at the folder `dir`, and reports each step to `progress`. If a
+/// step fails, the steps before it are undone. Must not run in the process that serves `file`.
 pub fn attach(
     file: &Path,
     dir: &Path,
@@ -56,14 +56,14 @@ pub fn attach(
         Ok(()) => Ok(Attachment { loop_device, dir }),
         Err(error) => {
             progress("detaching the loop device again");
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = LOSETUP.run(&[OsStr::new("--detach"), loop_device.as_os_str()]);
             Err(error)
         }
     }
 }
 
-/// Finds out whether a file system can be mounted at `dir`, and tells its path without links.
+/// Checks whether a file system can be mounted at `dir`, and returns its path without links.
 pub fn check_dir(dir: &Path) -> Result<PathBuf> {
     if !dir.is_dir() {
         return Err(Error::NotAFolder { dir: dir.to_owned() });
@@ -119,7 +119,7 @@ fn format_and_mount(
     Ok(())
 }
 
-/// Fails unless nothing is recognised on the device: making a file system destroys it.
+/// Fails if the device holds data of a known type, as making a file system would destroy it.
 fn check_blank(loop_device: &Path) -> Result<()> {
     const NOTHING_FOUND: i32 = 2;
     let outcome = BLKID.run(&[

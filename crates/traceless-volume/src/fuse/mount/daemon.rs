@@ -1,4 +1,4 @@
-//! The process that serves, as seen from outside.
+//! The daemon that serves an exported file, as other processes handle it.
 
 use std::fs;
 use std::io;
@@ -11,17 +11,17 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::fuse::error::{Error, Result};
 
-/// A process, told apart from a later one with the same number by when it started.
+/// A process, identified by its number and its start time, as numbers are used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Daemon {
-    /// Its number.
+    /// Its process number.
     pub pid: u32,
-    /// When it started, in clock ticks since the machine did.
+    /// Its start time, in clock ticks since the machine started.
     pub started_ticks: u64,
 }
 
 impl Daemon {
-    /// The process that has the number `pid` now.
+    /// The process that has the number `pid` at present.
     pub fn of(pid: u32) -> Result<Self> {
         let path = PathBuf::from(format!("/proc/{pid}/stat"));
         let stat = fs::read_to_string(&path).map_err(Error::io("reading", &path))?;
@@ -30,13 +30,13 @@ impl Daemon {
         Ok(Self { pid, started_ticks })
     }
 
-    /// Whether it still runs.
+    /// Whether the process still runs.
     pub fn is_alive(&self) -> bool {
         self.open().is_some_and(|handle| !has_exited(&handle, 0))
     }
 
-    /// Asks it to end, with SIGTERM, and waits until it has. False if it was gone already. The
-    /// limit should be generous: closing a volume syncs it.
+    /// Ends the process with SIGTERM, and waits until it has exited. Returns false if it was gone
+    /// already. The limit should be generous: closing a volume syncs it.
     pub fn stop(&self, limit_seconds: u32) -> Result<bool> {
         let Some(handle) = self.open() else {
             return Ok(false);
@@ -54,11 +54,12 @@ impl Daemon {
         Err(Error::DaemonStuck { pid: self.pid, seconds: limit_seconds })
     }
 
-    /// A handle on the process, which never turns into one on a later process.
+    /// A handle on the process. It never comes to mean a later process with the same number.
     fn open(&self) -> Option<OwnedFd> {
         let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        // Looked at after the handle was opened: so it is the handle's process.
+        // Compared after the handle was opened, so the number has not passed to another process
+        // before.
         Self::of(self.pid).is_ok_and(|now| now == *self).then_some(handle)
     }
 
@@ -67,21 +68,22 @@ impl Daemon {
     }
 }
 
-/// Waits up to `limit_seconds` for a process to exit, and says whether it has.
+/// Waits up to `limit_seconds` for a process to exit, and returns whether it has.
 fn has_exited(handle: &OwnedFd, limit_seconds: u32) -> bool {
     let limit = Timespec { tv_sec: limit_seconds.into(), tv_nsec: 0 };
     loop {
         let mut handles = [PollFd::new(handle, PollFlags::IN)];
         match poll(&mut handles, Some(&limit)) {
             Ok(ready) => return ready > 0,
-            // A signal to us; waiting anew makes the limit only longer.
+            // This process got a signal. Waiting anew only makes the limit longer.
             Err(Errno::INTR) => {}
             Err(_) => return false,
         }
     }
 }
 
-/// The 22nd field. The second, the name of the program, may hold blanks and brackets.
+/// The start time, field 22 of `stat`. Field 2, the program's name, may contain blanks and
+/// brackets.
 fn started_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(19)?.parse().ok()

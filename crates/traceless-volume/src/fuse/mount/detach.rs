@@ -1,7 +1,7 @@
-//! From a mounted file system back to nothing, whatever is left of it.
+//! Unmounts a mounted volume, also one that is only partly there.
 //!
-//! Each step looks first whether there is something of ours to undo, so that an unmount which
-//! failed half-way, or whose daemon was killed, can be repeated.
+//! Each step first checks whether there is something to undo, so that an unmount can be repeated
+//! after it failed half-way or after the daemon was killed.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,25 +18,25 @@ use crate::fuse::error::{Error, Result};
 use crate::fuse::export::FILE_NAME;
 use crate::fuse::mounts::{How, backing_file, mounted_at, unmount, unmount_fuse};
 
-/// How long a daemon may take to exit: it syncs the volume, and stores can be slow.
+/// The time for a daemon to exit: it syncs the volume, and stores can be slow.
 const DAEMON_EXIT_SECONDS_MAX: u32 = 600;
-/// How often, and how many times, we look whether a loop device is free: 10 s in all.
+/// The interval and number of checks whether a loop device is free: 10 s in all.
 const LOOP_LOOK: Duration = Duration::from_millis(10);
 const LOOP_LOOKS_MAX: u32 = 1000;
 
-/// What one step of an unmount found.
+/// The outcome of one step of an unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// It was there and is gone.
+    /// The part was there, and was undone.
     Done,
-    /// It was not there.
+    /// The part was not there.
     AlreadyGone,
-    /// It was taken away although it was in use or did not answer; users of it see errors.
+    /// The part was removed although it was in use or did not answer; its users get errors.
     Forced,
 }
 
-/// What an unmount did.
+/// The outcome of an unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The mounted file system.
@@ -50,19 +50,20 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether everything was there and could be undone in order.
+    /// Whether every part was there and was undone in order.
     pub fn is_clean(&self) -> bool {
         [self.dir, self.loop_device, self.fuse, self.daemon].iter().all(|&step| step == Step::Done)
     }
 }
 
-/// Unmounts what is recorded for `dir`, and waits until the volume is closed.
+/// Unmounts the volume recorded for `dir`, and waits until it is closed.
 ///
-/// Fails with [`Error::NotMounted`] if nothing is recorded, and with [`Error::Busy`] if files
-/// are open: then nothing was undone. If the daemon is dead, what it left is taken away by force.
-/// After any other error the record stays, and the call can be repeated.
+/// Fails with [`Error::NotMounted`] if there is no record, and with [`Error::Busy`] if files are
+/// open: then nothing was undone. If the daemon is dead, what it left is removed by force. After
+/// any other error the record stays, and the call can be repeated.
 ///
-/// The daemon sees its file system go, and SIGTERM: it must answer both by closing the volume.
+/// The daemon notices that its file system is unmounted, and may get SIGTERM: after either of them
+/// it must close the volume.
 pub fn detach(runtime: &Path, dir: &Path) -> Result<Report> {
     let dir = resolve(dir)?;
     let Some(record) = find(runtime, &dir)? else {
@@ -76,7 +77,7 @@ pub fn detach(runtime: &Path, dir: &Path) -> Result<Report> {
     let dir_step = release_dir(&record, serving)?;
     let loop_step = release_loop(&record, dir_step)?;
     let fuse_step = release_fuse(&record)?;
-    // The daemon ends by itself now; the signal is for one that looks the other way.
+    // The daemon ends by itself once its file system is gone. The signal is for one that does not.
     let stopped = daemon.stop(DAEMON_EXIT_SECONDS_MAX)?;
     let daemon_step = if serving || stopped { Step::Done } else { Step::AlreadyGone };
     remove_folder(&record.fuse_dir)?;
@@ -92,7 +93,8 @@ fn release_dir(record: &MountRecord, serving: bool) -> Result<Step> {
     match unmount(&record.dir, How::IfIdle) {
         Ok(()) => Ok(Step::Done),
         Err(error) if serving => Err(error),
-        // Nobody can read or write it any more, so there is nothing to protect.
+        // Without its daemon the file system can be neither read nor written, so force loses
+        // nothing.
         Err(_) => unmount(&record.dir, How::Lazily).map(|()| Step::Forced),
     }
 }
@@ -102,7 +104,7 @@ fn release_loop(record: &MountRecord, dir: Step) -> Result<Step> {
         return Ok(Step::AlreadyGone);
     }
     let detached = LOSETUP.run(&[OsStr::new("--detach"), record.loop_device.as_os_str()])?;
-    // In use, it goes when its last user does: not in our time if those were left behind.
+    // A busy loop device goes with its last user. After a forced unmount that may take too long.
     if dir == Step::Forced {
         return Ok(Step::Forced);
     }
@@ -116,12 +118,12 @@ fn release_loop(record: &MountRecord, dir: Step) -> Result<Step> {
     Err(Error::LoopBusy { loop_device: record.loop_device.clone() })
 }
 
-/// Whether the loop device is still ours: its number may have been given to somebody else.
+/// Whether the loop device still has our file: its number may have been given away since.
 fn is_on_our_file(record: &MountRecord) -> Result<bool> {
     let Some(file) = backing_file(&record.loop_device)? else {
         return Ok(false);
     };
-    // A file in a file system that has lost its name is shown from that file system's root.
+    // Once the FUSE file system is unmounted, the kernel shows the file's path from its own root.
     Ok(file == record.fuse_dir.join(FILE_NAME) || file == Path::new("/").join(FILE_NAME))
 }
 

@@ -1,8 +1,8 @@
 //! A file system on an exported volume: a loop device on the file, ext4 on the loop device.
 //!
-//! The order for a command that mounts: [`prepare`] the folder for FUSE, start the daemon that
-//! exports there, [`attach()`], [`record()`]. A command that unmounts calls [`detach()`], which
-//! works whatever is left of all that. Neither may run in the daemon.
+//! A command that mounts must [`prepare`] the folder for FUSE, start the daemon that exports there,
+//! call [`attach()`], and [`record()`] the mount. A command that unmounts calls [`detach()`], which
+//! also works if some of these parts are gone. Neither may run in the daemon.
 
 mod attach;
 mod daemon;

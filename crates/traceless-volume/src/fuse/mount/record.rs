@@ -1,7 +1,7 @@
-//! What is mounted where, in one small file for each folder.
+//! Records of mounted volumes, one small file for each folder.
 //!
-//! The files lie in a runtime folder that does not outlive the machine's uptime. They are named
-//! by a hash of the folder, and looked up by the folder inside.
+//! The files lie in a runtime folder that is empty after a restart of the machine. The name of a
+//! record is a hash of the folder; the record itself contains the folder's path.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use super::daemon::Daemon;
 use crate::fuse::command::is_root;
 use crate::fuse::error::{Error, Result};
 
-/// The version of the records that we write, and the only one that we read.
+/// The version of the records that this program writes, and the only one that it reads.
 const SCHEMA: u32 = 1;
 const SUFFIX: &str = "json";
 
@@ -23,22 +23,22 @@ const SUFFIX: &str = "json";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountRecord {
     schema: u32,
-    /// Where its file system is: an absolute path without links.
+    /// The folder of the file system: an absolute path without links.
     pub dir: PathBuf,
     /// The image that the daemon opened.
     pub image: PathBuf,
-    /// The loop device in between.
+    /// The loop device between the exported file and the file system.
     pub loop_device: PathBuf,
-    /// Where the daemon exports the file.
+    /// The folder in which the daemon exports the file.
     pub fuse_dir: PathBuf,
-    /// The daemon.
+    /// The daemon's process number.
     pub pid: u32,
-    /// When the daemon started, so that its number is never mistaken for another's.
+    /// The daemon's start time, so that a later process with its number is not mistaken for it.
     pub pid_started_ticks: u64,
 }
 
 impl MountRecord {
-    /// A record of `daemon`, which exports `image` at `fuse_dir`, and of what is attached to it.
+    /// A record of `daemon`, which exports `image` at `fuse_dir`, and of what is attached on top.
     pub fn new(
         attached: &super::Attachment,
         image: &Path,
@@ -56,13 +56,13 @@ impl MountRecord {
         })
     }
 
-    /// The process that serves.
+    /// The daemon that serves the volume.
     pub fn daemon(&self) -> Daemon {
         Daemon { pid: self.pid, started_ticks: self.pid_started_ticks }
     }
 }
 
-/// Where records are kept unless told otherwise: `/run/traceless` for root.
+/// The default folder of records: `/run/traceless` for root.
 pub fn default_runtime() -> Result<PathBuf> {
     if is_root() {
         return Ok(PathBuf::from("/run/traceless"));
@@ -72,8 +72,8 @@ pub fn default_runtime() -> Result<PathBuf> {
     Ok(folder.join("traceless"))
 }
 
-/// Makes the folder in which the daemon for `dir` is to export, and names it. Fails if a volume
-/// is recorded at `dir`: [`detach`](super::detach()) it first, even if its daemon has died.
+/// Makes the folder in which the daemon for `dir` is to export, and returns its path. Fails if a
+/// volume is recorded at `dir`: [`detach`](super::detach()) it first, even if its daemon has died.
 pub fn prepare(runtime: &Path, dir: &Path) -> Result<PathBuf> {
     let dir = resolve(dir)?;
     if find(runtime, &dir)?.is_some() {
@@ -84,11 +84,11 @@ pub fn prepare(runtime: &Path, dir: &Path) -> Result<PathBuf> {
     Ok(fuse_dir)
 }
 
-/// Writes a record, all of it or nothing.
+/// Writes a record, either as a whole or not at all.
 pub fn record(runtime: &Path, record: &MountRecord) -> Result<()> {
     private_folder(runtime)?;
     let path = path_of(runtime, &record.dir);
-    // A path that is not UTF-8 has no JSON.
+    // A path that is not UTF-8 cannot be written as JSON.
     let text = serde_json::to_vec_pretty(record)
         .map_err(|error| Error::Record { path: path.clone(), reason: error.to_string() })?;
     let new = path.with_extension("new");
@@ -101,7 +101,7 @@ pub fn record(runtime: &Path, record: &MountRecord) -> Result<()> {
     write().map_err(Error::io("writing", &path))
 }
 
-/// The record of what is mounted at `dir`, if any.
+/// The record of the volume mounted at `dir`, if there is one.
 pub fn find(runtime: &Path, dir: &Path) -> Result<Option<MountRecord>> {
     let dir = resolve(dir)?;
     let path = path_of(runtime, &dir);
@@ -132,7 +132,7 @@ pub fn list(runtime: &Path) -> Result<Vec<MountRecord>> {
     Ok(records)
 }
 
-/// Removes the record of `dir`; fine if there is none.
+/// Removes the record of `dir`, if there is one.
 pub fn forget(runtime: &Path, dir: &Path) -> Result<()> {
     let path = path_of(runtime, &resolve(dir)?);
     match fs::remove_file(&path) {
@@ -143,7 +143,7 @@ pub fn forget(runtime: &Path, dir: &Path) -> Result<()> {
     }
 }
 
-/// An absolute path without links, for a folder that may answer with errors.
+/// An absolute path without links. Also works for a folder with a dead server, which gives errors.
 pub(super) fn resolve(dir: &Path) -> Result<PathBuf> {
     let error = match dir.canonicalize() {
         Ok(path) => return Ok(path),
@@ -163,7 +163,7 @@ fn read(path: &Path) -> Result<Option<MountRecord>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io("reading", path)(error)),
     };
-    // The version first: another one may have other fields.
+    // The version is checked first, as records of another version may have other fields.
     let value: serde_json::Value =
         serde_json::from_slice(&text).map_err(|error| unusable(error.to_string()))?;
     if value.get("schema").and_then(serde_json::Value::as_u64) != Some(SCHEMA.into()) {
@@ -176,7 +176,8 @@ fn path_of(runtime: &Path, dir: &Path) -> PathBuf {
     runtime.join(name_of(dir)).with_extension(SUFFIX)
 }
 
-/// FNV-1a: short names for paths of any length. A collision is noticed, as records hold the path.
+/// FNV-1a makes short names of paths of any length. A collision is noticed, as records contain the
+/// path.
 fn name_of(dir: &Path) -> String {
     let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = dir.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step);

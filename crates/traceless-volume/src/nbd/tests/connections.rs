@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::nbd::CONNECTIONS_MAX;
 
-/// Long enough for what must not happen to happen.
+/// Long enough for a forbidden event to happen.
 const A_WHILE: Duration = Duration::from_millis(60);
 
 struct Scene {
@@ -32,7 +32,7 @@ impl Scene {
         Client::ready(self.connect(), false)
     }
 
-    /// A client with a write that the device does not finish, and one more behind it.
+    /// A client with a write that the device does not finish, and another write after it.
     fn stuck_client(&self) -> Client<UnixStream> {
         let mut client = self.client();
         let stuck = [request(0, cmd::WRITE, 0, 1), vec![Probe::STUCK]].concat();
@@ -45,7 +45,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // A test that failed must not leave the server waiting.
+        // A failed test must not leave the server waiting.
         self.probe.release();
     }
 }
@@ -134,7 +134,7 @@ fn shutdown_does_not_wait_for_clients_that_take_no_replies() {
     let mut scene = Scene::new();
     let mut client = scene.client();
     client.0.set_nonblocking(true).unwrap();
-    // Until neither requests nor replies fit into the sockets any more, and it stays so.
+    // Sends requests until neither requests nor replies fit into the sockets any more.
     let mut full = false;
     while !full {
         while client.0.write_all(&request(0, cmd::READ, 0, 1 << 20)).is_ok() {}
@@ -157,7 +157,7 @@ fn shutdown_before_the_start_is_not_lost() {
 #[test]
 fn connections_are_limited_and_places_become_free() {
     let scene = Scene::new();
-    // Whoever has been answered has negotiated: nobody gives way to a newcomer.
+    // A client with an answer has negotiated, so it does not give way to a newcomer.
     let answered = |_| {
         let mut client = scene.client();
         client.send(&request(0, cmd::FLUSH, 0, 0));
@@ -187,7 +187,7 @@ fn who_still_negotiates_gives_way_to_a_newcomer() {
     assert!(silent.remove(0).at_end(), "the oldest gave way");
     silent[0].go();
     assert_eq!(silent[0].read(0, 1), Ok(vec![7]), "nobody else did");
-    // Whoever fills all places with strangers keeps nobody out.
+    // A client that fills all places without negotiating keeps no other client out.
     let _flood: Vec<_> = (0..3 * CONNECTIONS_MAX).map(|_| scene.connect()).collect();
     let mut late = scene.client();
     assert_eq!(late.read(0, 1), Ok(vec![7]));

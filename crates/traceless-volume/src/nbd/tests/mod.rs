@@ -1,4 +1,4 @@
-//! The server as a client sees it, byte by byte.
+//! Tests of the server over its protocol, byte by byte.
 
 mod connections;
 mod handshake;
@@ -24,10 +24,10 @@ use super::{Endpoint, Handle, Options, Server};
 use crate::device::Device;
 
 const COOKIE: [u8; 8] = *b"a cookie";
-/// How long the negotiation may take where a test waits for its end.
+/// The negotiation's time limit in tests that wait for its end.
 const SHORT: Duration = Duration::from_millis(400);
 
-/// Serves one connection without a server, and returns how the session ended.
+/// Serves one connection without a server, and returns the result of the session.
 fn converse(device: &dyn Device, tls: Tls, talk: impl FnOnce(UnixStream)) -> io::Result<()> {
     let (near, far) = UnixStream::pair().unwrap();
     std::thread::scope(|scope| {
@@ -46,7 +46,7 @@ fn converse(device: &dyn Device, tls: Tls, talk: impl FnOnce(UnixStream)) -> io:
     })
 }
 
-/// Sends a byte every 10 ms. Whether the server ended that before all were sent.
+/// Sends a byte every 10 ms. Returns whether the server hung up before all bytes were sent.
 fn trickle(stream: &mut (impl Read + Write), bytes: impl Iterator<Item = u8>) -> bool {
     for byte in bytes {
         if stream.write_all(&[byte]).is_err() {
@@ -57,7 +57,7 @@ fn trickle(stream: &mut (impl Read + Write), bytes: impl Iterator<Item = u8>) ->
     false
 }
 
-/// A server in a thread. Ends when dropped.
+/// A server in a thread. Drop ends it.
 struct Running {
     handle: Handle,
     thread: Option<JoinHandle<super::Result<()>>>,
@@ -74,7 +74,7 @@ impl Running {
         Self::start(Server::bind(endpoint, &Options::default()).unwrap(), device)
     }
 
-    /// Ends the server; the result is that of its thread.
+    /// Ends the server, and returns the result of its thread.
     fn stop(&mut self) -> std::thread::Result<super::Result<()>> {
         self.handle.shutdown();
         self.thread.take().map_or(Ok(Ok(())), JoinHandle::join)
@@ -90,11 +90,11 @@ impl Drop for Running {
     }
 }
 
-/// A client that speaks the protocol by hand.
+/// A client that builds the protocol's messages by hand.
 struct Client<S>(S);
 
 impl<S: Read + Write> Client<S> {
-    /// Takes the greeting, and answers it.
+    /// Reads the greeting, and answers it.
     fn greet(stream: S) -> Self {
         let mut client = Self(stream);
         assert_eq!(client.take(8), GREETING_MAGIC.to_be_bytes());
@@ -104,7 +104,7 @@ impl<S: Read + Write> Client<S> {
         client
     }
 
-    /// Greets and takes the export.
+    /// Greets, and begins transmission.
     fn ready(stream: S, structured: bool) -> Self {
         let mut client = Self::greet(stream);
         if structured {
@@ -114,7 +114,7 @@ impl<S: Read + Write> Client<S> {
         client
     }
 
-    /// Takes the export; the flags.
+    /// Begins transmission, and returns the transmission flags.
     fn go(&mut self) -> u16 {
         let replies = self.option(opt::GO, &info_data(b"", &[]));
         assert_eq!(replies.last(), Some(&(rep::ACK, vec![])));
@@ -151,13 +151,13 @@ impl<S: Read + Write> Client<S> {
         self.reply(0)
     }
 
-    /// A request without payload and without data in its reply.
+    /// Sends a request without payload and without data in its reply.
     fn plain(&mut self, flags: u16, command: u16, at: u64, len: u32) -> Result<Vec<u8>, u32> {
         self.send(&request(flags, command, at, len));
         self.reply(0)
     }
 
-    /// Takes a reply, simple or structured, with so much data if it is a success.
+    /// Takes a reply, simple or structured, with `len` bytes of data if it is a success.
     fn reply(&mut self, len: usize) -> Result<Vec<u8>, u32> {
         let magic = self.take_u32();
         if magic == SIMPLE_REPLY_MAGIC {
@@ -202,7 +202,7 @@ impl<S: Read + Write> Client<S> {
 
     /// Whether the server has closed the connection.
     fn at_end(&mut self) -> bool {
-        // A connection that is closed before all is read ends in an error.
+        // If the server closes a connection with unread bytes, the client gets an error.
         self.0.read(&mut [0]).map_or(true, |got| got == 0)
     }
 }
@@ -230,7 +230,7 @@ fn request(flags: u16, command: u16, at: u64, len: u32) -> Vec<u8> {
     bytes
 }
 
-/// What a [`Probe`] was asked to do.
+/// A call of a [`Probe`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Call {
     Write { at: u64, first: u8, len: usize },
@@ -253,7 +253,7 @@ impl Probe {
         self.log.lock().unwrap().clone()
     }
 
-    /// Waits until so many calls have begun.
+    /// Waits until `calls` calls have begun.
     fn wait_for(&self, calls: usize) {
         let log = self.log.lock().unwrap();
         drop(self.changed.wait_while(log, |log| log.len() < calls).unwrap());

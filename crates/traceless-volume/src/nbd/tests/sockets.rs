@@ -22,7 +22,7 @@ fn error(result: crate::nbd::Result<Server>) -> Error {
     result.err().expect("this cannot be listened on")
 }
 
-/// A socket as somebody else may open it, on any address.
+/// A socket on any address, as another process may open it.
 fn listen_on(address: SocketAddr) -> TcpListener {
     traceless_sys::listen::bind_address(address, Clients::Authenticated).unwrap()
 }
@@ -40,7 +40,7 @@ fn a_socket_is_private_and_removed() {
     assert!(metadata.file_type().is_socket());
     assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary name is left");
-    // It accepts before it is served.
+    // The socket accepts connections before the server runs.
     let early = UnixStream::connect(&path).unwrap();
     let running = Running::start(server, probe());
     assert_eq!(Client::ready(early, false).read(0, 1), Ok(vec![7]));

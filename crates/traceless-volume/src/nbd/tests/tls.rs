@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::nbd::{Error, TlsFiles};
 
-/// An authority, and certificates for a server and a client.
+/// A certificate authority, with certificates for a server and a client.
 struct Authority(TempDir);
 
 impl Authority {
@@ -45,7 +45,7 @@ impl Authority {
         }
     }
 
-    /// Puts a stream under TLS, with the client's certificate if asked.
+    /// Puts a stream under TLS, with the client's certificate if `own` is set.
     fn wrap<S: Read + Write>(&self, stream: S, own: bool) -> StreamOwned<ClientConnection, S> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(self.path("ca.pem")).unwrap()).unwrap();
@@ -66,7 +66,7 @@ impl Authority {
     }
 }
 
-/// A TLS server on TCP, and a way to connect to it.
+/// Starts a TLS server on TCP, and returns a function that connects to it.
 fn serve(files: TlsFiles) -> (Running, impl Fn() -> Client<TcpStream>) {
     let options = Options { tls: Some(files), ..Options::default() };
     let endpoint = Endpoint::Tcp((Ipv4Addr::LOCALHOST, 0).into());
@@ -208,7 +208,7 @@ fn shaking_hands_byte_by_byte_ends_with_the_negotiation() {
     let _running = Running::start(server, Arc::new(Probe::default()));
     let mut client = Client::greet(TcpStream::connect(address).unwrap());
     assert_eq!(client.option(opt::STARTTLS, &[]), [(rep::ACK, vec![])]);
-    // The head of a record of 512 bytes, and the first byte of a hello again and again.
+    // The head of a record of 512 bytes, and then the first byte of a hello again and again.
     let hello = [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
     assert!(trickle(&mut client.0, hello.into_iter().chain(std::iter::repeat_n(0, 500))));
 }

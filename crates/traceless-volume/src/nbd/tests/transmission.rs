@@ -9,7 +9,7 @@ use crate::nbd::protocol::{PAYLOAD_LEN_MAX, cmd_flag, errno};
 
 const LEN: u64 = 1 << 20;
 
-/// Talks to a server that is past the negotiation, with simple and with structured replies.
+/// Talks to a server after the negotiation, once with simple and once with structured replies.
 fn both_ways(device: &dyn Device, talk: impl Fn(&mut Client<UnixStream>)) {
     for structured in [false, true] {
         let end = converse(device, Tls::Unavailable, |stream| {
@@ -188,7 +188,7 @@ fn many_requests_in_one_piece_are_answered_in_order() {
             sent.extend([index; 3000]);
             sent.extend(request(0, cmd::READ, at, 3000));
         }
-        // The replies would not fit into the socket: they are taken while requests are sent.
+        // The replies do not fit into the socket, so the client reads them while it sends requests.
         let mut sender = client.0.try_clone().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || sender.write_all(&sent).unwrap());
@@ -211,7 +211,7 @@ fn a_stream_out_of_step_is_dropped_after_what_was_valid() {
     assert_eq!(end.unwrap_err().kind(), ErrorKind::InvalidData);
 }
 
-/// A valid conversation, without the byte that selects the set-up.
+/// A valid conversation, without the first byte of `fuzz_session`, which selects the set-up.
 fn conversation() -> Vec<u8> {
     [
         vec![0, 0, 0, 3],
