@@ -80,7 +80,7 @@ pub struct RunArgs {
 #[derive(Args, Debug)]
 pub struct AuditVolumeArgs {
     /// The scheme, or one with a planted fault
-    #[arg(long, default_value = "detwo", value_parser = PossibleValuesParser::new(volume_schemes()))]
+    #[arg(long, default_value = "detwo", value_parser = volume_scheme_names())]
     pub scheme: String,
     #[command(flatten)]
     pub run: RunArgs,
@@ -291,7 +291,11 @@ pub const TREE_SCHEMES: [&str; 30] = [
     "mutant:searches-first",
 ];
 
-/// What `--scheme` may name.
+fn volume_scheme_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(volume_schemes())
+}
+
+/// What `audit volume --scheme` may name.
 pub fn volume_schemes() -> Vec<&'static str> {
     registry::KINDS.iter().map(|kind| kind.name).chain(OTHER_VOLUME_SCHEMES).collect()
 }

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 /// Tiers of a map that may lie on the store.
 pub const MAP_TIERS_MAX: u8 = 3;
 
-/// Tiers of the map on the store where its place is `map`, if `fitting` of them keep the rest within
-/// the budget of memory.
+/// Tiers of a map on the store whose place is `map`, if `fitting` tiers there keep the rest of it
+/// within the budget of memory.
 pub(super) fn placed(map: MapPlacement, fitting: u8) -> u8 {
     match map {
         MapPlacement::Auto => fitting,
