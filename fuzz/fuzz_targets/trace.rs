@@ -2,7 +2,7 @@
 //! is a finding.
 #![no_main]
 
-use traceless::trace::{SecretReader, TraceReader, TraceWriter};
+use traceless_core::trace::{SecretReader, TraceReader, TraceWriter};
 use traceless_audit::{Accesses, Format, OutsideReader};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

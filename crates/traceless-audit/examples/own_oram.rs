@@ -1,7 +1,7 @@
 //! Audits a scheme of the user's own: an [`Oram`] that the library does not know, once sound, and
 //! once with a fault.
 //!
-//! A scheme makes all accesses through a [`Store`](traceless::store::Store). [`WatchedStore`]
+//! A scheme makes all accesses through a [`Store`](traceless_core::store::Store). [`WatchedStore`]
 //! around it records what an adversary observes, and the requests are recorded beside it. The
 //! example records two users and judges the traces in memory; `traceless audit compare` judges the
 //! files in the same way:
@@ -11,15 +11,15 @@ use std::error::Error;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use traceless::oram::{Hides, Oram, check_request};
 use traceless::posmap::Flat;
-use traceless::rng::{Rng, SeededRng};
-use traceless::seal::{Aead, Secret};
-use traceless::store::{MemStore, WatchedStore};
-use traceless::trace::{FileWitness, Op, SecretReader, TraceReader};
 use traceless::tree::{Engine, SealedTree, Shape};
-use traceless::types::{Addr, Leaf};
 use traceless_audit::{Accesses, Judgement, Verdict, judge};
+use traceless_core::oram::{Hides, Oram, check_request};
+use traceless_core::rng::{Rng, SeededRng};
+use traceless_core::seal::{Aead, Secret};
+use traceless_core::store::{MemStore, WatchedStore};
+use traceless_core::trace::{FileWitness, Op, SecretReader, TraceReader};
+use traceless_core::types::{Addr, Leaf};
 
 const BLOCKS: u64 = 256;
 const BLOCK_LEN: usize = 64;
@@ -39,7 +39,7 @@ struct Own {
 
 impl Own {
     fn new(
-        store: Arc<dyn traceless::store::Store>,
+        store: Arc<dyn traceless_core::store::Store>,
         seed: u64,
         remaps_reads: bool,
     ) -> Result<Self, Box<dyn Error>> {
@@ -51,7 +51,7 @@ impl Own {
         Ok(Self { engine, map: Flat::new(BLOCKS as usize), rng, remaps_reads })
     }
 
-    fn access(&mut self, addr: Addr, is_read: bool, body: &mut [u8]) -> traceless::Result {
+    fn access(&mut self, addr: Addr, is_read: bool, body: &mut [u8]) -> traceless_core::Result {
         let [any, new] = [0; 2].map(|_| Leaf(self.rng.below(self.engine.shape().leaves())));
         let old = self.map.label(addr).unwrap_or(any);
         let new = if is_read && !self.remaps_reads { old } else { new };
@@ -68,7 +68,7 @@ impl Own {
     }
 }
 
-fn shape() -> traceless::Result<Shape> {
+fn shape() -> traceless_core::Result<Shape> {
     Shape::per_level(vec![4; LEVELS])
 }
 
@@ -81,20 +81,20 @@ impl Oram for Own {
         BLOCK_LEN
     }
 
-    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> traceless::Result {
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> traceless_core::Result {
         check_request(BLOCKS, BLOCK_LEN, addrs, into.len())?;
         let mut bodies = into.chunks_mut(BLOCK_LEN);
         addrs.iter().zip(&mut bodies).try_for_each(|(addr, body)| self.access(*addr, true, body))
     }
 
-    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> traceless::Result {
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> traceless_core::Result {
         check_request(BLOCKS, BLOCK_LEN, addrs, from.len())?;
         let mut bodies = from.to_vec();
         let bodies = bodies.chunks_mut(BLOCK_LEN);
         addrs.iter().zip(bodies).try_for_each(|(addr, body)| self.access(*addr, false, body))
     }
 
-    fn sync(&mut self) -> traceless::Result {
+    fn sync(&mut self) -> traceless_core::Result {
         Ok(())
     }
 
@@ -102,7 +102,7 @@ impl Oram for Own {
         Hides::ReadsAndWrites
     }
 
-    fn close(&mut self) -> traceless::Result {
+    fn close(&mut self) -> traceless_core::Result {
         Ok(())
     }
 }

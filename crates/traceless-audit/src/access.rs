@@ -2,7 +2,7 @@
 
 use crate::template::Template;
 use std::collections::HashMap;
-use traceless::trace::{Event, Op};
+use traceless_core::trace::{Event, Op};
 
 /// The number of places of an access, and the indices of the least and the greatest of them.
 pub(crate) const PLACES: usize = 6;

@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::requests::Requests;
 use crate::touched::{Touch, Touches};
 use std::sync::Arc;
-use traceless::trace::{Op, Request};
+use traceless_core::trace::{Op, Request};
 
 /// The accesses of a trace: each is a row of reads and the writes after them. In a trace of only
 /// reads or only writes, an access is all events of one time; without times, each event.

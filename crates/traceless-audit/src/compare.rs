@@ -3,7 +3,7 @@
 use crate::normal::{Counts, Epoch, Epochs, Stretch};
 use core::convert::Infallible;
 use serde::Serialize;
-use traceless::trace::{Event, Op};
+use traceless_core::trace::{Event, Op};
 
 /// The properties that are compared. By default: which bytes were written between which syncs.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

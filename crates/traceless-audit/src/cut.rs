@@ -11,7 +11,7 @@ use crate::touched::Touches;
 use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use traceless::trace::{Event, Op};
+use traceless_core::trace::{Event, Op};
 
 /// The most events of an access; further events are another one. A trace that reads once and then
 /// only writes has no natural accesses.
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
     use crate::mixer::Mixer;
     use core::convert::Infallible;
-    use traceless::trace::Surface;
+    use traceless_core::trace::Surface;
 
     /// Paths of four levels, three in a row before a write; some are followed by reads and writes
     /// of the last level.

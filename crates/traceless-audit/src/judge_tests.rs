@@ -2,7 +2,7 @@ use super::*;
 use crate::mixer::Mixer;
 use crate::odds::ALPHA;
 use core::convert::Infallible;
-use traceless::trace::{Event, Op, Request, Surface};
+use traceless_core::trace::{Event, Op, Request, Surface};
 
 /// The trace of a foreign Path ORAM: eleven levels in heap order, one bucket of 256 bytes a level.
 /// In one access of `forgets` the block is not remapped.

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use crate::mixer::Mixer;
     use core::convert::Infallible;
-    use traceless::trace::{Event, Op, Surface};
+    use traceless_core::trace::{Event, Op, Surface};
 
     fn accesses(places: &[u64]) -> Accesses {
         let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at, len: 256 };

@@ -1,6 +1,6 @@
 //! Tests whether an adversary can distinguish two users by what it observes.
 //!
-//! This crate reads events (`traceless::trace`), or images of a disk, and knows nothing of the
+//! This crate reads events (`traceless_core::trace`), or images of a disk, and knows nothing of the
 //! scheme that made them. The command line has the code that runs schemes.
 //!
 //! | item | question that it answers |

@@ -3,7 +3,7 @@
 use crate::accesses::Accesses;
 use crate::mixer::Mixer;
 use core::convert::Infallible;
-use traceless::trace::{Event, Op, Request, Surface};
+use traceless_core::trace::{Event, Op, Request, Surface};
 
 const BLOCKS: u64 = 256;
 const LEVELS: u32 = 9;

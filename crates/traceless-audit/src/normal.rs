@@ -8,7 +8,7 @@
 use core::convert::Infallible;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
-use traceless::trace::{Event, Op, Surface};
+use traceless_core::trace::{Event, Op, Surface};
 
 /// A range of touched bytes; or a sync, which has neither place nor length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

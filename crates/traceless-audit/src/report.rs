@@ -132,7 +132,7 @@ mod tests {
     use crate::compare::{Compare, compare};
     use crate::normal::tests::{sync, write};
 
-    fn claim(a: &[traceless::trace::Event], b: &[traceless::trace::Event]) -> Claim {
+    fn claim(a: &[traceless_core::trace::Event], b: &[traceless_core::trace::Event]) -> Claim {
         Claim::equal_traces("equal", &compare(a.to_vec(), b.to_vec(), Compare::default()))
     }
 

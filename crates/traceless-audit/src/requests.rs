@@ -5,7 +5,7 @@ use crate::access::Access;
 use crate::report::{Claim, Verdict};
 use crate::template::Template;
 use std::collections::HashMap;
-use traceless::trace::{Op, Request};
+use traceless_core::trace::{Op, Request};
 
 /// The requests of a trace, and the accesses that they caused.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::accesses::Accesses;
     use core::convert::Infallible;
-    use traceless::trace::{Event, Surface};
+    use traceless_core::trace::{Event, Surface};
 
     /// A trace with the given number of accesses for each request.
     fn requests(of_each: &[u64]) -> Requests {

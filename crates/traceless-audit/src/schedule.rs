@@ -186,7 +186,7 @@ mod tests {
     use crate::mixer::Mixer;
     use crate::report::{Claim, Verdict};
     use core::convert::Infallible;
-    use traceless::trace::{Event, Op, Request, Surface};
+    use traceless_core::trace::{Event, Op, Request, Surface};
 
     /// Reads and writes a path of a tree that begins at `base`.
     fn path(events: &mut Vec<Event>, base: u64, levels: u32, leaf: u64) {

@@ -1,7 +1,7 @@
 //! The events of accesses, as far as they are kept: each place by its number, in four bytes.
 
 use std::collections::BTreeMap;
-use traceless::trace::{Event, Op};
+use traceless_core::trace::{Event, Op};
 
 /// The most events that are kept, for tests that examine single events.
 const TOUCHED_MAX: usize = 1 << 24;
@@ -74,7 +74,7 @@ impl Touches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::trace::Surface;
+    use traceless_core::trace::Surface;
 
     #[test]
     fn what_is_read_again_before_it_is_written_is_told() {

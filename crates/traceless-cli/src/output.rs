@@ -4,7 +4,7 @@ use crate::args::ProgressHow;
 use crate::failure::Failure;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
-use traceless::clock::{Clock, Monotonic};
+use traceless_core::clock::{Clock, Monotonic};
 
 /// Prints a line. A reader that has closed the pipe is no reason to fail.
 pub fn say(line: &str) {

@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use traceless::trace::{FileWitness, Op, Request, Witness};
+use traceless_core::trace::{FileWitness, Op, Request, Witness};
 
 /// The recording of `--trace`, if the option was given.
 pub struct Trace(Option<Recording>);

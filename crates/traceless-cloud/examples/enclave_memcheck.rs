@@ -10,14 +10,14 @@
 //! planted fault.
 
 use std::hint::black_box;
-use traceless::rng::{Rng, SeededRng};
-use traceless::seal::Secret;
 use traceless_cloud::channel::{Nonce, Receiver, Sender};
 use traceless_cloud::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
 use traceless_cloud::geometry::Geometry;
 use traceless_cloud::kernel::{Choice, Network};
 use traceless_cloud::orders::{Eviction, Location, Query, carried};
 use traceless_cloud::outer::{Outer, Version};
+use traceless_core::rng::{Rng, SeededRng};
+use traceless_core::seal::Secret;
 use traceless_sys::ct;
 use traceless_sys::ct::secret::{classify, made_public};
 

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::geometry::TAG_LEN;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use traceless::rng::Rng;
-use traceless::seal::{self, Aead, Salt, Sealer, Secret};
+use traceless_core::rng::Rng;
+use traceless_core::seal::{self, Aead, Salt, Sealer, Secret};
 
 /// A side's random contribution to a session.
 pub type Nonce = [u8; 16];
@@ -108,7 +108,7 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::SeededRng;
+    use traceless_core::rng::SeededRng;
 
     fn ends() -> (Sender, Receiver) {
         let key = session_key(&Secret::from_bytes([1; 32]), &[2; 16], &[3; 16], b"test");

@@ -14,7 +14,7 @@ use rayon_core::ThreadPool;
 use std::pin::pin;
 use std::slice;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use traceless::rng::Rng;
+use traceless_core::rng::Rng;
 
 /// The part of a query that the host can read, and the enclave's order.
 #[derive(Clone, PartialEq, Eq, Debug)]

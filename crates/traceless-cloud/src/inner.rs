@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::geometry::{HEADER_LEN, TAG_LEN};
-use traceless::seal::{Aead, Nonce, Prf, Sealer, Secret};
+use traceless_core::seal::{Aead, Nonce, Prf, Sealer, Secret};
 
 /// The keys of all rounds.
 pub struct Inner {

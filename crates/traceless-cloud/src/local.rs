@@ -17,9 +17,9 @@ use crate::tee::{Candidate, EnclavePlace, Policy, Provision, verify};
 use crate::watched::watched;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use traceless::rng::{Rng, System};
-use traceless::seal::Secret;
-use traceless::trace::Witness;
+use traceless_core::rng::{Rng, System};
+use traceless_core::seal::Secret;
+use traceless_core::trace::Witness;
 
 /// The configuration of a gateway and host in one folder.
 pub struct Local {

@@ -7,7 +7,7 @@
 use crate::geometry::{Geometry, Node, PART_LEN, PART_PIECES, PIECE_LEN};
 use crate::kernel::Choice;
 use sha2::{Digest, Sha256};
-use traceless::seal::{Aead, Forgery, Nonce, Prf, Sealer, Secret};
+use traceless_core::seal::{Aead, Forgery, Nonce, Prf, Sealer, Secret};
 
 /// The start of a key stream: the paper's random vector, here derived from version and slot.
 pub type Vector = [u8; PIECE_LEN];

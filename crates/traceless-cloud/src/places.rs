@@ -129,7 +129,7 @@ impl<C> Drop for Place<C> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use traceless::clock::{Clock as _, Monotonic};
+    use traceless_core::clock::{Clock as _, Monotonic};
 
     #[derive(Clone, Default)]
     struct Counted(Arc<AtomicU32>);

@@ -1,6 +1,6 @@
 //! A fast random generator.
 
-use traceless::rng::{Rng, Salt, SeededRng, System};
+use traceless_core::rng::{Rng, Salt, SeededRng, System};
 
 /// A generator that is seeded from the operating system once. Each output is also mixed with a
 /// fresh random number of the processor. So the output is as secret as the seed. If the process's

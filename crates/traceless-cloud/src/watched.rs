@@ -11,8 +11,8 @@ use crate::geometry::{Geometry, Node};
 use crate::host::{Ask, Host, Stage};
 use crate::store::NodeVersion;
 use std::sync::Arc;
-use traceless::clock::{Clock, Monotonic};
-use traceless::trace::{Event, Op, Surface, Witness};
+use traceless_core::clock::{Clock, Monotonic};
+use traceless_core::trace::{Event, Op, Surface, Witness};
 
 /// Bytes of a commit's number, which comes first after the end of the tree.
 const COMMIT_LEN: usize = 8;
@@ -124,9 +124,9 @@ mod tests {
     use crate::params::Params;
     use crate::store::MemStore;
     use std::sync::Mutex;
-    use traceless::rng::SeededRng;
-    use traceless::seal::Secret;
-    use traceless::trace::Recorder;
+    use traceless_core::rng::SeededRng;
+    use traceless_core::seal::Secret;
+    use traceless_core::trace::Recorder;
 
     /// A gateway over a watched host, with the requested accesses recorded, too.
     #[test]

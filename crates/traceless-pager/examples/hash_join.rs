@@ -9,8 +9,8 @@
 use std::error::Error;
 use std::sync::Arc;
 use traceless::rng::{Rng, SeededRng, System};
-use traceless::scheme::detwo::Refresh;
 use traceless::seal::Secret;
+use traceless_block::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{Config, PagedRegion, SharedMemory};
 use traceless_pager::scheme::{Areas, DetWo};

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use traceless::rng::{Rng, Salt, SeededRng, System};
-use traceless::scheme::detwo::Refresh;
 use traceless::seal::{Secret, record};
 use traceless::store::{MemStore, Store};
+use traceless_block::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::scheme::{
     Areas, DeferredDetWo, DetWo, FusedPath, FusedRing, PageScheme, Path, Plain, TreeParts, TreeSize,

@@ -159,7 +159,7 @@ pub enum Error {
     Interrupted,
     /// The scheme found damage, or refused the request.
     #[error(transparent)]
-    Scheme(#[from] traceless::Error),
+    Scheme(#[from] traceless_core::Error),
 }
 
 /// The kind of a failure. Each kind has an exit code of its own.
@@ -191,11 +191,11 @@ impl Error {
             | Self::Truncated { .. }
             | Self::RolledBack { .. }
             | Self::Scheme(
-                traceless::Error::Tampered { .. }
-                | traceless::Error::RolledBack { .. }
-                | traceless::Error::WrongMap { .. }
-                | traceless::Error::EarlierDamage
-                | traceless::Error::HalfSaved,
+                traceless_core::Error::Tampered { .. }
+                | traceless_core::Error::RolledBack { .. }
+                | traceless_core::Error::WrongMap { .. }
+                | traceless_core::Error::EarlierDamage
+                | traceless_core::Error::HalfSaved,
             ) => Kind::Finding,
             Self::WrongKey
             | Self::KdfLimits { .. }
@@ -222,11 +222,11 @@ impl Error {
                 Kind::Usage
             }
             Self::Scheme(e) => match e {
-                traceless::Error::Io(_)
-                | traceless::Error::Store(_)
-                | traceless::Error::StashOverflow { .. }
-                | traceless::Error::EarlierAbort
-                | traceless::Error::Poisoned => Kind::Device,
+                traceless_core::Error::Io(_)
+                | traceless_core::Error::Store(_)
+                | traceless_core::Error::StashOverflow { .. }
+                | traceless_core::Error::EarlierAbort
+                | traceless_core::Error::Poisoned => Kind::Device,
                 _ => Kind::Usage,
             },
         }
@@ -235,7 +235,7 @@ impl Error {
     /// Whether damage to the areas keeps the volume closed, so that it opens only if the damaged
     /// parts are given up.
     pub fn keeps_closed(&self) -> bool {
-        use traceless::Error as Scheme;
+        use traceless_core::Error as Scheme;
         let Self::Scheme(error) = self else { return false };
         matches!(error, Scheme::Tampered { .. } | Scheme::RolledBack { .. } | Scheme::HalfSaved)
     }
@@ -244,11 +244,11 @@ impl Error {
     pub fn into_io(self) -> io::Error {
         use rustix::io::Errno;
         match self {
-            Self::Scheme(traceless::Error::Io(e)) => e,
-            Self::Scheme(traceless::Error::ReadOnly | traceless::Error::Poisoned) => {
+            Self::Scheme(traceless_core::Error::Io(e)) => e,
+            Self::Scheme(traceless_core::Error::ReadOnly | traceless_core::Error::Poisoned) => {
                 Errno::ROFS.into()
             }
-            Self::Scheme(traceless::Error::OutOfRange { .. }) => Errno::INVAL.into(),
+            Self::Scheme(traceless_core::Error::OutOfRange { .. }) => Errno::INVAL.into(),
             _ => Errno::IO.into(),
         }
     }

@@ -32,8 +32,8 @@ use rounds::Rounds;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use subjects::{FAMILIES, Family, Subject, detwo};
-use traceless::rng::{Rng, SeededRng};
-use traceless::scheme::plain::PlainScheme;
+use traceless_block::plain::PlainScheme;
+use traceless_core::rng::{Rng, SeededRng};
 use traceless_volume::format::AREAS_AT;
 use world::{Failure, How, Step, World, script};
 

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use traceless::scheme::contract::BlockScheme;
-use traceless::scheme::datalair::DataLairScheme;
-use traceless::scheme::hive::HiveScheme;
-use traceless::scheme::random::RandomGeometry;
-use traceless::seal::Cipher;
+use traceless_block::datalair::DataLairScheme;
+use traceless_block::hive::HiveScheme;
+use traceless_block::random::RandomGeometry;
+use traceless_core::scheme::contract::BlockScheme;
+use traceless_core::seal::Cipher;
 use traceless_volume::device::Device;
 use traceless_volume::format::{Kdf, UserKey};
 use traceless_volume::nbd::{Endpoint, Options, Server};

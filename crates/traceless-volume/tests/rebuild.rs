@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
-use traceless::rng::{Rng, SeededRng};
-use traceless::scheme::contract::BlockScheme;
-use traceless::scheme::detwo::{DetWoGeometry, Refresh};
-use traceless::scheme::plain::PlainScheme;
-use traceless::seal::Cipher;
-use traceless::trace::{Event, Op, Witness};
+use traceless_block::detwo::{DetWoGeometry, Refresh};
+use traceless_block::plain::PlainScheme;
+use traceless_core::rng::{Rng, SeededRng};
+use traceless_core::scheme::contract::BlockScheme;
+use traceless_core::seal::Cipher;
+use traceless_core::trace::{Event, Op, Witness};
 use traceless_volume::device::Device;
 use traceless_volume::error::Error;
 use traceless_volume::format::{AREAS_AT, Kdf, UserKey};

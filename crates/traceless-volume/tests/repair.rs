@@ -5,12 +5,12 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
-use traceless::rng::{Rng, SeededRng};
-use traceless::scheme::contract::BlockScheme;
-use traceless::scheme::detwo::{DetWoGeometry, Refresh};
-use traceless::scheme::plain::PlainScheme;
-use traceless::scheme::sq;
-use traceless::seal::Cipher;
+use traceless_block::detwo::{DetWoGeometry, Refresh};
+use traceless_block::plain::PlainScheme;
+use traceless_block::sq;
+use traceless_core::rng::{Rng, SeededRng};
+use traceless_core::scheme::contract::BlockScheme;
+use traceless_core::seal::Cipher;
 use traceless_volume::device::Device;
 use traceless_volume::error::Error;
 use traceless_volume::format::{AREAS_AT, Kdf, SUPERBLOCK_LEN, SUPERBLOCKS_AT, UserKey};
@@ -175,7 +175,10 @@ fn a_volume_that_damage_keeps_closed_opens_with_older_blocks() {
     // Entries of live writes. A sector of a stripe's header has eight entries.
     let slot = (subject.writes - 150) % hold_slots / 8 * 8;
     subject.damage(Subject::entry(slot), 8 * ENTRY_LEN);
-    assert!(matches!(subject.open(true), Err(Error::Scheme(traceless::Error::Tampered { .. }))));
+    assert!(matches!(
+        subject.open(true),
+        Err(Error::Scheme(traceless_core::Error::Tampered { .. }))
+    ));
     assert!(subject.repair(false).is_err(), "only if it is accepted");
     let done = subject.repair(true).expect("repaired");
     assert_eq!(done.forgotten.len(), 8);
@@ -198,7 +201,10 @@ fn the_last_writes_of_a_closed_volume_may_be_forgotten_too() {
     let hold_slots = BLOCKS + BLOCKS / 32 + STRIPE;
     let slot = (subject.writes - 1) % hold_slots;
     subject.damage(Subject::entry(slot), 1);
-    assert!(matches!(subject.open(true), Err(Error::Scheme(traceless::Error::RolledBack { .. }))));
+    assert!(matches!(
+        subject.open(true),
+        Err(Error::Scheme(traceless_core::Error::RolledBack { .. }))
+    ));
     let done = subject.repair(true).expect("repaired");
     assert_eq!(done.forgotten.len(), 1);
     assert!(subject.assert_sound(|_| true) <= 1);

@@ -7,12 +7,12 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
-use traceless::rng::{Rng, SeededRng};
-use traceless::scheme::contract::BlockScheme;
-use traceless::scheme::detwo::{DetWoGeometry, Refresh};
-use traceless::scheme::plain::PlainScheme;
-use traceless::seal::Cipher;
-use traceless::store::Caching;
+use traceless_block::detwo::{DetWoGeometry, Refresh};
+use traceless_block::plain::PlainScheme;
+use traceless_core::rng::{Rng, SeededRng};
+use traceless_core::scheme::contract::BlockScheme;
+use traceless_core::seal::Cipher;
+use traceless_core::store::Caching;
 use traceless_volume::device::Device;
 use traceless_volume::error::Error;
 use traceless_volume::format::{AREAS_AT, Kdf, SUPERBLOCK_LEN, SUPERBLOCKS_AT, UserKey};
@@ -202,7 +202,7 @@ impl Subject {
         let volume = match Volume::open(&self.path, &key(), options, &mut |_, _| {}) {
             Ok(volume) => volume,
             Err(Error::Busy(_) | Error::Io { .. }) => return Err("it cannot be tried".into()),
-            Err(Error::Scheme(traceless::Error::Io(e))) => return Err(e.to_string()),
+            Err(Error::Scheme(traceless_core::Error::Io(e))) => return Err(e.to_string()),
             Err(_) => return Ok(Verdict::Refused),
         };
         let (found, made) = (volume.writes() as usize, self.history.len());
@@ -484,7 +484,8 @@ fn old_superblocks_and_old_images_are_refused() {
             subject.put(0, image);
             match Volume::open(&subject.path, &key(), &options, &mut |_, _| {}) {
                 Err(
-                    Error::RolledBack { .. } | Error::Scheme(traceless::Error::RolledBack { .. }),
+                    Error::RolledBack { .. }
+                    | Error::Scheme(traceless_core::Error::RolledBack { .. }),
                 ) => {}
                 Err(other) => panic!("{other}"),
                 Ok(_) => panic!("an older image was put back, and the anchor did not notice"),
@@ -535,7 +536,7 @@ fn a_volume_left_open_holds_a_prefix_of_its_writes() {
     for part in [0..subject.sound.len(), AREAS..subject.sound.len()] {
         subject.put(part.start, &subject.old[part]);
         let opened = Volume::open(&subject.path, &key(), &anchored, &mut |_, _| {});
-        assert!(matches!(opened, Err(Error::Scheme(traceless::Error::RolledBack { .. }))));
+        assert!(matches!(opened, Err(Error::Scheme(traceless_core::Error::RolledBack { .. }))));
     }
 }
 

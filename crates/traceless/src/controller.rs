@@ -1,8 +1,8 @@
 //! A scheme as a machine that does one path access at a time.
 
-use crate::error::Result;
-use crate::oram::{Hides, Oram, check_request};
-use crate::types::Addr;
+use traceless_core::error::Result;
+use traceless_core::oram::{Hides, Oram, check_request};
+use traceless_core::types::Addr;
 
 /// What a step was for. The adversary cannot distinguish the kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

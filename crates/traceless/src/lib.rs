@@ -47,15 +47,14 @@
 //!
 //! In `examples/` are a private contact look-up, a map, and an encrypted array in a file.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] | the base of all other modules |
-//! | [`oram`] [`controller`] | a scheme as an array, and as one path access at a time |
+//! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] | of the crate `traceless-core` |
+//! | [`oram`] [`store`] [`seal`] | of the crate `traceless-core` |
+//! | [`controller`] | a scheme as one path access at a time |
 //! | [`paced`] | a scheme at a constant rate |
-//! | [`store`] | the untrusted side, in bytes, and its slots |
-//! | [`seal`] | keys and authenticated encryption |
 //! | [`tree`] [`posmap`] | bucket trees with their stash, and position maps |
-//! | [`scheme`] | the schemes: plain (insecure control), linear, DetWoORAM, HIVE, DataLair-style |
+//! | [`scheme`] | the schemes: linear, Path, Ring, Circuit, Unified and its family |
 //! | [`oblivious`] | the client in memory that an adversary may watch: Circuit ORAM |
 //! | [`map`] | a map of byte strings over an array that hides accesses |
 //! | `array` | an array of blocks, with a builder: where to begin (feature `std`) |
@@ -69,19 +68,10 @@
 
 extern crate alloc;
 
-pub mod clock;
+pub use traceless_core::{clock, durable, error, oram, rng, seal, store, trace, types};
+
 pub mod controller;
-pub mod durable;
-pub mod error;
-pub mod oram;
 pub mod paced;
-pub mod rng;
-pub mod trace;
-pub mod types;
-
-pub mod store;
-
-pub mod seal;
 
 pub mod tree;
 
@@ -97,25 +87,11 @@ pub mod map;
 pub mod array;
 
 #[cfg(feature = "suite")]
-pub mod suite;
+pub use traceless_core::suite;
 
 #[cfg(feature = "std")]
 pub use array::Array;
-pub use error::{Error, Result};
 pub use map::Map;
-pub use oram::{BlockOram, Hides};
-pub use types::{Addr, Extent, Slot};
-
-/// An array of blocks with accesses that reveal nothing to an observer: another name for [`Array`].
-/// The trait that all schemes share is [`oram::Oram`](trait@oram::Oram).
-///
-/// ```
-/// # fn main() -> traceless::Result {
-/// let mut oram = traceless::Oram::builder().blocks(1000).block_len(64).build()?;
-/// oram.update(7, |block| block[0] += 1)?;
-/// assert_eq!(oram.read(7)?[0], 1);
-/// # Ok(())
-/// # }
-/// ```
-#[cfg(feature = "std")]
-pub type Oram = Array;
+pub use traceless_core::error::{Error, Result};
+pub use traceless_core::oram::{BlockOram, Hides};
+pub use traceless_core::types::{Addr, Extent, Slot};

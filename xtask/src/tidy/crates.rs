@@ -4,10 +4,13 @@ use super::Finding;
 use super::tree::{RustFile, Tree};
 use crate::rust_text::{line_of, paths, skip_blanks, words};
 
-const LIBRARY: [&str; 2] = ["traceless", "traceless-sys"];
+/// What a product over trees and block schemes stands on.
+const LIBRARY: [&str; 4] = ["traceless", "traceless-block", "traceless-core", "traceless-sys"];
 /// The crates of the products that users install.
-const PRODUCTS: [&str; 7] = [
+const PRODUCTS: [&str; 9] = [
     "traceless",
+    "traceless-block",
+    "traceless-core",
     "traceless-sys",
     "traceless-volume",
     "traceless-pager",
@@ -16,8 +19,10 @@ const PRODUCTS: [&str; 7] = [
     "traceless-audit",
 ];
 /// The crates of the products, and the program that shares code with the laboratory.
-const LABORATORY: [&str; 8] = [
+const LABORATORY: [&str; 10] = [
     "traceless",
+    "traceless-block",
+    "traceless-core",
     "traceless-sys",
     "traceless-volume",
     "traceless-pager",
@@ -51,10 +56,15 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 fn allowed(name: &str) -> Option<&'static [&'static str]> {
     match name {
         "traceless-sys" => Some(&[]),
-        "traceless" => Some(&["traceless-sys"]),
-        "traceless-volume" | "traceless-pager" | "traceless-cloud" => Some(&LIBRARY),
+        "traceless-core" => Some(&["traceless-sys"]),
+        "traceless-block" => Some(&["traceless-core"]),
+        "traceless" => Some(&["traceless-core", "traceless-sys"]),
+        "traceless-volume" => Some(&["traceless-block", "traceless-core", "traceless-sys"]),
+        "traceless-cloud" => Some(&["traceless-core", "traceless-sys"]),
+        "traceless-pager" => Some(&LIBRARY),
         "traceless-preload" => Some(&["traceless-pager"]),
-        "traceless-sim" | "traceless-audit" => Some(&["traceless"]),
+        "traceless-sim" => Some(&["traceless"]),
+        "traceless-audit" => Some(&["traceless-core"]),
         "traceless-cli" | "traceless-py" => Some(&PRODUCTS),
         "traceless-lab" => Some(&LABORATORY),
         _ => None,
@@ -134,8 +144,8 @@ fn async_code(file: &RustFile) -> Vec<Finding> {
 fn audit_imports(file: &RustFile) -> Vec<Finding> {
     let code = &file.code;
     let mut found = Vec::new();
-    for at in words(code, "traceless") {
-        let end = skip_blanks(code.as_bytes(), at + "traceless".len());
+    for at in words(code, "traceless_core") {
+        let end = skip_blanks(code.as_bytes(), at + "traceless_core".len());
         let modules: Vec<String> = if code[end..].starts_with("::") {
             let first = |path: Vec<String>| path.into_iter().next();
             paths(code, end + 2).into_iter().filter_map(first).collect()
@@ -145,7 +155,7 @@ fn audit_imports(file: &RustFile) -> Vec<Finding> {
         };
         for module in modules.iter().filter(|module| !AUDIT_MODULES.contains(&module.as_str())) {
             let what = format!("the auditor imports {module}");
-            let remedy = "it sees events only: traceless::{trace, types}";
+            let remedy = "it sees events only: traceless_core::{trace, types}";
             found.push(Finding::new(&file.path, line_of(code, at), what, remedy));
         }
     }
@@ -162,6 +172,8 @@ mod tests {
         let cases = [
             ("crates/traceless-sys/Cargo.toml", "traceless.workspace = true"),
             ("crates/traceless/Cargo.toml", "traceless-audit = { path = \"x\" }"),
+            ("crates/traceless-core/Cargo.toml", "traceless.workspace = true"),
+            ("crates/traceless-volume/Cargo.toml", "traceless.workspace = true"),
             ("crates/traceless-volume/Cargo.toml", "traceless-pager = \"1\""),
             ("crates/traceless-cloud/Cargo.toml", "sim = { package = \"traceless-sim\" }"),
             ("crates/traceless-sim/Cargo.toml", "traceless-sys = \"1\""),
@@ -181,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_the_plan_allows_is_fine() {
-        let volume = "[dependencies]\ntraceless = \"1\"\ntraceless-sys = \"1\"\nserde = \"1\"\n\
+        let volume = "[dependencies]\ntraceless-block = \"1\"\ntraceless-sys = \"1\"\nserde = \"1\"\n\
                       [dev-dependencies]\ntraceless-audit = \"1\"\n";
         let cloud = "[dependencies]\ntokio = \"1\"\n";
         finds(
@@ -224,12 +236,13 @@ mod tests {
     #[test]
     fn the_auditor_sees_events_only() {
         let path = "crates/traceless-audit/src/lib.rs";
-        let fine = "use traceless::{trace::{Event, Op}, types::Addr};\n//! traceless::oram\n";
+        let fine =
+            "use traceless_core::{trace::{Event, Op}, types::Addr};\n//! traceless_core::oram\n";
         finds(check, &[(path, fine)], &[]);
-        for text in ["use traceless::oram::Oram;\n", "use traceless::{trace, store};\n"] {
+        for text in ["use traceless_core::oram::Oram;\n", "use traceless_core::{trace, store};\n"] {
             finds(check, &[(path, text)], &[(path, 1)]);
         }
-        for text in ["use traceless::*;\n", "use traceless as t;\n"] {
+        for text in ["use traceless_core::*;\n", "use traceless_core as t;\n"] {
             finds(check, &[(path, text)], &[(path, 1)]);
         }
     }

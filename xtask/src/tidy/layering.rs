@@ -7,34 +7,67 @@ use super::imports::{Path, imports, names, place};
 use super::tree::{RustFile, Tree};
 use crate::rust_text::{line_of, without_tests};
 
-const SOURCES: &str = "crates/traceless/src";
+/// The layers of a crate, from the lowest on, each with its modules.
+type Layers = &'static [&'static [&'static str]];
 
-const LAYERS: [&[&str]; 10] = [
-    &["types", "error", "rng", "clock", "trace", "durable", "oram", "controller", "paced"],
-    &["store"],
-    &["seal"],
-    &["tree"],
-    &["posmap"],
-    &["scheme"],
-    &["oblivious"],
-    &["map"],
-    &["build", "array"],
-    &["suite"],
+/// The crates of the library, as the folders of their sources.
+const LIBRARY: [(&str, Layers); 3] = [
+    (
+        "crates/traceless-core/src",
+        &[
+            &["types", "error", "rng", "clock", "trace", "durable", "oram", "stats"],
+            &["store"],
+            &["seal"],
+            &["scheme"],
+            &["suite"],
+        ],
+    ),
+    (
+        "crates/traceless-block/src",
+        &[
+            &["log", "pool", "refreshed", "tiers", "trips"],
+            &["detwo", "plain", "random", "sq"],
+            &["datalair", "hive"],
+            &["registry"],
+            &["histories"],
+        ],
+    ),
+    (
+        "crates/traceless/src",
+        &[
+            &["controller", "paced"],
+            &["tree"],
+            &["posmap"],
+            &["scheme"],
+            &["oblivious"],
+            &["map"],
+            &["array"],
+        ],
+    ),
 ];
 
 /// A name at the root of the library, and the path that it stands for.
 type Reexport = (String, Path);
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let files = tree.rust.iter().filter_map(|file| Some((file, place(&file.path)?)));
-    let library: Vec<_> = files.filter(|(_, (root, _))| *root == SOURCES).collect();
-    let root = library.iter().find(|(_, (_, modules))| modules.is_empty());
-    let reexports = root.map(|(file, _)| names(&file.code, &[])).unwrap_or_default();
-    let found = library.iter().flat_map(|(file, (_, own))| check_file(file, own, &reexports));
-    found.collect()
+    LIBRARY.iter().flat_map(|(sources, layers)| check_crate(tree, sources, layers)).collect()
 }
 
-fn check_file(file: &RustFile, modules: &[&str], reexports: &[Reexport]) -> Vec<Finding> {
+fn check_crate(tree: &Tree, sources: &str, layers: Layers) -> Vec<Finding> {
+    let files = tree.rust.iter().filter_map(|file| Some((file, place(&file.path)?)));
+    let files: Vec<_> = files.filter(|(_, (root, _))| *root == sources).collect();
+    let root = files.iter().find(|(_, (_, modules))| modules.is_empty());
+    let reexports = root.map(|(file, _)| names(&file.code, &[])).unwrap_or_default();
+    files.iter().flat_map(|(file, (_, own))| check_file(file, own, &reexports, layers)).collect()
+}
+
+fn check_file(
+    file: &RustFile,
+    modules: &[&str],
+    reexports: &[Reexport],
+    layers: Layers,
+) -> Vec<Finding> {
+    let layer_of = |module: &str| layers.iter().position(|layer| layer.contains(&module));
     let Some(own) = modules.first() else { return Vec::new() };
     let Some(own_layer) = layer_of(own) else {
         let remedy = "name its layer in xtask/src/tidy/layering.rs and in ARCHITECTURE.md";
@@ -58,53 +91,49 @@ fn check_file(file: &RustFile, modules: &[&str], reexports: &[Reexport]) -> Vec<
     found
 }
 
-fn layer_of(module: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| layer.contains(&module))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::testing::finds;
     use super::check;
 
-    const STORE: &str = "crates/traceless/src/store/mem.rs";
+    const STORE: &str = "crates/traceless-core/src/store/mem.rs";
 
     #[test]
     fn a_later_layer_is_found_however_it_is_spelled() {
         let spellings = [
-            "use crate::tree::Shape;\n",
-            "use crate::{error::Error, tree};\n",
-            "use super::super::tree::Shape;\n",
-            "use super::super::{tree::Shape, types};\n",
-            "fn f() { crate::build::build() }\n",
+            "use crate::seal::Aead;\n",
+            "use crate::{error::Error, seal};\n",
+            "use super::super::seal::Aead;\n",
+            "use super::super::{seal::Aead, types};\n",
+            "fn f() { crate::scheme::make() }\n",
         ];
         for text in spellings {
             finds(check, &[(STORE, text)], &[(STORE, 1)]);
         }
-        let ground = "crates/traceless/src/trace.rs";
+        let ground = "crates/traceless-core/src/trace.rs";
         finds(check, &[(ground, "\nuse super::store::Store;\n")], &[(ground, 2)]);
-        let nested = "crates/traceless/src/trace/file.rs";
+        let nested = "crates/traceless-core/src/trace/file.rs";
         finds(check, &[(nested, "use super::super::store::Store;\n")], &[(nested, 1)]);
     }
 
     #[test]
     fn a_later_layer_is_found_behind_a_name_at_the_root() {
-        let root = ("crates/traceless/src/lib.rs", "pub use build::{SchemeConfig, build};\n");
-        finds(check, &[root, (STORE, "use crate::SchemeConfig;\n")], &[(STORE, 1)]);
+        let root = ("crates/traceless-core/src/lib.rs", "pub use scheme::{Parts, make};\n");
+        finds(check, &[root, (STORE, "use crate::Parts;\n")], &[(STORE, 1)]);
     }
 
     #[test]
     fn earlier_layers_and_tests_are_fine() {
         let text = "use crate::{error::Error, trace};\nuse super::Store;\nuse crate::store::x;\n\
-                    // crate::tree\n#[cfg(test)]\nmod tests {\n    use crate::suite;\n}\n";
-        let suite = ("crates/traceless/src/suite/mod.rs", "use crate::build::build;\n");
-        let tests = ("crates/traceless/src/store/tests.rs", "use crate::tree;\n");
+                    // crate::seal\n#[cfg(test)]\nmod tests {\n    use crate::suite;\n}\n";
+        let suite = ("crates/traceless-core/src/suite/mod.rs", "use crate::scheme::make;\n");
+        let tests = ("crates/traceless-core/src/store/tests.rs", "use crate::seal;\n");
         finds(check, &[(STORE, text), suite, tests], &[]);
     }
 
     #[test]
     fn a_module_without_a_layer_is_found() {
-        let path = "crates/traceless/src/util.rs";
+        let path = "crates/traceless-core/src/util.rs";
         finds(check, &[(path, "\n")], &[(path, 1)]);
     }
 }

@@ -1,7 +1,7 @@
 //! Requests to a disk, as `blkparse` or this project's script for bpftrace prints them.
 
 use super::{LineEvent, Wrong, fields, len_of, nanoseconds, number};
-use traceless::trace::{Event, Op, Surface};
+use traceless_core::trace::{Event, Op, Surface};
 
 /// Bytes of a sector in these formats, independent of the disk.
 const SECTOR_LEN: u64 = 512;

@@ -1,7 +1,7 @@
 //! Page faults of a process, as the manager of its pages observes them.
 
 use super::{LineEvent, Wrong, fields, hexadecimal, nanoseconds, number};
-use traceless::trace::{Event, Op, Surface};
+use traceless_core::trace::{Event, Op, Surface};
 
 /// Bytes of a page. The manager of pages observes the page of a fault, not the address in it.
 const PAGE_LEN: u64 = 4096;

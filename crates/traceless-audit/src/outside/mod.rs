@@ -10,7 +10,7 @@ mod s3;
 use block::Block;
 use faults::Faults;
 use std::io::{self, BufRead, Read};
-use traceless::trace::{Event, Surface};
+use traceless_core::trace::{Event, Surface};
 
 /// The most bytes of a line.
 pub const LINE_MAX: usize = 1 << 20;
@@ -248,14 +248,14 @@ fn len_of(bytes: u64) -> Result<u32, Wrong> {
 }
 
 /// An event on the wire to a store that keeps objects by name.
-fn on_the_wire(time: u64, op: traceless::trace::Op, at: u64, len: u32) -> Event {
+fn on_the_wire(time: u64, op: traceless_core::trace::Op, at: u64, len: u32) -> Event {
     Event { time, surface: Surface::Wire, op, at, len }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use traceless::trace::Op;
+    use traceless_core::trace::Op;
 
     /// The events of `text` before its first wrong line, and the error.
     pub fn read(format: Format, text: &[u8]) -> (Vec<Event>, Option<OutsideError>) {

@@ -1,7 +1,7 @@
 //! The output of `redis-cli monitor`: each command that a Redis server receives.
 
 use super::{LineEvent, Wrong, len_of, nanoseconds, on_the_wire, place_of};
-use traceless::trace::{Event, Op};
+use traceless_core::trace::{Event, Op};
 
 /// Commands that count as reads; all other commands count as writes.
 const READS: [&str; 47] = [

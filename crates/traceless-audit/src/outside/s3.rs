@@ -1,7 +1,7 @@
 //! Access logs of S3: a provider's view of the requests of its customers.
 
 use super::{LineEvent, Wrong, len_of, number, on_the_wire, place_of};
-use traceless::trace::{Event, Op};
+use traceless_core::trace::{Event, Op};
 
 /// The index of the operation among the fields, and the fewest fields of a line.
 const OPERATION: usize = 6;

@@ -6,10 +6,10 @@ use super::source::{Source, secrets};
 use crate::args::audit::{CompareArgs, SourceArgs};
 use serde::Serialize;
 use std::path::Path;
-use traceless::trace::Op;
 use traceless_audit::{
     Accesses, Claim, Compare, Comparison, Counts, Judgement, Verdict, judge, places_of, try_compare,
 };
+use traceless_core::trace::Op;
 
 pub fn run(args: &CompareArgs) -> Outcome {
     let asked = Compare { reads: args.reads, times: args.times, exact_order: args.exact_order };
@@ -198,7 +198,7 @@ mod tests {
     use super::super::outcome::{CLEAN, FAILED, FOUND, NOT_WHAT_IT_SHOULD_BE, Outcome};
     use super::super::tests::outcome;
     use std::path::Path;
-    use traceless::trace::{Event, Op, Surface, TraceWriter};
+    use traceless_core::trace::{Event, Op, Surface, TraceWriter};
 
     fn trace(path: &Path, events: &[(u64, Op, u64, u32)]) {
         let mut writer = TraceWriter::new(std::fs::File::create(path).unwrap()).unwrap();

@@ -5,7 +5,7 @@ use super::source::Source;
 use crate::args::audit::ConvertArgs;
 use std::fs::File;
 use std::path::Path;
-use traceless::trace::TraceWriter;
+use traceless_core::trace::TraceWriter;
 
 pub fn run(args: &ConvertArgs) -> Outcome {
     match convert(args) {
@@ -36,8 +36,8 @@ mod tests {
     use super::super::tests::outcome;
     use super::*;
     use crate::args::audit::FORMATS;
-    use traceless::trace::{Op, TraceReader};
     use traceless_audit::Format;
+    use traceless_core::trace::{Op, TraceReader};
 
     #[test]
     fn every_format_on_the_command_line_is_known() {

@@ -5,8 +5,8 @@ use crate::args::audit::SourceArgs;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
-use traceless::trace::{Event, Request, SecretReader, TRACE_MAGIC, TraceError, TraceReader};
 use traceless_audit::{Format, OutsideError, OutsideReader};
+use traceless_core::trace::{Event, Request, SecretReader, TRACE_MAGIC, TraceError, TraceReader};
 
 /// Bytes at the beginning of a file from which the format is detected.
 const BEGINNING: u64 = 1 << 16;

@@ -6,9 +6,9 @@ use crate::failure::{FINDING, Failure};
 use crate::output::{say, say_json};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use traceless::rng::System;
 use traceless_cloud::gateway::{self, Keys, StateReport};
 use traceless_cloud::local::{Local, existing_keys, state_folder};
+use traceless_core::rng::System;
 
 #[derive(Serialize)]
 struct Report {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use traceless::scheme::detwo::Refresh;
+use traceless_block::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
     self, CounterFile, Exit, Lock, PagerProcess, Policy, Scheme, Settings, Summary, VARIABLE, Way,

@@ -9,7 +9,7 @@ use crate::failure::{DEVICE, Failure};
 use crate::lab;
 use crate::trace::Trace;
 use std::sync::Arc;
-use traceless::trace::Op;
+use traceless_core::trace::Op;
 use traceless_sim::workload::{self, Format, LINE_LEN};
 use traceless_sim::{Note, Watch};
 

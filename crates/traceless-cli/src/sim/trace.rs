@@ -6,7 +6,7 @@ use crate::output::{say, say_json};
 use crate::trace::Trace;
 use serde::Serialize;
 use std::path::Path;
-use traceless::clock::{Clock, Monotonic};
+use traceless_core::clock::{Clock, Monotonic};
 use traceless_sim::Watch;
 use traceless_sim::dram::{self, Breach, ChannelStats, ChannelTimes, OpStats, Summary};
 use traceless_sim::machine::{Machine, Outcome};

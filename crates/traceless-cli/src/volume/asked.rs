@@ -3,7 +3,7 @@
 use crate::trace::Trace;
 use std::io;
 use std::sync::Arc;
-use traceless::trace::Op;
+use traceless_core::trace::Op;
 use traceless_volume::device::Device;
 
 /// `device`, decorated so that its requests are recorded, if `trace` records secrets.

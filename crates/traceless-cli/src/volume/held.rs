@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::trace::Trace;
 use std::path::Path;
 use std::sync::Arc;
-use traceless::store::Caching;
+use traceless_core::store::Caching;
 use traceless_volume::device::Device;
 use traceless_volume::format::UserKey;
 use traceless_volume::volume::{OpenOptions, Volume};

@@ -9,7 +9,7 @@ use crate::trace::Trace;
 use listenfd::ListenFd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use traceless::store::Caching;
+use traceless_core::store::Caching;
 use traceless_volume::device::Device;
 use traceless_volume::nbd::{Endpoint, Options, Server, TlsFiles};
 use traceless_volume::volume::{LockedImage, OpenOptions};

@@ -12,7 +12,7 @@ use crate::kernel::Network;
 use crate::orders::Eviction;
 use alloc::vec;
 use alloc::vec::Vec;
-use traceless::seal::{Aead, Nonce, Sealer, Secret};
+use traceless_core::seal::{Aead, Nonce, Sealer, Secret};
 use traceless_sys::ct::hide;
 
 const WORD: usize = size_of::<u64>();

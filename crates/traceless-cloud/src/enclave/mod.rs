@@ -18,7 +18,7 @@ pub use query::Querier;
 use crate::channel::{Nonce, session_key};
 use crate::geometry::Geometry;
 use crate::kernel::Choice;
-use traceless::seal::Secret;
+use traceless_core::seal::Secret;
 
 /// The parameters and keys of a tree that gateway and enclave share.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use crate::outer::Outer;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use traceless::rng::Rng;
+use traceless_core::rng::Rng;
 use traceless_sys::ct::secret::{classify, declassify};
 use traceless_sys::ct::{
     self, InMemory, Kernel, Mask, MovingBlock as _, Vector, bytes_of, bytes_of_mut,

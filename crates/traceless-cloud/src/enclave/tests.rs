@@ -8,7 +8,7 @@ use crate::orders::{Eviction, Location, Query};
 use crate::outer::{Outer, Version};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use traceless::rng::SeededRng;
+use traceless_core::rng::SeededRng;
 
 const GATEWAY: Nonce = [1; 16];
 const ENCLAVE: Nonce = [2; 16];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use traceless::clock::{Clock, Monotonic};
+use traceless_core::clock::{Clock, Monotonic};
 
 /// Sends queries at a constant rate until it is dropped.
 pub struct Beating {

@@ -7,7 +7,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use std::sync::atomic::{AtomicU8, Ordering};
-use traceless::clock::{Clock, Monotonic};
+use traceless_core::clock::{Clock, Monotonic};
 
 /// Upper bounds of the latency classes, in seconds.
 const SECONDS: [f64; 14] = [

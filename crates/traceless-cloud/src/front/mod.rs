@@ -15,7 +15,7 @@ use crate::gateway::Gateway;
 use crate::host::Host;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use traceless::clock::Clock;
+use traceless_core::clock::Clock;
 
 /// How long an answer waits for its tick at most before its record is written without a tick.
 const SLOT_TIME: Duration = Duration::from_secs(20);

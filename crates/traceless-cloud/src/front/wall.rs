@@ -1,6 +1,6 @@
 //! The time of day.
 
-use traceless::clock::Clock;
+use traceless_core::clock::Clock;
 
 /// Milliseconds since 1970, by the machine's clock.
 pub struct Wall;

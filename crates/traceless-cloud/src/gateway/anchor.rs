@@ -12,7 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use traceless::seal::Secret;
+use traceless_core::seal::Secret;
 
 const ID: [u8; 16] = *b"a gateway's mark";
 const OLDER: &str = "the gateway's state is older than it remembers: a folder was put back, or \

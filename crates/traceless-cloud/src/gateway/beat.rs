@@ -15,7 +15,7 @@ use super::{Gateway, Journal};
 use crate::error::{Error, Result};
 use crate::params::Params;
 use std::sync::Arc;
-use traceless::clock::Timer;
+use traceless_core::clock::Timer;
 
 /// Ticks a second at most.
 pub const SLOTS_PER_SECOND_MAX: u32 = 100_000;

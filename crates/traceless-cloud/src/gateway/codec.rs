@@ -36,7 +36,7 @@ impl Writer {
 
     /// Appends numbers, without their count.
     pub fn u64s(&mut self, values: &[u64]) {
-        traceless::durable::save_words(values, &mut self.0);
+        traceless_core::durable::save_words(values, &mut self.0);
     }
 }
 

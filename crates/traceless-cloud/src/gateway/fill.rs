@@ -14,7 +14,7 @@ use crate::join::{Join as _, TwoThreads};
 use crate::outer::{Outer, Version};
 use crate::params::Params;
 use crate::store::NodeVersion;
-use traceless::rng::Rng;
+use traceless_core::rng::Rng;
 
 const NOT_EMPTY: &str = "only an empty tree can be filled at once";
 
@@ -175,7 +175,7 @@ mod tests {
     use crate::error::Error;
     use crate::kernel::Choice;
     use crate::store::MemStore;
-    use traceless::rng::SeededRng;
+    use traceless_core::rng::SeededRng;
 
     fn contents(id: u64, block: &mut [u8]) {
         block[..8].copy_from_slice(&(id * 31 + 1).to_le_bytes());

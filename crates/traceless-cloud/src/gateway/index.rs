@@ -4,7 +4,7 @@ use super::codec::{RecordReader, Writer};
 use crate::error::Result;
 use crate::geometry::{Geometry, Node};
 use crate::params::Params;
-use traceless::rng::Rng;
+use traceless_core::rng::Rng;
 
 /// Marks a slot that holds a dummy.
 const DUMMY: u32 = u32::MAX;

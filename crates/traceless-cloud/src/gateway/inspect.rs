@@ -13,7 +13,7 @@ use crate::store::Durability;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use traceless::rng::Rng;
+use traceless_core::rng::Rng;
 
 /// Which parts of a gateway's state are whole.
 #[derive(Clone, PartialEq, Eq, Debug)]

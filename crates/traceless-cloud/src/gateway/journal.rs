@@ -21,8 +21,8 @@ use crate::log::{Magic, Position, SealProof};
 use crate::params::Params;
 use crate::store::Durability;
 use std::path::{Path, PathBuf};
-use traceless::rng::Rng;
-use traceless::seal::Secret;
+use traceless_core::rng::Rng;
+use traceless_core::seal::Secret;
 
 const MAGIC: Magic = *b"tlgate04";
 /// File name of a generation that is not the newest yet.

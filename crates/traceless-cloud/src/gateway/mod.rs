@@ -57,9 +57,9 @@ use record::Record;
 use rounds::{Maker, RoundJob, Wait, Worker};
 use state::State;
 use std::sync::Arc;
-use traceless::rng::Rng;
-use traceless::seal::Secret;
-use traceless::trace::Op;
+use traceless_core::rng::Rng;
+use traceless_core::seal::Secret;
+use traceless_core::trace::Op;
 
 /// The keys of a gateway.
 pub struct Keys {

@@ -9,7 +9,7 @@
 use core::cell::Cell;
 use core::num::NonZeroU64;
 use core::time::Duration;
-use traceless::clock::{Clock, Monotonic};
+use traceless_core::clock::{Clock, Monotonic};
 
 /// Nanoseconds by which the system may wake a waiting thread late. The system's default is about as
 /// long as a wait.
@@ -66,7 +66,7 @@ pub fn wake_in_time() {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use traceless::clock::SimulatedClock;
+    use traceless_core::clock::SimulatedClock;
 
     #[test]
     fn each_query_waits_for_its_share() {

@@ -7,7 +7,7 @@
 use super::index::{BlockPlace, Index};
 use crate::geometry::Node;
 use crate::params::Params;
-use traceless::rng::Rng;
+use traceless_core::rng::Rng;
 
 /// A block that moves down the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,7 +162,7 @@ fn place_rows(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::SeededRng;
+    use traceless_core::rng::SeededRng;
 
     fn apply(index: &mut Index, params: &Params, plans: &[NodePlan], attempt: u64) {
         for plan in plans {

@@ -14,7 +14,7 @@ use super::{Gateway, Journal};
 use crate::error::{Error, Result};
 use crate::host::Ask;
 use core::time::Duration;
-use traceless::trace::Op;
+use traceless_core::trace::Op;
 
 /// Most queries that are sent together. It must be less than the receiver's window.
 pub const TOGETHER_MAX: usize = 64;

@@ -15,8 +15,8 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use traceless::clock::{Clock as _, Monotonic};
-use traceless::rng::Rng;
+use traceless_core::clock::{Clock as _, Monotonic};
+use traceless_core::rng::Rng;
 
 /// A round's work, before encryption.
 pub struct RoundJob {

@@ -14,7 +14,7 @@ use crate::orders::{Location, Query};
 use crate::params::Params;
 use crate::store::NodeVersion;
 use std::collections::{HashSet, VecDeque};
-use traceless::rng::{Rng, SeededRng};
+use traceless_core::rng::{Rng, SeededRng};
 
 /// A round or renewal that is in progress.
 pub struct Running {

@@ -6,8 +6,8 @@ use crate::kernel::Choice;
 use crate::params::Params;
 use crate::store::{MemStore, NodeStore};
 use std::sync::Arc;
-use traceless::rng::SeededRng;
-use traceless::seal::Secret;
+use traceless_core::rng::SeededRng;
+use traceless_core::seal::Secret;
 
 /// Bytes of a block.
 pub const BLOCK: usize = 64;

@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use traceless::rng::SeededRng;
+use traceless_core::rng::SeededRng;
 
 fn block(id: u64, version: u64) -> Vec<u8> {
     (0..BLOCK as u64).map(|i| (id * 7 + version * 13 + i) as u8).collect()

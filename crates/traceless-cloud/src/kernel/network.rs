@@ -240,7 +240,7 @@ fn exchange<'a, V: Vector>(
 pub(crate) mod tests {
     use super::*;
     use crate::join::{OneThread, TwoThreads};
-    use traceless::rng::{Rng, SeededRng};
+    use traceless_core::rng::{Rng, SeededRng};
 
     pub(crate) fn shuffled(rows: usize, rng: &mut dyn Rng) -> Vec<u32> {
         let mut dest: Vec<u32> = (0..rows as u32).collect();

@@ -121,8 +121,8 @@ fn piece_of(slab: &mut Slab, row: usize, piece: usize) -> &mut [u8; PIECE_LEN] {
 mod tests {
     use super::super::network::tests::shuffled;
     use super::*;
-    use traceless::rng::SeededRng;
-    use traceless::seal::Secret;
+    use traceless_core::rng::SeededRng;
+    use traceless_core::seal::Secret;
 
     /// Permutes rows with `touch` observing, and counts the pieces that are in the right place.
     fn run(dest: &[u32], touch: &mut impl Touch) -> usize {

@@ -46,7 +46,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use traceless::rng::Rng;
+use traceless_core::rng::Rng;
 
 /// An entry that is being composed.
 pub struct Draft {

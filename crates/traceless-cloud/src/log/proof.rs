@@ -3,8 +3,8 @@
 
 use aws_lc_rs::{constant_time, hmac};
 use sha2::{Digest, Sha256};
-use traceless::rng::Rng;
-use traceless::seal::{Aead, Nonce, Salt, Sealer, Secret};
+use traceless_core::rng::Rng;
+use traceless_core::seal::{Aead, Nonce, Salt, Sealer, Secret};
 
 /// Bytes of a file's id.
 pub const ID_LEN: usize = 16;

@@ -1,6 +1,6 @@
 //! Damage to files, for tests of the users of a log.
 
-use traceless::rng::{Rng, SeededRng};
+use traceless_core::rng::{Rng, SeededRng};
 
 /// The outcome for a damaged file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

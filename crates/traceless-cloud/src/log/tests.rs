@@ -3,8 +3,8 @@ use super::proof::CHAIN_LEN;
 use super::testing::{Judged, every_damage, tails};
 use super::*;
 use crate::durable::put;
-use traceless::rng::{SeededRng, System};
-use traceless::seal::Secret;
+use traceless_core::rng::{SeededRng, System};
+use traceless_core::seal::Secret;
 
 const MAGIC: Magic = *b"tltest01";
 const ENTRIES: u64 = 6;

@@ -14,7 +14,7 @@ use std::io::{BufReader, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use traceless::rng::System;
+use traceless_core::rng::System;
 
 const TOO_LARGE: Error =
     Error::Parameters("a node needs more than 64 MiB of the enclave's memory, with its copies");

@@ -11,8 +11,8 @@ use crate::store::MemStore;
 use crate::tee::{Policy, verify};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
-use traceless::rng::{Rng, SeededRng, System};
-use traceless::seal::Secret;
+use traceless_core::rng::{Rng, SeededRng, System};
+use traceless_core::seal::Secret;
 
 /// The variable that gives this program a role when a test starts it.
 const ROLE: &str = "TRACELESS_TEST_ROLE";

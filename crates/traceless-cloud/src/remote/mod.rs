@@ -25,8 +25,8 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use traceless::clock::{Clock, Monotonic};
-use traceless::rng::{Rng, System};
+use traceless_core::clock::{Clock, Monotonic};
+use traceless_core::rng::{Rng, System};
 
 /// How long a host may be away before calls fail.
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -18,8 +18,8 @@ use crate::wire::fence::Opening;
 use crate::wire::tls::{self, Identity};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use traceless::seal::Secret;
-use traceless::trace::Witness;
+use traceless_core::seal::Secret;
+use traceless_core::trace::Witness;
 
 /// A host on another machine, and how to authenticate it.
 pub struct Remote {

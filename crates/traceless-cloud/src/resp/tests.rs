@@ -3,7 +3,7 @@
 use super::*;
 use crate::front::{Metrics, Wall};
 use crate::gateway::testing::in_memory;
-use traceless::clock::{Clock, SimulatedClock};
+use traceless_core::clock::{Clock, SimulatedClock};
 
 /// Sends bytes to a fresh server, and reads until it closes.
 fn answers(bytes: &[u8]) -> String {

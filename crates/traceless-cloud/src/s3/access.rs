@@ -12,7 +12,7 @@ use s3s::{S3Request, S3Result, s3_error};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use traceless::rng::Rng;
+use traceless_core::rng::Rng;
 use zeroize::Zeroizing;
 
 /// Shortest access key and shortest secret, in bytes.
@@ -167,7 +167,7 @@ fn needed(operation: &str) -> Grant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::SeededRng;
+    use traceless_core::rng::SeededRng;
 
     #[test]
     fn keys_have_grants() {

@@ -15,7 +15,7 @@ use s3s::S3Result;
 use s3s::dto::StreamingBlob;
 use std::io;
 use std::sync::Arc;
-use traceless::rng::SeededRng;
+use traceless_core::rng::SeededRng;
 
 fn front(blocks: u64) -> Arc<Front> {
     let front = Front::new(in_memory(blocks, 1), Arc::new(Metrics::default()), Arc::new(Wall));

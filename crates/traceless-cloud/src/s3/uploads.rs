@@ -15,7 +15,7 @@ use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::{CompletedPart, MultipartUpload, Part, StreamingBlob};
 use s3s::{S3Result, s3_error};
 use std::sync::Arc;
-use traceless::rng::Rng;
+use traceless_core::rng::Rng;
 
 /// Most parts of an object.
 const PARTS_MAX: i32 = 10_000;

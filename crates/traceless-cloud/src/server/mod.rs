@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use traceless::rng::{Rng, System};
+use traceless_core::rng::{Rng, System};
 use traceless_sys::listen::{self, Clients};
 
 /// Connections at once. A further connection replaces the oldest that is in no session.

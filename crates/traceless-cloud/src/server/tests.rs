@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use traceless::rng::SeededRng;
+use traceless_core::rng::SeededRng;
 
 const BLOCKS: u64 = 2000;
 

@@ -19,7 +19,7 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
-use traceless::rng::{Rng, System};
+use traceless_core::rng::{Rng, System};
 
 const LOG: &str = "places.log";
 const NEW_LOG: &str = "places.new";

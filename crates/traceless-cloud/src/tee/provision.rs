@@ -9,7 +9,7 @@ use crate::kernel::Choice;
 use crate::orders::Reader;
 use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256 as SUITE;
 use rustls::crypto::hpke::{EncapsulatedSecret, Hpke, HpkePrivateKey, HpkePublicKey};
-use traceless::seal::Secret;
+use traceless_core::seal::Secret;
 use zeroize::Zeroizing;
 
 /// The application info of HPKE.

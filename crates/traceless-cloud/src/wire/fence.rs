@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::orders::Reader;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
-use traceless::rng::Rng;
+use traceless_core::rng::Rng;
 
 /// Bytes of an opening.
 pub const OPENING_LEN: usize = 24;
@@ -108,7 +108,7 @@ fn write(folder: &Path, opening: &Opening) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::SeededRng;
+    use traceless_core::rng::SeededRng;
 
     #[test]
     fn the_newest_is_let_in_and_older_ones_are_out() {

@@ -3,7 +3,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use traceless::scheme::registry;
+use traceless_block::registry;
 use traceless_cli::args::TraceArgs;
 use traceless_cli::args::audit::ShownArgs;
 

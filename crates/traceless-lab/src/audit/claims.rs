@@ -9,10 +9,10 @@ use super::workload::{Pattern, Through, WorkloadPair, mix, pairs};
 use traceless::rng::{Rng, SeededRng};
 use traceless::scheme::contract::Timetable;
 use traceless::scheme::openings::OPENINGS_MAX;
-use traceless::scheme::plain::PLAIN;
 use traceless::trace::Op;
 use traceless::{Addr, Hides, Result};
 use traceless_audit::{Claim, Compare, Counts, Statistic, Verdict, compare, normalise};
+use traceless_block::plain::PLAIN;
 
 /// How much an audit runs.
 #[derive(Clone, Copy, Debug)]

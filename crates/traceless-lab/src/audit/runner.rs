@@ -297,8 +297,8 @@ impl Store for Halts {
 mod tests {
     use super::super::target::AuditSubject;
     use super::*;
-    use traceless::scheme::detwo::DETWO;
-    use traceless::scheme::plain::PLAIN;
+    use traceless_block::detwo::DETWO;
+    use traceless_block::plain::PLAIN;
 
     const LENGTH: Length = Length { writes: 300, openings: 10 };
 

@@ -10,9 +10,9 @@ use traceless::oram::Oram;
 use traceless::scheme::Parts;
 use traceless::scheme::contract::{BlockScheme, Scheme, SchemeKind, Timetable};
 use traceless::scheme::linear::LinearScheme;
-use traceless::scheme::{registry, sq};
 use traceless::store::SlotLayout;
 use traceless::{BlockOram, Hides, Result};
+use traceless_block::{registry, sq};
 
 /// Bytes of a block, as in a volume.
 pub const BLOCK_LEN: usize = 4096;

@@ -12,8 +12,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use traceless::error::Error;
 use traceless::rng::{Rng, SeededRng};
-use traceless::scheme::detwo::Refresh;
 use traceless::seal::{Aead, ChaChaHmac, SECRET_LEN, Sealer, Secret};
+use traceless_block::detwo::Refresh;
 
 /// The most pages of a pager: 16 TiB of them.
 pub const PAGES_MAX: u64 = 1 << 32;

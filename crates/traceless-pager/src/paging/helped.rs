@@ -236,10 +236,10 @@ mod tests {
     use crate::paging::{SharedMemory, SharedNumbers};
     use crate::slots::Cipher;
     use traceless::rng::{Rng, SeededRng, System};
-    use traceless::scheme::detwo::Refresh;
     use traceless::seal::Secret;
     use traceless::store::Store;
     use traceless::types::Extent;
+    use traceless_block::detwo::Refresh;
 
     const HELPS: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
 

@@ -22,10 +22,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traceless::rng::{SeededRng, System};
-use traceless::scheme::detwo::Refresh;
 use traceless::seal::{Aead, ChaChaHmac, SECRET_LEN, Sealer, Secret};
 use traceless::store::{Store, WatchedStore};
 use traceless::trace::FileWitness;
+use traceless_block::detwo::Refresh;
 
 /// A recording of the events of a store.
 pub type Recording = Arc<FileWitness<File>>;

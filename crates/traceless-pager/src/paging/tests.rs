@@ -12,8 +12,8 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 use traceless::rng::{Rng, SeededRng, System};
-use traceless::scheme::detwo::Refresh;
 use traceless::seal::Secret;
+use traceless_block::detwo::Refresh;
 
 const WAYS: [Way; 2] = [Way::Move, Way::Protect];
 

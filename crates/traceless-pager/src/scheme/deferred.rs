@@ -194,10 +194,10 @@ mod tests {
     use crate::slots::Cipher;
     use core::sync::atomic::AtomicBool;
     use traceless::rng::System;
-    use traceless::scheme::detwo::Refresh;
     use traceless::seal::Secret;
     use traceless::store::{MemStore, Store};
     use traceless::types::Extent;
+    use traceless_block::detwo::Refresh;
 
     const PAGES: u64 = 32;
 

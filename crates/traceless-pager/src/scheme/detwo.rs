@@ -25,9 +25,9 @@ use core::sync::atomic::{
 use traceless::Hides;
 use traceless::error::{Error, Result};
 use traceless::rng::Salt;
-use traceless::scheme::detwo::{DetWoLocation, Passes, Refresh};
 use traceless::seal::Secret;
 use traceless::store::Store;
+use traceless_block::detwo::{DetWoLocation, Passes, Refresh};
 
 /// The areas, and where each page is. Shared by all threads or processes that refresh.
 pub struct Areas {

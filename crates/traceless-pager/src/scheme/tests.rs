@@ -10,11 +10,11 @@ use std::sync::Arc;
 use traceless::Hides;
 use traceless::error::Error;
 use traceless::rng::{Rng, SeededRng, System};
-use traceless::scheme::detwo::Refresh;
 use traceless::seal::Secret;
 use traceless::store::{MemStore, Store, WatchedStore};
 use traceless::trace::{Event, Op, Recorder};
 use traceless::types::Extent;
+use traceless_block::detwo::Refresh;
 
 /// Ratios of main area to holding area that are tried: integers, fractions, below one.
 const RATIOS: [(u32, u32); 7] = [(1, 1), (3, 1), (7, 1), (15, 1), (5, 2), (1, 3), (11, 3)];

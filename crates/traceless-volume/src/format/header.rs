@@ -4,9 +4,9 @@ use super::{AREAS_AT, Keys, MasterKey, u16_at, u32_at, u64_at};
 use crate::error::{Error, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
-use traceless::scheme::contract::{BlockScheme, PARAMETERS_LEN};
-use traceless::scheme::registry;
-use traceless::seal::Cipher;
+use traceless_block::registry;
+use traceless_core::scheme::contract::{BlockScheme, PARAMETERS_LEN};
+use traceless_core::seal::Cipher;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 4096;
@@ -201,9 +201,9 @@ fn decode_scheme(record: &[u8]) -> Result<Arc<dyn BlockScheme>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::scheme::detwo::{DetWoGeometry, Refresh};
-    use traceless::scheme::plain::PlainScheme;
-    use traceless::scheme::sq;
+    use traceless_block::detwo::{DetWoGeometry, Refresh};
+    use traceless_block::plain::PlainScheme;
+    use traceless_block::sq;
 
     fn plain() -> Arc<dyn BlockScheme> {
         Arc::new(PlainScheme { blocks: 9, block_len: 4096 })

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use std::io;
-use traceless::rng::Rng;
-use traceless::seal::{SECRET_LEN, Secret};
+use traceless_core::rng::Rng;
+use traceless_core::seal::{SECRET_LEN, Secret};
 use traceless_sys::LockedBytes;
 use zeroize::Zeroizing;
 

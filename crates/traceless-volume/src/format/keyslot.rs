@@ -7,8 +7,8 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use traceless::rng::Rng;
-use traceless::seal::{Aead, Nonce, SECRET_LEN, Sealer, Secret, TAG_LEN};
+use traceless_core::rng::Rng;
+use traceless_core::seal::{Aead, Nonce, SECRET_LEN, Sealer, Secret, TAG_LEN};
 use zeroize::Zeroizing;
 
 /// Number of key slots.
@@ -248,7 +248,7 @@ fn no_memory(source: io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::SeededRng;
+    use traceless_core::rng::SeededRng;
 
     fn passphrase(text: &str) -> UserKey {
         UserKey::Passphrase(Zeroizing::new(text.as_bytes().to_vec()))

@@ -13,8 +13,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use traceless::scheme::detwo::{DetWoGeometry, Refresh};
-use traceless::seal::Cipher;
+use traceless_block::detwo::{DetWoGeometry, Refresh};
+use traceless_core::seal::Cipher;
 
 mod anchor;
 mod header;

@@ -10,10 +10,10 @@ use super::{HEADER_LEN, Keys, u64_at};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use traceless::rng::Rng;
-use traceless::seal::{Aead, Nonce, Sealer, TAG_LEN};
-use traceless::store::Store;
-use traceless::types::Extent;
+use traceless_core::rng::Rng;
+use traceless_core::seal::{Aead, Nonce, Sealer, TAG_LEN};
+use traceless_core::store::Store;
+use traceless_core::types::Extent;
 
 /// First byte of the spare part, which holds the future header, followed by the records.
 pub const SPARE_AT: u64 = (HEADER_LEN * 9) as u64;
@@ -72,7 +72,7 @@ impl RebuildRecord {
         store: &dyn Store,
         keys: &Keys,
         rng: &mut dyn Rng,
-    ) -> traceless::Result {
+    ) -> traceless_core::Result {
         self.sequence += 1;
         let at = RECORDS_AT + (self.sequence % 2) * RECORD_LEN as u64;
         store.write(&[Extent::new(at, RECORD_LEN)], &self.seal(keys, rng))?;
@@ -123,8 +123,8 @@ fn sealer(keys: &Keys, salt: &[u8]) -> Aead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::SeededRng;
-    use traceless::store::{Caching, FileStore};
+    use traceless_core::rng::SeededRng;
+    use traceless_core::store::{Caching, FileStore};
 
     #[test]
     fn the_newest_whole_record_counts() {

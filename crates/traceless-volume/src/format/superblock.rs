@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 use crate::format::Anchor;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex};
-use traceless::durable::Vault;
-use traceless::rng::Rng;
-use traceless::seal::{Aead, Nonce, Sealer, TAG_LEN};
-use traceless::store::Store;
-use traceless::types::Extent;
+use traceless_core::durable::Vault;
+use traceless_core::rng::Rng;
+use traceless_core::seal::{Aead, Nonce, Sealer, TAG_LEN};
+use traceless_core::store::Store;
+use traceless_core::types::Extent;
 
 const MAGIC: [u8; 8] = *b"TLSUPERB";
 const SALT_AT: usize = 16;
@@ -127,7 +127,7 @@ impl SuperblockVault {
         Self { store, keys, rng, newest, anchor }
     }
 
-    fn write_next(&mut self, state: &[u8]) -> traceless::Result {
+    fn write_next(&mut self, state: &[u8]) -> traceless_core::Result {
         let mut newest = self.newest.lock().expect("nothing panics under this lock");
         let mut salt = [0; 16];
         self.rng.fill(&mut salt);
@@ -146,9 +146,9 @@ impl SuperblockVault {
 }
 
 impl Vault for SuperblockVault {
-    fn keep(&mut self, state: &[u8]) -> traceless::Result {
+    fn keep(&mut self, state: &[u8]) -> traceless_core::Result {
         if state.len() > STATE_LEN_MAX {
-            return Err(traceless::Error::State("it is longer than a superblock"));
+            return Err(traceless_core::Error::State("it is longer than a superblock"));
         }
         self.write_next(state)?;
         self.write_next(state)?;
@@ -163,9 +163,9 @@ impl Vault for SuperblockVault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless::rng::SeededRng;
-    use traceless::scheme::openings;
-    use traceless::store::MemStore;
+    use traceless_core::rng::SeededRng;
+    use traceless_core::scheme::openings;
+    use traceless_core::store::MemStore;
 
     const _: () = assert!(openings::STATE_LEN_MAX <= STATE_LEN_MAX);
 

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
     use std::thread;
-    use traceless::clock::{Clock, Monotonic};
+    use traceless_core::clock::{Clock, Monotonic};
 
     const A_WHILE: Duration = Duration::from_secs(30);
 

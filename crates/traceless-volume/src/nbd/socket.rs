@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recvmsg, sockopt,
 };
-use traceless::clock::{Clock, Monotonic};
+use traceless_core::clock::{Clock, Monotonic};
 
 /// Size of a unix socket's buffers in bytes. The system may allow less.
 const UNIX_BUFFER_LEN: usize = 4 << 20;

@@ -10,8 +10,8 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use traceless::rng::System;
-use traceless::store::{Caching, FileStore};
+use traceless_core::rng::System;
+use traceless_core::store::{Caching, FileStore};
 
 /// Bytes of a header backup: a copy of the header and the key slots.
 const BACKUP_LEN: usize = HEADER_LEN * (1 + KEY_SLOTS);

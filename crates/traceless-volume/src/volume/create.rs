@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use traceless::rng::{Rng, System};
-use traceless::scheme::contract::BlockScheme;
-use traceless::seal::{Cipher, Keystream, Secret};
-use traceless::store::{FileStore, Store};
+use traceless_core::rng::{Rng, System};
+use traceless_core::scheme::contract::BlockScheme;
+use traceless_core::seal::{Cipher, Keystream, Secret};
+use traceless_core::store::{FileStore, Store};
 
 /// Bytes of each write that fills the image.
 const FILL_CHUNK: usize = 1 << 20;
@@ -85,7 +85,7 @@ pub fn create(
 
 pub(super) fn open_new(path: &Path, existed: bool) -> Result<Image> {
     if existed {
-        return Image::open(path, false, traceless::store::Caching::Buffered);
+        return Image::open(path, false, traceless_core::store::Caching::Buffered);
     }
     let file = OpenOptions::new()
         .read(true)

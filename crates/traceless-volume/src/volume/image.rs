@@ -10,7 +10,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use traceless::store::Caching;
+use traceless_core::store::Caching;
 
 /// An open image. Its lock is held until it is dropped.
 pub(super) struct Image {
@@ -119,7 +119,7 @@ impl Image {
 
     /// The bytes at `at` where a header is expected. They may be anything.
     fn header_bytes(&self, at: u64) -> Result<Vec<u8>> {
-        let mut bytes = traceless::store::AlignedBuf::zeroed(HEADER_LEN);
+        let mut bytes = traceless_core::store::AlignedBuf::zeroed(HEADER_LEN);
         match self.file.read_exact_at(&mut bytes, at) {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(Error::NotAVolume(self.path.clone()))

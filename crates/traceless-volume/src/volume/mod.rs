@@ -25,16 +25,16 @@ use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
-use traceless::clock::Monotonic;
-use traceless::error::Place;
-use traceless::oram::BlockOram;
-use traceless::rng::System;
-use traceless::scheme::Parts;
-use traceless::scheme::contract::BlockScheme;
-use traceless::seal::Cipher;
-use traceless::store::{Caching, FileStore, Store, WatchedStore};
-use traceless::trace::Witness;
-use traceless::types::Addr;
+use traceless_core::clock::Monotonic;
+use traceless_core::error::Place;
+use traceless_core::oram::BlockOram;
+use traceless_core::rng::System;
+use traceless_core::scheme::Parts;
+use traceless_core::scheme::contract::BlockScheme;
+use traceless_core::seal::Cipher;
+use traceless_core::store::{Caching, FileStore, Store, WatchedStore};
+use traceless_core::trace::Witness;
+use traceless_core::types::Addr;
 
 /// Options for opening a volume.
 #[derive(Clone)]
@@ -102,6 +102,9 @@ pub struct Volume {
     image: Image,
 }
 
+/// The ORAM of a volume, as its scheme opens it.
+type OpenedOram = Box<dyn BlockOram>;
+
 impl Volume {
     /// Opens the image at `path`, after a close or a crash. `progress` gets how much of the map's
     /// source was read, and the total.
@@ -132,7 +135,7 @@ impl Volume {
         image: Image,
         unlocked: UnlockedHeader,
         options: &OpenOptions,
-        open: impl FnOnce(&dyn BlockScheme, Parts, &[u8]) -> traceless::Result<Box<dyn BlockOram>>,
+        open: impl FnOnce(&dyn BlockScheme, Parts, &[u8]) -> traceless_core::Result<OpenedOram>,
     ) -> Result<Self> {
         let UnlockedHeader { header, keys, .. } = unlocked;
         image.check_len(&header)?;
@@ -233,7 +236,7 @@ impl Volume {
         let mut oram = self.oram.write().expect(POISONED);
         oram.close()?;
         if let (Some(anchor), false) = (&self.anchor, self.read_only) {
-            anchor.note_count(oram.writes()).map_err(traceless::Error::Io)?;
+            anchor.note_count(oram.writes()).map_err(traceless_core::Error::Io)?;
         }
         Ok(())
     }

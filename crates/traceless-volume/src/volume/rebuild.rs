@@ -18,11 +18,11 @@ use crate::format::{
 use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use traceless::rng::{Rng, System};
-use traceless::scheme::contract::BlockScheme;
-use traceless::seal::Cipher;
-use traceless::store::{Caching, FileStore};
-use traceless::trace::Witness;
+use traceless_core::rng::{Rng, System};
+use traceless_core::scheme::contract::BlockScheme;
+use traceless_core::seal::Cipher;
+use traceless_core::store::{Caching, FileStore};
+use traceless_core::trace::Witness;
 
 /// Blocks copied at a time.
 const CHUNK_BLOCKS: u64 = 256;

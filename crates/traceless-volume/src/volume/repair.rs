@@ -6,8 +6,8 @@ use super::{OpenOptions, Volume};
 use crate::error::{Error, Result};
 use crate::format::{Anchor, Superblock, UserKey};
 use std::path::Path;
-use traceless::error::Place;
-use traceless::store::{Caching, FileStore};
+use traceless_core::error::Place;
+use traceless_core::store::{Caching, FileStore};
 
 /// Blocks read at a time in the search for unreadable ones.
 const BLOCKS_PER_READ: u64 = 256;
@@ -94,7 +94,7 @@ impl Volume {
 
     fn is_readable(&self, first: u64, into: &mut [u8]) -> Result<bool> {
         match self.read_blocks(first, into) {
-            Err(Error::Scheme(traceless::Error::Tampered { .. })) => Ok(false),
+            Err(Error::Scheme(traceless_core::Error::Tampered { .. })) => Ok(false),
             other => other.map(|()| true),
         }
     }

@@ -13,8 +13,8 @@ use crate::format::{
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use traceless::rng::{Rng, System};
-use traceless::store::{Caching, Store};
+use traceless_core::rng::{Rng, System};
+use traceless_core::store::{Caching, Store};
 
 /// Reports long work: its name, the amount done and the total. Returns whether to go on.
 pub(super) type Progress<'a> = &'a mut dyn FnMut(&'static str, u64, u64) -> bool;

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::format::{Features, SlotKind, Superblock, UserKey};
 use serde::Serialize;
 use std::path::Path;
-use traceless::store::{Caching, FileStore};
+use traceless_core::store::{Caching, FileStore};
 
 /// The output of `traceless volume status`.
 #[derive(Clone, Debug, Serialize)]

@@ -3,11 +3,11 @@ use crate::format::{Kdf, UserKey};
 use std::fs::OpenOptions as FileOptions;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use traceless::scheme::contract::BlockScheme;
-use traceless::scheme::detwo::{DetWoGeometry, Refresh};
-use traceless::scheme::plain::PlainScheme;
-use traceless::scheme::sq;
-use traceless::seal::Cipher;
+use traceless_block::detwo::{DetWoGeometry, Refresh};
+use traceless_block::plain::PlainScheme;
+use traceless_block::sq;
+use traceless_core::scheme::contract::BlockScheme;
+use traceless_core::seal::Cipher;
 use zeroize::Zeroizing;
 
 fn key(byte: u8) -> UserKey {
@@ -189,7 +189,7 @@ fn an_anchor_refuses_older_images_and_forks() {
     drop(volume);
     std::fs::write(&path, &opened).unwrap();
     match open(&path, &anchored(&anchor)) {
-        Err(Error::Scheme(traceless::Error::RolledBack { expected: 3, found: 2 })) => {}
+        Err(Error::Scheme(traceless_core::Error::RolledBack { expected: 3, found: 2 })) => {}
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("the last flushed write is gone, and the anchor did not notice"),
     }

@@ -4,7 +4,7 @@ use crate::check::{Checker, Effort, Tally};
 use crate::disk::Fault;
 use crate::subjects::{Family, Subject};
 use crate::world::{Failure, Step, World, script};
-use traceless::rng::{Rng, SeededRng};
+use traceless_core::rng::{Rng, SeededRng};
 
 pub const HEALTHY: [Fault; 2] = [Fault::None; 2];
 

@@ -5,7 +5,7 @@ use crate::nonces::Nonces;
 use crate::world::{How, Open, Step, World};
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use traceless::rng::{Rng, SeededRng};
+use traceless_core::rng::{Rng, SeededRng};
 use traceless_volume::format::AREAS_AT;
 
 /// How thoroughly to check.

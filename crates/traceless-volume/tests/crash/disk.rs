@@ -1,10 +1,10 @@
 //! A disk with a volatile cache that logs every request, and the effects of a crash on it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use traceless::seal::record::{self, SealRecord};
-use traceless::store::Store;
-use traceless::types::Extent;
-use traceless::{Error, Result};
+use traceless_core::seal::record::{self, SealRecord};
+use traceless_core::store::Store;
+use traceless_core::types::Extent;
+use traceless_core::{Error, Result};
 use traceless_volume::format::{AREAS_AT, SUPERBLOCK_LEN, SUPERBLOCKS_AT};
 
 /// The unit that a crash leaves whole: a torn write has some of its sectors.

@@ -4,7 +4,7 @@ use crate::check::any_fate;
 use crate::disk::{Event, Fate, Piece};
 use crate::subjects::Family;
 use crate::world::{Failure, How, Open, World, Write, script};
-use traceless::rng::{Rng, SeededRng};
+use traceless_core::rng::{Rng, SeededRng};
 
 /// A client and its volume through many crashes.
 pub struct Life {

@@ -1,12 +1,12 @@
 //! Faulty schemes that can replace a subject's scheme.
 
 use std::collections::VecDeque;
-use traceless::Result;
-use traceless::error::Place;
-use traceless::oram::{BlockOram, Hides, Oram};
-use traceless::scheme::Parts;
-use traceless::scheme::contract::BlockScheme;
-use traceless::types::Addr;
+use traceless_core::Result;
+use traceless_core::error::Place;
+use traceless_core::oram::{BlockOram, Hides, Oram};
+use traceless_core::scheme::Parts;
+use traceless_core::scheme::contract::BlockScheme;
+use traceless_core::types::Addr;
 
 /// Blocks whose last writes a [`Fault::KeepsOlder`] remembers: about a bucket.
 const REMEMBERED: usize = 4;

@@ -3,7 +3,7 @@
 
 use crate::disk::Event;
 use std::collections::HashMap;
-use traceless::seal::{Nonce, TAG_LEN};
+use traceless_core::seal::{Nonce, TAG_LEN};
 
 /// The first use of a nonce, and the tag of what it sealed.
 #[derive(Clone, Copy)]

@@ -7,8 +7,8 @@ use crate::subjects::{FAMILIES, Family};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
 use std::sync::Mutex;
-use traceless::clock::{Clock, Monotonic};
-use traceless::rng::{Rng, System};
+use traceless_core::clock::{Clock, Monotonic};
+use traceless_core::rng::{Rng, System};
 
 /// One round in this many crashes a run at every point; the rest are lives with random crashes.
 const LIVES_PER_RUN: u64 = 16;

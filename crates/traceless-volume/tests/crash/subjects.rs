@@ -5,16 +5,16 @@
 
 use crate::disk::Fault;
 use std::sync::Arc;
-use traceless::oram::BlockOram;
-use traceless::rng::{Rng, SeededRng};
-use traceless::scheme::Parts;
-use traceless::scheme::contract::BlockScheme;
-use traceless::scheme::datalair::DataLairScheme;
-use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
-use traceless::scheme::hive::HiveScheme;
-use traceless::scheme::{random, sq};
+use traceless_block::datalair::DataLairScheme;
+use traceless_block::detwo::{DetWoGeometry, MapEntries, Refresh};
+use traceless_block::hive::HiveScheme;
+use traceless_block::{random, sq};
+use traceless_core::oram::BlockOram;
+use traceless_core::rng::{Rng, SeededRng};
+use traceless_core::scheme::Parts;
+use traceless_core::scheme::contract::BlockScheme;
 
-type Made = traceless::Result<Box<dyn BlockOram>>;
+type Made = traceless_core::Result<Box<dyn BlockOram>>;
 
 /// A scheme with a geometry, and facts that make crashes of it effective.
 #[derive(Clone)]

@@ -4,15 +4,15 @@ use crate::disk::{Bent, Disk, Event, Fault, Phase, Piece, mix};
 use crate::nonces::Nonces;
 use crate::subjects::Subject;
 use std::sync::{Arc, Mutex};
-use traceless::Error;
-use traceless::durable::Vault;
-use traceless::oram::BlockOram;
-use traceless::rng::{Rng, SeededRng};
-use traceless::scheme::Parts;
-use traceless::seal::{Cipher, record};
-use traceless::store::Store;
-use traceless::suite::UnsaltedRng;
-use traceless::types::Addr;
+use traceless_core::Error;
+use traceless_core::durable::Vault;
+use traceless_core::oram::BlockOram;
+use traceless_core::rng::{Rng, SeededRng};
+use traceless_core::scheme::Parts;
+use traceless_core::seal::{Cipher, record};
+use traceless_core::store::Store;
+use traceless_core::suite::UnsaltedRng;
+use traceless_core::types::Addr;
 use traceless_volume::format::{
     AREAS_AT, Keys, Newest, SUPERBLOCK_LEN, SUPERBLOCKS_AT, Superblock, SuperblockVault,
 };
@@ -145,7 +145,7 @@ pub struct World {
 struct Forgetful;
 
 impl Vault for Forgetful {
-    fn keep(&mut self, _: &[u8]) -> traceless::Result {
+    fn keep(&mut self, _: &[u8]) -> traceless_core::Result {
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Arrays with a block length that the compiler knows.
 
 use super::Array;
-use crate::error::{Error, Result};
+use traceless_core::error::{Error, Result};
 
 /// An [`Array`] of blocks of `LEN` bytes.
 ///

@@ -42,24 +42,24 @@
 
 mod fixed;
 
-pub use crate::scheme::store_vault::{StoreVault, VAULT_LEN};
 pub use fixed::FixedArray;
+pub use traceless_core::scheme::store_vault::{StoreVault, VAULT_LEN};
 
-use crate::error::{Error, Result};
 use crate::oblivious;
-use crate::oram::{Hides, Oram};
-use crate::rng::{Rng, System};
-use crate::scheme::Parts;
-use crate::scheme::contract::Scheme;
 use crate::scheme::linear::LinearScheme;
 use crate::scheme::path;
-use crate::seal::Secret;
-use crate::store::Store;
-use crate::types::Addr;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
+use traceless_core::oram::{Hides, Oram};
+use traceless_core::rng::{Rng, System};
+use traceless_core::scheme::Parts;
+use traceless_core::scheme::contract::Scheme;
+use traceless_core::seal::Secret;
+use traceless_core::store::Store;
+use traceless_core::types::Addr;
 
 /// Blocks, numbered from 0 on. See the [module](self).
 ///

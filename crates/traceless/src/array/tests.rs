@@ -1,10 +1,10 @@
 use super::*;
-use crate::rng::SeededRng;
 use crate::scheme::tree_rig::{
     CHI_SQUARE_MAX, REPEATS_MAX, loudest_echo, older_tests_see_nothing, serial_chi_square,
 };
-use crate::store::{MemStore, WatchedStore};
-use crate::trace::{Op, Recorder};
+use traceless_core::rng::SeededRng;
+use traceless_core::store::{MemStore, WatchedStore};
+use traceless_core::trace::{Op, Recorder};
 
 fn builder(blocks: u64, block_len: usize) -> Builder {
     let key = Secret::from_bytes([5; 32]);

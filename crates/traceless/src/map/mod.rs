@@ -63,17 +63,9 @@ mod places;
 #[cfg(test)]
 mod tests;
 
-use crate::error::{Error, Result};
 use crate::oblivious;
 use crate::oblivious::durable::{UserWords, create_attached, open_attached};
-use crate::oram::Oram;
-use crate::rng::Rng;
-use crate::scheme::Parts;
 use crate::scheme::health::Health;
-use crate::scheme::store_vault::{StoreVault, VAULT_LEN};
-use crate::seal::Secret;
-use crate::store::Store;
-use crate::types::Addr;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -81,6 +73,14 @@ use alloc::vec::Vec;
 use bucket::{OperationState, Visit};
 use places::KeyHash;
 use subtle::{Choice, ConditionallySelectable};
+use traceless_core::error::{Error, Result};
+use traceless_core::oram::Oram;
+use traceless_core::rng::Rng;
+use traceless_core::scheme::Parts;
+use traceless_core::scheme::store_vault::{StoreVault, VAULT_LEN};
+use traceless_core::seal::Secret;
+use traceless_core::store::Store;
+use traceless_core::types::Addr;
 use traceless_sys::ct::{self, Mask, secret::made_public};
 
 /// Entries that fit the stash.
@@ -504,7 +504,7 @@ impl Builder {
 
     fn random(self) -> Result<Box<dyn Rng>> {
         #[cfg(feature = "std")]
-        let system = || Some(Box::new(crate::rng::System) as Box<dyn Rng>);
+        let system = || Some(Box::new(traceless_core::rng::System) as Box<dyn Rng>);
         #[cfg(not(feature = "std"))]
         let system = || None;
         let none = Error::Geometry("without an operating system a generator is handed in");

@@ -1,7 +1,7 @@
 //! The two buckets of a key.
 
 use super::Shape;
-use crate::seal::{Prf, Secret};
+use traceless_core::seal::{Prf, Secret};
 
 /// A keyed hash of map keys, all of which have the same number of words.
 pub struct KeyHash {

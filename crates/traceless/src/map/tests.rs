@@ -2,11 +2,11 @@
 mod saved;
 
 use super::*;
-use crate::oram::{Hides, check_request};
-use crate::rng::SeededRng;
 use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use traceless_core::oram::{Hides, check_request};
+use traceless_core::rng::SeededRng;
 
 type Seen = Arc<Mutex<Vec<u64>>>;
 

@@ -1,8 +1,8 @@
 //! Random words, drawn from the generator many at a time.
 
 use super::labels::label_of;
-use crate::rng::Rng;
 use alloc::boxed::Box;
+use traceless_core::rng::Rng;
 use traceless_sys::ct::{self, secret::made_public};
 
 /// Number of words that a refill draws.

@@ -18,19 +18,19 @@ use super::sealed::{self, MEMORY_LEVELS_MIN, SealedPages};
 use super::tree::Ram;
 use super::width::{Make, Width, fastest};
 use super::{BLOCKS_MAX, Oblivious, check_block};
-use crate::durable::{Durable, load_words, save_words};
-use crate::error::{Error, Result};
-use crate::oram::{Hides, Oram, one_by_one};
-use crate::rng::SeededRng;
-use crate::scheme::Parts;
 use crate::scheme::keys::{Family, Keys};
-use crate::scheme::openings::{EpochState, KEY_BYTES_MAX, OPENINGS_MANY};
 use crate::scheme::saves::{CopyLayout, Saves};
-use crate::seal::{Prf, Secret};
-use crate::types::{Addr, Extent};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::durable::{Durable, load_words, save_words};
+use traceless_core::error::{Error, Result};
+use traceless_core::oram::{Hides, Oram, one_by_one};
+use traceless_core::rng::SeededRng;
+use traceless_core::scheme::Parts;
+use traceless_core::scheme::openings::{EpochState, KEY_BYTES_MAX, OPENINGS_MANY};
+use traceless_core::seal::{Prf, Secret};
+use traceless_core::types::{Addr, Extent};
 
 /// Default interval between two automatic syncs, in accesses, at least.
 const UNSYNCED: u64 = 1024;

@@ -9,8 +9,8 @@ use super::plan::{Headers, Lanes, ones_if};
 use super::tree::SLOTS;
 use super::width::Width;
 use super::{LANES, STASH_MAX};
-use crate::error::{Error, Result};
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
 use traceless_sys::Words;
 use traceless_sys::ct::{Mask, MovingBlock as _, Vector};
 

@@ -60,19 +60,19 @@ pub use traffic::Traffic;
 pub use tree::{Memory, Ram};
 pub use width::{Dynamic, Lines, Width};
 
-use crate::error::{Error, Result};
-use crate::oram::{Hides, Oram, one_by_one};
-use crate::rng::Rng;
 use crate::scheme::health::Health;
-use crate::seal::{Aead, Secret};
-use crate::store::Store;
-use crate::types::Addr;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use circuit::CircuitTree;
 use draws::Draws;
 use positions::Positions;
+use traceless_core::error::{Error, Result};
+use traceless_core::oram::{Hides, Oram, one_by_one};
+use traceless_core::rng::Rng;
+use traceless_core::seal::{Aead, Secret};
+use traceless_core::store::Store;
+use traceless_core::types::Addr;
 use traceless_sys::ct::{self, Kernel, Vector, secret::made_public};
 use width::{LINE, Make};
 

@@ -10,10 +10,10 @@ use super::labels::{self, FAN_OUT, FAN_OUT_BITS};
 use super::saved::{load_secret, save_secret};
 use super::tree::Ram;
 use super::width::{LINE, Lines, Width as _};
-use crate::durable::Durable;
-use crate::error::Result;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::durable::Durable;
+use traceless_core::error::Result;
 use traceless_sys::ct::{self, Kernel, Vector};
 
 /// Number of labels that are scanned rather than kept in a tree, at most.

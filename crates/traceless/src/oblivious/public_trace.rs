@@ -2,8 +2,8 @@
 //! writes of a sync must follow from the pages that were read before it.
 
 use crate::oblivious::ArrayGeometry;
-use crate::trace::{Event, Op};
 use std::collections::BTreeSet;
+use traceless_core::trace::{Event, Op};
 
 /// The syncs and states of a trace, without the events that follow from the paths read. Panics at
 /// any other write.

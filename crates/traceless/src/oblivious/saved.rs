@@ -1,8 +1,8 @@
 //! Saves and loads words of the trusted state that may be secret, without branching on them.
 
-use crate::durable::take_saved;
-use crate::error::Result;
 use alloc::vec::Vec;
+use traceless_core::durable::take_saved;
+use traceless_core::error::Result;
 use traceless_sys::ct::{self, secret::classify};
 
 /// Saves words that may be secret.

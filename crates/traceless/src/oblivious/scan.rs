@@ -2,10 +2,10 @@
 
 use super::width::{Dynamic, Width};
 use super::{BLOCKS_MAX, check_block};
-use crate::error::{Error, Result};
-use crate::oram::{Hides, Oram, one_by_one};
-use crate::types::Addr;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
+use traceless_core::oram::{Hides, Oram, one_by_one};
+use traceless_core::types::Addr;
 use traceless_sys::Words;
 use traceless_sys::ct::{self, Kernel, Mask, MovingBlock as _, Vector, secret::made_public};
 

@@ -2,13 +2,14 @@
 
 use super::ArrayGeometry;
 use super::durable::{create_durable, open_durable};
-use crate::error::Result;
-use crate::oram::{Hides, Oram};
-use crate::rng::Rng;
-use crate::scheme::contract::Scheme;
-use crate::scheme::{Parts, PlacedArea};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use traceless_core::error::Result;
+use traceless_core::oram::{Hides, Oram};
+#[cfg(feature = "std")]
+use traceless_core::rng::Rng;
+use traceless_core::scheme::contract::Scheme;
+use traceless_core::scheme::{Parts, PlacedArea};
 
 impl Scheme for ArrayGeometry {
     fn name(&self) -> &'static str {
@@ -60,12 +61,16 @@ impl Scheme for ArrayGeometry {
         open_durable(*self, parts, state)
     }
 
+    #[cfg(feature = "std")]
     fn create_in_memory(&self, rng: Box<dyn Rng>) -> Result<Box<dyn Oram>> {
         super::create(self.blocks, self.block_len, rng)
     }
 
     #[cfg(feature = "suite")]
-    fn public_trace(&self, trace: &[crate::trace::Event]) -> Vec<crate::trace::Event> {
+    fn public_trace(
+        &self,
+        trace: &[traceless_core::trace::Event],
+    ) -> Vec<traceless_core::trace::Event> {
         super::public_trace::template(self, trace)
     }
 }

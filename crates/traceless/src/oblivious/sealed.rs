@@ -6,18 +6,18 @@
 
 use super::LANES;
 use super::tree::{Header, Memory, PATHS, Ram, SLOTS};
-use crate::durable::{Durable, load_words, save_words};
-use crate::error::{Error, Place, Result};
-use crate::rng::Rng;
 use crate::scheme::health::Health;
-use crate::seal::{Aead, Nonce, Salt, Sealer, TAG_LEN};
-use crate::store::Store;
 use crate::tree::PendingBuckets;
-use crate::types::{Extent, total_len};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::durable::{Durable, load_words, save_words};
+use traceless_core::error::{Error, Place, Result};
+use traceless_core::rng::Rng;
+use traceless_core::seal::{Aead, Nonce, Salt, Sealer, TAG_LEN};
+use traceless_core::store::Store;
+use traceless_core::types::{Extent, total_len};
 use traceless_sys::ct::{self, secret::classify, secret::declassify};
 
 /// Levels of a page, and the resulting numbers of buckets and child pages.

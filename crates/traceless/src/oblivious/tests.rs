@@ -1,12 +1,12 @@
 use super::circuit::CircuitTree;
 use super::tree::Header;
 use super::*;
-use crate::rng::SeededRng;
-use crate::store::MemStore;
-use crate::types::Extent;
 use std::boxed::Box;
 use std::sync::Mutex;
 use std::vec;
+use traceless_core::rng::SeededRng;
+use traceless_core::store::MemStore;
+use traceless_core::types::Extent;
 
 fn random(oram: &mut dyn Oram, operations: u64, seed: u64) {
     let (blocks, len) = (oram.blocks(), oram.block_len());

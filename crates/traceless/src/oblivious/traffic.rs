@@ -5,7 +5,7 @@ use super::positions::{scanned_words, tree_blocks};
 use super::tree::{PATHS, SLOTS};
 use super::width::{Lines, Make, Width, fastest};
 use super::{check_block, is_scanned};
-use crate::error::Result;
+use traceless_core::error::Result;
 
 /// Paths and bytes of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,9 +6,9 @@
 
 use super::saved::{load_secret, save_secret};
 use super::{LANES, LEVELS_MAX};
-use crate::durable::Durable;
-use crate::error::{Error, Result};
 use alloc::vec::Vec;
+use traceless_core::durable::Durable;
+use traceless_core::error::{Error, Result};
 use traceless_sys::{Words, ct};
 
 /// Slots in a bucket.

@@ -1,16 +1,16 @@
 //! A thread that makes accesses at a constant rate, with or without requests.
 
 use super::{Pace, PacedOram, Record};
-use crate::clock::Timer;
 use crate::controller::Controller;
-use crate::error::{Error, Result};
-use crate::oram::{Hides, Oram, check_request, one_by_one};
-use crate::types::Addr;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
+use traceless_core::clock::Timer;
+use traceless_core::error::{Error, Result};
+use traceless_core::oram::{Hides, Oram, check_request, one_by_one};
+use traceless_core::types::Addr;
 
 /// A paced scheme as an array: a thread makes accesses and serves requests until the service is
 /// closed or dropped.

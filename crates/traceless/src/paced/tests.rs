@@ -1,19 +1,19 @@
 use super::*;
-use crate::clock::{Clock as _, Monotonic, SimulatedClock};
 use crate::controller::StepKind;
-use crate::error::Error;
-use crate::oram::Oram as _;
-use crate::rng::{Rng as _, SeededRng};
 use crate::scheme::path::PathOram;
 use crate::scheme::tree_rig::{sealed, store_for};
-use crate::store::{MemStore, Store, WatchedStore};
-use crate::trace::{Event, Op, Recorder};
 use crate::tree::{BareTree, STASH_BLOCKS, Shape};
-use crate::types::Extent;
 use std::boxed::Box;
 use std::sync::Arc;
 use std::vec;
 use std::vec::Vec;
+use traceless_core::clock::{Clock as _, Monotonic, SimulatedClock};
+use traceless_core::error::Error;
+use traceless_core::oram::Oram as _;
+use traceless_core::rng::{Rng as _, SeededRng};
+use traceless_core::store::{MemStore, Store, WatchedStore};
+use traceless_core::trace::{Event, Op, Recorder};
+use traceless_core::types::Extent;
 
 const BLOCKS: u64 = 100;
 const BLOCK_LEN: usize = 16;
@@ -243,8 +243,8 @@ impl Controller for Failing {
     fn sync(&mut self) -> Result {
         Ok(())
     }
-    fn hides(&self) -> crate::oram::Hides {
-        crate::oram::Hides::Nothing
+    fn hides(&self) -> traceless_core::oram::Hides {
+        traceless_core::oram::Hides::Nothing
     }
 }
 

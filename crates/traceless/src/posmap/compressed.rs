@@ -1,9 +1,9 @@
 //! Labels computed from counters, which take less room than the labels would.
 
 use super::labels::{BAD_FANOUT, FANOUT_MAX, Labels, LeafDraw};
-use crate::error::{Error, Result};
-use crate::seal::{Prf, Secret};
-use crate::types::{Addr, Leaf};
+use traceless_core::error::{Error, Result};
+use traceless_core::seal::{Prf, Secret};
+use traceless_core::types::{Addr, Leaf};
 
 /// Bits of an individual counter in the paper: 32 counters and the group counter fill 64 bytes.
 pub const COUNTER_BITS: u32 = 14;
@@ -164,10 +164,10 @@ impl Labels for CompressedLabels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::SeededRng;
     use alloc::boxed::Box;
     use alloc::vec;
     use alloc::vec::Vec;
+    use traceless_core::rng::SeededRng;
 
     fn key() -> Secret {
         Secret::from_bytes([5; 32])

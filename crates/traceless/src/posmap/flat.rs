@@ -1,11 +1,11 @@
 //! A position map in trusted memory.
 
 use super::LABEL_LEN;
-use crate::durable::{Durable, take_saved};
-use crate::error::Result;
-use crate::store::Pages;
-use crate::types::{Addr, Leaf};
 use alloc::vec::Vec;
+use traceless_core::durable::{Durable, take_saved};
+use traceless_core::error::Result;
+use traceless_core::store::Pages;
+use traceless_core::types::{Addr, Leaf};
 
 /// Four bytes for each block: its leaf label plus one, or 0 for a block that was never accessed. So
 /// a new map of zeros needs no initialisation.

@@ -1,10 +1,10 @@
 //! What a block of a position map holds about each of its children.
 
-use crate::error::{Error, Result};
-use crate::rng::Rng;
-use crate::seal::Secret;
-use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
+use traceless_core::error::{Error, Result};
+use traceless_core::rng::Rng;
+use traceless_core::seal::Secret;
+use traceless_core::types::{Addr, Leaf};
 
 /// Bytes of a label in a block of the position map: the leaf plus one, 0 for never accessed.
 pub const LABEL_LEN: usize = 4;

@@ -1,10 +1,10 @@
 //! The position map lookaside buffer (PLB): blocks of a position map in trusted memory.
 
-use crate::error::{Error, Result};
 use crate::tree::Header;
-use crate::types::{Addr, Leaf};
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
+use traceless_core::types::{Addr, Leaf};
 
 /// A cache of map blocks with their labels, in numbered ways. A cached block is not in the tree.
 pub trait Lookaside: Send {

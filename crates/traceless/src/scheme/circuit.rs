@@ -16,13 +16,13 @@
 use super::health::Health;
 use super::requests::Requests;
 use crate::controller::{Controller, Serve, StepKind, StepOutcome};
-use crate::error::{Error, Result};
-use crate::oram::Hides;
 use crate::posmap::Flat;
-use crate::rng::Rng;
 use crate::tree::{BucketTree, Engine, EvictionOrder, Shape, TREE_BLOCKS_MAX};
-use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
+use traceless_core::error::{Error, Result};
+use traceless_core::oram::Hides;
+use traceless_core::rng::Rng;
+use traceless_core::types::{Addr, Leaf};
 
 /// Blocks that the stash holds at most. With two slots per bucket, half of them in use, the
 /// probability of overflow is about 2^-60, by extrapolation: each further block is about 3.4 times

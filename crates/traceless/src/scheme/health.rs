@@ -5,7 +5,7 @@
 //! bytes, for the same block, whichever block is requested next. So an observer sees the failure
 //! and the repeated read, and does not learn whether the caller requested the block again.
 
-use crate::error::{Error, Result};
+use traceless_core::error::{Error, Result};
 
 /// State of the scheme after the last access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -67,7 +67,7 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Place;
+    use traceless_core::error::Place;
 
     #[test]
     fn only_what_changed_something_ends_a_scheme() {

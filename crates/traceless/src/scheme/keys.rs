@@ -1,8 +1,8 @@
 //! Keys of an area with blocks that are rewritten when they are read: one key per opening.
 
-use super::openings::{EpochState, Opening, Openings};
-use crate::error::Result;
-use crate::seal::{Aegis, Forgery, Nonce, Sealer, Secret, TAG_LEN};
+use traceless_core::error::Result;
+use traceless_core::scheme::openings::{EpochState, Opening, Openings};
+use traceless_core::seal::{Aegis, Forgery, Nonce, Sealer, Secret, TAG_LEN};
 
 /// Seals under the key of the newest opening; opens under the key of the opening that sealed.
 pub(crate) struct Keys {

@@ -3,16 +3,16 @@
 //! The simplest scheme that hides reads and writes, and the fastest for a handful of blocks. There
 //! are three copies: the copy of the last sync stays intact while the other two take turns.
 
-use crate::error::{Error, Place, Result};
-use crate::oram::{Hides, Oram, check_request};
-use crate::scheme::Parts;
-use crate::scheme::lifecycle::Lifecycle;
-use crate::seal::{Aead, Nonce, Salt, Sealer, Secret, TAG_LEN};
-use crate::store::Store;
-use crate::types::{Addr, Extent};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Place, Result};
+use traceless_core::oram::{Hides, Oram, check_request};
+use traceless_core::scheme::Parts;
+use traceless_core::scheme::lifecycle::Lifecycle;
+use traceless_core::seal::{Aead, Nonce, Salt, Sealer, Secret, TAG_LEN};
+use traceless_core::store::Store;
+use traceless_core::types::{Addr, Extent};
 
 const COPIES: u64 = 3;
 const STATE_LEN: usize = 2 + 16 + 8 + 1;
@@ -211,12 +211,12 @@ impl Oram for Linear {
 #[cfg(all(test, feature = "std"))]
 mod tests {
     use super::*;
-    use crate::durable::MemVault;
-    use crate::rng::SeededRng;
-    use crate::seal::Cipher;
-    use crate::store::MemStore;
     use alloc::boxed::Box;
     use core::sync::atomic::{AtomicBool, Ordering};
+    use traceless_core::durable::MemVault;
+    use traceless_core::rng::SeededRng;
+    use traceless_core::seal::Cipher;
+    use traceless_core::store::MemStore;
 
     /// A store that fails its next sync, once.
     struct Dropping(MemStore, AtomicBool);

@@ -12,18 +12,18 @@ use super::tree_rig::{
 };
 use super::unified::{Sizes, Unified};
 use crate::controller::{Controller, StepKind};
-use crate::error::Result;
 use crate::posmap::{CompressedLabels, Labels, LeafDraw, Plb};
-use crate::rng::{Rng, SeededRng};
-use crate::seal::{Aead, Secret};
-use crate::store::MemStore;
-use crate::trace::{Op, Recorder};
 use crate::tree::{GhostTree, Shape};
-use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::Result;
+use traceless_core::rng::{Rng, SeededRng};
+use traceless_core::seal::{Aead, Secret};
+use traceless_core::store::MemStore;
+use traceless_core::trace::{Op, Recorder};
+use traceless_core::types::{Addr, Leaf};
 
 const BLOCKS: u64 = 3000;
 const LEN: usize = 24;

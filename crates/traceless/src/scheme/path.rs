@@ -23,16 +23,16 @@ pub use geometry::{MAP_MEMORY, PathGeometry, UNSYNCED};
 pub use unsaved::{Unsaved, in_memory, in_memory_filled};
 
 use crate::controller::{Controller, Serve, StepKind, StepOutcome};
-use crate::error::{Error, Result};
-use crate::oram::Hides;
 use crate::posmap::{Flat, LABEL_LEN, swap_label};
-use crate::rng::Rng;
 use crate::scheme::health::Health;
 use crate::tree::{BucketTree, Drains, Engine, TREE_BLOCKS_MAX};
-use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
+use traceless_core::oram::Hides;
+use traceless_core::rng::Rng;
+use traceless_core::types::{Addr, Leaf};
 
 /// The scheme, as a [`Controller`]. See the [module](self).
 pub struct PathOram<T> {

@@ -11,16 +11,16 @@
 //! Paper: Fletcher et al., Freecursive ORAM, section 6; there the numbers lie in the position map.
 
 use crate::controller::{Controller, Serve, StepOutcome};
-use crate::error::{Error, Place, Result};
-use crate::oram::Hides;
-use crate::rng::Rng;
 use crate::scheme::health::Health;
-use crate::seal::{Nonce, Salt, Sealer};
-use crate::types::Addr;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Place, Result};
+use traceless_core::oram::Hides;
+use traceless_core::rng::Rng;
+use traceless_core::seal::{Nonce, Salt, Sealer};
+use traceless_core::types::Addr;
 
 /// A controller that verifies its blocks. A block of the inner controller is longer by a tag.
 pub struct Pmmac<C, S> {
@@ -165,11 +165,11 @@ impl<C: Controller, S: Sealer> Controller for Pmmac<C, S> {
 #[cfg(all(test, feature = "std"))]
 mod tests {
     use super::*;
-    use crate::rng::SeededRng;
     use crate::scheme::path::PathOram;
     use crate::scheme::tree_rig::{behaves_like_an_array, trees};
-    use crate::seal::{Aead, NoSeal, Secret, TAG_LEN};
     use crate::tree::Shape;
+    use traceless_core::rng::SeededRng;
+    use traceless_core::seal::{Aead, NoSeal, Secret, TAG_LEN};
 
     const FRONT_LEN: usize = Salt::LEN + TAG_LEN;
 

@@ -1,8 +1,8 @@
 //! The request queue of a controller.
 
-use crate::error::{Error, Result};
-use crate::types::Addr;
 use alloc::collections::VecDeque;
+use traceless_core::error::{Error, Result};
+use traceless_core::types::Addr;
 
 /// The requests for an array of blocks, first come first served.
 pub struct Requests {

@@ -13,18 +13,18 @@
 //! its sizes.
 
 use crate::controller::{Controller, Serve, StepKind, StepOutcome};
-use crate::error::{Error, Result};
-use crate::oram::Hides;
 use crate::posmap::{Labels, LeafDraw, Lookaside, Plb};
-use crate::rng::Rng;
 use crate::scheme::health::Health;
 use crate::scheme::unified::Unified;
 use crate::tree::{BucketTree, Drains, Engine, Header, Stash};
-use crate::types::Addr;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
+use traceless_core::oram::Hides;
+use traceless_core::rng::Rng;
+use traceless_core::types::Addr;
 
 /// Levels of the paper's small tree.
 pub const SMALL_LEVELS: usize = 19;

@@ -36,16 +36,16 @@ pub use tree::{RingTree, SlotAt};
 use super::health::Health;
 use super::requests::Requests;
 use crate::controller::{Controller, Serve, StepKind, StepOutcome};
-use crate::error::{Error, Place, Result};
-use crate::oram::Hides;
 use crate::posmap::Flat;
-use crate::rng::Rng;
 use crate::tree::{EvictionOrder, Header, Shape, Stash, TREE_BLOCKS_MAX};
-use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use bucket::{Bucket, all, draw};
+use traceless_core::error::{Error, Place, Result};
+use traceless_core::oram::Hides;
+use traceless_core::rng::Rng;
+use traceless_core::types::{Addr, Leaf};
 
 /// Area name of the metadata in errors.
 const METADATA: &str = "ring-metadata";

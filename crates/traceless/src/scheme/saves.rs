@@ -8,18 +8,18 @@
 //! both the new log and the places of the log before. An opening reads the state that the vault
 //! records and writes its log to its places once more.
 
-use super::Parts;
-use super::lifecycle::Lifecycle;
-use super::openings::{EpochState, Opening, Openings};
-use crate::durable::{load_words, save_words};
-use crate::error::{Error, Place, Result};
-use crate::seal::{Aead, Nonce, Salt, Sealer, Secret, TAG_LEN};
-use crate::store::Store;
 use crate::tree::PendingBuckets;
-use crate::types::Extent;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::durable::{load_words, save_words};
+use traceless_core::error::{Error, Place, Result};
+use traceless_core::scheme::Parts;
+use traceless_core::scheme::lifecycle::Lifecycle;
+use traceless_core::scheme::openings::{EpochState, Opening, Openings};
+use traceless_core::seal::{Aead, Nonce, Salt, Sealer, Secret, TAG_LEN};
+use traceless_core::store::Store;
+use traceless_core::types::Extent;
 use traceless_sys::ct::secret::declassify;
 
 /// Layout of one of the two copies of the trusted state.
@@ -211,7 +211,7 @@ impl Saves {
         if extents.is_empty() {
             return Ok(());
         }
-        let mut bytes = vec![0; crate::types::total_len(extents)];
+        let mut bytes = vec![0; traceless_core::types::total_len(extents)];
         let log = Extent::new(self.copy_at() + self.copies.logs[nth], bytes.len());
         self.store.read(&[log], &mut bytes)?;
         self.store.write(extents, &bytes)

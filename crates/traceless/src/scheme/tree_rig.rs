@@ -2,19 +2,21 @@
 //! statistics of the observed leaves.
 
 use crate::controller::{Controller, SteppedOram};
-use crate::error::Result;
-use crate::oram::Oram;
-use crate::rng::{Rng, SeededRng};
-use crate::seal::{Aead, HashSeal, NoSeal, Sealer, Secret};
-use crate::store::{MemStore, Store};
-use crate::trace::{Event, Op, Recorder};
 use crate::tree::{BareTree, BucketTree, Header, PathWitness, SealedTree, Shape, Treetop};
-use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use std::sync::Mutex;
+use traceless_core::error::Result;
+use traceless_core::oram::Oram;
+use traceless_core::rng::{Rng, SeededRng};
+use traceless_core::seal::{Aead, HashSeal, NoSeal, Sealer, Secret};
+use traceless_core::store::{MemStore, Store};
+#[cfg(feature = "suite")]
+use traceless_core::suite::{FailingReads, goes_on};
+use traceless_core::trace::{Event, Op, Recorder};
+use traceless_core::types::{Addr, Leaf};
 
 pub type Boxed = Box<dyn BucketTree>;
 
@@ -230,4 +232,19 @@ pub fn older_tests_see_nothing(leaves: &[u64], leaves_max: u64) {
     for lag in 1..=16 {
         assert!(serial_chi_square(leaves, leaves_max, lag) < CHI_SQUARE_MAX, "lag {lag}");
     }
+}
+
+/// As [`goes_on`] for a controller, with failures at many points. `make` makes the controller over
+/// a store of `len` bytes.
+#[cfg(feature = "suite")]
+pub fn goes_on_after_failed_reads<C: Controller>(len: u64, make: impl Fn(Arc<dyn Store>) -> C) {
+    let (mut fired, mut tried) = (0, 0);
+    for reads in (0..60).chain((60..400).step_by(17)) {
+        let store = Arc::new(FailingReads::new(Arc::new(MemStore::new(len))));
+        let mut oram = SteppedOram::new(make(store.clone()));
+        let mut model = vec![0; oram.blocks() as usize * oram.block_len()];
+        fired += u32::from(goes_on(&mut oram, &store, reads, &mut model));
+        tried += 1;
+    }
+    assert!(fired > tried / 2, "only {fired} reads of {tried} failed");
 }

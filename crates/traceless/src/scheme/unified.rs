@@ -24,19 +24,19 @@ mod fill;
 mod rekey;
 
 use crate::controller::{Controller, Serve, StepKind, StepOutcome};
-use crate::error::{Error, Result};
-use crate::oram::Hides;
 use crate::posmap::{Labels, LeafDraw, Lookaside, Plb};
-use crate::rng::Rng;
 use crate::scheme::health::Health;
-use crate::store::Pages;
 use crate::tree::{BucketTree, Drains, Engine, Header, TREE_BLOCKS_MAX};
-use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use rekey::Rekeying;
+use traceless_core::error::{Error, Result};
+use traceless_core::oram::Hides;
+use traceless_core::rng::Rng;
+use traceless_core::store::Pages;
+use traceless_core::types::{Addr, Leaf};
 
 /// Sizes of a unified ORAM.
 #[derive(Clone, Copy, Debug)]

@@ -2,14 +2,14 @@
 
 use super::fill::fill_slots;
 use super::{BucketTree, Fill, HEADER_LEN, Header, Shape, TreeLayout};
-use crate::clock::Clock;
-use crate::durable::{Durable, take_saved};
-use crate::error::Result;
-use crate::store::Pages;
-use crate::trace::{Event, Op, Surface, Witness};
-use crate::types::Leaf;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::clock::Clock;
+use traceless_core::durable::{Durable, take_saved};
+use traceless_core::error::Result;
+use traceless_core::store::Pages;
+use traceless_core::trace::{Event, Op, Surface, Witness};
+use traceless_core::types::Leaf;
 use traceless_sys::ct;
 
 /// Bytes of a subtree with neighbouring buckets.

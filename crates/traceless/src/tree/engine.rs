@@ -3,12 +3,12 @@
 mod pass;
 
 use super::{BucketTree, Header, Shape, Stash};
-use crate::durable::Durable;
-use crate::error::Result;
-use crate::types::{Addr, Leaf};
 use alloc::vec;
 use alloc::vec::Vec;
 use pass::PassSource;
+use traceless_core::durable::Durable;
+use traceless_core::error::Result;
+use traceless_core::types::{Addr, Leaf};
 
 /// Default limit of a stash, in blocks. At Z = 4 more than 147 blocks wait with a probability below
 /// 2^-128 (Stefanov et al., section 5).

@@ -1,10 +1,10 @@
 //! Filling a tree in one pass: each bucket is written once, in a fixed order.
 
 use super::{BucketTree, Engine, HEADER_LEN, Header};
-use crate::error::{Error, Result};
-use crate::types::{Addr, Leaf};
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
+use traceless_core::types::{Addr, Leaf};
 
 /// Fills in the body of a block.
 pub type Contents<'a> = &'a mut dyn FnMut(Addr, &mut [u8]);
@@ -130,12 +130,12 @@ fn by_label(labels: &[u32], leaves: u64) -> Result<(Vec<u32>, Vec<u32>)> {
 #[cfg(all(test, feature = "std"))]
 mod tests {
     use super::*;
-    use crate::rng::{Rng, SeededRng};
-    use crate::seal::{Aead, HashSeal, Sealer, Secret};
-    use crate::store::{MemStore, WatchedStore};
-    use crate::trace::{Event, Op, Recorder};
     use crate::tree::{BareTree, GhostTree, SealedTree, Shape, Treetop};
     use alloc::sync::Arc;
+    use traceless_core::rng::{Rng, SeededRng};
+    use traceless_core::seal::{Aead, HashSeal, Sealer, Secret};
+    use traceless_core::store::{MemStore, WatchedStore};
+    use traceless_core::trace::{Event, Op, Recorder};
 
     const LEN: usize = 16;
 

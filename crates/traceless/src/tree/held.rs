@@ -1,10 +1,10 @@
 //! Buckets that were written but are not in their places in the store yet.
 
-use crate::error::Result;
-use crate::store::Store;
-use crate::types::{Extent, push_extent};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use traceless_core::error::Result;
+use traceless_core::store::Store;
+use traceless_core::types::{Extent, push_extent};
 
 /// Sealed buckets, the newest copy of each, in the order of their first writes.
 #[derive(Default)]

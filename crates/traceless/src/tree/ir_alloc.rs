@@ -4,9 +4,9 @@
 //! Paper: ir-oram, sections IV-B and VI-B.
 
 use super::Shape;
-use crate::error::{Error, Result};
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
 
 /// Levels of the paper's tree.
 pub const PAPER_LEVELS: usize = 25;

@@ -42,8 +42,8 @@ pub use stash::Stash;
 pub use substash::Substash;
 pub use treetop::Treetop;
 
-use crate::error::Result;
-use crate::types::{Addr, Leaf};
+use traceless_core::error::Result;
+use traceless_core::types::{Addr, Leaf};
 
 /// Blocks of one tree, at most, including the blocks of its position map.
 pub const TREE_BLOCKS_MAX: u64 = u32::MAX as u64 - 1;

@@ -1,9 +1,9 @@
 //! A tree that reports which paths are accessed.
 
 use super::{BucketTree, Fill, Header, Shape};
-use crate::error::Result;
-use crate::trace::Op;
-use crate::types::{Addr, Leaf};
+use traceless_core::error::Result;
+use traceless_core::trace::Op;
+use traceless_core::types::{Addr, Leaf};
 
 /// Receives each path access before it is made.
 pub trait PathWitness: Send {

@@ -1,12 +1,12 @@
 //! How full a tree and its stash are: the measure for a shape.
 
 use super::{BucketTree, Engine, Header};
-use crate::error::{Error, Result};
-use crate::rng::Rng;
-use crate::types::{Addr, Leaf};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
+use traceless_core::rng::Rng;
+use traceless_core::types::{Addr, Leaf};
 
 /// Limit of the stash of a tree under observation: more blocks than any trusted memory has room
 /// for, so that the true number is measured.
@@ -184,8 +184,8 @@ mod tests {
     use super::super::ir_alloc::{BASE, IR_ALLOC1, IR_ALLOC4};
     use super::super::{BareTree, Shape};
     use super::*;
-    use crate::rng::SeededRng;
     use std::collections::BTreeSet;
+    use traceless_core::rng::SeededRng;
 
     fn half_full<T: BucketTree>(
         tree: T,

@@ -2,9 +2,9 @@
 
 use super::fill::fill_slots;
 use super::{HEADER_LEN, Header, Shape, TreeLayout};
-use crate::types::{Extent, Leaf, push_extent};
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::types::{Extent, Leaf, push_extent};
 
 /// The last path that was read.
 pub struct OpenPath {

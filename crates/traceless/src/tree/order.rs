@@ -1,7 +1,7 @@
 //! The order of the paths in deterministic evictions.
 
 use super::Shape;
-use crate::types::Leaf;
+use traceless_core::types::Leaf;
 
 /// Paths in reverse-lexicographic order: consecutive paths turn different ways at the root, every
 /// second one turns another way below it, and so on. So all buckets of a level are visited equally

@@ -2,16 +2,16 @@
 
 use super::open_path::{OpenPath, children};
 use super::{BucketTree, Fill, Header, PendingBuckets, Shape, TreeLayout};
-use crate::durable::{Durable, load_words, save_words, take_saved};
-use crate::error::{Error, Place, Result};
-use crate::rng::Rng;
-use crate::seal::{Nonce, Salt, Sealer};
-use crate::store::Store;
-use crate::types::{Extent, Leaf};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::durable::{Durable, load_words, save_words, take_saved};
+use traceless_core::error::{Error, Place, Result};
+use traceless_core::rng::Rng;
+use traceless_core::seal::{Nonce, Salt, Sealer};
+use traceless_core::store::Store;
+use traceless_core::types::{Extent, Leaf};
 
 /// Bytes of a subtree with neighbouring buckets.
 const TOGETHER: usize = 4096;

@@ -1,9 +1,9 @@
 //! Levels of a tree, and slots per bucket on each level.
 
-use crate::error::{Error, Result};
-use crate::types::Leaf;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
+use traceless_core::types::Leaf;
 
 /// Levels, at most.
 pub const LEVELS_MAX: usize = 33;

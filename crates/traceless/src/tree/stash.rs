@@ -1,11 +1,11 @@
 //! Blocks that wait in trusted memory.
 
 use super::{HEADER_LEN, Header};
-use crate::durable::{Durable, take_saved};
-use crate::error::{Error, Result};
-use crate::types::Addr;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::durable::{Durable, take_saved};
+use traceless_core::error::{Error, Result};
+use traceless_core::types::Addr;
 
 /// Blocks that are in no slot of the tree, each on the path of its label. Its memory never grows.
 pub struct Stash {

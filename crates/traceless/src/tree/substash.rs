@@ -3,10 +3,10 @@
 //! Paper: ir-oram, section IV-C.
 
 use super::{BucketTree, Header, Shape};
-use crate::error::{Error, Result};
-use crate::types::{Addr, Leaf};
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
+use traceless_core::types::{Addr, Leaf};
 
 /// A tree with its uppermost levels in trusted memory, in a set-associative cache indexed by block
 /// address (the paper's S-Stash). A pointer table (TT) holds the tree structure: it has an entry

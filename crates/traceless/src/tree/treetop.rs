@@ -1,10 +1,10 @@
 //! The top of a tree in trusted memory.
 
 use super::{BareTree, BucketTree, Fill, Header, Shape};
-use crate::durable::Durable;
-use crate::error::{Error, Result};
-use crate::types::{Addr, Leaf};
 use alloc::vec::Vec;
+use traceless_core::durable::Durable;
+use traceless_core::error::{Error, Result};
+use traceless_core::types::{Addr, Leaf};
 
 /// A tree with its uppermost levels unsealed in trusted memory, and its other levels in `inner`
 /// (Phantom; Ren et al., section 3.1.2). An adversary observes only accesses to `inner`.

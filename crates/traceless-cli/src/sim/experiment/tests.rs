@@ -5,8 +5,8 @@ use crate::args::{ProgressArgs, ProgressHow, TraceArgs};
 use std::fmt::Write as _;
 use std::fs;
 use tempfile::TempDir;
-use traceless::rng::{Rng, SeededRng};
-use traceless::trace::{SecretReader, TraceReader};
+use traceless_core::rng::{Rng, SeededRng};
+use traceless_core::trace::{SecretReader, TraceReader};
 
 const EXPERIMENT: &str = r#"
 title = "A test"

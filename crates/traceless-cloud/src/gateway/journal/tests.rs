@@ -1,7 +1,7 @@
 //! A journal's counts of appended and written records.
 
 use super::*;
-use traceless::rng::SeededRng;
+use traceless_core::rng::SeededRng;
 
 const KEY: [u8; 32] = [90; 32];
 

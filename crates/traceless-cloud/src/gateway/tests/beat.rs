@@ -2,7 +2,7 @@
 
 use super::planned::no_job;
 use super::*;
-use traceless::clock::{Clock as _, SimulatedClock};
+use traceless_core::clock::{Clock as _, SimulatedClock};
 
 const PERIOD: u64 = 2_000_000;
 

@@ -7,8 +7,8 @@ use crate::enclave::{Evictor, NodeBytes, Querier};
 use crate::host::{Enclave, HostedStore};
 use crate::random::SystemStream;
 use std::collections::{HashMap, HashSet, VecDeque};
-use traceless::rng::{Rng, Salt, System};
-use traceless::seal::record::{self, SealRecord};
+use traceless_core::rng::{Rng, Salt, System};
+use traceless_core::seal::record::{self, SealRecord};
 
 const BLOCKS: u64 = 3000;
 const WRITES: u64 = 500;

@@ -4,7 +4,7 @@ use super::*;
 use crate::gateway::beat::Beat;
 use core::ops::Bound;
 use std::path::{Path, PathBuf};
-use traceless::clock::SimulatedClock;
+use traceless_core::clock::SimulatedClock;
 
 /// A host over a store that outlives it. After a number of calls it is gone: the last call is not
 /// answered, but may have taken effect.

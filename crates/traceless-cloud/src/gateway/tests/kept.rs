@@ -6,7 +6,7 @@ use crate::gateway::beat::{Beat, state_rounds};
 use crate::gateway::inspect::{StateReport, check};
 use crate::gateway::journal::generations;
 use std::path::Path;
-use traceless::clock::SimulatedClock;
+use traceless_core::clock::SimulatedClock;
 
 fn beat() -> Beat {
     Beat::new(1000, Arc::new(SimulatedClock::default()), 0)

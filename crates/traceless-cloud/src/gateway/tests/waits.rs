@@ -2,7 +2,7 @@
 
 use super::planned::{no_job, planned};
 use super::*;
-use traceless::clock::{Clock as _, Monotonic};
+use traceless_core::clock::{Clock as _, Monotonic};
 
 #[test]
 fn queries_that_wait_for_a_whole_round_are_counted() {

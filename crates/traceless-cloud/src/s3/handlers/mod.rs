@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use s3s::dto::{self, CopySource};
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
 use std::sync::{Arc, Mutex};
-use traceless::rng::{SeededRng, System};
+use traceless_core::rng::{SeededRng, System};
 
 type Answer<T> = S3Result<S3Response<T>>;
 

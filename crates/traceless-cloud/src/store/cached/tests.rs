@@ -5,7 +5,7 @@ use crate::store::{Durability, FileStore, MemStore};
 use pollster::block_on;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use traceless::rng::{Rng as _, SeededRng};
+use traceless_core::rng::{Rng as _, SeededRng};
 
 /// Memory for exactly this many layers of the small tree.
 fn room(layers: usize) -> u64 {

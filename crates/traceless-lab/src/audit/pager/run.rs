@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use traceless::Result;
 use traceless::rng::{Rng, SeededRng, System};
-use traceless::scheme::detwo::Refresh;
 use traceless::seal::Secret;
 use traceless::store::{MemStore, Store, WatchedStore};
 use traceless::trace::{Event, Op, Recorder};
 use traceless_audit::{Draws, Template};
+use traceless_block::detwo::Refresh;
 use traceless_pager::scheme::{
     Areas, DeferredDetWo, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path, Plain, TreeParts,
     TreeSize, path_leaves, ring_leaves,

@@ -9,10 +9,10 @@ use traceless::oram::Oram;
 use traceless::rng::{Rng, SeededRng, System};
 use traceless::scheme::Parts;
 use traceless::scheme::contract::BlockScheme;
-use traceless::scheme::detwo::{DetWoGeometry, Refresh};
 use traceless::seal::{Cipher, Secret};
 use traceless::store::{MemStore, Store};
 use traceless::types::Addr;
+use traceless_block::detwo::{DetWoGeometry, Refresh};
 use traceless_cli::failure::Failure;
 
 /// Blocks of the measured schemes.

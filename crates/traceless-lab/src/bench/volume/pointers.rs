@@ -4,9 +4,9 @@ use super::library::{BLOCK_LEN, BLOCKS, TestBed};
 use super::{Effort, Places, Row, failed, row};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use traceless::scheme::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless::store::{MemStore, WatchedStore};
 use traceless::trace::{Event, Op, Witness};
+use traceless_block::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless_cli::failure::Failure;
 
 /// With the map in memory, and with it on the store: writes and reads by pointers, relative to

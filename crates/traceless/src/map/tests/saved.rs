@@ -1,8 +1,8 @@
 //! Maps in stores: reopened, killed, and interrupted at every call of their store.
 
 use super::*;
-use crate::scheme::rig::Forgetful;
-use crate::store::{MemStore, Store};
+use traceless_core::store::{MemStore, Store};
+use traceless_core::suite::rig::Forgetful;
 
 /// The map has so few buckets that entries wait in the stash.
 fn saved(store: Arc<dyn Store>, seed: u64) -> Builder {
@@ -116,7 +116,7 @@ fn no_crash_loses_what_was_synced() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_loses_no_entry() {
-    use crate::suite::FailingReads;
+    use traceless_core::suite::FailingReads;
 
     let new = |store: Arc<dyn Store>, seed| {
         let map = Map::builder().capacity(4000).key_len(2).value_len(8).rng(SeededRng::new(seed));

@@ -2,29 +2,45 @@
 //! after a crash, openings and their keys.
 
 use super::*;
-use crate::durable::Vault;
-use crate::error::Place;
 use crate::oblivious::tree::Memory as _;
 use crate::oblivious::width::Dynamic;
-use crate::scheme::openings::OPENINGS_MAX;
-use crate::scheme::rig::{self, assert_filled, fill};
-use crate::store::{MemStore, Store, WatchedStore};
-use crate::trace::{Op, Recorder};
 use alloc::sync::Arc;
+use core::ops::{Deref, DerefMut};
 use std::collections::BTreeMap;
+use traceless_core::durable::Vault;
+use traceless_core::error::Place;
+use traceless_core::scheme::openings::OPENINGS_MAX;
+use traceless_core::store::{MemStore, Store, WatchedStore};
+use traceless_core::suite::rig::{self, assert_filled, fill};
+use traceless_core::trace::{Op, Recorder};
 
-type Rig = rig::Rig<ArrayGeometry>;
+/// A store with all that it takes to open the scheme again.
+struct Rig(rig::Rig<ArrayGeometry>);
+
+impl Deref for Rig {
+    type Target = rig::Rig<ArrayGeometry>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Rig {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
 type Opened = Result<DurableOblivious<Dynamic>>;
 
 impl Rig {
     fn new(geometry: ArrayGeometry) -> Self {
-        Self::with_room(geometry, geometry.store_len())
+        Self(rig::Rig::with_room(geometry, geometry.store_len()))
     }
 
     fn create(&mut self) -> DurableOblivious<Dynamic> {
-        let parts = self.parts(self.store.clone(), false);
-        let width = Dynamic::of(self.geometry.block_len);
-        DurableOblivious::create(self.geometry, width, parts).unwrap()
+        let parts = self.0.parts(self.0.store.clone(), false);
+        let width = Dynamic::of(self.0.geometry.block_len);
+        DurableOblivious::create(self.0.geometry, width, parts).unwrap()
     }
 
     fn open_on(&mut self, store: Arc<dyn Store>, read_only: bool) -> Opened {
@@ -37,17 +53,17 @@ impl Rig {
         read_only: bool,
         open: impl Fn(ArrayGeometry, Dynamic, Parts, &EpochState) -> Opened,
     ) -> Opened {
-        let (parts, state) = (self.parts(store, read_only), self.vault.kept());
+        let (parts, state) = (self.0.parts(store, read_only), self.0.vault.kept());
         open(
-            self.geometry,
-            Dynamic::of(self.geometry.block_len),
+            self.0.geometry,
+            Dynamic::of(self.0.geometry.block_len),
             parts,
             &EpochState::decode(&state)?,
         )
     }
 
     fn open(&mut self) -> DurableOblivious<Dynamic> {
-        self.open_on(self.store.clone(), false).unwrap()
+        self.open_on(self.0.store.clone(), false).unwrap()
     }
 }
 
@@ -72,7 +88,7 @@ fn no_crash_loses_what_was_synced() {
 #[cfg(feature = "suite")]
 #[test]
 fn no_nonce_covers_two_contents() {
-    use crate::seal::record;
+    use traceless_core::seal::record;
 
     record::start();
     for (nth, geometry) in geometries().into_iter().enumerate() {
@@ -143,7 +159,7 @@ fn old_pages_and_old_states_are_refused() {
 fn another_key_or_geometry_opens_nothing() {
     let mut rig = Rig::new(geometries()[1]);
     rig.create().close().unwrap();
-    let mut parts = rig.parts(rig.store.clone(), false);
+    let mut parts = rig.0.parts(rig.0.store.clone(), false);
     parts.key = Secret::from_bytes([5; 32]);
     let opened = open_durable(rig.geometry, parts, &rig.vault.kept());
     assert!(matches!(opened.err(), Some(Error::Tampered { .. })));

@@ -1,19 +1,19 @@
 use super::*;
 use crate::controller::SteppedOram;
-use crate::oram::Oram;
-use crate::rng::SeededRng;
 use crate::scheme::tree_rig::{
     CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats, sealed,
     shows_one_template, store_for, trees,
 };
-use crate::store::{Store, WatchedStore};
-use crate::trace::Recorder;
 use crate::tree::{BareTree, GhostTree, Header, Substash};
-use crate::types::Extent;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use traceless_core::oram::Oram;
+use traceless_core::rng::SeededRng;
+use traceless_core::store::{Store, WatchedStore};
+use traceless_core::trace::Recorder;
+use traceless_core::types::Extent;
 
 fn rng() -> Box<dyn Rng> {
     Box::new(SeededRng::new(1))
@@ -237,7 +237,7 @@ fn impossible_requests_are_refused() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {
-    use crate::suite::goes_on_after_failed_reads;
+    use crate::scheme::tree_rig::goes_on_after_failed_reads;
 
     let shape = shape_for(64, Z).unwrap();
     goes_on_after_failed_reads(store_for(&shape, 24).len(), |store| {

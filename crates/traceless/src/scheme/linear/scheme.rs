@@ -1,11 +1,11 @@
 //! The scheme that touches everything, with its parameters.
 
 use super::Linear;
-use crate::error::Result;
-use crate::oram::{Hides, Oram};
-use crate::scheme::Parts;
-use crate::scheme::contract::Scheme;
 use alloc::boxed::Box;
+use traceless_core::error::Result;
+use traceless_core::oram::{Hides, Oram};
+use traceless_core::scheme::Parts;
+use traceless_core::scheme::contract::Scheme;
 
 /// The parameters of [`Linear`]. All of them are public.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

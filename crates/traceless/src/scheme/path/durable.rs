@@ -15,18 +15,18 @@
 use super::geometry::{PathGeometry, PlacedTree, family};
 use super::{Controller, PathOram, Serve, StepOutcome};
 use crate::controller::{StepKind, SteppedOram};
-use crate::durable::Durable;
-use crate::error::{Error, Result};
-use crate::oram::Hides;
-use crate::rng::SeededRng;
-use crate::scheme::Parts;
 use crate::scheme::keys::Keys;
-use crate::scheme::openings::{EpochState, KEY_BYTES_MAX, OPENINGS_MANY};
 use crate::scheme::saves::Saves;
 use crate::tree::{Contents, SealedTree, Treetop, extents_at};
-use crate::types::{Addr, Extent, Leaf};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use traceless_core::durable::Durable;
+use traceless_core::error::{Error, Result};
+use traceless_core::oram::Hides;
+use traceless_core::rng::SeededRng;
+use traceless_core::scheme::Parts;
+use traceless_core::scheme::openings::{EpochState, KEY_BYTES_MAX, OPENINGS_MANY};
+use traceless_core::types::{Addr, Extent, Leaf};
 
 type Tree = Treetop<SealedTree<Keys>>;
 

@@ -1,11 +1,11 @@
 //! Writes all blocks in one pass: each bucket of each tree is written once.
 
 use super::PathOram;
-use crate::error::Result;
 use crate::posmap::{Flat, LABEL_LEN, swap_label};
 use crate::tree::{Contents, Fill};
-use crate::types::{Addr, Leaf};
 use alloc::vec::Vec;
+use traceless_core::error::Result;
+use traceless_core::types::{Addr, Leaf};
 
 /// Stands in place of a label for a block that was never put onto a path.
 pub(super) const NEVER: u32 = u32::MAX;

@@ -1,12 +1,12 @@
 //! Sizes of all areas that a saved Path ORAM puts on a store.
 
 use super::LABEL_LEN;
-use crate::error::{Error, Result};
-use crate::scheme::PlacedArea;
 use crate::scheme::keys::{Family, Keys};
 use crate::scheme::saves::CopyLayout;
 use crate::tree::{HEADER_LEN, STASH_BLOCKS, SealedTree, Shape, TREE_BLOCKS_MAX, TreeLayout};
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
+use traceless_core::scheme::PlacedArea;
 
 /// Slots of a bucket, by default.
 pub const Z: u8 = 4;

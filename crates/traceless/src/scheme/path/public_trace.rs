@@ -2,8 +2,8 @@
 //! writes of a sync must follow from the paths that were read before it.
 
 use crate::scheme::path::PathGeometry;
-use crate::trace::{Event, Op, Surface};
 use std::collections::{BTreeMap, BTreeSet};
+use traceless_core::trace::{Event, Op, Surface};
 
 /// The events of a trace with each bucket's place replaced by its tree and level, and without the
 /// events that follow from the paths read. Panics at any other write.

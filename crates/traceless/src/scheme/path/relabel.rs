@@ -2,11 +2,11 @@
 
 use super::PathOram;
 use super::fill::{NEVER, label_of};
-use crate::error::Result;
 use crate::tree::{BucketTree, Fill};
-use crate::types::Leaf;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::Result;
+use traceless_core::types::Leaf;
 
 /// A pass over the leaves of the first tree, after which every block has another label.
 ///

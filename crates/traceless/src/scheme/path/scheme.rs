@@ -1,14 +1,15 @@
 //! Saved Path ORAM as a scheme with its parameters.
 
 use super::{DurablePath, PathGeometry};
-use crate::error::Result;
-use crate::oram::{Hides, Oram};
-use crate::rng::Rng;
-use crate::scheme::contract::Scheme;
-use crate::scheme::{Parts, PlacedArea};
-use crate::types::Addr;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use traceless_core::error::Result;
+use traceless_core::oram::{Hides, Oram};
+#[cfg(feature = "std")]
+use traceless_core::rng::Rng;
+use traceless_core::scheme::contract::Scheme;
+use traceless_core::scheme::{Parts, PlacedArea};
+use traceless_core::types::Addr;
 
 impl Scheme for PathGeometry {
     fn name(&self) -> &'static str {
@@ -68,10 +69,12 @@ impl Scheme for PathGeometry {
         Ok(Box::new(DurablePath::create_filled(*self, parts, contents)?))
     }
 
+    #[cfg(feature = "std")]
     fn create_in_memory(&self, mut rng: Box<dyn Rng>) -> Result<Box<dyn Oram>> {
         Ok(Box::new(super::in_memory(self, &mut *rng)?))
     }
 
+    #[cfg(feature = "std")]
     fn create_in_memory_filled(
         &self,
         mut rng: Box<dyn Rng>,
@@ -81,7 +84,10 @@ impl Scheme for PathGeometry {
     }
 
     #[cfg(feature = "suite")]
-    fn public_trace(&self, trace: &[crate::trace::Event]) -> Vec<crate::trace::Event> {
+    fn public_trace(
+        &self,
+        trace: &[traceless_core::trace::Event],
+    ) -> Vec<traceless_core::trace::Event> {
         super::public_trace::template(self, trace)
     }
 }

@@ -3,17 +3,17 @@ mod tampering;
 
 use super::*;
 use crate::controller::SteppedOram;
-use crate::oram::Oram;
-use crate::rng::SeededRng;
 use crate::scheme::tree_rig::{
     behaves_like_an_array, sealed, shows_one_template, store_for, trees,
 };
-use crate::seal::{Aead, Salt, Sealer, Secret};
-use crate::store::WatchedStore;
-use crate::trace::Recorder;
 use crate::tree::{BareTree, DRAINS_IN_A_ROW, GhostTree, SealedTree, Shape};
 use alloc::sync::Arc;
 use alloc::vec;
+use traceless_core::oram::Oram;
+use traceless_core::rng::SeededRng;
+use traceless_core::seal::{Aead, Salt, Sealer, Secret};
+use traceless_core::store::WatchedStore;
+use traceless_core::trace::Recorder;
 
 #[test]
 fn every_tree_makes_an_array() {
@@ -48,7 +48,7 @@ fn trees_are_accessed_in_turn_for_nobody_as_well() {
     let tree = |nth: usize, (levels, len)| {
         let order = order.clone();
         let told = move |op, _| {
-            if op == crate::trace::Op::Read {
+            if op == traceless_core::trace::Op::Read {
                 order.lock().unwrap().push(nth);
             }
         };
@@ -157,8 +157,8 @@ fn sealing_takes_little_room() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {
-    use crate::store::Store;
-    use crate::suite::goes_on_after_failed_reads;
+    use crate::scheme::tree_rig::goes_on_after_failed_reads;
+    use traceless_core::store::Store;
 
     let (shape, maps) = (Shape::uniform(5, 4).unwrap(), Shape::uniform(3, 4).unwrap());
     let lens = [&shape, &maps].map(|shape| store_for(shape, 16).len());

@@ -2,14 +2,14 @@
 
 use super::{PathGeometry, PathOram};
 use crate::controller::SteppedOram;
-use crate::error::Result;
-use crate::rng::{Rng, SeededRng};
-use crate::seal::{Aegis, Secret};
-use crate::store::MemStore;
 use crate::tree::{Contents, SealedTree, Treetop};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use traceless_core::error::Result;
+use traceless_core::rng::{Rng, SeededRng};
+use traceless_core::seal::{Aegis, Secret};
+use traceless_core::store::MemStore;
 
 /// The type that [`in_memory`] returns.
 pub type Unsaved = SteppedOram<PathOram<Tree>>;

@@ -1,19 +1,19 @@
 use super::*;
 use crate::controller::SteppedOram;
-use crate::oram::Oram;
 use crate::posmap::{CompressedLabels, PlainLabels};
-use crate::rng::SeededRng;
 use crate::scheme::tree_rig::{
     Boxed, CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats,
     sealed, store_for, trees,
 };
 use crate::scheme::unified::Sizes;
-use crate::seal::Secret;
-use crate::store::{Store, WatchedStore};
-use crate::trace::{Event, Recorder};
 use crate::tree::{BareTree, GhostTree, Shape, Substash, Treetop};
-use crate::types::Extent;
 use alloc::sync::Arc;
+use traceless_core::oram::Oram;
+use traceless_core::rng::SeededRng;
+use traceless_core::seal::Secret;
+use traceless_core::store::{Store, WatchedStore};
+use traceless_core::trace::{Event, Recorder};
+use traceless_core::types::Extent;
 
 const LEN: usize = 24;
 
@@ -273,7 +273,7 @@ fn impossible_sizes_are_refused() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_ends_it_and_says_so() {
-    use crate::suite::FailingReads;
+    use traceless_core::suite::FailingReads;
 
     for reads in 0..40 {
         let shape = main_shape();

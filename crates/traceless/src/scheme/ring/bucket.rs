@@ -1,9 +1,9 @@
 //! The metadata of a bucket: its blocks, their slots, and the slots that were read.
 
-use crate::rng::Rng;
 use crate::tree::{HEADER_LEN, Header};
-use crate::types::Addr;
 use alloc::vec::Vec;
+use traceless_core::rng::Rng;
+use traceless_core::types::Addr;
 
 /// A set of slots, one bit each.
 pub type Slots = u128;
@@ -108,9 +108,9 @@ pub fn draw(slots: &mut Slots, rng: &mut dyn Rng) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::SeededRng;
-    use crate::types::Leaf;
     use alloc::vec;
+    use traceless_core::rng::SeededRng;
+    use traceless_core::types::Leaf;
 
     #[test]
     fn what_is_stored_is_loaded() {

@@ -8,9 +8,9 @@
 
 use super::{Ring, RingAccess, RingPurpose, RingTree};
 use crate::controller::Controller;
-use crate::error::{Error, Result};
 use crate::tree::Header;
-use crate::types::{Addr, Leaf};
+use traceless_core::error::{Error, Result};
+use traceless_core::types::{Addr, Leaf};
 
 impl<T: RingTree> Ring<T> {
     /// Whether a block is in the ORAM: it was put in, and not taken out since.

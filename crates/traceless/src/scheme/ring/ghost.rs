@@ -5,13 +5,13 @@ use super::bucket::Bucket;
 use super::params::Params;
 use super::tree::{RingTree, SlotAt};
 use super::{buckets_above, cached_levels};
-use crate::clock::Clock;
-use crate::error::Result;
-use crate::trace::{Event, Op, Surface, Witness};
 use crate::tree::{BareTree, BucketTree, Header, Shape};
-use crate::types::Leaf;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::clock::Clock;
+use traceless_core::error::Result;
+use traceless_core::trace::{Event, Op, Surface, Witness};
+use traceless_core::types::Leaf;
 
 /// Bytes of a line of memory. Each slot is one.
 pub const LINE_LEN: usize = 64;

@@ -1,7 +1,7 @@
 //! Sizes of a Ring ORAM.
 
-use crate::error::{Error, Result};
 use crate::tree::{Shape, TREE_BLOCKS_MAX};
+use traceless_core::error::{Error, Result};
 
 /// Slots per bucket, at most: one bit per slot records whether it was read.
 pub const SLOTS_MAX: usize = 128;

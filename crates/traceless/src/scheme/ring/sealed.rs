@@ -4,16 +4,16 @@ use super::bucket::Bucket;
 use super::params::Params;
 use super::tree::{RingTree, SlotAt};
 use super::{METADATA, buckets_above, cached_levels};
-use crate::error::{Error, Place, Result};
-use crate::rng::Rng;
-use crate::seal::{Nonce, Salt, Sealer};
-use crate::store::Store;
 use crate::tree::{BucketTree, Header, SealedTree, Shape, TreeLayout};
-use crate::types::{Extent, Leaf};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Place, Result};
+use traceless_core::rng::Rng;
+use traceless_core::seal::{Nonce, Salt, Sealer};
+use traceless_core::store::Store;
+use traceless_core::types::{Extent, Leaf};
 
 const VERSION_LEN: usize = 8;
 /// Bytes in front of the encoded bucket metadata: version and salt of the bucket's slots.

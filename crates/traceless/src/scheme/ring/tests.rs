@@ -4,16 +4,16 @@ mod trace;
 
 use super::*;
 use crate::controller::SteppedOram;
-use crate::oram::Oram;
-use crate::rng::SeededRng;
 use crate::scheme::tree_rig::behaves_like_an_array;
-use crate::seal::{Aead, NoSeal, Sealer, Secret};
-use crate::store::{MemStore, Store};
-use crate::trace::{Event, Witness};
 use crate::tree::Shape;
-use crate::types::Extent;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use traceless_core::oram::Oram;
+use traceless_core::rng::SeededRng;
+use traceless_core::seal::{Aead, NoSeal, Sealer, Secret};
+use traceless_core::store::{MemStore, Store};
+use traceless_core::trace::{Event, Witness};
+use traceless_core::types::Extent;
 
 /// Small buckets, so that early reshuffles, evictions and full stashes are frequent.
 const TINY: Params = Params { z: 2, dummies: 1, rate: 2, stash_blocks: 40 };
@@ -84,7 +84,7 @@ fn cached_levels_are_not_seen() {
     let params = Params::Z8;
     let shape = params.shape_for(2000).unwrap();
     for levels in [0, 4] {
-        let witness = Arc::new(crate::trace::Recorder::default());
+        let witness = Arc::new(traceless_core::trace::Recorder::default());
         let tree =
             cached(&shape, levels, |below| GhostRing::new(params, below, witness.clone()).unwrap());
         let mut ring = Ring::new(2000, tree, rng()).unwrap();
@@ -297,7 +297,7 @@ fn impossible_sizes_and_requests_are_refused() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {
-    use crate::suite::goes_on_after_failed_reads;
+    use crate::scheme::tree_rig::goes_on_after_failed_reads;
 
     let params = Params::Z4;
     let shape = params.shape_for(60).unwrap();

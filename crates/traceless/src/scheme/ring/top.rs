@@ -3,11 +3,11 @@
 use super::bucket::Bucket;
 use super::params::Params;
 use super::tree::{RingTree, SlotAt};
-use crate::error::{Error, Result};
 use crate::tree::Shape;
-use crate::types::Leaf;
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::{Error, Result};
+use traceless_core::types::Leaf;
 
 /// A tree with its uppermost levels unsealed in trusted memory, and the other levels in `inner`. An
 /// observer sees only the levels in `inner`: an access reads fewer slots, and the buckets near the

@@ -1,9 +1,9 @@
 //! The trusted side's view of a tree with slots that are read one by one.
 
 use super::params::Params;
-use crate::error::Result;
 use crate::tree::Shape;
-use crate::types::Leaf;
+use traceless_core::error::Result;
+use traceless_core::types::Leaf;
 
 /// A slot of the open path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,10 +3,10 @@
 
 use super::{Group, Maps, Unified, UnifiedRequest, Verb};
 use crate::controller::{Serve, StepKind};
-use crate::error::Result;
 use crate::posmap::{Labels, Lookaside};
 use crate::tree::{BucketTree, Header, Substash};
-use crate::types::Addr;
+use traceless_core::error::Result;
+use traceless_core::types::Addr;
 
 impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     /// Lets requests finish without a path access if the block is in the stash, or where the tree

@@ -6,10 +6,10 @@ use crate::posmap::{CompressedLabels, PlainLabels};
 use crate::scheme::tree_rig::{
     behaves_like_an_array, sealed, shows_one_template, store_for, trees,
 };
-use crate::store::WatchedStore;
-use crate::trace::Recorder;
 use crate::tree::{BareTree, Shape, Substash};
 use alloc::sync::Arc;
+use traceless_core::store::WatchedStore;
+use traceless_core::trace::Recorder;
 
 const LEN: usize = 24;
 

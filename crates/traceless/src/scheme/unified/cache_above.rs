@@ -2,10 +2,10 @@
 //! and it offers dirty lines to be written back when no request waits (IR-DWB).
 
 use super::{Unified, UnifiedRequest, Verb};
-use crate::error::{Error, Result};
 use crate::posmap::{Labels, Lookaside};
 use crate::tree::BucketTree;
-use crate::types::Addr;
+use traceless_core::error::{Error, Result};
+use traceless_core::types::Addr;
 
 impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     /// Requests a block that is to leave: the block is served, and then the caller has the only

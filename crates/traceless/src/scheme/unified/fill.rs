@@ -1,12 +1,12 @@
 //! Writes all blocks in one pass: each bucket of the tree is written once.
 
 use super::{Maps, Unified};
-use crate::error::Result;
 use crate::posmap::{Labels, Lookaside};
-use crate::store::Pages;
 use crate::tree::{Contents, Fill};
 use alloc::vec;
 use alloc::vec::Vec;
+use traceless_core::error::Result;
+use traceless_core::store::Pages;
 
 impl<T: Fill, L: Labels, P: Lookaside> Unified<T, L, P> {
     /// Fills a new ORAM with every block, map blocks included, each on the path that the map then
@@ -79,11 +79,11 @@ mod tests {
     use super::super::tests::{key, rng, sizes};
     use super::*;
     use crate::controller::{Controller, SteppedOram};
-    use crate::oram::Oram;
     use crate::posmap::{CompressedLabels, PlainLabels, Plb};
     use crate::scheme::tree_rig::is_an_array;
     use crate::tree::{BareTree, BucketTree, GhostTree, Header, Shape};
-    use crate::types::{Addr, Leaf};
+    use traceless_core::oram::Oram;
+    use traceless_core::types::{Addr, Leaf};
 
     const LEN: usize = 24;
 

@@ -3,19 +3,19 @@
 use super::tests::{key, rng, sizes};
 use super::*;
 use crate::controller::SteppedOram;
-use crate::oram::{Oram, check_request, one_by_one};
 use crate::posmap::{CompressedLabels, PlainLabels};
-use crate::rng::SeededRng;
 use crate::scheme::tree_rig::{
     CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, echoes,
     is_an_array, loudest_echo, operations, repeats, sealed, shows_one_template, store_for,
 };
-use crate::store::{Store, WatchedStore};
-use crate::trace::Recorder;
 use crate::tree::ir_alloc::{IR_ALLOC4, IR_ORAM};
 use crate::tree::{BareTree, GhostTree, SealedTree, Shape, Substash};
-use crate::types::Extent;
 use alloc::sync::Arc;
+use traceless_core::oram::{Oram, check_request, one_by_one};
+use traceless_core::rng::SeededRng;
+use traceless_core::store::{Store, WatchedStore};
+use traceless_core::trace::Recorder;
+use traceless_core::types::Extent;
 
 const LEN: usize = 24;
 const CACHED: usize = 3;

@@ -6,10 +6,10 @@
 //! their number and the time of the change depend on how often a block was accessed.
 
 use super::{Maps, UnifiedAccess};
-use crate::error::Result;
 use crate::posmap::{Labels, Lookaside};
-use crate::types::Addr;
 use alloc::collections::VecDeque;
+use traceless_core::error::Result;
+use traceless_core::types::Addr;
 
 /// Progress of a change of key.
 pub(super) struct Rekeying<L> {

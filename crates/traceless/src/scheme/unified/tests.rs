@@ -1,19 +1,19 @@
 use super::*;
 use crate::controller::SteppedOram;
-use crate::oram::Oram;
 use crate::posmap::{COUNTER_BITS, CompressedLabels, PlainLabels};
-use crate::rng::SeededRng;
 use crate::scheme::traffic::bytes_moved;
 use crate::scheme::tree_rig::{
     CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats, sealed,
     shows_one_template, store_for, trees,
 };
-use crate::seal::Secret;
-use crate::store::{Store, WatchedStore};
-use crate::trace::Recorder;
 use crate::tree::{BareTree, GhostTree, Shape};
-use crate::types::Extent;
 use alloc::sync::Arc;
+use traceless_core::oram::Oram;
+use traceless_core::rng::SeededRng;
+use traceless_core::seal::Secret;
+use traceless_core::store::{Store, WatchedStore};
+use traceless_core::trace::Recorder;
+use traceless_core::types::Extent;
 
 pub(super) fn key() -> Secret {
     Secret::from_bytes([9; 32])
@@ -508,7 +508,7 @@ fn impossible_sizes_are_refused() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {
-    use crate::suite::goes_on_after_failed_reads;
+    use crate::scheme::tree_rig::goes_on_after_failed_reads;
 
     let (shape, sizes) = (Shape::uniform(6, 4).unwrap(), sizes(64, 2, 1));
     for above in [60, 2] {

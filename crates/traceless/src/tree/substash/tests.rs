@@ -1,11 +1,11 @@
 use super::*;
-use crate::rng::{Rng, SeededRng};
-use crate::seal::{Aead, Secret};
-use crate::store::{MemStore, Store, WatchedStore};
-use crate::trace::Recorder;
 use crate::tree::{BareTree, Engine, SealedTree};
-use crate::types::Extent;
 use alloc::sync::Arc;
+use traceless_core::rng::{Rng, SeededRng};
+use traceless_core::seal::{Aead, Secret};
+use traceless_core::store::{MemStore, Store, WatchedStore};
+use traceless_core::trace::Recorder;
+use traceless_core::types::Extent;
 
 const CACHED: usize = 3;
 const LEN: usize = 9;

@@ -2,27 +2,43 @@
 //! level and of the state, openings and their keys, reading only.
 
 use super::*;
-use crate::durable::Vault;
-use crate::error::Place;
-use crate::oram::Oram;
-use crate::scheme::openings::OPENINGS_MAX;
-use crate::scheme::rig::{self, assert_filled, fill};
-use crate::seal::Secret;
-use crate::store::{MemStore, Store, WatchedStore};
-use crate::trace::{Op, Recorder};
 use alloc::sync::Arc;
 use alloc::vec;
+use core::ops::{Deref, DerefMut};
+use traceless_core::durable::Vault;
+use traceless_core::error::Place;
+use traceless_core::oram::Oram;
+use traceless_core::scheme::openings::OPENINGS_MAX;
+use traceless_core::seal::Secret;
+use traceless_core::store::{MemStore, Store, WatchedStore};
+use traceless_core::suite::rig::{self, assert_filled, fill};
+use traceless_core::trace::{Op, Recorder};
 
-type Rig = rig::Rig<PathGeometry>;
+/// A store with all that it takes to open the scheme again.
+struct Rig(rig::Rig<PathGeometry>);
+
+impl Deref for Rig {
+    type Target = rig::Rig<PathGeometry>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Rig {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
 
 impl Rig {
     fn new(geometry: PathGeometry) -> Self {
-        Self::with_room(geometry, geometry.store_len())
+        Self(rig::Rig::with_room(geometry, geometry.store_len()))
     }
 
     fn create(&mut self) -> SteppedOram<DurablePath> {
-        let parts = self.parts(self.store.clone(), false);
-        DurablePath::create(self.geometry, parts).unwrap()
+        let parts = self.0.parts(self.0.store.clone(), false);
+        DurablePath::create(self.0.geometry, parts).unwrap()
     }
 
     fn open_on(
@@ -30,12 +46,12 @@ impl Rig {
         store: Arc<dyn Store>,
         read_only: bool,
     ) -> Result<SteppedOram<DurablePath>> {
-        let (parts, state) = (self.parts(store, read_only), self.vault.kept());
-        DurablePath::open(self.geometry, parts, &state)
+        let (parts, state) = (self.0.parts(store, read_only), self.0.vault.kept());
+        DurablePath::open(self.0.geometry, parts, &state)
     }
 
     fn open(&mut self) -> SteppedOram<DurablePath> {
-        self.open_on(self.store.clone(), false).unwrap()
+        self.open_on(self.0.store.clone(), false).unwrap()
     }
 }
 
@@ -63,8 +79,8 @@ fn no_crash_loses_what_was_synced() {
 #[cfg(feature = "suite")]
 #[test]
 fn no_nonce_covers_two_contents() {
-    use crate::seal::record;
     use std::collections::HashMap;
+    use traceless_core::seal::record;
 
     record::start();
     for (nth, geometry) in geometries().into_iter().enumerate() {
@@ -171,7 +187,7 @@ fn an_old_state_is_refused() {
 #[test]
 fn another_key_or_geometry_opens_nothing() {
     let (mut rig, _) = aged(geometries()[0]);
-    let mut parts = rig.parts(rig.store.clone(), false);
+    let mut parts = rig.0.parts(rig.0.store.clone(), false);
     parts.key = Secret::from_bytes([5; 32]);
     let opened = DurablePath::open(rig.geometry, parts, &rig.vault.kept());
     assert!(matches!(opened.err(), Some(Error::Tampered { .. })));
@@ -215,7 +231,7 @@ fn openings_die_out_before_there_are_too_many() {
 #[test]
 fn a_key_that_sealed_enough_is_replaced() {
     let mut rig = Rig::new(geometries()[1]);
-    let parts = rig.parts(rig.store.clone(), false);
+    let parts = rig.0.parts(rig.0.store.clone(), false);
     let mut path = DurablePath::new(rig.geometry, parts).unwrap();
     path.key_bytes_max = 50_000;
     let mut oram = SteppedOram::new(path);
@@ -229,7 +245,7 @@ fn a_key_that_sealed_enough_is_replaced() {
 #[test]
 fn what_was_written_anew_under_a_key_since_replaced_is_not_forgotten() {
     let mut rig = Rig::new(geometries()[1]);
-    let parts = rig.parts(rig.store.clone(), false);
+    let parts = rig.0.parts(rig.0.store.clone(), false);
     let mut path = DurablePath::new(rig.geometry, parts).unwrap();
     path.key_bytes_max = 1;
     let mut oram = SteppedOram::new(path);
@@ -274,7 +290,7 @@ fn a_sync_costs_the_state_and_each_bucket_twice() {
 }
 
 /// The leaves of the paths read in the first tree, from the buckets of its last level.
-fn leaves_read(geometry: &PathGeometry, events: &[crate::trace::Event]) -> Vec<u64> {
+fn leaves_read(geometry: &PathGeometry, events: &[traceless_core::trace::Event]) -> Vec<u64> {
     let trees = geometry.trees();
     let (layout, level) = (&trees[0].layout, trees[0].shape.levels() - 1);
     let buckets = 0..trees[0].shape.buckets(level);
@@ -282,8 +298,9 @@ fn leaves_read(geometry: &PathGeometry, events: &[crate::trace::Event]) -> Vec<u
         buckets.map(|bucket| (layout.bucket_at(level, bucket), bucket)).collect();
     let reads = events.iter().filter(|e| e.op == Op::Read);
     // The last level may follow upper levels in one read.
-    let leaf =
-        |e: &crate::trace::Event| (e.at..e.at + u64::from(e.len)).find_map(|at| places.get(&at));
+    let leaf = |e: &traceless_core::trace::Event| {
+        (e.at..e.at + u64::from(e.len)).find_map(|at| places.get(&at))
+    };
     reads.filter_map(leaf).copied().collect()
 }
 
@@ -364,7 +381,8 @@ fn relabelling_tells_nothing() {
             let mut oram = rig.open_on(watched, false).unwrap();
             let events = witness.take();
             assert_filled(&mut oram, 1);
-            let of_maps = |e: &&crate::trace::Event| (trees[0].layout.len()..maps).contains(&e.at);
+            let of_maps =
+                |e: &&traceless_core::trace::Event| (trees[0].layout.len()..maps).contains(&e.at);
             // The part after the writes that the last sync held back, which the opening repeats
             // first.
             let passed = events.iter().position(|e| e.op == Op::Read && e.at < maps).unwrap();
@@ -417,7 +435,7 @@ fn dependence(
     let mut rig = Rig::new(geometry);
     fill(&mut rig.create(), 1);
     let reopened = |rig: &mut Rig, open: &dyn Fn(PathGeometry, Parts, &[u8]) -> Opened| {
-        let (parts, state) = (rig.parts(rig.store.clone(), false), rig.vault.kept());
+        let (parts, state) = (rig.0.parts(rig.0.store.clone(), false), rig.vault.kept());
         labels(&mut open(geometry, parts, &state).unwrap())
     };
     let planted = |geometry, parts: Parts, state: &[u8]| unrelabelled(geometry, parts, state);

@@ -1,24 +1,24 @@
 //! Tests of requests that are announced to the store together.
 
 use crate::array::Array;
-use crate::clock::{Clock as _, SimulatedClock};
 use crate::controller::SteppedOram;
-use crate::error::Result;
-use crate::oram::Oram as _;
-use crate::rng::{Rng as _, SeededRng};
 use crate::scheme::path::PathOram;
 use crate::scheme::tree_rig::{
     CHI_SQUARE_MAX, REPEATS_MAX, chi_square, repeats, sealed, store_for,
 };
-use crate::store::{MemStore, Store};
 use crate::tree::{STASH_BLOCKS, SealedTree, Shape};
-use crate::types::{Addr, Extent};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use std::collections::HashMap;
 use std::sync::Mutex;
+use traceless_core::clock::{Clock as _, SimulatedClock};
+use traceless_core::error::Result;
+use traceless_core::oram::Oram as _;
+use traceless_core::rng::{Rng as _, SeededRng};
+use traceless_core::store::{MemStore, Store};
+use traceless_core::types::{Addr, Extent};
 
 const BLOCKS: u64 = 500;
 const LEN: usize = 16;
@@ -68,7 +68,7 @@ impl Store for Far {
     }
 }
 
-type FarOram = SteppedOram<PathOram<SealedTree<crate::seal::Aead>>>;
+type FarOram = SteppedOram<PathOram<SealedTree<traceless_core::seal::Aead>>>;
 
 fn far(seed: u64) -> (FarOram, Arc<Far>) {
     let shape = Shape::uniform(LEVELS, 4).unwrap();
@@ -161,7 +161,7 @@ fn a_batch_waits_for_a_far_store_once() {
 fn a_batch_is_saved_between_its_requests() {
     let mut geometry = crate::scheme::path::PathGeometry::new(BLOCKS, LEN).unwrap();
     geometry.unsynced_max = 3;
-    let key = || crate::seal::Secret::from_bytes([1; 32]);
+    let key = || traceless_core::seal::Secret::from_bytes([1; 32]);
     let builder = || Array::builder().scheme(geometry).key(key()).rng(SeededRng::new(1));
     let store = Arc::new(MemStore::new(builder().store_len().unwrap()));
     let mut array = builder().store(store.clone()).build().unwrap();

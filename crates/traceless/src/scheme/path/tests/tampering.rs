@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::scheme::pmmac::Pmmac;
-use crate::seal::{Aegis, HashSeal, MaskSeal, NoSeal, Salt, TAG_LEN};
-use crate::store::{MemStore, Store};
-use crate::types::Extent;
+use traceless_core::seal::{Aegis, HashSeal, MaskSeal, NoSeal, Salt, TAG_LEN};
+use traceless_core::store::{MemStore, Store};
+use traceless_core::types::Extent;
 
 const LEVELS: usize = 4;
 const BLOCKS: u64 = 24;

@@ -3,8 +3,8 @@
 use super::trace::{leaves, slots_seen};
 use super::*;
 use crate::scheme::tree_rig::{CHI_SQUARE_MAX, REPEATS_MAX, chi_square, repeats};
-use crate::trace::{Op, Recorder};
 use std::collections::BTreeMap;
+use traceless_core::trace::{Op, Recorder};
 
 /// An owner that keeps some blocks outside the ring, and the expected contents of all.
 struct Owner<T> {
@@ -65,7 +65,7 @@ fn what_went_comes_back() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_exchanges_nothing() {
-    use crate::suite::{FailingReads, is_read_again};
+    use traceless_core::suite::{FailingReads, is_read_again};
 
     let params = Params::Z4;
     let shape = params.shape_for(60).unwrap();

@@ -2,9 +2,9 @@
 
 use super::trace::slots_seen;
 use super::*;
-use crate::trace::Recorder;
 use bucket::Slots;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use traceless_core::trace::Recorder;
 
 /// A fault in the metadata of a bucket. Arguments: the metadata as opened, and the metadata to be
 /// written.

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::scheme::tree_rig::{CHI_SQUARE_MAX, REPEATS_MAX, chi_square, repeats};
-use crate::store::WatchedStore;
-use crate::trace::{Event, Op, Recorder};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use traceless_core::store::WatchedStore;
+use traceless_core::trace::{Event, Op, Recorder};
 
 /// A store that counts calls.
 struct Counted(Arc<dyn Store>, Arc<[AtomicU64; 2]>);

@@ -1,0 +1,322 @@
+//! `DetWoORAM` with rolling areas: write traces depend on the number of writes alone, nothing live
+//! is ever overwritten, and no journal is needed.
+//!
+//! A main area holds each block at a fixed place, a holding area takes the writes in order. Write
+//! number p goes to holding slot p, and the next K main blocks are rewritten with their newest
+//! contents, changed or not; so every write reaches the main area before its holding slot is used
+//! again. Both areas are rings with some slack: refresh number r goes to main slot r, one slack
+//! ahead of the copy that it replaces, which stays intact until the next sync.
+//!
+//! The only map is `w`, the count of each block's last write. Place and version follow from it and
+//! from the total count in closed form, so a refresh needs no map access, a read touches one slot,
+//! and after a crash the map is rebuilt from the holding entries. A map too large for memory lies
+//! in further tiers of the same scheme, each holding the last writes of the tier before, 64 a
+//! block: every write, to any address, rewrites one block in each tier. For comparison the map may
+//! hold the authors' self-invalidating pointers instead ([`MapEntries`]).
+//!
+//! Paper: the papers' Algorithm 1 with its wrap error corrected; docs/papers.md lists the
+//! differences. Not hidden: reads, the number of writes, and the times of syncs.
+
+mod geometry;
+mod keys;
+mod lead;
+mod map;
+mod passes;
+mod pointer;
+mod read;
+mod recover;
+mod refresh;
+mod scheme;
+mod write;
+
+pub use crate::tiers::MAP_TIERS_MAX;
+pub use geometry::{DetWoGeometry, MAP_FAN, MapEntries, UNSYNCED_MAX};
+pub use passes::{DetWoLocation, Passes};
+pub use refresh::{REFRESH_TERM_MAX, Refresh};
+pub use scheme::DETWO;
+pub use traceless_core::scheme::contract::BLOCKS_MAX;
+
+use crate::pool::Pool;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use geometry::DetWoTierGeometry;
+use keys::DetWoKeyRing;
+use read::DetWoReadScratch;
+use traceless_core::error::{Error, Place, Result};
+use traceless_core::oram::{BlockOram, Hides, Oram, check_request};
+use traceless_core::scheme::Parts;
+use traceless_core::scheme::lifecycle::Lifecycle;
+use traceless_core::scheme::openings::{EpochState, dummies_to_retire, key_bytes_max};
+use traceless_core::store::{Area, Cursor, Store};
+use traceless_core::types::{Addr, Slot};
+use write::DetWoWriteScratch;
+
+/// The scheme. See the [module](self).
+pub struct DetWo {
+    geometry: DetWoGeometry,
+    store: Arc<dyn Store>,
+    tiers: Vec<DetWoTier>,
+    keys: DetWoKeyRing,
+    /// Map entries of the blocks of the last tier; 0 means never written.
+    top: Vec<u64>,
+    count: u64,
+    life: Lifecycle,
+    key_bytes_max: u64,
+    readers: Pool<DetWoReadScratch>,
+    writer: DetWoWriteScratch,
+}
+
+/// The data (tier 0), or the map of the tier before.
+struct DetWoTier {
+    geometry: DetWoTierGeometry,
+    passes: Passes,
+    hold: Area,
+    main: Area,
+    hold_cursor: Cursor,
+    main_cursor: Cursor,
+    /// Refreshes done, which is also the number of the next one. Creation counts as the first
+    /// `blocks` refreshes.
+    refreshed: u64,
+    /// Only for reading: substitutes for refreshes that a crash lost. Maps the number of a refresh
+    /// to the place of the copy that it was to carry.
+    stand_ins: BTreeMap<u64, DetWoLocation>,
+}
+
+/// How recovery treats a damaged live entry of the last tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum DetWoDamage {
+    /// Recovery fails, since the current contents of the entry's block are unknown.
+    Refused,
+    /// Recovery continues as if that write had not happened.
+    Accepted,
+}
+
+impl DetWo {
+    /// Creates the scheme on a store; its old contents do not matter. Every block reads as zeros.
+    pub fn create(geometry: DetWoGeometry, parts: Parts) -> Result<Self> {
+        let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
+        new.begin_opening()?;
+        Ok(new)
+    }
+
+    /// Opens the scheme from the last `state` in its vault, after a close or a crash at any point.
+    /// Work that a crash interrupted is redone byte for byte; `progress` gets the done and total
+    /// parts of the map.
+    pub fn open(
+        geometry: DetWoGeometry,
+        parts: Parts,
+        state: &[u8],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
+        let mut state = EpochState::decode(state)?;
+        state.at_least = state.at_least.max(parts.expect_writes);
+        let read_only = parts.read_only;
+        let mut opened = Self::assemble(geometry, parts, &state)?;
+        opened.recover(&state, DetWoDamage::Refused, progress)?;
+        if !read_only {
+            opened.begin_opening()?;
+            opened.retire_old_openings()?;
+        }
+        Ok(opened)
+    }
+
+    /// Opens a scheme with damage that makes [`DetWo::open`] fail: where live holding entries are
+    /// lost, their addresses are lost too, and **the affected blocks may read as they were
+    /// earlier**. Then writes dummies until no later opening needs these entries. Returns the lost
+    /// places.
+    pub fn salvage(
+        geometry: DetWoGeometry,
+        parts: Parts,
+        state: &[u8],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Self, Vec<Place>)> {
+        if parts.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let mut state = EpochState::decode(state)?;
+        state.at_least = state.at_least.max(parts.expect_writes);
+        let mut opened = Self::assemble(geometry, parts, &state)?;
+        let lost = opened.recover(&state, DetWoDamage::Accepted, progress)?;
+        opened.begin_opening()?;
+        let top = opened.tiers.last().expect("the data is a tier");
+        let pass = top.geometry.live_writes + geometry.unsynced_max;
+        for done in 0..pass {
+            progress(done, pass);
+            opened.write_one_dummy()?;
+        }
+        opened.sync_shared()?;
+        progress(pass, pass);
+        Ok((opened, lost))
+    }
+
+    /// The number of writes recorded in a state, and whether it was closed.
+    pub fn peek_state(state: &[u8]) -> Result<(u64, bool)> {
+        EpochState::decode(state).map(|s| (s.at_least, s.clean))
+    }
+
+    /// The parameters of the scheme.
+    pub fn geometry(&self) -> &DetWoGeometry {
+        &self.geometry
+    }
+
+    fn assemble(geometry: DetWoGeometry, parts: Parts, state: &EpochState) -> Result<Self> {
+        geometry.check()?;
+        parts.check_room(geometry.store_len())?;
+        let (placed, k) = (geometry.areas(), geometry.refresh);
+        let tier = |(geometry, placed): (DetWoTierGeometry, &[_])| DetWoTier {
+            hold: parts.area(placed[0], geometry.hold),
+            main: parts.area(placed[1], geometry.main),
+            hold_cursor: Cursor::at_start(&geometry.hold),
+            main_cursor: Cursor::at_start(&geometry.main),
+            refreshed: geometry.blocks,
+            passes: Passes { blocks: geometry.blocks, refresh: k },
+            stand_ins: BTreeMap::new(),
+            geometry,
+        };
+        let tiers: Vec<_> =
+            geometry.tiers().into_iter().zip(placed.chunks_exact(2)).map(tier).collect();
+        let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
+        Ok(Self {
+            keys: DetWoKeyRing::new(parts.key, parts.cipher, geometry, state),
+            top: vec![0; usize::try_from(top_blocks).map_err(|_| Error::Geometry("map"))?],
+            writer: DetWoWriteScratch::default(),
+            readers: Pool::default(),
+            geometry,
+            store: parts.store,
+            tiers,
+            count: 0,
+            life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
+            key_bytes_max: key_bytes_max(geometry.block_len),
+        })
+    }
+
+    /// Draws the id of a new opening and makes it durable before anything is written under it. All
+    /// earlier writes must be durable.
+    fn begin_opening(&mut self) -> Result {
+        self.keys.prune(self.count);
+        let opening = self.keys.openings().next(self.life.draw_id(), self.count);
+        self.keys.push(opening).inspect_err(|_| self.life.poison())?;
+        self.keep_state(false)
+    }
+
+    fn keep_state(&mut self, clean: bool) -> Result {
+        self.life.keep(&self.keys.openings().state(clean, self.count).encode())
+    }
+
+    /// If there are many openings, writes enough dummies that the oldest ones retire in time: a
+    /// whole pass before there are too many. The number of dummies depends on the number of
+    /// openings.
+    fn retire_old_openings(&mut self) -> Result {
+        let slowest = self.tiers.iter().map(|t| t.geometry.live_writes).max().unwrap_or(0);
+        let pass = slowest + self.geometry.unsynced_max;
+        for _ in 0..dummies_to_retire(self.keys.openings().len(), pass) {
+            self.write_dummy()?;
+        }
+        Ok(())
+    }
+
+    /// Number of refreshes in a tier after `count` writes, including the refreshes of its creation.
+    fn refreshed_after(&self, tier: usize, count: u64) -> u64 {
+        self.tiers[tier].passes.after(count)
+    }
+}
+
+impl DetWoTier {
+    /// The place of the newest copy of `block` after `refreshed` refreshes; `last` is one more than
+    /// the count of its last write, or 0 if there was none.
+    fn locate(&self, block: u64, last: u64, refreshed: u64) -> DetWoLocation {
+        self.stood_in(self.passes.locate(block, last, refreshed))
+    }
+
+    /// The place of the main copy of `block` after `refreshed` refreshes.
+    fn main_location(&self, block: u64, refreshed: u64) -> DetWoLocation {
+        self.stood_in(self.passes.in_main(block, refreshed))
+    }
+
+    /// The copy itself, or the substitute for a refresh that a crash lost.
+    fn stood_in(&self, copy: DetWoLocation) -> DetWoLocation {
+        match copy {
+            DetWoLocation::Main(r) => self.stand_ins.get(&r).copied().unwrap_or(copy),
+            _ => copy,
+        }
+    }
+
+    fn hold_slot(&self, count: u64) -> Slot {
+        Slot(count % self.hold.slots())
+    }
+
+    /// The last of `count` writes that went to holding slot `slot`, if there is one.
+    fn held_in(&self, slot: u64, count: u64) -> Option<u64> {
+        let newest = count.checked_sub(1)?;
+        Some(newest - newest.checked_sub(slot)? % self.hold.slots())
+    }
+
+    fn main_slot(&self, r: u64) -> Slot {
+        Slot(r % self.main.slots())
+    }
+}
+
+impl Oram for DetWo {
+    fn blocks(&self) -> u64 {
+        self.geometry.blocks
+    }
+
+    fn block_len(&self) -> usize {
+        self.geometry.block_len
+    }
+
+    fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        self.read_shared(addrs, into)
+    }
+
+    fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+        check_request(self.geometry.blocks, self.geometry.block_len, addrs, from.len())?;
+        self.write_in_chunks(addrs, from)
+    }
+
+    fn sync(&mut self) -> Result {
+        self.sync_shared()
+    }
+
+    fn hides(&self) -> Hides {
+        Hides::WritesOnly
+    }
+
+    fn close(&mut self) -> Result {
+        if !self.life.takes_writes() {
+            return Ok(());
+        }
+        self.sync_shared()?;
+        self.keep_state(true)?;
+        self.life.end();
+        Ok(())
+    }
+}
+
+impl BlockOram for DetWo {
+    fn read_shared(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
+        check_request(self.geometry.blocks, self.geometry.block_len, addrs, into.len())?;
+        self.read_tier(0, addrs, into)
+    }
+
+    fn sync_shared(&self) -> Result {
+        self.life.sync(&*self.store, self.count)
+    }
+
+    fn writes(&self) -> u64 {
+        self.count
+    }
+
+    fn write_dummy(&mut self) -> Result {
+        self.write_one_dummy()
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64, u64), damaged: &mut dyn FnMut(Place)) -> Result {
+        self.verify_tiers(progress, damaged)
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests;

@@ -1,0 +1,59 @@
+//! Write-only ORAMs for block devices: what is written, and where, is independent of the addresses
+//! that the user writes. Reads are not hidden.
+//!
+//! An adversary with many copies of the store, such as snapshots of a disk, learns from it how many
+//! blocks were written, and nothing else.
+//!
+//! ```
+//! use traceless_block::detwo::{DetWoGeometry, Refresh};
+//! use traceless_core::rng::System;
+//! use traceless_core::scheme::Parts;
+//! use traceless_core::scheme::contract::{BlockScheme, Scheme};
+//! use traceless_core::Addr;
+//!
+//! # fn main() -> traceless_core::Result {
+//! let scheme = DetWoGeometry::new(1000, 4096, Refresh::ONE, 0)?;
+//! let parts = Parts::in_memory(scheme.store_len(), Box::new(System))?;
+//! let mut oram = scheme.create_block(parts)?;
+//! oram.write(Addr(7), &[1; 4096])?;
+//! let mut block = [0; 4096];
+//! oram.read_shared(&[Addr(7)], &mut block)?;
+//! assert_eq!(block, [1; 4096]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`detwo`] | `DetWoORAM`: a holding area, and a main area that is refreshed in turns |
+//! | [`sq`] | `SqORAM`: levels of sorted runs, so that logical neighbours stay together |
+//! | [`hive`] [`datalair`] [`random`] | random slots, for comparison |
+//! | [`plain`] | encryption in place: the insecure control |
+//! | [`registry`] | all kinds, by name and by number in a volume's header |
+//!
+//! Shared by the schemes: `log` (slots that take writes in order), `refreshed` (slots in the order
+//! of addresses, rewritten in turns), `pool` (buffers of readers), `tiers` (maps that lie on the
+//! store in further tiers of the same scheme), `trips` (reads of many blocks, cut into requests).
+#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+mod log;
+mod pool;
+mod refreshed;
+mod tiers;
+mod trips;
+
+pub mod detwo;
+pub mod plain;
+pub mod random;
+pub mod sq;
+
+pub mod datalair;
+pub mod hive;
+
+pub mod registry;
+
+#[cfg(all(test, feature = "std"))]
+mod histories;

@@ -1,0 +1,24 @@
+//! The kinds of block scheme: what a volume can be made with.
+//!
+//! A further kind is a module with a [`SchemeKind`] and a line in [`KINDS`]. Volumes, the command
+//! line, the conformance suite, the crash tests and the auditor find it here.
+
+use super::datalair::DATALAIR;
+use super::detwo::DETWO;
+use super::hive::HIVE;
+use super::plain::PLAIN;
+use super::sq::SQ;
+use traceless_core::scheme::contract::SchemeKind;
+
+/// All kinds, in the order in which help texts list them.
+pub static KINDS: &[&SchemeKind] = &[&DETWO, &SQ, &PLAIN, &HIVE, &DATALAIR];
+
+/// The kind that the command line calls `name`.
+pub fn named(name: &str) -> Option<&'static SchemeKind> {
+    KINDS.iter().copied().find(|kind| kind.name == name)
+}
+
+/// The kind with this number in a volume's header.
+pub fn with_code(code: u16) -> Option<&'static SchemeKind> {
+    KINDS.iter().copied().find(|kind| kind.code == code)
+}

@@ -1,0 +1,43 @@
+//! What every crate of Traceless stands on: the untrusted store, authenticated encryption, the
+//! contracts of ORAMs and their schemes, and recorded events.
+//!
+//! Users of the ORAM library get all of it through the crate `traceless`.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`types`] [`error`] [`rng`] [`clock`] | basic types, errors, randomness, time |
+//! | [`trace`] [`durable`] | recorded events, trusted state |
+//! | [`oram`] | an array of blocks that hides accesses: the traits of every ORAM |
+//! | [`store`] | the untrusted side, in bytes, and its slots |
+//! | [`seal`] | keys and authenticated encryption |
+//! | [`scheme`] | the contract of a scheme; what saved schemes share: life, key epochs, vault |
+//! | `suite` | the tests that every scheme must pass (feature `suite`) |
+//!
+//! A module imports only modules of its own row and of the rows above it. The crate does no I/O
+//! except through [`store::Store`], takes randomness only from an [`rng::Rng`] that the caller
+//! supplies, and reads a clock only if the caller supplies one.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+pub mod clock;
+pub mod durable;
+pub mod error;
+pub mod oram;
+pub mod rng;
+pub mod trace;
+pub mod types;
+
+pub mod store;
+
+pub mod seal;
+
+pub mod scheme;
+
+#[cfg(feature = "suite")]
+pub mod suite;
+
+pub use error::{Error, Result};
+pub use oram::{BlockOram, Hides};
+pub use types::{Addr, Extent, Slot};

@@ -1,0 +1,86 @@
+//! The untrusted side: stores of bytes.
+//!
+//! Files: the trait `Store`; `mem`, `file`, `watched`; `area`: slots in stripes; `buffer`: aligned
+//! memory; `pages`: huge pages.
+
+mod area;
+mod buffer;
+#[cfg(feature = "std")]
+mod file;
+#[cfg(feature = "std")]
+mod mem;
+mod pages;
+mod watched;
+
+pub use area::{Area, Cursor, Run, SlotLayout};
+pub use buffer::{ALIGN, AlignedBuf};
+#[cfg(feature = "std")]
+pub use file::{Caching, FileStore};
+#[cfg(feature = "std")]
+pub use mem::MemStore;
+pub use pages::Pages;
+pub use watched::WatchedStore;
+
+use crate::error::Result;
+use crate::types::Extent;
+use alloc::sync::Arc;
+
+/// Bytes in the hands of the adversary, which observes every access and may change them.
+///
+/// One call is one round trip. Methods take `&self`, so that threads may share a store; the caller
+/// orders calls that overlap in bytes.
+pub trait Store: Send + Sync {
+    /// Size in bytes.
+    fn len(&self) -> u64;
+
+    /// Whether the store has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that are written as one: a write of whole units needs no read, and a crash does not
+    /// tear it within a unit.
+    fn unit(&self) -> usize {
+        512
+    }
+
+    /// Fills `into` with the extents back to back, or fails: never a short read.
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result;
+
+    /// Notifies the store that these extents will be read soon, so that it can fetch them together.
+    /// This affects only times; the default does nothing.
+    fn prefetch(&self, _extents: &[Extent]) {}
+
+    /// Writes `from`, which holds the extents back to back. After an error, or a crash before the
+    /// next sync, any part of it may have been written.
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result;
+
+    /// Returns when every write that returned before this call is durable. After an error the
+    /// writes since the last sync are in an unknown state.
+    fn sync(&self) -> Result;
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn len(&self) -> u64 {
+        (**self).len()
+    }
+    fn is_empty(&self) -> bool {
+        (**self).is_empty()
+    }
+    fn unit(&self) -> usize {
+        (**self).unit()
+    }
+    fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+        (**self).read(extents, into)
+    }
+    fn prefetch(&self, extents: &[Extent]) {
+        (**self).prefetch(extents);
+    }
+    fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+        (**self).write(extents, from)
+    }
+    fn sync(&self) -> Result {
+        (**self).sync()
+    }
+}
