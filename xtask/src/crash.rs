@@ -13,11 +13,11 @@ const TEST: &str = "nothing_is_lost_in_random_rounds";
 
 /// Arguments of the command line, as the environment variables that the test reads.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct CrashOptions {
     variables: Vec<(&'static str, String)>,
 }
 
-impl Options {
+impl CrashOptions {
     /// Reads the arguments after `crash`.
     pub fn parse(args: &[&str]) -> Result<Self, String> {
         let mut variables = Vec::new();
@@ -46,7 +46,7 @@ impl Options {
 }
 
 /// Builds the test, then runs it. The test prints to the terminal.
-pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
+pub fn run(root: &Path, options: &CrashOptions) -> Result<Outcome, String> {
     if !succeeds(cargo_test(root).arg("--no-run"))? {
         return Err("the crash test does not build".to_owned());
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     fn variables(args: &[&str]) -> Vec<(&'static str, String)> {
-        Options::parse(args).expect("options").variables
+        CrashOptions::parse(args).expect("options").variables
     }
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
     fn what_is_no_number_is_refused() {
         for args in [&["--rounds"][..], &["--rounds", "many"], &["--seed", "-1"], &["--loops", "1"]]
         {
-            assert!(Options::parse(args).is_err(), "{args:?}");
+            assert!(CrashOptions::parse(args).is_err(), "{args:?}");
         }
     }
 }

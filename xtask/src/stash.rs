@@ -10,12 +10,12 @@ const PLOT: &str = "target/stash.svg";
 
 /// Arguments of the command line, for `traceless-lab bench stash`.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct StashOptions {
     arguments: Vec<String>,
     is_search: bool,
 }
 
-impl Options {
+impl StashOptions {
     /// Reads the arguments after `stash`.
     pub fn parse(args: &[&str]) -> Result<Self, String> {
         let mut options = Self { arguments: vec![], is_search: false };
@@ -40,7 +40,7 @@ impl Options {
 }
 
 /// Builds the command, and runs it to measure and draw.
-pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
+pub fn run(root: &Path, options: &StashOptions) -> Result<Outcome, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["run", "--release", "--quiet", "--package", "traceless-lab", "--"]);
@@ -64,15 +64,16 @@ mod tests {
 
     #[test]
     fn arguments_are_handed_on() {
-        let options = Options::parse(&["--search", "--levels", "22", "--json"]).expect("options");
+        let options =
+            StashOptions::parse(&["--search", "--levels", "22", "--json"]).expect("options");
         assert_eq!(options.arguments, ["--search", "--levels", "22", "--json"]);
-        assert!(options.is_search && !Options::parse(&["--full"]).expect("options").is_search);
+        assert!(options.is_search && !StashOptions::parse(&["--full"]).expect("options").is_search);
     }
 
     #[test]
     fn what_is_no_argument_is_refused() {
         for args in [&["--levels"][..], &["--levels", "deep"], &["--fulll"], &["--plot", "x"]] {
-            assert!(Options::parse(args).is_err(), "{args:?}");
+            assert!(StashOptions::parse(args).is_err(), "{args:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Maps from 8 bytes to 8 bytes, which are full. What is asked for is there, and what is inserted
-//! is overwritten: the cost of those that are oblivious does not depend on it.
+//! Maps from 8 bytes to 8 bytes, which are full. Every key that is looked up is there, and
+//! every insertion overwrites: the cost of oblivious maps does not depend on it.
 
 use crate::Subject;
 use crate::arrays::mc_rng;

@@ -1,7 +1,7 @@
 //! Write-only ORAMs for block devices: what is written, and where, is independent of the addresses
 //! that the user writes. Reads are not hidden.
 //!
-//! An adversary with many copies of the store, such as snapshots of a disk, learns from it how many
+//! An adversary with many copies of the store, for example snapshots of a disk, learns from it how many
 //! blocks were written, and nothing else.
 //!
 //! ```
@@ -33,17 +33,17 @@
 //!
 //! Shared by the schemes: `log` (slots that take writes in order), `refreshed` (slots in the order
 //! of addresses, rewritten in turns), `pool` (buffers of readers), `tiers` (maps that lie on the
-//! store in further tiers of the same scheme), `trips` (reads of many blocks, cut into requests).
+//! store in further tiers of the same scheme), `batches` (reads of many blocks, cut into requests).
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
 
+mod batches;
 mod log;
 mod pool;
 mod refreshed;
 mod tiers;
-mod trips;
 
 pub mod detwo;
 pub mod plain;

@@ -24,7 +24,7 @@ const ENTRY_LEN: usize = 2 * RECORD_LEN;
 const STATE_LEN: usize = 2 + 1 + 8 + 8;
 
 /// Blocks moved in one round trip, at most.
-const BLOCKS_PER_TRIP: usize = 64;
+const BLOCKS_PER_BATCH: usize = 64;
 
 /// Sequence numbers per opening: each opening begins at a multiple of this number.
 const WRITES_PER_OPENING: u64 = 1 << 40;
@@ -182,7 +182,7 @@ impl Plain {
         Err(Error::Tampered { place: Place { area: self.area.name(), slot, block: Some(slot) } })
     }
 
-    fn write_trip(&mut self, first: u64, from: &[u8], scratch: &mut Scratch) -> Result {
+    fn write_batch(&mut self, first: u64, from: &[u8], scratch: &mut Scratch) -> Result {
         let len = self.area.layout().body_len;
         let blocks = from.len() / len;
         let Scratch { run, entries, .. } = scratch;
@@ -208,7 +208,7 @@ impl Plain {
         run.write(&*self.store)
     }
 
-    fn read_trip(&self, first: u64, into: &mut [u8], scratch: &mut Scratch) -> Result {
+    fn read_batch(&self, first: u64, into: &mut [u8], scratch: &mut Scratch) -> Result {
         let len = self.area.layout().body_len;
         let Scratch { run, other, .. } = scratch;
         run.clear();
@@ -227,7 +227,7 @@ fn stretches(addrs: &[Addr]) -> impl Iterator<Item = (u64, core::ops::Range<usiz
     let mut at = 0;
     core::iter::from_fn(move || {
         let first = addrs.get(at)?.0;
-        let near = |&(i, a): &(usize, &Addr)| a.0 == first + i as u64 && i < BLOCKS_PER_TRIP;
+        let near = |&(i, a): &(usize, &Addr)| a.0 == first + i as u64 && i < BLOCKS_PER_BATCH;
         let count = addrs[at..].iter().enumerate().take_while(near).count();
         at += count;
         Some((first, at - count..at))
@@ -256,7 +256,7 @@ impl Oram for Plain {
         }
         let mut scratch = core::mem::take(&mut self.writer);
         let result = stretches(addrs).try_for_each(|(first, range)| {
-            self.write_trip(first, &from[range.start * len..range.end * len], &mut scratch)
+            self.write_batch(first, &from[range.start * len..range.end * len], &mut scratch)
         });
         self.writer = scratch;
         result
@@ -287,7 +287,7 @@ impl BlockOram for Plain {
         let len = self.block_len();
         self.readers.with(|scratch| {
             stretches(addrs).try_for_each(|(first, range)| {
-                self.read_trip(first, &mut into[range.start * len..range.end * len], scratch)
+                self.read_batch(first, &mut into[range.start * len..range.end * len], scratch)
             })
         })
     }

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fs::File;
 use std::sync::Arc;
 use traceless::Array;
-use traceless::array::Builder;
+use traceless::array::ArrayBuilder;
 use traceless::seal::Secret;
 use traceless::store::{Caching, FileStore};
 
@@ -50,7 +50,7 @@ fn write_and_die(path: &str) -> Result<(), Box<dyn Error>> {
     std::process::abort();
 }
 
-fn builder() -> Builder {
+fn builder() -> ArrayBuilder {
     // A real program gets the key from a key store, or derives it from a passphrase.
     Array::builder().blocks(BLOCKS).block_len(64).key(Secret::from_bytes([7; 32]))
 }

@@ -1,5 +1,5 @@
-//! A map of byte strings, first in memory that an adversary watches, then in a file whose holder
-//! observes each access. The second map is saved, and opened again.
+//! A map of byte strings, first in memory that an adversary watches, then in a file on a
+//! host that observes each access. The second map is saved, and opened again.
 //!
 //! Run it with the name of a file that it may make:
 //! `cargo run --release -p traceless --example map -- /path/to/file`

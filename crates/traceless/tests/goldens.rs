@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
-use traceless::array::Builder;
+use traceless::array::ArrayBuilder;
 use traceless::seal::Secret;
 use traceless::store::{Caching, FileStore, Store};
 use traceless::{Array, Map, Result, map};
@@ -15,12 +15,12 @@ use traceless::{Array, Map, Result, map};
 const BLOCKS: u64 = 32;
 const BLOCK_LEN: usize = 64;
 
-fn array(is_oblivious: bool) -> Builder {
+fn array(is_oblivious: bool) -> ArrayBuilder {
     let array = Array::builder().blocks(BLOCKS).block_len(BLOCK_LEN).key(key());
     array.oblivious(is_oblivious)
 }
 
-fn map() -> map::Builder {
+fn map() -> map::MapBuilder {
     Map::builder().capacity(20).key_len(8).value_len(16).key(key())
 }
 

@@ -43,7 +43,11 @@ fn contents(addr: u64) -> [u8; BLOCK_LEN] {
     (addr * 0x0101_0101 + 0x1234_5678_9abc).to_le_bytes()
 }
 
-fn array(name: &'static str, blocks: u64, make: fn(u64) -> traceless::array::Builder) -> Subject {
+fn array(
+    name: &'static str,
+    blocks: u64,
+    make: fn(u64) -> traceless::array::ArrayBuilder,
+) -> Subject {
     let builder = move || make(blocks).key(key()).rng(SeededRng::new(1));
     let write = move |store: Arc<MemStore>, ending| {
         let mut array = builder().store(store).build().unwrap();
@@ -97,23 +101,23 @@ fn map() -> Subject {
     Subject { name: "map", store_len, write: Box::new(write), read: Box::new(read) }
 }
 
-fn linear(blocks: u64) -> traceless::array::Builder {
+fn linear(blocks: u64) -> traceless::array::ArrayBuilder {
     Array::builder().scheme(LinearScheme { blocks, block_len: BLOCK_LEN })
 }
 
-fn flat(blocks: u64) -> traceless::array::Builder {
+fn flat(blocks: u64) -> traceless::array::ArrayBuilder {
     let geometry = path::PathGeometry::new(blocks, BLOCK_LEN).unwrap();
     Array::builder().scheme(path::PathGeometry { unsynced_max: 9, ..geometry })
 }
 
-fn recursive(blocks: u64) -> traceless::array::Builder {
+fn recursive(blocks: u64) -> traceless::array::ArrayBuilder {
     let geometry = path::PathGeometry::new(blocks, BLOCK_LEN).unwrap();
     let geometry =
         path::PathGeometry { map_trees: 1, map_block_len: 16, unsynced_max: 9, ..geometry };
     Array::builder().scheme(geometry)
 }
 
-fn oblivious(blocks: u64) -> traceless::array::Builder {
+fn oblivious(blocks: u64) -> traceless::array::ArrayBuilder {
     let geometry = traceless::oblivious::ArrayGeometry::new(blocks, BLOCK_LEN).unwrap();
     let geometry =
         traceless::oblivious::ArrayGeometry { memory_levels: 1, unsynced_max: 5, ..geometry };

@@ -13,13 +13,13 @@ use rows::{FLOORS, GROUPS};
 
 /// Arguments of the command line.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct FloorOptions {
     group: Option<String>,
     json: bool,
     quick: bool,
 }
 
-impl Options {
+impl FloorOptions {
     /// Reads the arguments after `floors`.
     pub fn parse(args: &[&str]) -> Result<Self, String> {
         let mut options = Self { group: None, json: false, quick: false };
@@ -41,7 +41,7 @@ impl Options {
 }
 
 /// Measures the groups and prints the results.
-pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
+pub fn run(root: &Path, options: &FloorOptions) -> Result<Outcome, String> {
     let text = std::fs::read_to_string(root.join(FLOORS))
         .map_err(|error| format!("cannot read {FLOORS}: {error}"))?;
     let rows = rows::parse(&text)?;
@@ -112,10 +112,10 @@ mod tests {
 
     #[test]
     fn arguments_are_read_in_any_order() {
-        let options = Options::parse(&["--quick", "volume", "--json"]).expect("options");
-        assert_eq!(options, Options { group: Some("volume".into()), json: true, quick: true });
-        assert!(Options::parse(&["volume", "tree"]).is_err());
-        assert!(Options::parse(&["nothing"]).is_err());
+        let options = FloorOptions::parse(&["--quick", "volume", "--json"]).expect("options");
+        assert_eq!(options, FloorOptions { group: Some("volume".into()), json: true, quick: true });
+        assert!(FloorOptions::parse(&["volume", "tree"]).is_err());
+        assert!(FloorOptions::parse(&["nothing"]).is_err());
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("bench")).expect("folder");
         std::fs::write(folder.path().join(FLOORS), "row = []\n").expect("file");
-        let options = Options::parse(&["cloud"]).expect("options");
+        let options = FloorOptions::parse(&["cloud"]).expect("options");
         let error = run(folder.path(), &options).expect_err("no rows");
         assert!(error.contains("cloud has no rows"), "{error}");
     }

@@ -20,7 +20,7 @@ const MOST_OF_A_CHANGE: usize = 8;
 
 /// Arguments of the command line.
 #[derive(PartialEq, Eq, Debug, Default)]
-pub struct Options {
+pub struct MutantOptions {
     groups: Vec<String>,
     list: bool,
     since: Option<String>,
@@ -28,7 +28,7 @@ pub struct Options {
     shard: Option<(usize, usize)>,
 }
 
-impl Options {
+impl MutantOptions {
     /// Reads the arguments after `mutants`.
     pub fn parse(args: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
@@ -54,7 +54,7 @@ impl Options {
 }
 
 /// Tries the mutants of the groups, and prints the ones that no test noticed.
-pub fn run(root: &Path, options: &Options) -> Result<Outcome, String> {
+pub fn run(root: &Path, options: &MutantOptions) -> Result<Outcome, String> {
     let config = Config::load(root)?;
     let mut groups = config.named(&options.groups)?;
     if let Some(since) = &options.since {
@@ -114,7 +114,7 @@ fn survivors(tool: &Tool, group: &Group, mut mutants: Vec<Mutant>) -> Result<Vec
 }
 
 /// A sample of the mutants of a shard, as large as the options allow, evenly spread.
-fn choose(mutants: Vec<Mutant>, options: &Options) -> Vec<Mutant> {
+fn choose(mutants: Vec<Mutant>, options: &MutantOptions) -> Vec<Mutant> {
     let (nth, of) = options.shard.unwrap_or((0, 1));
     let shard: Vec<Mutant> = mutants.into_iter().skip(nth).step_by(of).collect();
     let step = options.most().map_or(1, |most| shard.len().div_ceil(most.max(1)).max(1));
@@ -141,19 +141,19 @@ mod tests {
     }
 
     fn lines(args: &[&str], count: usize) -> Vec<usize> {
-        let options = Options::parse(args).unwrap();
+        let options = MutantOptions::parse(args).unwrap();
         choose(mutants(count), &options).iter().map(|mutant| mutant.line).collect()
     }
 
     #[test]
     fn options_are_read() {
-        let options = Options::parse(&["sq", "--shard", "1/4", "--since", "HEAD~1"]).unwrap();
+        let options = MutantOptions::parse(&["sq", "--shard", "1/4", "--since", "HEAD~1"]).unwrap();
         assert_eq!((options.shard, options.most()), (Some((1, 4)), Some(MOST_OF_A_CHANGE)));
         assert_eq!(options.groups, ["sq"]);
         for args in [&["--shard", "4/4"][..], &["--shard", "1"], &["--most", "x"], &["--moist"]] {
-            assert!(Options::parse(args).is_err(), "{args:?}");
+            assert!(MutantOptions::parse(args).is_err(), "{args:?}");
         }
-        assert!(Options::parse(&["--since"]).is_err());
+        assert!(MutantOptions::parse(&["--since"]).is_err());
     }
 
     #[test]

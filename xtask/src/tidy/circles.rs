@@ -63,7 +63,7 @@ fn check_crate(root: &str, nodes: &[Node]) -> Vec<Finding> {
 
 fn graph(nodes: &[Node]) -> Graph {
     let places = nodes.iter().enumerate().map(|(place, node)| (&node.modules[..], place));
-    let known = Known { nodes, places: places.collect() };
+    let known = ModuleIndex { nodes, places: places.collect() };
     let imported = nodes.iter().map(|node| {
         let modules: Vec<&str> = node.modules.iter().map(String::as_str).collect();
         let mut imported = BTreeMap::new();
@@ -80,12 +80,12 @@ fn graph(nodes: &[Node]) -> Graph {
 }
 
 /// The files of a crate, with an index by module path.
-struct Known<'a> {
+struct ModuleIndex<'a> {
     nodes: &'a [Node<'a>],
     places: HashMap<&'a [String], usize>,
 }
 
-impl Known<'_> {
+impl ModuleIndex<'_> {
     /// The file that `path` leads to, and the files that re-export the item on the way.
     fn targets(&self, mut path: Path) -> Vec<usize> {
         let mut found = Vec::new();

@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_the_plan_allows_is_fine() {
-        let volume = "[dependencies]\ntraceless-block = \"1\"\ntraceless-sys = \"1\"\nserde = \"1\"\n\
+        let volume = "[dependencies]\ntraceless-block = \"1\"\nserde = \"1\"\n\
                       [dev-dependencies]\ntraceless-audit = \"1\"\n";
         let cloud = "[dependencies]\ntokio = \"1\"\n";
         finds(

@@ -10,6 +10,8 @@ mod functions;
 mod imports;
 mod layering;
 mod lines;
+mod names;
+mod prose;
 mod tree;
 mod unsafe_code;
 mod words;
@@ -22,7 +24,7 @@ use tree::Tree;
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 13] = [
     layering::check,
     circles::check,
     crates::check,
@@ -31,6 +33,8 @@ const RULES: [Rule; 11] = [
     functions::check,
     blobs::check,
     words::check,
+    names::check,
+    prose::check,
     documents::check,
     floors_table::check,
     changelog::check,

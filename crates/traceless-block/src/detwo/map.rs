@@ -16,7 +16,7 @@ use traceless_core::types::Addr;
 pub(super) const MAP_BLOCK_LEN: usize = MAP.block_len();
 
 /// Number of blocks read per trip, both copies of each, when counts are turned into pointers.
-const BLOCKS_PER_TRIP: usize = 128;
+const BLOCKS_PER_BATCH: usize = 128;
 
 fn decode(entry: &[u8]) -> u64 {
     u64::from_le_bytes(entry.try_into().expect("8 bytes"))
@@ -70,8 +70,8 @@ impl DetWo {
     /// Reads the copy of `block` that was the newest before write `count`.
     fn read_at(&self, tier: usize, block: u64, count: u64, into: &mut [u8]) -> Result {
         let entry = self.entry_at(tier, block, count)?;
-        let lead = self.lead(tier, block, entry, self.refreshed_after(tier, count), count);
-        self.read_lead(tier, block, lead, into).map(|_| ())
+        let lookup = self.lookup(tier, block, entry, self.refreshed_after(tier, count), count);
+        self.read_lookup(tier, block, lookup, into).map(|_| ())
     }
 
     /// Computes the map entries for the next writes: write number i is to block `homes[i]`, and
@@ -168,7 +168,7 @@ impl DetWo {
                 writes.push((block, held));
             }
         }
-        for writes in writes.chunks(BLOCKS_PER_TRIP) {
+        for writes in writes.chunks(BLOCKS_PER_BATCH) {
             let entries = self.entries_at(tier, writes, refreshed)?;
             for (&(block, _), entry) in writes.iter().zip(entries) {
                 self.top[block as usize] = entry;

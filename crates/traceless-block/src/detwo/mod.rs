@@ -19,7 +19,7 @@
 
 mod geometry;
 mod keys;
-mod lead;
+mod lookup;
 mod map;
 mod passes;
 mod pointer;

@@ -1,8 +1,8 @@
 //! Reading: locate each block in closed form, fetch neighbours together, open the slots.
 
-use super::lead::Fetch;
+use super::lookup::Fetch;
 use super::{DetWo, DetWoLocation};
-use crate::trips::{trips, verify_all};
+use crate::batches::{batches, verify_all};
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::store::Run;
@@ -21,12 +21,12 @@ impl DetWo {
     pub(super) fn read_tier(&self, tier: usize, addrs: &[Addr], into: &mut [u8]) -> Result {
         let len = self.tiers[tier].main.layout().body_len;
         self.readers.with(|scratch| {
-            trips(addrs, into, len)
-                .try_for_each(|(addrs, into)| self.read_trip(tier, addrs, into, scratch))
+            batches(addrs, into, len)
+                .try_for_each(|(addrs, into)| self.read_batch(tier, addrs, into, scratch))
         })
     }
 
-    fn read_trip(
+    fn read_batch(
         &self,
         tier: usize,
         addrs: &[Addr],
@@ -37,9 +37,10 @@ impl DetWo {
         entries.clear();
         self.entries_of(tier, addrs.iter().map(|a| a.0), entries)?;
         let refreshed = self.tiers[tier].refreshed;
-        let lead = |(a, &entry): (&Addr, &u64)| self.lead(tier, a.0, entry, refreshed, self.count);
+        let lookup =
+            |(a, &entry): (&Addr, &u64)| self.lookup(tier, a.0, entry, refreshed, self.count);
         fetches.clear();
-        fetches.extend(addrs.iter().zip(&*entries).map(lead).map(Fetch::new));
+        fetches.extend(addrs.iter().zip(&*entries).map(lookup).map(Fetch::new));
         run.clear();
         self.add_fetches(tier, fetches, run);
         run.read(&*self.store)?;

@@ -20,7 +20,7 @@ use traceless_core::types::Slot;
 const REPORT_EVERY: u64 = 1 << 16;
 
 /// Main slots verified in one round trip.
-const SLOTS_PER_TRIP: u64 = 256;
+const SLOTS_PER_BATCH: u64 = 256;
 
 impl DetWo {
     /// Recovers the scheme. Returns the damaged places that were accepted.
@@ -250,7 +250,7 @@ impl DetWo {
         let mut plain = vec![0; t.main.layout().body_len];
         let mut r = begin;
         while r < end {
-            let n = SLOTS_PER_TRIP.min(end - r).min(t.main.slots());
+            let n = SLOTS_PER_BATCH.min(end - r).min(t.main.slots());
             run.clear();
             run.add(&t.main, t.main_slot(r), n);
             run.read(&*self.store)?;
@@ -272,10 +272,10 @@ impl DetWo {
         let block = r % self.tiers[tier].geometry.blocks;
         let entry = self.entry_at(tier, block, count + 1)?;
         let mut plain = vec![0; self.tiers[tier].main.layout().body_len];
-        let lead = self.lead(tier, block, entry, r, count + 1);
+        let lookup = self.lookup(tier, block, entry, r, count + 1);
         // If writes are unknown, the refresh's contents are unknown too, and a nonce must not cover
         // other contents.
-        let found = match self.read_lead(tier, block, lead, &mut plain) {
+        let found = match self.read_lookup(tier, block, lookup, &mut plain) {
             Ok(_) if damage == DetWoDamage::Accepted => None,
             Err(Error::Tampered { .. }) => None,
             other => Some(other?),

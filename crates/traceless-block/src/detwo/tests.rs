@@ -431,7 +431,7 @@ fn verify_tells_how_far_it_is_in_all_tiers() {
     let oram = rig.create();
     let mut told = vec![];
     oram.verify(&mut |done, all| told.push((done, all)), &mut |place| panic!("{place:?}")).unwrap();
-    // Ten map blocks, then the data by round trips.
+    // Ten map blocks, then the data by round batches.
     assert_eq!(told, [(10, 650), (266, 650), (522, 650), (650, 650)]);
 }
 

@@ -6,7 +6,7 @@
 
 use super::DetWo;
 use super::geometry::MAP;
-use super::lead::Fetch;
+use super::lookup::Fetch;
 use super::map::{MAP_BLOCK_LEN, distinct, set_entry};
 use crate::log::{DUMMY, Stamp};
 use alloc::vec;
@@ -18,7 +18,7 @@ use traceless_core::store::Run;
 use traceless_core::types::Addr;
 
 /// Approximate number of blocks written in one round trip, holding and main together.
-const BLOCKS_PER_TRIP: u64 = 128;
+const BLOCKS_PER_BATCH: u64 = 128;
 
 /// Buffers of the writer.
 #[derive(Default)]
@@ -86,12 +86,12 @@ impl DetWo {
         let k = self.geometry.refresh;
         let per_write = 1 + k.at_most(1);
         let under_key =
-            (self.count - self.keys.openings().last().start + BLOCKS_PER_TRIP) * per_write;
+            (self.count - self.keys.openings().last().start + BLOCKS_PER_BATCH) * per_write;
         if under_key * self.geometry.block_len as u64 > self.key_bytes_max {
             self.sync_shared()?;
             self.begin_opening()?;
         }
-        Ok(wanted.min(room).min((BLOCKS_PER_TRIP / per_write).max(1)) as usize)
+        Ok(wanted.min(room).min((BLOCKS_PER_BATCH / per_write).max(1)) as usize)
     }
 
     fn write_chunk(&mut self, homes: &[u64], data: &[u8]) -> Result {
@@ -192,8 +192,8 @@ impl DetWo {
                 let r = begin + j as u64;
                 let source = match plan.in_chunk[j] {
                     0 => {
-                        let lead = self.lead(tier, r % n, s.entries[j], r, self.count);
-                        plan.fetches.push(Fetch::new(lead));
+                        let lookup = self.lookup(tier, r % n, s.entries[j], r, self.count);
+                        plan.fetches.push(Fetch::new(lookup));
                         CopySource::Fetched(plan.fetches.len() - 1)
                     }
                     newest => CopySource::Chunk(newest - 1),

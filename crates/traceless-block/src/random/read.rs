@@ -3,7 +3,7 @@
 
 use super::map::Spot;
 use super::{RandomSlots, Vacancy};
-use crate::trips::{BLOCKS_PER_TRIP, trips};
+use crate::batches::{BLOCKS_PER_BATCH, batches};
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Place, Result};
@@ -22,12 +22,12 @@ impl<V: Vacancy> RandomSlots<V> {
     pub(super) fn read_tier(&self, tier: usize, addrs: &[Addr], into: &mut [u8]) -> Result {
         let len = self.tiers[tier].slots.layout().body_len;
         self.readers.with(|scratch| {
-            trips(addrs, into, len)
-                .try_for_each(|(addrs, into)| self.read_trip(tier, addrs, into, scratch))
+            batches(addrs, into, len)
+                .try_for_each(|(addrs, into)| self.read_batch(tier, addrs, into, scratch))
         })
     }
 
-    fn read_trip(
+    fn read_batch(
         &self,
         tier: usize,
         addrs: &[Addr],
@@ -107,7 +107,7 @@ impl<V: Vacancy> RandomSlots<V> {
                     other => other?,
                 }
                 done += 1;
-                if done % BLOCKS_PER_TRIP as u64 == 0 || done == all {
+                if done % BLOCKS_PER_BATCH as u64 == 0 || done == all {
                     progress(done, all);
                 }
             }

@@ -23,7 +23,7 @@ use traceless_core::types::Slot;
 const REPORT_EVERY: u64 = 1 << 16;
 
 /// Number of blocks with places looked up in one round trip.
-const BLOCKS_PER_TRIP: u64 = 4096;
+const BLOCKS_PER_BATCH: u64 = 4096;
 
 /// A complete record of the journal.
 struct Record {
@@ -261,8 +261,8 @@ impl<V: Vacancy> RandomSlots<V> {
     fn fill_record(&mut self, tier: usize) -> Result {
         let blocks = self.tiers[tier].geometry.blocks;
         let mut spots = vec![];
-        for first in (0..blocks).step_by(BLOCKS_PER_TRIP as usize) {
-            let range = first..(first + BLOCKS_PER_TRIP).min(blocks);
+        for first in (0..blocks).step_by(BLOCKS_PER_BATCH as usize) {
+            let range = first..(first + BLOCKS_PER_BATCH).min(blocks);
             spots.clear();
             match self.spots(tier, range.clone(), &mut spots) {
                 // The places of these blocks are lost, so they cannot be recorded.

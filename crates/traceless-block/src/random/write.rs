@@ -22,7 +22,7 @@ use traceless_core::types::{Addr, Slot};
 const WRITES_PER_TRIP: u64 = 32;
 
 /// Slots written in place in one round trip, at most.
-const SLOTS_PER_TRIP: usize = 128;
+const SLOTS_PER_BATCH: usize = 128;
 
 /// The way in which a write chooses its slots in each tier.
 #[derive(Clone, Copy)]
@@ -106,7 +106,7 @@ impl<V: Vacancy> RandomSlots<V> {
         let mut written = Ok(());
         for t in &mut self.tiers {
             let waiting: Vec<_> = t.pending.iter().collect();
-            for part in waiting.chunks(SLOTS_PER_TRIP) {
+            for part in waiting.chunks(SLOTS_PER_BATCH) {
                 run.clear();
                 for (nth, &(&slot, waiting)) in part.iter().enumerate() {
                     run.add_in_place(&t.slots, Slot(slot), 1);

@@ -1,7 +1,7 @@
 //! A flush: each level gets its next bucket, the last level its next window.
 
 use super::Sq;
-use super::geometry::SLOTS_PER_TRIP;
+use super::geometry::SLOTS_PER_BATCH;
 use super::keys::level_version;
 use super::merge::{Merge, SortedRun};
 use crate::log::{self, DUMMY, Stamp};
@@ -109,7 +109,7 @@ impl Sq {
         let mut first = slots.start;
         let mut result = Ok(());
         while first < slots.end && result.is_ok() {
-            let batch = first..slots.end.min(first + SLOTS_PER_TRIP);
+            let batch = first..slots.end.min(first + SLOTS_PER_BATCH);
             first = batch.end;
             result = if level < self.schedule.last() {
                 self.deliver_slots(level, flush, batch, &mut merge, &mut delivery)

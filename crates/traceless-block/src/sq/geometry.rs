@@ -1,7 +1,7 @@
 //! Sizes of all areas of a `Sq` on its store, derived from a few parameters.
 
 use super::index::INDEXED_MAX;
-use super::known::CHUNKS_PER_GENERATION;
+use super::reader_cache::CHUNKS_PER_GENERATION;
 use super::recent::CACHED_MAX;
 use super::schedule::Schedule;
 use super::times::Times;
@@ -35,7 +35,7 @@ pub const TIME_LEN: usize = 4;
 pub(super) const CHUNK: u64 = log::STRIPE;
 
 /// Slots read or written in one round trip, at most.
-pub(super) const SLOTS_PER_TRIP: u64 = 256;
+pub(super) const SLOTS_PER_BATCH: u64 = 256;
 
 /// Names of the levels before the last, and of the last.
 const LEVEL_NAMES: [&str; LEVELS_MAX as usize] = [
@@ -411,7 +411,7 @@ impl SqGeometry {
             MapPlace::Memory => 0,
             MapPlace::Disk => between * self.generations() * CHUNKS_PER_GENERATION * CHUNK * 16,
         };
-        log + runs + chunks + 4 * SLOTS_PER_TRIP * slot
+        log + runs + chunks + 4 * SLOTS_PER_BATCH * slot
     }
 
     /// Number of writes after which every level has data.

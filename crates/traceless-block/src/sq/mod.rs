@@ -11,7 +11,7 @@
 //! The map keeps one number for each block, the flush that carried it. Level and generation follow
 //! from it in closed form (`schedule`), and the place in the generation from its sorted addresses
 //! (`index`). Rings with some slack, as in [`detwo`](super::detwo), make a journal superfluous:
-//! level 0 is a log anyhow, and whatever a crash cut short is merged again, byte for byte, from
+//! level 0 is a log anyhow, and a merge that a crash cut short is made again, byte for byte, from
 //! sources that are still there.
 //!
 //! Paper: sqoram, sections 5 and 6, generalised from k = 2 and K = 1; docs/papers.md lists what
@@ -27,7 +27,7 @@
 //! * `flush`: a bucket for each level, a window of the last
 //! * `merge`: sorted runs into one; of equal addresses the newest is kept
 //! * `read`: locate, join neighbours, fetch, open, fetch ahead; verifying
-//! * `known`: what readers remember together: chunks of addresses, leaves, who reads in order
+//! * `reader_cache`: the readers' cache: chunks of addresses, leaves, sequential readers
 //! * `recent`: the log in memory: addresses by bucket, contents until they are merged
 //! * `level`: a level between log and last: its ring, what is known of its generations
 //! * `index`: sorted addresses in Elias-Fano coding
@@ -42,11 +42,11 @@ mod flush;
 mod geometry;
 mod index;
 mod keys;
-mod known;
 mod leaves;
 mod level;
 mod merge;
 mod read;
+mod reader_cache;
 mod recent;
 mod recover;
 mod salvage;

@@ -1,11 +1,11 @@
 //! Reading: locate each block, fetch neighbours together, open the slots.
 
 use super::geometry::CHUNK;
-use super::known::{CHUNKS_PER_GENERATION, Chunk, ChunkId, ChunkPlace, ReaderCache};
 use super::level::Generation;
+use super::reader_cache::{CHUNKS_PER_GENERATION, Chunk, ChunkId, ChunkPlace, ReaderCache};
 use super::{MapPlace, Sq, SqLocation};
+use crate::batches::{batches, verify_all};
 use crate::pool::Pool;
-use crate::trips::{trips, verify_all};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -60,12 +60,12 @@ impl Sq {
     pub(super) fn read_blocks(&self, addrs: &[Addr], into: &mut [u8]) -> Result {
         let len = self.geometry.block_len;
         self.readers.scratch.with(|scratch| {
-            trips(addrs, into, len)
-                .try_for_each(|(addrs, into)| self.read_trip(addrs, into, scratch))
+            batches(addrs, into, len)
+                .try_for_each(|(addrs, into)| self.read_batch(addrs, into, scratch))
         })
     }
 
-    fn read_trip(&self, addrs: &[Addr], into: &mut [u8], scratch: &mut SqReadScratch) -> Result {
+    fn read_batch(&self, addrs: &[Addr], into: &mut [u8], scratch: &mut SqReadScratch) -> Result {
         scratch.times.clear();
         match self.geometry.map {
             MapPlace::Memory => {

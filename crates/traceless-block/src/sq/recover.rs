@@ -6,7 +6,7 @@
 //! sources, byte for byte as it was, under the same keys.
 
 use super::Sq;
-use super::geometry::SLOTS_PER_TRIP;
+use super::geometry::SLOTS_PER_BATCH;
 use super::keys::level_version;
 use super::salvage::{Lost, SqDamage};
 use crate::log::{DUMMY, STRIPE, entry_count, entry_synced};
@@ -163,7 +163,7 @@ impl Sq {
             let mut first = slots.start;
             while first < slots.end {
                 let place = &self.levels[level - 1];
-                let n = SLOTS_PER_TRIP.min(slots.end - first);
+                let n = SLOTS_PER_BATCH.min(slots.end - first);
                 place.read_addresses((&self.keys, &self.schedule), first, n, &mut found)?;
                 addresses.clear();
                 for (slot, address) in (first..).zip(&found) {
@@ -284,7 +284,7 @@ impl Sq {
         let mut plain = vec![0; self.geometry.block_len];
         let mut first = slots.start;
         while first < slots.end {
-            let n = SLOTS_PER_TRIP.min(slots.end - first);
+            let n = SLOTS_PER_BATCH.min(slots.end - first);
             run.clear();
             if level == self.schedule.last() {
                 run.add(&self.main, self.main_slot(first), n);

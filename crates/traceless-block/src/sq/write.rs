@@ -4,7 +4,7 @@
 //! request to the store, and its header is written once, even if its writes come one by one.
 
 use super::flush::Delivery;
-use super::geometry::SLOTS_PER_TRIP;
+use super::geometry::SLOTS_PER_BATCH;
 use super::{Cadence, FLUSHES_MAX, MapPlace, Sq};
 use crate::log::{DUMMY, Stamp};
 use alloc::vec;
@@ -255,8 +255,9 @@ impl Sq {
         let len = self.geometry.block_len;
         let mut count = self.count - held.addresses.len() as u64;
         let synced = self.life.synced();
-        let trips = held.addresses.chunks(SLOTS_PER_TRIP as usize);
-        for (addresses, contents) in trips.zip(held.contents.chunks(SLOTS_PER_TRIP as usize * len))
+        let batches = held.addresses.chunks(SLOTS_PER_BATCH as usize);
+        for (addresses, contents) in
+            batches.zip(held.contents.chunks(SLOTS_PER_BATCH as usize * len))
         {
             let n = addresses.len();
             held.output.clear();

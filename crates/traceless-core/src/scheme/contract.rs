@@ -53,7 +53,7 @@ pub trait Scheme: Debug + Send + Sync {
     /// Makes a new ORAM. What the store held before is lost.
     fn create(&self, parts: Parts) -> Result<Box<dyn Oram>>;
 
-    /// Opens the ORAM whose vault last kept `state`. `progress` is called with units done and
+    /// Opens the ORAM of the vault that last kept `state`. `progress` is called with units done and
     /// units in all of what must be read first.
     fn open(
         &self,
@@ -109,7 +109,7 @@ fn fill(
     Ok(oram)
 }
 
-/// A scheme whose ORAM can serve a block device.
+/// A scheme with an ORAM that can serve a block device.
 pub trait BlockScheme: Scheme {
     /// The kind of scheme that these are parameters of.
     fn kind(&self) -> &'static SchemeKind;
@@ -132,7 +132,7 @@ pub trait BlockScheme: Scheme {
     /// When and how often the scheme writes each part of its store.
     fn timetable(&self) -> Timetable;
 
-    /// How the slots lie whose places are drawn at random; the first begins at byte 0.
+    /// The layout of the slots that are written at random places; the first begins at byte 0.
     fn drawn_slots(&self) -> Option<SlotLayout> {
         None
     }
@@ -285,7 +285,7 @@ pub enum MapPlacement {
 pub struct Timetable {
     /// Areas that a write touches.
     pub areas: u64,
-    /// Areas of those that may end in a gap of fewer than 4096 bytes.
+    /// Number of these areas that may end in a gap of fewer than 4096 bytes.
     pub gaps: u64,
     /// Writes before the schedule is in full swing.
     pub warm_up: u64,

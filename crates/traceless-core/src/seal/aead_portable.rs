@@ -4,9 +4,12 @@ use super::{Forgery, Secret};
 use aes_gcm::aead::inout::InOutBuf;
 use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit, Tag};
 
-pub struct Key(Aes256Gcm);
+/// What this file gives to its user, under the name of the other implementation.
+pub type Key = PortableKey;
 
-impl Key {
+pub struct PortableKey(Aes256Gcm);
+
+impl PortableKey {
     pub fn new(key: &Secret) -> Self {
         Self(Aes256Gcm::new(key.bytes().into()))
     }

@@ -417,7 +417,7 @@ mod tests {
             assert!(body.iter().all(|&b| b == body[0]));
             seen.push((entry[0], body[0]));
         }
-        // The writer is in the stripe of slots 0..4, whose header was begun anew.
+        // The writer is in the stripe of slots 0..4 and has begun its header anew.
         assert_eq!(seen[..2], [(0, 102), (0, 103)]);
         let rest: Vec<_> = (4..12).map(|i| (i, 100 + i)).collect();
         assert_eq!(seen[2..], rest);

@@ -15,8 +15,8 @@ const USE_LEN: usize = 8 + 8 + 1 + 8;
 
 /// Number of pairs of a key and a nonce under which two copies of one process have both sealed,
 /// after they went on with different contents. `rng` makes the source of randomness that both
-/// copies have. With the operating system's source there must be no pair; with a source whose state
-/// is copied, all nonces are shared.
+/// copies have. With the operating system's source there must be no pair; with a source of
+/// copied state, all nonces are shared.
 pub fn nonces_that_copies_share(scheme: &dyn Scheme, rng: fn() -> Box<dyn Rng>) -> usize {
     let mut subject = Subject::new(scheme);
     let mut parts = subject.parts(subject.store());

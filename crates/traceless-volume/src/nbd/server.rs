@@ -49,12 +49,12 @@ pub struct Server {
     listeners: Vec<Listener>,
     tls: Option<Arc<ServerConfig>>,
     negotiation_time: Duration,
-    bell: Arc<Bell>,
+    shutdown: Arc<ShutdownEvent>,
 }
 
 /// Ends a server from any thread, for instance from one that waits for signals.
 #[derive(Clone)]
-pub struct Handle(Arc<Bell>);
+pub struct Handle(Arc<ShutdownEvent>);
 
 impl Server {
     /// Listens on `endpoint`.
@@ -62,7 +62,7 @@ impl Server {
         let tls = options.tls.as_ref().map(configure).transpose()?;
         let listeners = open(endpoint, clients(options))?;
         let negotiation_time = options.negotiation_time;
-        Ok(Self { listeners, tls, negotiation_time, bell: Arc::new(Bell::new()?) })
+        Ok(Self { listeners, tls, negotiation_time, shutdown: Arc::new(ShutdownEvent::new()?) })
     }
 
     /// The TCP address of the first listener, with its actual port; `None` for a unix socket.
@@ -72,7 +72,7 @@ impl Server {
 
     /// A handle that ends this server.
     pub fn handle(&self) -> Handle {
-        Handle(Arc::clone(&self.bell))
+        Handle(Arc::clone(&self.shutdown))
     }
 
     /// Serves `device` until [`Handle::shutdown`] is called. When it returns, all connections are
@@ -81,9 +81,9 @@ impl Server {
     /// Does not flush at the end: that is up to the owner of the device. A panic of the device ends
     /// the server and is passed on.
     pub fn run(self, device: &Arc<dyn Device>) -> Result<()> {
-        let Self { listeners, tls, negotiation_time, bell } = self;
+        let Self { listeners, tls, negotiation_time, shutdown } = self;
         let (device, registry) = (device.as_ref(), Registry::default());
-        let running = Running { device, tls, negotiation_time, bell: &bell, registry };
+        let running = Running { device, tls, negotiation_time, shutdown: &shutdown, registry };
         thread::scope(|scope| {
             let result = running.accept_until_rung(scope, &listeners);
             drop(listeners); // New clients are refused at once instead of waiting.
@@ -97,7 +97,7 @@ impl Handle {
     /// Ends the server: it accepts no more connections, finishes the current request of each
     /// connection, and closes them. Returns at once; [`Server::run`] returns when all is done.
     pub fn shutdown(&self) {
-        self.0.ring();
+        self.0.signal();
     }
 }
 
@@ -109,21 +109,21 @@ fn clients(options: &Options) -> Clients {
     }
 }
 
-/// Wakes the accepting thread. Once rung, the bell stays rung.
-struct Bell {
-    rung: AtomicBool,
+/// Wakes the accepting thread. Once signalled, the shutdown stays signalled.
+struct ShutdownEvent {
+    signalled: AtomicBool,
     event: OwnedFd,
 }
 
-impl Bell {
+impl ShutdownEvent {
     fn new() -> Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(system("make an event"))?;
-        Ok(Self { rung: AtomicBool::new(false), event })
+        Ok(Self { signalled: AtomicBool::new(false), event })
     }
 
-    fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel) {
+    fn signal(&self) {
+        if !self.signalled.swap(true, Ordering::AcqRel) {
             // The write cannot fail, as the counter is far from its maximum.
             let _ = rustix::io::write(&self.event, &1u64.to_be_bytes());
         }
@@ -135,7 +135,7 @@ struct Running<'a> {
     device: &'a dyn Device,
     tls: Option<Arc<ServerConfig>>,
     negotiation_time: Duration,
-    bell: &'a Bell,
+    shutdown: &'a ShutdownEvent,
     registry: Registry,
 }
 
@@ -147,13 +147,13 @@ impl Running<'_> {
     ) -> Result<()> {
         let mut polled: Vec<_> =
             listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
-        polled.push(PollFd::new(&self.bell.event, PollFlags::IN));
+        polled.push(PollFd::new(&self.shutdown.event, PollFlags::IN));
         loop {
             match poll(&mut polled, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(system("wait for connections")(errno)),
             }
-            if self.bell.rung.load(Ordering::Acquire) {
+            if self.shutdown.signalled.load(Ordering::Acquire) {
                 return Ok(());
             }
             for (listener, poll_fd) in listeners.iter().zip(&polled) {
@@ -222,7 +222,7 @@ impl Drop for Visit<'_> {
         self.running.registry.remove(&self.peer);
         if thread::panicking() {
             // The device is in an unknown state, so the server ends for all connections.
-            self.running.bell.ring();
+            self.running.shutdown.signal();
         }
     }
 }

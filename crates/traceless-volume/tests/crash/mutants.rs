@@ -8,7 +8,7 @@ use traceless_core::scheme::Parts;
 use traceless_core::scheme::contract::BlockScheme;
 use traceless_core::types::Addr;
 
-/// Blocks whose last writes a [`Fault::KeepsOlder`] remembers: about a bucket.
+/// Last writes that a [`Fault::KeepsOlder`] remembers: about a bucket.
 const REMEMBERED: usize = 4;
 
 /// Opens a scheme with a `sync` that returns without syncing.

@@ -17,7 +17,7 @@
 //! # }
 //! ```
 //!
-//! With a [`store`](Builder::store) the array can be saved and opened again; a crash takes it back
+//! With a [`store`](ArrayBuilder::store) the array can be saved and opened again; a crash takes it back
 //! to its last [`sync`](Array::sync) or to a later complete state.
 //!
 //! ```
@@ -71,8 +71,8 @@ pub struct Array {
 
 impl Array {
     /// Begins the description of a new array.
-    pub fn builder() -> Builder {
-        Builder {
+    pub fn builder() -> ArrayBuilder {
+        ArrayBuilder {
             blocks: 0,
             block_len: 64,
             scheme: None,
@@ -195,7 +195,7 @@ fn addrs_of(addrs: &[u64]) -> Vec<Addr> {
 }
 
 /// The description of an [`Array`] to be made or opened.
-pub struct Builder {
+pub struct ArrayBuilder {
     blocks: u64,
     block_len: usize,
     scheme: Option<Arc<dyn Scheme>>,
@@ -205,7 +205,7 @@ pub struct Builder {
     rng: Option<Box<dyn Rng>>,
 }
 
-impl Builder {
+impl ArrayBuilder {
     /// Number of blocks. Not needed with a [`scheme`](Self::scheme).
     #[must_use]
     pub fn blocks(mut self, blocks: u64) -> Self {

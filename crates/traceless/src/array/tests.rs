@@ -6,7 +6,7 @@ use traceless_core::rng::SeededRng;
 use traceless_core::store::{MemStore, WatchedStore};
 use traceless_core::trace::{Op, Recorder};
 
-fn builder(blocks: u64, block_len: usize) -> Builder {
+fn builder(blocks: u64, block_len: usize) -> ArrayBuilder {
     let key = Secret::from_bytes([5; 32]);
     Array::builder().blocks(blocks).block_len(block_len).key(key).rng(SeededRng::new(1))
 }

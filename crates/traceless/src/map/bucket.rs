@@ -5,7 +5,7 @@
 //! an unused entry. A visit reads and writes each word of each entry, independent of its operation
 //! and result.
 
-use super::{Answer, Shape};
+use super::{Answer, MapShape};
 use alloc::vec;
 use alloc::vec::Vec;
 use subtle::Choice;
@@ -30,7 +30,7 @@ pub struct OperationState {
 
 impl OperationState {
     /// State before the first operation.
-    pub fn new(shape: Shape) -> Self {
+    pub fn new(shape: MapShape) -> Self {
         Self {
             key_words: shape.key_words(),
             value_len: shape.value_len,

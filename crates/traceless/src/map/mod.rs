@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! With a [`store`](Builder::store) the map can be saved and opened again; a crash takes it back to
+//! With a [`store`](MapBuilder::store) the map can be saved and opened again; a crash takes it back to
 //! its last [`sync`](Map::sync), or to a later state between two operations.
 //!
 //! ```
@@ -142,7 +142,7 @@ const ACCESSES: u32 = 2;
 /// A map. See the [module](self). Dropping a map closes it, but ignores failures.
 pub struct Map {
     array: Home,
-    shape: Shape,
+    shape: MapShape,
     places: KeyHash,
     carried: OperationState,
     bucket: Vec<u64>,
@@ -157,11 +157,11 @@ pub struct Map {
 
 impl Map {
     /// Begins the description of a new map.
-    pub fn builder() -> Builder {
-        Builder { capacity: 0, key_len: 32, value_len: 32, store: None, key: None, rng: None }
+    pub fn builder() -> MapBuilder {
+        MapBuilder { capacity: 0, key_len: 32, value_len: 32, store: None, key: None, rng: None }
     }
 
-    fn new(shape: Shape, places: KeyHash, array: Home) -> Self {
+    fn new(shape: MapShape, places: KeyHash, array: Home) -> Self {
         let words = shape.entry_words();
         Self {
             array,
@@ -338,7 +338,7 @@ impl Answer<'_> {
 
 /// The public parameters of a map.
 #[derive(Clone, Copy)]
-struct Shape {
+struct MapShape {
     capacity: u64,
     key_len: usize,
     value_len: usize,
@@ -347,7 +347,7 @@ struct Shape {
     buckets: u64,
 }
 
-impl Shape {
+impl MapShape {
     fn new(capacity: u64, key_len: usize, value_len: usize) -> Result<Self> {
         if capacity > CAPACITY_MAX {
             return Err(Error::Geometry("a map has at most 2^31 entries"));
@@ -387,7 +387,7 @@ impl Shape {
 }
 
 /// The description of a [`Map`] to be made or opened.
-pub struct Builder {
+pub struct MapBuilder {
     capacity: u64,
     key_len: usize,
     value_len: usize,
@@ -396,7 +396,7 @@ pub struct Builder {
     rng: Option<Box<dyn Rng>>,
 }
 
-impl Builder {
+impl MapBuilder {
     /// Number of entries that the map has room for.
     #[must_use]
     pub fn capacity(mut self, entries: u64) -> Self {
@@ -498,8 +498,8 @@ impl Builder {
         Ok(Map::new(shape, places, Home::Unsaved(oram)))
     }
 
-    fn shape(&self) -> Result<Shape> {
-        Shape::new(self.capacity, self.key_len, self.value_len)
+    fn shape(&self) -> Result<MapShape> {
+        MapShape::new(self.capacity, self.key_len, self.value_len)
     }
 
     fn random(self) -> Result<Box<dyn Rng>> {
@@ -515,19 +515,19 @@ impl Builder {
 const NO_KEY: Error = Error::Geometry("what lies in a store is sealed under a key");
 
 /// The key depends on the exact lengths: entries with as many words may differ in length.
-fn vault_key(shape: Shape, key: &Secret) -> Secret {
+fn vault_key(shape: MapShape, key: &Secret) -> Secret {
     let lens = [shape.key_len, shape.value_len].map(|len| (len as u64).to_le_bytes());
     key.derive(&[b"map", b"vault", &lens[0], &lens[1]])
 }
 
 /// The hash of a saved map, which must be the same at each opening.
-fn saved_places(shape: Shape, key: &Secret) -> KeyHash {
+fn saved_places(shape: MapShape, key: &Secret) -> KeyHash {
     KeyHash::new(shape, &key.derive(&[b"map", b"places"]))
 }
 
 /// The geometry of a saved map's array, with room for the stash, and for one operation between two
 /// syncs.
-fn geometry(shape: Shape) -> Result<oblivious::ArrayGeometry> {
+fn geometry(shape: MapShape) -> Result<oblivious::ArrayGeometry> {
     let mut geometry = oblivious::ArrayGeometry::new(shape.buckets, shape.block_len())?;
     geometry.attached_words = (STASH_ENTRIES * shape.entry_words()) as u32;
     geometry.unsynced_max = geometry.unsynced_max.max(ACCESSES + 1);

@@ -1,6 +1,6 @@
 //! The two buckets of a key.
 
-use super::Shape;
+use super::MapShape;
 use traceless_core::seal::{Prf, Secret};
 
 /// A keyed hash of map keys, all of which have the same number of words.
@@ -11,7 +11,7 @@ pub struct KeyHash {
 
 impl KeyHash {
     /// The hash under `secret`.
-    pub fn new(shape: Shape, secret: &Secret) -> Self {
+    pub fn new(shape: MapShape, secret: &Secret) -> Self {
         let buckets = u32::try_from(shape.buckets).expect("the capacity is limited");
         Self { prf: Prf::new(secret), buckets }
     }
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn buckets_are_different_uniform_and_independent() {
-        let shape = Shape::new(32, 8, 8).unwrap();
+        let shape = MapShape::new(32, 8, 8).unwrap();
         let places = KeyHash::new(shape, &Secret::from_bytes([3; 32]));
         let mut pairs = [[0_u32; 8]; 8];
         let keys = 56_000;
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn every_word_matters() {
         let places =
-            KeyHash::new(Shape::new(1 << 30, 24, 8).unwrap(), &Secret::from_bytes([3; 32]));
+            KeyHash::new(MapShape::new(1 << 30, 24, 8).unwrap(), &Secret::from_bytes([3; 32]));
         let key = [1, 2, 3, 4];
         for word in 0..key.len() {
             let mut other = key;

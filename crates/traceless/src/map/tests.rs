@@ -55,18 +55,18 @@ impl Oram for Open {
     }
 }
 
-fn open_map(builder: Builder, good: u64) -> (Map, Seen) {
+fn open_map(builder: MapBuilder, good: u64) -> (Map, Seen) {
     open_map_failing(builder, good, false)
 }
 
-fn open_map_failing(builder: Builder, good: u64, is_late: bool) -> (Map, Seen) {
+fn open_map_failing(builder: MapBuilder, good: u64, is_late: bool) -> (Map, Seen) {
     let (block_len, blocks) = (builder.block_len().unwrap(), builder.blocks().unwrap());
     let (seen, blocks) = (Seen::default(), vec![0; block_len * blocks as usize]);
     let oram = Box::new(Open { block_len, blocks, seen: seen.clone(), good, is_late });
     (builder.over(oram).unwrap(), seen)
 }
 
-fn builder(capacity: u64, key_len: usize, value_len: usize) -> Builder {
+fn builder(capacity: u64, key_len: usize, value_len: usize) -> MapBuilder {
     let seeded = SeededRng::new(capacity ^ key_len as u64);
     Map::builder().capacity(capacity).key_len(key_len).value_len(value_len).rng(seeded)
 }
@@ -80,7 +80,7 @@ fn key_of(number: u64, len: usize) -> Vec<u8> {
 
 /// Compares with a map of the standard library, which is kept at up to `capacity` entries.
 fn behaves_like_a_map(map: &mut Map, operations: u64) {
-    let Shape { capacity, key_len, value_len, .. } = map.shape;
+    let MapShape { capacity, key_len, value_len, .. } = map.shape;
     let mut model = BTreeMap::<Vec<u8>, Vec<u8>>::new();
     let mut rng = SeededRng::new(capacity);
     for i in 0..operations {
@@ -188,7 +188,7 @@ fn overflow_is_as_seldom_as_is_said() {
         let mean = capacity as f64 * overflow(slots, load);
         let orders: f64 = (1..=STASH_ENTRIES).map(|i| (mean / i as f64).log2()).sum();
         assert!(mean < 0.3 && orders < -70.0, "{mean} {orders}");
-        assert_eq!(Shape::new(capacity, 8, 8).unwrap().slots, slots);
+        assert_eq!(MapShape::new(capacity, 8, 8).unwrap().slots, slots);
     }
 }
 

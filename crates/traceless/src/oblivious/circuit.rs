@@ -7,7 +7,7 @@
 
 use super::greedy::WaitingBlocks;
 use super::plan::{EvictionPlan, Headers, Lanes};
-use super::saved::{load_secret, save_secret};
+use super::secret_words::{load_secret, save_secret};
 use super::tree::{ACCESSED, EVICTED, Memory, SLOTS};
 use super::width::Width;
 use super::{BLOCKS_MAX, LANES, STASH_MAX};

@@ -13,8 +13,8 @@
 
 use super::circuit::{CircuitTree, EvictionKind, levels_for};
 use super::positions::Positions;
-use super::saved::{load_secret, save_secret};
 use super::sealed::{self, MEMORY_LEVELS_MIN, SealedPages};
+use super::secret_words::{load_secret, save_secret};
 use super::tree::Ram;
 use super::width::{Make, Width, fastest};
 use super::{BLOCKS_MAX, Oblivious, check_block};

@@ -47,7 +47,7 @@ impl<W: Width> WaitingBlocks<W> {
         &mut self.bodies[(part * LANES + lane) * words..][..words]
     }
 
-    /// Adds the blocks of the stash and of the path to `leaf`, whose bodies are already in place.
+    /// Adds the blocks of the stash and of the path to `leaf`; their bodies are already in place.
     #[inline(always)]
     pub fn fill(&mut self, headers: [&Headers; PARTS], leaf: u32, levels: u32) {
         for (part, headers) in headers.into_iter().enumerate() {

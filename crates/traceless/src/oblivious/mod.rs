@@ -42,10 +42,10 @@ mod plan;
 mod positions;
 #[cfg(feature = "suite")]
 mod public_trace;
-mod saved;
 mod scan;
 mod scheme;
 mod sealed;
+mod secret_words;
 #[cfg(test)]
 mod tests;
 mod traffic;
@@ -107,13 +107,13 @@ pub struct Oblivious<W: Width = Dynamic, M: Memory = Ram> {
     positions: Positions,
     draws: Draws,
     /// An access with paths that could not be read; it must be repeated first.
-    unread: Option<Unread>,
+    unread: Option<PendingAccess>,
     health: Health,
 }
 
 /// An access that the map has recorded, and the tree not yet.
 #[derive(Clone, Copy)]
-struct Unread {
+struct PendingAccess {
     addr: u32,
     /// The path that the block is on, which is public, and its new label.
     old: u32,
@@ -283,7 +283,7 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
         };
         let old = self.positions.exchange(addr, drawn.fresh, &mut self.draws, &found);
         let old = self.health.end(old)?;
-        self.access_tree(Unread { addr, old, new: drawn.fresh }, visit)
+        self.access_tree(PendingAccess { addr, old, new: drawn.fresh }, visit)
     }
 
     /// Repeats the access with paths that could not be read, if there is one.
@@ -295,8 +295,8 @@ impl<W: Width, M: Memory> Oblivious<W, M> {
 
     /// The second half of an access. If paths cannot be read, the tree is unchanged, and the map is
     /// one access ahead of it: so the same paths must be read again before any other.
-    fn access_tree(&mut self, access: Unread, visit: &mut dyn FnMut(&mut [u64])) -> Result {
-        let Unread { addr, old, new } = access;
+    fn access_tree(&mut self, access: PendingAccess, visit: &mut dyn FnMut(&mut [u64])) -> Result {
+        let PendingAccess { addr, old, new } = access;
         let Self { data, block, health, unread, .. } = self;
         *unread = Some(access);
         health.begin();

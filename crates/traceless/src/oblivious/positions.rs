@@ -7,7 +7,7 @@ use super::STASH_MAX;
 use super::circuit::{CircuitTree, EvictionKind, levels_for};
 use super::draws::{AccessDraws, Draws};
 use super::labels::{self, FAN_OUT, FAN_OUT_BITS};
-use super::saved::{load_secret, save_secret};
+use super::secret_words::{load_secret, save_secret};
 use super::tree::Ram;
 use super::width::{LINE, Lines, Width as _};
 use alloc::vec;

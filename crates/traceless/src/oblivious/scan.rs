@@ -37,17 +37,17 @@ impl<W: Width> ScanArray<W> {
         if !made_public(addr.0 < self.blocks) {
             return Err(Error::OutOfRange { addr, blocks: self.blocks });
         }
-        Ok(ct::dispatch(Access { scan: self, addr: addr.0 as u32, visit }))
+        Ok(ct::dispatch(ScanAccess { scan: self, addr: addr.0 as u32, visit }))
     }
 }
 
-struct Access<'a, W: Width, F> {
+struct ScanAccess<'a, W: Width, F> {
     scan: &'a mut ScanArray<W>,
     addr: u32,
     visit: F,
 }
 
-impl<R, W: Width, F: FnOnce(&mut [u8]) -> R> Kernel for Access<'_, W, F> {
+impl<R, W: Width, F: FnOnce(&mut [u8]) -> R> Kernel for ScanAccess<'_, W, F> {
     type Output = R;
 
     #[inline(always)]

@@ -23,24 +23,24 @@ pub struct Traffic {
 impl Traffic {
     /// Traffic of an access to the array that [`create`](super::create) makes.
     pub fn in_memory(blocks: u64, block_len: usize) -> Result<Self> {
-        fastest(block_len, Measure { blocks, block_len, scans: true })
+        fastest(block_len, TrafficMeasure { blocks, block_len, scans: true })
     }
 
     /// Traffic of an access to the array that [`create_sealed`](super::create_sealed) makes, as if
     /// all of it lay in memory.
     pub fn on_store(blocks: u64, block_len: usize) -> Result<Self> {
-        fastest(block_len, Measure { blocks, block_len, scans: false })
+        fastest(block_len, TrafficMeasure { blocks, block_len, scans: false })
     }
 }
 
-struct Measure {
+struct TrafficMeasure {
     blocks: u64,
     block_len: usize,
     /// Whether few blocks are scanned.
     scans: bool,
 }
 
-impl Make for Measure {
+impl Make for TrafficMeasure {
     type Made = Result<Traffic>;
 
     fn make(self, width: impl Width + 'static) -> Self::Made {

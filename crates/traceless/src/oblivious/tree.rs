@@ -4,7 +4,7 @@
 //! counting order are then paths in reverse-lexicographic order, and two paths part at the lowest
 //! differing bit of their labels.
 
-use super::saved::{load_secret, save_secret};
+use super::secret_words::{load_secret, save_secret};
 use super::{LANES, LEVELS_MAX};
 use alloc::vec::Vec;
 use traceless_core::durable::Durable;

@@ -15,7 +15,7 @@ pub trait Width: Copy + Send + Sync {
     /// Words of 8 bytes in a block.
     fn words(self) -> usize;
 
-    /// Holds the block in `buffer`, whose memory it may take until [`release`](Self::release).
+    /// Holds the block in `buffer`, and may take its memory until [`release`](Self::release).
     fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Held<V>;
 
     /// Puts the held block into `buffer`.

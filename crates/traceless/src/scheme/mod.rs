@@ -14,7 +14,7 @@
 //!   `fill`: all at once; `cache_above`: what a cache takes, returns, offers; `rekey`: another key
 //!   for all labels; `scheme/traffic`: what either moves, in bytes
 //! * `scheme/rho`: a small tree beside a unified one
-//! * `scheme/circuit`: Circuit ORAM for a client whose memory is its own
+//! * `scheme/circuit`: Circuit ORAM for a client in private memory
 //! * `scheme/ring`: Ring ORAM: `params`, `bucket` (its metadata), `tree` (slots that are read one
 //!   by one), `sealed`, `ghost`, `top` (cached levels), `exchange` (blocks that leave and come, for
 //!   a pager)

@@ -73,7 +73,7 @@ pub struct Unified<T, L, P = Plb> {
     body: Vec<u8>,
     held: Vec<Header>,
     /// The next access, if its path could not be read.
-    unread: Option<Unread>,
+    unread: Option<FailedRead>,
     /// Whether the last change ended with a path that could not be read.
     is_unread: bool,
     health: Health,
@@ -82,11 +82,11 @@ pub struct Unified<T, L, P = Plb> {
 
 /// A path access after its read failed. No other path access is made before it.
 #[derive(Clone, Copy)]
-enum Unread {
+enum FailedRead {
     /// The first planned access.
     Planned,
     /// A dummy or an eviction, and the request that was finished without a path access before it.
-    Unasked { kind: StepKind, leaf: Leaf, finished: Option<u64> },
+    Unplanned { kind: StepKind, leaf: Leaf, finished: Option<u64> },
 }
 
 /// Every level of the position map.
@@ -258,8 +258,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
 
     fn try_step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         match self.unread.take() {
-            Some(Unread::Planned) => return self.walk_on(serve),
-            Some(Unread::Unasked { kind, leaf, finished }) => {
+            Some(FailedRead::Planned) => return self.walk_on(serve),
+            Some(FailedRead::Unplanned { kind, leaf, finished }) => {
                 return self.make_unasked(kind, leaf, finished);
             }
             None => {}
@@ -312,7 +312,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     fn walk_on(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         let Walk { level, request } = self.walk;
         let next = self.planned.front().expect("a plan has at least the block's own access");
-        self.fetch(next.old, Unread::Planned)?;
+        self.fetch(next.old, FailedRead::Planned)?;
         let next = self.planned.pop_front().expect("it is there");
         let kind = match (next.purpose, level) {
             (UnifiedPurpose::Own, 0) => {
@@ -371,7 +371,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 
     /// Reads a path. If that fails, the next step repeats this read first, for the same purpose.
-    fn fetch(&mut self, leaf: Leaf, unread: Unread) -> Result {
+    fn fetch(&mut self, leaf: Leaf, unread: FailedRead) -> Result {
         self.engine.fetch(leaf).inspect_err(|_| {
             (self.unread, self.is_unread) = (Some(unread), true);
         })
@@ -445,7 +445,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         leaf: Leaf,
         finished: Option<u64>,
     ) -> Result<StepOutcome> {
-        self.fetch(leaf, Unread::Unasked { kind, leaf, finished })?;
+        self.fetch(leaf, FailedRead::Unplanned { kind, leaf, finished })?;
         self.engine.evict()?;
         Ok(StepOutcome { kind, finished })
     }
@@ -667,7 +667,8 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Controller for Unified<T, L, P> {
     }
 
     fn waiting(&self) -> usize {
-        let is_untold = matches!(self.unread, Some(Unread::Unasked { finished: Some(_), .. }));
+        let is_untold =
+            matches!(self.unread, Some(FailedRead::Unplanned { finished: Some(_), .. }));
         self.requests.len() + usize::from(is_untold)
     }
 

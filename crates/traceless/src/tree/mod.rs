@@ -15,13 +15,13 @@ mod bare;
 mod drains;
 mod engine;
 mod fill;
-mod held;
 pub mod ir_alloc;
 mod layout;
-mod noted;
 pub mod occupancy;
 mod open_path;
 mod order;
+mod path_witness;
+mod pending;
 mod sealed;
 mod shape;
 mod stash;
@@ -32,10 +32,10 @@ pub use bare::{BareTree, GhostTree};
 pub use drains::{DRAINS_IN_A_ROW, Drains};
 pub use engine::{Engine, STASH_BLOCKS};
 pub use fill::{Contents, Fill};
-pub use held::{PendingBuckets, extents_at};
 pub use layout::{HEADER_LEN, TreeLayout};
-pub use noted::{ObservedTree, PathWitness};
 pub use order::EvictionOrder;
+pub use path_witness::{ObservedTree, PathWitness};
+pub use pending::{PendingBuckets, extents_at};
 pub use sealed::SealedTree;
 pub use shape::{ARITY_MAX, LEVELS_MAX, Shape, Z_MAX};
 pub use stash::Stash;
@@ -185,7 +185,7 @@ pub trait BucketTree: Send {
     fn copy_body(&mut self, from: usize, to: usize);
 
     /// Whether an outside block may be put into an empty slot of the open path; if so, the caller
-    /// writes its body there next. A tree whose memory is shared between buckets may have to
+    /// writes its body there next. A tree that shares memory between buckets may have to
     /// refuse.
     #[inline]
     fn admit(&mut self, slot: usize, header: Header) -> bool {

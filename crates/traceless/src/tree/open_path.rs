@@ -31,8 +31,8 @@ struct LevelPlace {
 }
 
 impl OpenPath {
-    /// The path buffer of a tree whose buckets have `front_len` bytes in front of the sealed part,
-    /// and links of `link_len` bytes.
+    /// The path buffer of a tree with buckets of `front_len` bytes in front of the sealed part, and
+    /// links of `link_len` bytes.
     pub fn new(
         shape: &Shape,
         layout: &TreeLayout,

@@ -5,7 +5,7 @@ use traceless_core::store::{MemStore, Store};
 use traceless_core::suite::rig::Forgetful;
 
 /// The map has so few buckets that entries wait in the stash.
-fn saved(store: Arc<dyn Store>, seed: u64) -> Builder {
+fn saved(store: Arc<dyn Store>, seed: u64) -> MapBuilder {
     let map = Map::builder().capacity(4).key_len(2).value_len(8).rng(SeededRng::new(seed));
     map.key(Secret::from_bytes([3; 32])).store(store)
 }

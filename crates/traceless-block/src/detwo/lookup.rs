@@ -10,23 +10,23 @@ use traceless_core::store::Run;
 
 /// The information of a map entry about the newest copy of a block.
 #[derive(Clone, Copy)]
-pub(super) struct Lead {
+pub(super) struct Lookup {
     /// The place of the newest copy. With a pointer, the place of the main copy.
     place: DetWoLocation,
     /// A pointer, and the number of the write in the slot that it points to.
     newer: Option<(u64, Pointer)>,
 }
 
-/// A lead, and the indices in a run of the slots to fetch for it.
+/// A lookup, and the indices in a run of the slots to fetch for it.
 pub(super) struct Fetch {
-    lead: Lead,
+    lookup: Lookup,
     place_at: usize,
     newer_at: usize,
 }
 
 impl Fetch {
-    pub fn new(lead: Lead) -> Self {
-        Self { lead, place_at: 0, newer_at: 0 }
+    pub fn new(lookup: Lookup) -> Self {
+        Self { lookup, place_at: 0, newer_at: 0 }
     }
 }
 
@@ -44,18 +44,18 @@ impl SlotContents {
 }
 
 impl DetWo {
-    /// The lead of `entry` for `block` after `count` writes and `refreshed` refreshes.
-    pub(super) fn lead(
+    /// The lookup of `entry` for `block` after `count` writes and `refreshed` refreshes.
+    pub(super) fn lookup(
         &self,
         tier: usize,
         block: u64,
         entry: u64,
         refreshed: u64,
         count: u64,
-    ) -> Lead {
+    ) -> Lookup {
         let t = &self.tiers[tier];
         if self.geometry.map_entries == MapEntries::Counts {
-            return Lead { place: t.locate(block, entry, refreshed), newer: None };
+            return Lookup { place: t.locate(block, entry, refreshed), newer: None };
         }
         let newer = Pointer::decode(entry, t.main.layout().body_len).and_then(|pointer| {
             let held = t.held_in(pointer.slot, count)?;
@@ -64,24 +64,24 @@ impl DetWo {
             let live = t.locate(block, held + 1, refreshed) == DetWoLocation::Hold(held);
             (live || !pointer.is_blind()).then_some((held, pointer))
         });
-        Lead { place: t.main_location(block, refreshed), newer }
+        Lookup { place: t.main_location(block, refreshed), newer }
     }
 
     /// Adds the slots of `fetches` to `run`: first all places, then all holding slots of pointers,
     /// so that neighbouring slots are read together.
     pub(super) fn add_fetches(&self, tier: usize, fetches: &mut [Fetch], run: &mut Run) {
         let mut at = run.slots();
-        self.add_locations(tier, fetches.iter().map(|f| f.lead.place), run);
-        let newer = |f: &Fetch| f.lead.newer.map(|(held, _)| DetWoLocation::Hold(held));
+        self.add_locations(tier, fetches.iter().map(|f| f.lookup.place), run);
+        let newer = |f: &Fetch| f.lookup.newer.map(|(held, _)| DetWoLocation::Hold(held));
         self.add_locations(tier, fetches.iter().filter_map(newer), run);
         let mut take = || {
             at += 1;
             at - 1
         };
-        for fetch in fetches.iter_mut().filter(|f| f.lead.place != DetWoLocation::Nowhere) {
+        for fetch in fetches.iter_mut().filter(|f| f.lookup.place != DetWoLocation::Nowhere) {
             fetch.place_at = take();
         }
-        for fetch in fetches.iter_mut().filter(|f| f.lead.newer.is_some()) {
+        for fetch in fetches.iter_mut().filter(|f| f.lookup.newer.is_some()) {
             fetch.newer_at = take();
         }
     }
@@ -95,7 +95,7 @@ impl DetWo {
         run: &Run,
         into: &mut [u8],
     ) -> Result<DetWoLocation> {
-        let Lead { place, newer } = fetch.lead;
+        let Lookup { place, newer } = fetch.lookup;
         let main = self.open_place(tier, block, place, (run, fetch.place_at), into);
         let Some((count, pointer)) = newer else { return main.map(|()| place) };
         if main.is_ok() && pointer.is_stale(into) {
@@ -140,14 +140,14 @@ impl DetWo {
     }
 
     /// Reads the newest copy of one block in a run of its own. Returns its place.
-    pub(super) fn read_lead(
+    pub(super) fn read_lookup(
         &self,
         tier: usize,
         block: u64,
-        lead: Lead,
+        lookup: Lookup,
         into: &mut [u8],
     ) -> Result<DetWoLocation> {
-        let mut fetch = [Fetch::new(lead)];
+        let mut fetch = [Fetch::new(lookup)];
         let mut run = Run::default();
         self.add_fetches(tier, &mut fetch, &mut run);
         run.read(&*self.store)?;
@@ -162,8 +162,8 @@ impl DetWo {
     ) -> Result<SlotContents> {
         let len = self.tiers[tier].main.layout().body_len;
         let mut run = Run::default();
-        let lead = |&(_, place): &(u64, DetWoLocation)| Fetch::new(Lead { place, newer: None });
-        let mut fetches: Vec<Fetch> = places.iter().map(lead).collect();
+        let lookup = |&(_, place): &(u64, DetWoLocation)| Fetch::new(Lookup { place, newer: None });
+        let mut fetches: Vec<Fetch> = places.iter().map(lookup).collect();
         self.add_fetches(tier, &mut fetches, &mut run);
         run.read(&*self.store)?;
         let mut copies = SlotContents { bytes: vec![0; places.len() * len], whole: vec![], len };

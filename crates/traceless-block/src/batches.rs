@@ -1,4 +1,4 @@
-//! Reads of many blocks, cut into round trips.
+//! Reads of many blocks, cut into round batches.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,15 +6,15 @@ use traceless_core::error::{Error, Place, Result};
 use traceless_core::types::Addr;
 
 /// Blocks fetched in one round trip, at most.
-pub(super) const BLOCKS_PER_TRIP: usize = 256;
+pub(super) const BLOCKS_PER_BATCH: usize = 256;
 
-/// Cuts a request for blocks of `len` bytes into round trips.
-pub(super) fn trips<'a>(
+/// Cuts a request for blocks of `len` bytes into round batches.
+pub(super) fn batches<'a>(
     addrs: &'a [Addr],
     into: &'a mut [u8],
     len: usize,
 ) -> impl Iterator<Item = (&'a [Addr], &'a mut [u8])> {
-    addrs.chunks(BLOCKS_PER_TRIP).zip(into.chunks_mut(BLOCKS_PER_TRIP * len))
+    addrs.chunks(BLOCKS_PER_BATCH).zip(into.chunks_mut(BLOCKS_PER_BATCH * len))
 }
 
 /// Reads the first `blocks` blocks, of `len` bytes each, and calls `damaged` for each damaged
@@ -26,9 +26,9 @@ pub(super) fn verify_all(
     damaged: &mut dyn FnMut(Place),
     mut done: impl FnMut(u64),
 ) -> Result {
-    let mut bytes = vec![0; BLOCKS_PER_TRIP * len];
-    for start in (0..blocks).step_by(BLOCKS_PER_TRIP) {
-        let end = (start + BLOCKS_PER_TRIP as u64).min(blocks);
+    let mut bytes = vec![0; BLOCKS_PER_BATCH * len];
+    for start in (0..blocks).step_by(BLOCKS_PER_BATCH) {
+        let end = (start + BLOCKS_PER_BATCH as u64).min(blocks);
         let addrs: Vec<_> = (start..end).map(Addr).collect();
         match read(&addrs, &mut bytes[..addrs.len() * len]) {
             // One of these blocks is damaged: reading them one by one finds which.
