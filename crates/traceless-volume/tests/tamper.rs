@@ -541,7 +541,7 @@ fn a_volume_left_open_holds_a_prefix_of_its_writes() {
 }
 
 /// If a volume was left open, its last S writes may look as if they had never arrived, even if they
-/// were flushed (SECURITY.md). The loss of more writes must be noticed.
+/// were flushed (docs/security/volume.md). The loss of more writes must be noticed.
 #[test]
 fn damage_to_more_than_the_last_writes_is_noticed() {
     let subject = Subject::left_open(11);
