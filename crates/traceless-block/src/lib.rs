@@ -1,8 +1,8 @@
 //! Write-only ORAMs for block devices: what is written, and where, is independent of the addresses
 //! that the user writes. Reads are not hidden.
 //!
-//! An adversary with many copies of the store, for example snapshots of a disk, learns from it how many
-//! blocks were written, and nothing else.
+//! An adversary with many copies of the store, for example snapshots of a disk, learns from them
+//! how many blocks were written, and nothing else.
 //!
 //! ```
 //! use traceless_block::detwo::{DetWoGeometry, Refresh};

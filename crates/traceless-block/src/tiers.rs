@@ -10,8 +10,8 @@ use traceless_core::types::Addr;
 /// Tiers of a map that may lie on the store.
 pub const MAP_TIERS_MAX: u8 = 3;
 
-/// Tiers of a map on the store for the place `map`, if `fitting` tiers there keep the rest of the map
-/// within the budget of memory.
+/// Tiers of a map on the store for the place `map`, if `fitting` tiers there keep the rest of the
+/// map within the budget of memory.
 pub(super) fn placed(map: MapPlacement, fitting: u8) -> u8 {
     match map {
         MapPlacement::Auto => fitting,

@@ -25,7 +25,7 @@ const LIBRARY: [(&str, Layers); 3] = [
     (
         "crates/traceless-block/src",
         &[
-            &["log", "pool", "refreshed", "tiers", "trips"],
+            &["batches", "log", "pool", "refreshed", "tiers"],
             &["detwo", "plain", "random", "sq"],
             &["datalair", "hive"],
             &["registry"],

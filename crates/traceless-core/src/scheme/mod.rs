@@ -45,8 +45,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts of an ORAM in this program's memory, with areas of `len` bytes, a random key and no
-    /// vault: the ORAM cannot be opened again.
+    /// The parts of an ORAM in this program's memory, with areas of `len` bytes, a random key and
+    /// no vault: the ORAM cannot be opened again.
     #[cfg(feature = "std")]
     pub fn in_memory(len: u64, mut rng: Box<dyn Rng>) -> Result<Self> {
         Ok(Self {

@@ -17,8 +17,8 @@
 //! # }
 //! ```
 //!
-//! With a [`store`](ArrayBuilder::store) the array can be saved and opened again; a crash takes it back
-//! to its last [`sync`](Array::sync) or to a later complete state.
+//! With a [`store`](ArrayBuilder::store) the array can be saved and opened again; a crash takes it
+//! back to the last [`sync`](Array::sync) or to a later moment at which all was complete.
 //!
 //! ```
 //! use std::sync::Arc;

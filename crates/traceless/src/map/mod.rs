@@ -13,8 +13,8 @@
 //! # }
 //! ```
 //!
-//! With a [`store`](MapBuilder::store) the map can be saved and opened again; a crash takes it back to
-//! its last [`sync`](Map::sync), or to a later state between two operations.
+//! With a [`store`](MapBuilder::store) the map can be saved and opened again; a crash takes it back
+//! to its last [`sync`](Map::sync), or to a later state between two operations.
 //!
 //! ```
 //! use std::sync::Arc;
