@@ -6,7 +6,7 @@ use crate::durable::Vault;
 use crate::error::{Error, Result};
 use crate::rng::Rng;
 use crate::seal::{Cipher, Secret};
-use crate::store::Store;
+use crate::store::{RecordPair, Store};
 use crate::types::Extent;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -21,6 +21,9 @@ const RECORD_LEN: usize = (HEAD_LEN + STATE_LEN_MAX).next_multiple_of(4096);
 
 /// Bytes that a vault takes on a store.
 pub const VAULT_LEN: u64 = 2 * RECORD_LEN as u64;
+
+/// The places of the state.
+const RECORDS: RecordPair = RecordPair::new(0, RECORD_LEN);
 
 /// Two records that are written in turns: a MAC, a number, the length of the state, and the state.
 /// The state is public, but it cannot be forged without the key.
@@ -44,8 +47,8 @@ impl StoreVault {
     /// changed.
     pub fn create(store: Arc<dyn Store>, key: Secret, room: u64) -> Result<Self> {
         check_room(&*store, room.max(VAULT_LEN))?;
-        for nth in 0..2 {
-            store.write(&[Extent::new(nth * RECORD_LEN as u64, HEAD_LEN)], &[0; HEAD_LEN])?;
+        for number in 0..2 {
+            store.write(&[Extent::new(RECORDS.place(number).at, HEAD_LEN)], &[0; HEAD_LEN])?;
         }
         Ok(Self { store, key, number: 0 })
     }
@@ -53,13 +56,7 @@ impl StoreVault {
     /// Opens the vault that lies there; returns it and the state that it kept last.
     pub fn open(store: Arc<dyn Store>, key: Secret) -> Result<(Self, Vec<u8>)> {
         check_room(&*store, VAULT_LEN)?;
-        let mut newest: Option<(u64, Vec<u8>)> = None;
-        for nth in 0..2 {
-            let mut record = vec![0; RECORD_LEN];
-            store.read(&[Extent::new(nth * RECORD_LEN as u64, RECORD_LEN)], &mut record)?;
-            let found = decode(&record, &key);
-            newest = newest.max(found);
-        }
+        let newest = RECORDS.newest(&*store, |record| decode(record, &key))?;
         let nothing = "nothing was saved there, or under another key";
         let (number, state) = newest.ok_or(Error::State(nothing))?;
         Ok((Self { store, key, number }, state))
@@ -105,9 +102,7 @@ impl StoreVault {
         record.extend_from_slice(state);
         let mac = self.key.mac(&record[MAC_LEN..]);
         record[..MAC_LEN].copy_from_slice(mac.bytes());
-        let at = self.number % 2 * RECORD_LEN as u64;
-        self.store.write(&[Extent::new(at, record.len())], &record)?;
-        self.store.sync()
+        RECORDS.write(&*self.store, self.number, &record)
     }
 }
 
@@ -146,7 +141,7 @@ mod tests {
         }
         // The sixth write is torn in its first record: the fifth state is still there.
         vault.write(&[6; 600]).unwrap();
-        let at = vault.number % 2 * RECORD_LEN as u64;
+        let at = RECORDS.place(vault.number).at;
         store.write(&[Extent::new(at + 200, 1)], &[9]).unwrap();
         assert_eq!(StoreVault::open(store.clone(), key()).unwrap().1, [5; 500]);
         assert!(StoreVault::open(store, Secret::from_bytes([4; 32])).is_err());

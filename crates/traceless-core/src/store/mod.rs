@@ -1,7 +1,7 @@
 //! The untrusted side: stores of bytes.
 //!
 //! Files: the trait `Store`; `mem`, `file`, `watched`; `area`: slots in stripes; `buffer`: aligned
-//! memory; `pages`: huge pages.
+//! memory; `pages`: huge pages; `record_pair`: a record in two places, written in turns.
 
 mod area;
 mod buffer;
@@ -10,6 +10,7 @@ mod file;
 #[cfg(feature = "std")]
 mod mem;
 mod pages;
+mod record_pair;
 mod watched;
 
 pub use area::{Area, Cursor, Run, SlotLayout};
@@ -19,6 +20,7 @@ pub use file::{Caching, FileStore};
 #[cfg(feature = "std")]
 pub use mem::MemStore;
 pub use pages::Pages;
+pub use record_pair::RecordPair;
 pub use watched::WatchedStore;
 
 use crate::error::Result;

@@ -11,8 +11,7 @@ use std::sync::{Arc, Mutex};
 use traceless_core::durable::Vault;
 use traceless_core::rng::Rng;
 use traceless_core::seal::{Aead, Nonce, Sealer, TAG_LEN};
-use traceless_core::store::Store;
-use traceless_core::types::Extent;
+use traceless_core::store::{RecordPair, Store};
 
 const MAGIC: [u8; 8] = *b"TLSUPERB";
 const SALT_AT: usize = 16;
@@ -20,6 +19,9 @@ const HEAD_LEN: usize = 32;
 const TAG_AT: usize = SUPERBLOCK_LEN - TAG_LEN;
 const CONTENTS_LEN: usize = TAG_AT - HEAD_LEN;
 const STATE_AT: usize = 40;
+
+/// The places of the superblocks.
+const SUPERBLOCKS: RecordPair = RecordPair::new(SUPERBLOCKS_AT, SUPERBLOCK_LEN);
 
 /// Most bytes of a state.
 const STATE_LEN_MAX: usize = CONTENTS_LEN - STATE_AT;
@@ -38,22 +40,16 @@ pub struct Superblock {
 impl Superblock {
     /// The newest superblock that verifies.
     pub fn read(store: &dyn Store, keys: &Keys) -> Result<Self> {
-        let mut bytes = vec![0; 2 * SUPERBLOCK_LEN];
-        store.read(&[Extent::new(SUPERBLOCKS_AT, bytes.len())], &mut bytes)?;
-        let (a, b) = bytes.split_at(SUPERBLOCK_LEN);
-        [a, b]
-            .into_iter()
-            .filter_map(|bytes| Self::open(keys, bytes))
-            .max_by_key(|s| s.generation)
-            .ok_or(Error::SuperblockDamaged)
+        let open = |bytes: &[u8]| Self::open(keys, bytes).map(|found| (found.generation, found));
+        let (_, newest) = SUPERBLOCKS.newest(store, open)?.ok_or(Error::SuperblockDamaged)?;
+        Ok(newest)
     }
 
     /// The names of the superblocks that do not verify.
     pub fn damaged(store: &dyn Store, keys: &Keys) -> Result<Vec<&'static str>> {
-        let mut bytes = vec![0; 2 * SUPERBLOCK_LEN];
-        store.read(&[Extent::new(SUPERBLOCKS_AT, bytes.len())], &mut bytes)?;
-        let pair = bytes.chunks_exact(SUPERBLOCK_LEN).zip(["superblock A", "superblock B"]);
-        Ok(pair.filter(|(bytes, _)| Self::open(keys, bytes).is_none()).map(|(_, n)| n).collect())
+        let both = SUPERBLOCKS.open_both(store, |bytes| Self::open(keys, bytes))?;
+        let named = both.iter().zip(["superblock A", "superblock B"]);
+        Ok(named.filter(|(found, _)| found.is_none()).map(|(_, name)| name).collect())
     }
 
     /// The superblock sealed in `bytes`, if it is whole.
@@ -136,10 +132,7 @@ impl SuperblockVault {
             chain: Sha256::new().chain_update(newest.chain).chain_update(salt).finalize().into(),
             state: state.to_vec(),
         };
-        let at = SUPERBLOCKS_AT + (next.generation % 2) * SUPERBLOCK_LEN as u64;
-        let sealed = next.seal(&self.keys, &salt);
-        self.store.write(&[Extent::new(at, sealed.len())], &sealed)?;
-        self.store.sync()?;
+        SUPERBLOCKS.write(&*self.store, next.generation, &next.seal(&self.keys, &salt))?;
         *newest = next;
         Ok(())
     }
@@ -166,6 +159,7 @@ mod tests {
     use traceless_core::rng::SeededRng;
     use traceless_core::scheme::openings;
     use traceless_core::store::MemStore;
+    use traceless_core::types::Extent;
 
     const _: () = assert!(openings::STATE_LEN_MAX <= STATE_LEN_MAX);
 
