@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_tiers_as_memory_asks_for() {
+    fn as_many_tiers_as_the_memory_budget_needs() {
         for (budget, tiers) in [(2000, 0), (1999, 1), (500, 1), (499, 2), (126, 2), (0, 3)] {
             assert_eq!(MAP.tiers_for(1000, budget), tiers, "{budget}");
         }

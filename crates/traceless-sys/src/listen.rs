@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_sockets_of_others_follow_the_same_rule() {
+    fn names_and_inherited_sockets_follow_the_same_rule() {
         let all = resolve("localhost:7", ANYONE).unwrap();
         assert!(!all.is_empty() && all.iter().all(|&address| is_loopback(address)), "{all:?}");
         let missing = resolve("no-such-name.invalid:7", ANYONE).unwrap_err();

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     #[cfg(all(feature = "std", target_os = "linux"))]
-    fn whoever_keeps_it_is_told_of_all_of_it() {
+    fn the_keeper_of_secrets_gets_every_page() {
         use std::sync::Mutex;
         static KNOWN: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
         let known = |start: usize| KNOWN.lock().unwrap().iter().find(|one| one.0 == start).copied();

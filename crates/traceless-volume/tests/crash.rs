@@ -186,7 +186,7 @@ fn encryption_in_place_is_torn() {
 /// draws a new id, no nonce seals two contents. Without new ids the record of the sealers must show
 /// nonces used twice.
 #[test]
-fn an_opening_that_comes_twice_is_seen_unless_it_draws_anew() {
+fn a_repeated_opening_is_found_unless_it_draws_a_new_id() {
     for fault in [Fault::None, Fault::SameDraws] {
         let mut world = World::create(detwo(24, 512, "1", 0, 2), 512, 5);
         let mut rng = SeededRng::new(1);

@@ -293,7 +293,7 @@ fn what_does_not_fit_is_refused_until_it_is_overwritten() {
 }
 
 #[test]
-fn keys_are_carried_over_or_asked_for() {
+fn keys_are_carried_over_or_requested() {
     let subject = Subject::detwo(10, 4);
     for extra in [2, 3, 4] {
         add_key(&subject.path, &key(1), &key(extra), Kdf::default()).expect("added");
@@ -356,7 +356,7 @@ impl Witness for Recorder {
 }
 
 #[test]
-fn what_is_written_tells_nothing_of_what_was() {
+fn a_rebuilt_image_reveals_nothing_of_the_old_one() {
     for what in [MORE, new_key()] {
         let traces = [0, 40, 2000].map(|written| {
             let subject = Subject::detwo(written, written);

@@ -147,7 +147,7 @@ fn either_superblock_is_written_anew() {
 }
 
 #[test]
-fn damaged_blocks_become_zeros_and_no_others() {
+fn only_damaged_blocks_become_zeros() {
     let plain: Arc<dyn BlockScheme> =
         Arc::new(PlainScheme { blocks: BLOCKS as u64, block_len: BLOCK_LEN });
     for scheme in [detwo(), plain] {

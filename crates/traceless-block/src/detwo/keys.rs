@@ -118,7 +118,7 @@ mod tests {
     /// Recovery opens the entries of the last `live_writes` writes, even if the refreshes of fewer
     /// writes have carried all their blocks.
     #[test]
-    fn an_opening_lives_until_no_entry_of_it_is_asked_for() {
+    fn an_opening_lives_until_no_entry_needs_it() {
         for (refresh, map_tiers) in [("1", 0), ("1/3", 0), ("3/7", 1), ("5/2", 1)] {
             let refresh = Refresh::parse(refresh).unwrap();
             let geometry = DetWoGeometry::new(640, 64, refresh, map_tiers).unwrap();

@@ -250,7 +250,7 @@ fn a_failed_sync_is_final() {
 }
 
 #[test]
-fn a_flushed_write_that_is_gone_is_noticed_by_those_after_it() {
+fn later_writes_reveal_a_lost_flushed_write() {
     let mut rig = Rig::new(DetWoGeometry::new(640, 128, Refresh::ONE, 0).unwrap());
     let mut oram = rig.create();
     for addr in 0..10 {
@@ -426,7 +426,7 @@ fn neighbours_are_read_as_one() {
 }
 
 #[test]
-fn verify_tells_how_far_it_is_in_all_tiers() {
+fn verify_reports_progress_in_all_tiers() {
     let mut rig = Rig::with_map_on_store();
     let oram = rig.create();
     let mut told = vec![];

@@ -211,7 +211,7 @@ impl<V: Vacancy> RandomSlots<V> {
             |t: &RandomTier<V>| t.slots.slots().div_ceil(DRAWS).max(t.geometry.journal_writes);
         let passes = self.tiers.iter().map(pass).max().unwrap_or(0);
         for nth in 0..passes {
-            self.write_nobody(SlotDraw::InOrder(nth * DRAWS))?;
+            self.write_a_free_slot(SlotDraw::InOrder(nth * DRAWS))?;
         }
         self.settle()?;
         self.keys.forget_old();
@@ -282,7 +282,7 @@ impl<V: Vacancy> BlockOram for RandomSlots<V> {
     }
 
     fn write_dummy(&mut self) -> Result {
-        self.write_nobody(SlotDraw::Random)
+        self.write_a_free_slot(SlotDraw::Random)
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64, u64), damaged: &mut dyn FnMut(Place)) -> Result {

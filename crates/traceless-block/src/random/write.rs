@@ -70,7 +70,7 @@ impl<V: Vacancy> RandomSlots<V> {
     }
 
     /// A dummy write.
-    pub(super) fn write_nobody(&mut self, draw: SlotDraw) -> Result {
+    pub(super) fn write_a_free_slot(&mut self, draw: SlotDraw) -> Result {
         self.chunk_len(1)?;
         self.write_chunk(&[DUMMY], &[], draw)
     }

@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_huge_volumes_does_not_overflow() {
+    fn facts_of_huge_volumes_do_not_overflow() {
         for map in [MapPlace::Memory, MapPlace::Disk] {
             for amortized in [false, true] {
                 let g = SqGeometry::with_shape(1 << 46, 64, 256, 1024, 3).unwrap();
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_that_is_made_larger_keeps_what_was_asked_for() {
+    fn a_larger_shape_keeps_the_parameters_that_the_user_fixed() {
         let narrow = Wishes { fanout: Some(4), bucket: Some(32), ..Wishes::default() };
         let narrow = SqGeometry::new(5000, 4096, narrow).unwrap();
         let resized = narrow.resized(50_000).unwrap();
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_shape_is_what_it_has() {
+    fn facts_of_a_shape_match_its_parameters() {
         for (blocks, map_on_disk) in [(100, false), (1 << 20, false), (70_000, true)] {
             let wishes = Wishes { map_on_disk, ..Wishes::default() };
             let g = SqGeometry::new(blocks, 4096, wishes).unwrap();

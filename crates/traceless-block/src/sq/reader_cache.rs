@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_in_order_are_told_from_others() {
+    fn sequential_readers_are_recognised() {
         let known = ReaderCache::default();
         let mut ahead = vec![];
         // Two sequential readers, and one that reads at random places.

@@ -368,7 +368,7 @@ fn what_it_keeps_in_memory_is_counted() {
 }
 
 #[test]
-fn the_papers_cadence_tells_how_near_addresses_are() {
+fn the_papers_cadence_reveals_how_near_addresses_are() {
     let geometry = SqGeometry { map: MapPlace::Disk, ..small() };
     let geometry = SqGeometry { bucket: 16, unsynced_max: 32, blocks: 900, ..geometry };
     let slots = |cadence, stride: u64| {
@@ -573,7 +573,7 @@ impl Store for Counted {
 }
 
 #[test]
-fn reading_in_order_asks_little_and_ahead() {
+fn sequential_reads_are_few_and_fetched_ahead() {
     let shape = SqGeometry::with_shape(20_000, 4096, 64, 4, 3).unwrap();
     for map in [MapPlace::Memory, MapPlace::Disk] {
         let mut rig = Rig::new(SqGeometry { map, ..shape });

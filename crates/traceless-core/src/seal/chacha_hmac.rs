@@ -88,7 +88,7 @@ mod tests {
 
     /// Vectors from Python's `cryptography` and `hmac`, with the two derived keys.
     #[test]
-    fn what_is_sealed_is_as_others_seal_it() {
+    fn sealed_bytes_match_another_implementation() {
         let (mut body, mut tag) = (*b"sixteen bytes or", [0; TAG_LEN]);
         sealer().seal_in_place(nonce(3), b"page 7", &mut body, &mut tag);
         assert_eq!(body, SEALED);

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_pieces_is_read_in_others() {
+    fn writes_in_pieces_are_read_back_in_other_pieces() {
         let store = Arc::new(MemStore::new(2 * LAYOUT.len()));
         let area = Area::new(store.clone(), LAYOUT.len(), LAYOUT, "test");
         let mut cursor = Cursor::at_start(&LAYOUT);
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_of_whole_units_where_the_store_has_such() {
+    fn requests_are_of_whole_units_in_stores_with_units() {
         let layout = SlotLayout { slots: 200, body_len: 4096, entry_len: 48, stripe_slots: 100 };
         let header_parts = |unit, write: bool, slot| {
             let store = Noting(MemStore::new(layout.len()), unit, Mutex::default());

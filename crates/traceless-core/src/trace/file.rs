@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_others_are_read() {
+    fn records_of_other_programs_are_read() {
         for events in [vec![], sample(), sample().repeat(10_000)] {
             let (back, error) = read(&records(&events));
             assert_eq!(back, events);

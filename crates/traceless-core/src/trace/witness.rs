@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_with_the_events_before_them() {
+    fn requests_are_recorded_with_the_events_before_them() {
         let (trace, secrets) = (Kept::default(), Kept::default());
         let witness = FileWitness::with_secrets(trace.clone(), secrets.clone()).unwrap();
         for i in 0..50_000 {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_is_told_in_the_end() {
+    fn the_first_failure_is_returned_at_the_end() {
         let witness = FileWitness::new(Kept(Arc::default(), 1000)).unwrap();
         (0..100_000u64).for_each(|i| witness.see(event(i * i * i)));
         assert_eq!(witness.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);

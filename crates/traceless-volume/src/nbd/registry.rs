@@ -115,7 +115,7 @@ mod tests {
     const A_WHILE: Duration = Duration::from_secs(30);
 
     #[test]
-    fn when_all_ends_nobody_waits_for_the_request_of_another() {
+    fn a_shutdown_waits_for_no_other_request() {
         let registry = Registry::default();
         let (near, _far): (Vec<_>, Vec<_>) = (0..2).map(|_| UnixStream::pair().unwrap()).unzip();
         let mut peers =

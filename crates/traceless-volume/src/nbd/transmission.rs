@@ -150,7 +150,7 @@ impl<S: Read + Write> Transmission<'_, S> {
         if len > 0 {
             result = self.device.write(request.offset, self.wire.payload(len));
         }
-        let result = result.and_then(|()| self.flush_if_asked(request));
+        let result = result.and_then(|()| self.flush_if_requested(request));
         drop(turn);
         self.settle(request, result)
     }
@@ -169,7 +169,7 @@ impl<S: Read + Write> Transmission<'_, S> {
             at += len;
         }
         let turn = self.gate.enter()?;
-        let result = result.and_then(|()| self.flush_if_asked(request));
+        let result = result.and_then(|()| self.flush_if_requested(request));
         drop(turn);
         self.settle(request, result)
     }
@@ -181,7 +181,7 @@ impl<S: Read + Write> Transmission<'_, S> {
         self.settle(request, result)
     }
 
-    fn flush_if_asked(&self, request: &Request) -> io::Result<()> {
+    fn flush_if_requested(&self, request: &Request) -> io::Result<()> {
         if request.flags & cmd_flag::FUA != 0 { self.device.flush() } else { Ok(()) }
     }
 

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_leave_in_order_whatever_their_length() {
+    fn replies_of_any_length_leave_in_order() {
         let mut wire = Wire::new(Script::new(&[]));
         let mut expected = Vec::new();
         for (index, len) in [16, 200_000, 16, 300_000, 1 << 20, 16].into_iter().enumerate() {

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn a_missing_part_is_named() {
         assert!(matches!(Error::of_making(Errno::NOENT.into()), Error::Missing));
         assert!(matches!(Error::of_making(Errno::PERM.into()), Error::Denied));
         let other = Error::of_making(Errno::INVAL.into());

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn flushes_and_only_they_reach_the_device_as_such() {
+    fn only_flushes_reach_the_device_as_flushes() {
         let (memory, device) = Memory::guarded(false);
         let mut buffer = [7; 4096];
         let flushes = || *memory.flushes.lock().unwrap();

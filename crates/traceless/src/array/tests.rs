@@ -143,7 +143,7 @@ fn a_dropped_array_is_closed() {
 
 /// The events of a load do not depend on its contents, even with maps in trees.
 #[test]
-fn loading_shows_the_same_whatever_is_loaded() {
+fn loading_has_the_same_trace_for_all_data() {
     let shown = |byte: u8| {
         let geometry = path::PathGeometry::new(2000, 16).unwrap().with_map_memory(100).unwrap();
         assert!(geometry.map_trees > 1);
@@ -179,7 +179,7 @@ fn leaves_read(blocks: u64, reads: u64) -> Vec<u64> {
 }
 
 #[test]
-fn labels_after_a_load_tell_nothing() {
+fn labels_after_a_load_are_independent_of_the_data() {
     const BLOCKS: u64 = 8000;
     let read = leaves_read(BLOCKS, 11 * BLOCKS);
     let mut leaves = read.clone();

@@ -289,7 +289,7 @@ impl Tree {
 }
 
 #[test]
-fn the_same_labels_show_the_same_whatever_is_accessed() {
+fn equal_labels_have_equal_traces_for_all_accesses() {
     let addresses: [&dyn Fn(u64) -> u64; 3] = [&|_| 5, &|i| i % 1000, &|i| (i * i * 7) % 1000];
     for eviction in [EvictionKind::Circuit, EvictionKind::Path] {
         let traces = addresses.map(|address| {

@@ -171,7 +171,7 @@ fn in_memory() -> impl Controller {
 
 /// Steps with and without a request, in turns, on a real clock: both begin equally late.
 #[test]
-fn real_issue_times_do_not_tell_requests_from_dummies() {
+fn issue_times_do_not_distinguish_requests_from_dummies() {
     const INTERVAL_NS: u64 = 1_000_000;
     let clock = Arc::new(Monotonic::start());
     let mut paced = PacedOram::new(in_memory(), clock.clone(), Pace::StartToStart(INTERVAL_NS));

@@ -127,7 +127,7 @@ fn tells_nothing(leaves: &[u64], leaves_max: u64) {
 /// of that many levels with hits that cost no path: only a comparison of consecutive paths at that
 /// depth detects this.
 #[test]
-fn leaves_near_those_before_are_noticed() {
+fn leaves_near_earlier_leaves_are_found() {
     let (mut draws, mut leaf) = (SeededRng::new(1), 0);
     let near = |_| {
         let any = draws.below(1 << 16);
@@ -181,7 +181,7 @@ impl Rng for Stuck {
 }
 
 #[test]
-fn labels_of_a_filled_tree_tell_nothing() {
+fn labels_of_a_filled_tree_are_uniform() {
     let (labels, leaves_max) = filled_labels(rng());
     older_tests_see_nothing(&labels, leaves_max);
     assert!(loudest_echo(&labels, leaves_max).abs() < REPEATS_MAX);
@@ -190,7 +190,7 @@ fn labels_of_a_filled_tree_tell_nothing() {
 }
 
 #[test]
-fn leaves_of_path_tell_nothing() {
+fn leaves_of_path_are_uniform() {
     let (tree, leaves) = noted(path_shape());
     let mut path = PathOram::new(BLOCKS, vec![tree], 200, rng()).unwrap();
     serve_hot(&mut path, |_| {});
@@ -198,7 +198,7 @@ fn leaves_of_path_tell_nothing() {
 }
 
 #[test]
-fn leaves_of_unified_tell_nothing() {
+fn leaves_of_unified_are_uniform() {
     let (tree, leaves) = noted(unified_shape());
     let plb = Plb::new(16, 4, 0).unwrap();
     let mut unified = Unified::new(UNIFIED, tree, labels(), labels(), plb, rng()).unwrap();
@@ -259,7 +259,7 @@ fn leaves_of_bundles<L: Labels>(sizes: Sizes, labels: impl Fn() -> L) -> Vec<u64
 }
 
 #[test]
-fn leaves_of_bundles_tell_nothing() {
+fn leaves_of_bundles_are_uniform() {
     let leaves_max = bundled_shape().leaves();
     tells_nothing(&leaves_of_bundles(BUNDLED, labels), leaves_max);
     let apart = Sizes { bundled: false, ..BUNDLED };
@@ -269,7 +269,7 @@ fn leaves_of_bundles_tell_nothing() {
 }
 
 #[test]
-fn leaves_of_circuit_tell_nothing() {
+fn leaves_of_circuit_are_uniform() {
     let shape = circuit::shape_for(BLOCKS, circuit::Z).unwrap();
     let (tree, leaves) = noted(shape.clone());
     let mut circuit = Circuit::new(BLOCKS, tree, circuit::STASH_BLOCKS, rng()).unwrap();
@@ -280,7 +280,7 @@ fn leaves_of_circuit_tell_nothing() {
 }
 
 #[test]
-fn leaves_of_ring_tell_nothing() {
+fn leaves_of_ring_are_uniform() {
     let params = Params::Z4;
     let shape = params.shape_for(BLOCKS).unwrap();
     let witness = Arc::new(Recorder::default());

@@ -55,7 +55,7 @@ fn write(first: u8) -> Call {
 }
 
 #[test]
-fn writes_of_a_dead_connection_never_follow_those_of_a_new_one() {
+fn writes_of_a_dead_connection_never_follow_writes_of_a_new_one() {
     let scene = Scene::new();
     drop(scene.stuck_client());
 
@@ -177,7 +177,7 @@ fn connections_are_limited_and_places_become_free() {
 }
 
 #[test]
-fn who_still_negotiates_gives_way_to_a_newcomer() {
+fn a_negotiating_client_gives_way_to_a_newcomer() {
     let scene = Scene::new();
     let mut working = scene.client();
     let mut silent: Vec<_> = (1..CONNECTIONS_MAX).map(|_| Client::greet(scene.connect())).collect();

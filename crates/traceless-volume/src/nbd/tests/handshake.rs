@@ -6,7 +6,7 @@ use crate::nbd::memory::Memory;
 const LEN: usize = 1 << 20;
 
 #[test]
-fn info_tells_what_is_asked_and_go_begins() {
+fn info_answers_the_query_and_go_begins() {
     let end = converse(&Memory::new(LEN), Tls::Unavailable, |stream| {
         let mut client = Client::greet(stream);
         let wanted = [info::NAME, info::DESCRIPTION, info::BLOCK_SIZE, info::NAME, 99];

@@ -115,7 +115,7 @@ fn what_was_sent_in_the_clear_is_not_taken_for_tls() {
 }
 
 #[test]
-fn clients_are_asked_for_their_certificates_if_wanted() {
+fn clients_must_show_certificates_if_configured() {
     let authority = Authority::new();
     let stranger = Authority::new();
     let (_running, connect) = serve(authority.files(true));

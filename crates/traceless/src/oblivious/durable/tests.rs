@@ -335,7 +335,7 @@ fn labels_before_and_after_a_crash_are_independent() {
 /// An opening after a crash reads the old pages in order, and the number of its accesses does not
 /// depend on earlier accesses.
 #[test]
-fn an_opening_after_a_crash_tells_nothing() {
+fn an_opening_after_a_crash_reveals_nothing() {
     let geometry = geometries()[2];
     let ArrayLayout { pages, .. } = geometry.layout().unwrap();
     let half = pages.store_len().unwrap();

@@ -43,7 +43,7 @@ fn a_recursive_map_finds_everything() {
 /// Accesses go through the trees in order, with many, few or no requests, and also when stashes are
 /// emptied.
 #[test]
-fn trees_are_accessed_in_turn_for_nobody_as_well() {
+fn dummies_access_the_trees_in_turn_as_well() {
     let order = Arc::new(std::sync::Mutex::new(vec![]));
     let tree = |nth: usize, (levels, len)| {
         let order = order.clone();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told() {
+    fn impossible_metadata_is_refused() {
         let block = |addr, slot| (Header::new(Addr(addr), Leaf(0)), slot);
         let is_sound = |read, blocks: &[(Header, u8)]| {
             let bucket = Bucket { read, blocks: blocks.to_vec() };
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_and_dummies_are_told_apart() {
+    fn blocks_and_dummies_are_distinguished() {
         let block = |addr, slot| (Header::new(Addr(addr), Leaf(0)), slot);
         let mut bucket = Bucket { read: 0b100, blocks: vec![block(8, 0), block(9, 3)] };
         assert_eq!((bucket.dummies(5), bucket.unread(5)), (0b10010, 4));

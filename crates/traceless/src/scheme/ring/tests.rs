@@ -80,7 +80,7 @@ fn cached_levels_make_an_array() {
 
 /// Only the levels below the cached ones cause reads: one slot of each bucket, and its metadata.
 #[test]
-fn cached_levels_are_not_seen() {
+fn cached_levels_have_no_events() {
     let params = Params::Z8;
     let shape = params.shape_for(2000).unwrap();
     for levels in [0, 4] {
@@ -225,7 +225,7 @@ fn tampering_is_noticed_on_every_level() {
 /// Without a tag the metadata may have any contents. An access then fails or goes on, but does not
 /// panic; and damage to the metadata of the root, which each access reads, is noticed.
 #[test]
-fn metadata_that_nobody_vouches_for_never_panics() {
+fn unauthenticated_metadata_never_panics() {
     let mut draws = SeededRng::new(5);
     let (mut refused, mut passed) = (0, 0);
     for round in 0..2000 {

@@ -128,7 +128,7 @@ fn hits_save_paths() {
 }
 
 #[test]
-fn one_template_is_seen_below_the_sub_stash() {
+fn one_template_is_observed_below_the_sub_stash() {
     for parts in [1, 2] {
         let witness = Arc::new(Recorder::default());
         let store = Arc::new(WatchedStore::new(store_for(&below(), LEN), witness.clone()));
@@ -361,7 +361,7 @@ fn dummies_are_spent_on_an_offered_line() {
 /// Offers are made or withdrawn at any moment, or their line is fetched, with group remaps in
 /// between.
 #[test]
-fn offers_disturb_nobody_in_a_long_run() {
+fn offers_change_no_block_in_a_long_run() {
     let tree = substash(BareTree::new(below(), LEN), 7);
     let plb = Plb::new(2, 1, LEN).unwrap();
     let labels = || CompressedLabels::new(&key(), 5, 2).unwrap();
@@ -551,7 +551,7 @@ fn missing_remaps_are_caught() {
 /// A positive control: the number of paths per request distinguishes a small working set from a
 /// large one, so without issue at a fixed rate it leaks.
 #[test]
-fn without_a_timer_the_number_of_paths_tells_the_working_set() {
+fn without_a_timer_the_number_of_paths_reveals_the_working_set() {
     let evictions = |hot: u64| {
         let tree = GhostTree::new(IR_ALLOC4.shape(13).unwrap(), 4096, ());
         let plb = Plb::new(64, 4, 0).unwrap();

@@ -116,7 +116,7 @@ fn another_key_costs_a_path_for_each_member() {
 
 /// Frequent evictions, in the middle of walks and of group remaps.
 #[test]
-fn emptying_the_stash_disturbs_nobody() {
+fn emptying_the_stash_changes_no_block() {
     let sizes = Sizes { stash_blocks: 60, ..sizes(64, 2, 2) };
     let tree = BareTree::new(Shape::uniform(6, 3).unwrap(), 24);
     let labels = || CompressedLabels::new(&key(), 5, 3).unwrap();

@@ -363,7 +363,7 @@ fn larger_geometries() -> Vec<PathGeometry> {
 /// An opening after a crash reads the leaves of the first tree in order, with drawn leaves between
 /// them, some for each block; its writes to the maps are always the same.
 #[test]
-fn relabelling_tells_nothing() {
+fn relabelling_reveals_nothing() {
     for geometry in larger_geometries() {
         let trees = geometry.trees();
         let maps = geometry.store_len() - geometry.copies(&trees).len * 2;

@@ -119,7 +119,7 @@ fn a_merkle_tree_notices_at_once() {
 
 /// Blocks verify when they are requested. A changed header may also fill the stash.
 #[test]
-fn tags_of_blocks_notice_what_is_asked_for() {
+fn block_tags_find_a_damaged_requested_block() {
     let (len, mut refused) = (LEN + Salt::LEN + TAG_LEN, 0);
     for fault in FAULTS {
         for level in usize::from(fault == Fault::Swap)..LEVELS {

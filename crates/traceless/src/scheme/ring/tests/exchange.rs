@@ -101,7 +101,7 @@ fn a_failed_read_exchanges_nothing() {
 }
 
 #[test]
-fn what_is_here_already_and_what_never_was_are_told() {
+fn present_and_unknown_blocks_are_refused() {
     let (mut ring, _) = small(20, Params::Z4);
     let (one, mut body) = (Addr(1), [7; 24]);
     ring.exchange(Some(one), None, &mut body).unwrap();
