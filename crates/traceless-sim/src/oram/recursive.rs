@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use traceless::controller::{Controller, Serve, StepKind, StepOutcome};
 use traceless::error::{Error, Result};
 use traceless::oram::Hides;
-use traceless::posmap::{Flat, Lookaside, Plb};
+use traceless::posmap::{Flat, Plb};
 use traceless::rng::Rng;
 use traceless::tree::{BucketTree, Drains, Engine, Fill, Header};
 use traceless::types::{Addr, Leaf};

@@ -11,4 +11,6 @@ mod plb;
 pub use compressed::{COUNTER_BITS, COUNTER_BITS_MAX, CompressedLabels, GROUP_REMAPS_MAX};
 pub use flat::Flat;
 pub use labels::{LABEL_LEN, Labels, LeafDraw, PlainLabels, swap_label};
-pub use plb::{Lookaside, Plb};
+pub use plb::Plb;
+#[cfg(test)]
+pub(crate) use plb::PlbFault;

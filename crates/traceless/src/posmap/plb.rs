@@ -7,30 +7,6 @@ use traceless_core::error::{Error, Result};
 use traceless_core::types::{Addr, Leaf};
 
 /// A cache of map blocks with their labels, in numbered ways. A cached block is not in the tree.
-pub trait Lookaside: Send {
-    /// The way that holds `addr`.
-    fn find(&self, addr: Addr) -> Option<usize>;
-
-    /// Marks a way as just used.
-    fn touch(&mut self, way: usize);
-
-    /// Puts the block in a way onto another path.
-    fn relabel(&mut self, way: usize, leaf: Leaf);
-
-    /// Chooses a way for `addr`, which is not cached, and returns the header of the block that has
-    /// to leave it, if there is one. The body stays in the way until it is overwritten.
-    fn evict(&mut self, addr: Addr) -> (usize, Header);
-
-    /// Sets the header of the block that was brought into a way.
-    fn fill(&mut self, way: usize, header: Header);
-
-    /// The body in a way.
-    fn body(&self, way: usize) -> &[u8];
-
-    /// The body in a way, to be changed.
-    fn body_mut(&mut self, way: usize) -> &mut [u8];
-}
-
 /// Set-associative, with least-recently-used replacement in each set.
 pub struct Plb {
     /// Whole labels, so that a block can leave without an access to the map.
@@ -40,6 +16,22 @@ pub struct Plb {
     body_len: usize,
     ways: usize,
     now: u64,
+    /// Planted by the tests of the detectors.
+    #[cfg(test)]
+    pub(crate) fault: PlbFault,
+}
+
+/// A planted fault of a PLB.
+#[cfg(test)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum PlbFault {
+    /// Sound.
+    #[default]
+    None,
+    /// A block leaves under a wrong label.
+    WrongLabelAtEviction,
+    /// A relabelled block keeps its old label.
+    NoRelabel,
 }
 
 impl Plb {
@@ -55,6 +47,8 @@ impl Plb {
             body_len,
             ways,
             now: 0,
+            #[cfg(test)]
+            fault: PlbFault::None,
         })
     }
 
@@ -63,47 +57,62 @@ impl Plb {
         self.headers[way]
     }
 
-    /// The first way of the set of `addr`.
-    fn set(&self, addr: Addr) -> usize {
-        let sets = (self.headers.len() / self.ways) as u64;
-        (addr.0 % sets) as usize * self.ways
-    }
-}
-
-impl Lookaside for Plb {
-    fn find(&self, addr: Addr) -> Option<usize> {
+    /// The way that holds `addr`.
+    pub fn find(&self, addr: Addr) -> Option<usize> {
         let set = self.set(addr);
         let nth = self.headers[set..set + self.ways].iter().position(|h| h.is_of(addr));
         nth.map(|nth| set + nth)
     }
 
-    fn touch(&mut self, way: usize) {
+    /// Marks a way as just used.
+    pub fn touch(&mut self, way: usize) {
         self.now += 1;
         self.used[way] = self.now;
     }
 
-    fn relabel(&mut self, way: usize, leaf: Leaf) {
+    /// Puts the block in a way onto another path.
+    pub fn relabel(&mut self, way: usize, leaf: Leaf) {
+        #[cfg(test)]
+        if self.fault == PlbFault::NoRelabel {
+            return;
+        }
         self.headers[way] = Header::new(self.headers[way].addr(), leaf);
     }
 
-    fn evict(&mut self, addr: Addr) -> (usize, Header) {
+    /// Chooses a way for `addr`, which is not cached, and returns the header of the block that has
+    /// to leave it, if there is one. The body stays in the way until it is overwritten.
+    pub fn evict(&mut self, addr: Addr) -> (usize, Header) {
         let set = self.set(addr);
         let oldest = (set..set + self.ways).min_by_key(|&way| self.used[way]);
         let way = oldest.expect("a set has a way");
-        (way, core::mem::take(&mut self.headers[way]))
+        let victim = core::mem::take(&mut self.headers[way]);
+        #[cfg(test)]
+        if self.fault == PlbFault::WrongLabelAtEviction && !victim.is_empty() {
+            return (way, Header::new(victim.addr(), Leaf(0)));
+        }
+        (way, victim)
     }
 
-    fn fill(&mut self, way: usize, header: Header) {
+    /// Sets the header of the block that was brought into a way.
+    pub fn fill(&mut self, way: usize, header: Header) {
         self.headers[way] = header;
         self.touch(way);
     }
 
-    fn body(&self, way: usize) -> &[u8] {
+    /// The body in a way.
+    pub fn body(&self, way: usize) -> &[u8] {
         &self.bodies[way * self.body_len..][..self.body_len]
     }
 
-    fn body_mut(&mut self, way: usize) -> &mut [u8] {
+    /// The body in a way, to be changed.
+    pub fn body_mut(&mut self, way: usize) -> &mut [u8] {
         &mut self.bodies[way * self.body_len..][..self.body_len]
+    }
+
+    /// The first way of the set of `addr`.
+    fn set(&self, addr: Addr) -> usize {
+        let sets = (self.headers.len() / self.ways) as u64;
+        (addr.0 % sets) as usize * self.ways
     }
 }
 

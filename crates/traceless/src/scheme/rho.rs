@@ -13,7 +13,7 @@
 //! its sizes.
 
 use crate::controller::{Controller, Serve, StepKind, StepOutcome};
-use crate::posmap::{Labels, LeafDraw, Lookaside, Plb};
+use crate::posmap::{Labels, LeafDraw, Plb};
 use crate::scheme::health::Health;
 use crate::scheme::unified::Unified;
 use crate::tree::{BucketTree, Drains, Engine, Header, Stash};
@@ -44,8 +44,8 @@ const LEAVING_MAX: usize = 16;
 
 /// The scheme, as a [`Controller`]. See the [module](self). Requests for one block are served in
 /// order; a request for a block in the small tree may overtake requests for other blocks.
-pub struct Rho<T, S, L, P = Plb> {
-    main: Unified<T, L, P>,
+pub struct Rho<T, S, L> {
+    main: Unified<T, L>,
     small: Engine<S>,
     /// The blocks in the small tree: their labels there, and their order of use.
     tags: Plb,
@@ -68,11 +68,11 @@ pub struct Rho<T, S, L, P = Plb> {
     health: Health,
 }
 
-impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
+impl<T: BucketTree, S: BucketTree, L: Labels> Rho<T, S, L> {
     /// Combines `main`, which has had no requests yet, with the empty small tree `small`, with the
     /// given sets and ways of tags.
     pub fn new(
-        main: Unified<T, L, P>,
+        main: Unified<T, L>,
         small: S,
         (sets, ways): (usize, usize),
         stash_blocks: usize,
@@ -103,7 +103,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
     }
 
     /// The main tree's ORAM.
-    pub fn main(&self) -> &Unified<T, L, P> {
+    pub fn main(&self) -> &Unified<T, L> {
         &self.main
     }
 
@@ -239,7 +239,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Rho<T, S, L, P> {
 const FETCH: u64 = 0;
 const RETURNS: u64 = 1;
 
-impl<T: BucketTree, S: BucketTree, L: Labels, P: Lookaside> Controller for Rho<T, S, L, P> {
+impl<T: BucketTree, S: BucketTree, L: Labels> Controller for Rho<T, S, L> {
     fn blocks(&self) -> u64 {
         self.main.blocks()
     }

@@ -24,7 +24,7 @@ mod fill;
 mod rekey;
 
 use crate::controller::{Controller, Serve, StepKind, StepOutcome};
-use crate::posmap::{Labels, LeafDraw, Lookaside, Plb};
+use crate::posmap::{Labels, LeafDraw, Plb};
 use crate::scheme::health::Health;
 use crate::tree::{BucketTree, Drains, Engine, Header, TREE_BLOCKS_MAX};
 use alloc::boxed::Box;
@@ -55,9 +55,9 @@ pub struct Sizes {
 }
 
 /// The scheme, as a [`Controller`]. See the [module](self).
-pub struct Unified<T, L, P = Plb> {
+pub struct Unified<T, L> {
     engine: Engine<T>,
-    maps: Maps<L, P>,
+    maps: Maps<L>,
     drains: Drains,
     requests: VecDeque<UnifiedRequest>,
     /// A line of a cache above, to be written back when no request waits.
@@ -90,23 +90,23 @@ enum FailedRead {
 }
 
 /// Every level of the position map.
-struct Maps<L, P> {
+struct Maps<L> {
     places: LevelPlaces,
-    groups: Groups<L, P>,
+    groups: Groups<L>,
     draw: LeafDraw,
     /// Number of groups that were relabelled because a counter was full.
     group_remaps: u64,
 }
 
 /// The entries of all groups that are in trusted memory: in the PLB and beside it.
-struct Groups<L, P> {
+struct Groups<L> {
     labels: L,
     /// The labels of the level in trusted memory, and its entries.
     top_labels: L,
     top: Vec<u8>,
     /// In a simulation, the entries of all blocks of the map.
     beside: Pages,
-    plb: P,
+    plb: Plb,
     /// A change of the label key that is under way.
     rekeying: Option<Rekeying<L>>,
 }
@@ -170,7 +170,7 @@ enum UnifiedPurpose {
     Nobody,
 }
 
-impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
+impl<T: BucketTree, L: Labels> Unified<T, L> {
     /// An ORAM in `tree`, which must be empty. `labels` manages the labels in map blocks,
     /// `top_labels` the labels in trusted memory. Both may have one key, since each block is in one
     /// group only.
@@ -179,7 +179,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
         tree: T,
         labels: L,
         top_labels: L,
-        plb: P,
+        plb: Plb,
         rng: Box<dyn Rng>,
     ) -> Result<Self> {
         let places = LevelPlaces::new(&sizes, labels.fanout())?;
@@ -451,7 +451,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 }
 
-impl<L: Labels, P: Lookaside> Maps<L, P> {
+impl<L: Labels> Maps<L> {
     /// The level at which a walk to a user block begins: the lowest level with its parent in the
     /// PLB, or the last level, since its parent is in trusted memory.
     fn first_missing(&self, addr: Addr) -> usize {
@@ -555,7 +555,7 @@ struct Group<'a, L> {
     entries: &'a mut [u8],
 }
 
-impl<L: Labels, P: Lookaside> Groups<L, P> {
+impl<L: Labels> Groups<L> {
     /// Blocks in a group of a level.
     fn fanout(&self, places: &LevelPlaces, level: usize) -> u64 {
         if level == places.levels() { self.top_labels.fanout() } else { self.labels.fanout() }
@@ -653,7 +653,7 @@ impl LevelPlaces {
     }
 }
 
-impl<T: BucketTree, L: Labels, P: Lookaside> Controller for Unified<T, L, P> {
+impl<T: BucketTree, L: Labels> Controller for Unified<T, L> {
     fn blocks(&self) -> u64 {
         self.maps.places.count[0]
     }

@@ -3,12 +3,12 @@
 
 use super::{Group, Maps, Unified, UnifiedRequest, Verb};
 use crate::controller::{Serve, StepKind};
-use crate::posmap::{Labels, Lookaside};
+use crate::posmap::Labels;
 use crate::tree::{BucketTree, Header, Substash};
 use traceless_core::error::Result;
 use traceless_core::types::Addr;
 
-impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
+impl<T: BucketTree, L: Labels> Unified<T, L> {
     /// Lets requests finish without a path access if the block is in the stash, or where the tree
     /// finds it by its address (ir-oram, section IV-C); blocks of the map come into the PLB the
     /// same way. The blocks keep their labels, which no observer has learned.
@@ -135,7 +135,7 @@ impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
 }
 
 /// A context switch (ir-oram, section IV-C).
-impl<T: BucketTree, L: Labels, P: Lookaside> Unified<Substash<T>, L, P> {
+impl<T: BucketTree, L: Labels> Unified<Substash<T>, L> {
     /// Flushes the stash by `paths` path accesses, then writes the sub-stash to `home` and empties
     /// it. No access is possible until [`resume`](Self::resume). Returns the number of blocks that
     /// remain in the stash.

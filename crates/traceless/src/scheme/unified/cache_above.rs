@@ -2,12 +2,12 @@
 //! and it offers dirty lines to be written back when no request waits (IR-DWB).
 
 use super::{Unified, UnifiedRequest, Verb};
-use crate::posmap::{Labels, Lookaside};
+use crate::posmap::Labels;
 use crate::tree::BucketTree;
 use traceless_core::error::{Error, Result};
 use traceless_core::types::Addr;
 
-impl<T: BucketTree, L: Labels, P: Lookaside> Unified<T, L, P> {
+impl<T: BucketTree, L: Labels> Unified<T, L> {
     /// Requests a block that is to leave: the block is served, and then the caller has the only
     /// copy. Until it is returned it cannot be accessed.
     pub fn submit_fetch(&mut self, id: u64, addr: Addr) -> Result {

@@ -1,14 +1,14 @@
 //! Writes all blocks in one pass: each bucket of the tree is written once.
 
 use super::{Maps, Unified};
-use crate::posmap::{Labels, Lookaside};
+use crate::posmap::Labels;
 use crate::tree::{Contents, Fill};
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::error::Result;
 use traceless_core::store::Pages;
 
-impl<T: Fill, L: Labels, P: Lookaside> Unified<T, L, P> {
+impl<T: Fill, L: Labels> Unified<T, L> {
     /// Fills a new ORAM with every block, map blocks included, each on the path that the map then
     /// gives. `contents` is called for each part of the user's blocks; the order of these calls
     /// reveals their paths, so it must be hidden from the adversary. The writes depend on the
@@ -34,7 +34,7 @@ impl<T: Fill, L: Labels, P: Lookaside> Unified<T, L, P> {
     }
 }
 
-impl<L: Labels, P: Lookaside> Maps<L, P> {
+impl<L: Labels> Maps<L> {
     /// Bytes of the entries of all blocks of the map.
     fn entries_len(&self) -> usize {
         self.places.map_blocks() as usize * self.groups.labels.entries_len()

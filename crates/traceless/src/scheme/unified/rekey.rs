@@ -6,7 +6,7 @@
 //! their number and the time of the change depend on how often a block was accessed.
 
 use super::{Maps, UnifiedAccess};
-use crate::posmap::{Labels, Lookaside};
+use crate::posmap::Labels;
 use alloc::collections::VecDeque;
 use traceless_core::error::Result;
 use traceless_core::types::Addr;
@@ -27,7 +27,7 @@ impl<L> Rekeying<L> {
     }
 }
 
-impl<L: Labels, P: Lookaside> Maps<L, P> {
+impl<L: Labels> Maps<L> {
     /// Starts a change of key and returns true; returns false if the labels have no key, or if a
     /// change is already under way.
     pub(super) fn begin_rekeying(&mut self) -> bool {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::controller::SteppedOram;
-use crate::posmap::{COUNTER_BITS, CompressedLabels, PlainLabels};
+use crate::posmap::{COUNTER_BITS, CompressedLabels, PlainLabels, PlbFault};
 use crate::scheme::traffic::bytes_moved;
 use crate::scheme::tree_rig::{
     CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats, sealed,
@@ -303,7 +303,7 @@ fn damage_is_an_error_and_nothing_follows_it() {
 
 /// The fault of an ORAM of 256 blocks under a workload: it is not an array, its leaves are not
 /// uniform or recur, or it needs more paths than the model, at most 1.99 per request.
-fn fault_of<L: Labels, P: Lookaside>(labels: L, top: L, plb: P, nth: u64) -> Option<&'static str> {
+fn fault_of<L: Labels>(labels: L, top: L, plb: Plb, nth: u64) -> Option<&'static str> {
     let shape = Shape::uniform(9, 4).unwrap();
     let leaves = Leaves::default();
     let tree = Noted::new(BareTree::new(shape, 32), leaves.clone());
@@ -396,41 +396,6 @@ impl Labels for Remaps {
     }
 }
 
-/// A PLB that evicts blocks under a wrong label, or forgets that they were relabelled.
-struct Forgets {
-    honest: Plb,
-    at_eviction: bool,
-    at_remap: bool,
-}
-
-impl Lookaside for Forgets {
-    fn find(&self, addr: Addr) -> Option<usize> {
-        self.honest.find(addr)
-    }
-    fn touch(&mut self, way: usize) {
-        self.honest.touch(way);
-    }
-    fn relabel(&mut self, way: usize, leaf: Leaf) {
-        if !self.at_remap {
-            self.honest.relabel(way, leaf);
-        }
-    }
-    fn evict(&mut self, addr: Addr) -> (usize, Header) {
-        let (way, victim) = self.honest.evict(addr);
-        let is_stale = self.at_eviction && !victim.is_empty();
-        (way, if is_stale { Header::new(victim.addr(), Leaf(0)) } else { victim })
-    }
-    fn fill(&mut self, way: usize, header: Header) {
-        self.honest.fill(way, header);
-    }
-    fn body(&self, way: usize) -> &[u8] {
-        self.honest.body(way)
-    }
-    fn body_mut(&mut self, way: usize) -> &mut [u8] {
-        self.honest.body_mut(way)
-    }
-}
-
 #[test]
 fn mutants_are_caught() {
     let remaps = |honest: CompressedLabels, (resets_counters, bumps_group)| Remaps {
@@ -460,13 +425,15 @@ fn mutants_are_caught() {
     assert_eq!(with_key(true), None, "counters that end do no harm");
     assert_eq!(with_key(false), Some("leaves that are not uniform"), "the key stays");
 
-    let with_plb = |at_eviction, at_remap| {
-        let plb = Forgets { honest: plb(), at_eviction, at_remap };
+    let with_plb = |fault| {
+        let mut plb = plb();
+        plb.fault = fault;
         fault_of(compressed(), CompressedLabels::flat(&key()), plb, 0)
     };
-    assert_eq!(with_plb(false, false), None, "the wrapper itself is honest");
-    assert_eq!(with_plb(true, false), Some("a wrong read"), "a stale label at eviction");
-    assert_eq!(with_plb(false, true), Some("a wrong read"), "a sibling in the PLB is forgotten");
+    assert_eq!(with_plb(PlbFault::None), None, "no fault is planted");
+    let found = Some("a wrong read");
+    assert_eq!(with_plb(PlbFault::WrongLabelAtEviction), found, "a stale label at eviction");
+    assert_eq!(with_plb(PlbFault::NoRelabel), found, "a sibling in the PLB keeps its label");
 }
 
 /// Section 5.3 and Table 2: at 16 bits a label the map of 4 GiB takes 4 KiB of trusted memory, and
