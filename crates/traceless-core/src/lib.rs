@@ -6,7 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`types`] [`error`] [`rng`] [`clock`] | basic types, errors, randomness, time |
-//! | [`trace`] [`durable`] | recorded events, trusted state |
+//! | [`trace`] [`durable`] [`stats`] | recorded events, trusted state, histograms |
 //! | [`oram`] | an array of blocks that hides accesses: the traits of every ORAM |
 //! | [`store`] | the untrusted side, in bytes, and its slots |
 //! | [`seal`] | keys and authenticated encryption |
@@ -26,6 +26,7 @@ pub mod durable;
 pub mod error;
 pub mod oram;
 pub mod rng;
+pub mod stats;
 pub mod trace;
 pub mod types;
 

@@ -19,24 +19,26 @@
 //!
 //! * `slots`: pages in a store: sealed, each bound to its place and version
 //! * `scheme`: the trait of schemes for pages; `plain`, `detwo` (the arithmetic is the library's:
-//!   `scheme/detwo/passes`), `deferred` (refreshes that are postponed, for several threads to do),
-//!   `tree` (Path ORAM), `fused` (Path and Ring ORAM with one access a fault), `opam` (insecure, to
-//!   compare with); the engines are the library's. No `std`
-//! * `paging`: on Linux: `uffd` (system calls of userfaultfd), `memory`, `files` (the pager's own),
-//!   `lines` (copies that bypass the caches), `shared` (a store in shared memory), `backing` (a
-//!   store in a file), `ocalls` (a store behind a host that copies, to compare with), `arena` (how
-//!   a page leaves and comes back; `way`: by which system calls), `frames` (which page leaves
-//!   next), `parked` (the standby list: pages on their way out), `locking` (what reaches no swap
-//!   device and no core dump), `wrapper` (whether `traceless run` was killed), `helped`, `crew`,
-//!   `helper` (refreshes that other processes do), `serving` (answering faults), `config`, `pager`
-//!   (paging by a thread of the program), `threads`, `holding` (keeps the program's thread on the
-//!   processor that serves its faults), `region` (paged memory as a slice), `heap` (which object
-//!   has which part of the memory), `settings` (passed to a program by its environment), `stats`,
-//!   `error`
+//!   `scheme/detwo/passes`), `refresh` and `deferred` (refreshes that are postponed, for several
+//!   threads to do), `tree` (Path ORAM), `fused` (Path and Ring ORAM with one access a fault),
+//!   `opam` (insecure, to compare with); the engines are the library's. No `std`
+//! * `paging/kernel`: on Linux: `uffd` (system calls of userfaultfd), `memory`, `own_files` (the
+//!   pager's own), `arena` (how a page leaves and comes back; `evict`: by which system calls),
+//!   `locking` (what reaches no swap device and no core dump), `threads`
+//! * `paging/faults`: `service` (answering faults), `frames` (which page leaves next), `standby`
+//!   (the standby list), `affinity` (pins the program's thread to the processor that serves its
+//!   faults)
+//! * `paging/refresh`: refreshes that other processes do: `scheme`, `pool`, `helper`
+//! * `paging/store`: `shared` (a store in shared memory), `streaming` (copies that bypass the
+//!   caches), `backing` (a store in a file), `host_copies` (a store behind a host that copies, to
+//!   compare with)
+//! * `paging`: `config`, `pager` (paging by a thread of the program), `region` (paged memory as a
+//!   slice), `heap` (which object has which part of the memory), `settings` (passed to a program by
+//!   its environment), `wrapper` (whether `traceless run` was killed), `counters`, `error`
 //! * `paging/process`: paging by another process: `link` (messages, and files with them), `client`
-//!   (the program's side, and its forks), `space` (the pager's side, of one program), `house` (all
-//!   programs that a pager serves), `server` (accepts programs), `supervisor` (starts the pager's
-//!   process)
+//!   (the program's side, and its forks), `session` (the pager's side, of one program), `server`
+//!   (all programs that a pager serves), `accept` (accepts programs), `supervisor` (starts the
+//!   pager's process)
 //! * `c`: feature: the interface for C, `traceless_pager.h`: `plan` (a checked configuration and
 //!   its sizes), `store` (the caller's functions), `heap` (the caller's memory), `pager` (which
 //!   calls may run at the same time), `runtime` (without `std`: panics). No `std`

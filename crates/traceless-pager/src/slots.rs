@@ -202,7 +202,7 @@ impl Slots {
     }
 
     fn extents(&self, slot: u64) -> [Extent; 2] {
-        assert!(slot < self.count, "there is such a slot");
+        assert!(slot < self.count, "the slot exists");
         let stamps = self.count * PAGE_LEN as u64;
         [
             Extent::new(slot * PAGE_LEN as u64, PAGE_LEN),
@@ -243,7 +243,7 @@ mod tests {
 
     /// 2^32 pages are 2^44 bytes.
     #[test]
-    fn one_key_of_gcm_seals_so_many_pages_and_no_more() {
+    fn a_gcm_key_seals_at_most_2_to_the_32_pages() {
         for (cipher, last) in [(Cipher::Gcm, (1 << 32) - 1), (Cipher::Aegis, u64::MAX - 1)] {
             let (slots, mut buffer) = (slots(&store(), cipher), Buffer::default());
             slots.put(0, 0, last, &mut buffer).unwrap();

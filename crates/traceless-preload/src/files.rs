@@ -1,9 +1,9 @@
 //! Programs may close all files that they did not open, as daemons do at their start. This library
 //! makes the pager's files look closed to them: without these files no page could be brought in.
 
-use crate::heap::set_errno;
-use crate::paged::paged;
-use crate::theirs::theirs;
+use crate::libc_functions::libc_function;
+use crate::malloc::set_errno;
+use crate::paged_memory::paged;
 use core::ffi::{c_int, c_uint};
 use traceless_pager::paging::own_files;
 
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn close(file: c_int) -> c_int {
         return refuse();
     }
     // SAFETY: the caller's promise; and the function has that type.
-    unsafe { theirs!(close, Close)(file) }
+    unsafe { libc_function!(close, Close)(file) }
 }
 
 /// As of POSIX.
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn dup2(file: c_int, number: c_int) -> c_int {
         return refuse();
     }
     // SAFETY: the caller's promise; and the function has that type.
-    unsafe { theirs!(dup2, Dup2)(file, number) }
+    unsafe { libc_function!(dup2, Dup2)(file, number) }
 }
 
 /// As of Linux.
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn dup3(file: c_int, number: c_int, flags: c_int) -> c_int
         return refuse();
     }
     // SAFETY: the caller's promise; and the function has that type.
-    unsafe { theirs!(dup3, Dup3)(file, number, flags) }
+    unsafe { libc_function!(dup3, Dup3)(file, number, flags) }
 }
 
 /// As of Linux.
@@ -68,9 +68,10 @@ pub unsafe extern "C" fn dup3(file: c_int, number: c_int, flags: c_int) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // SAFETY: the caller's promise; and the function has that type.
-    let theirs = |first, last| unsafe { theirs!(close_range, CloseRange)(first, last, flags) };
+    let close_part =
+        |first, last| unsafe { libc_function!(close_range, CloseRange)(first, last, flags) };
     if first > last {
-        return theirs(first, last);
+        return close_part(first, last);
     }
     let mut from = Some(first);
     while let Some(first) = from {
@@ -78,7 +79,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
         let next = next.min();
         let before = next.map_or(Some(last), |own| own.checked_sub(1));
         if let Some(before) = before.filter(|&before| before >= first)
-            && theirs(first, before) != 0
+            && close_part(first, before) != 0
         {
             return -1;
         }
@@ -97,6 +98,6 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
     // SAFETY: the caller's promise.
     if paged().is_none() || unsafe { close_range(from, c_uint::MAX, 0) } != 0 {
         // SAFETY: the same; and the function has that type.
-        unsafe { theirs!(closefrom, CloseFrom)(first) };
+        unsafe { libc_function!(closefrom, CloseFrom)(first) };
     }
 }

@@ -5,12 +5,12 @@
 //! The fork handlers of a program use its memory. So this library registers its handlers before all
 //! of them: they then run as the last ones before the copy is made and as the first ones after.
 
-use crate::heap::set_errno;
-use crate::own::own_name;
-use crate::paged::paged;
-use crate::report::{fail, say};
-use crate::theirs::theirs;
-use crate::trusted::{Lists, lists};
+use crate::libc_functions::libc_function;
+use crate::malloc::set_errno;
+use crate::own_threads::current_pthread;
+use crate::paged_memory::paged;
+use crate::report::{fail, print};
+use crate::trusted_heap::{Lists, lists};
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,13 +20,13 @@ use traceless_pager::paging::{Client, Error, Forking, Heap};
 /// The thread that may fork now, by its `pthread_self`; 0 is none.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 static TURN: Mutex<()> = Mutex::new(());
-static UNDER_WAY: UnderWay = UnderWay(UnsafeCell::new(None));
+static CURRENT_FORK: CurrentFork = CurrentFork(UnsafeCell::new(None));
 
 /// A fork that has begun. Only the thread that has announced it may access it.
-struct UnderWay(UnsafeCell<Option<Fork>>);
+struct CurrentFork(UnsafeCell<Option<Fork>>);
 
 // SAFETY: only the thread that holds the turn looks at it.
-unsafe impl Sync for UnderWay {}
+unsafe impl Sync for CurrentFork {}
 
 /// The announcement and locks, held until the copy is made, in the order of their release.
 struct Fork {
@@ -39,7 +39,7 @@ struct Fork {
 type Handler = Option<unsafe extern "C" fn()>;
 
 /// Registers the handlers, so that every later fork is noticed.
-pub fn see_all() {
+pub fn register_handlers() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
         // SAFETY: handlers that stay as long as the process.
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn __register_atfork(
     in_child: Handler,
     library: *mut c_void,
 ) -> c_int {
-    see_all();
+    register_handlers();
     // SAFETY: the caller's promise.
     unsafe { register(before, in_parent, in_child, library) }
 }
@@ -71,22 +71,22 @@ unsafe fn register(
 ) -> c_int {
     type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
     // SAFETY: that is its type; else the caller's promise.
-    unsafe { theirs!(__register_atfork, Register)(before, in_parent, in_child, library) }
+    unsafe { libc_function!(__register_atfork, Register)(before, in_parent, in_child, library) }
 }
 
 /// Announces to the pager that this thread is about to fork.
 fn announce(client: &'static Client) -> Result<(), Error> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let forking = client.fork()?;
-    OWNER.store(own_name(), Relaxed);
+    OWNER.store(current_pthread(), Relaxed);
     let fork = Fork { lists: None, forking, heap: None, _turn: turn };
     // SAFETY: it is this thread's turn.
-    unsafe { *UNDER_WAY.0.get() = Some(fork) };
+    unsafe { *CURRENT_FORK.0.get() = Some(fork) };
     Ok(())
 }
 
 fn is_announced() -> bool {
-    OWNER.load(Relaxed) == own_name()
+    OWNER.load(Relaxed) == current_pthread()
 }
 
 /// Ends an announced fork, if there is one: the copy was made, or will not be.
@@ -95,7 +95,7 @@ fn take_fork() -> Option<Fork> {
         return None;
     }
     // SAFETY: it is this thread's turn.
-    let mut fork = unsafe { (*UNDER_WAY.0.get()).take() }?;
+    let mut fork = unsafe { (*CURRENT_FORK.0.get()).take() }?;
     OWNER.store(0, Relaxed);
     // Dropping the rest may free objects, which needs the lists.
     fork.lists = None;
@@ -112,7 +112,7 @@ unsafe extern "C" fn before() {
         fail(&e);
     }
     // SAFETY: it is this thread's turn.
-    let Some(fork) = (unsafe { &mut *UNDER_WAY.0.get() }) else { return };
+    let Some(fork) = (unsafe { &mut *CURRENT_FORK.0.get() }) else { return };
     fork.heap = Some(paged.heap());
     if let Err(e) = fork.forking.freeze() {
         fail(&e);
@@ -128,9 +128,9 @@ unsafe extern "C" fn in_child() {
     finish(Forking::in_child);
 }
 
-fn finish(goes_on: fn(Forking<'static>) -> Result<(), Error>) {
+fn finish(resume: fn(Forking<'static>) -> Result<(), Error>) {
     let Some(Fork { forking, heap, _turn, .. }) = take_fork() else { return };
-    if let Err(e) = goes_on(forking) {
+    if let Err(e) = resume(forking) {
         fail(&e);
     }
     drop(heap);
@@ -146,8 +146,8 @@ fn fork_by(run: impl FnOnce() -> c_int) -> c_int {
         Some(Some(client)) => announce(client).err().map(|e| e.to_string()),
     };
     if let Some(why) = refused {
-        static SAID: Once = Once::new();
-        SAID.call_once(|| say(&format!("fork is refused: {why}")));
+        static REPORTED: Once = Once::new();
+        REPORTED.call_once(|| print(&format!("fork is refused: {why}")));
         set_errno(libc::EAGAIN);
         return -1;
     }
@@ -165,7 +165,7 @@ fn fork_by(run: impl FnOnce() -> c_int) -> c_int {
 pub unsafe extern "C" fn fork() -> c_int {
     type Fork = unsafe extern "C" fn() -> c_int;
     // SAFETY: that is its type; else the caller's promise.
-    fork_by(|| unsafe { theirs!(fork, Fork)() })
+    fork_by(|| unsafe { libc_function!(fork, Fork)() })
 }
 
 /// As of POSIX, with the failure of [`fork`].
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn _Fork() -> c_int {
         // is that. Else the caller's promise.
         unsafe {
             before();
-            let done = theirs!(_Fork, Fork)();
+            let done = libc_function!(_Fork, Fork)();
             if done == 0 {
                 in_child();
             } else {
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn _Fork() -> c_int {
 pub unsafe extern "C" fn daemon(stay: c_int, keep_open: c_int) -> c_int {
     type Daemon = unsafe extern "C" fn(c_int, c_int) -> c_int;
     // SAFETY: that is its type; else the caller's promise.
-    fork_by(|| unsafe { theirs!(daemon, Daemon)(stay, keep_open) })
+    fork_by(|| unsafe { libc_function!(daemon, Daemon)(stay, keep_open) })
 }
 
 /// As of Linux, with the failure of [`fork`].
@@ -216,5 +216,5 @@ pub unsafe extern "C" fn forkpty(
     type ForkPty =
         unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> c_int;
     // SAFETY: that is its type; else the caller's promise.
-    fork_by(|| unsafe { theirs!(forkpty, ForkPty)(terminal, name, settings, size) })
+    fork_by(|| unsafe { libc_function!(forkpty, ForkPty)(terminal, name, settings, size) })
 }

@@ -4,34 +4,34 @@
 //! It replaces malloc and mmap. The pager's own memory, and memory that was allocated before paging
 //! began, is never paged: the thread that serves page faults must not wait for one.
 //!
-//! File by file: `begin`: from loading to paging; `paged`: the paged memory; `own`: which threads
-//! are the pager's; `report`: messages, and the exit after a failure; `theirs`: the C library's own
-//! functions, all looked up at the beginning; `ending`: when only the pager's threads are left, or
-//! `traceless run` was killed; `heap`, `mappings`, `locking`: the replaced calls; `kept`: trusted
-//! memory off swap devices and out of core dumps; `refusals`: system calls that the kernel refuses
-//! where pages cannot be pinned; `files`: the pager's own, which the program cannot close;
-//! `loading`: libraries that would bypass this one; `fork`: copies of the process, or why there are
-//! none; `direct`: direct I/O; `place`: the processors of threads, and their inheritance;
-//! `trusted`: memory that is never paged.
+//! File by file: `startup`: from loading to paging; `paged_memory`; `own_threads`: which threads
+//! are the pager's; `report`: messages, and the exit after a failure; `libc_functions`: the C
+//! library's own functions, all looked up at the beginning; `shutdown`: when only the pager's
+//! threads are left, or `traceless run` was killed; `malloc`, `mappings`, `locking`: the replaced
+//! calls; `protected`: trusted memory off swap devices and out of core dumps; `syscall_filter`:
+//! system calls that the kernel refuses where pages cannot be pinned; `files`: the pager's own,
+//! which the program cannot close; `loader`: libraries that would bypass this one; `fork`: copies
+//! of the process, or why there are none; `direct_io`; `affinity`: the processors of threads, and
+//! their inheritance; `trusted_heap`: memory that is never paged.
 #![deny(unsafe_op_in_unsafe_fn)]
 
-mod begin;
-mod direct;
-mod ending;
+mod affinity;
+mod direct_io;
 mod files;
 mod fork;
-mod heap;
-mod kept;
-mod loading;
+mod libc_functions;
+mod loader;
 mod locking;
+mod malloc;
 mod mappings;
-mod own;
-mod paged;
-mod place;
-mod refusals;
+mod own_threads;
+mod paged_memory;
+mod protected;
 mod report;
-mod theirs;
-mod trusted;
+mod shutdown;
+mod startup;
+mod syscall_filter;
+mod trusted_heap;
 
 #[global_allocator]
-static OURS: trusted::TrustedAllocator = trusted::TrustedAllocator;
+static OURS: trusted_heap::TrustedAllocator = trusted_heap::TrustedAllocator;

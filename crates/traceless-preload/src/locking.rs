@@ -2,10 +2,10 @@
 //! leave: so no plaintext of paged memory reaches a swap device. A lock that the pager cannot
 //! provide fails with the kernel's error.
 
-use crate::heap::set_errno;
-use crate::kept;
-use crate::paged::{PagedMemory, paged, paged_at};
-use crate::report::say;
+use crate::malloc::set_errno;
+use crate::paged_memory::{PagedMemory, paged, paged_at};
+use crate::protected;
+use crate::report::print;
 use core::ffi::{c_int, c_uint, c_void};
 use libc::size_t;
 use std::sync::Once;
@@ -17,7 +17,7 @@ fn refuse(errno: c_int) -> c_int {
 
 /// Locks a range of paged memory, as of `mlock`.
 fn lock_paged(paged: &PagedMemory, at: usize, len: usize) -> c_int {
-    if !paged.reaches(at, len) {
+    if !paged.contains(at, len) {
         return refuse(libc::ENOMEM);
     }
     if paged.is_locked() {
@@ -26,10 +26,12 @@ fn lock_paged(paged: &PagedMemory, at: usize, len: usize) -> c_int {
     match paged.lock() {
         Ok(()) => 0,
         Err(e) => {
-            static SAID: Once = Once::new();
-            SAID.call_once(|| {
-                say("mlock is refused: to lock paged memory takes CAP_IPC_LOCK, or a limit of \
-                     locked memory (ulimit -l) above --memory");
+            static REPORTED: Once = Once::new();
+            REPORTED.call_once(|| {
+                print(
+                    "mlock is refused: to lock paged memory takes CAP_IPC_LOCK, or a limit of \
+                     locked memory (ulimit -l) above --memory",
+                );
             });
             refuse(e.raw_os_error())
         }
@@ -91,7 +93,7 @@ pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlock(address: *const c_void, len: size_t) -> c_int {
     if let Some((paged, at)) = paged_at(address as usize) {
-        return if paged.reaches(at, len) { 0 } else { refuse(libc::ENOMEM) };
+        return if paged.contains(at, len) { 0 } else { refuse(libc::ENOMEM) };
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_munlock, address, len) as c_int }
@@ -106,9 +108,9 @@ pub unsafe extern "C" fn munlockall() -> c_int {
     // SAFETY: the caller's promise.
     let unlock = || unsafe { libc::syscall(libc::SYS_munlockall) as c_int };
     let Some(paged) = paged() else { return unlock() };
-    paged.hold(|start, len| {
+    paged.while_paused(|start, len| {
         let done = unlock();
-        kept::lock_again();
+        protected::lock_again();
         if paged.is_locked() {
             // This lock was allowed before, so it should not fail now.
             let _ = traceless_pager::paging::lock(start, len);

@@ -1,8 +1,8 @@
 //! mmap and its kin: anonymous private memory is paged, all other mappings are the kernel's.
 
-use crate::heap::{out_of_memory, set_errno};
-use crate::paged::{PagedMemory, is_paged, paged, paged_at};
-use crate::report::say;
+use crate::malloc::{out_of_memory, set_errno};
+use crate::paged_memory::{PagedMemory, is_paged, paged, paged_at};
+use crate::report::print;
 use core::ffi::{c_int, c_void};
 use core::ptr::copy_nonoverlapping;
 use libc::{off_t, size_t};
@@ -110,18 +110,19 @@ fn map_over(address: *mut c_void, len: usize, plain: bool) -> *mut c_void {
         let pages = pages_of(at, len);
         let is_mapped = paged.heap().is_mapped(pages);
         if is_mapped && at.is_multiple_of(PAGE_LEN) {
-            paged.forget(pages);
+            paged.discard(pages);
             return address;
         }
     }
-    say_that_nothing_takes_its_place();
+    report_refused_mapping();
     set_errno(libc::ENOMEM);
     FAILED
 }
 
-fn say_that_nothing_takes_its_place() {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| say("nothing else can take the place of paged memory: mmap is refused"));
+fn report_refused_mapping() {
+    static REPORTED: Once = Once::new();
+    REPORTED
+        .call_once(|| print("nothing else can take the place of paged memory: mmap is refused"));
 }
 
 /// As of POSIX.
@@ -180,8 +181,8 @@ pub unsafe extern "C" fn mremap(
     let placed = flags & libc::MREMAP_FIXED != 0;
     let ranges = [(address, len), (new_address, if placed { new_len } else { 0 })];
     if placed && ranges.iter().any(|&(start, len)| is_paged(start as usize, len)) {
-        static SAID: Once = Once::new();
-        SAID.call_once(|| say("paged memory has its place: mremap to another is refused"));
+        static REPORTED: Once = Once::new();
+        REPORTED.call_once(|| print("paged memory has its place: mremap to another is refused"));
         set_errno(libc::EINVAL);
         return FAILED;
     }
@@ -233,12 +234,12 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, len: size_t, advice: c_in
     let Some(advice) = advice_of(advice).filter(|_| at.is_multiple_of(PAGE_LEN)) else {
         return refuse(libc::EINVAL);
     };
-    if !paged.reaches(at, len) {
+    if !paged.contains(at, len) {
         return refuse(libc::ENOMEM);
     }
     if len > 0 {
         match advice {
-            Advice::Zeros => paged.forget(pages_of(at, len)),
+            Advice::Zeros => paged.discard(pages_of(at, len)),
             Advice::WipedInCopies => paged.wipe_in_copies(pages_of(at, len), true),
             Advice::KeptInCopies => paged.wipe_in_copies(pages_of(at, len), false),
             Advice::NoEffect => {}
@@ -260,11 +261,11 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, len: size_t, protection:
     if protection == libc::PROT_READ | libc::PROT_WRITE {
         return 0;
     }
-    say_that_it_cannot_be_protected();
+    report_refused_protection();
     refuse(libc::ENOMEM)
 }
 
-fn say_that_it_cannot_be_protected() {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| say("paged memory cannot be protected: mprotect is refused"));
+fn report_refused_protection() {
+    static REPORTED: Once = Once::new();
+    REPORTED.call_once(|| print("paged memory cannot be protected: mprotect is refused"));
 }

@@ -7,13 +7,13 @@ const FAILED: i32 = 125;
 
 /// Ends the program: a page that it waits for cannot come.
 pub fn fail(error: &Error) -> ! {
-    say(&format!("paging cannot go on: {error}"));
+    print(&format!("paging cannot go on: {error}"));
     // SAFETY: it ends the process at once, without any of the program's own endings.
     unsafe { libc::_exit(FAILED) }
 }
 
 /// Prints one line on standard error.
-pub fn say(what: &str) {
+pub fn print(what: &str) {
     let line = format!("traceless: {what}\n");
     // A failure to print cannot be reported anywhere.
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());

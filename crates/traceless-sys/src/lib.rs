@@ -7,8 +7,8 @@
 //! addresses servers may listen on. With the feature `ublk`: block devices of the kernel.
 //!
 //! File by file: `ct`: work on secrets without side channels (`mask`, `moves`, `vector`, `cpu`:
-//! choice of the processor's level, `secret`: marks for memcheck); `fresh`: the processor's random
-//! generator; `copied` (feature): a copy of the process, for tests; `memory`: large pages for
+//! choice of the processor's level, `secret`: marks for memcheck); `random`: the processor's random
+//! generator; `forked` (feature): a copy of the process, for tests; `memory`: large pages for
 //! trees; `locked`: memory for keys; `process`: no core dumps, no swap; `listen`: which addresses
 //! servers may listen on, and where TCP sockets are bound; `ublk` (feature): commands to the
 //! kernel's block device driver, and its queues.
@@ -18,10 +18,9 @@
 #[cfg(not(all(feature = "std", target_os = "linux")))]
 extern crate alloc;
 
-#[cfg(feature = "suite")]
-mod copied;
 pub mod ct;
-mod fresh;
+#[cfg(feature = "suite")]
+mod forked;
 #[cfg(feature = "std")]
 pub mod listen;
 #[cfg(feature = "std")]
@@ -29,16 +28,17 @@ mod locked;
 mod memory;
 #[cfg(feature = "std")]
 mod process;
+mod random;
 #[cfg(feature = "ublk")]
 pub mod ublk;
 
 #[cfg(feature = "suite")]
-pub use copied::in_a_copy;
-pub use fresh::{hardware_random, processor_ticks};
+pub use forked::in_a_copy;
 #[cfg(feature = "std")]
 pub use locked::LockedBytes;
 pub use memory::Words;
 #[cfg(all(feature = "std", target_os = "linux"))]
-pub use memory::{Keeper, keep_large_memory};
+pub use memory::{LargeMemoryHooks, set_large_memory_hooks};
 #[cfg(feature = "std")]
 pub use process::{Hardening, harden_process, lock_all_memory};
+pub use random::{hardware_random, processor_ticks};

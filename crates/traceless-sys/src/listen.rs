@@ -137,7 +137,7 @@ mod tests {
     const ANYONE: Clients = Clients::Anyone { remedy: "give a password" };
 
     #[test]
-    fn anyone_is_served_on_loopback_addresses_only() {
+    fn unauthenticated_clients_are_served_on_loopback_only() {
         for text in ["127.0.0.1:0", "127.255.3.9:0", "[::1]:0", "[::ffff:127.0.0.1]:0"] {
             check(text.parse().unwrap(), ANYONE).unwrap();
             assert!(!bind(text, ANYONE).is_err_and(|e| matches!(e, ListenError::Exposed { .. })));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_inherited_sockets_follow_the_same_rule() {
+    fn names_and_foreign_sockets_follow_the_same_rule() {
         let all = resolve("localhost:7", ANYONE).unwrap();
         assert!(!all.is_empty() && all.iter().all(|&address| is_loopback(address)), "{all:?}");
         let missing = resolve("no-such-name.invalid:7", ANYONE).unwrap_err();

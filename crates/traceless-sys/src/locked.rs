@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holds_what_is_put_in_and_is_locked() {
+    fn locked_bytes_keep_values_and_are_locked() {
         let mut key = LockedBytes::zeroed(32).expect("a page may be locked");
         assert_eq!(*key, [0; 32]);
         key.fill(7);

@@ -57,7 +57,7 @@ impl Drop for Words {
 }
 
 #[cfg(all(feature = "std", target_os = "linux"))]
-pub use imp::{Keeper, keep_large_memory};
+pub use imp::{LargeMemoryHooks, set_large_memory_hooks};
 
 #[cfg(all(feature = "std", target_os = "linux"))]
 mod imp {
@@ -65,21 +65,21 @@ mod imp {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use std::sync::OnceLock;
 
-    /// Receives notices of large memory, which bypasses every allocator.
+    /// Functions to call for large memory, which bypasses every allocator.
     #[derive(Clone, Copy, Debug)]
-    pub struct Keeper {
+    pub struct LargeMemoryHooks {
         /// Called after memory was mapped, with its start and its length in bytes.
-        pub keep: fn(usize, usize),
+        pub mapped: fn(usize, usize),
         /// Called with its start before memory is unmapped.
-        pub forget: fn(usize),
+        pub unmapped: fn(usize),
     }
 
-    static KEEPER: OnceLock<Keeper> = OnceLock::new();
+    static HOOKS: OnceLock<LargeMemoryHooks> = OnceLock::new();
 
-    /// From now on `keeper` is notified of all large memory of the process. Only the first keeper
-    /// counts.
-    pub fn keep_large_memory(keeper: Keeper) {
-        let _ = KEEPER.set(keeper);
+    /// From now on `hooks` are called for all large memory of the process. Only the first ones
+    /// count.
+    pub fn set_large_memory_hooks(hooks: LargeMemoryHooks) {
+        let _ = HOOKS.set(hooks);
     }
 
     const HUGE: usize = 2 << 20;
@@ -100,8 +100,8 @@ mod imp {
         // SAFETY: exactly the mapping made above; advice does not change its contents. Without
         // huge pages everything works, only slower.
         let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
-        if let Some(keeper) = KEEPER.get() {
-            (keeper.keep)(start.as_ptr() as usize, bytes);
+        if let Some(hooks) = HOOKS.get() {
+            (hooks.mapped)(start.as_ptr() as usize, bytes);
         }
         Some(start)
     }
@@ -109,8 +109,8 @@ mod imp {
     /// # Safety
     /// `start` is from `zeroed(bytes)`, and the memory is not used any more.
     pub unsafe fn free(start: NonNull<u8>, bytes: usize) {
-        if let Some(keeper) = KEEPER.get() {
-            (keeper.forget)(start.as_ptr() as usize);
+        if let Some(hooks) = HOOKS.get() {
+            (hooks.unmapped)(start.as_ptr() as usize);
         }
         // SAFETY: exactly the mapping made in `zeroed`.
         let _ = unsafe { munmap(start.as_ptr().cast(), rounded(bytes)) };
@@ -149,7 +149,7 @@ mod tests {
     use super::Words;
 
     #[test]
-    fn is_zero_and_keeps_what_is_put_in() {
+    fn fresh_words_are_zero_and_keep_values() {
         for len in [0, 1, 511, 513, (2 << 20) / 8 + 1] {
             let mut words = Words::zeroed(len).expect("there is memory");
             assert_eq!(words.len(), len);
@@ -166,19 +166,20 @@ mod tests {
 
     #[test]
     #[cfg(all(feature = "std", target_os = "linux"))]
-    fn the_keeper_of_secrets_gets_every_page() {
+    fn hooks_are_called_for_all_large_memory() {
         use std::sync::Mutex;
-        static KNOWN: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
-        let known = |start: usize| KNOWN.lock().unwrap().iter().find(|one| one.0 == start).copied();
-        super::keep_large_memory(super::Keeper {
-            keep: |start, len| KNOWN.lock().unwrap().push((start, len)),
-            forget: |start| KNOWN.lock().unwrap().retain(|one| one.0 != start),
+        static MAPPED: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+        let mapping_at =
+            |start: usize| MAPPED.lock().unwrap().iter().find(|one| one.0 == start).copied();
+        super::set_large_memory_hooks(super::LargeMemoryHooks {
+            mapped: |start, len| MAPPED.lock().unwrap().push((start, len)),
+            unmapped: |start| MAPPED.lock().unwrap().retain(|one| one.0 != start),
         });
         let words = Words::zeroed(513).expect("there is memory");
         let start = words.as_ptr() as usize;
-        assert_eq!(known(start), Some((start, 513 * 8)));
+        assert_eq!(mapping_at(start), Some((start, 513 * 8)));
         // Another test may map memory of another length there.
         drop(words);
-        assert_ne!(known(start), Some((start, 513 * 8)));
+        assert_ne!(mapping_at(start), Some((start, 513 * 8)));
     }
 }

@@ -32,11 +32,11 @@ pub const FLUSH: u32 = 2;
 /// A flag of a write: it must be durable before it is completed.
 pub const FORCE: u32 = 1 << 13;
 
-const ADD_DEVICE: u32 = order(0x04);
-const DELETE_DEVICE: u32 = order(0x05);
-const START_DEVICE: u32 = order(0x06);
-const STOP_DEVICE: u32 = order(0x07);
-const SET_PARAMETERS: u32 = order(0x08);
+const ADD_DEVICE: u32 = control_command(0x04);
+const DELETE_DEVICE: u32 = control_command(0x05);
+const START_DEVICE: u32 = control_command(0x06);
+const STOP_DEVICE: u32 = control_command(0x07);
+const SET_PARAMETERS: u32 = control_command(0x08);
 const FETCH: u32 = command(0x20, size_of::<QueueCommand>());
 const COMMIT_AND_FETCH: u32 = command(0x21, size_of::<QueueCommand>());
 
@@ -54,8 +54,8 @@ const DATA_OFFSET: u64 = 0x8000_0000;
 const TAG_SHIFT: u32 = 25;
 const QUEUE_SHIFT: u32 = 41;
 
-const fn order(number: u32) -> u32 {
-    command(number, ORDER_LEN)
+const fn control_command(number: u32) -> u32 {
+    command(number, CONTROL_COMMAND_LEN)
 }
 
 /// A command that carries a structure in both directions, numbered like an ioctl.
@@ -65,7 +65,7 @@ const fn command(number: u32, len: usize) -> u32 {
 
 /// `struct ublksrv_ctrl_cmd`, padded to the length of a command.
 #[repr(C)]
-struct Order {
+struct ControlCommand {
     device: u32,
     queue: u16,
     argument_len: u16,
@@ -75,7 +75,7 @@ struct Order {
     rest: [u8; 48],
 }
 
-const ORDER_LEN: usize = size_of::<Order>() - 48;
+const CONTROL_COMMAND_LEN: usize = size_of::<ControlCommand>() - 48;
 
 /// `struct ublksrv_io_cmd`.
 #[repr(C)]
@@ -173,7 +173,7 @@ impl Control {
             ..DeviceInfo::default()
         };
         let info = &raw mut control.arguments.info;
-        control.order(ADD_DEVICE, info as u64, size_of::<DeviceInfo>(), 0)?;
+        control.control_command(ADD_DEVICE, info as u64, size_of::<DeviceInfo>(), 0)?;
         control.device = control.arguments.info.device;
         control.queues = control.arguments.info.queues;
         if control.arguments.info.flags & USER_COPY == 0 {
@@ -200,13 +200,13 @@ impl Control {
 
     /// Makes `/dev/ublkbN`. Waits until every queue fetches requests.
     pub fn start(&mut self) -> io::Result<()> {
-        self.order(START_DEVICE, 0, 0, u64::from(process_id().cast_unsigned()))
+        self.control_command(START_DEVICE, 0, 0, u64::from(process_id().cast_unsigned()))
     }
 
     /// Removes `/dev/ublkbN`. The kernel first writes out its page cache, so the queues must still
     /// be served.
     pub fn stop(&mut self) -> io::Result<()> {
-        self.order(STOP_DEVICE, 0, 0, 0)
+        self.control_command(STOP_DEVICE, 0, 0, 0)
     }
 
     fn set_parameters(&mut self, shape: &Shape) -> io::Result<()> {
@@ -226,13 +226,19 @@ impl Control {
             ..Parameters::default()
         };
         let parameters = &raw mut self.arguments.parameters;
-        self.order(SET_PARAMETERS, parameters as u64, len, 0)
+        self.control_command(SET_PARAMETERS, parameters as u64, len, 0)
     }
 
     /// Sends a control command and waits for its end. `argument` is null, or points into
     /// `arguments`.
-    fn order(&mut self, number: u32, argument: u64, len: usize, data: u64) -> io::Result<()> {
-        let order = Order {
+    fn control_command(
+        &mut self,
+        number: u32,
+        argument: u64,
+        len: usize,
+        data: u64,
+    ) -> io::Result<()> {
+        let command = ControlCommand {
             device: self.device,
             queue: NONE as u16,
             argument_len: len as u16,
@@ -242,7 +248,7 @@ impl Control {
             rest: [0; 48],
         };
         // SAFETY: integers without gaps between them, 80 bytes as the compiler checks.
-        let bytes = unsafe { std::mem::transmute::<Order, [u8; 80]>(order) };
+        let bytes = unsafe { std::mem::transmute::<ControlCommand, [u8; 80]>(command) };
         let entry = opcode::UringCmd80::new(types::Fd(self.file.as_raw_fd()), number).cmd(bytes);
         // SAFETY: file and arguments belong to `self` and outlive the ring, as the order of the
         // fields says. The arguments are in a box, and no code changes them before the end.
@@ -260,7 +266,7 @@ impl Drop for Control {
     fn drop(&mut self) {
         if self.device != NONE {
             // The device may be gone already, and a drop cannot report an error.
-            let _ = self.order(DELETE_DEVICE, 0, 0, 0);
+            let _ = self.control_command(DELETE_DEVICE, 0, 0, 0);
         }
     }
 }
@@ -430,7 +436,7 @@ mod tests {
 
     #[test]
     fn structures_have_the_kernels_lengths() {
-        assert_eq!(ORDER_LEN, 32);
+        assert_eq!(CONTROL_COMMAND_LEN, 32);
         assert_eq!(size_of::<QueueCommand>(), 16);
         assert_eq!(size_of::<DeviceInfo>(), 64);
         assert_eq!(size_of::<Parameters>(), 40);
@@ -444,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_driver_nothing_is_made() {
+    fn a_device_without_the_driver_is_an_error() {
         let shape = Shape {
             bytes: 1 << 20,
             block_len: 4096,

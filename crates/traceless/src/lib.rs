@@ -68,7 +68,7 @@
 
 extern crate alloc;
 
-pub use traceless_core::{clock, durable, error, oram, rng, seal, store, trace, types};
+pub use traceless_core::{clock, durable, error, oram, rng, seal, stats, store, trace, types};
 
 pub mod controller;
 pub mod paced;

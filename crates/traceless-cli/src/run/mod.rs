@@ -20,7 +20,8 @@ use std::time::Duration;
 use traceless_block::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
-    self, CounterFile, Exit, Lock, PagerProcess, Policy, Scheme, Settings, Summary, VARIABLE, Way,
+    self, CounterFile, EvictMethod, Exit, Lock, PagerProcess, Policy, Scheme, Settings, Summary,
+    VARIABLE,
 };
 use traceless_pager::slots::Cipher;
 
@@ -130,7 +131,7 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
         .map_err(|e| RunError::Io(prepared.program.display().to_string(), e))?;
     let process = child.id();
     let status = wait(child, args.stats.as_deref(), folder.path())?;
-    let ended = pager.as_mut().map(|pager| pager.ended(process));
+    let ended = pager.as_mut().map(|pager| pager.exit_of(process));
     let counted = counted(folder.path());
     if let Some(path) = &args.stats {
         write_stats(path, &counted)?;
@@ -138,7 +139,7 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
     let killed = status.signal() == Some(Signal::KILL.as_raw());
     match ended.filter(|_| killed) {
         Some(Exit::Failed) => return Ok(FAILED),
-        Some(Exit::Alone) => return Err(RunError::PagerEnded),
+        Some(Exit::PagerEnded) => return Err(RunError::PagerEnded),
         _ => {}
     }
     if status.signal() == Some(Signal::SYS.as_raw()) && args.mode == ModeArg::Thread {
@@ -250,9 +251,9 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
             PolicyArg::Clock => Policy::Clock,
             PolicyArg::Random => Policy::Random,
         },
-        way: args.way.map(|way| match way {
-            WayArg::Move => Way::Move,
-            WayArg::Protect => Way::Protect,
+        evict_method: args.way.map(|way| match way {
+            WayArg::Move => EvictMethod::Move,
+            WayArg::Protect => EvictMethod::Protect,
         }),
         overflow: args.overflow.unwrap_or(default.overflow),
         backing: backing.map(absolute).transpose()?,
@@ -261,9 +262,9 @@ fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
         ocalls: false,
         start: None,
         lock: default.lock,
-        counted: 0,
+        fault_limit: 0,
         pager: None,
-        first: Some(std::process::id()),
+        starter: Some(std::process::id()),
     })
 }
 

@@ -18,7 +18,9 @@ use traceless_cli::output::shortened;
 use traceless_cli::output::{complain, say, say_json};
 use traceless_cli::run::cipher;
 use traceless_pager::PAGE_LEN;
-use traceless_pager::paging::{Config, HOLDS_PROGRAMS, PagedRegion, Scheme, Settings, Summary};
+use traceless_pager::paging::{
+    Config, PIN_PROGRAM_THREADS, PagedRegion, Scheme, Settings, Summary,
+};
 
 /// The time that a computing program spends between two faults, as a multiple of a plain fault. So
 /// faults are at most 30 % of its time.
@@ -302,7 +304,7 @@ fn region(settings: &Settings) -> Result<PagedRegion, Failure> {
     let (scheme, _) = settings.build().map_err(failed)?;
     let Settings { resident: frames, policy, .. } = *settings;
     // The setting for unmodified programs. This process starts no threads while it faults.
-    let config = Config { frames, policy, holds: HOLDS_PROGRAMS, ..Config::default() };
+    let config = Config { frames, policy, pin_threads: PIN_PROGRAM_THREADS, ..Config::default() };
     PagedRegion::new(scheme, config).map_err(failed)
 }
 

@@ -106,13 +106,13 @@ mod global {
     use core::alloc::{GlobalAlloc, Layout};
 
     /// Allocates in the heap that is entered, and fails if none is.
-    struct InEntered;
+    struct EnteredHeapAllocator;
 
     #[global_allocator]
-    static ALLOCATOR: InEntered = InEntered;
+    static ALLOCATOR: EnteredHeapAllocator = EnteredHeapAllocator;
 
     // SAFETY: the heap does what an allocator must, and one thread at a time has entered it.
-    unsafe impl GlobalAlloc for InEntered {
+    unsafe impl GlobalAlloc for EnteredHeapAllocator {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             // SAFETY: a heap stays where it is while it is entered.
             let Some(heap) = (unsafe { ENTERED.load(Relaxed).as_ref() }) else {

@@ -92,7 +92,7 @@ pub unsafe extern "C" fn traceless_pager_state_size(
 ) -> c_int {
     // SAFETY: as the caller promises.
     let (config, size) = unsafe { (config.as_ref(), size.as_mut()) };
-    tell(config, size, Head::len_for)
+    write_size(config, size, Head::len_for)
 }
 
 /// Calculates how many bytes of store a pager takes.
@@ -107,10 +107,14 @@ pub unsafe extern "C" fn traceless_pager_store_size(
 ) -> c_int {
     // SAFETY: as the caller promises.
     let (config, size) = unsafe { (config.as_ref(), size.as_mut()) };
-    tell(config, size, |plan| plan.store_size)
+    write_size(config, size, |plan| plan.store_size)
 }
 
-fn tell<T>(config: Option<&Config>, size: Option<&mut T>, of: impl FnOnce(&Plan) -> T) -> c_int {
+fn write_size<T>(
+    config: Option<&Config>,
+    size: Option<&mut T>,
+    of: impl FnOnce(&Plan) -> T,
+) -> c_int {
     let (Some(config), Some(size)) = (config, size) else { return Refusal::Invalid as c_int };
     code(Plan::of(config).map(|plan| {
         *size = of(&plan);

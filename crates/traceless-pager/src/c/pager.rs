@@ -5,7 +5,7 @@ use super::plan::Plan;
 use super::store::{Callbacks, secret_from};
 use super::{Refusal, StoreTable};
 use crate::Page;
-use crate::scheme::{PageScheme, RefreshTurns};
+use crate::scheme::{NoJournal, PageScheme, RefreshPool};
 use crate::slots::Buffer;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -28,7 +28,7 @@ const MARK: u64 = u64::from_le_bytes(*b"TRLSPAGE");
 const FIXED_BYTES: usize = 24 << 10;
 
 /// Bytes that a helper takes: its buffer, and the allocator's records.
-const HELPER_BYTES: usize = size_of::<Turn<Buffer>>() + crate::PAGE_LEN + 256;
+const HELPER_BYTES: usize = size_of::<Exclusive<Buffer>>() + crate::PAGE_LEN + 256;
 
 /// The beginning of a pager's memory. Its heap is the rest.
 #[repr(C)]
@@ -167,9 +167,9 @@ impl Head {
     /// Does up to `at_most` of the postponed refreshes, and returns how many it did.
     pub fn eager_step(&self, at_most: u32) -> Result<c_int, Refusal> {
         let pager = self.pager()?;
-        let Some(crew) = &pager.crew else { return Ok(0) };
+        let Some(pool) = &pager.refresh_pool else { return Ok(0) };
         let (mut working, mut done) = (pager.work()?, 0);
-        while done < at_most && crew.refresh_one(&mut working.get().buffer) {
+        while done < at_most && pool.refresh_one(&NoJournal, &mut working.get().buffer) {
             done += 1;
         }
         Ok(c_int::try_from(done).unwrap_or(c_int::MAX))
@@ -178,10 +178,10 @@ impl Head {
     /// Does one postponed refresh, as one of several threads, and returns how many it did.
     pub fn refresh_one(&self, helper: u32) -> Result<c_int, Refusal> {
         let pager = self.pager()?;
-        let turn = pager.helpers.get(helper as usize).ok_or(Refusal::Invalid)?;
-        let mut buffer = turn.take().ok_or(Refusal::Busy)?;
-        let crew = pager.crew.as_ref();
-        Ok(c_int::from(crew.is_some_and(|crew| crew.refresh_one(buffer.get()))))
+        let helper = pager.helpers.get(helper as usize).ok_or(Refusal::Invalid)?;
+        let mut buffer = helper.take().ok_or(Refusal::Busy)?;
+        let pool = pager.refresh_pool.as_ref();
+        Ok(c_int::from(pool.is_some_and(|pool| pool.refresh_one(&NoJournal, buffer.get()))))
     }
 
     fn pager(&self) -> Result<&CPager, Refusal> {
@@ -201,36 +201,36 @@ unsafe fn wipe(memory: *mut c_void, len: usize) {
 
 /// Something that one caller at a time may use. A second caller is refused, not kept waiting: it
 /// may be the same thread, in a fault within a fault.
-struct Turn<T> {
+struct Exclusive<T> {
     taken: AtomicBool,
     of: UnsafeCell<T>,
 }
 
 // SAFETY: it is given to one at a time.
-unsafe impl<T: Send> Sync for Turn<T> {}
+unsafe impl<T: Send> Sync for Exclusive<T> {}
 
 /// A guard: the value is taken, and is free again when this is dropped.
-struct Taken<'a, T>(&'a Turn<T>);
+struct ExclusiveGuard<'a, T>(&'a Exclusive<T>);
 
-impl<T> Turn<T> {
+impl<T> Exclusive<T> {
     fn new(of: T) -> Self {
         Self { taken: AtomicBool::new(false), of: UnsafeCell::new(of) }
     }
 
-    fn take(&self) -> Option<Taken<'_, T>> {
+    fn take(&self) -> Option<ExclusiveGuard<'_, T>> {
         let was_free = self.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok();
-        was_free.then(|| Taken(self))
+        was_free.then(|| ExclusiveGuard(self))
     }
 }
 
-impl<T> Taken<'_, T> {
+impl<T> ExclusiveGuard<'_, T> {
     fn get(&mut self) -> &mut T {
         // SAFETY: only one guard exists at a time.
         unsafe { &mut *self.0.of.get() }
     }
 }
 
-impl<T> Drop for Taken<'_, T> {
+impl<T> Drop for ExclusiveGuard<'_, T> {
     fn drop(&mut self) {
         self.0.taken.store(false, Release);
     }
@@ -238,10 +238,10 @@ impl<T> Drop for Taken<'_, T> {
 
 /// One pager.
 struct CPager {
-    working: Turn<Working>,
+    working: Exclusive<Working>,
     /// The postponed refreshes, which helpers may do meanwhile, if the scheme has any.
-    crew: Option<Arc<RefreshTurns>>,
-    helpers: Box<[Turn<Buffer>]>,
+    refresh_pool: Option<Arc<RefreshPool>>,
+    helpers: Box<[Exclusive<Buffer>]>,
     pages: u64,
     /// Set by a failure: from then on the pager can only be destroyed.
     failed: AtomicBool,
@@ -253,19 +253,19 @@ struct Working {
 }
 
 impl CPager {
-    fn new(plan: &Plan, (scheme, crew): super::plan::Built) -> Self {
-        let helpers = (0..plan.helpers).map(|_| Turn::new(Buffer::default())).collect();
+    fn new(plan: &Plan, (scheme, refresh_pool): super::plan::Built) -> Self {
+        let helpers = (0..plan.helpers).map(|_| Exclusive::new(Buffer::default())).collect();
         Self {
             pages: scheme.pages(),
-            working: Turn::new(Working { scheme, buffer: Buffer::default() }),
-            crew,
+            working: Exclusive::new(Working { scheme, buffer: Buffer::default() }),
+            refresh_pool,
             helpers,
             failed: AtomicBool::new(false),
         }
     }
 
     /// Takes the scheme, which one call at a time may use.
-    fn work(&self) -> Result<Taken<'_, Working>, Refusal> {
+    fn work(&self) -> Result<ExclusiveGuard<'_, Working>, Refusal> {
         let working = self.working.take().ok_or(Refusal::Busy)?;
         if self.failed.load(Relaxed) { Err(Refusal::Failed) } else { Ok(working) }
     }

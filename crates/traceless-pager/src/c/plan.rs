@@ -60,7 +60,7 @@ pub struct Plan {
 }
 
 /// A scheme, and its postponed refreshes if helpers may do them.
-pub type Built = (Box<dyn PageScheme>, Option<Arc<crate::scheme::RefreshTurns>>);
+pub type Built = (Box<dyn PageScheme>, Option<Arc<crate::scheme::RefreshPool>>);
 
 impl Plan {
     /// Checks a configuration, and calculates its sizes.
@@ -132,8 +132,8 @@ impl Plan {
                 return Ok((Box::new(DetWo::new(areas)), None));
             }
             let deferred = DeferredDetWo::new(areas);
-            let crew = deferred.crew();
-            return Ok((Box::new(deferred), Some(crew)));
+            let pool = deferred.refresh_pool();
+            return Ok((Box::new(deferred), Some(pool)));
         }
         if self.scheme == CScheme::Plain {
             let key = Secret::random(&mut *rng);

@@ -56,7 +56,7 @@ fn declarations() -> Vec<String> {
 }
 
 #[test]
-fn the_header_declares_what_there_is() {
+fn the_header_declares_every_function() {
     let (header, declared) = (plain(HEADER), declarations());
     for declaration in &declared {
         assert!(header.contains(declaration.as_str()), "not in the header: {declaration}");
@@ -69,7 +69,7 @@ fn the_header_declares_what_there_is() {
 }
 
 #[test]
-fn the_header_has_the_same_numbers() {
+fn the_header_has_the_same_constants() {
     let header = plain(HEADER);
     let has = |name: &str, value: String| {
         let define = format!("#define TRACELESS_PAGER_{name} {value}");

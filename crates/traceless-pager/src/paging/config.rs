@@ -1,19 +1,19 @@
 //! The configuration of a pager.
 
+use super::counters::Counters;
 use super::error::Error;
-use super::frames::Policy;
-use super::locking::Lock;
-use super::stats::Counters;
-use super::way::Way;
+use super::faults::frames::Policy;
+use super::kernel::evict::EvictMethod;
+use super::kernel::locking::Lock;
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// The counters to use: in memory of this process alone, or in memory that another one maps, too.
 pub type SharedCounters = Arc<dyn Deref<Target = Counters> + Send + Sync>;
 
-/// [`Config::holds`] for unmodified programs. The library that is preloaded into them can let their
-/// threads go in time only where this is true.
-pub const HOLDS_PROGRAMS: bool = cfg!(target_arch = "x86_64");
+/// [`Config::pin_threads`] for unmodified programs. The library that is preloaded into them can
+/// unpin their threads in time only where this is true.
+pub const PIN_PROGRAM_THREADS: bool = cfg!(target_arch = "x86_64");
 
 /// The configuration of a pager.
 pub struct Config {
@@ -23,8 +23,8 @@ pub struct Config {
     pub policy: Policy,
     /// Pages that may be resident in addition while other pages are pinned.
     pub overflow: usize,
-    /// How pages leave; the best way that the kernel has, if it is not given.
-    pub way: Option<Way>,
+    /// How pages are evicted; the best method that the kernel has, if it is not given.
+    pub evict_method: Option<EvictMethod>,
     /// The address of the first page, if it is to be the same in each run; else the kernel chooses
     /// an address that cannot be guessed.
     pub start: Option<usize>,
@@ -32,10 +32,11 @@ pub struct Config {
     pub lock: Lock,
     /// The seed of random choices of victims.
     pub seed: u64,
-    /// Whether a thread that faults often may be held on the handler's processor while it does: a
+    /// Whether a thread that faults often may be pinned to the handler's processor while it does: a
     /// fault is several times faster. Threads and processes that it starts meanwhile inherit that
-    /// limit for good, unless [`Pager::let_go`](super::Pager::let_go) is called right before.
-    pub holds: bool,
+    /// limit for good, unless [`Pager::unpin_thread`](super::Pager::unpin_thread) is called right
+    /// before.
+    pub pin_threads: bool,
     /// The counters to use.
     pub counters: SharedCounters,
     /// Called first in each thread of the pager.
@@ -50,11 +51,11 @@ impl Default for Config {
             frames: 256,
             policy: Policy::default(),
             overflow: 4096,
-            way: None,
+            evict_method: None,
             start: None,
             lock: Lock::default(),
             seed: 0,
-            holds: false,
+            pin_threads: false,
             counters: Arc::new(Box::<Counters>::default()),
             on_thread: || {},
             on_failure: abort,

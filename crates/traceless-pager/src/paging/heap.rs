@@ -37,15 +37,15 @@ pub struct Heap {
     start: usize,
     /// Free stretches, by their first page; and by length.
     free: BTreeMap<usize, usize>,
-    by_len: BTreeSet<(usize, usize)>,
+    free_by_len: BTreeSet<(usize, usize)>,
     /// Stretches that were allocated by the page: large objects, and mappings.
-    runs: BTreeMap<usize, Run>,
+    page_runs: BTreeMap<usize, Run>,
     /// The span that each page belongs to.
     span_of: Vec<u32>,
     spans: Vec<Span>,
-    unused_spans: Vec<u32>,
+    free_spans: Vec<u32>,
     /// Spans of each size that have room.
-    roomy: [BTreeSet<u32>; SIZES.len()],
+    with_room: [BTreeSet<u32>; SIZES.len()],
 }
 
 #[derive(Clone, Copy)]
@@ -61,7 +61,7 @@ struct Span {
     class: usize,
     objects: usize,
     used: usize,
-    taken: [u64; 4],
+    occupied: [u64; 4],
 }
 
 impl Heap {
@@ -71,12 +71,12 @@ impl Heap {
         let mut heap = Self {
             start: start / PAGE_LEN,
             free: BTreeMap::new(),
-            by_len: BTreeSet::new(),
-            runs: BTreeMap::new(),
+            free_by_len: BTreeSet::new(),
+            page_runs: BTreeMap::new(),
             span_of: vec![NO_SPAN; pages],
             spans: Vec::new(),
-            unused_spans: Vec::new(),
-            roomy: core::array::from_fn(|_| BTreeSet::new()),
+            free_spans: Vec::new(),
+            with_room: core::array::from_fn(|_| BTreeSet::new()),
         };
         heap.give(Pages { first: 0, count: pages });
         heap
@@ -103,7 +103,9 @@ impl Heap {
 
     /// Bytes that the object at `at` has room for; `None` if there is no object.
     pub fn size_of(&self, at: usize) -> Option<usize> {
-        if let Some(run) = self.runs.get(&(at / PAGE_LEN)).filter(|_| at.is_multiple_of(PAGE_LEN)) {
+        if let Some(run) =
+            self.page_runs.get(&(at / PAGE_LEN)).filter(|_| at.is_multiple_of(PAGE_LEN))
+        {
             return Some(run.pages * PAGE_LEN);
         }
         self.small_at(at).map(|(span, _)| self.spans[span].size)
@@ -114,7 +116,7 @@ impl Heap {
     pub fn free(&mut self, at: usize) -> Option<Option<Pages>> {
         let page = at / PAGE_LEN;
         if at.is_multiple_of(PAGE_LEN)
-            && let Some(run) = self.runs.remove(&page)
+            && let Some(run) = self.page_runs.remove(&page)
         {
             return Some(Some(Pages { first: page, count: run.pages }));
         }
@@ -125,7 +127,7 @@ impl Heap {
     /// Grows or shrinks the pages of a large object where they are, if there is room behind it.
     pub fn resize(&mut self, at: usize, size: usize) -> bool {
         let (page, wanted) = (at / PAGE_LEN, size.div_ceil(PAGE_LEN));
-        let Some(run) = self.runs.get(&page).copied().filter(|_| size > SMALL_MAX) else {
+        let Some(run) = self.page_runs.get(&page).copied().filter(|_| size > SMALL_MAX) else {
             return false;
         };
         let more = wanted.saturating_sub(run.pages);
@@ -138,7 +140,7 @@ impl Heap {
             Some(free) if free >= more => {
                 self.take_free(behind, free);
                 self.give(Pages { first: behind + more, count: free - more });
-                self.runs.insert(page, Run { pages: wanted, ..run });
+                self.page_runs.insert(page, Run { pages: wanted, ..run });
                 true
             }
             _ => false,
@@ -150,7 +152,7 @@ impl Heap {
         let Some(end) = range.first.checked_add(range.count) else { return false };
         let mut from = range.first;
         while from < end {
-            let run = self.runs.range(..=from).next_back();
+            let run = self.page_runs.range(..=from).next_back();
             match run.filter(|(first, run)| run.mapped && **first + run.pages > from) {
                 Some((first, run)) => from = first + run.pages,
                 None => return false,
@@ -163,26 +165,26 @@ impl Heap {
     pub fn unmap(&mut self, range: Pages) -> Vec<Pages> {
         let end = range.first + range.count;
         let touched: Vec<(usize, Run)> = self
-            .runs
+            .page_runs
             .range(..end)
             .rev()
             .take_while(|(first, run)| *first + run.pages > range.first)
             .map(|(first, run)| (*first, *run))
             .filter(|(_, run)| run.mapped)
             .collect();
-        let mut gone = Vec::new();
+        let mut freed = Vec::new();
         for (first, run) in touched {
-            self.runs.remove(&first);
+            self.page_runs.remove(&first);
             let (from, to) = (first.max(range.first), (first + run.pages).min(end));
             if first < from {
-                self.runs.insert(first, Run { pages: from - first, ..run });
+                self.page_runs.insert(first, Run { pages: from - first, ..run });
             }
             if to < first + run.pages {
-                self.runs.insert(to, Run { pages: first + run.pages - to, ..run });
+                self.page_runs.insert(to, Run { pages: first + run.pages - to, ..run });
             }
-            gone.push(Pages { first: from, count: to - from });
+            freed.push(Pages { first: from, count: to - from });
         }
-        gone
+        freed
     }
 
     /// Makes pages available for allocation. They must be zeros.
@@ -202,12 +204,12 @@ impl Heap {
             count += behind;
         }
         self.free.insert(first, count);
-        self.by_len.insert((count, first));
+        self.free_by_len.insert((count, first));
     }
 
     fn take_free(&mut self, first: usize, len: usize) {
         self.free.remove(&first);
-        self.by_len.remove(&(len, first));
+        self.free_by_len.remove(&(len, first));
     }
 
     /// Takes `count` pages from a multiple of `align` on, of the smallest stretch that has them.
@@ -216,7 +218,7 @@ impl Heap {
         let fits = |&&(len, first): &&(usize, usize)| {
             aligned(first).checked_add(count).is_some_and(|end| end <= first + len)
         };
-        let &(len, start) = self.by_len.range((count, 0)..).find(fits)?;
+        let &(len, start) = self.free_by_len.range((count, 0)..).find(fits)?;
         let first = aligned(start);
         self.take_free(start, len);
         self.give(Pages { first: start, count: first - start });
@@ -226,23 +228,23 @@ impl Heap {
 
     fn take_run(&mut self, count: usize, align: usize, mapped: bool) -> Option<Pages> {
         let pages = self.take_pages(count, align.max(1))?;
-        self.runs.insert(pages.first, Run { pages: count, mapped });
+        self.page_runs.insert(pages.first, Run { pages: count, mapped });
         Some(pages)
     }
 
     fn allocate_small(&mut self, wanted: usize) -> Option<usize> {
         let class = SIZES.partition_point(|&size| size < wanted);
-        let span = match self.roomy[class].first() {
+        let span = match self.with_room[class].first() {
             Some(&span) => span,
             None => self.new_span(class)?,
         };
         let s = &mut self.spans[span as usize];
-        let word = s.taken.iter().position(|&word| word != u64::MAX).expect("it has room");
-        let bit = s.taken[word].trailing_ones();
-        s.taken[word] |= 1 << bit;
+        let word = s.occupied.iter().position(|&word| word != u64::MAX).expect("it has room");
+        let bit = s.occupied[word].trailing_ones();
+        s.occupied[word] |= 1 << bit;
         s.used += 1;
         if s.used == s.objects {
-            self.roomy[class].remove(&span);
+            self.with_room[class].remove(&span);
         }
         Some(s.first * PAGE_LEN + (word * 64 + bit as usize) * s.size)
     }
@@ -252,12 +254,12 @@ impl Heap {
         let count = if size <= ONE_PAGE_MAX { 1 } else { PAGES_OF_LARGER };
         let pages = self.take_pages(count, 1)?;
         let objects = count * PAGE_LEN / size;
-        let mut taken = [u64::MAX; 4];
+        let mut occupied = [u64::MAX; 4];
         for object in 0..objects {
-            taken[object / 64] &= !(1 << (object % 64));
+            occupied[object / 64] &= !(1 << (object % 64));
         }
-        let new = Span { first: pages.first, size, class, objects, used: 0, taken };
-        let span = if let Some(span) = self.unused_spans.pop() {
+        let new = Span { first: pages.first, size, class, objects, used: 0, occupied };
+        let span = if let Some(span) = self.free_spans.pop() {
             self.spans[span as usize] = new;
             span
         } else {
@@ -265,7 +267,7 @@ impl Heap {
             (self.spans.len() - 1) as u32
         };
         self.span_of[pages.first..pages.first + count].fill(span);
-        self.roomy[class].insert(span);
+        self.with_room[class].insert(span);
         Some(span)
     }
 
@@ -275,27 +277,27 @@ impl Heap {
         let s = self.spans.get(span as usize)?;
         let offset = at - s.first * PAGE_LEN;
         let object = offset / s.size;
-        let taken = offset.is_multiple_of(s.size)
+        let occupied = offset.is_multiple_of(s.size)
             && object < s.objects
-            && s.taken[object / 64] >> (object % 64) & 1 == 1;
-        taken.then_some((span as usize, object))
+            && s.occupied[object / 64] >> (object % 64) & 1 == 1;
+        occupied.then_some((span as usize, object))
     }
 
     fn free_small(&mut self, span: usize, object: usize) -> Option<Pages> {
         let s = &mut self.spans[span];
-        s.taken[object / 64] &= !(1 << (object % 64));
+        s.occupied[object / 64] &= !(1 << (object % 64));
         s.used -= 1;
         let (class, first) = (s.class, s.first);
-        let roomy = &mut self.roomy[class];
-        roomy.insert(span as u32);
+        let with_room = &mut self.with_room[class];
+        with_room.insert(span as u32);
         // The last span with room is kept: the next object of that size would need a new one.
-        if s.used > 0 || roomy.len() == 1 {
+        if s.used > 0 || with_room.len() == 1 {
             return None;
         }
-        roomy.remove(&(span as u32));
+        with_room.remove(&(span as u32));
         let count = if s.size <= ONE_PAGE_MAX { 1 } else { PAGES_OF_LARGER };
         self.span_of[first..first + count].fill(NO_SPAN);
-        self.unused_spans.push(span as u32);
+        self.free_spans.push(span as u32);
         Some(Pages { first, count })
     }
 }
@@ -307,7 +309,7 @@ mod tests {
 
     /// Objects never overlap, are aligned, and all memory becomes free again.
     #[test]
-    fn objects_have_memory_of_their_own() {
+    fn objects_do_not_overlap() {
         // The kernel aligns the memory to a page, and to nothing larger.
         let start = 7 * PAGE_LEN;
         let mut heap = Heap::new(start, 512);
@@ -337,11 +339,11 @@ mod tests {
         let free: usize = heap.free.values().sum();
         // What is not free is the last span of each size.
         assert!(free >= 512 - SIZES.len() * PAGES_OF_LARGER, "{free}");
-        assert_eq!(heap.by_len.len(), heap.free.len());
+        assert_eq!(heap.free_by_len.len(), heap.free.len());
     }
 
     #[test]
-    fn mappings_are_given_back_in_parts() {
+    fn mappings_are_freed_in_parts() {
         let mut heap = Heap::new(0, 64);
         let at = heap.map(10 * PAGE_LEN - 5).unwrap() / PAGE_LEN;
         let (object, _) = heap.allocate(2 * SMALL_MAX, 16).unwrap();
@@ -358,10 +360,10 @@ mod tests {
         assert!(!heap.is_mapped(Pages { first: at, count: usize::MAX }));
         heap.give(middle);
         let all = Pages { first: 0, count: 64 };
-        let mut gone = heap.unmap(all);
-        gone.sort_by_key(|pages| pages.first);
+        let mut freed = heap.unmap(all);
+        freed.sort_by_key(|pages| pages.first);
         let ends = [Pages { first: at, count: 3 }, Pages { first: at + 7, count: 3 }];
-        assert_eq!(gone, ends);
+        assert_eq!(freed, ends);
         assert!(heap.size_of(object).is_some(), "objects are not mappings");
     }
 

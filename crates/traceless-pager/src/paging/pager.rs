@@ -1,16 +1,16 @@
-//! Serving page faults by a thread of the program.
+//! Serves page faults by a thread of the program.
 
-use super::arena::Arena;
 use super::config::Config;
+use super::counters::Summary;
 use super::error::{Error, Result};
-use super::frames::Frames;
-use super::holding::REST;
-use super::locking::wipe_registers;
-use super::serving::{FRAMES_MIN, Serving, places};
-use super::stats::Summary;
-use super::threads::{self, without_signals};
-use super::uffd::Message;
-use super::way::Way;
+use super::faults::affinity::UNPIN_AFTER;
+use super::faults::frames::Frames;
+use super::faults::service::{FRAMES_MIN, FaultService, standby_places};
+use super::kernel::arena::Arena;
+use super::kernel::evict::EvictMethod;
+use super::kernel::locking::wipe_registers;
+use super::kernel::threads::{self, without_signals};
+use super::kernel::uffd::Message;
 use crate::PAGE_LEN;
 use crate::scheme::PageScheme;
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use traceless::clock::Monotonic;
 
 /// Paged memory and the thread that serves its faults.
 pub struct Pager {
-    serving: Arc<Serving>,
+    service: Arc<FaultService>,
     handler: Option<JoinHandle<()>>,
 }
 
@@ -30,28 +30,28 @@ impl Pager {
         if config.frames < FRAMES_MIN {
             return Err(Error::Configuration("at least 8 pages must be resident"));
         }
-        let way = config.way.map_or_else(Way::probe, Ok)?;
+        let method = config.evict_method.map_or_else(EvictMethod::probe, Ok)?;
         let pages = scheme.pages() as usize;
-        let places = places(&config, way)?;
+        let places = standby_places(&config, method)?;
         let frames = Frames::new(pages, config.frames, config.policy, config.seed);
-        let arena = Arena::new(pages, places, &config, way)?;
+        let arena = Arena::new(pages, places, &config, method)?;
         let (on_thread, on_failure) = (config.on_thread, config.on_failure);
-        let serving = Arc::new(Serving::new(arena, scheme, frames, places, config));
-        let served = serving.clone();
-        let run = move || serve(&served, on_failure);
+        let service = Arc::new(FaultService::new(arena, scheme, frames, places, config));
+        let shared = service.clone();
+        let run = move || serve(&shared, on_failure);
         let handler = threads::spawn("pager", on_thread, run)
             .map_err(|e| Error::os("no thread can be started", e))?;
-        Ok(Self { serving, handler: Some(handler) })
+        Ok(Self { service, handler: Some(handler) })
     }
 
     /// First byte of the memory. The caller answers for how it uses the memory.
     pub fn start_of_memory(&self) -> *mut u8 {
-        self.serving.arena().start() as *mut u8
+        self.service.arena().start() as *mut u8
     }
 
     /// Bytes of memory.
     pub fn len(&self) -> usize {
-        self.serving.arena().pages() * PAGE_LEN
+        self.service.arena().pages() * PAGE_LEN
     }
 
     /// Whether there is no memory.
@@ -60,45 +60,45 @@ impl Pager {
     }
 
     /// How pages leave.
-    pub fn way(&self) -> Way {
-        self.serving.arena().way()
+    pub fn evict_method(&self) -> EvictMethod {
+        self.service.arena().evict_method()
     }
 
     /// What was counted, with every fault that was answered before this call.
     pub fn stats(&self) -> Summary {
         // A program goes on before its fault is counted: the lock waits until that is done.
-        let _counted = self.serving.state();
-        self.serving.counters().summary()
+        let _counted = self.service.state();
+        self.service.counters().summary()
     }
 
     /// Locks all pages in memory that are resident or become so. Fails where that is not allowed.
     pub fn lock(&self) -> Result<(), Errno> {
         without_signals(|| {
-            let _still = self.serving.state();
-            self.serving.lock()
+            let _paused = self.service.state();
+            self.service.lock()
         })
     }
 
     /// Whether the pages are locked.
     pub fn is_locked(&self) -> bool {
-        self.serving.arena().is_locked()
+        self.service.arena().is_locked()
     }
 
     /// Runs `work`, which changes how memory is mapped, while no page comes or leaves. `work` gets
     /// the start of the mapping, and its length with the pager's own pages behind it.
-    pub fn hold<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
+    pub fn while_paused<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
         without_signals(|| {
-            let _still = self.serving.state();
-            let (start, len) = self.serving.arena().mapped();
+            let _paused = self.service.state();
+            let (start, len) = self.service.arena().mapping_range();
             work(start, len)
         })
     }
 
     /// Lets a thread run wherever the program wants, for some faults: the thread is about to start
     /// a thread or a process, or to query its processors. `for_good` if the program itself sets
-    /// where the thread runs: then it is never held again.
-    pub fn let_go(&self, thread: u32, for_good: bool) {
-        without_signals(|| self.serving.let_go(thread, for_good));
+    /// where the thread runs: then it is never pinned again.
+    pub fn unpin_thread(&self, thread: u32, for_good: bool) {
+        without_signals(|| self.service.unpin_thread(thread, for_good));
     }
 
     /// Makes some pages zeros for their next access. Nothing is written to the store for that.
@@ -108,14 +108,14 @@ impl Pager {
     pub unsafe fn discard(&self, first: usize, pages: usize) -> Result {
         // A signal's handler that touched paged memory would wait for a page that only comes when
         // the lock is free.
-        without_signals(|| self.serving.discard(first, pages))
+        without_signals(|| self.service.discard(first, pages))
     }
 }
 
 impl Drop for Pager {
     fn drop(&mut self) {
         if let Some(handler) = self.handler.take() {
-            self.serving.arena().ring();
+            self.service.arena().signal_shutdown();
             // The thread ends the process if it fails, so there is no error to report.
             let _ = handler.join();
         }
@@ -133,20 +133,20 @@ impl Drop for EndsTheProcess {
     }
 }
 
-/// Serves faults until the bell is touched.
-fn serve(serving: &Serving, on_failure: fn(&Error) -> !) {
+/// Serves faults until the shutdown page is touched.
+fn serve(service: &FaultService, on_failure: fn(&Error) -> !) {
     let _ends = EndsTheProcess;
     let clock = Monotonic::start();
     let mut messages = [Message::default(); 16];
-    let mut waits = true;
+    let mut blocking = true;
     loop {
-        let count = match wait(serving, &mut waits, &mut messages) {
+        let count = match wait(service, &mut blocking, &mut messages) {
             Ok(count) => count,
             Err(Errno::INTR | Errno::AGAIN) => continue,
             Err(e) => on_failure(&Error::os("userfaultfd tells no faults", e)),
         };
         for message in &messages[..count] {
-            let answered = serving.answer(message, &clock);
+            let answered = service.answer(message, &clock);
             wipe_registers();
             match answered {
                 Ok(true) => {}
@@ -157,17 +157,17 @@ fn serve(serving: &Serving, on_failure: fn(&Error) -> !) {
     }
 }
 
-/// Waits for messages, but not for ever while a thread is held. `waits` is whether the last read
-/// waited.
-fn wait(serving: &Serving, waits: &mut bool, into: &mut [Message]) -> Result<usize, Errno> {
-    let uffd = serving.arena().uffd();
-    let is_holding = serving.is_holding();
-    if *waits == is_holding {
-        uffd.set_waits(!is_holding)?;
-        *waits = !is_holding;
+/// Waits for messages, but not for ever while a thread is pinned. `blocking` is whether the last
+/// read could wait.
+fn wait(service: &FaultService, blocking: &mut bool, into: &mut [Message]) -> Result<usize, Errno> {
+    let uffd = service.arena().uffd();
+    let has_pinned_thread = service.has_pinned_thread();
+    if *blocking == has_pinned_thread {
+        uffd.set_blocking(!has_pinned_thread)?;
+        *blocking = !has_pinned_thread;
     }
-    if is_holding && !uffd.has_messages(&REST)? {
-        serving.rest();
+    if has_pinned_thread && !uffd.wait_for_messages(&UNPIN_AFTER)? {
+        service.unpin_idle_thread();
         return Ok(0);
     }
     uffd.read(into)

@@ -1,9 +1,9 @@
 //! Paged memory as a slice.
 
 use super::config::Config;
+use super::counters::Summary;
 use super::error::Result;
 use super::pager::Pager;
-use super::stats::Summary;
 use crate::scheme::PageScheme;
 use core::ops::{Deref, DerefMut};
 
@@ -40,14 +40,14 @@ impl PagedRegion {
         self.0.stats()
     }
 
-    /// The same as [`Pager::let_go`].
-    pub fn let_go(&self, thread: u32, for_good: bool) {
-        self.0.let_go(thread, for_good);
+    /// The same as [`Pager::unpin_thread`].
+    pub fn unpin_thread(&self, thread: u32, for_good: bool) {
+        self.0.unpin_thread(thread, for_good);
     }
 
     /// Makes some pages zeros for their next access. Nothing is written to the store for that.
     pub fn discard(&mut self, first: usize, pages: usize) -> Result {
-        assert!((first + pages) * crate::PAGE_LEN <= self.len(), "there are such pages");
+        assert!((first + pages) * crate::PAGE_LEN <= self.len(), "the pages exist");
         // SAFETY: `&mut self` means that no other code uses any of it.
         unsafe { self.0.discard(first, pages) }
     }

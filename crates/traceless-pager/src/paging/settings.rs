@@ -1,16 +1,16 @@
 //! How a program is to be paged. The program gets these settings in its environment.
 
-use super::backing::{self, OfFile};
 use super::error::{Error, Result};
-use super::files::OwnFile;
-use super::frames::Policy;
-use super::helped::{Help, HelpedDetWo};
-use super::locking::Lock;
-use super::memory::SharedNumbers;
-use super::ocalls::Ocalls;
-use super::serving::FRAMES_MIN;
-use super::shared::SharedMemory;
-use super::way::Way;
+use super::faults::frames::Policy;
+use super::faults::service::FRAMES_MIN;
+use super::kernel::evict::EvictMethod;
+use super::kernel::locking::Lock;
+use super::kernel::memory::SharedNumbers;
+use super::kernel::own_files::OwnFile;
+use super::refresh::scheme::{HelperDetWo, RefreshMode};
+use super::store::backing::{self, BackedScheme};
+use super::store::host_copies::HostCopyStore;
+use super::store::shared::SharedMemory;
 use crate::PAGE_LEN;
 use crate::scheme::{
     Areas, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path as PageTree, Plain, TreeParts,
@@ -116,8 +116,8 @@ pub struct Settings {
     pub cached: usize,
     /// Which resident page leaves.
     pub policy: Policy,
-    /// How pages leave; the best way that the kernel has, if none is given.
-    pub way: Option<Way>,
+    /// How pages are evicted; the best method that the kernel has, if none is given.
+    pub evict_method: Option<EvictMethod>,
     /// The address of the first page, if it is to be the same in each run; else the kernel chooses.
     /// In the mode process the kernel always chooses.
     pub start: Option<usize>,
@@ -132,14 +132,14 @@ pub struct Settings {
     /// The folder in which each program leaves its counters.
     pub counters: Option<PathBuf>,
     /// Faults that are counted, from the first on; 0 for all.
-    pub counted: u64,
+    pub fault_limit: u64,
     /// The file that events of the store are recorded in.
     pub trace: Option<PathBuf>,
     /// The name of the pager's socket, if the pager is another process.
     pub pager: Option<String>,
     /// The process that starts the first program. Programs that this one starts use files of their
     /// own: the same names, with a dot and their process number.
-    pub first: Option<u32>,
+    pub starter: Option<u32>,
 }
 
 impl Default for Settings {
@@ -153,17 +153,17 @@ impl Default for Settings {
             helpers: 1,
             cached: 0,
             policy: Policy::default(),
-            way: None,
+            evict_method: None,
             start: None,
             lock: Lock::default(),
             overflow: 4096,
             backing: None,
             ocalls: false,
             counters: None,
-            counted: 0,
+            fault_limit: 0,
             trace: None,
             pager: None,
-            first: None,
+            starter: None,
         }
     }
 }
@@ -184,12 +184,12 @@ impl Settings {
             format!("policy={}", self.policy.name()),
             format!("lock={}", self.lock.name()),
             format!("overflow={}", self.overflow),
-            format!("counted={}", self.counted),
+            format!("counted={}", self.fault_limit),
             format!("ocalls={}", self.ocalls),
         ];
-        lines.extend(self.way.map(|way| format!("way={}", way.name())));
+        lines.extend(self.evict_method.map(|method| format!("way={}", method.name())));
         lines.extend(self.start.map(|start| format!("start={start}")));
-        lines.extend(self.first.map(|first| format!("first={first}")));
+        lines.extend(self.starter.map(|process| format!("first={process}")));
         lines.extend(self.pager.as_ref().map(|name| format!("pager={name}")));
         let paths =
             [("backing", &self.backing), ("counters", &self.counters), ("trace", &self.trace)];
@@ -206,35 +206,37 @@ impl Settings {
     pub fn decode(text: &str) -> Result<Self> {
         let mut settings = Self::default();
         for line in text.lines().filter(|line| !line.is_empty()) {
-            let (key, value) = line.split_once('=').ok_or(UNREADABLE)?;
+            let (key, value) = line.split_once('=').ok_or(INVALID_SETTINGS)?;
             settings.set(key, value)?;
         }
         Ok(settings)
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result {
-        let number = || value.parse::<usize>().map_err(|_| UNREADABLE);
+        let number = || value.parse::<usize>().map_err(|_| INVALID_SETTINGS);
         match key {
             "resident" => self.resident = number()?,
             "pages" => self.pages = number()?,
-            "scheme" => self.scheme = named(&Scheme::ALL, Scheme::name, value)?,
+            "scheme" => self.scheme = parse_name(&Scheme::ALL, Scheme::name, value)?,
             "refresh" => self.refresh = Refresh::parse(value)?,
-            "cipher" => self.cipher = named(&Cipher::ALL, Cipher::name, value)?,
+            "cipher" => self.cipher = parse_name(&Cipher::ALL, Cipher::name, value)?,
             "helpers" => self.helpers = number()?,
             "cached" => self.cached = number()?,
-            "policy" => self.policy = named(&Policy::ALL, Policy::name, value)?,
-            "lock" => self.lock = named(&Lock::ALL, Lock::name, value)?,
-            "way" => self.way = Some(named(&Way::ALL, Way::name, value)?),
+            "policy" => self.policy = parse_name(&Policy::ALL, Policy::name, value)?,
+            "lock" => self.lock = parse_name(&Lock::ALL, Lock::name, value)?,
+            "way" => {
+                self.evict_method = Some(parse_name(&EvictMethod::ALL, EvictMethod::name, value)?);
+            }
             "start" => self.start = Some(number()?),
             "overflow" => self.overflow = number()?,
-            "ocalls" => self.ocalls = value.parse().map_err(|_| UNREADABLE)?,
-            "counted" => self.counted = value.parse().map_err(|_| UNREADABLE)?,
+            "ocalls" => self.ocalls = value.parse().map_err(|_| INVALID_SETTINGS)?,
+            "counted" => self.fault_limit = value.parse().map_err(|_| INVALID_SETTINGS)?,
             "backing" => self.backing = Some(value.into()),
             "counters" => self.counters = Some(value.into()),
             "trace" => self.trace = Some(value.into()),
             "pager" => self.pager = Some(value.into()),
-            "first" => self.first = Some(value.parse().map_err(|_| UNREADABLE)?),
-            _ => return Err(UNREADABLE),
+            "first" => self.starter = Some(value.parse().map_err(|_| INVALID_SETTINGS)?),
+            _ => return Err(INVALID_SETTINGS),
         }
         Ok(())
     }
@@ -255,7 +257,7 @@ impl Settings {
         if self.helpers > HELPERS_MAX {
             return Err(Error::Configuration("more than 64 helpers"));
         }
-        if self.ocalls && (self.backing.is_some() || self.help(false).is_some()) {
+        if self.ocalls && (self.backing.is_some() || self.refresh_mode(false).is_some()) {
             return Err(Error::Configuration("a host that copies has no file, and no helpers"));
         }
         Ok(())
@@ -265,10 +267,10 @@ impl Settings {
     /// recorded there are no helpers: only one process writes the recording.
     pub fn build(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
         let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
-        if self.first.is_none() || self.first == parent {
+        if self.starter.is_none() || self.starter == parent {
             return self.build_first();
         }
-        self.build_named(&std::process::id().to_string())
+        self.build_with_suffix(&std::process::id().to_string())
     }
 
     /// The same as [`Self::build`] for the first program: its files have the names in the settings.
@@ -277,7 +279,7 @@ impl Settings {
         let recording = self.trace.as_deref().map(record).transpose()?;
         let scheme = self.scheme(recording.as_ref())?;
         let scheme = match &self.backing {
-            Some(path) => Box::new(OfFile { scheme, path: path.clone() }),
+            Some(path) => Box::new(BackedScheme { scheme, path: path.clone() }),
             None => scheme,
         };
         Ok((scheme, recording))
@@ -285,7 +287,10 @@ impl Settings {
 
     /// The same as [`Self::build`] for another program: its files have these names, with a dot and
     /// `name`.
-    pub fn build_named(&self, name: &str) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
+    pub fn build_with_suffix(
+        &self,
+        name: &str,
+    ) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
         let own = |path: &Option<PathBuf>| {
             path.as_ref().map(|path| {
                 let mut whole = path.as_os_str().to_owned();
@@ -313,7 +318,7 @@ impl Settings {
             };
         }
         let (store, file) = self.store(Areas::store_len(pages, self.refresh), recording)?;
-        let Some(mut help) = self.help(recording.is_some()) else {
+        let Some(mut help) = self.refresh_mode(recording.is_some()) else {
             let areas = Areas::new(store, pages, self.refresh, self.cipher, &key, salts)?;
             return Ok(Box::new(DetWo::new(areas)));
         };
@@ -321,7 +326,7 @@ impl Settings {
         let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(pages)?)?);
         let (refresh, cipher) = (self.refresh, self.cipher);
         let areas = Areas::with_numbers(store, pages, refresh, cipher, &key, salts, numbers)?;
-        Ok(Box::new(HelpedDetWo::new(areas, help)?))
+        Ok(Box::new(HelperDetWo::new(areas, help)?))
     }
 
     /// Makes a tree scheme, under fresh keys.
@@ -361,7 +366,7 @@ impl Settings {
         })
     }
 
-    fn help(&self, alone: bool) -> Option<Help> {
+    fn refresh_mode(&self, alone: bool) -> Option<RefreshMode> {
         let (eager, parallel) = match self.scheme {
             Scheme::Eager => (true, false),
             Scheme::Parallel => (false, true),
@@ -369,7 +374,7 @@ impl Settings {
             _ => return None,
         };
         let helpers = if alone { 0 } else { self.helpers };
-        Some(Help { eager, parallel, helpers, file: None })
+        Some(RefreshMode { eager, parallel, helpers, file: None })
     }
 
     /// The store for pages, and the descriptor of its file, if it has one that is not mapped.
@@ -379,18 +384,18 @@ impl Settings {
         recording: Option<&Recording>,
     ) -> Result<(Arc<dyn Store>, Option<RawFd>)> {
         if self.ocalls {
-            return Ok((watched(Ocalls::new(len)?, recording), None));
+            return Ok((with_recording(HostCopyStore::new(len)?, recording), None));
         }
         let Some(path) = &self.backing else {
-            return Ok((watched(SharedMemory::unnamed(len)?, recording), None));
+            return Ok((with_recording(SharedMemory::unnamed(len)?, recording), None));
         };
         let (store, file) = backing::open(path, len)?;
-        Ok((watched(store, recording), Some(file)))
+        Ok((with_recording(store, recording), Some(file)))
     }
 }
 
 /// Adds the recording to the store, if there is one.
-fn watched(store: impl Store + 'static, recording: Option<&Recording>) -> Arc<dyn Store> {
+fn with_recording(store: impl Store + 'static, recording: Option<&Recording>) -> Arc<dyn Store> {
     match recording {
         Some(recording) => Arc::new(WatchedStore::new(store, recording.clone())),
         None => Arc::new(store),
@@ -399,14 +404,14 @@ fn watched(store: impl Store + 'static, recording: Option<&Recording>) -> Arc<dy
 
 fn record(path: &Path) -> Result<Recording> {
     let file = File::create(path).map_err(traceless::Error::from)?;
-    let file = OwnFile::out_of_the_way(file.into()).for_good();
+    let file = OwnFile::at_high_number(file.into()).keep_open();
     Ok(Arc::new(FileWitness::new(file.into()).map_err(traceless::Error::from)?))
 }
 
-const UNREADABLE: Error = Error::Configuration("the settings of paging cannot be understood");
+const INVALID_SETTINGS: Error = Error::Configuration("the settings of paging cannot be understood");
 
-fn named<T: Copy>(all: &[T], name: fn(T) -> &'static str, value: &str) -> Result<T> {
-    all.iter().copied().find(|&one| name(one) == value).ok_or(UNREADABLE)
+fn parse_name<T: Copy>(all: &[T], name: fn(T) -> &'static str, value: &str) -> Result<T> {
+    all.iter().copied().find(|&one| name(one) == value).ok_or(INVALID_SETTINGS)
 }
 
 #[cfg(test)]
@@ -414,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_arrive_as_they_were() {
+    fn settings_survive_encoding() {
         let settings = Settings {
             resident: 15,
             pages: 1000,
@@ -424,17 +429,17 @@ mod tests {
             helpers: 3,
             cached: 4,
             policy: Policy::Random,
-            way: Some(Way::Protect),
+            evict_method: Some(EvictMethod::Protect),
             start: Some(1 << 30),
             lock: Lock::Strict,
             overflow: 7,
             backing: Some("/a=b c".into()),
             counters: Some("/d".into()),
-            counted: 9,
+            fault_limit: 9,
             ocalls: true,
             trace: Some("/e".into()),
             pager: Some("a-b".into()),
-            first: Some(77),
+            starter: Some(77),
         };
         assert_eq!(Settings::decode(&settings.encode()).unwrap(), settings);
         assert_eq!(Settings::decode("").unwrap(), Settings::default());

@@ -1,8 +1,8 @@
 //! Paged memory behaves like memory: no write is lost, torn or old, whichever thread or kernel call
 //! touches it.
 
-use super::serving::PINNED_TRIES;
-use super::{Config, Error, FRAMES_MIN, PagedRegion, Pager, Policy, SharedMemory, Way};
+use super::faults::service::PINNED_TRIES;
+use super::{Config, Error, EvictMethod, FRAMES_MIN, PagedRegion, Pager, Policy, SharedMemory};
 use crate::PAGE_LEN;
 use crate::scheme::{Areas, DetWo, PageScheme, Plain};
 use crate::slots::{Cipher, Slots};
@@ -15,7 +15,7 @@ use traceless::rng::{Rng, SeededRng, System};
 use traceless::seal::Secret;
 use traceless_block::detwo::Refresh;
 
-const WAYS: [Way; 2] = [Way::Move, Way::Protect];
+const EVICT_METHODS: [EvictMethod; 2] = [EvictMethod::Move, EvictMethod::Protect];
 
 fn plain(pages: u64) -> Box<dyn PageScheme> {
     let store = Arc::new(SharedMemory::unnamed(Slots::store_len(pages)).unwrap());
@@ -32,8 +32,8 @@ fn detwo(pages: u64) -> Box<dyn PageScheme> {
     Box::new(DetWo::new(areas.unwrap()))
 }
 
-fn region(scheme: Box<dyn PageScheme>, frames: usize, way: Way) -> PagedRegion {
-    let config = Config { frames, way: Some(way), ..Config::default() };
+fn region(scheme: Box<dyn PageScheme>, frames: usize, method: EvictMethod) -> PagedRegion {
+    let config = Config { frames, evict_method: Some(method), ..Config::default() };
     PagedRegion::new(scheme, config).unwrap()
 }
 
@@ -44,14 +44,15 @@ fn rounds(base: u64) -> u64 {
 }
 
 #[test]
-fn is_memory_for_every_scheme_way_and_policy() {
+fn a_region_a_region_is_memory_for_every_scheme_method_and_policy() {
     for make in [plain, detwo] {
-        for way in WAYS {
+        for method in EVICT_METHODS {
             for policy in Policy::ALL {
-                if policy == Policy::Clock && way == Way::Protect {
+                if policy == Policy::Clock && method == EvictMethod::Protect {
                     continue;
                 }
-                let config = Config { frames: 12, policy, way: Some(way), ..Config::default() };
+                let config =
+                    Config { frames: 12, policy, evict_method: Some(method), ..Config::default() };
                 let mut region = PagedRegion::new(make(64), config).unwrap();
                 agrees_with_an_array(&mut region);
                 let stats = region.stats();
@@ -83,8 +84,8 @@ fn agrees_with_an_array(region: &mut PagedRegion) {
 /// One thread counts on a hot page while another thread makes that page leave again and again. A
 /// write between copying the page and discarding it would be lost: returns how many were, and how
 /// many remain.
-fn updates_lost(way: Way, faults: u64) -> (u64, u64) {
-    let region = region(plain(64), 8, way);
+fn updates_lost(method: EvictMethod, faults: u64) -> (u64, u64) {
+    let region = region(plain(64), 8, method);
     let words = words_of(&region);
     let (stop, per_page) = (AtomicBool::new(false), PAGE_LEN / 8);
     let counted = std::thread::scope(|scope| {
@@ -103,38 +104,38 @@ fn updates_lost(way: Way, faults: u64) -> (u64, u64) {
         stop.store(true, Ordering::Relaxed);
         counting.join().unwrap()
     });
-    let others: u64 = (1..64).map(|page| words[page * per_page].load(Ordering::Relaxed)).sum();
-    let there = words[3].load(Ordering::Relaxed) + others;
-    (counted + faults - there, there)
+    let other_pages: u64 = (1..64).map(|page| words[page * per_page].load(Ordering::Relaxed)).sum();
+    let found = words[3].load(Ordering::Relaxed) + other_pages;
+    (counted + faults - found, found)
 }
 
 #[test]
-fn it_begins_where_it_is_told_to() {
-    let there = || {
+fn a_region_begins_at_the_configured_address() {
+    let start = || {
         let config = Config { start: Some(1 << 36), ..Config::default() };
         PagedRegion::new(plain(64 + 512), config)
     };
-    let mut first = there().unwrap();
+    let mut first = start().unwrap();
     assert_eq!(first.as_ptr() as usize, 1 << 36);
     agrees_with_an_array(&mut first);
-    assert!(matches!(there(), Err(Error::Configuration(_))), "it is taken");
+    assert!(matches!(start(), Err(Error::Configuration(_))), "it is taken");
     drop(first);
-    assert!(there().is_ok());
+    assert!(start().is_ok());
 }
 
 #[test]
 fn no_update_is_lost_while_its_page_leaves() {
-    for way in WAYS {
-        let (lost, there) = updates_lost(way, rounds(20_000));
-        assert_eq!(lost, 0, "{way:?}");
-        println!("{way:?}: {there} updates, none lost");
+    for method in EVICT_METHODS {
+        let (lost, found) = updates_lost(method, rounds(20_000));
+        assert_eq!(lost, 0, "{method:?}");
+        println!("{method:?}: {found} updates, none lost");
     }
 }
 
 /// Without protection updates are lost, and [`updates_lost`] must notice it.
 #[test]
-fn updates_that_are_lost_are_noticed() {
-    assert!((0..50).any(|_| updates_lost(Way::Unprotected, 20_000).0 > 0));
+fn lost_updates_are_noticed() {
+    assert!((0..50).any(|_| updates_lost(EvictMethod::Unprotected, 20_000).0 > 0));
 }
 
 fn words_of(region: &PagedRegion) -> &[AtomicU64] {
@@ -143,9 +144,9 @@ fn words_of(region: &PagedRegion) -> &[AtomicU64] {
 }
 
 #[test]
-fn threads_share_it() {
-    for (way, threads) in WAYS.into_iter().zip([3, 2]) {
-        let region = region(detwo(64), 4 * threads + 4, way);
+fn threads_share_a_region() {
+    for (method, threads) in EVICT_METHODS.into_iter().zip([3, 2]) {
+        let region = region(detwo(64), 4 * threads + 4, method);
         let words = words_of(&region);
         std::thread::scope(|scope| {
             for thread in 0..threads {
@@ -165,8 +166,8 @@ fn threads_share_it() {
 
 /// One instruction that reads and writes across borders of pages needs four pages at once.
 #[test]
-fn operands_that_straddle_pages_get_through() {
-    let mut region = region(plain(64), FRAMES_MIN, Way::probe().unwrap());
+fn operands_that_straddle_pages_make_progress() {
+    let mut region = region(plain(64), FRAMES_MIN, EvictMethod::probe().unwrap());
     for page in 1..32 {
         let (from, to) = (page * PAGE_LEN - 8, (page + 32) * PAGE_LEN - 8);
         region[from..from + 16].copy_from_slice(&[page as u8; 16]);
@@ -176,10 +177,10 @@ fn operands_that_straddle_pages_get_through() {
 }
 
 #[test]
-fn the_kernel_reads_and_writes_it() {
-    for way in WAYS {
+fn the_kernel_reads_and_writes_a_region() {
+    for method in EVICT_METHODS {
         let mut file = tempfile::tempfile().unwrap();
-        let mut region = region(plain(512), 8, way);
+        let mut region = region(plain(512), 8, method);
         let mut contents = vec![0; 1 << 20];
         SeededRng::new(4).fill(&mut contents);
         region[1..=1 << 20].copy_from_slice(&contents);
@@ -195,7 +196,7 @@ fn the_kernel_reads_and_writes_it() {
 
 /// Reads a file into pages by direct I/O, which pins them: these pages must stay. Returns whether
 /// all contents arrived, and how often a page had to stay. Each round is `pages` pages.
-fn direct_io(way: Way, rounds: usize, pages: usize) -> (bool, u64) {
+fn direct_io(method: EvictMethod, rounds: usize, pages: usize) -> (bool, u64) {
     use rustix::fs::{Mode, OFlags};
     // Direct I/O needs a file system that has it: the folder of the build lies on one.
     let program = std::env::current_exe().unwrap();
@@ -206,7 +207,7 @@ fn direct_io(way: Way, rounds: usize, pages: usize) -> (bool, u64) {
     std::fs::write(&path, &contents).unwrap();
     let file = rustix::fs::open(&path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty()).unwrap();
     let mut file = std::fs::File::from(file);
-    let mut region = region(plain(1024), 8, way);
+    let mut region = region(plain(1024), 8, method);
     let all_arrive = (0..rounds).all(|round| {
         let at = round % 8 * 100 * PAGE_LEN;
         region[at..at + contents.len()].fill(0);
@@ -220,29 +221,29 @@ fn direct_io(way: Way, rounds: usize, pages: usize) -> (bool, u64) {
     (all_arrive, region.stats().pinned)
 }
 
-/// Of the two ways only moving notices that pages are pinned.
+/// Of the two methods only moving notices that pages are pinned.
 #[test]
-fn direct_io_arrives() {
+fn direct_io_reaches_pages() {
     let rounds = rounds(8) as usize;
     for pages in [256, 32] {
-        let (arrives, pinned) = direct_io(Way::Move, rounds, pages);
+        let (arrives, pinned) = direct_io(EvictMethod::Move, rounds, pages);
         assert!(arrives);
         assert!(pinned > 0, "no page was pinned when it was to leave");
         let faults = (3 * rounds * pages) as u64;
-        assert!(pinned < faults * PINNED_TRIES as u64, "a fault asks a few of them only");
+        assert!(pinned < faults * PINNED_TRIES as u64, "a fault tries a few of them only");
     }
 }
 
-/// With [`Way::Protect`] pinned pages leave, and [`direct_io`] must notice it.
+/// With [`EvictMethod::Protect`] pinned pages leave, and [`direct_io`] must notice it.
 #[test]
-fn direct_io_that_is_lost_is_noticed() {
-    assert!(!direct_io(Way::Protect, 100, 256).0);
+fn lost_direct_io_is_noticed() {
+    assert!(!direct_io(EvictMethod::Protect, 100, 256).0);
 }
 
 /// With eight frames four threads would take each other's pages away, so there must be more.
 #[test]
 fn threads_get_the_frames_that_they_need() {
-    let region = region(plain(64), FRAMES_MIN, Way::probe().unwrap());
+    let region = region(plain(64), FRAMES_MIN, EvictMethod::probe().unwrap());
     let words = words_of(&region);
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -265,7 +266,7 @@ fn too_few_frames_are_refused() {
 
 /// Under the policy clock a page that is touched often stays, or comes back from the standby list.
 #[test]
-fn pages_in_use_stay_under_the_policy_clock() {
+fn pages_in_use_stay_with_the_clock_policy() {
     let evictions = |policy| {
         let config = Config { frames: 16, policy, ..Config::default() };
         let mut region = PagedRegion::new(plain(256), config).unwrap();
@@ -283,9 +284,9 @@ fn pages_in_use_stay_under_the_policy_clock() {
 }
 
 #[test]
-fn the_same_victims_leave_whatever_the_scheme() {
+fn victims_are_the_same_with_every_scheme() {
     let order = |scheme| {
-        let mut region = region(scheme, 15, Way::probe().unwrap());
+        let mut region = region(scheme, 15, EvictMethod::probe().unwrap());
         for page in (0..64).chain((0..64).rev()).cycle().take(1000) {
             region[page * PAGE_LEN] += 1;
         }
@@ -299,8 +300,8 @@ fn may_run() -> CpuSet {
     sched_getaffinity(None).unwrap()
 }
 
-/// Causes faults until this thread is held on one processor, or for a million touches.
-fn is_held(region: &mut PagedRegion, may: CpuSet) -> bool {
+/// Causes faults until this thread is pinned to one processor, or for a million touches.
+fn is_pinned(region: &mut PagedRegion, may: CpuSet) -> bool {
     (0..1_000_000).any(|touch| {
         region[touch % 64 * PAGE_LEN] = 1;
         let now = may_run();
@@ -310,22 +311,27 @@ fn is_held(region: &mut PagedRegion, may: CpuSet) -> bool {
 }
 
 #[test]
-fn a_thread_that_faults_often_is_held() {
+fn a_thread_that_faults_often_is_pinned() {
     let may = may_run();
     if may.count() < 2 {
         return;
     }
-    for way in WAYS {
-        let config = Config { frames: 8, way: Some(way), holds: true, ..Config::default() };
+    for method in EVICT_METHODS {
+        let config = Config {
+            frames: 8,
+            evict_method: Some(method),
+            pin_threads: true,
+            ..Config::default()
+        };
         let mut region = PagedRegion::new(plain(64), config).unwrap();
-        assert!(is_held(&mut region, may), "{way:?}");
-        // The thread is let go soon after its last fault.
+        assert!(is_pinned(&mut region, may), "{method:?}");
+        // The thread is unpinned soon after its last fault.
         assert!((0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             may_run() == may
         }));
-        assert!(is_held(&mut region, may));
-        // A fault of another thread lets the held one go.
+        assert!(is_pinned(&mut region, may));
+        // A fault of another thread unpins the pinned one.
         let before = region.stats().faults;
         std::thread::scope(|scope| {
             let other = scope.spawn(|| region.iter().step_by(PAGE_LEN).map(|&b| b as usize).sum());
@@ -333,50 +339,50 @@ fn a_thread_that_faults_often_is_held() {
         });
         assert!(region.stats().faults >= before + 50);
         assert_eq!(may_run(), may);
-        assert!(is_held(&mut region, may));
+        assert!(is_pinned(&mut region, may));
         drop(region);
         assert_eq!(may_run(), may);
     }
 }
 
-/// When another thread wants its processor, the held thread is let go for some faults, and only
+/// When another thread wants its processor, the pinned thread is unpinned for some faults, and only
 /// then.
 #[test]
-fn who_is_held_in_a_crowd_is_let_go() {
+fn a_pinned_thread_is_unpinned_on_a_contended_processor() {
     const FREE: u32 = 200;
     let may = may_run();
     // The times that threads wait are not available in every kernel.
     if may.count() < 2 || !std::path::Path::new("/proc/self/schedstat").exists() {
         return;
     }
-    let config = Config { frames: 8, holds: true, ..Config::default() };
+    let config = Config { frames: 8, pin_threads: true, ..Config::default() };
     let mut region = PagedRegion::new(plain(64), config).unwrap();
-    assert!(is_held(&mut region, may));
+    assert!(is_pinned(&mut region, may));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // The new thread inherits the processor on which this one is held.
+        // The new thread inherits the processor to which this one is pinned.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 core::hint::spin_loop();
             }
         });
         let mut free = 0;
-        let was_let_go = (0..1_000_000).any(|touch| {
+        let was_unpinned = (0..1_000_000).any(|touch| {
             region[touch % 64 * PAGE_LEN] = 1;
             free = if may_run() == may { free + 1 } else { 0 };
             free == FREE
         });
         is_over.store(true, Ordering::Relaxed);
-        assert!(was_let_go);
+        assert!(was_unpinned);
     });
 }
 
-/// A thread that starts right after `let_go` may run wherever this one could.
+/// A thread that starts right after `unpin_thread` may run wherever this one could.
 #[test]
-fn who_is_let_go_starts_others_free() {
+fn threads_that_an_unpinned_thread_starts_are_free() {
     let may = may_run();
     let this = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-    let config = Config { frames: 8, holds: true, ..Config::default() };
+    let config = Config { frames: 8, pin_threads: true, ..Config::default() };
     let pager = Pager::start(plain(64), config).unwrap();
     let touch = |page: usize| {
         // SAFETY: a byte of its memory, which no other code uses.
@@ -387,11 +393,11 @@ fn who_is_let_go_starts_others_free() {
             touch(nth % 64);
             may_run() != may
         }));
-        pager.let_go(this, false);
+        pager.unpin_thread(this, false);
         (0..64).for_each(touch);
         assert_eq!(std::thread::spawn(may_run).join().unwrap(), may);
     }
-    pager.let_go(this, true);
+    pager.unpin_thread(this, true);
     for nth in 0..5000 {
         touch(nth % 64);
         assert_eq!(may_run(), may);
@@ -399,9 +405,9 @@ fn who_is_let_go_starts_others_free() {
 }
 
 #[test]
-fn nobody_is_held_unless_it_is_wanted() {
+fn threads_are_pinned_only_if_configured() {
     let may = may_run();
-    let mut region = region(plain(64), 8, Way::probe().unwrap());
+    let mut region = region(plain(64), 8, EvictMethod::probe().unwrap());
     assert!((0..5000).all(|touch| {
         region[touch % 64 * PAGE_LEN] = 1;
         may_run() == may

@@ -5,7 +5,7 @@
 //! starter was killed. It writes that into the file, for other programs that have it open, and
 //! removes the folder.
 
-use super::files::OwnFile;
+use super::kernel::own_files::OwnFile;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat};
 use rustix::process::geteuid;
@@ -33,7 +33,7 @@ impl Wrapper {
         if !is_own {
             return None;
         }
-        let file = OwnFile::out_of_the_way(file).for_good();
+        let file = OwnFile::at_high_number(file).keep_open();
         Some(Self { file, folder: folder.into() })
     }
 
@@ -60,7 +60,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn a_killed_one_is_told_from_one_that_ended() {
+    fn a_killed_wrapper_differs_from_one_that_ended() {
         let folder = tempfile::tempdir().unwrap();
         let begin = |name: &str| {
             let folder = folder.path().join(name);
@@ -84,6 +84,6 @@ mod tests {
         assert!(Wrapper::find(&linked).is_none(), "it may be anybody's file");
         drop(alive);
         assert!(wrapper.was_killed() && !path.exists());
-        assert!(other.was_killed(), "who looks later is told, too");
+        assert!(other.was_killed(), "a later check finds it, too");
     }
 }

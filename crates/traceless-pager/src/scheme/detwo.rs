@@ -117,7 +117,7 @@ impl Areas {
         buffer.body().copy_from_slice(frame);
         let write = self.writes().load(Relaxed);
         let slot = self.passes.blocks + write % self.hold_slots;
-        let salt = self.slots.put(slot, page, held_version(write), buffer)?;
+        let salt = self.slots.put(slot, page, hold_version(write), buffer)?;
         self.last(page).store(write + 1, Relaxed);
         self.salt().store(salt.0, Relaxed);
         self.writes().store(write + 1, Relaxed);
@@ -173,7 +173,7 @@ impl Areas {
         match newest {
             DetWoLocation::Hold(write) => {
                 let slot = self.passes.blocks + write % self.hold_slots;
-                self.slots.get(slot, page, held_version(write), buffer)
+                self.slots.get(slot, page, hold_version(write), buffer)
             }
             DetWoLocation::Main(refresh) => {
                 self.slots.get(page, page, main_version(refresh), buffer)
@@ -209,7 +209,7 @@ impl Areas {
 
 // One key seals both areas: even versions are the holding area's, odd ones the main area's.
 
-fn held_version(write: u64) -> u64 {
+fn hold_version(write: u64) -> u64 {
     write * 2
 }
 

@@ -44,8 +44,8 @@ impl<T: Exchange> FusedTree<T> {
 
     /// Refuses to put away a page that the tree has, and to bring one that is in a frame.
     fn check(&self, out: Option<u64>, wanted: Option<u64>) -> Result {
-        let came = |page: &u64| self.written.has(*page) && !self.tree.holds(*page);
-        let misplaced = out.filter(|&page| self.tree.holds(page)).or(wanted.filter(came));
+        let is_in_frame = |page: &u64| self.written.has(*page) && !self.tree.holds(*page);
+        let misplaced = out.filter(|&page| self.tree.holds(page)).or(wanted.filter(is_in_frame));
         misplaced.map_or(Ok(()), |page| Err(Error::Misplaced { addr: Addr(page) }))
     }
 }

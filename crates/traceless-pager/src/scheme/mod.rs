@@ -5,15 +5,17 @@ mod detwo;
 mod fused;
 mod opam;
 mod plain;
+mod refresh;
 #[cfg(all(test, feature = "std"))]
 mod tests;
 mod tree;
 
-pub use deferred::{DeferredDetWo, RefreshTurns, Turns};
+pub use deferred::DeferredDetWo;
 pub use detwo::{Areas, DetWo, Numbers};
 pub use fused::{Exchange, FusedPath, FusedRing, FusedTree, PathExchange};
 pub use opam::{Opam, OpamTree};
 pub use plain::Plain;
+pub use refresh::{Journal, NoJournal, PaddedLine, RefreshPool, RefreshQueue};
 pub use tree::{Path, TreeParts, TreeSize, path_leaves, ring_leaves};
 
 use crate::Page;

@@ -45,10 +45,10 @@ impl<C: Sealer> OpamTree<C> {
     fn page_in(&mut self, page: u64) -> Result {
         let Self { path, buffer } = self;
         let (any, own) = (path.draw(), path.map.take(Addr(page)));
-        let waited = path.engine.extract(Addr(page), buffer.body()).is_some();
+        let was_in_stash = path.engine.extract(Addr(page), buffer.body()).is_some();
         path.engine.fetch(own.unwrap_or(any))?;
         let is_there = |leaf| path.engine.copy_out(Header::new(Addr(page), leaf), buffer.body());
-        if !waited && !own.is_some_and(is_there) {
+        if !was_in_stash && !own.is_some_and(is_there) {
             buffer.body().fill(0);
         }
         path.engine.leave();

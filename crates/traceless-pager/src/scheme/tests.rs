@@ -95,14 +95,14 @@ impl Model {
 }
 
 #[test]
-fn pages_come_back_as_they_went() {
+fn pages_come_back_with_their_contents() {
     for pages in [16, 23, 64] {
-        each_scheme(pages, &mut |scheme, _| are_kept(scheme, 1500));
+        each_scheme(pages, &mut |scheme, _| check_contents(scheme, 1500));
     }
 }
 
 /// Touches and forgets random pages, and checks their contents.
-fn are_kept(scheme: Box<dyn PageScheme>, steps: u64) {
+fn check_contents(scheme: Box<dyn PageScheme>, steps: u64) {
     let pages = scheme.pages();
     let mut model = Model::new(scheme, 4);
     let mut rng = SeededRng::new(pages);
@@ -216,8 +216,8 @@ fn writes_of(plain: bool, ratio: (u32, u32), frames: usize, touched: &[u64]) -> 
     };
     let mut resident: Vec<(u64, Page)> = vec![];
     for &page in touched {
-        let there = resident.iter().position(|&(there, _)| there == page);
-        if let Some(nth) = there {
+        let position = resident.iter().position(|&(resident, _)| resident == page);
+        if let Some(nth) = position {
             let touched = resident.remove(nth);
             resident.push(touched);
         } else {
@@ -242,7 +242,7 @@ fn pseudocode_1(secret: u64) -> Vec<u64> {
 }
 
 #[test]
-fn the_papers_example_shows_the_same_writes_whatever_the_secret() {
+fn writes_of_the_papers_example_do_not_depend_on_the_secret() {
     for ratio in RATIOS.into_iter().filter(|&(p, q)| p <= 15 * q) {
         let first = writes_of(false, ratio, 3, &pseudocode_1(1));
         let second = writes_of(false, ratio, 3, &pseudocode_1(2));

@@ -149,9 +149,9 @@ pub(super) fn below(shape: &Shape, cached: usize) -> Result<Shape> {
 }
 
 /// Which pages were put away since they were zeros last.
-pub(super) struct Written(Vec<bool>);
+pub(super) struct WrittenPage(Vec<bool>);
 
-impl Written {
+impl WrittenPage {
     pub(super) fn of(pages: u64) -> Result<Self> {
         let len = usize::try_from(pages).map_err(|_| Error::Geometry("too many pages"))?;
         Ok(Self(vec![false; len]))
@@ -173,7 +173,7 @@ impl Written {
 /// Path ORAM as it is: two accesses a fault.
 pub struct Path<C> {
     oram: SteppedOram<PathOram<Tree<C>>>,
-    written: Written,
+    written: WrittenPage,
     trusted_bytes: usize,
 }
 
@@ -182,7 +182,11 @@ impl<C: Sealer> Path<C> {
     pub fn new(mut parts: TreeParts<C>) -> Result<Self> {
         let (tree, trusted_bytes) = parts.tree()?;
         let oram = PathOram::new(parts.pages, vec![tree], STASH_BLOCKS, parts.rng)?;
-        Ok(Self { oram: SteppedOram::new(oram), written: Written::of(parts.pages)?, trusted_bytes })
+        Ok(Self {
+            oram: SteppedOram::new(oram),
+            written: WrittenPage::of(parts.pages)?,
+            trusted_bytes,
+        })
     }
 }
 

@@ -45,21 +45,22 @@ pub fn dispatch<K: Kernel>(kernel: K) -> K::Output {
 /// sets: `base`, `avx2` or `avx512`. Read once.
 #[inline]
 pub fn level() -> Level {
-    static KNOWN: AtomicU8 = AtomicU8::new(0);
-    match KNOWN.load(Ordering::Relaxed) {
+    static CACHED: AtomicU8 = AtomicU8::new(0);
+    match CACHED.load(Ordering::Relaxed) {
         1 => Level::Base,
         2 => Level::Avx2,
         3 => Level::Avx512,
         _ => {
-            let level = wanted().map_or(best(), |wanted| wanted.min(best()));
-            KNOWN.store(level as u8 + 1, Ordering::Relaxed);
+            let level = level_from_environment()
+                .map_or(detected_level(), |wanted| wanted.min(detected_level()));
+            CACHED.store(level as u8 + 1, Ordering::Relaxed);
             level
         }
     }
 }
 
 #[cfg(feature = "std")]
-fn wanted() -> Option<Level> {
+fn level_from_environment() -> Option<Level> {
     match std::env::var("TRACELESS_CPU").ok()?.as_str() {
         "base" => Some(Level::Base),
         "avx2" => Some(Level::Avx2),
@@ -69,12 +70,12 @@ fn wanted() -> Option<Level> {
 }
 
 #[cfg(not(feature = "std"))]
-fn wanted() -> Option<Level> {
+fn level_from_environment() -> Option<Level> {
     None
 }
 
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
-fn best() -> Level {
+fn detected_level() -> Level {
     use std::arch::is_x86_feature_detected as has;
     let avx2 = has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt");
     let avx512 = has!("avx512f")
@@ -91,7 +92,7 @@ fn best() -> Level {
 
 /// Without `std` it is unknown which registers the operating system saves.
 #[cfg(not(all(feature = "std", target_arch = "x86_64")))]
-fn best() -> Level {
+fn detected_level() -> Level {
     Level::Base
 }
 

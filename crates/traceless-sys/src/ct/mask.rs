@@ -174,7 +174,7 @@ mod tests {
     use super::{Mask, raise};
 
     #[test]
-    fn masks_answer_at_both_ends() {
+    fn masks_are_right_at_both_ends_of_the_range() {
         let most = (1 << 31) - 1;
         let numbers = [0, 1, 2, 31, 32, 255, 1 << 30, most - 1, most];
         assert_eq!(Mask::NO.bits(), 0);

@@ -37,11 +37,11 @@ impl<V: Vector, const LINES: usize> InRegisters<V, LINES> {
     /// A copy of the block `from`.
     #[inline(always)]
     pub fn loaded(vector: V, from: &[u64]) -> Self {
-        let mut held = Self::new(vector);
-        for (line, from) in held.lines.iter_mut().zip(from.as_chunks().0) {
+        let mut block = Self::new(vector);
+        for (line, from) in block.lines.iter_mut().zip(from.as_chunks().0) {
             *line = vector.load(from);
         }
-        held
+        block
     }
 
     /// Writes the block to `into`.
@@ -63,8 +63,8 @@ impl<V: Vector, const LINES: usize> MovingBlock<V> for InRegisters<V, LINES> {
     fn gather(&mut self, slot: &[u64], mask: u32) {
         let (v, mask) = (self.vector, self.vector.splat(mask));
         let slot: &[Line; LINES] = slot.as_chunks().0.first_chunk().expect("a slot of LINES lines");
-        for (held, line) in self.lines.iter_mut().zip(slot) {
-            *held = v.gather(*held, v.load(line), mask);
+        for (block, line) in self.lines.iter_mut().zip(slot) {
+            *block = v.gather(*block, v.load(line), mask);
         }
     }
 
@@ -72,8 +72,8 @@ impl<V: Vector, const LINES: usize> MovingBlock<V> for InRegisters<V, LINES> {
     fn copy_into(&self, slot: &mut [u64], mask: u32) {
         let (v, mask) = (self.vector, self.vector.splat(mask));
         let slot: &mut [Line; LINES] = lines_of(slot);
-        for (held, line) in self.lines.iter().zip(slot) {
-            v.store(v.select(mask, *held, v.load(line)), line);
+        for (block, line) in self.lines.iter().zip(slot) {
+            v.store(v.select(mask, *block, v.load(line)), line);
         }
     }
 
@@ -81,10 +81,10 @@ impl<V: Vector, const LINES: usize> MovingBlock<V> for InRegisters<V, LINES> {
     fn exchange(&mut self, slot: &mut [u64], mask: u32) {
         let (v, mask) = (self.vector, self.vector.splat(mask));
         let slot: &mut [Line; LINES] = lines_of(slot);
-        for (held, line) in self.lines.iter_mut().zip(slot) {
-            let (there, here) = (v.load(line), *held);
+        for (block, line) in self.lines.iter_mut().zip(slot) {
+            let (there, here) = (v.load(line), *block);
             v.store(v.select(mask, here, there), line);
-            *held = v.select(mask, there, here);
+            *block = v.select(mask, there, here);
         }
     }
 }
@@ -152,8 +152,8 @@ impl<V: Vector, B: BorrowMut<[u64]>> MovingBlock<V> for InMemory<V, B> {
     fn exchange(&mut self, slot: &mut [u64], mask: u32) {
         let v = self.vector;
         let (lines, rest) = self.words.borrow_mut().as_chunks_mut();
-        let (others, other_rest) = slot.as_chunks_mut();
-        for (line, other) in lines.iter_mut().zip(others) {
+        let (slot_lines, other_rest) = slot.as_chunks_mut();
+        for (line, other) in lines.iter_mut().zip(slot_lines) {
             let (here, there) = (v.load(line), v.load(other));
             v.store(v.select(v.splat(mask), there, here), line);
             v.store(v.select(v.splat(mask), here, there), other);
@@ -207,36 +207,36 @@ mod tests {
                     moves(&mut InRegisters::<V, 2>::new(v), &a);
                 }
             }
-            let held = InRegisters::<V, 1>::loaded(v, &[5; 8]);
+            let block = InRegisters::<V, 1>::loaded(v, &[5; 8]);
             let mut out = [0; 8];
-            held.store(&mut out);
+            block.store(&mut out);
             assert_eq!(out, [5; 8]);
         }
     }
 
-    fn moves<V: Vector>(held: &mut impl MovingBlock<V>, a: &[u64]) {
+    fn moves<V: Vector>(block: &mut impl MovingBlock<V>, a: &[u64]) {
         let b: Vec<u64> = a.iter().map(|word| !word).collect();
         for mask in [0, u32::MAX] {
-            let out = |held: &dyn Fn(&mut [u64])| {
+            let out = |block: &dyn Fn(&mut [u64])| {
                 let mut out = b.clone();
-                held(&mut out);
+                block(&mut out);
                 out
             };
-            held.clear();
-            held.gather(a, mask);
-            held.gather(&b, !mask);
+            block.clear();
+            block.gather(a, mask);
+            block.gather(&b, !mask);
             let first = if mask == 0 { &b } else { a };
-            assert_eq!(out(&|out| held.copy_into(out, u32::MAX)), first);
-            assert_eq!(out(&|out| held.copy_into(out, 0)), b);
+            assert_eq!(out(&|out| block.copy_into(out, u32::MAX)), first);
+            assert_eq!(out(&|out| block.copy_into(out, 0)), b);
             let mut slot = vec![3; a.len()];
-            held.exchange(&mut slot, mask);
+            block.exchange(&mut slot, mask);
             let (here, there) = if mask == 0 { (first, 3) } else { (&slot[..], 0) };
             if mask == 0 {
                 assert!(slot.iter().all(|&word| word == there));
-                assert_eq!(out(&|out| held.copy_into(out, u32::MAX)), here);
+                assert_eq!(out(&|out| block.copy_into(out, u32::MAX)), here);
             } else {
                 assert_eq!(here, first);
-                assert_eq!(out(&|out| held.copy_into(out, u32::MAX)), vec![3; a.len()]);
+                assert_eq!(out(&|out| block.copy_into(out, u32::MAX)), vec![3; a.len()]);
             }
         }
     }
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_of_the_words() {
+    fn bytes_of_words_lie_as_in_memory() {
         let mut words = [0x0807_0605_0403_0201_u64.to_le(), 9_u64.to_le()];
         assert_eq!(bytes_of(&words)[..9], [1, 2, 3, 4, 5, 6, 7, 8, 9]);
         bytes_of_mut(&mut words)[8] = 1;

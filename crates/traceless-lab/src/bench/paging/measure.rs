@@ -110,8 +110,8 @@ pub fn measure(
     let folder = CounterFolder::new().map_err(failed)?;
     let mut settings = subject.settings().map_err(failed)?;
     settings.counters = Some(folder.path().into());
-    settings.counted = counted;
-    settings.first = Some(std::process::id());
+    settings.fault_limit = counted;
+    settings.starter = Some(std::process::id());
     settings.start = Some(START);
     let prepared = PagedCommand::find(workload.program.as_os_str()).map_err(failed)?;
     let mut command = prepared.command(&settings);

@@ -1,13 +1,13 @@
 //! The program's side: memory that another process pages.
 
-use super::link::{GONE, Link, MessageKind};
+use super::link::{DISCONNECTED, Link, MessageKind};
 use crate::PAGE_LEN;
 use crate::paging::error::{Error, Result};
-use crate::paging::files::OwnFile;
-use crate::paging::locking::{self, Lock};
-use crate::paging::memory::Mapping;
-use crate::paging::threads::{SignalsOff, without_signals};
-use crate::paging::uffd::{
+use crate::paging::kernel::locking::{self, Lock};
+use crate::paging::kernel::memory::Mapping;
+use crate::paging::kernel::own_files::OwnFile;
+use crate::paging::kernel::threads::{SignalsBlocked, without_signals};
+use crate::paging::kernel::uffd::{
     FEATURE_EVENT_FORK, FEATURE_EVENT_REMAP, FEATURE_MISSING_SHMEM, FEATURE_THREAD_ID,
     FEATURE_WP_SHMEM, Uffd,
 };
@@ -29,11 +29,11 @@ pub struct Client {
     locked: AtomicBool,
     /// Whether any page was ever to be zeros in copies of the program.
     wipes: AtomicBool,
-    ends: Mutex<Ends>,
+    connection: Mutex<Connection>,
 }
 
 /// The program's files for this memory.
-struct Ends {
+struct Connection {
     link: Link,
     memory: OwnFile,
     uffd: Uffd,
@@ -51,27 +51,27 @@ impl Client {
     /// Gets `pages` pages of zeros from the pager of that name, locked as `lock` says.
     pub fn connect(name: &str, pages: usize, lock: Lock) -> Result<Self> {
         let link = Link::to(name)?;
-        let mut given = link.receive()?.ok_or(GONE)?.expect(MessageKind::Memory)?;
-        let memory = OwnFile::out_of_the_way(given.file(0)?);
-        let lifeline = OwnFile::out_of_the_way(given.file(1)?);
-        ends_with(&lifeline)?;
+        let mut received = link.receive()?.ok_or(DISCONNECTED)?.expect(MessageKind::Memory)?;
+        let memory = OwnFile::at_high_number(received.file(0)?);
+        let lifeline = OwnFile::at_high_number(received.file(1)?);
+        end_with_pager(&lifeline)?;
         let len = pages.checked_mul(PAGE_LEN).ok_or(Error::Configuration("too many pages"))?;
         let available = Uffd::features()?;
         if available & FEATURES != FEATURES {
             return Err(Error::Configuration("the mode process takes Linux 5.19 or newer"));
         }
-        let (uffd, may_fork) = match Uffd::that_does_not_wait(FEATURES | FEATURE_EVENT_FORK) {
+        let (uffd, may_fork) = match Uffd::nonblocking(FEATURES | FEATURE_EVENT_FORK) {
             Ok(uffd) => (uffd, true),
-            Err(_) => (Uffd::that_does_not_wait(FEATURES)?, false),
+            Err(_) => (Uffd::nonblocking(FEATURES)?, false),
         };
         let start = map(&memory, len, &uffd, false)?.leak();
         let locked = lock.apply(|| locking::lock(start, len))?;
         let numbers = [start as u64, u64::from(locked)];
         link.send(MessageKind::Registered, numbers, "", &[uffd.as_fd()])?;
-        link.receive()?.ok_or(GONE)?.expect(MessageKind::Served)?;
-        let ends = Mutex::new(Ends { link, memory, uffd, _lifeline: lifeline });
+        link.receive()?.ok_or(DISCONNECTED)?.expect(MessageKind::Served)?;
+        let connection = Mutex::new(Connection { link, memory, uffd, _lifeline: lifeline });
         let (locked, wipes) = (AtomicBool::new(locked), AtomicBool::new(false));
-        Ok(Self { start, len, may_fork, locked, wipes, ends })
+        Ok(Self { start, len, may_fork, locked, wipes, connection })
     }
 
     /// First byte of the memory. The caller answers for how it uses the memory.
@@ -97,7 +97,7 @@ impl Client {
         // A signal handler that discards pages, too, would wait for a lock that its own thread
         // holds.
         without_signals(|| {
-            self.ends().link.ask(
+            self.connection().link.request(
                 MessageKind::Discard,
                 [first as u64, pages as u64],
                 MessageKind::Done,
@@ -113,25 +113,25 @@ impl Client {
         } else if !self.wipes.load(Relaxed) {
             return Ok(());
         }
-        let what = if wipes { MessageKind::Wipe } else { MessageKind::Keep };
+        let kind = if wipes { MessageKind::Wipe } else { MessageKind::Keep };
         let numbers = [first as u64, pages as u64];
-        without_signals(|| self.ends().link.ask(what, numbers, MessageKind::Done))?;
+        without_signals(|| self.connection().link.request(kind, numbers, MessageKind::Done))?;
         Ok(())
     }
 
-    /// The same as [`Pager::let_go`](crate::paging::Pager::let_go).
-    pub fn let_go(&self, thread: u32, for_good: bool) {
+    /// The same as [`Pager::unpin_thread`](crate::paging::Pager::unpin_thread).
+    pub fn unpin_thread(&self, thread: u32, for_good: bool) {
         let numbers = [u64::from(thread), u64::from(for_good)];
-        // An error does no harm: a program that has closed its link is not held.
+        // An error does no harm: no thread of a program that has closed its link is pinned.
         let _ = without_signals(|| {
-            self.ends().link.ask(MessageKind::LetGo, numbers, MessageKind::Done)
+            self.connection().link.request(MessageKind::Unpin, numbers, MessageKind::Done)
         });
     }
 
     /// Locks all pages in memory that are resident or become so. Fails where that is not allowed.
     pub fn lock(&self) -> Result<(), Errno> {
         without_signals(|| {
-            let _still = self.ends();
+            let _paused = self.connection();
             locking::lock(self.start, self.len)?;
             self.locked.store(true, Relaxed);
             Ok(())
@@ -145,9 +145,9 @@ impl Client {
 
     /// Runs `work`, which changes how memory is mapped, while this program does not fork. `work`
     /// gets the start of the memory, and its length.
-    pub fn hold<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
+    pub fn while_paused<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
         without_signals(|| {
-            let _still = self.ends();
+            let _paused = self.connection();
             work(self.start, self.len)
         })
     }
@@ -162,19 +162,20 @@ impl Client {
         if (self.start..self.start + self.len).contains(&(&raw const stack as usize)) {
             return Err(Error::Refused("the stack is in paged memory".into()));
         }
-        let unborn = without_signals(|| {
-            let mut given = self.ends().link.ask(MessageKind::Fork, [0; 2], MessageKind::Copy)?;
-            let memory = OwnFile::out_of_the_way(given.file(0)?);
-            let link = OwnFile::out_of_the_way(given.file(1)?).into();
-            let lifeline = OwnFile::out_of_the_way(given.file(2)?);
+        let child = without_signals(|| {
+            let mut received =
+                self.connection().link.request(MessageKind::Fork, [0; 2], MessageKind::Copy)?;
+            let memory = OwnFile::at_high_number(received.file(0)?);
+            let link = OwnFile::at_high_number(received.file(1)?).into();
+            let lifeline = OwnFile::at_high_number(received.file(2)?);
             Ok::<_, Error>(ChildSetup { link, memory, lifeline })
         })?;
-        Ok(Forking { client: self, unborn, frozen: None })
+        Ok(Forking { client: self, child, frozen: None })
     }
 
-    fn ends(&self) -> MutexGuard<'_, Ends> {
+    fn connection(&self) -> MutexGuard<'_, Connection> {
         // Only bugs panic while the lock is held, and they end the program.
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Maps a file in the place of the one that is mapped.
@@ -185,7 +186,7 @@ impl Client {
         }
         // SAFETY: both are mappings of ours of that length. Threads that touch the memory meanwhile
         // wait, since no page of the new file is present yet, and the pager brings none.
-        unsafe { mapping.put_at(self.start) }
+        unsafe { mapping.move_to(self.start) }
     }
 }
 
@@ -193,43 +194,43 @@ impl Client {
 /// right after.
 pub struct Forking<'a> {
     client: &'a Client,
-    unborn: ChildSetup,
-    frozen: Option<(MutexGuard<'a, Ends>, SignalsOff)>,
+    child: ChildSetup,
+    frozen: Option<(MutexGuard<'a, Connection>, SignalsBlocked)>,
 }
 
 impl Forking<'_> {
     /// Puts the copy's memory in place. From now on no thread may touch it, this one included.
     pub fn freeze(&mut self) -> Result {
-        let signals = SignalsOff::new();
-        let ends = self.client.ends();
-        ends.link.ask(MessageKind::Freeze, [0; 2], MessageKind::Done)?;
-        self.client.exchange(&self.unborn.memory, &ends.uffd, true)?;
-        ends.link.ask(MessageKind::Fill, [0; 2], MessageKind::Done)?;
-        self.frozen = Some((ends, signals));
+        let signals = SignalsBlocked::new();
+        let connection = self.client.connection();
+        connection.link.request(MessageKind::Freeze, [0; 2], MessageKind::Done)?;
+        self.client.exchange(&self.child.memory, &connection.uffd, true)?;
+        connection.link.request(MessageKind::Fill, [0; 2], MessageKind::Done)?;
+        self.frozen = Some((connection, signals));
         Ok(())
     }
 
     /// In the program itself, whether the fork succeeded or not: maps its own memory again.
     pub fn in_parent(self) -> Result {
-        let Some((ends, _signals)) = self.frozen else { return Ok(()) };
-        self.client.exchange(&ends.memory, &ends.uffd, false)?;
-        ends.link.ask(MessageKind::Thaw, [0; 2], MessageKind::Done)?;
+        let Some((connection, _signals)) = self.frozen else { return Ok(()) };
+        self.client.exchange(&connection.memory, &connection.uffd, false)?;
+        connection.link.request(MessageKind::Thaw, [0; 2], MessageKind::Done)?;
         Ok(())
     }
 
     /// In the copy: lets the pager serve it on its own from now on.
     pub fn in_child(self) -> Result {
-        let Some((mut ends, _signals)) = self.frozen else { return Ok(()) };
-        let ChildSetup { link, memory, lifeline } = self.unborn;
-        ends_with(&lifeline)?;
-        let mut served = link.ask(MessageKind::Hello, [0; 2], MessageKind::Served)?;
-        let uffd = OwnFile::out_of_the_way(served.file(0)?).into();
-        Mapping::not_copied(self.client.start, self.client.len)?;
+        let Some((mut connection, _signals)) = self.frozen else { return Ok(()) };
+        let ChildSetup { link, memory, lifeline } = self.child;
+        end_with_pager(&lifeline)?;
+        let mut served = link.request(MessageKind::CopyStarted, [0; 2], MessageKind::Served)?;
+        let uffd = OwnFile::at_high_number(served.file(0)?).into();
+        Mapping::exclude_from_forks(self.client.start, self.client.len)?;
         if self.client.is_locked() {
             // A child of fork does not inherit locks.
             locking::lock(self.client.start, self.client.len).map_err(Error::Unlocked)?;
         }
-        *ends = Ends { link, memory, uffd, _lifeline: lifeline };
+        *connection = Connection { link, memory, uffd, _lifeline: lifeline };
         Ok(())
     }
 }
@@ -237,10 +238,10 @@ impl Forking<'_> {
 /// Maps the file somewhere, and registers it with `uffd`.
 fn map(file: &OwnFile, len: usize, uffd: &Uffd, copied: bool) -> Result<Mapping> {
     let mapping = Mapping::shared(file.as_fd(), len)?;
-    mapping.in_small_pages()?;
-    locking::leave_out_of_cores(mapping.start(), len)?;
+    mapping.disable_huge_pages()?;
+    locking::exclude_from_core_dumps(mapping.start(), len)?;
     if !copied {
-        Mapping::not_copied(mapping.start(), len)?;
+        Mapping::exclude_from_forks(mapping.start(), len)?;
     }
     uffd.register(mapping.start(), len, true)?;
     Ok(mapping)
@@ -248,7 +249,7 @@ fn map(file: &OwnFile, len: usize, uffd: &Uffd, copied: bool) -> Result<Mapping>
 
 /// Has the kernel kill this process when the other end of this pipe is closed: without the pager,
 /// pages that are away could not come back, and the program would wait without an error.
-fn ends_with(lifeline: &OwnFile) -> Result {
+fn end_with_pager(lifeline: &OwnFile) -> Result {
     const F_SETSIG: libc::c_int = 10;
     let fd = lifeline.as_raw_fd();
     // SAFETY: system calls on a file of ours that take a number.
@@ -263,8 +264,8 @@ fn ends_with(lifeline: &OwnFile) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paging::helper::COPIES;
     use crate::paging::process::serve;
+    use crate::paging::refresh::helper::FORK_TURN;
     use crate::paging::settings::{Scheme, Settings};
 
     const PAGES: usize = 64;
@@ -272,9 +273,9 @@ mod tests {
     /// Starts a pager in a thread of this process, and connects to it. The memory is leaked: the
     /// pager would end a program that closes its files.
     fn client(scheme: Scheme, resident: usize) -> &'static Client {
-        let (owner, its_end) = Link::pair().unwrap();
+        let (owner, pager_link) = Link::pair().unwrap();
         let settings = Settings { resident, pages: PAGES, scheme, ..Settings::default() };
-        std::thread::spawn(move || serve(settings, its_end.into()).unwrap());
+        std::thread::spawn(move || serve(settings, pager_link.into()).unwrap());
         let ready = owner.receive().unwrap().unwrap().expect(MessageKind::Ready).unwrap();
         // If the link were dropped, the pager would end.
         core::mem::forget(owner);
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn is_memory_that_can_be_given_back() {
+    fn pages_keep_contents_until_they_are_discarded() {
         for scheme in Scheme::ALL {
             let client = client(scheme, 8);
             assert_eq!(client.len(), PAGES * PAGE_LEN);
@@ -324,15 +325,15 @@ mod tests {
     impl Forking<'_> {
         /// [`Forking::freeze`] with the planted fault [`SharedPages`].
         fn freeze_badly(&mut self) -> Result {
-            let signals = SignalsOff::new();
-            let ends = self.client.ends();
-            ends.link.ask(MessageKind::Freeze, [0; 2], MessageKind::Done)?;
-            ends.link.ask(MessageKind::Fill, [0; 2], MessageKind::Done)?;
+            let signals = SignalsBlocked::new();
+            let connection = self.client.connection();
+            connection.link.request(MessageKind::Freeze, [0; 2], MessageKind::Done)?;
+            connection.link.request(MessageKind::Fill, [0; 2], MessageKind::Done)?;
             // SAFETY: memory of ours; nothing changes in this process.
             unsafe {
                 libc::madvise(self.client.start as *mut _, self.client.len, libc::MADV_DOFORK);
             }
-            self.frozen = Some((ends, signals));
+            self.frozen = Some((connection, signals));
             Ok(())
         }
     }
@@ -342,7 +343,7 @@ mod tests {
     fn copies_are_right(client: &Client, pages: usize, fault: Option<SharedPages>) -> bool {
         fill(client, pages, 100);
         let mut forking = client.fork().unwrap();
-        let turn = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = FORK_TURN.lock().unwrap_or_else(PoisonError::into_inner);
         match fault {
             None => forking.freeze().unwrap(),
             Some(SharedPages) => forking.freeze_badly().unwrap(),
@@ -362,13 +363,13 @@ mod tests {
         let mut status = 0;
         // SAFETY: a child of ours.
         unsafe { libc::waitpid(child, &raw mut status, 0) };
-        let had_its_own = holds(client, pages, 100);
+        let kept_contents = holds(client, pages, 100);
         fill(client, pages, 300);
-        status == 0 && had_its_own && holds(client, pages, 300)
+        status == 0 && kept_contents && holds(client, pages, 300)
     }
 
     #[test]
-    fn a_copy_has_what_was_there_and_shares_nothing() {
+    fn a_forked_copy_has_the_contents_and_shares_no_page() {
         for scheme in Scheme::ALL {
             let client = client(scheme, 8);
             for _ in 0..3 {
@@ -379,7 +380,7 @@ mod tests {
 
     /// If a copy shares the program's pages, `copies_are_right` returns false.
     #[test]
-    fn shared_pages_are_noticed() {
+    fn pages_shared_with_a_copy_are_noticed() {
         // So few pages that none of them leaves: the pager could not bring it back.
         let client = client(Scheme::Plain, 40);
         assert!(!copies_are_right(client, 30, Some(SharedPages)));

@@ -1,7 +1,7 @@
 //! Messages between a program and the process that pages it, some of them with files.
 
 use crate::paging::error::{Error, Result};
-use crate::paging::files::OwnFile;
+use crate::paging::kernel::own_files::OwnFile;
 use core::mem::MaybeUninit;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -19,7 +19,7 @@ const HEAD_LEN: usize = 24;
 const LEN_MAX: usize = HEAD_LEN + 1000;
 
 /// How long to accept no program after there was no room for one.
-const FULL: Duration = Duration::from_millis(10);
+const FULL_PAUSE: Duration = Duration::from_millis(10);
 
 /// The kinds of messages. Square brackets hold the message's numbers, round ones its files. The
 /// owner is the process that started the pager.
@@ -35,8 +35,8 @@ pub enum MessageKind {
     Wipe,
     /// From a program: these pages will keep their contents in its copies [first, how many].
     Keep,
-    /// From a program: this thread may run where it wants [its number, whether for good].
-    LetGo,
+    /// From a program: unpin this thread [its number, whether for good].
+    Unpin,
     /// From a program: prepare a copy of it.
     Fork,
     /// To a program: memory of the copy (the file, the link, and a pipe that ends the copy).
@@ -48,7 +48,7 @@ pub enum MessageKind {
     /// From a program that has forked: its memory is mapped again, so go on.
     Thaw,
     /// From a copy: it runs.
-    Hello,
+    CopyStarted,
     /// To a program, or a copy: it is served (for a copy: the userfaultfd).
     Served,
     /// The answer that a request is done.
@@ -60,7 +60,7 @@ pub enum MessageKind {
     /// From the owner: this program has ended [its process].
     Ended,
     /// From the owner: it ends, and programs that still run go on.
-    Bye,
+    OwnerLeaves,
     /// To the owner: this program could not be paged any more, and was ended [its process].
     Failed,
 }
@@ -72,19 +72,19 @@ impl MessageKind {
         Self::Discard,
         Self::Wipe,
         Self::Keep,
-        Self::LetGo,
+        Self::Unpin,
         Self::Fork,
         Self::Copy,
         Self::Freeze,
         Self::Fill,
         Self::Thaw,
-        Self::Hello,
+        Self::CopyStarted,
         Self::Served,
         Self::Done,
         Self::Refused,
         Self::Ready,
         Self::Ended,
-        Self::Bye,
+        Self::OwnerLeaves,
         Self::Failed,
     ];
 }
@@ -92,7 +92,7 @@ impl MessageKind {
 /// A message that was received.
 pub struct LinkMessage {
     /// Its kind.
-    pub what: MessageKind,
+    pub kind: MessageKind,
     /// Its numbers.
     pub numbers: [u64; 2],
     /// Its text.
@@ -105,21 +105,21 @@ pub struct LinkMessage {
 impl LinkMessage {
     /// Takes one of the files.
     pub fn file(&mut self, nth: usize) -> Result<OwnedFd> {
-        self.files[nth].take().ok_or(NONSENSE)
+        self.files[nth].take().ok_or(UNEXPECTED)
     }
 
     /// The message itself, if it is of the expected kind.
-    pub fn expect(self, what: MessageKind) -> Result<Self> {
-        match self.what {
-            is if is == what => Ok(self),
+    pub fn expect(self, kind: MessageKind) -> Result<Self> {
+        match self.kind {
+            is if is == kind => Ok(self),
             MessageKind::Refused => Err(Error::Refused(self.text)),
-            _ => Err(NONSENSE),
+            _ => Err(UNEXPECTED),
         }
     }
 }
 
 /// The other side sent a message that does not fit.
-const NONSENSE: Error = Error::Configuration("program and pager do not understand each other");
+const UNEXPECTED: Error = Error::Configuration("program and pager do not understand each other");
 
 /// One side of a connection.
 pub struct Link(OwnFile);
@@ -142,19 +142,19 @@ impl Link {
         let failed = |e| Error::os("the pager cannot be reached", e);
         let socket = socket().map_err(failed)?;
         rustix::net::connect(&socket, &address(name).map_err(failed)?).map_err(failed)?;
-        Ok(Self(OwnFile::out_of_the_way(socket)))
+        Ok(Self(OwnFile::at_high_number(socket)))
     }
 
     /// Sends one message.
     pub fn send(
         &self,
-        what: MessageKind,
+        kind: MessageKind,
         numbers: [u64; 2],
         text: &str,
         files: &[BorrowedFd],
     ) -> Result {
         let mut head = [0; HEAD_LEN];
-        let code = MessageKind::ALL.iter().position(|&one| one == what).expect("all are there");
+        let code = MessageKind::ALL.iter().position(|&one| one == kind).expect("all are there");
         for (part, number) in head.chunks_exact_mut(8).zip([code as u64, numbers[0], numbers[1]]) {
             part.copy_from_slice(&number.to_le_bytes());
         }
@@ -192,7 +192,7 @@ impl Link {
         if len == 0 {
             return Ok(None);
         }
-        let mut received = read(bytes.get(..len).ok_or(NONSENSE)?)?;
+        let mut received = read(bytes.get(..len).ok_or(UNEXPECTED)?)?;
         for message in control.drain() {
             match message {
                 RecvAncillaryMessage::ScmRights(files) => {
@@ -200,8 +200,8 @@ impl Link {
                         *place = Some(file);
                     }
                 }
-                RecvAncillaryMessage::ScmCredentials(who) => {
-                    received.sender = Some(who.pid.as_raw_nonzero().get() as u32);
+                RecvAncillaryMessage::ScmCredentials(peer) => {
+                    received.sender = Some(peer.pid.as_raw_nonzero().get() as u32);
                 }
                 _ => {}
             }
@@ -210,14 +210,14 @@ impl Link {
     }
 
     /// Sends a message and waits for the answer, which must be `answer`.
-    pub fn ask(
+    pub fn request(
         &self,
-        what: MessageKind,
+        kind: MessageKind,
         numbers: [u64; 2],
         answer: MessageKind,
     ) -> Result<LinkMessage> {
-        self.send(what, numbers, "", &[])?;
-        self.receive()?.ok_or(GONE)?.expect(answer)
+        self.send(kind, numbers, "", &[])?;
+        self.receive()?.ok_or(DISCONNECTED)?.expect(answer)
     }
 
     /// Makes received messages name their sender.
@@ -228,7 +228,7 @@ impl Link {
 }
 
 /// The other side has closed the link.
-pub const GONE: Error = Error::Configuration("the pager has ended");
+pub const DISCONNECTED: Error = Error::Configuration("the pager has ended");
 
 impl From<OwnFile> for Link {
     fn from(socket: OwnFile) -> Self {
@@ -249,15 +249,15 @@ impl AsFd for Link {
 }
 
 fn read(bytes: &[u8]) -> Result<LinkMessage> {
-    let (head, text) = bytes.split_at_checked(HEAD_LEN).ok_or(NONSENSE)?;
+    let (head, text) = bytes.split_at_checked(HEAD_LEN).ok_or(UNEXPECTED)?;
     let number = |nth: usize| {
         let part = head[8 * nth..].first_chunk().expect("eight bytes each");
         u64::from_le_bytes(*part)
     };
-    let what = *MessageKind::ALL.get(number(0) as usize).ok_or(NONSENSE)?;
+    let kind = *MessageKind::ALL.get(number(0) as usize).ok_or(UNEXPECTED)?;
     let text = String::from_utf8_lossy(text).into_owned();
     let files = [const { None }; FILES_MAX];
-    Ok(LinkMessage { what, numbers: [number(1), number(2)], text, files, sender: None })
+    Ok(LinkMessage { kind, numbers: [number(1), number(2)], text, files, sender: None })
 }
 
 /// The socket that programs connect to.
@@ -275,21 +275,21 @@ impl Listener {
     }
 
     /// Accepts the next program, and returns its process. `None` if it is of another user, or must
-    /// wait: with `others` set, there is room again when a program that is served ends.
-    pub fn accept(&self, others: bool) -> Result<Option<(Link, u32)>> {
+    /// wait: with `is_serving` set, there is room again when a program that is served ends.
+    pub fn accept(&self, is_serving: bool) -> Result<Option<(Link, u32)>> {
         let failed = |e| Error::os("no program can come in", e);
         let socket = match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC) {
             Err(Errno::CONNABORTED | Errno::INTR) => return Ok(None),
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) if others => {
-                std::thread::sleep(FULL);
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) if is_serving => {
+                std::thread::sleep(FULL_PAUSE);
                 return Ok(None);
             }
             other => other.map_err(failed)?,
         };
-        let who = rustix::net::sockopt::socket_peercred(&socket).map_err(failed)?;
+        let peer = rustix::net::sockopt::socket_peercred(&socket).map_err(failed)?;
         let own = rustix::process::geteuid();
-        let is_ours = who.uid == own || own.is_root();
-        Ok(is_ours.then(|| (OwnFile::from(socket).into(), who.pid.as_raw_nonzero().get() as u32)))
+        let is_ours = peer.uid == own || own.is_root();
+        Ok(is_ours.then(|| (OwnFile::from(socket).into(), peer.pid.as_raw_nonzero().get() as u32)))
     }
 }
 
@@ -317,11 +317,11 @@ mod tests {
         let (one, other) = Link::pair().unwrap();
         other.names_senders().unwrap();
         one.send(MessageKind::Discard, [7, u64::MAX], "text", &[one.as_fd()]).unwrap();
-        let mut came = other.receive().unwrap().unwrap().expect(MessageKind::Discard).unwrap();
-        assert_eq!((came.numbers, came.text.as_str()), ([7, u64::MAX], "text"));
-        assert_eq!(came.sender, Some(std::process::id()));
-        let copy = Link::from(OwnFile::from(came.file(0).unwrap()));
-        assert!(came.file(0).is_err() && came.file(1).is_err());
+        let mut message = other.receive().unwrap().unwrap().expect(MessageKind::Discard).unwrap();
+        assert_eq!((message.numbers, message.text.as_str()), ([7, u64::MAX], "text"));
+        assert_eq!(message.sender, Some(std::process::id()));
+        let copy = Link::from(OwnFile::from(message.file(0).unwrap()));
+        assert!(message.file(0).is_err() && message.file(1).is_err());
         copy.send(MessageKind::Refused, [0; 2], "why", &[]).unwrap();
         let refused = other.receive().unwrap().unwrap().expect(MessageKind::Done);
         assert!(matches!(refused, Err(Error::Refused(why)) if why == "why"));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error() {
+    fn unknown_messages_are_an_error() {
         let (one, other) = Link::pair().unwrap();
         for bytes in [&[1; 3][..], &[0xff; HEAD_LEN]] {
             rustix::io::write(&one, bytes).unwrap();

@@ -13,18 +13,18 @@
 //! |---|---|
 //! | `link` | messages between program and pager |
 //! | `client` | the program's side |
-//! | `space` | the pager's side: the memory of one program |
-//! | `house` | all programs that one pager serves |
-//! | `server` | accepts programs, and ends when none is left |
+//! | `session` | the pager's side: the memory of one program |
+//! | `server` | all programs that one pager serves |
+//! | `accept` | accepts programs, and ends when none is left |
 //! | `supervisor` | starts the pager's process, and learns how it ended |
 
+mod accept;
 mod client;
-mod house;
 mod link;
 mod server;
-mod space;
+mod session;
 mod supervisor;
 
+pub use accept::serve;
 pub use client::{Client, Forking};
-pub use server::serve;
 pub use supervisor::{Exit, PagerProcess};

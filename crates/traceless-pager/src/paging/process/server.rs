@@ -1,122 +1,115 @@
-//! Accepts programs that are to be paged, and ends when neither a program nor the owner is left.
+//! The programs that one pager serves: their settings, and which of them are alive.
 
-use super::house::House;
-use super::link::{Link, Listener, MessageKind};
-use super::space::Space;
-use crate::paging::config::Config;
+use super::link::{Link, MessageKind};
+use crate::paging::config::{Config, PIN_PROGRAM_THREADS, SharedCounters};
+use crate::paging::counters::{CounterFile, Counters};
 use crate::paging::error::{Error, Result};
-use crate::paging::files::OwnFile;
-use crate::paging::serving::places;
 use crate::paging::settings::Settings;
-use crate::paging::way::Way;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::fd::{AsFd, OwnedFd};
+use core::sync::atomic::Ordering::Relaxed;
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit};
-use std::sync::Arc;
-use traceless::rng::{Rng, System};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Serves all programs that connect, until there are none and `owner` has said goodbye. If the
-/// owner was killed this ends at once, and the kernel ends all programs.
-pub fn serve(settings: Settings, owner: OwnedFd) -> Result {
-    let owner = Link::from(OwnFile::from(owner));
-    match begin(&settings) {
-        Ok((listener, bell, name)) => {
-            owner.send(MessageKind::Ready, [0; 2], &name, &[])?;
-            Arc::new(House::new(settings, owner, bell)).serve(&listener)
+/// State that all threads of the pager share.
+pub struct PagerServer {
+    settings: Settings,
+    /// The link to the process that started the pager.
+    pub owner: Link,
+    live: Mutex<LivePrograms>,
+    /// An event, readable when a program has ended.
+    pub program_ended: OwnedFd,
+}
+
+/// The programs that are served.
+#[derive(Default)]
+pub struct LivePrograms {
+    pub count: usize,
+    /// The processes of these programs, as far as they are known.
+    pub processes: Vec<u32>,
+}
+
+impl PagerServer {
+    /// State of a pager that serves no program yet.
+    pub fn new(settings: Settings, owner: Link, program_ended: OwnedFd) -> Self {
+        Self { settings, owner, live: Mutex::default(), program_ended }
+    }
+
+    /// The settings of all programs.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The configuration for one program.
+    pub fn config(&self, process: u32) -> Config {
+        let counters = counters(self.settings.counters.as_deref(), process);
+        counters.limit.store(self.settings.fault_limit, Relaxed);
+        Config {
+            frames: self.settings.resident,
+            policy: self.settings.policy,
+            overflow: self.settings.overflow,
+            pin_threads: PIN_PROGRAM_THREADS,
+            counters,
+            ..Config::default()
         }
-        Err(e) => owner.send(MessageKind::Refused, [0; 2], &e.to_string(), &[]),
+    }
+
+    /// Notes the process of a copy of a program.
+    pub fn add_process(&self, process: u32) {
+        self.live().processes.push(process);
+    }
+
+    /// Reports to the owner that a program is ended, since it cannot be served.
+    pub fn report_failure(&self, process: u32) {
+        // The owner may have ended.
+        let _ = self.owner.send(MessageKind::Failed, [u64::from(process), 0], "", &[]);
+    }
+
+    /// Runs `serve` for one more program, in a thread of its own. In the end `serve` returns the
+    /// program's process, if that is known by then.
+    pub fn spawn(
+        self: Arc<Self>,
+        process: Option<u32>,
+        serve: impl FnOnce() -> Result<Option<u32>> + Send + 'static,
+    ) -> Result {
+        {
+            let mut live = self.live();
+            live.count += 1;
+            live.processes.extend(process);
+        }
+        let server = self.clone();
+        let body = move || {
+            // The program already has the message that says why it is refused.
+            server.remove_program(serve().unwrap_or(process));
+        };
+        let spawned = std::thread::Builder::new().name("session".into()).spawn(body);
+        spawned.map(drop).map_err(|e| {
+            self.remove_program(process);
+            Error::os("no thread can be started", Errno::from_io_error(&e).unwrap_or(Errno::AGAIN))
+        })
+    }
+
+    fn remove_program(&self, process: Option<u32>) {
+        let mut live = self.live();
+        live.count -= 1;
+        if let Some(nth) = live.processes.iter().position(|&one| Some(one) == process) {
+            live.processes.swap_remove(nth);
+        }
+        // Any number makes the event readable.
+        let _ = rustix::io::write(&self.program_ended, &1u64.to_le_bytes());
+    }
+
+    /// The programs that are alive.
+    pub fn live(&self) -> MutexGuard<'_, LivePrograms> {
+        self.live.lock().expect("no thread panics while counting")
     }
 }
 
-/// Makes the socket that programs connect to, the event that signals the end of a program, and the
-/// name of the socket.
-fn begin(settings: &Settings) -> Result<(Listener, OwnedFd, String)> {
-    settings.check()?;
-    if settings.way == Some(Way::Move) {
-        return Err(Error::Configuration("pages are moved in the mode thread only"));
+/// The counters for a program of this process number.
+fn counters(folder: Option<&Path>, process: u32) -> SharedCounters {
+    // The owner may have ended, and removed its folder.
+    match folder.map(|folder| CounterFile::create_for(folder, process)) {
+        Some(Ok(file)) => Arc::new(file),
+        _ => Arc::new(Box::<Counters>::default()),
     }
-    let Settings { resident: frames, policy, .. } = *settings;
-    places(&Config { frames, policy, ..Config::default() }, Way::Protect)?;
-    allow_many_files();
-    let name = format!("traceless-{:032x}", drawn());
-    let listener = Listener::new(&name)?;
-    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-        .map_err(|e| Error::os("no event", e))?;
-    Ok((listener, bell, name))
-}
-
-impl House {
-    fn serve(self: Arc<Self>, listener: &Listener) -> Result {
-        let (mut has_owner, mut is_first) = (true, true);
-        let mut asked = Vec::new();
-        while has_owner || self.live().count > 0 {
-            let [comes, tells, _] = self.wait(listener, has_owner)?;
-            let others = self.live().count > 0;
-            if comes && let Some((link, process)) = listener.accept(others)? {
-                let (house, first) = (self.clone(), core::mem::take(&mut is_first));
-                // If no thread can be started the link is dropped, and that ends the program.
-                let serve = move || Ok(Space::new(&house, link, process, first)?.run());
-                if let Err(e) = self.clone().spawn(Some(process), serve) {
-                    eprintln!("traceless: {e}");
-                }
-            }
-            if tells {
-                match self.owner.receive()? {
-                    Some(told) if told.what == MessageKind::Ended => asked.push(told.numbers[0]),
-                    Some(told) if told.what == MessageKind::Bye => has_owner = false,
-                    Some(_) => {}
-                    None => return self.is_left_alone(),
-                }
-            }
-            let live = self.live();
-            asked.retain(|&process| {
-                let lives = live.processes.iter().any(|&one| u64::from(one) == process);
-                if !lives {
-                    // The owner may have ended: then it does not need the answer.
-                    let _ = self.owner.send(MessageKind::Done, [process, 0], "", &[]);
-                }
-                lives
-            });
-        }
-        Ok(())
-    }
-
-    /// The owner was killed: removes the counters that it would have removed, and fails.
-    fn is_left_alone(&self) -> Result {
-        if let Some(folder) = &self.settings().counters {
-            // If removing fails, only counters are left behind.
-            let _ = std::fs::remove_dir_all(folder);
-        }
-        Err(Error::Configuration("who started the pager was killed: it ends, and all programs"))
-    }
-
-    /// Waits for an event: a program connects, the owner sends a message, a program has ended.
-    fn wait(&self, listener: &Listener, has_owner: bool) -> Result<[bool; 3]> {
-        let owner = if has_owner { self.owner.as_fd() } else { self.bell.as_fd() };
-        let mut all = [listener.as_fd(), owner, self.bell.as_fd()]
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        match poll(&mut all, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(e) => return Err(Error::os("nothing can be waited for", e)),
-        }
-        let [comes, tells, ended] = all.map(|one| !one.revents().is_empty());
-        if ended {
-            let _ = rustix::io::read(&self.bell, &mut [0; 8][..]);
-        }
-        Ok([comes, has_owner && tells, ended])
-    }
-}
-
-/// Raises the limit of open files: each program takes some.
-fn allow_many_files() {
-    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
-    // Under a lower limit fewer programs can be served; further ones are refused with a message.
-    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-}
-
-fn drawn() -> u128 {
-    let mut bytes = [0; 16];
-    System.fill(&mut bytes);
-    u128::from_le_bytes(bytes)
 }

@@ -1,6 +1,6 @@
 //! Starting the pager's process, and learning how it ended.
 
-use super::link::{GONE, Link, MessageKind};
+use super::link::{DISCONNECTED, Link, MessageKind};
 use crate::paging::error::{Error, Result};
 use crate::paging::settings::{Settings, VARIABLE};
 use rustix::fd::OwnedFd;
@@ -19,7 +19,7 @@ pub struct PagerProcess {
 impl Drop for PagerProcess {
     fn drop(&mut self) {
         // Without this message the pager takes its owner for killed, and ends all programs.
-        let _ = self.link.send(MessageKind::Bye, [0; 2], "", &[]);
+        let _ = self.link.send(MessageKind::OwnerLeaves, [0; 2], "", &[]);
     }
 }
 
@@ -31,17 +31,17 @@ pub enum Exit {
     /// The pager could not serve it any more, has printed why, and has ended it.
     Failed,
     /// The pager has ended, and so have all its programs.
-    Alone,
+    PagerEnded,
 }
 
 impl PagerProcess {
     /// Starts the pager. `command` calls [`serve`](super::serve) with its settings from the
     /// environment, and its standard input.
     pub fn start(mut command: Command, settings: &Settings) -> Result<Self> {
-        let (link, its_link) = Link::pair()?;
+        let (link, pager_link) = Link::pair()?;
         let started = command
             .env(VARIABLE, settings.encode())
-            .stdin(OwnedFd::from(its_link))
+            .stdin(OwnedFd::from(pager_link))
             .stdout(Stdio::null())
             // Signals of a terminal go to the program only: the pager ends after it.
             .process_group(0)
@@ -51,7 +51,7 @@ impl PagerProcess {
         })?;
         // This drops our copy of the pager's side of the link: else its end would not be noticed.
         drop(command);
-        let ready = link.receive()?.ok_or(GONE)?.expect(MessageKind::Ready)?;
+        let ready = link.receive()?.ok_or(DISCONNECTED)?.expect(MessageKind::Ready)?;
         Ok(Self { child, link, name: ready.text })
     }
 
@@ -61,20 +61,20 @@ impl PagerProcess {
     }
 
     /// How the pager served this program, which has ended. Waits until all its records are written.
-    pub fn ended(&mut self, process: u32) -> Exit {
-        self.ask(process).unwrap_or_else(|_| {
+    pub fn exit_of(&mut self, process: u32) -> Exit {
+        self.outcome_of(process).unwrap_or_else(|_| {
             let _ = self.child.wait();
-            Exit::Alone
+            Exit::PagerEnded
         })
     }
 
-    fn ask(&self, process: u32) -> Result<Exit> {
+    fn outcome_of(&self, process: u32) -> Result<Exit> {
         self.link.send(MessageKind::Ended, [u64::from(process), 0], "", &[])?;
         let mut ended = Exit::Served;
         loop {
-            let told = self.link.receive()?.ok_or(GONE)?;
-            match told.what {
-                MessageKind::Failed if told.numbers[0] == u64::from(process) => {
+            let message = self.link.receive()?.ok_or(DISCONNECTED)?;
+            match message.kind {
+                MessageKind::Failed if message.numbers[0] == u64::from(process) => {
                     ended = Exit::Failed;
                 }
                 MessageKind::Done => return Ok(ended),

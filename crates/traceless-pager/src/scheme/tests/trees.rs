@@ -3,7 +3,7 @@
 use super::super::{
     FusedPath, FusedRing, Opam, PageScheme, Path, TreeParts, TreeSize, path_leaves,
 };
-use super::{Model, are_kept, key};
+use super::{Model, check_contents, key};
 use crate::PAGE_LEN;
 use crate::slots::PageAegis;
 use std::collections::BTreeMap;
@@ -69,24 +69,24 @@ fn each_tree(pages: u64, check: &mut dyn FnMut(Box<dyn PageScheme>, Arc<MemStore
 }
 
 #[test]
-fn pages_come_back_as_they_went() {
+fn pages_come_back_with_their_contents() {
     for pages in [23, 64] {
-        each_tree(pages, &mut |scheme, _| are_kept(scheme, 1500));
+        each_tree(pages, &mut |scheme, _| check_contents(scheme, 1500));
     }
 }
 
 /// OPAM leaves copies behind, which take slots until an eviction meets them.
 #[test]
-fn stashes_of_much_used_trees_do_not_overflow() {
+fn stashes_do_not_overflow_in_long_runs() {
     for kind in KINDS {
         let pages = 300;
         let store = Arc::new(MemStore::new(kind.store_len(pages, 0)));
-        are_kept(kind.build(store, pages, 0), 6000);
+        check_contents(kind.build(store, pages, 0), 6000);
     }
 }
 
 #[test]
-fn a_tree_that_went_back_is_an_error() {
+fn a_tree_from_an_older_copy_is_an_error() {
     each_tree(64, &mut |scheme, store| {
         let mut model = Model::new(scheme, 2);
         let mut rng = SeededRng::new(2);
@@ -155,7 +155,7 @@ fn paths_of(kind: Kind, faults: u64) -> Draws {
 }
 
 #[test]
-fn the_auditor_tells_opam_by_its_paths_and_no_other() {
+fn the_auditor_finds_the_leak_of_opam_and_of_no_other_scheme() {
     for (kind, each) in [(Kind::Path, 2), (Kind::FusedPath, 1), (Kind::Opam, 2)] {
         let faults = 3000;
         let draws = paths_of(kind, faults);

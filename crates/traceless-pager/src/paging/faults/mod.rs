@@ -1,0 +1,13 @@
+//! Answering page faults.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `service` | which page comes, and which leaves for it |
+//! | `frames` | which pages are resident, and which leaves next |
+//! | `standby` | the standby list: pages that may come back before they leave |
+//! | `affinity` | pins the program's thread to the processor that serves its faults |
+
+pub mod affinity;
+pub mod frames;
+pub mod service;
+pub mod standby;

@@ -1,0 +1,453 @@
+//! Answering page faults: which page comes, and which leaves for it.
+
+use super::affinity::ThreadPinning;
+use super::frames::{Frames, Policy};
+use super::standby::StandbyList;
+use crate::paging::config::{Config, SharedCounters};
+use crate::paging::counters::bump;
+use crate::paging::error::{Error, Result};
+use crate::paging::kernel::arena::{Arena, EvictOutcome, SharedPages};
+use crate::paging::kernel::evict::EvictMethod;
+use crate::paging::kernel::locking::wipe_registers;
+use crate::paging::kernel::threads::{self, FaultingThreads, TargetProcess, ThreadAffinity};
+use crate::paging::kernel::uffd::Message;
+use crate::scheme::PageScheme;
+use crate::{PAGE_LEN, Page};
+use core::sync::atomic::Ordering::Relaxed;
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard};
+use traceless::clock::{Clock, Monotonic};
+
+/// The fewest frames: an instruction may touch four pages of data at once, and makes no progress
+/// unless all of them are present.
+pub const FRAMES_MIN: usize = 8;
+
+/// The most pages that a fault tries and finds pinned before it gives up, while there is room: the
+/// next fault goes on from there. Each try takes 2 us, and long direct I/O pins hundreds of pages.
+pub(crate) const PINNED_TRIES: usize = 16;
+
+/// With the policy clock, this part (one in four) of the resident pages is on the standby list.
+const STANDBY_SHARE: usize = 4;
+
+/// Faults after which the handler reads its processor time, and checks where it should run.
+const CHECK_INTERVAL: u64 = 64;
+
+/// Memory with faults to answer, and where its pages are.
+pub struct FaultService {
+    arena: Arena,
+    state: Mutex<State>,
+    counters: SharedCounters,
+    overflow: usize,
+}
+
+/// Memory that is prepared for a copy of a program.
+pub struct CopyMemory {
+    /// The resident pages.
+    pub memory: SharedPages,
+    /// All other pages.
+    pub scheme: Box<dyn PageScheme>,
+    /// Which pages are resident.
+    pub frames: Frames,
+    /// Pages that will be zeros in copies of the copy.
+    pub wiped: BTreeSet<usize>,
+    /// The configuration of its pager.
+    pub config: Config,
+}
+
+/// The mutable state of a pager: which page is in a frame, on the standby list, or in the scheme.
+pub struct State {
+    scheme: Box<dyn PageScheme>,
+    frames: Frames,
+    standby: StandbyList,
+    /// Pages that are zeros in copies of the program.
+    wiped: BTreeSet<usize>,
+    /// How many pages may be resident. More threads need more frames, or they would take each
+    /// other's pages away before they make progress.
+    frames_max: usize,
+    target: TargetProcess,
+    faulting: FaultingThreads,
+    handler_affinity: ThreadAffinity,
+    pinning: ThreadPinning,
+    spare: Box<Page>,
+    /// Faults so far, counted or not.
+    fault_count: u64,
+    /// Whether the current fault is counted.
+    is_counted: bool,
+    /// When the last call of the scheme ended.
+    last_swap_ns: Option<u64>,
+}
+
+impl State {
+    /// Pages that are in memory.
+    fn resident(&self) -> usize {
+        self.frames.len() + self.standby.len()
+    }
+}
+
+/// Places on the standby list, if the policy has one.
+pub fn standby_places(config: &Config, method: EvictMethod) -> Result<usize> {
+    match config.policy {
+        Policy::Clock if method != EvictMethod::Move => {
+            Err(Error::Configuration("the policy clock takes Linux 6.8 and the mode thread"))
+        }
+        Policy::Clock => Ok((config.frames / STANDBY_SHARE).min(config.frames - FRAMES_MIN)),
+        Policy::Fifo | Policy::Random => Ok(0),
+    }
+}
+
+impl FaultService {
+    /// Serves `arena`; `scheme` holds all its pages but the ones in `frames`.
+    pub fn new(
+        arena: Arena,
+        scheme: Box<dyn PageScheme>,
+        frames: Frames,
+        places: usize,
+        config: Config,
+    ) -> Self {
+        config.counters.locked.store(u64::from(arena.is_locked()), Relaxed);
+        let trusted = scheme.trusted_bytes() + frames.bytes() + 2 * PAGE_LEN;
+        config.counters.trusted_bytes.store(trusted as u64, Relaxed);
+        let state = State {
+            scheme,
+            frames,
+            standby: StandbyList::new(places),
+            wiped: BTreeSet::new(),
+            frames_max: config.frames,
+            target: TargetProcess::Own,
+            faulting: FaultingThreads::default(),
+            handler_affinity: ThreadAffinity::unrestricted(),
+            pinning: ThreadPinning::new(config.pin_threads),
+            spare: Box::new([0; PAGE_LEN]),
+            fault_count: 0,
+            is_counted: true,
+            last_swap_ns: None,
+        };
+        let Config { counters, overflow, .. } = config;
+        Self { arena, state: Mutex::new(state), counters, overflow }
+    }
+
+    /// The memory that is served.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// Locks the pages of this process. The caller holds [`Self::state`], so that no fault is
+    /// answered.
+    pub fn lock(&self) -> Result<(), Errno> {
+        self.arena.lock()?;
+        self.counters.locked.store(1, Relaxed);
+        Ok(())
+    }
+
+    /// Keeps resident pages locked while the other process does not have them mapped.
+    pub fn keep_locked(&self) -> Result {
+        let state = self.state();
+        let mut resident = (0..self.arena.pages()).filter(|&page| state.frames.is_resident(page));
+        resident.try_for_each(|page| self.arena.keep_locked(page))
+    }
+
+    /// The counters of this memory.
+    pub fn counters(&self) -> &SharedCounters {
+        &self.counters
+    }
+
+    /// Locks the state. No fault is answered while the guard lives: so the caller must not fault
+    /// before it drops the guard, not even for its stack, if that lies in these pages.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        let lock = || self.state.lock().expect("the thread that serves faults does not panic");
+        let stack = self.arena.stack_pages();
+        loop {
+            let state = lock();
+            if stack.clone().all(|page| state.frames.is_resident(page)) {
+                return state;
+            }
+            drop(state);
+            stack.clone().for_each(|page| self.arena.touch(page));
+        }
+    }
+
+    /// Notes that the faults are another process's.
+    pub fn set_target(&self, process: u32) {
+        self.state().target = TargetProcess::Other(process);
+    }
+
+    /// Lets this thread, and the program's, run on any processor until the next faults.
+    pub fn suspend_affinity(&self) {
+        let state = &mut *self.state();
+        state.pinning.suspend();
+        state.handler_affinity.stop_following();
+    }
+
+    /// Whether a thread of the program is pinned. Then the thread that waits for faults calls
+    /// [`Self::unpin_idle_thread`] when none has come for
+    /// [`UNPIN_AFTER`](super::affinity::UNPIN_AFTER).
+    pub fn has_pinned_thread(&self) -> bool {
+        self.state().pinning.is_active()
+    }
+
+    /// Unpins the pinned thread, since no fault comes.
+    pub fn unpin_idle_thread(&self) {
+        self.state().pinning.unpin();
+    }
+
+    /// Unpins the pinned thread, and never pins one again.
+    pub fn disable_pinning(&self) {
+        self.state().pinning.disable();
+    }
+
+    /// Lets a thread of the program run where the program wants, for some faults; `for_good` if the
+    /// program itself sets where that is.
+    pub fn unpin_thread(&self, thread: u32, for_good: bool) {
+        let state = &mut *self.state();
+        if state.faulting.contains(thread) {
+            state.pinning.suspend();
+        }
+        if for_good {
+            state.pinning.exclude(state.target, thread);
+        }
+    }
+
+    /// Sets whether some pages will be zeros in copies of the program, or keep their contents.
+    pub fn set_wiped_in_copies(&self, first: usize, pages: usize, wipes: bool) {
+        let state = &mut *self.state();
+        for page in first..first + pages {
+            if wipes {
+                state.wiped.insert(page);
+            } else {
+                state.wiped.remove(&page);
+            }
+        }
+    }
+
+    /// Sets which pages of a copy will be zeros in its own copies.
+    pub fn inherit_wiped(&self, wiped: BTreeSet<usize>) {
+        self.state().wiped = wiped;
+    }
+
+    /// Makes a copy of all pages while no thread touches any. Resident pages become resident in the
+    /// copy while it has frames; all other ones go to the copy's scheme.
+    pub fn copy_to(&self, copy: &mut CopyMemory) -> Result {
+        let state = &mut *self.state();
+        copy.wiped.clone_from(&state.wiped);
+        for page in 0..self.arena.pages() {
+            if state.wiped.contains(&page) {
+                continue;
+            }
+            let resident = state.frames.is_resident(page);
+            if resident {
+                self.arena.read(page, &mut state.spare)?;
+            } else if state.scheme.holds(page as u64) {
+                state.scheme.look(page as u64, &mut state.spare)?;
+            } else {
+                continue;
+            }
+            if resident && copy.frames.len() < copy.config.frames {
+                copy.memory.write(page, &state.spare)?;
+                copy.frames.add(page);
+                continue;
+            }
+            copy.scheme.swap(Some(page as u64), None, &mut state.spare)?;
+            copy.scheme.settle()?;
+            bump(&copy.config.counters.evictions);
+        }
+        Ok(())
+    }
+
+    /// Makes some pages zeros for their next access.
+    pub fn discard(&self, first: usize, pages: usize) -> Result {
+        let state = &mut *self.state();
+        for page in first..first + pages {
+            if state.frames.is_resident(page) {
+                state.frames.remove(page);
+            } else if let Some(place) = state.standby.remove(page) {
+                self.arena.discard_standby(place)?;
+            }
+            state.scheme.forget(page as u64);
+        }
+        self.arena.discard(first, pages)
+    }
+
+    /// Answers one message. Returns whether there will be more: not once the shutdown page was
+    /// touched.
+    pub fn answer(&self, message: &Message, clock: &Monotonic) -> Result<bool> {
+        let Some((address, protected)) = message.fault() else { return Ok(true) };
+        let page = self.arena.page_at(address).expect("only our own pages fault");
+        if page == self.arena.shutdown_page() {
+            self.arena.wake_with_zeros(page)?;
+            return Ok(false);
+        }
+        let begun = clock.now();
+        let state = &mut *self.state();
+        if protected {
+            // The page has left since then: the thread that waits tries its access again.
+            self.arena.wake(page)?;
+        } else if state.frames.is_resident(page) {
+            // Another thread's fault brought it; or the program discarded it without the pager.
+            bump(&self.counters.already_there);
+            self.arena.wake_with_zeros(page)?;
+        } else {
+            if let Some(threads) = state.faulting.insert(state.target, message.thread()) {
+                state.frames_max = state.frames_max.max(frames_for(threads));
+                if !state.faulting.only().is_some_and(|thread| state.pinning.is_pinned(thread)) {
+                    state.pinning.unpin();
+                }
+            }
+            state.is_counted = self.counters.is_open();
+            self.fault(state, page, clock)?;
+            if state.is_counted {
+                self.counters.fault_served(begun, clock.now());
+            }
+            state.scheme.settle()?;
+            self.finish_fault(state, clock);
+        }
+        Ok(true)
+    }
+
+    /// Brings a page, and lets pages leave for it.
+    fn fault(&self, state: &mut State, page: usize, clock: &Monotonic) -> Result {
+        if let Some(place) = state.standby.remove(page) {
+            bump(&self.counters.standby_hits);
+            if state.is_counted {
+                bump(&self.counters.faults);
+            }
+            state.frames.add(page);
+            self.arena.restore_from_standby(place, page)?;
+            return self.fill_standby(state);
+        }
+        // Pinned pages had to stay, so more are resident than should be: the surplus leaves first.
+        while state.resident() > state.frames_max {
+            let Some(victim) = self.evict_one(state)? else { break };
+            let frame = self.arena.frame(true, &mut state.spare);
+            state.scheme.swap(Some(victim as u64), None, frame)?;
+            self.arena.discard_staged()?;
+        }
+        let full = state.resident() >= state.frames_max;
+        let victim = if full { self.evict_one(state)? } else { None };
+        if state.resident() >= state.frames_max + self.overflow {
+            return Err(Error::Pinned(self.overflow));
+        }
+        let evicted = victim.is_some();
+        let frame = self.arena.frame(evicted, &mut state.spare);
+        let begun = clock.now();
+        state.scheme.swap(victim.map(|page| page as u64), Some(page as u64), frame)?;
+        let ended = clock.now();
+        let between = state.last_swap_ns.replace(ended).map(|last| begun.saturating_sub(last));
+        state.frames.add(page);
+        // Counted before the program goes on, which may be at its end.
+        if state.is_counted {
+            self.counters.swap_done(ended - begun, between);
+            self.counters.page_came(page);
+            bump(&self.counters.faults);
+        }
+        // Also before the program goes on: a core dump of it would have the registers of all
+        // threads.
+        wipe_registers();
+        self.arena.install(page, evicted, &state.spare)?;
+        self.fill_standby(state)
+    }
+
+    /// Moves the next victims to the standby list, as many as there are places for.
+    fn fill_standby(&self, state: &mut State) -> Result {
+        let mut tries = state.frames.len();
+        while let Some(place) = state.standby.free_place() {
+            if tries == 0 || state.resident() < state.frames_max {
+                break;
+            }
+            tries -= 1;
+            let victim = state.frames.victim();
+            match self.arena.move_to_standby(victim, place)? {
+                EvictOutcome::Evicted => {
+                    state.frames.remove(victim);
+                    state.standby.add(victim);
+                }
+                EvictOutcome::Pinned => bump(&self.counters.pinned),
+                EvictOutcome::Absent => {
+                    state.frames.remove(victim);
+                    state.scheme.forget(victim as u64);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Evicts one page, and returns which: none if all that were tried are pinned.
+    fn evict_one(&self, state: &mut State) -> Result<Option<usize>> {
+        if let Some((victim, place)) = state.standby.pop() {
+            self.arena.stage(place)?;
+            self.count_eviction(state, victim);
+            return Ok(Some(victim));
+        }
+        let has_room = state.resident() < state.frames_max + self.overflow / 2;
+        let tries = if has_room { PINNED_TRIES } else { usize::MAX };
+        for _ in 0..state.frames.len().min(tries) {
+            let victim = state.frames.victim();
+            match self.arena.evict(victim, &mut state.spare)? {
+                EvictOutcome::Evicted => {
+                    state.frames.remove(victim);
+                    self.count_eviction(state, victim);
+                    return Ok(Some(victim));
+                }
+                EvictOutcome::Pinned => bump(&self.counters.pinned),
+                EvictOutcome::Absent => {
+                    state.frames.remove(victim);
+                    state.scheme.forget(victim as u64);
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn count_eviction(&self, state: &State, victim: usize) {
+        if state.is_counted {
+            self.counters.page_left(victim);
+        }
+    }
+
+    fn finish_fault(&self, state: &mut State, clock: &Monotonic) {
+        let is_due = state.fault_count.is_multiple_of(CHECK_INTERVAL);
+        state.fault_count += 1;
+        if is_due {
+            update_affinity(state, clock.now());
+        }
+        if !state.is_counted {
+            return;
+        }
+        let counters = &self.counters;
+        counters.resident_max.fetch_max(state.resident() as u64, Relaxed);
+        if is_due || !counters.is_open() {
+            counters.handler_cpu_ns.store(threads::cpu_ns(), Relaxed);
+            counters.helper_cpu_ns.store(state.scheme.helper_cpu_ns(), Relaxed);
+        }
+    }
+}
+
+/// The fewest frames for a number of threads.
+fn frames_for(threads: usize) -> usize {
+    FRAMES_MIN.max(4 * threads + 4)
+}
+
+/// Moves the handler to the processor of the program's thread, if there is only one, and pins the
+/// thread to it if it faults often. Keeps helpers off that processor.
+fn update_affinity(state: &mut State, now: u64) {
+    let is_frequent = state.pinning.record_faults(now, CHECK_INTERVAL);
+    let is_contended = state.pinning.is_contended(state.target, now);
+    if is_contended {
+        state.pinning.suspend();
+    }
+    state.faulting.remove_ended(state.target);
+    // On a contended processor the system may find another place for both threads.
+    let thread = state.faulting.only().filter(|_| !is_contended);
+    let cpu = if let Some(thread) = thread {
+        state.handler_affinity.follow(state.target, thread)
+    } else {
+        state.handler_affinity.stop_following();
+        None
+    };
+    match thread.zip(cpu).filter(|_| is_frequent) {
+        Some((thread, cpu)) => state.pinning.pin(state.target, thread, cpu, now),
+        None => state.pinning.unpin(),
+    }
+    state.scheme.keep_off(cpu);
+}

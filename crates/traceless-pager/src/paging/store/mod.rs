@@ -1,0 +1,13 @@
+//! Where sealed pages lie.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `shared` | a store in shared memory |
+//! | `streaming` | copies that bypass the caches |
+//! | `backing` | a store in a file |
+//! | `host_copies` | a store behind a host that copies once more: to be compared with |
+
+pub mod backing;
+pub mod host_copies;
+pub mod shared;
+pub mod streaming;

@@ -1,0 +1,187 @@
+//! The paged memory: which part of it is allocated, and operations on its pages.
+
+use crate::own_threads::is_own_thread;
+use crate::report::{fail, print};
+use crate::{protected, syscall_filter};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use traceless_pager::PAGE_LEN;
+use traceless_pager::paging::{
+    Client, Error, EvictMethod, Heap, Lock, Pager, Pages, Recording, Result,
+};
+
+/// The paged memory, and the heap that records which parts of it are allocated.
+pub struct PagedMemory {
+    memory: Memory,
+    heap: Mutex<Heap>,
+    start: usize,
+    len: usize,
+}
+
+/// The thread or process that pages the memory.
+pub enum Memory {
+    /// A thread of this process pages it.
+    Own(Pager, Option<Recording>),
+    /// Another process pages it.
+    OtherProcess(Client),
+}
+
+static PAGED: OnceLock<PagedMemory> = OnceLock::new();
+
+/// Makes `memory` the program's paged memory. Called once.
+pub fn set(memory: PagedMemory) {
+    // The library is loaded once, so nothing was set before.
+    drop(PAGED.set(memory));
+}
+
+/// The recording of page moves, if `--trace` requested one.
+pub fn recording() -> Option<&'static Recording> {
+    match &PAGED.get()?.memory {
+        Memory::Own(_, recording) => recording.as_ref(),
+        Memory::OtherProcess(_) => None,
+    }
+}
+
+/// The paged memory, once there is any. `None` for the pager's own threads.
+pub fn paged() -> Option<&'static PagedMemory> {
+    let paged = PAGED.get()?;
+    (!is_own_thread()).then_some(paged)
+}
+
+/// The paged memory that contains an address, and the address's distance from its start.
+pub fn paged_at(address: usize) -> Option<(&'static PagedMemory, usize)> {
+    let paged = PAGED.get()?;
+    let at = address.checked_sub(paged.start)?;
+    (at < paged.len).then_some((paged, at))
+}
+
+/// Whether any byte of a range is paged.
+pub fn is_paged(address: usize, len: usize) -> bool {
+    PAGED.get().is_some_and(|paged| {
+        address < paged.start + paged.len && address.saturating_add(len) > paged.start
+    })
+}
+
+impl PagedMemory {
+    /// Paged memory without allocations.
+    pub fn new(memory: Memory, start: usize, len: usize, lock: Lock) -> Result<Self> {
+        let heap = Mutex::new(Heap::new(start, len / PAGE_LEN));
+        let paged = Self { memory, heap, start, len };
+        if !paged.is_locked() {
+            match lock {
+                Lock::Strict => return Err(Error::Unlocked(rustix::io::Errno::NOMEM)),
+                Lock::Auto => {
+                    print(
+                        "resident pages may be swapped out: the limit of locked memory is too low",
+                    );
+                }
+                Lock::Off => {}
+            }
+        }
+        if paged.loses_pinned() {
+            syscall_filter::install().map_err(Error::Configuration)?;
+        }
+        Ok(paged)
+    }
+
+    /// Whether the `len` bytes from `at` on lie in the paged memory.
+    pub fn contains(&self, at: usize, len: usize) -> bool {
+        at.checked_add(len).is_some_and(|end| end <= self.len)
+    }
+
+    /// The records of allocations.
+    pub fn heap(&self) -> MutexGuard<'_, Heap> {
+        // Code that holds the records does not panic, but for bugs, which end the program.
+        self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address of the byte at `at`.
+    pub fn address(&self, at: usize) -> *mut u8 {
+        (self.start + at) as *mut u8
+    }
+
+    /// Zeroes pages that are no longer allocated, and makes them available.
+    pub fn release(&self, pages: Pages) {
+        self.wipe_in_copies(pages, false);
+        self.discard(pages);
+        self.heap().give(pages);
+    }
+
+    /// Makes pages zeros.
+    pub fn discard(&self, pages: Pages) {
+        let Pages { first, count } = pages;
+        let discarded = match &self.memory {
+            // SAFETY: the program has freed them, unmapped them, or requested that they become
+            // zeros.
+            Memory::Own(own, _) => unsafe { own.discard(first, count) },
+            // SAFETY: as above.
+            Memory::OtherProcess(client) => unsafe { client.discard(first, count) },
+        };
+        if let Err(e) = discarded {
+            fail(&e);
+        }
+    }
+
+    /// Runs `work`, which changes how memory is mapped, while no page moves. `work` gets the start
+    /// of paged memory, and its length including the pager's memory beside it.
+    pub fn while_paused<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
+        match &self.memory {
+            Memory::Own(own, _) => own.while_paused(work),
+            Memory::OtherProcess(client) => client.while_paused(work),
+        }
+    }
+
+    /// Locks resident pages from now on; fails with the kernel's error.
+    pub fn lock(&self) -> core::result::Result<(), rustix::io::Errno> {
+        match &self.memory {
+            Memory::Own(own, _) => {
+                own.lock()?;
+                protected::lock_again();
+                if protected::is_locked() { Ok(()) } else { Err(rustix::io::Errno::NOMEM) }
+            }
+            Memory::OtherProcess(client) => client.lock(),
+        }
+    }
+
+    /// Whether resident pages are locked.
+    pub fn is_locked(&self) -> bool {
+        match &self.memory {
+            // Cached levels of a tree hold pages, too.
+            Memory::Own(own, _) => own.is_locked() && protected::is_locked(),
+            Memory::OtherProcess(client) => client.is_locked(),
+        }
+    }
+
+    /// Makes pages become zeros in copies of the process, or keeps their contents there.
+    pub fn wipe_in_copies(&self, Pages { first, count }: Pages, wipes: bool) {
+        // If a thread of this process is the pager, there are no copies.
+        if let Memory::OtherProcess(client) = &self.memory
+            && let Err(e) = client.wipe_in_copies(first, count, wipes)
+        {
+            fail(&e);
+        }
+    }
+
+    /// Releases a thread of the program from its processor, for some faults or for good.
+    pub fn unpin_thread(&self, thread: u32, for_good: bool) {
+        match &self.memory {
+            Memory::Own(own, _) => own.unpin_thread(thread, for_good),
+            Memory::OtherProcess(client) => client.unpin_thread(thread, for_good),
+        }
+    }
+
+    /// Whether a pinned page may leave, so that a device's writes to it are lost.
+    pub fn loses_pinned(&self) -> bool {
+        match &self.memory {
+            Memory::Own(own, _) => own.evict_method() != EvictMethod::Move,
+            Memory::OtherProcess(_) => true,
+        }
+    }
+
+    /// The connection to the pager, if it is another process.
+    pub fn client(&self) -> Option<&Client> {
+        match &self.memory {
+            Memory::Own(..) => None,
+            Memory::OtherProcess(client) => Some(client),
+        }
+    }
+}

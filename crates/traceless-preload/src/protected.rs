@@ -1,0 +1,92 @@
+//! Locks trusted memory, and keeps it out of core dumps: the pager's allocations, keys among them,
+//! the levels of a tree that it keeps in memory, and the stacks of its threads. The pager itself
+//! does the same for paged memory.
+
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use traceless_pager::paging::{LargeMemoryHooks, lock, set_large_memory_hooks};
+
+/// Number of mappings that can be locked again after the program unlocks all of its memory. There
+/// are few: chunks of a megabyte, larger objects, and the stacks of the pager's threads.
+const REGIONS_MAX: usize = 256;
+
+static REGIONS: [(AtomicUsize, AtomicUsize); REGIONS_MAX] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; REGIONS_MAX];
+
+/// Whether a mapping could not be locked.
+static IS_UNLOCKED: AtomicBool = AtomicBool::new(false);
+
+/// Marks a mapping as secret from now on. If the limit does not allow the lock, the mapping stays
+/// unlocked; the limit is reported when paged memory is set up.
+pub fn protect(start: usize, len: usize) {
+    // SAFETY: what the mapping holds is not changed.
+    unsafe { libc::madvise(start as *mut _, len, libc::MADV_DONTDUMP) };
+    if lock(start, len).is_err() {
+        IS_UNLOCKED.store(true, Relaxed);
+    }
+    let takes = |region: &&(AtomicUsize, AtomicUsize)| {
+        region.0.compare_exchange(0, start, Relaxed, Relaxed).is_ok()
+    };
+    if let Some(region) = REGIONS.iter().find(takes) {
+        region.1.store(len, Relaxed);
+    }
+}
+
+/// From now on large memory that bypasses the allocator is protected, too.
+pub fn protect_large_memory() {
+    set_large_memory_hooks(LargeMemoryHooks { mapped: protect, unmapped: remove });
+}
+
+/// Whether all protected memory is locked.
+pub fn is_locked() -> bool {
+    !IS_UNLOCKED.load(Relaxed)
+}
+
+/// Removes a mapping that is being unmapped.
+pub fn remove(start: usize) {
+    if let Some(region) = REGIONS.iter().find(|region| region.0.load(Relaxed) == start) {
+        region.0.store(0, Relaxed);
+    }
+}
+
+/// Locks all protected memory once more, after the program has unlocked all mappings, or after the
+/// limit was too low.
+pub fn lock_again() {
+    let mut is_unlocked = false;
+    for (start, len) in &REGIONS {
+        let (start, len) = (start.load(Relaxed), len.load(Relaxed));
+        is_unlocked |= start != 0 && lock(start, len).is_err();
+    }
+    IS_UNLOCKED.store(is_unlocked, Relaxed);
+}
+
+/// Protects this thread's stack. The thread must live as long as the program.
+pub fn protect_stack() {
+    let (mut start, mut len) = (null_mut(), 0);
+    // SAFETY: this thread's own attributes, in a record of ours, which is given back.
+    unsafe {
+        let mut attributes = core::mem::zeroed();
+        if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
+            return;
+        }
+        let known =
+            libc::pthread_attr_getstack(&raw const attributes, &raw mut start, &raw mut len);
+        libc::pthread_attr_destroy(&raw mut attributes);
+        if known != 0 {
+            return;
+        }
+    }
+    protect(start as usize, len);
+}
+
+/// Bytes of the first thread's stack that may hold keys after a scheme was built there, with slack.
+const SCHEME_STACK_LEN: usize = 128 << 10;
+
+/// Overwrites the part of the stack that returned calls have used.
+#[inline(never)]
+#[expect(clippy::large_stack_arrays, reason = "the stack is what it wipes")]
+pub fn wipe_stack() {
+    let mut used = [0xff_u8; SCHEME_STACK_LEN];
+    used.fill(0);
+    core::hint::black_box(&mut used);
+}
