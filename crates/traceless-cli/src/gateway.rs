@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use traceless_cloud::Error;
-use traceless_cloud::front::{Beating, Front, Health, Metrics, Stop, Wall};
-use traceless_cloud::gateway::{Gateway, SLOTS_PER_SECOND_MAX};
+use traceless_cloud::gateway::{Gateway, TICKS_PER_SECOND_MAX};
 use traceless_cloud::http::{Http, metrics_clients};
-use traceless_cloud::local::{Local, s3_keys};
+use traceless_cloud::local_deployment::{LocalDeployment, s3_keys};
 use traceless_cloud::params::Params;
 use traceless_cloud::remote::Remote;
 use traceless_cloud::resp::{self, Password};
-use traceless_cloud::s3::Keys;
+use traceless_cloud::s3::AccessKeys;
+use traceless_cloud::shared::{Health, Metrics, RateThread, SharedGateway, Stop, Wall};
 use traceless_cloud::tee::Policy;
 use traceless_cloud::tls::Tls;
 use traceless_sys::listen;
@@ -41,14 +41,14 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     log::start(args.log);
     // Wrong options are found before anything is opened.
     let clients = Clients::read(args)?;
-    if let Rate::Fixed(slots) = args.rate
-        && slots > SLOTS_PER_SECOND_MAX
+    if let Rate::Fixed(ticks) = args.rate
+        && ticks > TICKS_PER_SECOND_MAX
     {
-        return Err(Failure::usage(format!("{SLOTS_PER_SECOND_MAX} slots a second is the most")));
+        return Err(Failure::usage(format!("{TICKS_PER_SECOND_MAX} slots a second is the most")));
     }
     let stop = Arc::new(Stop::default());
-    let asked = stop.clone();
-    signals::on_stop(move || asked.ask())?;
+    let on_signal = stop.clone();
+    signals::on_stop(move || on_signal.request())?;
     let metrics = Arc::new(Metrics::default());
     let mut http = Http::start(&stop).map_err(device)?;
     if let Some(address) = &args.metrics {
@@ -60,10 +60,10 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     if let Some(len) = args.copies {
         gateway.keep_copies(usize::try_from(len).map_err(Failure::usage)?);
     }
-    let front = Arc::new(Front::new(gateway, metrics.clone(), Arc::new(Wall)));
-    let beating = match args.rate {
+    let front = Arc::new(SharedGateway::new(gateway, metrics.clone(), Arc::new(Wall)));
+    let rate_thread = match args.rate {
         Rate::Demand => None,
-        Rate::Fixed(slots) => Some(Beating::start(&front, slots).map_err(|e| failure(&e))?),
+        Rate::Fixed(ticks) => Some(RateThread::start(&front, ticks).map_err(|e| failure(&e))?),
     };
     let served = clients.serve(&front, &mut http, &stop)?;
     metrics.set_health(Health::Ready);
@@ -76,7 +76,7 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
         served.join().map_err(|_| Failure::new(DEVICE, "serving RESP failed"))?.map_err(device)?;
     }
     // Answers may have waited for the ticks until now.
-    drop(beating);
+    drop(rate_thread);
     front.close().map_err(|e| failure(&e))?;
     tracing::info!("stopped");
     trace.finish()
@@ -86,7 +86,7 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
 struct Clients<'a> {
     resp: Option<&'a str>,
     password: Option<Password>,
-    s3: Option<(&'a str, Keys)>,
+    s3: Option<(&'a str, AccessKeys)>,
     metrics_password: Option<Password>,
     tls: Option<Tls>,
 }
@@ -123,7 +123,7 @@ impl<'a> Clients<'a> {
                     complain(&format!("{what}: {}", path.display()));
                     path
                 };
-                Some((&address[..], Keys::read(&path).map_err(|e| unfit(&path, &e))?))
+                Some((&address[..], AccessKeys::read(&path).map_err(|e| unfit(&path, &e))?))
             }
         };
         Ok(Self { resp, password, s3, metrics_password, tls })
@@ -132,7 +132,7 @@ impl<'a> Clients<'a> {
     /// Serves S3 and the Redis protocol; returns the thread of the Redis protocol.
     fn serve(
         self,
-        front: &Arc<Front>,
+        front: &Arc<SharedGateway>,
         http: &mut Http,
         stop: &Arc<Stop>,
     ) -> Result<Option<JoinHandle<std::io::Result<()>>>, Failure> {
@@ -178,7 +178,11 @@ fn serving(what: &str, address: SocketAddr) {
 /// The folder of the gateway's own state.
 fn home(args: &GatewayArgs) -> PathBuf {
     let home = &args.home;
-    home.local.as_deref().map(Local::home).or(home.state.clone()).expect("one of both is required")
+    home.local
+        .as_deref()
+        .map(LocalDeployment::home)
+        .or(home.state.clone())
+        .expect("one of both is required")
 }
 
 fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
@@ -200,7 +204,7 @@ fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
             let folder = folder.as_ref().expect("one of both is required");
             let enclave = (args.enclave == EnclavePlace::Process).then(enclave_program);
             let policy = Policy { allow_simulated: args.allow_simulated_tee };
-            let local = Local::new(folder, args.key_file.as_deref(), enclave, policy);
+            let local = LocalDeployment::new(folder, args.key_file.as_deref(), enclave, policy);
             let local = local.watched_by(trace.witness()).anchored_by(args.anchor.clone());
             local.open(params, choice, durability)
         }
@@ -211,8 +215,8 @@ fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
         opened.enclave
     ));
     let mut gateway = opened.gateway;
-    if let Some(asks) = trace.asks() {
-        gateway.tell_asks(Box::new(asks));
+    if let Some(observer) = trace.asks() {
+        gateway.set_observer(Box::new(observer));
     }
     Ok(gateway)
 }

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use traceless_cloud::process;
-use traceless_cloud::server::{self, Identity, STRANGER_TIME, Server, Settings};
+use traceless_cloud::server::{self, HostServer, Identity, STRANGER_TIME, Settings};
 use traceless_sys::listen;
 
 pub fn run(args: &HostArgs) -> Result<(), Failure> {
@@ -26,7 +26,7 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
         clients: args.client_ca.clone(),
         stranger_time: STRANGER_TIME,
     };
-    let server = Arc::new(Server::new(settings).map_err(|e| failure(&e))?);
+    let server = Arc::new(HostServer::new(settings).map_err(|e| failure(&e))?);
     complain("enclaves are simulated: they hide nothing from whoever controls this machine");
     if args.client_ca.is_none() {
         complain("whoever is on this machine can take the store over (--client-ca)");

@@ -12,10 +12,10 @@
 use std::hint::black_box;
 use traceless_cloud::channel::{Nonce, Receiver, Sender};
 use traceless_cloud::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
+use traceless_cloud::enclave_orders::{Eviction, Location, Query, carried};
 use traceless_cloud::geometry::Geometry;
 use traceless_cloud::kernel::{Choice, Network};
-use traceless_cloud::orders::{Eviction, Location, Query, carried};
-use traceless_cloud::outer::{Outer, Version};
+use traceless_cloud::transport_seal::{TransportKeys, Version};
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_core::seal::Secret;
 use traceless_sys::ct;
@@ -84,7 +84,7 @@ struct Inputs {
 /// are drawn from a seed.
 fn prepared(seed: u64) -> Inputs {
     let (g, (shared, session)) = (geometry(), shared());
-    let outer = Outer::new(&shared.outer, Choice::Benes);
+    let transport_keys = TransportKeys::new(&shared.transport, Choice::Benes);
     let salts = || Box::new(SeededRng::new(1));
     let mut queries = Sender::new(&session.query, salts());
     let mut evictions = Sender::new(&session.evict, salts());
@@ -96,7 +96,7 @@ fn prepared(seed: u64) -> Inputs {
         let mut slots = Vec::new();
         for layer in 0..g.layers {
             query.locations[layer] = Location { slot: 3, attempt: OLD };
-            slots.extend(sealed(&g, &outer, query.version(&g, layer), 3..4));
+            slots.extend(sealed(&g, &transport_keys, query.version(&g, layer), 3..4));
         }
         inputs.queries.push([queries.seal(&query.encode(&g)), slots]);
     }
@@ -110,17 +110,22 @@ fn prepared(seed: u64) -> Inputs {
         }
         let order =
             Eviction { round: ROUND, node, in_round: true, before: OLD, attempt: NEW, control };
-        let bytes = sealed(&g, &outer, order.old(&g), 0..slots);
+        let bytes = sealed(&g, &transport_keys, order.old(&g), 0..slots);
         let incoming = carried(&g, layer, ROUND, NEW);
-        let incoming = sealed(&g, &outer, incoming, 0..g.round_slots as u32);
+        let incoming = sealed(&g, &transport_keys, incoming, 0..g.round_slots as u32);
         inputs.evictions.push([evictions.seal(&order.encode()), bytes, incoming]);
     }
     inputs
 }
 
-fn sealed(g: &Geometry, outer: &Outer, version: Version, slots: std::ops::Range<u32>) -> Vec<u8> {
+fn sealed(
+    g: &Geometry,
+    transport_keys: &TransportKeys,
+    version: Version,
+    slots: std::ops::Range<u32>,
+) -> Vec<u8> {
     let mut bytes = vec![0; slots.len() * g.slot_len()];
-    let seal = outer.seal(version);
+    let seal = transport_keys.seal(version);
     for (number, slot) in slots.zip(bytes.chunks_exact_mut(g.slot_len())) {
         seal.seal_slot(g, number, &vec![number as u8; g.sealed_len()], slot);
     }

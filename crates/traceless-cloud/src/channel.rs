@@ -7,6 +7,7 @@
 //! from one snapshot, do not reuse a nonce for two messages, although both count on from the same
 //! number.
 
+use crate::codec::Writer;
 use crate::error::{Error, Result};
 use crate::geometry::TAG_LEN;
 use alloc::boxed::Box;
@@ -47,11 +48,9 @@ impl Sender {
         let counter = self.next;
         self.next += 1;
         let salt = self.rng.salt();
-        let mut message = Vec::with_capacity(plain.len() + OVERHEAD);
-        message.extend_from_slice(&counter.to_le_bytes());
-        message.extend_from_slice(&salt.to_bytes());
-        message.extend_from_slice(plain);
-        message.extend_from_slice(&[0; TAG_LEN]);
+        let mut out = Writer::with_capacity(plain.len() + OVERHEAD);
+        out.u64(counter).bytes(&salt.to_bytes()).bytes(plain).bytes(&[0; TAG_LEN]);
+        let mut message = out.into_bytes();
         let (body, tag) = message[HEAD_LEN..].split_at_mut(plain.len());
         self.aead.seal_in_place(seal::Nonce::new(counter, salt), &[], body, tag);
         message
@@ -63,13 +62,13 @@ pub struct Receiver {
     aead: Aead,
     newest: u64,
     /// Bit i: whether the message `newest - i` was received.
-    seen: u128,
+    received: u128,
 }
 
 impl Receiver {
     /// Opens messages that are sealed under the sender's key.
     pub fn new(key: &Secret) -> Self {
-        Self { aead: Aead::new(key), newest: 0, seen: 1 }
+        Self { aead: Aead::new(key), newest: 0, received: 1 }
     }
 
     /// The plaintext of a message. Messages may overtake each other, but none is accepted twice.
@@ -83,24 +82,24 @@ impl Receiver {
         let (body, tag) = rest.split_at_mut(rest.len() - TAG_LEN);
         let nonce = seal::Nonce::new(counter, Salt::from_bytes(*salt));
         self.aead.open_in_place(nonce, &[], body, tag).map_err(|_| Error::Unauthentic)?;
-        self.note(counter)?;
+        self.accept(counter)?;
         Ok(body)
     }
 
-    fn note(&mut self, counter: u64) -> Result {
+    fn accept(&mut self, counter: u64) -> Result {
         if counter > self.newest {
             let ahead = counter - self.newest;
-            self.seen = if ahead < WINDOW { self.seen << ahead } else { 0 };
+            self.received = if ahead < WINDOW { self.received << ahead } else { 0 };
             self.newest = counter;
         }
         let bit = match self.newest - counter {
             behind @ 0..WINDOW => 1_u128 << behind,
             _ => return Err(Error::Replayed),
         };
-        if self.seen & bit != 0 {
+        if self.received & bit != 0 {
             return Err(Error::Replayed);
         }
-        self.seen |= bit;
+        self.received |= bit;
         Ok(())
     }
 }
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn each_message_is_taken_once_in_any_order() {
+    fn each_message_is_accepted_once_in_any_order() {
         let (mut sender, mut receiver) = ends();
         let messages: Vec<Vec<u8>> = (0..300_u16).map(|i| sender.seal(&i.to_le_bytes())).collect();
         for i in [0, 5, 3, 4, 120, 1, 299, 172] {
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_is_refused_and_is_no_trace() {
+    fn altered_messages_are_refused_and_do_not_move_the_window() {
         let (mut sender, mut receiver) = ends();
         let message = sender.seal(b"query");
         for byte in 0..message.len() {
@@ -149,7 +148,7 @@ mod tests {
 
     /// Compares the window with a list of all received counters: close, far ahead and far behind.
     #[test]
-    fn the_window_is_that_of_a_list() {
+    fn the_window_agrees_with_a_list() {
         let mut rng = SeededRng::new(5);
         let mut draw = |below: u64| {
             let mut bytes = [0; 8];
@@ -158,22 +157,22 @@ mod tests {
         };
         for reach in [3, 40, WINDOW, WINDOW + 1, 2 * WINDOW] {
             let mut receiver = ends().1;
-            let mut taken = std::collections::BTreeSet::from([0]);
+            let mut accepted = std::collections::BTreeSet::from([0]);
             for _ in 0..3000 {
-                let newest = *taken.last().unwrap();
+                let newest = *accepted.last().unwrap();
                 let counter = (newest + reach / 3).saturating_sub(draw(reach)).max(1);
                 let is_near = newest.saturating_sub(counter) < WINDOW;
-                let is_new = is_near && taken.insert(counter);
-                assert_eq!(receiver.note(counter).is_ok(), is_new, "{counter} after {newest}");
+                let is_new = is_near && accepted.insert(counter);
+                assert_eq!(receiver.accept(counter).is_ok(), is_new, "{counter} after {newest}");
             }
             // All counters inside the window, after jumps by about the window's length.
             for ahead in [WINDOW - 1, WINDOW, WINDOW + 1, 1] {
-                let next = *taken.last().unwrap() + ahead;
-                taken.insert(next);
-                receiver.note(next).unwrap();
+                let next = *accepted.last().unwrap() + ahead;
+                accepted.insert(next);
+                receiver.accept(next).unwrap();
                 for counter in next.saturating_sub(WINDOW + 2)..=next {
-                    let is_new = next - counter < WINDOW && taken.insert(counter);
-                    assert_eq!(receiver.note(counter).is_ok(), is_new, "{counter} after {next}");
+                    let is_new = next - counter < WINDOW && accepted.insert(counter);
+                    assert_eq!(receiver.accept(counter).is_ok(), is_new, "{counter} after {next}");
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The HTTP connection of a request: how well it is protected, and its place at the server.
 
-use crate::places::{Cutter, Place};
+use crate::connection_places::{Cutter, Place};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -56,7 +56,7 @@ impl Cutter for Ender {
 
 impl Ender {
     /// Waits until the connection is to be closed.
-    pub async fn asked(&self) {
+    pub async fn ended(&self) {
         self.0.notified().await;
     }
 }

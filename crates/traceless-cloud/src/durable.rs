@@ -23,9 +23,9 @@ pub fn make_folder(path: &Path) -> Result {
         return Ok(());
     }
     make_folder(folder_of(path))?;
-    let made = DirBuilder::new().mode(0o700).create(path);
+    let created = DirBuilder::new().mode(0o700).create(path);
     // Another process may have made it meanwhile.
-    if let Err(e) = made
+    if let Err(e) = created
         && !path.is_dir()
     {
         return Err(e.into());
@@ -69,7 +69,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn folders_and_files_are_their_owners_only() {
+    fn folders_and_files_are_accessible_to_their_owner_only() {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("one/two/three");
         for _ in 0..2 {
@@ -77,8 +77,8 @@ mod tests {
             write_private(&folder.join("key"), b"secret").unwrap();
         }
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-        for made in folder.ancestors().take(3) {
-            assert_eq!(mode(made), 0o700, "{}", made.display());
+        for folder in folder.ancestors().take(3) {
+            assert_eq!(mode(folder), 0o700, "{}", folder.display());
         }
         assert_eq!(mode(&folder.join("key")), 0o600);
         assert_eq!(std::fs::read(folder.join("key")).unwrap(), b"secret");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_name_is_in_the_folder_of_the_process() {
+    fn a_bare_file_name_is_in_the_working_directory() {
         assert_eq!(folder_of(Path::new("name")), Path::new("."));
         assert_eq!(folder_of(Path::new("/name")), Path::new("/"));
         assert_eq!(folder_of(Path::new("/")), Path::new("/"));

@@ -1,11 +1,10 @@
 //! Messages on a byte stream: a length of four bytes, then the message. A reply begins with a byte
 //! that says whether it is an error.
 
+use crate::codec::{LEN_LEN, Reader, Writer};
 use crate::error::{Error, Result};
-use crate::orders::Reader;
 use std::io::{self, Read, Write};
 
-const LEN_LEN: usize = 4;
 /// How many characters of an error's text are sent at most.
 const TEXT_MAX: usize = 200;
 
@@ -13,12 +12,12 @@ const TEXT_MAX: usize = 200;
 pub fn write(to: &mut impl Write, parts: &[&[u8]]) -> io::Result<()> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let len = u32::try_from(len).map_err(|_| io::Error::other("a message of 4 GiB"))?;
-    let mut frame = Vec::with_capacity(LEN_LEN + len as usize);
-    frame.extend_from_slice(&len.to_le_bytes());
+    let mut frame = Writer::with_capacity(LEN_LEN + len as usize);
+    frame.u32(len);
     for part in parts {
-        frame.extend_from_slice(part);
+        frame.bytes(part);
     }
-    to.write_all(&frame)?;
+    to.write_all(frame.as_bytes())?;
     to.flush()
 }
 
@@ -43,8 +42,8 @@ pub fn read(from: &mut impl Read, max: usize, into: &mut Vec<u8>) -> io::Result<
         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
     }
     // Memory is allocated for bytes that arrive, not for the announced length.
-    let came = from.take(len as u64).read_to_end(into)?;
-    if came < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(true) }
+    let received = from.take(len as u64).read_to_end(into)?;
+    if received < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(true) }
 }
 
 /// Encodes a result as the bytes of a reply.
@@ -60,16 +59,16 @@ pub fn encode(result: Result<Vec<u8>>) -> Vec<u8> {
 
 /// Decodes a reply. An error without a code of its own becomes [`Error::Host`] with its text.
 pub fn decode(reply: &[u8]) -> Result<&[u8]> {
-    let mut reader = Reader(reply);
-    Err(match reader.array()? {
-        [DONE] => return Ok(reader.0),
-        [TAMPERED] => Error::Tampered { node: reader.u32()?, slot: reader.u32()? },
-        [UNAUTHENTIC] => Error::Unauthentic,
-        [REPLAYED] => Error::Replayed,
-        [FENCED] => Error::Fenced { own: reader.u64()?, newest: reader.u64()? },
-        [SESSION_LOST] => Error::SessionLost,
-        [IN_USE] => Error::InUse("the host's store"),
-        _ => Error::Host(String::from_utf8_lossy(reader.0).into_owned()),
+    let mut reader = Reader::new(reply);
+    Err(match reader.u8()? {
+        DONE => return Ok(reader.rest()),
+        TAMPERED => Error::Tampered { node: reader.u32()?, slot: reader.u32()? },
+        UNAUTHENTIC => Error::Unauthentic,
+        REPLAYED => Error::Replayed,
+        FENCED => Error::Fenced { own: reader.u64()?, newest: reader.u64()? },
+        SESSION_LOST => Error::SessionLost,
+        IN_USE => Error::InUse("the host's store"),
+        _ => Error::Host(String::from_utf8_lossy(reader.rest()).into_owned()),
     })
 }
 
@@ -83,26 +82,24 @@ const IN_USE: u8 = 6;
 const TEXT: u8 = 255;
 
 fn encode_error(error: &Error) -> Vec<u8> {
+    let mut out = Writer::default();
     match error {
-        Error::Tampered { node, slot } => {
-            [&[TAMPERED][..], &node.to_le_bytes(), &slot.to_le_bytes()].concat()
-        }
-        Error::Unauthentic => vec![UNAUTHENTIC],
-        Error::Replayed => vec![REPLAYED],
-        Error::Fenced { own, newest } => {
-            [&[FENCED][..], &own.to_le_bytes(), &newest.to_le_bytes()].concat()
-        }
-        Error::SessionLost => vec![SESSION_LOST],
-        Error::InUse(_) => vec![IN_USE],
+        Error::Tampered { node, slot } => out.u8(TAMPERED).u32(*node).u32(*slot),
+        Error::Unauthentic => out.u8(UNAUTHENTIC),
+        Error::Replayed => out.u8(REPLAYED),
+        Error::Fenced { own, newest } => out.u8(FENCED).u64(*own).u64(*newest),
+        Error::SessionLost => out.u8(SESSION_LOST),
+        Error::InUse(_) => out.u8(IN_USE),
         // A text that came from another host is passed on without a second prefix.
-        Error::Host(text) => text_reply(text),
-        other => text_reply(&other.to_string()),
-    }
+        Error::Host(text) => write_text(text, &mut out),
+        error => write_text(&error.to_string(), &mut out),
+    };
+    out.into_bytes()
 }
 
-fn text_reply(text: &str) -> Vec<u8> {
+fn write_text<'a>(text: &str, out: &'a mut Writer) -> &'a mut Writer {
     let text: String = text.chars().take(TEXT_MAX).collect();
-    [&[TEXT], text.as_bytes()].concat()
+    out.u8(TEXT).bytes(text.as_bytes())
 }
 
 #[cfg(test)]
@@ -110,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_back_and_limits_hold() {
+    fn messages_round_trip_and_length_limits_hold() {
         let mut stream = Vec::new();
         write(&mut stream, &[b"ab", b"", b"c"]).unwrap();
         write(&mut stream, &[]).unwrap();
@@ -128,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_keep_their_kind() {
+    fn errors_keep_their_kind_on_the_wire() {
         assert_eq!(decode(&encode(Ok(vec![1, 2]))).unwrap(), [1, 2]);
         for error in [
             Error::Tampered { node: 3, slot: 70_000 },
@@ -137,11 +134,11 @@ mod tests {
             Error::Fenced { own: 1, newest: 1 << 40 },
             Error::SessionLost,
         ] {
-            let told = decode(&encode_error(&error)).unwrap_err();
-            assert_eq!(format!("{told:?}"), format!("{error:?}"));
+            let decoded = decode(&encode_error(&error)).unwrap_err();
+            assert_eq!(format!("{decoded:?}"), format!("{error:?}"));
         }
-        let told = decode(&encode_error(&Error::Store("x"))).unwrap_err();
-        assert!(matches!(told, Error::Host(text) if text.ends_with('x')));
+        let decoded = decode(&encode_error(&Error::Store("x"))).unwrap_err();
+        assert!(matches!(decoded, Error::Host(text) if text.ends_with('x')));
         let long = "é".repeat(400);
         assert_eq!(encode_error(&Error::Host(long)).len(), 1 + 2 * TEXT_MAX);
         assert!(decode(&[]).is_err() && decode(&[TAMPERED, 1]).is_err());

@@ -2,6 +2,7 @@
 //!
 //! All of it is public, and the same at gateway, host and enclave.
 
+use crate::codec::{Reader, Writer};
 use crate::error::{Error, Result};
 
 /// Bytes that the paper's kernel moves at once.
@@ -74,39 +75,32 @@ impl Geometry {
 
     /// The geometry as bytes.
     pub fn encode(&self) -> [u8; GEOMETRY_LEN] {
-        let numbers = [
-            u64::from(self.roots),
-            u64::from(self.arity),
-            self.layers as u64,
-            self.round_slots as u64,
-            self.inner_slots as u64,
-            self.leaf_slots as u64,
-            self.block_len as u64,
-        ];
-        let mut bytes = [0; GEOMETRY_LEN];
-        for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
-            *to = number.to_le_bytes();
+        let sizes =
+            [self.layers, self.round_slots, self.inner_slots, self.leaf_slots, self.block_len];
+        let mut out = Writer::with_capacity(GEOMETRY_LEN);
+        out.u64(u64::from(self.roots)).u64(u64::from(self.arity));
+        for size in sizes {
+            out.u64(size as u64);
         }
-        bytes
+        out.into_array()
     }
 
     /// Decodes untrusted bytes. An impossible shape is an error.
     pub fn decode(bytes: &[u8; GEOMETRY_LEN]) -> Result<Self> {
-        let number = |i: usize| {
-            let eight = bytes[8 * i..8 * i + 8].try_into().expect("eight bytes");
+        let mut from = Reader::new(bytes);
+        let mut number = || {
             // All numbers of a shape are smaller.
-            u32::try_from(u64::from_le_bytes(eight))
+            u32::try_from(from.u64()?)
                 .map_err(|_| Error::Parameters("a tree's numbers have 32 bits"))
         };
-        let size = |i: usize| number(i).map(|number| number as usize);
         let geometry = Self {
-            roots: number(0)?,
-            arity: number(1)?,
-            layers: size(2)?,
-            round_slots: size(3)?,
-            inner_slots: size(4)?,
-            leaf_slots: size(5)?,
-            block_len: size(6)?,
+            roots: number()?,
+            arity: number()?,
+            layers: number()? as usize,
+            round_slots: number()? as usize,
+            inner_slots: number()? as usize,
+            leaf_slots: number()? as usize,
+            block_len: number()? as usize,
         };
         geometry.check()?;
         Ok(geometry)
@@ -250,7 +244,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn epochs_are_visits() {
+    fn a_nodes_epoch_counts_its_rounds() {
         for g in [small(), rootless(), Geometry { layers: 1, ..rootless() }] {
             count_visits(&g);
         }
@@ -271,7 +265,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn paths_alternate_as_early_as_they_can() {
+    fn eviction_paths_alternate_at_the_top_layers_first() {
         let g = small();
         let children: Vec<Node> = (0..4).map(|round| g.node(1, g.evicted(round))).collect();
         assert_eq!(children, [Node(1), Node(2), Node(3), Node(1)]);
@@ -287,7 +281,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn parts_cover_a_slot() {
+    fn parts_cover_a_whole_slot() {
         for (block_len, parts) in [(32, 1), (1024, 1), (2048, 2), (4096, 4), (8192, 8)] {
             let g = Geometry { block_len, ..small() };
             assert_eq!(Geometry::decode(&g.encode()).unwrap(), g);

@@ -2,10 +2,10 @@
 
 use crate::channel::Nonce;
 use crate::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
+use crate::enclave_orders::Location;
 use crate::error::{Error, Result};
+use crate::fork_join::{ForkJoin, OneThread, THREAD_MIN, TwoThreads, pool};
 use crate::geometry::{Geometry, Node};
-use crate::join::{Join, OneThread, THREAD_MIN, TwoThreads, pool};
-use crate::orders::Location;
 use crate::store::{NodeStore, NodeVersion, SlotRead};
 use futures_util::FutureExt as _;
 use futures_util::future::{OptionFuture, join};
@@ -18,7 +18,7 @@ use traceless_core::rng::Rng;
 
 /// The part of a query that the host can read, and the enclave's order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ask {
+pub struct QueryRequest {
     /// The leaf of the path.
     pub leaf: u32,
     /// One slot of each layer.
@@ -54,11 +54,11 @@ impl Stage {
 /// [`Host::renew`] everything can be sent again.
 pub trait Host: Send + Sync {
     /// The enclave's reply to a query.
-    fn query(&self, ask: &Ask) -> Result<Vec<u8>>;
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>>;
 
     /// The replies to queries, in order, each as if it were sent alone, up to the first failure.
-    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
-        up_to_failure(asks.iter().map(|ask| self.query(ask)))
+    fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
+        up_to_failure(requests.iter().map(|request| self.query(request)))
     }
 
     /// Lets the enclave make new versions of nodes. They are invisible until the commit.
@@ -143,7 +143,7 @@ impl Inside {
 }
 
 /// The threads that a host lends an enclave.
-pub fn lent_threads() -> Box<dyn Join> {
+pub fn lent_threads() -> Box<dyn ForkJoin> {
     match std::thread::available_parallelism() {
         Ok(threads) if threads.get() > 1 => Box::new(TwoThreads),
         _ => Box::new(OneThread),
@@ -171,7 +171,7 @@ pub struct HostedStore<S, E> {
     slots: Mutex<Vec<u8>>,
     buffers: Mutex<Buffers>,
     /// Threads that wait for the store, started for the first large node.
-    waiting: LazyLock<Option<ThreadPool>>,
+    store_threads: LazyLock<Option<ThreadPool>>,
 }
 
 /// Buffers of a round.
@@ -179,8 +179,8 @@ pub struct HostedStore<S, E> {
 struct Buffers {
     node: Vec<u8>,
     next: Vec<u8>,
-    made: Vec<u8>,
-    last_made: Vec<u8>,
+    sealed: Vec<u8>,
+    last_sealed: Vec<u8>,
     carried: Vec<u8>,
     new_carried: Vec<u8>,
 }
@@ -212,7 +212,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
             enclave,
             slots,
             buffers: Mutex::default(),
-            waiting: LazyLock::new(|| pool("store")),
+            store_threads: LazyLock::new(|| pool("store")),
         }
     }
 
@@ -223,7 +223,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
 
     /// Lets the enclave renew node after node, while the next is read and the last is written.
     fn carry_out(&self, stage: &Stage, buffers: &mut Buffers) -> Result {
-        let Buffers { node, next, made, last_made, carried, new_carried } = buffers;
+        let Buffers { node, next, sealed, last_sealed, carried, new_carried } = buffers;
         carried.clear();
         carried.extend_from_slice(&stage.batch);
         let mut last = None;
@@ -234,18 +234,18 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
             core::mem::swap(node, next);
             let layer = self.geometry.layer_of(old.node);
             let goes_on = layer + 1 < self.geometry.layers && !stage.batch.is_empty();
-            made.resize(node.len(), 0);
+            sealed.resize(node.len(), 0);
             new_carried.resize(if goes_on { stage.batch.len() } else { 0 }, 0);
-            let bytes = NodeBytes { node, carried, new_node: made, new_carried };
+            let bytes = NodeBytes { node, carried, new_node: sealed, new_carried };
             let evict = || self.enclave.evict(order, bytes);
             let reading = stage.nodes.get(i + 1).map(|old| (*old, &mut *next));
-            let writing = last.map(|new| (new, &**last_made));
+            let writing = last.map(|new| (new, &**last_sealed));
             self.beside(evict, reading, writing)?;
             last = Some(NodeVersion { attempt: stage.attempt, ..*old });
-            core::mem::swap(made, last_made);
+            core::mem::swap(sealed, last_sealed);
             core::mem::swap(carried, new_carried);
         }
-        last.map_or(Ok(()), |new| block_on(self.store.stage(new, last_made)))
+        last.map_or(Ok(()), |new| block_on(self.store.stage(new, last_sealed)))
     }
 
     /// Runs `work` while one node is read and another is written.
@@ -261,7 +261,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         let read = reading.map(|(old, into)| self.read(old, into));
         let write = writing.map(|(new, bytes)| self.store.stage(new, bytes));
         let is_large = lens.into_iter().flatten().sum::<usize>() >= THREAD_MIN;
-        let Some(threads) = is_large.then(|| self.waiting.as_ref()).flatten() else {
+        let Some(threads) = is_large.then(|| self.store_threads.as_ref()).flatten() else {
             // After one poll a remote engine has its requests on the way, and a local engine is
             // done.
             let mut both = pin!(join(OptionFuture::from(read), OptionFuture::from(write)));
@@ -284,51 +284,52 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
     }
 
     /// Reads the slots of queries. Returns for how many this succeeded, and the next one's error.
-    fn read_slots(&self, asks: &[Ask], into: &mut [u8]) -> (usize, Option<Error>) {
-        let wrong = asks.iter().position(|ask| !self.has_path(ask));
-        let asks = &asks[..wrong.unwrap_or(asks.len())];
+    fn read_slots(&self, requests: &[QueryRequest], into: &mut [u8]) -> (usize, Option<Error>) {
+        let wrong = requests.iter().position(|request| !self.has_path(request));
+        let requests = &requests[..wrong.unwrap_or(requests.len())];
         let wrong = wrong.map(|_| Error::Malformed("no such path"));
-        match self.read_together(asks, into) {
-            Ok(()) => (asks.len(), wrong),
-            Err(error) if asks.len() == 1 => (0, Some(error)),
+        match self.read_together(requests, into) {
+            Ok(()) => (requests.len(), wrong),
+            Err(error) if requests.len() == 1 => (0, Some(error)),
             // One of the queries fails. Reading each alone finds which.
             Err(_) => {
                 let len = self.geometry.layers * self.geometry.slot_len();
-                for (number, (ask, into)) in asks.iter().zip(into.chunks_exact_mut(len)).enumerate()
+                for (number, (request, into)) in
+                    requests.iter().zip(into.chunks_exact_mut(len)).enumerate()
                 {
-                    if let Err(error) = self.read_together(slice::from_ref(ask), into) {
+                    if let Err(error) = self.read_together(slice::from_ref(request), into) {
                         return (number, Some(error));
                     }
                 }
-                (asks.len(), wrong)
+                (requests.len(), wrong)
             }
         }
     }
 
     /// Whether a query names a path and slots of this tree.
-    fn has_path(&self, ask: &Ask) -> bool {
+    fn has_path(&self, request: &QueryRequest) -> bool {
         let g = &self.geometry;
         let has_slot =
             |(layer, location): (usize, &Location)| (location.slot as usize) < g.slots(layer);
-        ask.leaf < g.leaves()
-            && ask.locations.len() == g.layers
-            && ask.locations.iter().enumerate().all(has_slot)
+        request.leaf < g.leaves()
+            && request.locations.len() == g.layers
+            && request.locations.iter().enumerate().all(has_slot)
     }
 
     /// Reads the slots of all these queries, or fails.
-    fn read_together(&self, asks: &[Ask], into: &mut [u8]) -> Result {
+    fn read_together(&self, requests: &[QueryRequest], into: &mut [u8]) -> Result {
         let g = &self.geometry;
-        let slots = asks.iter().flat_map(|ask| {
-            let node = |layer| g.node(layer, ask.leaf);
+        let slots = requests.iter().flat_map(|request| {
+            let node = |layer| g.node(layer, request.leaf);
             let version = move |(layer, at): (usize, &Location)| {
                 (NodeVersion { node: node(layer), attempt: at.attempt }, at.slot)
             };
-            ask.locations.iter().enumerate().map(version)
+            request.locations.iter().enumerate().map(version)
         });
         let read = |((version, slot), into)| SlotRead { version, slot, into };
-        let mut wanted: Vec<SlotRead<'_>> =
+        let mut reads: Vec<SlotRead<'_>> =
             slots.zip(into.chunks_exact_mut(g.slot_len())).map(read).collect();
-        block_on(self.store.read_slots(&mut wanted))
+        block_on(self.store.read_slots(&mut reads))
     }
 
     async fn read(&self, version: NodeVersion, into: &mut Vec<u8>) -> Result {
@@ -351,16 +352,16 @@ fn up_to_failure<T>(results: impl Iterator<Item = Result<T>>) -> Vec<Result<T>> 
 }
 
 impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
-    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
-        self.query_many(slice::from_ref(ask)).pop().unwrap_or(Err(Error::SessionLost))
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
+        self.query_many(slice::from_ref(request)).pop().unwrap_or(Err(Error::SessionLost))
     }
 
-    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
+    fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
         let len = self.geometry.layers * self.geometry.slot_len();
         let mut slots = lock(&self.slots);
-        slots.resize(len * asks.len(), 0);
-        let (read, failed) = self.read_slots(asks, &mut slots);
-        let orders = asks[..read].iter().map(|ask| &ask.order[..]);
+        slots.resize(len * requests.len(), 0);
+        let (read, failed) = self.read_slots(requests, &mut slots);
+        let orders = requests[..read].iter().map(|request| &request.order[..]);
         let orders: Vec<(&[u8], &[u8])> = orders.zip(slots.chunks_exact(len)).collect();
         let mut replies = self.enclave.query_many(&orders);
         if replies.len() == orders.len() && replies.last().is_none_or(Result::is_ok) {
@@ -398,12 +399,12 @@ impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
 }
 
 impl<H: Host + ?Sized> Host for std::sync::Arc<H> {
-    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
-        (**self).query_many(asks)
+    fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
+        (**self).query_many(requests)
     }
 
-    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
-        (**self).query(ask)
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
+        (**self).query(request)
     }
 
     fn stage(&self, stage: &Stage) -> Result {

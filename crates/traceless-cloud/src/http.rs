@@ -1,10 +1,10 @@
 //! HTTP/1.1 for clients: metrics and S3.
 
 use crate::connection::{Connection, Ender, Wire};
-use crate::front::{Front, Health, Metrics, Protocol, Stop};
-use crate::places::{ConnectionPlaces, Place, REST, STRANGER_TIME};
+use crate::connection_places::{ConnectionPlaces, Place, REST, STRANGER_TIME};
 use crate::resp::Password;
-use crate::s3::{self, Keys};
+use crate::s3::{self, AccessKeys};
+use crate::shared::{Health, Metrics, Protocol, SharedGateway, Stop};
 use crate::tls::Tls;
 use bytes::Bytes;
 use http_body_util::Full;
@@ -59,7 +59,7 @@ impl Http {
             .enable_all()
             .build()?;
         let (stopping, stopped) = watch::channel(false);
-        stop.when_asked(move || {
+        stop.on_stop(move || {
             // Without a listener there is no server left to stop.
             let _ = stopping.send(true);
         });
@@ -86,7 +86,7 @@ impl Http {
             if is_known && let Some(connection) = request.extensions().get::<Connection>() {
                 connection.keep();
             }
-            let reply = if is_known { tell(&request, &metrics) } else { turn_away() };
+            let reply = if is_known { serve_metrics(&request, &metrics) } else { refuse() };
             async move { Ok::<_, core::convert::Infallible>(reply) }
         });
         self.serve((address, clients), None, service, None)
@@ -96,8 +96,8 @@ impl Http {
     pub fn s3(
         &mut self,
         address: &str,
-        front: &Arc<Front>,
-        keys: Keys,
+        front: &Arc<SharedGateway>,
+        keys: AccessKeys,
         tls: Option<&Tls>,
     ) -> io::Result<SocketAddr> {
         let metrics = front.metrics().clone();
@@ -154,11 +154,13 @@ pub fn metrics_clients(has_password: bool) -> Clients {
 }
 
 fn knows(request: &Request<Incoming>, password: &Password) -> bool {
-    let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
-    given.and_then(|given| given.strip_prefix(b"Bearer ")).is_some_and(|given| password.is(given))
+    let header = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    header
+        .and_then(|header| header.strip_prefix(b"Bearer "))
+        .is_some_and(|header| password.is(header))
 }
 
-fn turn_away() -> Response<Full<Bytes>> {
+fn refuse() -> Response<Full<Bytes>> {
     let text = "give the password as Authorization: Bearer PASSWORD\n";
     let mut reply = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
     *reply.status_mut() = StatusCode::UNAUTHORIZED;
@@ -166,7 +168,7 @@ fn turn_away() -> Response<Full<Bytes>> {
     reply
 }
 
-fn tell(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes>> {
+fn serve_metrics(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes>> {
     let (status, text) = match (request.method(), request.uri().path()) {
         (&(Method::GET | Method::HEAD), "/metrics") => (StatusCode::OK, metrics.text()),
         (&(Method::GET | Method::HEAD), "/healthz") => {
@@ -228,7 +230,7 @@ where
             tokio::spawn(async move {
                 tokio::select! {
                     () = served => {}
-                    () = ender.asked() => {}
+                    () = ender.ended() => {}
                     () = overdue => {}
                 }
             });

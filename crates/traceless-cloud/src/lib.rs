@@ -9,14 +9,16 @@
 //! The files:
 //!
 //! * `geometry`: the tree's shape: nodes, paths, epochs, parts of a slot
-//! * `params`, `tail`: the tree for a number of blocks, and the probability of exceeding its limits
+//! * `params`, `tail_probability`: the tree for a number of blocks, and the probability of
+//!   exceeding its limits
 //! * `random`: a fast random generator that copies of a process do not share
-//! * `join`: two pieces of work at once, if the host lends a thread
+//! * `fork_join`: two pieces of work at once, if the host lends a thread
 //! * `kernel`: oblivious permutation of rows: `network` (Beneš, with the gateway's `route`) and
 //!   `nibbles` (the paper's), over a `slab`
-//! * `outer`, `inner`: the two layers of encryption of a slot: the enclave's seal of a node's
-//!   version, and under it the gateway's seal of the block
-//! * `channel`, `orders`: sealed messages from gateway to enclave, and their content
+//! * `transport_seal`, `block_seal`: the two layers of encryption of a slot: the enclave's seal of
+//!   a node's version, and under it the gateway's seal of the block
+//! * `codec`: fixed layouts as bytes
+//! * `channel`, `enclave_orders`: sealed messages from gateway to enclave, and their content
 //! * `enclave`: the core: `query` and `evict` (`job`: one node's eviction; `block_wise`: a
 //!   baseline)
 //! * `store`: the trait `NodeStore`, which engines implement; `mem`, `file`; `places`: the place of
@@ -30,24 +32,24 @@
 //! * `wire`: between gateway and host: `message`, `tls`, `fence` (which gateway has the store)
 //! * `server`: the host: `session`, `connection`
 //! * `remote`: a server as a `Host`: `line` (a connection and its messages), `open`
-//! * `gateway`: `index` (where each block lies), `waiting` (the paper's ring, and the tree's root),
+//! * `gateway`: `index` (where each block lies), `stash` (the paper's ring, and the tree's root),
 //!   `queries` (sent together), `cache` (copies), `plan` (where rows go), `rounds` (run in a
-//!   thread), `pace` (spreads the waiting for rounds), `beat` (a constant rate, instead of `pace`),
+//!   thread), `query_pacing` (spreads the waiting for rounds), `constant_rate` (instead of pacing),
 //!   `commits`, `sessions` (replace a lost enclave); `fill` (all blocks of an empty tree); `state`,
-//!   which changes by `record`s (`codec`: as bytes), kept in a `journal`, which an `anchor` may
-//!   protect from rollback and `inspect` checks; `names`, `objects`: values of any length
+//!   which changes by `record`s, stored in a `journal`, which an `anchor` may protect from rollback
+//!   and `inspect` checks; `names`, `objects`: values of any length
 //! * `log`: entries in a file, sealed for the gateway and hashed for the host: `proof`, `marks`
 //!   (how far the log is durable), `read` (finds whole entries and damage)
-//! * `local`, `lock`, `durable`: gateway and host in one folder and process; a folder's lock; files
-//!   and folders that survive a power cut
-//! * `front`: what front ends share: one gateway behind a lock, `beating` (sends dummy queries at
-//!   unused ticks), `metrics`, the time of day (`wall`), the request to `stop`
+//! * `local_deployment`, `lock`, `durable`: gateway and host in one folder and process; a folder's
+//!   lock; files and folders that survive a power cut
+//! * `front`: what front ends share: one gateway behind a lock, `rate_thread` (sends dummy
+//!   queries at unused ticks), `metrics`, the time of day (`wall`), the request to `stop`
 //! * `resp`: the Redis protocol: `protocol` (bytes), `session` (one connection), `values` (the
 //!   commands, and the expiry of values), `access`, `info`, `glob`
 //! * `tls`, `http`: TLS and HTTP/1.1 for clients (`connection`: passed to requests); metrics. The
 //!   only async code
-//! * `places`, `patient`: connections of unauthenticated clients: they give way to newer ones, and
-//!   have one deadline
+//! * `connection_places`, `deadline_stream`: connections of unauthenticated clients: they give
+//!   way to newer ones, and have one deadline
 //! * `s3`: S3, with a library for its protocol: `handlers` (requests), `objects`, `uploads`,
 //!   `copies`, `listing`, `bodies` (streamed bytes), `note` (an object's metadata), `conditions`,
 //!   `access` (keys and grants)
@@ -56,17 +58,24 @@
 
 extern crate alloc;
 
+#[cfg(feature = "std")]
+mod block_seal;
 pub mod channel;
+mod codec;
 #[cfg(feature = "http")]
 mod connection;
 #[cfg(feature = "std")]
+mod connection_places;
+#[cfg(feature = "std")]
+mod deadline_stream;
+#[cfg(feature = "std")]
 mod durable;
 pub mod enclave;
+pub mod enclave_orders;
 pub mod error;
+pub mod fork_join;
 #[cfg(feature = "std")]
 mod frame;
-#[cfg(feature = "std")]
-pub mod front;
 #[cfg(feature = "std")]
 pub mod gateway;
 pub mod geometry;
@@ -74,24 +83,17 @@ pub mod geometry;
 pub mod host;
 #[cfg(feature = "http")]
 pub mod http;
-#[cfg(feature = "std")]
-mod inner;
-pub mod join;
 pub mod kernel;
 #[cfg(feature = "std")]
-pub mod local;
+pub mod local_deployment;
 #[cfg(feature = "std")]
 mod lock;
 #[cfg(feature = "std")]
 mod log;
-pub mod orders;
-pub mod outer;
+#[cfg(feature = "std")]
+pub mod observed_host;
 #[cfg(feature = "std")]
 pub mod params;
-#[cfg(feature = "std")]
-mod patient;
-#[cfg(feature = "std")]
-mod places;
 #[cfg(feature = "std")]
 pub mod process;
 #[cfg(feature = "std")]
@@ -105,15 +107,16 @@ pub mod s3;
 #[cfg(feature = "std")]
 pub mod server;
 #[cfg(feature = "std")]
+pub mod shared;
+#[cfg(feature = "std")]
 pub mod store;
 #[cfg(feature = "std")]
-mod tail;
+mod tail_probability;
 #[cfg(feature = "std")]
 pub mod tee;
 #[cfg(feature = "std")]
 pub mod tls;
-#[cfg(feature = "std")]
-pub mod watched;
+pub mod transport_seal;
 #[cfg(feature = "std")]
 mod wire;
 

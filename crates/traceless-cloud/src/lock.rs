@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_free_once_it_is_given_back_whoever_has_the_file_open() {
+    fn dropping_a_lock_frees_the_folder_despite_other_open_files() {
         let folder = tempfile::tempdir().unwrap();
         let lock = Lock::take(folder.path(), "it").unwrap();
         let inherited = lock.0.try_clone().unwrap();

@@ -12,7 +12,7 @@
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::kernel::Choice;
-use crate::tail::{binomial_above, poisson_above};
+use crate::tail_probability::{binomial_above, poisson_above};
 
 /// Blocks of a leaf, in rounds' worth, on average at most. This decides the number of layers. One
 /// more layer would renew as many more slots in a round.
@@ -21,7 +21,7 @@ const LEAF_ROUNDS_MAX: f64 = 8.0;
 const ARITY: u32 = 8;
 /// Blocks, in rounds' worth, that may wait at the gateway besides a root's worth. Normally about
 /// two rounds' worth wait.
-const WAITING_ROUNDS_MAX: usize = 6;
+const STASH_ROUNDS_MAX: usize = 6;
 /// Rounds in the life of a store, for the union bound.
 const LIFETIME_ROUNDS_LOG2: f64 = 20.0;
 /// Bits of leaf, layer and slot together in the gateway's map.
@@ -99,10 +99,10 @@ impl Params {
             (layers, leaves) = (layers + 1, leaves * ARITY);
         }
         let bits = -f64::from(lambda);
-        let inner_blocks = least(|n| poisson_above(inner_mean(round_blocks), n) <= bits);
+        let inner_blocks = smallest(|n| poisson_above(inner_mean(round_blocks), n) <= bits);
         let share = 1.0 / f64::from(leaves);
-        let leaf_blocks = least(|n| binomial_above(blocks, share, n) <= bits);
-        let reads = |width| least(|n| poisson_above(reads_mean(round_blocks, width), n) <= bits);
+        let leaf_blocks = smallest(|n| binomial_above(blocks, share, n) <= bits);
+        let reads = |width| smallest(|n| poisson_above(reads_mean(round_blocks, width), n) <= bits);
         // The number of reads of a single root is known exactly.
         let inner_reads = if roots == 1 { 2 * round_blocks } else { reads(roots) };
         let geometry = Geometry {
@@ -144,8 +144,8 @@ impl Params {
 
     /// How many blocks may wait at the gateway. With several roots, the blocks of each wait until a
     /// round comes to it, on average for half as many rounds as there are roots.
-    pub fn waiting_max(&self) -> usize {
-        let rounds = self.geometry.roots as usize / 2 + WAITING_ROUNDS_MAX;
+    pub fn stash_max(&self) -> usize {
+        let rounds = self.geometry.roots as usize / 2 + STASH_ROUNDS_MAX;
         rounds * self.round_blocks
     }
 
@@ -198,16 +198,16 @@ fn reads_mean(round_blocks: usize, width: u32) -> f64 {
     round_blocks as f64 * (1.0 + 1.0 / f64::from(width))
 }
 
-/// The least number for which `holds` is true, where it is true for all larger ones, too.
-fn least(holds: impl Fn(usize) -> bool) -> usize {
+/// The least number for which `is_enough` is true, where it is true for all larger ones, too.
+fn smallest(is_enough: impl Fn(usize) -> bool) -> usize {
     let mut above = 1;
-    while !holds(above) {
+    while !is_enough(above) {
         above *= 2;
     }
     let mut below = above / 2;
     while below + 1 < above {
         let middle = usize::midpoint(below, above);
-        if holds(middle) { above = middle } else { below = middle }
+        if is_enough(middle) { above = middle } else { below = middle }
     }
     above
 }
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_papers_sizes() {
+    fn the_papers_tree_has_the_papers_sizes() {
         // Blocks, layers, most slots of a leaf (notes: with 1600 dummies), space.
         let cases = [
             (1 << 20, 4, 3955, 2.2),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_as_asked_for_and_limits_the_least() {
+    fn bounds_meet_lambda_with_the_smallest_limits() {
         for (blocks, lambda) in [(1000, 2), (1 << 20, 32), (10 << 20, 32), (10 << 20, 64)] {
             let p = Params::new(blocks, 1024, lambda).unwrap();
             let bits = -f64::from(lambda);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_wishes_are_refused() {
+    fn impossible_parameters_are_refused() {
         for (blocks, block_len, lambda) in [
             (0, 1024, 32),
             (1 << 32, 1024, 32),

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_draw_otherwise() {
+    fn process_copies_draw_different_numbers() {
         let mut copies = [(); 2].map(|()| SystemStream::of_copy());
         let drawn = copies.each_mut().map(|stream| (stream.next_u64(), stream.salt()));
         assert!(drawn[0].0 != drawn[1].0 && drawn[0].1 != drawn[1].1);

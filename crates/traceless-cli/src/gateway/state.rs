@@ -7,7 +7,7 @@ use crate::output::{say, say_json};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use traceless_cloud::gateway::{self, Keys, StateReport};
-use traceless_cloud::local::{Local, existing_keys, state_folder};
+use traceless_cloud::local_deployment::{LocalDeployment, existing_keys, state_folder};
 use traceless_core::rng::System;
 
 #[derive(Serialize)]
@@ -70,7 +70,7 @@ pub fn repair(args: &GatewayRepairArgs) -> Result<(), Failure> {
 
 impl<'a> State<'a> {
     fn of(args: &'a GatewayStateArgs) -> Result<Self, Failure> {
-        let home = args.home.local.as_deref().map(Local::home);
+        let home = args.home.local.as_deref().map(LocalDeployment::home);
         let home = home.or(args.home.state.clone()).expect("one of both is required");
         let keys = existing_keys(&home, args.key_file.as_deref()).map_err(|e| failure(&e))?;
         Ok(Self { folder: state_folder(&home), keys, anchor: args.anchor.as_deref() })

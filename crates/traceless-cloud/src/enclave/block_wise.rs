@@ -6,10 +6,10 @@
 //! is, and each row is opened and sealed as often as the network is deep.
 
 use super::job::{Job, NodeBytes};
+use crate::enclave_orders::Eviction;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, PART_LEN, TAG_LEN};
 use crate::kernel::Network;
-use crate::orders::Eviction;
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::seal::{Aead, Nonce, Sealer, Secret};
@@ -26,7 +26,7 @@ pub struct BlockWise {
     /// How often each row was sealed, which the host can count.
     sealed: Vec<u32>,
     /// The blocks that the enclave holds, as whole words.
-    held: [Vec<u8>; 2],
+    buffers: [Vec<u8>; 2],
 }
 
 impl BlockWise {
@@ -38,14 +38,14 @@ impl BlockWise {
             networks: counts.into_iter().map(Network::new).collect(),
             rows: vec![0; most * (len + TAG_LEN)],
             sealed: vec![0; most],
-            held: [vec![0; len], vec![0; len]],
+            buffers: [vec![0; len], vec![0; len]],
         }
     }
 
     /// Makes a new version of a node.
     pub fn evict(&mut self, job: &Job<'_>, order: &Eviction, bytes: NodeBytes<'_>) -> Result {
         let control = &order.control;
-        let Self { key, networks, rows, sealed, held } = self;
+        let Self { key, networks, rows, sealed, buffers } = self;
         let count = job.rows();
         let network = networks.iter().find(|network| network.rows() == count);
         let network = network.filter(|network| network.control_len() == control.len());
@@ -54,8 +54,8 @@ impl BlockWise {
         let eviction = [&order.node.0.to_le_bytes()[..], &order.attempt.to_le_bytes()];
         let aead = Aead::new(&key.derive(&eviction));
         sealed.fill(0);
-        let mut outside = Outside { aead, rows, sealed, len: held[0].len() };
-        let [one, other] = held;
+        let mut outside = HostRows { aead, rows, sealed, len: buffers[0].len() };
+        let [one, other] = buffers;
         let (g, slot_len) = (job.geometry, job.geometry.slot_len());
         let slots = bytes.node.chunks_exact(slot_len).chain(bytes.carried.chunks_exact(slot_len));
         let mut wrong = None;
@@ -83,14 +83,14 @@ impl BlockWise {
 }
 
 /// Rows in the host's memory.
-struct Outside<'a> {
+struct HostRows<'a> {
     aead: Aead,
     rows: &'a mut [u8],
     sealed: &'a mut [u32],
     len: usize,
 }
 
-impl Outside<'_> {
+impl HostRows<'_> {
     fn put(&mut self, row: usize, plain: &[u8]) {
         self.sealed[row] += 1;
         let nonce = nonce(row, self.sealed[row]);
@@ -132,8 +132,8 @@ fn take_in(job: &Job<'_>, row: usize, slot: &[u8], plain: &mut [u8]) -> Option<E
 /// Exchanges two blocks or not, with the same memory accesses in both cases.
 fn exchange(bit: u64, one: &mut [u8], other: &mut [u8]) {
     let mask = 0_u64.wrapping_sub(hide(bit));
-    let (ones, others) = (one.as_chunks_mut::<WORD>().0, other.as_chunks_mut::<WORD>().0);
-    for (one, other) in ones.iter_mut().zip(others) {
+    let (words, other_words) = (one.as_chunks_mut::<WORD>().0, other.as_chunks_mut::<WORD>().0);
+    for (one, other) in words.iter_mut().zip(other_words) {
         let (a, b) = (u64::from_le_bytes(*one), u64::from_le_bytes(*other));
         let change = (a ^ b) & mask;
         (*one, *other) = ((a ^ change).to_le_bytes(), (b ^ change).to_le_bytes());
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(nonce(3, 5).version, 3 << 32 | 5);
         let (aead, len) = (Aead::new(&Secret::from_bytes([1; 32])), 32);
         let (mut rows, mut sealed) = (vec![0; 2 * (len + TAG_LEN)], [0; 2]);
-        let mut outside = Outside { aead, rows: &mut rows, sealed: &mut sealed, len };
+        let mut outside = HostRows { aead, rows: &mut rows, sealed: &mut sealed, len };
         let mut plain = vec![0; len];
         for (nth, row) in [0, 1, 1, 1].into_iter().enumerate() {
             outside.put(row, &vec![nth as u8; len]);

@@ -4,12 +4,12 @@ use super::block_wise::BlockWise;
 use super::job::{Job, NodeBytes, Parts};
 use super::{Session, Shared};
 use crate::channel::Receiver;
+use crate::enclave_orders::Eviction;
 use crate::error::{Error, Result};
+use crate::fork_join::{ForkJoin, OneThread, THREAD_MIN};
 use crate::geometry::{Geometry, PART_PIECES, PIECE_LEN};
-use crate::join::{Join, OneThread, THREAD_MIN};
 use crate::kernel::{Choice, NIBBLES_ROWS_MAX, Network, Nibbles, Slab};
-use crate::orders::Eviction;
-use crate::outer::{Outer, Vector};
+use crate::transport_seal::{TransportKeys, Vector};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use traceless_sys::ct::secret::classify;
@@ -20,12 +20,12 @@ pub const WORKING_SET_MAX: usize = 64 << 20;
 /// Makes new versions of nodes.
 pub struct Evictor {
     geometry: Geometry,
-    outer: Outer,
+    transport_keys: TransportKeys,
     receiver: Receiver,
     slab: Slab,
     kernel: Kernel,
     working_set: usize,
-    threads: Box<dyn Join>,
+    threads: Box<dyn ForkJoin>,
 }
 
 enum Kernel {
@@ -65,7 +65,7 @@ impl Evictor {
         }
         Ok(Self {
             geometry,
-            outer: Outer::new(&shared.outer, shared.choice),
+            transport_keys: TransportKeys::new(&shared.transport, shared.choice),
             receiver: Receiver::new(&session.evict),
             slab: Slab::new(most)?,
             kernel,
@@ -76,7 +76,7 @@ impl Evictor {
 
     /// Uses threads that the host lends.
     #[must_use]
-    pub fn with_threads(self, threads: Box<dyn Join>) -> Self {
+    pub fn with_threads(self, threads: Box<dyn ForkJoin>) -> Self {
         Self { threads, ..self }
     }
 
@@ -86,7 +86,10 @@ impl Evictor {
     pub fn by_whole_blocks(self, shared: &Shared) -> Self {
         assert!(shared.choice == Choice::Benes, "a network moves the blocks");
         let g = &self.geometry;
-        Self { kernel: Kernel::BlockWise(BlockWise::new(&shared.outer, g, row_counts(g))), ..self }
+        Self {
+            kernel: Kernel::BlockWise(BlockWise::new(&shared.transport, g, row_counts(g))),
+            ..self
+        }
     }
 
     /// Switches to the Beneš network, under the same cipher.
@@ -102,9 +105,9 @@ impl Evictor {
     /// gateway never commits.
     pub fn evict(&mut self, order: &mut [u8], mut bytes: NodeBytes<'_>) -> Result {
         let order = self.take(order)?;
-        let Self { geometry, outer, kernel, .. } = self;
+        let Self { geometry, transport_keys, kernel, .. } = self;
         if let Kernel::BlockWise(blocks) = kernel {
-            let job = Job::new(geometry, outer, false, &order);
+            let job = Job::new(geometry, transport_keys, false, &order);
             job.check(&bytes)?;
             return blocks.evict(&job, &order, bytes);
         }
@@ -130,13 +133,13 @@ impl Evictor {
     }
 
     fn carry_out(&mut self, order: &Eviction, parts: &mut impl Parts) -> Result {
-        let Self { geometry, outer, slab, kernel, threads, .. } = self;
-        let job = Job::new(geometry, outer, kernel.streams(), order);
+        let Self { geometry, transport_keys, slab, kernel, threads, .. } = self;
+        let job = Job::new(geometry, transport_keys, kernel.streams(), order);
         job.check(parts)?;
-        let mut work = |part: usize, threads: &dyn Join| {
+        let mut work = |part: usize, threads: &dyn ForkJoin| {
             let found = parts.part(geometry, part)?;
             job.load(part, &found, slab, threads)?;
-            kernel.permute(&order.control, part, (&job, outer, threads), slab)?;
+            kernel.permute(&order.control, part, (&job, transport_keys, threads), slab)?;
             job.store(part, slab, found, threads);
             parts.done()
         };
@@ -177,7 +180,7 @@ impl Kernel {
         &mut self,
         control: &[u8],
         part: usize,
-        (job, outer, threads): (&Job<'_>, &Outer, &dyn Join),
+        (job, transport_keys, threads): (&Job<'_>, &TransportKeys, &dyn ForkJoin),
         slab: &mut Slab,
     ) -> Result {
         let rows = job.rows();
@@ -203,7 +206,14 @@ impl Kernel {
                     .collect();
                 let new: Vec<Vector> = (0..rows).map(|row| job.new_vector(row)).collect();
                 let pieces = (part * PART_PIECES, job.geometry.part_len(part) / PIECE_LEN);
-                nibbles.permute(&dest, pieces, outer.stream(), (&old, &new), slab, &mut ());
+                nibbles.permute(
+                    &dest,
+                    pieces,
+                    transport_keys.stream(),
+                    (&old, &new),
+                    slab,
+                    &mut (),
+                );
             }
             Self::BlockWise(_) => unreachable!("blocks do not come part by part"),
         }

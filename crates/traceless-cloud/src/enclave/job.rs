@@ -1,11 +1,11 @@
 //! One node's eviction: its bytes, and the seals of its input and output.
 
+use crate::enclave_orders::Eviction;
 use crate::error::{Error, Result};
+use crate::fork_join::ForkJoin;
 use crate::geometry::{Geometry, TAG_LEN};
-use crate::join::Join;
 use crate::kernel::{Rows, Slab};
-use crate::orders::Eviction;
-use crate::outer::{Outer, SlotSeal, Vector};
+use crate::transport_seal::{SlotSeal, TransportKeys, Vector};
 use traceless_sys::ct::secret::declassify;
 
 /// A node's slots and the slots that are carried through it, in the host's memory.
@@ -71,17 +71,22 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    pub fn new(geometry: &'a Geometry, outer: &'a Outer, streams: bool, order: &Eviction) -> Self {
+    pub fn new(
+        geometry: &'a Geometry,
+        transport_keys: &'a TransportKeys,
+        streams: bool,
+        order: &Eviction,
+    ) -> Self {
         let old = order.old(geometry);
         Self {
             geometry,
             streams,
             slots: geometry.slots(geometry.layer_of(order.node)),
             carried: if order.in_round { geometry.round_slots } else { 0 },
-            old: old.is_written().then(|| outer.seal(old)),
-            carried_in: outer.seal(order.carried_in(geometry)),
-            new: outer.seal(order.renewed(geometry)),
-            carried_out: order.carried_out(geometry).map(|version| outer.seal(version)),
+            old: old.is_written().then(|| transport_keys.seal(old)),
+            carried_in: transport_keys.seal(order.carried_in(geometry)),
+            new: transport_keys.seal(order.renewed(geometry)),
+            carried_out: order.carried_out(geometry).map(|version| transport_keys.seal(version)),
         }
     }
 
@@ -132,7 +137,7 @@ impl<'a> Job<'a> {
         part: usize,
         found: &PartBytes<'_>,
         slab: &mut Slab,
-        threads: &dyn Join,
+        threads: &dyn ForkJoin,
     ) -> Result {
         let middle = self.rows() / 2;
         let mut rows = slab.rows_mut(self.rows());
@@ -180,7 +185,7 @@ impl<'a> Job<'a> {
         part: usize,
         slab: &mut Slab,
         PartBytes { bytes, stride, at }: PartBytes<'_>,
-        threads: &dyn Join,
+        threads: &dyn ForkJoin,
     ) {
         let NodeBytes { new_node: node, new_carried: carried, .. } = bytes;
         // Fewer rows may go out than came in: a leaf drops the rest.

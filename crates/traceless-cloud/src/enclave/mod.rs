@@ -25,10 +25,10 @@ use traceless_core::seal::Secret;
 pub struct Shared {
     /// The tree's shape.
     pub geometry: Geometry,
-    /// The kernel, which also determines the outer cipher.
+    /// The kernel, which also determines the cipher of the transport seal.
     pub choice: Choice,
-    /// The key of the outer layer of encryption.
-    pub outer: Secret,
+    /// The key of the transport seal.
+    pub transport: Secret,
     /// The key that session keys are derived from.
     pub channel: Secret,
 }
@@ -36,8 +36,8 @@ pub struct Shared {
 impl Shared {
     /// Derives a tree's keys from the key that the gateway hands to the enclave.
     pub fn new(geometry: Geometry, choice: Choice, key: &Secret) -> Self {
-        let (outer, channel) = (key.derive(&[b"outer"]), key.derive(&[b"channel"]));
-        Self { geometry, choice, outer, channel }
+        let (transport, channel) = (key.derive(&[b"outer"]), key.derive(&[b"channel"]));
+        Self { geometry, choice, transport, channel }
     }
 
     /// The keys of a session.

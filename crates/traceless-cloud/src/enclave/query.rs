@@ -2,10 +2,10 @@
 
 use super::{Session, Shared};
 use crate::channel::{Receiver, Sender};
+use crate::enclave_orders::Query;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, PART_LEN};
-use crate::orders::Query;
-use crate::outer::Outer;
+use crate::transport_seal::TransportKeys;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use traceless_sys::ct::{
 /// Answers queries.
 pub struct Querier {
     geometry: Geometry,
-    outer: Outer,
+    transport_keys: TransportKeys,
     receiver: Receiver,
     sender: Sender,
     /// One block of each layer, as words.
@@ -33,7 +33,7 @@ impl Querier {
         let words = geometry.sealed_len() / size_of::<u64>();
         Self {
             geometry,
-            outer: Outer::new(&shared.outer, shared.choice),
+            transport_keys: TransportKeys::new(&shared.transport, shared.choice),
             receiver: Receiver::new(&session.query),
             sender: Sender::new(&session.reply, rng),
             rows: vec![0; words * geometry.layers],
@@ -69,7 +69,7 @@ impl Querier {
                 row.fill(0);
                 continue;
             }
-            let seal = self.outer.seal(version);
+            let seal = self.transport_keys.seal(version);
             let number = order.locations[layer].slot;
             for part in 0..g.parts() {
                 let sealed = &slot[g.part_at(part)..g.part_end(part)];
@@ -96,10 +96,10 @@ impl Kernel for Choose<'_> {
     #[inline(always)]
     fn run<V: Vector>(self, v: V) {
         let words = self.chosen.len();
-        let mut held = InMemory::new(v, self.chosen);
-        held.clear();
+        let mut candidate = InMemory::new(v, self.chosen);
+        candidate.clear();
         for (layer, row) in self.rows.chunks_exact(words).enumerate() {
-            held.gather(row, Mask::equal(layer as u32, self.target).bits());
+            candidate.gather(row, Mask::equal(layer as u32, self.target).bits());
         }
     }
 }

@@ -1,11 +1,11 @@
 use super::*;
 use crate::channel::Sender;
+use crate::enclave_orders::{Eviction, Location, Query};
 use crate::error::Error;
+use crate::fork_join::{ForkJoin, OneThread, THREAD_MIN, TwoThreads};
 use crate::geometry::{Node, TAG_LEN, tests::small};
-use crate::join::{Join, OneThread, THREAD_MIN, TwoThreads};
 use crate::kernel::Network;
-use crate::orders::{Eviction, Location, Query};
-use crate::outer::{Outer, Version};
+use crate::transport_seal::{TransportKeys, Version};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use traceless_core::rng::SeededRng;
@@ -20,8 +20,8 @@ struct Rig {
     evictor: Evictor,
     queries: Sender,
     evictions: Sender,
-    replies: crate::channel::Receiver,
-    outer: Outer,
+    errors: crate::channel::Receiver,
+    transport_keys: TransportKeys,
 }
 
 fn rig(geometry: Geometry, choice: Choice) -> Rig {
@@ -32,8 +32,8 @@ fn rig(geometry: Geometry, choice: Choice) -> Rig {
         evictor: Evictor::new(&shared, &session).unwrap(),
         queries: Sender::new(&session.query, Box::new(SeededRng::new(1))),
         evictions: Sender::new(&session.evict, Box::new(SeededRng::new(2))),
-        replies: crate::channel::Receiver::new(&session.reply),
-        outer: Outer::new(&shared.outer, choice),
+        errors: crate::channel::Receiver::new(&session.reply),
+        transport_keys: TransportKeys::new(&shared.transport, choice),
         shared,
     }
 }
@@ -44,7 +44,11 @@ fn slot(rig: &Rig, version: Version, number: u32, byte: u8) -> Vec<u8> {
     let mut slot = vec![0; g.slot_len()];
     for part in 0..g.parts() {
         let sealed = &mut slot[g.part_at(part)..g.part_end(part)];
-        rig.outer.seal(version).seal((number, part), &vec![byte; g.part_len(part)], sealed);
+        rig.transport_keys.seal(version).seal(
+            (number, part),
+            &vec![byte; g.part_len(part)],
+            sealed,
+        );
     }
     slot
 }
@@ -66,21 +70,21 @@ fn slots_of(rig: &Rig, query: &Query) -> Vec<u8> {
     (0..g.layers).flat_map(one).collect()
 }
 
-fn ask(rig: &mut Rig, query: &Query, slots: &[u8]) -> Result<Vec<u8>, Error> {
+fn send_query(rig: &mut Rig, query: &Query, slots: &[u8]) -> Result<Vec<u8>, Error> {
     let mut order = rig.queries.seal(&query.encode(&rig.shared.geometry));
     let mut reply = rig.querier.query(&mut order, slots)?;
-    Ok(rig.replies.open(&mut reply).unwrap().to_vec())
+    Ok(rig.errors.open(&mut reply).unwrap().to_vec())
 }
 
 #[test]
-fn the_block_that_is_meant_comes_back() {
+fn a_query_returns_the_target_block() {
     for (choice, block_len) in [(Choice::Benes, 64), (Choice::Benes, 4096), (Choice::Paper, 64)] {
         let mut rig = rig(Geometry { block_len, ..small() }, choice);
         let g = rig.shared.geometry;
         for target in 0..g.layers as u32 {
             let query = query(&g, target);
             let slots = slots_of(&rig, &query);
-            let block = ask(&mut rig, &query, &slots).unwrap();
+            let block = send_query(&mut rig, &query, &slots).unwrap();
             assert_eq!(block, vec![target as u8 + 1; g.sealed_len()]);
         }
     }
@@ -92,44 +96,44 @@ fn a_node_that_was_never_written_holds_zeros() {
     let mut query = query(&rig.shared.geometry, 2);
     let slots = slots_of(&rig, &query);
     query.locations[2].attempt = 0;
-    assert!(ask(&mut rig, &query, &slots).unwrap().iter().all(|&byte| byte == 0));
+    assert!(send_query(&mut rig, &query, &slots).unwrap().iter().all(|&byte| byte == 0));
 }
 
 #[test]
-fn a_corrupt_slot_tells_nothing_about_the_layer() {
+fn a_corrupt_slot_reveals_nothing_about_the_layer() {
     let mut rig = rig(small(), Choice::Benes);
     let g = rig.shared.geometry;
     for corrupt in 0..g.layers {
-        let told: Vec<String> = (0..g.layers as u32)
+        let errors: Vec<String> = (0..g.layers as u32)
             .map(|target| {
                 let query = query(&g, target);
                 let mut slots = slots_of(&rig, &query);
                 slots[corrupt * g.slot_len() + 9] ^= 1;
-                ask(&mut rig, &query, &slots).unwrap_err().to_string()
+                send_query(&mut rig, &query, &slots).unwrap_err().to_string()
             })
             .collect();
-        assert!(told.iter().all(|one| *one == told[0]), "{told:?}");
-        assert!(told[0].contains(&format!("slot {}", 3 + corrupt)), "{}", told[0]);
+        assert!(errors.iter().all(|one| *one == errors[0]), "{errors:?}");
+        assert!(errors[0].contains(&format!("slot {}", 3 + corrupt)), "{}", errors[0]);
     }
 }
 
 /// The planted fault: the paper, as printed, verifies the chosen block only.
 #[test]
-fn to_verify_the_chosen_block_only_would_tell_its_layer() {
+fn verifying_only_the_target_slot_would_reveal_its_layer() {
     let rig = rig(small(), Choice::Benes);
     let g = rig.shared.geometry;
-    let told: Vec<bool> = (0..g.layers)
+    let results: Vec<bool> = (0..g.layers)
         .map(|target| {
             let query = query(&g, target as u32);
             let mut slots = slots_of(&rig, &query);
             slots[9] ^= 1;
             let chosen = &slots[target * g.slot_len()..][..g.slot_len()];
             let (len, number) = (g.part_len(0), query.locations[target].slot);
-            let seal = rig.outer.seal(query.version(&g, target));
+            let seal = rig.transport_keys.seal(query.version(&g, target));
             seal.open((number, 0), &chosen[..len + TAG_LEN], &mut vec![0; len]).is_ok()
         })
         .collect();
-    assert_eq!(told, [false, true, true, true]);
+    assert_eq!(results, [false, true, true, true]);
 }
 
 #[test]
@@ -148,9 +152,12 @@ fn replayed_orders_and_older_slots_are_refused() {
         Query { leaf: 6, ..query },
         Query { locations: [Location { slot: 3, attempt: 9 }; 12], ..query },
     ] {
-        assert!(matches!(ask(&mut rig, &other, &slots), Err(Error::Tampered { .. })), "{other:?}");
+        assert!(
+            matches!(send_query(&mut rig, &other, &slots), Err(Error::Tampered { .. })),
+            "{other:?}"
+        );
     }
-    let short = ask(&mut rig, &query, &slots[1..]);
+    let short = send_query(&mut rig, &query, &slots[1..]);
     assert!(matches!(short, Err(Error::Malformed(_))));
 }
 
@@ -196,7 +203,10 @@ fn contents(rig: &Rig, version: Version, slots: &[u8]) -> Vec<u8> {
         for part in 0..g.parts() {
             let mut plain = vec![0; g.part_len(part)];
             let sealed = &slot[g.part_at(part)..g.part_end(part)];
-            rig.outer.seal(version).open((number as u32, part), sealed, &mut plain).unwrap();
+            rig.transport_keys
+                .seal(version)
+                .open((number as u32, part), sealed, &mut plain)
+                .unwrap();
             bytes.extend(plain);
         }
         assert!(bytes.iter().all(|&byte| byte == bytes[0]));
@@ -210,7 +220,7 @@ fn spread(rows: usize) -> Vec<u32> {
 }
 
 #[test]
-fn rows_go_where_the_plan_says() {
+fn eviction_moves_rows_to_their_planned_targets() {
     for (choice, block_len) in [(Choice::Benes, 64), (Choice::Benes, 2048), (Choice::Paper, 2048)] {
         let mut rig =
             rig(Geometry { block_len, inner_slots: 22, leaf_slots: 27, ..small() }, choice);
@@ -221,19 +231,19 @@ fn rows_go_where_the_plan_says() {
             let order = order_for(&rig, layer, &dest);
             let input = node_in(&rig, &order);
             let (node, carried) = evict(&mut rig, &order, &input).unwrap();
-            let mut came = contents(&rig, order.renewed(&g), &node);
+            let mut rows = contents(&rig, order.renewed(&g), &node);
             if let Some(version) = order.carried_out(&g) {
-                came.extend(contents(&rig, version, &carried));
+                rows.extend(contents(&rig, version, &carried));
             }
             for (row, &to) in dest.iter().enumerate() {
-                assert!(came.get(to as usize).is_none_or(|&byte| byte == row as u8));
+                assert!(rows.get(to as usize).is_none_or(|&byte| byte == row as u8));
             }
         }
     }
 }
 
 #[test]
-fn both_kernels_make_the_same_bytes() {
+fn both_kernels_produce_the_same_bytes() {
     let geometry = Geometry { block_len: 2048, ..small() };
     let mut paper = rig(geometry, Choice::Paper);
     let rows = geometry.inner_slots + geometry.round_slots;
@@ -248,24 +258,24 @@ fn both_kernels_make_the_same_bytes() {
 }
 
 #[test]
-fn whole_blocks_make_the_same_bytes() {
+fn eviction_by_whole_blocks_produces_the_same_bytes() {
     for (layer, block_len) in [(1, 2048), (3, 100)] {
         let geometry = Geometry { block_len, inner_slots: 21, leaf_slots: 26, ..small() };
         let (mut parts, mut blocks) = (rig(geometry, Choice::Benes), rig(geometry, Choice::Benes));
         blocks.evictor = blocks.evictor.by_whole_blocks(&blocks.shared);
         let order = order_for(&parts, layer, &spread(geometry.slots(layer) + geometry.round_slots));
         let input = node_in(&parts, &order);
-        let made = evict(&mut parts, &order, &input).unwrap();
-        assert!(made == evict(&mut blocks, &order, &input).unwrap());
+        let output = evict(&mut parts, &order, &input).unwrap();
+        assert!(output == evict(&mut blocks, &order, &input).unwrap());
         let mut changed = input.clone();
         changed.1[7] ^= 1;
-        let told = evict(&mut blocks, &order, &changed);
-        assert!(matches!(told, Err(Error::Tampered { slot: 0, .. })));
+        let result = evict(&mut blocks, &order, &changed);
+        assert!(matches!(result, Err(Error::Tampered { slot: 0, .. })));
     }
 }
 
 #[test]
-fn two_threads_make_the_same_bytes() {
+fn two_threads_produce_the_same_bytes() {
     for (choice, layer) in [(Choice::Benes, 1), (Choice::Benes, 3), (Choice::Paper, 1)] {
         let geometry = Geometry { block_len: 2048, inner_slots: 41, leaf_slots: 46, ..small() };
         assert!(geometry.slots(layer) * 2048 > THREAD_MIN, "enough for two");
@@ -274,17 +284,17 @@ fn two_threads_make_the_same_bytes() {
         let rows = geometry.slots(layer) + geometry.round_slots;
         let order = order_for(&one, layer, &spread(rows));
         let input = node_in(&one, &order);
-        let made = evict(&mut one, &order, &input).unwrap();
-        assert!(made == evict(&mut two, &order, &input).unwrap());
+        let output = evict(&mut one, &order, &input).unwrap();
+        assert!(output == evict(&mut two, &order, &input).unwrap());
         let mut changed = input.clone();
         changed.1[7] ^= 1;
-        let told = evict(&mut two, &order, &changed);
-        assert!(matches!(told, Err(Error::Tampered { slot: 0, .. })));
+        let result = evict(&mut two, &order, &changed);
+        assert!(matches!(result, Err(Error::Tampered { slot: 0, .. })));
     }
 }
 
 #[test]
-fn every_row_that_comes_in_is_verified() {
+fn every_carried_in_row_is_verified() {
     for choice in [Choice::Benes, Choice::Paper] {
         let mut rig = rig(small(), choice);
         let g = rig.shared.geometry;
@@ -297,8 +307,8 @@ fn every_row_that_comes_in_is_verified() {
                 Some(carried) => (&mut changed.1, carried),
             };
             bytes[at * g.slot_len() + 5] ^= 0x10;
-            let told = evict(&mut rig, &order, &changed);
-            assert!(matches!(told, Err(Error::Tampered { slot, .. }) if slot == at as u32));
+            let result = evict(&mut rig, &order, &changed);
+            assert!(matches!(result, Err(Error::Tampered { slot, .. }) if slot == at as u32));
         }
         // Two slots of one node are exchanged.
         let mut swapped = input.clone();
@@ -310,7 +320,7 @@ fn every_row_that_comes_in_is_verified() {
 }
 
 #[test]
-fn a_node_is_made_anew_by_itself() {
+fn a_single_node_is_renewed() {
     let mut rig = rig(small(), Choice::Benes);
     let g = rig.shared.geometry;
     let dest = spread(g.leaf_slots);
@@ -325,12 +335,12 @@ fn a_node_is_made_anew_by_itself() {
     let (node, carried) = evict(&mut rig, &order, &(node, Vec::new())).unwrap();
     assert!(carried.is_empty());
     assert_eq!(order.renewed(&g).epoch, order.old(&g).epoch);
-    let came = contents(&rig, order.renewed(&g), &node);
-    assert!(dest.iter().enumerate().all(|(row, &to)| came[to as usize] == row as u8));
+    let rows = contents(&rig, order.renewed(&g), &node);
+    assert!(dest.iter().enumerate().all(|(row, &to)| rows[to as usize] == row as u8));
 }
 
 #[test]
-fn an_order_that_does_not_fit_is_refused() {
+fn an_order_for_another_node_is_refused() {
     let mut rig = rig(small(), Choice::Benes);
     let g = rig.shared.geometry;
     let order = order_for(&rig, 1, &spread(30));
@@ -352,7 +362,7 @@ fn an_order_that_does_not_fit_is_refused() {
 #[derive(Clone, Default)]
 struct Counting(Arc<AtomicUsize>);
 
-impl Join for Counting {
+impl ForkJoin for Counting {
     fn join(&self, a: &mut (dyn FnMut() + Send), b: &mut (dyn FnMut() + Send)) {
         self.0.fetch_add(1, Ordering::Relaxed);
         OneThread.join(a, b);
@@ -360,7 +370,7 @@ impl Join for Counting {
 }
 
 #[test]
-fn threads_are_asked_for_what_is_worth_it() {
+fn threads_are_used_for_large_work_only() {
     // The work is just large enough for two threads, or one row too small.
     let rows = THREAD_MIN / 1024;
     for (less, is_worth_it) in [(0, true), (1, false)] {
@@ -375,10 +385,10 @@ fn threads_are_asked_for_what_is_worth_it() {
         let dest: Vec<u32> = (0..(rows - less) as u32).rev().collect();
         let order = order_for(&one, 1, &dest);
         let input = node_in(&one, &order);
-        let made = evict(&mut one, &order, &input).unwrap();
+        let output = evict(&mut one, &order, &input).unwrap();
         assert_eq!(counting.0.swap(0, Ordering::Relaxed) > 0, is_worth_it);
         // Part by part, then in whole blocks, which use no second thread.
-        let (mut node, mut carried) = (vec![0; made.0.len()], vec![0; made.1.len()]);
+        let (mut node, mut carried) = (vec![0; output.0.len()], vec![0; output.1.len()]);
         let mut bytes = NodeBytes {
             node: &input.0,
             carried: &input.1,
@@ -387,17 +397,17 @@ fn threads_are_asked_for_what_is_worth_it() {
         };
         let mut message = one.evictions.seal(&order.encode());
         one.evictor.evict_by_parts(&mut message, &mut bytes).unwrap();
-        assert!(made == (node, carried));
+        assert!(output == (node, carried));
         counting.0.store(0, Ordering::Relaxed);
         one.evictor = one.evictor.by_whole_blocks(&one.shared);
-        assert!(made == evict(&mut one, &order, &input).unwrap());
+        assert!(output == evict(&mut one, &order, &input).unwrap());
         assert_eq!(counting.0.load(Ordering::Relaxed), 0);
         assert!(one.evictor.working_set() > g.leaf_slots * g.part_len(0));
     }
 }
 
 #[test]
-fn what_is_no_permutation_is_refused() {
+fn targets_that_are_no_permutation_are_refused() {
     let geometry = Geometry { block_len: 2048, ..small() };
     let mut rig = rig(geometry, Choice::Paper);
     let rows = geometry.inner_slots + geometry.round_slots;

@@ -93,25 +93,25 @@ impl Anchor {
     /// Fails unless a state has come at least as far as the anchor records, without branching off.
     /// `found` is `None` if there is no state.
     pub fn check(&self, found: Option<(&WholeEntries<SealProof>, Position)>) -> Result {
-        let known = self.newest.position;
+        let recorded = self.newest.position;
         let Some((found, parent)) = found else {
-            return if known.generation == 0 { Ok(()) } else { Err(unfit(&self.path, OLDER)) };
+            return if recorded.generation == 0 { Ok(()) } else { Err(unfit(&self.path, OLDER)) };
         };
         let position = found.position;
-        let reason = if position.generation < known.generation {
+        let reason = if position.generation < recorded.generation {
             OLDER
-        } else if position.generation > known.generation {
-            if parent == known {
+        } else if position.generation > recorded.generation {
+            if parent == recorded {
                 return Ok(());
             }
             ELSEWHERE
-        } else if position.id != known.id {
+        } else if position.id != recorded.id {
             ELSEWHERE
-        } else if position.entries < known.entries {
+        } else if position.entries < recorded.entries {
             OLDER
         } else {
-            let entry = known.entries.checked_sub(1).map(|entry| &found.entries[entry as usize]);
-            if entry.is_some_and(|entry| entry.chain == known.chain) {
+            let entry = recorded.entries.checked_sub(1).map(|entry| &found.entries[entry as usize]);
+            if entry.is_some_and(|entry| entry.chain == recorded.chain) {
                 return Ok(());
             }
             ELSEWHERE
@@ -120,7 +120,7 @@ impl Anchor {
     }
 
     /// Records how far the state has come.
-    pub fn note(&mut self, position: Position, durability: Durability) -> Result {
+    pub fn record(&mut self, position: Position, durability: Durability) -> Result {
         if position == self.newest.position {
             return Ok(());
         }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_anchor_is_made_only_where_there_is_no_state_yet() {
+    fn a_missing_anchor_is_created_only_without_a_state() {
         let (_folder, path) = folder();
         let missing = Anchor::open(&path, &key(), false).map(drop);
         assert!(matches!(missing, Err(Error::Anchor { reason: MISSING, .. })), "{missing:?}");
@@ -178,21 +178,21 @@ mod tests {
 
     /// An existing file that cannot be opened is not reported as missing.
     #[test]
-    fn an_anchor_that_cannot_be_opened_is_not_said_to_be_missing() {
+    fn an_unreadable_anchor_is_not_reported_as_missing() {
         let folder = tempfile::tempdir().unwrap();
         let refused = Anchor::open(folder.path(), &key(), false).map(drop);
         assert!(matches!(refused, Err(Error::Io(_))), "{refused:?}");
     }
 
     #[test]
-    fn an_anchor_is_held_by_one_at_a_time() {
+    fn an_anchor_is_locked_by_one_process_at_a_time() {
         let (_folder, path) = folder();
-        let held = Anchor::create(&path, &key(), Position::default()).unwrap();
+        let anchor = Anchor::create(&path, &key(), Position::default()).unwrap();
         for _ in 0..2 {
             assert!(matches!(Anchor::open(&path, &key(), false), Err(Error::InUse(_))));
             assert!(matches!(Claim::of(&path), Err(Error::InUse(_))));
         }
-        drop(held);
+        drop(anchor);
         assert!(Anchor::open(&path, &key(), false).is_ok());
     }
 }

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_last_is_kept() {
+    fn the_least_recently_used_block_is_evicted() {
         let mut cache = Cache::default();
         cache.put(9, &[0; 10]);
         assert_eq!(cache.get(9), None, "there is no room");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_put_again_is_used_by_that() {
+    fn putting_a_block_again_counts_as_a_use() {
         let mut cache = Cache::default();
         cache.limit(20);
         for id in [1, 2, 1, 3] {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_longer_than_all_room_pushes_nothing_out() {
+    fn a_block_longer_than_the_cache_evicts_nothing() {
         let mut cache = Cache::default();
         cache.limit(10);
         cache.put(1, &[1; 10]);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn uses_are_forgotten_once_they_are_twice_as_many_as_blocks() {
+    fn outdated_uses_are_removed_at_twice_the_number_of_blocks() {
         assert_eq!(remembered(|cache, id| assert!(cache.get(id).is_some())), 2 * 3 + 16);
         assert_eq!(remembered(|cache, id| cache.put(id, &[1; 10])), 2 * 3 + 16);
     }

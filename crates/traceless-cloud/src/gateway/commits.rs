@@ -33,11 +33,15 @@ impl Gateway {
         // attempt; one that continues from here seals the same data. Zero stands for a node that
         // was never written.
         let attempt = self.rng.salt().0.max(1);
-        if let Some(job) = self.happen(Record::Begun { attempt, seed, node })? {
+        if let Some(job) = self.log_and_apply(Record::Begin { attempt, seed, node })? {
             self.staged = false;
-            self.pace.begin();
+            self.pacing.begin();
             // At a constant rate the job is sent at a later tick, after its record is written.
-            if self.beat.is_some() { self.worker.prepare(job) } else { self.worker.begin(job) }
+            if self.constant_rate.is_some() {
+                self.worker.prepare(job);
+            } else {
+                self.worker.begin(job);
+            }
         }
         Ok(())
     }
@@ -50,7 +54,7 @@ impl Gateway {
         if !self.staged {
             // At a constant rate the caller waits for the end of the round, so it must be sent by
             // now.
-            if self.beat.is_some() {
+            if self.constant_rate.is_some() {
                 self.flush()?;
                 self.worker.send();
             }
@@ -61,19 +65,19 @@ impl Gateway {
             let Some(outcome) = ready.or_else(|| self.worker.result(wait)) else { return Ok(()) };
             if let Err(Error::SessionLost) = outcome.staged {
                 self.lost = true;
-                return self.begin_again();
+                return self.begin_next_session();
             }
             if let Err(error) = outcome.staged {
-                self.happen_soon(Record::Failed)?;
+                self.log_deferred(Record::Fail)?;
                 return Err(error);
             }
             self.staged = true;
             if self.state.running.as_ref().is_some_and(Running::is_round) {
-                self.pace.took(outcome.took);
+                self.pacing.took(outcome.took);
             }
         }
         match self.commit() {
-            Err(Error::SessionLost) => self.begin_again(),
+            Err(Error::SessionLost) => self.begin_next_session(),
             other => other,
         }
     }
@@ -94,7 +98,7 @@ impl Gateway {
         }
         let round = self.state.round;
         // Not flushed at once: after a reopening the host's sequence shows the commit.
-        self.happen_soon(Record::Committed)?;
+        self.log_deferred(Record::Commit)?;
         if self.state.round > round {
             self.counts.rounds += 1;
         } else {

@@ -6,14 +6,14 @@
 
 use super::Gateway;
 use super::index::BlockPlace;
+use crate::block_seal::BlockKeys;
 use crate::error::{Error, Result};
+use crate::fork_join::{ForkJoin as _, TwoThreads};
 use crate::geometry::Geometry;
 use crate::host::Host;
-use crate::inner::Inner;
-use crate::join::{Join as _, TwoThreads};
-use crate::outer::{Outer, Version};
 use crate::params::Params;
 use crate::store::NodeVersion;
+use crate::transport_seal::{TransportKeys, Version};
 use traceless_core::rng::Rng;
 
 const NOT_EMPTY: &str = "only an empty tree can be filled at once";
@@ -33,23 +33,23 @@ impl Gateway {
     pub fn fill(&mut self, contents: Contents<'_>) -> Result {
         let state = &self.state;
         // A query without a reply was counted, or is older than the running round.
-        let asked = state.queries + state.waiting.len();
-        if state.sequence > 0 || asked > 0 || state.running.is_some() {
+        let accesses = state.queries + state.stash.len();
+        if state.sequence > 0 || accesses > 0 || state.running.is_some() {
             return Err(Error::Store(NOT_EMPTY));
         }
         let params = state.params;
         let (by_leaf, left) = draw_leaves(&params, &mut *self.rng);
         let filler = Filler {
             geometry: params.geometry,
-            inner: &self.inner,
-            outer: &self.outer,
+            block_keys: &self.block_keys,
+            transport_keys: &self.transport_keys,
             host: &*self.host,
             contents,
         };
-        let made = filler.make(&by_leaf, &mut *self.rng)?;
-        let versions: Vec<NodeVersion> = made.iter().map(|leaf| leaf.version).collect();
+        let leaves = filler.make_leaves(&by_leaf, &mut *self.rng)?;
+        let versions: Vec<NodeVersion> = leaves.iter().map(|leaf| leaf.version).collect();
         self.host.commit(1, &versions)?;
-        for LeafNode { version, blocks } in made {
+        for LeafNode { version, blocks } in leaves {
             let layer = params.geometry.layers - 1;
             let leaf = params.geometry.leaf_of(version.node);
             self.state.index.renew(version.node, version.attempt, &blocks);
@@ -83,27 +83,27 @@ fn draw_leaves(params: &Params, rng: &mut dyn Rng) -> (Vec<Vec<u32>>, Vec<u32>) 
 /// Makes leaves.
 struct Filler<'a> {
     geometry: Geometry,
-    inner: &'a Inner,
-    outer: &'a Outer,
+    block_keys: &'a BlockKeys,
+    transport_keys: &'a TransportKeys,
     host: &'a dyn Host,
     contents: Contents<'a>,
 }
 
 impl Filler<'_> {
     /// Makes the leaves with these blocks, on two threads, and hands them to the host.
-    fn make(&self, by_leaf: &[Vec<u32>], rng: &mut dyn Rng) -> Result<Vec<LeafNode>> {
-        let (some, others) = by_leaf.split_at(by_leaf.len() / 2);
-        let (mut one, mut other) = (rng.fork(), rng.fork());
+    fn make_leaves(&self, by_leaf: &[Vec<u32>], rng: &mut dyn Rng) -> Result<Vec<LeafNode>> {
+        let (lower, upper) = by_leaf.split_at(by_leaf.len() / 2);
+        let (mut rng_one, mut rng_other) = (rng.fork(), rng.fork());
         let (mut first, mut second) = (Ok(Vec::new()), Ok(Vec::new()));
-        TwoThreads.join(&mut || first = self.make_some(0, some, &mut *one), &mut || {
-            second = self.make_some(some.len(), others, &mut *other);
+        TwoThreads.join(&mut || first = self.make_range(0, lower, &mut *rng_one), &mut || {
+            second = self.make_range(lower.len(), upper, &mut *rng_other);
         });
-        let mut made = first?;
-        made.append(&mut second?);
-        Ok(made)
+        let mut nodes = first?;
+        nodes.append(&mut second?);
+        Ok(nodes)
     }
 
-    fn make_some(
+    fn make_range(
         &self,
         start: usize,
         leaves: &[Vec<u32>],
@@ -112,7 +112,7 @@ impl Filler<'_> {
         let g = &self.geometry;
         let mut bytes = vec![0; g.node_len(g.layers - 1)];
         let mut plain = Vec::new();
-        let mut made = Vec::with_capacity(leaves.len());
+        let mut nodes = Vec::with_capacity(leaves.len());
         for (leaf, ids) in (start as u32..).zip(leaves) {
             let blocks = draw_slots(g.leaf_slots, ids, rng);
             plain.clear();
@@ -125,9 +125,9 @@ impl Filler<'_> {
             let version = NodeVersion { node: g.node(g.layers - 1, leaf), attempt };
             self.seal(version, (&blocks, &plain), &mut bytes);
             self.host.place(version, &bytes)?;
-            made.push(LeafNode { version, blocks });
+            nodes.push(LeafNode { version, blocks });
         }
-        Ok(made)
+        Ok(nodes)
     }
 
     /// A leaf's bytes: blocks in their slots, zeros in all other slots.
@@ -139,8 +139,9 @@ impl Filler<'_> {
     ) {
         let g = &self.geometry;
         let NodeVersion { node, attempt } = version;
-        let inner = self.inner.round(0, attempt);
-        let outer = self.outer.seal(Version { node, epoch: 0, attempt, carried: false });
+        let block_seal = self.block_keys.round(0, attempt);
+        let transport_seal =
+            self.transport_keys.seal(Version { node, epoch: 0, attempt, carried: false });
         let mut owners = vec![None; g.leaf_slots];
         for (&(slot, id), block) in blocks.iter().zip(plain.chunks_exact(g.block_len)) {
             owners[slot as usize] = Some((id, block));
@@ -149,11 +150,11 @@ impl Filler<'_> {
         for ((number, slot), owner) in (0..).zip(bytes.chunks_exact_mut(g.slot_len())).zip(owners) {
             match owner {
                 Some((id, block)) => {
-                    inner.seal(number as u16, u64::from(id), block, &mut plain);
+                    block_seal.seal(number as u16, u64::from(id), block, &mut plain);
                 }
                 None => plain.fill(0),
             }
-            outer.seal_slot(g, number, &plain, slot);
+            transport_seal.seal_slot(g, number, &plain, slot);
         }
     }
 }
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn every_block_is_there_and_can_be_changed() {
+    fn a_filled_tree_has_every_block_and_accepts_writes() {
         let mut gateway = in_memory(3000, 5);
         gateway.fill(&contents).unwrap();
         assert_eq!(gateway.counts().queries, 0, "no queries but for what found no room");
@@ -200,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn only_an_empty_tree_is_filled() {
+    fn only_an_empty_tree_can_be_filled() {
         let mut filled = in_memory(3000, 5);
         filled.fill(&contents).unwrap();
         assert_eq!(filled.counts().queries, 0, "nothing but its filling tells");
-        let (mut written, mut asked_for_nothing) = (in_memory(200, 7), in_memory(200, 8));
+        let (mut written, mut after_dummy) = (in_memory(200, 7), in_memory(200, 8));
         written.put(7, &[9; BLOCK]).unwrap();
-        asked_for_nothing.dummy().unwrap();
-        for gateway in [&mut filled, &mut written, &mut asked_for_nothing] {
+        after_dummy.dummy().unwrap();
+        for gateway in [&mut filled, &mut written, &mut after_dummy] {
             assert!(matches!(gateway.fill(&contents), Err(Error::Store(NOT_EMPTY))));
         }
         assert_eq!(written.get(7).unwrap(), [9; BLOCK]);
@@ -215,7 +216,7 @@ mod tests {
 
     /// With hardly any room, leaves get as many blocks as they may hold; the rest is put singly.
     #[test]
-    fn what_finds_no_room_in_its_leaf_is_put() {
+    fn blocks_without_room_in_their_leaf_are_written_one_by_one() {
         let mut params = params(200);
         params.leaf_blocks = params.blocks as usize / params.geometry.leaves() as usize;
         let (by_leaf, left) = draw_leaves(&params, &mut SeededRng::new(9));

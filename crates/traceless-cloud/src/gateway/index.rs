@@ -1,6 +1,6 @@
 //! The gateway's map of the tree: where each block lies, and what each slot holds.
 
-use super::codec::{RecordReader, Writer};
+use crate::codec::{Reader, Writer};
 use crate::error::Result;
 use crate::geometry::{Geometry, Node};
 use crate::params::Params;
@@ -169,7 +169,7 @@ impl Index {
     }
 
     /// Restores a saved map.
-    pub fn load(&mut self, from: &mut RecordReader<'_>) -> Result {
+    pub fn load(&mut self, from: &mut Reader<'_>) -> Result {
         from.u32s(&mut self.places)?;
         from.u32s(&mut self.owners)?;
         from.u64s(&mut self.read)?;
@@ -190,17 +190,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_takes_up_what_is_saved_of_it() {
+    fn the_index_reports_as_many_bytes_as_it_saves() {
         for blocks in [1, 3000] {
             let index = Index::new(&Params::new(blocks, 64, 4).unwrap());
-            let mut saved = Writer(Vec::new());
+            let mut saved = Writer::default();
             index.save(&mut saved);
-            assert_eq!(index.bytes(), saved.0.len());
+            assert_eq!(index.bytes(), saved.as_bytes().len());
         }
     }
 
     #[test]
-    fn places_come_back_and_take_few_bytes() {
+    fn places_round_trip_and_take_few_bytes() {
         for (data, block_len) in
             [(1_u64 << 30, 1024), (4 << 30, 1024), (10 << 30, 1024), (20 << 30, 8192)]
         {

@@ -8,7 +8,7 @@ use super::anchor::{Anchor, Claim};
 use super::journal::{SavedState, generations, path_of, put_new, write_new};
 use crate::error::{Error, Result};
 use crate::lock::Lock;
-use crate::log::{Damage, Draft, Position};
+use crate::log::{Damage, EntryDraft, Position};
 use crate::store::Durability;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -27,14 +27,14 @@ pub struct StateReport {
     /// Bytes after the whole entries from an interrupted write that was never acknowledged.
     pub torn: u64,
     /// The damaged part.
-    pub lost: Option<Lost>,
+    pub lost: Option<LostPart>,
     /// Why the anchor does not fit the state.
     pub anchor: Option<String>,
 }
 
 /// The part of a state that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Lost {
+pub struct LostPart {
     /// The first entry that is not whole; 0 for what precedes all entries.
     pub entry: u64,
     /// Where that entry begins.
@@ -55,8 +55,8 @@ pub fn check(folder: &Path, keys: &Keys, anchor: Option<&Path>) -> Result<StateR
     let _lock = Lock::take(folder, "the gateway's state")?;
     let all = generations(folder)?;
     let newest = *all.last().ok_or(Error::Parameters("this gateway has no state yet"))?;
-    let look = |generation| SavedState::look(folder, generation, &keys.state);
-    let (saved, damage) = match look(newest)? {
+    let read = |generation| SavedState::read_whole_part(folder, generation, &keys.state);
+    let (saved, damage) = match read(newest)? {
         Ok(saved) => {
             let damage = saved.found.damage;
             (Some(saved), damage)
@@ -65,11 +65,12 @@ pub fn check(folder: &Path, keys: &Keys, anchor: Option<&Path>) -> Result<StateR
     };
     let lost = match damage {
         None => None,
-        Some(damage) => Some(Lost::of(damage, repairable(folder, keys)?)),
+        Some(damage) => Some(LostPart::of(damage, repairable(folder, keys)?)),
     };
-    let records = |saved: &SavedState| saved.entries().map(|(records, _)| u64::from(records)).sum();
-    let said = match (anchor, &saved) {
-        (Some(path), Some(saved)) => said(path, keys, saved)?,
+    let records =
+        |saved: &SavedState| saved.found.bodies().map(|(records, _)| u64::from(records)).sum();
+    let mismatch = match (anchor, &saved) {
+        (Some(path), Some(saved)) => anchor_mismatch(path, keys, saved)?,
         _ => None,
     };
     Ok(StateReport {
@@ -78,7 +79,7 @@ pub fn check(folder: &Path, keys: &Keys, anchor: Option<&Path>) -> Result<StateR
         records: saved.as_ref().map_or(0, records),
         torn: saved.filter(|_| lost.is_none()).map_or(0, |saved| saved.found.torn),
         lost,
-        anchor: said,
+        anchor: mismatch,
     })
 }
 
@@ -94,15 +95,15 @@ pub fn repair(
     let all = generations(folder)?;
     let newest = *all.last().ok_or(Error::Parameters("this gateway has no state yet"))?;
     let whole = repairable(folder, keys)?.ok_or(Error::State("all of the gateway's state"))?;
-    let Ok(saved) = SavedState::look(folder, whole, &keys.state)? else {
+    let Ok(saved) = SavedState::read_whole_part(folder, whole, &keys.state)? else {
         return Err(Error::State("the gateway's state"));
     };
     // Before anything is written, so that a file that cannot be the anchor stops the repair.
     let anchor = anchor.map(Claim::of).transpose()?;
-    let drafts = saved.entries().map(|(records, body)| Draft::of(records, body));
+    let drafts = saved.found.bodies().map(|(records, body)| EntryDraft::of(records, body));
     let parent = Position { generation: newest, ..Position::default() };
     let log = write_new(folder, &keys.state, parent, drafts, Durability::Power, rng)?;
-    let kept = keep(folder, newest)?;
+    let preserved = preserve(folder, newest)?;
     put_new(folder, log.position().generation)?;
     for old in all {
         std::fs::remove_file(path_of(folder, old))?;
@@ -110,24 +111,24 @@ pub fn repair(
     if let Some(anchor) = anchor {
         anchor.write(&keys.state, log.position())?;
     }
-    Ok(kept)
+    Ok(preserved)
 }
 
 /// Adds another name for a damaged generation, because old generations are removed. An interrupted
 /// repair may have added it already. If an older file has the name, that file stays and another
 /// name is used.
-fn keep(folder: &Path, generation: u64) -> Result<PathBuf> {
+fn preserve(folder: &Path, generation: u64) -> Result<PathBuf> {
     let damaged = path_of(folder, generation);
-    let mut kept = folder.join(format!("damaged.{generation}"));
+    let mut preserved = folder.join(format!("damaged.{generation}"));
     for nth in 1.. {
-        match std::fs::hard_link(&damaged, &kept) {
+        match std::fs::hard_link(&damaged, &preserved) {
             Ok(()) => break,
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e.into()),
-            Err(_) if is_same_file(&damaged, &kept)? => break,
-            Err(_) => kept = folder.join(format!("damaged.{generation}.{nth}")),
+            Err(_) if is_same_file(&damaged, &preserved)? => break,
+            Err(_) => preserved = folder.join(format!("damaged.{generation}.{nth}")),
         }
     }
-    Ok(kept)
+    Ok(preserved)
 }
 
 fn is_same_file(one: &Path, other: &Path) -> Result<bool> {
@@ -144,7 +145,7 @@ pub fn new_anchor(folder: &Path, keys: &Keys, path: &Path) -> Result {
     Anchor::create(path, &keys.state, saved.found.position).map(drop)
 }
 
-impl Lost {
+impl LostPart {
     fn of(damage: Damage, repairable: Option<u64>) -> Self {
         let Damage { entry, at, lost_entries, lost_records, lost_bytes } = damage;
         let (entries, records, bytes) = (lost_entries, lost_records, lost_bytes);
@@ -155,7 +156,7 @@ impl Lost {
 /// The newest generation with a whole initial state.
 fn repairable(folder: &Path, keys: &Keys) -> Result<Option<u64>> {
     for generation in generations(folder)?.into_iter().rev() {
-        let saved = SavedState::look(folder, generation, &keys.state)?;
+        let saved = SavedState::read_whole_part(folder, generation, &keys.state)?;
         if saved.is_ok_and(|saved| saved.state_entries().is_some()) {
             return Ok(Some(generation));
         }
@@ -164,7 +165,7 @@ fn repairable(folder: &Path, keys: &Keys) -> Result<Option<u64>> {
 }
 
 /// Why an anchor does not fit a state.
-fn said(path: &Path, keys: &Keys, saved: &SavedState) -> Result<Option<String>> {
+fn anchor_mismatch(path: &Path, keys: &Keys, saved: &SavedState) -> Result<Option<String>> {
     let checked = Anchor::open(path, &keys.state, false)
         .and_then(|anchor| anchor.check(Some((&saved.found, saved.parent()))));
     match checked {
@@ -180,10 +181,10 @@ mod tests {
 
     /// A directory cannot have a second name, so it provokes an error of the system.
     #[test]
-    fn why_a_damaged_file_cannot_be_kept_is_said() {
+    fn failing_to_preserve_a_damaged_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(path_of(folder.path(), 7)).unwrap();
-        let refused = keep(folder.path(), 7).unwrap_err();
+        let refused = preserve(folder.path(), 7).unwrap_err();
         assert!(
             matches!(&refused, Error::Io(e) if e.kind() == io::ErrorKind::PermissionDenied),
             "{refused}"

@@ -10,14 +10,14 @@
 mod tests;
 
 use super::anchor::Anchor;
-use super::codec::{RecordReader, Writer};
-use super::record::Record;
+use super::record::{Record, STATE};
 use super::state::State;
+use crate::codec::{Reader, Writer};
 use crate::durable::{make_folder, put};
 use crate::error::{Error, Result};
 use crate::lock::Lock;
-use crate::log::{Damage, Draft, Head, ID_LEN, Log, POSITION_LEN, WholeEntries};
-use crate::log::{Magic, Position, SealProof};
+use crate::log::{Damage, EntryDraft, Head, Log, Magic, POSITION_LEN, Position, SealProof};
+use crate::log::{WholeEntries, read};
 use crate::params::Params;
 use crate::store::Durability;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ const KEY_ADVICE: &str = "is --key-file the key that it was made with? if it is,
 
 /// Where and how a gateway's state is stored.
 #[derive(Clone, Copy)]
-pub struct Home<'a> {
+pub struct StateLocation<'a> {
     /// A folder for this gateway alone.
     pub folder: &'a Path,
     /// What a written state survives before a client gets its answer.
@@ -65,11 +65,12 @@ pub struct Journal {
     /// The newest generation, once this journal has begun it.
     log: Option<Log<SealProof>>,
     /// Records that were applied and are not in the file yet.
-    unwritten: Draft,
-    /// Counts of appended records, of written ones, and the number of the last promised one.
+    unwritten: EntryDraft,
+    /// Counts of appended records, of written ones, and the number of the last record
+    /// that an answer waits for.
     appended: u64,
     written: u64,
-    promised: u64,
+    deferred_ack: u64,
     records_at: u64,
     state_len: u64,
     /// A write failed, so the content of the files is unknown.
@@ -80,12 +81,12 @@ impl Journal {
     /// Opens the journal of a folder. Returns the newest state, with its later records applied, or
     /// an empty state if the folder has none.
     pub fn open(
-        home: &Home<'_>,
+        home: &StateLocation<'_>,
         key: &Secret,
         params: &Params,
         rng: &mut dyn Rng,
     ) -> Result<(Self, State)> {
-        let Home { folder, durability, anchor } = *home;
+        let StateLocation { folder, durability, anchor } = *home;
         make_folder(folder)?;
         let lock = Lock::take(folder, "the gateway's state")?;
         let newest = generations(folder)?.pop();
@@ -99,7 +100,7 @@ impl Journal {
             (position, state) = (file.found.position, file.state(params)?);
         }
         if let Some(anchor) = &mut anchor {
-            anchor.note(position, Durability::Power)?;
+            anchor.record(position, Durability::Power)?;
         }
         let mut journal = Self {
             folder: folder.to_owned(),
@@ -109,10 +110,10 @@ impl Journal {
             anchor,
             position,
             log: None,
-            unwritten: Draft::default(),
+            unwritten: EntryDraft::default(),
             appended: 0,
             written: 0,
-            promised: 0,
+            deferred_ack: 0,
             records_at: 0,
             state_len: 0,
             broken: false,
@@ -139,13 +140,13 @@ impl Journal {
     }
 
     /// Makes an answer wait until every appended record is written.
-    pub fn promise(&mut self) {
-        self.promised = self.appended;
+    pub fn defer_ack(&mut self) {
+        self.deferred_ack = self.appended;
     }
 
     /// The last record that an answer waits for, unless it is written.
-    pub fn promised(&self) -> Option<u64> {
-        (self.promised > self.written).then_some(self.promised)
+    pub fn deferred_ack(&self) -> Option<u64> {
+        (self.deferred_ack > self.written).then_some(self.deferred_ack)
     }
 
     /// Whether a record is written.
@@ -154,7 +155,7 @@ impl Journal {
     }
 
     /// Whether a record is written, or can no longer be.
-    pub fn is_settled(&self, record: u64) -> bool {
+    pub fn is_written_or_failed(&self, record: u64) -> bool {
         self.is_written(record) || self.broken
     }
 
@@ -164,7 +165,7 @@ impl Journal {
         self.appended += 1;
     }
 
-    /// Writes the appended records. On return they survive what [`Home::durability`] says.
+    /// Writes the appended records. On return they survive what [`StateLocation::durability`] says.
     pub fn flush(&mut self) -> Result {
         if self.broken {
             return Err(Error::Store("the gateway's log failed before; it must be opened again"));
@@ -177,7 +178,7 @@ impl Journal {
         log.write(&mut self.unwritten)?;
         self.position = log.position();
         if let Some(anchor) = &mut self.anchor {
-            anchor.note(self.position, self.durability)?;
+            anchor.record(self.position, self.durability)?;
         }
         self.broken = false;
         self.written = self.appended;
@@ -189,10 +190,14 @@ impl Journal {
         if self.broken {
             return Err(Error::Store("the gateway's log failed before; it must be opened again"));
         }
-        let mut plain = Writer(Vec::new());
+        let mut plain = Writer::default();
         shape(&state.params, &mut plain);
         state.save(&mut plain);
-        let pieces = plain.0.chunks(CHUNK_LEN).chain([&[][..]]).map(|piece| Draft::of(0, piece));
+        let pieces = plain
+            .as_bytes()
+            .chunks(CHUNK_LEN)
+            .chain([&[][..]])
+            .map(|piece| EntryDraft::of(0, piece));
         let key = &self.key;
         let log = write_new(&self.folder, key, self.position, pieces, self.durability, rng)?;
         // Until the end of this function the files may be ahead of the fields here.
@@ -200,12 +205,12 @@ impl Journal {
         self.position = log.position();
         put_new(&self.folder, self.position.generation)?;
         if let Some(anchor) = &mut self.anchor {
-            anchor.note(self.position, Durability::Power)?;
+            anchor.record(self.position, Durability::Power)?;
         }
         // The new state contains these records.
         self.unwritten.clear();
         self.written = self.appended;
-        self.state_len = plain.0.len() as u64;
+        self.state_len = plain.as_bytes().len() as u64;
         self.records_at = self.position.end;
         (self.log, self.broken) = (Some(log), false);
         self.remove_before(self.position.generation)
@@ -229,13 +234,11 @@ pub(super) fn write_new(
     folder: &Path,
     key: &Secret,
     parent: Position,
-    entries: impl Iterator<Item = Draft>,
+    entries: impl Iterator<Item = EntryDraft>,
     durability: Durability,
     rng: &mut dyn Rng,
 ) -> Result<Log<SealProof>> {
-    let (generation, mut id) = (parent.generation + 1, [0; ID_LEN]);
-    rng.fill(&mut id);
-    let head = Head { magic: MAGIC, generation, id, about: parent.encode().to_vec() };
+    let head = Head::draw(MAGIC, parent.generation + 1, parent.encode().to_vec(), rng);
     let key = generation_key(key);
     Log::create(&folder.join(NEW), &head, &key, entries, durability, rng.fork())
 }
@@ -247,7 +250,6 @@ pub(super) fn put_new(folder: &Path, generation: u64) -> Result {
 
 /// A generation as stored in its file.
 pub(super) struct SavedState {
-    bytes: Vec<u8>,
     /// The whole entries, and the damage if there is any.
     pub found: WholeEntries<SealProof>,
 }
@@ -256,14 +258,14 @@ impl SavedState {
     /// Reads a generation, which must not be damaged.
     pub(super) fn read(folder: &Path, generation: u64, key: &Secret) -> Result<Self> {
         let path = path_of(folder, generation);
-        let advice = |damage: &Damage| if damage.at == 0 { KEY_ADVICE } else { ADVICE };
-        let damaged = |damage: Damage| damage.error(&path, advice(&damage));
-        let saved = Self::look(folder, generation, key)?.map_err(damaged)?;
-        saved.found.damage.map_or(Ok(saved), |damage| Err(damaged(damage)))
+        let saved = Self::read_whole_part(folder, generation, key)?;
+        // Damage of everything may be the work of another key.
+        let Self { found } = saved.map_err(|damage| damage.error(&path, KEY_ADVICE))?;
+        Ok(Self { found: found.undamaged(&path, ADVICE)? })
     }
 
     /// Reads the whole part of a generation.
-    pub(super) fn look(
+    pub(super) fn read_whole_part(
         folder: &Path,
         generation: u64,
         key: &Secret,
@@ -273,47 +275,43 @@ impl SavedState {
     }
 
     /// Parses the bytes of a generation's file.
-    pub(super) fn parse(mut bytes: Vec<u8>, generation: u64, key: &Secret) -> Result<Self, Damage> {
-        let found: WholeEntries<SealProof> =
-            crate::log::read(&mut bytes, MAGIC, &generation_key(key))?;
+    pub(super) fn parse(bytes: Vec<u8>, generation: u64, key: &Secret) -> Result<Self, Damage> {
+        let len = bytes.len();
+        let found: WholeEntries<SealProof> = read(bytes, MAGIC, &generation_key(key))?;
         // The file has another generation's name, or was not written by a gateway.
         if found.generation != generation || found.about.len() != POSITION_LEN {
-            return Err(Damage::of_all(bytes.len()));
+            return Err(Damage::of_all(len));
         }
-        Ok(Self { bytes, found })
+        Ok(Self { found })
     }
 
     /// The last position of the previous generation when this one began.
     pub(super) fn parent(&self) -> Position {
-        Position::decode(self.found.about.first_chunk().expect("its length was checked"))
-    }
-
-    /// Each entry's number of records, and its body.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        self.found.entries.iter().map(|entry| (entry.records, &self.bytes[entry.body.clone()]))
+        Position::decode(&mut Reader::of_state(&self.found.about, STATE))
+            .expect("its length was checked")
     }
 
     /// How many entries hold the whole state, before the empty one; `None` if some are missing.
     pub(super) fn state_entries(&self) -> Option<usize> {
-        self.entries().position(|(_, body)| body.is_empty())
+        self.found.bodies().position(|(_, body)| body.is_empty())
     }
 
     /// The state, with all later records applied.
     pub(super) fn state(&self, params: &Params) -> Result<State> {
-        let wrong = Error::State("the gateway's state");
+        let wrong = Error::State(STATE);
         let state_entries = self.state_entries().ok_or(wrong)?;
         let mut saved = Vec::new();
-        for (_, piece) in self.entries().take(state_entries) {
+        for (_, piece) in self.found.bodies().take(state_entries) {
             saved.extend_from_slice(piece);
         }
-        let mut own_shape = Writer(Vec::new());
+        let mut own_shape = Writer::default();
         shape(params, &mut own_shape);
-        let saved = saved.strip_prefix(&own_shape.0[..]);
+        let saved = saved.strip_prefix(own_shape.as_bytes());
         let saved = saved.ok_or(Error::Parameters("the state is of another tree"))?;
-        let mut state = State::load(*params, &mut RecordReader(saved))?;
+        let mut state = State::load(*params, &mut Reader::of_state(saved, STATE))?;
         // The empty entry has no records.
-        for (records, body) in self.entries().skip(state_entries) {
-            let mut body = RecordReader(body);
+        for (records, body) in self.found.bodies().skip(state_entries) {
+            let mut body = Reader::of_state(body, STATE);
             for _ in 0..records {
                 state.apply(Record::decode(&mut body)?)?;
             }

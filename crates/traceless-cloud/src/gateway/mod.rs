@@ -8,51 +8,50 @@
 //! block between two rounds send one query.
 
 mod anchor;
-mod beat;
 mod cache;
-mod codec;
 mod commits;
+mod constant_rate;
 mod fill;
 mod index;
 mod inspect;
 mod journal;
 mod names;
 mod objects;
-mod pace;
 mod plan;
 mod queries;
+mod query_pacing;
 mod record;
 mod rounds;
 mod sessions;
+mod stash;
 mod state;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod waiting;
 
-pub use beat::SLOTS_PER_SECOND_MAX;
+pub use constant_rate::TICKS_PER_SECOND_MAX;
 pub use fill::Contents;
-pub use inspect::{Lost, StateReport, check, new_anchor, repair};
-pub use journal::Home;
-pub use names::{ByteRange, Object, Space};
+pub use inspect::{LostPart, StateReport, check, new_anchor, repair};
+pub use journal::StateLocation;
+pub use names::{ByteRange, Namespace, Object};
 pub use objects::{Draft, NAME_LEN_MAX, VALUE_LEN_MAX, Value, size_class};
 pub use queries::TOGETHER_MAX;
 
+use crate::block_seal::BlockKeys;
 use crate::channel::{Nonce, Receiver, Sender};
 use crate::enclave::Shared;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::inner::Inner;
 use crate::kernel::Choice;
-use crate::outer::Outer;
 use crate::params::Params;
 use crate::tee::Provision;
-use beat::Beat;
+use crate::transport_seal::TransportKeys;
+use constant_rate::ConstantRate;
 use index::BlockPlace;
 use journal::Journal;
-use pace::Pace;
-use queries::Want;
+use queries::Access;
+use query_pacing::QueryPacing;
 use record::Record;
 use rounds::{Maker, RoundJob, Wait, Worker};
 use state::State;
@@ -63,7 +62,7 @@ use traceless_core::trace::Op;
 
 /// The keys of a gateway.
 pub struct Keys {
-    inner: Secret,
+    block: Secret,
     enclave: Secret,
     state: Secret,
 }
@@ -72,7 +71,7 @@ impl Keys {
     /// The keys of one tree under the gateway's master key.
     pub fn new(master: &Secret, tree: &[u8; 16]) -> Self {
         let key = |name: &[u8]| master.derive(&[tree, b"cloud", name]);
-        Self { inner: key(b"inner"), enclave: key(b"enclave"), state: key(b"state") }
+        Self { block: key(b"inner"), enclave: key(b"enclave"), state: key(b"state") }
     }
 
     /// The parameters and keys that gateway and enclave share.
@@ -102,17 +101,17 @@ pub struct Counts {
     /// Nanoseconds that queries waited for their share of a round.
     pub shares_ns: u64,
     /// Most blocks that waited at once.
-    pub waiting_max: usize,
+    pub stash_max: usize,
     /// Sessions begun after a lost one.
     pub sessions: u64,
     /// Ticks of a constant rate that were used for a block.
-    pub slots_used: u64,
+    pub ticks_used: u64,
     /// Ticks that no request used, or that repeated a query.
-    pub slots_unused: u64,
+    pub ticks_unused: u64,
     /// Ticks that were late by a whole period or more.
-    pub slots_late: u64,
+    pub ticks_late: u64,
     /// Largest delay of a tick, in nanoseconds.
-    pub slot_delay_max_ns: u64,
+    pub tick_delay_max_ns: u64,
 }
 
 /// An oblivious store of numbered blocks.
@@ -126,23 +125,23 @@ pub struct Gateway {
     /// The enclave is gone, and the worker thread's job with it.
     lost: bool,
     shared: Shared,
-    pace: Pace,
+    pacing: QueryPacing,
     /// The constant rate; `None` if queries are sent on demand.
-    beat: Option<Beat>,
-    inner: Inner,
-    outer: Outer,
+    constant_rate: Option<ConstantRate>,
+    block_keys: BlockKeys,
+    transport_keys: TransportKeys,
     sender: Sender,
     receiver: Receiver,
     rng: Box<dyn Rng>,
     counts: Counts,
     /// Called with each requested access: operation, first byte and length.
-    asks: Option<Box<Asks>>,
+    observer: Option<Box<AccessObserver>>,
     /// Blocks that the current batch of queries has read.
     answers: Vec<Vec<u8>>,
 }
 
 /// Called with each requested block: operation, first byte and length.
-pub type Asks = dyn Fn(Op, u64, u32) + Send;
+pub type AccessObserver = dyn Fn(Op, u64, u32) + Send;
 
 impl Gateway {
     /// Opens a gateway to a tree, in the session that the nonces `gateway` and `enclave` began.
@@ -153,7 +152,7 @@ impl Gateway {
         choice: Choice,
         host: Arc<dyn Host>,
         (gateway, enclave): (&Nonce, &Nonce),
-        home: Option<&Home<'_>>,
+        home: Option<&StateLocation<'_>>,
         mut rng: Box<dyn Rng>,
     ) -> Result<Self> {
         let shared = keys.shared(&params, choice);
@@ -165,7 +164,7 @@ impl Gateway {
             }
             None => (None, State::new(params)),
         };
-        let maker = Maker::new(&shared, Inner::new(&keys.inner), &session, rng.fork());
+        let maker = Maker::new(&shared, BlockKeys::new(&keys.block), &session, rng.fork());
         let mut opened = Self {
             state,
             journal,
@@ -173,16 +172,16 @@ impl Gateway {
             host,
             staged: false,
             lost: false,
-            pace: Pace::new(),
-            beat: None,
-            inner: Inner::new(&keys.inner),
-            outer: Outer::new(&shared.outer, choice),
+            pacing: QueryPacing::new(),
+            constant_rate: None,
+            block_keys: BlockKeys::new(&keys.block),
+            transport_keys: TransportKeys::new(&shared.transport, choice),
             shared,
             sender: Sender::new(&session.query, rng.fork()),
             receiver: Receiver::new(&session.reply),
             rng,
             counts: Counts::default(),
-            asks: None,
+            observer: None,
             answers: Vec::new(),
         };
         opened.resolve()?;
@@ -201,12 +200,12 @@ impl Gateway {
     }
 
     /// Blocks that wait at the gateway for a round.
-    pub fn waiting(&self) -> usize {
-        self.state.waiting.len()
+    pub fn stash_len(&self) -> usize {
+        self.state.stash.len()
     }
 
     /// Whether a block is at the gateway and not in the tree: in the ring or in the root.
-    pub fn holds(&self, id: u64) -> bool {
+    pub fn is_in_stash(&self, id: u64) -> bool {
         self.check(id).is_ok_and(|id| self.state.index.place(id) == BlockPlace::Gateway)
     }
 
@@ -217,11 +216,11 @@ impl Gateway {
         self.state.cache.limit(len);
     }
 
-    /// Calls `asks` for each requested block, before anything is sent for it, with the operation
-    /// and the block's first byte and length among all blocks. The host must not learn these
-    /// values.
-    pub fn tell_asks(&mut self, asks: Box<Asks>) {
-        self.asks = Some(asks);
+    /// Calls `observer` for each requested block, before anything is sent for it, with the
+    /// operation and the block's first byte and length among all blocks. The host must not learn
+    /// these values.
+    pub fn set_observer(&mut self, observer: Box<AccessObserver>) {
+        self.observer = Some(observer);
     }
 
     /// Bytes of the gateway's map of the tree.
@@ -232,15 +231,15 @@ impl Gateway {
     /// Reads a block. A block that was never written is zeros.
     pub fn get(&mut self, id: u64) -> Result<Vec<u8>> {
         let id = self.check(id)?;
-        let block = self.access(&[Want::Read(id)])?.pop();
+        let block = self.access(&[Access::Read(id)])?.pop();
         Ok(block.expect("what was asked for was read"))
     }
 
     /// Reads blocks, with queries that are sent together.
     pub fn get_many(&mut self, ids: &[u64]) -> Result<Vec<Vec<u8>>> {
-        let want = |id: &u64| self.check(*id).map(Want::Read);
-        let wants = ids.iter().map(want).collect::<Result<Vec<Want>>>()?;
-        self.access(&wants)
+        let access = |id: &u64| self.check(*id).map(Access::Read);
+        let accesses = ids.iter().map(access).collect::<Result<Vec<Access>>>()?;
+        self.access(&accesses)
     }
 
     /// Writes a block.
@@ -250,15 +249,15 @@ impl Gateway {
 
     /// Writes blocks, with queries that are sent together.
     pub fn put_many(&mut self, blocks: &[(u64, &[u8])]) -> Result {
-        let want = |&(id, block): &(u64, &[u8])| {
+        let access = |&(id, block): &(u64, &[u8])| {
             let id = self.check(id)?;
             if block.len() != self.state.params.geometry.block_len {
                 return Err(Error::Malformed("not the length of a block"));
             }
-            Ok(Want::Write(id, block.to_vec()))
+            Ok(Access::Write(id, block.to_vec()))
         };
-        let wants = blocks.iter().map(want).collect::<Result<Vec<Want>>>()?;
-        self.access(&wants).map(drop)
+        let accesses = blocks.iter().map(access).collect::<Result<Vec<Access>>>()?;
+        self.access(&accesses).map(drop)
     }
 
     /// Sends a dummy query, which looks like any other. At a constant rate nothing is sent.
@@ -268,7 +267,7 @@ impl Gateway {
 
     /// Sends `count` dummy queries together.
     pub fn dummies(&mut self, count: usize) -> Result {
-        self.access(&vec![Want::Nothing; count]).map(drop)
+        self.access(&vec![Access::Dummy; count]).map(drop)
     }
 
     fn check(&self, id: u64) -> Result<u32> {
@@ -281,16 +280,16 @@ impl Gateway {
 
     /// Applies a record that an answer depends on, after it is written. At a constant rate it is
     /// written with the next tick, so that the timing of disk writes is independent of requests.
-    fn happen(&mut self, record: Record) -> Result<Option<RoundJob>> {
+    fn log_and_apply(&mut self, record: Record) -> Result<Option<RoundJob>> {
         if let Some(journal) = &mut self.journal {
             journal.append(&record);
-            if self.beat.is_some() { journal.promise() } else { journal.flush()? }
+            if self.constant_rate.is_some() { journal.defer_ack() } else { journal.flush()? }
         }
         self.state.apply(record)
     }
 
     /// Applies a record that is written with the next one that must be.
-    fn happen_soon(&mut self, record: Record) -> Result {
+    fn log_deferred(&mut self, record: Record) -> Result {
         if let Some(journal) = &mut self.journal {
             journal.append(&record);
         }
@@ -314,7 +313,7 @@ impl Gateway {
     /// Saves the whole state, so that the next opening applies no records.
     pub fn save(&mut self) -> Result {
         if self.lost {
-            self.begin_again()?;
+            self.begin_next_session()?;
         }
         self.finish(Wait::Long)?;
         match &mut self.journal {
@@ -326,7 +325,7 @@ impl Gateway {
     /// Closes the gateway: saves the whole state. At a constant rate, or if the host is gone, it
     /// writes only the appended records, because saving needs the running round committed.
     pub fn close(&mut self) -> Result {
-        if self.beat.is_none() {
+        if self.constant_rate.is_none() {
             let saved = self.save();
             if !matches!(saved, Err(Error::Unreachable(_) | Error::SessionLost)) {
                 return saved;

@@ -1,6 +1,6 @@
 //! The map from names to blocks.
 
-use super::codec::{RecordReader, Writer};
+use crate::codec::{Reader, Writer};
 use crate::error::{Error, Result};
 use core::ops::{Bound, Range};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// What a name is for. Spaces are independent of each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Space {
+pub enum Namespace {
     /// Values of the Redis protocol.
     Values,
     /// Buckets of S3, which have no blocks.
@@ -21,7 +21,7 @@ pub enum Space {
 
 const SPACES: usize = 4;
 
-impl Space {
+impl Namespace {
     /// The space with this number.
     fn from_number(number: u8) -> Result<Self> {
         let all = [Self::Values, Self::Buckets, Self::Objects, Self::Uploads];
@@ -80,23 +80,23 @@ pub struct Names {
 
 impl Names {
     /// How many names a space has.
-    pub fn len(&self, space: Space) -> usize {
-        self.spaces[space as usize].len()
+    pub fn len(&self, namespace: Namespace) -> usize {
+        self.spaces[namespace as usize].len()
     }
 
     /// The object of a name.
-    pub fn get(&self, space: Space, name: &[u8]) -> Option<&Object> {
-        self.spaces[space as usize].get(name)
+    pub fn get(&self, namespace: Namespace, name: &[u8]) -> Option<&Object> {
+        self.spaces[namespace as usize].get(name)
     }
 
     /// Names in order, starting at a bound.
     pub fn from(
         &self,
-        space: Space,
+        namespace: Namespace,
         from: Bound<&[u8]>,
     ) -> impl Iterator<Item = (&[u8], &Object)> + use<'_> {
         let range = (from, Bound::Unbounded);
-        self.spaces[space as usize]
+        self.spaces[namespace as usize]
             .range::<[u8], _>(range)
             .map(|(name, object)| (&name[..], object))
     }
@@ -130,22 +130,22 @@ impl Names {
     }
 
     /// Binds a name to an object, and frees the blocks of its old object.
-    pub fn bind(&mut self, space: Space, name: Vec<u8>, object: Object) {
-        if let Some(old) = self.spaces[space as usize].insert(name, object) {
+    pub fn bind(&mut self, namespace: Namespace, name: Vec<u8>, object: Object) {
+        if let Some(old) = self.spaces[namespace as usize].insert(name, object) {
             self.retire(old);
         }
     }
 
     /// Replaces the note of a name.
-    pub fn note(&mut self, space: Space, name: &[u8], note: Vec<u8>) {
-        if let Some(object) = self.spaces[space as usize].get_mut(name) {
+    pub fn note(&mut self, namespace: Namespace, name: &[u8], note: Vec<u8>) {
+        if let Some(object) = self.spaces[namespace as usize].get_mut(name) {
             object.note = note;
         }
     }
 
     /// Removes a name.
-    pub fn unbind(&mut self, space: Space, name: &[u8]) {
-        if let Some(old) = self.spaces[space as usize].remove(name) {
+    pub fn unbind(&mut self, namespace: Namespace, name: &[u8]) {
+        if let Some(old) = self.spaces[namespace as usize].remove(name) {
             self.retire(old);
         }
     }
@@ -155,17 +155,17 @@ impl Names {
     pub fn join(&mut self, upload: &[u8], parts: &[Vec<u8>], name: Vec<u8>, note: Vec<u8>) {
         let (mut pieces, mut ids) = (Vec::new(), Vec::new());
         for part in parts {
-            if let Some(part) = self.spaces[Space::Uploads as usize].remove(part) {
+            if let Some(part) = self.spaces[Namespace::Uploads as usize].remove(part) {
                 pieces.extend_from_slice(&part.pieces);
                 ids.extend_from_slice(&part.ids);
             }
         }
-        let from = self.from(Space::Uploads, Bound::Included(upload));
+        let from = self.from(Namespace::Uploads, Bound::Included(upload));
         let rest = from.map(|(name, _)| name.to_vec()).take_while(|name| name.starts_with(upload));
         for name in rest.collect::<Vec<_>>() {
-            self.unbind(Space::Uploads, &name);
+            self.unbind(Namespace::Uploads, &name);
         }
-        self.bind(Space::Objects, name, Object { pieces, ids: ids.into(), note });
+        self.bind(Namespace::Objects, name, Object { pieces, ids: ids.into(), note });
     }
 
     fn retire(&mut self, old: Object) {
@@ -191,9 +191,9 @@ impl Names {
 
     /// Appends all names.
     pub fn save(&self, out: &mut Writer) {
-        for space in &self.spaces {
-            out.u64(space.len() as u64);
-            for (name, object) in space {
+        for namespace in &self.spaces {
+            out.u64(namespace.len() as u64);
+            for (name, object) in namespace {
                 out.counted(name);
                 write_object(object, out);
             }
@@ -201,11 +201,11 @@ impl Names {
     }
 
     /// Restores saved names.
-    pub fn load(&mut self, from: &mut RecordReader<'_>) -> Result {
-        for space in &mut self.spaces {
+    pub fn load(&mut self, from: &mut Reader<'_>) -> Result {
+        for namespace in &mut self.spaces {
             for _ in 0..from.u64()? {
-                let name = from.counted()?;
-                space.insert(name, read_object(from)?);
+                let name = from.counted()?.to_vec();
+                namespace.insert(name, read_object(from)?);
             }
         }
         Ok(())
@@ -213,13 +213,13 @@ impl Names {
 }
 
 /// Appends a space's number.
-pub fn write_space(space: Space, out: &mut Writer) {
-    out.0.push(space as u8);
+pub fn write_namespace(namespace: Namespace, out: &mut Writer) {
+    out.u8(namespace as u8);
 }
 
 /// Takes a space's number.
-pub fn read_space(from: &mut RecordReader<'_>) -> Result<Space> {
-    Space::from_number(from.bytes(1)?[0])
+pub fn read_namespace(from: &mut Reader<'_>) -> Result<Namespace> {
+    Namespace::from_number(from.u8()?)
 }
 
 /// Appends an object.
@@ -232,12 +232,12 @@ pub fn write_object(object: &Object, out: &mut Writer) {
 }
 
 /// Takes an object.
-pub fn read_object(from: &mut RecordReader<'_>) -> Result<Object> {
+pub fn read_object(from: &mut Reader<'_>) -> Result<Object> {
     let mut pieces = vec![0; from.count(8)?];
     from.u64s(&mut pieces)?;
     let mut ids = vec![0; from.count(4)?];
     from.u32s(&mut ids)?;
-    Ok(Object { pieces, ids: ids.into(), note: from.counted()? })
+    Ok(Object { pieces, ids: ids.into(), note: from.counted()?.to_vec() })
 }
 
 /// A range of an object's bytes, mapped to its blocks, as far as it was read.
@@ -309,12 +309,12 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_somebody_reads_are_not_used_anew() {
+    fn blocks_of_open_readers_are_not_reused() {
         let mut names = Names::default();
         let ids = names.reserve(3, 6).unwrap();
-        names.bind(Space::Values, b"a".to_vec(), object(&ids));
-        let reader = names.get(Space::Values, b"a").unwrap().clone();
-        names.unbind(Space::Values, b"a");
+        names.bind(Namespace::Values, b"a".to_vec(), object(&ids));
+        let reader = names.get(Namespace::Values, b"a").unwrap().clone();
+        names.unbind(Namespace::Values, b"a");
         assert_eq!(names.reserve(3, 6).unwrap(), [3, 4, 5]);
         assert!(names.reserve(1, 6).is_none());
         assert_eq!(names.used(), 6);
@@ -324,13 +324,13 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_used_until_their_name_is_gone_or_they_are_given_back() {
+    fn blocks_are_freed_when_their_name_is_unbound_or_they_are_released() {
         let mut names = Names::default();
         let ids = names.reserve(2, 5).unwrap();
-        names.bind(Space::Values, b"a".to_vec(), object(&ids));
+        names.bind(Namespace::Values, b"a".to_vec(), object(&ids));
         let reserved = names.reserve(3, 5).unwrap();
         assert_eq!((names.used(), names.reserve(1, 5)), (5, None));
-        names.unbind(Space::Values, b"a");
+        names.unbind(Namespace::Values, b"a");
         assert_eq!(names.used(), 3);
         names.release(reserved);
         assert_eq!(names.used(), 0);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_knows_its_bytes_and_blocks() {
+    fn an_object_counts_its_bytes_and_blocks() {
         let of = |pieces: &[u64], ids: &[u32]| {
             let object = Object { pieces: pieces.to_vec(), ids: ids.into(), note: vec![1] };
             (object.len(), object.is_empty(), object.blocks())
@@ -349,26 +349,26 @@ mod tests {
     }
 
     #[test]
-    fn parts_become_one_object() {
+    fn parts_are_joined_into_one_object() {
         let mut names = Names::default();
         for (name, ids) in
             [("u", &[][..]), ("u/1", &[1, 2]), ("u/2", &[3]), ("u/3", &[0]), ("v", &[])]
         {
-            names.bind(Space::Uploads, name.as_bytes().to_vec(), object(ids));
+            names.bind(Namespace::Uploads, name.as_bytes().to_vec(), object(ids));
         }
         names.next = 4;
         let parts = [b"u/1".to_vec(), b"u/3".to_vec()];
         names.join(b"u", &parts, b"b/k".to_vec(), b"note".to_vec());
-        let joined = names.get(Space::Objects, b"b/k").unwrap();
+        let joined = names.get(Namespace::Objects, b"b/k").unwrap();
         assert_eq!(
             (joined.pieces(), &joined.ids[..], joined.len()),
             (&[20, 10][..], &[1, 2, 0][..], 30)
         );
-        assert_eq!((names.len(Space::Uploads), &names.free[..]), (1, &[3][..]));
+        assert_eq!((names.len(Namespace::Uploads), &names.free[..]), (1, &[3][..]));
     }
 
     #[test]
-    fn any_bytes_of_any_pieces_are_found() {
+    fn byte_ranges_map_to_the_blocks_of_all_pieces() {
         let object =
             Object { pieces: vec![7, 0, 12], ids: [4, 5, 6, 7, 8, 9].into(), note: Vec::new() };
         // The pieces take blocks of five bytes: 4 5 | 6 | 7 8 9.

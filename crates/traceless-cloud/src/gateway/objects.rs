@@ -7,7 +7,7 @@
 //! reads the value unchanged.
 
 use super::Gateway;
-use super::names::{ByteRange, Object, Space, blocks_of};
+use super::names::{ByteRange, Namespace, Object, blocks_of};
 use super::queries::TOGETHER_MAX;
 use super::record::Record;
 use crate::error::{Error, Result};
@@ -59,22 +59,22 @@ impl Draft {
 
 impl Gateway {
     /// How many names there are in a space.
-    pub fn names(&self, space: Space) -> usize {
-        self.state.names.len(space)
+    pub fn names(&self, namespace: Namespace) -> usize {
+        self.state.names.len(namespace)
     }
 
     /// The object of a name, which sends nothing.
-    pub fn find(&self, space: Space, name: &[u8]) -> Option<&Object> {
-        self.state.names.get(space, name)
+    pub fn find(&self, namespace: Namespace, name: &[u8]) -> Option<&Object> {
+        self.state.names.get(namespace, name)
     }
 
     /// Names in order with their objects, starting at a bound, which sends nothing.
     pub fn names_from(
         &self,
-        space: Space,
+        namespace: Namespace,
         from: Bound<&[u8]>,
     ) -> impl Iterator<Item = (&[u8], &Object)> + use<'_> {
-        self.state.names.from(space, from)
+        self.state.names.from(namespace, from)
     }
 
     /// Blocks in use.
@@ -82,18 +82,18 @@ impl Gateway {
         self.state.names.used()
     }
 
-    /// The value under a name of [`Space::Values`].
+    /// The value under a name of [`Namespace::Values`].
     pub fn load(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.load_many(&[name])?.pop().flatten())
     }
 
-    /// The values under names of [`Space::Values`], read with queries that are sent together.
+    /// The values under names of [`Namespace::Values`], read with queries that are sent together.
     pub fn load_many(&mut self, names: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         let block_len = self.params().geometry.block_len;
         let (mut ids, mut missing) = (Vec::new(), 0);
-        let mut wanted = Vec::with_capacity(names.len());
+        let mut groups = Vec::with_capacity(names.len());
         for name in names {
-            let parts = self.find(Space::Values, name).cloned().map(|object| {
+            let parts = self.find(Namespace::Values, name).cloned().map(|object| {
                 let (len, mut parts) = (object.len(), Vec::new());
                 let mut reading = ByteRange::new(object, 0..len);
                 while let Some((id, part)) = reading.next(block_len) {
@@ -104,7 +104,7 @@ impl Gateway {
                 missing += size_class(parts.len()) - parts.len();
                 parts
             });
-            wanted.push(parts);
+            groups.push(parts);
         }
         let mut blocks = self.get_many(&ids)?.into_iter();
         self.dummies(missing)?;
@@ -115,16 +115,16 @@ impl Gateway {
             }
             bytes
         };
-        Ok(wanted.into_iter().map(|parts| parts.map(&mut value)).collect())
+        Ok(groups.into_iter().map(|parts| parts.map(&mut value)).collect())
     }
 
-    /// Stores a value under a name of [`Space::Values`], and replaces its old value.
+    /// Stores a value under a name of [`Namespace::Values`], and replaces its old value.
     pub fn store(&mut self, name: &[u8], bytes: &[u8], note: &[u8]) -> Result {
         self.store_many(&[Value { name, bytes, note }])
     }
 
-    /// Stores values under names of [`Space::Values`], one after the other, with queries that are
-    /// sent together. If this fails before anything is sent, none of them is stored.
+    /// Stores values under names of [`Namespace::Values`], one after the other, with queries that
+    /// are sent together. If this fails before anything is sent, none of them is stored.
     pub fn store_many(&mut self, values: &[Value<'_>]) -> Result {
         let is_long =
             |value: &Value| value.name.len() > NAME_LEN_MAX || value.bytes.len() > VALUE_LEN_MAX;
@@ -143,34 +143,34 @@ impl Gateway {
         }
         let mut rest = &ids[..];
         for (nth, value) in values.iter().enumerate() {
-            let (own, others) = rest.split_at(count(value));
-            rest = others;
+            let (own, left) = rest.split_at(count(value));
+            rest = left;
             let object = Object {
                 pieces: vec![value.bytes.len() as u64],
                 ids: own.into(),
                 note: value.note.to_vec(),
             };
-            let (space, name) = (Space::Values, value.name.to_vec());
-            let bound = Record::Bound { space, name, object };
+            let (namespace, name) = (Namespace::Values, value.name.to_vec());
+            let bound = Record::Bind { namespace, name, object };
             // One write makes all records durable, with the last of them.
             if nth + 1 < values.len() {
-                self.happen_soon(bound)?;
+                self.log_deferred(bound)?;
             } else {
-                self.happen(bound)?;
+                self.log_and_apply(bound)?;
             }
         }
         Ok(())
     }
 
-    /// Removes a name of [`Space::Values`]. Returns whether there was one.
+    /// Removes a name of [`Namespace::Values`]. Returns whether there was one.
     pub fn remove(&mut self, name: &[u8]) -> Result<bool> {
-        let Some(blocks) = self.find(Space::Values, name).map(Object::blocks) else {
+        let Some(blocks) = self.find(Namespace::Values, name).map(Object::blocks) else {
             return Ok(false);
         };
         for _ in 0..size_class(blocks) {
             self.dummy()?;
         }
-        self.forget(Space::Values, name)?;
+        self.unbind(Namespace::Values, name)?;
         Ok(true)
     }
 
@@ -179,16 +179,16 @@ impl Gateway {
     /// size class of the blocks read is filled.
     pub fn read(&mut self, reading: &mut ByteRange, len: usize) -> Result<Vec<u8>> {
         let block_len = self.params().geometry.block_len;
-        let (mut ids, mut parts, mut wanted) = (Vec::new(), Vec::new(), 0);
-        while wanted < len
+        let (mut ids, mut parts, mut planned_len) = (Vec::new(), Vec::new(), 0);
+        while planned_len < len
             && let Some((id, part)) = reading.next(block_len)
         {
             reading.blocks += 1;
-            wanted += part.len();
+            planned_len += part.len();
             ids.push(u64::from(id));
             parts.push(part);
         }
-        let mut bytes = Vec::with_capacity(wanted);
+        let mut bytes = Vec::with_capacity(planned_len);
         for (block, part) in self.get_many(&ids)?.into_iter().zip(parts) {
             bytes.extend_from_slice(&block[part]);
         }
@@ -237,11 +237,17 @@ impl Gateway {
     }
 
     /// Binds a name to a draft, or to no blocks at all, and keeps a note with the name.
-    pub fn bind(&mut self, space: Space, name: &[u8], draft: Option<Draft>, note: &[u8]) -> Result {
+    pub fn bind(
+        &mut self,
+        namespace: Namespace,
+        name: &[u8],
+        draft: Option<Draft>,
+        note: &[u8],
+    ) -> Result {
         let (name, note) = (name.to_vec(), note.to_vec());
         let Some(mut draft) = draft else {
             let object = Object { note, ..Object::default() };
-            self.happen(Record::Bound { space, name, object })?;
+            self.log_and_apply(Record::Bind { namespace, name, object })?;
             return Ok(());
         };
         if let Err(error) = self.complete(&mut draft, usize::MAX) {
@@ -249,7 +255,7 @@ impl Gateway {
             return Err(error);
         }
         let object = Object { pieces: vec![draft.len], ids: draft.ids.into(), note };
-        self.happen(Record::Bound { space, name, object })?;
+        self.log_and_apply(Record::Bind { namespace, name, object })?;
         Ok(())
     }
 
@@ -259,22 +265,26 @@ impl Gateway {
     }
 
     /// Replaces the note of a name, which sends nothing.
-    pub fn note(&mut self, space: Space, name: &[u8], note: &[u8]) -> Result {
-        self.happen(Record::Noted { space, name: name.to_vec(), note: note.to_vec() })?;
+    pub fn note(&mut self, namespace: Namespace, name: &[u8], note: &[u8]) -> Result {
+        self.log_and_apply(Record::SetNote {
+            namespace,
+            name: name.to_vec(),
+            note: note.to_vec(),
+        })?;
         Ok(())
     }
 
     /// Removes a name, which sends nothing. The caller makes dummy queries if a removal must look
     /// like a read.
-    pub fn forget(&mut self, space: Space, name: &[u8]) -> Result {
-        self.happen(Record::Unbound { space, name: name.to_vec() })?;
+    pub fn unbind(&mut self, namespace: Namespace, name: &[u8]) -> Result {
+        self.log_and_apply(Record::Unbind { namespace, name: name.to_vec() })?;
         Ok(())
     }
 
     /// Makes an object of an upload's parts, and removes the upload, which sends nothing.
     pub fn join(&mut self, upload: &[u8], parts: Vec<Vec<u8>>, name: &[u8], note: &[u8]) -> Result {
         let (upload, name, note) = (upload.to_vec(), name.to_vec(), note.to_vec());
-        self.happen(Record::Joined { upload, parts, name, note })?;
+        self.log_and_apply(Record::Join { upload, parts, name, note })?;
         Ok(())
     }
 
@@ -338,7 +348,7 @@ mod tests {
     use super::size_class;
 
     #[test]
-    fn classes_are_few_and_close() {
+    fn size_classes_are_few_and_close() {
         let classes: std::collections::BTreeSet<usize> = (1..=65_536).map(size_class).collect();
         assert!(classes.len() < 220, "{}", classes.len());
         for blocks in 1..=65_536 {

@@ -11,7 +11,7 @@ use traceless_core::rng::Rng;
 
 /// A block that moves down the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moving {
+pub struct MovingBlock {
     /// The block.
     pub id: u32,
     /// The leaf of its path.
@@ -26,21 +26,21 @@ pub struct NodePlan {
     /// The target of each row: first the node's slots, then the carried slots.
     pub dest: Vec<u32>,
     /// The node's new content: slots and blocks.
-    pub blocks: Vec<(u32, Moving)>,
+    pub blocks: Vec<(u32, MovingBlock)>,
 }
 
 /// A row that holds a real block.
 #[derive(Clone, Copy)]
 struct Row {
     row: u32,
-    block: Moving,
+    block: MovingBlock,
 }
 
-/// How many of `waiting` blocks round `round` can take without overflowing a node of its path.
+/// How many of `stashed` blocks round `round` can take without overflowing a node of its path.
 /// After a round that had to leave blocks behind, this may exceed the average.
-pub fn room(index: &Index, params: &Params, round: u64, waiting: usize) -> usize {
+pub fn room(index: &Index, params: &Params, round: u64, stashed: usize) -> usize {
     let allowed = LayerRoom::of(index, params, round);
-    waiting.min(allowed.into[0])
+    stashed.min(allowed.into[0])
 }
 
 /// The plan of round `round`, which brings in `batch`. The batch must fit ([`room`]).
@@ -48,7 +48,7 @@ pub fn plan_round(
     index: &Index,
     params: &Params,
     round: u64,
-    batch: &[Moving],
+    batch: &[MovingBlock],
     rng: &mut dyn Rng,
 ) -> Vec<NodePlan> {
     let g = &params.geometry;
@@ -118,13 +118,13 @@ fn rows_of(index: &Index, params: &Params, node: Node) -> Vec<Row> {
             panic!("a block in a slot is in the tree");
         };
         assert!(known == slot && layer == params.geometry.layer_of(node), "both maps agree");
-        Row { row: slot, block: Moving { id, leaf } }
+        Row { row: slot, block: MovingBlock { id, leaf } }
     });
     real.collect()
 }
 
 /// Whether a block's path goes through the next node of a round's path.
-fn goes_below(params: &Params, round: u64, layer: usize, block: Moving) -> bool {
+fn goes_below(params: &Params, round: u64, layer: usize, block: MovingBlock) -> bool {
     let g = &params.geometry;
     g.node(layer + 1, block.leaf) == g.node(layer + 1, g.evicted(round))
 }
@@ -170,7 +170,7 @@ mod tests {
             let blocks: Vec<(u32, u32)> =
                 plan.blocks.iter().map(|(slot, block)| (*slot, block.id)).collect();
             index.renew(plan.node, attempt, &blocks);
-            for &(slot, Moving { id, leaf }) in &plan.blocks {
+            for &(slot, MovingBlock { id, leaf }) in &plan.blocks {
                 index.set_place(id, BlockPlace::Tree { leaf, layer, slot });
             }
         }
@@ -185,10 +185,10 @@ mod tests {
         let mut rng = SeededRng::new(seed);
         let mut next = 0;
         let (mut fullest, mut widest) = (0, 0);
-        let mut waiting = Vec::new();
+        let mut stashed = Vec::new();
         for round in 0..rounds {
-            let mut asked = 0;
-            while asked < params.round_blocks {
+            let mut queries = 0;
+            while queries < params.round_blocks {
                 let id = if next < params.blocks { next } else { rng.below(params.blocks) } as u32;
                 next += 1;
                 match index.place(id) {
@@ -205,12 +205,12 @@ mod tests {
                     }
                 }
                 index.set_place(id, BlockPlace::Gateway);
-                waiting.push(Moving { id, leaf: rng.below(u64::from(g.leaves())) as u32 });
-                asked += 1;
+                stashed.push(MovingBlock { id, leaf: rng.below(u64::from(g.leaves())) as u32 });
+                queries += 1;
             }
             let tree = g.root(g.evicted(round));
-            let goes = |block: &mut Moving| g.root(block.leaf) == tree;
-            let mut batch: Vec<Moving> = waiting.extract_if(.., goes).collect();
+            let goes = |block: &mut MovingBlock| g.root(block.leaf) == tree;
+            let mut batch: Vec<MovingBlock> = stashed.extract_if(.., goes).collect();
             let room = room(&index, params, round, batch.len());
             for left in batch.drain(room..) {
                 index.set_place(left.id, BlockPlace::Nowhere);
@@ -233,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_where_both_maps_say() {
+    fn plans_keep_both_maps_consistent() {
         for params in [Params::new(3000, 32, 2), Params::printed(3000, 32, 2)] {
             full(&params.unwrap(), 400, 1);
         }
     }
 
     #[test]
-    fn a_tree_without_room_leaves_blocks_above() {
+    fn full_nodes_leave_blocks_in_the_node_above() {
         let mut params = Params::new(3000, 32, 2).unwrap();
         // A third of the needed room: rounds bring in fewer blocks, and none is lost.
         params.leaf_blocks /= 3;
@@ -250,7 +250,7 @@ mod tests {
 
     /// The notes' simulation of 2^20 blocks: at most 2382 real blocks in layers 0 and 1.
     #[test]
-    fn nodes_are_as_full_as_the_model_says() {
+    fn node_loads_agree_with_the_model() {
         for params in [Params::new(1 << 18, 32, 32), Params::printed(1 << 18, 32, 32)] {
             let params = params.unwrap();
             let (fullest, widest) = full(&params, 600, 3);

@@ -5,14 +5,14 @@
 //! if they were sent one by one.
 
 use super::index::BlockPlace;
-use super::pace;
+use super::query_pacing;
 use super::record::Record;
 use super::rounds::Wait;
 use super::sessions::SESSIONS_MAX;
 use super::state::Pending;
 use super::{Gateway, Journal};
 use crate::error::{Error, Result};
-use crate::host::Ask;
+use crate::host::QueryRequest;
 use core::time::Duration;
 use traceless_core::trace::Op;
 
@@ -21,123 +21,127 @@ pub const TOGETHER_MAX: usize = 64;
 
 /// An access to a block.
 #[derive(Clone)]
-pub enum Want {
+pub enum Access {
     /// Read the block.
     Read(u32),
     /// Write these bytes to the block.
     Write(u32, Vec<u8>),
     /// A dummy access, to no block.
-    Nothing,
+    Dummy,
 }
 
-impl Want {
+impl Access {
     /// The block; `None` for a dummy access.
     pub fn id(&self) -> Option<u32> {
         match self {
             Self::Read(id) | Self::Write(id, _) => Some(*id),
-            Self::Nothing => None,
+            Self::Dummy => None,
         }
     }
 
-    fn asked(&self) -> Option<(Op, u32)> {
+    fn operation(&self) -> Option<(Op, u32)> {
         match self {
             Self::Read(id) => Some((Op::Read, *id)),
             Self::Write(id, _) => Some((Op::Write, *id)),
-            Self::Nothing => None,
+            Self::Dummy => None,
         }
     }
 }
 
 impl Gateway {
     /// Makes all accesses, in order, and returns what was read, in order.
-    pub(super) fn access(&mut self, wants: &[Want]) -> Result<Vec<Vec<u8>>> {
-        if let Some(asks) = &self.asks {
+    pub(super) fn access(&mut self, accesses: &[Access]) -> Result<Vec<Vec<u8>>> {
+        if let Some(observer) = &self.observer {
             let len = self.state.params.geometry.block_len;
-            for (op, id) in wants.iter().filter_map(Want::asked) {
-                asks(op, u64::from(id) * len as u64, len as u32);
+            for (op, id) in accesses.iter().filter_map(Access::operation) {
+                observer(op, u64::from(id) * len as u64, len as u32);
             }
         }
-        if self.beat.is_some() {
-            return self.access_in_slots(wants);
+        if self.constant_rate.is_some() {
+            return self.access_in_ticks(accesses);
         }
         let mut read = Vec::new();
-        for wants in wants.chunks(TOGETHER_MAX) {
-            self.access_together(wants, &mut read)?;
+        for accesses in accesses.chunks(TOGETHER_MAX) {
+            self.access_together(accesses, &mut read)?;
         }
         Ok(read)
     }
 
-    fn access_together(&mut self, wants: &[Want], read: &mut Vec<Vec<u8>>) -> Result {
-        self.settle()?;
+    fn access_together(&mut self, accesses: &[Access], read: &mut Vec<Vec<u8>>) -> Result {
+        self.finish_pending()?;
         self.answers.clear();
         // Places in `read` for the answers of queries, which arrive later, in order.
-        let mut later = Vec::new();
-        for want in wants {
-            let id = want.id();
-            if id.is_some_and(|id| self.state.is_asked_for(id)) {
+        let mut answer_indices = Vec::new();
+        for access in accesses {
+            let id = access.id();
+            if id.is_some_and(|id| self.state.is_pending(id)) {
                 self.send_pending()?;
             }
-            if self.serve_at_hand(want, read)? {
+            if self.serve_cached(access, read)? {
                 self.counts.hits += 1;
                 continue;
             }
-            self.keep_pace()?;
-            self.ask(want)?;
-            if matches!(want, Want::Read(_)) {
-                later.push(read.len());
+            self.pace_query()?;
+            self.prepare_query(access)?;
+            if matches!(access, Access::Read(_)) {
+                answer_indices.push(read.len());
                 read.push(Vec::new());
             }
         }
         self.send_pending()?;
-        assert!(later.len() == self.answers.len(), "every query was answered");
-        for (at, answer) in later.into_iter().zip(self.answers.drain(..)) {
+        assert!(answer_indices.len() == self.answers.len(), "every query was answered");
+        for (at, answer) in answer_indices.into_iter().zip(self.answers.drain(..)) {
             read[at] = answer;
         }
         Ok(())
     }
 
     /// Serves an access without a query if the block is at the gateway. Returns whether it is.
-    pub(super) fn serve_at_hand(&mut self, want: &Want, read: &mut Vec<Vec<u8>>) -> Result<bool> {
-        if let Want::Read(id) = want
+    pub(super) fn serve_cached(
+        &mut self,
+        access: &Access,
+        read: &mut Vec<Vec<u8>>,
+    ) -> Result<bool> {
+        if let Access::Read(id) = access
             && let Some(block) = self.state.cache.get(*id)
         {
             read.push(block.to_vec());
             return Ok(true);
         }
-        if !want.id().is_some_and(|id| self.state.waiting.is_at_hand(id)) {
+        if !access.id().is_some_and(|id| self.state.stash.is_cached(id)) {
             return Ok(false);
         }
-        match want {
-            Want::Read(id) => {
-                let block = self.state.waiting.get(*id);
-                read.push(block.expect("what is at hand is here").to_vec());
+        match access {
+            Access::Read(id) => {
+                let block = self.state.stash.get(*id);
+                read.push(block.expect("a cached block has bytes").to_vec());
             }
-            Want::Write(id, bytes) => {
+            Access::Write(id, bytes) => {
                 let leaf = self.draw_leaf();
-                self.happen(Record::Held { id: *id, leaf, bytes: bytes.clone() })?;
+                self.log_and_apply(Record::Stash { id: *id, leaf, bytes: bytes.clone() })?;
             }
-            Want::Nothing => unreachable!("nothing is not at hand"),
+            Access::Dummy => unreachable!("a dummy access has no block"),
         }
         Ok(true)
     }
 
     /// Finishes all earlier work before new queries are made.
-    fn settle(&mut self) -> Result {
+    fn finish_pending(&mut self) -> Result {
         self.host.check()?;
         if self.lost {
-            self.begin_again()?;
+            self.begin_next_session()?;
         }
         self.send_pending()?;
         self.finish(Wait::For(Duration::ZERO))?;
         if self.journal.as_ref().is_some_and(Journal::is_long) {
             self.save()?;
         }
-        self.check_waiting()
+        self.check_stash()
     }
 
     /// Fails if more blocks wait than the limit.
-    pub(super) fn check_waiting(&self) -> Result {
-        let (blocks, limit) = (self.state.waiting.len(), self.state.params.waiting_max());
+    pub(super) fn check_stash(&self) -> Result {
+        let (blocks, limit) = (self.state.stash.len(), self.state.params.stash_max());
         if blocks > limit {
             return Err(Error::StashOverflow { blocks, limit });
         }
@@ -145,20 +149,20 @@ impl Gateway {
     }
 
     /// Prepares a query, which is sent with the next batch.
-    pub(super) fn ask(&mut self, want: &Want) -> Result {
-        let id = want.id();
+    pub(super) fn prepare_query(&mut self, access: &Access) -> Result {
+        let id = access.id();
         let g = self.state.params.geometry;
         let known = id.and_then(|id| match self.state.index.place(id) {
             BlockPlace::Tree { leaf, .. } => Some(leaf),
             // The block is in the gateway's root, but its path must be read once, like any other.
-            BlockPlace::Gateway => self.state.waiting.leaf(id),
+            BlockPlace::Gateway => self.state.stash.leaf(id),
             BlockPlace::Nowhere => None,
         });
         let leaf = known.unwrap_or_else(|| self.draw_leaf());
         for layer in 0..g.layers {
             let node = g.node(layer, leaf);
             if self.state.index.reads(node) >= self.state.params.reads_max(layer) {
-                self.wait_for_slot();
+                self.wait_for_tick();
                 self.renew(node)?;
             }
         }
@@ -174,27 +178,27 @@ impl Gateway {
         });
         let slots = slots.collect();
         let target = target.map(|(layer, _)| layer as u32);
-        let write = match want {
-            Want::Write(_, bytes) => Some(bytes.clone()),
-            Want::Read(_) | Want::Nothing => None,
+        let write = match access {
+            Access::Write(_, bytes) => Some(bytes.clone()),
+            Access::Read(_) | Access::Dummy => None,
         };
-        self.happen_soon(Record::Query { leaf, slots, id, target, write })
+        self.log_deferred(Record::Query { leaf, slots, id, target, write })
     }
 
     /// Begins a round if one is due. Otherwise waits for this query's share of the running round.
-    fn keep_pace(&mut self) -> Result {
+    fn pace_query(&mut self) -> Result {
         let (queries, due) = (self.state.queries, self.state.params.round_blocks);
         if queries >= due {
             self.finish(Wait::Long)?;
             return self.begin(None);
         }
-        let ahead = self.pace.ahead(queries, due);
+        let ahead = self.pacing.ahead(queries, due);
         if ahead.is_zero() || self.state.running.is_none() || self.staged {
             return Ok(());
         }
-        pace::wake_in_time();
+        query_pacing::reduce_timer_slack();
         self.finish(Wait::For(ahead))?;
-        let waited = ahead.saturating_sub(self.pace.ahead(queries, due));
+        let waited = ahead.saturating_sub(self.pacing.ahead(queries, due));
         self.counts.shares_ns += waited.as_nanos() as u64;
         Ok(())
     }
@@ -203,7 +207,7 @@ impl Gateway {
     pub(super) fn send_pending(&mut self) -> Result {
         for _ in 1..SESSIONS_MAX {
             match self.send_once() {
-                Err(Error::SessionLost) => self.begin_again()?,
+                Err(Error::SessionLost) => self.begin_next_session()?,
                 other => return other,
             }
         }
@@ -216,13 +220,13 @@ impl Gateway {
         }
         self.flush()?;
         let g = &self.state.params.geometry;
-        let ask = |Pending { query, .. }: &Pending| Ask {
+        let request = |Pending { query, .. }: &Pending| QueryRequest {
             leaf: query.leaf,
             locations: query.locations[..g.layers].to_vec(),
             order: self.sender.seal(&query.encode(g)),
         };
-        let asks: Vec<Ask> = self.state.pending.iter().map(ask).collect();
-        for reply in self.host.query_many(&asks) {
+        let requests: Vec<QueryRequest> = self.state.pending.iter().map(request).collect();
+        for reply in self.host.query_many(&requests) {
             self.answer(reply?)?;
         }
         Ok(())
@@ -234,23 +238,23 @@ impl Gateway {
         let pending = self.state.pending.front().expect("a query that has no reply yet");
         let sealed = self.receiver.open(&mut reply)?;
         self.counts.queries += 1;
-        let Some(id) = pending.id else { return self.happen_soon(Record::Answered) };
+        let Some(id) = pending.id else { return self.log_deferred(Record::EndDummy) };
         // The reply is opened even if the block is overwritten, so that both cases take the same
         // time.
-        let block = match self.state.waiting.get(id) {
-            _ if pending.real => self.inner.open(u64::from(id), sealed)?,
+        let block = match self.state.stash.get(id) {
+            _ if pending.real => self.block_keys.open(u64::from(id), sealed)?,
             Some(block) => block.to_vec(),
             None => vec![0; self.state.params.geometry.block_len],
         };
         let written = pending.write.is_some();
         let leaf = self.draw_leaf();
         if written {
-            self.happen_soon(Record::Written { leaf })?;
+            self.log_deferred(Record::StashWrite { leaf })?;
         } else {
             self.answers.push(block.clone());
-            self.happen_soon(Record::Held { id, leaf, bytes: block })?;
+            self.log_deferred(Record::Stash { id, leaf, bytes: block })?;
         }
-        self.counts.waiting_max = self.counts.waiting_max.max(self.state.waiting.len());
+        self.counts.stash_max = self.counts.stash_max.max(self.state.stash.len());
         Ok(())
     }
 }

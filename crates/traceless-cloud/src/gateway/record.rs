@@ -1,9 +1,12 @@
 //! The changes of a gateway's state. The same records, applied in order to the same state, give the
 //! same state, so a log of records represents the state.
 
-use super::codec::{RecordReader, Writer};
-use super::names::{Object, Space, read_object, read_space, write_object, write_space};
+use super::names::{Namespace, Object, read_namespace, read_object, write_namespace, write_object};
+use crate::codec::{Reader, Writer};
 use crate::error::{Error, Result};
+
+/// Names the state in errors about bytes that are no records.
+pub const STATE: &str = "the gateway's state";
 
 /// One change of the state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +26,7 @@ pub enum Record {
     },
     /// A block waits at the gateway from now on, or has new content. If the first query without a
     /// reply is for this block, this is the reply.
-    Held {
+    Stash {
         /// The block.
         id: u32,
         /// The leaf of its new path.
@@ -33,14 +36,14 @@ pub enum Record {
     },
     /// The first query without a reply, a write, has got its reply: its block waits from now on,
     /// with its new content.
-    Written {
+    StashWrite {
         /// The leaf of the block's new path.
         leaf: u32,
     },
     /// A dummy query has got its reply.
-    Answered,
+    EndDummy,
     /// A round or a renewal begins.
-    Begun {
+    Begin {
         /// The attempt number of the new versions.
         attempt: u64,
         /// The seed of the plan.
@@ -49,36 +52,36 @@ pub enum Record {
         node: Option<u32>,
     },
     /// The new versions are committed.
-    Committed,
+    Commit,
     /// The new versions are given up.
-    Failed,
+    Fail,
     /// A name is bound to a value.
-    Bound {
+    Bind {
         /// What the name is for.
-        space: Space,
+        namespace: Namespace,
         /// The name.
         name: Vec<u8>,
         /// The value's blocks.
         object: Object,
     },
     /// A name is removed.
-    Unbound {
+    Unbind {
         /// What the name is for.
-        space: Space,
+        namespace: Namespace,
         /// The name.
         name: Vec<u8>,
     },
     /// A name gets another note.
-    Noted {
+    SetNote {
         /// What the name is for.
-        space: Space,
+        namespace: Namespace,
         /// The name.
         name: Vec<u8>,
         /// The note.
         note: Vec<u8>,
     },
     /// Parts of an upload become an object.
-    Joined {
+    Join {
         /// The upload.
         upload: Vec<u8>,
         /// Names of the parts, in order.
@@ -93,57 +96,62 @@ pub enum Record {
 impl Record {
     /// The record as bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer(Vec::new());
+        let mut out = Writer::default();
         match self {
             Self::Query { leaf, slots, id, target, write } => {
-                out.0.push(0);
+                out.u8(0);
                 out.u32(*leaf);
                 out.u32(slots.len() as u32);
                 out.u32s(slots);
                 out.option(*id);
                 out.option(*target);
                 out.option(write.as_ref().map(|bytes| bytes.len() as u32));
-                out.0.extend_from_slice(write.as_deref().unwrap_or_default());
+                out.bytes(write.as_deref().unwrap_or_default());
             }
-            Self::Held { id, leaf, bytes } => {
-                out.0.push(1);
+            Self::Stash { id, leaf, bytes } => {
+                out.u8(1);
                 out.u32(*id);
                 out.u32(*leaf);
-                out.u32(bytes.len() as u32);
-                out.0.extend_from_slice(bytes);
+                out.counted(bytes);
             }
-            Self::Answered => out.0.push(2),
-            Self::Begun { attempt, seed, node } => {
-                out.0.push(3);
-                out.0.extend_from_slice(&attempt.to_le_bytes());
-                out.0.extend_from_slice(seed);
+            Self::EndDummy => {
+                out.u8(2);
+            }
+            Self::Begin { attempt, seed, node } => {
+                out.u8(3);
+                out.u64(*attempt);
+                out.bytes(seed);
                 out.option(*node);
             }
-            Self::Committed => out.0.push(4),
-            Self::Failed => out.0.push(5),
-            Self::Bound { space, name, object } => {
-                out.0.push(6);
-                write_space(*space, &mut out);
+            Self::Commit => {
+                out.u8(4);
+            }
+            Self::Fail => {
+                out.u8(5);
+            }
+            Self::Bind { namespace, name, object } => {
+                out.u8(6);
+                write_namespace(*namespace, &mut out);
                 out.counted(name);
                 write_object(object, &mut out);
             }
-            Self::Written { leaf } => {
-                out.0.push(10);
+            Self::StashWrite { leaf } => {
+                out.u8(10);
                 out.u32(*leaf);
             }
-            Self::Unbound { space, name } => {
-                out.0.push(7);
-                write_space(*space, &mut out);
+            Self::Unbind { namespace, name } => {
+                out.u8(7);
+                write_namespace(*namespace, &mut out);
                 out.counted(name);
             }
-            Self::Noted { space, name, note } => {
-                out.0.push(8);
-                write_space(*space, &mut out);
+            Self::SetNote { namespace, name, note } => {
+                out.u8(8);
+                write_namespace(*namespace, &mut out);
                 out.counted(name);
                 out.counted(note);
             }
-            Self::Joined { upload, parts, name, note } => {
-                out.0.push(9);
+            Self::Join { upload, parts, name, note } => {
+                out.u8(9);
                 out.counted(upload);
                 out.u32(parts.len() as u32);
                 for part in parts {
@@ -153,12 +161,12 @@ impl Record {
                 out.counted(note);
             }
         }
-        out.0
+        out.into_bytes()
     }
 
     /// Takes a record off the front of `from`.
-    pub fn decode(from: &mut RecordReader<'_>) -> Result<Self> {
-        Ok(match from.bytes(1)?[0] {
+    pub fn decode(from: &mut Reader<'_>) -> Result<Self> {
+        Ok(match from.u8()? {
             0 => {
                 let (leaf, count) = (from.u32()?, from.u32()? as usize);
                 let slots = (0..count).map(|_| from.u32()).collect::<Result<_>>()?;
@@ -170,35 +178,42 @@ impl Record {
                 Self::Query { leaf, slots, id, target, write }
             }
             1 => {
-                let (id, leaf, len) = (from.u32()?, from.u32()?, from.u32()?);
-                Self::Held { id, leaf, bytes: from.bytes(len as usize)?.to_vec() }
+                let (id, leaf) = (from.u32()?, from.u32()?);
+                Self::Stash { id, leaf, bytes: from.counted()?.to_vec() }
             }
-            2 => Self::Answered,
+            2 => Self::EndDummy,
             3 => {
                 let attempt = from.u64()?;
-                let seed = from.bytes(32)?.try_into().expect("32 bytes");
-                Self::Begun { attempt, seed, node: from.option()? }
+                let seed = from.array()?;
+                Self::Begin { attempt, seed, node: from.option()? }
             }
-            4 => Self::Committed,
-            5 => Self::Failed,
-            6 => Self::Bound {
-                space: read_space(from)?,
-                name: from.counted()?,
+            4 => Self::Commit,
+            5 => Self::Fail,
+            6 => Self::Bind {
+                namespace: read_namespace(from)?,
+                name: from.counted()?.to_vec(),
                 object: read_object(from)?,
             },
-            7 => Self::Unbound { space: read_space(from)?, name: from.counted()? },
-            8 => Self::Noted {
-                space: read_space(from)?,
-                name: from.counted()?,
-                note: from.counted()?,
+            7 => Self::Unbind { namespace: read_namespace(from)?, name: from.counted()?.to_vec() },
+            8 => Self::SetNote {
+                namespace: read_namespace(from)?,
+                name: from.counted()?.to_vec(),
+                note: from.counted()?.to_vec(),
             },
             9 => {
-                let upload = from.counted()?;
+                let upload = from.counted()?.to_vec();
                 let count = from.count(4)?;
-                let parts = (0..count).map(|_| from.counted()).collect::<Result<_>>()?;
-                Self::Joined { upload, parts, name: from.counted()?, note: from.counted()? }
+                let parts = (0..count)
+                    .map(|_| from.counted().map(<[u8]>::to_vec))
+                    .collect::<Result<_>>()?;
+                Self::Join {
+                    upload,
+                    parts,
+                    name: from.counted()?.to_vec(),
+                    note: from.counted()?.to_vec(),
+                }
             }
-            10 => Self::Written { leaf: from.u32()? },
+            10 => Self::StashWrite { leaf: from.u32()? },
             _ => return Err(Error::State("a record of the gateway's state")),
         })
     }
@@ -209,25 +224,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back_as_they_went() {
+    fn records_round_trip() {
         let slots = vec![1, 2, 3];
         let records = [
             Record::Query { leaf: 9, slots, id: Some(0), target: None, write: Some(vec![7; 3]) },
             Record::Query { leaf: 9, slots: vec![], id: None, target: Some(4), write: None },
-            Record::Held { id: 1, leaf: 2, bytes: vec![3; 5] },
-            Record::Written { leaf: 3 },
-            Record::Answered,
-            Record::Begun { attempt: u64::MAX, seed: [6; 32], node: Some(8) },
-            Record::Committed,
-            Record::Failed,
-            Record::Bound {
-                space: Space::Objects,
+            Record::Stash { id: 1, leaf: 2, bytes: vec![3; 5] },
+            Record::StashWrite { leaf: 3 },
+            Record::EndDummy,
+            Record::Begin { attempt: u64::MAX, seed: [6; 32], node: Some(8) },
+            Record::Commit,
+            Record::Fail,
+            Record::Bind {
+                namespace: Namespace::Objects,
                 name: b"a".to_vec(),
                 object: Object { pieces: vec![9, 1], ids: [4, 5].into(), note: vec![8] },
             },
-            Record::Unbound { space: Space::Values, name: b"bc".to_vec() },
-            Record::Noted { space: Space::Values, name: b"bc".to_vec(), note: vec![1] },
-            Record::Joined {
+            Record::Unbind { namespace: Namespace::Values, name: b"bc".to_vec() },
+            Record::SetNote { namespace: Namespace::Values, name: b"bc".to_vec(), note: vec![1] },
+            Record::Join {
                 upload: b"u".to_vec(),
                 parts: vec![b"u/1".to_vec(), b"u/2".to_vec()],
                 name: b"b/k".to_vec(),
@@ -236,22 +251,15 @@ mod tests {
         ];
         for record in records {
             let bytes = record.encode();
-            assert_eq!(Record::decode(&mut RecordReader(&bytes)).unwrap(), record);
-            assert!(Record::decode(&mut RecordReader(&bytes[..bytes.len() - 1])).is_err());
+            assert_eq!(Record::decode(&mut Reader::of_state(&bytes, STATE)).unwrap(), record);
+            assert!(
+                Record::decode(&mut Reader::of_state(&bytes[..bytes.len() - 1], STATE)).is_err()
+            );
         }
-        assert!(Record::decode(&mut RecordReader(&[11])).is_err());
-        assert!(Record::decode(&mut RecordReader(&[7, 4, 0, 0, 0, 0])).is_err(), "no such space");
-    }
-
-    /// Memory must be reserved for existing entries, not for a damaged count.
-    #[test]
-    fn more_things_than_there_are_bytes_for_are_refused() {
-        let mut bytes = [0; 4 + 17];
-        bytes[0] = 2;
-        for (end, count) in [(4 + 17, Some(2)), (4 + 16, Some(2)), (4 + 15, None), (4, None)] {
-            assert_eq!(RecordReader(&bytes[..end]).count(8).ok(), count, "{end}");
-        }
-        bytes[0] = 0;
-        assert_eq!(RecordReader(&bytes[..4]).count(8).ok(), Some(0));
+        assert!(Record::decode(&mut Reader::of_state(&[11], STATE)).is_err());
+        assert!(
+            Record::decode(&mut Reader::of_state(&[7, 4, 0, 0, 0, 0], STATE)).is_err(),
+            "no such space"
+        );
     }
 }

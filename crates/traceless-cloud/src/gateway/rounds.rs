@@ -1,16 +1,16 @@
 //! Rounds are prepared and carried out in their own thread, so that queries do not wait for them.
 
+use crate::block_seal::BlockKeys;
 use crate::channel::Sender;
 use crate::enclave::{Session, Shared};
+use crate::enclave_orders::{Eviction, carried};
 use crate::error::{Error, Result};
+use crate::fork_join::{ForkJoin as _, TwoThreads};
 use crate::geometry::{Geometry, Node};
 use crate::host::{Host, Stage};
-use crate::inner::Inner;
-use crate::join::{Join as _, TwoThreads};
 use crate::kernel::{Choice, Network};
-use crate::orders::{Eviction, carried};
-use crate::outer::Outer;
 use crate::store::NodeVersion;
+use crate::transport_seal::TransportKeys;
 use core::time::Duration;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -55,7 +55,7 @@ enum Task {
     /// Sends the prepared job, if there is one.
     Send,
     /// Uses the channel of a new session.
-    SpeakThrough(Sender),
+    ReplaceSender(Sender),
 }
 
 /// The thread that carries out rounds.
@@ -63,7 +63,7 @@ pub struct Worker {
     tasks: Option<mpsc::Sender<Task>>,
     results: mpsc::Receiver<Outcome>,
     /// A prepared job waits for [`Worker::send`].
-    holds: bool,
+    has_prepared: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -84,7 +84,7 @@ impl Worker {
                         None
                     }
                     Task::Send => ready.take(),
-                    Task::SpeakThrough(sender) => {
+                    Task::ReplaceSender(sender) => {
                         (maker.sender, ready) = (sender, None);
                         None
                     }
@@ -97,49 +97,49 @@ impl Worker {
                 }
             }
         });
-        Self { tasks: Some(tasks), results, holds: false, thread: Some(thread) }
+        Self { tasks: Some(tasks), results, has_prepared: false, thread: Some(thread) }
     }
 
     /// Hands over a job, one at a time.
     pub fn begin(&self, job: RoundJob) {
-        self.tell(Task::CarryOut(job));
+        self.send_task(Task::CarryOut(job));
     }
 
     /// Hands over a job, one at a time, which waits for [`Worker::send`].
     pub fn prepare(&mut self, job: RoundJob) {
-        self.holds = true;
-        self.tell(Task::Prepare(job));
+        self.has_prepared = true;
+        self.send_task(Task::Prepare(job));
     }
 
     /// Sends the prepared job, unless it was sent.
     pub fn send(&mut self) {
-        if core::mem::take(&mut self.holds) {
-            self.tell(Task::Send);
+        if core::mem::take(&mut self.has_prepared) {
+            self.send_task(Task::Send);
         }
     }
 
     /// Uses the channel of a new session from now on.
     pub fn renew(&self, sender: Sender) {
-        self.tell(Task::SpeakThrough(sender));
+        self.send_task(Task::ReplaceSender(sender));
     }
 
-    fn tell(&self, task: Task) {
+    fn send_task(&self, task: Task) {
         // If the thread is gone, the next call of `result` reports it.
         let _ = self.tasks.as_ref().expect("until it is dropped").send(task);
     }
 
     /// The result, if it arrives within `wait`.
     pub fn result(&self, wait: Wait) -> Option<Outcome> {
-        let gone = || Outcome {
+        let worker_failure = || Outcome {
             staged: Err(Error::Store("the thread that carries out rounds is gone")),
             took: Duration::ZERO,
         };
         match wait {
-            Wait::Long => Some(self.results.recv().unwrap_or_else(|_| gone())),
+            Wait::Long => Some(self.results.recv().unwrap_or_else(|_| worker_failure())),
             Wait::For(time) => match self.results.recv_timeout(time) {
                 Ok(outcome) => Some(outcome),
                 Err(mpsc::RecvTimeoutError::Timeout) => None,
-                Err(mpsc::RecvTimeoutError::Disconnected) => Some(gone()),
+                Err(mpsc::RecvTimeoutError::Disconnected) => Some(worker_failure()),
             },
         }
     }
@@ -158,20 +158,25 @@ impl Drop for Worker {
 pub struct Maker {
     geometry: Geometry,
     choice: Choice,
-    outer: Outer,
-    inner: Inner,
+    transport_keys: TransportKeys,
+    block_keys: BlockKeys,
     sender: Sender,
     networks: Vec<Network>,
 }
 
 impl Maker {
     /// A maker with the keys of a session, which draws the salts of its orders from `rng`.
-    pub fn new(shared: &Shared, inner: Inner, session: &Session, rng: Box<dyn Rng>) -> Self {
+    pub fn new(
+        shared: &Shared,
+        block_keys: BlockKeys,
+        session: &Session,
+        rng: Box<dyn Rng>,
+    ) -> Self {
         Self {
             geometry: shared.geometry,
             choice: shared.choice,
-            outer: Outer::new(&shared.outer, shared.choice),
-            inner,
+            transport_keys: TransportKeys::new(&shared.transport, shared.choice),
+            block_keys,
             sender: Sender::new(&session.evict, rng),
             networks: Vec::new(),
         }
@@ -209,10 +214,10 @@ impl Maker {
             let network = self.networks.iter().find(|network| network.rows() == dest.len());
             network.expect("there is one of each").route(dest)
         };
-        let (some, others) = nodes.split_at(nodes.len() / 2);
+        let (first_half, second_half) = nodes.split_at(nodes.len() / 2);
         let (mut first, mut second): (Vec<_>, Vec<_>) = Default::default();
-        TwoThreads.join(&mut || first = some.iter().map(route).collect(), &mut || {
-            second = others.iter().map(route).collect();
+        TwoThreads.join(&mut || first = first_half.iter().map(route).collect(), &mut || {
+            second = second_half.iter().map(route).collect();
         });
         first.append(&mut second);
         first
@@ -221,18 +226,18 @@ impl Maker {
     /// The slots that enter at a root: blocks first, then dummies, which hold zeros.
     fn batch(&self, round: u64, attempt: u64, blocks: &[(u32, Vec<u8>)]) -> Vec<u8> {
         let g = &self.geometry;
-        let inner = self.inner.round(round, attempt);
-        let outer = self.outer.seal(carried(g, 0, round, attempt));
+        let block_seal = self.block_keys.round(round, attempt);
+        let transport_seal = self.transport_keys.seal(carried(g, 0, round, attempt));
         let mut plain = vec![0; g.sealed_len()];
         let mut batch = vec![0; g.round_slots * g.slot_len()];
         for (number, slot) in batch.chunks_exact_mut(g.slot_len()).enumerate() {
             match blocks.get(number) {
                 Some((id, block)) => {
-                    inner.seal(number as u16, u64::from(*id), block, &mut plain);
+                    block_seal.seal(number as u16, u64::from(*id), block, &mut plain);
                 }
                 None => plain.fill(0),
             }
-            outer.seal_slot(g, number as u32, &plain, slot);
+            transport_seal.seal_slot(g, number as u32, &plain, slot);
         }
         batch
     }

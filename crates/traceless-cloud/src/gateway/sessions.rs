@@ -15,15 +15,15 @@ impl Gateway {
     pub(super) fn outcome(&self) -> Result<Option<Record>> {
         let (host, gateway) = (self.host.sequence()?, self.state.sequence);
         match &self.state.running {
-            Some(_) if host == gateway => Ok(Some(Record::Failed)),
-            Some(_) if host == gateway + 1 => Ok(Some(Record::Committed)),
+            Some(_) if host == gateway => Ok(Some(Record::Fail)),
+            Some(_) if host == gateway + 1 => Ok(Some(Record::Commit)),
             None if host == gateway => Ok(None),
             _ => Err(Error::RolledBack { host, gateway }),
         }
     }
 
     /// Continues in a new session, after the last one was lost.
-    pub(super) fn begin_again(&mut self) -> Result {
+    pub(super) fn begin_next_session(&mut self) -> Result {
         if !self.lost && self.state.running.is_some() && !self.staged {
             // The job's orders are invalid in the next session, so its result does not matter.
             self.worker.send();
@@ -46,7 +46,7 @@ impl Gateway {
         self.receiver = Receiver::new(&session.reply);
         self.worker.renew(Sender::new(&session.evict, self.rng.fork()));
         if let Some(record) = self.outcome()? {
-            self.happen(record)?;
+            self.log_and_apply(record)?;
         }
         self.lost = false;
         self.counts.sessions += 1;

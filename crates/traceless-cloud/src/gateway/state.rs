@@ -1,16 +1,16 @@
 //! The gateway's state, which only records change.
 
 use super::cache::Cache;
-use super::codec::{RecordReader, Writer};
 use super::index::{BlockPlace, Index};
 use super::names::Names;
-use super::plan::{Moving, NodePlan, plan_node, plan_round, room};
-use super::record::Record;
+use super::plan::{MovingBlock, NodePlan, plan_node, plan_round, room};
+use super::record::{Record, STATE};
 use super::rounds::RoundJob;
-use super::waiting::{Leaving, Waiting};
+use super::stash::{EvictionEntry, Stash};
+use crate::codec::{Reader, Writer};
+use crate::enclave_orders::{Location, Query};
 use crate::error::{Error, Result};
 use crate::geometry::{LAYERS_MAX, Node};
-use crate::orders::{Location, Query};
 use crate::params::Params;
 use crate::store::NodeVersion;
 use std::collections::{HashSet, VecDeque};
@@ -20,7 +20,7 @@ use traceless_core::rng::{Rng, SeededRng};
 pub struct Running {
     attempt: u64,
     in_round: bool,
-    leaving: Vec<Leaving>,
+    evictions: Vec<EvictionEntry>,
     plans: Vec<NodePlan>,
     /// Blocks accessed since the plan was made: the places in the plan are wrong for them.
     touched: HashSet<u32>,
@@ -60,7 +60,7 @@ pub struct State {
     /// The map of the tree.
     pub index: Index,
     /// Blocks that wait at the gateway.
-    pub waiting: Waiting,
+    pub stash: Stash,
     /// Copies of blocks that are in the tree. They are not saved.
     pub cache: Cache,
     /// How many rounds were committed.
@@ -83,7 +83,7 @@ impl State {
         Self {
             params,
             index: Index::new(&params),
-            waiting: Waiting::new(params.geometry.roots),
+            stash: Stash::new(params.geometry.roots),
             cache: Cache::default(),
             round: 0,
             sequence: 0,
@@ -95,7 +95,7 @@ impl State {
     }
 
     /// Whether a query for a block has no reply yet.
-    pub fn is_asked_for(&self, id: u32) -> bool {
+    pub fn is_pending(&self, id: u32) -> bool {
         self.pending.iter().any(|pending| pending.id == Some(id))
     }
 
@@ -103,39 +103,39 @@ impl State {
     pub fn apply(&mut self, record: Record) -> Result<Option<RoundJob>> {
         match record {
             Record::Query { leaf, slots, id, target, write } => {
-                self.ask(leaf, &slots, id, target, write)?;
+                self.apply_query(leaf, &slots, id, target, write)?;
             }
-            Record::Held { id, leaf, bytes } => {
+            Record::Stash { id, leaf, bytes } => {
                 if self.pending.front().is_some_and(|pending| pending.id == Some(id)) {
                     self.pending.pop_front();
                 }
-                self.waiting.put(id, leaf, bytes);
+                self.stash.put(id, leaf, bytes);
             }
-            Record::Written { leaf } => {
-                let written = self.pending.pop_front();
-                let written = written.and_then(|pending| pending.id.zip(pending.write));
-                let (id, bytes) = written.ok_or(Error::State("the gateway's log"))?;
-                self.waiting.put(id, leaf, bytes);
+            Record::StashWrite { leaf } => {
+                let pending = self.pending.pop_front();
+                let pending = pending.and_then(|pending| pending.id.zip(pending.write));
+                let (id, bytes) = pending.ok_or(Error::State("the gateway's log"))?;
+                self.stash.put(id, leaf, bytes);
             }
-            Record::Answered => {
+            Record::EndDummy => {
                 self.pending.pop_front();
             }
-            Record::Begun { attempt, seed, node } => {
+            Record::Begin { attempt, seed, node } => {
                 return Ok(Some(self.begin(attempt, seed, node.map(Node))));
             }
-            Record::Committed => self.commit()?,
-            Record::Failed => self.fail(),
-            Record::Bound { space, name, object } => self.names.bind(space, name, object),
-            Record::Unbound { space, name } => self.names.unbind(space, &name),
-            Record::Noted { space, name, note } => self.names.note(space, &name, note),
-            Record::Joined { upload, parts, name, note } => {
+            Record::Commit => self.commit()?,
+            Record::Fail => self.fail(),
+            Record::Bind { namespace, name, object } => self.names.bind(namespace, name, object),
+            Record::Unbind { namespace, name } => self.names.unbind(namespace, &name),
+            Record::SetNote { namespace, name, note } => self.names.note(namespace, &name, note),
+            Record::Join { upload, parts, name, note } => {
                 self.names.join(&upload, &parts, name, note);
             }
         }
         Ok(None)
     }
 
-    fn ask(
+    fn apply_query(
         &mut self,
         leaf: u32,
         slots: &[u32],
@@ -143,7 +143,7 @@ impl State {
         target: Option<u32>,
         write: Option<Vec<u8>>,
     ) -> Result {
-        let query = self.query(leaf, slots, target)?;
+        let query = self.query_at(leaf, slots, target)?;
         for (layer, &slot) in slots.iter().enumerate() {
             self.index.take(self.params.geometry.node(layer, leaf), slot);
         }
@@ -159,7 +159,7 @@ impl State {
         Ok(())
     }
 
-    fn query(&self, leaf: u32, slots: &[u32], target: Option<u32>) -> Result<Query> {
+    fn query_at(&self, leaf: u32, slots: &[u32], target: Option<u32>) -> Result<Query> {
         let g = &self.params.geometry;
         let fits = |(layer, slot): (usize, &u32)| (*slot as usize) < g.slots(layer);
         if slots.len() != g.layers || leaf >= g.leaves() || !slots.iter().enumerate().all(fits) {
@@ -174,15 +174,15 @@ impl State {
 
     fn begin(&mut self, attempt: u64, seed: [u8; 32], node: Option<Node>) -> RoundJob {
         let mut rng = SeededRng::drawn(&mut Seed(seed));
-        let (leaving, mut plans) = match node {
+        let (evictions, mut plans) = match node {
             Some(node) => (Vec::new(), vec![plan_node(&self.index, &self.params, node, &mut rng)]),
             None => self.plan(&mut rng),
         };
-        let bytes = |one: &Leaving| {
-            let id = one.block.id;
-            (id, self.waiting.get(id).expect("what leaves is here").to_vec())
+        let bytes = |entry: &EvictionEntry| {
+            let id = entry.block.id;
+            (id, self.stash.get(id).expect("what leaves is here").to_vec())
         };
-        let batch = node.is_none().then(|| leaving.iter().map(bytes).collect());
+        let batch = node.is_none().then(|| evictions.iter().map(bytes).collect());
         let rows = |plan: &mut NodePlan| {
             let dest = core::mem::take(&mut plan.dest);
             (plan.node, self.index.attempt(plan.node), dest)
@@ -193,43 +193,44 @@ impl State {
             self.queries -= self.params.round_blocks;
         }
         let touched = HashSet::new();
-        self.running = Some(Running { attempt, in_round, leaving, plans, touched });
+        self.running = Some(Running { attempt, in_round, evictions, plans, touched });
         RoundJob { round: self.round, attempt, nodes, batch }
     }
 
-    fn plan(&mut self, rng: &mut dyn Rng) -> (Vec<Leaving>, Vec<NodePlan>) {
+    fn plan(&mut self, rng: &mut dyn Rng) -> (Vec<EvictionEntry>, Vec<NodePlan>) {
         let g = &self.params.geometry;
         // Copies of all blocks are made now: when a block leaves the root depends on its leaf,
         // which a cache hit must not reveal.
-        self.waiting.fill_root(|id, bytes| self.cache.put(id, bytes));
+        self.stash.fill_root(|id, bytes| self.cache.put(id, bytes));
         let tree = g.root(g.evicted(self.round));
-        let count = room(&self.index, &self.params, self.round, self.waiting.ready(tree));
-        let leaving = self.waiting.leave(tree, count);
-        let batch: Vec<Moving> = leaving.iter().map(|one| one.block).collect();
+        let count = room(&self.index, &self.params, self.round, self.stash.ready(tree));
+        let evictions = self.stash.take_for_round(tree, count);
+        let batch: Vec<MovingBlock> = evictions.iter().map(|entry| entry.block).collect();
         let plans = plan_round(&self.index, &self.params, self.round, &batch, rng);
-        (leaving, plans)
+        (evictions, plans)
     }
 
     fn commit(&mut self) -> Result {
         let running = self.running.take().ok_or(Error::State("the gateway's log"))?;
-        let came: HashSet<u32> = running.leaving.iter().map(|one| one.block.id).collect();
+        let from_stash: HashSet<u32> =
+            running.evictions.iter().map(|entry| entry.block.id).collect();
         let mut unchanged = HashSet::new();
-        for one in &running.leaving {
-            let id = one.block.id;
+        for entry in &running.evictions {
+            let id = entry.block.id;
             // The block's bytes are the answer to a query without a reply.
-            if !self.is_asked_for(id) && self.waiting.forget(one) {
+            if !self.is_pending(id) && self.stash.remove_committed(entry) {
                 unchanged.insert(id);
             }
         }
         for plan in &running.plans {
             let layer = self.params.geometry.layer_of(plan.node);
-            let holds = |id: &u32| {
+            let is_in_node = |id: &u32| {
                 let touched = running.touched.contains(id);
-                if came.contains(id) { unchanged.contains(id) } else { !touched }
+                if from_stash.contains(id) { unchanged.contains(id) } else { !touched }
             };
             let mut blocks = Vec::with_capacity(plan.blocks.len());
-            for &(slot, Moving { id, leaf }) in &plan.blocks {
-                if holds(&id) {
+            for &(slot, MovingBlock { id, leaf }) in &plan.blocks {
+                if is_in_node(&id) {
                     blocks.push((slot, id));
                     self.index.set_place(id, BlockPlace::Tree { leaf, layer, slot });
                 }
@@ -243,7 +244,7 @@ impl State {
 
     fn fail(&mut self) {
         if let Some(running) = self.running.take() {
-            self.waiting.stay(&running.leaving);
+            self.stash.return_failed(&running.evictions);
             if running.in_round {
                 // The round is due again, under another attempt number.
                 self.queries += self.params.round_blocks;
@@ -258,12 +259,12 @@ impl State {
         out.u64(self.sequence);
         out.u64(self.queries as u64);
         self.index.save(out);
-        for blocks in self.waiting.in_order() {
+        for blocks in self.stash.in_order() {
             out.u64(blocks.len() as u64);
             for (id, leaf, bytes) in blocks {
                 out.u32(id);
                 out.u32(leaf);
-                out.0.extend_from_slice(bytes);
+                out.bytes(bytes);
             }
         }
         self.names.save(out);
@@ -273,12 +274,12 @@ impl State {
             let slots = slots.map(|location| location.slot).collect();
             let target = real.then_some(query.target);
             let (leaf, id, write) = (query.leaf, *id, write.clone());
-            out.0.extend(Record::Query { leaf, slots, id, target, write }.encode());
+            out.bytes(&Record::Query { leaf, slots, id, target, write }.encode());
         }
     }
 
     /// Restores a saved state.
-    pub fn load(params: Params, from: &mut RecordReader<'_>) -> Result<Self> {
+    pub fn load(params: Params, from: &mut Reader<'_>) -> Result<Self> {
         let mut state = Self::new(params);
         (state.round, state.sequence) = (from.u64()?, from.u64()?);
         state.queries = from.u64()? as usize;
@@ -286,19 +287,19 @@ impl State {
         for is_root in [true, false] {
             for _ in 0..from.u64()? {
                 let (id, leaf) = (from.u32()?, from.u32()?);
-                state.waiting.put(id, leaf, from.bytes(params.geometry.block_len)?.to_vec());
+                state.stash.put(id, leaf, from.bytes(params.geometry.block_len)?.to_vec());
             }
             if is_root {
-                state.waiting.fill_root(|_, _| ());
+                state.stash.fill_root(|_, _| ());
             }
         }
         state.names.load(from)?;
         for _ in 0..from.u32()? {
             let Record::Query { leaf, slots, id, target, write } = Record::decode(from)? else {
-                return Err(Error::State("the gateway's state"));
+                return Err(Error::State(STATE));
             };
             // The query's slots were marked as read before the save.
-            let query = state.query(leaf, &slots, target)?;
+            let query = state.query_at(leaf, &slots, target)?;
             state.pending.push_back(Pending { query, id, real: target.is_some(), write });
         }
         Ok(state)

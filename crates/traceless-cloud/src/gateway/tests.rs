@@ -1,19 +1,19 @@
-mod asked;
-mod beat;
-mod copied;
+mod constant_rate;
 mod crash;
 mod damage;
-mod kept;
-mod planned;
+mod failing_host;
+mod process_copies;
+mod reports;
+mod round_waits;
 mod sessions;
 mod state;
 mod values;
-mod waits;
+mod written_records;
 
 use super::testing::*;
 use super::*;
-use crate::host::{Ask, InProcess, Stage};
-use crate::orders::Location;
+use crate::enclave_orders::Location;
+use crate::host::{InProcess, QueryRequest, Stage};
 use crate::store::{Durability, FileStore, MemStore, NodeStore, NodeVersion, SlotRead};
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -67,12 +67,12 @@ fn agrees_with_an_array(gateway: &mut Gateway, operations: u64, seed: u64) -> u6
 }
 
 /// Most blocks that wait if nothing fails: two rounds' worth less than the limit.
-fn waiting_expected(params: &Params) -> usize {
-    params.waiting_max() - 2 * params.round_blocks
+fn expected_stash(params: &Params) -> usize {
+    params.stash_max() - 2 * params.round_blocks
 }
 
 #[test]
-fn is_an_array() {
+fn behaves_as_an_array() {
     let printed = |blocks| Params::printed(blocks, BLOCK, 4).unwrap();
     for (params, choice, seed) in [
         (params(1), Choice::Benes, 1),
@@ -87,14 +87,14 @@ fn is_an_array() {
         let operations = if choice == Choice::Paper { 1500 } else { 6000 };
         assert_eq!(agrees_with_an_array(&mut gateway, operations, seed), 0);
         let counts = gateway.counts();
-        let at_gateway = params.waiting_max() as u64;
+        let at_gateway = params.stash_max() as u64;
         assert!(params.blocks < at_gateway || counts.rounds > 5, "{counts:?}");
-        assert!(counts.waiting_max <= waiting_expected(&params), "{counts:?}");
+        assert!(counts.stash_max <= expected_stash(&params), "{counts:?}");
     }
 }
 
 #[test]
-fn is_an_array_with_copies() {
+fn behaves_as_an_array_with_cached_copies() {
     let params = params(1500);
     let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 16);
     assert_eq!(agrees_with_an_array(&mut gateway, 6000, 16), 0);
@@ -106,7 +106,7 @@ fn is_an_array_with_copies() {
 }
 
 #[test]
-fn is_an_array_in_files_with_more_layers() {
+fn behaves_as_an_array_in_files_with_more_layers() {
     let folder = tempfile::tempdir().unwrap();
     // Three layers, because the leaves are small.
     let mut params = params(4000);
@@ -123,7 +123,7 @@ fn is_an_array_in_files_with_more_layers() {
 
 /// Batches up to the maximum, some with a block twice, across rounds.
 #[test]
-fn what_is_asked_for_together_is_an_array() {
+fn batched_queries_behave_as_an_array() {
     const BLOCKS: u64 = 2500;
     let params = params(BLOCKS);
     let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 15);
@@ -153,7 +153,7 @@ fn what_is_asked_for_together_is_an_array() {
 
 /// A node read more often than it has dummies is renewed, and nothing is lost.
 #[test]
-fn nodes_are_made_anew_in_time() {
+fn nodes_are_renewed_before_their_dummies_run_out() {
     for mut params in [Params::printed(500, BLOCK, 4).unwrap(), params(6000)] {
         let spare = params.reads_max(1) / 3;
         params.geometry.leaf_slots = params.leaf_blocks + spare;
@@ -167,14 +167,14 @@ fn nodes_are_made_anew_in_time() {
 /// Repeated access is a cache hit until the next round begins. Then it sends a query, although the
 /// gateway still has the block.
 #[test]
-fn what_is_in_the_root_is_asked_for() {
+fn blocks_in_the_root_send_a_query() {
     let params = params(3000);
     let mut gateway = gateway_over(params, MemStore::new(params.geometry), Choice::Benes, 19);
     let mut sent = |id: u64, dummies: usize| {
         gateway.dummies(dummies).unwrap();
         let before = gateway.counts().queries;
         gateway.get(id).unwrap();
-        (gateway.holds(id), gateway.counts().queries - before)
+        (gateway.is_in_stash(id), gateway.counts().queries - before)
     };
     assert_eq!(
         [sent(7, 0), sent(7, 0), sent(8, 0), sent(7, 3)].map(|(_, sent)| sent),
@@ -186,20 +186,20 @@ fn what_is_in_the_root_is_asked_for() {
 /// A round takes a block out of the root while a query for it has no reply: the answer is the
 /// gateway's copy.
 #[test]
-fn what_a_query_waits_for_stays() {
+fn a_block_with_a_pending_query_stays_in_the_stash() {
     let params = params(3000);
     let mut state = State::new(params);
     for id in 0..2 {
-        state.apply(Record::Held { id, leaf: 0, bytes: block(id.into(), 1) }).unwrap();
+        state.apply(Record::Stash { id, leaf: 0, bytes: block(id.into(), 1) }).unwrap();
     }
     state.queries = params.round_blocks;
-    state.apply(Record::Begun { attempt: 1, seed: [0; 32], node: None }).unwrap();
+    state.apply(Record::Begin { attempt: 1, seed: [0; 32], node: None }).unwrap();
     let slots = vec![0; params.geometry.layers];
     state.apply(Record::Query { leaf: 0, slots, id: Some(1), target: None, write: None }).unwrap();
-    state.apply(Record::Committed).unwrap();
-    assert_eq!((state.waiting.get(0), state.waiting.get(1)), (None, Some(&block(1, 1)[..])));
-    state.apply(Record::Held { id: 1, leaf: 3, bytes: block(1, 1) }).unwrap();
-    assert!(state.waiting.is_at_hand(1) && state.index.place(1) == BlockPlace::Gateway);
+    state.apply(Record::Commit).unwrap();
+    assert_eq!((state.stash.get(0), state.stash.get(1)), (None, Some(&block(1, 1)[..])));
+    state.apply(Record::Stash { id: 1, leaf: 3, bytes: block(1, 1) }).unwrap();
+    assert!(state.stash.is_cached(1) && state.index.place(1) == BlockPlace::Gateway);
 }
 
 /// A store with calls that fail at random, before or after they take effect.
@@ -226,8 +226,8 @@ impl Faulty {
 }
 
 impl NodeStore for Faulty {
-    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
-        self.perhaps(self.store.read_slots(wanted)).await
+    async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
+        self.perhaps(self.store.read_slots(reads)).await
     }
 
     async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
@@ -262,18 +262,18 @@ fn survives_a_failing_store() {
 }
 
 /// A path and its slots.
-type Seen = (u32, Vec<Location>);
+type ObservedQuery = (u32, Vec<Location>);
 
 /// Records the queries that the host receives.
-struct Watched<H> {
+struct ObservingHost<H> {
     host: H,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    observed: Arc<Mutex<Vec<ObservedQuery>>>,
 }
 
-impl<H: Host> Host for Watched<H> {
-    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
-        self.seen.lock().unwrap().push((ask.leaf, ask.locations.clone()));
-        self.host.query(ask)
+impl<H: Host> Host for ObservingHost<H> {
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
+        self.observed.lock().unwrap().push((request.leaf, request.locations.clone()));
+        self.host.query(request)
     }
 
     fn stage(&self, stage: &Stage) -> Result {
@@ -289,7 +289,11 @@ impl<H: Host> Host for Watched<H> {
     }
 }
 
-fn watched(params: Params, seed: u64, ids: impl Iterator<Item = u64>) -> Vec<Seen> {
+fn observed_queries(
+    params: Params,
+    seed: u64,
+    ids: impl Iterator<Item = u64>,
+) -> Vec<ObservedQuery> {
     let mut rng = SeededRng::new(seed);
     let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
     let nonce = [3; 16];
@@ -297,7 +301,7 @@ fn watched(params: Params, seed: u64, ids: impl Iterator<Item = u64>) -> Vec<See
     let store = MemStore::new(params.geometry);
     let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
     let events = Arc::new(Mutex::new(Vec::new()));
-    let host = Watched { host, seen: events.clone() };
+    let host = ObservingHost { host, observed: events.clone() };
     let rng = Box::new(rng);
     let mut gateway =
         Gateway::open(params, &keys, Choice::Benes, Arc::new(host), (&nonce, &own), None, rng)
@@ -317,25 +321,26 @@ fn no_slot_is_read_twice_and_paths_are_random() {
     for (params, chi_max) in [(params(6000), 113.7), (params(2000), 29.9), (printed, 29.9)] {
         let n = params.blocks;
         let in_turn = (0..n).cycle().take(8000);
-        for seen in
-            [watched(params, 9, in_turn), watched(params, 10, (0..8000).map(|i| i * i % (n - 1)))]
-        {
-            no_slot_is_twice(&params, &seen, chi_max);
+        for observed in [
+            observed_queries(params, 9, in_turn),
+            observed_queries(params, 10, (0..8000).map(|i| i * i % (n - 1))),
+        ] {
+            no_slot_is_twice(&params, &observed, chi_max);
         }
     }
 }
 
-fn no_slot_is_twice(params: &Params, seen: &[Seen], chi_max: f64) {
+fn no_slot_is_twice(params: &Params, observed: &[ObservedQuery], chi_max: f64) {
     let g = params.geometry;
     let mut slots = HashSet::new();
     let mut leaves = vec![0_u32; g.leaves() as usize];
-    for (leaf, locations) in seen {
+    for (leaf, locations) in observed {
         leaves[*leaf as usize] += 1;
         for (layer, location) in locations.iter().enumerate() {
             assert!(slots.insert((g.node(layer, *leaf), *location)), "a slot is read twice");
         }
     }
-    let mean = seen.len() as f64 / leaves.len() as f64;
+    let mean = observed.len() as f64 / leaves.len() as f64;
     let chi: f64 = leaves.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
     assert!(chi < chi_max, "{chi} {leaves:?}");
 }
@@ -344,15 +349,15 @@ fn no_slot_is_twice(params: &Params, seen: &[Seen], chi_max: f64) {
 #[test]
 fn slots_are_uniform() {
     let params = params(6000);
-    let seen = watched(params, 11, (0..6000).chain((0..9000).map(|i| i % 50 + i / 5)));
+    let observed = observed_queries(params, 11, (0..6000).chain((0..9000).map(|i| i % 50 + i / 5)));
     let g = params.geometry;
     for layer in 0..g.layers {
         let slots = g.slots(layer);
         let mut eighths = [0_u32; 8];
-        for (_, locations) in &seen {
+        for (_, locations) in &observed {
             eighths[locations[layer].slot as usize * 8 / slots] += 1;
         }
-        let mean = seen.len() as f64 / 8.0;
+        let mean = observed.len() as f64 / 8.0;
         let chi: f64 = eighths.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
         assert!(chi < 29.9, "{chi} {eighths:?}");
     }

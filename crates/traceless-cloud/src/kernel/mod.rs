@@ -14,7 +14,7 @@ pub use network::Network;
 pub use nibbles::{Nibbles, ROWS_MAX as NIBBLES_ROWS_MAX, Touch};
 pub use slab::{Rows, Slab};
 
-/// The kernel that permutes, which also determines the tree's outer cipher.
+/// The kernel that permutes, which also determines the cipher of the transport seal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
     /// A Beneš network under AES-256-GCM.

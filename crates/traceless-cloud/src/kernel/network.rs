@@ -7,7 +7,7 @@
 
 use super::Slab;
 use super::slab::{ROW, Rows};
-use crate::join::Join;
+use crate::fork_join::ForkJoin;
 use alloc::vec::Vec;
 use core::ops::Range;
 use traceless_sys::ct::{self, InMemory, Kernel, MovingBlock as _, Vector, hide_all};
@@ -106,7 +106,7 @@ impl Network {
         control: &[u8],
         masks: &mut Vec<u32>,
         slab: &mut Slab,
-        threads: &dyn Join,
+        threads: &dyn ForkJoin,
     ) {
         assert!(control.len() == self.control_len() && slab.rows() >= self.rows, "as announced");
         self.unpack(control, masks);
@@ -166,15 +166,15 @@ fn lay_out(first: usize, rows: usize, runs: &mut Vec<Run>) {
 }
 
 /// A layer of exchanges between the two halves of `rows`, with `half` rows each.
-fn across(rows: &mut Rows<'_>, half: usize, masks: &[u32], threads: &dyn Join) {
+fn across(rows: &mut Rows<'_>, half: usize, masks: &[u32], threads: &dyn ForkJoin) {
     let (mut above, mut below) = rows.split_at(half);
     let middle = half / 2;
     let (mut a, mut b) = above.split_at(middle);
     let (mut c, mut d) = below.split_at(middle);
-    let (some, others) = masks.split_at(middle);
+    let (first, second) = masks.split_at(middle);
     threads.join(
-        &mut || ct::dispatch(Across { above: &mut a, below: &mut c, masks: some }),
-        &mut || ct::dispatch(Across { above: &mut b, below: &mut d, masks: others }),
+        &mut || ct::dispatch(Across { above: &mut a, below: &mut c, masks: first }),
+        &mut || ct::dispatch(Across { above: &mut b, below: &mut d, masks: second }),
     );
 }
 
@@ -239,7 +239,7 @@ fn exchange<'a, V: Vector>(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::join::{OneThread, TwoThreads};
+    use crate::fork_join::{OneThread, TwoThreads};
     use traceless_core::rng::{Rng, SeededRng};
 
     pub(crate) fn shuffled(rows: usize, rng: &mut dyn Rng) -> Vec<u32> {
@@ -250,7 +250,7 @@ pub(crate) mod tests {
         dest
     }
 
-    fn permuted(network: &Network, dest: &[u32], threads: &dyn Join) -> Slab {
+    fn permuted(network: &Network, dest: &[u32], threads: &dyn ForkJoin) -> Slab {
         let mut slab = Slab::new(dest.len()).unwrap();
         for row in 0..dest.len() {
             slab.row_mut(row).fill(row as u8);
@@ -261,14 +261,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_row_arrives() {
+    fn every_row_reaches_its_target() {
         let mut rng = SeededRng::new(5);
         for rows in (1..40).chain([100, 127, 128, 129, 1000, 4896]) {
             let network = Network::new(rows);
             let ends: [Vec<u32>; 2] =
                 [(0..rows as u32).collect(), (0..rows as u32).rev().collect()];
             for dest in ends.into_iter().chain((0..4).map(|_| shuffled(rows, &mut rng))) {
-                let threads: &dyn Join = if rows % 2 == 0 { &OneThread } else { &TwoThreads };
+                let threads: &dyn ForkJoin = if rows % 2 == 0 { &OneThread } else { &TwoThreads };
                 let slab = permuted(&network, &dest, threads);
                 for (row, &to) in dest.iter().enumerate() {
                     let there = slab.row(to as usize);
@@ -300,7 +300,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn control_bits_are_about_as_many_as_a_permutation_takes() {
+    fn control_bits_are_close_to_the_minimum() {
         for (rows, most) in [(4096, 47_104), (4896, 58_000), (8192, 102_400)] {
             assert!(Network::new(rows).switches() <= most, "{}", Network::new(rows).switches());
         }
@@ -334,12 +334,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_rows_touched_are_the_same_for_all_permutations() {
+    fn touched_rows_are_the_same_for_all_permutations() {
         let network = Network::new(200);
         let mut rng = SeededRng::new(6);
-        let (some, others) = (shuffled(200, &mut rng), shuffled(200, &mut rng));
-        assert_eq!(touched(&network, &some, false), touched(&network, &others, false));
+        let (first, second) = (shuffled(200, &mut rng), shuffled(200, &mut rng));
+        assert_eq!(touched(&network, &first, false), touched(&network, &second, false));
         // The planted fault, which the comparison must catch.
-        assert_ne!(touched(&network, &some, true), touched(&network, &others, true));
+        assert_ne!(touched(&network, &first, true), touched(&network, &second, true));
     }
 }

@@ -7,7 +7,7 @@
 
 use super::Slab;
 use crate::geometry::PIECE_LEN;
-use crate::outer::{Stream, Vector};
+use crate::transport_seal::{Stream, Vector};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -154,32 +154,32 @@ mod tests {
     }
 
     #[derive(Default, PartialEq, Debug)]
-    struct Seen(Vec<usize>);
+    struct TouchedPages(Vec<usize>);
 
-    impl Touch for Seen {
+    impl Touch for TouchedPages {
         fn page(&mut self, page: usize) {
             self.0.push(page);
         }
     }
 
     #[test]
-    fn every_piece_arrives_and_pages_tell_nothing() {
+    fn every_piece_reaches_its_target_and_touched_pages_are_uniform() {
         let mut rng = SeededRng::new(3);
         let ways: [Vec<u32>; 3] =
             [(0..50).collect(), (0..50).rev().collect(), shuffled(50, &mut rng)];
-        let seen = ways.map(|dest| {
-            let mut seen = Seen::default();
-            assert_eq!(run(&dest, &mut seen), 3 * 50);
-            seen
+        let touched = ways.map(|dest| {
+            let mut touched = TouchedPages::default();
+            assert_eq!(run(&dest, &mut touched), 3 * 50);
+            touched
         });
-        assert_eq!(seen[0].0.len(), 64 * (50 + 3 * 3 * 50));
-        assert!(seen[0] == seen[1] && seen[0] == seen[2]);
+        assert_eq!(touched[0].0.len(), 64 * (50 + 3 * 3 * 50));
+        assert!(touched[0] == touched[1] && touched[0] == touched[2]);
     }
 
     /// The planted fault: pieces are moved whole to their target, so the touched page reveals the
     /// row.
     #[test]
-    fn whole_pieces_would_tell() {
+    fn moving_whole_pieces_would_reveal_the_permutation() {
         let naive = |dest: &[u32]| -> Vec<usize> {
             dest.iter().map(|&to| to as usize * PIECE_LEN / PAGE_LEN).collect()
         };

@@ -1,15 +1,13 @@
 //! The layout of a log's file.
 
-use super::marks::{MARKS_LEN, PAGE_LEN, u64_at};
-use super::proof::{CHAIN_LEN, Chain, ID_LEN, Id, Proof, TAG_LEN};
+use super::marks::{MARKS_LEN, PAGE_LEN};
+use super::proof::{CHAIN_LEN, Chain, Id, Proof, TAG_LEN};
+use crate::codec::{Reader, Writer};
+use traceless_core::rng::Rng;
 
 const MAGIC_LEN: usize = 8;
 /// The kind of a log and the version of its format.
 pub type Magic = [u8; MAGIC_LEN];
-const GENERATION_AT: usize = MAGIC_LEN;
-const ID_AT: usize = GENERATION_AT + 8;
-const ABOUT_LEN_AT: usize = ID_AT + ID_LEN;
-const ABOUT_AT: usize = ABOUT_LEN_AT + 4;
 /// Offset of the marks.
 pub const MARKS_AT: usize = PAGE_LEN;
 /// Offset of the first entry.
@@ -17,11 +15,9 @@ pub const ENTRIES_AT: usize = MARKS_AT + MARKS_LEN;
 
 /// The first bytes of each entry.
 pub const ENTRY_MAGIC: &[u8; 4] = b"tlen";
-const LEN_AT: usize = 4;
-const NUMBER_AT: usize = 8;
-const RECORDS_AT: usize = 16;
-const CHAIN_AT: usize = 20;
-const HEADER_TAG_AT: usize = CHAIN_AT + CHAIN_LEN + 4;
+/// Bytes of zeros between an entry's chain value and its tag.
+const PADDING: [u8; 4] = [0; 4];
+const HEADER_TAG_AT: usize = ENTRY_MAGIC.len() + 4 + 8 + 4 + CHAIN_LEN + PADDING.len();
 /// Bytes of an entry's header.
 pub const HEADER_LEN: usize = HEADER_TAG_AT + TAG_LEN;
 
@@ -39,9 +35,16 @@ pub struct Head {
 }
 
 impl Head {
+    /// The head of a new file, with a random id.
+    pub fn draw(magic: Magic, generation: u64, about: Vec<u8>, rng: &mut dyn Rng) -> Self {
+        let mut id = Id::default();
+        rng.fill(&mut id);
+        Self { magic, generation, id, about }
+    }
+
     /// The head as one page.
     pub fn encode<P: Proof>(&self, proof: &P) -> Vec<u8> {
-        let mut out = self.said();
+        let mut out = self.content();
         let tag = proof.tag(&out);
         out.extend_from_slice(&tag);
         assert!(out.len() <= PAGE_LEN, "a head is a page");
@@ -52,33 +55,27 @@ impl Head {
     /// Decodes the front of a file. Also returns the proof for the rest of the file.
     pub fn decode<P: Proof>(bytes: &[u8], magic: Magic, key: &P::Key) -> Option<(Self, P)> {
         let page = bytes.get(..PAGE_LEN)?;
-        let about_len = u32::from_le_bytes(*page[ABOUT_LEN_AT..].first_chunk()?) as usize;
-        let about_end = ABOUT_AT.checked_add(about_len).filter(|end| end + TAG_LEN <= PAGE_LEN)?;
-        let head = Self {
-            magic,
-            generation: u64_at(page, GENERATION_AT),
-            id: *page[ID_AT..].first_chunk()?,
-            about: page[ABOUT_AT..about_end].to_vec(),
-        };
-        let proof = P::new(key, &head.id);
-        let tag = &page[about_end..about_end + TAG_LEN];
-        (page.starts_with(&magic) && proof.fits(&page[..about_end], tag)).then_some((head, proof))
+        let mut from = Reader::new(page.strip_prefix(&magic)?);
+        let (generation, id) = (from.u64().ok()?, from.array().ok()?);
+        let about = from.counted().ok()?.to_vec();
+        let content = &page[..PAGE_LEN - from.remaining().len()];
+        let tag = from.bytes(TAG_LEN).ok()?;
+        let proof = P::new(key, &id);
+        proof.fits(content, tag).then_some((Self { magic, generation, id, about }, proof))
     }
 
     /// The chain value before the first entry.
     pub fn chain<P: Proof>(&self, proof: &P) -> Chain {
         let mut chain = [0; CHAIN_LEN];
-        chain[..TAG_LEN].copy_from_slice(&proof.tag(&self.said()));
+        chain[..TAG_LEN].copy_from_slice(&proof.tag(&self.content()));
         chain
     }
 
-    fn said(&self) -> Vec<u8> {
-        let mut out = self.magic.to_vec();
-        out.extend_from_slice(&self.generation.to_le_bytes());
-        out.extend_from_slice(&self.id);
-        out.extend_from_slice(&(self.about.len() as u32).to_le_bytes());
-        out.extend_from_slice(&self.about);
-        out
+    /// What the tag authenticates.
+    fn content(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.bytes(&self.magic).u64(self.generation).bytes(&self.id).counted(&self.about);
+        out.into_bytes()
     }
 }
 
@@ -97,29 +94,21 @@ pub struct Header {
 impl Header {
     /// The header as bytes.
     pub fn encode<P: Proof>(&self, proof: &P) -> [u8; HEADER_LEN] {
-        let mut out = [0; HEADER_LEN];
-        out[..LEN_AT].copy_from_slice(ENTRY_MAGIC);
-        out[LEN_AT..NUMBER_AT].copy_from_slice(&self.len.to_le_bytes());
-        out[NUMBER_AT..RECORDS_AT].copy_from_slice(&self.number.to_le_bytes());
-        out[RECORDS_AT..CHAIN_AT].copy_from_slice(&self.records.to_le_bytes());
-        out[CHAIN_AT..CHAIN_AT + CHAIN_LEN].copy_from_slice(&self.chain);
-        let tag = proof.tag(&out[..HEADER_TAG_AT]);
-        out[HEADER_TAG_AT..].copy_from_slice(&tag);
-        out
+        let mut out = Writer::with_capacity(HEADER_LEN);
+        out.bytes(ENTRY_MAGIC).u32(self.len).u64(self.number).u32(self.records);
+        out.bytes(&self.chain).bytes(&PADDING);
+        let tag = proof.tag(out.as_bytes());
+        out.bytes(&tag);
+        out.into_array()
     }
 
     /// Decodes the front of `bytes`, if it is a header of this file.
     pub fn decode<P: Proof>(bytes: &[u8], proof: &P) -> Option<Self> {
         let header = bytes.first_chunk::<HEADER_LEN>()?;
-        let (said, tag) = header.split_at(HEADER_TAG_AT);
-        if !said.starts_with(ENTRY_MAGIC) || !proof.fits(said, tag) {
-            return None;
-        }
-        Some(Self {
-            len: u32::from_le_bytes(*said[LEN_AT..].first_chunk()?),
-            number: u64_at(said, NUMBER_AT),
-            records: u32::from_le_bytes(*said[RECORDS_AT..].first_chunk()?),
-            chain: *said[CHAIN_AT..].first_chunk()?,
-        })
+        let (content, tag) = header.split_at(HEADER_TAG_AT);
+        let fields = content.strip_prefix(ENTRY_MAGIC).filter(|_| proof.fits(content, tag))?;
+        let mut from = Reader::new(fields);
+        let (len, number) = (from.u32().ok()?, from.u64().ok()?);
+        Some(Self { len, number, records: from.u32().ok()?, chain: from.array().ok()? })
     }
 }

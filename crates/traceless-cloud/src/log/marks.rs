@@ -2,6 +2,8 @@
 //! an interrupted write leaves the other page whole.
 
 use super::proof::{CHAIN_LEN, Chain, ID_LEN, Id, Proof, TAG_LEN};
+use crate::codec::{Reader, Writer};
+use crate::error::Result;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -11,11 +13,9 @@ pub const PAGE_LEN: usize = 4096;
 /// Bytes of both pages.
 pub const MARKS_LEN: usize = 2 * PAGE_LEN;
 
-const SEQUENCE_AT: usize = Mark::MAGIC.len();
-const POSITION_AT: usize = SEQUENCE_AT + 8;
 /// Bytes of a position.
 pub const POSITION_LEN: usize = 8 + ID_LEN + 8 + 8 + CHAIN_LEN;
-const TAG_AT: usize = POSITION_AT + POSITION_LEN;
+const TAG_AT: usize = Mark::MAGIC.len() + 8 + POSITION_LEN;
 const MARK_LEN: usize = TAG_AT + TAG_LEN;
 
 /// How far a log has come: the position includes all entries up to here and no later ones.
@@ -36,24 +36,21 @@ pub struct Position {
 impl Position {
     /// The position as bytes.
     pub fn encode(&self) -> [u8; POSITION_LEN] {
-        let mut out = [0; POSITION_LEN];
-        out[..8].copy_from_slice(&self.generation.to_le_bytes());
-        out[8..24].copy_from_slice(&self.id);
-        out[24..32].copy_from_slice(&self.entries.to_le_bytes());
-        out[32..40].copy_from_slice(&self.end.to_le_bytes());
-        out[40..].copy_from_slice(&self.chain);
-        out
+        let mut out = Writer::with_capacity(POSITION_LEN);
+        out.u64(self.generation).bytes(&self.id);
+        out.u64(self.entries).u64(self.end).bytes(&self.chain);
+        out.into_array()
     }
 
-    /// Decodes a position.
-    pub fn decode(bytes: &[u8; POSITION_LEN]) -> Self {
-        Self {
-            generation: u64_at(bytes, 0),
-            id: *bytes[8..].first_chunk().expect("an id"),
-            entries: u64_at(bytes, 24),
-            end: u64_at(bytes, 32),
-            chain: *bytes[40..].first_chunk().expect("a chain"),
-        }
+    /// Takes a position.
+    pub fn decode(from: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            generation: from.u64()?,
+            id: from.array()?,
+            entries: from.u64()?,
+            end: from.u64()?,
+            chain: from.array()?,
+        })
     }
 }
 
@@ -90,28 +87,19 @@ impl Mark {
     }
 
     fn encode<P: Proof>(&self, proof: &P) -> [u8; MARK_LEN] {
-        let mut out = [0; MARK_LEN];
-        out[..SEQUENCE_AT].copy_from_slice(Self::MAGIC);
-        out[SEQUENCE_AT..POSITION_AT].copy_from_slice(&self.sequence.to_le_bytes());
-        out[POSITION_AT..TAG_AT].copy_from_slice(&self.position.encode());
-        let tag = proof.tag(&out[..TAG_AT]);
-        out[TAG_AT..].copy_from_slice(&tag);
-        out
+        let mut out = Writer::with_capacity(MARK_LEN);
+        out.bytes(Self::MAGIC).u64(self.sequence).bytes(&self.position.encode());
+        let tag = proof.tag(out.as_bytes());
+        out.bytes(&tag);
+        out.into_array()
     }
 
     fn decode<P: Proof>(page: &[u8], proof: &P) -> Option<Self> {
         let mark = page.first_chunk::<MARK_LEN>()?;
-        let (said, tag) = mark.split_at(TAG_AT);
-        if !said.starts_with(Self::MAGIC) || !proof.fits(said, tag) {
-            return None;
-        }
-        let position = said[POSITION_AT..].first_chunk().expect("a position");
-        let position = Position::decode(position);
-        Some(Self { sequence: u64_at(said, SEQUENCE_AT), position })
+        let (content, tag) = mark.split_at(TAG_AT);
+        let content = content.strip_prefix(Self::MAGIC).filter(|_| proof.fits(content, tag))?;
+        let mut from = Reader::new(content);
+        let sequence = from.u64().ok()?;
+        Some(Self { sequence, position: Position::decode(&mut from).ok()? })
     }
-}
-
-/// The number at offset `at`.
-pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(*bytes[at..].first_chunk().expect("8 bytes"))
 }

@@ -36,7 +36,7 @@ mod tests;
 
 pub use layout::{ENTRIES_AT, Head, Magic};
 pub use marks::{MARKS_LEN, Mark, POSITION_LEN, Position};
-pub use proof::{HashProof, ID_LEN, Proof, SealProof};
+pub use proof::{HashProof, Proof, SealProof};
 pub use read::{Damage, WholeEntries, read};
 
 use crate::durable::Durability;
@@ -49,19 +49,19 @@ use std::path::Path;
 use traceless_core::rng::Rng;
 
 /// An entry that is being composed.
-pub struct Draft {
+pub struct EntryDraft {
     /// Space for the header, then the body.
     bytes: Vec<u8>,
     records: u32,
 }
 
-impl Default for Draft {
+impl Default for EntryDraft {
     fn default() -> Self {
         Self { bytes: vec![0; HEADER_LEN], records: 0 }
     }
 }
 
-impl Draft {
+impl EntryDraft {
     /// A draft with this body, which holds `records` records.
     pub fn of(records: u32, body: &[u8]) -> Self {
         let mut draft = Self { records, ..Self::default() };
@@ -121,7 +121,7 @@ impl<P: Proof> Log<P> {
         new: &Path,
         head: &Head,
         key: &P::Key,
-        entries: impl Iterator<Item = Draft>,
+        entries: impl Iterator<Item = EntryDraft>,
         durability: Durability,
         mut rng: Box<dyn Rng>,
     ) -> Result<Self> {
@@ -169,7 +169,7 @@ impl<P: Proof> Log<P> {
 
     /// Writes an entry, and empties the draft. On return the entry is as durable as the log
     /// requires.
-    pub fn write(&mut self, draft: &mut Draft) -> Result {
+    pub fn write(&mut self, draft: &mut EntryDraft) -> Result {
         if self.broken {
             return Err(Error::Store("a log could not be written before; open it again"));
         }

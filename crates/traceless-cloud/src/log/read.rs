@@ -3,7 +3,7 @@
 use super::layout::{ENTRIES_AT, ENTRY_MAGIC, HEADER_LEN, Head, Header, MARKS_AT, Magic};
 use super::marks::{Mark, Position};
 use super::proof::{CHAIN_LEN, Chain, Proof};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use core::ops::Range;
 use std::path::Path;
 
@@ -23,6 +23,20 @@ pub struct WholeEntries<P> {
     pub damage: Option<Damage>,
     /// The proof of this file.
     pub proof: P,
+    /// The file's bytes, with the bodies of whole entries opened.
+    bytes: Vec<u8>,
+}
+
+impl<P> WholeEntries<P> {
+    /// Each entry's number of records, and its body.
+    pub fn bodies(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        self.entries.iter().map(|entry| (entry.records, &self.bytes[entry.body.clone()]))
+    }
+
+    /// Fails if the file is damaged.
+    pub fn undamaged(self, path: &Path, advice: &'static str) -> Result<Self> {
+        self.damage.map_or(Ok(self), |damage| Err(damage.error(path, advice)))
+    }
 }
 
 /// A whole entry.
@@ -65,14 +79,14 @@ impl Damage {
     }
 }
 
-/// Reads the entries in the bytes of a file, and opens them in place.
+/// Reads the entries in the bytes of a file.
 pub fn read<P: Proof>(
-    bytes: &mut [u8],
+    bytes: Vec<u8>,
     magic: Magic,
     key: &P::Key,
 ) -> Result<WholeEntries<P>, Damage> {
     let len = bytes.len() as u64;
-    let Some((head, proof)) = Head::decode::<P>(bytes, magic, key) else {
+    let Some((head, proof)) = Head::decode::<P>(&bytes, magic, key) else {
         return Err(Damage::of_all(bytes.len()));
     };
     let (generation, id) = (head.generation, head.id);
@@ -93,14 +107,14 @@ pub fn read<P: Proof>(
     Ok(found)
 }
 
-struct Reading<'a, P> {
-    bytes: &'a mut [u8],
+struct Reading<P> {
+    bytes: Vec<u8>,
     proof: P,
     position: Position,
     mark: Position,
 }
 
-impl<P: Proof> Reading<'_, P> {
+impl<P: Proof> Reading<P> {
     fn all(mut self, head: Head) -> WholeEntries<P> {
         let mut entries = Vec::new();
         let mut fits = self.fits_mark();
@@ -111,8 +125,8 @@ impl<P: Proof> Reading<'_, P> {
         let damage = self.damage(fits);
         let torn = self.bytes.len() as u64 - self.position.end.min(self.bytes.len() as u64);
         let Head { generation, about, .. } = head;
-        let Self { position, proof, .. } = self;
-        WholeEntries { generation, about, entries, position, torn, damage, proof }
+        let Self { bytes, position, proof, .. } = self;
+        WholeEntries { generation, about, entries, position, torn, damage, proof, bytes }
     }
 
     /// Whether the position agrees with the mark, if it has the mark's number.

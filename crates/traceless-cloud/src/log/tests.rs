@@ -19,25 +19,25 @@ fn files<P: Proof>(key: &P::Key, durability: Durability) -> Vec<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     let (new, path) = (folder.path().join("new"), folder.path().join("log"));
     let head = Head { magic: MAGIC, generation: 3, id: [9; 16], about: b"about".to_vec() };
-    let first = [Draft::of(0, &body(1)), Draft::of(0, &body(2))].into_iter();
+    let first = [EntryDraft::of(0, &body(1)), EntryDraft::of(0, &body(2))].into_iter();
     let mut log = Log::<P>::create(&new, &head, key, first, durability, Box::new(System)).unwrap();
     put(&new, &path).unwrap();
     let mut files = vec![std::fs::read(&path).unwrap()];
     for number in 3..=ENTRIES {
-        log.write(&mut Draft::of(2, &body(number))).unwrap();
+        log.write(&mut EntryDraft::of(2, &body(number))).unwrap();
         files.push(std::fs::read(&path).unwrap());
     }
     files
 }
 
 /// The bodies in a file; `None` if the file is refused.
-fn opened<P: Proof>(mut bytes: Vec<u8>, key: &P::Key) -> Option<Vec<Vec<u8>>> {
-    let found = read::<P>(&mut bytes, MAGIC, key).ok()?;
+fn opened<P: Proof>(bytes: Vec<u8>, key: &P::Key) -> Option<Vec<Vec<u8>>> {
+    let found = read::<P>(bytes, MAGIC, key).ok()?;
     if found.damage.is_some() {
         return None;
     }
     assert_eq!((found.generation, &found.about[..]), (3, &b"about"[..]));
-    Some(found.entries.iter().map(|entry| bytes[entry.body.clone()].to_vec()).collect())
+    Some(found.bodies().map(|(_, body)| body.to_vec()).collect())
 }
 
 fn bodies(count: u64) -> Vec<Vec<u8>> {
@@ -48,7 +48,7 @@ fn key() -> Secret {
     Secret::random(&mut SeededRng::new(1))
 }
 
-fn no_damage_is_quiet<P: Proof>(key: &P::Key) {
+fn all_damage_is_detected<P: Proof>(key: &P::Key) {
     for durability in [Durability::Process, Durability::Power] {
         let whole = files::<P>(key, durability).pop().unwrap();
         every_damage(&whole, |bytes| match opened::<P>(bytes, key) {
@@ -62,18 +62,18 @@ fn no_damage_is_quiet<P: Proof>(key: &P::Key) {
 }
 
 #[test]
-fn no_damage_of_a_sealed_log_is_quiet() {
-    no_damage_is_quiet::<SealProof>(&key());
+fn all_damage_of_a_sealed_log_is_detected() {
+    all_damage_is_detected::<SealProof>(&key());
 }
 
 #[test]
-fn no_damage_of_a_hashed_log_is_quiet() {
-    no_damage_is_quiet::<HashProof>(&());
+fn all_damage_of_a_hashed_log_is_detected() {
+    all_damage_is_detected::<HashProof>(&());
 }
 
 /// An unacknowledged entry, in all forms that a power cut may leave: the file opens with all
 /// earlier entries.
-fn cut_short_is_opened<P: Proof>(key: &P::Key) {
+fn interrupted_writes_are_ignored<P: Proof>(key: &P::Key) {
     let mut files = files::<P>(key, Durability::Power);
     let (after, before) = (files.pop().unwrap(), files.pop().unwrap());
     let last = &after[before.len()..];
@@ -94,15 +94,15 @@ fn cut_short_is_opened<P: Proof>(key: &P::Key) {
 }
 
 #[test]
-fn a_write_that_was_cut_short_is_opened_without_it() {
-    cut_short_is_opened::<SealProof>(&key());
-    cut_short_is_opened::<HashProof>(&());
+fn an_interrupted_write_is_ignored() {
+    interrupted_writes_are_ignored::<SealProof>(&key());
+    interrupted_writes_are_ignored::<HashProof>(&());
 }
 
 /// After a power cut the mark may be one entry behind. An entry that is followed by another was
 /// durable all the same.
 #[test]
-fn damage_that_an_entry_follows_is_refused_without_a_mark() {
+fn damage_before_a_later_entry_is_refused_without_a_mark() {
     let key = key();
     let files = files::<SealProof>(&key, Durability::Power);
     let [.., early, before, after] = &files[..] else { panic!("some files") };
@@ -112,7 +112,7 @@ fn damage_that_an_entry_follows_is_refused_without_a_mark() {
     for bit in early.len() * 8..before.len() * 8 {
         let mut bytes = lagging.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        let found = read::<SealProof>(&mut bytes, MAGIC, &key).unwrap();
+        let found = read::<SealProof>(bytes, MAGIC, &key).unwrap();
         let damage = found.damage.expect("damage");
         assert_eq!((damage.entry, damage.at), (ENTRIES - 1, early.len() as u64));
         assert_eq!((damage.lost_entries, found.position.entries), (2, ENTRIES - 2));
@@ -120,23 +120,23 @@ fn damage_that_an_entry_follows_is_refused_without_a_mark() {
 }
 
 #[test]
-fn what_is_lost_is_counted() {
+fn lost_entries_and_records_are_counted() {
     let whole = files::<HashProof>(&(), Durability::Process).pop().unwrap();
     let mut bytes = whole.clone();
-    let third = read::<HashProof>(&mut bytes, MAGIC, &()).unwrap().entries[2].body.clone();
+    let third = read::<HashProof>(bytes.clone(), MAGIC, &()).unwrap().entries[2].body.clone();
     bytes[third.start] ^= 1;
-    let damage = read::<HashProof>(&mut bytes, MAGIC, &()).unwrap().damage.unwrap();
+    let damage = read::<HashProof>(bytes, MAGIC, &()).unwrap().damage.unwrap();
     assert_eq!((damage.entry, damage.lost_entries), (3, 4));
     assert_eq!(damage.lost_records, 8, "all headers can be read");
     assert_eq!(damage.lost_bytes, whole.len() as u64 - damage.at);
     // Both marks are gone.
     let mut bytes = whole.clone();
     bytes[MARKS_AT..ENTRIES_AT].fill(0);
-    let found = read::<HashProof>(&mut bytes, MAGIC, &()).unwrap();
+    let found = read::<HashProof>(bytes.clone(), MAGIC, &()).unwrap();
     let none_fits = Damage { at: MARKS_AT as u64, ..Damage::default() };
     assert_eq!((found.damage, found.entries.len()), (Some(none_fits), ENTRIES as usize));
-    assert!(read::<HashProof>(&mut bytes, *b"tltest02", &()).is_err());
-    assert!(read::<SealProof>(&mut whole.clone(), MAGIC, &key()).is_err());
+    assert!(read::<HashProof>(bytes, *b"tltest02", &()).is_err());
+    assert!(read::<SealProof>(whole, MAGIC, &key()).is_err());
 }
 
 /// Entries of another file with the same key, or of another place in the file, are not accepted.
@@ -144,8 +144,7 @@ fn what_is_lost_is_counted() {
 fn entries_are_bound_to_their_place() {
     let key = key();
     let whole = files::<SealProof>(&key, Durability::Process).pop().unwrap();
-    let mut bytes = whole.clone();
-    let found = read::<SealProof>(&mut bytes, MAGIC, &key).unwrap();
+    let found = read::<SealProof>(whole.clone(), MAGIC, &key).unwrap();
     let entry = |number: usize| {
         let body = found.entries[number].body.clone();
         body.start - HEADER_LEN..body.end + CHAIN_LEN
@@ -165,11 +164,11 @@ fn two_ways() -> [Vec<u8>; 2] {
     let copy = |name: &str, byte: u8| {
         let path = folder.path().join(name);
         std::fs::write(&path, &files[0]).unwrap();
-        let found = read::<SealProof>(&mut files[0].clone(), MAGIC, &key).unwrap();
+        let found = read::<SealProof>(files[0].clone(), MAGIC, &key).unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let mut log = Log::go_on(file, found, Durability::Process, Box::new(System));
         for _ in 0..2 {
-            log.write(&mut Draft::of(1, &[byte; 40])).unwrap();
+            log.write(&mut EntryDraft::of(1, &[byte; 40])).unwrap();
         }
         std::fs::read(path).unwrap()
     };
@@ -178,7 +177,7 @@ fn two_ways() -> [Vec<u8>; 2] {
 
 /// Two copies of a process each continue one file: their entries do not fit together.
 #[test]
-fn entries_of_two_copies_do_not_mix() {
+fn entries_of_two_process_copies_do_not_mix() {
     let ([one, other], key) = (two_ways(), key());
     let last = HEADER_LEN + 40 + CHAIN_LEN;
     let mixed = [&one[..one.len() - last], &other[other.len() - last..]].concat();
@@ -188,14 +187,14 @@ fn entries_of_two_copies_do_not_mix() {
 
 /// A length in a head that reaches beyond the page is damage, and is not used.
 #[test]
-fn a_head_that_does_not_fit_its_page_is_refused() {
+fn a_head_longer_than_its_page_is_refused() {
     let whole = files::<HashProof>(&(), Durability::Process).pop().unwrap();
     let about_len_at = 32;
     assert_eq!(whole[about_len_at..about_len_at + 4], 5_u32.to_le_bytes(), "the length is here");
     for about_len in (0..5).chain(6..100).chain(4000..4200).chain([u32::MAX - 16, u32::MAX]) {
         let mut bytes = whole.clone();
         bytes[about_len_at..about_len_at + 4].copy_from_slice(&about_len.to_le_bytes());
-        let damage = read::<HashProof>(&mut bytes, MAGIC, &()).err().expect("damage");
+        let damage = read::<HashProof>(bytes, MAGIC, &()).err().expect("damage");
         let all = whole.len() as u64;
         let none_known = Damage { lost_bytes: all, ..Damage::default() };
         assert_eq!(damage, none_known, "{about_len}");
@@ -203,7 +202,7 @@ fn a_head_that_does_not_fit_its_page_is_refused() {
 }
 
 #[test]
-fn an_owner_may_add_most_of_a_page() {
+fn a_head_has_room_for_most_of_a_page() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     for about_len in [0, 300, 4096 - 32 - 4 - 16] {
@@ -211,14 +210,14 @@ fn an_owner_may_add_most_of_a_page() {
         let (process, rng) = (Durability::Process, Box::new(System));
         let none = std::iter::empty();
         Log::<HashProof>::create(&path, &head, &(), none, process, rng).unwrap();
-        let found = read::<HashProof>(&mut std::fs::read(&path).unwrap(), MAGIC, &()).unwrap();
+        let found = read::<HashProof>(std::fs::read(&path).unwrap(), MAGIC, &()).unwrap();
         assert_eq!((found.about.len(), found.damage), (about_len, None));
     }
 }
 
 /// A mark without its tag is not accepted: otherwise damage that truncates a file could pass.
 #[test]
-fn marks_are_proved() {
+fn marks_without_a_valid_tag_are_refused() {
     let (key, files) = (key(), files::<SealProof>(&key(), Durability::Process));
     let [.., earlier, last] = &files[..] else { panic!("some files") };
     let mark_len = 8 + 8 + POSITION_LEN;
@@ -230,14 +229,14 @@ fn marks_are_proved() {
     for at in [MARKS_AT, MARKS_AT + 4096] {
         cut[at + mark_len] ^= 1;
     }
-    let found = read::<SealProof>(&mut cut, MAGIC, &key).unwrap();
+    let found = read::<SealProof>(cut, MAGIC, &key).unwrap();
     let damage = found.damage.expect("no mark is whole");
     assert_eq!((damage.entry, damage.at), (0, MARKS_AT as u64));
 }
 
 /// Marks of a file with the same beginning that continued differently are not accepted.
 #[test]
-fn marks_of_another_way_are_refused() {
+fn marks_of_a_diverged_copy_are_refused() {
     let [one, other] = two_ways();
     let mixed = [&one[..MARKS_AT], &other[MARKS_AT..ENTRIES_AT], &one[ENTRIES_AT..]].concat();
     assert_eq!(one.len(), other.len(), "both have come as far");
@@ -246,17 +245,17 @@ fn marks_of_another_way_are_refused() {
 
 /// The current form of a file, byte for byte: older files open as long as this test passes.
 #[test]
-fn the_form_of_a_file_is_fixed() {
+fn the_file_format_is_fixed() {
     use sha2::{Digest, Sha256};
     fn written<P: Proof>(key: &P::Key) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let head = Head { magic: MAGIC, generation: 3, id: [9; 16], about: b"about".to_vec() };
-        let first = [Draft::of(2, &body(1))].into_iter();
+        let first = [EntryDraft::of(2, &body(1))].into_iter();
         let (process, rng) = (Durability::Process, Box::new(SeededRng::new(7)));
         let mut log = Log::<P>::create(&path, &head, key, first, process, rng).unwrap();
         for number in 2..=5 {
-            log.write(&mut Draft::of(1, &body(number))).unwrap();
+            log.write(&mut EntryDraft::of(1, &body(number))).unwrap();
         }
         std::fs::read(path).unwrap()
     }

@@ -2,12 +2,13 @@
 
 use super::nodes::{self, Copies, Lens, Nodes};
 use super::{FILES, confine};
+use crate::codec::{LEN_LEN, Reader};
 use crate::enclave::{Evictor, Querier, Session, Shared, WORKING_SET_MAX};
+use crate::enclave_orders::order_len_max;
 use crate::error::{Error, Result};
 use crate::frame;
 use crate::geometry::Geometry;
 use crate::host::lent_threads;
-use crate::orders::{Reader, order_len_max};
 use crate::tee::{Candidate, EnclavePlace, SEALED_LEN_MAX};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::io::{BufReader, IoSliceMut};
@@ -36,9 +37,9 @@ pub fn run() -> Result {
     });
     let nodes = Nodes::new(nodes, &shared.geometry);
     // The host is notified only now, when the start can no longer fail.
-    let told = evictor.as_ref().map(|_| Vec::new());
-    let told = frame::encode(told.map_err(|e| Error::Host(e.to_string())));
-    frame::write(&mut &control, &[&told])?;
+    let status = evictor.as_ref().map(|_| Vec::new());
+    let status = frame::encode(status.map_err(|e| Error::Host(e.to_string())));
+    frame::write(&mut &control, &[&status])?;
     let (geometry, evictor) = (shared.geometry, evictor?);
     std::thread::spawn(move || answer(&UnixStream::from(orders), &geometry, querier));
     std::thread::spawn(move || evict(&UnixStream::from(evictions), &geometry, evictor, &nodes));
@@ -53,7 +54,7 @@ fn introduce(control: &UnixStream) -> Result<Option<(Shared, Session)>> {
     if !frame::read(&mut &*control, SEALED_LEN_MAX, &mut message)? {
         return Ok(None);
     }
-    let nonce = Reader(&message).array()?;
+    let nonce = Reader::new(&message).array()?;
     let candidate = Candidate::new(&nonce)?;
     let evidence = frame::encode(Ok(candidate.evidence(EnclavePlace::Process)));
     frame::write(&mut &*control, &[&evidence])?;
@@ -63,9 +64,9 @@ fn introduce(control: &UnixStream) -> Result<Option<(Shared, Session)>> {
     match candidate.accept(&message) {
         Ok(accepted) => Ok(Some(accepted)),
         Err(error) => {
-            let told = error.to_string();
+            let text = error.to_string();
             frame::write(&mut &*control, &[&frame::encode(Err(error))])?;
-            Err(Error::Host(told))
+            Err(Error::Host(text))
         }
     }
 }
@@ -81,10 +82,10 @@ fn answer(stream: &UnixStream, geometry: &Geometry, mut querier: Querier) -> Res
 }
 
 fn query(querier: &mut Querier, message: &mut [u8]) -> Result<Vec<u8>> {
-    let (len, rest) = message.split_first_chunk_mut().ok_or(Error::Malformed("too short"))?;
-    let (order, slots) = rest
-        .split_at_mut_checked(u32::from_le_bytes(*len) as usize)
-        .ok_or(Error::Malformed("too short"))?;
+    let mut reader = Reader::new(message);
+    let order_len = reader.counted()?.len();
+    // The order is decrypted in place.
+    let (order, slots) = message[LEN_LEN..].split_at_mut(order_len);
     querier.query(order, slots)
 }
 
@@ -105,9 +106,9 @@ fn evict_one(
     message: &[u8],
     copies: &mut Copies,
 ) -> Result {
-    let mut reader = Reader(message);
+    let mut reader = Reader::new(message);
     let lens = Lens::decode(&mut reader, geometry)?;
-    let order = &mut reader.0.to_vec();
+    let order = &mut reader.rest().to_vec();
     evictor.evict_by_parts(order, &mut nodes::SharedNode::new(nodes, lens, copies))
 }
 

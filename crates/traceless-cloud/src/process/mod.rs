@@ -14,11 +14,11 @@ pub use child::run;
 
 use crate::channel::Nonce;
 use crate::enclave::NodeBytes;
+use crate::enclave_orders::order_len_max;
 use crate::error::{Error, Result};
 use crate::frame;
 use crate::geometry::Geometry;
 use crate::host::Enclave;
-use crate::orders::order_len_max;
 use crate::tee::EVIDENCE_LEN_MAX;
 use nodes::{Lens, Nodes};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -67,14 +67,14 @@ pub struct EnclaveProcess {
     process: Process,
     reply_len_max: usize,
     order_len_max: usize,
-    queries: Mutex<Line>,
+    queries: Mutex<PipeLine>,
     geometry: Geometry,
     evictions: Mutex<Evictions>,
 }
 
 /// The channel for evictions.
 struct Evictions {
-    line: Line,
+    line: PipeLine,
     nodes: Nodes,
     /// Holds one part of all slots.
     buffer: Vec<u8>,
@@ -96,23 +96,23 @@ impl Starting {
         let sent =
             sendmsg(&process.control, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::empty());
         sent.map_err(std::io::Error::from)?;
-        let evidence = process.ask(nonce)?;
+        let evidence = process.call(nonce)?;
         Ok((Self { process, queries, evictions, nodes }, evidence))
     }
 
     /// Passes on the key that the gateway sealed for the enclave, and begins the session.
     pub fn provision(mut self, geometry: &Geometry, sealed: &[u8]) -> Result<EnclaveProcess> {
-        self.process.ask(sealed)?;
+        self.process.call(sealed)?;
         let nodes = Nodes::new(self.nodes, geometry);
         nodes.make_room()?;
         Ok(EnclaveProcess {
             process: self.process,
             reply_len_max: geometry.sealed_len() + REPLY_HEAD_LEN_MAX,
             order_len_max: order_len_max(geometry),
-            queries: Mutex::new(Line::new(self.queries)),
+            queries: Mutex::new(PipeLine::new(self.queries)),
             geometry: *geometry,
             evictions: Mutex::new(Evictions {
-                line: Line::new(self.evictions),
+                line: PipeLine::new(self.evictions),
                 nodes,
                 buffer: Vec::new(),
             }),
@@ -186,12 +186,12 @@ struct Process {
 }
 
 impl Process {
-    fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>> {
+    fn call(&mut self, request: &[u8]) -> Result<Vec<u8>> {
         let mut reply = Vec::new();
         let max = EVIDENCE_LEN_MAX + REPLY_HEAD_LEN_MAX;
-        let came = frame::write(&mut self.control, &[question])
+        let received = frame::write(&mut self.control, &[request])
             .and_then(|()| frame::read(&mut self.control, max, &mut reply));
-        match came {
+        match received {
             Ok(true) => frame::decode(&reply).map(<[u8]>::to_vec),
             _ => Err(Error::SessionLost),
         }
@@ -206,12 +206,12 @@ impl Drop for Process {
 }
 
 /// A socket on which each message has a reply.
-struct Line {
+struct PipeLine {
     to: UnixStream,
     from: BufReader<UnixStream>,
 }
 
-impl Line {
+impl PipeLine {
     fn new(stream: UnixStream) -> Self {
         let from = BufReader::new(stream.try_clone().expect("a socket can be had twice"));
         Self { to: stream, from }

@@ -4,10 +4,10 @@
 //! host that changes bytes meanwhile changes nothing that was verified. A node is stored part by
 //! part, each part for all slots, so that the enclave copies one part at a time.
 
+use crate::codec::{Reader, Writer};
 use crate::enclave::{NodeBytes, PartBytes, Parts};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::orders::Reader;
 use core::ops::Range;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
@@ -34,12 +34,11 @@ impl Lens {
 
     /// The lengths as bytes.
     pub fn encode(&self) -> [u8; LENS_LEN] {
-        let mut bytes = [0; LENS_LEN];
-        let lens = [self.node, self.carried, self.new_carried];
-        for (to, len) in bytes.as_chunks_mut().0.iter_mut().zip(lens) {
-            *to = (len as u64).to_le_bytes();
+        let mut out = Writer::with_capacity(LENS_LEN);
+        for len in [self.node, self.carried, self.new_carried] {
+            out.u64(len as u64);
         }
-        bytes
+        out.into_array()
     }
 
     /// Decodes bytes of the host, which are not trusted.

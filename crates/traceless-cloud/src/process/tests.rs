@@ -1,11 +1,11 @@
 use super::*;
 use crate::channel::Sender;
 use crate::enclave::{Evictor, WORKING_SET_MAX};
+use crate::enclave_orders::Eviction;
 use crate::gateway::testing::{BLOCK, params};
 use crate::gateway::{Gateway, Keys};
 use crate::host::HostedStore;
 use crate::kernel::{Choice, Network};
-use crate::orders::Eviction;
 use crate::params::Params;
 use crate::store::MemStore;
 use crate::tee::{Policy, verify};
@@ -51,7 +51,7 @@ fn is_started_by_other_tests() {
 }
 
 #[test]
-fn a_confined_process_cannot_do_more_than_compute() {
+fn a_confined_process_can_only_compute() {
     const SIGSYS: i32 = libc::SIGSYS;
     let end = |role: &str| {
         let program = this_program(role);
@@ -87,7 +87,7 @@ fn open(seed: u64) -> (Gateway, Arc<HostedStore<MemStore, EnclaveProcess>>) {
 }
 
 #[test]
-fn a_tree_is_an_array_with_the_enclave_in_a_process() {
+fn an_enclave_process_behaves_as_an_array() {
     let (mut gateway, host) = open(1);
     let mut rng = SeededRng::new(2);
     let mut array = vec![0_u8; 2000];
@@ -110,7 +110,7 @@ fn a_tree_is_an_array_with_the_enclave_in_a_process() {
 /// A leaf of a 20 GB tree with blocks of 8 KB: old and new version are more than an enclave's
 /// memory.
 #[test]
-fn a_node_never_is_in_the_enclave_as_a_whole() {
+fn the_enclave_never_holds_a_whole_node() {
     let params = Params::new((20 << 30) / 8192, 8192, 32).unwrap();
     let g = params.geometry;
     let keys = Keys::new(&Secret::from_bytes([1; 32]), &[7; 16]);

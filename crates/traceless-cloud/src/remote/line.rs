@@ -35,16 +35,17 @@ impl Dial {
 
     /// Opens a new connection.
     pub fn connect(&self) -> Result<LineConnection> {
-        let away = |error: io::Error| Error::Unreachable(format!("{}: {error}", self.address));
+        let unreachable =
+            |error: io::Error| Error::Unreachable(format!("{}: {error}", self.address));
         let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for address in self.address.to_socket_addrs().map_err(away)? {
+        for address in self.address.to_socket_addrs().map_err(unreachable)? {
             match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
                 Ok(stream) => {
                     let prepared = stream
                         .set_nodelay(true)
                         .and_then(|()| stream.set_read_timeout(Some(REPLY_PATIENCE)))
                         .and_then(|()| stream.set_write_timeout(Some(REPLY_PATIENCE)));
-                    prepared.map_err(away)?;
+                    prepared.map_err(unreachable)?;
                     let connection = ClientConnection::new(self.tls.clone(), self.name.clone());
                     let connection = connection.map_err(|error| Error::Tls(error.to_string()))?;
                     return Ok(LineConnection { stream: StreamOwned::new(connection, stream) });
@@ -52,7 +53,7 @@ impl Dial {
                 Err(error) => last = error,
             }
         }
-        Err(away(last))
+        Err(unreachable(last))
     }
 }
 
@@ -63,7 +64,7 @@ pub struct LineConnection {
 
 impl LineConnection {
     /// The reply to a request.
-    pub fn ask(&mut self, number: u64, request: &[u8], reply_len_max: usize) -> Result<Vec<u8>> {
+    pub fn call(&mut self, number: u64, request: &[u8], reply_len_max: usize) -> Result<Vec<u8>> {
         self.exchange(number, request, reply_len_max)?
     }
 
@@ -76,9 +77,9 @@ impl LineConnection {
         reply_len_max: usize,
     ) -> Result<Result<Vec<u8>>> {
         let sent = frame::write(&mut self.stream, &[&number.to_le_bytes(), request]);
-        sent.map_err(|e| away(&e))?;
+        sent.map_err(|e| unreachable(&e))?;
         let mut reply = Vec::new();
-        if !frame::read(&mut self.stream, reply_len_max, &mut reply).map_err(|e| away(&e))? {
+        if !frame::read(&mut self.stream, reply_len_max, &mut reply).map_err(|e| unreachable(&e))? {
             return Err(Error::Unreachable("it ended the connection".to_owned()));
         }
         match reply.split_first_chunk::<NUMBER_LEN>() {
@@ -90,7 +91,7 @@ impl LineConnection {
     }
 
     /// Whether the host has sent unrequested bytes or has ended the connection.
-    pub fn speaks(&self) -> bool {
+    pub fn has_input(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         recv(&self.stream.sock, &mut [0; 1], flags) != Err(rustix::io::Errno::AGAIN)
     }
@@ -130,7 +131,7 @@ impl Line {
 }
 
 /// An error of TLS is permanent. Any other error may pass.
-fn away(error: &io::Error) -> Error {
+fn unreachable(error: &io::Error) -> Error {
     match error.get_ref() {
         Some(inner) if inner.is::<rustls::Error>() => Error::Tls(error.to_string()),
         _ => Error::Unreachable(error.to_string()),

@@ -12,7 +12,7 @@ pub use open::Remote;
 use crate::channel::Nonce;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::host::{Ask, Host, Stage};
+use crate::host::{Host, QueryRequest, Stage};
 use crate::lock::Lock;
 use crate::store::NodeVersion;
 use crate::tee::{Policy, Provision, verify};
@@ -90,7 +90,7 @@ impl RemoteHost {
     }
 
     /// Repeats a call while the host is unreachable, until the patience is over.
-    fn patiently<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    fn retry_until_reachable<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
         let end = self.clock.now() + PATIENCE.as_nanos() as u64;
         let mut pause = FIRST_PAUSE;
         loop {
@@ -98,7 +98,7 @@ impl RemoteHost {
                 Err(Error::Unreachable(_)) if self.clock.now() < end && !self.ends() => {
                     std::thread::sleep(pause);
                 }
-                other => return self.heed(other),
+                other => return self.record_fence(other),
             }
             pause = (2 * pause).min(PAUSE_MAX);
         }
@@ -109,7 +109,7 @@ impl RemoteHost {
     }
 
     /// Remembers a report that another gateway took over.
-    fn heed<T>(&self, result: Result<T>) -> Result<T> {
+    fn record_fence<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(Error::Fenced { newest, .. }) = result {
             *guard(&self.fenced) = Some(newest);
         }
@@ -118,15 +118,15 @@ impl RemoteHost {
 
     /// The reply to a request, which is sent again unchanged if its connection fails.
     fn call(&self, line: usize, request: &[u8]) -> Result<Vec<u8>> {
-        let mut line_held = guard(&self.lines[line]);
-        let number = line_held.number();
-        let reply = self.patiently(|| {
-            if line_held.connection.is_none() {
-                line_held.connection = Some(self.attach(line)?);
+        let mut line_guard = guard(&self.lines[line]);
+        let number = line_guard.number();
+        let reply = self.retry_until_reachable(|| {
+            if line_guard.connection.is_none() {
+                line_guard.connection = Some(self.attach(line)?);
             }
-            line_held.exchange(number, request, reply_len_max(self.geometry()))
+            line_guard.exchange(number, request, reply_len_max(self.geometry()))
         })?;
-        self.heed(reply)
+        self.record_fence(reply)
     }
 
     /// A new connection that belongs to the session.
@@ -134,7 +134,7 @@ impl RemoteHost {
         let session = guard(&self.session).ok_or(Error::SessionLost)?;
         let mut connection = self.dial.connect()?;
         let request = message::attach(&self.opening, &session, line);
-        connection.ask(0, &request, STRANGER_REPLY_LEN_MAX)?;
+        connection.call(0, &request, STRANGER_REPLY_LEN_MAX)?;
         Ok(connection)
     }
 
@@ -144,10 +144,10 @@ impl RemoteHost {
         System.fill(&mut nonce);
         let mut connection = self.dial.connect()?;
         let hello = message::hello(&self.opening, self.geometry(), &nonce);
-        let evidence = connection.ask(0, &hello, STRANGER_REPLY_LEN_MAX)?;
+        let evidence = connection.call(0, &hello, STRANGER_REPLY_LEN_MAX)?;
         let attested = verify(&evidence, &nonce, self.policy)?;
         let sealed = message::provision(&self.provision.seal(&attested)?);
-        let session = connection.ask(1, &sealed, STRANGER_REPLY_LEN_MAX)?;
+        let session = connection.call(1, &sealed, STRANGER_REPLY_LEN_MAX)?;
         let session = session.try_into().map_err(|_| Error::Malformed("no session's number"))?;
         *guard(&self.session) = Some(session);
         guard(&self.enclave).clone_from(&attested.what);
@@ -156,17 +156,17 @@ impl RemoteHost {
 }
 
 impl Host for RemoteHost {
-    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
-        self.query_many(slice::from_ref(ask)).pop().expect("a reply or a failure")
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
+        self.query_many(slice::from_ref(request)).pop().expect("a reply or a failure")
     }
 
-    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
-        let mut replies = Vec::with_capacity(asks.len());
-        for asks in asks.chunks(QUERIES_MAX) {
-            match self.call(QUERIES, &message::queries(asks)) {
+    fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
+        let mut replies = Vec::with_capacity(requests.len());
+        for requests in requests.chunks(QUERIES_MAX) {
+            match self.call(QUERIES, &message::queries(requests)) {
                 Ok(reply) => {
-                    let some = message::take_replies(&reply, asks.len());
-                    replies.extend(some.into_iter().map(|reply| self.heed(reply)));
+                    let some = message::take_replies(&reply, requests.len());
+                    replies.extend(some.into_iter().map(|reply| self.record_fence(reply)));
                 }
                 Err(error) => replies.push(Err(error)),
             }
@@ -201,7 +201,7 @@ impl Host for RemoteHost {
         for line in &self.lines {
             guard(line).connection = None;
         }
-        self.patiently(|| {
+        self.retry_until_reachable(|| {
             let nonces = self.introduce()?;
             guard(&self.lines[QUERIES]).connection = Some(self.attach(QUERIES)?);
             Ok(nonces)
@@ -217,7 +217,7 @@ impl Host for RemoteHost {
             return Err(Error::Fenced { own: self.opening.number, newest });
         }
         let mut queries = guard(&self.lines[QUERIES]);
-        if queries.connection.as_ref().is_some_and(LineConnection::speaks) {
+        if queries.connection.as_ref().is_some_and(LineConnection::has_input) {
             // Unrequested input means that the connection has ended. A request shows whether the
             // session has, too.
             queries.connection = None;

@@ -4,16 +4,16 @@ use super::RemoteHost;
 use super::line::Dial;
 use crate::durable::make_folder;
 use crate::error::Result;
-use crate::gateway::{Gateway, Home, Keys};
+use crate::gateway::{Gateway, Keys, StateLocation};
 use crate::host::Host;
 use crate::kernel::Choice;
-use crate::local::{OpenGateway, read_keys, state_folder};
+use crate::local_deployment::{OpenGateway, read_keys, state_folder};
 use crate::lock::Lock;
+use crate::observed_host::observed;
 use crate::params::Params;
 use crate::random::SystemStream;
 use crate::store::Durability;
 use crate::tee::Policy;
-use crate::watched::watched;
 use crate::wire::fence::Opening;
 use crate::wire::tls::{self, Identity};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl Remote {
         let provision = keys.provision(&params, choice);
         let host = RemoteHost::new(dial, opening, provision, self.policy, Some(lock));
         let folder = state_folder(home);
-        let home = Home { folder: &folder, durability, anchor: self.anchor.as_deref() };
+        let home = StateLocation { folder: &folder, durability, anchor: self.anchor.as_deref() };
         self.begin(host, params, &keys, choice, Some(&home), rng)
     }
 
@@ -84,12 +84,12 @@ impl Remote {
         params: Params,
         keys: &Keys,
         choice: Choice,
-        home: Option<&Home<'_>>,
+        home: Option<&StateLocation<'_>>,
         rng: SystemStream,
     ) -> Result<OpenGateway> {
         let (gateway, enclave) = host.renew()?;
         let what = host.enclave();
-        let host = watched(host, params.geometry, self.witness.clone());
+        let host = observed(host, params.geometry, self.witness.clone());
         let session = (&gateway, &enclave);
         let gateway = Gateway::open(params, keys, choice, host, session, home, Box::new(rng))?;
         Ok(OpenGateway { gateway, enclave: what })

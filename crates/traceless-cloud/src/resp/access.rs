@@ -41,7 +41,7 @@ mod tests {
     use super::Password;
 
     #[test]
-    fn only_the_same_password_fits() {
+    fn only_the_same_password_is_accepted() {
         let password = Password::new(b"open sesame").unwrap();
         assert!(password.is(b"open sesame") && !password.is(b"open Sesame") && !password.is(b""));
         assert!(Password::new(b"short").is_err());

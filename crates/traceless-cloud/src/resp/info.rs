@@ -1,7 +1,7 @@
 //! The server's descriptions of itself.
 
 use super::protocol::Reply;
-use crate::gateway::{Gateway, Space};
+use crate::gateway::{Gateway, Namespace};
 
 /// The reply to INFO.
 pub fn info(gateway: &Gateway, expiring: usize) -> Reply {
@@ -22,9 +22,9 @@ pub fn info(gateway: &Gateway, expiring: usize) -> Reply {
         format!("rounds:{}", counts.rounds),
         format!("renewed_nodes:{}", counts.renewed),
         format!("waits:{}", counts.waits),
-        format!("waiting_max:{}", counts.waiting_max),
+        format!("waiting_max:{}", counts.stash_max),
         "# Keyspace".to_owned(),
-        format!("db0:keys={},expires={expiring}", gateway.names(Space::Values)),
+        format!("db0:keys={},expires={expiring}", gateway.names(Namespace::Values)),
     ];
     Reply::Bulk((lines.join("\r\n") + "\r\n").into_bytes())
 }

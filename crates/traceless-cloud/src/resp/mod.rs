@@ -12,13 +12,13 @@ mod values;
 
 pub use access::Password;
 
-use crate::front::{Front, Protocol, Stop};
+use crate::connection_places::{ConnectionPlaces, Place, REST, STRANGER_TIME};
+use crate::deadline_stream::{Deadline, DeadlineStream};
 use crate::gateway::TOGETHER_MAX;
-use crate::patient::{Deadline, DeadlineStream};
-use crate::places::{ConnectionPlaces, Place, REST, STRANGER_TIME};
+use crate::shared::{Protocol, SharedGateway, Stop};
 use crate::tls::Tls;
 use protocol::Reply;
-use session::{Session, SharedService};
+use session::{RespSession, SharedService};
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub fn clients(has_password: bool) -> Clients {
 /// Serves connections until a stop is requested, and finishes running commands.
 pub fn serve(
     listener: &TcpListener,
-    front: &Arc<Front>,
+    front: &Arc<SharedGateway>,
     options: Options,
     stop: &Stop,
 ) -> io::Result<()> {
@@ -71,7 +71,7 @@ pub fn serve(
     let address = listener.local_addr()?;
     let places = ConnectionPlaces::new(CONNECTIONS_MAX);
     let at_stop = places.clone();
-    stop.when_asked(move || {
+    stop.on_stop(move || {
         hang_up(&at_stop);
         // Wakes the listener, which then notices the stop.
         drop(TcpStream::connect(address));
@@ -79,7 +79,7 @@ pub fn serve(
     let is_open = password.is_none() && tls.is_none();
     let served = Arc::new(SharedService::new(front.clone(), password));
     for stream in listener.incoming() {
-        if stop.is_asked() {
+        if stop.is_requested() {
             break;
         }
         // The failure of one connection, or too many of them, must not end the server.
@@ -154,7 +154,7 @@ fn converse(
     served: &SharedService,
 ) -> io::Result<()> {
     let mut from = BufReader::with_capacity(COMMANDS_LEN, stream);
-    let mut session = Session::new(served);
+    let mut session = RespSession::new(served);
     let mut is_kept = false;
     let mut replies = Vec::new();
     loop {

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_come_in_both_forms() {
+    fn commands_parse_in_both_forms() {
         let bytes = b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n\r\nPING\r\n*0\r\nSET k  v\n";
         let commands = read_all(bytes).unwrap();
         let words = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Command>();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused() {
+    fn malformed_commands_are_refused() {
         for bytes in [
             &b"*2\r\n$3\r\nGET\r\n"[..],
             b"*x\r\n",

@@ -5,8 +5,8 @@ use super::info::{config, hello, info};
 use super::protocol::{COMMAND_LEN_MAX, Command, Reply, parse, parse_signed, syntax};
 use super::values::{Expiries, SetOptions, Values};
 use crate::error::{Error, Result};
-use crate::front::{Front, Kind, Protocol};
-use crate::gateway::{NAME_LEN_MAX, Object, Space, VALUE_LEN_MAX};
+use crate::gateway::{NAME_LEN_MAX, Namespace, Object, VALUE_LEN_MAX};
+use crate::shared::{Kind, Protocol, SharedGateway};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,14 +19,14 @@ const STRANGER_LEN_MAX: usize = 16 << 10;
 
 /// The state that all connections share.
 pub struct SharedService {
-    pub front: Arc<Front>,
+    pub front: Arc<SharedGateway>,
     password: Option<Password>,
     expiries: Mutex<Expiries>,
 }
 
 impl SharedService {
-    pub fn new(front: Arc<Front>, password: Option<Password>) -> Self {
-        let expiries = Mutex::new(front.look(Expiries::find));
+    pub fn new(front: Arc<SharedGateway>, password: Option<Password>) -> Self {
+        let expiries = Mutex::new(front.inspect(Expiries::find));
         Self { front, password, expiries }
     }
 
@@ -37,7 +37,7 @@ impl SharedService {
 }
 
 /// The state of one connection.
-pub struct Session<'a> {
+pub struct RespSession<'a> {
     served: &'a SharedService,
     version: u8,
     /// Whether the client is authenticated.
@@ -47,7 +47,7 @@ pub struct Session<'a> {
     next_cursor: u64,
 }
 
-impl<'a> Session<'a> {
+impl<'a> RespSession<'a> {
     pub fn new(served: &'a SharedService) -> Self {
         let is_known = served.password.is_none();
         Self { served, version: 2, is_known, cursors: Vec::new(), next_cursor: 1 }
@@ -99,10 +99,10 @@ impl<'a> Session<'a> {
             return 1;
         };
         let alike = commands.iter().take_while(|command| Plain::of(command) == Some(first));
-        self.served.front.look(|gateway| {
+        self.served.front.inspect(|gateway| {
             // At a constant rate each block takes its own tick, and other connections should not
             // wait for all.
-            if gateway.next_slot().is_some() {
+            if gateway.next_tick().is_some() {
                 return 1;
             }
             // Replies are kept until all have arrived.
@@ -110,7 +110,9 @@ impl<'a> Session<'a> {
             let fits = |command: &&Command| {
                 let len = match first {
                     Plain::Set => 0,
-                    Plain::Get => gateway.find(Space::Values, &command[1]).map_or(0, Object::len),
+                    Plain::Get => {
+                        gateway.find(Namespace::Values, &command[1]).map_or(0, Object::len)
+                    }
                 };
                 room.checked_sub(len).map(|left| room = left).is_some()
             };
@@ -157,17 +159,17 @@ impl<'a> Session<'a> {
                 Reply::Simple("OK")
             }
             (b"SCAN", [cursor, rest @ ..]) => self.scan(cursor, rest),
-            _ => self.ask_gateway(&name, words),
+            _ => self.run_on_gateway(&name, words),
         };
         (reply, ends)
     }
 
     /// Executes a command on values, counted and timed.
-    fn ask_gateway(&self, name: &[u8], words: &[Vec<u8>]) -> Reply {
+    fn run_on_gateway(&self, name: &[u8], words: &[Vec<u8>]) -> Reply {
         let metrics = self.served.front.metrics();
         let request = metrics.request(Protocol::Resp, kind_of(name));
-        let taken: usize = words.iter().map(Vec::len).sum();
-        metrics.took(Protocol::Resp, taken);
+        let received: usize = words.iter().map(Vec::len).sum();
+        metrics.took(Protocol::Resp, received);
         let done = self.with_values(|values| values.answer(name, words));
         let reply = done.unwrap_or_else(Reply::from);
         request.answered(!matches!(reply, Reply::Error(_)));
@@ -180,7 +182,7 @@ impl<'a> Session<'a> {
         self.served.front.run(|gateway| {
             let mut expiries = self.served.expiries.lock().unwrap_or_else(PoisonError::into_inner);
             let mut values = Values { gateway, expiries: &mut expiries, now };
-            values.forget_expired()?;
+            values.remove_expired()?;
             work(&mut values)
         })
     }
@@ -199,9 +201,9 @@ impl<'a> Session<'a> {
 
     fn hello(&mut self, words: &[Vec<u8>]) -> Reply {
         let (mut version, mut rest) = (self.version, words);
-        if let [asked, more @ ..] = words {
-            match parse(asked) {
-                Some(asked @ 2..=3) => version = asked as u8,
+        if let [requested, more @ ..] = words {
+            match parse(requested) {
+                Some(requested @ 2..=3) => version = requested as u8,
                 _ => return Reply::Error("NOPROTO unsupported protocol version".to_owned()),
             }
             rest = more;
@@ -238,7 +240,7 @@ impl<'a> Session<'a> {
         };
         let Some(after) = after else { return Reply::Error("ERR invalid cursor".to_owned()) };
         let metrics = self.served.front.metrics();
-        let request = metrics.request(Protocol::Resp, Kind::Look);
+        let request = metrics.request(Protocol::Resp, Kind::State);
         let names = self.with_values(|values| Ok(values.behind(&after, count)));
         request.answered(names.is_ok());
         let mut names = match names {
@@ -358,7 +360,7 @@ impl Values<'_> {
             (b"TTL" | b"PTTL" | b"EXPIRETIME" | b"PEXPIRETIME", [key]) => {
                 Ok(Reply::Integer(self.time_left(name, key)))
             }
-            (b"DBSIZE", []) => Ok(Reply::count(self.gateway.names(Space::Values))),
+            (b"DBSIZE", []) => Ok(Reply::count(self.gateway.names(Namespace::Values))),
             (b"KEYS", [pattern]) => Ok(self.keys(pattern)),
             (b"INFO", _) => Ok(info(self.gateway, self.expiries.len())),
             _ => {
@@ -375,7 +377,7 @@ fn kind_of(name: &[u8]) -> Kind {
         b"SET" | b"SETNX" | b"SETEX" | b"PSETEX" | b"GETSET" | b"MSET" | b"APPEND" | b"INCR"
         | b"DECR" | b"INCRBY" | b"DECRBY" => Kind::Write,
         b"DEL" | b"UNLINK" | b"GETDEL" => Kind::Remove,
-        _ => Kind::Look,
+        _ => Kind::State,
     }
 }
 

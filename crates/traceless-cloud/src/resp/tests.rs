@@ -1,8 +1,8 @@
 //! The protocol over sockets, in front of a small gateway.
 
 use super::*;
-use crate::front::{Metrics, Wall};
 use crate::gateway::testing::in_memory;
+use crate::shared::{Metrics, Wall};
 use traceless_core::clock::{Clock, SimulatedClock};
 
 /// Sends bytes to a fresh server, and reads until it closes.
@@ -18,7 +18,8 @@ fn answers_with(bytes: &[u8], options: Options, wall: Arc<dyn Clock>) -> String 
 fn answers_of(blocks: u64, bytes: &[u8], options: Options, wall: Arc<dyn Clock>) -> String {
     let listener = listen::bind("127.0.0.1:0", Clients::Authenticated).unwrap();
     let address = listener.local_addr().unwrap();
-    let front = Arc::new(Front::new(in_memory(blocks, 1), Arc::new(Metrics::default()), wall));
+    let front =
+        Arc::new(SharedGateway::new(in_memory(blocks, 1), Arc::new(Metrics::default()), wall));
     let stop = Stop::default();
     std::thread::scope(|scope| {
         let server = scope.spawn(|| serve(&listener, &front, options, &stop));
@@ -27,19 +28,19 @@ fn answers_of(blocks: u64, bytes: &[u8], options: Options, wall: Arc<dyn Clock>)
         stream.write_all(b"QUIT\r\n").unwrap();
         let mut answers = String::new();
         stream.read_to_string(&mut answers).unwrap();
-        stop.ask();
+        stop.request();
         server.join().unwrap().unwrap();
         answers
     })
 }
 
-fn told(commands: &[&str]) -> Vec<String> {
-    let told = answers((commands.join("\r\n") + "\r\n").as_bytes());
-    told.lines().map(str::to_owned).collect()
+fn replies(commands: &[&str]) -> Vec<String> {
+    let replies = answers((commands.join("\r\n") + "\r\n").as_bytes());
+    replies.lines().map(str::to_owned).collect()
 }
 
 #[test]
-fn values_come_and_go() {
+fn values_are_set_read_and_removed() {
     let commands = "PING\r\nSET a 1\r\nGET a\r\nGET b\r\nSET a 2 NX\r\nSET a 22 XX\r\n\
         STRLEN a\r\nMSET c 3 d 4\r\nMGET a b c\r\nEXISTS a b c a\r\nDEL a b\r\nDBSIZE\r\n\
         TTL c\r\nTTL a\r\n";
@@ -51,7 +52,7 @@ fn values_come_and_go() {
 
 #[test]
 fn numbers_are_added_to_and_bytes_appended() {
-    let lines = told(&[
+    let lines = replies(&[
         "INCR n",
         "INCRBY n 41",
         "DECR n",
@@ -128,33 +129,33 @@ fn values_expire() {
          :7 :1 $-1 -ERR syntax error -ERR syntax error -ERR invalid expire time :1 +OK "
     );
     // After the clock advances, expired values are gone for all commands, and no query was sent.
-    let front = Front::new(in_memory(2000, 1), Arc::new(Metrics::default()), clock.clone());
+    let front = SharedGateway::new(in_memory(2000, 1), Arc::new(Metrics::default()), clock.clone());
     let served = SharedService::new(Arc::new(front), None);
-    let mut session = Session::new(&served);
-    let mut ask = |command: &str| {
+    let mut session = RespSession::new(&served);
+    let mut send = |command: &str| {
         let words = command.split(' ').map(|word| word.as_bytes().to_vec()).collect();
         session.answer(&words).0
     };
-    assert_eq!(ask("SET a 1 PX 100"), Reply::Simple("OK"));
-    assert_eq!(ask("SET b 1 PX 300"), Reply::Simple("OK"));
-    let queries = || served.front.look(|gateway| gateway.counts().queries);
+    assert_eq!(send("SET a 1 PX 100"), Reply::Simple("OK"));
+    assert_eq!(send("SET b 1 PX 300"), Reply::Simple("OK"));
+    let queries = || served.front.inspect(|gateway| gateway.counts().queries);
     let before = queries();
     clock.advance(99);
-    assert_eq!(ask("PTTL a"), Reply::Integer(1));
+    assert_eq!(send("PTTL a"), Reply::Integer(1));
     clock.advance(1);
-    assert_eq!((ask("DBSIZE"), ask("EXISTS a b")), (Reply::Integer(1), Reply::Integer(1)));
-    assert_eq!((ask("GET a"), ask("PTTL b")), (Reply::Null, Reply::Integer(200)));
+    assert_eq!((send("DBSIZE"), send("EXISTS a b")), (Reply::Integer(1), Reply::Integer(1)));
+    assert_eq!((send("GET a"), send("PTTL b")), (Reply::Null, Reply::Integer(200)));
     assert_eq!(queries(), before);
     // A value that is set together with another one loses its expiry, too.
-    assert_eq!(ask("SET c 1 PX 400"), Reply::Simple("OK"));
+    assert_eq!(send("SET c 1 PX 400"), Reply::Simple("OK"));
     assert_eq!(served.expiring(), 2);
-    assert_eq!(ask("MSET c 2 d 3"), Reply::Simple("OK"));
-    assert_eq!((served.expiring(), ask("TTL c")), (1, Reply::Integer(-1)));
+    assert_eq!(send("MSET c 2 d 3"), Reply::Simple("OK"));
+    assert_eq!((served.expiring(), send("TTL c")), (1, Reply::Integer(-1)));
 }
 
 /// At a constant rate one connection's batch would delay all other connections.
 #[test]
-fn a_pipeline_takes_turns_where_there_is_a_beat() {
+fn pipelined_commands_take_one_tick_each_at_a_constant_rate() {
     let words = |command: &str| -> protocol::Command {
         command.split(' ').map(|word| word.as_bytes().to_vec()).collect()
     };
@@ -162,18 +163,18 @@ fn a_pipeline_takes_turns_where_there_is_a_beat() {
     let together = |beats: bool| {
         let mut gateway = in_memory(100, 1);
         if beats {
-            gateway.keep_beat(500, Arc::new(SimulatedClock::default())).unwrap();
+            gateway.start_constant_rate(500, Arc::new(SimulatedClock::default())).unwrap();
         }
-        let front = Front::new(gateway, Arc::new(Metrics::default()), Arc::new(Wall));
+        let front = SharedGateway::new(gateway, Arc::new(Metrics::default()), Arc::new(Wall));
         let served = SharedService::new(Arc::new(front), None);
-        let session = Session::new(&served);
+        let session = RespSession::new(&served);
         [0, 3, 5].map(|from| session.alike(&pipeline[from..]))
     };
     assert_eq!((together(false), together(true)), ([3, 2, 1], [1, 1, 1]));
 }
 
 #[test]
-fn a_password_is_asked_for() {
+fn a_password_is_required() {
     let with_password = |commands: &str| {
         let password = Some(Password::new(b"open sesame").unwrap());
         let options = Options { password, ..Options::default() };
@@ -187,9 +188,9 @@ fn a_password_is_asked_for() {
     let hello = "*5\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n\
         $11\r\nopen sesame\r\nGET a\r\n";
     assert!(with_password(hello).ends_with("_|+OK|"));
-    let front = Front::new(in_memory(10, 1), Arc::new(Metrics::default()), Arc::new(Wall));
+    let front = SharedGateway::new(in_memory(10, 1), Arc::new(Metrics::default()), Arc::new(Wall));
     let served = SharedService::new(Arc::new(front), Some(Password::new(b"open sesame").unwrap()));
-    let mut session = Session::new(&served);
+    let mut session = RespSession::new(&served);
     let room_for = |len: usize| {
         let command = format!("*1\r\n${len}\r\n{}\r\n", "x".repeat(len));
         protocol::read(&mut command.as_bytes(), session.command_len_max()).is_ok()
@@ -204,8 +205,8 @@ fn a_password_is_asked_for() {
 fn names_are_listed_in_parts() {
     let set: String = (0..12).map(|i| format!("SET n{i:02} x\r\n")).collect::<Vec<_>>().concat();
     let scans = "SCAN 0 COUNT 5\r\nSCAN 1 COUNT 5 MATCH *6\r\nSCAN 2 COUNT 5\r\nSCAN 9\r\n";
-    let told = answers((set + scans).as_bytes());
-    let told = told.strip_prefix(&"+OK\r\n".repeat(12)).unwrap();
+    let replies = answers((set + scans).as_bytes());
+    let replies = replies.strip_prefix(&"+OK\r\n".repeat(12)).unwrap();
     let names = |range: core::ops::Range<u8>| -> String {
         range.map(|i| format!("$3\r\nn{i:02}\r\n")).collect::<Vec<_>>().concat()
     };
@@ -216,28 +217,28 @@ fn names_are_listed_in_parts() {
         names(6..7),
         names(10..12)
     );
-    assert_eq!(told, want);
+    assert_eq!(replies, want);
 }
 
 #[test]
-fn what_is_not_known_is_told() {
-    let told =
+fn unknown_commands_are_errors() {
+    let replies =
         answers(b"NONSENSE\r\nGET\r\nSET a 1 XY 5\r\nHELLO 4\r\nHELLO 3\r\nGET x\r\nSELECT 1\r\n");
-    let lines: Vec<&str> = told.lines().collect();
+    let lines: Vec<&str> = replies.lines().collect();
     assert!(lines[0].starts_with("-ERR unknown") && lines[1].starts_with("-ERR unknown"));
     assert!(lines[2].starts_with("-ERR syntax") && lines[3].starts_with("-NOPROTO"));
-    assert!(told.contains("%6\r\n") && told.contains("_\r\n"), "{told}");
+    assert!(replies.contains("%6\r\n") && replies.contains("_\r\n"), "{replies}");
     assert!(answers(b"*1\r\n$x\r\n").starts_with("-ERR Protocol error"));
     assert!(answers(b"INFO\r\n").contains("tee_protection:none"));
 }
 
 /// After a stop request all received commands are answered, then all connections are closed.
 #[test]
-fn stopping_finishes_what_runs() {
+fn stopping_finishes_running_commands() {
     let listener = listen::bind("127.0.0.1:0", Clients::Authenticated).unwrap();
     let address = listener.local_addr().unwrap();
     let metrics = Arc::new(Metrics::default());
-    let front = Arc::new(Front::new(in_memory(2000, 1), metrics, Arc::new(Wall)));
+    let front = Arc::new(SharedGateway::new(in_memory(2000, 1), metrics, Arc::new(Wall)));
     let stop = Stop::default();
     std::thread::scope(|scope| {
         let server = scope.spawn(|| serve(&listener, &front, Options::default(), &stop));
@@ -252,7 +253,7 @@ fn stopping_finishes_what_runs() {
         }) {
             std::thread::yield_now();
         }
-        stop.ask();
+        stop.request();
         let mut end = String::new();
         busy.read_to_string(&mut end).unwrap();
         assert_eq!(end, "+OK\r\n");
@@ -268,8 +269,8 @@ fn stopping_finishes_what_runs() {
 
 /// Pipelined commands are answered as if they were sent one by one, in any combination.
 #[test]
-fn commands_that_come_together_are_answered_in_order() {
-    let lines = told(&[
+fn pipelined_commands_are_answered_in_order() {
+    let lines = replies(&[
         "SET a 1",
         "SET b 2",
         "SET a 3",
@@ -295,7 +296,7 @@ fn commands_that_come_together_are_answered_in_order() {
 
 /// A command without room does not prevent the next ones.
 #[test]
-fn of_commands_that_come_together_those_that_fit_are_done() {
+fn valid_commands_of_a_pipeline_run_despite_invalid_ones() {
     let large = "x".repeat(40_000);
     let commands = format!("SET a 1\r\nSET b {large}\r\nSET c 3\r\nGET a\r\nGET c\r\n");
     let answers = answers_of(500, commands.as_bytes(), Options::default(), Arc::new(Wall));

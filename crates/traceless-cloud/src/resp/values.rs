@@ -4,7 +4,7 @@
 use super::glob::matches;
 use super::protocol::{Reply, parse, parse_signed, syntax};
 use crate::error::Result;
-use crate::gateway::{Gateway, Object, Space, VALUE_LEN_MAX, Value};
+use crate::gateway::{Gateway, Namespace, Object, VALUE_LEN_MAX, Value};
 use core::ops::Bound;
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ pub struct Expiries(BTreeSet<(u64, Vec<u8>)>);
 impl Expiries {
     /// All expiring names of a gateway.
     pub fn find(gateway: &Gateway) -> Self {
-        let names = gateway.names_from(Space::Values, Bound::Unbounded);
+        let names = gateway.names_from(Namespace::Values, Bound::Unbounded);
         let expiring = names.filter_map(|(name, object)| Some((expiry_of(object)?, name.to_vec())));
         Self(expiring.collect())
     }
@@ -92,18 +92,18 @@ pub struct Values<'a> {
 
 impl Values<'_> {
     /// Removes all expired values, which sends nothing.
-    pub fn forget_expired(&mut self) -> Result {
+    pub fn remove_expired(&mut self) -> Result {
         while self.expiries.0.first().is_some_and(|(at, _)| *at <= self.now) {
             let Some((at, name)) = self.expiries.0.pop_first() else { break };
             if self.find(&name).and_then(expiry_of) == Some(at) {
-                self.gateway.forget(Space::Values, &name)?;
+                self.gateway.unbind(Namespace::Values, &name)?;
             }
         }
         Ok(())
     }
 
     pub fn find(&self, name: &[u8]) -> Option<&Object> {
-        self.gateway.find(Space::Values, name)
+        self.gateway.find(Namespace::Values, name)
     }
 
     pub fn len_of(&self, name: &[u8]) -> usize {
@@ -112,12 +112,12 @@ impl Values<'_> {
 
     /// Up to `count` names after `after`, in order.
     pub fn behind(&self, after: &[u8], count: usize) -> Vec<Vec<u8>> {
-        let names = self.gateway.names_from(Space::Values, Bound::Excluded(after));
+        let names = self.gateway.names_from(Namespace::Values, Bound::Excluded(after));
         names.take(count).map(|(name, _)| name.to_vec()).collect()
     }
 
     pub fn keys(&self, pattern: &[u8]) -> Reply {
-        let names = self.gateway.names_from(Space::Values, Bound::Unbounded);
+        let names = self.gateway.names_from(Namespace::Values, Bound::Unbounded);
         let fitting = names.filter(|(name, _)| matches(pattern, name));
         Reply::Array(fitting.map(|(name, _)| Reply::Bulk(name.to_vec())).collect())
     }
@@ -257,7 +257,7 @@ impl Values<'_> {
             }
         }
         self.set_expiry(name, Some(at))?;
-        self.forget_expired()?;
+        self.remove_expired()?;
         Ok(Reply::Integer(1))
     }
 
@@ -274,13 +274,13 @@ impl Values<'_> {
         let Some(object) = self.find(name) else { return -2 };
         let Some(at) = expiry_of(object) else { return -1 };
         let left = at.saturating_sub(self.now);
-        let told = match command {
+        let result = match command {
             b"TTL" => left.div_ceil(1000),
             b"PTTL" => left,
             b"EXPIRETIME" => at.div_ceil(1000),
             _ => at,
         };
-        i64::try_from(told).unwrap_or(i64::MAX)
+        i64::try_from(result).unwrap_or(i64::MAX)
     }
 
     fn expiry(&self, name: &[u8]) -> Option<u64> {
@@ -296,7 +296,7 @@ impl Values<'_> {
 
     fn set_expiry(&mut self, name: &[u8], at: Option<u64>) -> Result {
         let old = self.expiry(name);
-        self.gateway.note(Space::Values, name, &note_of(at))?;
+        self.gateway.note(Namespace::Values, name, &note_of(at))?;
         self.expect(name, old, at);
         Ok(())
     }

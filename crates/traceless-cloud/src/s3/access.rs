@@ -35,9 +35,9 @@ struct Key {
 }
 
 /// Access keys.
-pub struct Keys(HashMap<String, Key>);
+pub struct AccessKeys(HashMap<String, Key>);
 
-impl Keys {
+impl AccessKeys {
     /// Reads a file: on each line a key, its secret, and any number of `BUCKET=ro` or `BUCKET=rw`,
     /// with `*` for all other buckets; without any, everything is allowed. `#` begins a remark.
     pub fn read(path: &Path) -> Result<Self> {
@@ -104,7 +104,7 @@ impl Keys {
 }
 
 /// Authenticates clients and checks their rights.
-pub struct Door(pub Arc<Keys>);
+pub struct Door(pub Arc<AccessKeys>);
 
 #[async_trait]
 impl S3Auth for Door {
@@ -173,7 +173,7 @@ mod tests {
     fn keys_have_grants() {
         let text = "# remark\n\nalice secret-of-alice\nbob secret-of-bob logs=ro drop=rw # more\n\
             carol secret-of-carol *=ro own=rw\n";
-        let keys = Keys::parse(text).unwrap();
+        let keys = AccessKeys::parse(text).unwrap();
         assert_eq!(keys.grant("alice", "any"), Some(Grant::ReadWrite));
         assert_eq!(keys.grant("bob", "logs"), Some(Grant::ReadOnly));
         assert_eq!(keys.grant("bob", "drop"), Some(Grant::ReadWrite));
@@ -190,14 +190,14 @@ mod tests {
             "a/c secret-of-ac",
             "alice secret-1\nalice secret-2",
         ] {
-            assert!(Keys::parse(wrong).is_err(), "{wrong}");
+            assert!(AccessKeys::parse(wrong).is_err(), "{wrong}");
         }
-        let drawn = Keys::parse(&Keys::draw(&mut SeededRng::new(1))).unwrap();
+        let drawn = AccessKeys::parse(&AccessKeys::draw(&mut SeededRng::new(1))).unwrap();
         assert_eq!(drawn.0.len(), 1);
     }
 
     #[test]
-    fn whatever_is_not_known_to_read_writes() {
+    fn unknown_operations_need_the_write_grant() {
         for operation in ["GetObject", "HeadObject", "ListObjectsV2", "GetBucketLocation"] {
             assert_eq!(needed(operation), Grant::ReadOnly);
         }

@@ -3,10 +3,10 @@
 //! The gateway works in threads that may block; the network's tasks only pass bytes. When a client
 //! goes away its channel closes, and the thread gives back its reserved blocks.
 
-use super::errors::{look, told};
+use super::errors::{read_state, s3_error_of};
 use crate::error::Result;
-use crate::front::{Front, Protocol};
 use crate::gateway::{ByteRange, Draft, Gateway, Object};
+use crate::shared::{Protocol, SharedGateway};
 use bytes::Bytes;
 use core::ops::Range;
 use futures_util::StreamExt;
@@ -43,7 +43,7 @@ pub struct BodyClaims {
 #[derive(Default)]
 pub struct Trailers {
     /// Names that a header before the bytes announces.
-    promised: Vec<String>,
+    announced_names: Vec<String>,
     /// The headers that arrive.
     found: Option<TrailingHeaders>,
 }
@@ -51,15 +51,16 @@ pub struct Trailers {
 impl Trailers {
     /// The trailers of a request.
     pub fn of<T>(request: &mut S3Request<T>) -> Self {
-        let promised = request.headers.get_all("x-amz-trailer").iter();
-        let promised = promised.flat_map(|names| names.to_str().unwrap_or_default().split(','));
-        let promised = promised.map(|name| name.trim().to_ascii_lowercase());
-        let promised = promised.filter(|name| !name.is_empty()).collect();
-        Self { promised, found: request.trailing_headers.take() }
+        let announced_names = request.headers.get_all("x-amz-trailer").iter();
+        let announced_names =
+            announced_names.flat_map(|names| names.to_str().unwrap_or_default().split(','));
+        let announced_names = announced_names.map(|name| name.trim().to_ascii_lowercase());
+        let announced_names = announced_names.filter(|name| !name.is_empty()).collect();
+        Self { announced_names, found: request.trailing_headers.take() }
     }
 
-    fn promise(&self, name: &str) -> bool {
-        self.promised.iter().any(|promised| promised == name)
+    fn announces(&self, name: &str) -> bool {
+        self.announced_names.iter().any(|announced_names| announced_names == name)
     }
 
     /// The value of a header that arrived. The headers are complete only after the last byte.
@@ -70,7 +71,7 @@ impl Trailers {
 
     /// Fails if an announced header is missing after the bytes: it was removed on the way.
     fn check(&self) -> S3Result<()> {
-        if let Some(missing) = self.promised.iter().find(|name| self.get(name).is_none()) {
+        if let Some(missing) = self.announced_names.iter().find(|name| self.get(name).is_none()) {
             let code = S3ErrorCode::Custom("MalformedTrailerError".into());
             let mut error = S3Error::with_message(code, format!("{missing} was promised"));
             error.set_status_code(StatusCode::BAD_REQUEST);
@@ -98,13 +99,13 @@ enum Piece {
 
 /// Receives a body, and passes it to `bind` under the gateway's lock, to be bound or abandoned.
 pub async fn receive<T: Send + 'static>(
-    front: Arc<Front>,
+    front: Arc<SharedGateway>,
     body: Option<StreamingBlob>,
     announced: BodyClaims,
     bind: impl FnOnce(&mut Gateway, UploadBytes) -> Result<S3Result<T>> + Send + 'static,
 ) -> S3Result<T> {
     if let Some(len) = announced.len {
-        look(&front, |gateway| gateway.check_room(len).map_err(|error| told(&error)))?;
+        read_state(&front, |gateway| gateway.check_room(len).map_err(|error| s3_error_of(&error)))?;
     }
     let (sender, receiver) = channel(QUEUE_LEN);
     let writer = tokio::task::spawn_blocking(move || write(&front, receiver, &announced, bind));
@@ -143,7 +144,7 @@ fn broken(why: &str) -> S3Error {
 }
 
 fn write<T>(
-    front: &Front,
+    front: &SharedGateway,
     from: Receiver<Piece>,
     announced: &BodyClaims,
     bind: impl FnOnce(&mut Gateway, UploadBytes) -> Result<S3Result<T>>,
@@ -152,7 +153,7 @@ fn write<T>(
     match fill(front, from, announced, &mut draft) {
         Ok((md5, checksum)) => {
             let received = UploadBytes { draft, md5, checksum };
-            front.run(|gateway| bind(gateway, received)).map_err(|error| told(&error))?
+            front.run(|gateway| bind(gateway, received)).map_err(|error| s3_error_of(&error))?
         }
         Err(error) => {
             abandon(front, draft);
@@ -162,7 +163,7 @@ fn write<T>(
 }
 
 /// Gives back a draft that will not be bound.
-pub fn abandon(front: &Front, draft: Draft) {
+pub fn abandon(front: &SharedGateway, draft: Draft) {
     // This cannot fail, because it sends nothing.
     let _ = front.run(|gateway| {
         gateway.abandon(draft);
@@ -171,7 +172,7 @@ pub fn abandon(front: &Front, draft: Draft) {
 }
 
 fn fill(
-    front: &Front,
+    front: &SharedGateway,
     mut from: Receiver<Piece>,
     announced: &BodyClaims,
     draft: &mut Draft,
@@ -198,25 +199,25 @@ fn fill(
 }
 
 /// Appends bytes in turns, so that other requests run between them.
-pub fn append(front: &Front, draft: &mut Draft, bytes: &[u8]) -> S3Result<()> {
+pub fn append(front: &SharedGateway, draft: &mut Draft, bytes: &[u8]) -> S3Result<()> {
     front.metrics().took(Protocol::S3, bytes.len());
     for turn in bytes.chunks(TURN_LEN) {
-        front.run(|gateway| gateway.append(draft, turn)).map_err(|error| told(&error))?;
+        front.run(|gateway| gateway.append(draft, turn)).map_err(|error| s3_error_of(&error))?;
     }
     Ok(())
 }
 
 /// Makes the dummy queries of a size class in turns.
-pub fn complete(front: &Front, draft: &mut Draft) -> S3Result<()> {
+pub fn complete(front: &SharedGateway, draft: &mut Draft) -> S3Result<()> {
     while !front
         .run(|gateway| gateway.complete(draft, turn_blocks(gateway)))
-        .map_err(|error| told(&error))?
+        .map_err(|error| s3_error_of(&error))?
     {}
     Ok(())
 }
 
 /// Makes dummy queries in turns.
-pub fn pretend(front: &Front, queries: usize) -> S3Result<()> {
+pub fn send_dummies(front: &SharedGateway, queries: usize) -> S3Result<()> {
     let mut left = queries;
     while left > 0 {
         let done = front.run(|gateway| {
@@ -224,7 +225,7 @@ pub fn pretend(front: &Front, queries: usize) -> S3Result<()> {
             gateway.dummies(turn)?;
             Ok(turn)
         });
-        left -= done.map_err(|error| told(&error))?;
+        left -= done.map_err(|error| s3_error_of(&error))?;
     }
     Ok(())
 }
@@ -236,7 +237,7 @@ fn turn_blocks(gateway: &Gateway) -> usize {
 /// Sends bytes of an object. If the first bytes cannot be read, this is an error; if later ones
 /// cannot, the client receives a truncated body.
 pub async fn send_object(
-    front: Arc<Front>,
+    front: Arc<SharedGateway>,
     object: Object,
     bytes: Range<u64>,
 ) -> S3Result<StreamingBlob> {
@@ -253,7 +254,7 @@ pub async fn send_object(
     Ok(StreamingBlob::wrap(rest))
 }
 
-fn read(front: &Front, mut reading: ByteRange, to: &Sender<S3Result<Bytes>>) {
+fn read(front: &SharedGateway, mut reading: ByteRange, to: &Sender<S3Result<Bytes>>) {
     while !reading.is_done() {
         let read = front.run(|gateway| gateway.read(&mut reading, TURN_LEN));
         let is_over = read.is_err();
@@ -264,7 +265,7 @@ fn read(front: &Front, mut reading: ByteRange, to: &Sender<S3Result<Bytes>>) {
                 front.metrics().gave(Protocol::S3, bytes.len());
                 Ok(Bytes::from(bytes))
             }
-            Err(error) => Err(told(&error)),
+            Err(error) => Err(s3_error_of(&error)),
         };
         if to.blocking_send(piece).is_err() || is_over {
             return;
@@ -273,10 +274,11 @@ fn read(front: &Front, mut reading: ByteRange, to: &Sender<S3Result<Bytes>>) {
 }
 
 fn hasher(announced: &BodyClaims) -> ChecksumHasher {
-    let (sums, wanted) = (&announced.checksum, announced.algorithm.as_deref().unwrap_or_default());
+    let (sums, algorithm) =
+        (&announced.checksum, announced.algorithm.as_deref().unwrap_or_default());
     let wants = |name: &str, sum: &Option<String>| {
         let trailer = format!("x-amz-checksum-{}", name.to_ascii_lowercase());
-        sum.is_some() || wanted == name || announced.trailers.promise(&trailer)
+        sum.is_some() || algorithm == name || announced.trailers.announces(&trailer)
     };
     ChecksumHasher {
         crc32: wants("CRC32", &sums.checksum_crc32).then(Crc32::new),
@@ -288,10 +290,10 @@ fn hasher(announced: &BodyClaims) -> ChecksumHasher {
 }
 
 fn check(announced: &BodyClaims, md5: &[u8; 16], sums: &Checksum) -> S3Result<()> {
-    if let Some(told) = &announced.md5 {
-        let told = base64_simd::STANDARD.decode_to_vec(told);
-        let told = told.map_err(|_| s3_error!(InvalidDigest))?;
-        if told != md5 {
+    if let Some(expected) = &announced.md5 {
+        let expected = base64_simd::STANDARD.decode_to_vec(expected);
+        let expected = expected.map_err(|_| s3_error!(InvalidDigest))?;
+        if expected != md5 {
             return Err(s3_error!(BadDigest, "the bytes do not have the MD5 that was announced"));
         }
     }
@@ -303,10 +305,10 @@ fn check(announced: &BodyClaims, md5: &[u8; 16], sums: &Checksum) -> S3Result<()
         ("sha1", &announced.checksum.checksum_sha1, &sums.checksum_sha1),
         ("sha256", &announced.checksum.checksum_sha256, &sums.checksum_sha256),
     ];
-    for (name, told, found) in all {
-        let told =
-            told.clone().or_else(|| announced.trailers.get(&format!("x-amz-checksum-{name}")));
-        if told.is_some() && found.is_some() && told != *found {
+    for (name, expected, found) in all {
+        let expected =
+            expected.clone().or_else(|| announced.trailers.get(&format!("x-amz-checksum-{name}")));
+        if expected.is_some() && found.is_some() && expected != *found {
             return Err(s3_error!(
                 BadDigest,
                 "the bytes do not have the {name} that was announced"

@@ -71,7 +71,7 @@ mod tests {
     use s3s::dto::ETag;
 
     #[test]
-    fn conditions_are_as_in_http() {
+    fn conditions_follow_http() {
         let note = Note { etag: "a".to_owned(), modified: 5_500, ..Note::default() };
         let tag = |tag: &str| Some(ETagCondition::ETag(ETag::Strong(tag.to_owned())));
         let all = Conditions::default;

@@ -2,12 +2,12 @@
 
 use super::bodies::{abandon, append, complete, hex};
 use super::conditions::Conditions;
-use super::errors::told;
+use super::errors::s3_error_of;
 use super::note::{Note, timestamp};
 use super::objects::{ObjectInfo, Part, bind, wait_for};
 use super::uploads::bind_part;
-use crate::front::Front;
 use crate::gateway::{ByteRange, Draft, Object};
+use crate::shared::SharedGateway;
 use core::ops::Range;
 use s3s::S3Result;
 use s3s::crypto::{Checksum as _, Md5};
@@ -27,7 +27,7 @@ pub enum CopyOutcome {
 
 /// Copies bytes of an object with ordinary reads and writes. Returns tag and time.
 pub async fn copy(
-    front: Arc<Front>,
+    front: Arc<SharedGateway>,
     source: ObjectInfo,
     part: Part,
     target: CopyOutcome,
@@ -55,14 +55,14 @@ pub async fn copy(
                 bind_part(gateway, &name, draft, &note)
             }
         });
-        bound.map_err(|error| told(&error))??;
+        bound.map_err(|error| s3_error_of(&error))??;
         Ok((etag, timestamp(modified)))
     })
     .await
 }
 
 fn copy_bytes(
-    front: &Front,
+    front: &SharedGateway,
     object: Object,
     bytes: Range<u64>,
     draft: &mut Draft,
@@ -71,7 +71,7 @@ fn copy_bytes(
     let mut md5 = Md5::new();
     while !reading.is_done() {
         let read = front.run(|gateway| gateway.read(&mut reading, COPY_LEN));
-        let bytes = read.map_err(|error| told(&error))?;
+        let bytes = read.map_err(|error| s3_error_of(&error))?;
         md5.update(&bytes);
         append(front, draft, &bytes)?;
     }

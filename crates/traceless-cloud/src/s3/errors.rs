@@ -1,23 +1,26 @@
 //! Errors as S3 reports them.
 
 use crate::error::Error;
-use crate::front::Front;
 use crate::gateway::Gateway;
+use crate::shared::SharedGateway;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 /// Reads the gateway's own state for a client.
-pub fn look<T>(front: &Front, look: impl FnOnce(&Gateway) -> S3Result<T>) -> S3Result<T> {
-    front.tell(look).map_err(|error| told(&error))?
+pub fn read_state<T>(
+    front: &SharedGateway,
+    read: impl FnOnce(&Gateway) -> S3Result<T>,
+) -> S3Result<T> {
+    front.read_state(read).map_err(|error| s3_error_of(&error))?
 }
 
 /// The error for a client, with only the details that a client can act on.
-pub fn told(error: &Error) -> S3Error {
+pub fn s3_error_of(error: &Error) -> S3Error {
     match error {
         Error::Full { .. } => {
             let code = S3ErrorCode::Custom("InsufficientStorage".into());
-            let mut told = S3Error::with_message(code, error.to_string());
-            told.set_status_code(hyper::StatusCode::INSUFFICIENT_STORAGE);
-            told
+            let mut result = S3Error::with_message(code, error.to_string());
+            result.set_status_code(hyper::StatusCode::INSUFFICIENT_STORAGE);
+            result
         }
         Error::Malformed(what) => s3s::s3_error!(InvalidRequest, "{what}"),
         _ => s3s::s3_error!(InternalError, "the gateway failed: {}", error.kind()),

@@ -1,7 +1,7 @@
 //! Lists objects: in order, under a prefix, and grouped by a delimiter.
 
 use super::note::Note;
-use crate::gateway::{Gateway, Space};
+use crate::gateway::{Gateway, Namespace};
 use core::ops::Bound;
 use s3s::dto::{CommonPrefix, EncodingType, Object};
 use s3s::{S3Result, s3_error};
@@ -44,9 +44,9 @@ pub fn name_of(bucket: &str, key: &str) -> Vec<u8> {
 }
 
 /// How many entries a client wants.
-pub fn page_len(asked: Option<i32>) -> S3Result<usize> {
-    let asked = asked.map_or(Ok(PAGE_LEN_MAX), usize::try_from);
-    Ok(asked.map_err(|_| s3_error!(InvalidArgument))?.min(PAGE_LEN_MAX))
+pub fn page_len(requested: Option<i32>) -> S3Result<usize> {
+    let requested = requested.map_or(Ok(PAGE_LEN_MAX), usize::try_from);
+    Ok(requested.map_err(|_| s3_error!(InvalidArgument))?.min(PAGE_LEN_MAX))
 }
 
 /// A number of things in S3's type.
@@ -72,13 +72,13 @@ pub fn escape(text: &str, escaped: bool) -> String {
 }
 
 /// Whether names are to be escaped.
-pub fn is_escaped(asked: Option<&EncodingType>) -> bool {
-    asked.is_some_and(|asked| asked.as_str() == EncodingType::URL)
+pub fn is_escaped(requested: Option<&EncodingType>) -> bool {
+    requested.is_some_and(|requested| requested.as_str() == EncodingType::URL)
 }
 
 /// The next page of a list.
-pub fn page(gateway: &Gateway, wanted: &ListRequest<'_>) -> S3Result<Page> {
-    let ListRequest { bucket, prefix, delimiter, after, len, escaped } = *wanted;
+pub fn page(gateway: &Gateway, request: &ListRequest<'_>) -> S3Result<Page> {
+    let ListRequest { bucket, prefix, delimiter, after, len, escaped } = *request;
     let base = name_of(bucket, "");
     let first = name_of(bucket, prefix);
     let mut from = match rolled_up(after, prefix, delimiter) {
@@ -89,7 +89,9 @@ pub fn page(gateway: &Gateway, wanted: &ListRequest<'_>) -> S3Result<Page> {
     let (mut page, mut last) = (Page::default(), "");
     loop {
         let start = from.as_ref().map(Vec::as_slice);
-        let Some((name, object)) = gateway.names_from(Space::Objects, start).next() else { break };
+        let Some((name, object)) = gateway.names_from(Namespace::Objects, start).next() else {
+            break;
+        };
         if !name.starts_with(&first) {
             break;
         }
@@ -150,7 +152,7 @@ mod tests {
         for bucket in ["aaa", "bbb", "bbb-", "bbc"] {
             for key in KEYS.iter().filter(|_| bucket == "bbb").chain(&["z"]) {
                 let note = Note { etag: (*key).to_owned(), ..Note::default() }.bytes();
-                gateway.bind(Space::Objects, &name_of(bucket, key), None, &note).unwrap();
+                gateway.bind(Namespace::Objects, &name_of(bucket, key), None, &note).unwrap();
             }
         }
         gateway
@@ -160,7 +162,7 @@ mod tests {
     fn list(gateway: &Gateway, prefix: &str, delimiter: &str, after: &str, len: usize) -> String {
         let (mut words, mut after) = (Vec::new(), after.to_owned());
         loop {
-            let wanted = ListRequest {
+            let request = ListRequest {
                 bucket: "bbb",
                 prefix,
                 delimiter,
@@ -168,7 +170,7 @@ mod tests {
                 len,
                 escaped: false,
             };
-            let page = page(gateway, &wanted).unwrap();
+            let page = page(gateway, &request).unwrap();
             assert!(page.len() == len || page.next.is_none());
             words.extend(page.objects.into_iter().map(|object| object.key.unwrap()));
             let prefixes = page.prefixes.into_iter();
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_any_length_are_the_whole() {
+    fn pages_of_any_length_cover_the_whole_listing() {
         let gateway = gateway();
         let all = [&KEYS[..], &["z"]].concat();
         let mut sorted = all.clone();
@@ -203,7 +205,7 @@ mod tests {
     #[test]
     fn no_entries_is_a_page_too_and_names_are_escaped() {
         let gateway = gateway();
-        let mut wanted = ListRequest {
+        let mut request = ListRequest {
             bucket: "bbb",
             prefix: "",
             delimiter: "",
@@ -211,10 +213,10 @@ mod tests {
             len: 0,
             escaped: true,
         };
-        let none = page(&gateway, &wanted).unwrap();
+        let none = page(&gateway, &request).unwrap();
         assert!(none.len() == 0 && none.next.is_none());
-        wanted.len = 100;
-        let keys = page(&gateway, &wanted).unwrap().objects;
+        request.len = 100;
+        let keys = page(&gateway, &request).unwrap().objects;
         assert!(keys.iter().any(|object| object.key.as_deref() == Some("c%20d")));
         assert!(keys.iter().any(|object| object.key.as_deref() == Some("%C3%A4/x")));
         assert!(page_len(Some(-1)).is_err());

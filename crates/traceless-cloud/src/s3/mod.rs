@@ -20,5 +20,5 @@ mod signature;
 mod tests;
 mod uploads;
 
-pub use access::{Grant, Keys};
+pub use access::{AccessKeys, Grant};
 pub(crate) use service::S3;

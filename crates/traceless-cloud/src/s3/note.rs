@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_come_back_as_they_went() {
+    fn notes_round_trip() {
         let metadata = HashMap::from([("colour".to_owned(), "blue".to_owned())]);
         let headers = Headers {
             expires: http_date(Some(&timestamp(1_700_000_000_000))),

@@ -1,14 +1,14 @@
 //! Buckets and objects.
 
-use super::access::Keys;
-use super::bodies::{BodyClaims, UploadBytes, hex, pretend, receive, send_object};
+use super::access::AccessKeys;
+use super::bodies::{BodyClaims, UploadBytes, hex, receive, send_dummies, send_object};
 use super::conditions::Conditions;
-use super::errors::{look as tell, told};
+use super::errors::{read_state, s3_error_of};
 use super::listing::name_of;
 use super::note::{Note, timestamp};
 use crate::error::Result;
-use crate::front::Front;
-use crate::gateway::{Draft, Gateway, Object, Space, size_class};
+use crate::gateway::{Draft, Gateway, Namespace, Object, size_class};
+use crate::shared::SharedGateway;
 use core::ops::Range;
 use s3s::dto::{Bucket, Checksum, StreamingBlob};
 use s3s::{S3Result, s3_error};
@@ -58,14 +58,14 @@ impl ObjectInfo {
 
 /// Fails unless the bucket exists.
 pub fn check_bucket(gateway: &Gateway, bucket: &str) -> S3Result<()> {
-    let found = gateway.find(Space::Buckets, bucket.as_bytes());
+    let found = gateway.find(Namespace::Buckets, bucket.as_bytes());
     found.map(drop).ok_or_else(|| s3_error!(NoSuchBucket))
 }
 
 /// An object, if it exists.
-pub fn look(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<Option<ObjectInfo>> {
+pub fn find_info(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<Option<ObjectInfo>> {
     check_bucket(gateway, bucket)?;
-    let Some(object) = gateway.find(Space::Objects, &name_of(bucket, key)).cloned() else {
+    let Some(object) = gateway.find(Namespace::Objects, &name_of(bucket, key)).cloned() else {
         return Ok(None);
     };
     let note = Note::read(object.note())?;
@@ -74,51 +74,51 @@ pub fn look(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<Option<Objec
 
 /// An object, which must exist.
 pub fn find(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<ObjectInfo> {
-    look(gateway, bucket, key)?.ok_or_else(|| s3_error!(NoSuchKey))
+    find_info(gateway, bucket, key)?.ok_or_else(|| s3_error!(NoSuchKey))
 }
 
 /// Creates a bucket.
-pub fn create_bucket(front: &Front, bucket: &str) -> S3Result<()> {
+pub fn create_bucket(front: &SharedGateway, bucket: &str) -> S3Result<()> {
     let note = serde_json::to_vec(&BucketNote { created: front.now_ms() }).expect("it is text");
-    let made = front.run(|gateway| {
-        if gateway.find(Space::Buckets, bucket.as_bytes()).is_some() {
+    let result = front.run(|gateway| {
+        if gateway.find(Namespace::Buckets, bucket.as_bytes()).is_some() {
             return Ok(Err(s3_error!(BucketAlreadyOwnedByYou)));
         }
-        gateway.bind(Space::Buckets, bucket.as_bytes(), None, &note).map(Ok)
+        gateway.bind(Namespace::Buckets, bucket.as_bytes(), None, &note).map(Ok)
     });
-    made.map_err(|error| told(&error))?
+    result.map_err(|error| s3_error_of(&error))?
 }
 
 /// Removes a bucket, which must be empty.
-pub fn delete_bucket(front: &Front, bucket: &str) -> S3Result<()> {
+pub fn delete_bucket(front: &SharedGateway, bucket: &str) -> S3Result<()> {
     let name = name_of(bucket, "");
     let removed = front.run(|gateway| {
         if let Err(error) = check_bucket(gateway, bucket) {
             return Ok(Err(error));
         }
         let from = core::ops::Bound::Included(&name[..]);
-        let first = gateway.names_from(Space::Objects, from).next();
+        let first = gateway.names_from(Namespace::Objects, from).next();
         if first.is_some_and(|(first, _)| first.starts_with(&name)) {
             return Ok(Err(s3_error!(BucketNotEmpty)));
         }
-        gateway.forget(Space::Buckets, bucket.as_bytes()).map(Ok)
+        gateway.unbind(Namespace::Buckets, bucket.as_bytes()).map(Ok)
     });
-    removed.map_err(|error| told(&error))?
+    removed.map_err(|error| s3_error_of(&error))?
 }
 
 /// The buckets that a key has rights on.
-pub fn buckets(front: &Front, keys: &Keys, id: &str) -> S3Result<Vec<Bucket>> {
-    tell(front, |gateway| {
-        let all = gateway.names_from(Space::Buckets, core::ops::Bound::Unbounded);
+pub fn buckets(front: &SharedGateway, keys: &AccessKeys, id: &str) -> S3Result<Vec<Bucket>> {
+    read_state(front, |gateway| {
+        let all = gateway.names_from(Namespace::Buckets, core::ops::Bound::Unbounded);
         let all = all.map(|(name, object)| (String::from_utf8_lossy(name).into_owned(), object));
-        let seen = all.filter(|(name, _)| keys.grant(id, name).is_some());
-        let tell = |(name, object): (String, &Object)| {
+        let visible = all.filter(|(name, _)| keys.grant(id, name).is_some());
+        let bucket = |(name, object): (String, &Object)| {
             let note: BucketNote = serde_json::from_slice(object.note())
                 .map_err(|_| s3_error!(InternalError, "a note is damaged"))?;
             let creation_date = Some(timestamp(note.created));
             Ok(Bucket { name: Some(name), creation_date, ..Bucket::default() })
         };
-        seen.map(tell).collect()
+        visible.map(bucket).collect()
     })
 }
 
@@ -130,14 +130,14 @@ pub struct WrittenObject {
 
 /// Writes an object.
 pub async fn put(
-    front: Arc<Front>,
+    front: Arc<SharedGateway>,
     (bucket, key): (String, String),
     mut note: Note,
     body: Option<StreamingBlob>,
     announced: BodyClaims,
     conditions: Conditions,
 ) -> S3Result<WrittenObject> {
-    tell(&front, |gateway| check_place(gateway, &bucket, &key, &conditions))?;
+    read_state(&front, |gateway| check_place(gateway, &bucket, &key, &conditions))?;
     let now = front.now_ms();
     receive(front, body, announced, move |gateway, received| {
         let UploadBytes { draft, md5, checksum } = received;
@@ -155,7 +155,7 @@ pub fn check_place(
     key: &str,
     conditions: &Conditions,
 ) -> S3Result<()> {
-    conditions.check_write(look(gateway, bucket, key)?.as_ref().map(|known| &known.note))
+    conditions.check_write(find_info(gateway, bucket, key)?.as_ref().map(|known| &known.note))
 }
 
 /// Binds a key to a draft, if the conditions hold.
@@ -170,24 +170,28 @@ pub fn bind(
         gateway.abandon(draft);
         return Ok(Err(error));
     }
-    gateway.bind(Space::Objects, &name_of(bucket, key), Some(draft), &note.bytes()).map(Ok)
+    gateway.bind(Namespace::Objects, &name_of(bucket, key), Some(draft), &note.bytes()).map(Ok)
 }
 
 /// Streams bytes of an object.
-pub async fn get(front: Arc<Front>, known: &ObjectInfo, part: &Part) -> S3Result<StreamingBlob> {
+pub async fn get(
+    front: Arc<SharedGateway>,
+    known: &ObjectInfo,
+    part: &Part,
+) -> S3Result<StreamingBlob> {
     send_object(front, known.object.clone(), known.bytes(part)?).await
 }
 
 /// Removes an object, if it exists. This makes as many queries as a read.
 pub async fn delete(
-    front: Arc<Front>,
+    front: Arc<SharedGateway>,
     (bucket, key): (String, String),
     conditions: Conditions,
 ) -> S3Result<()> {
     wait_for(move || {
         let name = name_of(&bucket, &key);
         let removed = front.run(|gateway| {
-            let known = match look(gateway, &bucket, &key) {
+            let known = match find_info(gateway, &bucket, &key) {
                 Ok(Some(known)) => known,
                 Ok(None) => return Ok(Ok(0)),
                 Err(error) => return Ok(Err(error)),
@@ -195,11 +199,11 @@ pub async fn delete(
             if let Err(error) = conditions.check_write(Some(&known.note)) {
                 return Ok(Err(error));
             }
-            gateway.forget(Space::Objects, &name)?;
+            gateway.unbind(Namespace::Objects, &name)?;
             Ok(Ok(known.object.blocks()))
         });
-        let blocks = removed.map_err(|error| told(&error))??;
-        pretend(&front, size_class(blocks))
+        let blocks = removed.map_err(|error| s3_error_of(&error))??;
+        send_dummies(&front, size_class(blocks))
     })
     .await
 }

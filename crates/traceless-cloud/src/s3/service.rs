@@ -1,10 +1,10 @@
 //! The protocol's library as a service, and its workarounds for clients.
 
-use super::access::{self, Keys};
+use super::access::{self, AccessKeys};
 use super::handlers::Handlers;
 use super::signature;
 use crate::connection::{Connection, Wire};
-use crate::front::Front;
+use crate::shared::SharedGateway;
 use core::pin::Pin;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -30,7 +30,7 @@ const ORDER_LEN_MAX: usize = 4 << 20;
 pub struct S3(S3Service);
 
 impl S3 {
-    pub fn new(front: Arc<Front>, keys: Keys) -> Self {
+    pub fn new(front: Arc<SharedGateway>, keys: AccessKeys) -> Self {
         let keys = Arc::new(keys);
         let mut builder = S3ServiceBuilder::new(Handlers::new(front, keys.clone()));
         builder.set_auth(access::Door(keys.clone()));
@@ -114,7 +114,7 @@ mod tests {
     use http_body_util::{Empty, Full};
 
     #[test]
-    fn regions_that_cannot_be_are_found() {
+    fn impossible_regions_are_refused() {
         let named = |authorization: &str| {
             let request = Request::builder().header(AUTHORIZATION, authorization);
             names_impossible_region(&request.body(()).unwrap())
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_waits_to_send_nothing_is_to_connect_anew() {
+    fn only_connections_with_unread_bodies_are_closed() {
         let request = || Request::builder().header(EXPECT, "100-continue");
         assert!(expects_nothing(&request().body(Empty::<Bytes>::new()).unwrap()));
         assert!(!expects_nothing(&request().body(Full::new(Bytes::from("x"))).unwrap()));

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_signature_of_version_4_passes() {
+    fn only_a_valid_signature_of_version_4_is_accepted() {
         let (wire, invalid) = (Wire::Tls, Some(S3ErrorCode::InvalidRequest));
         assert_eq!(code(by_header(SIGNED), Wire::Network), None);
         assert_eq!(code(by_query(PRESIGNED), wire), None);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decides_is_signed() {
+    fn all_security_relevant_fields_are_signed() {
         let denied = Some(S3ErrorCode::AccessDenied);
         let unsigned = by_header(SIGNED).header("x-amz-copy-source", "other/secret");
         assert_eq!(code(unsigned, Wire::Tls), denied);

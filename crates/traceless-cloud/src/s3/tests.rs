@@ -6,9 +6,9 @@ use super::listing::{ListRequest, page};
 use super::note::{Headers, Note};
 use super::objects::{self, ObjectInfo, Part};
 use super::uploads;
-use crate::front::{Front, Metrics, Wall};
 use crate::gateway::size_class;
 use crate::gateway::testing::{BLOCK, in_memory};
+use crate::shared::{Metrics, SharedGateway, Wall};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use s3s::S3Result;
@@ -17,8 +17,9 @@ use std::io;
 use std::sync::Arc;
 use traceless_core::rng::SeededRng;
 
-fn front(blocks: u64) -> Arc<Front> {
-    let front = Front::new(in_memory(blocks, 1), Arc::new(Metrics::default()), Arc::new(Wall));
+fn front(blocks: u64) -> Arc<SharedGateway> {
+    let front =
+        SharedGateway::new(in_memory(blocks, 1), Arc::new(Metrics::default()), Arc::new(Wall));
     objects::create_bucket(&front, "b").unwrap();
     Arc::new(front)
 }
@@ -32,12 +33,12 @@ fn body(pieces: Vec<Result<Vec<u8>, io::Error>>) -> StreamingBlob {
     StreamingBlob::wrap(stream::iter(pieces))
 }
 
-fn put(front: &Arc<Front>, key: &str, bytes: &[u8]) -> S3Result<String> {
+fn put(front: &Arc<SharedGateway>, key: &str, bytes: &[u8]) -> S3Result<String> {
     let pieces = bytes.chunks(37).map(|piece| Ok(piece.to_vec())).collect();
     put_body(front, key, body(pieces))
 }
 
-fn put_body(front: &Arc<Front>, key: &str, body: StreamingBlob) -> S3Result<String> {
+fn put_body(front: &Arc<SharedGateway>, key: &str, body: StreamingBlob) -> S3Result<String> {
     let note = Note::new(Headers::default(), None).unwrap();
     let place = ("b".to_owned(), key.to_owned());
     let (announced, conditions) = (BodyClaims::default(), Conditions::default());
@@ -45,8 +46,8 @@ fn put_body(front: &Arc<Front>, key: &str, body: StreamingBlob) -> S3Result<Stri
         .map(|put| put.etag)
 }
 
-fn find(front: &Front, key: &str) -> S3Result<ObjectInfo> {
-    front.look(|gateway| objects::find(gateway, "b", key))
+fn find(front: &SharedGateway, key: &str) -> S3Result<ObjectInfo> {
+    front.inspect(|gateway| objects::find(gateway, "b", key))
 }
 
 async fn bytes_of(mut body: StreamingBlob) -> Vec<u8> {
@@ -57,30 +58,30 @@ async fn bytes_of(mut body: StreamingBlob) -> Vec<u8> {
     bytes
 }
 
-fn get(front: &Arc<Front>, key: &str) -> S3Result<Vec<u8>> {
+fn get(front: &Arc<SharedGateway>, key: &str) -> S3Result<Vec<u8>> {
     let known = find(front, key)?;
     run(async { Ok(bytes_of(objects::get(front.clone(), &known, &Part::Whole).await?).await) })
 }
 
-fn delete(front: &Arc<Front>, key: &str) {
+fn delete(front: &Arc<SharedGateway>, key: &str) {
     let place = ("b".to_owned(), key.to_owned());
     run(objects::delete(front.clone(), place, Conditions::default())).unwrap();
 }
 
 /// How many blocks were accessed: queries plus cache hits.
-fn asked(front: &Front) -> u64 {
-    front.look(|gateway| gateway.counts().queries + gateway.counts().hits)
+fn accesses(front: &SharedGateway) -> u64 {
+    front.inspect(|gateway| gateway.counts().queries + gateway.counts().hits)
 }
 
 /// Runs `work`, and returns how many blocks it accessed.
-fn cost<T>(front: &Front, work: impl FnOnce() -> T) -> (T, u64) {
-    let before = asked(front);
+fn cost<T>(front: &SharedGateway, work: impl FnOnce() -> T) -> (T, u64) {
+    let before = accesses(front);
     let done = work();
-    (done, asked(front) - before)
+    (done, accesses(front) - before)
 }
 
 #[test]
-fn an_object_costs_its_class_whatever_is_done_to_it() {
+fn every_object_operation_costs_the_size_class() {
     let front = front(400);
     for blocks in [0, 1, 2, 9, 33, 34, 60] {
         for len in [(blocks * BLOCK).saturating_sub(5), blocks * BLOCK] {
@@ -94,11 +95,11 @@ fn an_object_costs_its_class_whatever_is_done_to_it() {
             assert!(get(&front, "k").is_err());
         }
     }
-    assert_eq!(front.look(crate::gateway::Gateway::blocks_used), 0);
+    assert_eq!(front.inspect(crate::gateway::Gateway::blocks_used), 0);
 }
 
 #[test]
-fn looking_sends_nothing() {
+fn listings_and_heads_send_no_queries() {
     let front = front(400);
     put(&front, "a/1", &[1; 500]).unwrap();
     put(&front, "a/2", &[2; 500]).unwrap();
@@ -113,7 +114,7 @@ fn looking_sends_nothing() {
             len: 10,
             escaped: false,
         };
-        assert_eq!(front.look(|gateway| page(gateway, &all)).unwrap().prefixes.len(), 1);
+        assert_eq!(front.inspect(|gateway| page(gateway, &all)).unwrap().prefixes.len(), 1);
         objects::create_bucket(&front, "c").unwrap();
         objects::delete_bucket(&front, "c").unwrap();
         assert!(objects::delete_bucket(&front, "b").is_err());
@@ -121,16 +122,16 @@ fn looking_sends_nothing() {
         let place = ("b".to_owned(), "k".to_owned());
         let note = Note::default();
         let id = uploads::begin(&front, place, note, &mut SeededRng::new(1)).unwrap();
-        front.look(|gateway| uploads::find(gateway, "b", "k", &id).map(drop)).unwrap();
-        assert!(front.look(|gateway| uploads::find(gateway, "b", "other", &id)).is_err());
+        front.inspect(|gateway| uploads::find(gateway, "b", "k", &id).map(drop)).unwrap();
+        assert!(front.inspect(|gateway| uploads::find(gateway, "b", "other", &id)).is_err());
     });
     assert_eq!(sent, 0);
 }
 
 #[test]
-fn what_breaks_off_or_does_not_fit_leaves_nothing_behind() {
+fn failed_uploads_leave_nothing_behind() {
     let front = front(50);
-    let used = || front.look(crate::gateway::Gateway::blocks_used);
+    let used = || front.inspect(crate::gateway::Gateway::blocks_used);
     let broken = body(vec![Ok(vec![1; 1000]), Err(io::Error::other("gone"))]);
     assert_eq!(put_body(&front, "k", broken).unwrap_err().code().as_str(), "IncompleteBody");
     assert_eq!(used(), 0);

@@ -1,15 +1,15 @@
 //! Multipart uploads. Each part is in the tree under its own name, and a completed object consists
 //! of the blocks of its parts, one after another.
 
-use super::bodies::{BodyClaims, UploadBytes, hex, pretend, receive};
+use super::bodies::{BodyClaims, UploadBytes, hex, receive, send_dummies};
 use super::conditions::Conditions;
-use super::errors::told;
+use super::errors::s3_error_of;
 use super::listing::{name_of, size};
 use super::note::Note;
 use super::objects::{WrittenObject, check_bucket, check_place, wait_for};
 use crate::error::Result;
-use crate::front::Front;
-use crate::gateway::{Draft, Gateway, Object, Space, size_class};
+use crate::gateway::{Draft, Gateway, Namespace, Object, size_class};
+use crate::shared::SharedGateway;
 use core::ops::Bound;
 use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::{CompletedPart, MultipartUpload, Part, StreamingBlob};
@@ -32,7 +32,7 @@ pub struct Upload {
 
 /// Begins an upload.
 pub fn begin(
-    front: &Front,
+    front: &SharedGateway,
     (bucket, key): (String, String),
     mut note: Note,
     rng: &mut dyn Rng,
@@ -46,16 +46,16 @@ pub fn begin(
             return Ok(Err(error));
         }
         note.object = Some((bucket, key));
-        gateway.bind(Space::Uploads, id.as_bytes(), None, &note.bytes()).map(Ok)
+        gateway.bind(Namespace::Uploads, id.as_bytes(), None, &note.bytes()).map(Ok)
     });
-    begun.map_err(|error| told(&error))??;
+    begun.map_err(|error| s3_error_of(&error))??;
     Ok(id)
 }
 
 /// Fails unless this upload of this object exists.
 pub fn find(gateway: &Gateway, bucket: &str, key: &str, id: &str) -> S3Result<Upload> {
     check_bucket(gateway, bucket)?;
-    let found = gateway.find(Space::Uploads, id.as_bytes()).filter(|_| id.len() == ID_LEN);
+    let found = gateway.find(Namespace::Uploads, id.as_bytes()).filter(|_| id.len() == ID_LEN);
     let note = Note::read(found.ok_or_else(|| s3_error!(NoSuchUpload))?.note())?;
     let is_it = note.object.as_ref().is_some_and(|(b, k)| b == bucket && k == key);
     if !is_it {
@@ -74,7 +74,7 @@ pub fn part_name(id: &str, number: i32) -> S3Result<Vec<u8>> {
 
 /// Receives a part.
 pub async fn put_part(
-    front: Arc<Front>,
+    front: Arc<SharedGateway>,
     name: Vec<u8>,
     body: Option<StreamingBlob>,
     announced: BodyClaims,
@@ -97,19 +97,19 @@ pub fn bind_part(
     note: &Note,
 ) -> Result<S3Result<()>> {
     let upload = &name[..ID_LEN.min(name.len())];
-    if gateway.find(Space::Uploads, upload).is_none() {
+    if gateway.find(Namespace::Uploads, upload).is_none() {
         gateway.abandon(draft);
         return Ok(Err(s3_error!(NoSuchUpload)));
     }
-    gateway.bind(Space::Uploads, name, Some(draft), &note.bytes()).map(Ok)
+    gateway.bind(Namespace::Uploads, name, Some(draft), &note.bytes()).map(Ok)
 }
 
 /// Up to `count` uploaded parts with numbers after `after`.
 pub fn parts(gateway: &Gateway, id: &str, after: i32, count: usize) -> S3Result<Vec<Part>> {
     let from = format!("{id}/{after:05}");
-    let names = gateway.names_from(Space::Uploads, Bound::Excluded(from.as_bytes()));
+    let names = gateway.names_from(Namespace::Uploads, Bound::Excluded(from.as_bytes()));
     let own = names.take_while(|(name, _)| name.starts_with(id.as_bytes()));
-    let tell = |(name, object): (&[u8], &Object)| {
+    let part = |(name, object): (&[u8], &Object)| {
         let number = core::str::from_utf8(&name[ID_LEN + 1..]).ok().and_then(|n| n.parse().ok());
         let note = Note::read(object.note())?;
         Ok(Part {
@@ -120,20 +120,20 @@ pub fn parts(gateway: &Gateway, id: &str, after: i32, count: usize) -> S3Result<
             ..Part::default()
         })
     };
-    own.take(count).map(tell).collect()
+    own.take(count).map(part).collect()
 }
 
 /// Makes the object of its parts. Returns its tag.
 pub fn complete(
-    front: &Front,
+    front: &SharedGateway,
     (bucket, key): (&str, &str),
     id: &str,
-    wanted: &[CompletedPart],
+    requested: &[CompletedPart],
     conditions: &Conditions,
 ) -> S3Result<String> {
     let modified = front.now_ms();
     let joined = front.run(|gateway| {
-        let planned = plan(gateway, (bucket, key), id, wanted, conditions);
+        let planned = plan(gateway, (bucket, key), id, requested, conditions);
         let (mut note, parts) = match planned {
             Ok(planned) => planned,
             Err(error) => return Ok(Err(error)),
@@ -142,7 +142,7 @@ pub fn complete(
         gateway.join(id.as_bytes(), parts, &name_of(bucket, key), &note.bytes())?;
         Ok(Ok(note.etag))
     });
-    joined.map_err(|error| told(&error))?
+    joined.map_err(|error| s3_error_of(&error))?
 }
 
 /// The note of the future object, and the names of its parts.
@@ -150,28 +150,29 @@ fn plan(
     gateway: &Gateway,
     (bucket, key): (&str, &str),
     id: &str,
-    wanted: &[CompletedPart],
+    requested: &[CompletedPart],
     conditions: &Conditions,
 ) -> S3Result<(Note, Vec<Vec<u8>>)> {
     let mut note = find(gateway, bucket, key, id)?.note;
     check_place(gateway, bucket, key, conditions)?;
-    if wanted.is_empty() {
+    if requested.is_empty() {
         return Err(s3_error!(InvalidRequest, "an object is made of one part at least"));
     }
     let (mut names, mut md5, mut last) = (Vec::new(), Md5::new(), 0);
-    for (index, part) in wanted.iter().enumerate() {
+    for (index, part) in requested.iter().enumerate() {
         let number = part.part_number.unwrap_or_default();
         if number <= last {
             return Err(s3_error!(InvalidPartOrder));
         }
         last = number;
         let name = part_name(id, number).map_err(|_| s3_error!(InvalidPart))?;
-        let object = gateway.find(Space::Uploads, &name).ok_or_else(|| s3_error!(InvalidPart))?;
+        let object =
+            gateway.find(Namespace::Uploads, &name).ok_or_else(|| s3_error!(InvalidPart))?;
         let etag = Note::read(object.note())?.etag;
-        if part.e_tag.as_ref().is_some_and(|told| told.value() != etag) {
+        if part.e_tag.as_ref().is_some_and(|tag| tag.value() != etag) {
             return Err(s3_error!(InvalidPart));
         }
-        if object.len() < PART_LEN_MIN && index + 1 < wanted.len() {
+        if object.len() < PART_LEN_MIN && index + 1 < requested.len() {
             return Err(s3_error!(EntityTooSmall));
         }
         md5.update(&digest(&etag)?);
@@ -189,22 +190,22 @@ fn digest(etag: &str) -> S3Result<Vec<u8>> {
 }
 
 /// Removes an upload and its parts, with as many queries as reading them takes.
-pub async fn abort(front: Arc<Front>, place: (String, String), id: String) -> S3Result<()> {
+pub async fn abort(front: Arc<SharedGateway>, place: (String, String), id: String) -> S3Result<()> {
     wait_for(move || {
         let aborted = front.run(|gateway| {
             if let Err(error) = find(gateway, &place.0, &place.1, &id) {
                 return Ok(Err(error));
             }
             let from = Bound::Included(id.as_bytes());
-            let own = gateway.names_from(Space::Uploads, from);
+            let own = gateway.names_from(Namespace::Uploads, from);
             let own = own.take_while(|(name, _)| name.starts_with(id.as_bytes()));
             let own: Vec<_> = own.map(|(name, object)| (name.to_vec(), object.blocks())).collect();
             for (name, _) in &own {
-                gateway.forget(Space::Uploads, name)?;
+                gateway.unbind(Namespace::Uploads, name)?;
             }
             Ok(Ok(own.iter().map(|(_, blocks)| size_class(*blocks)).sum()))
         });
-        pretend(&front, aborted.map_err(|error| told(&error))??)
+        send_dummies(&front, aborted.map_err(|error| s3_error_of(&error))??)
     })
     .await
 }
@@ -219,7 +220,7 @@ pub fn uploads(
 ) -> S3Result<(Vec<MultipartUpload>, bool)> {
     check_bucket(gateway, bucket)?;
     let mut found = Vec::new();
-    for (name, object) in gateway.names_from(Space::Uploads, Bound::Unbounded) {
+    for (name, object) in gateway.names_from(Namespace::Uploads, Bound::Unbounded) {
         if name.len() != ID_LEN {
             continue;
         }
@@ -234,11 +235,11 @@ pub fn uploads(
     found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
     let is_cut = found.len() > count;
     found.truncate(count);
-    let tell = |(key, id, note): (String, String, Note)| MultipartUpload {
+    let upload = |(key, id, note): (String, String, Note)| MultipartUpload {
         key: Some(key),
         upload_id: Some(id),
         initiated: Some(note.modified()),
         ..MultipartUpload::default()
     };
-    Ok((found.into_iter().map(tell).collect(), is_cut))
+    Ok((found.into_iter().map(upload).collect(), is_cut))
 }

@@ -1,11 +1,11 @@
 //! One connection of a gateway.
 
-use super::session::Session;
-use super::{Server, Visitor};
+use super::session::HostSession;
+use super::{HostServer, Visitor};
+use crate::connection_places::Place;
+use crate::deadline_stream::{Deadline, DeadlineStream};
 use crate::error::{Error, Result};
 use crate::frame;
-use crate::patient::{Deadline, DeadlineStream};
-use crate::places::Place;
 use crate::wire::fence::Opening;
 use crate::wire::message::{LINES, NumberedRequest, STRANGER_LEN_MAX, request_len_max};
 use rustix::net::sockopt::set_socket_keepalive;
@@ -22,7 +22,7 @@ const NUMBER_LEN: usize = 8;
 /// Serves a connection until it ends.
 pub fn converse(
     stream: Arc<TcpStream>,
-    server: &Server,
+    server: &HostServer,
     place: &Place<Arc<TcpStream>>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
@@ -48,7 +48,7 @@ pub fn converse(
 
 /// The state of the gateway's connection.
 struct Peer<'a> {
-    server: &'a Server,
+    server: &'a HostServer,
     socket: Arc<TcpStream>,
     place: &'a Place<Arc<TcpStream>>,
     deadline: Deadline,
@@ -57,7 +57,7 @@ struct Peer<'a> {
 }
 
 struct EnclaveSession {
-    session: Arc<Session>,
+    session: Arc<HostSession>,
     opening: Opening,
     line: usize,
     number: u64,
@@ -84,7 +84,7 @@ impl Peer<'_> {
         let Some(EnclaveSession { session, opening, line, .. }) = &self.attached else {
             return frame::encode(self.introduce(request)).into();
         };
-        let answer = |session: &Session| {
+        let answer = |session: &HostSession| {
             frame::encode(session.carry_out(request, |error| match error {
                 Error::SessionLost => self.server.why_over(*opening),
                 other => other,

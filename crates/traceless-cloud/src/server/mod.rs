@@ -10,21 +10,21 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use crate::places::STRANGER_TIME;
+pub use crate::connection_places::STRANGER_TIME;
 pub use crate::wire::tls::Identity;
 
 use crate::channel::Nonce;
+use crate::connection_places::{ConnectionPlaces, REST};
 use crate::durable::make_folder;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::places::{ConnectionPlaces, REST};
 use crate::process::{Program, Starting};
 use crate::store::{CachedStore, Durability, FileStore};
 use crate::wire::fence::{Fence, Opening};
 use crate::wire::message::SessionId;
 use crate::wire::tls;
 use rustls::ServerConfig;
-use session::Session;
+use session::HostSession;
 use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -69,18 +69,18 @@ pub fn clients(has_certificates: bool) -> Clients {
 type Nodes = CachedStore<FileStore>;
 
 /// A host.
-pub struct Server {
+pub struct HostServer {
     settings: Settings,
     tls: Arc<ServerConfig>,
     certificate: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
 }
 
-struct State {
+struct ServerState {
     fence: Fence,
     /// Opened by the first gateway, which knows the tree's shape.
     store: Option<(Geometry, Arc<Nodes>)>,
-    current: Option<Arc<Session>>,
+    current: Option<Arc<HostSession>>,
 }
 
 /// A gateway that has received an enclave's evidence and has not sent the key yet.
@@ -91,7 +91,7 @@ struct Visitor {
     enclave: Starting,
 }
 
-impl Server {
+impl HostServer {
     /// A host that does not serve yet.
     pub fn new(settings: Settings) -> Result<Self> {
         make_folder(&settings.folder)?;
@@ -101,7 +101,7 @@ impl Server {
         };
         let tls = tls::server(&identity, settings.clients.as_deref())?;
         let fence = Fence::open(&settings.folder)?;
-        let state = Mutex::new(State { fence, store: None, current: None });
+        let state = Mutex::new(ServerState { fence, store: None, current: None });
         Ok(Self { settings, tls, certificate: identity.certificate, state })
     }
 
@@ -167,7 +167,7 @@ impl Server {
         let enclave = enclave.provision(&geometry, sealed)?;
         let mut id = SessionId::default();
         System.fill(&mut id);
-        let session = Session::new(id, geometry, store, enclave);
+        let session = HostSession::new(id, geometry, store, enclave);
         let mut state = self.lock();
         // A newer gateway may have come meanwhile, or this one on another connection.
         state.fence.check(opening)?;
@@ -178,7 +178,7 @@ impl Server {
     }
 
     /// The session that a gateway has begun on another connection.
-    fn attach(&self, opening: Opening, id: &SessionId) -> Result<Arc<Session>> {
+    fn attach(&self, opening: Opening, id: &SessionId) -> Result<Arc<HostSession>> {
         let state = self.lock();
         state.fence.check(opening)?;
         let current = state.current.as_ref().filter(|current| current.id() == id);
@@ -190,7 +190,7 @@ impl Server {
         self.lock().fence.check(opening).err().unwrap_or(Error::SessionLost)
     }
 
-    fn store(&self, state: &mut State, geometry: Geometry) -> Result<Arc<Nodes>> {
+    fn store(&self, state: &mut ServerState, geometry: Geometry) -> Result<Arc<Nodes>> {
         if geometry.nodes() > NODES_MAX {
             return Err(Error::Parameters("a host keeps at most 2^24 nodes"));
         }
@@ -207,7 +207,7 @@ impl Server {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

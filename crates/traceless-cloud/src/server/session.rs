@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// A store and an enclave for one gateway, until another session begins.
-pub struct Session {
+pub struct HostSession {
     id: SessionId,
     geometry: Geometry,
     served: HostedStore<Arc<Nodes>, EnclaveProcess>,
@@ -38,7 +38,7 @@ struct Last {
     reply: Arc<[u8]>,
 }
 
-impl Session {
+impl HostSession {
     /// A new session.
     pub fn new(
         id: SessionId,
@@ -134,20 +134,20 @@ impl Session {
         Ok(last.reply.clone())
     }
 
-    /// Carries out a gateway's request, unless the session has ended. `tell` converts errors, and
-    /// may wait for a thread that ends the session.
+    /// Carries out a gateway's request, unless the session has ended. `explain` converts errors,
+    /// and may wait for a thread that ends the session.
     pub fn carry_out(
         &self,
         request: NumberedRequest,
-        tell: impl Fn(Error) -> Error,
+        explain: impl Fn(Error) -> Error,
     ) -> Result<Vec<u8>> {
         match self.done(request) {
             Ok(RequestOutcome::Queries(results)) => {
                 let results = results.into_iter();
-                Ok(replies(results.map(|result| result.map_err(&tell))))
+                Ok(replies(results.map(|result| result.map_err(&explain))))
             }
             Ok(RequestOutcome::Other(reply)) => Ok(reply),
-            Err(error) => Err(tell(error)),
+            Err(error) => Err(explain(error)),
         }
     }
 
@@ -157,8 +157,8 @@ impl Session {
             return Err(Error::SessionLost);
         }
         match request {
-            NumberedRequest::Queries(asks) => {
-                return Ok(RequestOutcome::Queries(self.served.query_many(&asks)));
+            NumberedRequest::Queries(requests) => {
+                return Ok(RequestOutcome::Queries(self.served.query_many(&requests)));
             }
             NumberedRequest::Stage(stage) => self.served.stage(&stage).map(|()| Vec::new()),
             NumberedRequest::Commit { sequence, versions } => {

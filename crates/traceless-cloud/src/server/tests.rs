@@ -1,11 +1,11 @@
 use super::*;
+use crate::connection_places::STRANGER_TIME;
+use crate::enclave_orders::Location;
 use crate::gateway::Gateway;
 use crate::gateway::testing::{BLOCK, params};
-use crate::host::Ask;
+use crate::host::QueryRequest;
 use crate::kernel::Choice;
-use crate::local::OpenGateway;
-use crate::orders::Location;
-use crate::places::STRANGER_TIME;
+use crate::local_deployment::OpenGateway;
 use crate::process::tests::this_program;
 use crate::remote::Remote;
 use crate::tee::Policy;
@@ -20,7 +20,7 @@ const BLOCKS: u64 = 2000;
 
 /// A host in its own thread.
 struct Running {
-    server: Arc<Server>,
+    server: Arc<HostServer>,
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -32,7 +32,7 @@ impl Running {
     }
 
     fn start_for(folder: &Path, address: &str, known: Option<PathBuf>) -> Self {
-        let server = Server::new(Settings {
+        let server = HostServer::new(Settings {
             folder: folder.to_owned(),
             durability: Durability::Process,
             // Room for the roots only.
@@ -46,8 +46,8 @@ impl Running {
         let listener = listen::bind(address, clients(true)).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let (serving, asked) = (server.clone(), stop.clone());
-        let thread = std::thread::spawn(move || serving.serve(&listener, &asked).unwrap());
+        let (serving, stopping) = (server.clone(), stop.clone());
+        let thread = std::thread::spawn(move || serving.serve(&listener, &stopping).unwrap());
         Self { server, address, stop, thread: Some(thread) }
     }
 
@@ -103,19 +103,19 @@ impl Model {
     fn run(&mut self, gateway: &mut Gateway, operations: u32) {
         for _ in 0..operations {
             let id = self.rng.below(BLOCKS);
-            let held = &mut self.blocks[id as usize];
+            let version = &mut self.blocks[id as usize];
             if self.rng.below(2) == 0 {
-                *held = held.wrapping_add(1);
-                gateway.put(id, &[*held; BLOCK]).unwrap();
+                *version = version.wrapping_add(1);
+                gateway.put(id, &[*version; BLOCK]).unwrap();
             } else {
-                assert_eq!(gateway.get(id).unwrap(), [*held; BLOCK]);
+                assert_eq!(gateway.get(id).unwrap(), [*version; BLOCK]);
             }
         }
     }
 }
 
 #[test]
-fn a_store_behind_tls_is_an_array_and_stays_one() {
+fn a_remote_store_behaves_as_an_array_across_openings() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let host = Running::start(folder.path(), "127.0.0.1:0");
     let mut model = Model::new(1);
@@ -130,7 +130,7 @@ fn a_store_behind_tls_is_an_array_and_stays_one() {
 /// A thread that ends a session waits for the session's calls, so a call must not hold the session
 /// while it finds out why it failed.
 #[test]
-fn why_a_query_failed_is_asked_when_it_is_over() {
+fn the_reason_of_a_failed_query_is_requested_afterwards() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let host = Running::start(folder.path(), "127.0.0.1:0");
     let _opened = host.open(home.path()).unwrap();
@@ -138,24 +138,24 @@ fn why_a_query_failed_is_asked_when_it_is_over() {
     let session = host.server.lock().current.clone().unwrap();
     let location = Location { slot: 0, attempt: 0 };
     let locations = vec![location; session.geometry().layers];
-    let ask = Ask { leaf: 0, locations, order: vec![0; 64] };
-    let (ended, asked) = (std::sync::mpsc::channel(), AtomicUsize::new(0));
-    let reply = session.carry_out(NumberedRequest::Queries(vec![ask]), |error| {
+    let request = QueryRequest { leaf: 0, locations, order: vec![0; 64] };
+    let (ended, explanations) = (std::sync::mpsc::channel(), AtomicUsize::new(0));
+    let reply = session.carry_out(NumberedRequest::Queries(vec![request]), |error| {
         assert!(matches!(error, Error::SessionLost), "{error}");
-        asked.fetch_add(1, Ordering::SeqCst);
-        let (session, told) = (session.clone(), ended.0.clone());
+        explanations.fetch_add(1, Ordering::SeqCst);
+        let (session, sender) = (session.clone(), ended.0.clone());
         std::thread::spawn(move || {
             session.end();
-            told.send(()).unwrap();
+            sender.send(()).unwrap();
         });
         ended.1.recv_timeout(Duration::from_secs(20)).expect("it ends while we wait for it");
         error
     });
-    assert!(reply.is_ok() && asked.into_inner() == 1);
+    assert!(reply.is_ok() && explanations.into_inner() == 1);
 }
 
 #[test]
-fn nothing_is_lost_with_enclaves_and_hosts() {
+fn lost_enclaves_and_hosts_lose_no_data() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut host = Running::start(folder.path(), "127.0.0.1:0");
     let mut model = Model::new(2);
@@ -175,7 +175,7 @@ fn nothing_is_lost_with_enclaves_and_hosts() {
 }
 
 #[test]
-fn a_lost_connection_is_made_again_in_the_same_session() {
+fn a_lost_connection_is_replaced_in_the_same_session() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let host = Running::start(folder.path(), "127.0.0.1:0");
     let mut model = Model::new(3);
@@ -189,7 +189,7 @@ fn a_lost_connection_is_made_again_in_the_same_session() {
 }
 
 #[test]
-fn the_newer_gateway_has_the_store_and_the_older_stops() {
+fn the_newer_gateway_takes_the_store_and_the_older_stops() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let [folder, home, copy] = folders.each_ref().map(tempfile::TempDir::path);
     let host = Running::start(folder, "127.0.0.1:0");
@@ -203,15 +203,15 @@ fn the_newer_gateway_has_the_store_and_the_older_stops() {
     model.run(&mut newer, 500);
     // The older gateway does not answer cache hits either.
     for id in 0..BLOCKS {
-        let told = older.get(id);
-        assert!(matches!(told, Err(Error::Fenced { own: 1, newest: 2 })), "{told:?}");
+        let error = older.get(id);
+        assert!(matches!(error, Err(Error::Fenced { own: 1, newest: 2 })), "{error:?}");
     }
     assert!(older.put(1, &[0; BLOCK]).is_err() && older.dummy().is_err());
     model.run(&mut newer, 500);
     // The restored gateway has been opened as often as the newer one, and is still refused.
     drop((older, newer));
-    let told = host.open(home).err();
-    assert!(matches!(told, Some(Error::Fenced { own: 2, newest: 2 })), "{told:?}");
+    let error = host.open(home).err();
+    assert!(matches!(error, Some(Error::Fenced { own: 2, newest: 2 })), "{error:?}");
     model.run(&mut host.open(copy).unwrap().gateway, 500);
 }
 
@@ -230,12 +230,12 @@ impl Network {
         std::thread::spawn(move || {
             for near in listener.incoming() {
                 let (near, far) = (near.unwrap(), TcpStream::connect(host).unwrap());
-                for (from, to, tells_end) in [(&near, &far, false), (&far, &near, true)] {
+                for (from, to, sends_end) in [(&near, &far, false), (&far, &near, true)] {
                     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     std::thread::spawn(move || {
                         let _ = io::copy(&mut from, &mut to);
                         // A gateway notices when the host ends a connection, as on any network.
-                        if tells_end {
+                        if sends_end {
                             let _ = to.shutdown(std::net::Shutdown::Both);
                         }
                     });
@@ -246,14 +246,14 @@ impl Network {
         Self { address, open }
     }
 
-    /// Cuts all connections. If `tell` is false the host does not notice, and its ends are
+    /// Cuts all connections. If `sends_end` is false the host does not notice, and its ends are
     /// returned.
-    fn cut(&self, tell: bool) -> Vec<TcpStream> {
+    fn cut(&self, sends_end: bool) -> Vec<TcpStream> {
         let all: Vec<[TcpStream; 2]> = self.open.lock().unwrap().drain(..).collect();
         let ends = all.into_iter().map(|[near, far]| {
             // Some connections have ended already.
             let _ = near.shutdown(std::net::Shutdown::Read);
-            if tell {
+            if sends_end {
                 let _ = far.shutdown(std::net::Shutdown::Both);
             }
             let _ = near.shutdown(std::net::Shutdown::Both);
@@ -281,7 +281,7 @@ fn sockets_at(port: u16) -> usize {
 /// A gateway that reconnects repeatedly leaves no open file, whether or not the host noticed the
 /// end of each connection.
 #[test]
-fn a_host_keeps_no_file_of_a_connection_that_was_cut() {
+fn a_cut_connection_leaks_no_file_descriptor() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let host = Running::start(folder.path(), "127.0.0.1:0");
     let network = Network::to(host.address);
@@ -307,9 +307,9 @@ fn a_host_keeps_no_file_of_a_connection_that_was_cut() {
 
 /// Waits for work of other threads. This takes moments or, if a connection was cut before its
 /// gateway joined a session, as long as the host's limit for strangers.
-fn wait_until(holds: impl Fn() -> bool) {
+fn wait_until(is_true: impl Fn() -> bool) {
     for _ in 0..2 * STRANGER_TIME.as_millis() / 10 {
-        if holds() {
+        if is_true() {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -318,7 +318,7 @@ fn wait_until(holds: impl Fn() -> bool) {
 }
 
 #[test]
-fn strangers_are_turned_away() {
+fn unauthenticated_clients_are_refused() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let host = Running::start(folder.path(), "127.0.0.1:0");
     let open = |remote: Remote| {
@@ -326,10 +326,10 @@ fn strangers_are_turned_away() {
         remote.open(home.path(), None, params, Choice::Benes, Durability::Process).err().unwrap()
     };
     let other = Identity::own(home.path()).unwrap().certificate;
-    let told = open(Remote { certificate: other, ..host.remote() });
-    assert!(matches!(told, Error::Tls(_)), "{told:?}");
-    let told = open(Remote { policy: Policy { allow_simulated: false }, ..host.remote() });
-    assert!(matches!(told, Error::Evidence(_)), "{told:?}");
+    let error = open(Remote { certificate: other, ..host.remote() });
+    assert!(matches!(error, Error::Tls(_)), "{error:?}");
+    let error = open(Remote { policy: Policy { allow_simulated: false }, ..host.remote() });
+    assert!(matches!(error, Error::Evidence(_)), "{error:?}");
     // A client without TLS does no harm.
     let mut plain = TcpStream::connect(host.address).unwrap();
     io::Write::write_all(&mut plain, b"GET / HTTP/1.1\r\n\r\n").unwrap();
@@ -338,13 +338,13 @@ fn strangers_are_turned_away() {
 }
 
 #[test]
-fn a_host_may_ask_who_the_gateway_is() {
+fn a_host_can_require_a_client_certificate() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let [folder, home, known] = folders.each_ref().map(tempfile::TempDir::path);
     let identity = Identity::own(known).unwrap();
     let host = Running::start_for(folder, "127.0.0.1:0", Some(identity.certificate.clone()));
-    let told = host.open(home).err();
-    assert!(matches!(told, Some(Error::Tls(_))), "{told:?}");
+    let error = host.open(home).err();
+    assert!(matches!(error, Some(Error::Tls(_))), "{error:?}");
     let remote = Remote { identity: Some(identity), ..host.remote() };
     let params = params(BLOCKS);
     remote.open(home, None, params, Choice::Benes, Durability::Process).unwrap();

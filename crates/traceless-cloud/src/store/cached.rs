@@ -23,7 +23,7 @@ pub struct CachedStore<S> {
     store: S,
     geometry: Geometry,
     layers: usize,
-    held: RwLock<LayerCache>,
+    cache: RwLock<LayerCache>,
 }
 
 impl<S: NodeStore> CachedStore<S> {
@@ -31,7 +31,7 @@ impl<S: NodeStore> CachedStore<S> {
     /// when it is requested.
     pub fn new(store: S, geometry: Geometry, room: u64) -> Self {
         let layers = layers_in(&geometry, room);
-        Self { store, geometry, layers, held: RwLock::default() }
+        Self { store, geometry, layers, cache: RwLock::default() }
     }
 
     /// How many layers are kept.
@@ -39,17 +39,18 @@ impl<S: NodeStore> CachedStore<S> {
         self.layers
     }
 
-    fn holds(&self, node: Node) -> bool {
+    fn is_cached(&self, node: Node) -> bool {
         self.geometry.layer_of(node) < self.layers
     }
 
     /// Versions of these reads that should be kept and are not, without duplicates.
-    fn missing(&self, wanted: &[SlotRead<'_>]) -> Vec<NodeVersion> {
-        let held = self.reading();
+    fn missing(&self, reads: &[SlotRead<'_>]) -> Vec<NodeVersion> {
+        let cache = self.reading();
         let mut missing = Vec::new();
-        for &SlotRead { version, .. } in wanted {
-            let is_missing =
-                version.attempt != 0 && self.holds(version.node) && held.find(version).is_none();
+        for &SlotRead { version, .. } in reads {
+            let is_missing = version.attempt != 0
+                && self.is_cached(version.node)
+                && cache.find(version).is_none();
             if is_missing && !missing.contains(&version) {
                 missing.push(version);
             }
@@ -68,38 +69,38 @@ impl<S: NodeStore> CachedStore<S> {
     }
 
     fn reading(&self) -> RwLockReadGuard<'_, LayerCache> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner)
+        self.cache.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn writing(&self) -> RwLockWriteGuard<'_, LayerCache> {
-        self.held.write().unwrap_or_else(PoisonError::into_inner)
+        self.cache.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<S: NodeStore> NodeStore for CachedStore<S> {
-    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
+    async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
         if self.layers == 0 {
-            return self.store.read_slots(wanted).await;
+            return self.store.read_slots(reads).await;
         }
-        let missing = self.missing(wanted);
+        let missing = self.missing(reads);
         if !missing.is_empty() {
             try_join_all(missing.into_iter().map(|version| self.fetch(version))).await?;
         }
-        let mut others = Vec::with_capacity(wanted.len());
+        let mut misses = Vec::with_capacity(reads.len());
         {
-            let held = self.reading();
-            for SlotRead { version, slot, into } in wanted {
+            let cache = self.reading();
+            for SlotRead { version, slot, into } in reads {
                 let at = *slot as usize * into.len();
-                if !(self.holds(version.node) && held.read(*version, at, into)?) {
-                    others.push(SlotRead { version: *version, slot: *slot, into });
+                if !(self.is_cached(version.node) && cache.read(*version, at, into)?) {
+                    misses.push(SlotRead { version: *version, slot: *slot, into });
                 }
             }
         }
-        if others.is_empty() { Ok(()) } else { self.store.read_slots(&mut others).await }
+        if misses.is_empty() { Ok(()) } else { self.store.read_slots(&mut misses).await }
     }
 
     async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
-        if self.holds(version.node) && self.reading().read(version, 0, into)? {
+        if self.is_cached(version.node) && self.reading().read(version, 0, into)? {
             return Ok(());
         }
         // This node is not kept: a round reads nodes to replace them.
@@ -107,13 +108,13 @@ impl<S: NodeStore> NodeStore for CachedStore<S> {
     }
 
     async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
-        let holds = self.holds(version.node);
-        if holds {
+        let is_cached = self.is_cached(version.node);
+        if is_cached {
             // Even if this fails, the version that was staged before must not be committed.
-            self.writing().forget_staged(version.node);
+            self.writing().drop_staged(version.node);
         }
         self.store.stage(version, bytes).await?;
-        if holds {
+        if is_cached {
             let mut copy = self.writing().spare.pop().unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(bytes);
@@ -129,8 +130,8 @@ impl<S: NodeStore> NodeStore for CachedStore<S> {
 
     async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         self.store.commit(sequence, versions).await?;
-        let held = versions.iter().filter(|version| self.holds(version.node));
-        self.writing().commit(held);
+        let cached = versions.iter().filter(|version| self.is_cached(version.node));
+        self.writing().commit(cached);
         Ok(())
     }
 
@@ -194,7 +195,7 @@ impl LayerCache {
         }
     }
 
-    fn forget_staged(&mut self, node: Node) {
+    fn drop_staged(&mut self, node: Node) {
         if let Some(at) = self.staged.iter().position(|kept| kept.version.node == node) {
             self.spare.push(self.staged.swap_remove(at).bytes);
         }

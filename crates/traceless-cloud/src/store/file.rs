@@ -6,11 +6,12 @@
 
 use super::places::{NodePlaces, VersionPlace};
 use super::{NodeStore, NodeVersion, SlotRead};
+use crate::codec::{Reader, Writer};
 use crate::durable::{Durability, make_folder, put};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 use crate::lock::Lock;
-use crate::log::{Damage, Draft, HashProof, Head, ID_LEN, Log, Magic, WholeEntries, read};
+use crate::log::{Damage, EntryDraft, HashProof, Head, Log, Magic, WholeEntries, read};
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs::{File, OpenOptions};
@@ -19,12 +20,14 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
-use traceless_core::rng::{Rng, System};
+use traceless_core::rng::System;
 
 const LOG: &str = "places.log";
 const NEW_LOG: &str = "places.new";
 const MAGIC: Magic = *b"tlnodes3";
 const ENTRY_LEN: usize = 16;
+/// Names the log in errors about what its entries say.
+const LOG_CONTENT: &str = "the log of places";
 /// Length of a log, in bytes, above which a new one is written.
 const LOG_LEN_MAX: u64 = 4 << 20;
 /// Advice for the operator when the log is damaged.
@@ -79,7 +82,7 @@ impl FileStore {
 
     /// The log. If a write to it failed, a new log is written from the state in memory, because it
     /// is unknown whether the last commit is in the old one.
-    fn sound_log(&self, places: &NodePlaces) -> Result<MutexGuard<'_, Log<HashProof>>> {
+    fn working_log(&self, places: &NodePlaces) -> Result<MutexGuard<'_, Log<HashProof>>> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if log.is_broken() {
             *log = write_log(&self.folder, &self.geometry, places, self.durability)?;
@@ -107,24 +110,24 @@ impl FileStore {
 }
 
 impl NodeStore for FileStore {
-    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
+    async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
         let len = self.geometry.slot_len();
         // Held while reading, so that no place is reused meanwhile.
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        let mut away = Vec::new();
-        for SlotRead { version, slot, into } in wanted {
+        let mut misses = Vec::new();
+        for SlotRead { version, slot, into } in reads {
             let Some((file, start)) = self.find(&places, *version)? else {
                 into.fill(0);
                 continue;
             };
             let at = start + u64::from(*slot) * len as u64;
             if !is_read_from_memory(file, at, into) {
-                ask_for(file, at, len);
-                away.push((file, at, into));
+                prefetch(file, at, len);
+                misses.push((file, at, into));
             }
         }
         // The disk reads all of them concurrently, so together they take about as long as one.
-        for (file, at, into) in away {
+        for (file, at, into) in misses {
             file.read_exact_at(into, at)?;
         }
         Ok(())
@@ -160,8 +163,8 @@ impl NodeStore for FileStore {
         }
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let staged = places.staged(sequence, versions)?;
-        let mut log = self.sound_log(&places)?;
-        log.write(&mut Draft::of(1, &record(sequence, &staged)))?;
+        let mut log = self.working_log(&places)?;
+        log.write(&mut EntryDraft::of(1, &record(sequence, &staged)))?;
         places.commit(sequence, &staged);
         if log.position().end > LOG_LEN_MAX {
             match write_log(&self.folder, &self.geometry, &places, self.durability) {
@@ -175,7 +178,7 @@ impl NodeStore for FileStore {
 
     async fn sequence(&self) -> Result<u64> {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        drop(self.sound_log(&places)?);
+        drop(self.working_log(&places)?);
         Ok(places.sequence())
     }
 }
@@ -187,7 +190,7 @@ fn is_read_from_memory(file: &File, at: u64, into: &mut [u8]) -> bool {
 }
 
 /// Starts a read of the disk.
-fn ask_for(file: &File, at: u64, len: usize) {
+fn prefetch(file: &File, at: u64, len: usize) {
     // If this fails, the read itself waits longer.
     let _ = fadvise(file, at, NonZeroU64::new(len as u64), Advice::WillNeed);
 }
@@ -205,11 +208,8 @@ fn write_log(
     durability: Durability,
 ) -> Result<Log<HashProof>> {
     let current: Vec<VersionPlace> = places.current().collect();
-    let entries = [Draft::of(1, &record(places.sequence(), &current))].into_iter();
-    let mut id = [0; ID_LEN];
-    System.fill(&mut id);
-    let about = geometry.encode().to_vec();
-    let head = Head { magic: MAGIC, generation: places.sequence(), id, about };
+    let entries = [EntryDraft::of(1, &record(places.sequence(), &current))].into_iter();
+    let head = Head::draw(MAGIC, places.sequence(), geometry.encode().to_vec(), &mut System);
     let new = folder.join(NEW_LOG);
     let log = Log::create(&new, &head, &(), entries, durability, Box::new(System))?;
     put(&new, &folder.join(LOG))?;
@@ -218,34 +218,30 @@ fn write_log(
 
 /// A commit: its number, and each node with attempt and place.
 fn record(sequence: u64, placed: &[VersionPlace]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(8 + placed.len() * ENTRY_LEN);
-    bytes.extend_from_slice(&sequence.to_le_bytes());
+    let mut out = Writer::with_capacity(8 + placed.len() * ENTRY_LEN);
+    out.u64(sequence);
     for VersionPlace { version, place } in placed {
-        bytes.extend_from_slice(&version.node.0.to_le_bytes());
-        bytes.extend_from_slice(&version.attempt.to_le_bytes());
-        bytes.extend_from_slice(&place.to_le_bytes());
+        version.encode(&mut out);
+        out.u32(*place);
     }
-    bytes
+    out.into_bytes()
 }
 
 /// Applies the commits of a log, which must not be damaged.
 fn replay(
     path: &Path,
-    mut bytes: Vec<u8>,
+    bytes: Vec<u8>,
     geometry: &Geometry,
     places: &mut NodePlaces,
 ) -> Result<WholeEntries<HashProof>> {
-    let wrong = || Error::State("the log of places");
-    let damaged = |damage: Damage| damage.error(path, ADVICE);
-    let found: WholeEntries<HashProof> = read(&mut bytes, MAGIC, &()).map_err(damaged)?;
-    if let Some(damage) = found.damage {
-        return Err(damaged(damage));
-    }
+    let wrong = || Error::State(LOG_CONTENT);
+    let found: Result<WholeEntries<HashProof>, Damage> = read(bytes, MAGIC, &());
+    let found = found.map_err(|damage| damage.error(path, ADVICE))?.undamaged(path, ADVICE)?;
     if found.about != geometry.encode() {
         return Err(Error::Parameters("the store is of another tree"));
     }
-    for (before, entry) in found.entries.iter().enumerate() {
-        let (number, nodes) = commit_in(&bytes[entry.body.clone()]).ok_or_else(wrong)?;
+    for (before, (_, body)) in found.bodies().enumerate() {
+        let (number, nodes) = commit_in(body)?;
         let follows = before == 0 || number == places.sequence() + 1;
         if !follows || !nodes.iter().all(|one| is_place(geometry, places, *one)) {
             return Err(wrong());
@@ -260,16 +256,15 @@ fn is_place(geometry: &Geometry, places: &NodePlaces, one: VersionPlace) -> bool
     node.0 < geometry.nodes() && one.place < NodePlaces::counts(geometry)[places.size_of(node)]
 }
 
-fn commit_in(record: &[u8]) -> Option<(u64, Vec<VersionPlace>)> {
-    let (sequence, entries) = record.split_first_chunk()?;
-    let (entries, rest) = entries.as_chunks::<ENTRY_LEN>();
-    let entry = |entry: &[u8; ENTRY_LEN]| {
-        let word = |at: usize| u32::from_le_bytes(entry[at..at + 4].try_into().expect("4 bytes"));
-        let attempt = u64::from(word(8)) << 32 | u64::from(word(4));
-        VersionPlace { version: NodeVersion { node: Node(word(0)), attempt }, place: word(12) }
-    };
-    let placed = entries.iter().map(entry).collect();
-    rest.is_empty().then_some((u64::from_le_bytes(*sequence), placed))
+fn commit_in(record: &[u8]) -> Result<(u64, Vec<VersionPlace>)> {
+    let mut from = Reader::of_state(record, LOG_CONTENT);
+    let sequence = from.u64()?;
+    let mut placed = Vec::with_capacity(from.remaining().len() / ENTRY_LEN);
+    while !from.remaining().is_empty() {
+        let version = NodeVersion::decode(&mut from)?;
+        placed.push(VersionPlace { version, place: from.u32()? });
+    }
+    Ok((sequence, placed))
 }
 
 #[cfg(test)]
@@ -282,14 +277,14 @@ mod tests {
     const COMMITS: u64 = 6;
 
     /// The sequence and places that a log leads to.
-    fn said(bytes: Vec<u8>, g: &Geometry) -> Result<(u64, Vec<VersionPlace>)> {
+    fn state_of(bytes: Vec<u8>, g: &Geometry) -> Result<(u64, Vec<VersionPlace>)> {
         let mut places = NodePlaces::new(*g);
         replay(Path::new("log"), bytes, g, &mut places)?;
         Ok((places.sequence(), places.current().collect()))
     }
 
     #[test]
-    fn no_damage_of_the_log_loses_a_commit() {
+    fn damage_of_the_log_loses_no_commit() {
         let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
         let store = FileStore::open(folder.path(), g, Durability::Power).unwrap();
         for sequence in 1..=COMMITS {
@@ -298,9 +293,9 @@ mod tests {
         drop(store);
         let log = folder.path().join(LOG);
         let whole = std::fs::read(&log).unwrap();
-        let want = said(whole.clone(), &g).unwrap();
+        let want = state_of(whole.clone(), &g).unwrap();
         assert_eq!(want.0, COMMITS);
-        every_damage(&whole, |bytes| match said(bytes, &g) {
+        every_damage(&whole, |bytes| match state_of(bytes, &g) {
             Ok(found) => {
                 assert!(found == want, "what is opened lacks a commit");
                 Judged::Opened
@@ -331,7 +326,7 @@ mod tests {
 
     /// An interrupted commit is ignored, and commits continue after the last whole one.
     #[test]
-    fn a_commit_that_was_cut_short_never_happened() {
+    fn an_interrupted_commit_is_ignored() {
         let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
         let open = || FileStore::open(folder.path(), g, Durability::Power).unwrap();
         let log = folder.path().join(LOG);
@@ -374,7 +369,7 @@ mod tests {
 
     /// A log with a failed write is replaced by one with the state in memory.
     #[test]
-    fn a_log_that_could_not_be_written_is_made_anew() {
+    fn a_log_with_a_failed_write_is_replaced() {
         let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
         let store = FileStore::open(folder.path(), g, Durability::Process).unwrap();
         write_round(&store, &g, 1);
@@ -394,7 +389,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(LOG);
         let head = Head { magic: MAGIC, generation: 0, id: [1; 16], about: g.encode().to_vec() };
-        let drafts = commits.iter().map(|(number, placed)| Draft::of(1, &record(*number, placed)));
+        let drafts =
+            commits.iter().map(|(number, placed)| EntryDraft::of(1, &record(*number, placed)));
         let process = Durability::Process;
         Log::<HashProof>::create(&path, &head, &(), drafts, process, Box::new(System)).unwrap();
         std::fs::read(path).unwrap()
@@ -402,7 +398,7 @@ mod tests {
 
     /// An attacker at the host can write whole entries, so their contents are checked, too.
     #[test]
-    fn commits_that_cannot_be_are_refused() {
+    fn impossible_commits_are_refused() {
         let g = rootless();
         let placed = |node: u32, place: u32| {
             let version = NodeVersion { node: Node(node), attempt: 7 << 32 | 9 };
@@ -414,28 +410,28 @@ mod tests {
             (placed(node, count - 1), placed(node, count))
         });
         for good in [first.0, last.0] {
-            let found = said(log_of(&g, &[(3, &[]), (4, &[good])]), &g).unwrap();
+            let found = state_of(log_of(&g, &[(3, &[]), (4, &[good])]), &g).unwrap();
             assert_eq!((found.0, found.1.len()), (4, 1));
             assert_eq!(found.1[0].version, good.version, "with all of its number");
         }
         let beyond = placed(g.nodes(), 0);
         for wrong in [first.1, last.1, beyond, placed(u32::MAX, 0)] {
-            let refused = said(log_of(&g, &[(3, &[first.0, wrong])]), &g);
+            let refused = state_of(log_of(&g, &[(3, &[first.0, wrong])]), &g);
             assert!(matches!(refused, Err(Error::State(_))));
         }
         for number in [2, 3, 5] {
-            let refused = said(log_of(&g, &[(3, &[]), (number, &[first.0])]), &g);
+            let refused = state_of(log_of(&g, &[(3, &[]), (number, &[first.0])]), &g);
             assert!(matches!(refused, Err(Error::State(_))), "{number} does not follow 3");
         }
         assert!(
-            matches!(said(log_of(&g, &[]), &g), Err(Error::State(_))),
+            matches!(state_of(log_of(&g, &[]), &g), Err(Error::State(_))),
             "not even where it began"
         );
     }
 
     /// A log that has grown is replaced, so that it does not fill the disk.
     #[test]
-    fn a_log_is_no_longer_than_its_limit() {
+    fn a_log_stays_within_its_length_limit() {
         let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
         let store = FileStore::open(folder.path(), g, Durability::Process).unwrap();
         let len = || std::fs::metadata(folder.path().join(LOG)).unwrap().len();

@@ -38,8 +38,8 @@ impl MemStore {
 }
 
 impl NodeStore for MemStore {
-    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
-        for SlotRead { version, slot, into } in wanted {
+    async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
+        for SlotRead { version, slot, into } in reads {
             self.read(*version, *slot as usize * self.slot_len, into)?;
         }
         Ok(())

@@ -12,10 +12,11 @@ pub use file::FileStore;
 pub use mem::MemStore;
 
 #[cfg(test)]
-mod far;
+mod slow_engine;
 #[cfg(test)]
 mod tests;
 
+use crate::codec::{Reader, Writer};
 use crate::error::Result;
 use crate::geometry::Node;
 
@@ -26,6 +27,18 @@ pub struct NodeVersion {
     pub node: Node,
     /// The attempt number of the round that wrote it; 0 if the node was never written.
     pub attempt: u64,
+}
+
+impl NodeVersion {
+    /// Appends the version.
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        out.u32(self.node.0).u64(self.attempt);
+    }
+
+    /// Takes a version.
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self { node: Node(from.u32()?), attempt: from.u64()? })
+    }
 }
 
 /// A request to read a slot.
@@ -81,7 +94,7 @@ pub struct SlotRead<'a> {
 /// bytes, so wrong bytes of an engine make a query fail and do no other harm.
 pub trait NodeStore: Send + Sync {
     /// Reads slots. Fills them all, or fails; then their contents are unspecified.
-    fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> impl Future<Output = Result> + Send;
+    fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> impl Future<Output = Result> + Send;
 
     /// Reads a node. Fills `into`, which has the node's length, or fails.
     fn read_node(
@@ -111,8 +124,8 @@ pub trait NodeStore: Send + Sync {
 }
 
 impl<S: NodeStore + ?Sized> NodeStore for std::sync::Arc<S> {
-    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
-        (**self).read_slots(wanted).await
+    async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
+        (**self).read_slots(reads).await
     }
 
     async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {

@@ -149,7 +149,7 @@ mod tests {
             let node = |layer| g.node(layer, g.evicted(sequence - 1));
             let version = |layer| NodeVersion { node: node(layer), attempt: sequence };
             let versions: Vec<NodeVersion> = (0..g.layers).map(version).collect();
-            let now: Vec<NodeVersion> = places.current().map(|held| held.version).collect();
+            let now: Vec<NodeVersion> = places.current().map(|place| place.version).collect();
             let readable: Vec<(usize, u32)> =
                 now.iter().chain(&before).map(|old| place_of(&places, *old)).collect();
             // Staged twice, as after a failure.
@@ -185,7 +185,7 @@ mod tests {
 
     /// One for each node, for each staged version, and for each replaced version.
     #[test]
-    fn there_are_as_many_places_as_a_round_needs() {
+    fn there_are_enough_places_for_a_round() {
         let of = |g: Geometry| (g.nodes(), g.leaves(), NodePlaces::counts(&g));
         assert_eq!(of(small()), (40, 27, [13 + 2 * 3, 27 + 2]));
         assert_eq!(of(Geometry { layers: 1, ..rootless() }), (3, 3, [0, 3 + 2]));

@@ -31,11 +31,11 @@ fn check_round(store: &impl NodeStore, g: &Geometry, sequence: u64) {
         assert!(node == want);
         let never = NodeVersion { attempt: 0, ..version };
         let (mut first, mut second) = (vec![1; g.slot_len()], vec![1; g.slot_len()]);
-        let mut wanted = [
+        let mut reads = [
             SlotRead { version, slot: 3, into: &mut first },
             SlotRead { version: never, slot: 4, into: &mut second },
         ];
-        block_on(store.read_slots(&mut wanted)).unwrap();
+        block_on(store.read_slots(&mut reads)).unwrap();
         assert!(
             first == want[3 * g.slot_len()..][..g.slot_len()]
                 && second.iter().all(|&byte| byte == 0)
@@ -61,8 +61,11 @@ pub fn behaves(store: &impl NodeStore, g: &Geometry) {
         "not yet"
     );
     assert!(block_on(store.commit(43, &versions[..1])).is_err(), "a commit is missing");
-    let gone = path(g, 0, 1)[0];
-    assert!(block_on(store.read_node(gone, &mut bytes_of(g, gone))).is_err(), "replaced long ago");
+    let replaced = path(g, 0, 1)[0];
+    assert!(
+        block_on(store.read_node(replaced, &mut bytes_of(g, replaced))).is_err(),
+        "replaced long ago"
+    );
     assert_eq!(block_on(store.sequence()).unwrap(), 40);
     block_on(store.stage(versions[0], &bytes_of(g, versions[0]))).unwrap();
     block_on(store.abandon()).unwrap();
@@ -76,7 +79,7 @@ fn shapes() -> [Geometry; 3] {
 }
 
 #[test]
-fn memory_behaves() {
+fn the_memory_store_passes_the_store_tests() {
     for g in shapes() {
         behaves(&MemStore::new(g), &g);
         behaves(&std::sync::Arc::new(MemStore::new(g)), &g);
@@ -84,7 +87,7 @@ fn memory_behaves() {
 }
 
 #[test]
-fn files_behave() {
+fn the_file_store_passes_the_store_tests() {
     for g in shapes() {
         let folder = tempfile::tempdir().unwrap();
         behaves(&FileStore::open(folder.path(), g, Durability::Power).unwrap(), &g);
@@ -93,7 +96,7 @@ fn files_behave() {
 
 /// Slots come from the disk, when the system's cache does not have them.
 #[test]
-fn what_the_system_has_no_more_in_memory_is_read() {
+fn evicted_pages_are_read_from_the_disk() {
     use rustix::fs::{Advice, fadvise};
     let (folder, g) = (tempfile::tempdir().unwrap(), small());
     let store = FileStore::open(folder.path(), g, Durability::Power).unwrap();
@@ -105,10 +108,10 @@ fn what_the_system_has_no_more_in_memory_is_read() {
         }
         let versions = path(&g, sequence - 1, sequence);
         let mut found = vec![vec![0; g.slot_len()]; versions.len()];
-        let wanted = versions.iter().zip(&mut found);
-        let mut wanted: Vec<SlotRead<'_>> =
-            wanted.map(|(&version, into)| SlotRead { version, slot: 3, into }).collect();
-        block_on(store.read_slots(&mut wanted)).unwrap();
+        let reads = versions.iter().zip(&mut found);
+        let mut reads: Vec<SlotRead<'_>> =
+            reads.map(|(&version, into)| SlotRead { version, slot: 3, into }).collect();
+        block_on(store.read_slots(&mut reads)).unwrap();
         for (version, found) in versions.into_iter().zip(found) {
             assert!(found == bytes_of(&g, version)[3 * g.slot_len()..][..g.slot_len()]);
         }
@@ -116,7 +119,7 @@ fn what_the_system_has_no_more_in_memory_is_read() {
 }
 
 #[test]
-fn files_are_opened_as_they_were_at_a_commit() {
+fn files_reopen_in_the_state_of_the_last_commit() {
     let (folder, g) = (tempfile::tempdir().unwrap(), small());
     let open = || FileStore::open(folder.path(), g, Durability::Process);
     for sequence in 1..=30 {

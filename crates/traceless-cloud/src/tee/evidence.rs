@@ -72,7 +72,7 @@ pub struct AttestedEnclave {
 /// The evidence of a simulated enclave with this public key, for a gateway that sent `nonce`.
 pub(super) fn simulated(key: &HpkePublicKey, nonce: &Nonce, place: EnclavePlace) -> Vec<u8> {
     let pair = Ed25519KeyPair::from_seed_unchecked(SIMULATED_SEED).expect("a seed of 32 bytes");
-    let held = CoseKeyBuilder::new_okp_key()
+    let confirmed = CoseKeyBuilder::new_okp_key()
         .param(OkpKeyParameter::Crv.to_i64(), Value::from(EllipticCurve::X25519.to_i64()))
         .param(OkpKeyParameter::X.to_i64(), Value::Bytes(key.0.clone()))
         .build()
@@ -83,7 +83,7 @@ pub(super) fn simulated(key: &HpkePublicKey, nonce: &Nonce, place: EnclavePlace)
         .claim(CwtClaimName::EatProfile, Value::from(SIMULATED))
         .claim(CwtClaimName::DebugStatus, Value::from(DEBUG_ENABLED as u8))
         .claim(CwtClaimName::SoftwareName, Value::from(place.name()))
-        .claim(CwtClaimName::Cnf, Value::Map(vec![(Value::from(CONFIRMED_KEY as u8), held)]))
+        .claim(CwtClaimName::Cnf, Value::Map(vec![(Value::from(CONFIRMED_KEY as u8), confirmed)]))
         .build();
     let protected =
         HeaderBuilder::new().algorithm(Algorithm::EdDSA).key_id(SIMULATED_KEY.to_vec()).build();
@@ -131,7 +131,7 @@ fn judge(claims: &ClaimsSet, nonce: &Nonce, policy: Policy) -> Result<AttestedEn
         ));
     }
     let what = claim(claims, CwtClaimName::SoftwareName)?.as_text().unwrap_or(SIMULATED).to_owned();
-    let key = held_key(claim(claims, CwtClaimName::Cnf)?)?;
+    let key = confirmed_key(claim(claims, CwtClaimName::Cnf)?)?;
     Ok(AttestedEnclave { enclave: session_of(&key), key, gateway: *nonce, what })
 }
 
@@ -147,14 +147,14 @@ fn claim(claims: &ClaimsSet, name: CwtClaimName) -> Result<&Value> {
 }
 
 /// The public key in the claim `cnf`.
-fn held_key(confirmation: &Value) -> Result<HpkePublicKey> {
+fn confirmed_key(confirmation: &Value) -> Result<HpkePublicKey> {
     let wrong = Error::Evidence("it speaks for no key of X25519");
     let methods = confirmation.as_map().map(Vec::as_slice).unwrap_or_default();
-    let held = methods
+    let confirmed = methods
         .iter()
         .find(|(method, _)| method.as_integer().map(i128::from) == Some(CONFIRMED_KEY));
-    let Some((_, held)) = held else { return Err(wrong) };
-    let Ok(key) = CoseKey::from_cbor_value(held.clone()) else { return Err(wrong) };
+    let Some((_, confirmed)) = confirmed else { return Err(wrong) };
+    let Ok(key) = CoseKey::from_cbor_value(confirmed.clone()) else { return Err(wrong) };
     let value = |parameter: OkpKeyParameter| {
         let label = Label::Int(parameter.to_i64());
         key.params.iter().find(|(other, _)| *other == label).map(|(_, value)| value)
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_simulated_enclave_says_so_and_has_to_be_allowed() {
+    fn a_simulated_enclave_is_identified_and_must_be_allowed() {
         let key = HpkePublicKey(vec![9; 32]);
         for (place, what) in [
             (EnclavePlace::Process, "simulated, in a process"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_of_it_can_be_changed() {
+    fn evidence_with_an_altered_byte_is_refused() {
         let evidence = simulated(&HpkePublicKey(vec![9; 32]), &NONCE, EnclavePlace::Process);
         assert!(evidence.len() < EVIDENCE_LEN_MAX);
         for byte in 0..evidence.len() {

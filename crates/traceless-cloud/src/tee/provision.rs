@@ -2,11 +2,11 @@
 
 use super::evidence::{AttestedEnclave, EnclavePlace, session_of, simulated};
 use crate::channel::Nonce;
+use crate::codec::Reader;
 use crate::enclave::{Session, Shared};
 use crate::error::{Error, Result};
 use crate::geometry::{GEOMETRY_LEN, Geometry};
 use crate::kernel::Choice;
-use crate::orders::Reader;
 use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256 as SUITE;
 use rustls::crypto::hpke::{EncapsulatedSecret, Hpke, HpkePrivateKey, HpkePublicKey};
 use traceless_core::seal::Secret;
@@ -82,11 +82,11 @@ impl Candidate {
         let encapsulated = EncapsulatedSecret(encapsulated.to_vec());
         let plain = SUITE.open(&encapsulated, INFO, &bound, rest, &self.private);
         let plain = Zeroizing::new(plain.map_err(|_| Error::Unauthentic)?);
-        let mut reader = Reader(&plain);
+        let mut reader = Reader::new(&plain);
         let key = Secret::from_bytes(reader.array()?);
-        let choice = match reader.array()? {
-            [0] => Choice::Benes,
-            [1] => Choice::Paper,
+        let choice = match reader.u8()? {
+            0 => Choice::Benes,
+            1 => Choice::Paper,
             _ => return Err(Error::Malformed("no such kernel")),
         };
         let geometry = Geometry::decode(&reader.array()?)?;
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_come_to_the_same_session() {
+    fn both_sides_derive_the_same_session() {
         let candidate = Candidate::new(&NONCE).unwrap();
         let attested = attested(&candidate);
         let sealed = provision().seal(&attested).unwrap();
@@ -123,7 +123,7 @@ mod tests {
         let own = provision().shared().session(&attested.gateway, &attested.enclave);
         let (shared, session) = candidate.accept(&sealed).unwrap();
         assert_eq!((shared.geometry, shared.choice), (small(), Choice::Paper));
-        assert_eq!(shared.outer.bytes(), provision().shared().outer.bytes());
+        assert_eq!(shared.transport.bytes(), provision().shared().transport.bytes());
         for (one, other) in
             [(own.query, session.query), (own.reply, session.reply), (own.evict, session.evict)]
         {

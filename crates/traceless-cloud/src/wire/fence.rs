@@ -4,9 +4,9 @@
 //! random number of the current opening. The host accepts only the newest opening. So of two
 //! gateways on one store the older is refused, and so is a gateway with a restored folder.
 
+use crate::codec::{Reader, Writer};
 use crate::durable::write_private;
 use crate::error::{Error, Result};
-use crate::orders::Reader;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use traceless_core::rng::Rng;
@@ -29,10 +29,9 @@ pub struct Opening {
 impl Opening {
     /// The opening as bytes.
     pub fn encode(&self) -> [u8; OPENING_LEN] {
-        let mut bytes = [0; OPENING_LEN];
-        bytes[..8].copy_from_slice(&self.number.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.instance);
-        bytes
+        let mut out = Writer::with_capacity(OPENING_LEN);
+        out.u64(self.number).bytes(&self.instance);
+        out.into_array()
     }
 
     /// Takes an opening off the front of a message.
@@ -96,7 +95,7 @@ fn read(folder: &Path) -> Result<Option<Opening>> {
     if Sha256::digest(body)[..CHECK_LEN] != *check || rest.len() != OPENING_LEN {
         return Err(wrong);
     }
-    Opening::decode(&mut Reader(rest)).map(Some)
+    Opening::decode(&mut Reader::new(rest)).map(Some)
 }
 
 fn write(folder: &Path, opening: &Opening) -> Result {
@@ -111,7 +110,7 @@ mod tests {
     use traceless_core::rng::SeededRng;
 
     #[test]
-    fn the_newest_is_let_in_and_older_ones_are_out() {
+    fn the_newest_opening_is_accepted_and_older_ones_are_fenced() {
         let (gateway, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let mut rng = SeededRng::new(1);
         let mut next = || Opening::next(gateway.path(), &mut rng).unwrap();

@@ -2,11 +2,12 @@
 
 use super::fence::Opening;
 use crate::channel::Nonce;
+use crate::codec::{Reader, Writer};
+use crate::enclave_orders::{Location, order_len_max};
 use crate::error::{Error, Result};
 use crate::frame;
-use crate::geometry::{Geometry, LAYERS_MAX, Node};
-use crate::host::{Ask, Stage};
-use crate::orders::{Location, Reader, order_len_max};
+use crate::geometry::{Geometry, LAYERS_MAX};
+use crate::host::{QueryRequest, Stage};
 use crate::store::NodeVersion;
 
 /// Version of the protocol.
@@ -53,7 +54,7 @@ pub enum NumberedRequest {
     },
     /// Queries that are sent together. The reply has the enclave's replies, up to the first
     /// failure.
-    Queries(Vec<Ask>),
+    Queries(Vec<QueryRequest>),
     /// Renews nodes.
     Stage(Stage),
     /// Commits staged versions.
@@ -92,8 +93,9 @@ pub const STRANGER_REPLY_LEN_MAX: usize = crate::tee::EVIDENCE_LEN_MAX + REPLY_H
 
 /// Encodes [`NumberedRequest::Hello`].
 pub fn hello(opening: &Opening, geometry: &Geometry, nonce: &Nonce) -> Vec<u8> {
-    let version = VERSION.to_le_bytes();
-    [&[0][..], &version, &opening.encode(), &geometry.encode(), nonce].concat()
+    let mut out = Writer::default();
+    out.u8(0).u32(VERSION).bytes(&opening.encode()).bytes(&geometry.encode()).bytes(nonce);
+    out.into_bytes()
 }
 
 /// Encodes [`NumberedRequest::Provision`].
@@ -107,36 +109,35 @@ pub fn attach(opening: &Opening, session: &SessionId, line: usize) -> Vec<u8> {
 }
 
 /// Encodes [`NumberedRequest::Queries`], at most [`QUERIES_MAX`] of them.
-pub fn queries(asks: &[Ask]) -> Vec<u8> {
-    let mut bytes = vec![3];
-    for ask in asks {
-        bytes.extend_from_slice(&ask.leaf.to_le_bytes());
-        bytes.push(ask.locations.len() as u8);
-        for location in &ask.locations {
-            bytes.extend_from_slice(&location.slot.to_le_bytes());
-            bytes.extend_from_slice(&location.attempt.to_le_bytes());
+pub fn queries(requests: &[QueryRequest]) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.u8(3);
+    for request in requests {
+        out.u32(request.leaf).u8(request.locations.len() as u8);
+        for location in &request.locations {
+            location.encode(&mut out);
         }
-        put_long(&ask.order, &mut bytes);
+        out.counted(&request.order);
     }
-    bytes
+    out.into_bytes()
 }
 
 /// Encodes the reply to queries.
 pub fn replies(results: impl Iterator<Item = Result<Vec<u8>>>) -> Vec<u8> {
-    let mut bytes = Vec::new();
+    let mut out = Writer::default();
     for result in results {
-        put_long(&frame::encode(result), &mut bytes);
+        out.counted(&frame::encode(result));
     }
-    bytes
+    out.into_bytes()
 }
 
 /// Decodes the replies to `count` queries, up to the first failure. Malformed bytes give an error
 /// as the last reply.
 pub fn take_replies(bytes: &[u8], count: usize) -> Vec<Result<Vec<u8>>> {
-    let mut from = Reader(bytes);
+    let mut from = Reader::new(bytes);
     let mut replies = Vec::with_capacity(count);
     while replies.len() < count && replies.last().is_none_or(Result::is_ok) {
-        let reply = take_long(&mut from);
+        let reply = from.counted();
         replies.push(reply.and_then(|reply| frame::decode(reply).map(<[u8]>::to_vec)));
     }
     replies
@@ -145,29 +146,30 @@ pub fn take_replies(bytes: &[u8], count: usize) -> Vec<Result<Vec<u8>>> {
 /// Encodes [`NumberedRequest::Stage`].
 pub fn stage(stage: &Stage) -> Vec<u8> {
     let orders: usize = stage.orders.iter().map(|order| order.len() + 4 + NODE_LEN).sum();
-    let mut bytes = Vec::with_capacity(16 + orders + stage.batch.len());
-    bytes.push(4);
-    bytes.extend_from_slice(&stage.attempt.to_le_bytes());
-    put_versions(&stage.nodes, &mut bytes);
+    let mut out = Writer::with_capacity(16 + orders + stage.batch.len());
+    out.u8(4).u64(stage.attempt);
+    write_versions(&stage.nodes, &mut out);
     for order in &stage.orders {
-        put_long(order, &mut bytes);
+        out.counted(order);
     }
-    bytes.extend_from_slice(&stage.batch);
-    bytes
+    out.bytes(&stage.batch);
+    out.into_bytes()
 }
 
 /// Encodes [`NumberedRequest::Commit`].
 pub fn commit(sequence: u64, versions: &[NodeVersion]) -> Vec<u8> {
-    let mut bytes = vec![5];
-    bytes.extend_from_slice(&sequence.to_le_bytes());
-    put_versions(versions, &mut bytes);
-    bytes
+    let mut out = Writer::default();
+    out.u8(5).u64(sequence);
+    write_versions(versions, &mut out);
+    out.into_bytes()
 }
 
 /// Encodes [`NumberedRequest::Place`].
 pub fn place(version: NodeVersion, bytes: &[u8]) -> Vec<u8> {
-    let NodeVersion { node, attempt } = version;
-    [&[7][..], &node.0.to_le_bytes(), &attempt.to_le_bytes(), bytes].concat()
+    let mut out = Writer::with_capacity(1 + NODE_LEN + bytes.len());
+    version.encode(out.u8(7));
+    out.bytes(bytes);
+    out.into_bytes()
 }
 
 /// Encodes [`NumberedRequest::Sequence`].
@@ -178,9 +180,8 @@ pub fn sequence() -> Vec<u8> {
 impl NumberedRequest {
     /// Decodes untrusted bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut from = Reader(bytes);
-        let [kind] = from.array()?;
-        let request = match kind {
+        let mut from = Reader::new(bytes);
+        let request = match from.u8()? {
             0 => {
                 if from.u32()? != VERSION {
                     return Err(Error::Malformed("gateway and host are of different versions"));
@@ -189,38 +190,36 @@ impl NumberedRequest {
                 let geometry = Geometry::decode(&from.array()?)?;
                 Self::Hello { opening, geometry, nonce: from.array()? }
             }
-            1 => Self::Provision(rest(&mut from)),
+            1 => Self::Provision(from.rest().to_vec()),
             2 => {
                 let opening = Opening::decode(&mut from)?;
-                let session = from.array()?;
-                let [line] = from.array()?;
-                Self::Attach { opening, session, line }
+                Self::Attach { opening, session: from.array()?, line: from.u8()? }
             }
             3 => {
-                let mut asks = Vec::new();
-                while !from.0.is_empty() {
-                    asks.push(take_ask(&mut from)?);
+                let mut requests = Vec::new();
+                while !from.remaining().is_empty() {
+                    requests.push(read_query(&mut from)?);
                 }
-                if asks.len() > QUERIES_MAX {
+                if requests.len() > QUERIES_MAX {
                     return Err(Error::Malformed("too many queries together"));
                 }
-                Self::Queries(asks)
+                Self::Queries(requests)
             }
             4 => {
                 let attempt = from.u64()?;
-                let nodes = take_versions(&mut from)?;
-                let order = |_: &NodeVersion| take_long(&mut from).map(<[u8]>::to_vec);
+                let nodes = read_versions(&mut from)?;
+                let order = |_: &NodeVersion| from.counted().map(<[u8]>::to_vec);
                 let orders = nodes.iter().map(order).collect::<Result<_>>()?;
-                Self::Stage(Stage { nodes, attempt, batch: rest(&mut from), orders })
+                Self::Stage(Stage { nodes, attempt, batch: from.rest().to_vec(), orders })
             }
             5 => {
                 let sequence = from.u64()?;
-                Self::Commit { sequence, versions: take_versions(&mut from)? }
+                Self::Commit { sequence, versions: read_versions(&mut from)? }
             }
             6 => Self::Sequence,
             7 => {
-                let version = take_version(&mut from)?;
-                Self::Place { version, bytes: rest(&mut from) }
+                let version = NodeVersion::decode(&mut from)?;
+                Self::Place { version, bytes: from.rest().to_vec() }
             }
             _ => return Err(Error::Malformed("no such request")),
         };
@@ -229,61 +228,41 @@ impl NumberedRequest {
     }
 }
 
-fn rest(from: &mut Reader<'_>) -> Vec<u8> {
-    core::mem::take(&mut from.0).to_vec()
-}
-
-fn take_ask(from: &mut Reader<'_>) -> Result<Ask> {
+fn read_query(from: &mut Reader<'_>) -> Result<QueryRequest> {
     let leaf = from.u32()?;
-    let [count] = from.array()?;
-    let location = |_| Ok(Location { slot: from.u32()?, attempt: from.u64()? });
-    let locations = (0..count).map(location).collect::<Result<_>>()?;
-    Ok(Ask { leaf, locations, order: take_long(from)?.to_vec() })
+    let count = from.u8()?;
+    let locations = (0..count).map(|_| Location::decode(from)).collect::<Result<_>>()?;
+    Ok(QueryRequest { leaf, locations, order: from.counted()?.to_vec() })
 }
 
-/// Appends bytes after their length.
-fn put_long(long: &[u8], bytes: &mut Vec<u8>) {
-    bytes.extend_from_slice(&(long.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(long);
-}
-
-fn take_long<'a>(from: &mut Reader<'a>) -> Result<&'a [u8]> {
-    let len = from.u32()? as usize;
-    from.bytes(len)
-}
-
-fn put_versions(versions: &[NodeVersion], bytes: &mut Vec<u8>) {
-    bytes.extend_from_slice(&(versions.len() as u32).to_le_bytes());
+fn write_versions(versions: &[NodeVersion], out: &mut Writer) {
+    out.u32(versions.len() as u32);
     for version in versions {
-        bytes.extend_from_slice(&version.node.0.to_le_bytes());
-        bytes.extend_from_slice(&version.attempt.to_le_bytes());
+        version.encode(out);
     }
 }
 
-fn take_versions(from: &mut Reader<'_>) -> Result<Vec<NodeVersion>> {
+fn read_versions(from: &mut Reader<'_>) -> Result<Vec<NodeVersion>> {
     let count = from.u32()?;
     // The list grows with the bytes that exist; the announced count is not trusted.
     let mut versions = Vec::new();
     for _ in 0..count {
-        versions.push(take_version(from)?);
+        versions.push(NodeVersion::decode(from)?);
     }
     Ok(versions)
-}
-
-fn take_version(from: &mut Reader<'_>) -> Result<NodeVersion> {
-    Ok(NodeVersion { node: Node(from.u32()?), attempt: from.u64()? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::tests::small;
+    use crate::geometry::{Node, tests::small};
 
     fn requests() -> Vec<(Vec<u8>, NumberedRequest)> {
         let opening = Opening { number: 7, instance: [1; 16] };
         let (geometry, nonce) = (small(), [2; 16]);
         let locations = vec![Location { slot: 4, attempt: 5 }; 4];
-        let asks = vec![Ask { leaf: 3, locations, order: vec![6; 40] }; QUERIES_MAX];
+        let queries_max =
+            vec![QueryRequest { leaf: 3, locations, order: vec![6; 40] }; QUERIES_MAX];
         let nodes: Vec<NodeVersion> =
             (0..4).map(|i| NodeVersion { node: Node(i), attempt: u64::from(i) << 40 }).collect();
         let orders = (0..4).map(|i| vec![i; usize::from(i) * 9]).collect();
@@ -299,7 +278,7 @@ mod tests {
                 NumberedRequest::Attach { opening, session: [3; 16], line: 1 },
             ),
             (queries(&[]), NumberedRequest::Queries(vec![])),
-            (queries(&asks), NumberedRequest::Queries(asks)),
+            (queries(&queries_max), NumberedRequest::Queries(queries_max)),
             (stage(&staged), NumberedRequest::Stage(staged)),
             (
                 place(nodes[2], &[4; 30]),
@@ -311,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_come_back_as_they_went() {
+    fn requests_round_trip() {
         for (bytes, request) in requests() {
             assert_eq!(NumberedRequest::decode(&bytes).unwrap(), request);
             assert!(bytes.len() <= request_len_max(&small()));
@@ -320,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_come_back_up_to_the_first_that_fails() {
+    fn replies_round_trip_up_to_the_first_failure() {
         let reply = |byte| Ok(vec![byte; 30]);
         let back = |count, bytes: &[u8]| {
             let replies = take_replies(bytes, count);
@@ -339,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_anybody_are_a_request_or_an_error() {
+    fn arbitrary_bytes_are_a_request_or_an_error() {
         for (bytes, _) in requests() {
             for end in 0..bytes.len() {
                 let _ = NumberedRequest::decode(&bytes[..end]);
@@ -354,13 +333,13 @@ mod tests {
         }
         let mut other = requests()[0].0.clone();
         other[1] = VERSION as u8 + 1;
-        let told = NumberedRequest::decode(&other).unwrap_err().to_string();
-        assert!(told.contains("different versions"), "{told}");
-        let (_, NumberedRequest::Queries(mut asks)) = requests().swap_remove(4) else {
+        let error = NumberedRequest::decode(&other).unwrap_err().to_string();
+        assert!(error.contains("different versions"), "{error}");
+        let (_, NumberedRequest::Queries(mut queries_max)) = requests().swap_remove(4) else {
             unreachable!()
         };
-        asks.push(asks[0].clone());
-        assert!(NumberedRequest::decode(&queries(&asks)).is_err());
+        queries_max.push(queries_max[0].clone());
+        assert!(NumberedRequest::decode(&queries(&queries_max)).is_err());
         assert!(
             NumberedRequest::decode(&[6, 0]).is_err() && NumberedRequest::decode(&[8]).is_err()
         );

@@ -39,10 +39,10 @@ impl Identity {
         let own = Self { certificate: folder.join("host.pem"), key: folder.join("host.key") };
         if !own.certificate.exists() {
             let names = OWN_NAMES.map(str::to_owned);
-            let made = rcgen::generate_simple_self_signed(names).map_err(unfit)?;
-            let key = Zeroizing::new(made.signing_key.serialize_der());
+            let generated = rcgen::generate_simple_self_signed(names).map_err(unfit)?;
+            let key = Zeroizing::new(generated.signing_key.serialize_der());
             write_private(&own.key, pem("PRIVATE KEY", &key).as_bytes())?;
-            write_private(&own.certificate, pem("CERTIFICATE", made.cert.der()).as_bytes())?;
+            write_private(&own.certificate, pem("CERTIFICATE", generated.cert.der()).as_bytes())?;
         }
         Ok(own)
     }
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_any_length_is_read_back() {
+    fn base64_text_of_any_length_round_trips() {
         for len in [0, 1, 47, 48, 49, 1200] {
             let der: Vec<u8> = (0..len).map(|nth| nth as u8).collect();
             let text = pem("CERTIFICATE", &der);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_of_its_own_is_made_once_and_fits_together() {
+    fn a_self_signed_identity_is_created_once_and_matches_its_key() {
         let folder = tempfile::tempdir().unwrap();
         let own = Identity::own(folder.path()).unwrap();
         server(&own, None).unwrap();

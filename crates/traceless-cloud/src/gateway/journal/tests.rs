@@ -10,12 +10,12 @@ fn params() -> Params {
 }
 
 fn open(folder: &Path, key: [u8; 32]) -> Result<Journal> {
-    let home = Home { folder, durability: Durability::Process, anchor: None };
+    let home = StateLocation { folder, durability: Durability::Process, anchor: None };
     Ok(Journal::open(&home, &Secret::from_bytes(key), &params(), &mut SeededRng::new(90))?.0)
 }
 
 #[test]
-fn records_are_long_beyond_four_states_and_64_mib() {
+fn a_journal_is_long_beyond_four_states_and_64_mib() {
     const MIB: u64 = 1 << 20;
     assert_eq!([0, 1000].map(Journal::records_len_max), [64 * MIB, 64 * MIB + 4000]);
     assert_eq!(Journal::records_len_max(u64::MAX / 4), u64::MAX);
@@ -33,37 +33,37 @@ fn records_are_long_beyond_four_states_and_64_mib() {
 }
 
 #[test]
-fn a_promise_is_kept_when_its_record_is_written() {
+fn a_deferred_ack_ends_when_its_record_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = open(folder.path(), KEY).unwrap();
-    assert_eq!(journal.promised(), None, "nothing has happened");
-    journal.append(&Record::Answered);
-    assert_eq!(journal.promised(), None, "nobody waits for it");
-    journal.append(&Record::Answered);
-    journal.promise();
-    journal.append(&Record::Answered);
-    assert_eq!(journal.promised(), Some(2));
+    assert_eq!(journal.deferred_ack(), None, "nothing has happened");
+    journal.append(&Record::EndDummy);
+    assert_eq!(journal.deferred_ack(), None, "nobody waits for it");
+    journal.append(&Record::EndDummy);
+    journal.defer_ack();
+    journal.append(&Record::EndDummy);
+    assert_eq!(journal.deferred_ack(), Some(2));
     assert!(journal.is_written(0) && !journal.is_written(1));
-    assert!(journal.is_settled(0) && !journal.is_settled(2));
+    assert!(journal.is_written_or_failed(0) && !journal.is_written_or_failed(2));
     journal.flush().unwrap();
-    assert_eq!(journal.promised(), None);
+    assert_eq!(journal.deferred_ack(), None);
     assert!(journal.is_written(3) && !journal.is_written(4));
-    assert!(journal.is_settled(3) && !journal.is_settled(4));
+    assert!(journal.is_written_or_failed(3) && !journal.is_written_or_failed(4));
     // A new generation contains earlier records in its state.
-    journal.append(&Record::Answered);
-    journal.promise();
+    journal.append(&Record::EndDummy);
+    journal.defer_ack();
     journal.renew(&State::new(params()), &mut SeededRng::new(91)).unwrap();
-    assert!(journal.promised().is_none() && journal.is_written(4));
+    assert!(journal.deferred_ack().is_none() && journal.is_written(4));
     // A record that can no longer be written is settled.
-    journal.append(&Record::Answered);
-    journal.promise();
+    journal.append(&Record::EndDummy);
+    journal.defer_ack();
     journal.broken = true;
-    assert!(journal.is_settled(5) && !journal.is_written(5));
+    assert!(journal.is_written_or_failed(5) && !journal.is_written(5));
 }
 
 /// Under a wrong key nothing in the file opens; otherwise one entry is damaged.
 #[test]
-fn who_meets_damage_is_told_what_to_do() {
+fn errors_about_damage_contain_advice() {
     let folder = tempfile::tempdir().unwrap();
     let advice = |key| match open(folder.path(), key).map(drop) {
         Err(Error::Damaged { advice, .. }) => advice,

@@ -1,7 +1,7 @@
 //! Gateways that end at any moment: no acknowledged write is lost, and no slot is read twice.
 
 use super::*;
-use crate::gateway::beat::Beat;
+use crate::gateway::constant_rate::ConstantRate;
 use core::ops::Bound;
 use std::path::{Path, PathBuf};
 use traceless_core::clock::SimulatedClock;
@@ -11,23 +11,23 @@ use traceless_core::clock::SimulatedClock;
 struct Mortal {
     host: InProcess<Arc<MemStore>>,
     left: AtomicU64,
-    last_happens: bool,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    last_takes_effect: bool,
+    observed: Arc<Mutex<Vec<ObservedQuery>>>,
 }
 
 impl Mortal {
     fn call<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
-        const GONE: Error = Error::Store("planned");
+        const FAILURE: Error = Error::Store("planned");
         let left = self
             .left
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| Some(left.saturating_sub(1)));
         match left.expect("always some") {
-            0 => Err(GONE),
+            0 => Err(FAILURE),
             1 => {
-                if self.last_happens {
+                if self.last_takes_effect {
                     call()?;
                 }
-                Err(GONE)
+                Err(FAILURE)
             }
             _ => call(),
         }
@@ -35,10 +35,10 @@ impl Mortal {
 }
 
 impl Host for Mortal {
-    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
         self.call(|| {
-            self.seen.lock().unwrap().push((ask.leaf, ask.locations.clone()));
-            self.host.query(ask)
+            self.observed.lock().unwrap().push((request.leaf, request.locations.clone()));
+            self.host.query(request)
         })
     }
 
@@ -61,7 +61,7 @@ pub struct World {
     pub keys: Keys,
     store: Arc<MemStore>,
     pub folder: tempfile::TempDir,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    observed: Arc<Mutex<Vec<ObservedQuery>>>,
     rng: SeededRng,
     /// Whether gateways keep a constant rate.
     beats: bool,
@@ -81,7 +81,7 @@ impl World {
             keys: Keys::new(&Secret::random(&mut rng), &[7; 16]),
             store: Arc::new(MemStore::new(params.geometry)),
             folder: tempfile::tempdir().unwrap(),
-            seen: Arc::default(),
+            observed: Arc::default(),
             rng,
             beats: false,
             anchor: None,
@@ -98,18 +98,20 @@ impl World {
         let shared = self.keys.shared(&self.params, Choice::Benes);
         let store = self.store.clone();
         let (host, own) = InProcess::start(&shared, store, &nonce, &mut self.rng)?;
-        let last_happens = self.rng.below(2) == 0;
-        let seen = self.seen.clone();
-        let host = Arc::new(Mortal { host, left: AtomicU64::new(calls), last_happens, seen });
+        let last_takes_effect = self.rng.below(2) == 0;
+        let observed = self.observed.clone();
+        let host =
+            Arc::new(Mortal { host, left: AtomicU64::new(calls), last_takes_effect, observed });
         let anchor = self.anchor.as_deref();
         let durability = Durability::Process;
-        let home = Home { folder: self.folder.path(), durability, anchor };
+        let home = StateLocation { folder: self.folder.path(), durability, anchor };
         let rng = Box::new(SeededRng::drawn(&mut self.rng));
         let session = (&nonce, &own);
         let mut gateway =
             Gateway::open(self.params, &self.keys, Choice::Benes, host, session, Some(&home), rng)?;
         if self.beats {
-            gateway.beat = Some(Beat::new(1000, Arc::new(SimulatedClock::default()), 0));
+            gateway.constant_rate =
+                Some(ConstantRate::new(1000, Arc::new(SimulatedClock::default()), 0));
         }
         Ok(gateway)
     }
@@ -135,17 +137,17 @@ fn no_acknowledged_write_is_lost() {
 
 /// At a constant rate an answer waits until its record is written with a tick.
 #[test]
-fn no_acknowledged_write_is_lost_with_a_beat() {
+fn no_acknowledged_write_is_lost_at_a_constant_rate() {
     loses_nothing(World { beats: true, ..World::new(BLOCKS, 23) });
 }
 
-/// Fills ticks until the promised record is written.
+/// Fills ticks until the record of a deferred acknowledgement is written.
 fn kept(gateway: &mut Gateway) -> Result {
-    let Some(record) = gateway.promised() else { return Ok(()) };
-    while !gateway.is_settled(record) {
-        gateway.fill_slot()?;
+    let Some(record) = gateway.deferred_ack() else { return Ok(()) };
+    while !gateway.is_written_or_failed(record) {
+        gateway.fill_tick()?;
     }
-    gateway.settle_promise(record)
+    gateway.ensure_written(record)
 }
 
 /// More blocks than wait at the gateway, so that the host receives queries.
@@ -191,13 +193,13 @@ fn loses_nothing(mut world: World) {
     }
     drop(gateway);
     // A query without a reply is sent again unchanged. No other slot is read twice.
-    let mut seen = world.seen.lock().unwrap().clone();
-    let sent = seen.len();
-    seen.dedup();
-    assert!(seen.len() < sent, "some were sent again");
+    let mut observed = world.observed.lock().unwrap().clone();
+    let sent = observed.len();
+    observed.dedup();
+    assert!(observed.len() < sent, "some were sent again");
     let g = world.params.geometry;
     let mut slots = HashSet::new();
-    for (leaf, locations) in &seen {
+    for (leaf, locations) in &observed {
         for (layer, location) in locations.iter().enumerate() {
             assert!(slots.insert((g.node(layer, *leaf), *location)), "a slot is read twice");
         }
@@ -206,7 +208,7 @@ fn loses_nothing(mut world: World) {
 
 /// Each write of an unanswered batch may have happened or not.
 #[test]
-fn writes_sent_together_outlive_the_gateway() {
+fn batched_writes_survive_the_gateway() {
     const BLOCKS: u64 = 1500;
     let mut world = World::new(BLOCKS, 31);
     let mut array = vec![vec![0; BLOCK]; BLOCKS as usize];
@@ -243,7 +245,7 @@ fn writes_sent_together_outlive_the_gateway() {
 }
 
 #[test]
-fn values_under_names_outlive_the_gateway() {
+fn named_values_survive_the_gateway() {
     let mut world = World::new(600, 25);
     let mut rng = SeededRng::new(26);
     let mut model = std::collections::BTreeMap::new();
@@ -264,12 +266,12 @@ fn values_under_names_outlive_the_gateway() {
             let name = format!("name {number}").into_bytes();
             assert!(gateway.load(&name).unwrap() == model.get(&name).cloned());
             let len = model.get(&name).map(|value| value.len() as u64);
-            assert_eq!(gateway.find(Space::Values, &name).map(Object::len), len);
+            assert_eq!(gateway.find(Namespace::Values, &name).map(Object::len), len);
         }
         let names: Vec<Vec<u8>> = model.keys().cloned().collect();
         let found =
-            gateway.names_from(Space::Values, Bound::Unbounded).map(|(name, _)| name.to_vec());
-        assert!(found.eq(names.iter().cloned()) && gateway.names(Space::Values) == names.len());
+            gateway.names_from(Namespace::Values, Bound::Unbounded).map(|(name, _)| name.to_vec());
+        assert!(found.eq(names.iter().cloned()) && gateway.names(Namespace::Values) == names.len());
         if life % 3 == 0 {
             gateway.save().unwrap();
         }
@@ -283,33 +285,33 @@ fn values_under_names_outlive_the_gateway() {
 }
 
 #[test]
-fn uploads_and_notes_outlive_the_gateway() {
+fn uploads_and_notes_survive_the_gateway() {
     let mut world = World::new(600, 27);
     let (mut gateway, mut want) = (world.open(u64::MAX).unwrap(), Vec::new());
-    gateway.bind(Space::Uploads, b"u", None, b"begun").unwrap();
+    gateway.bind(Namespace::Uploads, b"u", None, b"begun").unwrap();
     for (number, len) in [(1_u8, 1000), (2, 0), (3, 64), (4, 65)] {
         let mut draft = Draft::default();
         let bytes: Vec<u8> = (0..len).map(|i| i as u8 ^ number).collect();
         for part in bytes.chunks(37) {
             gateway.append(&mut draft, part).unwrap();
         }
-        gateway.bind(Space::Uploads, &[b'u', b'/', number], Some(draft), b"").unwrap();
+        gateway.bind(Namespace::Uploads, &[b'u', b'/', number], Some(draft), b"").unwrap();
         if number != 3 {
             want.extend(bytes);
         }
     }
     drop(gateway);
     let mut gateway = world.open(u64::MAX).unwrap();
-    assert_eq!(gateway.find(Space::Uploads, b"u").unwrap().note(), b"begun");
+    assert_eq!(gateway.find(Namespace::Uploads, b"u").unwrap().note(), b"begun");
     let parts = [1, 2, 4].map(|number| vec![b'u', b'/', number]).to_vec();
     gateway.join(b"u", parts, b"b/k", b"first").unwrap();
-    gateway.note(Space::Objects, b"b/k", b"second").unwrap();
+    gateway.note(Namespace::Objects, b"b/k", b"second").unwrap();
     let used = gateway.blocks_used();
     drop(gateway);
     for life in 0..2 {
         let mut gateway = world.open(u64::MAX).unwrap();
-        assert_eq!((gateway.names(Space::Uploads), gateway.blocks_used()), (0, used), "{life}");
-        let object = gateway.find(Space::Objects, b"b/k").unwrap().clone();
+        assert_eq!((gateway.names(Namespace::Uploads), gateway.blocks_used()), (0, used), "{life}");
+        let object = gateway.find(Namespace::Objects, b"b/k").unwrap().clone();
         assert_eq!((object.note(), object.pieces()), (&b"second"[..], &[1000, 0, 65][..]));
         for bytes in [0..1065, 999..1001, 1000..1000, 63..64, 1064..1065] {
             let mut reading = ByteRange::new(object.clone(), bytes.clone());
@@ -323,7 +325,7 @@ fn uploads_and_notes_outlive_the_gateway() {
 }
 
 #[test]
-fn a_folder_that_was_put_back_is_refused() {
+fn a_restored_folder_is_refused() {
     let mut world = World::new(400, 23);
     let mut gateway = world.open(u64::MAX).unwrap();
     gateway.save().unwrap();
@@ -353,7 +355,7 @@ fn a_folder_that_was_put_back_is_refused() {
 /// The planted fault: queries that are not recorded before they are sent, which a restored folder
 /// simulates. Slots are then read again, and the test above would notice.
 #[test]
-fn to_forget_queries_would_read_slots_twice() {
+fn losing_query_records_would_read_slots_twice() {
     let mut world = World::new(2000, 27);
     let mut gateway = world.open(u64::MAX).unwrap();
     // Half a round more than whole ones, so that no round ends before the folder is restored.
@@ -365,7 +367,7 @@ fn to_forget_queries_would_read_slots_twice() {
     let files =
         || std::fs::read_dir(world.folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let saved: Vec<_> = files().map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect();
-    let before = world.seen.lock().unwrap().len();
+    let before = world.observed.lock().unwrap().len();
     for id in 0..30 {
         gateway.get(id).unwrap();
     }
@@ -381,7 +383,7 @@ fn to_forget_queries_would_read_slots_twice() {
         gateway.get(id).unwrap();
     }
     let (g, mut slots, mut twice) = (world.params.geometry, HashSet::new(), 0);
-    for (leaf, locations) in &world.seen.lock().unwrap()[before..] {
+    for (leaf, locations) in &world.observed.lock().unwrap()[before..] {
         for (layer, location) in locations.iter().enumerate() {
             twice += usize::from(!slots.insert((g.node(layer, *leaf), *location)));
         }

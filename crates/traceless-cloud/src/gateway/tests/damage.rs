@@ -34,8 +34,8 @@ fn newest(world: &World) -> (u64, Vec<u8>) {
 fn has(state: &State, model: &HashMap<u32, Vec<u8>>) -> bool {
     let pending = |id: u32| state.pending.iter().find(|query| query.id == Some(id));
     model.iter().all(|(&id, bytes)| {
-        let asked = pending(id).and_then(|query| query.write.as_ref());
-        asked.or(state.waiting.get(id).map(<[u8]>::to_vec).as_ref()) == Some(bytes)
+        let pending_write = pending(id).and_then(|query| query.write.as_ref());
+        pending_write.or(state.stash.get(id).map(<[u8]>::to_vec).as_ref()) == Some(bytes)
     })
 }
 
@@ -95,7 +95,7 @@ fn a_state_of_another_tree_or_under_another_name_is_refused() {
 /// A crash before the old generation is removed, then damage of the newest: the gateway must not
 /// fall back to the old one.
 #[test]
-fn an_old_generation_is_no_way_out() {
+fn an_old_generation_does_not_replace_a_damaged_one() {
     let (mut world, model) = written(43, 4);
     let (old, old_bytes) = newest(&world);
     drop(world.open(u64::MAX).unwrap());
@@ -118,7 +118,7 @@ fn an_old_generation_is_no_way_out() {
 }
 
 #[test]
-fn a_repair_keeps_what_is_whole_and_the_damaged_file() {
+fn a_repair_keeps_whole_records_and_the_damaged_file() {
     let (mut world, model) = written(44, 6);
     let (generation, whole) = newest(&world);
     let folder = world.folder.path().to_owned();
@@ -149,7 +149,7 @@ fn a_repair_keeps_what_is_whole_and_the_damaged_file() {
 
 /// An interrupted repair is repeated, and the file that an older repair kept stays.
 #[test]
-fn a_repair_goes_on_where_it_was_cut_short() {
+fn an_interrupted_repair_can_be_repeated() {
     let (world, _) = written(46, 6);
     let (generation, whole) = newest(&world);
     let folder = world.folder.path();
@@ -170,7 +170,7 @@ fn a_repair_goes_on_where_it_was_cut_short() {
 
 /// A file that cannot become the anchor is refused before the repair begins.
 #[test]
-fn a_repair_with_a_file_of_others_changes_nothing() {
+fn a_repair_with_a_foreign_anchor_changes_nothing() {
     let (world, _) = written(47, 6);
     let (generation, mut damaged) = newest(&world);
     let folder = world.folder.path();
@@ -308,7 +308,7 @@ fn an_anchor_is_never_ahead_of_the_state() {
 
 /// Flushing without new records writes nothing.
 #[test]
-fn what_did_not_happen_is_not_written() {
+fn records_of_failed_operations_are_not_written() {
     let mut world = written(47, 3).0;
     let mut gateway = world.open(u64::MAX).unwrap();
     gateway.put(1, &block(1, 99)).unwrap();

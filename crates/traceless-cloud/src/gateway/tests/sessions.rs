@@ -1,6 +1,6 @@
 //! Lost sessions: unfinished work is sent again, or found to have happened.
 
-use super::planned::{Call, ends, planned};
+use super::failing_host::{Call, ends, planned};
 use super::*;
 
 /// Writes three rounds' worth of blocks, and reads them.
@@ -15,15 +15,15 @@ fn writes_and_reads(gateway: &mut Gateway, version: u64) {
 }
 
 #[test]
-fn whatever_loses_its_session_goes_on_in_the_next() {
+fn every_operation_survives_a_lost_session() {
     for call in [Call::Query, Call::Stage, Call::Commit] {
-        for happens in [false, true] {
+        for takes_effect in [false, true] {
             ends(move || {
                 let (mut gateway, host) = planned(params(600), None);
-                *host.loses.lock().unwrap() = Some((call, happens));
+                *host.loses.lock().unwrap() = Some((call, takes_effect));
                 writes_and_reads(&mut gateway, 1);
                 let counts = gateway.counts();
-                assert_eq!(counts.sessions, 1, "{call:?} {happens}");
+                assert_eq!(counts.sessions, 1, "{call:?} {takes_effect}");
                 assert!(counts.rounds >= 2, "{counts:?}");
             });
         }
@@ -32,10 +32,10 @@ fn whatever_loses_its_session_goes_on_in_the_next() {
 
 /// The worker's result for a round of a lost session is not taken for the next round's.
 #[test]
-fn a_round_ends_with_its_session_and_is_carried_out_in_the_next() {
+fn a_round_is_repeated_after_a_lost_session() {
     ends(|| {
         let (mut gateway, host) = planned(params(600), None);
-        host.holds_stages.store(true, Ordering::SeqCst);
+        host.blocks_stages.store(true, Ordering::SeqCst);
         let round_blocks = gateway.params().round_blocks;
         gateway.dummies(round_blocks + 1).unwrap();
         assert!(gateway.state.running.is_some(), "its stage is held");
@@ -48,7 +48,7 @@ fn a_round_ends_with_its_session_and_is_carried_out_in_the_next() {
 }
 
 #[test]
-fn a_round_failed_or_happened_as_the_host_says() {
+fn the_hosts_sequence_decides_whether_a_round_committed() {
     let (mut gateway, host) = planned(params(600), None);
     let outcome = |gateway: &Gateway, says| {
         *host.sequence.lock().unwrap() = Some(says);
@@ -62,7 +62,7 @@ fn a_round_failed_or_happened_as_the_host_says() {
     assert_eq!(idle, [Err(()), Ok(None), Err(())]);
     gateway.state.queries = gateway.params().round_blocks;
     gateway.begin(None).unwrap();
-    let (failed, committed) = (Ok(Some(Record::Failed)), Ok(Some(Record::Committed)));
+    let (failed, committed) = (Ok(Some(Record::Fail)), Ok(Some(Record::Commit)));
     let on_its_way = [4, 5, 6, 7].map(|says| outcome(&gateway, says));
     assert_eq!(on_its_way, [Err(()), failed, committed, Err(())]);
 }

@@ -7,7 +7,7 @@ fn a_query_that_does_not_fit_the_tree_is_refused() {
     // Layers of different sizes.
     let params = params(6000);
     let g = params.geometry;
-    let ask = |leaf: u32, slots: Vec<usize>| {
+    let is_accepted = |leaf: u32, slots: Vec<usize>| {
         let slots = slots.into_iter().map(|slot| slot as u32).collect();
         let query = Record::Query { leaf, slots, id: Some(1), target: None, write: None };
         match State::new(params).apply(query) {
@@ -19,23 +19,23 @@ fn a_query_that_does_not_fit_the_tree_is_refused() {
     let last = |layer| g.slots(layer) - 1;
     let deepest = g.layers - 1;
     let path: Vec<usize> = (0..g.layers).map(last).collect();
-    assert!(ask(g.leaves() - 1, path.clone()));
+    assert!(is_accepted(g.leaves() - 1, path.clone()));
     for layer in [0, deepest] {
         let mut beyond = path.clone();
         beyond[layer] += 1;
-        assert!(!ask(0, beyond), "no such slot in layer {layer}");
+        assert!(!is_accepted(0, beyond), "no such slot in layer {layer}");
     }
-    assert!(!ask(g.leaves(), path.clone()), "no such path");
-    assert!(!ask(0, path[..deepest].to_vec()), "a layer is missing");
-    assert!(!ask(0, [&path[..], &[0]].concat()), "a layer too many");
+    assert!(!is_accepted(g.leaves(), path.clone()), "no such path");
+    assert!(!is_accepted(0, path[..deepest].to_vec()), "a layer is missing");
+    assert!(!is_accepted(0, [&path[..], &[0]].concat()), "a layer too many");
 }
 
 #[test]
-fn a_round_is_not_a_node_by_itself() {
+fn rounds_and_single_renewals_are_distinguished() {
     for node in [None, Some(0)] {
         let mut state = State::new(params(300));
         state.queries = state.params.round_blocks;
-        state.apply(Record::Begun { attempt: 1, seed: [0; 32], node }).unwrap();
+        state.apply(Record::Begin { attempt: 1, seed: [0; 32], node }).unwrap();
         assert_eq!(state.running.unwrap().is_round(), node.is_none());
     }
 }
@@ -48,7 +48,8 @@ fn no_node_is_read_more_often_than_it_has_dummies() {
         params.geometry.leaf_slots = params.leaf_blocks + spare;
         params.geometry.inner_slots = params.inner_blocks + params.round_blocks / 2;
         let mut reads = std::collections::HashMap::new();
-        for (leaf, locations) in watched(params, 24, (0..params.blocks).cycle().take(3000)) {
+        for (leaf, locations) in observed_queries(params, 24, (0..params.blocks).cycle().take(3000))
+        {
             for (layer, location) in locations.iter().enumerate() {
                 let version = (params.geometry.node(layer, leaf), location.attempt);
                 let reads = reads.entry(version).or_insert(0);

@@ -26,7 +26,7 @@ fn pass_a_round(gateway: &mut Gateway) {
 }
 
 #[test]
-fn values_take_as_many_queries_as_their_classes() {
+fn values_cost_as_many_queries_as_their_size_class() {
     assert_eq!((size_class(LONG), size_class(SHORT)), (36, 10));
     let mut gateway = in_memory(200, 31);
     let (long, short) = (bytes(LONG * BLOCK - 5, 1), bytes(SHORT * BLOCK, 2));
@@ -44,7 +44,7 @@ fn values_take_as_many_queries_as_their_classes() {
 }
 
 #[test]
-fn the_longest_names_and_values_are_not_refused_for_their_length() {
+fn names_and_values_of_maximum_length_are_accepted() {
     let mut gateway = in_memory(10, 32);
     gateway.store(&[b'n'; NAME_LEN_MAX], b"value", b"").unwrap();
     let too_long = gateway.store(&[b'n'; NAME_LEN_MAX + 1], b"value", b"");
@@ -61,7 +61,7 @@ fn entries(world: &World, call: impl FnOnce()) -> u64 {
     let folder = world.folder.path();
     let count = || {
         let newest = generations(folder).unwrap().pop().unwrap();
-        let saved = SavedState::look(folder, newest, &world.keys.state).unwrap();
+        let saved = SavedState::read_whole_part(folder, newest, &world.keys.state).unwrap();
         saved.ok().unwrap().found.position.entries
     };
     let before = count();
@@ -71,7 +71,7 @@ fn entries(world: &World, call: impl FnOnce()) -> u64 {
 
 /// One entry for all queries, and one for all names.
 #[test]
-fn values_that_are_put_together_are_written_down_together() {
+fn batched_values_share_one_log_entry() {
     let mut world = World::new(100, 33);
     let mut gateway = world.open(u64::MAX).unwrap();
     for count in [1, 5] {
@@ -83,14 +83,14 @@ fn values_that_are_put_together_are_written_down_together() {
 }
 
 #[test]
-fn blocks_that_get_full_are_written_together() {
+fn full_blocks_are_written_in_one_batch() {
     let mut world = World::new(100, 34);
     let mut gateway = world.open(u64::MAX).unwrap();
     let mut draft = Draft::default();
     let object = bytes((TOGETHER_MAX + 6) * BLOCK + 3, 3);
     assert_eq!(entries(&world, || gateway.append(&mut draft, &object).unwrap()), 2);
-    gateway.bind(Space::Objects, b"b/k", Some(draft), b"").unwrap();
-    let found = gateway.find(Space::Objects, b"b/k").unwrap().clone();
+    gateway.bind(Namespace::Objects, b"b/k", Some(draft), b"").unwrap();
+    let found = gateway.find(Namespace::Objects, b"b/k").unwrap().clone();
     let mut reading = ByteRange::new(found, 0..object.len() as u64);
     assert!(gateway.read(&mut reading, object.len()).unwrap() == object);
 }
@@ -109,9 +109,9 @@ fn an_object_is_written_and_read_in_portions() {
     let mut complete = || queries(&mut gateway, |gateway| gateway.complete(&mut draft, 2).unwrap());
     assert_eq!([complete(), complete(), complete()], [(false, 2), (true, 1), (true, 0)]);
     let bind =
-        |gateway: &mut Gateway| gateway.bind(Space::Objects, b"b/k", Some(draft), b"").unwrap();
+        |gateway: &mut Gateway| gateway.bind(Namespace::Objects, b"b/k", Some(draft), b"").unwrap();
     assert_eq!(queries(&mut gateway, bind), ((), 0));
-    let found = gateway.find(Space::Objects, b"b/k").unwrap().clone();
+    let found = gateway.find(Namespace::Objects, b"b/k").unwrap().clone();
     assert_eq!((found.len(), found.blocks()), (object.len() as u64, LONG));
 
     pass_a_round(&mut gateway);
@@ -129,7 +129,7 @@ fn an_object_is_written_and_read_in_portions() {
 }
 
 #[test]
-fn there_is_room_for_as_many_blocks_as_nobody_uses() {
+fn all_unused_blocks_can_be_allocated() {
     let mut gateway = in_memory(10, 36);
     let fits = |gateway: &Gateway, len: usize| match gateway.check_room(len as u64) {
         Ok(()) => true,
@@ -145,7 +145,7 @@ fn there_is_room_for_as_many_blocks_as_nobody_uses() {
 }
 
 #[test]
-fn blocks_of_what_is_abandoned_can_be_used_again() {
+fn blocks_of_abandoned_drafts_are_reused() {
     let mut gateway = in_memory(10, 37);
     let mut draft = Draft::default();
     gateway.append(&mut draft, &[1; 8 * BLOCK]).unwrap();

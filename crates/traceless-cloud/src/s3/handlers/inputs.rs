@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_encoding_of_a_request_is_not_kept() {
+    fn the_transfer_encoding_of_a_request_is_not_stored() {
         assert_eq!(own_encoding("aws-chunked"), None);
         assert_eq!(own_encoding("aws-chunked, gzip").as_deref(), Some("gzip"));
     }

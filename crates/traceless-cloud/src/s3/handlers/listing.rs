@@ -2,7 +2,7 @@
 
 use super::Handlers;
 use crate::s3::bodies::hex;
-use crate::s3::errors::look;
+use crate::s3::errors::read_state;
 use crate::s3::listing::{ListRequest, count, escape, is_escaped, page_len};
 use crate::s3::uploads;
 use s3s::dto;
@@ -12,7 +12,7 @@ impl Handlers {
     pub(super) fn list(&self, input: dto::ListObjectsInput) -> S3Result<dto::ListObjectsOutput> {
         let len = page_len(input.max_keys)?;
         let escaped = is_escaped(input.encoding_type.as_ref());
-        let wanted = ListRequest {
+        let list_request = ListRequest {
             bucket: &input.bucket,
             prefix: input.prefix.as_deref().unwrap_or_default(),
             delimiter: input.delimiter.as_deref().unwrap_or_default(),
@@ -20,17 +20,17 @@ impl Handlers {
             len,
             escaped,
         };
-        let page = self.page(&wanted)?;
-        let told = |text: Option<String>| text.map(|text| escape(&text, escaped));
+        let page = self.page(&list_request)?;
+        let escaped_text = |text: Option<String>| text.map(|text| escape(&text, escaped));
         Ok(dto::ListObjectsOutput {
             is_truncated: Some(page.next.is_some()),
-            next_marker: told(page.next),
+            next_marker: escaped_text(page.next),
             contents: Some(page.objects),
             common_prefixes: Some(page.prefixes),
             name: Some(input.bucket),
-            prefix: told(Some(input.prefix.unwrap_or_default())),
-            marker: told(Some(input.marker.unwrap_or_default())),
-            delimiter: told(input.delimiter),
+            prefix: escaped_text(Some(input.prefix.unwrap_or_default())),
+            marker: escaped_text(Some(input.marker.unwrap_or_default())),
+            delimiter: escaped_text(input.delimiter),
             max_keys: Some(count(len)),
             encoding_type: input.encoding_type,
             ..dto::ListObjectsOutput::default()
@@ -45,7 +45,7 @@ impl Handlers {
         let escaped = is_escaped(input.encoding_type.as_ref());
         let token = input.continuation_token.as_deref().map(read_token).transpose()?;
         let after = token.as_deref().or(input.start_after.as_deref()).unwrap_or_default();
-        let wanted = ListRequest {
+        let list_request = ListRequest {
             bucket: &input.bucket,
             prefix: input.prefix.as_deref().unwrap_or_default(),
             delimiter: input.delimiter.as_deref().unwrap_or_default(),
@@ -53,8 +53,8 @@ impl Handlers {
             len,
             escaped,
         };
-        let page = self.page(&wanted)?;
-        let told = |text: Option<String>| text.map(|text| escape(&text, escaped));
+        let page = self.page(&list_request)?;
+        let escaped_text = |text: Option<String>| text.map(|text| escape(&text, escaped));
         Ok(dto::ListObjectsV2Output {
             is_truncated: Some(page.next.is_some()),
             key_count: Some(count(page.len())),
@@ -62,9 +62,9 @@ impl Handlers {
             contents: Some(page.objects),
             common_prefixes: Some(page.prefixes),
             name: Some(input.bucket),
-            prefix: told(Some(input.prefix.unwrap_or_default())),
-            start_after: told(input.start_after),
-            delimiter: told(input.delimiter),
+            prefix: escaped_text(Some(input.prefix.unwrap_or_default())),
+            start_after: escaped_text(input.start_after),
+            delimiter: escaped_text(input.delimiter),
             max_keys: Some(count(len)),
             continuation_token: input.continuation_token,
             encoding_type: input.encoding_type,
@@ -75,7 +75,7 @@ impl Handlers {
     pub(super) fn parts(&self, input: dto::ListPartsInput) -> S3Result<dto::ListPartsOutput> {
         let len = page_len(input.max_parts)?;
         let after = input.part_number_marker.unwrap_or_default();
-        let mut parts = look(&self.front, |gateway| {
+        let mut parts = read_state(&self.front, |gateway| {
             let upload = uploads::find(gateway, &input.bucket, &input.key, &input.upload_id)?;
             uploads::parts(gateway, &upload.id, after, len + 1)
         })?;
@@ -105,7 +105,7 @@ impl Handlers {
             input.key_marker.as_deref().unwrap_or_default(),
             input.upload_id_marker.as_deref().unwrap_or_default(),
         );
-        let (mut uploads, is_cut) = look(&self.front, |gateway| {
+        let (mut uploads, is_cut) = read_state(&self.front, |gateway| {
             uploads::uploads(gateway, &input.bucket, prefix, after, len)
         })?;
         for upload in &mut uploads {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_come_back_and_others_are_refused() {
+    fn tokens_round_trip_and_invalid_ones_are_refused() {
         assert_eq!(read_token(&write_token("a/\u{e4} b")).unwrap(), "a/\u{e4} b");
         for wrong in ["6", "zz", "ff", "\u{e4}\u{e4}"] {
             assert!(read_token(wrong).is_err(), "{wrong}");

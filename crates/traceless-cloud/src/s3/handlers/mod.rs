@@ -5,14 +5,14 @@ mod listing;
 mod objects;
 mod uploads;
 
-use super::access::Keys;
+use super::access::AccessKeys;
 use super::bodies::Trailers;
 use super::conditions::Conditions;
-use super::errors::look;
+use super::errors::read_state;
 use super::listing::{ListRequest, Page, page};
 use super::objects::{self as objects_of, ObjectInfo};
 use super::uploads as uploads_of;
-use crate::front::{Front, Kind, Protocol};
+use crate::shared::{Kind, Protocol, SharedGateway};
 use async_trait::async_trait;
 use s3s::dto::{self, CopySource};
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
@@ -23,14 +23,14 @@ type Answer<T> = S3Result<S3Response<T>>;
 
 /// Answers requests.
 pub struct Handlers {
-    front: Arc<Front>,
-    keys: Arc<Keys>,
+    front: Arc<SharedGateway>,
+    keys: Arc<AccessKeys>,
     /// Source of upload names.
     rng: Mutex<SeededRng>,
 }
 
 impl Handlers {
-    pub fn new(front: Arc<Front>, keys: Arc<Keys>) -> Self {
+    pub fn new(front: Arc<SharedGateway>, keys: Arc<AccessKeys>) -> Self {
         Self { front, keys, rng: Mutex::new(SeededRng::drawn(&mut System)) }
     }
 
@@ -45,7 +45,7 @@ impl Handlers {
 
     /// An object to be read, if its conditions hold.
     fn found(&self, bucket: &str, key: &str, conditions: &Conditions) -> S3Result<ObjectInfo> {
-        let known = look(&self.front, |gateway| objects_of::find(gateway, bucket, key))?;
+        let known = read_state(&self.front, |gateway| objects_of::find(gateway, bucket, key))?;
         conditions.check_read(&known.note)?;
         Ok(known)
     }
@@ -55,21 +55,21 @@ impl Handlers {
         let CopySource::Bucket { bucket, key, .. } = source else {
             return Err(s3_error!(NotImplemented));
         };
-        let known = look(&self.front, |gateway| objects_of::find(gateway, bucket, key))?;
+        let known = read_state(&self.front, |gateway| objects_of::find(gateway, bucket, key))?;
         conditions.check_copy(&known.note)?;
         Ok(known)
     }
 
     /// Reports `none` if a bucket exists: it lacks a configuration that clients look up beforehand.
     async fn has_none<T>(&self, bucket: &str, none: S3Error) -> Answer<T> {
-        let found = look(&self.front, |gateway| objects_of::check_bucket(gateway, bucket));
-        self.counted(Kind::Look, async { Err(found.err().unwrap_or(none)) }).await
+        let found = read_state(&self.front, |gateway| objects_of::check_bucket(gateway, bucket));
+        self.counted(Kind::State, async { Err(found.err().unwrap_or(none)) }).await
     }
 
-    fn page(&self, wanted: &ListRequest<'_>) -> S3Result<Page> {
-        look(&self.front, |gateway| {
-            objects_of::check_bucket(gateway, wanted.bucket)?;
-            page(gateway, wanted)
+    fn page(&self, list_request: &ListRequest<'_>) -> S3Result<Page> {
+        read_state(&self.front, |gateway| {
+            objects_of::check_bucket(gateway, list_request.bucket)?;
+            page(gateway, list_request)
         })
     }
 }
@@ -90,7 +90,7 @@ impl S3 for Handlers {
                 ..dto::ListBucketsOutput::default()
             })
         };
-        self.counted(Kind::Look, listed).await
+        self.counted(Kind::State, listed).await
     }
 
     async fn create_bucket(
@@ -98,12 +98,12 @@ impl S3 for Handlers {
         request: S3Request<dto::CreateBucketInput>,
     ) -> Answer<dto::CreateBucketOutput> {
         let bucket = request.input.bucket;
-        let made = async {
+        let created = async {
             objects_of::create_bucket(&self.front, &bucket)?;
             let location = Some(format!("/{bucket}"));
             Ok(dto::CreateBucketOutput { location })
         };
-        self.counted(Kind::Look, made).await
+        self.counted(Kind::State, created).await
     }
 
     async fn delete_bucket(
@@ -114,7 +114,7 @@ impl S3 for Handlers {
             objects_of::delete_bucket(&self.front, &request.input.bucket)?;
             Ok(dto::DeleteBucketOutput::default())
         };
-        self.counted(Kind::Look, removed).await
+        self.counted(Kind::State, removed).await
     }
 
     async fn head_bucket(
@@ -122,10 +122,12 @@ impl S3 for Handlers {
         request: S3Request<dto::HeadBucketInput>,
     ) -> Answer<dto::HeadBucketOutput> {
         let found = async {
-            look(&self.front, |gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
+            read_state(&self.front, |gateway| {
+                objects_of::check_bucket(gateway, &request.input.bucket)
+            })?;
             Ok(dto::HeadBucketOutput::default())
         };
-        self.counted(Kind::Look, found).await
+        self.counted(Kind::State, found).await
     }
 
     async fn get_bucket_location(
@@ -133,11 +135,13 @@ impl S3 for Handlers {
         request: S3Request<dto::GetBucketLocationInput>,
     ) -> Answer<dto::GetBucketLocationOutput> {
         let found = async {
-            look(&self.front, |gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
+            read_state(&self.front, |gateway| {
+                objects_of::check_bucket(gateway, &request.input.bucket)
+            })?;
             // No location means the first region, which clients expect by default.
             Ok(dto::GetBucketLocationOutput::default())
         };
-        self.counted(Kind::Look, found).await
+        self.counted(Kind::State, found).await
     }
 
     async fn get_bucket_acl(
@@ -145,11 +149,13 @@ impl S3 for Handlers {
         request: S3Request<dto::GetBucketAclInput>,
     ) -> Answer<dto::GetBucketAclOutput> {
         let found = async {
-            look(&self.front, |gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
+            read_state(&self.front, |gateway| {
+                objects_of::check_bucket(gateway, &request.input.bucket)
+            })?;
             let (owner, grants) = inputs::owner_alone(request.credentials)?;
             Ok(dto::GetBucketAclOutput { owner: Some(owner), grants: Some(grants) })
         };
-        self.counted(Kind::Look, found).await
+        self.counted(Kind::State, found).await
     }
 
     async fn get_object_acl(
@@ -166,7 +172,7 @@ impl S3 for Handlers {
                 ..dto::GetObjectAclOutput::default()
             })
         };
-        self.counted(Kind::Look, found).await
+        self.counted(Kind::State, found).await
     }
 
     async fn get_object_tagging(
@@ -178,7 +184,7 @@ impl S3 for Handlers {
             self.found(bucket, key, &Conditions::default())?;
             Ok(dto::GetObjectTaggingOutput { tag_set: vec![], version_id: None })
         };
-        self.counted(Kind::Look, found).await
+        self.counted(Kind::State, found).await
     }
 
     async fn get_bucket_tagging(
@@ -239,10 +245,12 @@ impl S3 for Handlers {
         request: S3Request<dto::GetBucketVersioningInput>,
     ) -> Answer<dto::GetBucketVersioningOutput> {
         let found = async {
-            look(&self.front, |gateway| objects_of::check_bucket(gateway, &request.input.bucket))?;
+            read_state(&self.front, |gateway| {
+                objects_of::check_bucket(gateway, &request.input.bucket)
+            })?;
             Ok(dto::GetBucketVersioningOutput::default())
         };
-        self.counted(Kind::Look, found).await
+        self.counted(Kind::State, found).await
     }
 
     async fn get_object(
@@ -256,7 +264,7 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::HeadObjectInput>,
     ) -> Answer<dto::HeadObjectOutput> {
-        self.counted(Kind::Look, async { self.head(request.input) }).await
+        self.counted(Kind::State, async { self.head(request.input) }).await
     }
 
     async fn put_object(
@@ -292,21 +300,21 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::ListObjectsInput>,
     ) -> Answer<dto::ListObjectsOutput> {
-        self.counted(Kind::Look, async { self.list(request.input) }).await
+        self.counted(Kind::State, async { self.list(request.input) }).await
     }
 
     async fn list_objects_v2(
         &self,
         request: S3Request<dto::ListObjectsV2Input>,
     ) -> Answer<dto::ListObjectsV2Output> {
-        self.counted(Kind::Look, async { self.list_v2(request.input) }).await
+        self.counted(Kind::State, async { self.list_v2(request.input) }).await
     }
 
     async fn create_multipart_upload(
         &self,
         request: S3Request<dto::CreateMultipartUploadInput>,
     ) -> Answer<dto::CreateMultipartUploadOutput> {
-        self.counted(Kind::Look, async { self.begin(request.input) }).await
+        self.counted(Kind::State, async { self.begin(request.input) }).await
     }
 
     async fn upload_part(
@@ -328,7 +336,7 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::CompleteMultipartUploadInput>,
     ) -> Answer<dto::CompleteMultipartUploadOutput> {
-        self.counted(Kind::Look, async { self.complete(request.input) }).await
+        self.counted(Kind::State, async { self.complete(request.input) }).await
     }
 
     async fn abort_multipart_upload(
@@ -347,13 +355,13 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::ListPartsInput>,
     ) -> Answer<dto::ListPartsOutput> {
-        self.counted(Kind::Look, async { self.parts(request.input) }).await
+        self.counted(Kind::State, async { self.parts(request.input) }).await
     }
 
     async fn list_multipart_uploads(
         &self,
         request: S3Request<dto::ListMultipartUploadsInput>,
     ) -> Answer<dto::ListMultipartUploadsOutput> {
-        self.counted(Kind::Look, async { self.uploads(request.input) }).await
+        self.counted(Kind::State, async { self.uploads(request.input) }).await
     }
 }

@@ -8,7 +8,7 @@ use super::inputs::{
 use crate::s3::bodies::{BodyClaims, Trailers};
 use crate::s3::conditions::Conditions;
 use crate::s3::copies::{self, CopyOutcome};
-use crate::s3::errors::look;
+use crate::s3::errors::read_state;
 use crate::s3::listing::{PAGE_LEN_MAX, count, size};
 use crate::s3::note::{Headers, Note, http_date};
 use crate::s3::objects::{self, ObjectInfo, Part};
@@ -49,16 +49,16 @@ impl Handlers {
         let part = part_of(input.range, input.part_number)?;
         let bytes = known.bytes(&part)?;
         let body = objects::get(self.front.clone(), &known, &part).await?;
-        let told = found!(GetObjectOutput, known, part, bytes);
+        let output = found!(GetObjectOutput, known, part, bytes);
         Ok(dto::GetObjectOutput {
             body: Some(body),
-            content_type: input.response_content_type.or(told.content_type),
-            content_encoding: input.response_content_encoding.or(told.content_encoding),
-            content_disposition: input.response_content_disposition.or(told.content_disposition),
-            content_language: input.response_content_language.or(told.content_language),
-            cache_control: input.response_cache_control.or(told.cache_control),
-            expires: input.response_expires.or(told.expires),
-            ..told
+            content_type: input.response_content_type.or(output.content_type),
+            content_encoding: input.response_content_encoding.or(output.content_encoding),
+            content_disposition: input.response_content_disposition.or(output.content_disposition),
+            content_language: input.response_content_language.or(output.content_language),
+            cache_control: input.response_cache_control.or(output.cache_control),
+            expires: input.response_expires.or(output.expires),
+            ..output
         })
     }
 
@@ -101,7 +101,7 @@ impl Handlers {
         if input.delete.objects.len() > PAGE_LEN_MAX {
             return Err(s3_error!(MalformedXML, "1000 objects is the most"));
         }
-        look(&self.front, |gateway| objects::check_bucket(gateway, &input.bucket))?;
+        read_state(&self.front, |gateway| objects::check_bucket(gateway, &input.bucket))?;
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         for one in input.delete.objects {
             let place = (input.bucket.clone(), one.key.clone());

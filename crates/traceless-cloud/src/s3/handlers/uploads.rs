@@ -7,7 +7,7 @@ use super::inputs::{
 use crate::s3::bodies::{BodyClaims, Trailers};
 use crate::s3::conditions::Conditions;
 use crate::s3::copies::{self, CopyOutcome};
-use crate::s3::errors::look;
+use crate::s3::errors::read_state;
 use crate::s3::listing::escape;
 use crate::s3::note::{Headers, Note, http_date};
 use crate::s3::objects::Part;
@@ -70,7 +70,7 @@ impl Handlers {
     }
 
     fn part_name(&self, bucket: &str, key: &str, id: &str, number: i32) -> S3Result<Vec<u8>> {
-        look(&self.front, |gateway| uploads::find(gateway, bucket, key, id))?;
+        read_state(&self.front, |gateway| uploads::find(gateway, bucket, key, id))?;
         uploads::part_name(id, number)
     }
 

@@ -37,22 +37,22 @@ impl<S> Counting<S> {
         Self { store, slots: Default::default(), nodes: Default::default(), fail: None.into() }
     }
 
-    fn taken(counts: &[AtomicU64; 4]) -> [u64; 4] {
+    fn load_counts(counts: &[AtomicU64; 4]) -> [u64; 4] {
         counts.each_ref().map(|count| count.swap(0, Ordering::SeqCst))
     }
 
     /// Slots and nodes read in each layer since the last call.
     fn reads(&self) -> ([u64; 4], [u64; 4]) {
-        (Self::taken(&self.slots), Self::taken(&self.nodes))
+        (Self::load_counts(&self.slots), Self::load_counts(&self.nodes))
     }
 }
 
 impl<S: NodeStore> NodeStore for Counting<S> {
-    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
-        for read in &*wanted {
+    async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
+        for read in &*reads {
             self.slots[small().layer_of(read.version.node)].fetch_add(1, Ordering::SeqCst);
         }
-        self.store.read_slots(wanted).await
+        self.store.read_slots(reads).await
     }
 
     async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
@@ -86,14 +86,14 @@ impl<S: NodeStore> NodeStore for Counting<S> {
 fn read_path(store: &impl NodeStore, versions: &[NodeVersion], slot: u32) -> Vec<Vec<u8>> {
     let mut slots = vec![vec![1; small().slot_len()]; versions.len()];
     let read = |(version, into): (&NodeVersion, _)| SlotRead { version: *version, slot, into };
-    let mut wanted: Vec<SlotRead<'_>> =
+    let mut reads: Vec<SlotRead<'_>> =
         versions.iter().zip(slots.iter_mut().map(Vec::as_mut_slice)).map(read).collect();
-    block_on(store.read_slots(&mut wanted)).unwrap();
+    block_on(store.read_slots(&mut reads)).unwrap();
     slots
 }
 
 #[test]
-fn a_cached_store_behaves() {
+fn a_cached_store_passes_the_store_tests() {
     for layers in 0..=4 {
         let g = small();
         let cached = CachedStore::new(MemStore::new(g), g, room(layers));
@@ -103,7 +103,7 @@ fn a_cached_store_behaves() {
 }
 
 #[test]
-fn as_many_whole_layers_as_fit_are_held() {
+fn as_many_whole_layers_as_fit_are_cached() {
     let g = small();
     for layers in 1..=4 {
         assert_eq!(layers_in(&g, room(layers) - 1), layers - 1);
@@ -217,7 +217,7 @@ impl Model {
 }
 
 #[test]
-fn agrees_with_its_store_whatever_happens() {
+fn a_cached_store_agrees_with_its_engine_under_failures() {
     for layers in 0..=4 {
         let mut model = Model::new(layers, layers as u64);
         for _ in 0..300 {
@@ -237,14 +237,14 @@ fn agrees_with_its_store_whatever_happens() {
             model.check();
         }
         assert!(model.sequence > 200);
-        let held = model.cached().reading();
-        assert!(held.previous.len() + held.spare.len() <= 2 * layers);
+        let cache = model.cached().reading();
+        assert!(cache.previous.len() + cache.spare.len() <= 2 * layers);
     }
 }
 
 #[test]
 #[should_panic(expected = "assertion failed")]
-fn a_planted_fault_is_found() {
+fn a_planted_fault_is_detected() {
     let mut model = Model::new(2, 9);
     for _ in 0..10 {
         let versions = model.stage();
@@ -260,13 +260,13 @@ fn a_planted_fault_is_found() {
 }
 
 #[test]
-fn what_is_held_is_never_asked_for() {
+fn cached_layers_are_never_read_from_the_engine() {
     let g = small();
     for layers in 0..=4 {
         let engine = Arc::new(Counting::new(MemStore::new(g)));
         let open = || CachedStore::new(engine.clone(), g, room(layers));
-        let by_layer = |held: u64, other: u64| {
-            core::array::from_fn(|layer| if layer < layers { held } else { other })
+        let by_layer = |cached: u64, uncached: u64| {
+            core::array::from_fn(|layer| if layer < layers { cached } else { uncached })
         };
         let cached = open();
         for sequence in 1..=30 {
@@ -286,7 +286,7 @@ fn what_is_held_is_never_asked_for() {
 }
 
 #[test]
-fn readers_beside_commits_read_what_was_committed() {
+fn concurrent_readers_read_committed_versions() {
     const ROUNDS: u64 = 400;
     let g = small();
     let cached = CachedStore::new(MemStore::new(g), g, room(2));
@@ -302,9 +302,9 @@ fn readers_beside_commits_read_what_was_committed() {
                     }
                     let version = path(&g, sequence - 1, sequence)[1];
                     let mut bytes = vec![0; g.slot_len()];
-                    let mut wanted = [SlotRead { version, slot, into: &mut bytes }];
+                    let mut reads = [SlotRead { version, slot, into: &mut bytes }];
                     // An error is allowed for a version that was replaced two commits ago.
-                    if block_on(cached.read_slots(&mut wanted)).is_ok() {
+                    if block_on(cached.read_slots(&mut reads)).is_ok() {
                         let want = bytes_of(&g, version);
                         assert!(want[slot as usize * g.slot_len()..].starts_with(&bytes));
                     }
@@ -321,13 +321,13 @@ fn readers_beside_commits_read_what_was_committed() {
 
 /// A version that was staged and abandoned takes no memory.
 #[test]
-fn what_is_abandoned_is_forgotten() {
+fn abandoned_versions_are_dropped() {
     let g = small();
     let store = CachedStore::new(MemStore::new(g), g, room(2));
     let version = path(&g, 0, 1)[0];
     block_on(store.stage(version, &bytes_of(&g, version))).unwrap();
     assert_eq!(store.writing().staged.len(), 1);
     block_on(store.abandon()).unwrap();
-    let held = store.writing();
-    assert_eq!((held.staged.len(), held.spare.len()), (0, 1));
+    let cache = store.writing();
+    assert_eq!((cache.staged.len(), cache.spare.len()), (0, 1));
 }

@@ -9,11 +9,11 @@ use traceless_audit::{Claim, Verdict};
 use traceless_cloud::Result;
 use traceless_cloud::channel::{Receiver, Sender};
 use traceless_cloud::enclave::{Querier, Session, Shared};
+use traceless_cloud::enclave_orders::{Location, Query};
 use traceless_cloud::error::Error;
 use traceless_cloud::geometry::{Geometry, PIECE_LEN};
 use traceless_cloud::kernel::{Choice, Nibbles, Slab, Touch};
-use traceless_cloud::orders::{Location, Query};
-use traceless_cloud::outer::{Outer, Stream, Vector};
+use traceless_cloud::transport_seal::{Stream, TransportKeys, Vector};
 
 /// An enclave, sound or with a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,7 +135,7 @@ fn pages_of(enclave: Enclave, dest: &[u32]) -> Result<Vec<usize>> {
 /// An enclave together with the gateway's side of its session.
 struct Rig {
     shared: Shared,
-    outer: Outer,
+    outer: TransportKeys,
     sender: Sender,
     enclave: Box<dyn Answers>,
 }
@@ -164,7 +164,7 @@ impl Rig {
         };
         let session = shared.session(&[1; 16], &[2; 16]);
         Self {
-            outer: Outer::new(&shared.outer, Choice::Benes),
+            outer: TransportKeys::new(&shared.transport, Choice::Benes),
             sender: Sender::new(&session.query, Box::new(SeededRng::new(seed + 2))),
             shared,
             enclave,
@@ -200,7 +200,7 @@ impl Answers for Querier {
 struct FaultyEnclave {
     enclave: Enclave,
     geometry: Geometry,
-    outer: Outer,
+    outer: TransportKeys,
     session: Session,
     receiver: Receiver,
     replies: Sender,
@@ -211,7 +211,7 @@ impl FaultyEnclave {
         Self {
             enclave,
             geometry: shared.geometry,
-            outer: Outer::new(&shared.outer, shared.choice),
+            outer: TransportKeys::new(&shared.transport, shared.choice),
             receiver: Receiver::new(&session.query),
             replies: Sender::new(&session.reply, Box::new(System)),
             session,

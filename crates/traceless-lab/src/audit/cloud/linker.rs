@@ -11,7 +11,7 @@ use traceless_audit::{Claim, Verdict};
 use traceless_cloud::Result;
 use traceless_cloud::geometry::PIECE_LEN;
 use traceless_cloud::kernel::{Nibbles, Slab};
-use traceless_cloud::outer::{Stream, Vector};
+use traceless_cloud::transport_seal::{Stream, Vector};
 
 const ROWS: usize = 300;
 const PIECES: usize = 3;

@@ -11,11 +11,11 @@ use traceless::clock::{Clock, SimulatedClock, Timer};
 use traceless::rng::{Rng, SeededRng};
 use traceless::seal::Secret;
 use traceless_audit::{Draws, Template};
+use traceless_cloud::enclave_orders::Location;
 use traceless_cloud::gateway::{Gateway, Keys};
 use traceless_cloud::geometry::{Geometry, Node};
-use traceless_cloud::host::{Ask, Host, InProcess, Stage};
+use traceless_cloud::host::{Host, InProcess, QueryRequest, Stage};
 use traceless_cloud::kernel::Choice;
-use traceless_cloud::orders::Location;
 use traceless_cloud::params::Params;
 use traceless_cloud::store::{MemStore, NodeVersion};
 use traceless_cloud::{Error, Result};
@@ -200,7 +200,7 @@ fn ask(
                 return Ok((SilentStep::Nothing, 0));
             };
             *requests += 1;
-            if gate == Gate::RootAtHand && gateway.holds(id) {
+            if gate == Gate::RootAtHand && gateway.is_in_stash(id) {
                 return Ok((SilentStep::Answered, id + 1));
             }
             if mix(seed, step).is_multiple_of(2) {
@@ -337,7 +337,7 @@ impl WireWatch {
         }
     }
 
-    fn query(&mut self, ask: &Ask, reply_len: usize) {
+    fn query(&mut self, ask: &QueryRequest, reply_len: usize) {
         let g = self.params.geometry;
         if self.clock.is_some() && self.queries > 0 {
             self.seen.steps.push(core::mem::take(&mut self.step));
@@ -411,7 +411,7 @@ impl WatchedHost {
 }
 
 impl Host for WatchedHost {
-    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
+    fn query(&self, ask: &QueryRequest) -> Result<Vec<u8>> {
         self.wait_for_round();
         let reply = self.host.query(ask);
         self.seen().query(ask, reply.as_ref().map_or(0, Vec::len));

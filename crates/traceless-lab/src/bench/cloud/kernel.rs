@@ -7,9 +7,9 @@ use traceless::seal::Secret;
 use traceless_cli::failure::Failure;
 use traceless_cloud::channel::Sender;
 use traceless_cloud::enclave::{Evictor, NodeBytes, Shared};
+use traceless_cloud::enclave_orders::Eviction;
 use traceless_cloud::geometry::{Geometry, PIECE_LEN};
 use traceless_cloud::kernel::{Choice, Network};
-use traceless_cloud::orders::Eviction;
 
 /// Nanoseconds of processor time that one thread takes for 32 bytes of a root: opened and verified,
 /// permuted, and sealed.

@@ -302,7 +302,7 @@ fn report(
         waits: *waits,
         rounds: counts.rounds,
         renewed: counts.renewed,
-        waiting_max: counts.waiting_max,
+        waiting_max: counts.stash_max,
         published: row.map(|&(_, _, best_ms, average_ms, kb_per_second)| PaperNumbers {
             best_ms,
             average_ms,

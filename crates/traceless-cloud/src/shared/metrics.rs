@@ -1,7 +1,7 @@
 //! Metrics in the text format of Prometheus. No names, no sizes of single values.
 
 use crate::error::Error;
-use crate::gateway::{Gateway, Space};
+use crate::gateway::{Gateway, Namespace};
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
@@ -43,7 +43,7 @@ pub enum Kind {
     /// Removes values.
     Remove,
     /// Reads the gateway's own state, which sends no query.
-    Look,
+    State,
 }
 
 impl Kind {
@@ -52,7 +52,7 @@ impl Kind {
             Self::Read => "read",
             Self::Write => "write",
             Self::Remove => "remove",
-            Self::Look => "look",
+            Self::State => "look",
         }
     }
 }
@@ -81,7 +81,7 @@ pub struct Metrics {
     bytes: IntCounterVec,
     connections: IntGaugeVec,
     errors: IntCounterVec,
-    asking: IntGauge,
+    requests_waiting: IntGauge,
     gateway: GatewayMetrics,
 }
 
@@ -92,11 +92,11 @@ struct GatewayMetrics {
     rounds: IntCounter,
     renewed: IntCounter,
     waits: IntCounter,
-    slots: IntCounterVec,
-    slots_late: IntCounter,
-    slot_delay: Gauge,
-    waiting: IntGauge,
-    waiting_max: IntGauge,
+    ticks: IntCounterVec,
+    ticks_late: IntCounter,
+    tick_delay: Gauge,
+    stash: IntGauge,
+    stash_max: IntGauge,
     blocks_used: IntGauge,
     names: IntGaugeVec,
     blocks: IntGauge,
@@ -104,9 +104,9 @@ struct GatewayMetrics {
 }
 
 /// A caller that waits for the gateway, counted until this is dropped.
-pub struct Asking<'a>(&'a IntGauge);
+pub struct WaitingRequest<'a>(&'a IntGauge);
 
-impl Drop for Asking<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -147,7 +147,11 @@ impl Default for Metrics {
                 "What failed for a reason that is not the client's",
                 &["kind"],
             ),
-            asking: gauge(&registry, "asking", "Requests that wait for the gateway, or for a slot"),
+            requests_waiting: gauge(
+                &registry,
+                "asking",
+                "Requests that wait for the gateway, or for a slot",
+            ),
             gateway: GatewayMetrics::new(&registry),
             registry,
         };
@@ -190,9 +194,9 @@ impl Metrics {
     }
 
     /// Counts a caller that waits for the gateway, until the result is dropped.
-    pub(super) fn asking(&self) -> Asking<'_> {
-        self.asking.inc();
-        Asking(&self.asking)
+    pub(super) fn waiting_request(&self) -> WaitingRequest<'_> {
+        self.requests_waiting.inc();
+        WaitingRequest(&self.requests_waiting)
     }
 
     /// Counts bytes of a value that a client sent.
@@ -256,23 +260,23 @@ impl GatewayMetrics {
             counter
         };
         let gauge = |name, help| gauge(registry, name, help);
-        let slot_delay = Gauge::with_opts(opts(
+        let tick_delay = Gauge::with_opts(opts(
             "slot_delay_seconds_max",
             "By how much the latest slot was late",
         ));
-        let slot_delay = slot_delay.expect("a sound name");
-        registry.register(Box::new(slot_delay.clone())).expect("registered once");
+        let tick_delay = tick_delay.expect("a sound name");
+        registry.register(Box::new(tick_delay.clone())).expect("registered once");
         Self {
             queries: counter("queries_total", "Queries sent to the host"),
             hits: counter("hits_total", "Blocks that were at hand, so that nothing was sent"),
             rounds: counter("rounds_total", "Rounds committed"),
             renewed: counter("renewed_nodes_total", "Nodes made anew by themselves"),
             waits: counter("waits_total", "Times that a query waited for a round"),
-            slots: counters(registry, "slots_total", "Slots of a constant beat", &["use"]),
-            slots_late: counter("slots_late_total", "Slots that were late by a period or more"),
-            slot_delay,
-            waiting: gauge("waiting_blocks", "Blocks that wait at the gateway"),
-            waiting_max: gauge("waiting_blocks_max", "Most blocks that waited at once"),
+            ticks: counters(registry, "slots_total", "Slots of a constant beat", &["use"]),
+            ticks_late: counter("slots_late_total", "Slots that were late by a period or more"),
+            tick_delay,
+            stash: gauge("waiting_blocks", "Blocks that wait at the gateway"),
+            stash_max: gauge("waiting_blocks_max", "Most blocks that waited at once"),
             blocks_used: gauge("blocks_used", "Blocks that hold something"),
             names: gauges(registry, "names", "Names", "space"),
             blocks: gauge("blocks", "Blocks of the tree"),
@@ -290,16 +294,16 @@ impl GatewayMetrics {
         raise(&self.rounds, counts.rounds);
         raise(&self.renewed, counts.renewed);
         raise(&self.waits, counts.waits);
-        for (label, slots) in [("block", counts.slots_used), ("nothing", counts.slots_unused)] {
-            raise(&self.slots.with_label_values(&[label]), slots);
+        for (label, ticks) in [("block", counts.ticks_used), ("nothing", counts.ticks_unused)] {
+            raise(&self.ticks.with_label_values(&[label]), ticks);
         }
-        raise(&self.slots_late, counts.slots_late);
-        self.slot_delay.set(counts.slot_delay_max_ns as f64 / 1e9);
-        self.waiting.set(level(gateway.waiting()));
-        self.waiting_max.set(level(counts.waiting_max));
+        raise(&self.ticks_late, counts.ticks_late);
+        self.tick_delay.set(counts.tick_delay_max_ns as f64 / 1e9);
+        self.stash.set(level(gateway.stash_len()));
+        self.stash_max.set(level(counts.stash_max));
         self.blocks_used.set(level(gateway.blocks_used()));
-        for (space, label) in [(Space::Values, "values"), (Space::Objects, "objects")] {
-            self.names.with_label_values(&[label]).set(level(gateway.names(space)));
+        for (namespace, label) in [(Namespace::Values, "values"), (Namespace::Objects, "objects")] {
+            self.names.with_label_values(&[label]).set(level(gateway.names(namespace)));
         }
         self.blocks.set(level(gateway.params().blocks as usize));
         self.block_bytes.set(level(gateway.params().geometry.block_len));
@@ -344,15 +348,15 @@ fn seconds(registry: &Registry) -> HistogramVec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::{Front, Wall};
     use crate::gateway::testing::in_memory;
+    use crate::shared::{SharedGateway, Wall};
     use std::sync::Arc;
 
     #[test]
-    fn what_happens_is_counted_and_names_are_not_told() {
+    fn operations_are_counted_and_no_names_are_exported() {
         let metrics = Arc::new(Metrics::default());
         assert_eq!(metrics.health(), Health::Starting);
-        let front = Front::new(in_memory(50, 1), metrics.clone(), Arc::new(Wall));
+        let front = SharedGateway::new(in_memory(50, 1), metrics.clone(), Arc::new(Wall));
         metrics.set_health(Health::Ready);
         let request = metrics.request(Protocol::Resp, Kind::Write);
         front.run(|gateway| gateway.store(b"a secret name", &[7; 300], b"")).unwrap();
@@ -361,7 +365,7 @@ mod tests {
         assert!(front.run(|gateway| gateway.store(b"b", &[0; 9999], b"")).is_err());
         assert_eq!(metrics.health(), Health::Ready, "a full tree is the client's matter");
         let text = metrics.text();
-        let queries = front.look(|gateway| gateway.counts().queries);
+        let queries = front.inspect(|gateway| gateway.counts().queries);
         for line in [
             &format!("traceless_queries_total {queries}")[..],
             "traceless_blocks_used 5",
@@ -379,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn health_follows_what_happens() {
+    fn health_follows_the_last_operation() {
         let metrics = Metrics::default();
         let store = Error::Store("planned");
         metrics.failed(&store);

@@ -8,7 +8,7 @@
 use crate::channel::Nonce;
 use crate::error::Result;
 use crate::geometry::{Geometry, Node};
-use crate::host::{Ask, Host, Stage};
+use crate::host::{Host, QueryRequest, Stage};
 use crate::store::NodeVersion;
 use std::sync::Arc;
 use traceless_core::clock::{Clock, Monotonic};
@@ -18,83 +18,83 @@ use traceless_core::trace::{Event, Op, Surface, Witness};
 const COMMIT_LEN: usize = 8;
 
 /// Wraps `host` so that `witness` observes it, if there is one.
-pub fn watched(
+pub fn observed(
     host: impl Host + 'static,
     geometry: Geometry,
     witness: Option<Arc<dyn Witness>>,
 ) -> Arc<dyn Host> {
     match witness {
         None => Arc::new(host),
-        Some(witness) => Arc::new(WatchedHost::new(host, geometry, witness)),
+        Some(witness) => Arc::new(ObservedHost::new(host, geometry, witness)),
     }
 }
 
 /// Reports to a witness what `host` can observe, with nanoseconds since the start.
-pub struct WatchedHost<H> {
+pub struct ObservedHost<H> {
     host: H,
     geometry: Geometry,
     witness: Arc<dyn Witness>,
     clock: Monotonic,
 }
 
-impl<H> WatchedHost<H> {
+impl<H> ObservedHost<H> {
     /// Wraps the host of a tree of this shape.
     pub fn new(host: H, geometry: Geometry, witness: Arc<dyn Witness>) -> Self {
         Self { host, geometry, witness, clock: Monotonic::start() }
     }
 
-    fn see(&self, time: u64, op: Op, at: u64, len: usize) {
+    fn report(&self, time: u64, op: Op, at: u64, len: usize) {
         let len = u32::try_from(len).expect("no node has 4 GiB");
         self.witness.see(Event { time, surface: Surface::Wire, op, at, len });
     }
 
-    fn see_query(&self, ask: &Ask) {
+    fn report_query(&self, request: &QueryRequest) {
         let (g, time) = (&self.geometry, self.clock.now());
-        for (layer, location) in ask.locations.iter().enumerate().take(g.layers) {
-            let node = g.node(layer, ask.leaf);
+        for (layer, location) in request.locations.iter().enumerate().take(g.layers) {
+            let node = g.node(layer, request.leaf);
             let at = g.node_at(node) + u64::from(location.slot) * g.slot_len() as u64;
-            self.see(time, Op::Read, at, g.slot_len());
+            self.report(time, Op::Read, at, g.slot_len());
         }
     }
 
-    fn see_node(&self, time: u64, op: Op, node: Node) {
+    fn report_node(&self, time: u64, op: Op, node: Node) {
         let g = &self.geometry;
-        self.see(time, op, g.node_at(node), g.node_len(g.layer_of(node)));
+        self.report(time, op, g.node_at(node), g.node_len(g.layer_of(node)));
     }
 }
 
-impl<H: Host> Host for WatchedHost<H> {
-    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
-        self.see_query(ask);
-        self.host.query(ask)
+impl<H: Host> Host for ObservedHost<H> {
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
+        self.report_query(request);
+        self.host.query(request)
     }
 
-    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
-        for ask in asks {
-            self.see_query(ask);
+    fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
+        for request in requests {
+            self.report_query(request);
         }
-        self.host.query_many(asks)
+        self.host.query_many(requests)
     }
 
     fn stage(&self, stage: &Stage) -> Result {
         let len = stage.batch.len() + stage.orders.iter().map(Vec::len).sum::<usize>();
         let at = self.geometry.tree_len() + COMMIT_LEN as u64;
-        self.see(self.clock.now(), Op::Write, at, len);
+        self.report(self.clock.now(), Op::Write, at, len);
         self.host.stage(stage)
     }
 
     fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
-        self.see_node(self.clock.now(), Op::Write, version.node);
+        self.report_node(self.clock.now(), Op::Write, version.node);
         self.host.place(version, bytes)
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         let time = self.clock.now();
         for version in versions {
-            self.see_node(time, Op::Read, version.node);
-            self.see_node(time, Op::Write, version.node);
+            self.report_node(time, Op::Read, version.node);
+            self.report_node(time, Op::Write, version.node);
         }
-        self.see(time, Op::Write, self.geometry.tree_len(), COMMIT_LEN);
+        self.report(time, Op::Write, self.geometry.tree_len(), COMMIT_LEN);
         self.host.commit(sequence, versions)
     }
 
@@ -130,7 +130,7 @@ mod tests {
 
     /// A gateway over a watched host, with the requested accesses recorded, too.
     #[test]
-    fn queries_rounds_and_what_is_asked_for_are_seen() {
+    fn queries_rounds_and_accesses_are_observed() {
         let params = Params::new(500, 64, 4).unwrap();
         let g = params.geometry;
         let mut rng = SeededRng::new(1);
@@ -139,14 +139,14 @@ mod tests {
         let store = MemStore::new(g);
         let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
         let recorder = Arc::new(Recorder::default());
-        let host = Arc::new(WatchedHost::new(host, g, recorder.clone()));
+        let host = Arc::new(ObservedHost::new(host, g, recorder.clone()));
         let session = (&nonce, &own);
         let mut gateway =
             Gateway::open(params, &keys, Choice::Benes, host, session, None, Box::new(rng))
                 .unwrap();
-        let asked = Arc::new(Mutex::new(vec![]));
-        let asks = asked.clone();
-        gateway.tell_asks(Box::new(move |op, at, len| asks.lock().unwrap().push((op, at, len))));
+        let accesses = Arc::new(Mutex::new(vec![]));
+        let log = accesses.clone();
+        gateway.set_observer(Box::new(move |op, at, len| log.lock().unwrap().push((op, at, len))));
         recorder.take();
         gateway.get(7).unwrap();
         let events = recorder.take();
@@ -166,9 +166,9 @@ mod tests {
         let is_root = |event: &&Event| event.op == Op::Write && event.at < roots_end;
         let roots = events.iter().filter(is_root).count();
         assert!(commits > 0 && roots == commits, "{commits} commits, roots {roots} times");
-        let asked = asked.lock().unwrap();
-        assert_eq!(asked[0], (Op::Read, 7 * 64, 64));
-        assert_eq!(asked[1..].len(), 3 * params.round_blocks);
-        assert!(asked[1..].iter().all(|(op, ..)| *op == Op::Write));
+        let accesses = accesses.lock().unwrap();
+        assert_eq!(accesses[0], (Op::Read, 7 * 64, 64));
+        assert_eq!(accesses[1..].len(), 3 * params.round_blocks);
+        assert!(accesses[1..].iter().all(|(op, ..)| *op == Op::Write));
     }
 }

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_give_way_in_the_order_of_their_coming() {
+    fn the_oldest_stranger_is_cut_first() {
         let places = ConnectionPlaces::new(3);
         let handles: [Counted; 4] = Default::default();
         let enter = |at: usize| places.enter(handles[at].clone());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_waited_for_and_can_be_ended() {
+    fn all_connections_are_awaited_and_can_be_cut() {
         let places = ConnectionPlaces::new(2);
         let handles: [Counted; 2] = Default::default();
         let stays = [0, 1].map(|at: usize| places.enter(handles[at].clone()).unwrap());
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "http")]
-    fn who_has_shown_nothing_is_a_stranger() {
+    fn an_unauthenticated_client_is_a_stranger() {
         let places = ConnectionPlaces::new(2);
         let stays = [0, 1].map(|_| places.enter(Counted::default()).unwrap());
         stays[0].keep();

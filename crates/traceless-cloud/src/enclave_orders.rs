@@ -1,8 +1,9 @@
 //! The gateway's orders to the enclave, as bytes.
 
+use crate::codec::{Reader, Writer};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LAYERS_MAX, Node};
-use crate::outer::Version;
+use crate::transport_seal::Version;
 use alloc::vec::Vec;
 
 /// Bytes of an order, at most. Each row has at most four bytes of control data.
@@ -23,6 +24,18 @@ pub struct Location {
     pub attempt: u64,
 }
 
+impl Location {
+    /// Appends the location.
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        out.u32(self.slot).u64(self.attempt);
+    }
+
+    /// Takes a location.
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self { slot: from.u32()?, attempt: from.u64()? })
+    }
+}
+
 /// One slot of each layer, and the layer of the wanted block. The host knows all but the latter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Query {
@@ -39,24 +52,21 @@ pub struct Query {
 impl Query {
     /// The query as bytes. All queries of a tree have the same length.
     pub fn encode(&self, geometry: &Geometry) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(16 + 12 * geometry.layers);
-        bytes.extend_from_slice(&self.round.to_le_bytes());
-        bytes.extend_from_slice(&self.leaf.to_le_bytes());
-        bytes.extend_from_slice(&self.target.to_le_bytes());
+        let mut out = Writer::with_capacity(16 + 12 * geometry.layers);
+        out.u64(self.round).u32(self.leaf).u32(self.target);
         for location in &self.locations[..geometry.layers] {
-            bytes.extend_from_slice(&location.slot.to_le_bytes());
-            bytes.extend_from_slice(&location.attempt.to_le_bytes());
+            location.encode(&mut out);
         }
-        bytes
+        out.into_bytes()
     }
 
     /// Decodes authentic bytes.
     pub fn decode(bytes: &[u8], geometry: &Geometry) -> Result<Self> {
-        let mut reader = Reader(bytes);
+        let mut reader = Reader::new(bytes);
         let (round, leaf, target) = (reader.u64()?, reader.u32()?, reader.u32()?);
         let mut locations = [Location::default(); LAYERS_MAX];
         for (layer, location) in locations.iter_mut().enumerate().take(geometry.layers) {
-            *location = Location { slot: reader.u32()?, attempt: reader.u64()? };
+            *location = Location::decode(&mut reader)?;
             if location.slot as usize >= geometry.slots(layer) {
                 return Err(Error::Malformed("no such slot"));
             }
@@ -96,21 +106,17 @@ pub struct Eviction {
 impl Eviction {
     /// The order as bytes. All orders for a layer have the same length.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(29 + self.control.len());
-        bytes.extend_from_slice(&self.round.to_le_bytes());
-        bytes.extend_from_slice(&self.node.0.to_le_bytes());
-        bytes.push(u8::from(self.in_round));
-        bytes.extend_from_slice(&self.before.to_le_bytes());
-        bytes.extend_from_slice(&self.attempt.to_le_bytes());
-        bytes.extend_from_slice(&self.control);
-        bytes
+        let mut out = Writer::with_capacity(29 + self.control.len());
+        out.u64(self.round).u32(self.node.0).u8(u8::from(self.in_round));
+        out.u64(self.before).u64(self.attempt).bytes(&self.control);
+        out.into_bytes()
     }
 
     /// Decodes authentic bytes.
     pub fn decode(bytes: &[u8], geometry: &Geometry) -> Result<Self> {
-        let mut reader = Reader(bytes);
+        let mut reader = Reader::new(bytes);
         let (round, node) = (reader.u64()?, Node(reader.u32()?));
-        let in_round = reader.bytes(1)? == [1];
+        let in_round = reader.u8()? == 1;
         let (before, attempt) = (reader.u64()?, reader.u64()?);
         if node.0 >= geometry.nodes() || attempt == 0 {
             return Err(Error::Malformed("no such node"));
@@ -119,7 +125,7 @@ impl Eviction {
         if in_round && node != geometry.node(layer, geometry.evicted(round)) {
             return Err(Error::Malformed("the round does not come by this node"));
         }
-        Ok(Self { round, node, in_round, before, attempt, control: reader.0.to_vec() })
+        Ok(Self { round, node, in_round, before, attempt, control: reader.remaining().to_vec() })
     }
 
     /// The version of the node before the eviction.
@@ -154,40 +160,13 @@ pub fn carried(geometry: &Geometry, layer: usize, round: u64, attempt: u64) -> V
     Version { node, epoch: geometry.epoch(node, round), attempt, carried: true }
 }
 
-/// Takes numbers and bytes off the front of a message.
-pub(crate) struct Reader<'a>(pub &'a [u8]);
-
-impl<'a> Reader<'a> {
-    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(len).ok_or(Error::Malformed("too short"))?;
-        self.0 = rest;
-        Ok(bytes)
-    }
-
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        Ok(self.bytes(N)?.try_into().expect("as many bytes"))
-    }
-
-    pub fn u32(&mut self) -> Result<u32> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    pub fn u64(&mut self) -> Result<u64> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    pub fn end(&self) -> Result {
-        if self.0.is_empty() { Ok(()) } else { Err(Error::Malformed("too long")) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::geometry::tests::small;
 
     #[test]
-    fn orders_come_back_as_they_went() {
+    fn orders_round_trip() {
         let g = small();
         let mut locations = [Location::default(); LAYERS_MAX];
         for (i, location) in locations[..g.layers].iter_mut().enumerate() {
@@ -220,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_follow_each_other() {
+    fn renewed_versions_follow_old_ones() {
         let g = small();
         for round in 0..60 {
             for layer in 0..g.layers {

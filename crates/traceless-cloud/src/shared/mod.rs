@@ -1,12 +1,12 @@
 //! What front ends share: one gateway, metrics, the time, and the request to stop.
 
-mod beating;
 mod metrics;
+mod rate_thread;
 mod stop;
 mod wall;
 
-pub use beating::Beating;
 pub use metrics::{Health, Kind, Metrics, Protocol};
+pub use rate_thread::RateThread;
 pub use stop::Stop;
 pub use wall::Wall;
 
@@ -18,25 +18,25 @@ use std::time::Duration;
 use traceless_core::clock::Clock;
 
 /// How long an answer waits for its tick at most before its record is written without a tick.
-const SLOT_TIME: Duration = Duration::from_secs(20);
+const TICK_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A gateway that several front ends share. It serves one call at a time.
-pub struct Front {
+pub struct SharedGateway {
     gateway: Mutex<Gateway>,
     /// The gateway's host.
     host: Arc<dyn Host>,
     /// Notified when a tick of the gateway's constant rate has passed.
-    slots: Condvar,
+    tick_passed: Condvar,
     metrics: Arc<Metrics>,
     wall: Arc<dyn Clock>,
 }
 
-impl Front {
+impl SharedGateway {
     /// Shares a gateway, its metrics, and a clock of milliseconds since 1970.
     pub fn new(gateway: Gateway, metrics: Arc<Metrics>, wall: Arc<dyn Clock>) -> Self {
         metrics.observe(&gateway);
         let host = gateway.host().clone();
-        Self { gateway: Mutex::new(gateway), host, slots: Condvar::new(), metrics, wall }
+        Self { gateway: Mutex::new(gateway), host, tick_passed: Condvar::new(), metrics, wall }
     }
 
     /// Stops all waiting for a host that is away, because the program ends.
@@ -46,40 +46,40 @@ impl Front {
 
     /// Reads the gateway's own state, which sends nothing. Another gateway may have taken over the
     /// store meanwhile, so the result is not for answers to clients.
-    pub fn look<T>(&self, look: impl FnOnce(&Gateway) -> T) -> T {
-        look(&self.lock())
+    pub fn inspect<T>(&self, read: impl FnOnce(&Gateway) -> T) -> T {
+        read(&self.lock())
     }
 
     /// Reads the gateway's own state to answer a client, which sends nothing. Fails if another
     /// gateway has taken over the store: only that gateway knows the current state.
-    pub fn tell<T>(&self, look: impl FnOnce(&Gateway) -> T) -> Result<T> {
-        let _asking = self.metrics.asking();
+    pub fn read_state<T>(&self, read: impl FnOnce(&Gateway) -> T) -> Result<T> {
+        let _request = self.metrics.waiting_request();
         let gateway = self.lock();
-        let told = gateway.check_host().map(|()| look(&gateway));
-        if let Err(error) = &told {
+        let result = gateway.check_host().map(|()| read(&gateway));
+        if let Err(error) = &result {
             self.metrics.failed(error);
         }
-        self.keep_promise(gateway).and(told)
+        self.wait_for_ack(gateway).and(result)
     }
 
     /// Runs an operation of the gateway.
     pub fn run<T>(&self, work: impl FnOnce(&mut Gateway) -> Result<T>) -> Result<T> {
-        let _asking = self.metrics.asking();
+        let _request = self.metrics.waiting_request();
         let mut gateway = self.lock();
-        let done = gateway.check_host().and_then(|()| work(&mut gateway));
-        if gateway.is_slot_due() {
+        let result = gateway.check_host().and_then(|()| work(&mut gateway));
+        if gateway.is_tick_due() {
             // The thread that fills ticks may wait long for the lock, so a due tick is filled here.
-            let filled = gateway.fill_slot();
+            let filled = gateway.fill_tick();
             filled.unwrap_or_else(|error| self.metrics.failed(&error));
         }
         self.metrics.observe(&gateway);
-        let kept = self.keep_promise(gateway);
-        let done = done.and_then(|done| kept.map(|()| done));
-        match &done {
+        let acked = self.wait_for_ack(gateway);
+        let result = result.and_then(|result| acked.map(|()| result));
+        match &result {
             Ok(_) => self.metrics.succeeded(),
             Err(error) => self.metrics.failed(error),
         }
-        done
+        result
     }
 
     /// Saves the gateway's state, once no client sends requests. The host may be gone already.
@@ -89,13 +89,13 @@ impl Front {
 
     /// Waits until every record that an answer depends on is written: with the next tick, if the
     /// gateway keeps a constant rate.
-    fn keep_promise(&self, gateway: MutexGuard<'_, Gateway>) -> Result {
-        let Some(record) = gateway.promised() else { return Ok(()) };
-        self.slots.notify_all();
-        let waited = self
-            .slots
-            .wait_timeout_while(gateway, SLOT_TIME, |gateway| !gateway.is_settled(record));
-        waited.unwrap_or_else(PoisonError::into_inner).0.settle_promise(record)
+    fn wait_for_ack(&self, gateway: MutexGuard<'_, Gateway>) -> Result {
+        let Some(record) = gateway.deferred_ack() else { return Ok(()) };
+        self.tick_passed.notify_all();
+        let waited = self.tick_passed.wait_timeout_while(gateway, TICK_TIMEOUT, |gateway| {
+            !gateway.is_written_or_failed(record)
+        });
+        waited.unwrap_or_else(PoisonError::into_inner).0.ensure_written(record)
     }
 
     /// The metrics of the gateway and its front ends.

@@ -27,7 +27,7 @@ pub struct Planned {
     /// How many stages were called.
     pub stages: AtomicU64,
     /// Keeps stages from returning while it is set.
-    pub holds_stages: AtomicBool,
+    pub blocks_stages: AtomicBool,
     /// The opening that has taken over the store.
     pub newest: Mutex<Option<u64>>,
     /// The reported number of the last commit; `None` for the true one.
@@ -37,12 +37,12 @@ pub struct Planned {
 impl Planned {
     fn call<T>(&self, call: Call, work: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.loses.lock().unwrap().is_some_and(|(loses, _)| loses == call) {
-            let (_, happens) = self.loses.lock().unwrap().take().unwrap();
-            if happens {
+            let (_, takes_effect) = self.loses.lock().unwrap().take().unwrap();
+            if takes_effect {
                 work()?;
             }
             self.is_lost.store(true, Ordering::SeqCst);
-            self.holds_stages.store(false, Ordering::SeqCst);
+            self.blocks_stages.store(false, Ordering::SeqCst);
             return Err(Error::SessionLost);
         }
         if self.is_lost.load(Ordering::SeqCst) { Err(Error::SessionLost) } else { work() }
@@ -54,13 +54,13 @@ impl Planned {
 }
 
 impl Host for Planned {
-    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
-        self.call(Call::Query, || self.host().query(ask))
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
+        self.call(Call::Query, || self.host().query(request))
     }
 
     fn stage(&self, stage: &Stage) -> Result {
         self.stages.fetch_add(1, Ordering::SeqCst);
-        while self.holds_stages.load(Ordering::SeqCst) {
+        while self.blocks_stages.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
         if let Some(error) = self.stage_error.lock().unwrap().take() {
@@ -108,11 +108,11 @@ pub fn planned(params: Params, folder: Option<&Path>) -> (Gateway, Arc<Planned>)
         loses: Mutex::default(),
         stage_error: Mutex::default(),
         stages: AtomicU64::new(0),
-        holds_stages: AtomicBool::new(false),
+        blocks_stages: AtomicBool::new(false),
         newest: Mutex::default(),
         sequence: Mutex::default(),
     });
-    let home = |folder| Home { folder, durability: Durability::Process, anchor: None };
+    let home = |folder| StateLocation { folder, durability: Durability::Process, anchor: None };
     let (home, session) = (folder.map(home), (&nonce, &own));
     let rng = Box::new(rng);
     let opened =

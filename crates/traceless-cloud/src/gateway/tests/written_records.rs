@@ -1,66 +1,69 @@
 //! When records are written, and the files that a closed gateway leaves.
 
-use super::planned::{keys, planned};
+use super::failing_host::{keys, planned};
 use super::*;
-use crate::gateway::beat::{Beat, state_rounds};
+use crate::gateway::constant_rate::{ConstantRate, rounds_per_save};
 use crate::gateway::inspect::{StateReport, check};
 use crate::gateway::journal::generations;
 use std::path::Path;
 use traceless_core::clock::SimulatedClock;
 
-fn beat() -> Beat {
-    Beat::new(1000, Arc::new(SimulatedClock::default()), 0)
+fn constant_rate() -> ConstantRate {
+    ConstantRate::new(1000, Arc::new(SimulatedClock::default()), 0)
 }
 
-fn look(folder: &Path) -> StateReport {
+fn report(folder: &Path) -> StateReport {
     check(folder, &keys(), None).unwrap()
 }
 
 /// A gateway at a constant rate, with a block in the ring.
-fn with_beat(folder: Option<&Path>) -> Gateway {
+fn with_constant_rate(folder: Option<&Path>) -> Gateway {
     let (mut gateway, _) = planned(params(300), folder);
-    gateway.beat = Some(beat());
+    gateway.constant_rate = Some(constant_rate());
     gateway.put(1, &block(1, 1)).unwrap();
-    gateway.fill_slot().unwrap();
+    gateway.fill_tick().unwrap();
     gateway
 }
 
 #[test]
-fn what_is_promised_is_settled_with_the_next_slot() {
+fn deferred_acks_end_with_the_next_tick() {
     let folder = tempfile::tempdir().unwrap();
-    let mut gateway = with_beat(Some(folder.path()));
-    assert_eq!(gateway.promised(), None);
+    let mut gateway = with_constant_rate(Some(folder.path()));
+    assert_eq!(gateway.deferred_ack(), None);
     gateway.put(1, &block(1, 2)).unwrap();
-    let first = gateway.promised().unwrap();
-    assert!(!gateway.is_settled(first));
-    gateway.fill_slot().unwrap();
-    assert!(gateway.is_settled(first) && gateway.promised().is_none());
+    let first = gateway.deferred_ack().unwrap();
+    assert!(!gateway.is_written_or_failed(first));
+    gateway.fill_tick().unwrap();
+    assert!(gateway.is_written_or_failed(first) && gateway.deferred_ack().is_none());
     // Without a tick the record is written on request.
     gateway.put(1, &block(1, 3)).unwrap();
-    let second = gateway.promised().unwrap();
-    assert!(second > first && !gateway.is_settled(second));
-    gateway.settle_promise(first).unwrap();
-    assert!(!gateway.is_settled(second), "nothing is written for what is written already");
-    gateway.settle_promise(second).unwrap();
-    assert!(gateway.is_settled(second) && gateway.promised().is_none());
+    let second = gateway.deferred_ack().unwrap();
+    assert!(second > first && !gateway.is_written_or_failed(second));
+    gateway.ensure_written(first).unwrap();
+    assert!(
+        !gateway.is_written_or_failed(second),
+        "nothing is written for what is written already"
+    );
+    gateway.ensure_written(second).unwrap();
+    assert!(gateway.is_written_or_failed(second) && gateway.deferred_ack().is_none());
 }
 
 #[test]
-fn nothing_is_promised_without_a_folder() {
-    let mut gateway = with_beat(None);
+fn no_ack_is_deferred_without_a_folder() {
+    let mut gateway = with_constant_rate(None);
     gateway.put(1, &block(1, 2)).unwrap();
-    assert!(gateway.promised().is_none() && gateway.is_settled(100));
-    gateway.settle_promise(100).unwrap();
+    assert!(gateway.deferred_ack().is_none() && gateway.is_written_or_failed(100));
+    gateway.ensure_written(100).unwrap();
 }
 
 #[test]
-fn a_beat_keeps_the_whole_state_after_enough_rounds() {
+fn a_constant_rate_saves_the_whole_state_after_enough_rounds() {
     let folder = tempfile::tempdir().unwrap();
     let (mut gateway, _) = planned(params(300), Some(folder.path()));
-    gateway.beat = Some(beat());
+    gateway.constant_rate = Some(constant_rate());
     let params = *gateway.params();
     // As if all but the last of these rounds were over.
-    gateway.state.round = state_rounds(&params, gateway.index_bytes()) - 2;
+    gateway.state.round = rounds_per_save(&params, gateway.index_bytes()) - 2;
     gateway.save().unwrap();
     let mut newest = Vec::new();
     for round in 0..5 {
@@ -70,7 +73,7 @@ fn a_beat_keeps_the_whole_state_after_enough_rounds() {
             params.round_blocks
         };
         for _ in 0..slots {
-            gateway.fill_slot().unwrap();
+            gateway.fill_tick().unwrap();
         }
         assert_eq!(gateway.counts().rounds, round + 1);
         newest.push(generations(folder.path()).unwrap().pop().unwrap());
@@ -80,7 +83,7 @@ fn a_beat_keeps_the_whole_state_after_enough_rounds() {
 }
 
 #[test]
-fn a_gateway_that_was_closed_has_nothing_to_repeat() {
+fn a_closed_gateway_leaves_no_records_to_replay() {
     let folder = tempfile::tempdir().unwrap();
     let (mut gateway, _) = planned(params(300), Some(folder.path()));
     for id in 0..30 {
@@ -88,34 +91,34 @@ fn a_gateway_that_was_closed_has_nothing_to_repeat() {
     }
     gateway.close().unwrap();
     drop(gateway);
-    assert_eq!(look(folder.path()).records, 0);
+    assert_eq!(report(folder.path()).records, 0);
 }
 
 /// Saving the whole state would have to commit the running round off schedule.
 #[test]
-fn a_gateway_with_a_beat_writes_what_happened_when_it_is_closed() {
+fn closing_at_a_constant_rate_writes_pending_records() {
     let folder = tempfile::tempdir().unwrap();
-    let mut gateway = with_beat(Some(folder.path()));
+    let mut gateway = with_constant_rate(Some(folder.path()));
     gateway.put(1, &block(1, 2)).unwrap();
-    let promised = gateway.promised().unwrap();
+    let deferred_ack = gateway.deferred_ack().unwrap();
     gateway.close().unwrap();
-    assert!(gateway.is_settled(promised));
+    assert!(gateway.is_written_or_failed(deferred_ack));
     drop(gateway);
-    assert!(look(folder.path()).records > 0);
+    assert!(report(folder.path()).records > 0);
 }
 
 /// The running round cannot end without the host, so records are written to the log.
 #[test]
-fn a_gateway_whose_host_is_gone_is_closed_all_the_same() {
+fn closing_succeeds_without_a_host() {
     let close = |error: Error| {
         let folder = tempfile::tempdir().unwrap();
         let (mut gateway, host) = planned(params(300), Some(folder.path()));
         *host.stage_error.lock().unwrap() = Some(error);
-        host.holds_stages.store(true, Ordering::SeqCst);
+        host.blocks_stages.store(true, Ordering::SeqCst);
         for id in 0..=gateway.params().round_blocks as u64 {
             gateway.put(id, &block(id, 1)).unwrap();
         }
-        host.holds_stages.store(false, Ordering::SeqCst);
+        host.blocks_stages.store(false, Ordering::SeqCst);
         let closed = gateway.close();
         drop(gateway);
         let (opened, _) = planned(params(300), Some(folder.path()));

@@ -6,15 +6,15 @@
 use crate::channel::Nonce;
 use crate::durable::{make_folder, write_private};
 use crate::error::{Error, Result};
-use crate::gateway::{Gateway, Home, Keys};
-use crate::host::{Ask, Enclave, Host, HostedStore, Inside, Stage};
+use crate::gateway::{Gateway, Keys, StateLocation};
+use crate::host::{Enclave, Host, HostedStore, Inside, QueryRequest, Stage};
 use crate::kernel::Choice;
+use crate::observed_host::observed;
 use crate::params::Params;
 use crate::process::{Program, Starting};
 use crate::random::SystemStream;
 use crate::store::{Durability, FileStore, NodeVersion};
 use crate::tee::{Candidate, EnclavePlace, Policy, Provision, verify};
-use crate::watched::watched;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use traceless_core::rng::{Rng, System};
@@ -22,7 +22,7 @@ use traceless_core::seal::Secret;
 use traceless_core::trace::Witness;
 
 /// The configuration of a gateway and host in one folder.
-pub struct Local {
+pub struct LocalDeployment {
     folder: PathBuf,
     /// The master key's file; `None` for a key in the folder, beside the data.
     key_file: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub struct OpenGateway {
     pub enclave: String,
 }
 
-impl Local {
+impl LocalDeployment {
     /// A folder, a file with the master key unless it lies beside the data, the program of the
     /// enclave if it has its own process, and the policy for its evidence.
     pub fn new(
@@ -88,13 +88,13 @@ impl Local {
             provision: keys.provision(&params, choice),
             enclave: self.enclave.clone(),
             policy: self.policy,
-            served: RwLock::default(),
+            host: RwLock::default(),
         };
         let (nonces, what) = host.begin()?;
         let folder = state_folder(&home);
-        let home = Home { folder: &folder, durability, anchor: self.anchor.as_deref() };
+        let home = StateLocation { folder: &folder, durability, anchor: self.anchor.as_deref() };
         let session = (&nonces.0, &nonces.1);
-        let host = watched(host, params.geometry, self.witness.clone());
+        let host = observed(host, params.geometry, self.witness.clone());
         let gateway =
             Gateway::open(params, &keys, choice, host, session, Some(&home), Box::new(rng))?;
         Ok(OpenGateway { gateway, enclave: what })
@@ -108,7 +108,7 @@ pub fn s3_keys(home: &Path) -> Result<PathBuf> {
     make_folder(home)?;
     let path = home.join("s3-keys");
     if !path.exists() {
-        let drawn = crate::s3::Keys::draw(&mut System);
+        let drawn = crate::s3::AccessKeys::draw(&mut System);
         write_private(&path, drawn.as_bytes())?;
     }
     Ok(path)
@@ -137,7 +137,7 @@ struct LocalHost {
     provision: Provision,
     enclave: Option<Program>,
     policy: Policy,
-    served: RwLock<Option<Arc<Serving>>>,
+    host: RwLock<Option<Arc<Serving>>>,
 }
 
 impl LocalHost {
@@ -158,40 +158,40 @@ impl LocalHost {
             let (shared, session) = candidate.accept(&self.provision.seal(&attested)?)?;
             (Box::new(Inside::new(&shared, &session, Box::new(System))?), attested)
         };
-        let served = Arc::new(HostedStore::new(geometry, self.store.clone(), enclave));
-        *self.served.write().unwrap_or_else(PoisonError::into_inner) = Some(served);
+        let host = Arc::new(HostedStore::new(geometry, self.store.clone(), enclave));
+        *self.host.write().unwrap_or_else(PoisonError::into_inner) = Some(host);
         Ok(((attested.gateway, attested.enclave), attested.what))
     }
 
-    fn served(&self) -> Result<Arc<Serving>> {
-        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
-        served.clone().ok_or(Error::SessionLost)
+    fn host(&self) -> Result<Arc<Serving>> {
+        let host = self.host.read().unwrap_or_else(PoisonError::into_inner);
+        host.clone().ok_or(Error::SessionLost)
     }
 }
 
 impl Host for LocalHost {
-    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
-        self.served()?.query(ask)
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
+        self.host()?.query(request)
     }
 
-    fn query_many(&self, asks: &[Ask]) -> Vec<Result<Vec<u8>>> {
-        self.served().map_or_else(|error| vec![Err(error)], |served| served.query_many(asks))
+    fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
+        self.host().map_or_else(|error| vec![Err(error)], |host| host.query_many(requests))
     }
 
     fn stage(&self, stage: &Stage) -> Result {
-        self.served()?.stage(stage)
+        self.host()?.stage(stage)
     }
 
     fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
-        self.served()?.place(version, bytes)
+        self.host()?.place(version, bytes)
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.served()?.commit(sequence, versions)
+        self.host()?.commit(sequence, versions)
     }
 
     fn sequence(&self) -> Result<u64> {
-        self.served()?.sequence()
+        self.host()?.sequence()
     }
 
     fn renew(&self) -> Result<(Nonce, Nonce)> {
@@ -229,12 +229,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_opens_again_under_its_key_only() {
+    fn a_folder_reopens_under_its_own_key_only() {
         let folder = tempfile::tempdir().unwrap();
         let params = Params::new(500, 64, 4).unwrap();
         let allowed = Policy { allow_simulated: true };
-        let local = |key: Option<&Path>| Local::new(folder.path(), key, None, allowed);
-        let open = |local: Local| {
+        let local = |key: Option<&Path>| LocalDeployment::new(folder.path(), key, None, allowed);
+        let open = |local: LocalDeployment| {
             local.open(params, Choice::Benes, Durability::Process).map(|opened| opened.gateway)
         };
         for version in 0..3_u8 {
@@ -252,21 +252,21 @@ mod tests {
         let short = open(local(Some(&other)));
         assert!(matches!(short, Err(Error::Parameters(_))));
         let strict = Policy { allow_simulated: false };
-        let refused = open(Local::new(folder.path(), None, None, strict));
+        let refused = open(LocalDeployment::new(folder.path(), None, None, strict));
         assert!(matches!(refused, Err(Error::Evidence(_))));
         assert!(open(local(None)).is_ok());
     }
 
     #[cfg(feature = "http")]
     #[test]
-    fn access_keys_are_drawn_once_and_for_the_owner_only() {
+    fn s3_keys_are_drawn_once_and_readable_by_the_owner_only() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
-        let home = Local::home(folder.path());
+        let home = LocalDeployment::home(folder.path());
         let path = s3_keys(&home).unwrap();
         let text = std::fs::read(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(crate::s3::Keys::read(&path).is_ok());
+        assert!(crate::s3::AccessKeys::read(&path).is_ok());
         assert_eq!(std::fs::read(s3_keys(&home).unwrap()).unwrap(), text);
     }
 }

@@ -6,7 +6,7 @@ type Call = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct StopState {
-    asked: bool,
+    requested: bool,
     calls: Vec<Call>,
 }
 
@@ -19,9 +19,9 @@ pub struct Stop {
 
 impl Stop {
     /// Requests the stop.
-    pub fn ask(&self) {
+    pub fn request(&self) {
         let mut state = self.lock();
-        state.asked = true;
+        state.requested = true;
         let calls = core::mem::take(&mut state.calls);
         drop(state);
         self.changed.notify_all();
@@ -31,14 +31,14 @@ impl Stop {
     }
 
     /// Whether the stop was requested.
-    pub fn is_asked(&self) -> bool {
-        self.lock().asked
+    pub fn is_requested(&self) -> bool {
+        self.lock().requested
     }
 
     /// Calls `call` when the stop is requested; at once, if it was.
-    pub fn when_asked(&self, call: impl FnOnce() + Send + 'static) {
+    pub fn on_stop(&self, call: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
-        if state.asked {
+        if state.requested {
             drop(state);
             call();
         } else {
@@ -49,7 +49,7 @@ impl Stop {
     /// Waits until the stop is requested.
     pub fn wait(&self) {
         let state = self.lock();
-        drop(self.changed.wait_while(state, |state| !state.asked));
+        drop(self.changed.wait_while(state, |state| !state.requested));
     }
 
     fn lock(&self) -> MutexGuard<'_, StopState> {
@@ -64,7 +64,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
-    fn everybody_is_asked_once() {
+    fn each_stop_handler_runs_once() {
         let (stop, calls) = (Arc::new(Stop::default()), Arc::new(AtomicU32::new(0)));
         let count = || {
             let calls = calls.clone();
@@ -72,14 +72,14 @@ mod tests {
                 calls.fetch_add(1, Ordering::SeqCst);
             }
         };
-        stop.when_asked(count());
-        let waiting = stop.clone();
-        let waiter = std::thread::spawn(move || waiting.wait());
-        assert!(!stop.is_asked());
-        stop.ask();
-        stop.ask();
-        stop.when_asked(count());
+        stop.on_stop(count());
+        let waiting_stop = stop.clone();
+        let waiter = std::thread::spawn(move || waiting_stop.wait());
+        assert!(!stop.is_requested());
+        stop.request();
+        stop.request();
+        stop.on_stop(count());
         waiter.join().unwrap();
-        assert!(stop.is_asked() && calls.load(Ordering::SeqCst) == 2);
+        assert!(stop.is_requested() && calls.load(Ordering::SeqCst) == 2);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use traceless_core::clock::{Clock, Monotonic};
 
-use crate::places::Cutter;
+use crate::connection_places::Cutter;
 
 /// A stream with reads and writes that fail once a deadline has passed, however short each single
 /// wait was. After the deadline is lifted they wait without limit.
@@ -93,7 +93,7 @@ mod tests {
     use traceless_sys::listen::{Clients, bind};
 
     #[test]
-    fn bytes_that_trickle_do_not_move_the_deadline() {
+    fn slow_bytes_do_not_extend_the_deadline() {
         let listener = bind("127.0.0.1:0", Clients::Authenticated).unwrap();
         let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (near, _) = listener.accept().unwrap();

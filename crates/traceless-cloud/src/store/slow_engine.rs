@@ -4,10 +4,10 @@
 use super::tests::{path, write_round};
 use super::{MemStore, NodeStore, NodeVersion, SlotRead};
 use crate::enclave::NodeBytes;
+use crate::enclave_orders::Location;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node, tests::small};
-use crate::host::{Ask, Enclave, Host as _, HostedStore, Stage};
-use crate::orders::Location;
+use crate::host::{Enclave, Host as _, HostedStore, QueryRequest, Stage};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 use core::time::Duration;
@@ -18,17 +18,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 /// How long a read takes.
-const AWAY: Duration = Duration::from_millis(20);
+const READ_TIME: Duration = Duration::from_millis(20);
 /// How long a thread waits for another one.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits for work in its own thread.
 async fn elsewhere(work: impl FnOnce() -> Result + Send + 'static) -> Result {
     let state = Arc::new(Mutex::new((None, None::<Waker>)));
-    let told = state.clone();
+    let shared = state.clone();
     std::thread::spawn(move || {
         let done = work();
-        let mut state = told.lock().unwrap();
+        let mut state = shared.lock().unwrap();
         state.0 = Some(done);
         if let Some(waker) = state.1.take() {
             waker.wake();
@@ -46,7 +46,7 @@ async fn elsewhere(work: impl FnOnce() -> Result + Send + 'static) -> Result {
 }
 
 /// Nodes of a remote engine.
-struct Far {
+struct SlowEngine {
     store: MemStore,
     geometry: Geometry,
     /// Slots that are being read: now, and at most.
@@ -58,7 +58,7 @@ struct Far {
     meetings: Arc<Meetings>,
 }
 
-impl Far {
+impl SlowEngine {
     fn new(geometry: Geometry, meetings: Arc<Meetings>) -> Self {
         let (store, lost) = (MemStore::new(geometry), None);
         let (under_way, calls) = Default::default();
@@ -76,7 +76,7 @@ impl Far {
         under_way.1 = under_way.1.max(under_way.0);
         async {
             elsewhere(|| {
-                std::thread::sleep(AWAY);
+                std::thread::sleep(READ_TIME);
                 Ok(())
             })
             .await?;
@@ -89,10 +89,10 @@ impl Far {
     }
 }
 
-impl NodeStore for Far {
-    async fn read_slots(&self, wanted: &mut [SlotRead<'_>]) -> Result {
+impl NodeStore for SlowEngine {
+    async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        let sent: Vec<_> = wanted.iter_mut().map(|read| self.send_for(read)).collect();
+        let sent: Vec<_> = reads.iter_mut().map(|read| self.send_for(read)).collect();
         try_join_all(sent).await.map(drop)
     }
 
@@ -131,23 +131,24 @@ impl NodeStore for Far {
 /// Makes concurrent steps wait for each other, layer by layer.
 struct Meetings {
     layers: usize,
-    came: Mutex<HashMap<usize, usize>>,
-    somebody: Condvar,
+    arrivals: Mutex<HashMap<usize, usize>>,
+    arrival: Condvar,
 }
 
 impl Meetings {
     fn new(layers: usize) -> Arc<Self> {
-        Arc::new(Self { layers, came: Mutex::default(), somebody: Condvar::new() })
+        Arc::new(Self { layers, arrivals: Mutex::default(), arrival: Condvar::new() })
     }
 
     /// Returns when all parties of step `step` have arrived, or fails.
     fn meet(&self, step: usize) -> Result {
         let all = 1 + usize::from(step > 0) + usize::from(step + 1 < self.layers);
-        let mut came = self.came.lock().unwrap();
-        *came.entry(step).or_default() += 1;
-        self.somebody.notify_all();
-        let missing = |came: &mut HashMap<usize, usize>| came[&step] < all;
-        let (_came, late) = self.somebody.wait_timeout_while(came, PATIENCE, missing).unwrap();
+        let mut arrivals = self.arrivals.lock().unwrap();
+        *arrivals.entry(step).or_default() += 1;
+        self.arrival.notify_all();
+        let missing = |arrivals: &mut HashMap<usize, usize>| arrivals[&step] < all;
+        let (_arrivals, late) =
+            self.arrival.wait_timeout_while(arrivals, PATIENCE, missing).unwrap();
         if late.timed_out() { Err(Error::Store("somebody waits for the others")) } else { Ok(()) }
     }
 }
@@ -156,7 +157,7 @@ impl Meetings {
 struct Echo {
     geometry: Geometry,
     meetings: Arc<Meetings>,
-    nodes_made: AtomicUsize,
+    node_count: AtomicUsize,
 }
 
 impl Enclave for Echo {
@@ -166,25 +167,25 @@ impl Enclave for Echo {
     }
 
     fn evict(&self, _: &[u8], bytes: NodeBytes<'_>) -> Result {
-        let step = self.nodes_made.fetch_add(1, Ordering::SeqCst);
+        let step = self.node_count.fetch_add(1, Ordering::SeqCst);
         self.meetings.meet(step)?;
         bytes.new_node.fill(step as u8 + 1);
         Ok(())
     }
 }
 
-type FarHost = HostedStore<Arc<Far>, Echo>;
+type FarHost = HostedStore<Arc<SlowEngine>, Echo>;
 
 /// A host and its store, with a tree that was evicted once along each path.
-fn host(lost: Option<Node>) -> (Arc<Far>, FarHost) {
+fn host(lost: Option<Node>) -> (Arc<SlowEngine>, FarHost) {
     let g = small();
     let meetings = Meetings::new(g.layers);
-    let far = Arc::new(Far { lost, ..Far::new(g, meetings.clone()) });
+    let engine = Arc::new(SlowEngine { lost, ..SlowEngine::new(g, meetings.clone()) });
     for sequence in 1..=u64::from(g.leaves()) {
-        write_round(&far.store, &g, sequence);
+        write_round(&engine.store, &g, sequence);
     }
-    let echo = Echo { geometry: g, meetings, nodes_made: AtomicUsize::new(0) };
-    (far.clone(), HostedStore::new(g, far, echo))
+    let echo = Echo { geometry: g, meetings, node_count: AtomicUsize::new(0) };
+    (engine.clone(), HostedStore::new(g, engine, echo))
 }
 
 /// The last round that wrote the node of a layer on a path. This is also the node's attempt.
@@ -193,68 +194,68 @@ fn last_round(g: &Geometry, layer: usize, leaf: u32) -> u64 {
     u64::from(visits.max().unwrap()) + 1
 }
 
-fn ask(g: &Geometry, leaf: u32, order: &[u8]) -> Ask {
+fn request(g: &Geometry, leaf: u32, order: &[u8]) -> QueryRequest {
     let location = |layer| Location { slot: leaf % 20, attempt: last_round(g, layer, leaf) };
-    Ask { leaf, locations: (0..g.layers).map(location).collect(), order: order.to_vec() }
+    QueryRequest { leaf, locations: (0..g.layers).map(location).collect(), order: order.to_vec() }
 }
 
-fn asks(g: &Geometry) -> Vec<Ask> {
-    (0..32).map(|i| ask(g, i * 5 % g.leaves(), b"")).collect()
+fn requests(g: &Geometry) -> Vec<QueryRequest> {
+    (0..32).map(|i| request(g, i * 5 % g.leaves(), b"")).collect()
 }
 
 /// The slots that the enclave receives for a query.
-fn slots_of(far: &Far, ask: &Ask) -> Vec<u8> {
-    let g = &far.geometry;
+fn slots_of(engine: &SlowEngine, request: &QueryRequest) -> Vec<u8> {
+    let g = &engine.geometry;
     let slot = |(layer, at): (usize, &Location)| {
-        let version = NodeVersion { node: g.node(layer, ask.leaf), attempt: at.attempt };
+        let version = NodeVersion { node: g.node(layer, request.leaf), attempt: at.attempt };
         let mut node = vec![0; g.node_len(layer)];
-        block_on(far.store.read_node(version, &mut node)).unwrap();
+        block_on(engine.store.read_node(version, &mut node)).unwrap();
         node.chunks_exact(g.slot_len()).nth(at.slot as usize).unwrap().to_vec()
     };
-    ask.locations.iter().enumerate().flat_map(slot).collect()
+    request.locations.iter().enumerate().flat_map(slot).collect()
 }
 
 #[test]
-fn the_slots_of_all_queries_are_on_their_way_together() {
-    let (far, host) = host(None);
-    let asks = asks(&far.geometry);
-    let replies = host.query_many(&asks);
-    assert_eq!(replies.len(), asks.len());
-    for (ask, reply) in asks.iter().zip(replies) {
-        assert!(reply.unwrap() == slots_of(&far, ask));
+fn slots_of_all_queries_are_read_concurrently() {
+    let (engine, host) = host(None);
+    let requests = requests(&engine.geometry);
+    let replies = host.query_many(&requests);
+    assert_eq!(replies.len(), requests.len());
+    for (request, reply) in requests.iter().zip(replies) {
+        assert!(reply.unwrap() == slots_of(&engine, request));
     }
     // All reads overlap, so together they take as long as one.
-    assert_eq!(far.under_way.lock().unwrap().1, asks.len() * far.geometry.layers);
-    assert_eq!(far.calls.load(Ordering::SeqCst), 1);
-    assert!(host.query(&asks[3]).unwrap() == slots_of(&far, &asks[3]));
+    assert_eq!(engine.under_way.lock().unwrap().1, requests.len() * engine.geometry.layers);
+    assert_eq!(engine.calls.load(Ordering::SeqCst), 1);
+    assert!(host.query(&requests[3]).unwrap() == slots_of(&engine, &requests[3]));
 }
 
 #[test]
-fn queries_are_answered_up_to_the_first_that_fails() {
+fn queries_are_answered_up_to_the_first_failure() {
     let g = small();
     let lost = g.node(g.layers - 1, 13);
-    let (far, host) = host(Some(lost));
-    let whole = asks(&g);
-    let first_lost = whole.iter().position(|ask| ask.leaf == 13).unwrap();
-    let changed = |at: usize, change: &dyn Fn(&mut Ask)| {
-        let mut asks = whole.clone();
-        change(&mut asks[at]);
-        asks
+    let (engine, host) = host(Some(lost));
+    let whole = requests(&g);
+    let first_lost = whole.iter().position(|request| request.leaf == 13).unwrap();
+    let changed = |at: usize, change: &dyn Fn(&mut QueryRequest)| {
+        let mut requests = whole.clone();
+        change(&mut requests[at]);
+        requests
     };
-    let cases: [(Vec<Ask>, usize); 6] = [
+    let cases: [(Vec<QueryRequest>, usize); 6] = [
         (whole.clone(), first_lost),
-        (changed(first_lost - 1, &|ask| ask.leaf = g.leaves()), first_lost - 1),
-        (changed(first_lost + 1, &|ask| ask.leaf = g.leaves()), first_lost),
-        (changed(2, &|ask| ask.locations[1].slot = 20), 2),
-        (changed(3, &|ask| ask.locations.truncate(2)), 3),
-        (changed(first_lost - 2, &|ask| ask.order = b"refused".to_vec()), first_lost - 2),
+        (changed(first_lost - 1, &|request| request.leaf = g.leaves()), first_lost - 1),
+        (changed(first_lost + 1, &|request| request.leaf = g.leaves()), first_lost),
+        (changed(2, &|request| request.locations[1].slot = 20), 2),
+        (changed(3, &|request| request.locations.truncate(2)), 3),
+        (changed(first_lost - 2, &|request| request.order = b"refused".to_vec()), first_lost - 2),
     ];
-    for (number, (asks, failing)) in cases.iter().enumerate() {
-        let mut replies = host.query_many(asks);
+    for (number, (requests, failing)) in cases.iter().enumerate() {
+        let mut replies = host.query_many(requests);
         assert_eq!(replies.len(), failing + 1, "case {number}");
         assert!(replies.pop().unwrap().is_err(), "case {number}");
-        for (ask, reply) in asks.iter().zip(replies) {
-            assert!(reply.unwrap() == slots_of(&far, ask), "case {number}");
+        for (request, reply) in requests.iter().zip(replies) {
+            assert!(reply.unwrap() == slots_of(&engine, request), "case {number}");
         }
     }
 }
@@ -262,8 +263,8 @@ fn queries_are_answered_up_to_the_first_that_fails() {
 /// A step that runs alone waits in vain for the other steps, and the round fails.
 #[test]
 fn a_round_reads_and_writes_while_the_enclave_works() {
-    let (far, host) = host(None);
-    let g = far.geometry;
+    let (engine, host) = host(None);
+    let g = engine.geometry;
     let nodes: Vec<NodeVersion> = (0..g.layers)
         .map(|layer| NodeVersion { node: g.node(layer, 0), attempt: last_round(&g, layer, 0) })
         .collect();
@@ -275,7 +276,7 @@ fn a_round_reads_and_writes_while_the_enclave_works() {
     host.commit(sequence, &stage.versions()).unwrap();
     for (version, byte) in path(&g, 0, 99).into_iter().zip(1..) {
         let mut node = vec![0; g.node_len(g.layer_of(version.node))];
-        block_on(far.store.read_node(version, &mut node)).unwrap();
-        assert!(node.iter().all(|&made| made == byte));
+        block_on(engine.store.read_node(version, &mut node)).unwrap();
+        assert!(node.iter().all(|&byte_of_node| byte_of_node == byte));
     }
 }

@@ -1,4 +1,5 @@
-//! The outer layer of encryption of a slot, which the enclave applies and removes.
+//! The transport seal, the outer layer of encryption of a slot, which the enclave applies and
+//! removes.
 //!
 //! Every version of a node has its own key, derived from the node, its epoch and the round's random
 //! attempt number. So a slot opens only in its place and version, no metadata is stored for that,
@@ -33,14 +34,14 @@ impl Version {
 }
 
 /// The keys of all versions.
-pub struct Outer {
+pub struct TransportKeys {
     choice: Choice,
     /// Derive the two halves of a version's key.
     halves: [Prf; 2],
     stream: Stream,
 }
 
-impl Outer {
+impl TransportKeys {
     /// Derives the keys from one that gateway and enclave share.
     pub fn new(key: &Secret, choice: Choice) -> Self {
         let half = |name: &[u8]| Prf::new(&key.derive(&[b"version", name]));
@@ -77,7 +78,7 @@ pub struct SlotSeal<'a> {
     aead: Aead,
     /// `Some` with the paper's cipher.
     vectors: Option<Prf>,
-    outer: &'a Outer,
+    outer: &'a TransportKeys,
 }
 
 impl SlotSeal<'_> {
@@ -194,9 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_opens_only_where_and_when_it_belongs() {
+    fn a_slot_opens_in_its_place_and_version_only() {
         for choice in [Choice::Benes, Choice::Paper] {
-            let outer = Outer::new(&Secret::from_bytes([1; 32]), choice);
+            let outer = TransportKeys::new(&Secret::from_bytes([1; 32]), choice);
             let plain: Vec<u8> = (0..96).collect();
             let mut sealed = [0; 96 + TAG_LEN];
             outer.seal(version()).seal((7, 1), &plain, &mut sealed);
@@ -224,8 +225,8 @@ mod tests {
     }
 
     #[test]
-    fn a_checked_part_has_its_stream_on() {
-        let outer = Outer::new(&Secret::from_bytes([1; 32]), Choice::Paper);
+    fn a_verified_part_keeps_its_key_stream() {
+        let outer = TransportKeys::new(&Secret::from_bytes([1; 32]), Choice::Paper);
         let seal = outer.seal(version());
         let (plain, mut sealed, mut body) = ([9; 64], [0; 64 + TAG_LEN], [0; 64]);
         seal.seal((2, 0), &plain, &mut sealed);

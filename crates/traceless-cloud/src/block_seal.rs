@@ -1,4 +1,5 @@
-//! The inner layer of encryption: the gateway's seal of a block, which the enclave cannot open.
+//! The block seal, the inner layer of encryption: the gateway's seal of a block, which the enclave
+//! cannot open.
 //!
 //! Blocks are sealed one batch a round. Each round has its own key, derived from its number and its
 //! random attempt; both are in the block's header. The block's index in the batch is the nonce.
@@ -8,11 +9,11 @@ use crate::geometry::{HEADER_LEN, TAG_LEN};
 use traceless_core::seal::{Aead, Nonce, Prf, Sealer, Secret};
 
 /// The keys of all rounds.
-pub struct Inner {
+pub struct BlockKeys {
     halves: [Prf; 2],
 }
 
-impl Inner {
+impl BlockKeys {
     /// Derives the keys from one that only the gateway has.
     pub fn new(key: &Secret) -> Self {
         let half = |name: &[u8]| Prf::new(&key.derive(&[b"inner", name]));
@@ -73,8 +74,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_opens_under_its_number_only() {
-        let inner = Inner::new(&Secret::from_bytes([1; 32]));
+    fn a_block_opens_under_its_own_number_only() {
+        let inner = BlockKeys::new(&Secret::from_bytes([1; 32]));
         let mut sealed = [0; 96];
         inner.round(70_000, 5).seal(799, 42, &[7; 64], &mut sealed);
         assert_eq!(inner.open(42, &sealed).unwrap(), [7; 64]);

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_cases_are_exact() {
+    fn small_probabilities_are_exact() {
         // P[more than 2 of 4 coins] = 5/16; P[Poisson(1) > 0] = 1 - 1/e.
         assert!((binomial_above(4, 0.5, 2) - (5.0_f64 / 16.0).log2()).abs() < 1e-9);
         assert!((poisson_above(1.0, 0) - (1.0 - (-1.0_f64).exp()).log2()).abs() < 1e-9);
@@ -62,7 +62,7 @@ mod tests {
 
     /// Figures of the reconstruction: binomial tails of leaves and of a round's stream.
     #[test]
-    fn known_tails() {
+    fn known_tail_probabilities_are_reproduced() {
         let near = |value: f64, want: f64| assert!((value - want).abs() < 1.0, "{value} {want}");
         let leaves = 1.0 / 4096.0;
         near(binomial_above(10 << 20, leaves, 2944), -44.0);

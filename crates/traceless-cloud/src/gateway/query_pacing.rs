@@ -19,13 +19,13 @@ const LATE_NS: NonZeroU64 = NonZeroU64::new(1000).expect("not zero");
 const SPARE: u64 = 16;
 
 /// When the round began, and how long the last two rounds took.
-pub struct Pace {
+pub struct QueryPacing {
     clock: Box<dyn Clock>,
     began: u64,
     rounds_ns: [u64; 2],
 }
 
-impl Pace {
+impl QueryPacing {
     /// No round was measured yet, so queries do not wait.
     pub fn new() -> Self {
         Self { clock: Box::new(Monotonic::start()), began: 0, rounds_ns: [0; 2] }
@@ -54,7 +54,7 @@ impl Pace {
 }
 
 /// Makes the waits of this thread end on time.
-pub fn wake_in_time() {
+pub fn reduce_timer_slack() {
     std::thread_local!(static DONE: Cell<bool> = const { Cell::new(false) });
     if !DONE.replace(true) {
         // If the system refuses, waits vary more, but are no longer.
@@ -69,9 +69,9 @@ mod tests {
     use traceless_core::clock::SimulatedClock;
 
     #[test]
-    fn each_query_waits_for_its_share() {
+    fn each_query_waits_for_its_share_of_a_round() {
         let clock = Arc::new(SimulatedClock::default());
-        let mut pace = Pace { clock: Box::new(clock.clone()), ..Pace::new() };
+        let mut pace = QueryPacing { clock: Box::new(clock.clone()), ..QueryPacing::new() };
         pace.begin();
         assert_eq!(pace.ahead(639, 640), Duration::ZERO, "nothing is known yet");
         pace.took(Duration::from_nanos(6400));
@@ -91,12 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waits_is_woken_in_time() {
+    fn waiting_threads_have_little_timer_slack() {
         use rustix::thread::{current_timer_slack, set_current_timer_slack};
         // The test uses a fresh thread. The system may refuse the setting.
         let slack = std::thread::spawn(|| {
             set_current_timer_slack(NonZeroU64::new(50_000)).ok()?;
-            wake_in_time();
+            reduce_timer_slack();
             current_timer_slack().ok()
         });
         assert!(slack.join().unwrap().is_none_or(|slack| slack == LATE_NS.get()));

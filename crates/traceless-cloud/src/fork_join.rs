@@ -11,11 +11,11 @@ use std::sync::LazyLock;
 pub const THREAD_MIN: usize = 64 << 10;
 
 /// Runs two pieces of work in parallel or one after the other. Both are done on return.
-pub trait Join: Send + Sync {
+pub trait ForkJoin: Send + Sync {
     /// Runs both pieces.
     fn join(&self, a: &mut (dyn FnMut() + Send), b: &mut (dyn FnMut() + Send));
 
-    /// Runs work that calls [`Join::join`] repeatedly, on a thread from which that is cheap.
+    /// Runs work that calls [`ForkJoin::join`] repeatedly, on a thread from which that is cheap.
     fn run(&self, work: &mut (dyn FnMut() + Send)) {
         work();
     }
@@ -24,7 +24,7 @@ pub trait Join: Send + Sync {
 /// Runs the pieces one after the other.
 pub struct OneThread;
 
-impl Join for OneThread {
+impl ForkJoin for OneThread {
     fn join(&self, a: &mut (dyn FnMut() + Send), b: &mut (dyn FnMut() + Send)) {
         a();
         b();
@@ -37,7 +37,7 @@ impl Join for OneThread {
 pub struct TwoThreads;
 
 #[cfg(feature = "std")]
-impl Join for TwoThreads {
+impl ForkJoin for TwoThreads {
     fn join(&self, a: &mut (dyn FnMut() + Send), b: &mut (dyn FnMut() + Send)) {
         match &*POOL {
             Some(pool) => _ = pool.join(a, b),

@@ -43,8 +43,8 @@ impl Recorder {
 }
 
 impl Host for Recorder {
-    fn query(&self, ask: &Ask) -> Result<Vec<u8>> {
-        self.host.query(ask)
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
+        self.host.query(request)
     }
 
     fn stage(&self, stage: &Stage) -> Result {
@@ -84,7 +84,8 @@ fn sealed_by(copy: u64, mut rng: Box<dyn Rng>, is_filled: bool) -> Vec<SealRecor
     let sealed: Arc<Mutex<Vec<SealRecord>>> = Arc::default();
     let host = Arc::new(Recorder { host, sealed: sealed.clone() });
     let folder = tempfile::tempdir().unwrap();
-    let home = Home { folder: folder.path(), durability: Durability::Process, anchor: None };
+    let home =
+        StateLocation { folder: folder.path(), durability: Durability::Process, anchor: None };
     let session = (&nonce, &own);
     let mut gateway =
         Gateway::open(params, &keys, Choice::Benes, host, session, Some(&home), rng).unwrap();
@@ -116,7 +117,7 @@ fn repeated(all: impl Iterator<Item = SealRecord>) -> (HashSet<u64>, usize) {
 }
 
 #[test]
-fn copies_of_a_process_use_no_nonce_twice() {
+fn process_copies_use_no_nonce_twice() {
     for is_filled in [false, true] {
         let copy = |number| sealed_by(number, Box::new(SystemStream::of_copy()), is_filled);
         let (keys, seals) = repeated(copy(1).into_iter().chain(copy(2)));
@@ -166,7 +167,7 @@ impl Rng for Partly {
 const PLACES: usize = 5;
 
 #[test]
-fn salts_that_copies_share_would_be_found() {
+fn salts_shared_by_process_copies_are_detected() {
     let keys: Vec<usize> = (0..PLACES)
         .map(|place| {
             let copy = |number| sealed_by(number, Box::new(Partly::new(place)), false);
