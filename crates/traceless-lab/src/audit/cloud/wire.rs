@@ -151,7 +151,7 @@ pub fn run(gate: Gate, client: GatewayClient, steps: u64, seed: u64) -> Result<W
     let mut gateway = Gateway::open(params, &keys, Choice::Benes, host, session, None, rng)?;
     if is_fixed {
         let timer = Impatient { clock: clock.clone(), hurries: hurries.clone() };
-        gateway.keep_beat(SLOTS_PER_SECOND, Arc::new(timer))?;
+        gateway.start_constant_rate(SLOTS_PER_SECOND, Arc::new(timer))?;
     }
     let (mut step, mut requests) = (0, 0);
     loop {
@@ -164,7 +164,7 @@ pub fn run(gate: Gate, client: GatewayClient, steps: u64, seed: u64) -> Result<W
         let mut view = lock(&watch.0);
         if !view.is_sent() && !gate.leaves_out(asked.0) {
             drop(view);
-            let sent = if is_fixed { gateway.fill_slot() } else { gateway.dummy() };
+            let sent = if is_fixed { gateway.fill_tick() } else { gateway.dummy() };
             sent?;
             view = lock(&watch.0);
         }
