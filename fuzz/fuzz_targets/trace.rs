@@ -3,7 +3,7 @@
 #![no_main]
 
 use traceless_core::trace::{SecretReader, TraceReader, TraceWriter};
-use traceless_audit::{Accesses, Format, OutsideReader};
+use traceless_audit::{Accesses, Format, ImportReader};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok(reader) = SecretReader::new(bytes) {
@@ -11,7 +11,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
     let Ok(reader) = TraceReader::new(bytes) else {
         for format in Format::ALL {
-            OutsideReader::new(bytes, format).for_each(drop);
+            ImportReader::new(bytes, format).for_each(drop);
         }
         let _ = Format::detect(bytes);
         return;
@@ -25,5 +25,5 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     writer.finish().expect("memory takes everything");
     let again: Result<Vec<_>, _> = TraceReader::new(&copy[..]).expect("it was written").collect();
     assert_eq!(again.expect("it is whole"), events);
-    let _ = Accesses::cut(|| Ok::<_, ()>(events.iter().copied().map(Ok)));
+    let _ = Accesses::segment(|| Ok::<_, ()>(events.iter().copied().map(Ok)));
 });

@@ -21,8 +21,8 @@ pub(crate) struct Access {
     /// touches, and its first and its last write: one of these identifies its place.
     pub places: [u64; PLACES],
     /// Events before the access, and when it began.
-    pub seen: u64,
-    pub began: u64,
+    pub events_before: u64,
+    pub start: u64,
     /// The index of its first read or write among all that are kept, and how many it has.
     pub first: usize,
     pub events: usize,
@@ -33,25 +33,25 @@ impl Access {
     pub fn of(events: &[Event]) -> Self {
         let Event { at, time, .. } = events[0];
         let mut access =
-            Self { places: [at, 0, u64::MAX, 0, at, at], began: time, ..Self::default() };
+            Self { places: [at, 0, u64::MAX, 0, at, at], start: time, ..Self::default() };
         let mut reads: HashMap<u64, u64> = HashMap::new();
         let (mut before, mut writes) = (0, false);
         for event in events {
             let op = event.op as u64;
             let what = u64::from(event.len) << 5 | (event.surface as u64) << 3 | op << 1;
-            access.kind.see(what);
-            access.template.see(what);
+            access.kind.add(what);
+            access.template.add(what);
             if event.op == Op::Sync {
                 continue;
             }
             access.events += 1;
-            access.template.see(u64::from(event.at > before));
+            access.template.add(u64::from(event.at > before));
             before = event.at;
             let nth = reads.len() as u64;
             if event.op == Op::Read {
                 reads.insert(event.at, nth);
             } else if has_reads(events) {
-                access.template.see(reads.get(&event.at).copied().unwrap_or(u64::MAX));
+                access.template.add(reads.get(&event.at).copied().unwrap_or(u64::MAX));
             }
             let [_, end, low, high, first_write, last_write] = &mut access.places;
             if event.op == Op::Read || access.events == 1 {

@@ -1,8 +1,8 @@
 //! A trace of any scheme, cut into accesses.
 
 use crate::access::Access;
-use crate::requests::Requests;
-use crate::touched::{Touch, Touches};
+use crate::footprint::{Footprint, FootprintEvent};
+use crate::requests::RequestCounts;
 use std::sync::Arc;
 use traceless_core::trace::{Op, Request};
 
@@ -16,10 +16,10 @@ pub struct Accesses {
     pub(crate) secrets: Vec<u64>,
     /// The same requests in bits: 1, whether it was a write, and the address, in the largest unit
     /// that divides all addresses. 0 for none.
-    pub(crate) asked: Vec<u64>,
-    pub(crate) touched: Arc<Touches>,
+    pub(crate) request_bits: Vec<u64>,
+    pub(crate) footprint: Arc<Footprint>,
     /// The accesses that each request caused, if requests are known.
-    pub(crate) requests: Option<Requests>,
+    pub(crate) request_counts: Option<RequestCounts>,
 }
 
 impl Accesses {
@@ -30,42 +30,46 @@ impl Accesses {
     /// The first failure of the reader.
     pub fn with_secrets<E>(
         mut self,
-        asked: impl Iterator<Item = Result<Request, E>>,
+        requests: impl Iterator<Item = Result<Request, E>>,
     ) -> Result<Self, E> {
-        let asked: Vec<Request> = asked.collect::<Result<_, E>>()?;
-        let mut known: Vec<(u64, Op)> = asked.iter().map(|asked| (asked.at, asked.op)).collect();
-        known.retain(|(_, op)| *op != Op::Sync);
-        known.sort_unstable_by_key(|&(at, op)| (at, op as u8));
-        known.dedup();
-        let number = |asked: &Request| match asked.op {
+        let requests: Vec<Request> = requests.collect::<Result<_, E>>()?;
+        let mut distinct: Vec<(u64, Op)> =
+            requests.iter().map(|request| (request.at, request.op)).collect();
+        distinct.retain(|(_, op)| *op != Op::Sync);
+        distinct.sort_unstable_by_key(|&(at, op)| (at, op as u8));
+        distinct.dedup();
+        let number = |request: &Request| match request.op {
             Op::Sync => 0,
             op => {
-                let key = (asked.at, op as u8);
-                let place = known.binary_search_by_key(&key, |&(at, op)| (at, op as u8));
+                let key = (request.at, op as u8);
+                let place = distinct.binary_search_by_key(&key, |&(at, op)| (at, op as u8));
                 place.expect("all are there") as u64 + 1
             }
         };
-        let unit = known.iter().fold(0, |unit, &(at, _)| greatest_divisor(unit, at)).max(1);
-        let bits = |asked: &Request| match asked.op {
+        let unit = distinct.iter().fold(0, |unit, &(at, _)| greatest_divisor(unit, at)).max(1);
+        let bits = |request: &Request| match request.op {
             Op::Sync => 0,
-            op => (asked.at / unit) << 2 | u64::from(op == Op::Write) << 1 | 1,
+            op => (request.at / unit) << 2 | u64::from(op == Op::Write) << 1 | 1,
         };
-        let (mut next, mut current) = (asked.iter().peekable(), (0, 0));
+        let (mut next, mut current) = (requests.iter().peekable(), (0, 0));
         let secret = |access: &Access| {
-            while let Some(asked) = next.next_if(|asked| asked.seen <= access.seen) {
-                current = (number(asked), bits(asked));
+            while let Some(request) = next.next_if(|request| request.seen <= access.events_before) {
+                current = (number(request), bits(request));
             }
             current
         };
-        (self.secrets, self.asked) = self.all.iter().map(secret).unzip();
-        self.requests = Some(Requests::of(&self.all, &asked));
+        (self.secrets, self.request_bits) = self.all.iter().map(secret).unzip();
+        self.request_counts = Some(RequestCounts::of(&self.all, &requests));
         Ok(self)
     }
 
     /// The reads and writes of an access; nothing if they were not kept.
-    pub(crate) fn touches(&self, nth: usize) -> Option<impl ExactSizeIterator<Item = Touch>> {
+    pub(crate) fn footprint_of(
+        &self,
+        nth: usize,
+    ) -> Option<impl ExactSizeIterator<Item = FootprintEvent>> {
         let Access { first, events, .. } = self.all[nth];
-        self.touched.of(first, events)
+        self.footprint.of(first, events)
     }
 
     /// The accesses with the numbers `nths`.
@@ -74,9 +78,9 @@ impl Accesses {
         Self {
             all: nths.iter().map(|&nth| self.all[nth]).collect(),
             secrets: secrets.iter().map(|&nth| self.secrets[nth]).collect(),
-            asked: secrets.iter().map(|&nth| self.asked[nth]).collect(),
-            touched: Arc::clone(&self.touched),
-            requests: None,
+            request_bits: secrets.iter().map(|&nth| self.request_bits[nth]).collect(),
+            footprint: Arc::clone(&self.footprint),
+            request_counts: None,
         }
     }
 
@@ -87,8 +91,8 @@ impl Accesses {
 
     /// The time from each access to the next; empty if the trace has no times.
     pub fn gaps(&self) -> Vec<u64> {
-        let gaps = self.all.windows(2).map(|two| two[1].began.saturating_sub(two[0].began));
-        if self.all.iter().any(|access| access.began != 0) { gaps.collect() } else { vec![] }
+        let gaps = self.all.windows(2).map(|two| two[1].start.saturating_sub(two[0].start));
+        if self.all.iter().any(|access| access.start != 0) { gaps.collect() } else { vec![] }
     }
 
     /// Whether there are no accesses.

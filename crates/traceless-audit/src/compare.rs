@@ -80,12 +80,12 @@ impl Comparison {
 
 impl Difference {
     fn new(index: u64, epoch: u64, in_a: Option<Stretch>, in_b: Option<Stretch>) -> Self {
-        let say = |there: Option<Stretch>| match there {
+        let describe = |there: Option<Stretch>| match there {
             Some(stretch) => format!("has {stretch}"),
             None => "has nothing more".to_owned(),
         };
         let syncs = if epoch == 1 { "sync" } else { "syncs" };
-        let (a, b) = (say(in_a), say(in_b));
+        let (a, b) = (describe(in_a), describe(in_b));
         let message = format!("item {index}, after {epoch} {syncs}: A {a}, B {b}");
         Self { index, epoch, in_a, in_b, message }
     }
@@ -129,8 +129,8 @@ fn next_kept<E>(
 }
 
 fn same(a: Option<Event>, b: Option<Event>, how: Compare) -> bool {
-    let seen = |e: &Event| (Stretch::of(e), how.times.then_some(e.time));
-    a.as_ref().map(seen) == b.as_ref().map(seen)
+    let key = |e: &Event| (Stretch::of(e), how.times.then_some(e.time));
+    a.as_ref().map(key) == b.as_ref().map(key)
 }
 
 fn differs(index: u64, epoch: u64, a: Option<Event>, b: Option<Event>) -> Difference {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_traces_are_equal() {
+    fn equal_traces_compare_equal() {
         let trace = [write(0, 4), sync(), write(9, 1), read(3, 3)];
         for how in [SETS, ORDER] {
             assert_eq!(at(&trace, &trace, how), None);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn order_and_splitting_count_only_if_asked() {
+    fn order_and_splitting_count_only_in_exact_comparisons() {
         let whole = [write(0, 8), write(20, 4), sync()];
         let split = [write(20, 4), write(4, 4), write(0, 4), sync()];
         assert_eq!(at(&whole, &split, SETS), None);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_found_where_it_is() {
+    fn the_first_difference_is_reported_with_its_position() {
         let a = [write(0, 4), sync(), write(4, 4), write(100, 4), sync()];
         let mut b = a;
         b[3] = write(104, 4);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_trace_differs_where_the_shorter_ends() {
+    fn a_longer_trace_differs_at_the_end_of_the_shorter() {
         let a = [write(0, 4), sync(), write(4, 4)];
         for how in [SETS, ORDER] {
             assert_eq!(at(&a, &a[..2], how), Some((2, 1)));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_sync_counts() {
+    fn traces_with_syncs_at_different_positions_differ() {
         let early = [write(0, 4), sync(), write(10, 4), sync()];
         let late = [write(0, 4), write(10, 4), sync(), sync()];
         assert_eq!(at(&early, &late, SETS), Some((1, 0)));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_count_only_if_asked() {
+    fn reads_count_only_if_compared() {
         let a = [read(0, 4), write(0, 4)];
         let b = [read(8, 4), write(0, 4)];
         for how in [SETS, ORDER] {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn times_count_only_if_asked() {
+    fn times_count_only_if_compared() {
         let a = [write(0, 4), write(8, 4)];
         let late = [write(0, 4), Event { time: 5, ..write(8, 4) }];
         assert_eq!(at(&a, &late, SETS), None);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_reader_is_not_a_difference() {
+    fn a_reader_failure_is_not_a_difference() {
         let good = || [Ok(write(0, 4)), Ok(write(8, 4))];
         let bad = || [Ok(write(0, 4)), Err("torn")];
         for how in [SETS, ORDER] {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_events_that_differ_in_the_last() {
+    fn a_difference_in_the_last_of_many_events_is_found() {
         let trace = |last: u64| {
             (0..100_000u64).map(move |i| {
                 if i % 100 == 99 { sync() } else { write(if i == 99_998 { last } else { i }, 1) }

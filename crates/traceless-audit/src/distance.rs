@@ -80,7 +80,7 @@ mod tests {
     use crate::mixer::Mixer;
 
     #[test]
-    fn tails_are_those_of_the_tables() {
+    fn tails_equal_published_tables() {
         for (x, p) in [(1.224, 0.10), (1.358, 0.05), (1.628, 0.01), (0.1, 1.0)] {
             assert!((kolmogorov_tail(x) - p).abs() < 5e-4, "{x}: {}", kolmogorov_tail(x));
         }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_one_kind_are_near_and_of_others_are_not() {
+    fn distances_separate_equal_and_different_distributions() {
         let sample = |seed: u64, below: u64| -> Vec<u64> {
             let mut rng = Mixer(seed << 32);
             (0..2000).map(|_| rng.below(below)).collect()
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_distance() {
+    fn empty_samples_have_no_distance() {
         assert!(Distance::of_samples(&[], &[]).p >= 1.0);
         assert!(Distance::of_samples(&[1], &[]).p >= 0.9);
         assert!(Distance::from_uniform(&[]).p >= 1.0);

@@ -1,11 +1,11 @@
 //! Tests whether places are drawn again at some distance more often than by chance, for all
 //! distances in a trace.
 
+use crate::dense_index::numbered;
 use crate::draws::Draws;
 use crate::mixer::Mixer;
-use crate::numbered::numbered;
-use crate::odds::{deviation_found, judged, many_tail, smallest_of};
 use crate::report::Claim;
+use crate::stats::{claim_from_p, deviation_found, many_tail, smallest_of};
 
 /// The approximate number of pairs of equal places that are counted. If a trace has more, only some
 /// places are counted, over the whole trace: a hash selects them, at least `PLACES_MIN` on average.
@@ -29,29 +29,34 @@ struct Positions {
 impl Draws {
     /// The claim that two draws are not of the same place more often than in another order, at any
     /// distance from one access to the whole trace.
-    pub fn do_not_come_again_at_any_distance(&self, what: &str) -> Claim {
+    pub fn recur_by_chance_at_any_distance(&self, what: &str) -> Claim {
         let name = format!("{} do not come again at any distance: {what}", self.noun);
         let numbers = numbered(&self.drawn, self.places);
         let all = self.accesses();
         let (positions, n) = Positions::of((0..all).map(|access| numbers[self.picked(access)]));
-        let seen = positions.pairs(n);
+        let pairs_found = positions.pairs(n);
         let (share, tied) = positions.shares(n);
         let lags = n.saturating_sub(1);
         let chance = |lag: usize| {
             let pairs = (n - lag) as f64;
             (pairs * share, pairs * (share * (1.0 - share) + 2.0 * tied))
         };
-        let tests = seen.chunks(TESTED_OF).enumerate().filter_map(|(nth, lags)| {
-            let most = lags.iter().enumerate().max_by_key(|(_, seen)| **seen);
-            let (in_chunk, &seen) = most?;
+        let tests = pairs_found.chunks(TESTED_OF).enumerate().filter_map(|(nth, lags)| {
+            let most = lags.iter().enumerate().max_by_key(|(_, pairs_found)| **pairs_found);
+            let (in_chunk, &pairs_found) = most?;
             let lag = nth * TESTED_OF + in_chunk + 1;
             let (expected, variance) = chance(lag);
-            Some((many_tail(u64::from(seen), expected, variance), seen, expected, lag))
+            Some((
+                many_tail(u64::from(pairs_found), expected, variance),
+                pairs_found,
+                expected,
+                lag,
+            ))
         });
         let worst = tests.min_by(|a, b| a.0.total_cmp(&b.0));
-        let (p, seen, expected, lag) = worst.unwrap_or((1.0, 0, 0.0, 0));
+        let (p, pairs_found, expected, lag) = worst.unwrap_or((1.0, 0, 0.0, 0));
         let evidence = format!(
-            "{n} accesses, up to {lags} apart; most: {seen} pairs of one place {lag} apart, \
+            "{n} accesses, up to {lags} apart; most: {pairs_found} pairs of one place {lag} apart, \
              {expected:.0} expected"
         );
         let (expected, variance) = chance(n / 2);
@@ -61,7 +66,7 @@ impl Draws {
         let power = format!(
             "{percent:.2} % of places that are those of one access, half a trace before, are found"
         );
-        judged(name, p, smallest_of(lags.max(1), p), power, &evidence)
+        claim_from_p(name, p, smallest_of(lags.max(1), p), power, &evidence)
     }
 }
 
@@ -153,7 +158,7 @@ fn counts_of(draws: &[(u32, u32)]) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::distance::Distance;
-    use crate::odds::ALPHA;
+    use crate::stats::ALPHA;
 
     /// Draws of which one in `share` repeats the draw `back` before it.
     fn draws(seed: u64, n: usize, places: u64, share: u64, back: usize) -> Draws {
@@ -168,11 +173,11 @@ mod tests {
     }
 
     fn p(draws: &Draws) -> f64 {
-        draws.do_not_come_again_at_any_distance("").p.unwrap()
+        draws.recur_by_chance_at_any_distance("").p.unwrap()
     }
 
     #[test]
-    fn honest_draws_come_again_by_chance_at_all_distances() {
+    fn sound_draws_recur_by_chance_at_all_distances() {
         for (n, places) in [(20_000, 1 << 40), (20_000, 512), (100_000, 16), (60_000, 2), (9000, 1)]
         {
             let all: Vec<f64> = (0..25).map(|seed| p(&draws(seed, n, places, 0, 0))).collect();
@@ -182,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_is_found_however_late() {
+    fn recurrence_is_found_at_any_distance() {
         for back in [1500, 40_000, 75_000] {
             for places in [256, 4096, 1 << 20] {
                 assert!(p(&draws(1, 100_000, places, 50, back)) < ALPHA, "{back} {places}");
@@ -193,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn few_draws_are_no_trouble() {
+    fn few_draws_raise_no_alarm() {
         for n in [0, 1, 2, 3, 9] {
             assert!(p(&draws(1, n, 16, 0, 0)) > 1e-3, "{n}");
         }

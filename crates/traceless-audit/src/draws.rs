@@ -9,10 +9,10 @@
 //! whether two users draw alike. Each test gives the probability of its result, or of a worse one,
 //! if the claim is true.
 
-use crate::joint::permuted;
 use crate::mixer::Mixer;
-use crate::odds::{chi_square_tail, distance_found, judged, smallest_of};
+use crate::permutation::permutation_share;
 use crate::report::Claim;
+use crate::stats::{chi_square_tail, claim_from_p, distance_found, smallest_of};
 use crate::table::{PAIR_CLASSES, Table};
 
 /// Classes of places in tests of single draws.
@@ -45,14 +45,14 @@ pub struct Draws {
     pub secrets: Vec<u64>,
     /// Further bits of the secret of each access, for example an address and whether it is read or
     /// written; empty if `secrets` hold everything.
-    pub asked: Vec<u64>,
+    pub request_bits: Vec<u64>,
     /// How places are drawn again.
-    pub again: Again,
+    pub recurrence: Recurrence,
 }
 
 /// How places are drawn again in a sound scheme.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum Again {
+pub enum Recurrence {
     /// Each draw is from all places.
     #[default]
     ByChance,
@@ -70,8 +70,8 @@ impl Default for Draws {
             each: 1,
             drawn: vec![],
             secrets: vec![],
-            asked: vec![],
-            again: Again::ByChance,
+            request_bits: vec![],
+            recurrence: Recurrence::ByChance,
         }
     }
 }
@@ -88,16 +88,16 @@ impl Draws {
             self.are_uniform(what),
             self.are_serially_independent(what),
             self.are_not_near_each_other(what),
-            self.do_not_come_again(what),
-            self.do_not_depend_on_long_before(what),
-            self.do_not_come_again_at_any_distance(what),
+            self.recur_by_chance(what),
+            self.are_not_autocorrelated(what),
+            self.recur_by_chance_at_any_distance(what),
             self.are_from_both_halves(what),
             self.are_from_both_halves_at_each_level(what),
-            self.do_not_depend_on_several_before(what),
+            self.are_independent_of_several_before(what),
         ];
         if self.secrets.iter().any(|secret| *secret != self.secrets[0]) {
-            claims.push(self.tell_nothing_of_secrets(what));
-            claims.push(self.tell_nothing_of_secrets_beside_earlier(what));
+            claims.push(self.are_independent_of_secrets(what));
+            claims.push(self.are_independent_of_secrets_given_earlier(what));
         }
         claims
     }
@@ -145,7 +145,7 @@ impl Draws {
         // If leaves are no power of two, subtrees near the leaves are of different sizes; and if
         // places are not drawn again at once, neighbours near the leaves are rarer. These depths
         // are left out.
-        let is_exact = self.places.is_power_of_two() && self.again == Again::ByChance;
+        let is_exact = self.places.is_power_of_two() && self.recurrence == Recurrence::ByChance;
         let exact = if is_exact { 0 } else { 6 };
         let levels = self.places.ilog2().saturating_sub(exact);
         let depths = levels.min((accesses / EXPECTED_MIN).max(1).ilog2()) as usize;
@@ -170,17 +170,17 @@ impl Draws {
     /// The claim that a draw does not depend on the secret of its access, nor on the secrets of the
     /// four accesses before, nor on that of the one after: an access may still be under way when
     /// the next request comes.
-    pub fn tell_nothing_of_secrets(&self, what: &str) -> Claim {
-        self.tell_nothing_of("secrets", true, what)
+    pub fn are_independent_of_secrets(&self, what: &str) -> Claim {
+        self.are_independent_of("secrets", true, what)
     }
 
     /// The same claim for something known when each access began, for example another place. It
     /// cannot depend on the access after.
-    pub(crate) fn tell_nothing_of_earlier(&self, what: &str) -> Claim {
-        self.tell_nothing_of("earlier ones", false, what)
+    pub(crate) fn are_independent_of_earlier(&self, what: &str) -> Claim {
+        self.are_independent_of("earlier ones", false, what)
     }
 
-    fn tell_nothing_of(&self, noun: &str, may_be_asked_late: bool, what: &str) -> Claim {
+    fn are_independent_of(&self, noun: &str, may_lag: bool, what: &str) -> Claim {
         let classes = self.pair_classes(self.accesses());
         let secrets = secret_classes(&self.secrets);
         let places: Vec<_> = self.splits(classes).map(|class| self.classes(class)).collect();
@@ -189,7 +189,7 @@ impl Draws {
             for lag in 0..=SECRET_LAGS.min(places.len()) {
                 pairings.push((&secrets[..], &places[lag..]));
             }
-            if may_be_asked_late {
+            if may_lag {
                 pairings.push((&secrets[1.min(secrets.len())..], &places[..]));
             }
         }
@@ -199,14 +199,14 @@ impl Draws {
             table
         };
         let tests: Vec<_> = pairings.iter().map(|pair| table(pair).dependence()).collect();
-        let told_most = &pairings[worst(&tests)];
-        let as_much = permuted(told_most.0, told_most.1, classes as usize);
+        let strongest = &pairings[worst(&tests)];
+        let share = permutation_share(strongest.0, strongest.1, classes as usize);
         let accesses = self.accesses() as u64;
         let evidence = format!(
             "{accesses} accesses, {:.2e} bits of mutual information, as much in {:.0} % of \
              permutations",
-            table(told_most).information(),
-            100.0 * as_much
+            table(strongest).information(),
+            100.0 * share
         );
         let df = ((PAIR_CLASSES - 1) * (classes - 1)) as f64;
         let power = distance_found(df.max(1.0), accesses);
@@ -214,7 +214,7 @@ impl Draws {
     }
 
     /// The claim that two users' draws have the same distribution.
-    pub fn are_spread_as(&self, other: &Self, what: &str) -> Claim {
+    pub fn have_distribution_of(&self, other: &Self, what: &str) -> Claim {
         let fewer = self.drawn.len().min(other.drawn.len()) as u64;
         let classes = CLASSES.min(self.places).min(fewer / EXPECTED_MIN).max(1);
         let test = |class: Class| {
@@ -240,14 +240,14 @@ impl Draws {
     ) -> Claim {
         let Some(&(statistic, df, p)) = tests.get(worst(tests)) else {
             let power = "nothing is found in so few accesses".to_owned();
-            return judged(self.name(claim, what), 0.0, 1.0, power, evidence);
+            return claim_from_p(self.name(claim, what), 0.0, 1.0, power, evidence);
         };
         let of =
             if tests.len() > 1 { format!("the worst of {}: ", tests.len()) } else { String::new() };
         let evidence =
             format!("{evidence}; {of}chi-square {statistic:.1} of {df} degrees of freedom");
         let p = smallest_of(tests.len(), p);
-        judged(self.name(claim, what), statistic, p, power, &evidence)
+        claim_from_p(self.name(claim, what), statistic, p, power, &evidence)
     }
 
     pub(crate) fn name(&self, claim: &str, what: &str) -> String {

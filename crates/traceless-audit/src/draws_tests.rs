@@ -1,7 +1,7 @@
 use super::*;
 use crate::distance::Distance;
 use crate::mixer::Mixer;
-use crate::odds::ALPHA;
+use crate::stats::ALPHA;
 
 /// Accesses to a Path ORAM of `places` leaves. `choose` selects the next leaf of a block, with its
 /// faults.
@@ -45,19 +45,19 @@ fn p_values(draws: &Draws) -> Vec<f64> {
 }
 
 #[test]
-fn clean_draws_raise_no_alarm_and_their_p_values_are_uniform() {
+fn sound_draws_raise_no_alarm_and_their_p_values_are_uniform() {
     let mut of_claims = vec![vec![]; CLAIMS + 1];
     for seed in 0..100 {
         let one = leaves(seed, 4096, |rng, _, _| rng.below(4096));
         let other = leaves(1000 + seed, 4096, |rng, _, _| rng.below(4096));
         let mut p = p_values(&one);
-        p.push(one.are_spread_as(&other, "").p.unwrap());
+        p.push(one.have_distribution_of(&other, "").p.unwrap());
         assert!(p.iter().all(|&p| p > 1e-5), "seed {seed}: {p:?}");
         of_claims.iter_mut().zip(p).for_each(|(all, p)| all.push(p));
     }
     for (nth, p) in of_claims.into_iter().enumerate() {
         // A bounded probability is too large, which is the safe side.
-        let is_bound = [AT_ANY_DISTANCE, SEVERAL, BESIDE].contains(&nth);
+        let is_bound = [AT_ANY_DISTANCE, SEVERAL, GIVEN_EARLIER].contains(&nth);
         let distance =
             if is_bound { Distance::below_uniform(&p) } else { Distance::from_uniform(&p) };
         assert!(distance.p > 1e-3, "claim {nth} is {distance:?} from uniform");
@@ -67,7 +67,7 @@ fn clean_draws_raise_no_alarm_and_their_p_values_are_uniform() {
 /// So few draws that each pair of classes occurs a few times; users request any block, or mostly a
 /// few of them; and there are as many places as classes, or few.
 #[test]
-fn short_and_uneven_draws_raise_no_alarm_more_often_than_told() {
+fn short_and_uneven_draws_raise_alarms_no_more_often_than_stated() {
     for (places, hot) in [(4, false), (128, true), (512, false), (512, true)] {
         let mut of_claims = vec![vec![]; CLAIMS + 1];
         for seed in 0..300 {
@@ -83,7 +83,7 @@ fn short_and_uneven_draws_raise_no_alarm_more_often_than_told() {
             };
             draws[0].secrets = (0..1280).map(&mut ask).collect();
             let mut p = p_values(&draws[0]);
-            p.push(draws[0].are_spread_as(&draws[1], "").p.unwrap());
+            p.push(draws[0].have_distribution_of(&draws[1], "").p.unwrap());
             of_claims.iter_mut().zip(p).for_each(|(all, p)| all.push(p));
         }
         for (nth, p) in of_claims.into_iter().enumerate() {
@@ -95,7 +95,7 @@ fn short_and_uneven_draws_raise_no_alarm_more_often_than_told() {
 }
 
 #[test]
-fn clean_slots_raise_no_alarm() {
+fn sound_slots_raise_no_alarm() {
     for seed in 0..40 {
         let p = p_values(&slots(seed, |rng, _, _| rng.below(512)));
         assert!(p.iter().all(|&p| p > 1e-5), "seed {seed}: {p:?}");
@@ -111,21 +111,21 @@ fn alarms(draws: &Draws) -> Vec<usize> {
 const UNIFORM: usize = 0;
 const SERIAL: usize = 1;
 const NEAR: usize = 2;
-const AGAIN: usize = 3;
-const LONG_BEFORE: usize = 4;
+const RECURRENCE: usize = 3;
+const AUTOCORRELATION: usize = 4;
 const AT_ANY_DISTANCE: usize = 5;
 const HALVES: usize = 6;
 const LEVELS: usize = 7;
 const SEVERAL: usize = 8;
 const SECRET: usize = 9;
-const BESIDE: usize = 10;
+const GIVEN_EARLIER: usize = 10;
 const CLAIMS: usize = 11;
 
 #[test]
-fn leaves_that_are_kept_come_again() {
+fn leaves_that_are_not_redrawn_are_found() {
     let forgets =
         leaves(1, 4096, |rng, leaf, _| if rng.below(20) == 0 { leaf } else { rng.below(4096) });
-    assert_eq!(alarms(&forgets), [AGAIN, LONG_BEFORE, BESIDE]);
+    assert_eq!(alarms(&forgets), [RECURRENCE, AUTOCORRELATION, GIVEN_EARLIER]);
     let hot = |share: u64| {
         let mut draws = leaves(2, 1 << 20, |rng, _, _| rng.below(1 << 20));
         // One block is requested again and again, and its new leaf is forgotten now and then.
@@ -136,12 +136,12 @@ fn leaves_that_are_kept_come_again() {
         }
         draws
     };
-    assert!(alarms(&hot(1000)).contains(&AGAIN));
+    assert!(alarms(&hot(1000)).contains(&RECURRENCE));
 }
 
 #[test]
-fn how_soon_places_come_again_is_found_without_knowing_how_many_there_are() {
-    let sooner = |draws: &Draws| draws.do_not_come_again_sooner("").p.unwrap();
+fn early_recurrence_is_found_with_an_unknown_number_of_places() {
+    let sooner = |draws: &Draws| draws.do_not_recur_sooner("").p.unwrap();
     // So many places that most never occur.
     let places = 1 << 20;
     let clean: Vec<f64> =
@@ -156,7 +156,7 @@ fn how_soon_places_come_again_is_found_without_knowing_how_many_there_are() {
 }
 
 #[test]
-fn a_half_of_the_tree_that_is_preferred_is_uneven() {
+fn a_preferred_half_of_the_tree_is_found() {
     let biased =
         leaves(
             3,
@@ -182,11 +182,11 @@ fn neighbours_in_the_tree_are_found_at_their_depth() {
             near.drawn[i] = near.drawn[i - 1] >> 12 << 12 | leaf & 0xfff;
         }
     }
-    assert_eq!(alarms(&near), [NEAR, LONG_BEFORE]);
+    assert_eq!(alarms(&near), [NEAR, AUTOCORRELATION]);
 }
 
 #[test]
-fn draws_that_follow_a_block_tell_of_it() {
+fn draws_that_depend_on_the_block_are_found() {
     let own = leaves(
         7,
         4096,
@@ -206,7 +206,7 @@ fn slots_with_a_fault_are_found() {
     let clean = slots(99, |rng, _, _| rng.below(512));
     let biased = slots(1, |rng, _, _| if rng.below(8) == 0 { 0 } else { rng.below(512) });
     assert!(alarms(&biased).contains(&UNIFORM));
-    assert!(biased.are_spread_as(&clean, "").p.unwrap() < ALPHA);
+    assert!(biased.have_distribution_of(&clean, "").p.unwrap() < ALPHA);
     let own = slots(2, |rng, _, a| if rng.below(3) == 0 { a * 2 } else { rng.below(512) });
     assert!(alarms(&own).contains(&SECRET));
     let mut before = 0;
@@ -214,11 +214,11 @@ fn slots_with_a_fault_are_found() {
         before = if rng.below(4) == 0 { before } else { rng.below(512) };
         before
     });
-    assert!(alarms(&again).contains(&AGAIN));
+    assert!(alarms(&again).contains(&RECURRENCE));
 }
 
 #[test]
-fn few_accesses_and_few_places_are_no_trouble() {
+fn few_accesses_and_few_places_raise_no_alarm() {
     for places in [1, 2, 3, 1000] {
         for accesses in [0, 1, 2, 7, 40] {
             let mut rng = Mixer(places * 100 + accesses);
@@ -227,7 +227,7 @@ fn few_accesses_and_few_places_are_no_trouble() {
             let few = Draws { noun: "leaves", places, drawn, secrets, ..Draws::default() };
             let claims = few.claims("");
             assert!(claims.iter().all(|c| c.p.is_some_and(|p| p > 1e-5 && p <= 1.0)), "{claims:?}");
-            assert!(few.are_spread_as(&few, "").p.unwrap() > 0.5);
+            assert!(few.have_distribution_of(&few, "").p.unwrap() > 0.5);
         }
     }
 }

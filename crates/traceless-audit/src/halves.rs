@@ -5,8 +5,8 @@
 //! too often is found only by a test with one degree of freedom.
 
 use crate::draws::Draws;
-use crate::odds::{deviation_found, half_tail, judged, smallest_of};
 use crate::report::Claim;
+use crate::stats::{claim_from_p, deviation_found, half_tail, smallest_of};
 
 /// Levels of ranges that are tested if places are no power of two.
 const UNEVEN_LEVELS: u32 = 10;
@@ -26,7 +26,7 @@ enum LevelSplit {
 /// How many of all draws are in the second half, and its share of the places.
 #[derive(Clone, Copy, Default)]
 struct Half {
-    seen: u64,
+    count: u64,
     all: u64,
     share: f64,
 }
@@ -74,13 +74,13 @@ impl Draws {
         for user in users {
             user.count_halves(splits, &mut halves);
         }
-        let tested = halves.iter().map(|half| (half_tail(half.seen, half.all, half.share), half));
+        let tested = halves.iter().map(|half| (half_tail(half.count, half.all, half.share), half));
         let Some((p, half)) = tested.min_by(|a, b| a.0.total_cmp(&b.0)) else {
             let power = "nothing is found in one place".to_owned();
-            return judged(name, 0.0, 1.0, power, "there is one place");
+            return claim_from_p(name, 0.0, 1.0, power, "there is one place");
         };
         let percent = |share: f64| 100.0 * share;
-        let of_all = half.seen as f64 / half.all.max(1) as f64;
+        let of_all = half.count as f64 / half.all.max(1) as f64;
         let evidence = format!(
             "{:.3} % of {} draws are in the second half, {:.3} % expected; the worst of {}",
             percent(of_all),
@@ -92,7 +92,7 @@ impl Draws {
         let found = deviation / (half.all.max(1) as f64).sqrt();
         let power =
             format!("a half drawn in {:.2} % of cases is found", percent((0.5 + found).min(1.0)));
-        judged(name, of_all, smallest_of(splits.len(), p), power, &evidence)
+        claim_from_p(name, of_all, smallest_of(splits.len(), p), power, &evidence)
     }
 
     fn count_halves(&self, splits: &[LevelSplit], halves: &mut [Half]) {
@@ -103,7 +103,7 @@ impl Draws {
         }
         for draws in self.drawn.chunks(AT_ONCE) {
             for (half, split) in halves.iter_mut().zip(splits) {
-                half.seen += match *split {
+                half.count += match *split {
                     // Without checks for overflow, so that the compiler vectorises the loop.
                     LevelSplit::Bit(bit) => {
                         draws.iter().fold(0, |sum: u64, place| sum.wrapping_add(place >> bit & 1))
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::distance::Distance;
     use crate::mixer::Mixer;
-    use crate::odds::ALPHA;
+    use crate::stats::ALPHA;
 
     fn draws(seed: u64, places: u64, mut draw: impl FnMut(&mut Mixer) -> u64) -> Draws {
         let mut rng = Mixer(seed << 32);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_half_is_as_large_as_counted() {
+    fn the_size_of_the_second_half_is_exact() {
         for places in [2, 3, 5, 7, 8, 100, 535] {
             for split in (0..9).map(LevelSplit::Bit).chain((1..9).map(LevelSplit::Range)) {
                 let counted: u64 = (0..places).map(|place| split.side(place, places)).sum();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn honest_halves_are_even_however_many_places_there_are() {
+    fn sound_draws_are_from_both_halves_for_any_number_of_places() {
         for places in [2, 3, 535, 1024, 1 << 20] {
             let of = |seed| draws(seed, places, |rng| rng.below(places));
             let p: Vec<[f64; 2]> = (0..60)
@@ -186,7 +186,7 @@ mod tests {
 
     /// One user's trace shows a share of 51.3 %; two users' traces show 51.1 %.
     #[test]
-    fn a_half_that_is_preferred_by_little_is_found_at_its_level() {
+    fn a_slightly_preferred_half_is_found_at_its_level() {
         let prefers = |seed, level: u32, of_1000: u64| {
             draws(seed, 1 << 14, |rng| {
                 let leaf = rng.below(1 << 14);

@@ -6,15 +6,15 @@
 
 use crate::access::{Access, PLACES};
 use crate::accesses::Accesses;
-use crate::columns::{Column, SEEN_EACH, again, columns};
+use crate::classifier::are_indistinguishable;
+use crate::columns::{Column, DRAWS_PER_PLACE, columns, recurrence_of};
 use crate::distance::Distance;
 use crate::draws::{Draws, secret_classes};
-use crate::learned::cannot_be_told_apart;
 use crate::leaves::leaves;
-use crate::odds::{distance_found, judged, smallest_of, worst_of};
-use crate::order::told_beside_others;
+use crate::order::dependence_beyond_shifts;
 use crate::report::{Claim, Verdict};
-use crate::schedule::{Kind, Schedule, drawn_before, schedule};
+use crate::schedule::{Kind, Schedule, last_drawn_before, schedule};
+use crate::stats::{claim_from_p, distance_found, smallest_of, worst_of};
 use crate::table::{PAIR_CLASSES, Table};
 use crate::template::Template;
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ pub struct Judgement {
     /// Claims about both traces.
     pub together: Vec<Claim>,
     /// Properties that may differ without a leak: how many accesses there are, and when.
-    pub told: Claim,
+    pub rate: Claim,
     /// Why passing claims do not suffice to say that two users are indistinguishable, and what
     /// would suffice; nothing if they do.
     pub too_few: Option<String>,
@@ -46,25 +46,25 @@ pub struct Judgement {
 
 /// The place of each access of two traces, numbered in order.
 pub fn places_of(a: &Accesses, b: &Accesses) -> [Vec<u64>; 2] {
-    numbered(a, b).draws.map(|draws| draws.drawn)
+    place_pair(a, b).draws.map(|draws| draws.drawn)
 }
 
 /// Judges the traces of two users: all accesses in a row or, if these do not look drawn at random,
 /// the drawn accesses of each kind, if there are any.
 pub fn judge(a: &Accesses, b: &Accesses) -> Judgement {
     let (mut alone, mut together, mut too_few) = judge_in_a_row(a, b);
-    if !all_hold(&alone)
+    if !all_pass(&alone)
         && let Some(schedule) = schedule(a, b)
     {
         (alone, together, too_few) = judge_kinds(&schedule);
     }
     for (user, what) in [(a, "A"), (b, "B")] {
-        together.extend(user.requests.map(|requests| requests.are_all_seen(what)));
+        together.extend(user.request_counts.map(|counts| counts.are_all_observable(what)));
     }
-    Judgement { alone, together, told: told(a, b), too_few }
+    Judgement { alone, together, rate: rate_claim(a, b), too_few }
 }
 
-fn all_hold(claims: &[Claim]) -> bool {
+fn all_pass(claims: &[Claim]) -> bool {
     claims.iter().all(|claim| claim.verdict == Verdict::Pass)
 }
 
@@ -75,7 +75,8 @@ type Claims = (Vec<Claim>, Vec<Claim>, Option<String>);
 fn judge_in_a_row(a: &Accesses, b: &Accesses) -> Claims {
     let (alone, of_both) = judge_draws([a, b], "");
     let together =
-        [vec![look_alike(a, b, "")], of_both, kinds_tell_nothing_of_secrets(a, b)].concat();
+        [vec![have_equal_kinds(a, b, "")], of_both, kinds_are_independent_of_secrets(a, b)]
+            .concat();
     (alone, together, too_few(a.len().min(b.len()), ""))
 }
 
@@ -87,47 +88,53 @@ fn too_few(accesses: usize, kind: &str) -> Option<String> {
 /// Claims about the places of each user, and about both; `kind` names the accesses.
 fn judge_draws(users: [&Accesses; 2], kind: &str) -> (Vec<Claim>, Vec<Claim>) {
     let [a, b] = users;
-    let PlacePair { draws: [mut of_a, mut of_b], all_seen, place, known } = numbered(a, b);
+    let PlacePair { draws: [mut of_a, mut of_b], is_complete, place, distinct } = place_pair(a, b);
     let names = ["A", "B", "A and B"].map(|user| format!("{user}{kind}"));
     let mut alone = vec![];
     for (draws, what) in [&of_a, &of_b].into_iter().zip(&names) {
-        if all_seen {
+        if is_complete {
             alone.extend(draws.claims(what));
         } else {
             alone.push(draws.are_serially_independent(what));
             alone.push(draws.are_not_near_each_other(what));
-            alone.push(draws.do_not_come_again_sooner(what));
-            alone.push(draws.do_not_depend_on_long_before(what));
-            alone.push(draws.do_not_come_again_at_any_distance(what));
+            alone.push(draws.do_not_recur_sooner(what));
+            alone.push(draws.are_not_autocorrelated(what));
+            alone.push(draws.recur_by_chance_at_any_distance(what));
         }
     }
-    let leaves =
-        if all_seen { Some([of_a.clone(), of_b.clone()]) } else { leaves(users, place, &known) };
-    if let Some([leaves_a, leaves_b]) = leaves.as_ref().filter(|_| !all_seen) {
+    let leaves = if is_complete {
+        Some([of_a.clone(), of_b.clone()])
+    } else {
+        leaves(users, place, &distinct)
+    };
+    if let Some([leaves_a, leaves_b]) = leaves.as_ref().filter(|_| !is_complete) {
         for (draws, what) in [leaves_a, leaves_b].into_iter().zip(&names) {
             alone.push(draws.are_from_both_halves(what));
             alone.push(draws.are_from_both_halves_at_each_level(what));
-            alone.push(draws.do_not_depend_on_several_before(what));
+            alone.push(draws.are_independent_of_several_before(what));
         }
     }
-    let mut together =
-        vec![of_a.are_spread_as(&of_b, &names[2]), cannot_be_told_apart(&of_a, &of_b, &names[2])];
+    let mut together = vec![
+        of_a.have_distribution_of(&of_b, &names[2]),
+        are_indistinguishable(&of_a, &of_b, &names[2]),
+    ];
     for ((draws, accesses), what) in [(&mut of_a, a), (&mut of_b, b)].into_iter().zip(&names) {
         if !accesses.secrets.is_empty() {
             draws.secrets.clone_from(&accesses.secrets);
-            together.push(draws.tell_nothing_of_secrets(what));
+            together.push(draws.are_independent_of_secrets(what));
         }
     }
     if let Some([leaves_a, leaves_b]) = &leaves {
         together.push(leaves_a.are_from_both_halves_with(leaves_b, &names[2]));
     }
-    for (nth, accesses) in users.into_iter().enumerate().filter(|(_, user)| !user.asked.is_empty())
+    for (nth, accesses) in
+        users.into_iter().enumerate().filter(|(_, user)| !user.request_bits.is_empty())
     {
         let all = [&of_a, &of_b];
         let mut draws = leaves.as_ref().map_or(all[nth], |leaves| &leaves[nth]).clone();
         draws.secrets.clone_from(&accesses.secrets);
-        draws.asked.clone_from(&accesses.asked);
-        together.push(draws.tell_nothing_of_secrets_beside_earlier(&names[nth]));
+        draws.request_bits.clone_from(&accesses.request_bits);
+        together.push(draws.are_independent_of_secrets_given_earlier(&names[nth]));
     }
     if let Some((of_each, of_both)) = judge_columns(users, kind, true) {
         alone.extend(of_each);
@@ -146,7 +153,7 @@ fn judge_columns(
     if a.all.iter().chain(&b.all).any(|access| access.kind != first) {
         return None;
     }
-    let columns = columns(a, b, &numbered(a, b).draws);
+    let columns = columns(a, b, &place_pair(a, b).draws);
     let alone = columns.iter().filter(|_| is_fresh).flat_map(|column| column.alone(kind));
     let name = format!("each event is at a place drawn anew{kind}");
     let alone = worst_of(name, alone.collect());
@@ -162,17 +169,17 @@ fn judge_kinds(Schedule { kinds, order }: &Schedule) -> Claims {
     let mut few = vec![];
     let accesses: usize = kinds.iter().map(|kind| kind.all[0].len()).sum();
     let draws: Vec<[Draws; 2]> =
-        kinds.iter().map(|Kind { drawn: [a, b], .. }| numbered(a, b).draws).collect();
+        kinds.iter().map(|Kind { drawn: [a, b], .. }| place_pair(a, b).draws).collect();
     let (mut across, mut shapes) = (vec![], vec![]);
     for (nth, of_kind) in kinds.iter().enumerate() {
         let kind = format!(", kind {}", of_kind.nth);
         let [all_a, all_b] = &of_kind.all;
-        shapes.push(look_alike(all_a, all_b, &kind));
+        shapes.push(have_equal_kinds(all_a, all_b, &kind));
         let [a, b] = &of_kind.drawn;
-        if !of_kind.in_turn || a.is_empty() {
-            let [of_a, of_b] = numbered(all_a, all_b).draws;
+        if !of_kind.is_regular || a.is_empty() {
+            let [of_a, of_b] = place_pair(all_a, all_b).draws;
             if of_a.drawn.len().min(of_b.drawn.len()) > 0 {
-                together.push(of_a.are_spread_as(&of_b, &format!("A and B{kind}")));
+                together.push(of_a.have_distribution_of(&of_b, &format!("A and B{kind}")));
             }
             let of_columns = judge_columns([all_a, all_b], &kind, false);
             together.extend(of_columns.map(|(_, of_both)| of_both));
@@ -189,69 +196,77 @@ fn judge_kinds(Schedule { kinds, order }: &Schedule) -> Claims {
             across.extend(["A", "B"].into_iter().enumerate().flat_map(|(user, what)| {
                 let mut of_user = draws[nth][user].clone();
                 let places = &drawn[user].drawn;
-                of_user.secrets = drawn_before(&of_kind.drawn[user], &other.drawn[user], places);
+                of_user.secrets =
+                    last_drawn_before(&of_kind.drawn[user], &other.drawn[user], places);
                 let what = format!("{what}{kind} after {}", other.nth);
-                [of_user.tell_nothing_of_earlier(&what), of_user.tell_nothing_beside_few(&what)]
+                [
+                    of_user.are_independent_of_earlier(&what),
+                    of_user.are_independent_of_secrets_given_last(&what),
+                ]
             }));
         }
     }
     alone.extend(worst_of("places do not depend on those of other kinds".to_owned(), across));
     together.extend(worst_of("accesses of a kind look alike".to_owned(), shapes));
-    together.extend(order_tells_nothing_of_secrets(kinds));
-    let left: usize = kinds.iter().map(|kind| kind.drawn[0].len().min(kind.drawn[1].len())).sum();
-    alone.push(schedule_told(kinds));
-    (alone, together, few.into_iter().next().or_else(|| too_few_drawn(left, accesses)))
+    together.extend(order_is_independent_of_secrets(kinds));
+    let private: usize =
+        kinds.iter().map(|kind| kind.drawn[0].len().min(kind.drawn[1].len())).sum();
+    alone.push(schedule_claim(kinds));
+    (alone, together, few.into_iter().next().or_else(|| too_few_private(private, accesses)))
 }
 
 /// Two users that make the same accesses, except for a few, are equal or not: few draws show
 /// nothing.
-fn too_few_drawn(left: usize, accesses: usize) -> Option<String> {
-    let wanted = ACCESSES_MIN.max(accesses / RARE);
-    let few = || format!("{left} of {accesses} accesses are drawn, and it takes {wanted}");
-    (left < wanted).then(few)
+fn too_few_private(private: usize, accesses: usize) -> Option<String> {
+    let required = ACCESSES_MIN.max(accesses / RARE);
+    let few = || format!("{private} of {accesses} accesses are drawn, and it takes {required}");
+    (private < required).then(few)
 }
 
 /// Reports how many accesses are drawn.
-fn schedule_told(kinds: &[Kind]) -> Claim {
+fn schedule_claim(kinds: &[Kind]) -> Claim {
     let accesses: usize = kinds.iter().map(|kind| kind.all[0].len()).sum();
-    let left: usize = kinds.iter().map(|kind| kind.drawn[0].len()).sum();
-    let by_chance = kinds.iter().filter(|kind| !kind.in_turn).count();
+    let private: usize = kinds.iter().map(|kind| kind.drawn[0].len()).sum();
+    let by_chance = kinds.iter().filter(|kind| !kind.is_regular).count();
     let evidence = format!(
-        "{left} of {accesses} accesses are drawn, of {} kinds; {by_chance} kinds come by chance",
+        "{private} of {accesses} accesses are drawn, of {} kinds; {by_chance} kinds come by chance",
         kinds.len()
     );
     let power = "one access at another place is found";
-    Claim::exact("both follow a schedule: A and B", Verdict::Pass, left as u64, power, evidence)
+    Claim::exact("both follow a schedule: A and B", Verdict::Pass, private as u64, power, evidence)
 }
 
 /// The claim that accesses that come by chance are no more likely after one secret than after
 /// another.
-fn order_tells_nothing_of_secrets(kinds: &[Kind]) -> Option<Claim> {
+fn order_is_independent_of_secrets(kinds: &[Kind]) -> Option<Claim> {
     /// More accesses of a kind than this between two of the main kind count as this many.
     const AFTER_MAX: u8 = 3;
-    let main = kinds.iter().filter(|kind| kind.in_turn).max_by_key(|kind| kind.all[0].len())?;
+    let main = kinds.iter().filter(|kind| kind.is_regular).max_by_key(|kind| kind.all[0].len())?;
     let mut claims = vec![];
-    for kind in kinds.iter().filter(|kind| !kind.in_turn) {
+    for kind in kinds.iter().filter(|kind| !kind.is_regular) {
         for (user, what) in ["A", "B"].into_iter().enumerate() {
-            let asked = &main.all[user];
-            if asked.secrets.is_empty() {
+            let request_bits = &main.all[user];
+            if request_bits.secrets.is_empty() {
                 continue;
             }
-            let mut after = vec![0u8; asked.len()];
+            let mut after = vec![0u8; request_bits.len()];
             for access in &kind.all[user].all {
-                let before = asked.all.partition_point(|main| main.seen < access.seen);
+                let before = request_bits
+                    .all
+                    .partition_point(|main| main.events_before < access.events_before);
                 if let Some(after) = before.checked_sub(1).map(|nth| &mut after[nth]) {
                     *after = AFTER_MAX.min(*after + 1);
                 }
             }
-            let secrets = secret_classes(&asked.secrets);
+            let secrets = secret_classes(&request_bits.secrets);
             let classes = [PAIR_CLASSES as usize, usize::from(AFTER_MAX) + 1];
-            let p = secrets.iter().map(|secrets| told_beside_others(secrets, &after, classes));
+            let p =
+                secrets.iter().map(|secrets| dependence_beyond_shifts(secrets, &after, classes));
             let p = smallest_of(secrets.len(), p.fold(1.0, f64::min));
             let name = format!("what comes by chance tells nothing: {what}, kind {}", kind.nth);
-            let power = distance_found(16.0, asked.len() as u64);
-            let evidence = format!("{} of {} accesses", kind.all[user].len(), asked.len());
-            claims.push(judged(name, p, p, power, &evidence));
+            let power = distance_found(16.0, request_bits.len() as u64);
+            let evidence = format!("{} of {} accesses", kind.all[user].len(), request_bits.len());
+            claims.push(claim_from_p(name, p, p, power, &evidence));
         }
     }
     worst_of("what comes by chance tells nothing of secrets".to_owned(), claims)
@@ -259,7 +274,7 @@ fn order_tells_nothing_of_secrets(kinds: &[Kind]) -> Option<Claim> {
 
 /// The claim that the look of an access does not depend on its secret. It is tested if looks change
 /// from access to access as if by chance: a public schedule of looks is independent of secrets.
-fn kinds_tell_nothing_of_secrets(a: &Accesses, b: &Accesses) -> Vec<Claim> {
+fn kinds_are_independent_of_secrets(a: &Accesses, b: &Accesses) -> Vec<Claim> {
     let numbers = kinds(a, b);
     let kinds = numbers.len().min(KINDS) as u64;
     let claim = |(accesses, what): (&Accesses, &str)| {
@@ -269,15 +284,15 @@ fn kinds_tell_nothing_of_secrets(a: &Accesses, b: &Accesses) -> Vec<Claim> {
             places: kinds,
             drawn: accesses.all.iter().map(number).collect(),
             secrets: accesses.secrets.clone(),
-            asked: accesses.asked.clone(),
+            request_bits: accesses.request_bits.clone(),
             ..Draws::default()
         };
         let is_tested = kinds > 1
             && !drawn.secrets.is_empty()
             && drawn.are_serially_independent(what).verdict == Verdict::Pass;
         let claims = || {
-            let beside = drawn.uneven_tell_nothing_beside_earlier(what);
-            [drawn.tell_nothing_of_secrets(what), beside]
+            let given_earlier = drawn.uneven_are_independent_given_earlier(what);
+            [drawn.are_independent_of_secrets(what), given_earlier]
         };
         is_tested.then(claims).into_iter().flatten()
     };
@@ -295,7 +310,7 @@ fn kinds(a: &Accesses, b: &Accesses) -> HashMap<Template, usize> {
 
 /// Reports how many accesses there are, and how far apart: without a fixed rate, both depend on the
 /// user.
-fn told(a: &Accesses, b: &Accesses) -> Claim {
+fn rate_claim(a: &Accesses, b: &Accesses) -> Claim {
     let (gaps_a, gaps_b) = (a.gaps(), b.gaps());
     let times = if gaps_a.is_empty() || gaps_b.is_empty() {
         "no times are known".to_owned()
@@ -312,30 +327,31 @@ fn told(a: &Accesses, b: &Accesses) -> Claim {
 struct PlacePair {
     draws: [Draws; 2],
     /// Whether the scheme has no other places.
-    all_seen: bool,
+    is_complete: bool,
     /// The index in [`Access::places`] of the place that is used, and its values in all accesses.
     place: usize,
-    known: Vec<u64>,
+    distinct: Vec<u64>,
 }
 
 /// The place of each access with the most different values, numbered in order.
-fn numbered(a: &Accesses, b: &Accesses) -> PlacePair {
-    let (nth, known) = tells_most(a, b);
-    let number =
-        |access: &Access| known.binary_search(&access.places[nth]).expect("all are there") as u64;
-    let again = again([a, b], nth);
+fn place_pair(a: &Accesses, b: &Accesses) -> PlacePair {
+    let (nth, distinct) = most_varying_place(a, b);
+    let number = |access: &Access| {
+        distinct.binary_search(&access.places[nth]).expect("all are there") as u64
+    };
+    let recurrence = recurrence_of([a, b], nth);
     let draws = |accesses: &Accesses| Draws {
-        places: known.len().max(1) as u64,
+        places: distinct.len().max(1) as u64,
         drawn: accesses.all.iter().map(number).collect(),
-        again,
+        recurrence,
         ..Draws::default()
     };
-    let all_seen = known.len() * SEEN_EACH <= a.len().min(b.len());
-    PlacePair { draws: [draws(a), draws(b)], all_seen, place: nth, known }
+    let is_complete = distinct.len() * DRAWS_PER_PLACE <= a.len().min(b.len());
+    PlacePair { draws: [draws(a), draws(b)], is_complete, place: nth, distinct }
 }
 
 /// The index of the place with the most different values, and these values in order.
-fn tells_most(a: &Accesses, b: &Accesses) -> (usize, Vec<u64>) {
+fn most_varying_place(a: &Accesses, b: &Accesses) -> (usize, Vec<u64>) {
     let sorted = |nth: usize| {
         let both = a.all.iter().chain(&b.all);
         let mut places: Vec<u64> = both.map(|access| access.places[nth]).collect();
@@ -349,7 +365,7 @@ fn tells_most(a: &Accesses, b: &Accesses) -> (usize, Vec<u64>) {
 
 /// The claim that accesses of both users are of the same kinds: equally many reads and writes, of
 /// the same lengths, on the same surfaces.
-fn look_alike(a: &Accesses, b: &Accesses, kind: &str) -> Claim {
+fn have_equal_kinds(a: &Accesses, b: &Accesses, kind: &str) -> Claim {
     let numbers = kinds(a, b);
     let mut table = Table::new(2, KINDS);
     for (side, accesses) in [a, b].into_iter().enumerate() {
@@ -367,7 +383,7 @@ fn look_alike(a: &Accesses, b: &Accesses, kind: &str) -> Claim {
     let fewer = a.len().min(b.len()) as u64;
     let power = distance_found(df.max(1.0), fewer / 2);
     let name = format!("accesses of two users look alike: A and B{kind}");
-    judged(name, statistic, p, power, &evidence)
+    claim_from_p(name, statistic, p, power, &evidence)
 }
 
 #[cfg(test)]
@@ -375,5 +391,5 @@ fn look_alike(a: &Accesses, b: &Accesses, kind: &str) -> Claim {
 mod tests;
 
 #[cfg(test)]
-#[path = "foreign_tests.rs"]
-mod foreign_tests;
+#[path = "detector_tests.rs"]
+mod detector_tests;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::mixer::Mixer;
-use crate::odds::ALPHA;
+use crate::stats::ALPHA;
 use core::convert::Infallible;
 use traceless_core::trace::{Event, Op, Request, Surface};
 
@@ -18,11 +18,11 @@ fn path_oram(seed: u64, hot: u64, forgets: u64) -> Accesses {
         }
         events.extend(path_events(leaf));
     }
-    cut(&events)
+    segment(&events)
 }
 
-fn cut(events: &[Event]) -> Accesses {
-    Accesses::cut(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
+fn segment(events: &[Event]) -> Accesses {
+    Accesses::segment(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
 }
 
 /// Reads a path, and writes it.
@@ -40,7 +40,7 @@ fn fails(claims: &[Claim]) -> usize {
 }
 
 #[test]
-fn a_sound_library_passes_and_a_broken_one_does_not() {
+fn sound_traces_pass_and_leaking_traces_do_not() {
     let sound = judge(&path_oram(1, 512, 0), &path_oram(2, 4, 0));
     assert_eq!((fails(&sound.alone), fails(&sound.together)), (0, 0), "{sound:?}");
     let broken = judge(&path_oram(3, 512, 0), &path_oram(4, 4, 20));
@@ -49,7 +49,7 @@ fn a_sound_library_passes_and_a_broken_one_does_not() {
 
 /// Each fault is in one access of ten.
 #[test]
-fn what_is_written_elsewhere_or_in_another_order_is_found() {
+fn writes_elsewhere_or_in_another_order_are_found() {
     let honest = path_oram(1, 512, 0);
     let changed = |change: fn(&mut Vec<Event>)| {
         let mut rng = Mixer(7);
@@ -62,7 +62,7 @@ fn what_is_written_elsewhere_or_in_another_order_is_found() {
             }
             all.extend(events);
         }
-        cut(&all)
+        segment(&all)
     };
     assert_eq!(fails(&judge(&honest, &changed(|_| ())).together), 0);
     let faults: [fn(&mut Vec<Event>); 4] = [
@@ -72,49 +72,53 @@ fn what_is_written_elsewhere_or_in_another_order_is_found() {
         |events| events.push(Event { op: Op::Sync, at: 0, len: 0, ..events[0] }),
     ];
     for (nth, fault) in faults.into_iter().enumerate() {
-        let judged = judge(&honest, &changed(fault));
-        assert!(fails(&judged.together) > 0, "{nth}: {judged:?}");
+        let judgement = judge(&honest, &changed(fault));
+        assert!(fails(&judgement.together) > 0, "{nth}: {judgement:?}");
     }
 }
 
-/// Accesses to random paths. One in `tells` is at a place that follows from the secret `before`
+/// Accesses to random paths. One in `leak_rate` is at a place that follows from the secret `before`
 /// accesses earlier. A request precedes each access, but every third one is a sync.
-fn with_secrets(seed: u64, tells: u64, before: usize) -> Accesses {
+fn with_secrets(seed: u64, leak_rate: u64, before: usize) -> Accesses {
     let mut rng = Mixer(seed << 32);
-    let (mut events, mut asked) = (vec![], Vec::<Request>::new());
+    let (mut events, mut requests) = (vec![], Vec::<Request>::new());
     for access in 0..6000u64 {
         let (leaf, block) = (rng.below(1024), rng.below(512));
         let op = if access % 3 == 0 { Op::Sync } else { Op::Read };
-        asked.push(Request { seen: events.len() as u64, op, at: block * 64, len: 64 });
-        let earlier = asked.iter().nth_back(before).filter(|asked| asked.op == Op::Read);
-        let shows = earlier.filter(|_| tells > 0 && rng.below(tells) == 0);
-        events.extend(path_events(shows.map_or(leaf, |asked| asked.at / 32 + leaf % 2)));
+        requests.push(Request { seen: events.len() as u64, op, at: block * 64, len: 64 });
+        let earlier = requests.iter().nth_back(before).filter(|requests| requests.op == Op::Read);
+        let leaked = earlier.filter(|_| leak_rate > 0 && rng.below(leak_rate) == 0);
+        events.extend(path_events(leaked.map_or(leaf, |requests| requests.at / 32 + leaf % 2)));
     }
-    let cut = cut(&events);
-    assert_eq!(cut.len(), 6000);
-    cut.with_secrets(asked.into_iter().map(Ok::<_, Infallible>)).unwrap()
+    let segment = segment(&events);
+    assert_eq!(segment.len(), 6000);
+    segment.with_secrets(requests.into_iter().map(Ok::<_, Infallible>)).unwrap()
 }
 
 #[test]
-fn what_tells_of_a_known_secret_is_found_and_else_nothing() {
+fn only_claims_about_secrets_fail_if_places_depend_on_secrets() {
     let honest = with_secrets(1, 0, 0);
     assert!(honest.secrets.contains(&0));
     assert!(honest.secrets.iter().any(|&secret| secret > 500));
-    let judged = judge(&honest, &with_secrets(2, 0, 0));
-    assert_eq!((fails(&judged.alone), fails(&judged.together)), (0, 0), "{judged:?}");
-    assert_eq!(judged.together.len(), 10);
+    let judgement = judge(&honest, &with_secrets(2, 0, 0));
+    assert_eq!((fails(&judgement.alone), fails(&judgement.together)), (0, 0), "{judgement:?}");
+    assert_eq!(judgement.together.len(), 10);
     // A secret may show in later accesses, too, but not in all.
     for before in [0, 1, 4, 16, 17] {
-        let judged = judge(&honest, &with_secrets(3, 10, before));
+        let judgement = judge(&honest, &with_secrets(3, 10, before));
         let found = if before < 5 { 2 } else { usize::from(before < 17) };
-        assert_eq!((fails(&judged.alone), fails(&judged.together)), (0, found), "{judged:?}");
-        let mut told = judged.together.iter().filter(|claim| claim.verdict != Verdict::Pass);
-        assert!(told.all(|claim| claim.name.contains("secrets")), "{judged:?}");
+        assert_eq!(
+            (fails(&judgement.alone), fails(&judgement.together)),
+            (0, found),
+            "{judgement:?}"
+        );
+        let mut rate = judgement.together.iter().filter(|claim| claim.verdict != Verdict::Pass);
+        assert!(rate.all(|claim| claim.name.contains("secrets")), "{judgement:?}");
     }
 }
 
 #[test]
-fn accesses_of_other_kinds_do_not_look_alike() {
+fn accesses_of_different_kinds_are_found() {
     let event = |i: u64, len| Event {
         time: i / 2,
         surface: Surface::Wire,
@@ -122,28 +126,29 @@ fn accesses_of_other_kinds_do_not_look_alike() {
         at: Mixer(i).below(1 << 40),
         len,
     };
-    let cut = |events: Vec<Event>| cut(&events);
-    let same = cut((0..8000).map(|i| event(i, 64)).collect());
-    let other = cut((9000..17_000).map(|i| event(i, 64 + (i % 9 / 8) as u32)).collect());
+    let segment = |events: Vec<Event>| segment(&events);
+    let same = segment((0..8000).map(|i| event(i, 64)).collect());
+    let other = segment((9000..17_000).map(|i| event(i, 64 + (i % 9 / 8) as u32)).collect());
     assert_eq!(same.len(), 4000, "two events at a time");
-    let judged = judge(&same, &other);
-    assert_eq!(fails(&judged.alone), 0, "{judged:?}");
-    assert!(judged.together[0].p.unwrap() < ALPHA);
-    assert_eq!(fails(&judged.together[1..]), 0, "{judged:?}");
-    assert!(judged.told.evidence.contains("4000 and 4000 accesses; times"), "{judged:?}");
-    let slower = cut((9000..17_000).map(|i| Event { time: i / 2 * 3, ..event(i, 64) }).collect());
-    let told = judge(&same, &slower).told;
-    assert!(told.evidence.contains("1.000 apart, p = 0"), "{told:?}");
+    let judgement = judge(&same, &other);
+    assert_eq!(fails(&judgement.alone), 0, "{judgement:?}");
+    assert!(judgement.together[0].p.unwrap() < ALPHA);
+    assert_eq!(fails(&judgement.together[1..]), 0, "{judgement:?}");
+    assert!(judgement.rate.evidence.contains("4000 and 4000 accesses; times"), "{judgement:?}");
+    let slower =
+        segment((9000..17_000).map(|i| Event { time: i / 2 * 3, ..event(i, 64) }).collect());
+    let rate = judge(&same, &slower).rate;
+    assert!(rate.evidence.contains("1.000 apart, p = 0"), "{rate:?}");
     let moved = |i| Event { surface: Surface::Dram, ..event(i, 64) };
-    let judged = judge(&same, &cut((9000..17_000).map(moved).collect()));
-    assert!(judged.together[0].p.unwrap() < ALPHA);
-    assert!(cut(vec![]).is_empty());
-    assert_eq!(fails(&judge(&cut(vec![]), &same).together), 0);
+    let judgement = judge(&same, &segment((9000..17_000).map(moved).collect()));
+    assert!(judgement.together[0].p.unwrap() < ALPHA);
+    assert!(segment(vec![]).is_empty());
+    assert_eq!(fails(&judge(&segment(vec![]), &same).together), 0);
 }
 
 /// The trace of a log: some writes in a row, a read now and then, and no draws.
 #[test]
-fn users_of_whom_nothing_is_drawn_must_be_equal() {
+fn users_without_drawn_places_must_be_equal() {
     let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at: at * 4096, len: 4096 };
     let log = |accesses: u64| {
         let events = (0..accesses).flat_map(|nth| {
@@ -151,8 +156,8 @@ fn users_of_whom_nothing_is_drawn_must_be_equal() {
             let looked_up = (nth % 100 == 0).then(|| event(Op::Read, nth / 100));
             looked_up.into_iter().chain(writes)
         });
-        cut(&events.collect::<Vec<_>>())
+        segment(&events.collect::<Vec<_>>())
     };
-    let judged = judge(&log(20_000), &log(19_999));
-    assert!(fails(&judged.alone) > 0 || judged.too_few.is_some(), "{judged:?}");
+    let judgement = judge(&log(20_000), &log(19_999));
+    assert!(fails(&judgement.alone) > 0 || judgement.too_few.is_some(), "{judgement:?}");
 }

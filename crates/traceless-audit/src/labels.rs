@@ -71,10 +71,10 @@ impl Labels {
         let mut labels = Self::default();
         labels.add_bits(more, "of what was asked for, bit");
         labels.add_bits(secrets, "of the secret's number, bit");
-        let known = if more.is_empty() { secrets } else { more };
-        let before = core::iter::once(known.first()).flatten().chain(known);
+        let secret_bits = if more.is_empty() { secrets } else { more };
+        let before = core::iter::once(secret_bits.first()).flatten().chain(secret_bits);
         let changes: Vec<u64> =
-            known.iter().zip(before).map(|(now, before)| now ^ before).collect();
+            secret_bits.iter().zip(before).map(|(now, before)| now ^ before).collect();
         labels.add_bits(&changes, "of what changed, bit");
         let ages = ages(secrets);
         for within in RECENT {
@@ -144,7 +144,7 @@ mod tests {
     use crate::mixer::Mixer;
 
     #[test]
-    fn bits_that_are_copies_or_constant_are_left_out() {
+    fn copies_and_constant_bits_are_no_labels() {
         let mut rng = Mixer(1);
         let numbers: Vec<u64> =
             (0..999).map(|_| rng.below(2)).map(|bit| 4 | bit | (1 - bit) << 7 | bit << 9).collect();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_ago_a_secret_came_is_known() {
+    fn labels_have_the_age_of_a_secret() {
         let secrets = [5, 6, 5, 5, 7, 6];
         assert_eq!(same_before(&secrets), [None, None, Some(0), Some(2), None, Some(1)]);
         let labels = Labels::of_secrets(&secrets, &[]);

@@ -6,7 +6,7 @@
 //! leaves.
 
 use crate::accesses::{Accesses, greatest_divisor};
-use crate::columns::again;
+use crate::columns::recurrence_of;
 use crate::draws::Draws;
 
 /// If leaves are drawn at random, a gap at an end of more than this many times the mean distance of
@@ -17,12 +17,12 @@ const MISSING: f64 = 30.0;
 const LEAVES_MIN: u64 = 64;
 
 /// The leaf of each access of two users, if the places fit the leaves of a full tree or
-/// the elements of an array, a power of two of them; else nothing. `known` are the values of
+/// the elements of an array, a power of two of them; else nothing. `distinct` are the values of
 /// `place` of all accesses, in order.
-pub(crate) fn leaves(users: [&Accesses; 2], place: usize, known: &[u64]) -> Option<[Draws; 2]> {
+pub(crate) fn leaves(users: [&Accesses; 2], place: usize, distinct: &[u64]) -> Option<[Draws; 2]> {
     let [a, b] = users;
-    let (least, most) = (*known.first()?, *known.last()?);
-    let unit = known.windows(2).fold(0, |unit, two| greatest_divisor(unit, two[1] - two[0]));
+    let (least, most) = (*distinct.first()?, *distinct.last()?);
+    let unit = distinct.windows(2).fold(0, |unit, two| greatest_divisor(unit, two[1] - two[0]));
     if unit == 0 {
         return None;
     }
@@ -39,12 +39,12 @@ pub(crate) fn leaves(users: [&Accesses; 2], place: usize, known: &[u64]) -> Opti
     let is_tree = (places - 1..2 * places - 1).contains(&from_zero);
     let offset = (from_zero + u64::from(is_tree)) % places;
     let offset = if offset <= missing { offset } else { 0 };
-    let again = again(users, place);
+    let recurrence = recurrence_of(users, place);
     Some(users.map(|user| Draws {
         places,
         drawn:
             user.all.iter().map(|access| (access.places[place] - least) / unit + offset).collect(),
-        again,
+        recurrence,
         ..Draws::default()
     }))
 }
@@ -60,17 +60,17 @@ mod tests {
         let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at, len: 256 };
         let events: Vec<Event> =
             places.iter().flat_map(|&at| [Op::Read, Op::Write].map(|op| event(op, at))).collect();
-        Accesses::cut(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
+        Accesses::segment(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
     }
 
     fn of(a: &Accesses, b: &Accesses) -> Option<[Draws; 2]> {
         let all = a.all.iter().chain(&b.all).map(|access| access.places[0]);
-        let known: std::collections::BTreeSet<u64> = all.collect();
-        leaves([a, b], 0, &known.into_iter().collect::<Vec<_>>())
+        let distinct: std::collections::BTreeSet<u64> = all.collect();
+        leaves([a, b], 0, &distinct.into_iter().collect::<Vec<_>>())
     }
 
     #[test]
-    fn leaves_are_known_by_their_addresses() {
+    fn leaves_are_numbered_by_their_addresses() {
         let mut rng = Mixer(1);
         let mut drawn = || (0..4000).map(|_| rng.below(1 << 16)).collect::<Vec<u64>>();
         let users = [drawn(), drawn()];
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tree_has_no_leaves() {
+    fn addresses_without_a_tree_have_no_leaves() {
         let mut rng = Mixer(2);
         let mut drawn =
             |of: u64| accesses(&(0..4000).map(|_| 64 * rng.below(of)).collect::<Vec<u64>>());

@@ -8,77 +8,78 @@
 //! | [`normalise`], [`Epochs`] | which bytes were written between two syncs? |
 //! | [`compare`], [`try_compare`] | are two traces equal, and if not, where do they differ first? |
 //! | [`Draws`] | are the places that accesses draw random, and independent of everything else? |
-//! | [`cannot_be_told_apart`] | does a classifier learn to distinguish two users? |
+//! | [`are_indistinguishable`] | does a classifier learn to distinguish two users? |
 //! | [`Template`] | does an access look like another, except for its place? |
 //! | [`Times`] | does the time of an operation depend on the user? |
 //! | [`judge`] | do two traces of any scheme differ by more than chance? |
 //! | [`diff`] | what do two copies of one disk reveal? |
-//! | [`OutsideReader`] | what did another tool record? |
+//! | [`ImportReader`] | what did another tool record? |
 //! | [`Report`] | what is the verdict, for people and programs? |
 //!
 //! docs/audit.md has the rules and an example of each report.
 //!
 //! File by file: `normal`: the bytes written between two syncs; `compare`; `snapshot`: two copies
-//! of an image; `draws`: leaves or slots that are drawn at random (`again`: how soon a place is
-//! drawn again; `table`, `joint`: dependence of two quantities; `odds`: probabilities, and which
-//! leaks a test finds); `distance` of two distributions; `lags`: dependence on draws long before;
-//! `distances`: equal places at any distance; `halves` of a tree; `combined`: places beside earlier
-//! ones, by `parity`, by `linear` sums modulo 2, and against the bits of secrets (`labels`);
-//! `leaves`: the number of leaves, when a trace does not show all of them; `learned`: a classifier;
-//! `timing`: times in pairs; `accesses`: traces of any scheme, `cut`, each an `access` with its
-//! events (`touched`); `judge`: two of them, by what is public and what is drawn (`schedule`),
-//! the `order` of accesses that come by chance, single events (`columns`) and `requests`;
-//! `outside`: recordings of other tools; `report`. `models` are faulty schemes for the crate's
-//! tests.
+//! of an image; `draws`: leaves or slots that are drawn at random (`recurrence`: how soon a place
+//! is drawn again; `table`, `permutation`: dependence of two quantities; `stats`: probabilities,
+//! and which leaks a test finds; `dense_index`: places as indices of arrays); `distance` of two
+//! distributions; `autocorrelation`: dependence on draws long before; `distances`: equal places at
+//! any distance; `halves` of a tree; `combinations`: places beside earlier ones, by `parity`, by
+//! `linear` sums modulo 2, and against the bits of secrets (`labels`); `leaves`: the number of
+//! leaves, when a trace does not show all of them; `classifier`: a classifier of users, by
+//! `boosting`; `timing`: times in pairs; `accesses`: traces of any scheme, divided by `segment`,
+//! each an `access` with its events (`footprint`); `judge`: two of them, by what is public and what
+//! is drawn (`schedule`), the `order` of accesses that come by chance, single events (`columns`)
+//! and `requests`; `import`: recordings of other tools; `report`. `models` are faulty schemes for
+//! the crate's tests.
 #![forbid(unsafe_code)]
 
 mod access;
 mod accesses;
-mod again;
-mod boosted;
+mod autocorrelation;
+mod boosting;
+mod classifier;
 mod columns;
-mod combined;
+mod combinations;
 mod compare;
-mod cut;
+mod dense_index;
 mod distance;
 mod distances;
 mod draws;
+mod footprint;
 mod halves;
-mod joint;
+mod import;
 mod judge;
 mod labels;
-mod lags;
-mod learned;
 mod leaves;
 mod linear;
 mod mixer;
 #[cfg(test)]
 mod models;
 mod normal;
-mod numbered;
-mod odds;
 mod order;
-mod outside;
 mod parity;
+mod permutation;
+mod recurrence;
 mod report;
 mod requests;
 mod schedule;
+mod segment;
 mod snapshot;
+mod stats;
 mod table;
 mod template;
 mod timing;
-mod touched;
 
 pub use accesses::Accesses;
+pub use classifier::are_indistinguishable;
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
 pub use distance::Distance;
-pub use draws::{Again, Draws};
+pub use draws::{Draws, Recurrence};
+pub use import::{Format, ImportError, ImportReader, LINE_MAX};
 pub use judge::{ACCESSES_MIN, Judgement, judge, places_of};
-pub use learned::cannot_be_told_apart;
 pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
-pub use odds::{ALPHA, worst_of};
-pub use outside::{Format, LINE_MAX, OutsideError, OutsideReader};
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
 pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};
+pub use stats::{ALPHA, worst_of};
 pub use template::Template;
 pub use timing::Times;

@@ -62,9 +62,9 @@ pub(crate) fn is_even(ones: usize, all: usize) -> bool {
 
 /// Selects `rows` of the cases from `first` on, in order.
 pub(crate) fn cases(first: usize, all: usize, rows: usize) -> Option<Vec<usize>> {
-    let left = all.checked_sub(first).filter(|left| *left >= rows)?;
-    let step = left / rows;
-    let mut mixer = Mixer(left as u64);
+    let rest = all.checked_sub(first).filter(|rest| *rest >= rows)?;
+    let step = rest / rows;
+    let mut mixer = Mixer(rest as u64);
     // A random case of each stretch, independent of any period of the trace.
     let case = |nth: usize| first + nth * step + mixer.below(step as u64) as usize;
     Some((0..rows).map(case).collect())
@@ -75,16 +75,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_of_others_is_found_and_one_case_that_differs_is_none() {
+    fn a_sum_of_columns_is_found_unless_one_row_differs() {
         let mut rng = Mixer(1);
         let rows = rows_for(40);
         let mut any = || (0..rows).map(|_| rng.below(2) == 1).collect::<Vec<bool>>();
-        let others: Vec<Vec<bool>> = (0..40).map(|_| any()).collect();
+        let terms: Vec<Vec<bool>> = (0..40).map(|_| any()).collect();
         let unrelated = any();
         let mut sum: Vec<bool> =
-            (0..rows).map(|row| others[3][row] ^ others[17][row] ^ others[39][row]).collect();
+            (0..rows).map(|row| terms[3][row] ^ terms[17][row] ^ terms[39][row]).collect();
         let mut columns = Columns::new(rows);
-        assert!(others.iter().all(|column| !columns.is_sum(column.iter().copied())));
+        assert!(terms.iter().all(|column| !columns.is_sum(column.iter().copied())));
         assert!(columns.is_sum(sum.iter().copied()));
         sum[rows / 2] ^= true;
         assert!(!columns.is_sum(sum.into_iter()));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_are_in_order_and_there_or_there_are_too_few() {
+    fn cases_are_in_order_and_in_range() {
         for (first, all, rows) in [(0, 10, 10), (5, 900, 100), (0, 7, 0)] {
             if rows == 0 {
                 continue;

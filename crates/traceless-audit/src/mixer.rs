@@ -18,8 +18,8 @@ impl Mixer {
 
     /// Shuffles by the algorithm of Fisher and Yates.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
-        for left in (1..items.len()).rev() {
-            items.swap(left, self.below(left as u64 + 1) as usize);
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last as u64 + 1) as usize);
         }
     }
 }

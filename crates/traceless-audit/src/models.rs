@@ -82,7 +82,7 @@ struct ModelEvents {
 }
 
 impl ModelEvents {
-    fn see(&mut self, op: Op, at: u64) {
+    fn add(&mut self, op: Op, at: u64) {
         let len = LEN as u32;
         self.events.push(Event { time: 0, surface: Surface::Storage, op, at: at * LEN, len });
     }
@@ -99,29 +99,29 @@ fn run(
     fault: Fault,
     mut access: impl FnMut(&mut ModelEvents, u64),
 ) -> Accesses {
-    let mut shown = ModelEvents { rng: Mixer(seed << 32), fault, events: vec![] };
-    let mut asks = Mixer(!seed << 32);
-    let mut asked = vec![];
+    let mut trace = ModelEvents { rng: Mixer(seed << 32), fault, events: vec![] };
+    let mut user_rng = Mixer(!seed << 32);
+    let mut requests = vec![];
     for nth in 0..accesses {
-        let block = user(&mut asks, nth);
-        let before = shown.events.len() as u64;
-        asked.push(Request { seen: before, op: Op::Read, at: block * LEN, len: LEN as u32 });
-        access(&mut shown, block);
+        let block = user(&mut user_rng, nth);
+        let before = trace.events.len() as u64;
+        requests.push(Request { seen: before, op: Op::Read, at: block * LEN, len: LEN as u32 });
+        access(&mut trace, block);
     }
-    let events = || Ok::<_, Infallible>(shown.events.iter().copied().map(Ok));
-    let cut = Accesses::cut(events).expect("nothing fails");
-    cut.with_secrets(asked.into_iter().map(Ok::<_, Infallible>)).expect("nothing fails")
+    let events = || Ok::<_, Infallible>(trace.events.iter().copied().map(Ok));
+    let accesses = Accesses::segment(events).expect("nothing fails");
+    accesses.with_secrets(requests.into_iter().map(Ok::<_, Infallible>)).expect("nothing fails")
 }
 
 /// Two trees of equal depth, accessed in turn; each access draws its leaf.
 pub fn two_trees(seeds: [u64; 2], user: User, fault: Fault) -> Accesses {
-    run(seeds, user, fault, |shown, _| {
-        let leaf = shown.rng.below(LEAVES);
-        let other = shown.rng.below(LEAVES);
-        let other = if shown.fails(Fault::SameLeaf, 20) { leaf } else { other };
+    run(seeds, user, fault, |trace, _| {
+        let leaf = trace.rng.below(LEAVES);
+        let other = trace.rng.below(LEAVES);
+        let other = if trace.fails(Fault::SameLeaf, 20) { leaf } else { other };
         for (base, leaf) in [(0, leaf), (2 * LEAVES, other)] {
             for op in [Op::Read, Op::Write] {
-                (0..LEVELS).for_each(|level| shown.see(op, base + bucket(leaf, level)));
+                (0..LEVELS).for_each(|level| trace.add(op, base + bucket(leaf, level)));
             }
         }
     })
@@ -136,22 +136,22 @@ pub fn path(seeds: [u64; 2], user: User, leak: Option<Leak>) -> Accesses {
     let mut leaves: Vec<u64> = vec![];
     let mut last_of = [None; BLOCKS as usize];
     let (mut block_before, mut is_swapped) = (0, false);
-    run(seeds, user, Fault::None, move |shown, block| {
-        let next = leaf_with(leak, &mut shown.rng, &leaves, [block, block_before], &last_of);
+    run(seeds, user, Fault::None, move |trace, block| {
+        let next = leaf_with(leak, &mut trace.rng, &leaves, [block, block_before], &last_of);
         leaves.push(next);
         last_of[block as usize] = Some(next);
         block_before = block;
         is_swapped = match leak {
             Some(Leak::Order) => is_swapped ^ (block & 1 == 1),
-            _ => shown.rng.below(2) == 0,
+            _ => trace.rng.below(2) == 0,
         };
-        (0..LEVELS).for_each(|level| shown.see(Op::Read, bucket(next, level)));
+        (0..LEVELS).for_each(|level| trace.add(Op::Read, bucket(next, level)));
         let mut levels: Vec<u32> = (0..LEVELS).collect();
         if is_swapped {
             levels.swap(3, 4);
         }
         for level in levels {
-            shown.see(Op::Write, bucket(next, level));
+            trace.add(Op::Write, bucket(next, level));
         }
     })
 }
@@ -204,24 +204,24 @@ pub fn square_root(seeds: [u64; 2], user: User, fault: Fault) -> Accesses {
     const SHELTER: u64 = 16;
     const ALL: u64 = BLOCKS + SHELTER;
     let (mut places, mut shelter) = (vec![], vec![]);
-    run(seeds, user, fault, move |shown, block| {
+    run(seeds, user, fault, move |trace, block| {
         if places.is_empty() {
             places = (0..ALL).collect();
-            shown.rng.shuffle(&mut places);
+            trace.rng.shuffle(&mut places);
         }
         let hit = shelter.contains(&block);
-        if hit && shown.fails(Fault::SkipsHits, 20) {
+        if hit && trace.fails(Fault::SkipsHits, 20) {
             return;
         }
-        (0..SHELTER).for_each(|cell| shown.see(Op::Read, ALL + cell));
-        let reads_dummy = hit && !shown.fails(Fault::Rereads, 10);
+        (0..SHELTER).for_each(|cell| trace.add(Op::Read, ALL + cell));
+        let reads_dummy = hit && !trace.fails(Fault::Rereads, 10);
         let nth = if reads_dummy { BLOCKS + shelter.len() as u64 } else { block };
-        shown.see(Op::Read, places[nth as usize]);
-        shown.see(Op::Write, ALL + shelter.len() as u64);
+        trace.add(Op::Read, places[nth as usize]);
+        trace.add(Op::Write, ALL + shelter.len() as u64);
         shelter.push(block);
         if shelter.len() as u64 == SHELTER {
             for op in [Op::Read, Op::Write] {
-                (0..ALL + SHELTER).for_each(|place| shown.see(op, place));
+                (0..ALL + SHELTER).for_each(|place| trace.add(op, place));
             }
             (places, shelter) = (vec![], vec![]);
         }
@@ -237,7 +237,7 @@ pub fn ring(seeds: [u64; 2], user: User, fault: Fault) -> Accesses {
         leaves: vec![],
         evictions: 0,
     };
-    run(seeds, user, fault, move |shown, block| ring.access(shown, block))
+    run(seeds, user, fault, move |trace, block| ring.access(trace, block))
 }
 
 const REAL: usize = 4;
@@ -249,12 +249,12 @@ struct Bucket {
     /// The block in each slot; none in a dummy.
     slots: [Option<u64>; REAL + DUMMIES],
     unread: [bool; REAL + DUMMIES],
-    touched: usize,
+    footprint: usize,
 }
 
 impl Default for Bucket {
     fn default() -> Self {
-        Self { slots: Default::default(), unread: [true; REAL + DUMMIES], touched: 0 }
+        Self { slots: Default::default(), unread: [true; REAL + DUMMIES], footprint: 0 }
     }
 }
 
@@ -276,54 +276,54 @@ struct Ring {
 }
 
 impl Ring {
-    fn access(&mut self, shown: &mut ModelEvents, block: u64) {
+    fn access(&mut self, trace: &mut ModelEvents, block: u64) {
         if self.position.is_empty() {
-            self.position = (0..BLOCKS).map(|_| shown.rng.below(LEAVES)).collect();
+            self.position = (0..BLOCKS).map(|_| trace.rng.below(LEAVES)).collect();
         }
-        if self.stash.contains(&block) && shown.fails(Fault::SkipsHits, 20) {
+        if self.stash.contains(&block) && trace.fails(Fault::SkipsHits, 20) {
             return;
         }
         let mut leaf = self.position[block as usize];
-        if shown.fails(Fault::OldLeaf, 50) {
+        if trace.fails(Fault::OldLeaf, 50) {
             leaf = self.leaves.iter().rev().nth(39).copied().unwrap_or(leaf);
         }
         self.leaves.push(leaf);
-        self.position[block as usize] = shown.rng.below(LEAVES);
+        self.position[block as usize] = trace.rng.below(LEAVES);
         for level in 0..LEVELS {
-            self.read_slot(shown, bucket(leaf, level), level, block);
+            self.read_slot(trace, bucket(leaf, level), level, block);
         }
         self.stash.retain(|other| *other != block);
         self.stash.push(block);
         if self.leaves.len().is_multiple_of(EVICT_AFTER) {
-            self.evict(shown);
+            self.evict(trace);
         }
         for level in 0..LEVELS {
             let bucket = bucket(leaf, level);
-            let eager = shown.fault == Fault::Eager && level == 5 && block.is_multiple_of(8);
-            if self.buckets[bucket as usize].touched >= DUMMIES || eager {
-                self.take(shown, bucket);
-                self.refill(shown, bucket, level);
+            let eager = trace.fault == Fault::Eager && level == 5 && block.is_multiple_of(8);
+            if self.buckets[bucket as usize].footprint >= DUMMIES || eager {
+                self.take(trace, bucket);
+                self.refill(trace, bucket, level);
             }
         }
     }
 
-    fn read_slot(&mut self, shown: &mut ModelEvents, at: u64, level: u32, block: u64) {
+    fn read_slot(&mut self, trace: &mut ModelEvents, at: u64, level: u32, block: u64) {
         let bucket = &mut self.buckets[at as usize];
         let held = bucket.slots.iter().position(|slot| *slot == Some(block));
         let slot = match held {
             Some(slot) => slot,
-            None if level == 3 && shown.fault == Fault::FixedSlot => 0,
-            None => bucket.dummy(&mut shown.rng),
+            None if level == 3 && trace.fault == Fault::FixedSlot => 0,
+            None => bucket.dummy(&mut trace.rng),
         };
         bucket.slots[slot] = None;
         bucket.unread[slot] = false;
-        bucket.touched += 1;
-        shown.see(Op::Read, place(at, slot));
+        bucket.footprint += 1;
+        trace.add(Op::Read, place(at, slot));
     }
 
     /// Reads all blocks of a bucket, and dummies up to a fixed number, so that the number reveals
     /// nothing.
-    fn take(&mut self, shown: &mut ModelEvents, at: u64) {
+    fn take(&mut self, trace: &mut ModelEvents, at: u64) {
         let bucket = &mut self.buckets[at as usize];
         let mut read: Vec<usize> =
             (0..bucket.slots.len()).filter(|&slot| bucket.slots[slot].is_some()).collect();
@@ -332,17 +332,17 @@ impl Ring {
             bucket.unread[slot] = false;
         }
         while read.len() < REAL && (bucket.unread.contains(&true)) {
-            let slot = bucket.dummy(&mut shown.rng);
+            let slot = bucket.dummy(&mut trace.rng);
             bucket.unread[slot] = false;
             read.push(slot);
         }
         read.sort_unstable();
         for slot in read {
-            shown.see(Op::Read, place(at, slot));
+            trace.add(Op::Read, place(at, slot));
         }
     }
 
-    fn refill(&mut self, shown: &mut ModelEvents, at: u64, level: u32) {
+    fn refill(&mut self, trace: &mut ModelEvents, at: u64, level: u32) {
         let mut slots = [None; REAL + DUMMIES];
         let mut used = 0;
         let position = &self.position;
@@ -354,24 +354,24 @@ impl Ring {
             }
             !fits
         });
-        shown.rng.shuffle(&mut slots);
-        if level == 3 && shown.fault == Fault::FixedSlot {
+        trace.rng.shuffle(&mut slots);
+        if level == 3 && trace.fault == Fault::FixedSlot {
             let empty = slots.iter().position(Option::is_none).expect("dummies");
             slots.swap(0, empty);
         }
         self.buckets[at as usize] = Bucket { slots, ..Bucket::default() };
-        (0..slots.len()).for_each(|slot| shown.see(Op::Write, place(at, slot)));
+        (0..slots.len()).for_each(|slot| trace.add(Op::Write, place(at, slot)));
     }
 
-    fn evict(&mut self, shown: &mut ModelEvents) {
+    fn evict(&mut self, trace: &mut ModelEvents) {
         let next = self.evictions % LEAVES;
         self.evictions += 1;
         let mut leaf = next.reverse_bits() >> (64 - (LEVELS - 1));
-        if shown.fails(Fault::Strays, 100) {
-            leaf = shown.rng.below(LEAVES);
+        if trace.fails(Fault::Strays, 100) {
+            leaf = trace.rng.below(LEAVES);
         }
-        (0..LEVELS).for_each(|level| self.take(shown, bucket(leaf, level)));
-        (0..LEVELS).rev().for_each(|level| self.refill(shown, bucket(leaf, level), level));
+        (0..LEVELS).for_each(|level| self.take(trace, bucket(leaf, level)));
+        (0..LEVELS).rev().for_each(|level| self.refill(trace, bucket(leaf, level), level));
     }
 }
 

@@ -270,7 +270,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn touching_and_overlapping_writes_become_one_in_any_order() {
+    fn adjacent_and_overlapping_writes_are_merged_in_any_order() {
         let events = [write(8, 4), write(0, 4), write(4, 4), write(10, 10), write(30, 1)];
         assert_eq!(covered(&events), [vec![(0, 20), (30, 1)]]);
         let mut reversed = events;
@@ -281,7 +281,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_sync_ends_an_epoch_and_nothing_joins_across_it() {
+    fn writes_are_not_merged_across_a_sync() {
         let events = [write(0, 4), sync(), write(4, 4), sync(), sync(), write(8, 4)];
         assert_eq!(covered(&events), [vec![(0, 4)], vec![(4, 4)], vec![], vec![(8, 4)]]);
         let epochs: Vec<_> = normalise(events, false).collect();
@@ -292,7 +292,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn reads_are_left_out_unless_asked_for() {
+    fn reads_are_normalised_only_on_request() {
         let events = [read(50, 4), write(0, 4), read(4, 4)];
         let without: Vec<_> = normalise(events, false).collect();
         assert_eq!(without[0].stretches.len(), 1);
@@ -305,13 +305,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn surfaces_do_not_join() {
+    fn writes_to_different_surfaces_are_not_merged() {
         let events = [write(0, 4), Event { surface: Surface::Dram, ..write(4, 4) }];
         assert_eq!(covered(&events), [vec![(0, 4), (4, 4)]]);
     }
 
     #[test]
-    fn a_long_epoch_is_kept_as_what_it_covers() {
+    fn a_long_epoch_is_stored_as_its_coverage() {
         let mut merged = Stretches::default();
         for i in 0..1_000_000u64 {
             merged.push(Stretch { len: 16, at: i * 7919 % 1000 * 16, ..Stretch::of(&write(0, 1)) });
@@ -323,7 +323,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_end_of_the_world_is_no_panic() {
+    fn writes_at_the_last_address_do_not_overflow() {
         let events = [write(u64::MAX, 10), write(u64::MAX - 5, 100), write(7, 0)];
         assert_eq!(covered(&events), [vec![(u64::MAX - 5, 5)]]);
     }

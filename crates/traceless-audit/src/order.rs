@@ -4,8 +4,8 @@
 //! drawn paths have met it. Accesses that come by chance must come as often, and as far apart, for
 //! every user.
 
-use crate::odds::{chi_square_tail, distance_found, judged, t_tail, worst_of};
 use crate::report::{Claim, Verdict};
+use crate::stats::{chi_square_tail, claim_from_p, distance_found, t_tail, worst_of};
 use crate::table::Table;
 
 /// Parts of a trace in which accesses that come by chance are counted.
@@ -24,51 +24,51 @@ const EXPECTED_MIN: usize = 10;
 /// The order in which accesses come.
 pub(crate) struct Order {
     /// For each kind, whether its accesses come in a public order; else they come by chance.
-    pub in_turn: Vec<bool>,
+    pub is_regular: Vec<bool>,
     /// Claims about the order. None fails in a sound scheme.
     pub claims: Vec<Claim>,
 }
 
 /// The order of the accesses of two traces, given as kinds below `kinds`.
 pub(crate) fn order(a: &[usize], b: &[usize], kinds: usize) -> Order {
-    let in_turn = in_turn(a, b, kinds);
+    let is_regular = is_regular(a, b, kinds);
     let both = a.len().min(b.len()) as u64;
     let name = "accesses of both come in the same order: A and B";
-    if in_turn.iter().all(|in_turn| *in_turn) {
+    if is_regular.iter().all(|is_regular| *is_regular) {
         let evidence = format!("{both} accesses of {kinds} kinds");
         let power = "one access of another kind is found";
         return Order {
-            in_turn,
+            is_regular,
             claims: vec![Claim::exact(name, Verdict::Pass, both, power, evidence)],
         };
     }
     let (mut claims, mut by_chance) = (vec![], vec![]);
-    for kind in (0..kinds).filter(|kind| !in_turn[*kind]) {
-        let [of_a, of_b] = [a, b].map(|user| TurnTimes::of(user, kind, &in_turn));
+    for kind in (0..kinds).filter(|kind| !is_regular[*kind]) {
+        let [of_a, of_b] = [a, b].map(|user| TurnTimes::of(user, kind, &is_regular));
         claims.extend(breaks_a_rule(kind, [&of_a, &of_b]));
         by_chance.push(come_as_often(kind, &of_a, &of_b));
         by_chance.push(come_as_far_apart(kind, &of_a, &of_b));
     }
     let name = "accesses that come by chance come alike for both users";
     claims.extend(worst_of(name.to_owned(), by_chance));
-    Order { in_turn, claims }
+    Order { is_regular, claims }
 }
 
 /// The kinds of accesses that come in the same order in both traces, once all other kinds are left
 /// out.
-fn in_turn(a: &[usize], b: &[usize], kinds: usize) -> Vec<bool> {
+fn is_regular(a: &[usize], b: &[usize], kinds: usize) -> Vec<bool> {
     let mut number = vec![0usize; kinds];
     a.iter().chain(b).for_each(|&kind| number[kind] += 1);
     let mut common: Vec<usize> = (0..kinds).collect();
     common.sort_by_key(|&kind| core::cmp::Reverse(number[kind]));
-    let mut in_turn = vec![false; kinds];
+    let mut is_regular = vec![false; kinds];
     for kind in common {
-        in_turn[kind] = true;
-        let mut of_b = b.iter().filter(|kind| in_turn[**kind]);
-        let mut of_a = a.iter().filter(|kind| in_turn[**kind]);
-        in_turn[kind] = of_a.by_ref().zip(of_b.by_ref()).all(|(a, b)| a == b);
+        is_regular[kind] = true;
+        let mut of_b = b.iter().filter(|kind| is_regular[**kind]);
+        let mut of_a = a.iter().filter(|kind| is_regular[**kind]);
+        is_regular[kind] = of_a.by_ref().zip(of_b.by_ref()).all(|(a, b)| a == b);
     }
-    in_turn
+    is_regular
 }
 
 /// The times of a kind's accesses, counted in accesses that come in turn.
@@ -79,10 +79,10 @@ struct TurnTimes {
 }
 
 impl TurnTimes {
-    fn of(kinds: &[usize], kind: usize, in_turn: &[bool]) -> Self {
+    fn of(kinds: &[usize], kind: usize, is_regular: &[bool]) -> Self {
         let (mut at, mut all) = (vec![], 0);
         for &other in kinds {
-            all += usize::from(in_turn[other]);
+            all += usize::from(is_regular[other]);
             if other == kind {
                 at.push(all);
             }
@@ -122,7 +122,13 @@ fn come_as_often(kind: usize, a: &TurnTimes, b: &TurnTimes) -> Claim {
     let part = a.all.min(b.all) / BLOCKS;
     let name = format!("accesses come as often: kind {}", kind + 1);
     if part == 0 {
-        return judged(name, 0.0, 1.0, "nothing is found in so few accesses".to_owned(), "few");
+        return claim_from_p(
+            name,
+            0.0,
+            1.0,
+            "nothing is found in so few accesses".to_owned(),
+            "few",
+        );
     }
     let counts = |times: &TurnTimes| {
         let mut counts = [0f64; BLOCKS];
@@ -141,9 +147,9 @@ fn come_as_often(kind: usize, a: &TurnTimes, b: &TurnTimes) -> Claim {
     let t = mean / (variance.max(1.0 / n) / n).sqrt();
     let (a, b) = (of_a.iter().sum::<f64>(), of_b.iter().sum::<f64>());
     let evidence = format!("{a} and {b} in {BLOCKS} parts of {part} accesses, t = {t:.2}");
-    let found = crate::odds::deviation_found(1) * (variance / n).sqrt();
+    let found = crate::stats::deviation_found(1) * (variance / n).sqrt();
     let power = format!("{found:.2} more in a part are found");
-    judged(name, t, t_tail(t, n - 1.0), power, &evidence)
+    claim_from_p(name, t, t_tail(t, n - 1.0), power, &evidence)
 }
 
 /// The claim that accesses of a kind are equally far apart in both traces.
@@ -168,12 +174,12 @@ fn come_as_far_apart(kind: usize, a: &TurnTimes, b: &TurnTimes) -> Claim {
     let evidence = format!(
         "{of_a} and {of_b} distances; chi-square {statistic:.1} of {df} degrees of freedom"
     );
-    judged(name, statistic, p, distance_found(df.max(1.0), fewer as u64 / 2), &evidence)
+    claim_from_p(name, statistic, p, distance_found(df.max(1.0), fewer as u64 / 2), &evidence)
 }
 
 /// The probability that `labels` depend on the `secrets` at the same place only as much as on
 /// secrets at other places: both may follow schedules of their own.
-pub(crate) fn told_beside_others(secrets: &[u8], labels: &[u8], classes: [usize; 2]) -> f64 {
+pub(crate) fn dependence_beyond_shifts(secrets: &[u8], labels: &[u8], classes: [usize; 2]) -> f64 {
     /// The number of other places that are tried.
     const SHIFTS: usize = 100;
     let n = secrets.len().min(labels.len());
@@ -224,12 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_turn_is_told_from_what_comes_by_chance() {
+    fn regular_kinds_are_distinguished_from_kinds_by_chance() {
         let found = order(&by_chance(1), &by_chance(2), 3);
-        assert_eq!(found.in_turn, [true, true, false]);
+        assert_eq!(found.is_regular, [true, true, false]);
         assert!(!leaks(&found), "{:?}", found.claims);
         let same = order(&by_chance(1), &by_chance(1)[..4000], 3);
-        assert_eq!(same.in_turn, [true; 3]);
+        assert_eq!(same.is_regular, [true; 3]);
         let p: Vec<f64> = (0..200)
             .map(|seed| {
                 order(&by_chance(2 * seed), &by_chance(2 * seed + 1), 3).claims[0].p.unwrap()
@@ -239,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_more_often_or_at_other_distances_is_found() {
+    fn different_rates_and_distances_are_found() {
         let more = kinds(2, |rng, _| rng.below(3) == 0);
         assert!(leaks(&order(&by_chance(1), &more, 3)));
         let evenly = kinds(2, |rng, nth| nth % 5 == 0 || (nth % 5 == 1 && rng.below(100) == 0));
@@ -248,7 +254,7 @@ mod tests {
 
     /// One eviction of five hundred comes too soon.
     #[test]
-    fn what_comes_nearly_always_in_turn_is_found() {
+    fn kinds_that_are_nearly_always_regular_are_found() {
         let mut soon = kinds(1, |_, _| false);
         let nths: Vec<usize> = (0..soon.len()).filter(|&nth| soon[nth] == 1).collect();
         for nth in nths.into_iter().step_by(500).skip(1) {
@@ -258,18 +264,19 @@ mod tests {
     }
 
     #[test]
-    fn two_schedules_are_no_secret_told_and_a_secret_is() {
+    fn two_schedules_are_not_dependent_and_a_leaked_secret_is() {
         let mut rng = Mixer(1);
         let scan: Vec<u8> = (0..6000).map(|nth| (nth % 16) as u8).collect();
         let by_turn: Vec<u8> = (0..6000).map(|nth| u8::from(nth % 8 == 0)).collect();
-        assert!(told_beside_others(&scan, &by_turn, [16, 2]) > 1e-3);
+        assert!(dependence_beyond_shifts(&scan, &by_turn, [16, 2]) > 1e-3);
         let drawn: Vec<u8> = (0..6000).map(|_| rng.below(16) as u8).collect();
-        let told: Vec<u8> = drawn.iter().map(|&s| u8::from(s == 3 && rng.below(2) == 0)).collect();
-        assert!(told_beside_others(&drawn, &told, [16, 2]) < 1e-7);
+        let labels: Vec<u8> =
+            drawn.iter().map(|&s| u8::from(s == 3 && rng.below(2) == 0)).collect();
+        assert!(dependence_beyond_shifts(&drawn, &labels, [16, 2]) < 1e-7);
         let p: Vec<f64> = (0..100)
             .map(|_| {
                 let labels: Vec<u8> = (0..2000).map(|_| u8::from(rng.below(5) == 0)).collect();
-                told_beside_others(&drawn, &labels, [16, 2])
+                dependence_beyond_shifts(&drawn, &labels, [16, 2])
             })
             .collect();
         assert!(Distance::below_uniform(&p).p > 1e-3, "{p:?}");

@@ -5,7 +5,7 @@
 //! tested at once.
 
 use crate::labels::{LANES, Labels};
-use crate::odds::smallest_of;
+use crate::stats::smallest_of;
 
 /// The most bits of a number: tables of this size stay in a cache.
 pub(crate) const BITS_MAX: u32 = 10;
@@ -55,7 +55,7 @@ pub(crate) struct Numbers<'a> {
     pub values: &'a [u16],
     pub bits: u32,
     pub shift: usize,
-    pub made: Derivation,
+    pub derivation: Derivation,
     /// Whether each number is as likely as any other, so that each parity is a fair coin.
     pub is_uniform: bool,
     /// A description of the numbers.
@@ -63,7 +63,7 @@ pub(crate) struct Numbers<'a> {
 }
 
 /// Tests whether the parity of any set of the numbers' bits depends on a label.
-pub(crate) fn told_by_parities(of: &Numbers<'_>, labels: &Labels, strongest: &mut Strongest) {
+pub(crate) fn test_parities(of: &Numbers<'_>, labels: &Labels, strongest: &mut Strongest) {
     assert!(of.bits <= BITS_MAX, "the table is too large");
     let sets = (1usize << of.bits) - 1;
     for (chunk, names) in labels.packed.iter().zip(labels.names.chunks(LANES - 1)) {
@@ -75,7 +75,7 @@ pub(crate) fn told_by_parities(of: &Numbers<'_>, labels: &Labels, strongest: &mu
             let mut best = (0.0, 0);
             for (set, row) in table.iter().enumerate().skip(1) {
                 let even = [f64::from(row[0]), f64::from(row[lane])];
-                let found = half_deviance(even, all, best.0, of.made);
+                let found = half_deviance(even, all, best.0, of.derivation);
                 if found > best.0 {
                     best = (found, set);
                 }
@@ -134,12 +134,12 @@ fn transform(table: &mut [[i32; LANES]]) {
 }
 
 /// Half the deviance of a table of two parities and two labels from one with independent sides; 0
-/// if that is less than the `known` value.
+/// if that is less than the `strongest` value.
 pub(crate) fn half_deviance(
     [even, even_labelled]: [f64; 2],
     [n, labelled]: [f64; 2],
-    known: f64,
-    made: Derivation,
+    strongest: f64,
+    derivation: Derivation,
 ) -> f64 {
     let odd = (n - even) / 2.0;
     let both = (labelled - even_labelled) / 2.0;
@@ -150,17 +150,18 @@ pub(crate) fn half_deviance(
     }
     // Numbers that share a draw depend on each other, as far as draws are uneven.
     let uneven = even.abs() / n;
-    let shared = match made {
+    let shared = match derivation {
         Derivation::OfOne => 1.0,
         Derivation::OfTwo => 1.0 + 2.0 * uneven / (1.0 + uneven),
     };
     let off = n * both - odd * labelled;
     // The deviance is at most twice Pearson's statistic.
-    if n * off * off / product <= known * shared {
+    if n * off * off / product <= strongest * shared {
         return 0.0;
     }
-    let part =
-        |seen: f64, expected: f64| if seen > 0.0 { seen * (seen / expected).ln() } else { 0.0 };
+    let part = |observed: f64, expected: f64| {
+        if observed > 0.0 { observed * (observed / expected).ln() } else { 0.0 }
+    };
     let deviance = part(both, odd * labelled / n)
         + part(odd - both, odd * rest / n)
         + part(labelled - both, not_odd * labelled / n)
@@ -174,36 +175,36 @@ mod tests {
     use crate::distance::Distance;
     use crate::mixer::Mixer;
 
-    fn told(seed: u64, n: usize, share: u64, rare: u64) -> Strongest {
+    fn strongest_of(seed: u64, n: usize, share: u64, rare: u64) -> Strongest {
         let mut rng = Mixer(seed << 32);
         let numbers: Vec<u16> = (0..n).map(|_| rng.below(512) as u16).collect();
         let label = |number: &u16| {
-            let tells = share > 0 && rng.below(share) == 0;
+            let leaks = share > 0 && rng.below(share) == 0;
             let parity = u64::from((number & 0b1_0010_1000).count_ones() & 1);
             let other = u64::from(rng.below(rare) == 0) << 40;
-            other | if tells { parity } else { rng.below(2) }
+            other | if leaks { parity } else { rng.below(2) }
         };
         let words: Vec<u64> = numbers.iter().map(label).collect();
         let labels = Labels::of_numbers(&words, "label");
         let mut strongest = Strongest::default();
-        let (bits, shift, made, name) = (9, 0, Derivation::OfOne, "numbers");
-        let of = Numbers { values: &numbers, bits, shift, made, is_uniform: true, name };
-        told_by_parities(&of, &labels, &mut strongest);
+        let (bits, shift, derivation, name) = (9, 0, Derivation::OfOne, "numbers");
+        let of = Numbers { values: &numbers, bits, shift, derivation, is_uniform: true, name };
+        test_parities(&of, &labels, &mut strongest);
         strongest
     }
 
     #[test]
-    fn a_parity_of_any_bits_that_tells_is_found_and_named() {
-        let found = told(1, 100_000, 20, 2);
+    fn a_dependent_parity_of_any_bits_is_found_and_named() {
+        let found = strongest_of(1, 100_000, 20, 2);
         assert!(found.p() < 1e-20, "{found:?}");
         assert_eq!(found.name, "numbers, bits 0b100101000: label 0");
         assert_eq!(found.tests, 3 * 511);
     }
 
     #[test]
-    fn what_tells_nothing_raises_no_alarm_also_where_a_label_is_rare() {
+    fn independent_numbers_raise_no_alarm_even_for_rare_labels() {
         for (n, rare) in [(1000, 2), (1000, 300), (20_000, 2), (20_000, 5000), (20_000, 20_000)] {
-            let p: Vec<f64> = (0..100).map(|seed| told(seed, n, 0, rare).p()).collect();
+            let p: Vec<f64> = (0..100).map(|seed| strongest_of(seed, n, 0, rare).p()).collect();
             let small = Distance::below_uniform(&p);
             assert!(small.p > 1e-3 && p.iter().all(|&p| p > 1e-5), "{rare}: {p:?}");
         }

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_claim_decides() {
+    fn the_worst_claim_is_the_verdict_of_a_report() {
         let claims = |verdicts: &[Verdict]| {
             let claim = |&v: &Verdict| Claim::exact("c", v, 0, "none", "");
             Report::new("t", "s", "l", verdicts.iter().map(claim).collect()).verdict

@@ -1,5 +1,5 @@
 //! Tests whether each request is observable: a request without an access reveals that its block was
-//! at hand.
+//! cached.
 
 use crate::access::Access;
 use crate::report::{Claim, Verdict};
@@ -9,21 +9,21 @@ use traceless_core::trace::{Op, Request};
 
 /// The requests of a trace, and the accesses that they caused.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Requests {
+pub(crate) struct RequestCounts {
     /// The number of requests, without the last one, during which a recording may have ended.
-    asked: u64,
+    requests: u64,
     /// Requests with no event before the next request.
-    unseen: u64,
+    silent: u64,
     /// Accesses of the most common kind: how many most requests cause, of the requests that cause
     /// any, and how many there are in all.
     usual: u64,
     accesses: u64,
 }
 
-impl Requests {
+impl RequestCounts {
     /// Counts the accesses that each request caused.
-    pub fn of(accesses: &[Access], asked: &[Request]) -> Self {
-        let mut requests = Self::default();
+    pub fn of(accesses: &[Access], requests: &[Request]) -> Self {
+        let mut counts = Self::default();
         let mut of_kinds: HashMap<Template, u64> = HashMap::new();
         for access in accesses {
             *of_kinds.entry(access.kind).or_default() += 1;
@@ -32,39 +32,39 @@ impl Requests {
         let is_common = |kind| most_common.is_some_and(|(common, _)| common == kind);
         let mut next = accesses.iter().peekable();
         let mut caused: HashMap<u64, u64> = HashMap::new();
-        for two in asked.windows(2) {
+        for two in requests.windows(2) {
             let until = two[1].seen;
             let mut of_request = 0;
-            while let Some(access) = next.next_if(|access| access.seen < until) {
-                let counts = access.seen >= two[0].seen && is_common(access.kind);
-                of_request += u64::from(counts);
+            while let Some(access) = next.next_if(|access| access.events_before < until) {
+                let is_counted = access.events_before >= two[0].seen && is_common(access.kind);
+                of_request += u64::from(is_counted);
             }
             if two[0].op != Op::Sync {
-                requests.asked += 1;
-                requests.unseen += u64::from(two[0].seen == until);
+                counts.requests += 1;
+                counts.silent += u64::from(two[0].seen == until);
                 *caused.entry(of_request).or_default() += 1;
             }
-            requests.accesses += of_request;
+            counts.accesses += of_request;
         }
         let usual = caused.into_iter().filter(|(accesses, _)| *accesses > 0);
-        requests.usual = usual.max_by_key(|&(each, number)| (number, each)).map_or(0, |two| two.0);
-        requests
+        counts.usual = usual.max_by_key(|&(each, number)| (number, each)).map_or(0, |two| two.0);
+        counts
     }
 
     /// The claim that no request went without an access for good. The access of a request that
     /// waits comes later: then there are as many accesses as requests.
-    pub fn are_all_seen(&self, what: &str) -> Claim {
-        let Self { asked, unseen, usual, accesses } = *self;
-        // Doubled, to stay in whole numbers: at least half of the unseen requests were not made up
+    pub fn are_all_observable(&self, what: &str) -> Claim {
+        let Self { requests, silent, usual, accesses } = *self;
+        // Doubled, to stay in whole numbers: at least half of the silent requests were not made up
         // for.
-        let went_without = unseen > 0 && 2 * accesses + unseen * usual <= 2 * asked * usual;
-        let verdict = if went_without { Verdict::Leak } else { Verdict::Pass };
+        let is_leak = silent > 0 && 2 * accesses + silent * usual <= 2 * requests * usual;
+        let verdict = if is_leak { Verdict::Leak } else { Verdict::Pass };
         let evidence = format!(
-            "{unseen} of {asked} requests were followed by nothing; {accesses} accesses of the \
+            "{silent} of {requests} requests were followed by nothing; {accesses} accesses of the \
              most common kind in all, {usual} for most requests"
         );
         let name = format!("requests are not told apart by whether anything is seen: {what}");
-        Claim::exact(name, verdict, unseen, "one request without an access is found", evidence)
+        Claim::exact(name, verdict, silent, "one request without an access is found", evidence)
     }
 }
 
@@ -76,22 +76,23 @@ mod tests {
     use traceless_core::trace::{Event, Surface};
 
     /// A trace with the given number of accesses for each request.
-    fn requests(of_each: &[u64]) -> Requests {
+    fn counts(of_each: &[u64]) -> RequestCounts {
         let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at, len: 1 };
-        let (mut events, mut asked) = (vec![], vec![]);
+        let (mut events, mut requests) = (vec![], vec![]);
         for &accesses in of_each {
-            asked.push(Request { seen: events.len() as u64, op: Op::Read, at: 0, len: 1 });
+            requests.push(Request { seen: events.len() as u64, op: Op::Read, at: 0, len: 1 });
             events
                 .extend((0..accesses).flat_map(|at| [Op::Read, Op::Write].map(|op| event(op, at))));
         }
         let trace = || Ok::<_, Infallible>(events.iter().copied().map(Ok));
-        let asked = asked.into_iter().map(Ok::<_, Infallible>);
-        Accesses::cut(trace).unwrap().with_secrets(asked).unwrap().requests.unwrap()
+        let requests = requests.into_iter().map(Ok::<_, Infallible>);
+        Accesses::segment(trace).unwrap().with_secrets(requests).unwrap().request_counts.unwrap()
     }
 
     #[test]
-    fn a_request_that_nothing_follows_is_found() {
-        let leaks = |of_each: &[u64]| requests(of_each).are_all_seen("A").verdict == Verdict::Leak;
+    fn a_request_without_an_access_is_found() {
+        let leaks =
+            |of_each: &[u64]| counts(of_each).are_all_observable("A").verdict == Verdict::Leak;
         assert!(!leaks(&[1; 1000]) && !leaks(&[3; 1000]) && !leaks(&[]));
         let mut one = [1; 1000];
         one[500] = 0;
@@ -100,8 +101,11 @@ mod tests {
         // The request before waited for this one's turn.
         one[501] = 2;
         assert!(!leaks(&one));
-        assert_eq!(requests(&one), Requests { asked: 999, unseen: 1, usual: 1, accesses: 999 });
-        // More than half of the requests are for blocks at hand.
+        assert_eq!(
+            counts(&one),
+            RequestCounts { requests: 999, silent: 1, usual: 1, accesses: 999 }
+        );
+        // More than half of the requests are for cached blocks.
         let mut few = [0; 1000];
         few[..300].fill(1);
         assert!(leaks(&few));

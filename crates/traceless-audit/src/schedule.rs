@@ -38,7 +38,7 @@ pub(crate) struct Kind {
     /// The accesses at places that are not public.
     pub drawn: [Accesses; 2],
     /// Whether its accesses come in a public order, and not by chance.
-    pub in_turn: bool,
+    pub is_regular: bool,
 }
 
 /// Two traces with accesses of several kinds, or with partly public places.
@@ -68,38 +68,38 @@ pub(crate) fn schedule(a: &Accesses, b: &Accesses) -> Option<Schedule> {
     }
     let order = order(&kinds[0], &kinds[1], number);
     let mut found = vec![];
-    for (nth, &in_turn) in order.in_turn.iter().enumerate() {
+    for (nth, &is_regular) in order.is_regular.iter().enumerate() {
         let mut of_kind = kinds.each_ref().map(|kinds| -> Vec<usize> {
             (0..kinds.len()).filter(|&access| kinds[access] == nth).collect()
         });
-        if in_turn {
+        if is_regular {
             let both = of_kind[0].len().min(of_kind[1].len());
             for nths in &mut of_kind {
                 nths.truncate(both);
             }
         }
         let all = [a.part(&of_kind[0]), b.part(&of_kind[1])];
-        let public = if in_turn { public(&all[0], &all[1]) } else { vec![false] };
+        let public = if is_regular { public(&all[0], &all[1]) } else { vec![false] };
         let drawn = all.each_ref().map(|all| {
-            let left = (0..all.len()).filter(|nth| !public[nth % public.len()]);
-            all.part(&left.collect::<Vec<_>>())
+            let private = (0..all.len()).filter(|nth| !public[nth % public.len()]);
+            all.part(&private.collect::<Vec<_>>())
         });
-        found.push(Kind { nth: nth + 1, all, drawn, in_turn });
+        found.push(Kind { nth: nth + 1, all, drawn, is_regular });
     }
     let is_public = |kind: &Kind| kind.drawn[0].len() < kind.all[0].len();
-    let tells = number > 1 || found.iter().any(is_public);
-    tells.then_some(Schedule { kinds: found, order })
+    let leaks = number > 1 || found.iter().any(is_public);
+    leaks.then_some(Schedule { kinds: found, order })
 }
 
 /// The beginnings of the stretches of places that no access crosses: each of several trees is one.
 /// If there are too many, the whole memory counts as one stretch.
 fn regions<'a>(all: impl Iterator<Item = &'a Access>) -> Vec<u64> {
-    let mut touched: Vec<(u64, u64)> =
+    let mut extents: Vec<(u64, u64)> =
         all.map(|access| (access.places[LOW], access.places[HIGH])).collect();
-    touched.sort_unstable();
+    extents.sort_unstable();
     let mut regions = vec![];
     let mut end = None;
-    for (low, high) in touched.into_iter().filter(|(low, high)| low <= high) {
+    for (low, high) in extents.into_iter().filter(|(low, high)| low <= high) {
         if end.is_none_or(|end| end < low) {
             regions.push(low);
         }
@@ -122,21 +122,21 @@ fn public(a: &Accesses, b: &Accesses) -> Vec<bool> {
     let both = || a.all.iter().chain(&b.all);
     let different =
         |place: usize| both().map(|access| access.places[place]).collect::<HashSet<u64>>().len();
-    let tells_most = (0..PLACES).max_by_key(|&place| different(place)).expect("some");
-    let told = || both().map(|access| access.places[tells_most]);
-    let range = told().max().unwrap_or(0) - told().min().unwrap_or(0);
+    let varying_place = (0..PLACES).max_by_key(|&place| different(place)).expect("some");
+    let varying = || both().map(|access| access.places[varying_place]);
+    let range = varying().max().unwrap_or(0) - varying().min().unwrap_or(0);
     // Accesses with equal or neighbouring values of `place` are near in the other place as well.
     let decides = |place: usize| {
         let mut places: Vec<(u64, u64)> =
-            both().map(|access| (access.places[place], access.places[tells_most])).collect();
+            both().map(|access| (access.places[place], access.places[varying_place])).collect();
         // The sort is stable: accesses with the same `place` keep their order.
         places.sort_by_key(|(place, _)| *place);
         let near = |two: &[(u64, u64)]| two[0].1.abs_diff(two[1].1) as f64 <= NEAR * range as f64;
         places.len() >= DECIDED_MIN && places.windows(2).all(near)
     };
-    let mut others = (0..PLACES).filter(|place| *place != tells_most);
-    let is_public =
-        others.any(|place| same_at(place).iter().all(|same| *same) && range > 0 && decides(place));
+    let mut other_places = (0..PLACES).filter(|place| *place != varying_place);
+    let is_public = other_places
+        .any(|place| same_at(place).iter().all(|same| *same) && range > 0 && decides(place));
     vec![is_public]
 }
 
@@ -145,11 +145,14 @@ fn public(a: &Accesses, b: &Accesses) -> Vec<bool> {
 fn period(same: &[bool]) -> Vec<bool> {
     let drawn: Vec<usize> = (0..same.len()).filter(|&nth| !same[nth]).take(64).collect();
     let of_period = |period: usize| {
-        let mut alike = vec![0; period];
-        same.iter().enumerate().for_each(|(nth, same)| alike[nth % period] += usize::from(*same));
+        let mut same_counts = vec![0; period];
+        same.iter()
+            .enumerate()
+            .for_each(|(nth, same)| same_counts[nth % period] += usize::from(*same));
         let public = (0..period).map(|first| {
             let all = (same.len() - first).div_ceil(period);
-            (alike[first] == all || 2 * alike[first] <= all).then_some(alike[first] == all)
+            (same_counts[first] == all || 2 * same_counts[first] <= all)
+                .then_some(same_counts[first] == all)
         });
         let public: Vec<bool> = public.collect::<Option<_>>()?;
         public.contains(&true).then_some(public)
@@ -167,11 +170,13 @@ fn period(same: &[bool]) -> Vec<bool> {
 
 /// For each access of `of`, the place of another kind drawn last before it, numbered from 1; 0 if
 /// there is none.
-pub(crate) fn drawn_before(of: &Accesses, other: &Accesses, drawn: &[u64]) -> Vec<u64> {
+pub(crate) fn last_drawn_before(of: &Accesses, other: &Accesses, drawn: &[u64]) -> Vec<u64> {
     let mut next = other.all.iter().zip(drawn).peekable();
     let mut last = 0;
     let before = |access: &Access| {
-        while let Some((_, place)) = next.next_if(|(other, _)| other.seen < access.seen) {
+        while let Some((_, place)) =
+            next.next_if(|(other, _)| other.events_before < access.events_before)
+        {
             last = place + 1;
         }
         last
@@ -199,8 +204,8 @@ mod tests {
         }
     }
 
-    fn cut(events: &[Event]) -> Accesses {
-        Accesses::cut(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
+    fn segment(events: &[Event]) -> Accesses {
+        Accesses::segment(|| Ok(events.iter().copied().map(Ok::<_, Infallible>))).unwrap()
     }
 
     /// A foreign Circuit ORAM: an access to a random leaf, and an eviction along the next path,
@@ -218,7 +223,7 @@ mod tests {
             let next = (access % 1024).reverse_bits() >> 54;
             path(&mut events, 0, 10, if strays { rng.below(1024) } else { next });
         }
-        cut(&events)
+        segment(&events)
     }
 
     /// A foreign recursive ORAM, with its map in a tree of its own. In one access of `shares` the
@@ -232,31 +237,31 @@ mod tests {
             let shares = shares > 0 && rng.below(shares) == 0;
             path(&mut events, 0, 10, if shares { 8 * map } else { data });
         }
-        cut(&events)
+        segment(&events)
     }
 
     fn all_hold(claims: &[Claim]) -> bool {
         claims.iter().all(|claim| claim.verdict == Verdict::Pass)
     }
 
-    fn pass(judged: &Judgement) -> bool {
-        all_hold(&judged.alone) && all_hold(&judged.together)
+    fn pass(judgement: &Judgement) -> bool {
+        all_hold(&judgement.alone) && all_hold(&judgement.together)
     }
 
     #[test]
     fn sound_schemes_with_a_schedule_pass() {
         for seed in 1..6 {
-            let judged = judge(&circuit(seed, 0, 0), &circuit(seed + 10, 0, 0));
-            assert!(pass(&judged), "{judged:?}");
-            let told = judged.alone.last().unwrap();
-            assert!(told.evidence.starts_with("4000 of 7999"), "{judged:?}");
-            let judged = judge(&recursive(seed, 0), &recursive(seed + 10, 0));
-            assert!(pass(&judged), "{judged:?}");
+            let judgement = judge(&circuit(seed, 0, 0), &circuit(seed + 10, 0, 0));
+            assert!(pass(&judgement), "{judgement:?}");
+            let varying = judgement.alone.last().unwrap();
+            assert!(varying.evidence.starts_with("4000 of 7999"), "{judgement:?}");
+            let judgement = judge(&recursive(seed, 0), &recursive(seed + 10, 0));
+            assert!(pass(&judgement), "{judgement:?}");
         }
     }
 
     #[test]
-    fn broken_schemes_with_a_schedule_do_not() {
+    fn leaking_schemes_with_a_schedule_fail() {
         let honest = circuit(1, 0, 0);
         assert!(!pass(&judge(&honest, &circuit(2, 20, 0))));
         assert!(!pass(&judge(&honest, &circuit(2, 0, 20))));
@@ -264,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_now_and_then_is_not_public() {
+    fn places_that_are_equal_by_chance_are_not_public() {
         let mut same = vec![false; 300];
         assert_eq!(period(&same), [false]);
         same.iter_mut().step_by(3).for_each(|same| *same = true);
@@ -276,23 +281,23 @@ mod tests {
 
     /// One draw after each five hundred accesses at public places.
     #[test]
-    fn long_periods_are_found_if_they_are_seen_often() {
+    fn long_periods_are_found_after_enough_repetitions() {
         let same: Vec<bool> = (0..5010).map(|nth| nth % 501 != 500).collect();
         let found = period(&same);
         assert_eq!((found.len(), found.iter().filter(|public| !**public).count()), (501, 1));
         assert_eq!(period(&same[..3000]), [false], "it is seen six times");
     }
 
-    /// One access of ten is odd: its last event is a byte shorter, or a sync follows. With `tells`,
+    /// One access of ten is odd: its last event is a byte shorter, or a sync follows. With `leaks`,
     /// reads never are.
     #[test]
-    fn accesses_that_look_otherwise_when_something_is_asked_for_are_found() {
-        let user = |seed: u64, tells: bool, syncs: bool| {
+    fn kinds_of_accesses_that_depend_on_requests_are_found() {
+        let user = |seed: u64, leaks: bool, syncs: bool| {
             let mut rng = Mixer(seed << 32);
-            let (mut events, mut asked) = (vec![], vec![]);
+            let (mut events, mut requests) = (vec![], vec![]);
             for _ in 0..4000 {
                 let op = if rng.below(2) == 0 { Op::Read } else { Op::Write };
-                asked.push(Request {
+                requests.push(Request {
                     seen: events.len() as u64,
                     op,
                     at: 64 * rng.below(99),
@@ -300,7 +305,7 @@ mod tests {
                 });
                 path(&mut events, 0, 10, rng.below(1024));
                 let last = events.last_mut().expect("a path");
-                if rng.below(10) == 0 && (!tells || op == Op::Write) {
+                if rng.below(10) == 0 && (!leaks || op == Op::Write) {
                     let sync = Event { op: Op::Sync, at: 0, len: 0, ..*last };
                     if syncs {
                         events.push(sync);
@@ -309,12 +314,12 @@ mod tests {
                     }
                 }
             }
-            cut(&events).with_secrets(asked.into_iter().map(Ok::<_, Infallible>)).unwrap()
+            segment(&events).with_secrets(requests.into_iter().map(Ok::<_, Infallible>)).unwrap()
         };
-        let found = |tells, syncs| {
-            let judged = judge(&user(1, false, syncs), &user(2, tells, syncs));
-            assert!(all_hold(&judged.alone), "{judged:?}");
-            let kinds = judged.together.iter().filter(|claim| claim.name.contains("kinds tell"));
+        let found = |leaks, syncs| {
+            let judgement = judge(&user(1, false, syncs), &user(2, leaks, syncs));
+            assert!(all_hold(&judgement.alone), "{judgement:?}");
+            let kinds = judgement.together.iter().filter(|claim| claim.name.contains("kinds tell"));
             kinds.map(|claim| claim.verdict).collect::<Vec<_>>()
         };
         for syncs in [false, true] {

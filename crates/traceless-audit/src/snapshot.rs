@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_one_run_also_across_chunks() {
+    fn neighbouring_blocks_are_one_run_across_chunks() {
         let block = SNAPSHOT_BLOCK_LEN;
         let at = [0, block, 5 * block, CHUNK_LEN - 1, CHUNK_LEN, 2 * CHUNK_LEN + 6];
         let found = changed(2 * CHUNK_LEN + 7, &at);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn entropy_tells_text_from_noise() {
+    fn entropy_distinguishes_text_from_noise() {
         let old = vec![0u8; 1 << 16];
         let noise: Vec<u8> = (0..1u32 << 16).map(|i| (i % 256) as u8).collect();
         let found = diff(&old[..], &noise[..], 1 << 16).unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_image_says_which() {
+    fn a_short_image_is_named() {
         assert!(matches!(diff(&[0; 9][..], &[0; 10][..], 10), Err(SnapshotError::Old(_))));
         assert!(matches!(diff(&[0; 10][..], &[0; 9][..], 10), Err(SnapshotError::New(_))));
     }

@@ -1,6 +1,6 @@
 //! Counts of pairs of classes, and tests whether one class depends on the other.
 
-use crate::odds::chi_square_tail;
+use crate::stats::chi_square_tail;
 
 /// Classes of places, or of secrets, in pairs of the two: so few that a byte numbers all pairs.
 pub(crate) const PAIR_CLASSES: u64 = 16;
@@ -68,7 +68,7 @@ impl Table {
     /// Even if some classes are rare, its mean equals its degrees of freedom. The likelihood ratio,
     /// mutual information times twice the pairs, is larger.
     pub fn dependence(&self) -> (f64, f64, f64) {
-        let statistic = self.sum(|seen, expected| (seen - expected).powi(2) / expected);
+        let statistic = self.sum(|observed, expected| (observed - expected).powi(2) / expected);
         let (rows, columns) = self.margins();
         let used = |sums: &[u64]| sums.iter().filter(|&&n| n > 0).count().saturating_sub(1) as f64;
         let df = used(&rows) * used(&columns);
@@ -78,7 +78,11 @@ impl Table {
     /// The mutual information of the two classes, in bits.
     pub fn information(&self) -> f64 {
         let nats =
-            self.sum(|seen, expected| if seen > 0.0 { seen * (seen / expected).ln() } else { 0.0 });
+            self.sum(
+                |observed, expected| {
+                    if observed > 0.0 { observed * (observed / expected).ln() } else { 0.0 }
+                },
+            );
         let all = self.counts.iter().sum::<u64>().max(1) as f64;
         nats / all / core::f64::consts::LN_2
     }
@@ -90,10 +94,10 @@ impl Table {
         let all = rows.iter().sum::<u64>() as f64;
         let mut sum = 0.0;
         for (row, counts) in rows.iter().zip(self.counts.chunks(self.columns)) {
-            for (column, &seen) in columns.iter().zip(counts) {
+            for (column, &observed) in columns.iter().zip(counts) {
                 let expected = *row as f64 * *column as f64 / all;
                 if expected > 0.0 {
-                    sum += adds(seen as f64, expected);
+                    sum += adds(observed as f64, expected);
                 }
             }
         }
@@ -126,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_depends_and_what_does_not() {
+    fn dependence_is_measured_in_a_table() {
         let mut table = Table::new(2, 2);
         for (row, column, times) in [(0, 0, 30), (0, 1, 10), (1, 0, 10), (1, 1, 30)] {
             (0..times).for_each(|_| table.add(row, column));
@@ -139,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn many_pairs_at_once_are_the_same_as_one_by_one() {
+    fn adding_many_pairs_equals_adding_each() {
         let mut mixer = crate::mixer::Mixer(1);
         for (rows, columns) in [(16, 16), (1, 1), (3, 5), (256, 1), (1, 256)] {
             for n in [0, 1, 2, 3, 4, 5, 31, 32, 33, 4095, 4096, 4097, 10_000] {
@@ -156,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_apart_share_nothing() {
+    fn pairs_apart_do_not_overlap() {
         let classes: Vec<u8> = (0..5000u32).map(|i| (i * i / 7 % 16) as u8).collect();
         for lag in [1, 2, 3, 5, 16, 300, 4096, 4999, 5000, 5001] {
             let (mut table, mut one_by_one) = (Table::new(16, 16), Table::new(16, 16));
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn one_class_alone_tells_nothing() {
+    fn one_class_has_no_dependence() {
         let mut table = Table::new(4, 4);
         (0..100).for_each(|i| table.add(2, i % 4));
         assert_eq!(table.dependence(), (0.0, 0.0, 1.0));

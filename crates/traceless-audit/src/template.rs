@@ -8,7 +8,7 @@ pub struct Template(u64);
 impl Template {
     /// Adds the next property.
     #[inline]
-    pub fn see(&mut self, what: u64) {
+    pub fn add(&mut self, what: u64) {
         let mixed = (self.0.rotate_left(7) ^ what).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // A constant is added, so that zeros at the beginning change the hash, too.
         self.0 = mixed.wrapping_add(0x632b_e59b_d9b4_e019);
@@ -19,16 +19,16 @@ impl Template {
 mod tests {
     use super::*;
 
-    fn of(seen: &[u64]) -> Template {
+    fn of(parts: &[u64]) -> Template {
         let mut template = Template::default();
-        for &what in seen {
-            template.see(what);
+        for &what in parts {
+            template.add(what);
         }
         template
     }
 
     #[test]
-    fn order_number_and_kind_tell() {
+    fn templates_differ_by_order_number_and_kind() {
         let rows: [&[u64]; 8] =
             [&[], &[0], &[0, 0], &[1], &[0, 1], &[1, 0], &[u64::MAX], &[u64::MAX, 0]];
         for (i, a) in rows.iter().enumerate() {

@@ -9,15 +9,15 @@
 //! They cannot find a difference below the clock's resolution, and say nothing about other
 //! machines.
 
-use crate::odds::{deviation_found, judged, normal_tail, smallest_of};
 use crate::report::Claim;
+use crate::stats::{claim_from_p, deviation_found, normal_tail, smallest_of};
 
 /// With fewer pairs, no result reaches the bound.
 const PAIRS_MIN: usize = 50;
 
 /// Shares of the differences, from the smallest on, that are tested in turn: outliers hide small
 /// differences.
-const KEPT: [f64; 5] = [0.5, 0.7, 0.9, 0.97, 1.0];
+const TRIM_SHARES: [f64; 5] = [0.5, 0.7, 0.9, 0.97, 1.0];
 
 /// Times of two users, in nanoseconds, pair by pair.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,11 +36,11 @@ impl Times {
     /// If the users have different numbers of times.
     pub fn claims(&self, what: &str) -> Vec<Claim> {
         assert_eq!(self.a.len(), self.b.len(), "times come in pairs");
-        vec![self.rank_alike(what), self.are_as_long(what), self.are_spread_alike(what)]
+        vec![self.have_equal_ranks(what), self.are_as_long(what), self.have_equal_spreads(what)]
     }
 
     /// Wilcoxon's test: the signs of differences, weighted by the rank of their size.
-    fn rank_alike(&self, what: &str) -> Claim {
+    fn have_equal_ranks(&self, what: &str) -> Claim {
         let differences = self.differences();
         let z = signed_ranks(&differences);
         self.by(&differences, format!("times of two users rank alike: {what}"), &[z])
@@ -52,16 +52,16 @@ impl Times {
         let mut sorted = differences.clone();
         sorted.sort_unstable_by(|a, b| a.abs().total_cmp(&b.abs()));
         let mean = |share: f64| {
-            let kept = &sorted[..(share * sorted.len() as f64) as usize];
-            let squares: f64 = kept.iter().map(|d| d * d).sum();
-            kept.iter().sum::<f64>() / squares.sqrt().max(1e-9)
+            let smallest = &sorted[..(share * sorted.len() as f64) as usize];
+            let squares: f64 = smallest.iter().map(|d| d * d).sum();
+            smallest.iter().sum::<f64>() / squares.sqrt().max(1e-9)
         };
         let name = format!("times of two users are as long without outliers: {what}");
-        self.by(&differences, name, &KEPT.map(mean))
+        self.by(&differences, name, &TRIM_SHARES.map(mean))
     }
 
     /// Wilcoxon's test of the distances of times from the median of all.
-    fn are_spread_alike(&self, what: &str) -> Claim {
+    fn have_equal_spreads(&self, what: &str) -> Claim {
         let middle = median(self.a.iter().chain(&self.b).map(|&t| t as f64).collect());
         let far = |&t: &u64| (t as f64 - middle).abs();
         let pairs = self.a.iter().zip(&self.b);
@@ -78,7 +78,7 @@ impl Times {
         let pairs = differences.len();
         if pairs < PAIRS_MIN {
             let power = "nothing is found in so few pairs".to_owned();
-            return judged(name, 0.0, 1.0, power, &format!("{pairs} pairs"));
+            return claim_from_p(name, 0.0, 1.0, power, &format!("{pairs} pairs"));
         }
         let z = tests.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or(0.0);
         let p = smallest_of(tests.len(), 2.0 * normal_tail(z.abs()));
@@ -91,7 +91,7 @@ impl Times {
             ns(&self.b)
         );
         let found = deviation_found(tests.len()) * jitter / (pairs as f64).sqrt();
-        judged(name, z, p, format!("a difference of {found:.1} ns is found"), &evidence)
+        claim_from_p(name, z, p, format!("a difference of {found:.1} ns is found"), &evidence)
     }
 }
 
@@ -114,8 +114,8 @@ fn signed_ranks(differences: &[f64]) -> f64 {
 fn spread(differences: &[f64]) -> f64 {
     let mut squares: Vec<f64> = differences.iter().map(|d| d * d).collect();
     squares.sort_unstable_by(f64::total_cmp);
-    let kept = &squares[..squares.len() * 97 / 100];
-    (kept.iter().sum::<f64>() / kept.len().max(1) as f64).sqrt()
+    let smallest = &squares[..squares.len() * 97 / 100];
+    (smallest.iter().sum::<f64>() / smallest.len().max(1) as f64).sqrt()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -130,7 +130,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
     use crate::mixer::Mixer;
-    use crate::odds::ALPHA;
+    use crate::stats::ALPHA;
 
     /// Times with a long tail on a machine with changing speed; `more` is added for the first user.
     fn times(seed: u64, mut more: impl FnMut(&mut Mixer) -> u64) -> Times {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_users_raise_no_alarm_on_an_uneven_machine() {
+    fn equal_users_raise_no_alarm_despite_noise() {
         let mut all = vec![vec![]; 3];
         for seed in 0..100 {
             let claims = times(seed, |_| 0).claims("");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_longer_is_found() {
+    fn longer_times_are_found() {
         assert_eq!(alarms(&times(1, |_| 8)), [0, 1]);
         // Only now and then.
         assert!(alarms(&times(2, |rng| if rng.below(20) == 0 { 300 } else { 0 })).contains(&0));
@@ -184,7 +184,7 @@ mod tests {
 
     /// The times have the same median, but each is shorter or longer.
     #[test]
-    fn what_varies_more_is_found() {
+    fn times_that_vary_more_are_found() {
         let mut times = times(3, |_| 0);
         let mut rng = Mixer(4);
         let vary = |t: &u64| if rng.below(2) == 0 { t + 150 } else { t - 150 };
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn few_or_equal_times_are_no_trouble() {
+    fn few_or_equal_times_raise_no_alarm() {
         for pairs in [0, 1, 49, 50, 1000] {
             let times = Times { a: vec![5; pairs], b: vec![5; pairs] };
             assert!(times.claims("").iter().all(|claim| claim.p.unwrap() > 0.99), "{pairs}");
@@ -202,7 +202,7 @@ mod tests {
 
     /// A hand-computed case: ranks 1, 2.5, 2.5 and 4, the second of them negative.
     #[test]
-    fn ranks_are_those_of_the_books() {
+    fn signed_ranks_equal_published_examples() {
         let z = signed_ranks(&[1.0, -2.0, 0.0, 2.0, 5.0]);
         let squares: f64 = 1.0 + 2.0 * 2.5 * 2.5 + 16.0;
         assert!((z - 5.0 / squares.sqrt()).abs() < 1e-12, "{z}");

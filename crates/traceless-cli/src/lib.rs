@@ -5,13 +5,11 @@
 //!
 //! File by file: `args`: the command line and nothing else; `volume`: one file for each command;
 //! `audit`: `compare` and `convert` of a `source`, `diff`, their `outcome` and its `page`; `sim`:
-//! the simulator; `experiment`: what all figures of papers have in common, simulated or measured
-//! (`sheet`: which schemes are compared, with what; `results`, `in_turns`, `metrics`, `verdict`,
-//! `report`); `sim/experiment`: the simulated figures (`plan`: their runs, `calculated`); `run`:
-//! paging of programs (`program`: which programs can be paged); `svg`: plots; `cloud`: what
-//! `gateway` and `host` share; `lab`: commands that traceless-lab runs; `entry`: the beginning and
-//! end of a program; `failure`: exit codes, and how failures are printed; `shares`: completions and
-//! manual pages; `output`: printing, and progress of long work.
+//! the simulator (`experiment`: figures of papers); `run`: paging of programs (`program`: which
+//! programs can be paged); `cloud`: what `gateway` and `host` share; `lab`: commands that
+//! traceless-lab runs; `entry`: the beginning and end of a program; `failure`: exit codes, and how
+//! failures are printed; `shares`: completions and manual pages; `output`: printing, and progress
+//! of long work.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "two programs of this workspace are all that use it")]
 
@@ -21,8 +19,6 @@ pub mod audit;
 #[cfg(feature = "cloud")]
 pub mod cloud;
 pub mod entry;
-#[cfg(feature = "sim")]
-pub mod experiment;
 pub mod failure;
 #[cfg(feature = "cloud")]
 mod gateway;
@@ -30,15 +26,12 @@ mod gateway;
 mod host;
 pub mod lab;
 pub mod output;
-pub mod parallel;
 #[cfg(feature = "pager")]
 pub mod run;
 mod shares;
 pub mod signals;
 #[cfg(feature = "sim")]
 mod sim;
-#[cfg(any(feature = "audit", feature = "sim"))]
-pub mod svg;
 pub mod trace;
 #[cfg(feature = "volume")]
 pub mod volume;

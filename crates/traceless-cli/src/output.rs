@@ -28,16 +28,6 @@ pub fn say_json(value: &impl Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A number with about three significant digits.
-pub fn shortened(value: f64) -> String {
-    match value {
-        100.0.. => format!("{value:.0}"),
-        10.0..100.0 => format!("{value:.1}"),
-        1.0..10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
 /// Width of a full bar, in characters.
 const BAR: u64 = 30;
 /// Least time between two drawings of a bar, in nanoseconds.

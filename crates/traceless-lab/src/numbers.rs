@@ -3,7 +3,8 @@
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use traceless_cli::failure::{DEVICE, Failure};
-use traceless_cli::output::{say, say_json, shortened};
+use traceless_cli::output::{say, say_json};
+use traceless_sim::experiment::text_table::shortened;
 
 /// One number: the median of some rounds. The spread is the distance between the extremes as a
 /// share of the median, if there are two or more rounds.
@@ -146,7 +147,7 @@ impl Hardware {
         let kernel = rustix::system::uname();
         Self {
             cpu: cpu.to_owned(),
-            cores: traceless_cli::parallel::cores(),
+            cores: traceless_sim::parallel::cores(),
             kernel: kernel.release().to_string_lossy().into_owned(),
         }
     }

@@ -1,9 +1,9 @@
 //! A user's own scheme in the simulator: below its processor and last cache, over its DRAM.
 //!
 //! The scheme is Path ORAM with larger buckets near the root, so that its stash is smaller. A
-//! scheme is a [`Controller`] over trees that report each touched line to the simulator's [`Bus`],
-//! and a [`Front`] on top of that. The example runs one workload over it and over the library's own
-//! Path ORAM:
+//! scheme is a [`Controller`] over trees that report each touched line to the simulator's
+//! [`StepTrace`], and a [`SimController`] on top of that. The example runs one workload over it and
+//! over the library's own Path ORAM:
 //! `cargo run --release -p traceless-sim --example own_scheme`
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use traceless::types::{Addr, Leaf};
 use traceless_sim::dram::Memory;
 use traceless_sim::llc::LastLevel;
 use traceless_sim::machine::Machine;
-use traceless_sim::oram::{Bus, Config, Counts, Front, LayoutKind, Oram, Scheme};
+use traceless_sim::oram::{Config, Counts, LayoutKind, Oram, Scheme, SimController, StepTrace};
 use traceless_sim::processor;
 use traceless_sim::workload::named;
 
@@ -31,14 +31,14 @@ const ROW_LEN: usize = 32 << 10;
 
 /// The scheme. All labels are in trusted memory.
 struct FatPath {
-    engine: Engine<GhostTree<Bus>>,
+    engine: Engine<GhostTree<StepTrace>>,
     map: Flat,
     requests: VecDeque<(u64, Addr)>,
     rng: SeededRng,
 }
 
 impl FatPath {
-    fn new(bus: Bus) -> traceless::Result<Self> {
+    fn new(bus: StepTrace) -> traceless::Result<Self> {
         let z = |level| if level < 4 { 8 } else { 4 };
         let shape = Shape::per_level((0..LEVELS).map(z).collect())?;
         let mut own = Self {
@@ -117,7 +117,7 @@ impl Controller for FatPath {
     }
 }
 
-impl Front for FatPath {
+impl SimController for FatPath {
     fn stash(&self) -> usize {
         self.engine.stash().len()
     }

@@ -2,7 +2,7 @@
 
 use crate::backend::{Answer, Backend};
 use crate::error::{Result, within};
-use crate::times::Times;
+use crate::histogram::Histogram;
 use crate::workload::{LINE_LEN, Op};
 use serde::{Deserialize, Serialize};
 
@@ -74,8 +74,8 @@ pub struct Straight {
     config: Config,
     bus: ConstantBus,
     now: u64,
-    reads: Times,
-    writes: Times,
+    reads: Histogram,
+    writes: Histogram,
 }
 
 impl Straight {
@@ -86,13 +86,13 @@ impl Straight {
             config: *config,
             bus: ConstantBus::new(config),
             now: 0,
-            reads: Times::default(),
-            writes: Times::default(),
+            reads: Histogram::default(),
+            writes: Histogram::default(),
         })
     }
 
     /// How long reads took, and writes until the bus had carried them.
-    pub fn times(&self) -> (&Times, &Times) {
+    pub fn times(&self) -> (&Histogram, &Histogram) {
         (&self.reads, &self.writes)
     }
 }
@@ -107,13 +107,13 @@ impl Backend for Straight {
         let begins = self.bus.free().max(now);
         self.bus.carry(now, LINE_LEN);
         let there = begins + self.config.latency;
-        self.reads.add(there - now);
+        self.reads.record(there - now);
         Ok(Answer::At(there))
     }
 
     fn write(&mut self, now: u64, _: u64) -> Result {
         let written = self.bus.carry(now, LINE_LEN);
-        self.writes.add(written - now);
+        self.writes.record(written - now);
         Ok(())
     }
 

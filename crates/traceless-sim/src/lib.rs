@@ -12,14 +12,16 @@
 //! cores (`rob`), which send requests to a `backend`; `cache` and `llc`: the caches between them
 //! (`llc/early`: which dirty line is written back early); `oram`: a scheme of the library behind
 //! the caches (`config`: all choices, with names for the configurations that papers compare;
-//! `build`; `front`: what the caches may request of a scheme; `requests`: the lines that the
-//! last-level cache requests and gives back; `tree`; `layout`, `bus`: the lines that a step
+//! `build`; `controller`: what the caches may request of a scheme; `requests`: the lines that the
+//! last-level cache requests and gives back; `tree`; `layout`, `step_trace`: the lines that a step
 //! touches; `recursive`: maps in trees of their own; `counts`, `latency`); `dram`: `geometry`,
 //! `address`, `config`, `channel` (which command goes out when), `queue`, `power` and `energy`,
 //! `stats` and `summary`, `log`, `checker`; `constant`: a memory known by its bandwidth and
-//! latency; `times`: how long requests took; `watch`: the witnesses of a run; `machine`: the whole
-//! machine, as TOML describes it. All times are in cycles of the processor. The simulator skips
-//! cycles in which nothing happens; `tests` compare it with a memory that simulates each cycle.
+//! latency; `histogram`: how long requests took; `watch`: the witnesses of a run; `machine`: the
+//! whole machine, as TOML describes it; `experiment`: figures of papers, and what their claims
+//! become; `svg`: plots; `parallel`: work on all cores. All times are in cycles of the processor.
+//! The simulator skips cycles in which nothing happens; `tests` compare it with a memory that
+//! simulates each cycle.
 #![forbid(unsafe_code)]
 
 pub mod backend;
@@ -27,11 +29,15 @@ pub mod cache;
 pub mod constant;
 pub mod dram;
 pub mod error;
+#[cfg(feature = "experiments")]
+pub mod experiment;
+pub mod histogram;
 pub mod llc;
 pub mod machine;
 pub mod oram;
+pub mod parallel;
 pub mod processor;
-pub mod times;
+pub mod svg;
 mod watch;
 pub mod workload;
 

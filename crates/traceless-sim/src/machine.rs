@@ -4,10 +4,10 @@ use crate::backend::Backend;
 use crate::constant;
 use crate::dram::{self, ChannelStats, ChannelTimes, CommandRecord, Memory, Summary};
 use crate::error::{Error, Result};
+use crate::histogram::Histogram;
 use crate::llc::{self, EarlyWriteBack, LastLevel};
 use crate::oram::{self, Early, Latencies, Oram, Scheme};
 use crate::processor::{self, Run, Task};
-use crate::times::Times;
 use crate::watch::{ObservedMemory, Watch};
 use crate::workload::{Program, Record, Workload};
 use serde::{Deserialize, Serialize};
@@ -100,7 +100,7 @@ impl Machine {
     /// Runs each workload to its end. The first `warm_up` records of each only fill the last cache
     /// and the memory behind it.
     pub fn run_after(&self, warm_up: u64, workloads: &mut [Box<dyn Workload>]) -> Result<Outcome> {
-        self.run_tasks(warm_up, &mut processor::apart(workloads), &Watch::default())
+        self.simulate(warm_up, &mut processor::apart(workloads), &Watch::default())
     }
 
     /// Runs programs, each of their threads on a core of its own.
@@ -115,7 +115,7 @@ impl Machine {
         programs: &mut [Program],
         watch: &Watch,
     ) -> Result<Outcome> {
-        self.run_tasks(warm_up, &mut processor::together(programs), watch)
+        self.simulate(warm_up, &mut processor::together(programs), watch)
     }
 
     /// Refuses impossible values, as far as they are known before anything is built.
@@ -131,16 +131,21 @@ impl Machine {
         self.oram.as_ref().filter(|oram| oram.scheme != Scheme::Dram)
     }
 
-    fn run_tasks(&self, warm_up: u64, tasks: &mut [Task<'_>], watch: &Watch) -> Result<Outcome> {
+    fn simulate(&self, warm_up: u64, tasks: &mut [Task<'_>], watch: &Watch) -> Result<Outcome> {
         self.check()?;
-        let outcome = self.run_checked(warm_up, tasks, watch)?;
+        let outcome = self.simulate_memory(warm_up, tasks, watch)?;
         if outcome.run.records == 0 {
             return Err(Error::Nothing);
         }
         Ok(outcome)
     }
 
-    fn run_checked(&self, warm_up: u64, tasks: &mut [Task<'_>], watch: &Watch) -> Result<Outcome> {
+    fn simulate_memory(
+        &self,
+        warm_up: u64,
+        tasks: &mut [Task<'_>],
+        watch: &Watch,
+    ) -> Result<Outcome> {
         if watch.bus.is_some() && self.constant.is_some() {
             let what = "it is known by its bandwidth and has no bus to watch";
             return Err(Error::Memory(what));
@@ -159,17 +164,17 @@ impl Machine {
                 Err(Error::Oram("nothing hides what could be watched"))
             }
             (None, None) => {
-                let tell = |memory: &Memory, end| tell_straight(memory, end, watch.commands);
-                self.run_over(noted(dram()?, watch), warm_up, tasks, tell)
+                let report_of = |memory: &Memory, end| dram_report(memory, end, watch.commands);
+                self.simulate_over(observe(dram()?, watch), warm_up, tasks, report_of)
             }
             (None, Some(constant)) => {
                 let memory = constant::Straight::new(constant)?;
-                let tell = |memory: &constant::Straight, _| {
+                let report_of = |memory: &constant::Straight, _| {
                     let (reads, writes) = memory.times();
-                    let latencies = Latencies::straight(reads, &Times::default(), writes);
+                    let latencies = Latencies::straight(reads, &Histogram::default(), writes);
                     MemoryReport { latencies: Some(latencies), ..MemoryReport::default() }
                 };
-                self.run_over(noted(memory, watch), warm_up, tasks, tell)
+                self.simulate_over(observe(memory, watch), warm_up, tasks, report_of)
             }
             (Some(oram), constant) => {
                 let mut oram = match constant {
@@ -179,7 +184,7 @@ impl Machine {
                 if let Some(witness) = &watch.lines {
                     oram.watch(witness.clone());
                 }
-                let tell = |oram: &Oram, end| {
+                let report_of = |oram: &Oram, end| {
                     let (channels, channel_times) = (oram.stats(end), oram.times());
                     let kept = if watch.commands { channels.len() } else { 0 };
                     let commands = (0..kept).map(|nth| oram.commands(nth).to_vec()).collect();
@@ -192,24 +197,24 @@ impl Machine {
                         commands,
                     }
                 };
-                self.run_over(noted(oram, watch), warm_up, tasks, tell)
+                self.simulate_over(observe(oram, watch), warm_up, tasks, report_of)
             }
         }
     }
 
-    fn run_over<B: Backend>(
+    fn simulate_over<B: Backend>(
         &self,
         mut memory: ObservedMemory<B>,
         warm_up: u64,
         tasks: &mut [Task<'_>],
-        tell: impl Fn(&B, u64) -> MemoryReport,
+        report_of: impl Fn(&B, u64) -> MemoryReport,
     ) -> Result<Outcome> {
         let storage = self.oram.as_ref().map(oram::Config::storage).transpose()?.flatten();
         let Some(last_level) = &self.last_level else {
             fill(&mut memory, warm_up, tasks)?;
             let run = processor::run_tasks(&self.processor, &mut memory, tasks)?;
-            let told = tell(&memory.memory, run.cycles);
-            return Ok(self.outcome(run, None, storage, told));
+            let report = report_of(&memory.memory, run.cycles);
+            return Ok(self.outcome(run, None, storage, report));
         };
         let mut cached = LastLevel::new(last_level, memory)?;
         if let Some(early) = self.early() {
@@ -217,8 +222,8 @@ impl Machine {
         }
         fill(&mut cached, warm_up, tasks)?;
         let run = processor::run_tasks(&self.processor, &mut cached, tasks)?;
-        let told = tell(&cached.behind().memory, run.cycles);
-        Ok(self.outcome(run, Some(cached.counts()), storage, told))
+        let report = report_of(&cached.behind().memory, run.cycles);
+        Ok(self.outcome(run, Some(cached.counts()), storage, report))
     }
 
     fn outcome(
@@ -226,9 +231,9 @@ impl Machine {
         run: Run,
         last_level: Option<llc::CacheCounts>,
         storage: Option<oram::Storage>,
-        told: MemoryReport,
+        report: MemoryReport,
     ) -> Outcome {
-        let MemoryReport { paths, map, latencies, channels, channel_times, commands } = told;
+        let MemoryReport { paths, map, latencies, channels, channel_times, commands } = report;
         Outcome {
             run,
             last_level,
@@ -271,11 +276,11 @@ struct MemoryReport {
 }
 
 /// The results of a DRAM without a scheme.
-fn tell_straight(memory: &Memory, end: u64, with_commands: bool) -> MemoryReport {
+fn dram_report(memory: &Memory, end: u64, with_commands: bool) -> MemoryReport {
     let channel_times: Vec<_> = memory.times().cloned().collect();
     let mut all = ChannelTimes::default();
     for times in &channel_times {
-        all.join(times);
+        all.merge(times);
     }
     let latencies = Latencies::straight(&all.reads, &all.merged_reads, &all.writes);
     let kept = if with_commands { channel_times.len() } else { 0 };
@@ -288,7 +293,7 @@ fn tell_straight(memory: &Memory, end: u64, with_commands: bool) -> MemoryReport
     }
 }
 
-fn noted<B>(memory: B, watch: &Watch) -> ObservedMemory<B> {
+fn observe<B>(memory: B, watch: &Watch) -> ObservedMemory<B> {
     ObservedMemory { memory, asked: watch.asked.clone() }
 }
 

@@ -1,8 +1,8 @@
 //! Latencies of operations, compared with known values.
 
+use traceless_sim::histogram::Latency;
 use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, Latencies, Pace, Scheme, Small, Start};
-use traceless_sim::times::Latency;
 use traceless_sim::workload::{Op, Record, Workload, named};
 use traceless_sim::{constant, llc, processor};
 

@@ -8,7 +8,7 @@ use traceless::types::Addr;
 use traceless_sim::Result;
 use traceless_sim::dram::Memory;
 use traceless_sim::machine::Machine;
-use traceless_sim::oram::{Bus, Config, Counts, Front, Oram, Pace, Remap, Scheme};
+use traceless_sim::oram::{Config, Counts, Oram, Pace, Remap, Scheme, SimController, StepTrace};
 use traceless_sim::processor;
 use traceless_sim::workload::{LINE_LEN, Op as Asked, Record, Workload};
 
@@ -17,7 +17,7 @@ const READS: u64 = 100;
 /// A scheme that reads and writes all lines in each step.
 struct Scan {
     blocks: u64,
-    bus: Bus,
+    bus: StepTrace,
     requests: VecDeque<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Controller for Scan {
     }
 }
 
-impl Front for Scan {
+impl SimController for Scan {
     fn stash(&self) -> usize {
         7
     }

@@ -85,7 +85,7 @@ impl CompareReport {
     fn of(found: Comparison, judged: Option<Judgement>, has_syncs: bool) -> Self {
         let holds = |claim: &Claim| claim.verdict == Verdict::Pass;
         let (judged_by, verdict, claims, not_judged) = match judged {
-            Some(Judgement { alone, together, told, too_few })
+            Some(Judgement { alone, together, rate, too_few })
                 if alone.iter().all(holds) && !(has_syncs && too_few.is_some()) =>
             {
                 let verdict = match (together.iter().all(holds), &too_few) {
@@ -93,7 +93,7 @@ impl CompareReport {
                     (true, Some(_)) if !found.equal => Verdict::Unknown,
                     (true, _) => Verdict::Pass,
                 };
-                ("statistics", verdict, [alone, together, vec![told]].concat(), too_few)
+                ("statistics", verdict, [alone, together, vec![rate]].concat(), too_few)
             }
             other => {
                 let verdict = if found.equal { Verdict::Pass } else { Verdict::Leak };
@@ -116,7 +116,7 @@ fn by_statistics(args: &CompareArgs) -> Result<Judgement, Outcome> {
 }
 
 fn accesses(path: &Path, secret: Option<&Path>, args: &SourceArgs) -> Result<Accesses, Outcome> {
-    let accesses = Accesses::cut(|| Source::open(path, args))?;
+    let accesses = Accesses::segment(|| Source::open(path, args))?;
     match secret {
         None => Ok(accesses),
         Some(secret) => accesses.with_secrets(secrets(secret)?),

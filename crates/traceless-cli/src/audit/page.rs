@@ -1,10 +1,10 @@
 //! A report as a self-contained HTML page: the claims, and pictures of two users.
 
 use super::outcome::{FAILED, Outcome};
-use crate::svg::dots::{DotPanel, Series, to_svg};
 use std::fmt::Write as _;
 use std::path::Path;
 use traceless_audit::{Claim, Verdict};
+use traceless_sim::svg::dots::{DotPanel, Series, to_svg};
 
 /// Two users side by side.
 pub struct Picture {
@@ -128,8 +128,8 @@ impl Picture {
     }
 }
 
-fn panel(title: &str, across: &'static str, up: &'static str, drawn: Series) -> DotPanel {
-    DotPanel { title: title.to_owned(), across, up, drawn }
+fn panel(title: &str, across: &'static str, up: &'static str, series: Series) -> DotPanel {
+    DotPanel { title: title.to_owned(), across, up, series }
 }
 
 impl UserPoints {

@@ -5,7 +5,7 @@ use crate::args::audit::SourceArgs;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
-use traceless_audit::{Format, OutsideError, OutsideReader};
+use traceless_audit::{Format, ImportError, ImportReader};
 use traceless_core::trace::{Event, Request, SecretReader, TRACE_MAGIC, TraceError, TraceReader};
 
 /// Bytes at the beginning of a file from which the format is detected.
@@ -21,7 +21,7 @@ pub(super) struct Source<'a> {
 
 enum Reader {
     Trace(TraceReader<File>),
-    Outside(OutsideReader<BufReader<File>>),
+    Outside(ImportReader<BufReader<File>>),
 }
 
 impl<'a> Source<'a> {
@@ -33,7 +33,7 @@ impl<'a> Source<'a> {
             None => detected(&mut file).map_err(failed)?,
         };
         let reader = match outside {
-            Some(format) => Reader::Outside(OutsideReader::new(BufReader::new(file), format)),
+            Some(format) => Reader::Outside(ImportReader::new(BufReader::new(file), format)),
             None => Reader::Trace(TraceReader::new(file).map_err(|error| refused(path, error))?),
         };
         Ok(Self { path, reader, prefix: args.prefix })
@@ -84,9 +84,9 @@ fn refused(path: &Path, error: TraceError) -> Outcome {
     }
 }
 
-fn refused_outside(path: &Path, error: OutsideError) -> Outcome {
+fn refused_outside(path: &Path, error: ImportError) -> Outcome {
     match error {
-        OutsideError::Io(error) => Outcome::file_error(path, &error),
+        ImportError::Io(error) => Outcome::file_error(path, &error),
         error => Outcome::error(NOT_WHAT_IT_SHOULD_BE, &format!("{}, {error}", path.display())),
     }
 }

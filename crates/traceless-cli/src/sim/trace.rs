@@ -1,7 +1,7 @@
 //! `traceless sim trace`: one machine, and a workload for each of its cores.
 
 use crate::args::SimTraceArgs;
-use crate::failure::{DEVICE, FINDING, Failure};
+use crate::failure::{FINDING, Failure};
 use crate::output::{say, say_json};
 use crate::trace::Trace;
 use serde::Serialize;
@@ -9,10 +9,11 @@ use std::path::Path;
 use traceless_core::clock::{Clock, Monotonic};
 use traceless_sim::Watch;
 use traceless_sim::dram::{self, Breach, ChannelStats, ChannelTimes, OpStats, Summary};
+use traceless_sim::experiment::toml_file::read_machine;
+use traceless_sim::histogram::{Histogram, Latency};
 use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, Latencies, Scheme};
 use traceless_sim::processor::Run;
-use traceless_sim::times::{Latency, Times};
 use traceless_sim::workload::{self, Prefix, Program, Workload};
 
 #[derive(Serialize)]
@@ -123,12 +124,6 @@ fn no_scheme(name: &str) -> Failure {
     Failure::usage(format!("there is no scheme `{name}`; there are {}", names.join(", ")))
 }
 
-fn read_machine(path: &Path) -> Result<Machine, Failure> {
-    let fail = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|e| Failure::new(DEVICE, fail(&e)))?;
-    toml::from_str(&text).map_err(|e| Failure::usage(fail(&e.to_string().trim_end())))
-}
-
 impl Channel {
     fn of(
         stats: &ChannelStats,
@@ -136,7 +131,7 @@ impl Channel {
         machine: &Machine,
         outcome: &Outcome,
     ) -> Self {
-        let requests = |counts: OpStats, times: &Times| {
+        let requests = |counts: OpStats, times: &Histogram| {
             let Latency { p50, p99, max, .. } = times.latency();
             let (latency, row_hits) = (counts.latency(), counts.row_hits());
             Requests { counts, latency, p50, p99, max, row_hits }

@@ -7,10 +7,10 @@ use crate::output::{Meter, say, say_json};
 use crate::signals;
 use serde::Serialize;
 use std::sync::Arc;
-use traceless::scheme::contract::{BlockScheme, MapPlacement, SchemeKind, SchemeOptions};
 use traceless_block::detwo::Refresh;
 use traceless_block::registry;
 use traceless_core::clock::Monotonic;
+use traceless_core::scheme::contract::{BlockScheme, MapPlacement, SchemeKind, SchemeOptions};
 use traceless_core::seal::Cipher;
 use traceless_volume::volume::{CreateOptions, create, uuid_text};
 

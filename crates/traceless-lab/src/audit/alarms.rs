@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Mutex;
 use traceless_audit::{Claim, Distance, Verdict};
-use traceless_cli::parallel::{cores, in_parallel};
+use traceless_sim::parallel::{cores, in_parallel};
 
 /// A thousand seeds may raise this many alarms without doubt in the audit.
 const ALARMS_MAX: usize = 1;

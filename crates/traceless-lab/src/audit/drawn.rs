@@ -1,6 +1,6 @@
 //! Claims about the random places that users' accesses draw.
 
-use traceless_audit::{ALPHA, Claim, Distance, Draws, Verdict, cannot_be_told_apart, worst_of};
+use traceless_audit::{ALPHA, Claim, Distance, Draws, Verdict, are_indistinguishable, worst_of};
 
 /// The draws of one user.
 pub struct OfUser<'a> {
@@ -29,8 +29,8 @@ pub fn claims_of_draws(scheme: &str, users: &[OfUser<'_>], pairs: &[(usize, usiz
         let (a, b) = (&users[a], &users[b]);
         for (tree, (a_draws, b_draws)) in a.drawn.iter().zip(b.drawn).enumerate() {
             let what = format!("{} and {}, tree {tree}", a.name, b.name);
-            alike.push(a_draws.are_spread_as(b_draws, &what));
-            learned.push(cannot_be_told_apart(a_draws, b_draws, &what));
+            alike.push(a_draws.have_distribution_of(b_draws, &what));
+            learned.push(are_indistinguishable(a_draws, b_draws, &what));
         }
     }
     by_test.extend([alike, learned].into_iter().filter(|tests| !tests.is_empty()));

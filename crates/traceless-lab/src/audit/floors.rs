@@ -8,7 +8,7 @@ use crate::numbers::{Row, Scale, TimePair, failed, row, row_of_ratios, say_rows}
 use std::sync::Arc;
 use traceless::rng::{Rng, SeededRng};
 use traceless::trace::{Event, Recorder, TraceError, TraceReader, TraceWriter};
-use traceless_audit::{Draws, Verdict, cannot_be_told_apart};
+use traceless_audit::{Draws, Verdict, are_indistinguishable};
 use traceless_cli::failure::Failure;
 
 /// Rounds of each measurement.
@@ -86,7 +86,7 @@ fn judged(draws: usize) -> Result<Vec<TimePair>, Failure> {
     let (a, b) = (user(), user());
     let judge = || {
         let alone = [a.claims(""), b.claims("")].concat();
-        let together = [a.are_spread_as(&b, ""), cannot_be_told_apart(&a, &b, "")];
+        let together = [a.have_distribution_of(&b, ""), are_indistinguishable(&a, &b, "")];
         assert!(alone.iter().chain(&together).all(|claim| claim.verdict == Verdict::Pass));
         Ok(2.0 * draws as f64)
     };

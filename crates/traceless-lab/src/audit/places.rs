@@ -6,7 +6,7 @@ use super::workload::{Pattern, mix};
 use traceless::store::SlotLayout;
 use traceless::trace::{Event, Op};
 use traceless::{Addr, Result};
-use traceless_audit::{Claim, Draws, cannot_be_told_apart};
+use traceless_audit::{Claim, Draws, are_indistinguishable};
 
 /// Patterns of writes, and their names in claims.
 const WORKLOADS: [(Pattern, &str); 3] = [
@@ -26,8 +26,8 @@ pub fn claims(targets: &[AuditTarget], writes: u64, seed: u64) -> Result<Vec<Cla
             all.push(draws);
         }
         let what = format!("one address, random addresses, {}", target.name);
-        claims.push(all[0].are_spread_as(&all[1], &what));
-        claims.push(cannot_be_told_apart(&all[0], &all[1], &what));
+        claims.push(all[0].have_distribution_of(&all[1], &what));
+        claims.push(are_indistinguishable(&all[0], &all[1], &what));
     }
     Ok(claims)
 }

@@ -6,7 +6,7 @@ use super::page::Picture;
 use crate::args::audit::{Level, RunArgs};
 use std::error::Error;
 use traceless_audit::Claim;
-use traceless_cli::parallel::{cores, in_parallel};
+use traceless_sim::parallel::{cores, in_parallel};
 
 /// Schemes that are audited for the same claims.
 pub trait Suite: 'static {

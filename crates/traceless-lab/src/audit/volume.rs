@@ -9,8 +9,8 @@ use super::{FAILED, Outcome, recorded, runner};
 use crate::args::audit::{AuditVolumeArgs, Level, VOLUME_USERS};
 use traceless::{Hides, Result};
 use traceless_audit::Claim;
-use traceless_cli::parallel::{cores, in_parallel};
 use traceless_cli::trace::Trace;
+use traceless_sim::parallel::{cores, in_parallel};
 
 fn size(level: Level, seed: u64) -> VolumeSize {
     match level {

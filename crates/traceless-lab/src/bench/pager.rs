@@ -14,13 +14,13 @@ use traceless::seal::{Aead, ChaChaHmac, Sealer, Secret, WideAegis};
 use traceless_block::detwo::Refresh;
 use traceless_cli::args::PageCipherArg;
 use traceless_cli::failure::Failure;
-use traceless_cli::output::shortened;
 use traceless_cli::output::{complain, say, say_json};
 use traceless_cli::run::cipher;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
     Config, PIN_PROGRAM_THREADS, PagedRegion, Scheme, Settings, Summary,
 };
+use traceless_sim::experiment::text_table::shortened;
 
 /// The time that a computing program spends between two faults, as a multiple of a plain fault. So
 /// faults are at most 30 % of its time.

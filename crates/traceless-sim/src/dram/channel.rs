@@ -162,7 +162,7 @@ impl Channel {
     /// Counts a read of a line that is in a queue already; the read takes `cycles`.
     pub fn note_merged_read(&mut self, cycles: u64) {
         self.stats.reads.merged += 1;
-        self.times.merged_reads.add(cycles);
+        self.times.merged_reads.record(cycles);
     }
 
     /// Counts a write of a line that is in the queue of writes already.
@@ -295,7 +295,7 @@ impl Channel {
                 self.reads.serve(nth);
                 let there = now + self.timing.cas + self.timing.data;
                 self.stats.reads.count(there - request.arrived);
-                self.times.reads.add(there - request.arrived);
+                self.times.reads.record(there - request.arrived);
                 done(request.ticket, there);
             }
             Command::Write => {
@@ -303,7 +303,7 @@ impl Channel {
                 self.writes.serve(nth);
                 let written = now + self.timing.data + self.timing.wr;
                 self.stats.writes.count(written - request.arrived);
-                self.times.writes.add(written - request.arrived);
+                self.times.writes.record(written - request.arrived);
             }
         }
         let closes = command == Command::column(op) && self.closes_after(&request);

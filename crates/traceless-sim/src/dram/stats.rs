@@ -1,6 +1,6 @@
 //! What each channel of a memory did.
 
-use crate::times::Times;
+use crate::histogram::Histogram;
 use crate::workload::Op;
 use serde::Serialize;
 
@@ -19,20 +19,20 @@ pub struct ChannelStats {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ChannelTimes {
     /// Reads, without the merged ones.
-    pub reads: Times,
+    pub reads: Histogram,
     /// Reads merged with a request that waited.
-    pub merged_reads: Times,
+    pub merged_reads: Histogram,
     /// Writes, without the merged ones.
-    pub writes: Times,
+    pub writes: Histogram,
 }
 
 impl ChannelTimes {
     /// Adds the times of `other`.
-    pub fn join(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         let Self { reads, merged_reads, writes } = self;
-        reads.join(&other.reads);
-        merged_reads.join(&other.merged_reads);
-        writes.join(&other.writes);
+        reads.merge(&other.reads);
+        merged_reads.merge(&other.merged_reads);
+        writes.merge(&other.writes);
     }
 }
 

@@ -1,10 +1,10 @@
 //! Builds a scheme from its configuration.
 
-use super::bus::Bus;
 use super::config::{Allocation, BLOCK_LEN, Config, LabelKind, MapTree, Scheme, Start, Top};
-use super::front::Front;
+use super::controller::SimController;
 use super::layout::Layout;
 use super::recursive::{self, Recursive};
+use super::step_trace::StepTrace;
 use super::tree::{CachedTop, LevelCounts, Tree};
 use crate::error::{Error, Result, within};
 use crate::workload::LINE_LEN;
@@ -20,8 +20,8 @@ use traceless::tree::{BareTree, Shape, Substash, Treetop};
 
 /// A scheme, and the properties of its trees.
 pub struct Built {
-    pub front: Box<dyn Front>,
-    pub bus: Bus,
+    pub controller: Box<dyn SimController>,
+    pub step_trace: StepTrace,
     pub seen: LevelCounts,
     /// For each tree, the places of its slots.
     pub layouts: Vec<Layout>,
@@ -43,7 +43,7 @@ pub fn build(config: &Config, channels: u64, capacity: u64) -> Result<Built> {
     let config = config.resolved();
     Builder {
         rngs: 0,
-        bus: Bus::default(),
+        step_trace: StepTrace::default(),
         seen: LevelCounts::default(),
         slots: 0,
         pointer_bits: 0,
@@ -61,7 +61,7 @@ struct Builder<'a> {
     config: &'a Config,
     channels: u64,
     capacity: u64,
-    bus: Bus,
+    step_trace: StepTrace,
     seen: LevelCounts,
     slots: u64,
     pointer_bits: u64,
@@ -74,7 +74,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn build(mut self) -> Result<Built> {
-        let front: Box<dyn Front> = match self.config.scheme {
+        let controller: Box<dyn SimController> = match self.config.scheme {
             Scheme::Dram => return Err(Error::Oram("`dram` is none")),
             Scheme::Path => self.path()?,
             Scheme::Recursive => self.recursive()?,
@@ -85,8 +85,8 @@ impl Builder<'_> {
                 self.unified(|| Ok(PlainLabels::new(fanout)?))?
             }
         };
-        let Self { bus, seen, layouts, path_bytes, slots, pointer_bits, .. } = self;
-        Ok(Built { front, bus, seen, layouts, path_bytes, slots, pointer_bits })
+        let Self { step_trace, seen, layouts, path_bytes, slots, pointer_bits, .. } = self;
+        Ok(Built { controller, step_trace, seen, layouts, path_bytes, slots, pointer_bits })
     }
 
     /// A random number generator of its own for each part.
@@ -137,7 +137,7 @@ impl Builder<'_> {
         self.end_at(layout.end())?;
         let bytes = |level| bucket.len(below.z(level) as u64, block as u64);
         self.path_bytes.push((0..below.levels()).map(bytes).sum());
-        let tap = self.bus.tap(self.layouts.len());
+        let recorder = self.step_trace.recorder(self.layouts.len());
         self.layouts.push(layout);
         let of_levels = |levels: Range<usize>| -> u64 {
             levels.map(|level| shape.buckets(level) * shape.z(level) as u64).sum()
@@ -162,14 +162,14 @@ impl Builder<'_> {
             }
         };
         let is_first = self.path_bytes.len() == 1;
-        let mut tree = Tree::new(cached, tap, self.seen.clone(), is_first);
+        let mut tree = Tree::new(cached, recorder, self.seen.clone(), is_first);
         if self.config.forgets {
             tree.forget();
         }
         Ok(tree)
     }
 
-    fn path(&mut self) -> Result<Box<dyn Front>> {
+    fn path(&mut self) -> Result<Box<dyn SimController>> {
         let tree = self.data_tree()?;
         let (blocks, rng) = (self.blocks(), self.rng());
         let mut path = PathOram::new(blocks, vec![tree], self.config.stash_blocks, rng)?;
@@ -180,7 +180,7 @@ impl Builder<'_> {
         Ok(Box::new(path))
     }
 
-    fn recursive(&mut self) -> Result<Box<dyn Front>> {
+    fn recursive(&mut self) -> Result<Box<dyn SimController>> {
         let data = self.data_tree()?;
         let mut maps = vec![];
         for map in self.config.map_trees.iter().flatten() {
@@ -203,7 +203,7 @@ impl Builder<'_> {
         Ok(Box::new(recursive))
     }
 
-    fn compressed(&mut self) -> Result<Box<dyn Front>> {
+    fn compressed(&mut self) -> Result<Box<dyn SimController>> {
         let mut key = [0; 32];
         self.rng().fill(&mut key);
         let key = Secret::from_bytes(key);
@@ -215,7 +215,7 @@ impl Builder<'_> {
     fn unified<L: Labels + 'static>(
         &mut self,
         labels: impl Fn() -> Result<L>,
-    ) -> Result<Box<dyn Front>> {
+    ) -> Result<Box<dyn SimController>> {
         let tree = self.data_tree()?;
         let Config { bundle, map_levels, stash_blocks, plb_bytes, plb_ways, small, .. } =
             *self.config;
@@ -244,7 +244,7 @@ impl Builder<'_> {
         Ok(Box::new(rho))
     }
 
-    fn ring(&mut self) -> Result<Box<dyn Front>> {
+    fn ring(&mut self) -> Result<Box<dyn SimController>> {
         let params = self.config.ring_params()?;
         let shape = params.shape_for(self.blocks())?;
         let cached = self.config.cached_levels;
@@ -257,7 +257,7 @@ impl Builder<'_> {
         let Config { bucket, .. } = self.config;
         let path = (shape.levels() - cached) as u64;
         self.path_bytes.push(path * bucket.len(params.slots() as u64, BLOCK_LEN as u64));
-        let tree = GhostRing::new(params, below, self.bus.clone())?;
+        let tree = GhostRing::new(params, below, self.step_trace.clone())?;
         let (blocks, rng) = (self.blocks(), self.rng());
         if cached == 0 {
             return Ok(Box::new(Ring::new(blocks, tree, rng)?));

@@ -1,6 +1,6 @@
 //! Latencies of requests and path accesses.
 
-use crate::times::{Latency, Times};
+use crate::histogram::{Histogram, Latency};
 use serde::Serialize;
 use traceless::controller::StepKind;
 
@@ -28,9 +28,9 @@ pub struct Latencies {
 impl Latencies {
     /// The latencies of a memory without a scheme: its reads, its reads that were merged with a
     /// request that waited, and its writes.
-    pub fn straight(reads: &Times, merged: &Times, writes: &Times) -> Self {
+    pub fn straight(reads: &Histogram, merged: &Histogram, writes: &Histogram) -> Self {
         let mut all = reads.clone();
-        all.join(merged);
+        all.merge(merged);
         let mut reads_by_map = [Latency::default(); READ_LEVELS];
         reads_by_map[0] = reads.latency();
         Self {
@@ -61,30 +61,30 @@ pub struct PathLatencies {
 /// Collects the latencies while a scheme runs.
 #[derive(Default)]
 pub struct LatencyProbe {
-    at_hand: Times,
-    by_map: [Times; READ_LEVELS],
-    reads: Times,
-    write_backs: Times,
-    data: Times,
-    map: Times,
-    dummy: Times,
-    eviction: Times,
-    early: Times,
+    at_hand: Histogram,
+    by_map: [Histogram; READ_LEVELS],
+    reads: Histogram,
+    write_backs: Histogram,
+    data: Histogram,
+    map: Histogram,
+    dummy: Histogram,
+    eviction: Histogram,
+    early: Histogram,
 }
 
 impl LatencyProbe {
     /// Records a read after `map` accesses to the position map, or without any path access.
     pub fn read(&mut self, map: Option<usize>, cycles: u64) {
-        self.reads.add(cycles);
+        self.reads.record(cycles);
         match map {
-            None => self.at_hand.add(cycles),
-            Some(levels) => self.by_map[levels.min(READ_LEVELS - 1)].add(cycles),
+            None => self.at_hand.record(cycles),
+            Some(levels) => self.by_map[levels.min(READ_LEVELS - 1)].record(cycles),
         }
     }
 
     /// Records a line that came back.
     pub fn write_back(&mut self, cycles: u64) {
-        self.write_backs.add(cycles);
+        self.write_backs.record(cycles);
     }
 
     /// Records a path access that ended.
@@ -96,7 +96,7 @@ impl LatencyProbe {
             StepKind::Data => &mut self.data,
             StepKind::PosMap(_) => &mut self.map,
         };
-        times.add(cycles);
+        times.record(cycles);
     }
 
     /// The latencies collected so far.

@@ -6,25 +6,25 @@
 //! of bytes. The scheme is the library's, over a tree without bodies.
 
 mod build;
-mod bus;
 mod config;
+mod controller;
 mod counts;
-mod front;
 mod latency;
 mod layout;
 mod recursive;
 mod requests;
+mod step_trace;
 mod storage;
 mod tree;
 
-pub use bus::Bus;
 pub use config::{
     Allocation, Bucket, Config, Early, LabelKind, MapTree, Pace, Remap, Scheme, Small, Start, Top,
 };
+pub use controller::SimController;
 pub use counts::{Counts, MAP_LEVELS, MapCounts};
-pub use front::Front;
 pub use latency::{Latencies, PathLatencies, READ_LEVELS};
 pub use layout::{Layout, LayoutKind};
+pub use step_trace::StepTrace;
 pub use storage::Storage;
 
 use crate::backend::{Answer, LineGroup};
@@ -33,11 +33,11 @@ use crate::dram::{self, ChannelStats, ChannelTimes, CommandRecord, Memory};
 use crate::error::{Error, Result};
 use crate::workload::LINE_LEN;
 use build::{Built, build};
-use bus::Step;
 use latency::LatencyProbe;
 use requests::BlockRequest;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use step_trace::Step;
 use traceless::controller::{StepKind, StepOutcome};
 use traceless::rng::{Rng, SeededRng};
 use traceless::trace::{self, Event, Surface, Witness};
@@ -47,17 +47,17 @@ use tree::LevelCounts;
 /// A scheme, and the memory that holds its trees.
 pub struct Oram {
     config: Config,
-    front: Box<dyn Front>,
-    bus: Bus,
+    controller: Box<dyn SimController>,
+    step_trace: StepTrace,
     seen: LevelCounts,
-    memory: Under,
+    memory: Backing,
     /// For each tree, the places of its slots, and the bytes of a path.
     layouts: Vec<Layout>,
     path_bytes: Vec<u64>,
     phase: Phase,
     /// The last cycle that was simulated, and whether a request has come since.
     now: u64,
-    is_asked: bool,
+    has_request: bool,
     /// When the next path access is due, and when the last one ended.
     due: u64,
     ended: u64,
@@ -102,7 +102,7 @@ pub fn layouts(config: &Config, memory: &dram::Config) -> Result<Vec<Layout>> {
 }
 
 /// The memory that holds the trees.
-enum Under {
+enum Backing {
     Dram(Box<Memory>),
     Constant(constant::Config, constant::ConstantBus),
 }
@@ -138,24 +138,25 @@ impl Oram {
         let (channels, capacity) =
             (memory.config().channels_in_a_row(), memory.config().geometry.capacity());
         let built = build(config, channels, capacity)?;
-        Self::new(config, built, Under::Dram(Box::new(memory)))
+        Self::new(config, built, Backing::Dram(Box::new(memory)))
     }
 
     /// The scheme of `config`, in a memory that is known by its bandwidth.
     pub fn over_constant(config: &Config, memory: &constant::Config) -> Result<Self> {
         memory.check()?;
         let built = build(config, 1, memory.capacity)?;
-        Self::new(config, built, Under::Constant(*memory, constant::ConstantBus::new(memory)))
+        Self::new(config, built, Backing::Constant(*memory, constant::ConstantBus::new(memory)))
     }
 
-    /// A scheme of the caller's own, in `memory`. `make` gets the bus, to which the scheme's trees
-    /// must report what they touch: a [`GhostTree`](traceless::tree::GhostTree) does so with the
-    /// bus as its witness. Of `config` only `pace`, `fetch_slots`, `decrypt`, `queue`, `warm_up`
-    /// and `seed` count, and blocks stay in the memory while caches hold their lines.
+    /// A scheme of the caller's own, in `memory`. `make` gets the trace of a step, to which the
+    /// scheme's trees must report what they touch: a [`GhostTree`](traceless::tree::GhostTree) does
+    /// so with the trace as its witness. Of `config` only `pace`, `fetch_slots`, `decrypt`,
+    /// `queue`, `warm_up` and `seed` count, and blocks stay in the memory while caches hold their
+    /// lines.
     pub fn over_dram_with(
         config: &Config,
         memory: Memory,
-        make: impl FnOnce(Bus) -> Result<Box<dyn Front>>,
+        make: impl FnOnce(StepTrace) -> Result<Box<dyn SimController>>,
     ) -> Result<Self> {
         let config = Config {
             scheme: Scheme::Path,
@@ -165,26 +166,27 @@ impl Oram {
             ..config.clone()
         };
         config.check()?;
-        let bus = Bus::default();
-        let front = make(bus.clone())?;
-        if front.blocks() == 0 {
+        let step_trace = StepTrace::default();
+        let controller = make(step_trace.clone())?;
+        if controller.blocks() == 0 {
             return Err(Error::Oram("a scheme has blocks"));
         }
         let built = Built {
-            front,
-            bus,
+            controller,
+            step_trace,
             seen: LevelCounts::default(),
             layouts: vec![],
             path_bytes: vec![],
             slots: 0,
             pointer_bits: 0,
         };
-        Self::new(&config, built, Under::Dram(Box::new(memory)))
+        Self::new(&config, built, Backing::Dram(Box::new(memory)))
     }
 
-    fn new(config: &Config, built: Built, memory: Under) -> Result<Self> {
+    fn new(config: &Config, built: Built, memory: Backing) -> Result<Self> {
         let config = config.resolved();
-        let Built { front, bus, seen, layouts, path_bytes, slots, pointer_bits } = built;
+        let Built { controller, step_trace, seen, layouts, path_bytes, slots, pointer_bits } =
+            built;
         let is_unified = config.scheme.is_unified();
         if config.early != Some(Early::Nothing) && !is_unified {
             return Err(Error::Oram("only a unified ORAM writes lines back early"));
@@ -192,15 +194,15 @@ impl Oram {
         let mut oram = Self {
             blocks_leave: is_unified && config.remap == Some(Remap::Delayed),
             config,
-            front,
-            bus,
+            controller,
+            step_trace,
             seen,
             memory,
             layouts,
             path_bytes,
             phase: Phase::Idle,
             now: 0,
-            is_asked: false,
+            has_request: false,
             due: 0,
             ended: 0,
             operations: 0,
@@ -235,8 +237,8 @@ impl Oram {
     /// The commands that went to a channel of the memory, if it keeps a [log](Memory::keep_log).
     pub fn commands(&self, channel: usize) -> &[CommandRecord] {
         match &self.memory {
-            Under::Dram(memory) => memory.log(channel),
-            Under::Constant(..) => &[],
+            Backing::Dram(memory) => memory.log(channel),
+            Backing::Constant(..) => &[],
         }
     }
 
@@ -250,8 +252,8 @@ impl Oram {
     /// The costs of the position map so far.
     pub fn map_counts(&self) -> MapCounts {
         MapCounts {
-            block_bits: self.front.map_block_bits(),
-            group_remaps: self.front.group_remaps() - self.remaps_before,
+            block_bits: self.controller.map_block_bits(),
+            group_remaps: self.controller.group_remaps() - self.remaps_before,
             ..self.map
         }
     }
@@ -264,16 +266,16 @@ impl Oram {
     /// What each channel of the memory did until `end`.
     pub fn stats(&self, end: u64) -> Vec<ChannelStats> {
         match &self.memory {
-            Under::Dram(memory) => memory.stats(end),
-            Under::Constant(..) => vec![],
+            Backing::Dram(memory) => memory.stats(end),
+            Backing::Constant(..) => vec![],
         }
     }
 
     /// How long requests to each channel of the memory took.
     pub fn times(&self) -> Vec<ChannelTimes> {
         match &self.memory {
-            Under::Dram(memory) => memory.times().cloned().collect(),
-            Under::Constant(..) => vec![],
+            Backing::Dram(memory) => memory.times().cloned().collect(),
+            Backing::Constant(..) => vec![],
         }
     }
 
@@ -281,8 +283,8 @@ impl Oram {
     fn warm_up(&mut self) -> Result {
         let mut rng = SeededRng::new(self.config.seed);
         for _ in 0..self.config.warm_up {
-            let addr = rng.below(self.front.blocks());
-            self.front.submit(UNTIMED, Addr(addr))?;
+            let addr = rng.below(self.controller.blocks());
+            self.controller.submit(UNTIMED, Addr(addr))?;
             self.finish_untimed()?;
         }
         Ok(())
@@ -290,15 +292,15 @@ impl Oram {
 
     /// Steps until the last request is finished, and counts nothing.
     fn finish_untimed(&mut self) -> Result {
-        while self.front.finish_at_hand(&mut |_, _| {})? != Some(UNTIMED) {
-            let issued = self.front.step(&mut |_, _| {})?;
-            self.bus.take(&mut self.step);
+        while self.controller.finish_at_hand(&mut |_, _| {})? != Some(UNTIMED) {
+            let issued = self.controller.step(&mut |_, _| {})?;
+            self.step_trace.take(&mut self.step);
             if issued.finished == Some(UNTIMED) {
                 break;
             }
         }
         self.seen.reset();
-        self.remaps_before = self.front.group_remaps();
+        self.remaps_before = self.controller.group_remaps();
         Ok(())
     }
 
@@ -306,7 +308,7 @@ impl Oram {
     fn advance(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
         self.now = now;
         let phase = &mut self.phase;
-        if let Under::Dram(memory) = &mut self.memory {
+        if let Backing::Dram(memory) = &mut self.memory {
             memory.tick(now, |_, time| {
                 if let Phase::Reading { left, there, .. } = phase {
                     *left -= 1;
@@ -325,7 +327,7 @@ impl Oram {
     fn next_wake(&self) -> u64 {
         let own = match self.phase {
             // A request may be finished without a path access.
-            Phase::Idle if self.is_asked => 0,
+            Phase::Idle if self.has_request => 0,
             Phase::Idle if self.config.pace == Pace::Asked && self.requests.is_empty() => u64::MAX,
             Phase::Idle => self.due,
             Phase::Reading { left: 0, there, .. } => there,
@@ -334,15 +336,15 @@ impl Oram {
         };
         let own = own.max(self.now + 1);
         match &self.memory {
-            Under::Dram(memory) => own.min(memory.wake()),
-            Under::Constant(..) => own,
+            Backing::Dram(memory) => own.min(memory.wake()),
+            Backing::Constant(..) => own,
         }
     }
 
     /// Begins a path access if one is due.
     fn begin(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
-        self.is_asked = false;
-        while let Some(request) = self.front.finish_at_hand(&mut |_, _| {})? {
+        self.has_request = false;
+        while let Some(request) = self.controller.finish_at_hand(&mut |_, _| {})? {
             self.counts.at_hand += 1;
             self.finish_after(None, request, now + self.config.decrypt, done);
         }
@@ -350,11 +352,11 @@ impl Oram {
             return Ok(());
         }
         let is_early = self.requests.is_empty();
-        let StepOutcome { kind, finished } = self.front.step(&mut |_, _| {})?;
-        self.bus.take(&mut self.step);
+        let StepOutcome { kind, finished } = self.controller.step(&mut |_, _| {})?;
+        self.step_trace.take(&mut self.step);
         let bytes = self.count(kind, is_early);
         self.phase = match &mut self.memory {
-            Under::Dram(memory) => {
+            Backing::Dram(memory) => {
                 let (mut left, mut there) = (0, now);
                 self.step.reads.find(&self.layouts, &mut self.lines);
                 show(self.witness.as_deref(), now, trace::Op::Read, &self.lines);
@@ -366,7 +368,7 @@ impl Oram {
                 }
                 Phase::Reading { started: now, left, there, finished }
             }
-            Under::Constant(config, bus) => {
+            Backing::Constant(config, bus) => {
                 if self.witness.is_some() {
                     self.step.reads.find(&self.layouts, &mut self.lines);
                     show(self.witness.as_deref(), now, trace::Op::Read, &self.lines);
@@ -385,7 +387,7 @@ impl Oram {
         let Step { reads, writes, tree } = &self.step;
         let lines = reads.count(&self.layouts) + writes.count(&self.layouts);
         let bytes = match (&self.memory, self.path_bytes.get(*tree)) {
-            (Under::Constant(..), Some(path)) => 2 * path,
+            (Backing::Constant(..), Some(path)) => 2 * path,
             _ => lines * LINE_LEN,
         };
         let is_early = is_early && self.offered.is_some();
@@ -400,7 +402,7 @@ impl Oram {
         if is_maps || matches!(kind, StepKind::PosMap(_)) {
             self.map.bytes += bytes;
         }
-        counts.stash_peak = counts.stash_peak.max(self.front.stash());
+        counts.stash_peak = counts.stash_peak.max(self.controller.stash());
         bytes
     }
 
@@ -413,14 +415,14 @@ impl Oram {
             if let Some(request) = finished {
                 self.finish(request, now + self.config.decrypt, done);
             }
-            if let Under::Dram(memory) = &mut self.memory {
+            if let Backing::Dram(memory) = &mut self.memory {
                 self.step.writes.find(&self.layouts, &mut self.lines);
                 show(self.witness.as_deref(), now, trace::Op::Write, &self.lines);
                 self.lines.iter().for_each(|&line| memory.write(now, line));
             }
         }
         let ends = match (self.phase, &self.memory) {
-            (Phase::Writing { started }, Under::Dram(memory)) if memory.is_written() => {
+            (Phase::Writing { started }, Backing::Dram(memory)) if memory.is_written() => {
                 Some((started, None))
             }
             (Phase::Moving { started, until, finished }, _) if until <= now => {
@@ -444,7 +446,7 @@ impl Oram {
     /// When the next path access is due, if the last one started at `started`.
     fn next_due(&self, started: u64) -> u64 {
         match self.config.pace {
-            _ if self.config.paced_rounds && self.front.is_under_way() => self.ended,
+            _ if self.config.paced_rounds && self.controller.is_under_way() => self.ended,
             Pace::Asked => self.ended,
             Pace::StartToStart(interval) => self.ended.max(started + interval),
             Pace::AfterCompletion(interval) => self.ended + interval,

@@ -4,7 +4,7 @@
 use super::{Oram, Phase, UNTIMED};
 use crate::backend::{Answer, Backend, LineGroup, OFFERED};
 use crate::error::Result;
-use crate::oram::{Early, Front, Pace, Remap};
+use crate::oram::{Early, Pace, Remap, SimController};
 use crate::workload::{LINE_LEN, Op};
 use traceless::types::Addr;
 
@@ -25,7 +25,7 @@ const OFFER: u64 = u64::MAX;
 
 impl Backend for Oram {
     fn capacity(&self) -> u64 {
-        self.front.blocks() * self.bundle() * LINE_LEN
+        self.controller.blocks() * self.bundle() * LINE_LEN
     }
 
     fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
@@ -38,7 +38,7 @@ impl Backend for Oram {
             return Ok(Answer::At(now + 1));
         }
         let id = if leaves {
-            self.request(block, |front, id| front.submit_fetch(id, Addr(block)))?
+            self.request(block, |controller, id| controller.submit_fetch(id, Addr(block)))?
         } else {
             self.join(block)?
         };
@@ -72,13 +72,13 @@ impl Backend for Oram {
 
     fn offer(&mut self, addr: u64) -> Result {
         let block = self.block(addr);
-        self.front.offer(OFFER, Addr(block))?;
+        self.controller.offer(OFFER, Addr(block))?;
         self.offered = Some(block);
         Ok(())
     }
 
     fn withdraw(&mut self) {
-        self.front.withdraw();
+        self.controller.withdraw();
         self.offered = None;
     }
 
@@ -98,11 +98,11 @@ impl Backend for Oram {
             return Ok(());
         }
         if leaves {
-            self.front.submit_fetch(UNTIMED, Addr(block))?;
+            self.controller.submit_fetch(UNTIMED, Addr(block))?;
         } else if op == Op::Write && self.out.remove(&block) {
-            self.front.submit_return(UNTIMED, Addr(block))?;
+            self.controller.submit_return(UNTIMED, Addr(block))?;
         } else {
-            self.front.submit(UNTIMED, Addr(block))?;
+            self.controller.submit(UNTIMED, Addr(block))?;
         }
         self.bring(block, if op == Op::Read { self.bit(addr) } else { 0 });
         self.finish_untimed()
@@ -117,7 +117,7 @@ impl Backend for Oram {
         let block = self.block(addr);
         self.labelled.remove(&self.line(addr));
         if self.out.remove(&block) {
-            self.front.submit_return(UNTIMED, Addr(block))?;
+            self.controller.submit_return(UNTIMED, Addr(block))?;
             self.finish_untimed()?;
         }
         Ok(())
@@ -139,7 +139,7 @@ impl Oram {
     }
 
     fn block(&self, addr: u64) -> u64 {
-        addr / LINE_LEN / self.bundle() % self.front.blocks()
+        addr / LINE_LEN / self.bundle() % self.controller.blocks()
     }
 
     /// The number of a line.
@@ -156,12 +156,12 @@ impl Oram {
     fn request(
         &mut self,
         block: u64,
-        submit: impl FnOnce(&mut dyn Front, u64) -> traceless::error::Result,
+        submit: impl FnOnce(&mut dyn SimController, u64) -> traceless::error::Result,
     ) -> Result<u64> {
         let id = self.next_request;
         self.next_request += 1;
-        self.is_asked = true;
-        submit(&mut *self.front, id)?;
+        self.has_request = true;
+        submit(&mut *self.controller, id)?;
         self.requests.insert(id, BlockRequest { block, ..BlockRequest::default() });
         if self.bundle() > 1 {
             self.of_block.insert(block, id);
@@ -176,7 +176,7 @@ impl Oram {
             self.counts.joined += 1;
             return Ok(id);
         }
-        self.request(block, |front, id| front.submit(id, Addr(block)))
+        self.request(block, |controller, id| controller.submit(id, Addr(block)))
     }
 
     /// Hands a block's lines to the cache; the bits of `asked` are the lines that were requested.
@@ -199,7 +199,7 @@ impl Oram {
     /// Whether a block is at hand; then the request is served.
     fn is_served(&mut self, block: u64) -> bool {
         self.counts.requests += 1;
-        let is_served = self.front.is_at_hand(Addr(block));
+        let is_served = self.controller.is_at_hand(Addr(block));
         self.counts.at_hand += u64::from(is_served);
         is_served
     }
@@ -209,7 +209,8 @@ impl Oram {
         let block = self.block(addr);
         if self.out.remove(&block) {
             self.counts.requests += 1;
-            let submit = |front: &mut dyn Front, id| front.submit_return(id, Addr(block));
+            let submit =
+                |controller: &mut dyn SimController, id| controller.submit_return(id, Addr(block));
             let id = self.request(block, submit)?;
             self.wait_written(id, now);
             return Ok(());

@@ -1,8 +1,8 @@
 //! The trees of a simulation: without bodies, with cached levels of either kind, and with counts of
 //! where blocks were found.
 
-use super::bus::Tap;
 use super::counts::FOUND_LEVELS;
+use super::step_trace::PathRecorder;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use traceless::error::{Error, Result};
@@ -10,10 +10,10 @@ use traceless::rng::{Rng, SeededRng};
 use traceless::tree::{BareTree, BucketTree, Fill, Header, Shape, Substash, Treetop};
 use traceless::types::{Addr, Leaf};
 
-/// A tree that reports to a [`Tap`] which paths it touches.
+/// A tree that reports to a [`PathRecorder`] which paths it touches.
 pub struct Tree {
     cached: CachedTop,
-    tap: Tap,
+    recorder: PathRecorder,
     seen: LevelCounts,
     /// Draws the paths for which slots are counted, if any are.
     rng: Option<SeededRng>,
@@ -91,9 +91,14 @@ macro_rules! on {
 }
 
 impl Tree {
-    /// A tree over `cached`. It reports to `tap` which paths it touches, and counts in `seen` where
-    /// blocks were found; with `is_looked_at` also how full its levels are.
-    pub fn new(cached: CachedTop, tap: Tap, seen: LevelCounts, is_looked_at: bool) -> Self {
+    /// A tree over `cached`. It reports to `recorder` which paths it touches, and counts in `seen`
+    /// where blocks were found; with `is_looked_at` also how full its levels are.
+    pub fn new(
+        cached: CachedTop,
+        recorder: PathRecorder,
+        seen: LevelCounts,
+        is_looked_at: bool,
+    ) -> Self {
         let shape = cached.shape();
         let headers = vec![Header::EMPTY; shape.path_slots()];
         let of_level =
@@ -101,7 +106,7 @@ impl Tree {
         Self {
             levels: (0..shape.levels()).flat_map(of_level).collect(),
             cached,
-            tap,
+            recorder,
             seen,
             rng: is_looked_at.then(|| SeededRng::new(1)),
             headers,
@@ -159,7 +164,7 @@ impl BucketTree for Tree {
 
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         self.leaf = leaf;
-        self.tap.read(leaf);
+        self.recorder.read(leaf);
         if self.forgets {
             headers.fill(Header::EMPTY);
             return Ok(());
@@ -197,7 +202,7 @@ impl BucketTree for Tree {
     }
 
     fn write_path(&mut self, headers: &[Header]) -> Result {
-        self.tap.write(self.leaf);
+        self.recorder.write(self.leaf);
         if self.forgets {
             return Ok(());
         }

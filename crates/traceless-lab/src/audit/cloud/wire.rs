@@ -330,9 +330,9 @@ impl WireWatch {
     /// Records the time of a message and its lengths, at a constant rate.
     fn see_in_time(&mut self, what: &[usize]) {
         if let Some(clock) = &self.clock {
-            self.step.see(clock.now());
+            self.step.add(clock.now());
             for &what in what {
-                self.step.see(what as u64);
+                self.step.add(what as u64);
             }
         }
     }
@@ -358,7 +358,7 @@ impl WireWatch {
             *self.reads.entry((node, location.attempt)).or_default() += 1;
         }
         for what in [1, ask.locations.len(), ask.order.len(), reply_len] {
-            self.step.see(what as u64);
+            self.step.add(what as u64);
         }
     }
 
@@ -367,7 +367,7 @@ impl WireWatch {
         if self.clock.is_some() {
             // Without the time: another thread sends the round, maybe after the clock advanced to
             // the next tick.
-            self.step.see(stage.nodes.len() as u64);
+            self.step.add(stage.nodes.len() as u64);
         }
         self.seen.made_anew += 1;
         let nodes = || stage.nodes.iter().map(|version| version.node);

@@ -250,8 +250,8 @@ impl StoreWatch {
         let mut template = Template::default();
         if !self.kind.is_tree() {
             for event in events.iter().filter(|event| event.op == Op::Write) {
-                template.see(event.at);
-                template.see(u64::from(event.len));
+                template.add(event.at);
+                template.add(u64::from(event.len));
             }
             self.run.faults.push(template);
             return;
@@ -261,7 +261,7 @@ impl StoreWatch {
         for run in events.chunk_by(|a, b| a.op == b.op) {
             let bytes: u64 = run.iter().map(|event| u64::from(event.len)).sum();
             if self.kind.has_templates() {
-                template.see(bytes << 1 | u64::from(run[0].op == Op::Write));
+                template.add(bytes << 1 | u64::from(run[0].op == Op::Write));
             }
             if run[0].op == Op::Write {
                 continue;
@@ -279,7 +279,7 @@ impl StoreWatch {
                 }
             }
         }
-        template.see(paths as u64);
+        template.add(paths as u64);
         self.run.faults.push(template);
     }
 }

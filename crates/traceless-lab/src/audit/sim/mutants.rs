@@ -23,7 +23,7 @@ use super::{MachineSize, Processors};
 use traceless::tree::Shape;
 use traceless_sim::Result;
 use traceless_sim::dram::Memory;
-use traceless_sim::oram::{Bus, Config, Front, Oram, Pace, Scheme as Kind};
+use traceless_sim::oram::{Config, Oram, Pace, Scheme as Kind, SimController, StepTrace};
 
 /// A computer with a fault that the audit must find, or a sound twin that must pass.
 pub type Planted = suite::PlantedFault<Processors>;
@@ -157,7 +157,7 @@ fn run_pair<F: PairFault + 'static>(job: &Job, bench: &Bench) -> Result<()> {
 fn run_front(
     job: &Job,
     bench: &Bench,
-    make: impl FnOnce(Bus) -> Result<Box<dyn Front>>,
+    make: impl FnOnce(StepTrace) -> Result<Box<dyn SimController>>,
 ) -> Result<()> {
     let config = Config { pace: job.pace, warm_up: 0, ..Config::default() };
     let mut oram = Oram::over_dram_with(&config, Memory::new(MEMORY)?, make)?;
@@ -165,13 +165,13 @@ fn run_front(
     bench.run(job, oram, None)
 }
 
-impl<F: TreeFault> Front for PathMutant<F> {
+impl<F: TreeFault> SimController for PathMutant<F> {
     fn stash(&self) -> usize {
         0
     }
 }
 
-impl<F: PairFault> Front for PairMutant<F> {
+impl<F: PairFault> SimController for PairMutant<F> {
     fn stash(&self) -> usize {
         0
     }

@@ -14,7 +14,7 @@ use traceless::types::Addr;
 use traceless_sim::Result;
 use traceless_sim::backend::Backend;
 use traceless_sim::dram::{CommandRecord, Memory};
-use traceless_sim::oram::{Bus, Config, Front, Oram, Pace};
+use traceless_sim::oram::{Config, Oram, Pace, SimController, StepTrace};
 
 /// Plays `lines` back until cycle `end`. Returns the watcher's view, and the commands of each
 /// channel.
@@ -44,7 +44,7 @@ pub fn play_back(
 /// A scheme with predetermined steps.
 struct Player {
     lines: VecDeque<SlotLines>,
-    bus: Bus,
+    bus: StepTrace,
 }
 
 impl Controller for Player {
@@ -80,7 +80,7 @@ impl Controller for Player {
     }
 }
 
-impl Front for Player {
+impl SimController for Player {
     fn stash(&self) -> usize {
         0
     }

@@ -106,7 +106,7 @@ impl WatchedTree {
                 recording.see_path(tree, &shape, op, leaf);
             }
             let mut shown = shown.lock().expect("no witness panics");
-            shown.template.see(u64::from(tree) << 1 | u64::from(op == Op::Write));
+            shown.template.add(u64::from(tree) << 1 | u64::from(op == Op::Write));
             shown.access(TreePath { tree, leaf: leaf.0 as u32 });
         }
     }
@@ -146,7 +146,7 @@ impl Witness for RingWitness {
             recording.see(event);
         }
         let mut shown = self.shown.lock().expect("no witness panics");
-        shown.template.see(u64::from(event.op == Op::Write));
+        shown.template.add(u64::from(event.op == Op::Write));
         if let Some(within) = event.at.checked_sub(self.leaves_at) {
             shown.access(TreePath { tree: 0, leaf: (within / self.bucket_len) as u32 });
         }

@@ -4,20 +4,22 @@
 use super::compared::{self, Comparator};
 use super::{fresh_folder, measured};
 use crate::args::{BenchKernel, CloudArgs, ExperimentArgs};
+use crate::bench::make_all;
 use crate::numbers::Hardware;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toml::Table;
-use traceless_cli::args::{Level, parse_size};
-use traceless_cli::experiment::in_turns;
-use traceless_cli::experiment::metrics::Place;
-use traceless_cli::experiment::reading::{self, known, lay_over, read_table, wrong};
-use traceless_cli::experiment::results::Results;
-use traceless_cli::experiment::sheet::{self, Claim, Metric, Sheet, VariantMetrics, median};
+use traceless_cli::args::parse_size;
 use traceless_cli::failure::Failure;
 use traceless_cli::output::{say, say_json};
+use traceless_sim::experiment::interleave::InterleavedRun;
+use traceless_sim::experiment::metrics::RunIndex;
+use traceless_sim::experiment::results::Results;
+use traceless_sim::experiment::spec::{self, Claim, Metric, Spec, VariantMetrics, median};
+use traceless_sim::experiment::toml_file::{self, check_known, merge, read_table};
+use traceless_sim::experiment::{Error, Level};
 
 const SCHEMA: &str = "traceless.cloud.result.v1";
 
@@ -112,28 +114,29 @@ struct CloudInput<'a> {
     round: usize,
 }
 
-type Run<'a> = in_turns::TurnRun<CloudInput<'a>>;
+type Run<'a> = InterleavedRun<CloudInput<'a>>;
 
 /// Makes the missing results, and prints the report.
 pub fn run(path: &Path, args: &CloudArgs) -> Result<(), Failure> {
     let ExperimentArgs { level, out } = &args.of_experiment;
+    let level = Level::from(*level);
     let out = out.as_ref().expect("--experiment requires it");
     let experiment = CloudExperiment::read(path)?;
     let cpu = Hardware::here().cpu;
-    let runs = experiment.runs(*level, &cpu)?;
+    let runs = experiment.runs(level, &cpu)?;
     let results = Results::open(out, SCHEMA)?;
-    Run::make_all(&runs, &results, args.progress, |run| made(args, run, out))?;
-    let report = Run::conclude(&runs, &experiment.sheet(*level), &results, out)?;
+    make_all(&runs, &results, args.progress, |run| counts(args, run, out))?;
+    let report = Run::conclude(&runs, &experiment.spec(level), &results, out)?;
     if args.json {
         return say_json(&report);
     }
     say(&Hardware::here().to_string());
-    report.print();
+    say(&report.to_string());
     Ok(())
 }
 
 /// The measurements of a run.
-fn made(args: &CloudArgs, run: &Run<'_>, out: &Path) -> Result<Value, Failure> {
+fn counts(args: &CloudArgs, run: &Run<'_>, out: &Path) -> Result<Value, Failure> {
     let CloudInput { subject, extent, round, .. } = &run.input;
     let (data, block_len) = subject.sizes(*extent).map_err(Failure::usage)?;
     let (queries, seed) = (extent.queries, args.seed + *round as u64);
@@ -166,31 +169,32 @@ impl CloudSubject {
 
 impl CloudExperiment {
     fn read(path: &Path) -> Result<Self, Failure> {
-        let mut experiment: Self = read_table(path)?.try_into().map_err(|e| wrong(path, &e))?;
+        let mut experiment: Self =
+            read_table(path)?.try_into().map_err(|e| Error::invalid(path, &e))?;
         path.clone_into(&mut experiment.path);
-        experiment.check().map_err(|what| wrong(path, &what))?;
+        experiment.check().map_err(|what| Error::invalid(path, &what))?;
         Ok(experiment)
     }
 
     fn check(&self) -> Result<(), String> {
         let names: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         for name in self.workload.keys() {
-            known("workload", &names, name)?;
+            check_known("workload", &names, name)?;
         }
         for CloudExtent { queries, rounds, divided_by } in [self.quick, self.full] {
             if queries == 0 || rounds == 0 || divided_by == 0 {
                 return Err("queries, rounds and divided-by are one or more".to_owned());
             }
         }
-        sheet::check(&self.compared(), &self.workloads, &self.metrics, &self.claims)
+        spec::check(&self.variant_metrics(), &self.workloads, &self.metrics, &self.claims)
     }
 
     /// The settings of a variant with a workload.
-    fn subject(&self, variant: &CloudVariant, workload: &str) -> Result<CloudSubject, Failure> {
+    fn subject(&self, variant: &CloudVariant, workload: &str) -> Result<CloudSubject, Error> {
         let mut table = self.set.clone();
-        lay_over(&mut table, &variant.set);
+        merge(&mut table, &variant.set);
         if let Some(set) = self.workload.get(workload) {
-            lay_over(&mut table, set);
+            merge(&mut table, set);
         }
         let subject = table.try_into().map_err(|e: toml::de::Error| e.to_string());
         let sound = subject.and_then(|subject: CloudSubject| {
@@ -199,7 +203,7 @@ impl CloudExperiment {
         });
         sound.map_err(|what| {
             let what = what.trim_end();
-            wrong(&self.path, &format!("variant `{}`, {workload}: {what}", variant.name))
+            Error::invalid(&self.path, &format!("variant `{}`, {workload}: {what}", variant.name))
         })
     }
 
@@ -210,15 +214,19 @@ impl CloudExperiment {
             for (nth, workload) in self.workloads.iter().enumerate() {
                 for repeat in 0..extent.rounds {
                     let input = CloudInput {
-                        experiment: format!("{}.{}", reading::file_name(&self.path), level.name()),
+                        experiment: format!(
+                            "{}.{}",
+                            toml_file::file_name(&self.path),
+                            level.name()
+                        ),
                         cpu,
                         subject: self.subject(own, workload)?,
                         workload,
                         extent,
                         round: repeat,
                     };
-                    let place = Place { variant, workload: nth, repeat };
-                    runs.push(Run::new(place, input)?);
+                    let index = RunIndex { variant, workload: nth, repeat };
+                    runs.push(Run::new(index, input)?);
                 }
             }
         }
@@ -232,21 +240,21 @@ impl CloudExperiment {
         }
     }
 
-    fn compared(&self) -> Vec<VariantMetrics<'_>> {
+    fn variant_metrics(&self) -> Vec<VariantMetrics<'_>> {
         let all = self.variants.iter();
         all.map(|v| VariantMetrics { name: &v.name, relative_to: &v.relative_to }).collect()
     }
 
-    /// The sheet of a level. Below level full, only claims that hold at any size are judged.
-    fn sheet(&self, level: Level) -> Sheet<'_> {
+    /// The spec of a level. Below level full, only claims that hold at any size are judged.
+    fn spec(&self, level: Level) -> Spec<'_> {
         let extent = self.extent(level);
         let shortfall = |claim: &Claim| {
             let is_short = extent != self.full && !claim.at_any_size;
             is_short.then(|| "less data and fewer queries than at level full".to_owned())
         };
         let CloudExtent { queries, rounds, divided_by } = extent;
-        let told = |name: &str, value: Value| (name.to_owned(), value);
-        Sheet {
+        let field = |name: &str, value: Value| (name.to_owned(), value);
+        Spec {
             path: &self.path,
             schema: "traceless.cloud.experiment.v1",
             title: &self.title,
@@ -255,15 +263,15 @@ impl CloudExperiment {
             remarks: &self.remarks,
             level,
             extent: format!("data divided by {divided_by}, {queries} queries, {rounds} times"),
-            extent_told: Map::from_iter([
-                told("queries", queries.into()),
-                told("rounds", rounds.into()),
-                told("divided_by", divided_by.into()),
+            extent_json: Map::from_iter([
+                field("queries", queries.into()),
+                field("rounds", rounds.into()),
+                field("divided_by", divided_by.into()),
             ]),
             workloads: &self.workloads,
             repeats: rounds,
-            typical: median,
-            variants: self.compared(),
+            average: median,
+            variants: self.variant_metrics(),
             metrics: &self.metrics,
             claims: &self.claims,
             shortfalls: self.claims.iter().map(shortfall).collect(),
@@ -292,8 +300,8 @@ mod tests {
                 }
             }
             let is_short = |shortfall: &Option<String>| shortfall.is_some();
-            assert!(experiment.sheet(Level::Quick).shortfalls.iter().all(is_short));
-            assert!(!experiment.sheet(Level::Full).shortfalls.iter().any(is_short));
+            assert!(experiment.spec(Level::Quick).shortfalls.iter().all(is_short));
+            assert!(!experiment.spec(Level::Full).shortfalls.iter().any(is_short));
         }
     }
 

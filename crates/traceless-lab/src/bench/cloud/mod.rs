@@ -24,7 +24,6 @@ use traceless::rng::{Rng, System};
 use traceless::seal::Secret;
 use traceless_cli::cloud::remote;
 use traceless_cli::failure::{DEVICE, Failure};
-use traceless_cli::output::shortened;
 use traceless_cli::output::{Meter, say, say_json};
 use traceless_cloud::enclave::{Session, Shared};
 use traceless_cloud::gateway::{Gateway, Keys};
@@ -33,6 +32,7 @@ use traceless_cloud::kernel::Choice;
 use traceless_cloud::params::Params;
 use traceless_cloud::random::SystemStream;
 use traceless_cloud::store::{Durability, FileStore, MemStore, NodeStore};
+use traceless_sim::experiment::text_table::shortened;
 
 /// Tables I to III of the paper: bytes of data and of a block, best and average milliseconds, and
 /// thousands of bytes per second.

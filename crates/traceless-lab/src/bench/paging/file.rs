@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toml::Table;
-use traceless_cli::args::Level;
-use traceless_cli::experiment::reading::{self, known, lay_over, read_table, wrong};
-use traceless_cli::experiment::sheet::{self, Claim, Metric, Sheet, VariantMetrics, median};
 use traceless_cli::failure::Failure;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::Settings;
+use traceless_sim::experiment::spec::{self, Claim, Metric, Spec, VariantMetrics, median};
+use traceless_sim::experiment::toml_file::{self, check_known, merge, read_table};
+use traceless_sim::experiment::{Error, Level};
 
 /// The variant without paging, which defines the correct output.
 pub const NATIVE: usize = 0;
@@ -142,7 +142,8 @@ impl PagingSubject {
 impl PagingExperiment {
     /// The experiment in the file at `path`.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let mut experiment: Self = read_table(path)?.try_into().map_err(|e| wrong(path, &e))?;
+        let mut experiment: Self =
+            read_table(path)?.try_into().map_err(|e| Error::invalid(path, &e))?;
         path.clone_into(&mut experiment.path);
         let named = |extent: &PagingExtent| {
             let all = experiment.workloads.iter();
@@ -150,43 +151,46 @@ impl PagingExperiment {
         };
         (experiment.of_quick, experiment.of_full) =
             (named(&experiment.quick), named(&experiment.full));
-        experiment.check().map_err(|what| wrong(path, &what))?;
+        experiment.check().map_err(|what| Error::invalid(path, &what))?;
         Ok(experiment)
     }
 
     fn check(&self) -> Result<(), String> {
         let workloads: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         for name in &workloads {
-            known("workloads", &workloads::names(), name)?;
+            check_known("workloads", &workloads::names(), name)?;
         }
         for extent in [&self.quick, &self.full] {
             if extent.rounds == 0 || extent.sizes.is_empty() {
                 return Err("quick and full have sizes, and one of rounds or more".to_owned());
             }
             for name in extent.sizes.keys() {
-                known("sizes", &workloads, name)?;
+                check_known("sizes", &workloads, name)?;
             }
         }
-        sheet::check(&self.compared(), &self.workloads, &self.metrics, &self.claims)
+        spec::check(&self.variant_metrics(), &self.workloads, &self.metrics, &self.claims)
     }
 
     /// All variants.
     pub fn subjects(&self) -> Result<Vec<PagingSubject>, Failure> {
         let subject = |variant: &PagingVariant| {
             let mut table = self.set.clone();
-            lay_over(&mut table, &variant.set);
-            let wrong = |e: &dyn std::fmt::Display| {
+            merge(&mut table, &variant.set);
+            let invalid = |e: &dyn std::fmt::Display| {
                 let what = e.to_string();
-                wrong(&self.path, &format!("variant `{}`: {}", variant.name, what.trim_end()))
+                Error::invalid(
+                    &self.path,
+                    &format!("variant `{}`: {}", variant.name, what.trim_end()),
+                )
             };
             let subject: PagingSubject =
-                table.try_into().map_err(|e: toml::de::Error| wrong(&e))?;
-            subject.settings().map_err(|e| wrong(&e))?;
-            Ok::<_, Failure>(subject)
+                table.try_into().map_err(|e: toml::de::Error| invalid(&e))?;
+            subject.settings().map_err(|e| invalid(&e))?;
+            Ok::<_, Error>(subject)
         };
         let subjects = self.variants.iter().map(subject).collect::<Result<Vec<_>, _>>()?;
         if subjects.first().is_none_or(|subject| subject.how != How::Native) {
-            return Err(wrong(&self.path, &"the first variant is how = \"native\""));
+            return Err(Error::invalid(&self.path, &"the first variant is how = \"native\"").into());
         }
         Ok(subjects)
     }
@@ -226,24 +230,24 @@ impl PagingExperiment {
 
     /// The name of the experiment's files.
     pub fn file_name(&self) -> String {
-        reading::file_name(&self.path)
+        toml_file::file_name(&self.path)
     }
 
-    fn compared(&self) -> Vec<VariantMetrics<'_>> {
+    fn variant_metrics(&self) -> Vec<VariantMetrics<'_>> {
         let all = self.variants.iter();
         all.map(|v| VariantMetrics { name: &v.name, relative_to: &v.relative_to }).collect()
     }
 
-    /// The sheet of a level. Below level full, only claims that hold at any size are judged.
-    pub fn sheet(&self, level: Level) -> Sheet<'_> {
+    /// The spec of a level. Below level full, only claims that hold at any size are judged.
+    pub fn spec(&self, level: Level) -> Spec<'_> {
         let extent = self.extent(level);
         let is_less = *extent != self.full;
         let shortfall = |claim: &Claim| {
             let is_short = is_less && !claim.at_any_size;
             is_short.then(|| "programs do less than at level full".to_owned())
         };
-        let told = |name: &str, value: Value| (name.to_owned(), value);
-        Sheet {
+        let field = |name: &str, value: Value| (name.to_owned(), value);
+        Spec {
             path: &self.path,
             schema: "traceless.pager.experiment.v1",
             title: &self.title,
@@ -255,14 +259,14 @@ impl PagingExperiment {
                 0 => format!("whole programs, {} times", extent.rounds),
                 most => format!("up to {most} faults of each program, {} times", extent.rounds),
             },
-            extent_told: Map::from_iter([
-                told("counted", extent.counted.into()),
-                told("rounds", extent.rounds.into()),
+            extent_json: Map::from_iter([
+                field("counted", extent.counted.into()),
+                field("rounds", extent.rounds.into()),
             ]),
             workloads: self.workloads(level),
             repeats: extent.rounds,
-            typical: median,
-            variants: self.compared(),
+            average: median,
+            variants: self.variant_metrics(),
             metrics: &self.metrics,
             claims: &self.claims,
             shortfalls: self.claims.iter().map(shortfall).collect(),
@@ -290,9 +294,9 @@ mod tests {
                 assert_eq!(subjects[first].resident, subject.resident);
                 assert_eq!(subjects[first].settings().unwrap().scheme.name(), "plain");
             }
-            let quick = experiment.sheet(Level::Quick);
+            let quick = experiment.spec(Level::Quick);
             assert!(quick.shortfalls.iter().all(Option::is_some), "it is too short to judge");
-            assert!(experiment.sheet(Level::Full).shortfalls.iter().all(Option::is_none));
+            assert!(experiment.spec(Level::Full).shortfalls.iter().all(Option::is_none));
             count += 1;
         }
         assert!(count >= 5);

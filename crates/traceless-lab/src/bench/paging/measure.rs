@@ -12,10 +12,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use traceless::clock::{Clock, Monotonic};
-use traceless_cli::experiment::results::hex;
 use traceless_cli::failure::Failure;
 use traceless_cli::run::{CounterFolder, PagedCommand};
 use traceless_pager::paging::{CounterFile, Summary};
+use traceless_sim::experiment::results::hex;
 
 /// The interval between looks at the count of faults.
 const LOOK: Duration = Duration::from_millis(5);

@@ -9,18 +9,19 @@ mod threads;
 mod workloads;
 
 use crate::args::{ExperimentArgs, PagerBenchArgs};
+use crate::bench::make_all;
 use crate::numbers::{Hardware, failed};
 use file::{How, NATIVE, PagingExperiment, PagingSubject};
 use measure::RunCounts;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
-use traceless_cli::args::Level;
-use traceless_cli::experiment::in_turns;
-use traceless_cli::experiment::metrics::Place;
-use traceless_cli::experiment::results::Results;
 use traceless_cli::failure::Failure;
 use traceless_cli::output::{say, say_json};
+use traceless_sim::experiment::Level;
+use traceless_sim::experiment::interleave::InterleavedRun;
+use traceless_sim::experiment::metrics::RunIndex;
+use traceless_sim::experiment::results::Results;
 
 const SCHEMA: &str = "traceless.pager.result.v1";
 
@@ -36,26 +37,27 @@ struct PagingInput<'a> {
     round: usize,
 }
 
-type Run<'a> = in_turns::TurnRun<PagingInput<'a>>;
+type Run<'a> = InterleavedRun<PagingInput<'a>>;
 
 /// Makes the missing results, and prints the report.
 pub fn run(path: &Path, args: &PagerBenchArgs) -> Result<(), Failure> {
     let ExperimentArgs { level, out } = &args.of_experiment;
+    let level = Level::from(*level);
     let out = out.as_ref().expect("--experiment requires it");
     let experiment = PagingExperiment::read(path)?;
     let subjects = experiment.subjects()?;
     traceless_pager::paging::fix_addresses().map_err(failed)?;
     let cpu = Hardware::here().cpu;
-    let runs = runs(&experiment, &subjects, *level, &cpu)?;
+    let runs = runs(&experiment, &subjects, level, &cpu)?;
     let results = Results::open(out, SCHEMA)?;
     let progress = args.progress.progress;
-    Run::make_all(&runs, &results, progress, |run| made(&experiment, &runs, &results, run))?;
-    let report = Run::conclude(&runs, &experiment.sheet(*level), &results, out)?;
+    make_all(&runs, &results, progress, |run| counts(&experiment, &runs, &results, run))?;
+    let report = Run::conclude(&runs, &experiment.spec(level), &results, out)?;
     if args.json {
         return say_json(&report);
     }
     say(&Hardware::here().to_string());
-    report.print();
+    say(&report.to_string());
     Ok(())
 }
 
@@ -80,7 +82,7 @@ fn runs<'a>(
                     counted: extent.counted,
                     round: repeat,
                 };
-                runs.push(Run::new(Place { variant, workload, repeat }, input)?);
+                runs.push(Run::new(RunIndex { variant, workload, repeat }, input)?);
             }
         }
     }
@@ -88,28 +90,28 @@ fn runs<'a>(
 }
 
 /// The counters of a run. The runs that it is compared with have results already.
-fn made(
+fn counts(
     experiment: &PagingExperiment,
     runs: &[Run],
     results: &Results,
     run: &Run,
 ) -> Result<Value, Failure> {
-    let beside = |variant: usize| -> Result<RunCounts, Failure> {
-        let place = Place { variant, ..run.place };
-        let other = runs.iter().find(|run| run.place == place).expect("all variants are run");
-        serde_json::from_value(results.made(&other.key)?).map_err(Failure::usage)
+    let other_counts = |variant: usize| -> Result<RunCounts, Failure> {
+        let index = RunIndex { variant, ..run.index };
+        let other = runs.iter().find(|run| run.index == index).expect("all variants are run");
+        serde_json::from_value(results.get(&other.key)?).map_err(Failure::usage)
     };
     let PagingInput { workload, size, counted, .. } = run.input;
     let first = experiment.first_like(run.input.subject);
     let failed = |e: Failure| {
-        let variant = experiment.variant_name(run.place.variant);
+        let variant = experiment.variant_name(run.index.variant);
         Failure::new(e.code, format!("{workload}, {variant}: {}", e.message))
     };
     let paged = || {
-        let first = if first == run.place.variant { None } else { Some(beside(first)?) };
+        let first = if first == run.index.variant { None } else { Some(other_counts(first)?) };
         let measured =
             measure::measure(run.input.subject, workload, size, counted, first.as_ref())?;
-        measured.check_output(&beside(NATIVE)?)?;
+        measured.check_output(&other_counts(NATIVE)?)?;
         first.map_or(Ok(()), |first| measured.check_order(&first))?;
         match run.input.subject.how {
             How::EagerSimulated => Ok(measured.with_eager_simulated()),

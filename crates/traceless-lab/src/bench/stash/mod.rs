@@ -12,7 +12,7 @@ use runs::{StashRun, StashSubject};
 use serde::Serialize;
 use traceless_cli::failure::Failure;
 use traceless_cli::output::{complain, say, say_json};
-use traceless_cli::svg::curves;
+use traceless_sim::svg::curves;
 
 /// Blocks that the stash of the paper's processor holds.
 const STASH: usize = 200;

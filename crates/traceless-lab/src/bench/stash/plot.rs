@@ -2,8 +2,8 @@
 
 use super::Report;
 use super::runs::StashRun;
-use traceless_cli::svg::Axis;
-use traceless_cli::svg::curves::{Curve, CurvePanel};
+use traceless_sim::svg::Axis;
+use traceless_sim::svg::curves::{Curve, CurvePanel};
 
 /// The axis begins at ten to this power.
 const LEAST: i32 = -7;

@@ -3,7 +3,7 @@
 use super::super::subjects::{CONTROL, SUBJECTS};
 use super::paper::{PublishedRatio, published};
 use super::report::{Report, WorkloadRow};
-use traceless_cli::svg::bars::{BarPanel, Group, Plot, decades};
+use traceless_sim::svg::bars::{BarPanel, Group, Plot, decades};
 
 /// The plot of a report.
 pub fn plot(report: &Report) -> Plot {

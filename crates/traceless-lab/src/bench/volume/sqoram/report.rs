@@ -7,9 +7,9 @@ use super::super::{Machine, summary};
 use super::paper::{self, PublishedRatio};
 use super::seeks::Seeks;
 use serde::Serialize;
-use traceless_cli::experiment::text_table::TextTable;
 use traceless_cli::output::say;
-use traceless_cli::output::shortened;
+use traceless_sim::experiment::text_table::TextTable;
+use traceless_sim::experiment::text_table::shortened;
 
 #[derive(Serialize)]
 pub struct Report {

@@ -1,0 +1,152 @@
+//! `traceless sim run` and `sweep`: figures and tables of papers.
+
+use crate::args::{Level, ProgressHow, SimRunArgs, SimSweepArgs};
+use crate::failure::{DEVICE, Failure};
+use crate::output::{Meter, say, say_json};
+use crate::signals;
+use crate::trace::Trace;
+use std::slice;
+use traceless_sim::experiment;
+use traceless_sim::experiment::results::{Control, Results, write_atomically};
+use traceless_sim::experiment::simulation::{Sweep, open_results};
+
+/// Makes one experiment; with `only`, one run of it.
+pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
+    let paths = slice::from_ref(&args.experiment);
+    let mut sweep = Sweep::read(paths, args.level.into(), args.records)?;
+    if let Some(nth) = args.only {
+        sweep.select(nth)?;
+    }
+    let results = open_results(&args.out)?;
+    if args.trace.trace.is_some() {
+        if sweep.run_count() != 1 {
+            return Err(Failure::usage("one run has a trace: say which one with --only"));
+        }
+        let trace = Trace::open(&args.trace)?;
+        sweep.make_watched(&results, &super::watch(&trace))?;
+        trace.finish()?;
+    }
+    complete(&sweep, &results, 1, args.progress.progress)?;
+    if args.only.is_some() {
+        return Ok(());
+    }
+    for report in sweep.conclude(&results, &args.out)?.experiments {
+        if args.json {
+            return say_json(&report);
+        }
+        say(&report.to_string());
+    }
+    Ok(())
+}
+
+/// Makes several experiments, several runs at a time; or prints the commands that make the runs.
+pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
+    let sweep = Sweep::read(&args.experiments, args.level.into(), args.records)?;
+    if args.print_commands || args.slurm.is_some() {
+        return print_commands(args, &sweep);
+    }
+    let results = open_results(&args.out)?;
+    complete(&sweep, &results, args.jobs, args.progress.progress)?;
+    let report = sweep.conclude(&results, &args.out)?;
+    if args.json {
+        return say_json(&report);
+    }
+    say(&report.to_string());
+    Ok(())
+}
+
+fn print_commands(args: &SimSweepArgs, sweep: &Sweep) -> Result<(), Failure> {
+    let program = std::env::current_exe().map_err(Failure::usage)?;
+    let commands = sweep.commands(&program, &args.out).map_err(Failure::usage)?;
+    if let Some(path) = &args.slurm {
+        write_atomically(path, sweep.slurm_script(&commands).as_bytes())?;
+    }
+    if args.print_commands {
+        for command in &commands {
+            say(command);
+        }
+    }
+    Ok(())
+}
+
+/// Makes the runs without a result.
+fn complete(
+    sweep: &Sweep,
+    results: &Results,
+    jobs: usize,
+    progress: ProgressHow,
+) -> Result<(), Failure> {
+    let mut meter = Meter::new("simulating", progress);
+    let control = Control {
+        interrupted: &*signals::flag()?,
+        progress: &mut |done, all| meter.update(done, all),
+    };
+    sweep.complete(results, jobs, control)?;
+    meter.finish();
+    Ok(())
+}
+
+impl From<Level> for experiment::Level {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Quick => Self::Quick,
+            Level::Full => Self::Full,
+        }
+    }
+}
+
+impl From<experiment::Error> for Failure {
+    fn from(error: experiment::Error) -> Self {
+        if error.is_io() { Self::new(DEVICE, error) } else { Self::usage(error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{ProgressArgs, TraceArgs};
+    use std::fs::{self, File};
+    use std::path::{Path, PathBuf};
+    use traceless_core::trace::{SecretReader, TraceReader};
+
+    fn args(out: &Path, only: Option<usize>) -> SimRunArgs {
+        let file = "../../experiments/ir-oram/fig12.toml";
+        SimRunArgs {
+            experiment: Path::new(env!("CARGO_MANIFEST_DIR")).join(file),
+            level: Level::Quick,
+            records: Some(300),
+            out: out.to_owned(),
+            only,
+            trace: TraceArgs::default(),
+            progress: ProgressArgs { progress: ProgressHow::None },
+            json: false,
+        }
+    }
+
+    fn results(out: &Path) -> Vec<PathBuf> {
+        fs::read_dir(out.join("runs")).unwrap().map(|file| file.unwrap().path()).collect()
+    }
+
+    /// A run with a result is watched all the same, and gives the same result.
+    #[test]
+    fn one_run_has_a_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path();
+        run(&args(out, Some(0))).unwrap();
+        let [path] = &results(out)[..] else { panic!("one run was made") };
+        let result = fs::read(path).unwrap();
+        let (trace, secret) = (out.join("trace"), out.join("secret"));
+        let of_trace = TraceArgs { trace: Some(trace.clone()), secret: Some(secret.clone()) };
+        assert!(run(&SimRunArgs { trace: of_trace.clone(), ..args(out, None) }).is_err());
+        run(&SimRunArgs { trace: of_trace, ..args(out, Some(0)) }).unwrap();
+        assert_eq!(fs::read(path).unwrap(), result);
+        let lines = TraceReader::new(File::open(trace).unwrap()).unwrap().map(Result::unwrap);
+        let requests = SecretReader::new(File::open(secret).unwrap()).unwrap().map(Result::unwrap);
+        let stored: serde_json::Value = serde_json::from_slice(&result).unwrap();
+        let paths = stored["counts"]["paths"]["data"].as_u64().unwrap();
+        assert!(paths > 0 && lines.count() as u64 > 10 * paths);
+        let cache = &stored["counts"]["last_level"];
+        let expected = ["read_misses", "write_backs"].map(|of| cache[of].as_u64().unwrap());
+        assert_eq!(requests.count() as u64, expected[0] + expected[1]);
+    }
+}

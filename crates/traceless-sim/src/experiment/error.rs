@@ -1,0 +1,87 @@
+//! Why an experiment fails.
+
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The reasons for which an experiment fails.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or folder cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file of an experiment is not valid.
+    #[error("{}: {what}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A workload cannot be opened.
+    #[error(transparent)]
+    Workload(#[from] crate::Error),
+    /// A simulation failed.
+    #[error("{workload}: {source}")]
+    Simulation {
+        /// The workload that was simulated.
+        workload: String,
+        /// The cause.
+        source: crate::Error,
+    },
+    /// No run of an experiment has the requested number.
+    #[error("there are runs 0 to {last}")]
+    NoRun {
+        /// The number of the last run.
+        last: usize,
+    },
+    /// The result of a run was removed after the run was made.
+    #[error("the result {key} has gone")]
+    MissingResult {
+        /// The key of the run.
+        key: String,
+    },
+    /// The user interrupted the runs.
+    #[error("interrupted; what is finished is kept")]
+    Interrupted,
+    /// A value cannot be written as JSON.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// A table cannot be written as Parquet.
+    #[error(transparent)]
+    Parquet(#[from] parquet::errors::ParquetError),
+}
+
+impl Error {
+    /// Whether a file or device failed, so that the experiment itself may be valid.
+    pub fn is_io(&self) -> bool {
+        match self {
+            Self::Io { .. } => true,
+            Self::Workload(source) | Self::Simulation { source, .. } => {
+                matches!(source, crate::Error::Io { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// An error in the file at `path`.
+    pub fn invalid(path: &Path, what: &dyn Display) -> Self {
+        // Messages of the TOML parser end with an empty line.
+        let what = what.to_string().trim_end().to_owned();
+        Self::File { path: path.to_owned(), what }
+    }
+
+    /// An error of reading or writing the file at `path`.
+    pub(super) fn io(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Io { path: path.to_owned(), source }
+    }
+}
+
+/// Shorthand for results of experiments.
+pub type Result<T = (), E = Error> = core::result::Result<T, E>;

@@ -1,0 +1,79 @@
+//! Experiments: figures and tables of papers, from files that say what to run and what the paper
+//! found. This module has what all experiments share, simulated or measured: reading files, storing
+//! results, judging claims, and writing and plotting the outcome.
+//!
+//! File by file: `toml_file`: TOML that may build on another file; `spec`: which variants are
+//! compared, with which metrics and claims; `results`: one file for each run; `interleave`: runs
+//! that measure this computer; `metrics`: numbers made of counts; `verdict`: whether a claim holds;
+//! `report`, `text_table`, `plot`, `table`: the outcome as JSON, text, SVG, CSV and Parquet;
+//! `simulation`: experiments that the simulator runs.
+
+mod error;
+pub mod interleave;
+pub mod metrics;
+mod plot;
+mod report;
+pub mod results;
+pub mod simulation;
+pub mod spec;
+mod table;
+pub mod text_table;
+pub mod toml_file;
+mod verdict;
+
+pub use error::{Error, Result};
+pub use report::{MetricReport, Report, VariantReport};
+pub use verdict::Verdict;
+
+use metrics::Counts;
+use results::write_atomically;
+use serde_json::Value;
+use spec::Spec;
+use std::path::Path;
+use table::Table;
+
+/// How much of an experiment is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// Seconds, on small machines.
+    Quick,
+    /// As much as the paper does, where it says how much.
+    Full,
+}
+
+impl Level {
+    /// Its name on the command line, and in names of files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// The report of an experiment with all runs made. Also writes it to `out`, with its plot and the
+/// counts of each run: `lines` has the names that identify each run, and its counts.
+pub fn conclude<'a>(
+    spec: &Spec<'_>,
+    counts: &Counts<'_>,
+    lines: impl Iterator<Item = (Vec<(&'a str, Value)>, &'a Value)>,
+    out: &Path,
+) -> Result<Report> {
+    let report = Report::new(spec, counts)?;
+    let json = serde_json::to_string_pretty(&report)?;
+    let svg = plot::plot(&report).to_svg();
+    let table = Table::new(lines);
+    let parquet = table.to_parquet()?;
+    let csv = table.to_csv().into_bytes();
+    let files = [
+        ("json", json.into_bytes()),
+        ("svg", svg.into_bytes()),
+        ("csv", csv),
+        ("parquet", parquet),
+    ];
+    for (extension, bytes) in files {
+        let name = format!("{}.{}.{extension}", spec.file_name(), spec.level.name());
+        write_atomically(&out.join(name), &bytes)?;
+    }
+    Ok(report)
+}

@@ -1,0 +1,184 @@
+//! Experiments that the simulator runs: figures and tables of papers, from files that say what to
+//! simulate and what the paper found.
+
+mod commands;
+mod file;
+mod input;
+mod overheads;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod workloads;
+
+use super::metrics::{Counts, RunIndex};
+use super::results::{Control, Results};
+use super::{Error, Level, Report, Result};
+use crate::Watch;
+use file::Experiment;
+use input::Input;
+use plan::Run;
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+const SCHEMA: &str = "traceless.sim.result.v1";
+
+/// One experiment or several, with their runs at one level.
+pub struct Sweep {
+    experiments: Vec<(Experiment, Vec<Run>)>,
+    level: Level,
+    /// The number of timed records, if it is not that of the level.
+    records: Option<u64>,
+}
+
+/// Opens the folder of results in `out`.
+pub fn open_results(out: &Path) -> Result<Results> {
+    Results::open(out, SCHEMA)
+}
+
+impl Sweep {
+    /// The experiments in the files at `paths`, which time `records` records of each workload
+    /// instead of the level's number if it is given.
+    pub fn read(paths: &[PathBuf], level: Level, records: Option<u64>) -> Result<Self> {
+        let mut experiments = vec![];
+        for path in paths {
+            let mut experiment = Experiment::read(path)?;
+            if let Some(records) = records {
+                experiment.set_records(records)?;
+            }
+            let runs = plan::runs(&experiment, level)?;
+            experiments.push((experiment, runs));
+        }
+        Ok(Self { experiments, level, records })
+    }
+
+    /// Drops all runs but one; `nth` counts the runs of all experiments from 0.
+    pub fn select(&mut self, nth: usize) -> Result {
+        let count = self.run_count();
+        if nth >= count {
+            return Err(Error::NoRun { last: count.saturating_sub(1) });
+        }
+        let mut first = 0;
+        for (_, runs) in &mut self.experiments {
+            let count = runs.len();
+            let mut number = first..;
+            runs.retain(|_| number.next() == Some(nth));
+            first += count;
+        }
+        Ok(())
+    }
+
+    /// The number of runs of all experiments.
+    pub fn run_count(&self) -> usize {
+        self.experiments.iter().map(|(_, runs)| runs.len()).sum()
+    }
+
+    fn runs(&self) -> Vec<(&Experiment, &Run)> {
+        let mut all = vec![];
+        for (experiment, runs) in &self.experiments {
+            all.extend(runs.iter().map(|run| (experiment, run)));
+        }
+        all
+    }
+
+    /// Makes the runs without a result, `jobs` at a time.
+    pub fn complete(&self, results: &Results, jobs: usize, control: Control<'_>) -> Result {
+        let mut distinct: Vec<(&Experiment, &Run)> = vec![];
+        for (experiment, run) in self.runs() {
+            // Figures share their baselines, so runs with equal keys are made once.
+            if distinct.iter().all(|(_, other)| other.key != run.key) {
+                distinct.push((experiment, run));
+            }
+        }
+        let keys: Vec<&str> = distinct.iter().map(|(_, run)| run.key.as_str()).collect();
+        results.complete(&keys, jobs, control, |nth| {
+            let (experiment, run) = distinct[nth];
+            make(results, experiment, run, &Watch::default())
+        })
+    }
+
+    /// Makes all runs, even if they have results already; `watch` observes them.
+    pub fn make_watched(&self, results: &Results, watch: &Watch) -> Result {
+        self.runs()
+            .into_iter()
+            .try_for_each(|(experiment, run)| make(results, experiment, run, watch))
+    }
+
+    /// The reports of all experiments, whose runs are made; also written to `out`.
+    pub fn conclude(&self, results: &Results, out: &Path) -> Result<SweepReport> {
+        let mut reports = vec![];
+        for (experiment, runs) in &self.experiments {
+            reports.push(conclude(experiment, self.level, runs, results, out)?);
+        }
+        Ok(SweepReport { schema: "traceless.sim.sweep.v1", experiments: reports })
+    }
+}
+
+/// The reports of several experiments.
+#[derive(Serialize)]
+pub struct SweepReport {
+    schema: &'static str,
+    /// The reports, in the order of the experiments.
+    pub experiments: Vec<Report>,
+}
+
+/// Text for people to read: each report, and how many claims were reproduced.
+impl fmt::Display for SweepReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for report in &self.experiments {
+            writeln!(f, "{report}\n")?;
+        }
+        let verdicts = || self.experiments.iter().flat_map(|report| &report.verdicts);
+        let count = |is: Option<bool>| verdicts().filter(|v| v.reproduced == is).count();
+        write!(
+            f,
+            "{} of {} claims reproduced, {} not, {} from runs too short to judge",
+            count(Some(true)),
+            verdicts().count(),
+            count(Some(false)),
+            count(None),
+        )
+    }
+}
+
+/// Makes a run, even if it has a result already; `watch` observes it.
+fn make(results: &Results, experiment: &Experiment, run: &Run, watch: &Watch) -> Result {
+    results.store(&run.key, &run.input, &simulate(experiment, &run.input, watch)?)
+}
+
+fn simulate(experiment: &Experiment, input: &Input, watch: &Watch) -> Result<Value> {
+    if let Some(overheads) = &input.overheads {
+        return Ok(overheads.counts());
+    }
+    let (mut programs, warm_up) = workloads::open(experiment, input)?;
+    let outcome = input
+        .machine
+        .run_watched(warm_up, &mut programs, watch)
+        .map_err(|source| Error::Simulation { workload: input.workload.clone(), source })?;
+    Ok(serde_json::to_value(&outcome)?)
+}
+
+/// The report of an experiment with all runs made, also written to `out`.
+fn conclude(
+    experiment: &Experiment,
+    level: Level,
+    runs: &[Run],
+    results: &Results,
+    out: &Path,
+) -> Result<Report> {
+    let counts = runs.iter().map(|run| results.get(&run.key)).collect::<Result<Vec<_>>>()?;
+    let indices: Vec<RunIndex> = runs.iter().map(|run| run.index).collect();
+    let spec = experiment.spec(level);
+    let counts = Counts::new(&spec, &indices, counts);
+    let lines = runs.iter().map(|run| {
+        let names = vec![
+            ("variant", experiment.variants[run.index.variant].name.clone().into()),
+            ("workload", run.input.workload.clone().into()),
+            ("seed", run.input.seed.into()),
+            ("key", run.key.clone().into()),
+        ];
+        (names, counts.at(run.index))
+    });
+    super::conclude(&spec, &counts, lines, out)
+}
