@@ -11,14 +11,14 @@ use std::error::Error;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use traceless::posmap::Flat;
+use traceless::tree::{Engine, SealedTree, Shape};
 use traceless_audit::{Accesses, Judgement, Verdict, judge};
 use traceless_core::oram::{Hides, Oram, check_request};
-use traceless_core::posmap::Flat;
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_core::seal::{Aead, Secret};
 use traceless_core::store::{MemStore, WatchedStore};
 use traceless_core::trace::{FileWitness, Op, SecretReader, TraceReader};
-use traceless_core::tree::{Engine, SealedTree, Shape};
 use traceless_core::types::{Addr, Leaf};
 
 const BLOCKS: u64 = 256;

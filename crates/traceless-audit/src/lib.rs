@@ -29,7 +29,7 @@
 //! `boosting`; `timing`: times in pairs; `accesses`: traces of any scheme, divided by `segment`,
 //! each an `access` with its events (`footprint`); `judge`: two of them, by what is public and what
 //! is drawn (`schedule`), the `order` of accesses that come by chance, single events (`columns`)
-//! and `requests`; `import`: recordings of other tools; `report`. `models` are faulty schemes for
+//! and `requests`; `import`: recordings of other tools; `report`; `svg`: plots, for any report. `models` are faulty schemes for
 //! the crate's tests.
 #![forbid(unsafe_code)]
 
@@ -66,6 +66,7 @@ mod schedule;
 mod segment;
 mod snapshot;
 mod stats;
+pub mod svg;
 mod table;
 mod template;
 mod timing;

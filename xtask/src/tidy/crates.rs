@@ -63,7 +63,7 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "traceless-cloud" => Some(&["traceless-core", "traceless-sys"]),
         "traceless-pager" => Some(&LIBRARY),
         "traceless-preload" => Some(&["traceless-pager"]),
-        "traceless-sim" => Some(&["traceless"]),
+        "traceless-sim" => Some(&["traceless", "traceless-audit"]),
         "traceless-audit" => Some(&["traceless-core"]),
         "traceless-cli" | "traceless-py" => Some(&PRODUCTS),
         "traceless-lab" => Some(&LABORATORY),

@@ -3,8 +3,8 @@
 use super::outcome::{FAILED, Outcome};
 use std::fmt::Write as _;
 use std::path::Path;
+use traceless_audit::svg::dots::{DotPanel, Series, to_svg};
 use traceless_audit::{Claim, Verdict};
-use traceless_sim::svg::dots::{DotPanel, Series, to_svg};
 
 /// Two users side by side.
 pub struct Picture {

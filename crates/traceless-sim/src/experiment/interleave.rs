@@ -1,7 +1,7 @@
 //! Runs that measure this computer, one at a time. Variants take turns, so that other load of the
 //! computer affects all of them alike.
 
-use super::metrics::{Counts, RunIndex};
+use super::metrics::{RunCounts, RunIndex};
 use super::results::{self, Control, Results};
 use super::spec::Spec;
 use super::{Error, Report, Result};
@@ -50,7 +50,7 @@ impl<I: Serialize + Sync> InterleavedRun<I> {
     ) -> Result<Report> {
         let counts = runs.iter().map(|run| results.get(&run.key)).collect::<Result<_>>()?;
         let indices: Vec<RunIndex> = runs.iter().map(|run| run.index).collect();
-        let counts = Counts::new(spec, &indices, counts);
+        let counts = RunCounts::new(spec, &indices, counts);
         let lines = runs.iter().map(|run| {
             let RunIndex { variant, workload, repeat } = run.index;
             let names: Vec<(&str, Value)> = vec![

@@ -16,7 +16,7 @@ pub struct RunIndex {
 }
 
 /// What all runs of an experiment counted.
-pub struct Counts<'a> {
+pub struct RunCounts<'a> {
     spec: &'a Spec<'a>,
     /// Ordered by variant, workload and repeat.
     all: Vec<Value>,
@@ -35,7 +35,7 @@ pub struct Values {
     pub deviation: Option<f64>,
 }
 
-impl<'a> Counts<'a> {
+impl<'a> RunCounts<'a> {
     /// Takes the counts of the runs at `indices`, in the same order: by variant, workload and
     /// repeat.
     pub fn new(spec: &'a Spec<'a>, indices: &[RunIndex], all: Vec<Value>) -> Self {

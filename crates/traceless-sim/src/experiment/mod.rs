@@ -25,7 +25,7 @@ pub use error::{Error, Result};
 pub use report::{MetricReport, Report, VariantReport};
 pub use verdict::Verdict;
 
-use metrics::Counts;
+use metrics::RunCounts;
 use results::write_atomically;
 use serde_json::Value;
 use spec::Spec;
@@ -55,7 +55,7 @@ impl Level {
 /// counts of each run: `lines` has the names that identify each run, and its counts.
 pub fn conclude<'a>(
     spec: &Spec<'_>,
-    counts: &Counts<'_>,
+    counts: &RunCounts<'_>,
     lines: impl Iterator<Item = (Vec<(&'a str, Value)>, &'a Value)>,
     out: &Path,
 ) -> Result<Report> {

@@ -2,7 +2,7 @@
 
 use super::report::{MetricReport, Report};
 use super::verdict::Verdict;
-use crate::svg::bars::{BarPanel, Group, Plot, linear};
+use traceless_audit::svg::bars::{BarGroup, BarPanel, Plot, linear};
 
 const MEAN: &str = "mean";
 
@@ -29,7 +29,7 @@ fn title(report: &Report) -> String {
 
 fn panel(report: &Report, metric: &MetricReport) -> BarPanel {
     let workloads = report.workloads.iter().map(Some).enumerate();
-    let mut groups: Vec<Group> = workloads
+    let mut groups: Vec<BarGroup> = workloads
         .map(|(nth, workload)| group(report, metric, workload, |each, _| each[nth]))
         .collect();
     if report.workloads.len() > 1 {
@@ -43,7 +43,7 @@ fn group(
     metric: &MetricReport,
     workload: Option<&String>,
     value: impl Fn(&[f64], f64) -> f64,
-) -> Group {
+) -> BarGroup {
     let is_meant =
         |verdict: &&Verdict| verdict.metric == metric.name && verdict.workload.as_ref() == workload;
     let marks = report.verdicts.iter().filter(is_meant).filter_map(|verdict| {
@@ -52,7 +52,7 @@ fn group(
         Some((nth, verdict.paper?))
     });
     let bars = metric.variants.iter().map(|of| value(&of.each, of.mean)).enumerate();
-    Group {
+    BarGroup {
         label: workload.map_or(MEAN, |name| name.rsplit('/').next().unwrap_or(name)).to_owned(),
         bars: bars.filter(|(_, value)| value.is_finite()).collect(),
         marks: marks.collect(),

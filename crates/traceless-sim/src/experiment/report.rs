@@ -1,7 +1,7 @@
 //! The outcome of an experiment, as JSON and as tables.
 
 use super::Result;
-use super::metrics::{Counts, Values};
+use super::metrics::{RunCounts, Values};
 use super::spec::{Metric, Spec, VariantMetrics};
 use super::text_table::{TextTable, shortened};
 use super::verdict::{Verdict, verdicts};
@@ -57,8 +57,8 @@ pub struct VariantReport {
 }
 
 impl Report {
-    /// The metrics and verdicts of an experiment whose runs are all made.
-    pub(super) fn new(spec: &Spec<'_>, counts: &Counts<'_>) -> Result<Self> {
+    /// The metrics and verdicts of an experiment after all of its runs.
+    pub(super) fn new(spec: &Spec<'_>, counts: &RunCounts<'_>) -> Result<Self> {
         let metrics = spec.metrics.iter().map(|metric| metric_report(spec, counts, metric));
         let metrics = metrics.collect::<Result<Vec<_>>>()?;
         let values = |metric: &str, variant: &str| {
@@ -124,7 +124,7 @@ impl Report {
     }
 }
 
-fn metric_report(spec: &Spec<'_>, counts: &Counts<'_>, metric: &Metric) -> Result<MetricReport> {
+fn metric_report(spec: &Spec<'_>, counts: &RunCounts<'_>, metric: &Metric) -> Result<MetricReport> {
     let of = |(nth, variant): (usize, &VariantMetrics<'_>)| {
         let Values { each, mean, spread, deviation } = counts.values(metric, nth)?;
         Ok(VariantReport { name: variant.name.to_owned(), each, mean, spread, deviation })

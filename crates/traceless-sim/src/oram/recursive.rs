@@ -36,7 +36,7 @@ pub struct MapLevel<T> {
 /// The scheme, as a [`Controller`]. See the [module](self).
 pub struct Recursive<T> {
     blocks: u64,
-    levels: Vec<Level<T>>,
+    levels: Vec<TreeLevel<T>>,
     rng: Box<dyn Rng>,
     requests: VecDeque<(u64, Addr)>,
     /// The tree that is accessed next.
@@ -48,7 +48,7 @@ pub struct Recursive<T> {
 }
 
 /// A tree and its labels. The first level is the tree of the user's blocks.
-struct Level<T> {
+struct TreeLevel<T> {
     engine: Engine<T>,
     /// The labels of the tree's blocks.
     labels: Flat,
@@ -91,7 +91,7 @@ impl<T: BucketTree> Recursive<T> {
             if !(1..=8 * RATE_ONE).contains(&rate) {
                 return Err(Error::Geometry("a tree is accessed up to eight times a round"));
             }
-            levels.push(Level {
+            levels.push(TreeLevel {
                 engine: Engine::new(tree, stash_blocks),
                 labels: Flat::new(fewer as usize),
                 fanout,
@@ -174,7 +174,7 @@ impl<T: BucketTree> Recursive<T> {
     fn visit(&mut self, tree: usize, addr: Addr) -> Result<StepKind> {
         let (block, new) = (self.block_of(addr, tree), self.draw(tree));
         let old = self.levels[tree].labels.remap(block, new).unwrap_or_else(|| self.draw(tree));
-        let Level { engine, plb, .. } = &mut self.levels[tree];
+        let TreeLevel { engine, plb, .. } = &mut self.levels[tree];
         engine.fetch(old)?;
         match plb {
             None => {
@@ -198,7 +198,9 @@ impl<T: BucketTree> Recursive<T> {
 
     /// Marks as used the block of `tree` that holds the label of `child`.
     fn touch_parent(&mut self, child: Addr, tree: usize) {
-        let Some(Level { plb: Some(plb), fanout, .. }) = self.levels.get_mut(tree) else { return };
+        let Some(TreeLevel { plb: Some(plb), fanout, .. }) = self.levels.get_mut(tree) else {
+            return;
+        };
         let way = plb.find(Addr(child.0 / *fanout)).expect("the walk came by, or began there");
         plb.touch(way);
     }
@@ -226,7 +228,7 @@ impl<T: Fill> Recursive<T> {
         for tree in 0..self.levels.len() {
             blocks = blocks.div_ceil(self.levels[tree].fanout);
             let labels: Vec<u32> = (0..blocks).map(|_| self.draw(tree).0 as u32).collect();
-            let Level { engine, labels: map, .. } = &mut self.levels[tree];
+            let TreeLevel { engine, labels: map, .. } = &mut self.levels[tree];
             engine.fill_all(&labels, &mut |_, _| {})?;
             for (addr, &label) in (0..).map(Addr).zip(&labels) {
                 map.remap(addr, Leaf(label.into()));

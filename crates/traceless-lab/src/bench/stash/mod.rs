@@ -10,9 +10,9 @@ use crate::numbers::{Hardware, failed};
 use published::{LevelShare, StashBound};
 use runs::{StashRun, StashSubject};
 use serde::Serialize;
+use traceless_audit::svg::curves;
 use traceless_cli::failure::Failure;
 use traceless_cli::output::{complain, say, say_json};
-use traceless_sim::svg::curves;
 
 /// Blocks that the stash of the paper's processor holds.
 const STASH: usize = 200;

@@ -2,8 +2,8 @@
 
 use super::Report;
 use super::runs::StashRun;
-use traceless_sim::svg::Axis;
-use traceless_sim::svg::curves::{Curve, CurvePanel};
+use traceless_audit::svg::Axis;
+use traceless_audit::svg::curves::{Curve, CurvePanel};
 
 /// The axis begins at ten to this power.
 const LEAST: i32 = -7;

@@ -10,13 +10,13 @@ mod plan;
 mod tests;
 mod workloads;
 
-use super::metrics::{Counts, RunIndex};
+use super::metrics::{RunCounts, RunIndex};
 use super::results::{Control, Results};
 use super::{Error, Level, Report, Result};
 use crate::Watch;
 use file::Experiment;
 use input::Input;
-use plan::Run;
+use plan::PlannedRun;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
@@ -26,7 +26,7 @@ const SCHEMA: &str = "traceless.sim.result.v1";
 
 /// One experiment or several, with their runs at one level.
 pub struct Sweep {
-    experiments: Vec<(Experiment, Vec<Run>)>,
+    experiments: Vec<(Experiment, Vec<PlannedRun>)>,
     level: Level,
     /// The number of timed records, if it is not that of the level.
     records: Option<u64>,
@@ -74,7 +74,7 @@ impl Sweep {
         self.experiments.iter().map(|(_, runs)| runs.len()).sum()
     }
 
-    fn runs(&self) -> Vec<(&Experiment, &Run)> {
+    fn runs(&self) -> Vec<(&Experiment, &PlannedRun)> {
         let mut all = vec![];
         for (experiment, runs) in &self.experiments {
             all.extend(runs.iter().map(|run| (experiment, run)));
@@ -84,7 +84,7 @@ impl Sweep {
 
     /// Makes the runs without a result, `jobs` at a time.
     pub fn complete(&self, results: &Results, jobs: usize, control: Control<'_>) -> Result {
-        let mut distinct: Vec<(&Experiment, &Run)> = vec![];
+        let mut distinct: Vec<(&Experiment, &PlannedRun)> = vec![];
         for (experiment, run) in self.runs() {
             // Figures share their baselines, so runs with equal keys are made once.
             if distinct.iter().all(|(_, other)| other.key != run.key) {
@@ -105,7 +105,7 @@ impl Sweep {
             .try_for_each(|(experiment, run)| make(results, experiment, run, watch))
     }
 
-    /// The reports of all experiments, whose runs are made; also written to `out`.
+    /// The reports of all experiments after their runs; also written to `out`.
     pub fn conclude(&self, results: &Results, out: &Path) -> Result<SweepReport> {
         let mut reports = vec![];
         for (experiment, runs) in &self.experiments {
@@ -143,7 +143,7 @@ impl fmt::Display for SweepReport {
 }
 
 /// Makes a run, even if it has a result already; `watch` observes it.
-fn make(results: &Results, experiment: &Experiment, run: &Run, watch: &Watch) -> Result {
+fn make(results: &Results, experiment: &Experiment, run: &PlannedRun, watch: &Watch) -> Result {
     results.store(&run.key, &run.input, &simulate(experiment, &run.input, watch)?)
 }
 
@@ -163,14 +163,14 @@ fn simulate(experiment: &Experiment, input: &Input, watch: &Watch) -> Result<Val
 fn conclude(
     experiment: &Experiment,
     level: Level,
-    runs: &[Run],
+    runs: &[PlannedRun],
     results: &Results,
     out: &Path,
 ) -> Result<Report> {
     let counts = runs.iter().map(|run| results.get(&run.key)).collect::<Result<Vec<_>>>()?;
     let indices: Vec<RunIndex> = runs.iter().map(|run| run.index).collect();
     let spec = experiment.spec(level);
-    let counts = Counts::new(&spec, &indices, counts);
+    let counts = RunCounts::new(&spec, &indices, counts);
     let lines = runs.iter().map(|run| {
         let names = vec![
             ("variant", experiment.variants[run.index.variant].name.clone().into()),

@@ -11,7 +11,7 @@ use crate::oram;
 use toml::{Table, Value};
 
 /// One run.
-pub struct Run {
+pub struct PlannedRun {
     /// Which variant, workload and seed of the experiment.
     pub index: RunIndex,
     /// Everything that the result depends on.
@@ -21,7 +21,7 @@ pub struct Run {
 }
 
 /// All runs at a level.
-pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<Run>> {
+pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<PlannedRun>> {
     let base = experiment.base()?;
     let extent = experiment.extent(level);
     let workloads = experiment.workloads(level);
@@ -46,7 +46,11 @@ pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<Run>> {
                     overheads: variant.overheads.clone(),
                 };
                 let key = results::key(&input)?;
-                runs.push(Run { index: RunIndex { variant: nth, workload, repeat }, input, key });
+                runs.push(PlannedRun {
+                    index: RunIndex { variant: nth, workload, repeat },
+                    input,
+                    key,
+                });
             }
         }
     }

@@ -19,7 +19,7 @@ pub struct Lu {
 
 /// The part of a column that is in a block.
 #[derive(Clone, Copy)]
-struct Column {
+struct LuColumn {
     /// The row of blocks that the block is in.
     block: usize,
     column: usize,
@@ -38,11 +38,11 @@ impl Lu {
     }
 
     fn place(&self, row: usize, column: usize) -> usize {
-        self.first(Column { block: row / BLOCK, column }) + row % BLOCK
+        self.first(LuColumn { block: row / BLOCK, column }) + row % BLOCK
     }
 
     /// The place of the first element of a column of a block; its other elements follow.
-    fn first(&self, Column { block, column }: Column) -> usize {
+    fn first(&self, LuColumn { block, column }: LuColumn) -> usize {
         if !self.contiguous {
             return column * self.n + block * BLOCK;
         }
@@ -70,7 +70,7 @@ impl Lu {
     fn subtract(
         &self,
         memory: &mut ThreadMemory,
-        (target, source): (Column, Column),
+        (target, source): (LuColumn, LuColumn),
         factor: f64,
         from: usize,
     ) {
@@ -101,7 +101,7 @@ impl Lu {
     ) {
         for column in columns {
             let factor = self.divide(memory, source, column);
-            let pair = (Column { block: nth, column }, Column { block: nth, column: source });
+            let pair = (LuColumn { block: nth, column }, LuColumn { block: nth, column: source });
             self.subtract(memory, pair, factor, source % BLOCK + 1);
         }
     }
@@ -111,7 +111,7 @@ impl Lu {
         for source in Self::columns(nth) {
             for column in source + 1..Self::columns(nth).end {
                 let factor = self.load(memory, source, column);
-                let pair = (Column { block, column }, Column { block, column: source });
+                let pair = (LuColumn { block, column }, LuColumn { block, column: source });
                 self.subtract(memory, pair, factor, 0);
             }
         }
@@ -129,7 +129,8 @@ impl Lu {
         for source in Self::columns(nth) {
             for column in Self::columns(column) {
                 let factor = self.load(memory, source, column);
-                let pair = (Column { block: row, column }, Column { block: row, column: source });
+                let pair =
+                    (LuColumn { block: row, column }, LuColumn { block: row, column: source });
                 self.subtract(memory, pair, factor, 0);
             }
         }
@@ -139,7 +140,7 @@ impl Lu {
 impl ThreadKernel for Lu {
     fn run(&self, memory: &mut ThreadMemory) {
         let blocks = self.n / BLOCK;
-        let board = Board::new(memory);
+        let board = SharedColumns::new(memory);
         for nth in 0..blocks {
             if board.is_own(nth, nth) {
                 self.factor(memory, nth);
@@ -166,13 +167,13 @@ impl ThreadKernel for Lu {
 }
 
 /// The assignment of blocks to threads.
-struct Board {
+struct SharedColumns {
     thread: usize,
     rows: usize,
     columns: usize,
 }
 
-impl Board {
+impl SharedColumns {
     fn new(memory: &ThreadMemory) -> Self {
         let threads = memory.threads();
         let rows = (1..=threads.isqrt()).rev().find(|rows| threads.is_multiple_of(*rows));

@@ -3,7 +3,7 @@
 use super::super::subjects::{CONTROL, SUBJECTS};
 use super::paper::{PublishedRatio, published};
 use super::report::{Report, WorkloadRow};
-use traceless_sim::svg::bars::{BarPanel, Group, Plot, decades};
+use traceless_audit::svg::bars::{BarGroup, BarPanel, Plot, decades};
 
 /// The plot of a report.
 pub fn plot(report: &Report) -> Plot {
@@ -39,10 +39,10 @@ pub fn plot(report: &Report) -> Plot {
 }
 
 fn measured(report: &Report, on: &str, series: &[&str]) -> BarPanel {
-    let mut groups: Vec<Group> = vec![];
+    let mut groups: Vec<BarGroup> = vec![];
     for row in report.rows.iter().filter(|row| row.on == on) {
         let at = groups.iter().position(|group| group.label == row.workload).unwrap_or_else(|| {
-            groups.push(Group { label: row.workload.to_owned(), bars: vec![], marks: vec![] });
+            groups.push(BarGroup { label: row.workload.to_owned(), bars: vec![], marks: vec![] });
             groups.len() - 1
         });
         let WorkloadRow { subject, ratio, paper, .. } = row;
@@ -55,11 +55,11 @@ fn measured(report: &Report, on: &str, series: &[&str]) -> BarPanel {
 }
 
 fn of_the_paper(series: &[&str]) -> BarPanel {
-    let mut groups: Vec<Group> = vec![];
+    let mut groups: Vec<BarGroup> = vec![];
     for PublishedRatio { place, scheme, workload, ratio, .. } in published() {
         let label = format!("{workload}, {place}");
         let at = groups.iter().position(|group| group.label == label).unwrap_or_else(|| {
-            groups.push(Group { label, bars: vec![], marks: vec![] });
+            groups.push(BarGroup { label, bars: vec![], marks: vec![] });
             groups.len() - 1
         });
         groups[at].bars.extend(number_of(series, scheme).map(|number| (number, ratio)));

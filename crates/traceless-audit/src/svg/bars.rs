@@ -9,11 +9,11 @@ pub struct BarPanel {
     /// The vertical axis.
     pub axis: Axis,
     /// The groups from left to right.
-    pub groups: Vec<Group>,
+    pub groups: Vec<BarGroup>,
 }
 
 /// The bars of one workload.
-pub struct Group {
+pub struct BarGroup {
     /// The label below the bars.
     pub label: String,
     /// Pairs of a series' index and its value. Values on a logarithmic axis are positive.
@@ -104,21 +104,21 @@ impl Plot {
 }
 
 /// A logarithmic axis that covers every value, and 1.
-pub fn decades(groups: &[Group]) -> Axis {
+pub fn decades(groups: &[BarGroup]) -> Axis {
     let (low, high) = values(groups)
         .fold((0.5f64, 1.0f64), |(low, high), value| (low.min(value), high.max(value * 1.05)));
     Axis::Decades(low.log10().floor() as i32, high.log10().ceil() as i32)
 }
 
 /// A linear axis from zero to a round number above every value.
-pub fn linear(groups: &[Group]) -> Axis {
+pub fn linear(groups: &[BarGroup]) -> Axis {
     let most = values(groups).filter(|value| value.is_finite()).fold(0.0, f64::max);
     let decade = 10f64.powf(most.max(1e-9).log10().floor());
     let round = [1.0, 1.5, 2.0, 3.0, 5.0, 10.0].map(|step| step * decade);
     Axis::UpTo(round.into_iter().find(|top| *top >= most).unwrap_or(most))
 }
 
-fn values(groups: &[Group]) -> impl Iterator<Item = f64> {
+fn values(groups: &[BarGroup]) -> impl Iterator<Item = f64> {
     groups.iter().flat_map(|group| group.bars.iter().chain(&group.marks)).map(|&(_, value)| value)
 }
 
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     fn plot(bars: Vec<(usize, f64)>) -> Plot {
-        let group = Group { label: "a < b".into(), bars, marks: vec![(1, 0.5)] };
+        let group = BarGroup { label: "a < b".into(), bars, marks: vec![(1, 0.5)] };
         Plot {
             title: "title".into(),
             axis: "ratio".into(),
