@@ -39,16 +39,19 @@ impl Sq {
     }
 
     /// Reads the first chunks of some sources before the next merge into a level begins; otherwise
-    /// its first flush would have to read all of them.
+    /// its first flush would have to read all of them. An amortized level is between two merges
+    /// after each flush, and none of them is near.
     fn prepare_next_merge(&mut self, level: usize) -> Result {
         let done = self.flushes + 1;
         let (width, delivered) = (self.schedule.width(level), self.schedule.delivered(level, done));
         let phase = delivered % width;
         let begins_in = (width - phase) * SOURCES_READ_AHEAD;
-        if level == 1 || self.geometry.amortized || begins_in > u64::from(self.geometry.fanout) {
+        if level == 1 || begins_in > u64::from(self.geometry.fanout) {
             return Ok(());
         }
-        let whole = self.schedule.delivered(level - 1, done) / self.schedule.width(level - 1);
+        // The level before gets its bucket of this flush after this one.
+        let there = self.schedule.delivered(level - 1, self.flushes);
+        let whole = there / self.schedule.width(level - 1);
         let next = delivered.div_ceil(width);
         for _ in 0..SOURCES_READ_AHEAD {
             let sources = self.schedule.sources(next);
@@ -221,10 +224,8 @@ impl Sq {
         let first_old = (refreshes.start - n).max(n);
         let old_count = (refreshes.end - n).saturating_sub(first_old);
         d.old.clear();
-        if old_count > 0 {
-            d.old.add(&self.main, self.main_slot(first_old), old_count);
-            d.old.read(&*self.store)?;
-        }
+        d.old.add(&self.main, self.main_slot(first_old), old_count);
+        d.old.read(&*self.store)?;
         let (opening, keys) = self.keys.at_flush(flush);
         for (i, r) in refreshes.clone().enumerate() {
             let (entry, body) = d.output.slot_mut(i);

@@ -643,4 +643,47 @@ mod tests {
         ];
         assert_eq!(found.collect::<Vec<_>>(), expected);
     }
+
+    #[test]
+    fn a_pass_is_longer_than_what_may_be_unsynced() {
+        let shape = |blocks, levels| SqGeometry::with_shape(blocks, 128, 4, 2, levels);
+        let refused = shape(64, 1);
+        assert!(
+            matches!(refused, Err(Error::Geometry(why)) if why.contains("too few blocks")),
+            "{refused:?}"
+        );
+        // 16 refreshes with each flush, of three that may be unsynced.
+        let fine = shape(64, 2).unwrap();
+        assert_eq!(fine.unsynced_refreshes(), 3 * 16);
+        assert!(SqGeometry { unsynced_max: 5, ..fine }.check().is_err(), "just so many");
+    }
+
+    #[test]
+    fn after_a_whole_cycle_every_slot_was_written() {
+        // With few refreshes the last level takes longer than the rings.
+        for (bucket, fanout, levels) in [(4, 32, 1), (64, 3, 2), (256, 2, 3)] {
+            for amortized in [false, true] {
+                let g = SqGeometry::with_shape(100, 64, bucket, fanout, levels).unwrap();
+                let g = SqGeometry { amortized, ..g };
+                let flushes = g.whole_cycle() / u64::from(bucket);
+                let refreshed = g.schedule().refreshes_before(flushes) - g.addresses();
+                assert!(refreshed >= g.main().slots, "{refreshed} {g:?}");
+                let slots = flushes * u64::from(bucket);
+                assert!((0..usize::from(levels)).all(|i| slots >= g.ring(i).slots), "{g:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rather_a_few_refreshes_too_many_than_too_few() {
+        for (blocks, shape) in [(141, (8, 7, 1)), (428, (32, 5, 1))] {
+            let g = SqGeometry::new(blocks, 4096, Wishes::default()).unwrap();
+            assert_eq!((g.bucket, g.fanout, g.levels), shape);
+            assert!(g.refresh() > REFRESH_DEFAULT);
+            // This is nearer, but below.
+            let below = SqGeometry { fanout: if blocks == 141 { 4 } else { 6 }, ..g };
+            let below = SqGeometry { bucket: if blocks == 141 { 16 } else { 32 }, ..below };
+            assert!(REFRESH_DEFAULT - below.refresh() < g.refresh() - REFRESH_DEFAULT);
+        }
+    }
 }

@@ -65,13 +65,11 @@ impl AddressIndex {
         }
         let bit = high + self.len;
         self.high[(bit / 64) as usize] |= 1 << (bit % 64);
-        if self.low_bits > 0 {
-            let (word, shift) = self.low_place(self.len);
-            let low = address & self.low_mask();
-            self.low[word] |= low << shift;
-            if shift + self.low_bits > 64 {
-                self.low[word + 1] |= low >> (64 - shift);
-            }
+        let (word, shift) = self.low_place(self.len);
+        let low = u128::from(address & self.low_mask()) << shift;
+        self.low[word] |= low as u64;
+        if let Some(next) = self.low.get_mut(word + 1) {
+            *next |= (low >> 64) as u64;
         }
         self.len += 1;
         self.newest = Some(address);
@@ -87,7 +85,8 @@ impl AddressIndex {
     pub fn seek(&self, address: u64) -> At {
         let high = address >> self.low_bits;
         let Some(&begins) = self.samples.get((high / SAMPLE) as usize) else {
-            return At { rank: self.len, bit: self.high.len() as u64 * 64 };
+            // No bit is looked at behind the last address.
+            return At { rank: self.len, bit: 0 };
         };
         let bit = self.skip_zeros(u64::from(begins), high % SAMPLE);
         let mut at = self.settle(At { rank: bit - high, bit });
@@ -102,7 +101,7 @@ impl AddressIndex {
         if at.rank >= self.len {
             return None;
         }
-        Some(((at.bit - at.rank) << self.low_bits) | self.low(at.rank))
+        Some(((at.bit - at.rank) << self.low_bits) + self.low(at.rank))
     }
 
     /// The position behind `at`.
@@ -150,7 +149,7 @@ impl AddressIndex {
             return 0;
         }
         let (word, shift) = self.low_place(rank);
-        let pair = u128::from(self.low[word]) | u128::from(self.low[word + 1]) << 64;
+        let pair = u128::from(self.low[word]) + (u128::from(self.low[word + 1]) << 64);
         (pair >> shift) as u64 & self.low_mask()
     }
 
@@ -213,5 +212,15 @@ mod tests {
         }
         let bytes = index.memory() as f64 / most as f64;
         assert!(bytes <= 1.2, "{bytes}");
+    }
+
+    #[test]
+    fn its_memory_is_that_of_its_words_and_samples() {
+        // Four low bits each: 8 words and one more. High bits: 128 and 128 and one, in 5 words.
+        let mut index = AddressIndex::new(128, 16 * 128);
+        assert_eq!(index.memory(), 14 * 8);
+        index.push(7);
+        assert!(index.samples.capacity() > 1);
+        assert_eq!(index.memory(), 14 * 8 + index.samples.capacity() * 4);
     }
 }

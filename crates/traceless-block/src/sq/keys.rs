@@ -27,7 +27,7 @@ const LAST_LEVEL: u64 = u64::MAX;
 
 /// The version of slot number `slot`, counted from creation on, of a level.
 pub(super) fn level_version(level: usize, slot: u64) -> u64 {
-    (level as u64) << 56 | slot
+    ((level as u64) << 56) + slot
 }
 
 /// The openings with their keys.

@@ -3,6 +3,7 @@
 
 use super::geometry::TIME_LEN;
 use super::{Sq, geometry::MapPlace};
+use crate::log::DUMMY;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -106,7 +107,7 @@ impl Sq {
             MapPlace::Memory => Some(address),
             MapPlace::Disk => address.checked_sub(self.geometry.blocks),
         };
-        nth.and_then(|n| usize::try_from(n).ok()).filter(|&n| n < self.times.len())
+        nth.filter(|_| address != DUMMY).and_then(|n| usize::try_from(n).ok())
     }
 
     /// Notes that flush number `flush` carries the newest write of `address`.
@@ -119,5 +120,65 @@ impl Sq {
     /// The flush that will carry the next write.
     pub(super) fn now(&self) -> u64 {
         self.count / self.bucket()
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+
+    /// As many leaves as are kept but for one: number 0, and changed leaves, which stay.
+    fn but_for_one() -> Leaves {
+        let mut leaves = Leaves::default();
+        for leaf in 0..LEAVES_KEPT as u64 - 1 {
+            leaves.insert(leaf, vec![0; 8]);
+        }
+        for leaf in 1..LEAVES_KEPT as u64 - 1 {
+            leaves.set(leaf, 1, 5);
+        }
+        leaves
+    }
+
+    #[test]
+    fn the_leaf_that_was_used_before_all_others_gives_way() {
+        let (one, next) = (LEAVES_KEPT as u64 - 1, LEAVES_KEPT as u64);
+        let uses: [fn(&mut Leaves); 3] = [
+            |leaves| assert!(leaves.touch(0)),
+            |leaves| {
+                leaves.set(0, 1, 5);
+                leaves.written(0);
+            },
+            |_| {},
+        ];
+        for (use_it, stays) in uses.into_iter().zip([true, true, false]) {
+            let mut leaves = but_for_one();
+            leaves.insert(one, vec![0; 8]);
+            use_it(&mut leaves);
+            leaves.insert(next, vec![0; 8]);
+            assert_eq!([leaves.get(0).is_some(), leaves.get(one).is_some()], [stays, !stays]);
+        }
+        // One that came last was used last, even if it has the lowest number.
+        let mut leaves = but_for_one();
+        leaves.kept.remove(&0);
+        leaves.insert(one, vec![0; 8]);
+        leaves.touch(one);
+        leaves.insert(0, vec![0; 8]);
+        leaves.insert(next, vec![0; 8]);
+        assert!(leaves.get(0).is_some() && leaves.get(one).is_none());
+    }
+
+    #[test]
+    fn a_leaf_that_was_changed_stays_until_it_is_written() {
+        let mut leaves = but_for_one();
+        assert!(leaves.is_dirty(1) && !leaves.is_dirty(0) && !leaves.is_dirty(1000));
+        assert_eq!(leaves.dirty().count(), LEAVES_KEPT - 2);
+        for leaf in 1000..1100 {
+            leaves.insert(leaf, vec![0; 8]);
+        }
+        assert!((1..LEAVES_KEPT as u64 - 1).all(|leaf| leaves.get(leaf).is_some()));
+        assert_eq!(leaves.kept.len(), LEAVES_KEPT);
+        let written = leaves.written(1);
+        assert_eq!((time_at(&written, 0), time_at(&written, 1)), (None, Some(5)));
+        assert!(!leaves.is_dirty(1));
     }
 }

@@ -204,3 +204,48 @@ impl Level {
         Error::Tampered { place }
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use alloc::sync::Arc;
+    use traceless_core::store::MemStore;
+
+    fn level(map: MapPlace) -> Level {
+        let geometry = SqGeometry::with_shape(200, 128, 4, 4, 2).unwrap();
+        let geometry = SqGeometry { map, ..geometry };
+        let layout = geometry.ring(1);
+        let area = Area::new(Arc::new(MemStore::new(layout.len())), 0, layout, "level 1");
+        Level::new(1, area, 16, &geometry)
+    }
+
+    #[test]
+    fn what_stands_for_a_lost_slot_is_no_address_of_a_block() {
+        for map in [MapPlace::Memory, MapPlace::Disk] {
+            let mut level = level(map);
+            assert_eq!(level.stand_in(0), 0);
+            level.push(0, 7);
+            assert_eq!(level.stand_in(0), 8);
+            // Behind the largest address of all there can be a dummy only.
+            level.push(0, level.universe - 2);
+            assert_eq!(level.stand_in(0), level.universe - 1);
+            level.push(0, level.universe - 1);
+            assert_eq!(level.stand_in(0), log::DUMMY);
+        }
+    }
+
+    #[test]
+    fn lost_slots_are_forgotten_with_their_generation() {
+        let mut level = level(MapPlace::Memory);
+        for generation in 0..3 {
+            level.push(generation, 7);
+        }
+        for slot in [0, 15, 16, 17, 31, 32] {
+            level.note_lost(slot);
+        }
+        level.forget_before(1);
+        assert_eq!(level.lost, BTreeSet::from([16, 17, 31, 32]));
+        level.forget_before(2);
+        assert_eq!(level.lost, BTreeSet::from([32]));
+    }
+}

@@ -152,7 +152,7 @@ impl SortedRun {
             },
             Self::Fenced { run, next } => {
                 let address = *run.addresses.get((next % CHUNK) as usize)?;
-                (*next < run.len && address != DUMMY).then_some(address)
+                (address != DUMMY).then_some(address)
             }
         }
     }
@@ -200,7 +200,8 @@ impl SortedRun {
             }
             Self::Fenced { run, next } => {
                 *next += 1;
-                if next.is_multiple_of(CHUNK) && *next < run.len {
+                // Behind the last chunk there is one without slots.
+                if next.is_multiple_of(CHUNK) {
                     run.fetch(sq, *next / CHUNK)?;
                 }
             }

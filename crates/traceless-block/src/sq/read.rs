@@ -476,3 +476,48 @@ fn distance(first: SqLocation, next: SqLocation) -> Option<u64> {
         _ => None,
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::super::SqGeometry;
+    use super::*;
+    use traceless_core::suite::rig::Rig;
+
+    /// Generations of 150 slots in level 1, and of 750 in level 2; of each level 12 at once.
+    fn new() -> Sq {
+        let geometry = SqGeometry::with_shape(5000, 64, 30, 5, 3).unwrap();
+        let geometry = SqGeometry { map: MapPlace::Disk, ..geometry };
+        let mut rig = Rig::with_room(geometry, geometry.store_len());
+        let parts = rig.parts(rig.store.clone(), false);
+        Sq::create(geometry, parts).unwrap()
+    }
+
+    #[test]
+    fn the_last_chunk_of_a_generation_ends_with_it() {
+        let sq = new();
+        let mut chunks = Chunks::new();
+        let ids = [(1, 0), (1, 64), (1, 128), (1, 150 + 128), (2, 750 + 704)];
+        sq.fetch_chunks(ids.into_iter(), &mut chunks).unwrap();
+        assert_eq!(ids.map(|id| chunks[&id].len()), [64, 64, 22, 22, 46]);
+    }
+
+    /// Or else they would take each other's place.
+    #[test]
+    fn chunks_that_are_read_together_have_places_of_their_own() {
+        let sq = new();
+        let place = |level, generation, nth| ChunkPlace { level, generation, nth };
+        for (id, expected) in [
+            ((1, 0), place(1, 0, 0)),
+            ((1, 64), place(1, 0, 1)),
+            ((1, 128), place(1, 0, 2)),
+            ((1, 11 * 150 + 64), place(1, 11, 1)),
+            ((1, 12 * 150), place(1, 0, 0)),
+            ((2, 64), place(2, 0, 1)),
+            ((2, 3 * 64), place(2, 0, 3)),
+            ((2, 4 * 64), place(2, 0, 0)),
+            ((2, 13 * 750 + 11 * 64), place(2, 1, 3)),
+        ] {
+            assert!(sq.chunk_place(id) == expected, "{id:?}");
+        }
+    }
+}

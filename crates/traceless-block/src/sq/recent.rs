@@ -219,4 +219,18 @@ mod tests {
         assert_eq!(recent.contents(5), Some(&[5; 2][..]));
         assert_eq!(recent.find(0, 7), None);
     }
+
+    #[test]
+    fn contents_are_kept_up_to_a_limit_of_bytes() {
+        // So large that the limit is one slab.
+        let block_len = CACHED_BYTES_MAX / SLAB;
+        let mut contents = Contents::new(block_len);
+        let block = vec![7; block_len];
+        for _ in 0..=SLAB {
+            contents.push(Some(&block));
+        }
+        assert!((0..SLAB as u64).all(|write| contents.get(write) == Some(&block[..])));
+        assert_eq!(contents.get(SLAB as u64), None);
+        assert_eq!(contents.slabs.len(), 1);
+    }
 }

@@ -192,9 +192,9 @@ impl Sq {
         // A block that has reached the last level needs no time, and must not keep an old one.
         if let Some(nth) = self.timed(address)
             && self.schedule.refresh_of(flush, address) >= self.schedule.refreshed(self.flushes)
-            && self.times.get(nth, self.now()).is_none_or(|known| known < flush)
         {
-            self.times.set(nth, Some(flush));
+            let known = self.times.get(nth, self.now());
+            self.times.set(nth, known.max(Some(flush)));
         }
     }
 
@@ -320,15 +320,14 @@ impl Sq {
 
     /// Rebuilds the leaves of the current bucket, which the paper's cadence keeps in memory only.
     fn rebuild_dirty_leaves(&mut self) -> Result {
-        if self.geometry.cadence == super::Cadence::Strict
-            || self.life.is_read_only() && self.recent.filled() == 0
-        {
+        if self.geometry.cadence == super::Cadence::Strict {
             return Ok(());
         }
         let current = self.recent.current().to_vec();
         let now = self.now();
         for (i, &address) in current.iter().enumerate() {
-            if address == DUMMY || address >= self.geometry.blocks {
+            // Leaves and dummies have no leaf.
+            if address >= self.geometry.blocks {
                 continue;
             }
             let (leaf, nth) = self.leaf_of(address);

@@ -142,8 +142,7 @@ impl Sq {
         let generation = bucket / self.schedule.width(level);
         let sources = self.schedule.sources(generation);
         lost.generations(self).any(|(damaged, nth)| {
-            damaged + 1 == level && sources.contains(&nth)
-                || damaged == level && nth == generation && level < self.schedule.last()
+            damaged + 1 == level && sources.contains(&nth) || damaged == level && nth == generation
         })
     }
 
@@ -438,5 +437,151 @@ mod tests {
             assert_eq!(rig.differ(&rig.open().unwrap()), []);
         }
         assert!(half > 20, "{half}");
+    }
+
+    /// Writes until a bucket of level 1 was delivered by the flush just done, which `is_right`;
+    /// returns that bucket.
+    fn write_until(rig: &mut Rig, oram: &mut Sq, is_right: fn(&Sq, u64) -> bool) -> u64 {
+        loop {
+            rig.write(oram, 1);
+            if !oram.count.is_multiple_of(oram.bucket()) {
+                continue;
+            }
+            let due = oram.schedule.deliveries(1, oram.flushes - 1);
+            if let Some(bucket) = due.last().filter(|&bucket| is_right(oram, bucket)) {
+                return bucket;
+            }
+        }
+    }
+
+    #[test]
+    fn a_bucket_is_not_made_again_behind_a_lost_entry() {
+        for geometry in geometries().into_iter().filter(|geometry| !geometry.amortized) {
+            let mut rig = Rig::new(geometry, 800);
+            let mut oram = rig.open().unwrap();
+            rig.write(&mut oram, 40);
+            let third = |oram: &Sq, bucket| bucket % oram.schedule.width(1) == 2;
+            let bucket = write_until(&mut rig, &mut oram, third);
+            oram.sync().unwrap();
+            // It is torn, and of the first bucket of its generation an entry is lost.
+            let level = &oram.levels[0];
+            let slots = [bucket, bucket - 2].map(|bucket| level.slot(bucket * oram.bucket()));
+            let (area, count) = (level.area.clone(), oram.count);
+            drop(oram);
+            for slot in slots {
+                rig.flip(&area, slot);
+            }
+            let (oram, lost) = rig.salvage().unwrap();
+            let given_up = Place { area: "level 0", slot: oram.log_slot(count - 1).0, block: None };
+            assert!(lost.contains(&given_up), "{lost:?} {geometry:?}");
+            assert!(rig.differ(&oram).len() <= lost.len(), "{lost:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_given_up_where_what_is_lost_belongs_to_no_cut_flush() {
+        for geometry in geometries().into_iter().filter(|geometry| !geometry.amortized) {
+            for in_log in [false, true] {
+                let mut rig = Rig::new(geometry, 800);
+                let mut oram = rig.open().unwrap();
+                rig.write(&mut oram, 40);
+                let first = |oram: &Sq, bucket| bucket % oram.schedule.width(1) == 0;
+                let bucket = write_until(&mut rig, &mut oram, first);
+                oram.close().unwrap();
+                // It is torn, and an entry is lost of the generation before it, or of the bucket
+                // of the log that the same flush was for.
+                let level = &oram.levels[0];
+                let torn = (level.area.clone(), level.slot(bucket * oram.bucket()));
+                let lost = if in_log {
+                    (oram.log.clone(), oram.log_slot(oram.count - 3))
+                } else {
+                    (level.area.clone(), level.slot((bucket - 2) * oram.bucket()))
+                };
+                drop(oram);
+                for (area, slot) in [&torn, &lost] {
+                    rig.flip(area, *slot);
+                }
+                let (_, found) = rig.salvage().unwrap();
+                let place = Place { area: lost.0.name(), slot: lost.1.0, block: None };
+                assert_eq!(found, [place], "{geometry:?}");
+            }
+        }
+    }
+
+    /// Counts that an earlier opening used are not used again.
+    #[test]
+    fn what_an_earlier_opening_flushed_is_not_given_up() {
+        for is_own in [true, false] {
+            let geometry = geometries()[0];
+            let mut rig = Rig::new(geometry, 800);
+            let mut oram = rig.open().unwrap();
+            // The last opening has the last write of a bucket, or begins behind it.
+            rig.write(&mut oram, if is_own { 7 } else { 8 });
+            oram.close().unwrap();
+            drop(oram);
+            let mut oram = rig.open().unwrap();
+            rig.write(&mut oram, u64::from(is_own));
+            oram.sync().unwrap();
+            assert_eq!((oram.count, oram.flushes), (808, 202));
+            let bucket = oram.schedule.deliveries(1, 201).last().unwrap();
+            let source = oram.schedule.sources(bucket / oram.schedule.width(1)).start;
+            let places = [
+                (oram.levels[0].area.clone(), oram.levels[0].slot(bucket * oram.bucket())),
+                (oram.log.clone(), oram.log_slot(source * oram.bucket() + 1)),
+            ];
+            let given_up = oram.log_place(807);
+            drop(oram);
+            for (area, slot) in &places {
+                rig.flip(area, *slot);
+            }
+            match rig.salvage() {
+                Ok((_, lost)) => assert!(is_own && lost.contains(&given_up), "{is_own} {lost:?}"),
+                Err(Error::Tampered { place }) => assert_eq!((is_own, place), (false, given_up)),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+
+    /// What a salvage says of its progress, and whether the vault knows then that leaves may be
+    /// old, once its own opening has begun.
+    fn progress(rig: &Rig) -> (Vec<(u64, u64)>, Vec<bool>) {
+        let state = rig.vault.kept();
+        let before = EpochState::decode(&state).unwrap().openings.last().copied();
+        let mut told = Vec::new();
+        let mut keep = |done, all| {
+            let state = EpochState::decode(&rig.vault.kept()).unwrap();
+            if state.openings.last().copied() != before {
+                told.push(((done, all), state.half_saved));
+            }
+        };
+        let parts = rig.parts();
+        Sq::salvage(rig.geometry, parts, &state, &mut keep).unwrap();
+        assert!(!EpochState::decode(&rig.vault.kept()).unwrap().half_saved);
+        told.into_iter().unzip()
+    }
+
+    #[test]
+    fn every_leaf_is_written_anew_with_its_progress() {
+        let shape = SqGeometry::with_shape(10 * BLOCKS, 64, 4, 3, 3).unwrap();
+        let shape = SqGeometry { unsynced_max: 8, ..shape };
+        let disk = SqGeometry { map: MapPlace::Disk, ..shape };
+        // Nothing is lost: leaves alone are written, each with a dummy.
+        let rig = Rig::new(disk, 900);
+        let (told, half_saved) = progress(&rig);
+        let expected = (0..disk.leaves()).map(|leaf| (2 * leaf, 2 * leaf)).chain([(1, 1)]);
+        assert_eq!(told, expected.collect::<Vec<_>>());
+        assert!(half_saved.iter().all(|&is_half| is_half));
+        assert_eq!(rig.open().unwrap().writes(), 900 + disk.leaves());
+        // A lost entry of the log is outlived by dummies.
+        let rig = Rig::new(shape, 900);
+        let oram = rig.open().unwrap();
+        let (area, slot) = (oram.log.clone(), oram.log_slot(880));
+        let end = oram.schedule.gone(0, 220) * 4 + 8;
+        drop(oram);
+        rig.flip(&area, slot);
+        let (told, half_saved) = progress(&rig);
+        let expected = (900..end).map(|count| (count - 900, end - 900)).chain([(1, 1)]);
+        assert_eq!(told, expected.collect::<Vec<_>>());
+        assert!(half_saved.iter().all(|&is_half| !is_half));
     }
 }

@@ -178,4 +178,18 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn no_time_is_kept_beyond_its_limit() {
+        for amortized in [false, true] {
+            let (s, _) = schedule(3, 2, amortized);
+            // The start, two passes, and two flushes.
+            assert_eq!((s.start(2), s.width(2)), (3 + 9 + 1, 9));
+            assert_eq!(s.oldest_time(), 13 + 18 + 2);
+            for time in 0..100 {
+                let there = |flushes| s.refreshed(flushes) > s.refresh_of(time, s.addresses - 1);
+                assert!(there(time + s.oldest_time()), "{time}");
+            }
+        }
+    }
 }

@@ -67,15 +67,7 @@ impl Sq {
         let place = &self.levels[level - 1];
         let begin = generation * place.generation_len;
         match self.generation(level, generation) {
-            Generation::Index(index) => {
-                let mut at = index.seek(addresses.start);
-                while let Some(address) = index.get(at).filter(|&a| a < addresses.end) {
-                    if !place.is_lost(begin + at.rank) {
-                        found.push(address);
-                    }
-                    at = index.next(at);
-                }
-            }
+            Generation::Index(_) => unreachable!("with the map in memory there are no leaves"),
             Generation::Fences { first, .. } => {
                 let from = first.seek(addresses.start).rank.saturating_sub(1);
                 let mut entries = Vec::new();

@@ -35,7 +35,7 @@ impl Times {
         match self {
             Self::Short(times) => {
                 let time = u64::from(times[nth]).checked_sub(1)?;
-                let ago = (now % ROUND + ROUND - time) % ROUND;
+                let ago = (now + ROUND - time) % ROUND;
                 Some(now - ago)
             }
             Self::Long(times) => u64::from(times[nth]).checked_sub(1),
@@ -47,14 +47,6 @@ impl Times {
         match self {
             Self::Short(times) => times[nth] = flush.map_or(0, |f| (f % ROUND) as u16 + 1),
             Self::Long(times) => times[nth] = flush.map_or(0, |f| f as u32 + 1),
-        }
-    }
-
-    /// Number of blocks.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Short(times) => times.len(),
-            Self::Long(times) => times.len(),
         }
     }
 
@@ -84,6 +76,15 @@ mod tests {
                 times.set(1, None);
                 assert_eq!(times.get(1, flush), None);
             }
+        }
+    }
+
+    #[test]
+    fn short_times_are_of_blocks_that_move_on_soon() {
+        // 65,535 flushes ago would read as now.
+        for (oldest, bytes) in [(0, 2), (ROUND - 1, 2), (ROUND, 4), (ROUND + 1, 4)] {
+            assert_eq!(Times::bytes_each(oldest), bytes);
+            assert_eq!(Times::new(3, oldest).memory() as u64, 3 * bytes);
         }
     }
 }

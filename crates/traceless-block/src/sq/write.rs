@@ -46,9 +46,7 @@ impl Sq {
     }
 
     pub(super) fn write_one_dummy(&mut self) -> Result {
-        if self.geometry.cadence == Cadence::Paper {
-            self.make_room_for_leaves(1)?;
-        }
+        self.make_room_for_leaves(1)?;
         self.room()?;
         for _ in 0..self.geometry.slots_per_write() {
             self.append(DUMMY, None);
@@ -60,9 +58,7 @@ impl Sq {
     /// Writes a leaf of the map that is rebuilt from the levels. If each write has a slot for a
     /// block, that slot is a dummy.
     pub(super) fn write_leaf_anew(&mut self, leaf: u64) -> Result {
-        if self.geometry.cadence == Cadence::Paper {
-            self.make_room_for_leaves(1)?;
-        }
+        self.make_room_for_leaves(1)?;
         self.room()?;
         let mut contents = vec![0; self.geometry.block_len];
         self.remake_leaf(leaf, &mut contents)?;
@@ -128,7 +124,8 @@ impl Sq {
         self.flush_if_only_leaves_fit()
     }
 
-    /// Pads and flushes the bucket if `slots` more, together with its dirty leaves, do not fit.
+    /// Pads and flushes the bucket if `slots` more, together with its dirty leaves, do not fit. In
+    /// the strict cadence there are no dirty leaves.
     fn make_room_for_leaves(&mut self, slots: u64) -> Result {
         if self.recent.filled() as u64 + self.leaves.dirty().count() as u64 + slots > self.bucket()
         {
@@ -145,7 +142,7 @@ impl Sq {
     /// In the paper's cadence: writes the dirty leaves if they exactly fill the rest of the bucket.
     fn flush_if_only_leaves_fit(&mut self) -> Result {
         let dirty = self.leaves.dirty().count() as u64;
-        if dirty > 0 && self.recent.filled() as u64 + dirty == self.bucket() {
+        if self.recent.filled() as u64 + dirty == self.bucket() {
             self.write_dirty_leaves()?;
         }
         Ok(())
@@ -159,7 +156,7 @@ impl Sq {
                 self.append_leaf(leaf);
             }
             self.end_append()?;
-            if dirty.len() < room || self.leaves.dirty().next().is_none() {
+            if self.leaves.dirty().next().is_none() {
                 return Ok(());
             }
         }
