@@ -29,8 +29,8 @@
 //! `boosting`; `timing`: times in pairs; `accesses`: traces of any scheme, divided by `segment`,
 //! each an `access` with its events (`footprint`); `judge`: two of them, by what is public and what
 //! is drawn (`schedule`), the `order` of accesses that come by chance, single events (`columns`)
-//! and `requests`; `import`: recordings of other tools; `report`; `svg`: plots, for any report. `models` are faulty schemes for
-//! the crate's tests.
+//! and `requests`; `import`: recordings of other tools; `report`; `svg`: plots, for any report.
+//! `models` are faulty schemes for the crate's tests.
 #![forbid(unsafe_code)]
 
 mod access;

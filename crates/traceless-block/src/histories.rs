@@ -230,7 +230,7 @@ fn a_history_of_sq_is_what_it_was() {
     let on_disk = |geometry| sq::SqGeometry { map: sq::MapPlace::Disk, ..geometry };
     let amortized = |geometry| sq::SqGeometry { amortized: true, ..geometry };
     let paper = |geometry| sq::SqGeometry { cadence: sq::Cadence::Paper, ..geometry };
-    let chosen = sq::SqGeometry::new(3000, BLOCK_LEN, sq::Wishes::default()).unwrap();
+    let chosen = sq::SqGeometry::new(3000, BLOCK_LEN, sq::SqPreferences::default()).unwrap();
     assert_unchanged(&[
         ("small", &small, [0xb5cd_5379, 0xbbce_2d4e, 0x37de_e022, 0x2fd1_98ce]),
         ("wide", &wide, [0xfcb0_462f, 0xdd72_83c7, 0x1008_710f, 0xc2d9_1bfb]),

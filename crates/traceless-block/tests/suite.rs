@@ -103,7 +103,7 @@ fn sq_a_last_level_smaller_than_its_pass() {
 #[test]
 fn sq_chosen_shapes() {
     for blocks in [40, 500] {
-        sq(sq::SqGeometry::new(blocks, 256, sq::Wishes::default()).unwrap());
+        sq(sq::SqGeometry::new(blocks, 256, sq::SqPreferences::default()).unwrap());
     }
 }
 

@@ -12,8 +12,8 @@ use std::process::{Command, ExitCode};
 /// code.
 pub fn parse<C: CommandFactory + FromArgMatches>() -> Result<C, ExitCode> {
     let parsed = C::command().try_get_matches().and_then(|matches| {
-        if asks_for_json(&matches) {
-            failure::tell_as_json();
+        if wants_json(&matches) {
+            failure::print_as_json();
         }
         C::from_arg_matches(&matches)
     });
@@ -25,7 +25,7 @@ pub fn report(result: Result<(), Failure>) -> u8 {
     match result {
         Ok(()) => 0,
         Err(Failure { code, message }) => {
-            output::tell(&failure::telling(code, failure::kind_of(code), &message));
+            output::eprint_line(&failure::error_line(code, failure::kind_of(code), &message));
             code
         }
     }
@@ -40,9 +40,9 @@ pub fn sibling(name: &str) -> Command {
 }
 
 /// Whether the innermost command has an option `--json` and got it.
-fn asks_for_json(matches: &ArgMatches) -> bool {
+fn wants_json(matches: &ArgMatches) -> bool {
     match matches.subcommand() {
-        Some((_, inner)) => asks_for_json(inner),
+        Some((_, inner)) => wants_json(inner),
         None => matches!(matches.try_get_one::<bool>("json"), Ok(Some(true))),
     }
 }
@@ -55,8 +55,8 @@ fn refuse(error: &clap::Error) -> u8 {
         return 0;
     }
     if std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json") {
-        failure::tell_as_json();
-        output::tell(&failure::telling(
+        failure::print_as_json();
+        output::eprint_line(&failure::error_line(
             failure::USAGE,
             failure::kind_of(failure::USAGE),
             error.to_string().trim_end(),

@@ -42,12 +42,12 @@ pub fn of_listening(error: &io::Error, otherwise: u8) -> u8 {
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Makes all later failures print as JSON.
-pub fn tell_as_json() {
+pub fn print_as_json() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
 
 /// The line on standard error for a failure: text, or with `--json` an object.
-pub fn telling(code: u8, kind: &str, message: &str) -> String {
+pub fn error_line(code: u8, kind: &str, message: &str) -> String {
     if AS_JSON.load(Ordering::Relaxed) {
         as_json(code, kind, message)
     } else {
@@ -83,9 +83,9 @@ mod tests {
     fn a_failure_is_one_line_of_json() {
         let line = as_json(KEY, kind_of(KEY), "no slot\nopens");
         assert_eq!(line.lines().count(), 1);
-        let told: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(told["kind"], "key");
-        assert_eq!(told["exit_code"], 3);
-        assert_eq!(told["error"], "no slot\nopens");
+        let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(json["kind"], "key");
+        assert_eq!(json["exit_code"], 3);
+        assert_eq!(json["error"], "no slot\nopens");
     }
 }

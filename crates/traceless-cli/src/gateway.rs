@@ -6,7 +6,7 @@ mod state;
 use crate::args::{EnclavePlace, GatewayArgs, GatewayCommand, Rate};
 use crate::cloud::{choice, durability, enclave_program, failure, refused, remote};
 use crate::failure::{DEVICE, Failure};
-use crate::output::{complain, say};
+use crate::output::{print_error, print_line};
 use crate::signals;
 use crate::trace::Trace;
 use std::net::SocketAddr;
@@ -47,8 +47,8 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{TICKS_PER_SECOND_MAX} slots a second is the most")));
     }
     let stop = Arc::new(Stop::default());
-    let on_signal = stop.clone();
-    signals::on_stop(move || on_signal.request())?;
+    let stop_handle = stop.clone();
+    signals::on_stop(move || stop_handle.request())?;
     let metrics = Arc::new(Metrics::default());
     let mut http = Http::start(&stop).map_err(device)?;
     if let Some(address) = &args.metrics {
@@ -65,15 +65,18 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
         Rate::Demand => None,
         Rate::Fixed(ticks) => Some(RateThread::start(&front, ticks).map_err(|e| failure(&e))?),
     };
-    let served = clients.serve(&front, &mut http, &stop)?;
+    let resp_thread = clients.serve(&front, &mut http, &stop)?;
     metrics.set_health(Health::Ready);
     stop.wait();
     tracing::info!("stopping");
     metrics.set_health(Health::Stopping);
     front.wait_no_more();
     http.finish();
-    if let Some(served) = served {
-        served.join().map_err(|_| Failure::new(DEVICE, "serving RESP failed"))?.map_err(device)?;
+    if let Some(resp_thread) = resp_thread {
+        resp_thread
+            .join()
+            .map_err(|_| Failure::new(DEVICE, "serving RESP failed"))?
+            .map_err(device)?;
     }
     // Answers may have waited for the ticks until now.
     drop(rate_thread);
@@ -120,7 +123,7 @@ impl<'a> Clients<'a> {
                 } else {
                     let path = s3_keys(&home(args)).map_err(|e| failure(&e))?;
                     let what = "the access keys of S3 lie beside the data (--s3-keys)";
-                    complain(&format!("{what}: {}", path.display()));
+                    print_error(&format!("{what}: {}", path.display()));
                     path
                 };
                 Some((&address[..], AccessKeys::read(&path).map_err(|e| unfit(&path, &e))?))
@@ -165,13 +168,13 @@ fn warn_in_the_clear(address: &str, hint: &str) -> Result<(), Failure> {
     let all = listen::resolve(address, listen::Clients::Authenticated).map_err(refused)?;
     if !all.into_iter().all(listen::is_loopback) {
         let what = "what clients send, and what they get, crosses the network in the clear";
-        complain(&format!("{what}: {address} ({hint})"));
+        print_error(&format!("{what}: {address} ({hint})"));
     }
     Ok(())
 }
 
 fn serving(what: &str, address: SocketAddr) {
-    say(&format!("{what} at {address}"));
+    print_line(&format!("{what} at {address}"));
     tracing::info!(what, %address, "serving");
 }
 
@@ -191,7 +194,9 @@ fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
     let params = Params::for_kernel(choice, args.blocks, block_len, args.lambda);
     let params = params.map_err(Failure::usage)?;
     if args.key_file.is_none() {
-        complain("the key lies beside the data: whoever takes the folder can read it (--key-file)");
+        print_error(
+            "the key lies beside the data: whoever takes the folder can read it (--key-file)",
+        );
     }
     let opened = match (&args.home.local, &args.home.state) {
         (None, Some(home)) => {
@@ -210,13 +215,13 @@ fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
         }
     };
     let opened = opened.map_err(|e| failure(&e))?;
-    complain(&format!(
+    print_error(&format!(
         "the enclave is {}: it hides nothing from whoever controls its machine",
         opened.enclave
     ));
     let mut gateway = opened.gateway;
-    if let Some(observer) = trace.asks() {
-        gateway.set_observer(Box::new(observer));
+    if let Some(recorder) = trace.request_recorder() {
+        gateway.set_observer(Box::new(recorder));
     }
     Ok(gateway)
 }

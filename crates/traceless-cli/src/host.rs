@@ -3,7 +3,7 @@
 use crate::args::HostArgs;
 use crate::cloud::{durability, enclave_program, failure, refused};
 use crate::failure::{DEVICE, Failure};
-use crate::output::{complain, say};
+use crate::output::{print_error, print_line};
 use crate::signals;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -27,20 +27,20 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
         stranger_time: STRANGER_TIME,
     };
     let server = Arc::new(HostServer::new(settings).map_err(|e| failure(&e))?);
-    complain("enclaves are simulated: they hide nothing from whoever controls this machine");
+    print_error("enclaves are simulated: they hide nothing from whoever controls this machine");
     if args.client_ca.is_none() {
-        complain("whoever is on this machine can take the store over (--client-ca)");
+        print_error("whoever is on this machine can take the store over (--client-ca)");
     }
     let listener = listen::bind(&args.listen, clients).map_err(refused)?;
     let address = listener.local_addr().map_err(|e| Failure::new(DEVICE, e))?;
     let stop = Arc::new(AtomicBool::new(false));
-    let asked = stop.clone();
+    let stop_handle = stop.clone();
     signals::on_stop(move || {
-        asked.store(true, Ordering::SeqCst);
+        stop_handle.store(true, Ordering::SeqCst);
         // Wakes the listener, so that it notices `stop`.
         drop(TcpStream::connect(address));
     })?;
-    say(&format!("host at {address}, certificate {}", server.certificate().display()));
+    print_line(&format!("host at {address}, certificate {}", server.certificate().display()));
     server.serve(&listener, &stop).map_err(|e| Failure::new(DEVICE, e))
 }
 

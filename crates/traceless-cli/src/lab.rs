@@ -23,7 +23,7 @@ pub fn run() -> Result<(), Failure> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let error = sibling(PROGRAM).args(renamed(&words)).exec();
     if words.iter().any(|word| word == "--json") {
-        failure::tell_as_json();
+        failure::print_as_json();
     }
     let command = words.iter().take_while(|word| !word.to_string_lossy().starts_with('-'));
     let command: Vec<_> = command.map(|word| word.to_string_lossy()).collect();

@@ -7,24 +7,24 @@ use std::io::{IsTerminal, Write};
 use traceless_core::clock::{Clock, Monotonic};
 
 /// Prints a line. A reader that has closed the pipe is no reason to fail.
-pub fn say(line: &str) {
+pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// Prints a line on standard error, without a prefix.
-pub fn tell(line: &str) {
+pub fn eprint_line(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Prints an error on standard error.
-pub fn complain(line: &str) {
+pub fn print_error(line: &str) {
     let _ = writeln!(std::io::stderr(), "traceless: {line}");
 }
 
 /// Prints a value as JSON.
-pub fn say_json(value: &impl Serialize) -> Result<(), Failure> {
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::usage)?;
-    say(&text);
+    print_line(&text);
     Ok(())
 }
 
@@ -88,7 +88,7 @@ impl Meter {
     }
 
     /// Shows beside the bar what is being done.
-    pub fn tell(&mut self, what: &str) {
+    pub fn set_message(&mut self, what: &str) {
         if let Some(bar) = &mut self.bar {
             what.clone_into(&mut bar.message);
         }
@@ -127,9 +127,11 @@ impl Bar {
         let full = (percent * BAR / 100) as usize;
         let bar = format!("{}{}", "#".repeat(full), "-".repeat(BAR as usize - full));
         // The remaining time, if the work goes on at the same speed.
-        let left = u128::from(now) * u128::from(all.saturating_sub(done)) / u128::from(done.max(1));
-        let left = if done == 0 { String::new() } else { format!(" {} s", left / 1_000_000_000) };
-        format!("{} [{bar}] {percent}%{left}", self.message)
+        let remaining =
+            u128::from(now) * u128::from(all.saturating_sub(done)) / u128::from(done.max(1));
+        let remaining =
+            if done == 0 { String::new() } else { format!(" {} s", remaining / 1_000_000_000) };
+        format!("{} [{bar}] {percent}%{remaining}", self.message)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::args::{CompletionsArgs, ManArgs, ShellKind};
 use crate::failure::{DEVICE, Failure};
-use crate::output::say;
+use crate::output::print_line;
 use std::fs;
 use std::io::Write;
 
@@ -26,7 +26,7 @@ pub fn man_pages(args: &ManArgs) -> Result<(), Failure> {
             PAGES.iter().try_for_each(|(name, page)| fs::write(args.dir.join(name), page))
         })
         .map_err(|e| Failure::new(DEVICE, format!("{}: {e}", args.dir.display())))?;
-    say(&format!("{}: the pages are there; begin with `man traceless`", args.dir.display()));
+    print_line(&format!("{}: the pages are there; begin with `man traceless`", args.dir.display()));
     Ok(())
 }
 

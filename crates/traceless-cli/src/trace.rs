@@ -56,19 +56,21 @@ impl Trace {
     }
 
     /// The number of events recorded so far.
-    pub fn seen(&self) -> u64 {
+    pub fn events(&self) -> u64 {
         self.0.as_ref().map_or(0, |recording| recording.witness.seen())
     }
 
     /// Records a request, if secrets are recorded.
-    pub fn note(&self, asked: Request) {
+    pub fn record_request(&self, request: Request) {
         if let Some(recording) = &self.0 {
-            recording.witness.note(asked);
+            recording.witness.note(request);
         }
     }
 
     /// A function that records requests, if secrets are recorded.
-    pub fn asks(&self) -> Option<impl Fn(Op, u64, u32) + Send + Sync + 'static + use<>> {
+    pub fn request_recorder(
+        &self,
+    ) -> Option<impl Fn(Op, u64, u32) + Send + Sync + 'static + use<>> {
         let recording = self.0.as_ref().filter(|recording| recording.has_secrets)?;
         let witness = recording.witness.clone();
         Some(move |op, at, len| witness.ask(op, at, len))

@@ -6,7 +6,7 @@
 //! audits of many schemes share. `alarms`: how many alarms are false. `audit/tree`: `users` at a
 //! fixed rate on `schemes` and `mutants`, under `watch`. `audit/sim`: programs on `machines`
 //! (`computer`: the parts around each machine). `audit/pager`, `audit/cloud`, `audit/timing`.
-//! `audited`: the output that all audits share.
+//! `report`: the output that all audits share.
 //! `bench`: `tree`; `cloud`: the cloud store, the paper's tables, and the systems it is compared
 //! with; `controls`: times of the cipher, memory, threads and sockets of this machine, as a base of
 //! comparison; `stash`: how full stashes are; `pager`; `paging`: the paging paper's figures
@@ -14,15 +14,15 @@
 //! for each refresh); `simulator`; `volume`. The suites of `volume` share `subjects` (the compared
 //! programs), `workload` (the requests), `target` (over NBD, on ext4, or recorded), `measure`
 //! (subjects in turn), `device` (models of disks) and `counts`; `sqoram` prints results beside the
-//! paper's and plots them, `write_only` measures floors. `numbers`: types that measurements share.
+//! paper's and plots them, `write_only` measures floors. `report`: types that measurements share.
 //! `program`: the program `traceless`, which some benches start.
 #![forbid(unsafe_code)]
 
 mod args;
 mod audit;
 mod bench;
-mod numbers;
 mod program;
+mod report;
 
 use args::{Cli, Command};
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ pub fn in_parallel<T: Sync, R: Send>(
     work: impl Fn(&T) -> R + Sync,
 ) -> Vec<R> {
     let next = AtomicUsize::new(0);
-    let made = Mutex::new(Vec::with_capacity(items.len()));
+    let results = Mutex::new(Vec::with_capacity(items.len()));
     std::thread::scope(|scope| {
         for _ in 0..threads.clamp(1, items.len().max(1)) {
             scope.spawn(|| {
@@ -19,14 +19,14 @@ pub fn in_parallel<T: Sync, R: Send>(
                     let nth = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(nth) else { return };
                     let result = work(item);
-                    made.lock().expect("held briefly").push((nth, result));
+                    results.lock().expect("held briefly").push((nth, result));
                 }
             });
         }
     });
-    let mut made = made.into_inner().expect("no thread holds it");
-    made.sort_unstable_by_key(|(nth, _)| *nth);
-    made.into_iter().map(|(_, result)| result).collect()
+    let mut results = results.into_inner().expect("no thread holds it");
+    results.sort_unstable_by_key(|(nth, _)| *nth);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Cores that this process may use.

@@ -92,7 +92,7 @@ pub struct SqGeometry {
 
 /// The parameters that the user has fixed. The remaining ones are chosen.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Wishes {
+pub struct SqPreferences {
     /// Slots of a bucket.
     pub bucket: Option<u32>,
     /// Generations that are merged into one.
@@ -113,14 +113,14 @@ const FANOUT_NARROW: u32 = 4;
 const FANOUT_COMFORTABLE: [u32; 3] = [40, 40, 128];
 
 impl SqGeometry {
-    /// The best geometry for `blocks` and `wishes`.
-    pub fn new(blocks: u64, block_len: usize, wishes: Wishes) -> Result<Self> {
-        let refresh = wishes.refresh.unwrap_or(REFRESH_DEFAULT);
+    /// The best geometry for `blocks` and `preferences`.
+    pub fn new(blocks: u64, block_len: usize, preferences: SqPreferences) -> Result<Self> {
+        let refresh = preferences.refresh.unwrap_or(REFRESH_DEFAULT);
         if !(0.05..=1000.0).contains(&refresh) {
             return Err(Error::Geometry("the refresh ratio must be from 0.05 to 1000"));
         }
-        let map = if wishes.map_on_disk { MapPlace::Disk } else { MapPlace::Memory };
-        let buckets: &[u32] = match &wishes.bucket {
+        let map = if preferences.map_on_disk { MapPlace::Disk } else { MapPlace::Memory };
+        let buckets: &[u32] = match &preferences.bucket {
             Some(bucket) => core::slice::from_ref(bucket),
             None => &[BUCKET_DEFAULT, 192, 320, 128, 64, 32, 16, 8, 4, 2],
         };
@@ -130,7 +130,7 @@ impl SqGeometry {
             for levels in 1..=LEVELS_MAX.min(blocks.max(2).ilog2() as u8 + 1) {
                 let comfortable = FANOUT_COMFORTABLE.get(usize::from(levels) - 1).copied();
                 let most = comfortable.unwrap_or(32);
-                let fanouts = wishes.fanout.map_or(2..=most, |k| k..=k);
+                let fanouts = preferences.fanout.map_or(2..=most, |k| k..=k);
                 for fanout in fanouts {
                     let shape =
                         Self { bucket, fanout, levels, map, ..Self::blank(blocks, block_len) };
@@ -180,7 +180,7 @@ impl SqGeometry {
         Ok(self)
     }
 
-    /// A cost that measures how far a shape is from the wishes; less is better.
+    /// A cost that measures how far a shape is from the preferences; less is better.
     fn distance(&self, refresh: f64) -> f64 {
         // A ratio above the requested one costs writes, one below costs space. A level costs a
         // write, a smaller bucket costs seeks.
@@ -362,13 +362,13 @@ impl SqGeometry {
     /// keeps its fan-out; otherwise the best shape is chosen again.
     pub fn resized(&self, blocks: u64) -> Result<Self> {
         let narrow = self.fanout <= FANOUT_NARROW;
-        let wishes = Wishes {
+        let preferences = SqPreferences {
             bucket: narrow.then_some(self.bucket),
             fanout: narrow.then_some(self.fanout),
             refresh: Some(self.refresh()),
             map_on_disk: self.map == MapPlace::Disk,
         };
-        let shape = Self::new(blocks, self.block_len, wishes)?;
+        let shape = Self::new(blocks, self.block_len, preferences)?;
         let resized = Self { cadence: self.cadence, amortized: self.amortized, ..shape };
         resized.check()?;
         Ok(resized)
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn forty_gibibytes_cost_what_they_should() {
-        let g = SqGeometry::new(10 << 20, 4096, Wishes::default()).unwrap();
+        let g = SqGeometry::new(10 << 20, 4096, SqPreferences::default()).unwrap();
         let space = g.store_len() as f64 / (40u64 << 30) as f64;
         assert!(space <= 2.0, "{space} {g:?}");
         assert!(g.write_amplification() <= 5.7, "{} {g:?}", g.write_amplification());
@@ -463,8 +463,8 @@ mod tests {
 
     #[test]
     fn a_tebibyte_keeps_small_maps() {
-        let wishes = Wishes { map_on_disk: true, ..Wishes::default() };
-        let g = SqGeometry::new(1 << 28, 4096, wishes).unwrap();
+        let preferences = SqPreferences { map_on_disk: true, ..SqPreferences::default() };
+        let g = SqGeometry::new(1 << 28, 4096, preferences).unwrap();
         assert!(g.write_amplification() <= 12.0, "{} {g:?}", g.write_amplification());
         assert!(g.map_memory() < 30 << 20, "{}", g.map_memory());
         assert!((g.store_len() as f64 / (1u64 << 40) as f64) < 2.0);
@@ -472,9 +472,13 @@ mod tests {
 
     #[test]
     fn the_papers_shape_is_there() {
-        let wishes =
-            Wishes { fanout: Some(2), bucket: Some(256), refresh: Some(1.0), ..Wishes::default() };
-        let g = SqGeometry::new(10 << 20, 4096, wishes).unwrap();
+        let preferences = SqPreferences {
+            fanout: Some(2),
+            bucket: Some(256),
+            refresh: Some(1.0),
+            ..SqPreferences::default()
+        };
+        let g = SqGeometry::new(10 << 20, 4096, preferences).unwrap();
         assert!((15..=16).contains(&g.levels), "{g:?}");
     }
 
@@ -510,11 +514,11 @@ mod tests {
     #[test]
     fn small_volumes_have_shapes_too() {
         for blocks in [16, 17, 64, 100, 1000, 4096, 65_536, 1 << 18] {
-            let g = SqGeometry::new(blocks, 4096, Wishes::default()).unwrap();
+            let g = SqGeometry::new(blocks, 4096, SqPreferences::default()).unwrap();
             assert!(g.refresh() > 1.2 && g.refresh() < 6.0, "{blocks}: {} {g:?}", g.refresh());
         }
-        assert!(SqGeometry::new(0, 4096, Wishes::default()).is_err());
-        assert!(SqGeometry::new(1, 4096, Wishes::default()).is_err());
+        assert!(SqGeometry::new(0, 4096, SqPreferences::default()).is_err());
+        assert!(SqGeometry::new(1, 4096, SqPreferences::default()).is_err());
         assert!(SqGeometry::with_shape(64, 4096, 3, 2, 2).is_err());
         assert!(SqGeometry::with_shape(64, 4096, 4, 2, 60).is_err());
     }
@@ -553,15 +557,16 @@ mod tests {
 
     #[test]
     fn a_larger_shape_keeps_the_parameters_that_the_user_fixed() {
-        let narrow = Wishes { fanout: Some(4), bucket: Some(32), ..Wishes::default() };
+        let narrow =
+            SqPreferences { fanout: Some(4), bucket: Some(32), ..SqPreferences::default() };
         let narrow = SqGeometry::new(5000, 4096, narrow).unwrap();
         let resized = narrow.resized(50_000).unwrap();
         assert_eq!((resized.fanout, resized.bucket), (4, 32));
-        let wide = SqGeometry::new(5000, 4096, Wishes::default()).unwrap();
+        let wide = SqGeometry::new(5000, 4096, SqPreferences::default()).unwrap();
         let wide = SqGeometry { amortized: true, ..wide };
         assert_eq!(wide.resized(1 << 20).unwrap().map, MapPlace::Memory);
         assert!(wide.resized(1 << 20).unwrap().amortized);
-        let on_disk = Wishes { map_on_disk: true, ..Wishes::default() };
+        let on_disk = SqPreferences { map_on_disk: true, ..SqPreferences::default() };
         let on_disk = SqGeometry::new(5000, 4096, on_disk).unwrap();
         let paper = SqGeometry { cadence: Cadence::Paper, ..on_disk };
         let resized = paper.resized(1 << 20).unwrap();
@@ -572,8 +577,8 @@ mod tests {
     #[test]
     fn facts_of_a_shape_match_its_parameters() {
         for (blocks, map_on_disk) in [(100, false), (1 << 20, false), (70_000, true)] {
-            let wishes = Wishes { map_on_disk, ..Wishes::default() };
-            let g = SqGeometry::new(blocks, 4096, wishes).unwrap();
+            let preferences = SqPreferences { map_on_disk, ..SqPreferences::default() };
+            let g = SqGeometry::new(blocks, 4096, preferences).unwrap();
             let told = g.facts(1000);
             let (bucket, fanout) = (u64::from(g.bucket), u64::from(g.fanout));
             assert_eq!((told.bucket, told.fanout), (Some(bucket), Some(fanout)));
@@ -589,19 +594,24 @@ mod tests {
     /// Shapes are parts of image formats, and other tests check the printed figures.
     #[test]
     fn shapes_and_their_figures_are_what_they_were() {
-        let wishes = Wishes::default();
-        let narrow = Wishes { fanout: Some(2), ..wishes };
-        let on_disk = Wishes { map_on_disk: true, ..wishes };
-        let lazy = Wishes { refresh: Some(0.8), bucket: Some(64), ..wishes };
+        let preferences = SqPreferences::default();
+        let narrow = SqPreferences { fanout: Some(2), ..preferences };
+        let on_disk = SqPreferences { map_on_disk: true, ..preferences };
+        let lazy = SqPreferences { refresh: Some(0.8), bucket: Some(64), ..preferences };
         let shape =
             |g: &SqGeometry| [u64::from(g.bucket), u64::from(g.fanout), u64::from(g.levels)];
         let sizes = |g: &SqGeometry| [g.store_len(), g.map_memory(), g.buffer_memory()];
         let spans = |g: &SqGeometry| [g.unsynced_max, g.warm_up(), g.cycle(), g.whole_cycle()];
-        let found = [(100, wishes), (5000, wishes), (5000, narrow), (1 << 20, lazy)]
+        let found = [(100, preferences), (5000, preferences), (5000, narrow), (1 << 20, lazy)]
             .into_iter()
-            .chain([(10 << 20, wishes), (1 << 30, wishes), (70_000, on_disk), (1 << 32, on_disk)])
-            .map(|(blocks, wishes)| {
-                let g = SqGeometry::new(blocks, 4096, wishes).unwrap();
+            .chain([
+                (10 << 20, preferences),
+                (1 << 30, preferences),
+                (70_000, on_disk),
+                (1 << 32, on_disk),
+            ])
+            .map(|(blocks, preferences)| {
+                let g = SqGeometry::new(blocks, 4096, preferences).unwrap();
                 let ratios = [g.refresh(), g.write_amplification()];
                 let ratios = ratios.map(|ratio| (ratio * 1000.0).round() as u64);
                 (shape(&g), sizes(&g), spans(&g), ratios)
@@ -677,7 +687,7 @@ mod tests {
     #[test]
     fn rather_a_few_refreshes_too_many_than_too_few() {
         for (blocks, shape) in [(141, (8, 7, 1)), (428, (32, 5, 1))] {
-            let g = SqGeometry::new(blocks, 4096, Wishes::default()).unwrap();
+            let g = SqGeometry::new(blocks, 4096, SqPreferences::default()).unwrap();
             assert_eq!((g.bucket, g.fanout, g.levels), shape);
             assert!(g.refresh() > REFRESH_DEFAULT);
             // This is nearer, but below.

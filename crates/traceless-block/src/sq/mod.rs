@@ -58,7 +58,7 @@ mod write;
 
 pub use geometry::{
     BUCKET_MAX, BUCKET_MIN, Cadence, FANOUT_MAX, FLUSHES_MAX, LEVELS_MAX, MapPlace, SqGeometry,
-    UNSYNCED_MAX, Wishes,
+    SqPreferences, UNSYNCED_MAX,
 };
 
 use alloc::sync::Arc;

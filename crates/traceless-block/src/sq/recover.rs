@@ -8,7 +8,7 @@
 use super::Sq;
 use super::geometry::SLOTS_PER_BATCH;
 use super::keys::level_version;
-use super::salvage::{Lost, SqDamage};
+use super::salvage::{LostEntries, SqDamage};
 use crate::log::{DUMMY, STRIPE, entry_count, entry_synced};
 use crate::refreshed;
 use alloc::vec;
@@ -26,7 +26,7 @@ impl Sq {
         state: &EpochState,
         damage: SqDamage,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Lost> {
+    ) -> Result<LostEntries> {
         let (newest, synced) = self.find_newest()?;
         let expected = state.at_least.max(synced);
         let must = if damage == SqDamage::Accepted { expected } else { 0 };
@@ -40,7 +40,7 @@ impl Sq {
             self.accept_damage()?
         } else {
             self.refuse_lost_tail(self.count / self.bucket())?;
-            Lost::default()
+            LostEntries::default()
         };
         let flushes = self.count / self.bucket();
         let late = self.count.saturating_sub(self.geometry.unsynced_max) / self.bucket();
@@ -199,7 +199,7 @@ impl Sq {
     }
 
     /// Reads the addresses in the log, and the contents of writes that are not merged yet.
-    fn rebuild_log(&mut self, lost: &Lost) -> Result {
+    fn rebuild_log(&mut self, lost: &LostEntries) -> Result {
         let oldest = self.schedule.oldest(0, self.flushes);
         // A repeated flush reads its own sources, so only contents for later merges are loaded
         // here.

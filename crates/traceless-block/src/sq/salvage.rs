@@ -25,7 +25,7 @@ pub(super) enum SqDamage {
 
 /// The entries that were accepted as lost.
 #[derive(Default)]
-pub(super) struct Lost {
+pub(super) struct LostEntries {
     /// In the log, by the numbers of their writes.
     pub writes: BTreeSet<u64>,
     /// Later log writes that were given up because of them.
@@ -64,7 +64,7 @@ impl Sq {
 
     /// Finds the damaged live entries, and reduces the count to before the first flush that cannot
     /// be repeated because of them.
-    pub(super) fn accept_damage(&mut self) -> Result<Lost> {
+    pub(super) fn accept_damage(&mut self) -> Result<LostEntries> {
         let mut given_up = BTreeSet::new();
         let lost = loop {
             let late = self.count.saturating_sub(self.geometry.unsynced_max) / self.bucket();
@@ -76,7 +76,7 @@ impl Sq {
                     break;
                 }
             }
-            let Some(flush) = short else { break Lost { given_up, ..lost } };
+            let Some(flush) = short else { break LostEntries { given_up, ..lost } };
             // Without its last write the bucket is not full, so its flush has not happened yet.
             let count = (flush + 1) * self.bucket() - self.geometry.slots_per_write();
             if count < self.keys.openings().last().start {
@@ -93,8 +93,8 @@ impl Sq {
     }
 
     /// Collects the damaged entries that are needed after `late` flushes.
-    fn find_lost(&self, late: u64) -> Result<Lost> {
-        let mut lost = Lost::default();
+    fn find_lost(&self, late: u64) -> Result<LostEntries> {
+        let mut lost = LostEntries::default();
         let context = (&self.keys, &self.schedule);
         let mut found = Vec::new();
         for level in &self.levels {
@@ -124,7 +124,7 @@ impl Sq {
     }
 
     /// Whether a bucket of a flush is incomplete and cannot be repeated with the same contents.
-    fn is_cut_short_for_good(&self, flush: u64, lost: &Lost) -> Result<bool> {
+    fn is_cut_short_for_good(&self, flush: u64, lost: &LostEntries) -> Result<bool> {
         for level in 1..=self.schedule.last() {
             for bucket in self.schedule.deliveries(level, flush) {
                 if self.would_differ(level, bucket, lost)
@@ -138,7 +138,7 @@ impl Sq {
     }
 
     /// Whether an entry is lost in the sources of a bucket, or in its own generation.
-    fn would_differ(&self, level: usize, bucket: u64, lost: &Lost) -> bool {
+    fn would_differ(&self, level: usize, bucket: u64, lost: &LostEntries) -> bool {
         let generation = bucket / self.schedule.width(level);
         let sources = self.schedule.sources(generation);
         lost.generations(self).any(|(damaged, nth)| {
@@ -148,7 +148,7 @@ impl Sq {
 
     /// Writes dummies until the lost entries are not needed any more, even after a crash. With the
     /// map on the disk these writes carry its rebuilt leaves, since some leaves may be lost, too.
-    fn outlive(&mut self, lost: &Lost, progress: &mut dyn FnMut(u64, u64)) -> Result {
+    fn outlive(&mut self, lost: &LostEntries, progress: &mut dyn FnMut(u64, u64)) -> Result {
         let gone = |(level, generation)| self.schedule.gone(level, generation);
         let flushes = lost.generations(self).map(gone).max().unwrap_or(0);
         let end = flushes * self.bucket() + self.geometry.unsynced_max;
@@ -179,7 +179,7 @@ impl Sq {
     }
 }
 
-impl Lost {
+impl LostEntries {
     /// Level and number of each generation, or bucket of the log, with a damaged entry.
     fn generations(&self, sq: &Sq) -> impl Iterator<Item = (usize, u64)> {
         let bucket = sq.bucket();

@@ -1,6 +1,6 @@
 //! `SqORAM` as a kind of block scheme.
 
-use super::{Cadence, MapPlace, Sq, SqGeometry, Wishes};
+use super::{Cadence, MapPlace, Sq, SqGeometry, SqPreferences};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -145,13 +145,13 @@ impl BlockScheme for SqGeometry {
 }
 
 fn choose(blocks: u64, block_len: usize, options: &SchemeOptions) -> Result<SharedScheme> {
-    let wishes = |map_on_disk| Wishes {
+    let preferences = |map_on_disk| SqPreferences {
         bucket: options.bucket,
         fanout: options.fanout,
         refresh: options.refresh.map(|(p, q)| f64::from(p) / f64::from(q)),
         map_on_disk,
     };
-    let shape = |on_disk| SqGeometry::new(blocks, block_len, wishes(on_disk));
+    let shape = |on_disk| SqGeometry::new(blocks, block_len, preferences(on_disk));
     let cadence = match options.paper_cadence {
         Some(true) => Cadence::Paper,
         Some(false) | None => Cadence::Strict,
@@ -195,11 +195,11 @@ fn samples(blocks: u64, map_blocks: u64, block_len: usize) -> Result<Samples> {
         let scheme: SharedScheme = Arc::new(geometry?);
         Ok((name, scheme))
     };
-    let on_disk = Wishes { map_on_disk: true, ..Wishes::default() };
+    let on_disk = SqPreferences { map_on_disk: true, ..SqPreferences::default() };
     // With as many levels, more blocks need larger buckets.
     let bucket = (blocks / 1024).clamp(1, 32) as u32 * 2;
     [
-        sample("chosen shape", SqGeometry::new(blocks, block_len, Wishes::default())),
+        sample("chosen shape", SqGeometry::new(blocks, block_len, SqPreferences::default())),
         sample("k = 2", SqGeometry::with_shape(blocks, block_len, bucket, 2, 4)),
         sample("k = 4", SqGeometry::with_shape(blocks, block_len, bucket, 4, 2)),
         sample("maps on the store", SqGeometry::new(map_blocks.max(64), block_len, on_disk)),

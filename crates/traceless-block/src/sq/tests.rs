@@ -615,8 +615,10 @@ fn sequential_reads_are_few_and_fetched_ahead() {
 #[test]
 fn the_end_of_the_log_does_not_get_lost_in_silence() {
     let shape = |refresh, map_on_disk| {
-        let wishes = Wishes { refresh: Some(refresh), map_on_disk, ..Wishes::default() };
-        let geometry = SqGeometry::new(300, 128, Wishes { bucket: Some(4), ..wishes }).unwrap();
+        let preferences =
+            SqPreferences { refresh: Some(refresh), map_on_disk, ..SqPreferences::default() };
+        let geometry =
+            SqGeometry::new(300, 128, SqPreferences { bucket: Some(4), ..preferences }).unwrap();
         SqGeometry { unsynced_max: geometry.unsynced_max.min(32), ..geometry }
     };
     // Of these the last level alone shows it.

@@ -22,7 +22,7 @@ pub struct AuditArgs {
     #[arg(long, required = true)]
     pub self_test: bool,
     #[command(flatten)]
-    pub shown: ShownArgs,
+    pub output: OutputArgs,
 }
 
 #[derive(Subcommand, Debug)]
@@ -64,7 +64,7 @@ pub enum AuditCommand {
 
 /// How a report is printed.
 #[derive(Args, Debug, Default)]
-pub struct ShownArgs {
+pub struct OutputArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
@@ -91,7 +91,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "B.secret", conflicts_with_all = MUST_BE_EQUAL)]
     pub secret_b: Option<PathBuf>,
     #[command(flatten)]
-    pub shown: ShownArgs,
+    pub output: OutputArgs,
     /// Do not judge differences by statistics: the traces must be equal
     #[arg(long)]
     pub equal: bool,

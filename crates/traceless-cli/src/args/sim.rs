@@ -22,7 +22,7 @@ pub enum SimCommand {
 
 #[derive(Args, Debug)]
 pub struct SimTraceArgs {
-    /// The workload: a file, unpacked if gzip or zstd packed it, or a name such as `uniform` or
+    /// The workload: a file, unpacked if gzip or zstd packed it, or a name like `uniform` or
     /// `table-2/mcf`; docs/workloads.md has them all. Several run at the same time, each on a core
     /// of its own, with memory of its own
     #[arg(value_name = "WORKLOAD", required = true)]

@@ -1,7 +1,7 @@
 //! `traceless audit compare`: two trace files.
 
+use super::html::{Page, Picture, UserPoints};
 use super::outcome::{CLEAN, FOUND, NOT_JUDGED, Outcome, claim_line, grouped, json};
-use super::page::{Page, Picture, UserPoints};
 use super::source::{Source, secrets};
 use crate::args::audit::{CompareArgs, SourceArgs};
 use serde::Serialize;
@@ -12,35 +12,35 @@ use traceless_audit::{
 use traceless_core::trace::Op;
 
 pub fn run(args: &CompareArgs) -> Outcome {
-    let asked = Compare { reads: args.reads, times: args.times, exact_order: args.exact_order };
-    let asks_how = args.reads || args.times || args.exact_order;
-    let wants_equal = args.equal || asks_how;
-    let judged = || {
+    let options = Compare { reads: args.reads, times: args.times, exact_order: args.exact_order };
+    let has_options = args.reads || args.times || args.exact_order;
+    let wants_equal = args.equal || has_options;
+    let judgement = || {
         let has_syncs = has_syncs(args)?;
-        let how = if asks_how || has_syncs { asked } else { EVERY_EVENT };
-        let found = compare_files(args, how)?;
+        let rules = if has_options || has_syncs { options } else { EVERY_EVENT };
+        let comparison = compare_files(args, rules)?;
         let knows_secrets = args.secret_a.is_some() || args.secret_b.is_some();
-        let draws = (!found.equal || knows_secrets) && !wants_equal;
-        let judged = if draws { Some(by_statistics(args)?) } else { None };
-        Ok(CompareReport::of(found, judged, has_syncs))
+        let draws = (!comparison.equal || knows_secrets) && !wants_equal;
+        let judgement = if draws { Some(by_statistics(args)?) } else { None };
+        Ok(CompareReport::of(comparison, judgement, has_syncs))
     };
-    let shown = match judged() {
+    let report = match judgement() {
         Err(outcome) => return outcome,
-        Ok(shown) => shown,
+        Ok(report) => report,
     };
-    if let Some(path) = &args.shown.html
-        && let Err(outcome) = write_page(args, &shown, path)
+    if let Some(path) = &args.output.html
+        && let Err(outcome) = write_page(args, &report, path)
     {
         return outcome;
     }
-    let code = match shown.verdict {
+    let code = match report.verdict {
         Verdict::Pass => CLEAN,
         Verdict::Unknown => NOT_JUDGED,
         Verdict::Leak | Verdict::Fault => FOUND,
     };
-    let out = if args.shown.json { json(&shown) } else { text(&shown) };
+    let out = if args.output.json { json(&report) } else { text(&report) };
     let mut outcome = Outcome::new(code, out);
-    if shown.found.equal && shown.found.counts_a.writes == 0 {
+    if report.comparison.equal && report.comparison.counts_a.writes == 0 {
         outcome.err.push_str("note: neither trace holds a write, so this shows little\n");
     }
     outcome
@@ -71,7 +71,7 @@ struct CompareReport {
     /// Why there is no judgement, and how many accesses one would take.
     not_judged: Option<String>,
     #[serde(flatten)]
-    found: Comparison,
+    comparison: Comparison,
     claims: Vec<Claim>,
 }
 
@@ -82,29 +82,29 @@ impl CompareReport {
     ///
     /// With too few accesses a leak that is found counts, but finding none proves nothing. On a
     /// disk, where there are syncs, a difference is a leak unless there are enough accesses.
-    fn of(found: Comparison, judged: Option<Judgement>, has_syncs: bool) -> Self {
+    fn of(comparison: Comparison, judgement: Option<Judgement>, has_syncs: bool) -> Self {
         let holds = |claim: &Claim| claim.verdict == Verdict::Pass;
-        let (judged_by, verdict, claims, not_judged) = match judged {
+        let (judged_by, verdict, claims, not_judged) = match judgement {
             Some(Judgement { alone, together, rate, too_few })
                 if alone.iter().all(holds) && !(has_syncs && too_few.is_some()) =>
             {
                 let verdict = match (together.iter().all(holds), &too_few) {
                     (false, _) => Verdict::Leak,
-                    (true, Some(_)) if !found.equal => Verdict::Unknown,
+                    (true, Some(_)) if !comparison.equal => Verdict::Unknown,
                     (true, _) => Verdict::Pass,
                 };
                 ("statistics", verdict, [alone, together, vec![rate]].concat(), too_few)
             }
             other => {
-                let verdict = if found.equal { Verdict::Pass } else { Verdict::Leak };
-                let alone = other.map_or(vec![], |judged| judged.alone);
+                let verdict = if comparison.equal { Verdict::Pass } else { Verdict::Leak };
+                let alone = other.map_or(vec![], |judgement| judgement.alone);
                 let fails = alone.into_iter().filter(|claim| !holds(claim));
                 ("equality", verdict, fails.collect(), None)
             }
         };
         let not_judged = not_judged.filter(|_| verdict == Verdict::Unknown);
         let schema = "traceless.audit.compare.v1";
-        Self { schema, verdict, judged_by, not_judged, found, claims }
+        Self { schema, verdict, judged_by, not_judged, comparison, claims }
     }
 }
 
@@ -124,59 +124,59 @@ fn accesses(path: &Path, secret: Option<&Path>, args: &SourceArgs) -> Result<Acc
 }
 
 /// The verdict as a page, with the accesses of both traces.
-fn write_page(args: &CompareArgs, shown: &CompareReport, path: &Path) -> Result<(), Outcome> {
+fn write_page(args: &CompareArgs, report: &CompareReport, path: &Path) -> Result<(), Outcome> {
     let [a, b] = [accesses(&args.a, None, &args.source)?, accesses(&args.b, None, &args.source)?];
-    let seen = |name: &str, path: &Path, places: Vec<u64>| {
+    let user = |name: &str, path: &Path, places: Vec<u64>| {
         let name = format!("{name}: {}", path.file_name().unwrap_or_default().display());
         UserPoints { name, points: (0..).zip(places).collect() }
     };
     let [of_a, of_b] = places_of(&a, &b);
-    let users = [seen("A", &args.a, of_a), seen("B", &args.b, of_b)];
+    let users = [user("A", &args.a, of_a), user("B", &args.b, of_b)];
     let title = "what is accessed: places, numbered as they lie".to_owned();
     let picture = Picture { title, across: "access", up: "place", users };
-    let why = if shown.claims.is_empty() { "" } else { why(shown) };
-    let about = format!("{}{why}", exact_text(&shown.found));
+    let why = if report.claims.is_empty() { "" } else { why(report) };
+    let about = format!("{}{why}", exact_text(&report.comparison));
     Page {
         title: "two traces",
-        verdict: shown.verdict,
+        verdict: report.verdict,
         about: &about,
-        claims: &shown.claims,
+        claims: &report.claims,
         pictures: &[picture],
     }
     .write(path)
 }
 
-fn compare_files(args: &CompareArgs, how: Compare) -> Result<Comparison, Outcome> {
+fn compare_files(args: &CompareArgs, rules: Compare) -> Result<Comparison, Outcome> {
     let open = |path| Source::open(path, &args.source);
-    try_compare(open(&args.a)?, open(&args.b)?, how)
+    try_compare(open(&args.a)?, open(&args.b)?, rules)
 }
 
-fn text(shown: &CompareReport) -> String {
-    let exact = exact_text(&shown.found);
-    if shown.claims.is_empty() {
+fn text(report: &CompareReport) -> String {
+    let exact = exact_text(&report.comparison);
+    if report.claims.is_empty() {
         return exact;
     }
-    let claims: String = shown.claims.iter().map(claim_line).collect();
-    let verdict = shown.verdict.word();
-    let not_judged = shown.not_judged.as_ref();
+    let claims: String = report.claims.iter().map(claim_line).collect();
+    let verdict = report.verdict.word();
+    let not_judged = report.not_judged.as_ref();
     let not_judged = not_judged.map_or(String::new(), |why| {
         format!("not judged: {why}. Nothing was found in those: record longer runs\n")
     });
-    format!("{exact}\n{}:\n\n{claims}\n{not_judged}verdict: {verdict}\n", why(shown))
+    format!("{exact}\n{}:\n\n{claims}\n{not_judged}verdict: {verdict}\n", why(report))
 }
 
 /// The reason for printing claims.
-fn why(shown: &CompareReport) -> &'static str {
-    if shown.judged_by == "statistics" {
+fn why(report: &CompareReport) -> &'static str {
+    if report.judged_by == "statistics" {
         "each by itself looks drawn at random, so both are judged by statistics"
     } else {
         "not each by itself looks drawn at random, so they would have to be equal"
     }
 }
 
-fn exact_text(found: &Comparison) -> String {
-    let (a, b) = (&found.counts_a, &found.counts_b);
-    let Some(difference) = &found.first_difference else {
+fn exact_text(comparison: &Comparison) -> String {
+    let (a, b) = (&comparison.counts_a, &comparison.counts_b);
+    let Some(difference) = &comparison.first_difference else {
         let reads = if a.reads + b.reads > 0 {
             format!(", {} reads", grouped(a.reads))
         } else {
@@ -185,11 +185,11 @@ fn exact_text(found: &Comparison) -> String {
         let (writes, syncs) = (grouped(a.writes), grouped(a.syncs));
         return format!("equal: {writes} write events, {syncs} syncs{reads}\n");
     };
-    let whole = |counts: &Counts| {
+    let totals = |counts: &Counts| {
         let (writes, bytes) = (grouped(counts.writes), grouped(counts.bytes_written));
         format!("{writes} write events of {bytes} bytes, {} syncs", grouped(counts.syncs))
     };
-    let (a, b) = (whole(a), whole(b));
+    let (a, b) = (totals(a), totals(b));
     format!("different: {}\nA in all: {a}\nB in all: {b}\n", difference.message)
 }
 
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_traces_and_where_others_part() {
+    fn equal_traces_pass_and_different_ones_name_the_first_difference() {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (folder.path().join("a"), folder.path().join("b"));
         trace(&a, &[(0, Op::Write, 0, 8192), (1, Op::Read, 0, 1), (2, Op::Sync, 0, 0)]);
@@ -241,26 +241,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("empty");
         trace(&path, &[]);
-        let found = compare(&path, &path, &[]);
-        assert_eq!(found.code, CLEAN);
-        assert!(found.err.starts_with("note: "), "{found:?}");
+        let outcome = compare(&path, &path, &[]);
+        assert_eq!(outcome.code, CLEAN);
+        assert!(outcome.err.starts_with("note: "), "{outcome:?}");
     }
 
     #[test]
-    fn what_is_no_trace_is_refused() {
+    fn files_without_a_trace_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let (good, bad) = (folder.path().join("good"), folder.path().join("bad"));
         trace(&good, &[(0, Op::Write, 0, 8192)]);
         let missing = compare(&good, &folder.path().join("missing"), &[]);
         assert_eq!(missing.code, FAILED);
         assert!(missing.err.contains("missing"), "{}", missing.err);
-        let whole = std::fs::read(&good).unwrap();
-        for bytes in [&b""[..], b"not a trace, but long enough", &whole[..whole.len() - 3]] {
+        let totals = std::fs::read(&good).unwrap();
+        for bytes in [&b""[..], b"not a trace, but long enough", &totals[..totals.len() - 3]] {
             std::fs::write(&bad, bytes).unwrap();
-            for found in [compare(&good, &bad, &[]), compare(&bad, &good, &["--exact-order"])] {
-                assert_eq!(found.code, NOT_WHAT_IT_SHOULD_BE);
-                assert!(found.err.contains("bad: "), "{}", found.err);
-                assert!(found.out.is_empty());
+            for comparison in [compare(&good, &bad, &[]), compare(&bad, &good, &["--exact-order"])]
+            {
+                assert_eq!(comparison.code, NOT_WHAT_IT_SHOULD_BE);
+                assert!(comparison.err.contains("bad: "), "{}", comparison.err);
+                assert!(comparison.out.is_empty());
             }
         }
         assert_eq!(compare(&good, folder.path(), &[]).code, NOT_WHAT_IT_SHOULD_BE);

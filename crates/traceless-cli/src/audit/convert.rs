@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_recorded_becomes_a_trace() {
+    fn records_of_other_tools_become_traces() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let (text, trace, again) = (file("text"), file("trace"), file("again"));

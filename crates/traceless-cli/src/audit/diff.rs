@@ -20,16 +20,16 @@ type AreaOf<'a> = dyn Fn(u64) -> Option<&'a str> + 'a;
 pub fn run(args: &DiffArgs) -> Outcome {
     match compare_images(&args.old, &args.new) {
         Err(outcome) => outcome,
-        Ok(found) => {
+        Ok(diff) => {
             let parts = parts_of(&args.new);
             let area = |block: u64| {
-                let at = block * found.block_len;
+                let at = block * diff.block_len;
                 let part = parts.iter().find(|(_, first, len)| (*first..first + len).contains(&at));
                 part.map(|(name, ..)| *name)
             };
-            let shown = DiffReport::new(&found, &area);
+            let report = DiffReport::new(&diff, &area);
             let listed = if args.all { usize::MAX } else { LISTED };
-            let out = if args.json { json(&shown) } else { shown.text(listed) };
+            let out = if args.json { json(&report) } else { report.text(listed) };
             Outcome::new(CLEAN, out)
         }
     }
@@ -97,22 +97,22 @@ struct DiffReport {
 }
 
 impl DiffReport {
-    fn new(found: &SnapshotDiff, area: &AreaOf) -> Self {
-        let verdict = match found.runs.len() {
+    fn new(diff: &SnapshotDiff, area: &AreaOf) -> Self {
+        let verdict = match diff.runs.len() {
             0 => "nothing changed".to_owned(),
             1 => "the changes form 1 contiguous stretch".to_owned(),
             n => format!("the changes form {} contiguous stretches", grouped(n as u64)),
         };
         Self {
             schema: "traceless.audit.diff.v1",
-            block_len: found.block_len,
-            blocks: found.blocks,
-            changed_blocks: found.changed_blocks,
-            changed_bytes: found.changed_bytes,
-            changed_share: found.changed_share,
-            entropy: found.entropy,
-            stretches: found.runs.len(),
-            runs: found.runs.iter().flat_map(|run| named(*run, area)).collect(),
+            block_len: diff.block_len,
+            blocks: diff.blocks,
+            changed_blocks: diff.changed_blocks,
+            changed_bytes: diff.changed_bytes,
+            changed_share: diff.changed_share,
+            entropy: diff.entropy,
+            stretches: diff.runs.len(),
+            runs: diff.runs.iter().flat_map(|run| named(*run, area)).collect(),
             verdict,
         }
     }
@@ -178,11 +178,11 @@ mod tests {
     fn stretches_are_counted_and_listed() {
         let changed: Vec<usize> = (0..25).map(|i| 3 * i).chain([100, 101]).collect();
         let (_folder, old, new) = images(200 * 4096, &changed);
-        let found = outcome(&["diff", &old, &new]);
-        assert_eq!(found.code, CLEAN);
-        assert!(found.out.starts_with("27 of 200 blocks of 4096 bytes changed (13.50 %)\n"));
-        assert!(found.out.contains("and 6 more: --all lists them\n"), "{}", found.out);
-        assert!(found.out.ends_with("the changes form 26 contiguous stretches\n"));
+        let diff = outcome(&["diff", &old, &new]);
+        assert_eq!(diff.code, CLEAN);
+        assert!(diff.out.starts_with("27 of 200 blocks of 4096 bytes changed (13.50 %)\n"));
+        assert!(diff.out.contains("and 6 more: --all lists them\n"), "{}", diff.out);
+        assert!(diff.out.ends_with("the changes form 26 contiguous stretches\n"));
         let all = outcome(&["diff", &old, &new, "--all"]).out;
         assert!(all.contains("           100            2  -\n"), "{all}");
         let report = outcome(&["diff", &old, &new, "--json"]).out;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_refused() {
+    fn images_of_different_lengths_are_refused() {
         let (folder, old, new) = images(4096, &[0]);
         std::fs::write(&new, [7; 4097]).unwrap();
         let longer = outcome(&["diff", &old, &new]);

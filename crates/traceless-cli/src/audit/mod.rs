@@ -7,8 +7,8 @@
 mod compare;
 mod convert;
 mod diff;
+pub mod html;
 mod outcome;
-pub mod page;
 mod source;
 
 pub use outcome::{

@@ -1,6 +1,6 @@
 //! The outcome of an audit, and its exit code.
 
-use crate::failure::telling;
+use crate::failure::error_line;
 use std::io::Write;
 use std::path::Path;
 
@@ -32,7 +32,7 @@ impl Outcome {
         Self {
             code,
             out: String::new(),
-            err: format!("{}\n", telling(code, kind_of(code), message)),
+            err: format!("{}\n", error_line(code, kind_of(code), message)),
         }
     }
 

@@ -64,7 +64,7 @@ pub(super) fn secrets(
 ) -> Result<impl Iterator<Item = Result<Request, Outcome>>, Outcome> {
     let refused = move |error| refused(path, error);
     let file = File::open(path).map_err(|error| Outcome::file_error(path, &error))?;
-    Ok(SecretReader::new(file).map_err(refused)?.map(move |asked| asked.map_err(refused)))
+    Ok(SecretReader::new(file).map_err(refused)?.map(move |request| request.map_err(refused)))
 }
 
 /// The format of a file that is no trace file. A file of no known format counts as a trace file,

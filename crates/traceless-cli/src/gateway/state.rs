@@ -3,7 +3,7 @@
 use crate::args::{GatewayCheckArgs, GatewayRepairArgs, GatewayStateArgs};
 use crate::cloud::failure;
 use crate::failure::{FINDING, Failure};
-use crate::output::{say, say_json};
+use crate::output::{print_json, print_line};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use traceless_cloud::gateway::{self, Keys, StateReport};
@@ -106,12 +106,12 @@ impl<'a> State<'a> {
 /// Prints the report, and fails if anything is wrong.
 fn finish(report: &Report, json: bool) -> Result<(), Failure> {
     if json {
-        say_json(report)?;
+        print_json(report)?;
     } else {
-        tell(report);
+        print_report(report);
     }
     let Some(damaged) = &report.damaged else {
-        return report.anchor.clone().map_or(Ok(()), |said| Err(Failure::new(FINDING, said)));
+        return report.anchor.clone().map_or(Ok(()), |message| Err(Failure::new(FINDING, message)));
     };
     let outcome = match (&report.kept, damaged.repairable) {
         (Some(_), _) => "repaired",
@@ -123,27 +123,34 @@ fn finish(report: &Report, json: bool) -> Result<(), Failure> {
     Err(Failure::new(FINDING, format!("the gateway's state is damaged; {outcome}")))
 }
 
-fn tell(report: &Report) {
+fn print_report(report: &Report) {
     let Report { generation, entries, records, torn_bytes, .. } = report;
-    say(&format!("generation {generation}: {entries} entries are whole, with {records} records"));
+    print_line(&format!(
+        "generation {generation}: {entries} entries are whole, with {records} records"
+    ));
     if *torn_bytes > 0 {
-        say(&format!("{torn_bytes} bytes behind them are of a write that nobody was told of"));
+        print_line(&format!(
+            "{torn_bytes} bytes behind them are of a write that nobody was told of"
+        ));
     }
     if let Some(damaged) = &report.damaged {
         let Damage { entry, at, lost_entries, lost_records, lost_bytes, .. } = damaged;
-        say(&format!("damaged: entry {entry}, at byte {at}"));
-        let known = format!("{lost_entries} entries, {lost_records} or more records");
-        say(&format!("lost with it: {known}, {lost_bytes} bytes"));
+        print_line(&format!("damaged: entry {entry}, at byte {at}"));
+        let loss = format!("{lost_entries} entries, {lost_records} or more records");
+        print_line(&format!("lost with it: {loss}, {lost_bytes} bytes"));
         if let Some(other) = damaged.repairable.filter(|other| other != generation) {
-            say(&format!("a repair goes back to generation {other}"));
+            print_line(&format!("a repair goes back to generation {other}"));
         }
     } else if report.sound {
-        say("sound: all that was written can be read");
+        print_line("sound: all that was written can be read");
     }
     if report.new_anchor {
-        say("the anchor is new: whatever was done to the state before, it does not tell");
+        print_line("the anchor is new: whatever was done to the state before, it does not tell");
     }
     if let Some(kept) = &report.kept {
-        say(&format!("repaired without what is lost; the damaged file is {}", kept.display()));
+        print_line(&format!(
+            "repaired without what is lost; the damaged file is {}",
+            kept.display()
+        ));
     }
 }

@@ -6,7 +6,7 @@ mod program;
 
 use crate::args::{LockArg, ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
 use crate::failure::USAGE;
-use crate::output::complain;
+use crate::output::print_error;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -84,7 +84,7 @@ pub fn run(args: &RunArgs) -> u8 {
     match try_run(args) {
         Ok(code) => code,
         Err(refused) => {
-            complain(&refused.to_string());
+            print_error(&refused.to_string());
             refused.code()
         }
     }
@@ -131,19 +131,19 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
         .map_err(|e| RunError::Io(prepared.program.display().to_string(), e))?;
     let process = child.id();
     let status = wait(child, args.stats.as_deref(), folder.path())?;
-    let ended = pager.as_mut().map(|pager| pager.exit_of(process));
+    let end = pager.as_mut().map(|pager| pager.exit_of(process));
     let counted = counted(folder.path());
     if let Some(path) = &args.stats {
         write_stats(path, &counted)?;
     }
     let killed = status.signal() == Some(Signal::KILL.as_raw());
-    match ended.filter(|_| killed) {
+    match end.filter(|_| killed) {
         Some(Exit::Failed) => return Ok(FAILED),
         Some(Exit::PagerEnded) => return Err(RunError::PagerEnded),
         _ => {}
     }
     if status.signal() == Some(Signal::SYS.as_raw()) && args.mode == ModeArg::Thread {
-        complain(
+        print_error(
             "the program ended by an order that it forbids itself (seccomp). If it does so by \
              itself it runs as ever; if not, its pager needs that order: try --mode process",
         );
@@ -180,7 +180,7 @@ pub fn serve() -> u8 {
     match serves() {
         Ok(()) => 0,
         Err(refused) => {
-            complain(&refused.to_string());
+            print_error(&refused.to_string());
             refused.code()
         }
     }
@@ -205,7 +205,7 @@ fn lock(args: &RunArgs, settings: &Settings) -> Result<Lock, RunError> {
         Ok(()) => Ok(wanted),
         Err(e) if wanted == Lock::Strict => Err(paging::Error::Unlocked(e).into()),
         Err(e) => {
-            complain(&format!(
+            print_error(&format!(
                 "pages in memory may be swapped out: locking them is not allowed ({e}); it takes \
                  CAP_IPC_LOCK or a limit (ulimit -l) above --memory. --lock off says nothing"
             ));
@@ -288,9 +288,9 @@ fn library() -> Result<PathBuf, RunError> {
 /// The value of `LD_PRELOAD`: our library first, then the libraries that it named before.
 fn with_library(library: &Path) -> OsString {
     let mut list = library.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+    if let Some(preloads) = std::env::var_os("LD_PRELOAD").filter(|preloads| !preloads.is_empty()) {
         list.push(":");
-        list.push(others);
+        list.push(preloads);
     }
     list
 }
@@ -318,10 +318,10 @@ fn wait(mut child: Child, stats: Option<&Path>, folder: &Path) -> Result<ExitSta
             wait_a_little(&mut child)?;
         }
     }
-    let ended = child.wait().map_err(failed)?;
+    let end = child.wait().map_err(failed)?;
     handle.close();
     let _ = passing.join();
-    Ok(ended)
+    Ok(end)
 }
 
 /// Waits up to an interval, in short steps, so that a program that ends early causes no delay.
@@ -350,12 +350,12 @@ fn counted(folder: &Path) -> Vec<ProgramCounters> {
         .filter_map(|file| {
             let counters = CounterFile::open(&file.path()).ok()?;
             let process = file.file_name().to_string_lossy().into_owned();
-            let begun = counters.begun_ns.load(Ordering::Relaxed);
-            Some((begun, ProgramCounters { process, summary: counters.summary() }))
+            let start = counters.begun_ns.load(Ordering::Relaxed);
+            Some((start, ProgramCounters { process, summary: counters.summary() }))
         })
         .collect();
     // Sorted by start time, as process numbers wrap around.
-    all.sort_by_key(|(begun, _)| *begun);
+    all.sort_by_key(|(start, _)| *start);
     all.into_iter().map(|(_, counted)| counted).collect()
 }
 
@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_began_first_comes_first() {
+    fn programs_are_sorted_by_their_start() {
         let folder = tempfile::tempdir().unwrap();
         for process in [30_000, 7, 400, 7] {
             CounterFile::create_for(folder.path(), process).unwrap();

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_is_named() {
+    fn an_option_that_does_not_apply_is_named_in_the_error() {
         for (options, named) in [
             ("--scheme plain --refresh 3", "--scheme plain"),
             ("--scheme path --refresh 3", "--scheme path"),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_applies_is_taken() {
+    fn options_that_apply_to_the_scheme_are_accepted() {
         for options in [
             "",
             "--refresh 1/2",

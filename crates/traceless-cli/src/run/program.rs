@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_would_be_paged_is_run() {
+    fn only_programs_that_can_be_paged_are_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let checked = |path: &Path| executable(path.into()).and_then(|path| check(&path));

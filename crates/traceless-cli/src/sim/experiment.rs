@@ -2,7 +2,7 @@
 
 use crate::args::{Level, ProgressHow, SimRunArgs, SimSweepArgs};
 use crate::failure::{DEVICE, Failure};
-use crate::output::{Meter, say, say_json};
+use crate::output::{Meter, print_json, print_line};
 use crate::signals;
 use crate::trace::Trace;
 use std::slice;
@@ -20,7 +20,7 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
     let results = open_results(&args.out)?;
     if args.trace.trace.is_some() {
         if sweep.run_count() != 1 {
-            return Err(Failure::usage("one run has a trace: say which one with --only"));
+            return Err(Failure::usage("one run has a trace: print_line which one with --only"));
         }
         let trace = Trace::open(&args.trace)?;
         sweep.make_watched(&results, &super::watch(&trace))?;
@@ -32,9 +32,9 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
     }
     for report in sweep.conclude(&results, &args.out)?.experiments {
         if args.json {
-            return say_json(&report);
+            return print_json(&report);
         }
-        say(&report.to_string());
+        print_line(&report.to_string());
     }
     Ok(())
 }
@@ -49,9 +49,9 @@ pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
     complete(&sweep, &results, args.jobs, args.progress.progress)?;
     let report = sweep.conclude(&results, &args.out)?;
     if args.json {
-        return say_json(&report);
+        return print_json(&report);
     }
-    say(&report.to_string());
+    print_line(&report.to_string());
     Ok(())
 }
 
@@ -63,7 +63,7 @@ fn print_commands(args: &SimSweepArgs, sweep: &Sweep) -> Result<(), Failure> {
     }
     if args.print_commands {
         for command in &commands {
-            say(command);
+            print_line(command);
         }
     }
     Ok(())

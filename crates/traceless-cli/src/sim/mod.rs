@@ -25,7 +25,7 @@ pub fn run(command: &SimCommand) -> Result<(), Failure> {
 
 /// Lets `trace` record the machine's bus, and the requests to its memory.
 fn watch(trace: &Trace) -> Watch {
-    let asked = trace.asks().map(|ask| {
+    let asked = trace.request_recorder().map(|ask| {
         let note = move |op, addr| {
             let op = match op {
                 workload::Op::Read => Op::Read,

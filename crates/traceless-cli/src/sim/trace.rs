@@ -2,7 +2,7 @@
 
 use crate::args::SimTraceArgs;
 use crate::failure::{FINDING, Failure};
-use crate::output::{say, say_json};
+use crate::output::{print_json as say_json, print_line as say};
 use crate::trace::Trace;
 use serde::Serialize;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use super::key;
 use crate::args::CheckArgs;
 use crate::failure::{FINDING, Failure};
-use crate::output::{Meter, say, say_json};
+use crate::output::{Meter, print_json, print_line};
 use serde::Serialize;
 use traceless_volume::Error;
 use traceless_volume::error::Kind;
@@ -22,7 +22,7 @@ struct CheckReport {
     places: Vec<String>,
     /// Whether the repair mended all damage; `None` without a repair.
     repaired: Option<bool>,
-    lost: Vec<Lost>,
+    lost: Vec<LostBlock>,
     forgotten: Vec<String>,
     new_anchor: bool,
     /// Whether damage keeps the volume closed.
@@ -32,7 +32,7 @@ struct CheckReport {
 
 /// A block that was damaged, and now holds zeros.
 #[derive(Serialize)]
-struct Lost {
+struct LostBlock {
     block: u64,
     at: u64,
     bytes: u64,
@@ -45,9 +45,9 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         mend(args, &key, &mut checked)?;
     }
     if args.json {
-        say_json(&checked)?;
+        print_json(&checked)?;
     } else {
-        tell(&checked);
+        print_report(&checked);
     }
     if checked.sound {
         return Ok(());
@@ -72,21 +72,26 @@ fn outcome(checked: &CheckReport) -> &'static str {
     }
 }
 
-fn tell(checked: &CheckReport) {
+fn print_report(checked: &CheckReport) {
     for place in &checked.places {
-        say(&format!("damaged: {place}"));
+        print_line(&format!("damaged: {place}"));
     }
     for place in &checked.forgotten {
-        say(&format!("forgotten: the write in {place}; its block may read as it was earlier"));
+        print_line(&format!(
+            "forgotten: the write in {place}; its block may read as it was earlier"
+        ));
     }
-    for Lost { block, at, bytes } in &checked.lost {
-        say(&format!("lost: block {block}, bytes {at} to {}; it is zeros now", at + bytes - 1));
+    for LostBlock { block, at, bytes } in &checked.lost {
+        print_line(&format!(
+            "lost: block {block}, bytes {at} to {}; it is zeros now",
+            at + bytes - 1
+        ));
     }
     if checked.sound {
-        say("sound: everything live verifies");
+        print_line("sound: everything live verifies");
     }
     if checked.new_anchor {
-        say("the anchor is new: whatever was done to the image before, it does not tell");
+        print_line("the anchor is new: whatever was done to the image before, it does not tell");
     }
 }
 
@@ -171,7 +176,7 @@ fn mend(args: &CheckArgs, key: &UserKey, checked: &mut CheckReport) -> Result<()
     let volume = Volume::open(&args.image.image, key, &options, &mut |_, _| {})?;
     let bytes = volume.header().scheme.block_len() as u64;
     checked.lost =
-        zeroed.into_iter().map(|block| Lost { block, at: block * bytes, bytes }).collect();
+        zeroed.into_iter().map(|block| LostBlock { block, at: block * bytes, bytes }).collect();
     checked.forgotten = forgotten.iter().map(ToString::to_string).collect();
     let after = verify(args, &volume)?;
     (checked.repaired, checked.writes) = (Some(after.sound), after.writes);

@@ -3,7 +3,7 @@
 use super::key;
 use crate::args::{CadenceName, CipherName, CreateArgs, MapKind, MapPlace};
 use crate::failure::Failure;
-use crate::output::{Meter, say, say_json};
+use crate::output::{Meter, print_json, print_line};
 use crate::signals;
 use serde::Serialize;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct CreateReport {
 pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     let scheme = scheme(args)?;
     if args.unfilled {
-        crate::output::complain(
+        crate::output::print_error(
             "--unfilled: the image's holes tell everybody what was never written; for tests only",
         );
     }
@@ -51,44 +51,46 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
     };
     let interrupted = signals::flag()?;
     let mut meter = Meter::new("filling", args.progress.progress);
-    let made = create(&args.image.image, &key, &options, &mut |done, all| {
+    let created = create(&args.image.image, &key, &options, &mut |done, all| {
         meter.update(done, all);
         !interrupted.load(std::sync::atomic::Ordering::Relaxed)
     });
     meter.finish();
-    let made = made?;
+    let created = created?;
     let facts = scheme.facts(0);
-    let told = CreateReport {
+    let report = CreateReport {
         schema: "traceless.volume.create.v1",
         scheme: scheme.name(),
-        cipher: made.header.cipher.name(),
-        uuid: uuid_text(&made.header.uuid),
+        cipher: created.header.cipher.name(),
+        uuid: uuid_text(&created.header.uuid),
         blocks: scheme.blocks(),
         block_len: scheme.block_len(),
         refresh: facts.refresh,
         map: facts.map,
         map_entries: facts.map_entries,
-        image_bytes: made.header.image_len,
-        generation: made.generation,
+        image_bytes: created.header.image_len,
+        generation: created.generation,
         filled: !args.unfilled,
     };
     if args.json {
-        return say_json(&told);
+        return print_json(&report);
     }
-    say(&format!(
+    print_line(&format!(
         "{}: {} volume of {} blocks of {} bytes, {} bytes in all, sealed with {}",
         args.image.image.display(),
-        told.scheme,
-        told.blocks,
-        told.block_len,
-        told.image_bytes,
-        told.cipher
+        report.scheme,
+        report.blocks,
+        report.block_len,
+        report.image_bytes,
+        report.cipher
     ));
     if args.anchor.anchor.is_none() {
-        say("No anchor: an older copy of the whole image that is put back will not be noticed.");
+        print_line(
+            "No anchor: an older copy of the whole image that is put back will not be noticed.",
+        );
     }
     if scheme.name() == "plain" {
-        say("The plain scheme hides contents only: every write shows its address.");
+        print_line("The plain scheme hides contents only: every write shows its address.");
     }
     Ok(())
 }
@@ -110,7 +112,7 @@ pub fn scheme(args: &CreateArgs) -> Result<Arc<dyn BlockScheme>, Failure> {
         return Err(Failure::usage("--size 0: a volume must hold something"));
     }
     let kind = registry::named(&args.scheme).expect("clap has checked");
-    refuse_options_of_others(args, kind)?;
+    refuse_options_of_other_schemes(args, kind)?;
     let blocks = args.size.div_ceil(BLOCK_LEN as u64);
     (kind.choose)(blocks, BLOCK_LEN, &options(args)?).map_err(Failure::usage)
 }
@@ -145,7 +147,7 @@ fn options(args: &CreateArgs) -> Result<SchemeOptions, Failure> {
 }
 
 /// Refuses options that the scheme does not have.
-fn refuse_options_of_others(args: &CreateArgs, kind: &SchemeKind) -> Result<(), Failure> {
+fn refuse_options_of_other_schemes(args: &CreateArgs, kind: &SchemeKind) -> Result<(), Failure> {
     let given = [
         ("refresh", "refresh", args.refresh.is_some()),
         ("map-entries", "map-entries", args.map_entries.is_some()),

@@ -1,9 +1,9 @@
 //! `traceless volume export`
 
-use super::{held, key};
+use super::{kernel_device, key};
 use crate::args::ExportArgs;
 use crate::failure::{Failure, KEY};
-use crate::output::{complain, say};
+use crate::output::{print_error, print_line};
 use crate::signals;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -31,10 +31,10 @@ pub fn run(args: &ExportArgs) -> Result<(), Failure> {
     // Must come before the first thread starts: the mark belongs to a thread and is inherited.
     for warning in become_io_flusher() {
         if !args.for_mount {
-            complain(&warning.to_string());
+            print_error(&warning.to_string());
         }
     }
-    held::hold(&args.image, key, &args.open, |volume, device| serve(args, volume, device))
+    kernel_device::serve(&args.image, key, &args.open, |volume, device| serve(args, volume, device))
 }
 
 fn serve(args: &ExportArgs, volume: &Volume, device: Arc<dyn Device>) -> Result<(), Failure> {
@@ -42,15 +42,15 @@ fn serve(args: &ExportArgs, volume: &Volume, device: Arc<dyn Device>) -> Result<
     let stopper = export.clone();
     signals::on_stop(move || {
         if let Err(e) = stopper.shutdown() {
-            complain(&e.to_string());
+            print_error(&e.to_string());
         }
     })?;
     if args.for_mount {
         let blocks_written = volume.writes();
-        say(&format!("{READY} {blocks_written}"));
+        print_line(&format!("{READY} {blocks_written}"));
         forget_terminal();
     } else {
-        say(&format!("{}", args.dir.join("volume").display()));
+        print_line(&format!("{}", args.dir.join("volume").display()));
     }
     export.wait()?;
     Ok(())

@@ -3,7 +3,7 @@
 use super::key;
 use crate::args::KeysCommand;
 use crate::failure::Failure;
-use crate::output::{say, say_json};
+use crate::output::{print_json, print_line};
 use traceless_volume::volume::{add_key, change_key, remove_key, status};
 
 const OLD_COPIES: &str =
@@ -15,31 +15,31 @@ pub fn run(command: &KeysCommand) -> Result<(), Failure> {
             let old = key::existing(&args.image.key)?;
             let new = key::new(args.new_key_file.as_deref())?;
             let slot = add_key(&args.image.image, &old, &new, key::kdf(&args.kdf)?)?;
-            say(&format!("the new key is in slot {slot}"));
+            print_line(&format!("the new key is in slot {slot}"));
         }
         KeysCommand::Change(args) => {
             let old = key::existing(&args.image.key)?;
             let new = key::new(args.new_key_file.as_deref())?;
             let slot = change_key(&args.image.image, &old, &new, key::kdf(&args.kdf)?)?;
-            say(&format!("the new key is in slot {slot}; the old one is wiped"));
-            say(OLD_COPIES);
+            print_line(&format!("the new key is in slot {slot}; the old one is wiped"));
+            print_line(OLD_COPIES);
         }
         KeysCommand::Remove(args) => {
             let key = key::existing(&args.image.key)?;
             let slot = remove_key(&args.image.image, &key, args.slot)?;
-            say(&format!("slot {slot} is wiped"));
-            say(OLD_COPIES);
+            print_line(&format!("slot {slot} is wiped"));
+            print_line(OLD_COPIES);
         }
         KeysCommand::List(args) => {
-            let told = status(&args.image.image, &key::existing(&args.image.key)?)?;
+            let report = status(&args.image.image, &key::existing(&args.image.key)?)?;
             if args.json {
-                return say_json(&serde_json::json!({
+                return print_json(&serde_json::json!({
                     "schema": "traceless.volume.keys.v1",
-                    "key_slots": told.key_slots,
+                    "key_slots": report.key_slots,
                 }));
             }
-            for slot in told.key_slots {
-                say(&format!("{} {}", slot.slot, slot.kind));
+            for slot in report.key_slots {
+                print_line(&format!("{} {}", slot.slot, slot.kind));
             }
         }
     }

@@ -1,16 +1,16 @@
 //! `traceless volume ...`
 
-mod asked;
 mod check;
 pub mod create;
 mod export;
 mod failure;
 mod header;
-mod held;
+mod kernel_device;
 mod key;
 mod keys;
 mod mount;
 mod rebuild;
+mod recorded_device;
 mod serve;
 mod status;
 #[cfg(feature = "ublk")]

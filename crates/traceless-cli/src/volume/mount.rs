@@ -4,7 +4,7 @@ use super::export::{READY, key_to_pipe};
 use super::key;
 use crate::args::{MountArgs, UnmountArgs};
 use crate::failure::{Failure, USAGE};
-use crate::output::{complain, say};
+use crate::output::{print_error, print_line};
 use crate::signals;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ pub fn mount(args: &MountArgs) -> Result<(), Failure> {
         detach(&runtime, &args.dir)?;
         return Err(Failure::usage("interrupted; nothing is mounted"));
     }
-    say(&format!("{} is mounted at {}", image.display(), args.dir.display()));
+    print_line(&format!("{} is mounted at {}", image.display(), args.dir.display()));
     Ok(())
 }
 
@@ -70,11 +70,11 @@ fn finish_mount(
     let read_only = args.open.read_only;
     let options = AttachOptions { mkfs: writes == 0 && !read_only, read_only };
     let attached = attach(&fuse_dir.join("volume"), &args.dir, options, &mut |step| {
-        complain(step);
+        print_error(step);
     })?;
-    let kept = MountRecord::new(&attached, image, fuse_dir, Daemon::of(pid)?)
-        .and_then(|made| record(runtime, &made));
-    if let Err(e) = kept {
+    let recorded = MountRecord::new(&attached, image, fuse_dir, Daemon::of(pid)?)
+        .and_then(|record_of_mount| record(runtime, &record_of_mount));
+    if let Err(e) = recorded {
         // Without a record `unmount` finds nothing, so the mount is undone here.
         let _ = Command::new("umount").arg(&attached.dir).status();
         let _ = Command::new("losetup").arg("-d").arg(&attached.loop_device).status();
@@ -131,7 +131,7 @@ fn stop_daemon(child: &mut Child) {
     if let Ok(daemon) = Daemon::of(child.id())
         && let Err(e) = daemon.stop(STOP_LIMIT_SECONDS)
     {
-        complain(&e.to_string());
+        print_error(&e.to_string());
         return;
     }
     let _ = child.wait();
@@ -144,9 +144,9 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 pub fn unmount(args: &UnmountArgs) -> Result<(), Failure> {
     let report = detach(&default_runtime()?, &args.dir)?;
     if report.is_clean() {
-        say(&format!("{} is unmounted, and its volume closed", args.dir.display()));
+        print_line(&format!("{} is unmounted, and its volume closed", args.dir.display()));
     } else {
-        say(&format!("{} is cleaned up", args.dir.display()));
+        print_line(&format!("{} is cleaned up", args.dir.display()));
         let parts = [
             ("file system", report.dir),
             ("loop device", report.loop_device),
@@ -159,7 +159,7 @@ pub fn unmount(args: &UnmountArgs) -> Result<(), Failure> {
                 Step::AlreadyGone => "was gone already",
                 Step::Forced => "taken away by force: its users see errors",
             };
-            say(&format!("  {name}: {how}"));
+            print_line(&format!("  {name}: {how}"));
         }
     }
     Ok(())

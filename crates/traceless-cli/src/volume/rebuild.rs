@@ -3,7 +3,7 @@
 use super::{create, key};
 use crate::args::{GrowArgs, RebuildArgs, ReencryptArgs};
 use crate::failure::Failure;
-use crate::output::{Meter, say, say_json};
+use crate::output::{Meter, print_json, print_line};
 use crate::signals;
 use crate::trace::Trace;
 use serde::Serialize;
@@ -31,44 +31,48 @@ struct RebuildReport {
 
 pub fn grow(args: &GrowArgs) -> Result<(), Failure> {
     let key = key::existing(&args.image.key)?;
-    let what = Rebuild::Grow { size: args.size };
-    let told = run(&args.image.image, &key, &what, &args.rebuild, "traceless.volume.grow.v1")?;
+    let rebuild_kind = Rebuild::Grow { size: args.size };
+    let report =
+        run(&args.image.image, &key, &rebuild_kind, &args.rebuild, "traceless.volume.grow.v1")?;
     if args.rebuild.json {
-        return say_json(&told);
+        return print_json(&report);
     }
-    let shown = args.rebuild.into.as_ref().unwrap_or(&args.image.image).display();
-    if told.blocks == told.blocks_before {
-        say(&format!("{shown}: holds {} bytes already", told.size_bytes));
+    let image_name = args.rebuild.into.as_ref().unwrap_or(&args.image.image).display();
+    if report.blocks == report.blocks_before {
+        print_line(&format!("{image_name}: holds {} bytes already", report.size_bytes));
         return Ok(());
     }
-    say(&format!("{shown}: now {} bytes in {} blocks", told.size_bytes, told.blocks));
-    say("A file system in it grows on its own: resize2fs for ext4.");
+    print_line(&format!(
+        "{image_name}: now {} bytes in {} blocks",
+        report.size_bytes, report.blocks
+    ));
+    print_line("A file system in it grows on its own: resize2fs for ext4.");
     Ok(())
 }
 
 pub fn reencrypt(args: &ReencryptArgs) -> Result<(), Failure> {
     let key = key::existing(&args.image.key)?;
     let also = args.also_key_file.iter().map(|path| key::from_file(path)).collect::<Result<_, _>>();
-    let what = Rebuild::Reencrypt {
+    let rebuild_kind = Rebuild::Reencrypt {
         also: also?,
         drop_other_keys: args.drop_other_keys,
         cipher: args.cipher.map(create::cipher),
     };
     let schema = "traceless.volume.reencrypt.v1";
-    let told = run(&args.image.image, &key, &what, &args.rebuild, schema)?;
+    let report = run(&args.image.image, &key, &rebuild_kind, &args.rebuild, schema)?;
     if args.rebuild.json {
-        return say_json(&told);
+        return print_json(&report);
     }
-    let shown = args.rebuild.into.as_ref().unwrap_or(&args.image.image).display();
-    say(&format!("{shown}: a new master key, {} key slots in use", told.key_slots));
-    say("Older copies of the image, and of its header, still open with the old keys.");
+    let image_name = args.rebuild.into.as_ref().unwrap_or(&args.image.image).display();
+    print_line(&format!("{image_name}: a new master key, {} key slots in use", report.key_slots));
+    print_line("Older copies of the image, and of its header, still open with the old keys.");
     Ok(())
 }
 
 fn run(
     image: &Path,
     key: &UserKey,
-    what: &Rebuild,
+    rebuild_kind: &Rebuild,
     args: &RebuildArgs,
     schema: &'static str,
 ) -> Result<RebuildReport, Failure> {
@@ -81,7 +85,7 @@ fn run(
     };
     let interrupted = signals::flag()?;
     let mut meters: Vec<(&'static str, Meter)> = vec![];
-    let made = rebuild(image, key, what, &options, &mut |work, done, all| {
+    let rebuilt = rebuild(image, key, rebuild_kind, &options, &mut |work, done, all| {
         if meters.last().is_none_or(|(last, _)| *last != work) {
             meters.last_mut().into_iter().for_each(|(_, meter)| meter.finish());
             meters.push((work, Meter::new(work, args.progress.progress)));
@@ -93,25 +97,25 @@ fn run(
     meters.last_mut().into_iter().for_each(|(_, meter)| meter.finish());
     drop(options);
     let traced = trace.finish();
-    let told = told(schema, &made?);
-    traced.map(|()| told)
+    let report = report(schema, &rebuilt?);
+    traced.map(|()| report)
 }
 
-fn told(schema: &'static str, made: &Rebuilt) -> RebuildReport {
-    let config = &made.header.scheme;
+fn report(schema: &'static str, rebuilt: &Rebuilt) -> RebuildReport {
+    let config = &rebuilt.header.scheme;
     RebuildReport {
         schema,
         scheme: config.name(),
-        uuid: uuid_text(&made.header.uuid),
-        blocks_before: made.blocks_before,
+        uuid: uuid_text(&rebuilt.header.uuid),
+        blocks_before: rebuilt.blocks_before,
         blocks: config.blocks(),
         block_len: config.block_len(),
         size_bytes: config.blocks() * config.block_len() as u64,
-        image_bytes: made.header.image_len,
-        generation: made.generation,
-        writes: made.writes,
-        copied: made.copied,
-        resumed: made.resumed,
-        key_slots: made.key_slots,
+        image_bytes: rebuilt.header.image_len,
+        generation: rebuilt.generation,
+        writes: rebuilt.writes,
+        copied: rebuilt.copied,
+        resumed: rebuilt.resumed,
+        key_slots: rebuilt.key_slots,
     }
 }

@@ -1,6 +1,6 @@
 //! `traceless volume serve`
 
-use super::{asked, key};
+use super::{key, recorded_device};
 use crate::args::ServeArgs;
 use crate::failure::Failure;
 use crate::output::Meter;
@@ -38,12 +38,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let volume = image.open(&mut |done, all| meter.update(done, all));
     meter.finish();
     let volume = Arc::new(volume?);
-    let served = serve(bound, &asked::noted(volume.clone(), &trace));
+    let outcome = serve(bound, &recorded_device::record_requests(volume.clone(), &trace));
     // The volume is closed even after an error: acknowledged writes are kept, and the next opening
     // is quick.
     let closed = volume.close().map_err(Failure::from);
     let traced = trace.finish();
-    served.and(closed).and(traced)
+    outcome.and(closed).and(traced)
 }
 
 fn bind(args: &ServeArgs, inherited: &mut ListenFd) -> Result<Server, Failure> {

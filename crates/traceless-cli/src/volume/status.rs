@@ -3,16 +3,16 @@
 use super::key;
 use crate::args::StatusArgs;
 use crate::failure::Failure;
-use crate::output::{say, say_json};
+use crate::output::{print_json, print_line};
 use traceless_volume::volume::{Status, status};
 
 pub fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let told = status(&args.image.image, &key::existing(&args.image.key)?)?;
+    let report = status(&args.image.image, &key::existing(&args.image.key)?)?;
     if args.json {
-        return say_json(&told);
+        return print_json(&report);
     }
-    for (name, value) in lines(&told) {
-        say(&format!("{name:<20}{value}"));
+    for (name, value) in lines(&report) {
+        print_line(&format!("{name:<20}{value}"));
     }
     Ok(())
 }
@@ -26,43 +26,43 @@ fn writes_reveal(beyond_their_number: &str) -> &str {
     }
 }
 
-fn lines(told: &Status) -> Vec<(&'static str, String)> {
+fn lines(report: &Status) -> Vec<(&'static str, String)> {
     let mut list = vec![
-        ("scheme", told.scheme.to_owned()),
-        ("cipher", told.cipher.to_owned()),
-        ("writes reveal", writes_reveal(told.writes_reveal).to_owned()),
-        ("uuid", told.uuid.clone()),
-        ("size", format!("{} bytes in {} blocks", told.size_bytes, told.blocks)),
-        ("image", format!("{} bytes, {:.3} times", told.image_bytes, told.space_factor)),
-        ("write amplification", format!("{:.3}", told.write_amplification)),
-        ("generation", told.generation.to_string()),
-        ("writes", told.writes.to_string()),
-        ("closed", if told.clean { "cleanly" } else { "not yet, or cut short" }.to_owned()),
-        ("in use", if told.in_use { "yes" } else { "no" }.to_owned()),
-        ("filled", if told.filled { "with ciphertext" } else { "NO: holes tell" }.to_owned()),
+        ("scheme", report.scheme.to_owned()),
+        ("cipher", report.cipher.to_owned()),
+        ("writes reveal", writes_reveal(report.writes_reveal).to_owned()),
+        ("uuid", report.uuid.clone()),
+        ("size", format!("{} bytes in {} blocks", report.size_bytes, report.blocks)),
+        ("image", format!("{} bytes, {:.3} times", report.image_bytes, report.space_factor)),
+        ("write amplification", format!("{:.3}", report.write_amplification)),
+        ("generation", report.generation.to_string()),
+        ("writes", report.writes.to_string()),
+        ("closed", if report.clean { "cleanly" } else { "not yet, or cut short" }.to_owned()),
+        ("in use", if report.in_use { "yes" } else { "no" }.to_owned()),
+        ("filled", if report.filled { "with ciphertext" } else { "NO: holes tell" }.to_owned()),
     ];
-    if let Some(refresh) = &told.refresh {
+    if let Some(refresh) = &report.refresh {
         list.push(("refresh", format!("{refresh} blocks a write")));
     }
-    if let Some(map) = told.map {
-        let of = told.map_entries.map_or(String::new(), |entries| format!("of {entries}, "));
-        list.push(("map", format!("{of}on {map}, {} bytes of memory", told.map_bytes)));
+    if let Some(map) = report.map {
+        let of = report.map_entries.map_or(String::new(), |entries| format!("of {entries}, "));
+        list.push(("map", format!("{of}on {map}, {} bytes of memory", report.map_bytes)));
     }
-    if told.buffer_bytes > 0 {
-        list.push(("buffers", format!("{} bytes of memory", told.buffer_bytes)));
+    if report.buffer_bytes > 0 {
+        list.push(("buffers", format!("{} bytes of memory", report.buffer_bytes)));
     }
     let numbers = [
-        ("levels", told.levels),
-        ("fanout", told.fanout),
-        ("bucket", told.bucket),
-        ("flushes", told.flushes),
+        ("levels", report.levels),
+        ("fanout", report.fanout),
+        ("bucket", report.bucket),
+        ("flushes", report.flushes),
     ];
     list.extend(numbers.into_iter().filter_map(|(name, n)| Some((name, n?.to_string()))));
-    if let Some(cadence) = told.cadence {
+    if let Some(cadence) = report.cadence {
         let warning = if cadence == "paper" { ": INSECURE, flushes tell nearness" } else { "" };
         list.push(("cadence", format!("{cadence}{warning}")));
     }
-    for slot in &told.key_slots {
+    for slot in &report.key_slots {
         let how = match (slot.memory_kib, slot.time, slot.lanes) {
             (Some(memory), Some(time), Some(lanes)) => {
                 format!(", argon2id: {memory} KiB, {time} passes, {lanes} lanes")

@@ -1,9 +1,9 @@
 //! `traceless volume ublk`
 
-use super::{held, key};
+use super::{kernel_device, key};
 use crate::args::UblkArgs;
 use crate::failure::Failure;
-use crate::output::{complain, say};
+use crate::output::{print_error, print_line};
 use crate::signals;
 use std::sync::Arc;
 use traceless_volume::device::Device;
@@ -16,15 +16,15 @@ pub fn run(args: &UblkArgs) -> Result<(), Failure> {
     let key = key::existing(&args.image.key)?;
     // Must come before the first thread starts: the mark belongs to a thread and is inherited.
     for warning in become_io_flusher() {
-        complain(&warning.to_string());
+        print_error(&warning.to_string());
     }
-    held::hold(&args.image.image, key, &args.open, |_, device| serve(device))
+    kernel_device::serve(&args.image.image, key, &args.open, |_, device| serve(device))
 }
 
 fn serve(device: Arc<dyn Device>) -> Result<(), Failure> {
     let export = UblkExport::attach(device)?;
     let stopper = export.stopper();
     signals::on_stop(move || stopper.stop())?;
-    say(&export.device().display().to_string());
-    Ok(export.wait(|busy| complain(&busy.to_string()))?)
+    print_line(&export.device().display().to_string());
+    Ok(export.wait(|busy| print_error(&busy.to_string()))?)
 }

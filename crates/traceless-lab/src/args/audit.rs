@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use traceless_block::registry;
 use traceless_cli::args::TraceArgs;
-use traceless_cli::args::audit::ShownArgs;
+use traceless_cli::args::audit::OutputArgs;
 
 /// Arguments of `traceless-lab audit`.
 #[derive(Args, Debug)]
@@ -24,33 +24,33 @@ pub struct AuditArgs {
     #[arg(long, required = true)]
     pub self_test: bool,
     #[command(flatten)]
-    pub shown: ShownArgs,
+    pub output: OutputArgs,
 }
 
 #[derive(Subcommand, Debug)]
 pub enum AuditCommand {
-    /// Runs a volume's scheme over pairs of workloads and compares what is seen of them
+    /// Runs a volume's scheme over pairs of workloads and compares the recorded events
     ///
     /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
     Volume(AuditVolumeArgs),
-    /// Runs schemes that lie in trees at a fixed rate, and tries to tell their users apart
+    /// Runs schemes over trees at a fixed rate, and tries to distinguish their users
     ///
     /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
     Tree(AuditTreeArgs),
-    /// Runs programs whose pages come and go, and tries to tell them apart by what the store sees
+    /// Runs paged programs, and tries to distinguish them by the requests to the store
     ///
     /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
     Pager(AuditPagerArgs),
-    /// Runs the cloud store's gateway and enclave, and tries to learn what is asked for
+    /// Runs the cloud store's gateway and enclave, and tries to learn the requested blocks
     ///
     /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
     Cloud(AuditCloudArgs),
-    /// Measures whether the time of an operation tells of a secret, where it is claimed not to
+    /// Measures whether the time of an operation depends on a secret, where the claim denies it
     ///
     /// Needs a machine that is not too busy: what is small is found only then. Exit codes: 0
     /// nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
     Timing(AuditTimingArgs),
-    /// Runs the simulator's secure processors, and tries to tell programs apart at the memory bus
+    /// Runs the simulator's secure processors, and tries to distinguish programs at the memory bus
     ///
     /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
     Sim(AuditSimArgs),
@@ -74,7 +74,7 @@ pub struct RunArgs {
     #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
     pub self_test: bool,
     #[command(flatten)]
-    pub shown: ShownArgs,
+    pub output: OutputArgs,
 }
 
 #[derive(Args, Debug)]

@@ -1,10 +1,11 @@
 //! `traceless-lab bench volume`
 
 use clap::{Args, ValueEnum};
+use serde::Deserialize;
 use std::path::PathBuf;
 use traceless_cli::args::{ProgressArgs, parse_size};
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct VolumeBenchArgs {
     /// Folder on the disk to measure
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -33,7 +34,8 @@ pub struct VolumeBenchArgs {
     pub progress: ProgressArgs,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum BenchSuite {
     /// The floors of the group volume
     Volume,
@@ -51,7 +53,7 @@ impl VolumeBenchArgs {
 }
 
 /// Arguments of the suites write-only and sqoram.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Options of the suites write-only and sqoram")]
 pub struct SuiteArgs {
     /// Bytes of the file that is read and written [default: 2G; in a model, and
@@ -95,7 +97,8 @@ pub struct SuiteArgs {
     pub traces: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Interface {
     /// The device itself, over NBD
     Raw,
@@ -103,7 +106,8 @@ pub enum Interface {
     Ext4,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Device {
     /// A hard disk at 7200 rpm
     Hdd,

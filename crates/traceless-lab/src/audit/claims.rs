@@ -1,18 +1,17 @@
 //! The claims of a volume's scheme, each with the runs that check it.
 
 use super::grouped;
-use super::page::{Picture, UserPoints};
-use super::places;
+use super::html::{Picture, UserPoints};
 use super::runner::{Length, Session, trace_of};
-use super::target::{AuditSubject, AuditTarget, BLOCK_LEN, MutantKind};
-use super::workload::{Pattern, Through, WorkloadPair, mix, pairs};
+use super::slot_draws;
+use super::target::{AuditSubject, AuditTarget, BLOCK_LEN};
+use super::workload::{Interruption, Pattern, WorkloadPair, mix, pairs};
 use traceless::rng::{Rng, SeededRng};
 use traceless::scheme::contract::Timetable;
 use traceless::scheme::openings::OPENINGS_MAX;
 use traceless::trace::Op;
 use traceless::{Addr, Hides, Result};
-use traceless_audit::{Claim, Compare, Counts, Statistic, Verdict, compare, normalise};
-use traceless_block::plain::PLAIN;
+use traceless_audit::{Claim, Compare, Counts, Verdict, compare, normalise};
 
 /// How much an audit runs.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +26,6 @@ pub struct VolumeSize {
     pub writes_max: u64,
     /// Runs of each pair, each with other addresses and contents.
     pub seeds: u64,
-    /// All of these seeds derive from this one.
-    pub seed: u64,
     /// Openings after the first.
     pub openings: u64,
     /// Whether to crash also until a scheme has to forget old openings.
@@ -47,55 +44,43 @@ impl VolumeSize {
     }
 }
 
-/// Every claim of `subject`, calling `done` after each of [`steps`].
-pub fn claims(
-    subject: AuditSubject,
-    size: VolumeSize,
-    done: &mut dyn FnMut(),
-) -> Result<Vec<Claim>> {
+/// Every claim of `subject`; all seeds derive from `seed`.
+pub fn claims(subject: AuditSubject, size: VolumeSize, seed: u64) -> Result<Vec<Claim>> {
     let targets = subject.targets(size.blocks, size.map_blocks)?;
     // A scheme that hides reads must show the same reads, too.
     let reads = subject.hides() == Hides::ReadsAndWrites;
     let mut claims = vec![];
     for pair in pairs(subject.hides()) {
-        claims.extend(equal_traces(&pair, &targets, size, reads));
-        done();
+        claims.extend(equal_traces(&pair, &targets, size, seed, reads));
     }
     if size.many_openings {
         claims.extend(many_openings(subject, reads)?);
     }
     if subject.draws_places() {
-        claims.extend(places::claims(&targets, size.drawn_writes, size.seed)?);
+        claims.extend(slot_draws::claims(&targets, size.drawn_writes, seed)?);
     } else {
         claims.push(covers_the_schedule(&targets, subject.hides()));
     }
-    done();
     claims.push(is_an_array(&targets));
-    done();
     Ok(claims)
 }
 
 /// The writes of two users in the first geometry: one writes one address, the other random ones.
-pub fn pictures(subject: AuditSubject) -> Result<Vec<Picture>> {
+pub fn pictures(subject: AuditSubject, seed: u64) -> Result<Vec<Picture>> {
     let pairs = pairs(subject.hides());
     let targets = subject.targets(256, 1024)?;
     let (Some(pair), Some(target)) = (pairs.first(), targets.first()) else { return Ok(vec![]) };
     let length = PLANTED_SIZE.length(target);
-    let seen = |name: &str, workload, seed| -> Result<UserPoints> {
+    let points_of = |name: &str, workload, seed| -> Result<UserPoints> {
         let events = trace_of(target, pair, workload, length, false, (mix(seed, 1), mix(seed, 2)))?;
         let written = events.into_iter().filter(|event| event.op == Op::Write);
         let points = (0..).zip(written.map(|event| event.at)).collect();
         Ok(UserPoints { name: name.trim().to_owned(), points })
     };
     let (a, b) = pair.name.split_once(',').unwrap_or((pair.name, "the other"));
-    let users = [seen(a, pair.a, 1)?, seen(b, pair.b, 2)?];
+    let users = [points_of(a, pair.a, seed)?, points_of(b, pair.b, seed.wrapping_add(1))?];
     let title = format!("what is written: {}", target.name);
     Ok(vec![Picture { title, across: "write", up: "byte", users }])
-}
-
-/// How often [`claims`] calls `done`.
-pub fn steps(subject: AuditSubject) -> usize {
-    pairs(subject.hides()).len() + 2
 }
 
 /// Runs both sides of a pair on every target. `None`, if no target supports the pair.
@@ -103,19 +88,20 @@ fn equal_traces(
     pair: &WorkloadPair,
     targets: &[AuditTarget],
     size: VolumeSize,
+    seed: u64,
     reads: bool,
 ) -> Option<Claim> {
     let drawn = targets.iter().any(|target| target.drawn_slots().is_some());
     let traces = if drawn { "write traces of equal length and equal draws" } else { EQUAL_LENGTH };
     let name = format!("{traces} are equal: {}", pair.name);
     let able = |target: &&AuditTarget| {
-        let opens = pair.through == Through::Nothing || target.can_reopen();
+        let opens = pair.interruption == Interruption::Nothing || target.can_reopen();
         opens && (!pair.a.dummies || target.is_for_disks())
     };
     let targets: Vec<_> = targets.iter().filter(able).collect();
     let mut all = Counts::default();
     for (target, seed) in
-        targets.iter().flat_map(|t| (0..size.seeds).map(move |s| (t, mix(size.seed, s))))
+        targets.iter().flat_map(|t| (0..size.seeds).map(move |s| (t, mix(seed, s))))
     {
         match compare_sides(target, pair, size.length(target), seed, reads) {
             Err(error) => return Some(fault(name, target, &error)),
@@ -143,7 +129,7 @@ fn equal_traces(
 /// A scheme with more openings than it can remember writes dummies to drop the oldest.
 fn many_openings(subject: AuditSubject, reads: bool) -> Result<Option<Claim>> {
     let all = pairs(subject.hides());
-    let Some(pair) = all.iter().find(|pair| pair.through == Through::Crash) else {
+    let Some(pair) = all.iter().find(|pair| pair.interruption == Interruption::Crash) else {
         return Ok(None);
     };
     let name = "one address, random addresses, through more openings than are remembered";
@@ -151,7 +137,7 @@ fn many_openings(subject: AuditSubject, reads: bool) -> Result<Option<Claim>> {
     let targets = targets_of_many_openings(subject)?;
     let (writes, openings) = (MANY_OPENINGS, MANY_OPENINGS - 1);
     let size = VolumeSize { writes_max: writes, openings, seeds: 1, ..PLANTED_SIZE };
-    Ok(equal_traces(&WorkloadPair { name, ..*pair }, &targets[..1], size, reads))
+    Ok(equal_traces(&WorkloadPair { name, ..*pair }, &targets[..1], size, 1, reads))
 }
 
 /// Targets for `many_openings`.
@@ -176,8 +162,8 @@ fn compare_sides(
     let draws = if target.drawn_slots().is_some() { [mix(seed, 13); 2] } else { seeds };
     let a = trace_of(target, pair, pair.a, length, reads, (seeds[0], draws[0]))?;
     let b = trace_of(target, pair, pair.b, length, reads, (seeds[1], draws[1]))?;
-    let found = compare(a, b, Compare { reads, times: false, exact_order: true });
-    Ok((Claim::equal_traces("", &found), found.counts_a))
+    let comparison = compare(a, b, Compare { reads, times: false, exact_order: true });
+    Ok((Claim::equal_traces("", &comparison), comparison.counts_a))
 }
 
 fn fault(name: impl Into<String>, target: &AuditTarget, error: &traceless::Error) -> Claim {
@@ -205,9 +191,9 @@ fn covers_the_schedule(targets: &[AuditTarget], hides: Hides) -> Claim {
                 let why = format!("{}: {why}", target.name);
                 return Claim::exact(name, Verdict::Fault, 0, power, why);
             }
-            Ok(Ok(found)) => {
-                bytes += found.bytes;
-                evidence.push(format!("{} {:.2}", target.name, found.ratio));
+            Ok(Ok(coverage)) => {
+                bytes += coverage.bytes;
+                evidence.push(format!("{} {:.2}", target.name, coverage.ratio));
             }
         }
     }
@@ -259,7 +245,7 @@ fn coverage(target: &AuditTarget, hides: Hides) -> Result<Result<Coverage, Strin
     Ok(Ok(Coverage { bytes, ratio: bytes as f64 / by_user as f64 }))
 }
 
-const ARRAY: &str = "every block reads as it was last written";
+pub const ARRAY: &str = "every block reads as it was last written";
 
 /// The claim that reads return the last write: a scheme that loses data can look very safe.
 fn is_an_array(targets: &[AuditTarget]) -> Claim {
@@ -300,7 +286,7 @@ fn check_array(target: &AuditTarget) -> Result<ArrayCheck> {
     let mut open = session.create()?;
     let mut rng = SeededRng::new(seed);
     let mut model = vec![0; n as usize * BLOCK_LEN];
-    let mut found = ArrayCheck::default();
+    let mut result = ArrayCheck::default();
     let (mut written, all) = (0, n + 2 * target.timetable().cycle);
     let mut closes = target.can_reopen();
     while written < all {
@@ -321,13 +307,13 @@ fn check_array(target: &AuditTarget) -> Result<ArrayCheck> {
             closes = false;
         }
         for _ in 0..4 {
-            found.check(open.oram(), rng.below(n), &model, written)?;
+            result.check(open.oram(), rng.below(n), &model, written)?;
         }
     }
     for block in 0..n {
-        found.check(open.oram(), block, &model, written)?;
+        result.check(open.oram(), block, &model, written)?;
     }
-    Ok(found)
+    Ok(result)
 }
 
 impl ArrayCheck {
@@ -351,126 +337,25 @@ impl ArrayCheck {
     }
 }
 
-/// What an audit must find in a mutant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ExpectedFinding {
-    /// Different traces.
-    Leak,
-    /// Slots that are not random.
-    Uneven,
-    /// Equal traces, and lost blocks.
-    Loss,
-    /// Nothing: a sound twin.
-    Nothing,
-}
-
-/// Planted faults of every run, their names in claims, and what the audit must find.
-pub const PLANTED: [(AuditSubject, &str, ExpectedFinding); 12] = [
-    (AuditSubject::Block(&PLAIN), "the detector catches plain", ExpectedFinding::Leak),
-    (
-        AuditSubject::Mutant(MutantKind::SkipsClean),
-        "the detector catches skipped clean refreshes",
-        ExpectedFinding::Leak,
-    ),
-    (
-        AuditSubject::Mutant(MutantKind::Coalesces),
-        "the detector catches coalesced duplicates",
-        ExpectedFinding::Leak,
-    ),
-    (
-        AuditSubject::Mutant(MutantKind::LiteralWrap),
-        "the detector catches the refresh range as printed",
-        ExpectedFinding::Loss,
-    ),
-    (
-        AuditSubject::Mutant(MutantKind::Sound),
-        "the detector finds nothing in the mutants' sound twin",
-        ExpectedFinding::Nothing,
-    ),
-    (AuditSubject::SqPaper, "the detector catches shared map blocks", ExpectedFinding::Leak),
-    (
-        AuditSubject::Mutant(MutantKind::SkipsFakes),
-        "the detector catches skipped fakes",
-        ExpectedFinding::Leak,
-    ),
-    (
-        AuditSubject::Mutant(MutantKind::KeepsOlder),
-        "the detector catches the duplicate rule as printed",
-        ExpectedFinding::Loss,
-    ),
-    (
-        AuditSubject::Mutant(MutantKind::SoundSq),
-        "the detector finds nothing in the sound twin of those",
-        ExpectedFinding::Nothing,
-    ),
-    (
-        AuditSubject::Mutant(MutantKind::OwnSlot),
-        "the detector catches a block's own slot among those drawn",
-        ExpectedFinding::Uneven,
-    ),
-    (
-        AuditSubject::Mutant(MutantKind::PrefersFree),
-        "the detector catches free slots drawn more often",
-        ExpectedFinding::Uneven,
-    ),
-    (
-        AuditSubject::Mutant(MutantKind::SoundRandom),
-        "the detector finds nothing in the sound twin of random slots",
-        ExpectedFinding::Nothing,
-    ),
-];
-
-const PLANTED_SIZE: VolumeSize = VolumeSize {
+/// A size at which every planted fault is found.
+pub const PLANTED_SIZE: VolumeSize = VolumeSize {
     blocks: 64,
     map_blocks: 0,
     cycles: 4,
     writes_max: 256,
     seeds: 1,
-    seed: 1,
     openings: 3,
     many_openings: false,
     drawn_writes: 4000,
 };
 
-/// Audits one of [`PLANTED`]. The claim fails if the audit does not find what it must.
-pub fn planted(subject: AuditSubject, name: &str, expected: ExpectedFinding) -> Result<Claim> {
-    let claims = claims(subject, PLANTED_SIZE, &mut || {})?;
-    let found: Vec<_> = claims.iter().filter(|c| c.verdict != Verdict::Pass).collect();
-    let leaks = found.iter().any(|c| c.verdict == Verdict::Leak);
-    let loss = found.iter().find(|c| c.name == ARRAY);
-    let uneven = found.iter().find(|c| c.p.is_some());
-    let caught = match expected {
-        ExpectedFinding::Leak => leaks,
-        ExpectedFinding::Uneven => uneven.is_some(),
-        ExpectedFinding::Loss => !leaks && loss.is_some(),
-        ExpectedFinding::Nothing => found.is_empty(),
-    };
-    let shown = match expected {
-        ExpectedFinding::Loss => loss,
-        ExpectedFinding::Uneven => uneven,
-        ExpectedFinding::Leak | ExpectedFinding::Nothing => None,
-    };
-    let shown = shown.or(found.first());
-    let evidence = match shown {
-        None => format!("none of {} checks found anything", claims.len()),
-        Some(shown) => {
-            let check = shown.name.rsplit(": ").next().unwrap_or_default();
-            let (n, all) = (found.len(), claims.len());
-            format!("{n} of {all} checks found it, such as \"{check}\": {}", shown.evidence)
-        }
-    };
-    let verdict = if caught { Verdict::Pass } else { Verdict::Fault };
-    let power = "no chance in it";
-    Ok(Claim {
-        statistic: Statistic::Count(found.len() as u64),
-        ..Claim::exact(name, verdict, 0, power, evidence)
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::target::honest;
+    use super::super::suite::Suite;
+    use super::super::target::MutantKind;
+    use super::super::volume::Volumes;
     use super::*;
+    use traceless_block::plain::PLAIN;
 
     const SMALL: VolumeSize = VolumeSize {
         blocks: 64,
@@ -478,14 +363,13 @@ mod tests {
         cycles: 2,
         writes_max: 300,
         seeds: 1,
-        seed: 1,
         openings: 5,
         many_openings: false,
         drawn_writes: 4000,
     };
 
     fn verdicts(subject: AuditSubject) -> Vec<(String, Verdict, String)> {
-        let claims = claims(subject, SMALL, &mut || {}).unwrap();
+        let claims = claims(subject, SMALL, 1).unwrap();
         claims.into_iter().map(|c| (c.name, c.verdict, c.evidence)).collect()
     }
 
@@ -493,7 +377,7 @@ mod tests {
     fn sound_schemes_pass_every_check() {
         let twins = [MutantKind::Sound, MutantKind::SoundSq, MutantKind::SoundRandom]
             .map(AuditSubject::Mutant);
-        for subject in honest().into_iter().map(|(subject, _)| subject).chain(twins) {
+        for subject in Volumes::honest().iter().map(|scheme| scheme.subject).chain(twins) {
             for (name, verdict, evidence) in verdicts(subject) {
                 assert_eq!(verdict, Verdict::Pass, "{subject:?}: {name}: {evidence}");
             }
@@ -503,8 +387,8 @@ mod tests {
     #[test]
     fn each_planted_fault_is_found_by_the_checks_that_are_for_it() {
         let finders = |subject, verdict| -> Vec<String> {
-            let found = verdicts(subject).into_iter().filter(|(_, v, _)| *v == verdict);
-            found.map(|(name, ..)| name.rsplit(": ").next().unwrap().to_owned()).collect()
+            let finders = verdicts(subject).into_iter().filter(|(_, v, _)| *v == verdict);
+            finders.map(|(name, ..)| name.rsplit(": ").next().unwrap().to_owned()).collect()
         };
         let leaks = finders(AuditSubject::Block(&PLAIN), Verdict::Leak);
         for pair in ["one address, random addresses", "forwards, backwards"] {
@@ -524,23 +408,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planted_is_found_and_a_blind_detector_is_noticed() {
-        for (subject, name, expected) in PLANTED {
-            let claim = planted(subject, name, expected).unwrap();
-            assert_eq!(claim.verdict, Verdict::Pass, "{claim:?}");
-        }
-        let blind =
-            planted(AuditSubject::Mutant(MutantKind::Sound), "blind", ExpectedFinding::Leak)
-                .unwrap();
-        assert_eq!(blind.verdict, Verdict::Fault);
-        let noisy =
-            planted(AuditSubject::Block(&PLAIN), "noisy", ExpectedFinding::Nothing).unwrap();
-        assert_eq!(noisy.verdict, Verdict::Fault);
-    }
-
-    #[test]
     fn runs_repeat() {
-        let run = || claims(AuditSubject::Block(&PLAIN), SMALL, &mut || {}).unwrap();
+        let run = || claims(AuditSubject::Block(&PLAIN), SMALL, 1).unwrap();
         assert_eq!(run(), run());
     }
 }

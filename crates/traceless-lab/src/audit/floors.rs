@@ -1,10 +1,10 @@
 //! The rows of the group audit: the size of traces, the speed of writing, reading and judging them,
 //! and the number of false alarms.
 
-use super::{alarms, tree};
+use super::{false_positives, tree};
 use crate::args::AuditorArgs;
 use crate::bench::controls::{Controls, Operations};
-use crate::numbers::{Row, Scale, TimePair, failed, row, row_of_ratios, say_rows};
+use crate::report::{Row, Scale, TimePair, failed, print_rows, row, row_of_ratios};
 use std::sync::Arc;
 use traceless::rng::{Rng, SeededRng};
 use traceless::trace::{Event, Recorder, TraceError, TraceReader, TraceWriter};
@@ -30,17 +30,17 @@ pub fn run(args: &AuditorArgs) -> Result<(), Failure> {
     let mut rows = vec![];
     if [BYTES, WRITE, READ].iter().any(|name| args.wants(name)) {
         rows = of_traces(steps)?;
-        rows.retain(|row| args.wants(row.name));
+        rows.retain(|row| args.wants(&row.name));
     }
     if args.wants(STATISTICS) {
-        let pairs = judged(100 * steps as usize)?;
+        let pairs = judge_times(100 * steps as usize)?;
         rows.push(row_of_ratios(STATISTICS, MILLIONS, &pairs));
     }
     if args.wants(ALARMS) {
-        let measured = alarms::count(seeds).map_err(failed)? as f64;
+        let measured = false_positives::count(seeds).map_err(failed)? as f64;
         rows.push(row(ALARMS, "alarms", vec![measured]));
     }
-    say_rows("traceless.audit.bench.v1", rows, args.json)
+    print_rows("traceless.audit.bench.v1", &rows, args.json)
 }
 
 /// Millions per second.
@@ -49,7 +49,7 @@ const MILLIONS: Scale = Scale::Rate("M/s", 1e3);
 /// The rows about the trace of a Path ORAM with `steps` steps.
 fn of_traces(steps: u64) -> Result<Vec<Row>, Failure> {
     let witness = Arc::new(Recorder::default());
-    tree::show_path(steps, witness.clone()).map_err(failed)?;
+    tree::record_path(steps, witness.clone()).map_err(failed)?;
     let events = witness.take();
     let sum = events.iter().fold(0, |sum, event| event.at.wrapping_add(sum));
     let (mut written, mut read, mut file) = (vec![], vec![], vec![]);
@@ -73,7 +73,7 @@ fn of_traces(steps: u64) -> Result<Vec<Row>, Failure> {
 }
 
 /// Times of judging draws on one core, with all claims: of each of two users, and of both together.
-fn judged(draws: usize) -> Result<Vec<TimePair>, Failure> {
+fn judge_times(draws: usize) -> Result<Vec<TimePair>, Failure> {
     const LEAVES: u64 = 1 << 20;
     let mut rng = SeededRng::new(1);
     let mut user = || Draws {

@@ -4,19 +4,19 @@
 //! The crate `traceless-audit` judges the events. This module runs the schemes, and the planted
 //! faults that prove that the judge detects faults.
 
-mod alarms;
-mod audited;
 mod claims;
 mod cloud;
-mod drawn;
+mod false_positives;
 pub mod floors;
 mod mutants;
 mod pager;
-mod places;
 mod random_mutants;
+mod report;
 mod runner;
+mod sampling;
 mod self_test;
 mod sim;
+mod slot_draws;
 mod sq_mutants;
 mod suite;
 mod target;
@@ -26,7 +26,7 @@ mod volume;
 mod workload;
 
 use crate::args::audit::{AuditArgs, AuditCommand, RecordArgs};
-use traceless_cli::audit::{CLEAN, FAILED, FOUND, Outcome, claim_line, grouped, json, page};
+use traceless_cli::audit::{CLEAN, FAILED, FOUND, Outcome, claim_line, grouped, html, json};
 use traceless_cli::failure::Failure;
 use traceless_cli::trace::Trace;
 
@@ -37,19 +37,19 @@ pub fn run(args: &AuditArgs) -> u8 {
 
 fn outcome(args: &AuditArgs) -> Outcome {
     match &args.command {
-        None => self_test::run(&args.shown),
+        None => self_test::run(&args.output),
         Some(AuditCommand::Volume(args)) => volume::run(args),
         Some(AuditCommand::Tree(args)) => tree::run(args),
         Some(AuditCommand::Pager(args)) => pager::run(args),
         Some(AuditCommand::Cloud(args)) => cloud::run(args),
         Some(AuditCommand::Timing(args)) => timing::run(args),
         Some(AuditCommand::Sim(args)) => sim::run(args),
-        Some(AuditCommand::Alarms(args)) => alarms::run(args),
+        Some(AuditCommand::Alarms(args)) => false_positives::run(args),
     }
 }
 
 /// Records the events of `run`, and audits nothing.
-fn recorded(args: &RecordArgs, run: impl FnOnce(&Trace) -> traceless::Result) -> Outcome {
+fn record_only(args: &RecordArgs, run: impl FnOnce(&Trace) -> traceless::Result) -> Outcome {
     let failed = |failure: Failure| Outcome::error(FAILED, &failure.message);
     let trace = match Trace::open(&args.trace) {
         Err(failure) => return failed(failure),
@@ -58,10 +58,10 @@ fn recorded(args: &RecordArgs, run: impl FnOnce(&Trace) -> traceless::Result) ->
     if let Err(error) = run(&trace) {
         return Outcome::error(FAILED, &format!("nothing could be recorded: {error}"));
     }
-    let seen = trace.seen();
+    let events = trace.events();
     match trace.finish() {
         Err(failure) => failed(failure),
-        Ok(()) => Outcome::new(CLEAN, format!("{} events recorded\n", grouped(seen))),
+        Ok(()) => Outcome::new(CLEAN, format!("{} events recorded\n", grouped(events))),
     }
 }
 

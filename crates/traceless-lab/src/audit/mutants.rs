@@ -65,10 +65,10 @@ pub struct Mutant<F> {
     block_len: usize,
     store: Arc<dyn Store>,
     sealer: Aead,
-    hold: Half,
+    holding: Half,
     main: Half,
     /// The holding slot of each block's newest copy, until the block is refreshed.
-    held: Vec<Option<u64>>,
+    holding_slots: Vec<Option<u64>>,
     count: u64,
     version: u64,
     fault: PhantomData<F>,
@@ -111,9 +111,9 @@ impl<F: DetWoFault> Mutant<F> {
             block_len,
             store: parts.store.clone(),
             sealer: Aead::new(&parts.key.derive(&[b"mutant"])),
-            hold: Half::new(parts, parts.first, layout, "holding"),
+            holding: Half::new(parts, parts.first, layout, "holding"),
             main: Half::new(parts, parts.first + layout.len(), layout, "main"),
-            held: vec![None; blocks as usize],
+            holding_slots: vec![None; blocks as usize],
             count: 0,
             version: 0,
             fault: PhantomData,
@@ -123,8 +123,8 @@ impl<F: DetWoFault> Mutant<F> {
     /// Reads a block. As in the paper, no address is sealed, so the slot's contents pass for the
     /// block's: lost data shows as wrong data.
     fn fetch(&self, block: u64, into: &mut [u8]) -> Result {
-        let (half, slot) = match self.held[block as usize] {
-            Some(slot) => (&self.hold, slot),
+        let (half, slot) = match self.holding_slots[block as usize] {
+            Some(slot) => (&self.holding, slot),
             None => (&self.main, block),
         };
         let version = half.versions[slot as usize];
@@ -145,11 +145,11 @@ impl<F: DetWoFault> Mutant<F> {
     fn write_one(&mut self, block: u64, plain: &[u8]) -> Result {
         let slot = self.count % self.blocks;
         let mut run = Run::default();
-        run.add(&self.hold.area, Slot(slot), 1);
+        run.add(&self.holding.area, Slot(slot), 1);
         self.version += 1;
         seal(&self.sealer, &mut run, self.version, plain);
-        self.hold.versions[slot as usize] = self.version;
-        self.held[block as usize] = Some(slot);
+        self.holding.versions[slot as usize] = self.version;
+        self.holding_slots[block as usize] = Some(slot);
         run.write(&*self.store)?;
         for block in F::refreshes(self.count, self.blocks) {
             self.refresh(block)?;
@@ -159,7 +159,7 @@ impl<F: DetWoFault> Mutant<F> {
     }
 
     fn refresh(&mut self, block: u64) -> Result {
-        if F::SKIPS_CLEAN && self.held[block as usize].is_none() {
+        if F::SKIPS_CLEAN && self.holding_slots[block as usize].is_none() {
             return Ok(());
         }
         let mut plain = vec![0; self.block_len];
@@ -169,7 +169,7 @@ impl<F: DetWoFault> Mutant<F> {
         self.version += 1;
         seal(&self.sealer, &mut run, self.version, &plain);
         self.main.versions[block as usize] = self.version;
-        self.held[block as usize] = None;
+        self.holding_slots[block as usize] = None;
         run.write(&*self.store)
     }
 }

@@ -20,9 +20,14 @@ const DRAWS: usize = 3;
 
 /// How the first slot of a write is chosen; the rest are always drawn at random.
 pub trait Choice: Send + Sync {
-    /// The slot, of `slots`, for a block that is in slot `own` now; `taken` holds the block of each
-    /// live slot.
-    fn choose(rng: &mut dyn Rng, slots: u64, own: Option<u64>, taken: &[Option<u64>]) -> u64;
+    /// The slot, of `slots`, for a block that is in `current_slot` now; `block_in_slot` holds the
+    /// block of each live slot.
+    fn choose(
+        rng: &mut dyn Rng,
+        slots: u64,
+        current_slot: Option<u64>,
+        block_in_slot: &[Option<u64>],
+    ) -> u64;
 }
 
 /// No fault: any slot.
@@ -39,8 +44,8 @@ impl Choice for SoundRandom {
 pub struct OwnSlot;
 
 impl Choice for OwnSlot {
-    fn choose(rng: &mut dyn Rng, slots: u64, own: Option<u64>, _: &[Option<u64>]) -> u64 {
-        own.unwrap_or_else(|| rng.below(slots))
+    fn choose(rng: &mut dyn Rng, slots: u64, current_slot: Option<u64>, _: &[Option<u64>]) -> u64 {
+        current_slot.unwrap_or_else(|| rng.below(slots))
     }
 }
 
@@ -49,10 +54,10 @@ impl Choice for OwnSlot {
 pub struct PrefersFree;
 
 impl Choice for PrefersFree {
-    fn choose(rng: &mut dyn Rng, slots: u64, _: Option<u64>, taken: &[Option<u64>]) -> u64 {
+    fn choose(rng: &mut dyn Rng, slots: u64, _: Option<u64>, block_in_slot: &[Option<u64>]) -> u64 {
         loop {
             let slot = rng.below(slots);
-            if taken[slot as usize].is_none() {
+            if block_in_slot[slot as usize].is_none() {
                 return slot;
             }
         }
@@ -69,7 +74,7 @@ pub struct RandomMutant<C> {
     /// The slot of each block.
     map: Vec<Option<u64>>,
     /// The block of each slot.
-    taken: Vec<Option<u64>>,
+    block_in_slot: Vec<Option<u64>>,
     /// The version that each slot was sealed with.
     versions: Vec<u64>,
     version: u64,
@@ -94,7 +99,7 @@ impl<C: Choice> RandomMutant<C> {
             sealer: Aead::new(&parts.key.derive(&[b"random mutant"])),
             rng: parts.rng,
             map: vec![None; blocks as usize],
-            taken: vec![None; slots],
+            block_in_slot: vec![None; slots],
             versions: vec![0; slots],
             version: 0,
             stash: VecDeque::new(),
@@ -103,8 +108,9 @@ impl<C: Choice> RandomMutant<C> {
     }
 
     fn write_one(&mut self, block: u64, plain: &[u8]) -> Result {
-        let own = self.map[block as usize];
-        let mut slots = vec![C::choose(&mut *self.rng, self.area.slots(), own, &self.taken)];
+        let current_slot = self.map[block as usize];
+        let mut slots =
+            vec![C::choose(&mut *self.rng, self.area.slots(), current_slot, &self.block_in_slot)];
         while slots.len() < DRAWS {
             let slot = self.rng.below(self.area.slots());
             if !slots.contains(&slot) {
@@ -112,9 +118,9 @@ impl<C: Choice> RandomMutant<C> {
             }
         }
         if let Some(slot) = self.map[block as usize].take() {
-            self.taken[slot as usize] = None;
+            self.block_in_slot[slot as usize] = None;
         }
-        self.stash.retain(|(other, _)| *other != block);
+        self.stash.retain(|(stashed, _)| *stashed != block);
         self.stash.push_back((block, plain.to_vec()));
         let mut run = Run::default();
         for &slot in &slots {
@@ -141,10 +147,10 @@ impl<C: Choice> RandomMutant<C> {
     /// zeros.
     fn next_contents(&mut self, slot: u64) -> Result<Vec<u8>> {
         let mut contents = vec![0; self.block_len()];
-        if self.taken[slot as usize].is_some() {
+        if self.block_in_slot[slot as usize].is_some() {
             self.fetch(slot, &mut contents)?;
         } else if let Some((block, plain)) = self.stash.pop_front() {
-            self.taken[slot as usize] = Some(block);
+            self.block_in_slot[slot as usize] = Some(block);
             self.map[block as usize] = Some(slot);
             contents = plain;
         }
@@ -169,7 +175,7 @@ impl<C: Choice> RandomMutant<C> {
     }
 
     fn read_one(&self, block: u64, into: &mut [u8]) -> Result {
-        if let Some((_, plain)) = self.stash.iter().find(|(other, _)| *other == block) {
+        if let Some((_, plain)) = self.stash.iter().find(|(stashed, _)| *stashed == block) {
             into.copy_from_slice(plain);
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Runs a workload on a target and keeps what an adversary observes.
 
 use super::target::{AuditTarget, BLOCK_LEN, Open};
-use super::workload::{Through, UserWorkload, WorkloadPair, mix, pairs};
+use super::workload::{Interruption, UserWorkload, WorkloadPair, mix, pairs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use traceless::durable::MemVault;
@@ -38,25 +38,26 @@ pub fn trace_of(
 ) -> Result<Vec<Event>> {
     let mut session = Session::new(target, keeps_reads, draws);
     let mut user =
-        VolumeUser { target, pair, workload, seed, written: 0, batches: 0, asks: &|_, _| {} };
+        VolumeUser { target, pair, workload, seed, written: 0, batches: 0, on_request: &|_, _| {} };
     let mut open = session.create()?;
-    let segments = if pair.through == Through::Nothing { 1 } else { length.openings + 1 };
+    let segments = if pair.interruption == Interruption::Nothing { 1 } else { length.openings + 1 };
     for segment in 0..segments {
         let is_last = segment + 1 == segments;
-        if pair.through == Through::CutWrite && !is_last {
+        if pair.interruption == Interruption::CutWrite && !is_last {
             session.store.halt_after(2 + (segment * 5 % 11).cast_signed());
         }
         let until = length.writes * (segment + 1) / segments;
         match user.write_until(&mut open, until) {
             Err(_) if session.store.has_halted() => user.written = until,
-            other => other?,
+            result => result?,
         }
-        if is_last || pair.through == Through::Close {
+        if is_last || pair.interruption == Interruption::Close {
             open.oram().close()?;
         }
         if !is_last {
             drop(open);
-            open = session.reopen(pair.through == Through::CutWrite && segment % 2 == 1)?;
+            open =
+                session.reopen(pair.interruption == Interruption::CutWrite && segment % 2 == 1)?;
         }
     }
     Ok(session.witness.events.take())
@@ -70,18 +71,25 @@ pub fn record(
     seed: u64,
     trace: &Trace,
 ) -> Result {
-    let kept = EventLog { reads: true, events: Recorder::default(), file: trace.witness() };
-    let mut session = Session::told(target, kept, mix(seed, 2));
+    let log = EventLog { reads: true, events: Recorder::default(), file: trace.witness() };
+    let mut session = Session::with_log(target, log, mix(seed, 2));
     let pair = WorkloadPair { a: workload, b: workload, ..pairs(Hides::WritesOnly)[0] };
     let mut open = session.create()?;
-    let asks = trace.asks();
-    let ask = |op, addr: u64| {
-        if let Some(ask) = &asks {
-            ask(op, addr * BLOCK_LEN as u64, BLOCK_LEN as u32);
+    let on_request = trace.request_recorder();
+    let record_request = |op, addr: u64| {
+        if let Some(record_request) = &on_request {
+            record_request(op, addr * BLOCK_LEN as u64, BLOCK_LEN as u32);
         }
     };
-    let mut user =
-        VolumeUser { target, pair: &pair, workload, seed, written: 0, batches: 0, asks: &ask };
+    let mut user = VolumeUser {
+        target,
+        pair: &pair,
+        workload,
+        seed,
+        written: 0,
+        batches: 0,
+        on_request: &record_request,
+    };
     user.write_until(&mut open, writes)?;
     open.oram().close()
 }
@@ -89,7 +97,7 @@ pub fn record(
 /// A target's store, its witness, and the state that opens the target again.
 pub struct Session<'a> {
     target: &'a AuditTarget,
-    pub store: Arc<Halts>,
+    pub store: Arc<HaltingStore>,
     pub witness: Arc<EventLog>,
     vault: MemVault,
     seed: u64,
@@ -97,17 +105,17 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub fn new(target: &'a AuditTarget, keeps_reads: bool, seed: u64) -> Self {
-        Self::told(
+        Self::with_log(
             target,
             EventLog { reads: keeps_reads, events: Recorder::default(), file: None },
             seed,
         )
     }
 
-    fn told(target: &'a AuditTarget, kept: EventLog, seed: u64) -> Self {
-        let witness = Arc::new(kept);
+    fn with_log(target: &'a AuditTarget, log: EventLog, seed: u64) -> Self {
+        let witness = Arc::new(log);
         let disk = MemStore::new(target.store_len());
-        let store = Arc::new(Halts::new(WatchedStore::new(disk, witness.clone())));
+        let store = Arc::new(HaltingStore::new(WatchedStore::new(disk, witness.clone())));
         Self { target, store, witness, vault: MemVault::default(), seed }
     }
 
@@ -121,11 +129,11 @@ impl<'a> Session<'a> {
             self.store.halt_after(2);
             let tried = self.target.open(self.parts(), &self.vault.kept());
             if !self.store.has_halted() {
-                self.store.go_on();
+                self.store.resume();
                 return tried;
             }
         }
-        self.store.go_on();
+        self.store.resume();
         self.target.open(self.parts(), &self.vault.kept())
     }
 
@@ -154,7 +162,7 @@ struct VolumeUser<'a> {
     written: u64,
     batches: u64,
     /// Is called for each block before a write or read of it.
-    asks: &'a dyn Fn(Op, u64),
+    on_request: &'a dyn Fn(Op, u64),
 }
 
 impl VolumeUser<'_> {
@@ -171,7 +179,7 @@ impl VolumeUser<'_> {
                     .map(Addr)
                     .collect();
                 for addr in &addrs {
-                    (self.asks)(Op::Read, addr.0);
+                    (self.on_request)(Op::Read, addr.0);
                 }
                 open.oram().read_many(&addrs, &mut vec![0; addrs.len() * BLOCK_LEN])?;
             }
@@ -199,7 +207,7 @@ impl VolumeUser<'_> {
             addrs.push(Addr(address));
         }
         for addr in &addrs {
-            (self.asks)(Op::Write, addr.0);
+            (self.on_request)(Op::Write, addr.0);
         }
         open.oram().write_many(&addrs, &data)
     }
@@ -226,38 +234,38 @@ impl Witness for EventLog {
 }
 
 /// A store that halts at a given write or sync: half of that write arrives, then all calls fail
-/// until `go_on`. Reads are not counted, because their number may depend on hidden data.
-pub struct Halts {
+/// until `resume`. Reads are not counted, because their number may depend on hidden data.
+pub struct HaltingStore {
     inner: WatchedStore<MemStore, Arc<EventLog>>,
-    left: AtomicI64,
+    remaining: AtomicI64,
 }
 
-impl Halts {
+impl HaltingStore {
     fn new(inner: WatchedStore<MemStore, Arc<EventLog>>) -> Self {
-        Self { inner, left: AtomicI64::new(i64::MAX) }
+        Self { inner, remaining: AtomicI64::new(i64::MAX) }
     }
 
     fn halt_after(&self, calls: i64) {
-        self.left.store(calls, Ordering::Relaxed);
+        self.remaining.store(calls, Ordering::Relaxed);
     }
 
-    fn go_on(&self) {
-        self.left.store(i64::MAX, Ordering::Relaxed);
+    fn resume(&self) {
+        self.remaining.store(i64::MAX, Ordering::Relaxed);
     }
 
     fn has_halted(&self) -> bool {
-        self.left.load(Ordering::Relaxed) < 0
+        self.remaining.load(Ordering::Relaxed) < 0
     }
 
     fn count(&self) -> i64 {
-        self.left.fetch_sub(1, Ordering::Relaxed)
+        self.remaining.fetch_sub(1, Ordering::Relaxed)
     }
 }
 
 const HALTED: Error = Error::Store("it was told to stop");
 
 #[deny(clippy::missing_trait_methods)]
-impl Store for Halts {
+impl Store for HaltingStore {
     fn len(&self) -> u64 {
         self.inner.len()
     }
@@ -302,9 +310,9 @@ mod tests {
 
     const LENGTH: Length = Length { writes: 300, openings: 10 };
 
-    fn trace(through: Through) -> Vec<Event> {
+    fn trace(interruption: Interruption) -> Vec<Event> {
         let targets = AuditSubject::Block(&DETWO).targets(64, 512).unwrap();
-        let pair = WorkloadPair { through, ..pairs(AuditSubject::Block(&DETWO).hides())[0] };
+        let pair = WorkloadPair { interruption, ..pairs(AuditSubject::Block(&DETWO).hides())[0] };
         trace_of(&targets[0], &pair, pair.a, LENGTH, false, (1, 1)).unwrap()
     }
 
@@ -313,19 +321,19 @@ mod tests {
     }
 
     #[test]
-    fn crashes_and_closes_happen() {
+    fn interruptions_show_in_the_trace() {
         let syncs = |events: &[Event]| events.iter().filter(|e| e.op == Op::Sync).count();
-        let (straight, crashes) = (trace(Through::Nothing), trace(Through::Crash));
-        let (closes, cuts) = (trace(Through::Close), trace(Through::CutWrite));
+        let (uninterrupted, crashes) = (trace(Interruption::Nothing), trace(Interruption::Crash));
+        let (closes, cuts) = (trace(Interruption::Close), trace(Interruption::CutWrite));
         // Each opening syncs the recovered state, and so does each close.
-        assert!(syncs(&crashes) > syncs(&straight));
+        assert!(syncs(&crashes) > syncs(&uninterrupted));
         assert!(syncs(&closes) > syncs(&crashes));
         // A crash in the middle of a write loses that write and the rest of the segment.
         assert!(writes(&cuts) < writes(&crashes), "{} {}", writes(&cuts), writes(&crashes));
     }
 
     #[test]
-    fn a_store_halts_in_the_middle_of_a_write_and_goes_on_when_told() {
+    fn a_store_halts_in_the_middle_of_a_write_until_it_is_resumed() {
         let targets = AuditSubject::Block(&PLAIN).targets(64, 0).unwrap();
         let session = Session::new(&targets[0], false, 1);
         let store = &session.store;
@@ -335,7 +343,7 @@ mod tests {
         assert!(store.write(&extents, &[1; 24]).is_err());
         assert!(store.has_halted());
         assert!(store.sync().is_err() && store.read(&extents, &mut [0; 24]).is_err());
-        store.go_on();
+        store.resume();
         let mut bytes = [9; 24];
         store.read(&extents, &mut bytes).unwrap();
         assert_eq!(bytes[..12], [1; 12]);

@@ -1,52 +1,59 @@
 //! `traceless-lab audit --self-test`: does this audit detect anything? It must find all planted
 //! faults of all targets, and in the same run nothing in any scheme without a fault.
 
-use super::audited::{AuditResult, Progress, told};
+use super::Outcome;
 use super::cloud::Clouds;
 use super::pager::Pagers;
+use super::report::{AuditResult, Progress, to_outcome};
 use super::sim::Processors;
-use super::suite::{Failed, clean, planted, self_test_steps};
+use super::suite::{AuditError, Suite, honest_claims, planted_claims, self_test_steps};
 use super::timing::Timings;
 use super::tree::Trees;
-use super::{Outcome, volume};
-use traceless_cli::args::audit::ShownArgs;
+use super::volume::Volumes;
+use traceless_audit::Claim;
+use traceless_cli::args::audit::OutputArgs;
 
-pub fn run(shown: &ShownArgs) -> Outcome {
-    told(audited(), shown)
+/// One of the suites, without its types.
+struct AnySuite {
+    steps: usize,
+    honest: fn(&Progress) -> Result<Vec<Claim>, AuditError>,
+    planted: fn(&Progress) -> Result<Vec<Claim>, AuditError>,
 }
 
-fn audited() -> Result<AuditResult, Failed> {
-    let steps = [
-        volume::self_test_steps(),
-        self_test_steps::<Trees>(),
-        self_test_steps::<Pagers>(),
-        self_test_steps::<Clouds>(),
-        self_test_steps::<Processors>(),
-        self_test_steps::<Timings>(),
+impl AnySuite {
+    fn of<S: Suite>() -> Self {
+        let (honest, planted) = (honest_claims::<S>, planted_claims::<S>);
+        Self { steps: self_test_steps::<S>(), honest, planted }
+    }
+}
+
+pub fn run(output: &OutputArgs) -> Outcome {
+    to_outcome(audit(), output)
+}
+
+fn audit() -> Result<AuditResult, AuditError> {
+    let suites = [
+        AnySuite::of::<Volumes>(),
+        AnySuite::of::<Trees>(),
+        AnySuite::of::<Pagers>(),
+        AnySuite::of::<Clouds>(),
+        AnySuite::of::<Processors>(),
+        AnySuite::of::<Timings>(),
     ];
-    let progress = Progress::new(steps.iter().sum());
-    let clean = [
-        volume::clean(&progress)?,
-        clean::<Trees>(&progress)?,
-        clean::<Pagers>(&progress)?,
-        clean::<Clouds>(&progress)?,
-        clean::<Processors>(&progress)?,
-        clean::<Timings>(&progress)?,
-    ];
-    let planted = [
-        volume::planted(&progress)?,
-        planted::<Trees>(&progress)?,
-        planted::<Pagers>(&progress)?,
-        planted::<Clouds>(&progress)?,
-        planted::<Processors>(&progress)?,
-        planted::<Timings>(&progress)?,
-    ];
+    let progress = Progress::new(suites.iter().map(|suite| suite.steps).sum());
+    let (mut claims, mut planted) = (vec![], vec![]);
+    for suite in &suites {
+        claims.extend((suite.honest)(&progress)?);
+    }
+    for suite in &suites {
+        planted.extend((suite.planted)(&progress)?);
+    }
     Ok(AuditResult {
         target: "self-test",
         scheme: "all, and planted faults".to_owned(),
         level: "quick",
-        claims: clean.concat(),
-        planted: planted.concat(),
+        claims,
+        planted,
         not_hidden: "",
         pictures: vec![],
     })

@@ -1,8 +1,8 @@
 //! What audits of many schemes share, each with a list of planted faults.
 
 use super::Outcome;
-use super::audited::{self, AuditResult, Progress, is_clean, is_found, with_repeats};
-use super::page::Picture;
+use super::html::Picture;
+use super::report::{self, AuditResult, Progress, clean_claim, detection_claim, with_second_run};
 use crate::args::audit::{Level, RunArgs};
 use std::error::Error;
 use traceless_audit::Claim;
@@ -16,13 +16,15 @@ pub trait Suite: 'static {
 
     /// The suite's name on the command line.
     const TARGET: &'static str;
-    /// What the claims do not cover.
-    const NOT_HIDDEN: &'static str;
-    /// All schemes without a known fault.
-    const HONEST: &'static [Self::Scheme];
     const PLANTED: &'static [PlantedFault<Self>];
 
+    /// All schemes without a known fault.
+    fn honest() -> &'static [Self::Scheme];
+
     fn size(level: Level) -> Self::Size;
+
+    /// What the claims about these schemes do not cover.
+    fn not_hidden(schemes: &[&Self::Scheme]) -> &'static str;
 
     /// The scheme's name on the command line.
     fn name(scheme: &Self::Scheme) -> &'static str;
@@ -38,14 +40,20 @@ pub trait Suite: 'static {
     }
 
     /// All claims about a scheme, from one run.
-    fn claims(scheme: &Self::Scheme, size: Self::Size, seed: u64) -> Result<Vec<Claim>, Failed>;
+    fn claims(scheme: &Self::Scheme, size: Self::Size, seed: u64)
+    -> Result<Vec<Claim>, AuditError>;
+
+    /// The claim that `claims` find the planted fault, or nothing in a sound twin.
+    fn detection(planted: &PlantedFault<Self>, claims: &[Claim]) -> Claim {
+        detection_claim(Self::name(&planted.scheme), planted.fault, claims)
+    }
 
     /// Pictures of what the adversary observes of users of a scheme.
-    fn pictures(scheme: &Self::Scheme, seed: u64) -> Result<Vec<Picture>, Failed>;
+    fn pictures(scheme: &Self::Scheme, seed: u64) -> Result<Vec<Picture>, AuditError>;
 }
 
 /// The reason why an audit could not run.
-pub type Failed = Box<dyn Error + Send + Sync>;
+pub type AuditError = Box<dyn Error + Send + Sync>;
 
 /// A scheme with a fault that its audit must find, or a sound twin that must pass.
 pub struct PlantedFault<S: Suite + ?Sized> {
@@ -57,32 +65,33 @@ pub struct PlantedFault<S: Suite + ?Sized> {
 }
 
 pub fn run<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Outcome {
-    audited::told(audit::<S>(args, scheme), &args.shown)
+    report::to_outcome(audit::<S>(args, scheme), &args.output)
 }
 
-fn audit<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Result<AuditResult, Failed> {
+fn audit<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Result<AuditResult, AuditError> {
     if args.self_test {
-        return Ok(AuditResult::of_planted(planted::<S>(&Progress::new(S::PLANTED.len()))?));
+        return Ok(AuditResult::of_planted(planted_claims::<S>(&Progress::new(S::PLANTED.len()))?));
     }
-    let chosen: Vec<&S::Scheme> = match scheme {
-        Some(name) => named::<S>(name).into_iter().collect(),
-        None => S::HONEST.iter().collect(),
+    let schemes: Vec<&S::Scheme> = match scheme {
+        Some(name) => find_scheme::<S>(name).into_iter().collect(),
+        None => S::honest().iter().collect(),
     };
-    let progress = Progress::new(chosen.len() + S::PLANTED.len());
-    let claims = in_parallel(&chosen, S::at_once(), |scheme| {
+    let progress = Progress::new(schemes.len() + S::PLANTED.len());
+    let claims = in_parallel(&schemes, S::at_once(), |scheme| {
         let claims = claims_of::<S>(scheme, S::size(args.level), args.seed);
         progress.advance();
         claims
     });
-    let drawn = if args.shown.html.is_some() { &chosen[..] } else { &[] };
-    let pictures = in_parallel(drawn, S::at_once(), |scheme| S::pictures(scheme, args.seed));
+    let with_pictures = if args.output.html.is_some() { &schemes[..] } else { &[] };
+    let pictures =
+        in_parallel(with_pictures, S::at_once(), |scheme| S::pictures(scheme, args.seed));
     Ok(AuditResult {
         target: S::TARGET,
         scheme: scheme.unwrap_or("all").to_owned(),
         level: args.level.name(),
         claims: claims.into_iter().collect::<Result<Vec<_>, _>>()?.concat(),
-        planted: planted::<S>(&progress)?,
-        not_hidden: S::NOT_HIDDEN,
+        planted: planted_claims::<S>(&progress)?,
+        not_hidden: S::not_hidden(&schemes),
         pictures: pictures
             .into_iter()
             .collect::<Result<Vec<_>, _>>()?
@@ -93,35 +102,35 @@ fn audit<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Result<AuditResult, 
 }
 
 /// The scheme, sound or not, that the command line calls `name`.
-pub fn named<S: Suite>(name: &str) -> Option<&'static S::Scheme> {
+pub fn find_scheme<S: Suite>(name: &str) -> Option<&'static S::Scheme> {
     all::<S>().find(|scheme| S::name(scheme) == name)
 }
 
 fn all<S: Suite>() -> impl Iterator<Item = &'static S::Scheme> {
-    S::HONEST.iter().chain(S::PLANTED.iter().map(|planted| &planted.scheme))
+    S::honest().iter().chain(S::PLANTED.iter().map(|planted| &planted.scheme))
 }
 
 /// How often the self-test advances the progress.
 pub fn self_test_steps<S: Suite>() -> usize {
-    S::HONEST.len() + S::PLANTED.len()
+    S::honest().len() + S::PLANTED.len()
 }
 
 /// One claim for each scheme without a fault: the audit finds nothing in it.
-pub fn clean<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, Failed> {
+pub fn honest_claims<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, AuditError> {
     let audit = |scheme: &S::Scheme| {
         let claims = claims_of::<S>(scheme, S::size(Level::Quick), 1)?;
         progress.advance();
-        Ok(is_clean(&S::title(scheme), &claims))
+        Ok(clean_claim(&S::title(scheme), &claims))
     };
-    in_parallel(S::HONEST, S::at_once(), audit).into_iter().collect()
+    in_parallel(S::honest(), S::at_once(), audit).into_iter().collect()
 }
 
 /// One claim for each planted fault: the audit finds it.
-pub fn planted<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, Failed> {
+pub fn planted_claims<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, AuditError> {
     let audit = |planted: &PlantedFault<S>| {
         let claims = S::claims(&planted.scheme, planted.size, 1)?;
         progress.advance();
-        Ok(is_found(S::name(&planted.scheme), planted.fault, &claims))
+        Ok(S::detection(planted, &claims))
     };
     in_parallel(S::PLANTED, S::at_once(), audit).into_iter().collect()
 }
@@ -131,17 +140,20 @@ pub fn claims_of<S: Suite>(
     scheme: &S::Scheme,
     size: S::Size,
     seed: u64,
-) -> Result<Vec<Claim>, Failed> {
-    with_repeats(seed, |seed| S::claims(scheme, size, seed))
+) -> Result<Vec<Claim>, AuditError> {
+    with_second_run(seed, |seed| S::claims(scheme, size, seed))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{
         cloud::Clouds, pager::Pagers, sim::Processors, timing::Timings, tree::Trees,
+        volume::Volumes,
     };
     use super::*;
-    use crate::args::audit::{CLOUD_PARTS, PAGER_SCHEMES, SIM_SCHEMES, TIMED, TREE_SCHEMES};
+    use crate::args::audit::{
+        CLOUD_PARTS, PAGER_SCHEMES, SIM_SCHEMES, TIMED, TREE_SCHEMES, volume_schemes,
+    };
 
     #[test]
     fn every_name_on_the_command_line_is_known() {
@@ -153,6 +165,10 @@ mod tests {
         assert_eq!(names::<Clouds>(), CLOUD_PARTS);
         assert_eq!(names::<Processors>(), SIM_SCHEMES);
         assert_eq!(names::<Timings>(), TIMED);
-        assert!(named::<Trees>("none").is_none());
+        for name in volume_schemes() {
+            assert!(find_scheme::<Volumes>(name).is_some(), "{name}");
+        }
+        assert_eq!(names::<Volumes>().len(), volume_schemes().len());
+        assert!(find_scheme::<Trees>("none").is_none());
     }
 }

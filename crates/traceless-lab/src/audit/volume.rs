@@ -1,79 +1,235 @@
 //! `traceless-lab audit volume`: the claims of a volume's scheme, checked on the bare scheme in
 //! memory.
 
-use super::audited::{AuditResult, Progress, is_clean, told, with_repeats};
-use super::claims::{self, ExpectedFinding, PLANTED, VolumeSize};
-use super::target::{AuditSubject, honest};
+use super::claims::{self, ARRAY, PLANTED_SIZE, VolumeSize};
+use super::html::Picture;
+use super::suite::{self, AuditError, PlantedFault, Suite};
+use super::target::{AuditSubject, MutantKind};
 use super::workload::{Pattern, writes};
-use super::{FAILED, Outcome, recorded, runner};
+use super::{Outcome, record_only, runner};
 use crate::args::audit::{AuditVolumeArgs, Level, VOLUME_USERS};
+use std::sync::LazyLock;
 use traceless::{Hides, Result};
-use traceless_audit::Claim;
+use traceless_audit::{Claim, Statistic, Verdict};
+use traceless_block::plain::PLAIN;
+use traceless_block::registry;
 use traceless_cli::trace::Trace;
-use traceless_sim::parallel::{cores, in_parallel};
 
-fn size(level: Level, seed: u64) -> VolumeSize {
-    match level {
-        Level::Quick => VolumeSize {
-            blocks: 256,
-            map_blocks: 1024,
-            cycles: 4,
-            writes_max: 1200,
-            seeds: 1,
-            seed,
-            openings: 6,
-            many_openings: false,
-            drawn_writes: 20_000,
-        },
-        Level::Ci => VolumeSize {
-            blocks: 1024,
-            map_blocks: 4096,
-            cycles: 4,
-            writes_max: 8000,
-            seeds: 2,
-            seed,
-            openings: 40,
-            many_openings: false,
-            drawn_writes: 60_000,
-        },
-        Level::Release => VolumeSize {
-            blocks: 4096,
-            map_blocks: 16384,
-            cycles: 4,
-            writes_max: u64::MAX,
-            seeds: 4,
-            seed,
-            openings: 200,
-            many_openings: true,
-            drawn_writes: 2_000_000,
-        },
+/// A scheme by the name that the command line has for it.
+#[derive(Clone, Copy, Debug)]
+pub struct VolumeScheme {
+    name: &'static str,
+    pub subject: AuditSubject,
+    /// The scheme in words, in claims about planted faults.
+    words: &'static str,
+    /// What an audit finds in it.
+    finding: Finding,
+}
+
+/// What an audit finds in a scheme.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Finding {
+    /// Nothing.
+    Nothing,
+    /// Different traces.
+    Leak,
+    /// Slots that are not random.
+    Uneven,
+    /// Equal traces, and lost blocks.
+    Loss,
+}
+
+/// The suite of volume schemes.
+pub struct Volumes;
+
+/// What a volume can be made with, and the array in which every access moves every block.
+static HONEST: LazyLock<Vec<VolumeScheme>> = LazyLock::new(|| {
+    let blocks = registry::KINDS.iter().map(|kind| (kind.name, AuditSubject::Block(kind)));
+    let all = blocks.chain([("linear", AuditSubject::Linear)]);
+    let honest = all.filter(|(_, subject)| subject.hides() != Hides::Nothing);
+    let scheme =
+        |(name, subject)| VolumeScheme { name, subject, words: name, finding: Finding::Nothing };
+    honest.map(scheme).collect()
+});
+
+const fn planted(
+    name: &'static str,
+    subject: AuditSubject,
+    words: &'static str,
+    finding: Finding,
+) -> PlantedFault<Volumes> {
+    let fault = if let Finding::Nothing = finding { None } else { Some(words) };
+    PlantedFault {
+        scheme: VolumeScheme { name, subject, words, finding },
+        fault,
+        size: PLANTED_SIZE,
+    }
+}
+
+const fn mutant(
+    name: &'static str,
+    kind: MutantKind,
+    words: &'static str,
+    finding: Finding,
+) -> PlantedFault<Volumes> {
+    planted(name, AuditSubject::Mutant(kind), words, finding)
+}
+
+impl Suite for Volumes {
+    type Scheme = VolumeScheme;
+    type Size = VolumeSize;
+
+    const TARGET: &'static str = "volume";
+    const PLANTED: &'static [PlantedFault<Self>] = &[
+        planted("plain", AuditSubject::Block(&PLAIN), "plain", Finding::Leak),
+        mutant(
+            "mutant:skips-clean",
+            MutantKind::SkipsClean,
+            "skipped clean refreshes",
+            Finding::Leak,
+        ),
+        mutant("mutant:coalesces", MutantKind::Coalesces, "coalesced duplicates", Finding::Leak),
+        mutant(
+            "mutant:literal-wrap",
+            MutantKind::LiteralWrap,
+            "the refresh range as printed",
+            Finding::Loss,
+        ),
+        mutant("mutant:sound", MutantKind::Sound, "the mutants' sound twin", Finding::Nothing),
+        planted("sq:paper-cadence", AuditSubject::SqPaper, "shared map blocks", Finding::Leak),
+        mutant("mutant:skips-fakes", MutantKind::SkipsFakes, "skipped fakes", Finding::Leak),
+        mutant(
+            "mutant:keeps-older",
+            MutantKind::KeepsOlder,
+            "the duplicate rule as printed",
+            Finding::Loss,
+        ),
+        mutant("mutant:sound-sq", MutantKind::SoundSq, "the sound twin of those", Finding::Nothing),
+        mutant(
+            "mutant:own-slot",
+            MutantKind::OwnSlot,
+            "a block's own slot among those drawn",
+            Finding::Uneven,
+        ),
+        mutant(
+            "mutant:prefers-free",
+            MutantKind::PrefersFree,
+            "free slots drawn more often",
+            Finding::Uneven,
+        ),
+        mutant(
+            "mutant:sound-random",
+            MutantKind::SoundRandom,
+            "the sound twin of random slots",
+            Finding::Nothing,
+        ),
+    ];
+
+    fn honest() -> &'static [VolumeScheme] {
+        &HONEST
+    }
+
+    fn size(level: Level) -> VolumeSize {
+        match level {
+            Level::Quick => VolumeSize {
+                blocks: 256,
+                map_blocks: 1024,
+                cycles: 4,
+                writes_max: 1200,
+                seeds: 1,
+                openings: 6,
+                many_openings: false,
+                drawn_writes: 20_000,
+            },
+            Level::Ci => VolumeSize {
+                blocks: 1024,
+                map_blocks: 4096,
+                cycles: 4,
+                writes_max: 8000,
+                seeds: 2,
+                openings: 40,
+                many_openings: false,
+                drawn_writes: 60_000,
+            },
+            Level::Release => VolumeSize {
+                blocks: 4096,
+                map_blocks: 16384,
+                cycles: 4,
+                writes_max: u64::MAX,
+                seeds: 4,
+                openings: 200,
+                many_openings: true,
+                drawn_writes: 2_000_000,
+            },
+        }
+    }
+
+    fn not_hidden(schemes: &[&VolumeScheme]) -> &'static str {
+        let [scheme] = schemes else { return "" };
+        match scheme.subject.hides() {
+            Hides::WritesOnly => "Not hidden by this scheme: reads, the number of writes, syncs.",
+            Hides::ReadsAndWrites => "Not hidden by this scheme: the number of accesses, syncs.",
+            Hides::Nothing => "This scheme claims to hide contents only.",
+        }
+    }
+
+    fn name(scheme: &VolumeScheme) -> &'static str {
+        scheme.name
+    }
+
+    fn claims(
+        scheme: &VolumeScheme,
+        size: VolumeSize,
+        seed: u64,
+    ) -> std::result::Result<Vec<Claim>, AuditError> {
+        Ok(claims::claims(scheme.subject, size, seed)?)
+    }
+
+    /// The claim holds if the checks for this kind of fault fail.
+    fn detection(planted: &PlantedFault<Self>, claims: &[Claim]) -> Claim {
+        planted.scheme.finding.claim(planted.scheme.words, claims)
+    }
+
+    fn pictures(scheme: &VolumeScheme, seed: u64) -> std::result::Result<Vec<Picture>, AuditError> {
+        Ok(claims::pictures(scheme.subject, seed)?)
+    }
+}
+
+impl Finding {
+    /// The claim that `claims`, which are about the scheme `words`, have this finding.
+    fn claim(self, words: &str, claims: &[Claim]) -> Claim {
+        let failing: Vec<_> = claims.iter().filter(|c| c.verdict != Verdict::Pass).collect();
+        let leaks = failing.iter().any(|c| c.verdict == Verdict::Leak);
+        let loss = failing.iter().find(|c| c.name == ARRAY);
+        let uneven = failing.iter().find(|c| c.p.is_some());
+        let (verb, is_right, example) = match self {
+            Self::Nothing => ("finds nothing in", failing.is_empty(), None),
+            Self::Leak => ("catches", leaks, None),
+            Self::Uneven => ("catches", uneven.is_some(), uneven),
+            Self::Loss => ("catches", !leaks && loss.is_some(), loss),
+        };
+        let evidence = match example.or(failing.first()) {
+            None => format!("none of {} checks found anything", claims.len()),
+            Some(example) => {
+                let check = example.name.rsplit(": ").next().unwrap_or_default();
+                let (n, all) = (failing.len(), claims.len());
+                format!("{n} of {all} checks found it, such as \"{check}\": {}", example.evidence)
+            }
+        };
+        let verdict = if is_right { Verdict::Pass } else { Verdict::Fault };
+        let name = format!("the detector {verb} {words}");
+        Claim {
+            statistic: Statistic::Count(failing.len() as u64),
+            ..Claim::exact(name, verdict, 0, "no chance in it", evidence)
+        }
     }
 }
 
 pub fn run(args: &AuditVolumeArgs) -> Outcome {
-    let Some(subject) = AuditSubject::named(&args.scheme) else {
-        return Outcome::error(FAILED, &format!("there is no scheme {} here", args.scheme));
-    };
     if args.record.trace.trace.is_some() {
-        return recorded(&args.record, |trace| record(args, subject, trace));
+        return record_only(&args.record, |trace| record(args, trace));
     }
-    told(audited(args, subject), &args.run.shown)
-}
-
-fn audited(args: &AuditVolumeArgs, subject: AuditSubject) -> Result<AuditResult> {
-    if args.run.self_test {
-        return Ok(AuditResult::of_planted(planted(&Progress::new(PLANTED.len()))?));
-    }
-    let progress = Progress::new(claims::steps(subject) + PLANTED.len());
-    Ok(AuditResult {
-        target: "volume",
-        scheme: args.scheme.clone(),
-        level: args.run.level.name(),
-        claims: claims_of(subject, args.run.level, args.run.seed, &mut || progress.advance())?,
-        planted: planted(&progress)?,
-        not_hidden: not_hidden(subject),
-        pictures: if args.run.shown.html.is_some() { claims::pictures(subject)? } else { vec![] },
-    })
+    suite::run::<Volumes>(&args.run, Some(&args.scheme))
 }
 
 /// The patterns that can be recorded, in the order of their names in `VOLUME_USERS`.
@@ -90,60 +246,18 @@ const USERS: [Pattern; VOLUME_USERS.len()] = [
 /// Recorded writes at most, unless the command line gives their number.
 const RECORDED_MAX: u64 = 1 << 16;
 
-fn record(args: &AuditVolumeArgs, subject: AuditSubject, trace: &Trace) -> Result {
-    let VolumeSize { blocks, map_blocks, writes_max, .. } = size(args.run.level, args.run.seed);
-    let targets = subject.targets(blocks, map_blocks)?;
+fn record(args: &AuditVolumeArgs, trace: &Trace) -> Result {
+    let scheme = suite::find_scheme::<Volumes>(&args.scheme).expect("clap has checked");
+    let VolumeSize { blocks, map_blocks, writes_max, .. } = Volumes::size(args.run.level);
+    let targets = scheme.subject.targets(blocks, map_blocks)?;
     let user = VOLUME_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
     let length = args.record.length.unwrap_or(writes_max.min(RECORDED_MAX));
     runner::record(&targets[0], writes(USERS[user]), length, args.run.seed, trace)
 }
 
-/// How often the self-test advances the progress.
-pub fn self_test_steps() -> usize {
-    honest().len() + PLANTED.len()
-}
-
-/// One claim for each scheme without a fault: the audit finds nothing in it.
-pub fn clean(progress: &Progress) -> Result<Vec<Claim>> {
-    let audit = |&(subject, name): &(AuditSubject, &str)| {
-        let claims = claims_of(subject, Level::Quick, 1, &mut || {})?;
-        progress.advance();
-        Ok(is_clean(name, &claims))
-    };
-    in_parallel(&honest(), cores(), audit).into_iter().collect()
-}
-
-/// All claims about a scheme. Suspicious ones are run a second time.
-pub fn claims_of(
-    subject: AuditSubject,
-    level: Level,
-    seed: u64,
-    done: &mut dyn FnMut(),
-) -> Result<Vec<Claim>> {
-    with_repeats(seed, |seed| claims::claims(subject, size(level, seed), done))
-}
-
-/// One claim for each planted fault: the audit finds it.
-pub fn planted(progress: &Progress) -> Result<Vec<Claim>> {
-    let audit = |&(subject, name, expected): &(AuditSubject, &str, ExpectedFinding)| {
-        let claim = claims::planted(subject, name, expected);
-        progress.advance();
-        claim
-    };
-    in_parallel(&PLANTED, cores(), audit).into_iter().collect()
-}
-
-fn not_hidden(subject: AuditSubject) -> &'static str {
-    match subject.hides() {
-        Hides::WritesOnly => "Not hidden by this scheme: reads, the number of writes, syncs.",
-        Hides::ReadsAndWrites => "Not hidden by this scheme: the number of accesses, syncs.",
-        Hides::Nothing => "This scheme claims to hide contents only.",
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::claims::PLANTED;
+    use super::super::report::Progress;
     use super::super::tests::outcome;
     use super::super::{CLEAN, FOUND};
     use super::*;
@@ -151,9 +265,9 @@ mod tests {
     use serde_json::Value;
 
     fn report(line: &[&str]) -> (u8, Value) {
-        let found = outcome(&[line, &["--json"]].concat());
-        assert!(found.err.is_empty(), "{}", found.err);
-        (found.code, serde_json::from_str(&found.out).unwrap())
+        let outcome = outcome(&[line, &["--json"]].concat());
+        assert!(outcome.err.is_empty(), "{}", outcome.err);
+        (outcome.code, serde_json::from_str(&outcome.out).unwrap())
     }
 
     #[test]
@@ -164,7 +278,7 @@ mod tests {
         assert_eq!(report["verdict"], "pass");
         assert_eq!((&report["target"], &report["level"]), (&"volume".into(), &"quick".into()));
         let claims = report["claims"].as_array().unwrap();
-        assert_eq!(claims.len(), 12 + 2 + PLANTED.len());
+        assert_eq!(claims.len(), 12 + 2 + Volumes::PLANTED.len());
         for claim in claims {
             assert_eq!(claim["verdict"], "pass");
             assert_eq!(claim["p"], Value::Null);
@@ -178,11 +292,11 @@ mod tests {
             let (code, report) = report(&["volume", "--scheme", scheme, "--level", "quick"]);
             assert_eq!(code, CLEAN, "{report:#}");
             let claims = report["claims"].as_array().unwrap();
-            let judged: Vec<f64> = claims.iter().filter_map(|c| c["p"].as_f64()).collect();
+            let p_values: Vec<f64> = claims.iter().filter_map(|c| c["p"].as_f64()).collect();
             // Claims about each user alone, about two users with secrets, and about both together;
             // each with the map in memory, and on the store.
-            assert_eq!(judged.len(), 2 * (9 + 11 + 11 + 2), "{report:#}");
-            assert!(judged.iter().all(|&p| (0.0..=1.0).contains(&p)));
+            assert_eq!(p_values.len(), 2 * (9 + 11 + 11 + 2), "{report:#}");
+            assert!(p_values.iter().all(|&p| (0.0..=1.0).contains(&p)));
         }
     }
 
@@ -200,10 +314,10 @@ mod tests {
     #[test]
     fn every_level_has_a_size_for_every_scheme() {
         for level in [Level::Quick, Level::Ci, Level::Release] {
-            let VolumeSize { blocks, map_blocks, .. } = size(level, 1);
+            let VolumeSize { blocks, map_blocks, .. } = Volumes::size(level);
             for name in volume_schemes() {
-                let subject = AuditSubject::named(name).unwrap();
-                let many = claims::targets_of_many_openings(subject);
+                let VolumeScheme { subject, .. } = suite::find_scheme::<Volumes>(name).unwrap();
+                let many = claims::targets_of_many_openings(*subject);
                 for targets in [subject.targets(blocks, map_blocks), many] {
                     let error = targets.err();
                     assert!(error.is_none(), "{name} at level {}: {error:?}", level.name());
@@ -213,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn mutants_can_be_shown() {
+    fn mutants_can_be_audited_by_name() {
         for (name, verdict) in [
             ("mutant:skips-clean", "leak"),
             ("mutant:coalesces", "leak"),
@@ -231,13 +345,26 @@ mod tests {
 
     #[test]
     fn the_self_test_needs_no_scheme() {
-        let found = outcome(&["volume", "--self-test"]);
-        assert_eq!(found.code, CLEAN, "{}", found.out);
+        let outcome = outcome(&["volume", "--self-test"]);
+        assert_eq!(outcome.code, CLEAN, "{}", outcome.out);
         assert_eq!(
-            found.out.matches("pass   the detector").count(),
-            PLANTED.len(),
+            outcome.out.matches("pass   the detector").count(),
+            Volumes::PLANTED.len(),
             "{}",
-            found.out
+            outcome.out
         );
+    }
+
+    #[test]
+    fn planted_faults_are_found_and_a_blind_detector_is_noticed() {
+        for claim in suite::planted_claims::<Volumes>(&Progress::new(0)).unwrap() {
+            assert_eq!(claim.verdict, Verdict::Pass, "{claim:?}");
+        }
+        let claims_about =
+            |subject| claims::claims(subject, PLANTED_SIZE, 1).expect("a store in memory");
+        let blind = claims_about(AuditSubject::Mutant(MutantKind::Sound));
+        assert_eq!(Finding::Leak.claim("blind", &blind).verdict, Verdict::Fault);
+        let noisy = claims_about(AuditSubject::Block(&PLAIN));
+        assert_eq!(Finding::Nothing.claim("noisy", &noisy).verdict, Verdict::Fault);
     }
 }

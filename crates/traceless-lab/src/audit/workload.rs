@@ -85,7 +85,7 @@ pub const fn writes(writes: Pattern) -> UserWorkload {
 
 /// What interrupts a run several times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Through {
+pub enum Interruption {
     /// Nothing.
     Nothing,
     /// A close, then the volume is opened again.
@@ -104,14 +104,14 @@ pub struct WorkloadPair {
     pub b: UserWorkload,
     /// Lengths of batches, in a cycle.
     pub batches: &'static [u64],
-    pub through: Through,
+    pub interruption: Interruption,
 }
 
 const MIXED: &[u64] = &[1, 1, 8, 3, 1, 32, 2, 1, 16];
 const ALIGNED: &[u64] = &[8, 16, 8, 32];
 
 const fn pair(name: &'static str, a: UserWorkload, b: UserWorkload) -> WorkloadPair {
-    WorkloadPair { name, a, b, batches: MIXED, through: Through::Nothing }
+    WorkloadPair { name, a, b, batches: MIXED, interruption: Interruption::Nothing }
 }
 
 /// The pairs for a scheme that hides `hides`. The control is audited for the claim of a volume.
@@ -144,12 +144,12 @@ pub fn pairs(hides: Hides) -> Vec<WorkloadPair> {
         },
         reads(hides, random),
     ];
-    for (name, through) in [
-        ("one address, random addresses, through closes", Through::Close),
-        ("one address, random addresses, through crashes", Through::Crash),
-        ("one address, random addresses, through writes cut short", Through::CutWrite),
+    for (name, interruption) in [
+        ("one address, random addresses, through closes", Interruption::Close),
+        ("one address, random addresses, through crashes", Interruption::Crash),
+        ("one address, random addresses, through writes cut short", Interruption::CutWrite),
     ] {
-        list.push(WorkloadPair { through, ..pair(name, same, random) });
+        list.push(WorkloadPair { interruption, ..pair(name, same, random) });
     }
     if hides != Hides::ReadsAndWrites {
         let dummies = UserWorkload { dummies: true, ..random };
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_stay_in_range_and_do_what_they_say() {
+    fn patterns_stay_in_range_and_visit_the_blocks_they_name() {
         for n in [1, 2, 15, 16, 1000] {
             use Pattern::{Cold, Hot, Random, Reverse, Same, Sequential, Twice};
             for pattern in [Same, Sequential, Reverse, Random, Hot, Cold, Twice] {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_repeat_where_they_should() {
+    fn only_unchanged_contents_repeat() {
         let fill = |contents: Contents, i, address| {
             let mut block = [1; 64];
             contents.fill(&mut block, i, address, 9);

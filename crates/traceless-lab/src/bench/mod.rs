@@ -2,6 +2,7 @@
 
 mod cloud;
 pub mod controls;
+mod experiment;
 mod pager;
 mod paging;
 mod simulator;
@@ -10,14 +11,8 @@ mod tree;
 mod volume;
 
 use crate::args::{BenchCommand, PagedProgramArgs};
-use serde::Serialize;
-use serde_json::Value;
-use traceless_cli::args::ProgressHow;
 use traceless_cli::failure::Failure;
-use traceless_cli::output::{Meter, say};
-use traceless_cli::signals;
-use traceless_sim::experiment::interleave::InterleavedRun;
-use traceless_sim::experiment::results::{Control, Results};
+use traceless_cli::output::print_line;
 
 pub fn run(command: &BenchCommand) -> Result<(), Failure> {
     match command {
@@ -43,23 +38,6 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
 pub fn program(args: &PagedProgramArgs) -> Result<(), Failure> {
     let sum = paging::programs::run(&args.name, args.size);
     let sum = sum.ok_or_else(|| Failure::usage(format!("there is no program {}", args.name)))?;
-    say(&format!("{sum:016x}"));
-    Ok(())
-}
-
-/// Makes the runs of an experiment without a result, and shows how many are done.
-fn make_all<I: Serialize + Sync>(
-    runs: &[InterleavedRun<I>],
-    results: &Results,
-    progress: ProgressHow,
-    make: impl Fn(&InterleavedRun<I>) -> Result<Value, Failure> + Sync,
-) -> Result<(), Failure> {
-    let mut meter = Meter::new("measuring", progress);
-    let control = Control {
-        interrupted: &*signals::flag()?,
-        progress: &mut |done, all| meter.update(done, all),
-    };
-    InterleavedRun::make_all(runs, results, control, make)?;
-    meter.finish();
+    print_line(&format!("{sum:016x}"));
     Ok(())
 }

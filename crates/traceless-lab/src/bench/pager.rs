@@ -7,14 +7,14 @@
 
 use crate::args::PagerBenchArgs;
 use crate::bench::controls::{Controls, Operations};
-use crate::numbers::{Hardware, Row, Scale, TimePair, failed, row, row_of_ratios, spread_in_words};
+use crate::report::{Hardware, Row, Scale, TimePair, failed, print_report, row, row_of_ratios};
 use serde::Serialize;
 use traceless::clock::{Clock, Monotonic};
 use traceless::seal::{Aead, ChaChaHmac, Sealer, Secret, WideAegis};
 use traceless_block::detwo::Refresh;
 use traceless_cli::args::PageCipherArg;
 use traceless_cli::failure::Failure;
-use traceless_cli::output::{complain, say, say_json};
+use traceless_cli::output::{print_error, print_line};
 use traceless_cli::run::cipher;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
@@ -29,13 +29,11 @@ const IDLE: f64 = 2.5;
 /// Pages of the process in the row on trusted memory.
 const PAGES_OF_MEMORY_ROW: usize = 1 << 16;
 
+/// What the rows depend on, and further numbers beside them.
 #[derive(Serialize)]
-struct Report {
-    schema: &'static str,
-    machine: Hardware,
+struct Setting {
     faults: usize,
     resident: usize,
-    rows: Vec<Row>,
     details: Vec<Detail>,
 }
 
@@ -164,21 +162,15 @@ impl FaultTimes {
 pub fn run(args: &PagerBenchArgs) -> Result<(), Failure> {
     let faults = if args.quick { args.faults.min(3000) } else { args.faults };
     let (rows, details) = measure_all(args, faults)?;
+    let setting = Setting { faults, resident: args.resident, details };
     let machine = Hardware::here();
+    print_report("traceless.pager.bench.v1", &machine, &setting, &rows, args.json)?;
     if args.json {
-        let schema = "traceless.pager.bench.v1";
-        let resident = args.resident;
-        return say_json(&Report { schema, machine, faults, resident, rows, details });
+        return Ok(());
     }
-    say(&machine.to_string());
-    for Row { name, unit, measured, spread, absolute } in &rows {
-        let spread = spread_in_words(*spread);
-        let absolute = absolute.map_or(String::new(), |absolute| absolute.in_words());
-        say(&format!("{name:<28}{:>8} {unit:<14}{spread}{absolute}", shortened(*measured)));
-    }
-    say("");
-    for detail in details {
-        say(&format!(
+    print_line("");
+    for detail in &setting.details {
+        print_line(&format!(
             "{:<28}p50 {:>6} us  p99 {:>6} us  handler {:>3.0} % of the time, helpers {:>3.0} %",
             detail.name,
             shortened(detail.p50_us),
@@ -202,7 +194,7 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
     let mut details = vec![];
     for round in 1..=args.rounds {
         if !args.json {
-            complain(&format!("round {round} of {}", args.rounds));
+            print_error(&format!("round {round} of {}", args.rounds));
         }
         details.clear();
         let (plain, reading) = controls.beside(|| measure(args, &CONTROLS[0], faults, 0.0))?;

@@ -2,7 +2,7 @@
 
 use crate::args::SimulatorArgs;
 use crate::bench::controls::{Controls, Operations};
-use crate::numbers::{Scale, TimePair, peak_memory, row, row_of_ratios, say_rows};
+use crate::report::{Scale, TimePair, peak_memory, print_rows, row, row_of_ratios};
 use traceless_cli::failure::Failure;
 use traceless_sim::backend::Backend;
 use traceless_sim::constant;
@@ -36,13 +36,13 @@ pub fn run(args: &SimulatorArgs) -> Result<(), Failure> {
     let constant = Oram::over_constant(&config, &NULL)?;
     let paths = measure(&machine, constant, requests * 4, Counts::paths, &PATH, &mut controls)?;
     let memory = peak_memory("self")?.saturating_sub(controls.bytes()) as f64;
-    let mut straight = |name, records, unit: &Operations, count: fn(&Run) -> u64| {
+    let mut unprotected = |name, records, unit: &Operations, count: fn(&Run) -> u64| {
         let records = if args.quick { records / 10 } else { records };
-        let round = |_| controls.time(unit, || Ok(count(&straight(name, records)?) as f64));
+        let round = |_| controls.time(unit, || Ok(count(&unprotected(name, records)?) as f64));
         (0..ROUNDS).map(round).collect::<Result<Vec<TimePair>, Failure>>()
     };
-    let records = straight(BUSY, 1_000_000, &RECORD, |run| run.records)?;
-    let cycles = straight(SPARSE, 200_000, &CYCLE, |run| run.cycles)?;
+    let records = unprotected(BUSY, 1_000_000, &RECORD, |run| run.records)?;
+    let cycles = unprotected(SPARSE, 200_000, &CYCLE, |run| run.cycles)?;
     let rows = vec![
         row_of_ratios("sim-records", MILLIONS, &records),
         row_of_ratios("sim-cycles", MILLIONS, &cycles),
@@ -51,7 +51,7 @@ pub fn run(args: &SimulatorArgs) -> Result<(), Failure> {
         row("sim-memory", "GiB", vec![memory / f64::from(1 << 30)]),
         row("sim-bundled-over-ir-oram", "x", vec![gain(args.quick)?]),
     ];
-    say_rows("traceless.sim.bench.v1", rows, args.json)
+    print_rows("traceless.sim.bench.v1", &rows, args.json)
 }
 
 /// Millions per second.
@@ -64,7 +64,7 @@ const BUSY: &str = "uniform?bytes=16G&before=10";
 const SPARSE: &str = "uniform?before=4000";
 
 /// Runs a workload on USIMM's machine.
-fn straight(name: &str, records: u64) -> Result<Run, Failure> {
+fn unprotected(name: &str, records: u64) -> Result<Run, Failure> {
     let mut workloads = [workload::named(name, records, 1)?];
     Ok(Machine::FOUR_CHANNELS.run(&mut workloads)?.run)
 }

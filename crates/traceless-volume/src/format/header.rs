@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn comes_back_as_it_went_and_refuses_any_flip() {
-        let on_disk = sq::Wishes { map_on_disk: true, ..sq::Wishes::default() };
+        let on_disk = sq::SqPreferences { map_on_disk: true, ..sq::SqPreferences::default() };
         let disk = sq::SqGeometry::new(1000, 4096, on_disk).unwrap();
         let paper = sq::SqGeometry { cadence: sq::Cadence::Paper, amortized: true, ..disk };
         let samples = registry::KINDS.iter().flat_map(|k| (k.samples)(900, 1000, 4096).unwrap());

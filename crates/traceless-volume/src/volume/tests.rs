@@ -70,7 +70,7 @@ fn bytes_of_any_alignment_come_back_after_a_close_and_after_a_crash() {
 fn a_sync_covers_what_a_scheme_holds_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
-    let geometry = sq::SqGeometry::new(200, 4096, sq::Wishes::default()).unwrap();
+    let geometry = sq::SqGeometry::new(200, 4096, sq::SqPreferences::default()).unwrap();
     make(&path, &options(Arc::new(geometry)));
     let volume = open(&path, &OpenOptions::default()).unwrap();
     volume.write(0, &[7; 4096]).unwrap();

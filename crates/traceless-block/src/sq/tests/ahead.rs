@@ -80,7 +80,8 @@ fn stretch(oram: &Sq, from: u64, end: u64) -> Vec<Extent> {
     extents
 }
 
-/// One on a store that notes reads, with the first `blocks` blocks written in order, then `dummies`.
+/// An ORAM on a store that records reads, with the first `blocks` blocks written in order, then
+/// `dummies`.
 fn written(geometry: SqGeometry, blocks: u64, dummies: u64) -> (Arc<NotingStore>, Sq) {
     let mut rig = Rig::new(geometry);
     rig.create();

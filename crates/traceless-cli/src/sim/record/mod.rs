@@ -5,7 +5,7 @@ mod qemu;
 
 use crate::args::{RecordArgs, Recorder};
 use crate::failure::{DEVICE, Failure};
-use crate::output::{complain, say, say_json};
+use crate::output::{print_error as complain, print_json as say_json, print_line as say};
 use crate::signals;
 use serde::Serialize;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! What the enclave's answers and page accesses reveal, and enclaves with one fault each.
 
 use super::linker::{self, shuffled};
-use crate::audit::suite::Failed;
+use crate::audit::suite::AuditError;
 use std::collections::BTreeSet;
 use traceless::rng::{SeededRng, System};
 use traceless::seal::Secret;
@@ -19,7 +19,7 @@ use traceless_cloud::transport_seal::{Stream, TransportKeys, Vector};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Enclave {
     /// The enclave of the product.
-    Ours,
+    Product,
     /// The enclave of this module, without a fault.
     Sound,
     ChecksChosen,
@@ -28,56 +28,56 @@ pub enum Enclave {
     PrintedStream,
 }
 
-pub fn claims(name: &str, enclave: Enclave, seed: u64) -> Result<Vec<Claim>, Failed> {
-    let mut rig = Rig::new(enclave, seed);
+pub fn claims(name: &str, enclave: Enclave, seed: u64) -> Result<Vec<Claim>, AuditError> {
+    let mut fixture = Fixture::new(enclave, seed);
     let is_literal = enclave == Enclave::PrintedStream;
     Ok(vec![
-        aborts(name, &mut rig)?,
-        replays(name, &mut rig)?,
+        damage_claim(name, &mut fixture)?,
+        replay_claim(name, &mut fixture)?,
         pages(name, enclave, seed)?,
         linker::claim(name, is_literal, seed)?,
     ])
 }
 
 /// The claim that a query's failure and its error do not depend on which slot is meant.
-fn aborts(name: &str, rig: &mut Rig) -> Result<Claim> {
+fn damage_claim(name: &str, fixture: &mut Fixture) -> Result<Claim> {
     let name = format!("{name}: a damaged slot does not tell which one is meant");
     let power = "every layer is damaged, and meant";
-    let layers = rig.shared.geometry.layers;
-    let mut asked = 0;
+    let layers = fixture.shared.geometry.layers;
+    let mut queries = 0;
     for damaged in 0..layers {
-        let mut told = BTreeSet::new();
-        for meant in 0..layers {
-            let (mut order, mut slots) = rig.asked(meant as u32);
-            let slot_len = rig.shared.geometry.slot_len();
+        let mut errors = BTreeSet::new();
+        for target in 0..layers {
+            let (mut order, mut slots) = fixture.query(target as u32);
+            let slot_len = fixture.shared.geometry.slot_len();
             slots[damaged * slot_len + 5] ^= 1;
-            let outcome = rig.enclave.query(&mut order, &slots);
-            told.insert(outcome.map_or_else(|error| error.to_string(), |_| "done".to_owned()));
-            asked += 1;
+            let outcome = fixture.enclave.query(&mut order, &slots);
+            errors.insert(outcome.map_or_else(|error| error.to_string(), |_| "done".to_owned()));
+            queries += 1;
         }
-        if told.len() > 1 {
-            let told: Vec<String> = told.into_iter().collect();
-            let evidence = format!("with layer {damaged} damaged: {}", told.join("; "));
-            return Ok(Claim::exact(name, Verdict::Leak, asked, power, evidence));
+        if errors.len() > 1 {
+            let errors: Vec<String> = errors.into_iter().collect();
+            let evidence = format!("with layer {damaged} damaged: {}", errors.join("; "));
+            return Ok(Claim::exact(name, Verdict::Leak, queries, power, evidence));
         }
     }
-    let (mut order, slots) = rig.asked(0);
-    rig.enclave.query(&mut order, &slots)?;
-    Ok(Claim::exact(name, Verdict::Pass, asked, power, format!("{asked} damaged queries")))
+    let (mut order, slots) = fixture.query(0);
+    fixture.enclave.query(&mut order, &slots)?;
+    Ok(Claim::exact(name, Verdict::Pass, queries, power, format!("{queries} damaged queries")))
 }
 
 /// The claim that no query is answered twice.
-fn replays(name: &str, rig: &mut Rig) -> Result<Claim> {
+fn replay_claim(name: &str, fixture: &mut Fixture) -> Result<Claim> {
     let name = format!("{name}: a query is answered once");
     let power = "each of 100 is sent again, at once and later";
     let mut answered = 0;
-    let asked: Vec<_> = (0..100).map(|i| rig.asked(i % 3)).collect();
-    for (order, slots) in &asked {
-        rig.enclave.query(&mut order.clone(), slots)?;
-        answered += u64::from(rig.enclave.query(&mut order.clone(), slots).is_ok());
+    let queries: Vec<_> = (0..100).map(|i| fixture.query(i % 3)).collect();
+    for (order, slots) in &queries {
+        fixture.enclave.query(&mut order.clone(), slots)?;
+        answered += u64::from(fixture.enclave.query(&mut order.clone(), slots).is_ok());
     }
-    for (order, slots) in &asked {
-        answered += u64::from(rig.enclave.query(&mut order.clone(), slots).is_ok());
+    for (order, slots) in &queries {
+        answered += u64::from(fixture.enclave.query(&mut order.clone(), slots).is_ok());
     }
     let verdict = if answered == 0 { Verdict::Pass } else { Verdict::Leak };
     let evidence = format!("{answered} of 200 replays were answered");
@@ -91,12 +91,12 @@ fn pages(name: &str, enclave: Enclave, seed: u64) -> Result<Claim> {
     let name = format!("{name}: pages do not tell where rows go");
     let power = "rows in order, backwards, and in three random orders";
     let mut rng = SeededRng::new(seed);
-    let mut ways: Vec<Vec<u32>> =
+    let mut orders: Vec<Vec<u32>> =
         vec![(0..ROWS as u32).collect(), (0..ROWS as u32).rev().collect()];
-    ways.extend((0..3).map(|_| shuffled(ROWS, &mut rng)));
-    let touched = ways.iter().map(|way| pages_of(enclave, way)).collect::<Result<Vec<_>>>()?;
-    let (first, others) = touched.split_first().expect("several orders");
-    for pages in others {
+    orders.extend((0..3).map(|_| shuffled(ROWS, &mut rng)));
+    let pages = orders.iter().map(|order| pages_of(enclave, order)).collect::<Result<Vec<_>>>()?;
+    let (first, rest) = pages.split_first().expect("several orders");
+    for pages in rest {
         let equal = pages.iter().zip(first).take_while(|(a, b)| a == b).count() as u64;
         if equal < first.len().max(pages.len()) as u64 {
             let evidence = format!("page {equal} of two orders differs");
@@ -108,39 +108,39 @@ fn pages(name: &str, enclave: Enclave, seed: u64) -> Result<Claim> {
 }
 
 #[derive(Default)]
-struct TouchedRows(Vec<usize>);
+struct PageLog(Vec<usize>);
 
-impl Touch for TouchedRows {
+impl Touch for PageLog {
     fn page(&mut self, page: usize) {
         self.0.push(page);
     }
 }
 
 fn pages_of(enclave: Enclave, dest: &[u32]) -> Result<Vec<usize>> {
-    let mut touched = TouchedRows::default();
+    let mut pages = PageLog::default();
     if enclave == Enclave::MovesStraight {
         for to in dest {
-            touched.page(*to as usize * PIECE_LEN / 4096);
+            pages.page(*to as usize * PIECE_LEN / 4096);
         }
-        return Ok(touched.0);
+        return Ok(pages.0);
     }
     let stream = Stream::new(&Secret::from_bytes([1; 32]));
     let new: Vec<Vector> = (0..dest.len()).map(|row| [row as u8; PIECE_LEN]).collect();
     let old: Vec<Option<Vector>> = new.iter().copied().map(Some).collect();
     let mut slab = Slab::new(dest.len())?;
-    Nibbles::default().permute(dest, (0, 1), &stream, (&old, &new), &mut slab, &mut touched);
-    Ok(touched.0)
+    Nibbles::default().permute(dest, (0, 1), &stream, (&old, &new), &mut slab, &mut pages);
+    Ok(pages.0)
 }
 
 /// An enclave together with the gateway's side of its session.
-struct Rig {
+struct Fixture {
     shared: Shared,
     outer: TransportKeys,
     sender: Sender,
     enclave: Box<dyn Answers>,
 }
 
-impl Rig {
+impl Fixture {
     fn new(enclave: Enclave, seed: u64) -> Self {
         let geometry = Geometry {
             roots: 1,
@@ -155,7 +155,7 @@ impl Rig {
         let shared = Shared::new(geometry, Choice::Benes, &key);
         let session = shared.session(&[1; 16], &[2; 16]);
         let enclave: Box<dyn Answers> = match enclave {
-            Enclave::Ours | Enclave::MovesStraight | Enclave::PrintedStream => {
+            Enclave::Product | Enclave::MovesStraight | Enclave::PrintedStream => {
                 Box::new(Querier::new(&shared, &session, Box::new(SeededRng::new(seed + 1))))
             }
             Enclave::Sound | Enclave::ChecksChosen | Enclave::TakesReplays => {
@@ -172,7 +172,7 @@ impl Rig {
     }
 
     /// A query for the slot of layer `target`, and the slots of its path.
-    fn asked(&mut self, target: u32) -> (Vec<u8>, Vec<u8>) {
+    fn query(&mut self, target: u32) -> (Vec<u8>, Vec<u8>) {
         let g = &self.shared.geometry;
         let mut query = Query { round: 7, leaf: 5, locations: Default::default(), target };
         let mut slots = vec![0; g.layers * g.slot_len()];
@@ -226,10 +226,10 @@ impl Answers for FaultyEnclave {
         }
         let g = &self.geometry;
         let query = Query::decode(self.receiver.open(order)?, g)?;
-        let (mut chosen, mut wrong) = (Vec::new(), None);
+        let (mut answer, mut wrong) = (Vec::new(), None);
         for (layer, sealed) in slots.chunks_exact(g.slot_len()).enumerate() {
-            let is_meant = layer as u32 == query.target;
-            if self.enclave == Enclave::ChecksChosen && !is_meant {
+            let is_target = layer as u32 == query.target;
+            if self.enclave == Enclave::ChecksChosen && !is_target {
                 continue;
             }
             let (version, slot) = (query.version(g, layer), query.locations[layer].slot);
@@ -239,10 +239,10 @@ impl Answers for FaultyEnclave {
             if opened.is_err() {
                 wrong = Some(Error::Tampered { node: version.node.0, slot });
             }
-            if is_meant {
-                chosen = plain;
+            if is_target {
+                answer = plain;
             }
         }
-        wrong.map_or_else(|| Ok(self.replies.seal(&chosen)), Err)
+        wrong.map_or_else(|| Ok(self.replies.seal(&answer)), Err)
     }
 }

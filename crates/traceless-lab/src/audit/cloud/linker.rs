@@ -58,7 +58,7 @@ fn random_vectors(rng: &mut SeededRng) -> Vec<Vector> {
 }
 
 /// An eviction as the paper prints it.
-fn literal(dest: &[u32], before: Rows, rng: &mut SeededRng) -> EvictionView {
+fn evict_as_printed(dest: &[u32], before: Rows, rng: &mut SeededRng) -> EvictionView {
     let (old, new) = (random_vectors(rng), random_vectors(rng));
     let mut after = before.clone();
     for (row, &to) in dest.iter().enumerate() {
@@ -72,28 +72,35 @@ fn literal(dest: &[u32], before: Rows, rng: &mut SeededRng) -> EvictionView {
 }
 
 /// The same eviction by this project's kernel.
-fn mended(dest: &[u32], before: Rows, rng: &mut SeededRng) -> Result<EvictionView> {
+fn evict_by_kernel(dest: &[u32], before: Rows, rng: &mut SeededRng) -> Result<EvictionView> {
     let (old, new) = (random_vectors(rng), random_vectors(rng));
     let stream = Stream::new(&Secret::random(rng));
     let mut slab = Slab::new(ROWS)?;
     for (row, words) in before.iter().enumerate() {
         slab.row_mut(row)[..PIECES * PIECE_LEN].copy_from_slice(words.as_flattened());
     }
-    let worn: Vec<Option<Vector>> = old.iter().copied().map(Some).collect();
-    Nibbles::default().permute(dest, (0, PIECES), &stream, (&worn, &new), &mut slab, &mut ());
+    let old_vectors: Vec<Option<Vector>> = old.iter().copied().map(Some).collect();
+    Nibbles::default().permute(
+        dest,
+        (0, PIECES),
+        &stream,
+        (&old_vectors, &new),
+        &mut slab,
+        &mut (),
+    );
     let words = |row: usize| slab.row(row).as_chunks().0[..PIECES].try_into().expect("pieces");
     Ok(EvictionView { before, after: (0..ROWS).map(words).collect(), old, new })
 }
 
 /// How many rows the server finds again, if it assumes the printed stream with one of the vectors,
 /// with or without the number of a piece.
-fn linked(seen: &EvictionView, dest: &[u32]) -> usize {
-    let bare = |rows: &Rows, vectors: &[Vector], numbered: bool| -> Rows {
+fn linked_rows(view: &EvictionView, dest: &[u32]) -> usize {
+    let without_stream = |rows: &Rows, vectors: &[Vector], has_piece_number: bool| -> Rows {
         let mut rows = rows.clone();
         for (row, vector) in rows.iter_mut().zip(vectors) {
             for (piece, word) in row.iter_mut().enumerate() {
                 let mut hash = Sha256::new().chain_update(vector);
-                if numbered {
+                if has_piece_number {
                     hash.update((piece as u64).to_le_bytes());
                 }
                 xor(word, hash.finalize());
@@ -102,34 +109,34 @@ fn linked(seen: &EvictionView, dest: &[u32]) -> usize {
         rows
     };
     let mut best = 0;
-    for numbered in [false, true] {
-        let known = bare(&seen.before, &seen.old, numbered);
-        let known: HashMap<_, usize> = known.into_iter().zip(0..).collect();
-        for vectors in [&seen.old, &seen.new] {
-            let after = bare(&seen.after, vectors, numbered);
-            let found = after.iter().enumerate().filter(|(to, row)| {
-                known.get(*row).is_some_and(|&from| dest[from] as usize == *to)
+    for has_piece_number in [false, true] {
+        let rows_before = without_stream(&view.before, &view.old, has_piece_number);
+        let rows_before: HashMap<_, usize> = rows_before.into_iter().zip(0..).collect();
+        for vectors in [&view.old, &view.new] {
+            let after = without_stream(&view.after, vectors, has_piece_number);
+            let links = after.iter().enumerate().filter(|(to, row)| {
+                rows_before.get(*row).is_some_and(|&from| dest[from] as usize == *to)
             });
-            best = best.max(found.count());
+            best = best.max(links.count());
         }
     }
     best
 }
 
 /// The claim that a server with both ciphertexts and all vectors links no row.
-pub fn claim(name: &str, is_literal: bool, drawn_from: u64) -> Result<Claim> {
+pub fn claim(name: &str, is_literal: bool, seed: u64) -> Result<Claim> {
     let name = format!("{name}: ciphertexts do not tell where rows go");
     let power = "each of 300 rows is looked for, with four guesses of its stream";
-    let mut rng = SeededRng::new(drawn_from);
+    let mut rng = SeededRng::new(seed);
     let dest = shuffled(ROWS, &mut rng);
     let before = random_rows(&mut rng);
-    let seen = if is_literal {
-        literal(&dest, before, &mut rng)
+    let view = if is_literal {
+        evict_as_printed(&dest, before, &mut rng)
     } else {
-        mended(&dest, before, &mut rng)?
+        evict_by_kernel(&dest, before, &mut rng)?
     };
-    let found = linked(&seen, &dest) as u64;
-    let verdict = if found == 0 { Verdict::Pass } else { Verdict::Leak };
-    let evidence = format!("{found} of {ROWS} rows were found again");
-    Ok(Claim::exact(name, verdict, if found == 0 { ROWS as u64 } else { found }, power, evidence))
+    let links = linked_rows(&view, &dest) as u64;
+    let verdict = if links == 0 { Verdict::Pass } else { Verdict::Leak };
+    let evidence = format!("{links} of {ROWS} rows were found again");
+    Ok(Claim::exact(name, verdict, if links == 0 { ROWS as u64 } else { links }, power, evidence))
 }

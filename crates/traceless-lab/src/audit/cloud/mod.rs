@@ -10,20 +10,20 @@ mod linker;
 mod wire;
 
 use super::Outcome;
-use super::drawn::{OfUser, claims_of_draws};
-use super::page::{Picture, UserPoints};
-use super::suite::{self, Failed, PlantedFault, Suite};
+use super::html::{Picture, UserPoints};
+use super::sampling::{UserDraws, claims_of_draws};
+use super::suite::{self, AuditError, PlantedFault, Suite};
 use crate::args::audit::{AuditCloudArgs, Level};
 use crate::audit::tree::users::TreeUser;
 use enclave::Enclave;
 use traceless_audit::{Claim, Verdict};
-use wire::{Gate, GatewayClient, WireRun};
+use wire::{GatewayClient, GatewayVariant, WireRun};
 
 /// A part of the cloud store.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
     /// A gateway: what its host observes.
-    Gateway(Gate),
+    Gateway(GatewayVariant),
     /// An enclave: its answers, and its page accesses.
     Enclave(Enclave),
 }
@@ -44,38 +44,34 @@ impl Suite for Clouds {
     type Size = u64;
 
     const TARGET: &'static str = "cloud";
-    const NOT_HIDDEN: &'static str = "Not hidden without a constant rate: the number of queries \
-                                      and when they are sent, and that what is at hand sends none.";
-    const HONEST: &'static [CloudPart] = &[
-        gateway("gateway-fixed", Gate::Fixed),
-        gateway("gateway-demand", Gate::Demand),
-        enclave("enclave", Enclave::Ours),
-    ];
     const PLANTED: &'static [PlantedFault<Self>] = &[
         PlantedFault {
-            scheme: gateway("mutant:sound-gateway", Gate::Fixed),
+            scheme: gateway("mutant:sound-gateway", GatewayVariant::Fixed),
             fault: None,
             size: 4_000,
         },
         planted(
-            gateway("mutant:hits-send-nothing", Gate::HitsSendNothing),
+            gateway("mutant:hits-send-nothing", GatewayVariant::HitsSendNothing),
             "what is at hand sends nothing, and neither does anybody else in its place",
         ),
-        planted(gateway("mutant:idle-stops", Gate::IdleStops), "an idle gateway sends nothing"),
         planted(
-            gateway("mutant:errors-send-nothing", Gate::ErrorsSendNothing),
+            gateway("mutant:idle-stops", GatewayVariant::IdleStops),
+            "an idle gateway sends nothing",
+        ),
+        planted(
+            gateway("mutant:errors-send-nothing", GatewayVariant::ErrorsSendNothing),
             "an error is answered, and its slot left out",
         ),
         planted(
-            gateway("mutant:batches-at-once", Gate::BatchesAtOnce),
+            gateway("mutant:batches-at-once", GatewayVariant::BatchesAtOnce),
             "two queries are sent in one slot",
         ),
         planted(
-            gateway("mutant:prefers-half", Gate::PrefersHalf),
+            gateway("mutant:prefers-half", GatewayVariant::PrefersHalf),
             "one path of four is drawn from one half of the tree",
         ),
         PlantedFault {
-            scheme: gateway("mutant:root-at-hand", Gate::RootAtHand),
+            scheme: gateway("mutant:root-at-hand", GatewayVariant::RootCached),
             fault: Some("blocks of the root, which the gateway has, are at hand"),
             size: 20_000,
         },
@@ -99,12 +95,27 @@ impl Suite for Clouds {
         ),
     ];
 
+    fn honest() -> &'static [CloudPart] {
+        const {
+            &[
+                gateway("gateway-fixed", GatewayVariant::Fixed),
+                gateway("gateway-demand", GatewayVariant::Demand),
+                enclave("enclave", Enclave::Product),
+            ]
+        }
+    }
+
     fn size(level: Level) -> u64 {
         match level {
             Level::Quick => 4_000,
             Level::Ci => 12_000,
             Level::Release => 2_000_000,
         }
+    }
+
+    fn not_hidden(_: &[&CloudPart]) -> &'static str {
+        "Not hidden without a constant rate: the number of queries \
+         and when they are sent, and that what is at hand sends none."
     }
 
     fn name(subject: &CloudPart) -> &'static str {
@@ -115,22 +126,24 @@ impl Suite for Clouds {
         format!("cloud {}", subject.name)
     }
 
-    fn claims(subject: &CloudPart, steps: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
+    fn claims(subject: &CloudPart, steps: u64, seed: u64) -> Result<Vec<Claim>, AuditError> {
         match subject.part {
             Part::Gateway(gate) => of_gateway(subject.name, gate, steps, seed),
             Part::Enclave(enclave) => enclave::claims(subject.name, enclave, seed),
         }
     }
 
-    fn pictures(subject: &CloudPart, seed: u64) -> Result<Vec<Picture>, Failed> {
+    fn pictures(subject: &CloudPart, seed: u64) -> Result<Vec<Picture>, AuditError> {
         let Part::Gateway(gate) = subject.part else { return Ok(vec![]) };
-        let shown = |user: TreeUser, seed| -> Result<UserPoints, Failed> {
+        let points_of = |user: TreeUser, seed| -> Result<UserPoints, AuditError> {
             let run = wire::run(gate, GatewayClient::One(user), Self::size(Level::Quick), seed)?;
             let points = (0..).zip(run.leaves.drawn).collect();
             Ok(UserPoints { name: user.name().to_owned(), points })
         };
-        let users =
-            [shown(TreeUser::OneBlock, seed)?, shown(TreeUser::Random, seed.wrapping_add(1))?];
+        let users = [
+            points_of(TreeUser::OneBlock, seed)?,
+            points_of(TreeUser::Random, seed.wrapping_add(1))?,
+        ];
         let title = format!("{}: the paths of two users", subject.name);
         Ok(vec![Picture { title, across: "query", up: "leaf", users }])
     }
@@ -140,7 +153,7 @@ pub fn run(args: &AuditCloudArgs) -> Outcome {
     suite::run::<Clouds>(&args.run, args.scheme.as_deref())
 }
 
-const fn gateway(name: &'static str, gate: Gate) -> CloudPart {
+const fn gateway(name: &'static str, gate: GatewayVariant) -> CloudPart {
     CloudPart { name, part: Part::Gateway(gate) }
 }
 
@@ -174,18 +187,23 @@ fn pairs(users: usize) -> Vec<(usize, usize)> {
     (0..users).flat_map(|a| (a + 1..users).map(move |b| (a, b))).collect()
 }
 
-fn of_gateway(name: &str, gate: Gate, steps: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
+fn of_gateway(
+    name: &str,
+    gate: GatewayVariant,
+    steps: u64,
+    seed: u64,
+) -> Result<Vec<Claim>, AuditError> {
     let mut runs = vec![];
-    let users = if gate == Gate::Demand { &USERS[..OF_ONE] } else { &USERS };
+    let users = if gate == GatewayVariant::Demand { &USERS[..OF_ONE] } else { &USERS };
     for (nth, &user) in (0..).zip(users) {
         runs.push(wire::run(gate, user, steps, seed.wrapping_mul(64) + nth)?);
     }
     let drawn: Vec<_> = runs.iter().map(|run| [run.leaves.clone()]).collect();
     let of_users = users.iter().zip(&drawn);
     let of_users: Vec<_> =
-        of_users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
+        of_users.map(|(user, draws)| UserDraws { name: user.name(), draws }).collect();
     let mut claims =
-        vec![look_alike(name, &runs), nothing_twice(name, &runs), on_time(name, &runs)];
+        vec![steps_claim(name, &runs), read_once_claim(name, &runs), rounds_claim(name, &runs)];
     claims.extend(claims_of_draws(name, &of_users, &pairs(users.len())));
     let behind = users.iter().zip(&runs).map(|(user, run)| {
         run.behind.are_uniform(&format!("trees behind the last round's, {}", user.name()))
@@ -195,8 +213,8 @@ fn of_gateway(name: &str, gate: Gate, steps: u64, seed: u64) -> Result<Vec<Claim
         behind.collect(),
     ));
     let slots = |(user, run): (&GatewayClient, &WireRun)| {
-        let what = |layer| format!("slots of layer {layer}, {}", user.name());
-        (0..).zip(&run.slots).map(move |(layer, drawn)| drawn.are_uniform(&what(layer))).collect()
+        let title = |layer| format!("slots of layer {layer}, {}", user.name());
+        (0..).zip(&run.slots).map(move |(layer, drawn)| drawn.are_uniform(&title(layer))).collect()
     };
     let slots: Vec<Vec<Claim>> = users.iter().zip(&runs).map(slots).collect();
     claims.extend(traceless_audit::worst_of(
@@ -208,7 +226,7 @@ fn of_gateway(name: &str, gate: Gate, steps: u64, seed: u64) -> Result<Vec<Claim
 
 /// The claim that each step shows the same messages for every client, except for its path and
 /// slots.
-fn look_alike(name: &str, runs: &[WireRun]) -> Claim {
+fn steps_claim(name: &str, runs: &[WireRun]) -> Claim {
     let name = format!("{name}: steps of all users look alike");
     let mut steps = 0;
     for (user, run) in USERS.iter().zip(runs) {
@@ -229,7 +247,7 @@ fn look_alike(name: &str, runs: &[WireRun]) -> Claim {
 const ONE: &str = "one differing event is found";
 
 /// The claim that no slot is read twice before its node is made anew.
-fn nothing_twice(name: &str, runs: &[WireRun]) -> Claim {
+fn read_once_claim(name: &str, runs: &[WireRun]) -> Claim {
     let name = format!("{name}: no slot is read twice");
     let (read, twice): (u64, u64) =
         runs.iter().fold((0, 0), |sum, run| (sum.0 + run.slots_read, sum.1 + run.read_twice));
@@ -239,25 +257,25 @@ fn nothing_twice(name: &str, runs: &[WireRun]) -> Claim {
 }
 
 /// The claim that nodes are made anew at times that follow from the host's earlier observations.
-fn on_time(name: &str, runs: &[WireRun]) -> Claim {
+fn rounds_claim(name: &str, runs: &[WireRun]) -> Claim {
     let name = format!("{name}: rounds follow from the number of queries");
-    let (made, untimely): (u64, u64) =
-        runs.iter().fold((0, 0), |sum, run| (sum.0 + run.made_anew, sum.1 + run.untimely));
+    let (renewed, untimely): (u64, u64) =
+        runs.iter().fold((0, 0), |sum, run| (sum.0 + run.nodes_renewed, sum.1 + run.untimely));
     let verdict = if untimely == 0 { Verdict::Pass } else { Verdict::Leak };
-    let evidence = format!("{untimely} of {made} were not due, or of another form");
-    Claim::exact(name, verdict, if untimely == 0 { made } else { untimely }, ONE, evidence)
+    let evidence = format!("{untimely} of {renewed} were not due, or of another form");
+    Claim::exact(name, verdict, if untimely == 0 { renewed } else { untimely }, ONE, evidence)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::audited::Progress;
+    use super::super::report::Progress;
     use super::*;
 
     #[test]
     fn planted_faults_are_found_and_nothing_else() {
         let progress = Progress::new(0);
-        let planted = suite::planted::<Clouds>(&progress).unwrap();
-        let clean = suite::clean::<Clouds>(&progress).unwrap();
+        let planted = suite::planted_claims::<Clouds>(&progress).unwrap();
+        let clean = suite::honest_claims::<Clouds>(&progress).unwrap();
         for claim in planted.iter().chain(&clean) {
             assert_eq!(claim.verdict, Verdict::Pass, "{claim:?}");
         }

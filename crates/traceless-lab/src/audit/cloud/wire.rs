@@ -1,7 +1,7 @@
 //! Clients of a gateway, and what its host observes of them.
 
 use super::super::workload::mix;
-use crate::audit::suite::Failed;
+use crate::audit::suite::AuditError;
 use crate::audit::tree::users::TreeUser;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use traceless_cloud::{Error, Result};
 
 /// A gateway, sound or with a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Gate {
+pub enum GatewayVariant {
     /// Sends queries at a constant rate.
     Fixed,
     /// Sends queries on demand; the audit has each client send as many.
@@ -38,21 +38,21 @@ pub enum Gate {
     /// Draws paths that favour one half of the tree.
     PrefersHalf,
     /// Sends no query for a block of the root, which the gateway holds.
-    RootAtHand,
+    RootCached,
 }
 
-impl Gate {
+impl GatewayVariant {
     /// Whether the gateway leaves a tick out after a step with this result.
-    fn leaves_out(self, asked: SilentStep) -> bool {
+    fn skips_tick(self, outcome: SilentStep) -> bool {
         match self {
-            Self::HitsSendNothing => asked == SilentStep::Answered,
-            Self::IdleStops => asked == SilentStep::Nothing,
-            Self::ErrorsSendNothing => asked == SilentStep::Failed,
+            Self::HitsSendNothing => outcome == SilentStep::Answered,
+            Self::IdleStops => outcome == SilentStep::Nothing,
+            Self::ErrorsSendNothing => outcome == SilentStep::Failed,
             Self::Fixed
             | Self::Demand
             | Self::BatchesAtOnce
             | Self::PrefersHalf
-            | Self::RootAtHand => false,
+            | Self::RootCached => false,
         }
     }
 }
@@ -100,7 +100,7 @@ pub struct WireRun {
     pub slots_read: u64,
     pub read_twice: u64,
     /// Rounds, and single nodes made anew.
-    pub made_anew: u64,
+    pub nodes_renewed: u64,
     /// How many of these do not follow from earlier observations, or have another form.
     pub untimely: u64,
 }
@@ -122,7 +122,7 @@ fn params() -> Params {
 }
 
 /// Ticks per second, on a clock that advances from tick to tick.
-const SLOTS_PER_SECOND: u32 = 1000;
+const TICKS_PER_SECOND: u32 = 1000;
 const PERIOD: u64 = 1_000_000;
 /// The thread of rounds may take this long to send one.
 const STAGE_TIME: Duration = Duration::from_secs(20);
@@ -132,44 +132,50 @@ const BATCH: u64 = 4;
 const BATCH_STEPS: u64 = 16;
 
 /// Runs a client for `steps` steps.
-pub fn run(gate: Gate, client: GatewayClient, steps: u64, seed: u64) -> Result<WireRun, Failed> {
+pub fn run(
+    gate: GatewayVariant,
+    client: GatewayClient,
+    steps: u64,
+    seed: u64,
+) -> Result<WireRun, AuditError> {
     let params = params();
     params.geometry.check()?;
     let mut rng = SeededRng::new(mix(seed, 1));
     let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
     let nonce = [3; 16];
     let shared = keys.shared(&params, Choice::Benes);
-    let (host, own) = InProcess::start(&shared, MemStore::new(params.geometry), &nonce, &mut rng)?;
+    let (host, session_key) =
+        InProcess::start(&shared, MemStore::new(params.geometry), &nonce, &mut rng)?;
     let clock = Arc::new(SimulatedClock::default());
-    let (is_fixed, hurries) = (gate != Gate::Demand, Arc::new(AtomicBool::new(false)));
+    let (is_fixed, hurries) = (gate != GatewayVariant::Demand, Arc::new(AtomicBool::new(false)));
     let watch = WireWatch::new(&params, is_fixed.then(|| clock.clone()));
     let watch = Arc::new((Mutex::new(watch), Condvar::new()));
-    let host = Arc::new(WatchedHost { host, watch: watch.clone() });
+    let host = Arc::new(ObservedHost { host, watch: watch.clone() });
     let rng: Box<dyn Rng> =
-        if gate == Gate::PrefersHalf { Box::new(Small(rng)) } else { Box::new(rng) };
-    let session = (&nonce, &own);
+        if gate == GatewayVariant::PrefersHalf { Box::new(BiasedRng(rng)) } else { Box::new(rng) };
+    let session = (&nonce, &session_key);
     let mut gateway = Gateway::open(params, &keys, Choice::Benes, host, session, None, rng)?;
     if is_fixed {
-        let timer = Impatient { clock: clock.clone(), hurries: hurries.clone() };
-        gateway.start_constant_rate(SLOTS_PER_SECOND, Arc::new(timer))?;
+        let timer = HurriedTimer { clock: clock.clone(), hurries: hurries.clone() };
+        gateway.start_constant_rate(TICKS_PER_SECOND, Arc::new(timer))?;
     }
     let (mut step, mut requests) = (0, 0);
     loop {
         hurries.store(
-            gate == Gate::BatchesAtOnce && client == GatewayClient::Batches,
+            gate == GatewayVariant::BatchesAtOnce && client == GatewayClient::Batches,
             Ordering::Relaxed,
         );
-        let asked = ask(&mut gateway, (gate, client), (step, &mut requests), seed)?;
+        let outcome = query(&mut gateway, (gate, client), (step, &mut requests), seed)?;
         hurries.store(false, Ordering::Relaxed);
         let mut view = lock(&watch.0);
-        if !view.is_sent() && !gate.leaves_out(asked.0) {
+        if !view.is_sent() && !gate.skips_tick(outcome.0) {
             drop(view);
             let sent = if is_fixed { gateway.fill_tick() } else { gateway.dummy() };
             sent?;
             view = lock(&watch.0);
         }
         step += 1;
-        view.end_step(asked.1);
+        view.end_step(outcome.1);
         // All clients run for the same time at a constant rate, or else for the same number of
         // steps.
         let passed = if is_fixed { clock.now() / PERIOD } else { step };
@@ -177,30 +183,30 @@ pub fn run(gate: Gate, client: GatewayClient, steps: u64, seed: u64) -> Result<W
             break;
         }
         drop(view);
-        if gate.leaves_out(asked.0) {
+        if gate.skips_tick(outcome.0) {
             clock.advance(PERIOD);
         }
     }
     drop(gateway);
     let (watch, _) = Arc::into_inner(watch).expect("the gateway and its threads are gone");
-    Ok(watch.into_inner().unwrap_or_else(PoisonError::into_inner).seen)
+    Ok(watch.into_inner().unwrap_or_else(PoisonError::into_inner).view)
 }
 
 /// One step of a client. Returns its result, and a secret that paths must not depend on.
-fn ask(
+fn query(
     gateway: &mut Gateway,
-    (gate, client): (Gate, GatewayClient),
+    (gate, client): (GatewayVariant, GatewayClient),
     (step, requests): (u64, &mut u64),
     seed: u64,
-) -> Result<(SilentStep, u64), Failed> {
+) -> Result<(SilentStep, u64), AuditError> {
     let blocks = gateway.params().blocks;
     match client {
         GatewayClient::One(user) => {
-            let Some(id) = user.asks(step, *requests, blocks, seed) else {
+            let Some(id) = user.request(step, *requests, blocks, seed) else {
                 return Ok((SilentStep::Nothing, 0));
             };
             *requests += 1;
-            if gate == Gate::RootAtHand && gateway.is_in_stash(id) {
+            if gate == GatewayVariant::RootCached && gateway.is_in_stash(id) {
                 return Ok((SilentStep::Answered, id + 1));
             }
             if mix(seed, step).is_multiple_of(2) {
@@ -225,18 +231,18 @@ fn ask(
 }
 
 /// A timer that does not wait while `hurries` is set.
-struct Impatient {
+struct HurriedTimer {
     clock: Arc<SimulatedClock>,
     hurries: Arc<AtomicBool>,
 }
 
-impl Clock for Impatient {
+impl Clock for HurriedTimer {
     fn now(&self) -> u64 {
         self.clock.now()
     }
 }
 
-impl Timer for Impatient {
+impl Timer for HurriedTimer {
     fn wait_until(&self, at: u64) {
         if !self.hurries.load(Ordering::Relaxed) {
             self.clock.wait_until(at);
@@ -245,9 +251,9 @@ impl Timer for Impatient {
 }
 
 /// Random numbers: one of four draws clears the bit that chooses a half of the leaves.
-struct Small(SeededRng);
+struct BiasedRng(SeededRng);
 
-impl Rng for Small {
+impl Rng for BiasedRng {
     fn fill(&mut self, out: &mut [u8]) {
         const HALF: u8 = 32;
         self.0.fill(out);
@@ -264,7 +270,7 @@ struct WireWatch {
     params: Params,
     /// The time of each message, at a constant rate.
     clock: Option<Arc<SimulatedClock>>,
-    seen: WireRun,
+    view: WireRun,
     /// Observations of the present step.
     step: Template,
     /// Number of queries at the end of the step before.
@@ -286,14 +292,14 @@ impl WireWatch {
         Self {
             params: *params,
             clock,
-            seen: WireRun {
+            view: WireRun {
                 steps: Vec::new(),
                 leaves: draws("paths", u64::from(g.leaves())),
                 behind: draws("trees", u64::from(g.roots)),
                 slots: (0..g.layers).map(|layer| draws("slots", g.slots(layer) as u64)).collect(),
                 slots_read: 0,
                 read_twice: 0,
-                made_anew: 0,
+                nodes_renewed: 0,
                 untimely: 0,
             },
             step: Template::default(),
@@ -313,10 +319,10 @@ impl WireWatch {
 
     fn end_step(&mut self, secret: u64) {
         if self.clock.is_none() {
-            self.seen.steps.push(core::mem::take(&mut self.step));
+            self.view.steps.push(core::mem::take(&mut self.step));
         }
         self.queries_before = self.queries;
-        let leaves = &mut self.seen.leaves;
+        let leaves = &mut self.view.leaves;
         leaves.secrets.resize(leaves.drawn.len(), secret);
     }
 
@@ -328,37 +334,37 @@ impl WireWatch {
     }
 
     /// Records the time of a message and its lengths, at a constant rate.
-    fn see_in_time(&mut self, what: &[usize]) {
+    fn record_timed(&mut self, value: &[usize]) {
         if let Some(clock) = &self.clock {
             self.step.add(clock.now());
-            for &what in what {
-                self.step.add(what as u64);
+            for &value in value {
+                self.step.add(value as u64);
             }
         }
     }
 
-    fn query(&mut self, ask: &QueryRequest, reply_len: usize) {
+    fn query(&mut self, query: &QueryRequest, reply_len: usize) {
         let g = self.params.geometry;
         if self.clock.is_some() && self.queries > 0 {
-            self.seen.steps.push(core::mem::take(&mut self.step));
+            self.view.steps.push(core::mem::take(&mut self.step));
         }
-        self.see_in_time(&[]);
+        self.record_timed(&[]);
         self.queries += 1;
-        self.seen.leaves.drawn.push(u64::from(ask.leaf));
+        self.view.leaves.drawn.push(u64::from(query.leaf));
         if let Some(last) = self.rounds.checked_sub(1) {
             let trees = g.roots as usize;
-            let behind = (trees + g.root(g.evicted(last)) - g.root(ask.leaf)) % trees;
-            self.seen.behind.drawn.push(behind as u64);
+            let behind = (trees + g.root(g.evicted(last)) - g.root(query.leaf)) % trees;
+            self.view.behind.drawn.push(behind as u64);
         }
-        for (layer, location) in ask.locations.iter().enumerate() {
-            let node = g.node(layer, ask.leaf);
-            self.seen.slots[layer].drawn.push(u64::from(location.slot));
-            self.seen.slots_read += 1;
-            self.seen.read_twice += u64::from(!self.read.insert((node, *location)));
+        for (layer, location) in query.locations.iter().enumerate() {
+            let node = g.node(layer, query.leaf);
+            self.view.slots[layer].drawn.push(u64::from(location.slot));
+            self.view.slots_read += 1;
+            self.view.read_twice += u64::from(!self.read.insert((node, *location)));
             *self.reads.entry((node, location.attempt)).or_default() += 1;
         }
-        for what in [1, ask.locations.len(), ask.order.len(), reply_len] {
-            self.step.add(what as u64);
+        for value in [1, query.locations.len(), query.order.len(), reply_len] {
+            self.step.add(value as u64);
         }
     }
 
@@ -369,7 +375,7 @@ impl WireWatch {
             // the next tick.
             self.step.add(stage.nodes.len() as u64);
         }
-        self.seen.made_anew += 1;
+        self.view.nodes_renewed += 1;
         let nodes = || stage.nodes.iter().map(|version| version.node);
         let is_due = if stage.batch.is_empty() {
             // A single node is made anew when it was read as often as allowed.
@@ -382,55 +388,57 @@ impl WireWatch {
             self.rounds += 1;
             let form: Vec<usize> =
                 core::iter::once(&stage.batch).chain(&stage.orders).map(Vec::len).collect();
-            let alike = *self.form.get_or_insert_with(|| form.clone()) == form;
+            let has_same_form = *self.form.get_or_insert_with(|| form.clone()) == form;
             let due = self.rounds * self.params.round_blocks as u64;
-            alike && self.queries >= due && nodes().eq((0..g.layers).map(|i| g.node(i, path)))
+            has_same_form
+                && self.queries >= due
+                && nodes().eq((0..g.layers).map(|i| g.node(i, path)))
         };
-        self.seen.untimely += u64::from(!is_due);
+        self.view.untimely += u64::from(!is_due);
     }
 }
 
 /// A host that reports all calls to a [`WireWatch`].
-struct WatchedHost {
+struct ObservedHost {
     host: InProcess<MemStore>,
     watch: Arc<(Mutex<WireWatch>, Condvar)>,
 }
 
-impl WatchedHost {
-    fn seen(&self) -> MutexGuard<'_, WireWatch> {
+impl ObservedHost {
+    fn view(&self) -> MutexGuard<'_, WireWatch> {
         lock(&self.watch.0)
     }
 
     /// Waits for a due round, because a separate thread sends rounds.
     fn wait_for_round(&self) {
-        let waited =
-            self.watch.1.wait_timeout_while(self.seen(), STAGE_TIME, |watch| watch.misses_round());
-        let (mut watch, time) = waited.unwrap_or_else(PoisonError::into_inner);
-        watch.seen.untimely += u64::from(time.timed_out());
+        let result =
+            self.watch.1.wait_timeout_while(self.view(), STAGE_TIME, |watch| watch.misses_round());
+        let (mut watch, time) = result.unwrap_or_else(PoisonError::into_inner);
+        watch.view.untimely += u64::from(time.timed_out());
     }
 }
 
-impl Host for WatchedHost {
-    fn query(&self, ask: &QueryRequest) -> Result<Vec<u8>> {
+impl Host for ObservedHost {
+    fn query(&self, query: &QueryRequest) -> Result<Vec<u8>> {
         self.wait_for_round();
-        let reply = self.host.query(ask);
-        self.seen().query(ask, reply.as_ref().map_or(0, Vec::len));
+        let reply = self.host.query(query);
+        self.view().query(query, reply.as_ref().map_or(0, Vec::len));
         reply
     }
 
     fn stage(&self, stage: &Stage) -> Result {
-        self.seen().stage(stage);
+        self.view().stage(stage);
         self.watch.1.notify_all();
         self.host.stage(stage)
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.seen().see_in_time(&[3, versions.len()]);
+        self.view().record_timed(&[3, versions.len()]);
         self.host.commit(sequence, versions)
     }
 
     fn sequence(&self) -> Result<u64> {
-        self.seen().see_in_time(&[4]);
+        self.view().record_timed(&[4]);
         self.host.sequence()
     }
 }

@@ -6,9 +6,9 @@
 mod run;
 mod users;
 
-use super::drawn::{OfUser, claims_of_draws, numbered};
-use super::page::{Picture, UserPoints};
-use super::suite::{self, Failed, PlantedFault, Suite};
+use super::html::{Picture, UserPoints};
+use super::sampling::{UserDraws, claims_of_draws, pair_indices};
+use super::suite::{self, AuditError, PlantedFault, Suite};
 use super::{Outcome, grouped};
 use crate::args::audit::{AuditPagerArgs, Level};
 use run::{PagerKind, PagerRun, Wrong};
@@ -36,24 +36,6 @@ impl Suite for Pagers {
     type Size = u64;
 
     const TARGET: &'static str = "pager";
-    const NOT_HIDDEN: &'static str = "Not hidden: the number of faults, and when they come; of \
-                                      write-only schemes, all that is read; from a kernel that \
-                                      delivers page faults, anything.";
-    const HONEST: &'static [PagerScheme] = &[
-        scheme(
-            "detwo",
-            &[
-                PagerKind::DetWo(1, 1),
-                PagerKind::DetWo(3, 1),
-                PagerKind::DetWo(15, 1),
-                PagerKind::DetWo(1, 3),
-            ],
-        ),
-        scheme("eager", &[PagerKind::Eager(1), PagerKind::Eager(3), PagerKind::Eager(15)]),
-        scheme("path", &[PagerKind::Path]),
-        scheme("path-fused", &[PagerKind::FusedPath]),
-        scheme("ring", &[PagerKind::Ring]),
-    ];
     const PLANTED: &'static [PlantedFault<Self>] = &[
         planted("plain", PagerKind::PLAIN, Wrong::Nothing, "each page has a place of its own"),
         planted(
@@ -88,12 +70,38 @@ impl Suite for Pagers {
         ),
     ];
 
+    fn honest() -> &'static [PagerScheme] {
+        const {
+            &[
+                scheme(
+                    "detwo",
+                    &[
+                        PagerKind::DetWo(1, 1),
+                        PagerKind::DetWo(3, 1),
+                        PagerKind::DetWo(15, 1),
+                        PagerKind::DetWo(1, 3),
+                    ],
+                ),
+                scheme("eager", &[PagerKind::Eager(1), PagerKind::Eager(3), PagerKind::Eager(15)]),
+                scheme("path", &[PagerKind::Path]),
+                scheme("path-fused", &[PagerKind::FusedPath]),
+                scheme("ring", &[PagerKind::Ring]),
+            ]
+        }
+    }
+
     fn size(level: Level) -> u64 {
         match level {
             Level::Quick => 1_500,
             Level::Ci => 8_000,
             Level::Release => 1_800_000,
         }
+    }
+
+    fn not_hidden(_: &[&PagerScheme]) -> &'static str {
+        "Not hidden: the number of faults, and when they come; of \
+         write-only schemes, all that is read; from a kernel that \
+         delivers page faults, anything."
     }
 
     fn name(scheme: &PagerScheme) -> &'static str {
@@ -104,7 +112,7 @@ impl Suite for Pagers {
         format!("pager {}", scheme.name)
     }
 
-    fn claims(scheme: &PagerScheme, faults: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
+    fn claims(scheme: &PagerScheme, faults: u64, seed: u64) -> Result<Vec<Claim>, AuditError> {
         /// Faults of write-only schemes at most: exact comparison needs fewer faults than
         /// statistics.
         const EQUAL_MAX: u64 = 300_000;
@@ -116,7 +124,7 @@ impl Suite for Pagers {
                 let seed = seed.wrapping_mul(64) + nth;
                 run::run(scheme, kind, user, faults, seed)
             });
-            let runs = runs.collect::<Result<Vec<PagerRun>, Failed>>()?;
+            let runs = runs.collect::<Result<Vec<PagerRun>, AuditError>>()?;
             let name = name_of(scheme, kind);
             claims.push(pages_come_back(&name, &runs));
             if kind.is_tree() {
@@ -130,13 +138,13 @@ impl Suite for Pagers {
     }
 
     /// The paths of two users, for schemes in trees.
-    fn pictures(scheme: &PagerScheme, seed: u64) -> Result<Vec<Picture>, Failed> {
-        let shown = |user: PagerUser| -> Result<UserPoints, Failed> {
+    fn pictures(scheme: &PagerScheme, seed: u64) -> Result<Vec<Picture>, AuditError> {
+        let points_of = |user: PagerUser| -> Result<UserPoints, AuditError> {
             let run = run::run(scheme, scheme.kinds[0], user, Self::size(Level::Quick), seed)?;
             let points = (0..).zip(run.drawn.drawn).collect();
             Ok(UserPoints { name: user.name().to_owned(), points })
         };
-        let users = [shown(PagerUser::Few)?, shown(PagerUser::Random)?];
+        let users = [points_of(PagerUser::Few)?, points_of(PagerUser::Random)?];
         if users[0].points.is_empty() {
             return Ok(vec![]);
         }
@@ -182,8 +190,8 @@ fn name_of(scheme: &PagerScheme, kind: PagerKind) -> String {
 fn of_paths(name: &str, runs: &[PagerRun]) -> Vec<Claim> {
     let drawn: Vec<_> = runs.iter().map(|run| [run.drawn.clone()]).collect();
     let users = USERS.iter().zip(&drawn);
-    let users: Vec<_> = users.map(|(user, drawn)| OfUser { name: user.name(), drawn }).collect();
-    let mut claims = claims_of_draws(name, &users, &numbered(&USERS, &PAIRS));
+    let users: Vec<_> = users.map(|(user, draws)| UserDraws { name: user.name(), draws }).collect();
+    let mut claims = claims_of_draws(name, &users, &pair_indices(&USERS, &PAIRS));
     if runs.iter().any(|run| !run.public.is_empty()) {
         claims.push(public_paths(name, runs));
     }
@@ -229,14 +237,14 @@ fn pages_come_back(name: &str, runs: &[PagerRun]) -> Claim {
 
 #[cfg(test)]
 mod tests {
-    use super::super::audited::Progress;
+    use super::super::report::Progress;
     use super::*;
 
     #[test]
     fn planted_faults_are_found_and_nothing_else() {
         let progress = Progress::new(0);
-        let planted = suite::planted::<Pagers>(&progress).unwrap();
-        let clean = suite::clean::<Pagers>(&progress).unwrap();
+        let planted = suite::planted_claims::<Pagers>(&progress).unwrap();
+        let clean = suite::honest_claims::<Pagers>(&progress).unwrap();
         for claim in planted.iter().chain(&clean) {
             assert_eq!(claim.verdict, Verdict::Pass, "{claim:?}");
         }

@@ -2,7 +2,7 @@
 
 use super::users::PagerUser;
 use super::{PAGES, PagerScheme};
-use crate::audit::suite::Failed;
+use crate::audit::suite::AuditError;
 use crate::audit::workload::mix;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -141,7 +141,7 @@ pub fn run(
     user: PagerUser,
     faults: u64,
     seed: u64,
-) -> Result<PagerRun, Failed> {
+) -> Result<PagerRun, AuditError> {
     let recorder = Arc::new(Recorder::default());
     let store = WatchedStore::new(MemStore::new(kind.store_len()?), recorder.clone());
     let mut pager = Pager {
@@ -164,14 +164,14 @@ pub fn run(
     recorder.take();
     let mut before = 0;
     for i in 0..faults {
-        let wanted = pager.away(user.touches(i, PAGES, seed));
-        pager.fault(wanted, if user.changes() { i + 1 } else { 0 })?;
-        if scheme.wrong == Wrong::ReadsAhead && wanted == before + 1 {
-            let next = pager.away((wanted + 1) % PAGES);
+        let page = pager.next_absent(user.touches(i, PAGES, seed));
+        pager.fault(page, if user.changes() { i + 1 } else { 0 })?;
+        if scheme.wrong == Wrong::ReadsAhead && page == before + 1 {
+            let next = pager.next_absent((page + 1) % PAGES);
             pager.fault(next, 0)?;
         }
-        before = wanted;
-        watch.fault(&recorder.take(), wanted);
+        before = page;
+        watch.fault(&recorder.take(), page);
     }
     let StoreWatch { mut run, .. } = watch;
     run.wrong = pager.wrong_pages;
@@ -194,37 +194,37 @@ struct Pager {
 
 impl Pager {
     /// `page`, or the next page that is in no frame.
-    fn away(&self, page: u64) -> u64 {
+    fn next_absent(&self, page: u64) -> u64 {
         let mut pages = (0..PAGES).map(|more| (page + more) % PAGES);
         let is_away = |page: &u64| self.frames.iter().all(|(there, _)| there != page);
         pages.find(is_away).expect("there are more pages than frames")
     }
 
     /// Brings in a page, and fills it with `contents` unless that is 0.
-    fn fault(&mut self, wanted: u64, contents: u64) -> Result<()> {
+    fn fault(&mut self, page: u64, contents: u64) -> Result<()> {
         let mut frame = [0; PAGE_LEN];
         let mut out = None;
         if self.frames.len() == FRAMES
-            && let Some((victim, page)) = self.frames.pop_front()
+            && let Some((victim, contents_of_victim)) = self.frames.pop_front()
         {
             let is_clean = self.contents[victim as usize] == 0;
-            frame = page;
+            frame = contents_of_victim;
             out = (self.wrong != Wrong::SkipsClean || !is_clean).then_some(victim);
         }
-        let comes = self.wrong != Wrong::SkipsUnwritten || self.scheme.holds(wanted);
-        self.scheme.swap(out, comes.then_some(wanted), &mut frame)?;
+        let comes = self.wrong != Wrong::SkipsUnwritten || self.scheme.holds(page);
+        self.scheme.swap(out, comes.then_some(page), &mut frame)?;
         self.scheme.settle()?;
         if !comes {
             frame.fill(0);
         }
-        let known = &mut self.contents[wanted as usize];
-        let is_as_it_went = frame.chunks(8).all(|word| word == known.to_le_bytes());
+        let expected = &mut self.contents[page as usize];
+        let is_as_it_went = frame.chunks(8).all(|word| word == expected.to_le_bytes());
         self.wrong_pages += u64::from(!is_as_it_went);
         if contents > 0 {
-            *known = contents;
+            *expected = contents;
             frame.chunks_mut(8).for_each(|word| word.copy_from_slice(&contents.to_le_bytes()));
         }
-        self.frames.push_back((wanted, frame));
+        self.frames.push_back((page, frame));
         Ok(())
     }
 }
@@ -245,8 +245,8 @@ impl PagerRun {
 }
 
 impl StoreWatch {
-    /// Records the events of a fault that brings in `wanted`.
-    fn fault(&mut self, events: &[Event], wanted: u64) {
+    /// Records the events of a fault that brings in `page`.
+    fn fault(&mut self, events: &[Event], page: u64) {
         let mut template = Template::default();
         if !self.kind.is_tree() {
             for event in events.iter().filter(|event| event.op == Op::Write) {
@@ -274,7 +274,7 @@ impl StoreWatch {
                         self.run.public.push(leaf);
                     } else {
                         self.run.drawn.drawn.push(leaf);
-                        self.run.drawn.secrets.push(wanted);
+                        self.run.drawn.secrets.push(page);
                     }
                 }
             }

@@ -13,7 +13,7 @@ use traceless_sim::{Result, Watch, dram};
 #[derive(Clone, Copy, Debug)]
 pub struct MachineScheme {
     pub name: &'static str,
-    pub made: Construction,
+    pub construction: Construction,
     /// The claims about its times, one for each reading of T.
     pub readings: &'static [MachineClaims],
     /// Whether all steps of the same number look alike. Not so in Ring ORAM: its other accesses
@@ -22,7 +22,7 @@ pub struct MachineScheme {
     /// In this many steps each tree accesses at least one path that is drawn at random.
     pub turns: usize,
     /// Whether the number of a step determines its path.
-    pub is_public: fn(slot: u64) -> bool,
+    pub is_public: fn(step: u64) -> bool,
 }
 
 /// How a computer gets its scheme.
@@ -31,7 +31,7 @@ pub enum Construction {
     /// From a configuration of the simulator.
     Config(fn() -> Config),
     /// From a configuration with a pace other than the one that the claims name.
-    Otherwise(fn() -> Config, fn(Pace, ProgramUser) -> Pace),
+    OtherPace(fn() -> Config, fn(Pace, ProgramUser) -> Pace),
     /// From a controller or scheme outside the simulator.
     Own { atlas: fn() -> Result<Atlas>, run: fn(&Job, &Bench) -> Result<()> },
 }
@@ -42,16 +42,16 @@ pub struct MachineClaims {
     pub words: &'static str,
     pub pace: Pace,
     pub over: Over,
-    pub claim: OfTimes,
+    pub claim: TimeClaim,
 }
 
 /// A claim about the times of steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OfTimes {
+pub enum TimeClaim {
     /// Each step begins this many cycles after the one before.
     Every(u64),
     /// The steps of all users have the same times.
-    Alike,
+    Same,
     /// Times follow from the paths, which reveal nothing.
     OfPaths,
 }
@@ -59,8 +59,8 @@ pub enum OfTimes {
 impl MachineScheme {
     /// What the adversary knows about the places of trees in memory.
     pub fn atlas(&self, over: Over) -> Result<Arc<Atlas>> {
-        let config = match self.made {
-            Construction::Config(config) | Construction::Otherwise(config, _) => config(),
+        let config = match self.construction {
+            Construction::Config(config) | Construction::OtherPace(config, _) => config(),
             Construction::Own { atlas, .. } => return Ok(Arc::new(atlas()?)),
         };
         if config.scheme == Oram::Ring {
@@ -75,22 +75,22 @@ impl MachineScheme {
     /// Runs `job` under a watcher that knows `atlas`.
     pub fn run(&self, job: &Job, atlas: &Arc<Atlas>) -> Result<MachineRun> {
         let bench = Bench::new(atlas, job);
-        let (config, pace) = match self.made {
+        let (config, pace) = match self.construction {
             Construction::Config(config) => (config(), job.pace),
-            Construction::Otherwise(config, pace) => (config(), pace(job.pace, job.user)),
+            Construction::OtherPace(config, pace) => (config(), pace(job.pace, job.user)),
             Construction::Own { run, .. } => {
                 run(job, &bench)?;
-                return Ok(MachineRun { seen: bench.watcher.take(), commands: vec![], cycles: 0 });
+                return Ok(MachineRun { view: bench.watcher.take(), commands: vec![], cycles: 0 });
             }
         };
-        let config = if job.is_roomy { roomy(config) } else { config };
+        let config = if job.has_large_stash { with_large_stash(config) } else { config };
         let config = Config { pace, seed: job.seed, start: job.user.start(), ..config };
-        let (lines, commands) = (Some(bench.watcher.clone() as _), job.kept > 0);
+        let (lines, commands) = (Some(bench.watcher.clone() as _), job.lines_kept > 0);
         let watch = Watch { lines, commands, ..Watch::default() };
         let outcome =
             machine(config, job.over).run_watched(0, &mut [bench.program(job)], &watch)?;
-        let (seen, cycles) = (bench.watcher.take(), outcome.run.cycles);
-        Ok(MachineRun { seen, commands: outcome.commands, cycles })
+        let (view, cycles) = (bench.watcher.take(), outcome.run.cycles);
+        Ok(MachineRun { view, commands: outcome.commands, cycles })
     }
 }
 
@@ -108,7 +108,7 @@ pub const AFTER_COMPLETION: MachineClaims = MachineClaims {
     words: "T from the end of a path",
     pace: Pace::AfterCompletion(INTERVAL),
     over: Over::Dram,
-    claim: OfTimes::OfPaths,
+    claim: TimeClaim::OfPaths,
 };
 
 /// T from the end of a path, where all paths take the same time. The choice of paths does not
@@ -116,7 +116,7 @@ pub const AFTER_COMPLETION: MachineClaims = MachineClaims {
 pub const BY_BANDWIDTH: MachineClaims = MachineClaims {
     words: "T from the end of a path, over a memory that is known by its bandwidth",
     over: Over::Bandwidth,
-    claim: OfTimes::Alike,
+    claim: TimeClaim::Same,
     ..AFTER_COMPLETION
 };
 
@@ -139,13 +139,13 @@ pub const READINGS: [MachineClaims; 4] = [
         words: "T from start to start, longer than a path",
         pace: Pace::StartToStart(LONG_INTERVAL),
         over: Over::Dram,
-        claim: OfTimes::Every(LONG_INTERVAL),
+        claim: TimeClaim::Every(LONG_INTERVAL),
     },
     MachineClaims {
         words: "T from start to start, shorter than a path",
         pace: Pace::StartToStart(SHORT_INTERVAL),
         over: Over::Dram,
-        claim: OfTimes::OfPaths,
+        claim: TimeClaim::OfPaths,
     },
     BY_BANDWIDTH,
 ];
@@ -173,7 +173,7 @@ pub const SCHEMES: [MachineScheme; 16] = [
     MachineScheme {
         has_templates: false,
         turns: 2,
-        is_public: |slot| slot % (RING_RATE + 1) == RING_RATE,
+        is_public: |step| step % (RING_RATE + 1) == RING_RATE,
         ..scheme("ring", || Config { ring_z: Params::Z4.z, ..of(Oram::Ring) })
     },
 ];
@@ -181,9 +181,16 @@ pub const SCHEMES: [MachineScheme; 16] = [
 const RING_RATE: u64 = Params::Z4.rate as u64;
 
 pub const fn scheme(name: &'static str, config: fn() -> Config) -> MachineScheme {
-    let made = Construction::Config(config);
+    let construction = Construction::Config(config);
     let is_public = |_| false;
-    MachineScheme { name, made, readings: &READINGS, has_templates: true, turns: 1, is_public }
+    MachineScheme {
+        name,
+        construction,
+        readings: &READINGS,
+        has_templates: true,
+        turns: 1,
+        is_public,
+    }
 }
 
 /// Stashes hold little more than a path, so that they must be emptied sometimes.
@@ -216,7 +223,7 @@ pub fn of(scheme: Oram) -> Config {
 /// the leaves of the waiting blocks, and the next requests show these leaves: so successive leaves
 /// are near each other, more so in a smaller stash. A stash that is emptied once in a lifetime
 /// reveals nothing.
-fn roomy(config: Config) -> Config {
+fn with_large_stash(config: Config) -> Config {
     let small = Small { stash_blocks: ROOMY_STASH, drain_above: ROOMY_STASH / 2, ..config.small };
     Config { stash_blocks: ROOMY_STASH, drain_above: Some(ROOMY_STASH / 2), small, ..config }
 }

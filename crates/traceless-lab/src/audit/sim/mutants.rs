@@ -1,7 +1,7 @@
 //! Computers with one fault each. An audit that misses one proves nothing.
 //!
 //! Some have a faulty scheme in the simulator's controller, some a [faulty
-//! controller](super::paced), and some are the simulator's own with a T that depends on the
+//! controller](super::pacing_fault), and some are the simulator's own with a T that depends on the
 //! program.
 
 use super::super::suite;
@@ -14,9 +14,9 @@ use super::computer::{BLOCKS, LEVELS, MEMORY, layouts_of};
 use super::machines::{
     AFTER_COMPLETION, Construction, FETCH_SLOTS, MachineClaims, MachineScheme, of, scheme,
 };
-use super::paced::{self, Pacing};
+use super::pacing::{self, Pacing};
 use super::run::{Bench, Job};
-use super::trees::seen_tree;
+use super::trees::observed_tree;
 use super::users::ProgramUser;
 use super::watch::Atlas;
 use super::{MachineSize, Processors};
@@ -39,13 +39,31 @@ pub const PLANTED: [Planted; 20] = [
     pair::<SoundPair>("mutant:sound-pair", None),
     pair::<PlbBeside>("mutant:plb-beside-trees", Some("a PLB saves paths of the map's own tree")),
     pair::<NoPattern>("mutant:no-pattern", Some("a tree is accessed when it is needed")),
-    paced::<paced::SoundPace>("mutant:sound-pace", None),
-    paced::<paced::OfProgram>("mutant:t-of-program", Some("T is chosen for each program")),
-    paced::<paced::Sooner>("mutant:early-at-once", Some("early write-backs come at once")),
-    paced::<paced::Later>("mutant:early-later", Some("early write-backs wait for a search")),
-    paced::<paced::Evicts>("mutant:evicts-between", Some("evictions wait for no slot")),
-    paced::<paced::GivesBack>("mutant:abort-ends-slot", Some("an abort gives the slot back")),
-    paced::<paced::Hasty>("mutant:reads-before-answer", Some("a read before the S-Stash answers")),
+    pacing_fault::<pacing::SoundPace>("mutant:sound-pace", None),
+    pacing_fault::<pacing::IntervalOfProgram>(
+        "mutant:t-of-program",
+        Some("T is chosen for each program"),
+    ),
+    pacing_fault::<pacing::EarlyAtOnce>(
+        "mutant:early-at-once",
+        Some("early write-backs come at once"),
+    ),
+    pacing_fault::<pacing::EarlyLater>(
+        "mutant:early-later",
+        Some("early write-backs wait for a search"),
+    ),
+    pacing_fault::<pacing::EvictsBetween>(
+        "mutant:evicts-between",
+        Some("evictions wait for no slot"),
+    ),
+    pacing_fault::<pacing::AbortEndsStep>(
+        "mutant:abort-ends-slot",
+        Some("an abort gives the slot back"),
+    ),
+    pacing_fault::<pacing::ReadsBeforeAnswer>(
+        "mutant:reads-before-answer",
+        Some("a read before the S-Stash answers"),
+    ),
     t_per_program(),
     configured("fetch-slots", "T grows with a program's memory operations", &[FETCH_SLOTS], || {
         of(Kind::Baseline)
@@ -55,12 +73,12 @@ pub const PLANTED: [Planted; 20] = [
 ];
 
 /// Size for faults in times and in the form of steps.
-const EXACT: MachineSize = MachineSize { exact: 170, drawn: 100, leaves: 0 };
+const EXACT: MachineSize = MachineSize { exact: 170, statistic_steps: 100, leaves: 0 };
 
 /// Size for faults that are rare, or show in leaves alone.
-const LONG: MachineSize = MachineSize { exact: 20, drawn: 2_500, leaves: 0 };
+const LONG: MachineSize = MachineSize { exact: 20, statistic_steps: 2_500, leaves: 0 };
 /// Size for faults that hardly show in small trees, between early write-backs.
-const LONGEST: MachineSize = MachineSize { exact: 20, drawn: 8_000, leaves: 0 };
+const LONGEST: MachineSize = MachineSize { exact: 20, statistic_steps: 8_000, leaves: 0 };
 
 impl Planted {
     const fn long(self) -> Self {
@@ -74,27 +92,31 @@ impl Planted {
 
 const READINGS: [MachineClaims; 1] = [AFTER_COMPLETION];
 
-const fn own(
+const fn outside_scheme(
     name: &'static str,
     fault: Option<&'static str>,
     atlas: fn() -> Result<Atlas>,
     run: fn(&Job, &Bench) -> Result<()>,
 ) -> Planted {
-    let made = Construction::Own { atlas, run };
-    let scheme = MachineScheme { made, readings: &READINGS, ..scheme(name, || of(Kind::Path)) };
+    let construction = Construction::Own { atlas, run };
+    let scheme =
+        MachineScheme { construction, readings: &READINGS, ..scheme(name, || of(Kind::Path)) };
     Planted { scheme, fault, size: EXACT }
 }
 
 const fn path<F: TreeFault + 'static>(name: &'static str, fault: Option<&'static str>) -> Planted {
-    own(name, fault, || Ok(Atlas::of(&layouts_of(&shapes(false)?))), run_path::<F>)
+    outside_scheme(name, fault, || Ok(Atlas::of(&layouts_of(&shapes(false)?))), run_path::<F>)
 }
 
 const fn pair<F: PairFault + 'static>(name: &'static str, fault: Option<&'static str>) -> Planted {
-    own(name, fault, || Ok(Atlas::of(&layouts_of(&shapes(true)?))), run_pair::<F>)
+    outside_scheme(name, fault, || Ok(Atlas::of(&layouts_of(&shapes(true)?))), run_pair::<F>)
 }
 
-const fn paced<F: Pacing + 'static>(name: &'static str, fault: Option<&'static str>) -> Planted {
-    own(name, fault, paced::atlas, paced::run::<F>)
+const fn pacing_fault<F: Pacing + 'static>(
+    name: &'static str,
+    fault: Option<&'static str>,
+) -> Planted {
+    outside_scheme(name, fault, pacing::atlas, pacing::run::<F>)
 }
 
 /// A configuration of the simulator's own controller.
@@ -113,10 +135,10 @@ const fn t_per_program() -> Planted {
         ProgramUser::Computes => Pace::AfterCompletion(1004),
         _ => pace,
     };
-    let made = Construction::Otherwise(|| of(Kind::Baseline), otherwise);
+    let construction = Construction::OtherPace(|| of(Kind::Baseline), otherwise);
     let fault = "T is another for each program";
-    let named = configured("mutant:t-per-program", fault, &READINGS, || of(Kind::Baseline));
-    Planted { scheme: MachineScheme { made, ..named.scheme }, ..named }
+    let fault_scheme = configured("mutant:t-per-program", fault, &READINGS, || of(Kind::Baseline));
+    Planted { scheme: MachineScheme { construction, ..fault_scheme.scheme }, ..fault_scheme }
 }
 
 /// A block at hand costs no path, so a path is read for a block only after it has sunk.
@@ -138,7 +160,7 @@ fn shapes(with_map: bool) -> Result<Vec<Shape>> {
 
 fn run_path<F: TreeFault + 'static>(job: &Job, bench: &Bench) -> Result<()> {
     run_front(job, bench, |bus| {
-        let tree = seen_tree(0, shapes(false)?.remove(0), &bench.atlas, bus);
+        let tree = observed_tree(0, shapes(false)?.remove(0), &bench.atlas, bus);
         Ok(Box::new(PathMutant::<F>::new(BLOCKS, tree, rng(job.seed, 0))))
     })
 }
@@ -146,8 +168,8 @@ fn run_path<F: TreeFault + 'static>(job: &Job, bench: &Bench) -> Result<()> {
 fn run_pair<F: PairFault + 'static>(job: &Job, bench: &Bench) -> Result<()> {
     run_front(job, bench, |bus| {
         let mut shapes = shapes(true)?;
-        let map = seen_tree(1, shapes.remove(1), &bench.atlas, bus.clone());
-        let data = seen_tree(0, shapes.remove(0), &bench.atlas, bus);
+        let map = observed_tree(1, shapes.remove(1), &bench.atlas, bus.clone());
+        let data = observed_tree(0, shapes.remove(0), &bench.atlas, bus);
         let rngs = [rng(job.seed, 0), rng(job.seed, 1)];
         Ok(Box::new(PairMutant::<F>::new(BLOCKS, [data, map], rngs)))
     })

@@ -19,19 +19,19 @@ pub struct Job {
     pub pace: Pace,
     pub over: Over,
     /// Steps to observe.
-    pub slots: usize,
+    pub steps: usize,
     /// Steps with all lines kept; commands are kept if this is not 0.
-    pub kept: usize,
+    pub lines_kept: usize,
     /// Instructions of each core, at most.
     pub instructions: u64,
     /// Whether the stash limits are so high that no eviction of a full stash happens.
-    pub is_roomy: bool,
+    pub has_large_stash: bool,
     pub seed: u64,
 }
 
 /// What the adversary observed in a run.
 pub struct MachineRun {
-    pub seen: BusView,
+    pub view: BusView,
     /// The commands of each channel, if they are kept.
     pub commands: Vec<Vec<CommandRecord>>,
     pub cycles: u64,
@@ -48,7 +48,7 @@ impl Bench {
     /// A bench with a watcher that knows `atlas`.
     pub fn new(atlas: &Arc<Atlas>, job: &Job) -> Self {
         let shared = Arc::new(WatchState::default());
-        let watcher = Watcher::new(atlas.clone(), shared.clone(), job.slots, job.kept);
+        let watcher = Watcher::new(atlas.clone(), shared.clone(), job.steps, job.lines_kept);
         Self { atlas: atlas.clone(), watcher, shared }
     }
 

@@ -9,7 +9,7 @@ use traceless::types::Leaf;
 use traceless_sim::workload::LINE_LEN;
 
 /// Tree number `number`, which reports the lines of each accessed path to `bus`.
-pub fn seen_tree(
+pub fn observed_tree(
     number: u8,
     shape: Shape,
     atlas: &Arc<Atlas>,

@@ -107,12 +107,13 @@ impl ProgramUser {
             let shared = shared.clone();
             let mut instructions = 0;
             let records = (0..).map_while(move |i| {
-                if shared.is_enough() || instructions > most {
+                if shared.has_enough() || instructions > most {
                     return None;
                 }
-                let (before, op, line) = self.asks(i, lines, mix(seed, core));
+                let (before, op, line) = self.request_of(i, lines, mix(seed, core));
                 instructions += before + 1;
-                shared.ask((!matches!(self, Self::Computes | Self::Dirties)).then_some(line));
+                shared
+                    .set_request((!matches!(self, Self::Computes | Self::Dirties)).then_some(line));
                 Some(Record { before, op, addr: line * LINE_LEN })
             });
             Box::new(records)
@@ -121,7 +122,7 @@ impl ProgramUser {
     }
 
     /// Memory operation number `i`: the instructions before it, its kind, and its line.
-    fn asks(self, i: u64, lines: u64, seed: u64) -> (u64, Op, u64) {
+    fn request_of(self, i: u64, lines: u64, seed: u64) -> (u64, Op, u64) {
         let random = |salt: u64, below: u64| mix(seed ^ salt, i) % below.max(1);
         let write_of = |share: u64| if random(1, share) == 0 { Op::Write } else { Op::Read };
         match self {

@@ -51,8 +51,8 @@ impl Atlas {
         let lines = (GhostRing::<()>::metadata_lines(params) + params.slots()) as u64;
         let bucket_len = lines * LINE_LEN;
         let last = shape.levels() - 1;
-        let above: u64 = (cached..last).map(|level| shape.buckets(level)).sum();
-        Self::Buckets { leaves_at: above * bucket_len, bucket_len, leaves: shape.leaves() }
+        let inner_buckets: u64 = (cached..last).map(|level| shape.buckets(level)).sum();
+        Self::Buckets { leaves_at: inner_buckets * bucket_len, bucket_len, leaves: shape.leaves() }
     }
 
     /// Leaves of each tree.
@@ -76,7 +76,7 @@ impl Atlas {
     fn find(&self, lines: &[u64]) -> Vec<BusPath> {
         match self {
             Self::Paths { lines: trees, by_last_line } => {
-                let (mut found, mut rest) = (vec![], lines);
+                let (mut paths_found, mut rest) = (vec![], lines);
                 while !rest.is_empty() {
                     let first = |paths: &Vec<Vec<u64>>| {
                         let lines = rest.get(..paths.first()?.len())?;
@@ -85,9 +85,9 @@ impl Atlas {
                     };
                     let Some(path) = trees.iter().find_map(first) else { return vec![] };
                     rest = &rest[self.lines(path).len()..];
-                    found.push(path);
+                    paths_found.push(path);
                 }
-                found
+                paths_found
             }
             Self::Buckets { leaves_at, bucket_len, .. } => {
                 let deepest = lines.iter().max();
@@ -102,7 +102,7 @@ impl Atlas {
 /// One step of the controller: lines that are read together, and lines that are written together
 /// after it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Slot {
+pub struct Step {
     /// The paths that are read, if whole paths are.
     pub paths: Vec<BusPath>,
     /// Number of lines read.
@@ -119,37 +119,37 @@ pub struct Slot {
     pub secret: u64,
 }
 
-impl Slot {
+impl Step {
     /// Whether both steps look alike except for paths and times, and this one has the required
     /// form: whole paths that are read and written.
-    pub fn looks_as(&self, other: &Self) -> bool {
-        let looks = |slot: &Self| (slot.reads, slot.writes, slot.is_written_back);
+    pub fn looks_like(&self, other: &Self) -> bool {
+        let looks = |step: &Self| (step.reads, step.writes, step.is_written_back);
         let trees = self.paths.iter().map(|path| path.tree);
         let is_whole = self.is_written_back && !self.paths.is_empty();
         is_whole && looks(self) == looks(other) && trees.eq(other.paths.iter().map(|p| p.tree))
     }
 
     /// A description of the step without paths and times.
-    pub fn told(&self) -> String {
+    pub fn description(&self) -> String {
         let Self { paths, reads, writes, is_written_back, .. } = self;
         let trees: Vec<_> = paths.iter().map(|path| path.tree.to_string()).collect();
-        let what = match (trees.len(), is_written_back) {
+        let kind = match (trees.len(), is_written_back) {
             (0, _) => "of no whole path".to_owned(),
             (_, true) => format!("of paths in tree {}", trees.join(" and ")),
             (_, false) => format!("of other lines than the path in tree {}", trees.join(" and ")),
         };
-        format!("{reads} lines read and {writes} written, {what}")
+        format!("{reads} lines read and {writes} written, {kind}")
     }
 
     /// The times of the step, in words.
-    pub fn when(&self) -> String {
+    pub fn times(&self) -> String {
         format!("read in cycle {} and written in {}", self.began, self.wrote)
     }
 }
 
 /// The lines of a step.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct SlotLines {
+pub struct StepLines {
     pub reads: Vec<u64>,
     pub writes: Vec<u64>,
 }
@@ -157,19 +157,19 @@ pub struct SlotLines {
 /// State that programs and the watcher share: programs end when the watcher has enough steps.
 #[derive(Default)]
 pub struct WatchState {
-    is_enough: AtomicBool,
-    asked: AtomicU64,
+    has_enough: AtomicBool,
+    request: AtomicU64,
 }
 
 impl WatchState {
     /// Whether the watcher has enough steps.
-    pub fn is_enough(&self) -> bool {
-        self.is_enough.load(Ordering::Relaxed)
+    pub fn has_enough(&self) -> bool {
+        self.has_enough.load(Ordering::Relaxed)
     }
 
     /// Records that a program requests a line, or none.
-    pub fn ask(&self, line: Option<u64>) {
-        self.asked.store(line.map_or(0, |line| line + 1), Ordering::Relaxed);
+    pub fn set_request(&self, line: Option<u64>) {
+        self.request.store(line.map_or(0, |line| line + 1), Ordering::Relaxed);
     }
 }
 
@@ -178,17 +178,17 @@ pub struct Watcher {
     atlas: Arc<Atlas>,
     shared: Arc<WatchState>,
     /// Steps to observe.
-    wanted: usize,
+    steps_max: usize,
     /// Steps with all lines kept.
-    kept: usize,
-    seen: Mutex<BusView>,
+    lines_kept: usize,
+    view: Mutex<BusView>,
 }
 
 /// What the adversary observed.
 #[derive(Default)]
 pub struct BusView {
-    pub slots: Vec<Slot>,
-    pub lines: Vec<SlotLines>,
+    pub steps: Vec<Step>,
+    pub lines: Vec<StepLines>,
     /// Lines of the last time and operation, still incomplete.
     burst: Option<Burst>,
 }
@@ -201,71 +201,71 @@ struct Burst {
 }
 
 impl Watcher {
-    /// Watches until `wanted` steps are complete, and keeps the lines of the first `kept`.
+    /// Watches until `steps_max` steps are complete, and keeps the lines of the first `lines_kept`.
     pub fn new(
         atlas: Arc<Atlas>,
         shared: Arc<WatchState>,
-        wanted: usize,
-        kept: usize,
+        steps_max: usize,
+        lines_kept: usize,
     ) -> Arc<Self> {
-        Arc::new(Self { atlas, shared, wanted, kept, seen: Mutex::default() })
+        Arc::new(Self { atlas, shared, steps_max, lines_kept, view: Mutex::default() })
     }
 
-    /// The observed steps: `wanted` of them, or fewer if the program ended.
+    /// The observed steps: `steps_max` of them, or fewer if the program ended.
     pub fn take(&self) -> BusView {
-        let mut seen = core::mem::take(&mut *self.seen());
-        if let Some(burst) = seen.burst.take() {
-            self.close(&mut seen, burst);
+        let mut view = core::mem::take(&mut *self.view());
+        if let Some(burst) = view.burst.take() {
+            self.close(&mut view, burst);
         }
-        seen.slots.truncate(self.wanted);
-        seen.lines.truncate(self.kept);
-        seen
+        view.steps.truncate(self.steps_max);
+        view.lines.truncate(self.lines_kept);
+        view
     }
 
-    fn seen(&self) -> MutexGuard<'_, BusView> {
-        self.seen.lock().expect("no witness panics")
+    fn view(&self) -> MutexGuard<'_, BusView> {
+        self.view.lock().expect("no witness panics")
     }
 
     /// Adds a complete burst to its step.
-    fn close(&self, seen: &mut BusView, burst: Burst) {
+    fn close(&self, view: &mut BusView, burst: Burst) {
         let Burst { time, op, lines, secret } = burst;
         let paths = self.atlas.find(&lines);
-        match seen.slots.last_mut() {
-            Some(slot) if op == Op::Write && slot.writes == 0 => {
-                (slot.wrote, slot.writes) = (time, lines.len());
-                slot.is_written_back = slot.paths == paths;
+        match view.steps.last_mut() {
+            Some(step) if op == Op::Write && step.writes == 0 => {
+                (step.wrote, step.writes) = (time, lines.len());
+                step.is_written_back = step.paths == paths;
             }
             _ => {
                 let (reads, writes) =
                     if op == Op::Write { (0, lines.len()) } else { (lines.len(), 0) };
                 let (is_written_back, began, wrote) = (false, time, 0);
-                let slot = Slot { paths, reads, writes, is_written_back, began, wrote, secret };
-                seen.slots.push(slot);
-                seen.lines.push(SlotLines::default());
-                seen.lines.truncate(self.kept + 1);
+                let step = Step { paths, reads, writes, is_written_back, began, wrote, secret };
+                view.steps.push(step);
+                view.lines.push(StepLines::default());
+                view.lines.truncate(self.lines_kept + 1);
             }
         }
-        if let Some(kept) = seen.lines.get_mut(seen.slots.len() - 1) {
-            *(if op == Op::Write { &mut kept.writes } else { &mut kept.reads }) = lines;
+        if let Some(lines_kept) = view.lines.get_mut(view.steps.len() - 1) {
+            *(if op == Op::Write { &mut lines_kept.writes } else { &mut lines_kept.reads }) = lines;
         }
         // The last step is complete when the next one begins.
-        if seen.slots.len() > self.wanted {
-            self.shared.is_enough.store(true, Ordering::Relaxed);
+        if view.steps.len() > self.steps_max {
+            self.shared.has_enough.store(true, Ordering::Relaxed);
         }
     }
 }
 
 impl Witness for Watcher {
     fn see(&self, event: Event) {
-        let mut seen = self.seen();
+        let mut view = self.view();
         let Event { time, op, at, .. } = event;
-        match &mut seen.burst {
+        match &mut view.burst {
             Some(burst) if (burst.time, burst.op) == (time, op) => burst.lines.push(at),
             _ => {
-                let secret = self.shared.asked.load(Ordering::Relaxed);
-                let begun = Burst { time, op, lines: vec![at], secret };
-                if let Some(burst) = seen.burst.replace(begun) {
-                    self.close(&mut seen, burst);
+                let secret = self.shared.request.load(Ordering::Relaxed);
+                let next = Burst { time, op, lines: vec![at], secret };
+                if let Some(burst) = view.burst.replace(next) {
+                    self.close(&mut view, burst);
                 }
             }
         }
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_become_slots() {
+    fn lines_become_steps() {
         let atlas = atlas();
         assert_eq!(atlas.leaves(), [8, 4]);
         let shared = Arc::new(WatchState::default());
@@ -298,7 +298,7 @@ mod tests {
         let path = |tree, leaf| BusPath { tree, leaf };
         let (big, small) = (path(0, 5), path(1, 2));
         show(&watcher, 3, Op::Read, atlas.lines(big));
-        shared.ask(Some(7));
+        shared.set_request(Some(7));
         show(&watcher, 9, Op::Write, atlas.lines(big));
         let both = [atlas.lines(small), atlas.lines(big)].concat();
         show(&watcher, 20, Op::Read, &both);
@@ -306,26 +306,26 @@ mod tests {
         show(&watcher, 40, Op::Read, &atlas.lines(big)[1..]);
         show(&watcher, 50, Op::Read, atlas.lines(big));
         show(&watcher, 60, Op::Read, atlas.lines(big));
-        assert!(!shared.is_enough());
+        assert!(!shared.has_enough());
         show(&watcher, 70, Op::Read, atlas.lines(big));
-        assert!(shared.is_enough());
-        let seen = watcher.take();
-        let paths: Vec<_> = seen.slots.iter().map(|slot| slot.paths.clone()).collect();
+        assert!(shared.has_enough());
+        let view = watcher.take();
+        let paths: Vec<_> = view.steps.iter().map(|step| step.paths.clone()).collect();
         assert_eq!(paths, [vec![big], vec![small, big], vec![], vec![big]]);
-        let times: Vec<_> = seen.slots.iter().map(|slot| (slot.began, slot.wrote)).collect();
+        let times: Vec<_> = view.steps.iter().map(|step| (step.began, step.wrote)).collect();
         assert_eq!(times, [(3, 9), (20, 30), (40, 0), (50, 0)]);
-        let secrets: Vec<_> = seen.slots.iter().map(|slot| slot.secret).collect();
+        let secrets: Vec<_> = view.steps.iter().map(|step| step.secret).collect();
         assert_eq!(secrets, [0, 8, 8, 8]);
-        let written: Vec<_> = seen.slots.iter().map(|slot| slot.is_written_back).collect();
+        let written: Vec<_> = view.steps.iter().map(|step| step.is_written_back).collect();
         assert_eq!(written, [true, false, false, false]);
-        assert_eq!(seen.lines.len(), 1);
-        assert_eq!(seen.lines[0].reads, atlas.lines(big));
-        assert_eq!(seen.lines[0].writes, atlas.lines(big));
+        assert_eq!(view.lines.len(), 1);
+        assert_eq!(view.lines[0].reads, atlas.lines(big));
+        assert_eq!(view.lines[0].writes, atlas.lines(big));
     }
 
     #[test]
-    fn slots_look_alike_but_for_leaves_and_times() {
-        let slot = |tree, leaf, writes| Slot {
+    fn steps_look_alike_except_for_leaves_and_times() {
+        let step = |tree, leaf, writes| Step {
             paths: vec![BusPath { tree, leaf }],
             reads: 6,
             writes,
@@ -334,11 +334,11 @@ mod tests {
             wrote: 9,
             secret: u64::from(leaf),
         };
-        assert!(slot(0, 1, 6).looks_as(&slot(0, 2, 6)));
-        assert!(!slot(1, 1, 6).looks_as(&slot(0, 1, 6)));
-        assert!(!slot(0, 1, 0).looks_as(&slot(0, 1, 6)));
-        assert!(!slot(0, 1, 0).looks_as(&slot(0, 1, 0)), "no path is written");
-        let told = slot(1, 2, 6).told();
-        assert_eq!(told, "6 lines read and 6 written, of paths in tree 1");
+        assert!(step(0, 1, 6).looks_like(&step(0, 2, 6)));
+        assert!(!step(1, 1, 6).looks_like(&step(0, 1, 6)));
+        assert!(!step(0, 1, 0).looks_like(&step(0, 1, 6)));
+        assert!(!step(0, 1, 0).looks_like(&step(0, 1, 0)), "no path is written");
+        let description = step(1, 2, 6).description();
+        assert_eq!(description, "6 lines read and 6 written, of paths in tree 1");
     }
 }

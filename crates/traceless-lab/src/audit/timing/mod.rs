@@ -7,8 +7,8 @@
 mod subjects;
 
 use super::Outcome;
-use super::page::{Picture, UserPoints};
-use super::suite::{self, Failed, Suite};
+use super::html::{Picture, UserPoints};
+use super::suite::{self, AuditError, Suite};
 use crate::args::audit::{AuditTimingArgs, Level};
 use subjects::{PLANTED, Planted, SUBJECTS, TimedOperation, TimingSubject};
 use traceless::clock::{Clock, Monotonic};
@@ -25,11 +25,11 @@ impl Suite for Timings {
     type Size = u64;
 
     const TARGET: &'static str = "timing";
-    const NOT_HIDDEN: &'static str = "Seen on this machine, by this clock, as things are now: no \
-                                      proof for another. Not hidden: whether something is read or \
-                                      written, and how much.";
-    const HONEST: &'static [TimingSubject] = &SUBJECTS;
     const PLANTED: &'static [Planted] = &PLANTED;
+
+    fn honest() -> &'static [TimingSubject] {
+        &SUBJECTS
+    }
 
     fn size(level: Level) -> u64 {
         match level {
@@ -37,6 +37,12 @@ impl Suite for Timings {
             Level::Ci => 20_000,
             Level::Release => 400_000,
         }
+    }
+
+    fn not_hidden(_: &[&TimingSubject]) -> &'static str {
+        "Seen on this machine, by this clock, as things are now: no \
+         proof for another. Not hidden: whether something is read or \
+         written, and how much."
     }
 
     fn name(subject: &TimingSubject) -> &'static str {
@@ -51,12 +57,12 @@ impl Suite for Timings {
         1
     }
 
-    fn claims(subject: &TimingSubject, pairs: u64, seed: u64) -> Result<Vec<Claim>, Failed> {
+    fn claims(subject: &TimingSubject, pairs: u64, seed: u64) -> Result<Vec<Claim>, AuditError> {
         let mut by_test: Vec<Vec<Claim>> = vec![];
         for (what, choose) in subject.pairs {
-            let mut timed = (subject.build)(seed)?;
-            let taken = measure(&mut *timed, &Monotonic::start(), *choose, pairs, seed)?;
-            for (nth, claim) in taken.claims(what).into_iter().enumerate() {
+            let mut operation = (subject.build)(seed)?;
+            let times = measure(&mut *operation, &Monotonic::start(), *choose, pairs, seed)?;
+            for (nth, claim) in times.claims(what).into_iter().enumerate() {
                 by_test.resize_with(by_test.len().max(nth + 1), Vec::new);
                 by_test[nth].push(claim);
             }
@@ -69,17 +75,17 @@ impl Suite for Timings {
     }
 
     /// The times of the first two users.
-    fn pictures(subject: &TimingSubject, seed: u64) -> Result<Vec<Picture>, Failed> {
+    fn pictures(subject: &TimingSubject, seed: u64) -> Result<Vec<Picture>, AuditError> {
         let (what, choose) = subject.pairs[0];
-        let (mut timed, pairs) = ((subject.build)(seed)?, Self::size(Level::Quick));
-        let Times { a, b } = measure(&mut *timed, &Monotonic::start(), choose, pairs, seed)?;
+        let (mut operation, pairs) = ((subject.build)(seed)?, Self::size(Level::Quick));
+        let Times { a, b } = measure(&mut *operation, &Monotonic::start(), choose, pairs, seed)?;
         let mut sorted = [&a[..], &b].concat();
         sorted.sort_unstable();
         // Outliers would compress all other points into one line.
         let most = sorted[sorted.len() * 99 / 100];
         let users = [("first", &a), ("second", &b)].map(|(name, times)| {
-            let usual = times.iter().filter(|taken| **taken <= most);
-            let points = (0..).zip(usual.copied()).collect();
+            let typical = times.iter().filter(|time| **time <= most);
+            let points = (0..).zip(typical.copied()).collect();
             UserPoints { name: name.to_owned(), points }
         });
         let title = format!("{}: {what}", subject.name);
@@ -97,7 +103,7 @@ pub type Choose = fn(is_second: bool, i: u64, rng: &mut dyn Rng) -> u64;
 /// Times the requests of two users. All are chosen before the first measurement: otherwise the
 /// processor still works on the choice and its branches when the clock starts.
 fn measure(
-    timed: &mut dyn TimedOperation,
+    operation: &mut dyn TimedOperation,
     clock: &impl Clock,
     choose: Choose,
     pairs: u64,
@@ -108,33 +114,33 @@ fn measure(
     let mut rng = SeededRng::new(seed);
     let mut turns = vec![];
     for i in 0..WARM_UP + pairs {
-        let asked = [false, true].map(|is_second| (is_second, choose(is_second, i, &mut rng)));
+        let requests = [false, true].map(|is_second| (is_second, choose(is_second, i, &mut rng)));
         let first = rng.below(2) as usize;
-        turns.extend([asked[first], asked[1 - first]]);
+        turns.extend([requests[first], requests[1 - first]]);
     }
-    let mut taken = Vec::with_capacity(turns.len());
-    for (_, asked) in &turns {
-        timed.prepare(*asked);
-        settle();
+    let mut times = Vec::with_capacity(turns.len());
+    for (_, request) in &turns {
+        operation.prepare(*request);
+        wait_for_stores();
         let begin = clock.now();
-        timed.act(*asked)?;
-        taken.push(clock.now() - begin);
+        operation.serve(*request)?;
+        times.push(clock.now() - begin);
     }
     let of = |second: bool| {
-        let counted = turns.iter().zip(&taken).skip(2 * WARM_UP as usize);
+        let counted = turns.iter().zip(&times).skip(2 * WARM_UP as usize);
         counted.filter(|((is_second, _), _)| *is_second == second).map(|(_, time)| *time).collect()
     };
     Ok(Times { a: of(false), b: of(true) })
 }
 
 /// Waits until a preceding store no longer delays a read of the same bytes.
-fn settle() {
+fn wait_for_stores() {
     (0..16).for_each(|_| std::hint::spin_loop());
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::audited::Progress;
+    use super::super::report::Progress;
     use super::*;
     use std::sync::Arc;
     use traceless::clock::SimulatedClock;
@@ -142,17 +148,17 @@ mod tests {
 
     #[test]
     fn planted_faults_are_found() {
-        let claims = suite::planted::<Timings>(&Progress::new(0)).unwrap();
+        let claims = suite::planted_claims::<Timings>(&Progress::new(0)).unwrap();
         assert!(claims.iter().all(|claim| claim.verdict == Verdict::Pass), "{claims:?}");
     }
 
     #[test]
-    fn the_second_user_is_the_second() {
+    fn times_belong_to_the_user_of_the_request() {
         struct Slow(Arc<SimulatedClock>, Vec<u64>);
         impl TimedOperation for Slow {
-            fn act(&mut self, asked: u64) -> traceless::Result {
-                self.1.push(asked);
-                self.0.advance(10 + asked);
+            fn serve(&mut self, request: u64) -> traceless::Result {
+                self.1.push(request);
+                self.0.advance(10 + request);
                 Ok(())
             }
         }

@@ -14,11 +14,11 @@ use traceless::{Addr, Result};
 /// An operation that is timed.
 pub trait TimedOperation {
     /// Serves a request: reads a block, or compares a tag.
-    fn act(&mut self, asked: u64) -> Result;
+    fn serve(&mut self, request: u64) -> Result;
 
     /// Prepares the request before the clock starts.
-    fn prepare(&mut self, asked: u64) {
-        let _ = asked;
+    fn prepare(&mut self, request: u64) {
+        let _ = request;
     }
 }
 
@@ -169,8 +169,8 @@ impl Reads {
 }
 
 impl TimedOperation for Reads {
-    fn act(&mut self, asked: u64) -> Result {
-        self.oram.read(Addr(asked), &mut self.block)
+    fn serve(&mut self, request: u64) -> Result {
+        self.oram.read(Addr(request), &mut self.block)
     }
 }
 
@@ -180,34 +180,34 @@ struct RemembersLast {
 }
 
 impl TimedOperation for RemembersLast {
-    fn act(&mut self, asked: u64) -> Result {
-        if self.last.replace(asked) == Some(asked) {
+    fn serve(&mut self, request: u64) -> Result {
+        if self.last.replace(request) == Some(request) {
             return Ok(());
         }
-        self.reads.act(asked)
+        self.reads.serve(request)
     }
 }
 
 struct SkipsUnwritten(Reads);
 
 impl TimedOperation for SkipsUnwritten {
-    fn act(&mut self, asked: u64) -> Result {
-        if asked >= SCANNED / 2 {
+    fn serve(&mut self, request: u64) -> Result {
+        if request >= SCANNED / 2 {
             self.0.block.fill(0);
             return Ok(());
         }
-        self.0.act(asked)
+        self.0.serve(request)
     }
 }
 
 struct StopsAtHit(Vec<[u8; BLOCK_LEN]>);
 
 impl TimedOperation for StopsAtHit {
-    fn act(&mut self, asked: u64) -> Result {
+    fn serve(&mut self, request: u64) -> Result {
         let mut sum = 0;
         for (addr, block) in self.0.iter().enumerate() {
             sum += u64::from(black_box(block)[0]);
-            if addr as u64 == asked {
+            if addr as u64 == request {
                 break;
             }
         }
@@ -238,14 +238,14 @@ impl Tags {
 }
 
 impl TimedOperation for Tags {
-    fn act(&mut self, _: u64) -> Result {
+    fn serve(&mut self, _: u64) -> Result {
         black_box((self.fits)(&self.key, &self.message, black_box(&self.tag)));
         Ok(())
     }
 
-    fn prepare(&mut self, asked: u64) {
+    fn prepare(&mut self, request: u64) {
         self.tag = self.right;
-        self.tag[asked as usize] ^= 1;
+        self.tag[request as usize] ^= 1;
     }
 }
 

@@ -7,13 +7,13 @@ pub mod schemes;
 pub mod users;
 mod watch;
 
-use super::drawn::{OfUser, claims_of_draws, numbered, told_of_pairs};
-use super::page::{Picture, UserPoints};
-use super::suite::{self, Failed, Suite};
-use super::{Outcome, grouped, recorded};
+use super::html::{Picture, UserPoints};
+use super::sampling::{UserDraws, claims_of_draws, count_differences, pair_indices};
+use super::suite::{self, AuditError, Suite};
+use super::{Outcome, grouped, record_only};
 use crate::args::audit::{AuditTreeArgs, Level, TREE_USERS};
 use mutants::{PLANTED, Planted};
-use run::{Asks, SHOWN_MAX, TreeRun, run_user, show_user, steps_of_requests};
+use run::{PICTURED_MAX, StepRequest, TreeRun, record_user, run_user, steps_of_requests};
 use schemes::{NamedScheme, SCHEMES};
 use std::sync::Arc;
 use traceless::trace::{Op, Request, Witness};
@@ -46,10 +46,11 @@ impl Suite for Trees {
     type Size = TreeSize;
 
     const TARGET: &'static str = "tree";
-    const NOT_HIDDEN: &'static str = "Not hidden: the number of steps; without a fixed rate, how \
-                                      many steps a request takes.";
-    const HONEST: &'static [NamedScheme] = &SCHEMES;
     const PLANTED: &'static [Planted] = &PLANTED;
+
+    fn honest() -> &'static [NamedScheme] {
+        &SCHEMES
+    }
 
     fn size(level: Level) -> TreeSize {
         match level {
@@ -59,11 +60,16 @@ impl Suite for Trees {
         }
     }
 
+    fn not_hidden(_: &[&NamedScheme]) -> &'static str {
+        "Not hidden: the number of steps; without a fixed rate, how \
+         many steps a request takes."
+    }
+
     fn name(scheme: &NamedScheme) -> &'static str {
         scheme.name
     }
 
-    fn claims(scheme: &NamedScheme, size: TreeSize, seed: u64) -> Result<Vec<Claim>, Failed> {
+    fn claims(scheme: &NamedScheme, size: TreeSize, seed: u64) -> Result<Vec<Claim>, AuditError> {
         let mut runs = vec![];
         for (nth, user) in (0..).zip(USERS) {
             let seed = seed.wrapping_mul(64) + nth;
@@ -72,24 +78,24 @@ impl Suite for Trees {
         let mut claims = vec![equal_templates(scheme, &runs)];
         let users = USERS.iter().zip(&runs);
         let users: Vec<_> =
-            users.map(|(user, run)| OfUser { name: user.name(), drawn: &run.drawn }).collect();
-        claims.extend(claims_of_draws(scheme.name, &users, &numbered(&USERS, &PAIRS)));
-        claims.push(tells_on_demand(scheme, size, seed)?);
+            users.map(|(user, run)| UserDraws { name: user.name(), draws: &run.draws }).collect();
+        claims.extend(claims_of_draws(scheme.name, &users, &pair_indices(&USERS, &PAIRS)));
+        claims.push(on_demand_claim(scheme, size, seed)?);
         Ok(claims)
     }
 
     /// Users that request one block, random blocks, and nothing.
-    fn pictures(scheme: &NamedScheme, seed: u64) -> Result<Vec<Picture>, Failed> {
-        const SHOWN: [(TreeUser, TreeUser); 2] =
+    fn pictures(scheme: &NamedScheme, seed: u64) -> Result<Vec<Picture>, AuditError> {
+        const PICTURED: [(TreeUser, TreeUser); 2] =
             [(TreeUser::OneBlock, TreeUser::Random), (TreeUser::Idle, TreeUser::Random)];
         let blocks = Self::size(Level::Quick).blocks;
-        let shown = |user: TreeUser, seed| -> traceless::Result<UserPoints> {
-            let run = run_user(scheme, user, blocks, SHOWN_MAX as u64, seed)?;
-            Ok(UserPoints { name: user.name().to_owned(), points: run.shown })
+        let points_of = |user: TreeUser, seed| -> traceless::Result<UserPoints> {
+            let run = run_user(scheme, user, blocks, PICTURED_MAX as u64, seed)?;
+            Ok(UserPoints { name: user.name().to_owned(), points: run.first_paths })
         };
         let mut pictures = vec![];
-        for (a, b) in SHOWN {
-            let users = [shown(a, seed)?, shown(b, seed.wrapping_add(1))?];
+        for (a, b) in PICTURED {
+            let users = [points_of(a, seed)?, points_of(b, seed.wrapping_add(1))?];
             let title = format!("{}: the leaves of two users", scheme.name);
             pictures.push(Picture { title, across: "step", up: "leaf", users });
         }
@@ -99,7 +105,7 @@ impl Suite for Trees {
 
 pub fn run(args: &AuditTreeArgs) -> Outcome {
     if args.record.trace.trace.is_some() {
-        return recorded(&args.record, |trace| record(args, trace));
+        return record_only(&args.record, |trace| record(args, trace));
     }
     suite::run::<Trees>(&args.run, args.scheme.as_deref())
 }
@@ -107,35 +113,38 @@ pub fn run(args: &AuditTreeArgs) -> Outcome {
 /// Records one user. The position of a name in `TREE_USERS` is the user's in `USERS`.
 fn record(args: &AuditTreeArgs, trace: &Trace) -> traceless::Result {
     let Some(witness) = trace.witness() else { return Ok(()) };
-    let scheme = args.scheme.as_deref().and_then(suite::named::<Trees>).unwrap_or(&SCHEMES[0]);
+    let scheme =
+        args.scheme.as_deref().and_then(suite::find_scheme::<Trees>).unwrap_or(&SCHEMES[0]);
     let user = TREE_USERS.iter().position(|name| *name == args.user).expect("clap has checked");
     let size = Trees::size(args.run.level);
     let (blocks, steps) = (size.blocks, args.record.length.unwrap_or(size.steps(scheme)));
     // The request of a step is written before the events of the step.
-    let mut seen = 0;
-    let note = |asks| {
-        match asks {
-            Asks::For(addr) => {
+    let mut events = 0;
+    let record_step = |request| {
+        match request {
+            StepRequest::New(addr) => {
                 let (at, len) = (addr * LINE_LEN, LINE_LEN as u32);
-                trace.note(Request { seen, op: Op::Read, at, len });
+                trace.record_request(Request { seen: events, op: Op::Read, at, len });
             }
-            Asks::ForNothing => trace.note(Request { seen, op: Op::Sync, at: 0, len: 0 }),
-            Asks::AsBefore => {}
+            StepRequest::None => {
+                trace.record_request(Request { seen: events, op: Op::Sync, at: 0, len: 0 });
+            }
+            StepRequest::Pending => {}
         }
-        seen = trace.seen();
+        events = trace.events();
     };
-    show_user(scheme, USERS[user], (blocks, steps), args.run.seed, witness, note)
+    record_user(scheme, USERS[user], (blocks, steps), args.run.seed, witness, record_step)
 }
 
 /// Shows `witness` the events of a Path ORAM in this many steps.
-pub fn show_path(steps: u64, witness: Arc<dyn Witness>) -> traceless::Result {
+pub fn record_path(steps: u64, witness: Arc<dyn Witness>) -> traceless::Result {
     let TreeSize { blocks, .. } = Trees::size(Level::Release);
-    show_user(&SCHEMES[0], TreeUser::Random, (blocks, steps), 1, witness, |_| {})
+    record_user(&SCHEMES[0], TreeUser::Random, (blocks, steps), 1, witness, |_| {})
 }
 
 /// Counts the steps of each request without dummy steps in between: these counts can distinguish
 /// two users with the same number of requests.
-fn tells_on_demand(scheme: &NamedScheme, size: TreeSize, seed: u64) -> traceless::Result<Claim> {
+fn on_demand_claim(scheme: &NamedScheme, size: TreeSize, seed: u64) -> traceless::Result<Claim> {
     /// Steps at a fixed rate for each request that is counted on demand.
     const SHARE: u64 = 16;
     let requests = size.steps(scheme) / SHARE;
@@ -145,7 +154,7 @@ fn tells_on_demand(scheme: &NamedScheme, size: TreeSize, seed: u64) -> traceless
     };
     let users = (0..).zip(USERS).map(steps).collect::<traceless::Result<Vec<_>>>()?;
     let name = format!("{}: without a fixed rate, counts tell of users", scheme.name);
-    Ok(told_of_pairs(name, "steps of a request", &users, &numbered(&USERS, &PAIRS)))
+    Ok(count_differences(name, "steps of a request", &users, &pair_indices(&USERS, &PAIRS)))
 }
 
 /// The claim that each step shows the same events for every user except for its path, and the same

@@ -5,7 +5,7 @@
 
 use super::super::suite;
 use super::schemes::{NamedScheme, OneByOne, StepDriver, Tree, levels, rng, searches_first, tree};
-use super::watch::WatchedTree;
+use super::watch::TreeObserver;
 use super::{TreeSize, Trees};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -20,28 +20,36 @@ pub type Planted = suite::PlantedFault<Trees>;
 
 /// All planted faults, and the sound twins.
 pub const PLANTED: [Planted; 18] = [
-    sound("mutant:sound-path", 1, path::<SoundTree>),
+    sound_twin("mutant:sound-path", 1, path::<SoundTree>),
     planted("mutant:forgets-remap", "one remap of twenty is forgotten", path::<ForgetsRemap>),
     planted("mutant:remaps-to-previous", "one new leaf of twenty is the last", path::<Previous>),
-    subtle("mutant:prefers-half", "one new leaf of twenty is in one half", path::<PrefersHalf>),
+    slow_to_find(
+        "mutant:prefers-half",
+        "one new leaf of twenty is in one half",
+        path::<PrefersHalf>,
+    ),
     planted("mutant:one-half", "only one half of the tree is used", path::<OneHalf>),
-    subtle("mutant:prefers-even", "one new leaf of twenty is even", path::<PrefersEven>),
+    slow_to_find("mutant:prefers-even", "one new leaf of twenty is even", path::<PrefersEven>),
     planted("mutant:remaps-near", "one new leaf of ten is near the last", path::<RemapsNear>),
     planted("mutant:leaf-of-block", "one new leaf of ten follows from the block", path::<OwnLeaf>),
-    subtle("mutant:returns-early", "what is in the stash takes no path", path::<ReturnsEarly>),
+    slow_to_find(
+        "mutant:returns-early",
+        "what is in the stash takes no path",
+        path::<ReturnsEarly>,
+    ),
     planted("mutant:skips-dummies", "nothing is done when nobody asks", path::<SkipsDummies>),
     planted("mutant:dummy-for-block", "a dummy takes the last block's path", path::<NewestLeaf>),
     planted("mutant:one-dummy-path", "all dummies take one path", path::<OneLeaf>),
     planted("mutant:reads-only", "a path that did not change is not written", path::<SkipsClean>),
     planted("mutant:evicts-at-once", "a full stash takes a path more", path::<EvictsAtOnce>),
-    sound("mutant:sound-pair", 2, pair::<SoundPair>),
+    sound_twin("mutant:sound-pair", 2, pair::<SoundPair>),
     Planted {
-        scheme: two("mutant:plb-beside-trees", pair::<PlbBeside>),
+        scheme: pair_scheme("mutant:plb-beside-trees", pair::<PlbBeside>),
         fault: Some("a cache of the map saves paths of the map's own tree"),
         size: SHORT,
     },
     Planted {
-        scheme: two("mutant:no-pattern", pair::<NoPattern>),
+        scheme: pair_scheme("mutant:no-pattern", pair::<NoPattern>),
         fault: Some("a tree is accessed when it is needed, not in its turn"),
         size: SHORT,
     },
@@ -51,7 +59,7 @@ pub const PLANTED: [Planted; 18] = [
 const SHORT: TreeSize = TreeSize { blocks: 512, steps: 12_000, draws: 0 };
 const LONG: TreeSize = TreeSize { steps: 40_000, ..SHORT };
 
-type Build = fn(u64, &WatchedTree, u64) -> Result<Box<dyn StepDriver>>;
+type Build = fn(u64, &TreeObserver, u64) -> Result<Box<dyn StepDriver>>;
 
 const fn planted(name: &'static str, fault: &'static str, build: Build) -> Planted {
     let scheme =
@@ -60,15 +68,15 @@ const fn planted(name: &'static str, fault: &'static str, build: Build) -> Plant
 }
 
 /// A fault that takes many steps to find.
-const fn subtle(name: &'static str, fault: &'static str, build: Build) -> Planted {
+const fn slow_to_find(name: &'static str, fault: &'static str, build: Build) -> Planted {
     Planted { size: LONG, ..planted(name, fault, build) }
 }
 
-const fn two(name: &'static str, build: Build) -> NamedScheme {
+const fn pair_scheme(name: &'static str, build: Build) -> NamedScheme {
     NamedScheme { name, trees: 2, turns: 1, is_public: |_| false, has_templates: true, build }
 }
 
-const fn sound(name: &'static str, trees: u8, build: Build) -> Planted {
+const fn sound_twin(name: &'static str, trees: u8, build: Build) -> Planted {
     let scheme =
         NamedScheme { name, trees, turns: 1, is_public: |_| false, has_templates: true, build };
     Planted { scheme, fault: None, size: LONG }
@@ -76,20 +84,20 @@ const fn sound(name: &'static str, trees: u8, build: Build) -> Planted {
 
 fn path<F: TreeFault + 'static>(
     n: u64,
-    watched: &WatchedTree,
+    observer: &TreeObserver,
     seed: u64,
 ) -> Result<Box<dyn StepDriver>> {
-    let tree = tree(watched, 0, Shape::uniform(levels(n), 4)?);
+    let tree = tree(observer, 0, Shape::uniform(levels(n), 4)?);
     Ok(Box::new(OneByOne::new(PathMutant::<F>::new(n, tree, rng(seed, 0)))))
 }
 
 fn pair<F: PairFault + 'static>(
     n: u64,
-    watched: &WatchedTree,
+    observer: &TreeObserver,
     seed: u64,
 ) -> Result<Box<dyn StepDriver>> {
     let shape = |blocks| Shape::uniform(levels(blocks), 4);
-    let trees = [tree(watched, 0, shape(n)?), tree(watched, 1, shape(map_blocks(n))?)];
+    let trees = [tree(observer, 0, shape(n)?), tree(observer, 1, shape(map_blocks(n))?)];
     Ok(Box::new(OneByOne::new(PairMutant::<F>::new(n, trees, [rng(seed, 0), rng(seed, 1)]))))
 }
 
@@ -270,12 +278,12 @@ impl<F: TreeFault> PathMutant<F> {
         if F::RETURNS_EARLY && at.is_some() {
             return Ok(());
         }
-        let known = self.leaf_of[block as usize];
-        let old = known.unwrap_or_else(|| F::first(&mut *self.rng, leaves));
+        let label = self.leaf_of[block as usize];
+        let old = label.unwrap_or_else(|| F::first(&mut *self.rng, leaves));
         let new = F::remap(&mut *self.rng, leaves, old, self.last, block);
         let is_new = self.leaf_of[block as usize].replace(new).is_none();
         (self.last, self.newest) = (old, new);
-        self.through(old, |stash| {
+        self.access_path(old, |stash| {
             let at = stash.iter().position(|header| header.is_of(Addr(block)));
             match at {
                 Some(at) => stash[at] = Header::new(Addr(block), Leaf(new)),
@@ -286,7 +294,7 @@ impl<F: TreeFault> PathMutant<F> {
         })?;
         if self.stash.len() > F::EVICTS_ABOVE {
             let leaf = self.rng.below(leaves);
-            self.through(leaf, |_| Ok(()))?;
+            self.access_path(leaf, |_| Ok(()))?;
         }
         Ok(())
     }
@@ -299,11 +307,15 @@ impl<F: TreeFault> PathMutant<F> {
             let mut headers = vec![Header::EMPTY; self.tree.shape().path_slots()];
             return self.tree.read_path(Leaf(leaf), &mut headers);
         }
-        self.through(leaf, |_| Ok(()))
+        self.access_path(leaf, |_| Ok(()))
     }
 
     /// Reads a path into the stash, calls `change`, and writes back as many blocks as fit.
-    fn through(&mut self, leaf: u64, change: impl FnOnce(&mut Vec<Header>) -> Result) -> Result {
+    fn access_path(
+        &mut self,
+        leaf: u64,
+        change: impl FnOnce(&mut Vec<Header>) -> Result,
+    ) -> Result {
         let mut headers = vec![Header::EMPTY; self.tree.shape().path_slots()];
         self.tree.read_path(Leaf(leaf), &mut headers)?;
         self.stash.extend(headers.iter().filter(|header| !header.is_empty()));
@@ -364,7 +376,7 @@ impl<F: TreeFault> Controller for PathMutant<F> {
 pub trait PairFault: Send {
     /// Whether a step accesses the map's tree, given whether the entry is in the map's cache, and
     /// whether the step serves a request.
-    fn reads_map(is_cached: bool, is_asked: bool) -> bool;
+    fn reads_map(is_cached: bool, has_request: bool) -> bool;
 }
 
 /// No fault.
@@ -389,8 +401,8 @@ impl PairFault for PlbBeside {
 pub struct NoPattern;
 
 impl PairFault for NoPattern {
-    fn reads_map(_: bool, is_asked: bool) -> bool {
-        is_asked
+    fn reads_map(_: bool, has_request: bool) -> bool {
+        has_request
     }
 }
 
@@ -444,16 +456,16 @@ impl<F: PairFault> Controller for PairMutant<F> {
     }
 
     fn step(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
-        let asked = self.data.requests.front().map(|(_, block)| block / FANOUT);
-        let is_cached = asked.is_some_and(|entry| self.plb.contains(&entry));
-        if F::reads_map(is_cached, asked.is_some()) {
-            match asked {
+        let request = self.data.requests.front().map(|(_, block)| block / FANOUT);
+        let is_cached = request.is_some_and(|entry| self.plb.contains(&entry));
+        if F::reads_map(is_cached, request.is_some()) {
+            match request {
                 Some(entry) => self.map.access(entry)?,
                 None => self.map.dummy()?,
             }
         }
-        if let Some(entry) = asked {
-            self.plb.retain(|other| *other != entry);
+        if let Some(entry) = request {
+            self.plb.retain(|leaf| *leaf != entry);
             self.plb.push_front(entry);
             self.plb.truncate(PLB_BLOCKS);
         }

@@ -1,6 +1,6 @@
 //! The schemes that lie in trees, over trees that report each access.
 
-use super::watch::WatchedTree;
+use super::watch::TreeObserver;
 use std::collections::VecDeque;
 use traceless::controller::{Controller, StepOutcome};
 use traceless::posmap::{COUNTER_BITS, CompressedLabels, Labels, PlainLabels, Plb};
@@ -36,7 +36,7 @@ pub struct NamedScheme {
     /// Whether each step shows the same events except for the path. Not so in Ring: its early
     /// reshuffles follow from earlier paths, which are random.
     pub has_templates: bool,
-    pub build: fn(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>>,
+    pub build: fn(blocks: u64, observer: &TreeObserver, seed: u64) -> Result<Box<dyn StepDriver>>,
 }
 
 /// Runs a scheme one step at a time, with or without a request.
@@ -88,7 +88,7 @@ const RING_RATE: u64 = Params::Z4.rate as u64;
 const fn scheme(
     name: &'static str,
     trees: u8,
-    build: fn(u64, &WatchedTree, u64) -> Result<Box<dyn StepDriver>>,
+    build: fn(u64, &TreeObserver, u64) -> Result<Box<dyn StepDriver>>,
 ) -> NamedScheme {
     NamedScheme { name, trees, turns: 1, is_public: |_| false, has_templates: true, build }
 }
@@ -103,20 +103,20 @@ pub fn rng(seed: u64, nth: u64) -> Box<dyn Rng> {
 }
 
 /// Tree number `number`, of blocks without bodies.
-pub fn tree(watched: &WatchedTree, number: u8, shape: Shape) -> Tree {
-    let witness: Box<dyn PathWitness> = Box::new(watched.tree(number, &shape));
+pub fn tree(observer: &TreeObserver, number: u8, shape: Shape) -> Tree {
+    let witness: Box<dyn PathWitness> = Box::new(observer.tree(number, &shape));
     ObservedTree::new(BareTree::new(shape, 0), witness)
 }
 
-fn path(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>> {
-    let tree = tree(watched, 0, Shape::uniform(levels(blocks), 4)?);
+fn path(blocks: u64, observer: &TreeObserver, seed: u64) -> Result<Box<dyn StepDriver>> {
+    let tree = tree(observer, 0, Shape::uniform(levels(blocks), 4)?);
     Ok(Box::new(OneByOne::new(PathOram::new(blocks, vec![tree], STASH_BLOCKS, rng(seed, 0))?)))
 }
 
-fn recursive(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>> {
+fn recursive(blocks: u64, observer: &TreeObserver, seed: u64) -> Result<Box<dyn StepDriver>> {
     // The labels of the map lie in the blocks' bodies.
     let tree = |number: u8, shape| {
-        let witness: Box<dyn PathWitness> = Box::new(watched.tree(number, &shape));
+        let witness: Box<dyn PathWitness> = Box::new(observer.tree(number, &shape));
         ObservedTree::new(BareTree::new(shape, BLOCK_LEN), witness)
     };
     let mut trees = vec![tree(0, Shape::uniform(levels(blocks), 4)?)];
@@ -136,18 +136,18 @@ fn compressed() -> Result<CompressedLabels> {
 
 fn unified<L: Labels>(
     blocks: u64,
-    watched: &WatchedTree,
+    observer: &TreeObserver,
     seed: u64,
     labels: impl Fn() -> Result<L>,
 ) -> Result<Unified<Treetop<Tree>, L>> {
     let shape = Shape::uniform(levels(blocks) + 1, 4)?;
-    let below = tree(watched, 0, shape.only(|level| level >= CACHED));
+    let below = tree(observer, 0, shape.only(|level| level >= CACHED));
     over(blocks, Treetop::new(shape, CACHED, below)?, seed, labels)
 }
 
 /// Two parts of each block share a label.
-fn bundled(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>> {
-    let tree = tree(watched, 0, Shape::uniform(levels(2 * blocks) + 1, 4)?);
+fn bundled(blocks: u64, observer: &TreeObserver, seed: u64) -> Result<Box<dyn StepDriver>> {
+    let tree = tree(observer, 0, Shape::uniform(levels(2 * blocks) + 1, 4)?);
     let sizes =
         Sizes { blocks, map_levels: 2, parts: 2, bundled: true, stash_blocks: 2 * STASH_BLOCKS };
     let plb = Plb::new(8, 4, 0)?;
@@ -171,35 +171,35 @@ fn over<T: traceless::tree::BucketTree, L: Labels>(
     Unified::new(sizes, tree, labels()?, labels()?, plb, rng(seed, 1))
 }
 
-pub fn substash(blocks: u64, watched: &WatchedTree) -> Result<Substash<Tree>> {
+pub fn substash(blocks: u64, observer: &TreeObserver) -> Result<Substash<Tree>> {
     let shape = Shape::uniform(levels(blocks) + 1, 4)?;
-    let below = tree(watched, 0, shape.only(|level| level >= CACHED));
+    let below = tree(observer, 0, shape.only(|level| level >= CACHED));
     Substash::new(shape, CACHED, (3, 4), below)
 }
 
 /// A scheme that searches its stashes before it reads a path, and leaks by it.
 pub fn searches_first(
     blocks: u64,
-    watched: &WatchedTree,
+    observer: &TreeObserver,
     seed: u64,
 ) -> Result<Box<dyn StepDriver>> {
-    let mut oram = over(blocks, substash(blocks, watched)?, seed, labels)?;
+    let mut oram = over(blocks, substash(blocks, observer)?, seed, labels)?;
     oram.search_first();
     Ok(Box::new(OneByOne::new(oram)))
 }
 
-fn ring(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>> {
+fn ring(blocks: u64, observer: &TreeObserver, seed: u64) -> Result<Box<dyn StepDriver>> {
     let params = Params::Z4;
     let shape = params.shape_for(blocks)?;
-    let witness = watched.ring(params, &shape);
+    let witness = observer.ring(params, &shape);
     let tree = GhostRing::new(params, shape, witness)?;
     Ok(Box::new(OneByOne::new(Ring::new(blocks, tree, rng(seed, 0))?)))
 }
 
-fn rho(blocks: u64, watched: &WatchedTree, seed: u64) -> Result<Box<dyn StepDriver>> {
+fn rho(blocks: u64, observer: &TreeObserver, seed: u64) -> Result<Box<dyn StepDriver>> {
     const { assert!(PATTERN == 3) };
-    let small = tree(watched, 1, Shape::uniform(levels(blocks).saturating_sub(3).max(2), 2)?);
-    let main = unified(blocks, watched, seed, labels)?;
+    let small = tree(observer, 1, Shape::uniform(levels(blocks).saturating_sub(3).max(2), 2)?);
+    let main = unified(blocks, observer, seed, labels)?;
     let sets = (blocks as usize / 64).max(1);
     Ok(Box::new(OneByOne::new(Rho::new(main, small, (sets, 4), STASH_BLOCKS, rng(seed, 2))?)))
 }

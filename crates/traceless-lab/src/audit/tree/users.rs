@@ -75,7 +75,7 @@ impl TreeUser {
     }
 
     /// The block, of `n`, that the user requests at `step` as request number `i`, or none.
-    pub fn asks(self, step: u64, i: u64, n: u64, seed: u64) -> Option<u64> {
+    pub fn request(self, step: u64, i: u64, n: u64, seed: u64) -> Option<u64> {
         let random = |salt: u64, below: u64| mix(seed ^ salt, i) % below.max(1);
         let table = |bit: u64| (i % 8 + 8 * bit) % n;
         Some(match self {

@@ -29,8 +29,8 @@ pub struct StepView {
 
 /// Collects the accesses to all trees of a scheme.
 #[derive(Clone, Default)]
-pub struct WatchedTree {
-    shown: Arc<Mutex<StepView>>,
+pub struct TreeObserver {
+    view: Arc<Mutex<StepView>>,
     /// Leaves of each tree, by its number.
     leaves: Arc<Mutex<Vec<u64>>>,
     recording: Option<Arc<Recording>>,
@@ -51,7 +51,7 @@ impl Recording {
     }
 
     /// Reports the buckets of a path to the witness. Level follows level, from the root down.
-    fn see_path(&self, tree: u8, shape: &Shape, op: Op, leaf: Leaf) {
+    fn report_path(&self, tree: u8, shape: &Shape, op: Op, leaf: Leaf) {
         let mut level_at = u64::from(tree) * TREE_LEN;
         for level in 0..shape.levels() {
             let len = shape.z(level) as u64 * LINE_LEN;
@@ -65,9 +65,9 @@ impl Recording {
     }
 }
 
-impl WatchedTree {
+impl TreeObserver {
     /// Keeps nothing itself; reports all events to `witness`.
-    pub fn recorded(witness: Arc<dyn Witness>) -> Self {
+    pub fn recording_to(witness: Arc<dyn Witness>) -> Self {
         let recording = Some(Arc::new(Recording { witness, step: AtomicU64::new(0) }));
         Self { recording, ..Self::default() }
     }
@@ -82,7 +82,7 @@ impl WatchedTree {
 
     /// What the adversary observed since the last call.
     pub fn take(&self) -> StepView {
-        core::mem::take(&mut self.shown.lock().expect("no witness panics"))
+        core::mem::take(&mut self.view.lock().expect("no witness panics"))
     }
 
     /// Leaves of tree number `tree`.
@@ -90,7 +90,7 @@ impl WatchedTree {
         self.leaves.lock().expect("nobody panics")[usize::from(tree)]
     }
 
-    fn has(&self, tree: u8, shape: &Shape) {
+    fn add_tree(&self, tree: u8, shape: &Shape) {
         let mut leaves = self.leaves.lock().expect("nobody panics");
         let trees = leaves.len().max(usize::from(tree) + 1);
         leaves.resize(trees, 0);
@@ -99,27 +99,27 @@ impl WatchedTree {
 
     /// The witness of tree number `tree`.
     pub fn tree(&self, tree: u8, shape: &Shape) -> impl PathWitness + use<> {
-        self.has(tree, shape);
-        let (shown, recording, shape) = (self.shown.clone(), self.recording.clone(), shape.clone());
+        self.add_tree(tree, shape);
+        let (view, recording, shape) = (self.view.clone(), self.recording.clone(), shape.clone());
         move |op, leaf: Leaf| {
             if let Some(recording) = &recording {
-                recording.see_path(tree, &shape, op, leaf);
+                recording.report_path(tree, &shape, op, leaf);
             }
-            let mut shown = shown.lock().expect("no witness panics");
-            shown.template.add(u64::from(tree) << 1 | u64::from(op == Op::Write));
-            shown.access(TreePath { tree, leaf: leaf.0 as u32 });
+            let mut view = view.lock().expect("no witness panics");
+            view.template.add(u64::from(tree) << 1 | u64::from(op == Op::Write));
+            view.access(TreePath { tree, leaf: leaf.0 as u32 });
         }
     }
 
     /// The witness of a ring with buckets one after the other.
     pub fn ring(&self, params: Params, shape: &Shape) -> RingWitness {
-        self.has(0, shape);
+        self.add_tree(0, shape);
         let lines = (GhostRing::<()>::metadata_lines(params) + params.slots()) as u64;
         let bucket_len = lines * LINE_LEN;
         let last = shape.levels() - 1;
-        let above: u64 = (0..last).map(|level| shape.buckets(level)).sum();
-        let (shown, recording) = (self.shown.clone(), self.recording.clone());
-        RingWitness { shown, recording, bucket_len, leaves_at: above * bucket_len }
+        let inner_buckets: u64 = (0..last).map(|level| shape.buckets(level)).sum();
+        let (view, recording) = (self.view.clone(), self.recording.clone());
+        RingWitness { view, recording, bucket_len, leaves_at: inner_buckets * bucket_len }
     }
 }
 
@@ -133,7 +133,7 @@ impl StepView {
 
 /// Observes accesses to the slots of a ring.
 pub struct RingWitness {
-    shown: Arc<Mutex<StepView>>,
+    view: Arc<Mutex<StepView>>,
     recording: Option<Arc<Recording>>,
     bucket_len: u64,
     /// Position of the first byte of the last level.
@@ -145,10 +145,10 @@ impl Witness for RingWitness {
         if let Some(recording) = &self.recording {
             recording.see(event);
         }
-        let mut shown = self.shown.lock().expect("no witness panics");
-        shown.template.add(u64::from(event.op == Op::Write));
+        let mut view = self.view.lock().expect("no witness panics");
+        view.template.add(u64::from(event.op == Op::Write));
         if let Some(within) = event.at.checked_sub(self.leaves_at) {
-            shown.access(TreePath { tree: 0, leaf: (within / self.bucket_len) as u32 });
+            view.access(TreePath { tree: 0, leaf: (within / self.bucket_len) as u32 });
         }
     }
 }

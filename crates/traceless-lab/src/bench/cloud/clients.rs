@@ -1,7 +1,7 @@
 //! Clients that request random blocks, several at a time, and wait for the answers.
 
 use crate::args::CloudArgs;
-use crate::numbers::{cpu_seconds, failed};
+use crate::report::{cpu_seconds, failed};
 use std::sync::{Mutex, PoisonError};
 use traceless::clock::{Clock, Monotonic};
 use traceless::rng::{Rng, SeededRng};
@@ -30,9 +30,9 @@ pub struct ClientTimes {
 struct Wait {
     ns: u64,
     /// Whether a query was sent.
-    asked: bool,
+    sent_query: bool,
     /// Whether a round had to end first.
-    waited: bool,
+    included_round: bool,
 }
 
 /// Runs clients until queries were sent for `args.queries` blocks in all.
@@ -48,21 +48,21 @@ pub fn measure(args: &CloudArgs, gateway: &mut Gateway) -> Result<ClientTimes, F
             scope.spawn(move || client(args, gateway, clock, rng, share))
         };
         let clients: Vec<_> = (0..clients).map(client).collect();
-        let gone = |_| Err(failed("a client is gone"));
-        let waits = clients.into_iter().map(|client| client.join().unwrap_or_else(gone));
+        let panicked = |_| Err(failed("a client is gone"));
+        let waits = clients.into_iter().map(|client| client.join().unwrap_or_else(panicked));
         waits.collect::<Result<Vec<_>, Failure>>()
     })?;
     let seconds = clock.now() as f64 / 1e9;
     let after = gateway.into_inner().unwrap_or_else(PoisonError::into_inner).counts();
     let waits: Vec<Wait> = waits.into_iter().flatten().collect();
-    let asked = || waits.iter().filter(|wait| wait.asked);
-    let ended = || asked().filter(|wait| wait.waited);
-    let mut latencies: Vec<u64> = asked().map(|wait| wait.ns).collect();
+    let sent_query = || waits.iter().filter(|wait| wait.sent_query);
+    let with_round = || sent_query().filter(|wait| wait.included_round);
+    let mut latencies: Vec<u64> = sent_query().map(|wait| wait.ns).collect();
     latencies.sort_unstable();
     Ok(ClientTimes {
         latencies,
-        waited_ns: ended().map(|wait| wait.ns).sum(),
-        waits: ended().count() as u64,
+        waited_ns: with_round().map(|wait| wait.ns).sum(),
+        waits: with_round().count() as u64,
         blocks: waits.len() as u64 * args.together as u64,
         queries: after.queries - before.queries,
         shares_ns: after.shares_ns - before.shares_ns,
@@ -86,16 +86,17 @@ fn client(
         let mut gateway = gateway.lock().unwrap_or_else(PoisonError::into_inner);
         let (blocks, before) = (gateway.params().blocks, gateway.counts());
         let ids: Vec<u64> = (0..args.together).map(|_| rng.below(blocks)).collect();
-        let found = gateway.get_many(&ids).map_err(failed)?;
+        let hits = gateway.get_many(&ids).map_err(failed)?;
         let after = gateway.counts();
         drop(gateway);
         let ns = clock.now() - began;
-        if let Some((id, _)) = ids.iter().zip(found).find(|(id, b)| b[..8] != id.to_le_bytes()) {
+        if let Some((id, _)) = ids.iter().zip(hits).find(|(id, b)| b[..8] != id.to_le_bytes()) {
             return Err(failed(format!("block {id} holds something else")));
         }
-        let (asked, waited) = (after.queries > before.queries, after.waits > before.waits);
+        let (sent_query, included_round) =
+            (after.queries > before.queries, after.waits > before.waits);
         sent += after.queries - before.queries;
-        waits.push(Wait { ns, asked, waited });
+        waits.push(Wait { ns, sent_query, included_round });
     }
     Ok(waits)
 }

@@ -2,7 +2,7 @@
 //! a whole inside an enclave with observable memory.
 
 use crate::args::CloudArgs;
-use crate::numbers::failed;
+use crate::report::failed;
 use serde::Serialize;
 use traceless::clock::{Clock, Monotonic};
 use traceless::oblivious;
@@ -37,13 +37,13 @@ pub struct StoreTimes {
 }
 
 /// Measures all systems with the same amount of data.
-pub fn compared_with(args: &CloudArgs) -> Result<Vec<StoreTimes>, Failure> {
+pub fn measure_all(args: &CloudArgs) -> Result<Vec<StoreTimes>, Failure> {
     let all = [Comparator::Plain, Comparator::Path, Comparator::Circuit];
-    all.into_iter().map(|comparator| measured(comparator, args)).collect()
+    all.into_iter().map(|comparator| measure(comparator, args)).collect()
 }
 
 /// Measures one system.
-pub fn measured(comparator: Comparator, args: &CloudArgs) -> Result<StoreTimes, Failure> {
+pub fn measure(comparator: Comparator, args: &CloudArgs) -> Result<StoreTimes, Failure> {
     if args.data > DATA_MAX {
         return Err(Failure::usage("an ORAM holds the data many times in memory: 256M at most"));
     }
@@ -88,17 +88,17 @@ fn timed(
     mut read: impl FnMut(u64, &mut Vec<u8>) -> Result<(), Failure>,
 ) -> Result<StoreTimes, Failure> {
     let (mut rng, mut into, clock) = (SeededRng::new(1), Vec::new(), Monotonic::start());
-    let mut taken = Vec::with_capacity(ACCESSES);
+    let mut times = Vec::with_capacity(ACCESSES);
     for _ in 0..ACCESSES {
         let (addr, began) = (rng.below(blocks), clock.now());
         read(addr, &mut into)?;
-        taken.push(clock.now() - began);
+        times.push(clock.now() - began);
     }
-    taken.sort_unstable();
-    let at = |share: f64| taken[((ACCESSES - 1) as f64 * share) as usize] as f64 / 1e6;
+    times.sort_unstable();
+    let at = |share: f64| times[((ACCESSES - 1) as f64 * share) as usize] as f64 / 1e6;
     Ok(StoreTimes {
         name,
-        average_ms: taken.iter().sum::<u64>() as f64 / ACCESSES as f64 / 1e6,
+        average_ms: times.iter().sum::<u64>() as f64 / ACCESSES as f64 / 1e6,
         p50_ms: at(0.5),
         p99_ms: at(0.99),
         p999_ms: at(0.999),

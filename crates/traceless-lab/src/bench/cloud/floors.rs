@@ -1,14 +1,14 @@
 //! The rows of the group cloud.
 
-use super::serving::{Serving, redis_benchmark};
+use super::serving::{ServingProcess, redis_benchmark};
 use super::{Report, kernel, measure_in_rounds, operations};
 use crate::args::{BenchKernel, CloudArgs};
 use crate::bench::controls::{Controls, OperationTimes, Operations};
-use crate::numbers::{Row, Scale, TimePair, failed, row, row_of_ratios, say_rows};
+use crate::report::{Row, Scale, TimePair, failed, print_rows, row, row_of_ratios};
 use std::ffi::OsStr;
 use traceless::seal::Cipher;
 use traceless_cli::failure::Failure;
-use traceless_cli::output::complain;
+use traceless_cli::output::print_error;
 use traceless_cloud::geometry::PART_LEN;
 use traceless_cloud::params::Params;
 
@@ -25,13 +25,13 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     let mut controls = Controls::of_memory()
         .and_passes(|key| Cipher::AesGcm.sealer(key), PART_LEN)
         .and_round_trips();
-    let one = repeated(&mut controls, &base)?;
+    let one = measure_clients(&mut controls, &base)?;
     let mut rows = times(&params(&base)?, &one);
     let behind_tls = behind_tls(&mut controls, &base)?;
     let unit = operations::average_behind_tls(&params(&base)?);
     rows.push(time("cloud-average-tls", &unit, &behind_tls, |report| report.average_ms));
     for (name, args) in [("cloud-throughput-1k", &many), ("cloud-throughput-8k", &long)] {
-        rows.push(throughput(name, &params(args)?, &repeated(&mut controls, args)?));
+        rows.push(throughput(name, &params(args)?, &measure_clients(&mut controls, args)?));
     }
     let filed = in_files(&mut controls, &long, args.quick)?;
     rows.push(throughput("cloud-throughput-8k-files", &params(&filed.0)?, &filed.1));
@@ -43,7 +43,7 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
         rows.push(row(name, "ratio", vec![params.space()]));
     }
     rows.extend(redis(&mut controls, args.quick, &params(&base)?)?);
-    say_rows("traceless.cloud.bench.v1", rows, args.json)
+    print_rows("traceless.cloud.bench.v1", &rows, args.json)
 }
 
 fn params(args: &CloudArgs) -> Result<Params, Failure> {
@@ -97,15 +97,15 @@ fn kernel_alone(controls: &mut Controls) -> Result<Row, Failure> {
     let mut pairs = vec![];
     for _ in 0..ROUNDS {
         let measure = || kernel::measure(geometry, BenchKernel::Benes, 1);
-        let (taken, reading) = controls.beside(measure)?;
+        let (times, reading) = controls.beside(measure)?;
         let control_ns = unit.ns(&reading);
-        pairs.extend(taken.into_iter().map(|ns| TimePair { ns, control_ns }));
+        pairs.extend(times.into_iter().map(|ns| TimePair { ns, control_ns }));
     }
     Ok(row_of_ratios("cloud-kernel", Scale::Time("ns a piece", 1.0), &pairs))
 }
 
-fn repeated(controls: &mut Controls, args: &CloudArgs) -> Result<Reports, Failure> {
-    complain(&format!(
+fn measure_clients(controls: &mut Controls, args: &CloudArgs) -> Result<Reports, Failure> {
+    print_error(&format!(
         "measuring {} clients, {} blocks of {} B at a time",
         args.clients, args.together, args.block_len
     ));
@@ -120,7 +120,7 @@ fn in_files(
 ) -> Result<(CloudArgs, Reports), Failure> {
     let folder = tempfile::tempdir().map_err(failed)?;
     let data = if quick { args.data } else { 10 << 30 };
-    complain("measuring them with the tree in files");
+    print_error("measuring them with the tree in files");
     let args = CloudArgs { data, dir: Some(folder.path().join("tree")), ..args.clone() };
     let reports = measure_in_rounds(&args, ROUNDS / 3, controls)?;
     Ok((args, reports))
@@ -129,12 +129,12 @@ fn in_files(
 /// Times of one client, with a host that keeps the tree in files and its enclave in another
 /// process.
 fn behind_tls(controls: &mut Controls, args: &CloudArgs) -> Result<Reports, Failure> {
-    complain("measuring a client with a host and an enclave in other processes, over TLS");
+    print_error("measuring a client with a host and an enclave in other processes, over TLS");
     let folder = tempfile::tempdir().map_err(failed)?;
     let tree = folder.path().join("tree");
     let store = format!("file:{}", tree.display());
     let listen = ["host", "--listen", "127.0.0.1:0", "--store", &store].map(OsStr::new);
-    let host = Serving::start(&listen, "host")?;
+    let host = ServingProcess::start(&listen, "host")?;
     let mut args = args.clone();
     args.remote.host = Some(host.address.clone());
     args.remote.host_cert = Some(tree.join("host.pem"));
@@ -147,8 +147,8 @@ fn redis(controls: &mut Controls, quick: bool, params: &Params) -> Result<[Row; 
     let local = folder.path().join("store");
     let all = "gateway --resp 127.0.0.1:0 --allow-simulated-tee --local";
     let args: Vec<&OsStr> = all.split(' ').map(OsStr::new).chain([local.as_os_str()]).collect();
-    let gateway = Serving::start(&args, "RESP")?;
-    complain("measuring redis-benchmark");
+    let gateway = ServingProcess::start(&args, "RESP")?;
+    print_error("measuring redis-benchmark");
     let requests = if quick { 10_000 } else { 50_000 };
     let unit = operations::request(params);
     let mut pairs = [vec![], vec![]];
@@ -160,5 +160,5 @@ fn redis(controls: &mut Controls, quick: bool, params: &Params) -> Result<[Row; 
     }
     let scale = Scale::Rate("requests/s", 1e9);
     Ok([("cloud-redis-set", 0), ("cloud-redis-get", 1)]
-        .map(|(name, which)| row_of_ratios(name, scale, &pairs[which])))
+        .map(|(name, index)| row_of_ratios(name, scale, &pairs[index])))
 }

@@ -1,7 +1,7 @@
 //! The time to make a node anew, without a gateway.
 
 use crate::args::BenchKernel;
-use crate::numbers::{cpu_seconds, failed};
+use crate::report::{cpu_seconds, failed};
 use traceless::rng::{Rng, SeededRng, System};
 use traceless::seal::Secret;
 use traceless_cli::failure::Failure;
@@ -22,11 +22,11 @@ pub fn measure(geometry: Geometry, kernel: BenchKernel, times: usize) -> Result<
         evictor = evictor.by_whole_blocks(&shared);
     }
     let (mut sender, mut rng) = (Sender::new(&session.evict, Box::new(System)), SeededRng::new(1));
-    let (mut node, mut made) = (vec![0; geometry.node_len(0)], vec![0; geometry.node_len(0)]);
+    let (mut node, mut new_node) = (vec![0; geometry.node_len(0)], vec![0; geometry.node_len(0)]);
     let slots = geometry.slots(0);
     let network = Network::new(slots);
     let pieces = slots * geometry.sealed_len() / PIECE_LEN;
-    let mut taken = Vec::with_capacity(times + 1);
+    let mut nanoseconds = Vec::with_capacity(times + 1);
     for attempt in 1..=times as u64 + 1 {
         let mut dest: Vec<u32> = (0..slots as u32).collect();
         for i in (1..dest.len()).rev() {
@@ -48,13 +48,13 @@ pub fn measure(geometry: Geometry, kernel: BenchKernel, times: usize) -> Result<
         };
         let mut message = sender.seal(&order.encode());
         let bytes =
-            NodeBytes { node: &node, carried: &[], new_node: &mut made, new_carried: &mut [] };
+            NodeBytes { node: &node, carried: &[], new_node: &mut new_node, new_carried: &mut [] };
         let began = cpu_seconds();
         evictor.evict(&mut message, bytes).map_err(failed)?;
-        taken.push((cpu_seconds() - began) * 1e9 / pieces as f64);
-        core::mem::swap(&mut node, &mut made);
+        nanoseconds.push((cpu_seconds() - began) * 1e9 / pieces as f64);
+        core::mem::swap(&mut node, &mut new_node);
     }
     // The first node is empty, so it has nothing to open.
-    taken.remove(0);
-    Ok(taken)
+    nanoseconds.remove(0);
+    Ok(nanoseconds)
 }

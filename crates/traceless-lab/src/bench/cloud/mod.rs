@@ -11,9 +11,9 @@ mod serving;
 
 use crate::args::{BenchKernel, CloudArgs};
 use crate::bench::controls::{Controls, OperationTimes};
-use crate::numbers::{Hardware, failed, summary};
+use crate::report::{Hardware, failed, summary};
 use clients::{ClientTimes, measure};
-use compared::{StoreTimes, compared_with};
+use compared::{StoreTimes, measure_all};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use traceless::rng::{Rng, System};
 use traceless::seal::Secret;
 use traceless_cli::cloud::remote;
 use traceless_cli::failure::{DEVICE, Failure};
-use traceless_cli::output::{Meter, say, say_json};
+use traceless_cli::output::{Meter, print_json, print_line};
 use traceless_cloud::enclave::{Session, Shared};
 use traceless_cloud::gateway::{Gateway, Keys};
 use traceless_cloud::host::{Host, HostedStore, Inside};
@@ -125,16 +125,16 @@ struct PaperNumbers {
 }
 
 pub fn run(args: &CloudArgs) -> Result<(), Failure> {
-    let compared = if args.compare { compared_with(args)? } else { vec![] };
-    let report = Report { compared, ..measured(args)? };
+    let compared = if args.compare { measure_all(args)? } else { vec![] };
+    let report = Report { compared, ..measure_once(args)? };
     if args.json {
-        return say_json(&report);
+        return print_json(&report);
     }
     report.print();
     Ok(())
 }
 
-fn measured(args: &CloudArgs) -> Result<Report, Failure> {
+fn measure_once(args: &CloudArgs) -> Result<Report, Failure> {
     let mut reports = measure_in_rounds(args, 1, &mut Controls::default())?;
     let (report, _) = reports.remove(0);
     Ok(report)
@@ -174,8 +174,8 @@ fn measure_in_rounds(
     let kernel_ns = summary(kernel::measure(params.geometry, args.kernel, 3)?).0;
     let round = |round| {
         let args = CloudArgs { seed: args.seed.wrapping_add(round), ..args.clone() };
-        let (measured, reading) = controls.beside(|| measure(&args, &mut gateway))?;
-        Ok((report(&args, &gateway, (fill_seconds, kernel_ns), &measured), reading))
+        let (measure_once, reading) = controls.beside(|| measure(&args, &mut gateway))?;
+        Ok((report(&args, &gateway, (fill_seconds, kernel_ns), &measure_once), reading))
     };
     (0..rounds).map(round).collect()
 }
@@ -240,14 +240,14 @@ fn start(
 fn fill(args: &CloudArgs, gateway: &mut Gateway) -> Result<(), Failure> {
     let blocks = gateway.params().blocks;
     let meter = Mutex::new(Meter::new("filling", args.progress));
-    let made = AtomicU64::new(0);
+    let filled = AtomicU64::new(0);
     let contents = |id: u64, block: &mut [u8]| {
         block[..8].copy_from_slice(&id.to_le_bytes());
-        let made = made.fetch_add(1, Ordering::Relaxed);
-        if made.is_multiple_of(1024)
+        let filled = filled.fetch_add(1, Ordering::Relaxed);
+        if filled.is_multiple_of(1024)
             && let Ok(mut meter) = meter.try_lock()
         {
-            meter.update(made, blocks);
+            meter.update(filled, blocks);
         }
     };
     gateway.fill(&contents).map_err(failed)?;
@@ -259,16 +259,16 @@ fn report(
     args: &CloudArgs,
     gateway: &Gateway,
     (fill_seconds, kernel_ns_per_piece): (f64, f64),
-    measured: &ClientTimes,
+    measure_once: &ClientTimes,
 ) -> Report {
-    let ClientTimes { latencies, waited_ns, waits, queries, .. } = measured;
+    let ClientTimes { latencies, waited_ns, waits, queries, .. } = measure_once;
     let counts = gateway.counts();
     let answers = latencies.len() as u64;
     let sum: u64 = latencies.iter().sum();
     let ms = |ns: u64, count: u64| ns as f64 / count.max(1) as f64 / 1e6;
     let (best_ms, average_ms) = (ms(sum - waited_ns, answers - waits), ms(sum, answers));
-    let place = |share: f64| (answers.saturating_sub(1) as f64 * share) as usize;
-    let at = |share: f64| ms(latencies.get(place(share)).copied().unwrap_or(0), 1);
+    let index = |share: f64| (answers.saturating_sub(1) as f64 * share) as usize;
+    let at = |share: f64| ms(latencies.get(index(share)).copied().unwrap_or(0), 1);
     let row = PUBLISHED.iter().find(|row| (row.0, row.1) == (args.data, args.block_len));
     Report {
         schema: "traceless.bench.cloud.v1",
@@ -291,13 +291,15 @@ fn report(
         best_ms,
         average_ms,
         average_to_best: average_ms / best_ms,
-        share_ms: ms(measured.shares_ns, *queries),
+        share_ms: ms(measure_once.shares_ns, *queries),
         p50_ms: at(0.5),
         p99_ms: at(0.99),
         p999_ms: at(0.999),
-        kb_per_second: args.block_len as f64 * measured.blocks as f64 / measured.seconds / 1e3,
+        kb_per_second: args.block_len as f64 * measure_once.blocks as f64
+            / measure_once.seconds
+            / 1e3,
         kernel_ns_per_piece,
-        cpu_ms_per_query: measured.cpu_seconds * 1e3 / *queries as f64,
+        cpu_ms_per_query: measure_once.cpu_seconds * 1e3 / *queries as f64,
         answers,
         waits: *waits,
         rounds: counts.rounds,
@@ -342,12 +344,12 @@ impl CloudTree {
 impl Report {
     fn print(&self) {
         let tree = &self.tree;
-        say(&format!(
+        print_line(&format!(
             "{} B of data, blocks of {} B, kernel {}, tree in {}; the enclave is simulated and \
              protects nothing",
             self.data, self.block_len, self.kernel, self.store
         ));
-        say(&format!(
+        print_line(&format!(
             "roots {}, children a node {}, layers {}; {} slots in a node and {} in a leaf, {} \
              slots and {} blocks a round",
             tree.roots,
@@ -359,12 +361,12 @@ impl Report {
             tree.round_blocks
         ));
         let bounds = &tree.bounds_log2;
-        say(&format!(
+        print_line(&format!(
             "limits met with probability 2^: round {:.0}, node {:.0}, leaf {:.0}, reads of a leaf \
              {:.0}; blocks wait further up once in 2^20 rounds {:.0}",
             bounds.round, bounds.inner, bounds.leaf, bounds.leaf_reads, bounds.lifetime
         ));
-        say(&format!(
+        print_line(&format!(
             "space {} of the data, gateway {} B a block; at most {} blocks waited, {} nodes were \
              made anew early",
             shortened(tree.space),
@@ -376,24 +378,24 @@ impl Report {
     }
 
     fn print_latency(&self) {
-        say(&format!(
+        print_line(&format!(
             "{} clients, {} blocks at a time; filled in {} s",
             self.clients,
             self.together,
             shortened(self.fill_seconds)
         ));
-        let line = |who: &str, best: f64, average: f64, rate: f64| {
+        let line = |name: &str, best: f64, average: f64, rate: f64| {
             let (best, average, rate) = (shortened(best), shortened(average), shortened(rate));
-            say(&format!("{who}: best {best} ms, average {average} ms, {rate} KB/s"));
+            print_line(&format!("{name}: best {best} ms, average {average} ms, {rate} KB/s"));
         };
         line("here", self.best_ms, self.average_ms, self.kb_per_second);
         if let Some(paper) = &self.published {
             line("paper", paper.best_ms, paper.average_ms, paper.kb_per_second);
         }
         for StoreTimes { name, average_ms, .. } in &self.compared {
-            say(&format!("{name}: average {} ms", shortened(*average_ms)));
+            print_line(&format!("{name}: average {} ms", shortened(*average_ms)));
         }
-        say(&format!(
+        print_line(&format!(
             "average to best {}, {} ms a query for its share of a round; p50 {} ms, p99 {} ms, \
              p99.9 {} ms; {} of {} answers waited for a round's end; {} ms of processor a query, \
              {} ns for 32 bytes of a node",

@@ -1,32 +1,32 @@
 //! The program `traceless` in separate processes, and `redis-benchmark` as a client.
 
-use crate::numbers::failed;
 use crate::program;
+use crate::report::failed;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use traceless_cli::failure::{DEVICE, Failure};
 
 /// A process that serves until this is dropped.
-pub struct Serving {
+pub struct ServingProcess {
     child: Child,
     /// The address at which it serves.
     pub address: String,
 }
 
-impl Serving {
+impl ServingProcess {
     /// Starts the program `traceless`, which prints `"{what} at ADDRESS"` once it serves.
     pub fn start(args: &[&OsStr], what: &str) -> Result<Self, Failure> {
         let mut command = program::traceless();
         // Its warnings are for a server in production, so they are dropped.
         let command = command.args(args).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().map_err(failed)?;
-        let said = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
+        let lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
         let address_of = |line: String| {
             let (_, rest) = line.split_once(&format!("{what} at "))?;
             rest.split([',', ' ']).next().map(str::to_owned)
         };
-        let address = said.map_while(Result::ok).find_map(address_of);
+        let address = lines.map_while(Result::ok).find_map(address_of);
         // If there is no address, dropping this ends the child.
         let serving = Self { child, address: address.clone().unwrap_or_default() };
         match address {
@@ -36,7 +36,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServingProcess {
     fn drop(&mut self) {
         // Fails if the process has ended by itself.
         let _ = self.child.kill();
@@ -45,7 +45,7 @@ impl Drop for Serving {
 }
 
 /// Requests per second of `redis-benchmark`: sets and gets of values.
-pub fn redis_benchmark(gateway: &Serving, requests: u64) -> Result<[f64; 2], Failure> {
+pub fn redis_benchmark(gateway: &ServingProcess, requests: u64) -> Result<[f64; 2], Failure> {
     let port = gateway.address.rsplit(':').next().unwrap_or_default();
     let mut command = Command::new("redis-benchmark");
     command.args(["-p", port, "-t", "set,get", "-d", "1024", "-c", "50", "-P", "16", "--csv"]);
@@ -58,9 +58,9 @@ pub fn redis_benchmark(gateway: &Serving, requests: u64) -> Result<[f64; 2], Fai
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("\"{name}\",\"")));
         line.and_then(|rest| rest.split('"').next()).and_then(|rate| rate.parse().ok())
     };
-    let said = || String::from_utf8_lossy(&output.stderr);
+    let lines = || String::from_utf8_lossy(&output.stderr);
     of("SET").zip(of("GET")).map_or_else(
-        || Err(failed(format!("redis-benchmark: {}{}", text.trim(), said().trim()))),
+        || Err(failed(format!("redis-benchmark: {}{}", text.trim(), lines().trim()))),
         |(set, get)| Ok([set, get]),
     )
 }

@@ -7,7 +7,7 @@
 mod memory;
 mod threads;
 
-use crate::numbers::{TimePair, cpu_seconds};
+use crate::report::{TimePair, cpu_seconds};
 use memory::{Chase, Copying};
 use serde::{Deserialize, Serialize};
 use traceless::rng::System;

@@ -1,6 +1,6 @@
 //! Threads that wake each other.
 
-use crate::numbers::{failed, summary};
+use crate::report::{failed, summary};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::io::{Read, Write, pipe};
 use std::net::TcpStream;

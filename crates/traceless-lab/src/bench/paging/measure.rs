@@ -1,9 +1,9 @@
 //! Runs paged programs and collects their counters.
 
-use super::file::PagingSubject;
+use super::subject::PagingSubject;
 use super::threads::{self, Threads};
 use super::workloads::{self, ProgramInput};
-use crate::numbers::failed;
+use crate::report::failed;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -65,7 +65,7 @@ impl RunCounts {
     /// The paper's simulated Eager (its section 5): for each page that leaves, the smaller of the
     /// time since the page before it and the time of refreshes is subtracted.
     pub fn with_eager_simulated(mut self) -> Self {
-        self.take(self.usable_ns);
+        self.subtract(self.usable_ns);
         self
     }
 
@@ -90,7 +90,7 @@ impl RunCounts {
         self
     }
 
-    fn take(&mut self, ns: u64) {
+    fn subtract(&mut self, ns: u64) {
         self.counted.span_ns = self.counted.span_ns.saturating_sub(ns);
         self.wall_ns = self.wall_ns.saturating_sub(ns);
     }
@@ -119,7 +119,7 @@ pub fn measure(
         CounterFile::open(&folder.path().join(format!("{process}.0"))).map_err(failed)
     };
     let mut was_stopped = false;
-    let ran = scratch.run(&mut command, &workload, |child| {
+    let program_run = scratch.run(&mut command, &workload, |child| {
         if !(subject.stops && counted > 0) {
             return child.wait().map_err(failed);
         }
@@ -136,26 +136,26 @@ pub fn measure(
             std::thread::sleep(LOOK);
         }
     })?;
-    let counters = counters(ran.process)?;
-    let mut measured = RunCounts {
+    let counters = counters(program_run.process)?;
+    let mut counts = RunCounts {
         counted: counters.summary(),
-        wall_ns: ran.wall_ns,
+        wall_ns: program_run.wall_ns,
         usable_ns: 0,
-        output: (!was_stopped).then_some(ran.output),
+        output: (!was_stopped).then_some(program_run.output),
         threads: None,
     };
     if let Some(plain) = plain {
-        let refreshing = measured.swap_ns().saturating_sub(plain.swap_ns());
-        measured.usable_ns = counters.usable_ns(refreshing);
+        let refreshing = counts.swap_ns().saturating_sub(plain.swap_ns());
+        counts.usable_ns = counters.usable_ns(refreshing);
     }
-    Ok(measured)
+    Ok(counts)
 }
 
 /// A folder for a program's files; deleted when it is dropped.
 pub struct Scratch(PathBuf);
 
 /// The result of running a program.
-pub struct Ran {
+pub struct ProgramRun {
     pub process: u32,
     pub wall_ns: u64,
     /// The digest of the output and exit status.
@@ -181,7 +181,7 @@ impl Scratch {
         command: &mut Command,
         workload: &ProgramInput,
         wait: impl FnOnce(&mut Child) -> Result<ExitStatus, Failure>,
-    ) -> Result<Ran, Failure> {
+    ) -> Result<ProgramRun, Failure> {
         let printed = self.0.join("output");
         let input = match &workload.input {
             Some(path) => File::open(path).map_err(failed)?.into(),
@@ -202,7 +202,7 @@ impl Scratch {
         let mut digest = Sha256::new();
         digest.update(std::fs::read(&printed).map_err(failed)?);
         digest.update(format!("{status}"));
-        Ok(Ran { process, wall_ns, output: hex(&digest.finalize()) })
+        Ok(ProgramRun { process, wall_ns, output: hex(&digest.finalize()) })
     }
 }
 
@@ -217,7 +217,7 @@ impl Drop for Scratch {
 mod tests {
     use super::*;
 
-    fn measured() -> RunCounts {
+    fn counts() -> RunCounts {
         let counted =
             Summary { faults: 5, order_hash: 6, span_ns: 1000, swap_ns: 600, ..Summary::default() };
         RunCounts {
@@ -230,27 +230,27 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_refused() {
-        let (one, mut other) = (measured(), measured());
+    fn other_pages_and_other_output_are_refused() {
+        let (one, mut other) = (counts(), counts());
         assert!(one.check_order(&other).is_ok() && one.check_output(&other).is_ok());
         other.counted.order_hash = 7;
         assert!(one.check_order(&other).is_err());
-        other = measured();
+        other = counts();
         other.counted.faults = 4;
         assert!(one.check_order(&other).is_err());
         other.output = Some("y".into());
         assert!(one.check_output(&other).is_err());
-        let ended = RunCounts { output: None, ..measured() };
+        let ended = RunCounts { output: None, ..counts() };
         assert!(ended.check_output(&other).is_ok(), "it printed nothing whole");
     }
 
     #[test]
-    fn the_papers_methods_are_its_formulas() {
-        let eager = measured().with_eager_simulated();
+    fn simulated_eager_and_parallel_follow_the_papers_formulas() {
+        let eager = counts().with_eager_simulated();
         assert_eq!((eager.counted.span_ns, eager.wall_ns), (850, 1850));
         let parallel = |speed_up| {
             let threads = Threads { speed_up, creation_share: 0.1 };
-            measured().divided(threads).counted.span_ns
+            counts().divided(threads).counted.span_ns
         };
         assert_eq!(parallel(2.0), 1000 - 600 + 300);
         assert_eq!(parallel(0.5), 1000 - 600 + 1200);

@@ -1,8 +1,8 @@
 //! `DetWoORAM` as the paging paper makes it parallel: for each page that leaves, each refresh has a
 //! new thread. The measurement is native and without page faults, as in the paper.
 
-use super::file::PagingSubject;
-use crate::numbers::failed;
+use super::subject::PagingSubject;
+use crate::report::failed;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use traceless::clock::{Clock, Monotonic};
@@ -34,19 +34,22 @@ pub fn measure(subject: &PagingSubject) -> Result<Threads, Failure> {
     let mut times = [vec![], vec![], vec![]];
     for nth in 0..2 * ACCESSES {
         // Both take turns, so that other load on the machine affects both.
-        let (one, _) = alone.access(nth, false)?;
+        let (without_threads, _) = alone.access(nth, false)?;
         let (with_threads, creation) = spawned.access(nth, true)?;
         if nth >= ACCESSES {
-            for (times, ns) in times.iter_mut().zip([one, with_threads, creation]) {
+            for (times, ns) in times.iter_mut().zip([without_threads, with_threads, creation]) {
                 times.push(ns);
             }
         }
     }
-    let [one, with_threads, creation] = times.map(|mut times| {
+    let [without_threads, with_threads, creation] = times.map(|mut times| {
         times.sort_unstable();
         times[times.len() / 2] as f64
     });
-    Ok(Threads { speed_up: one / with_threads, creation_share: creation / with_threads })
+    Ok(Threads {
+        speed_up: without_threads / with_threads,
+        creation_share: creation / with_threads,
+    })
 }
 
 struct Accesses {
@@ -78,16 +81,16 @@ impl Accesses {
     /// threads.
     fn access(&mut self, nth: u64, with_threads: bool) -> Result<(u64, u64), Failure> {
         let (mut frame, mut starting) = ([nth as u8; PAGE_LEN], 0);
-        let begun = self.clock.now();
-        let (own, others) = self.buffers.split_first_mut().expect("there is one");
-        self.areas.write(nth % PAGES, &frame, own).map_err(failed)?;
+        let start = self.clock.now();
+        let (buffer, buffers_of_refreshes) = self.buffers.split_first_mut().expect("there is one");
+        self.areas.write(nth % PAGES, &frame, buffer).map_err(failed)?;
         let due = self.refreshed..self.areas.due();
         self.refreshed = due.end;
         if with_threads {
             let (areas, clock) = (&self.areas, &self.clock);
             std::thread::scope(|scope| {
                 let before = clock.now();
-                let all = due.zip(others);
+                let all = due.zip(buffers_of_refreshes);
                 let threads: Vec<_> = all
                     .map(|(nth, buffer)| scope.spawn(move || areas.refresh(nth, buffer)))
                     .collect();
@@ -97,12 +100,12 @@ impl Accesses {
             .map_err(failed)?;
         } else {
             for nth in due {
-                self.areas.refresh(nth, own).map_err(failed)?;
+                self.areas.refresh(nth, buffer).map_err(failed)?;
             }
         }
         let wanted = (nth + PAGES / 2) % PAGES;
-        self.areas.read(wanted, self.refreshed, &mut frame, own).map_err(failed)?;
-        Ok((self.clock.now() - begun, starting))
+        self.areas.read(wanted, self.refreshed, &mut frame, buffer).map_err(failed)?;
+        Ok((self.clock.now() - start, starting))
     }
 }
 

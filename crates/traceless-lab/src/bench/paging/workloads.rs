@@ -1,7 +1,7 @@
 //! Programs by name: this project's and unmodified ones of Debian packages, with their inputs.
 
 use super::programs::PROGRAMS;
-use crate::numbers::failed;
+use crate::report::failed;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

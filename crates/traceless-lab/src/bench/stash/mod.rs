@@ -6,13 +6,13 @@ mod runs;
 mod search;
 
 use crate::args::StashArgs;
-use crate::numbers::{Hardware, failed};
+use crate::report::{Hardware, failed};
 use published::{LevelShare, StashBound};
 use runs::{StashRun, StashSubject};
 use serde::Serialize;
 use traceless_audit::svg::curves;
 use traceless_cli::failure::Failure;
-use traceless_cli::output::{complain, say, say_json};
+use traceless_cli::output::{print_error, print_json, print_line};
 
 /// Blocks that the stash of the paper's processor holds.
 const STASH: usize = 200;
@@ -36,7 +36,7 @@ pub fn run(args: &StashArgs) -> Result<(), Failure> {
     let mut runs = vec![];
     for subject in StashSubject::all(args)? {
         if !args.json {
-            complain(&format!("measuring {}, {}", subject.name, subject.workload.name()));
+            print_error(&format!("measuring {}, {}", subject.name, subject.workload.name()));
         }
         runs.push(subject.run(args.seed)?);
     }
@@ -54,7 +54,7 @@ pub fn run(args: &StashArgs) -> Result<(), Failure> {
         std::fs::write(path, svg).map_err(failed)?;
     }
     if args.json {
-        return say_json(&report);
+        return print_json(&report);
     }
     report.print();
     Ok(())
@@ -73,8 +73,8 @@ fn above(args: &StashArgs, levels: usize) -> usize {
 
 impl Report {
     fn print(&self) {
-        say(&self.machine.to_string());
-        say(&format!(
+        print_line(&self.machine.to_string());
+        print_line(&format!(
             "{:<30}{:<12}{:>6}{:>11}{:>6}{:>8}{:>8}{:>7}{:>8}{:>8}{:>8}",
             "tree",
             "blocks",
@@ -89,7 +89,7 @@ impl Report {
             "leaves"
         ));
         for run in &self.runs {
-            say(&format!(
+            print_line(&format!(
                 "{:<30}{:<12}{:>6}{:>11}{:>6}{:>8.3}{:>8.2}{:>7.1}{:>8}{:>8}{:>8.3}",
                 run.name,
                 run.workload,

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_fall_and_meet_what_is_printed() {
+    fn bounds_fall_and_meet_the_printed_values() {
         for bound in bounds() {
             assert!(bound.points.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 > w[1].1));
             assert!(bound.points.len() > 10, "{}", bound.label);

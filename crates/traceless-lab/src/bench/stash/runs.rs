@@ -2,7 +2,7 @@
 
 use super::{above, levels};
 use crate::args::StashArgs;
-use crate::numbers::failed;
+use crate::report::failed;
 use serde::Serialize;
 use traceless::rng::{Rng, SeededRng};
 use traceless::tree::ir_alloc::{BASE, IR_ALLOC1, IR_ALLOC2, IR_ALLOC3, IR_ALLOC4, Trial};
@@ -191,10 +191,10 @@ impl StashSubject {
 
     pub fn run(&self, seed: u64) -> Result<StashRun, Failure> {
         let tree = BareTree::new(self.shape.clone(), 0);
-        let found = self.observe(tree, seed, BareTree::place).map_err(failed)?;
+        let occupancy = self.observe(tree, seed, BareTree::place).map_err(failed)?;
         let base = Shape::uniform(self.shape.levels(), 4).map_err(Failure::usage)?;
-        let own = Trial::new(self.shape.clone(), self.cached, found.evictions_per_access());
-        let most = found.stash.len() - 1;
+        let trial = Trial::new(self.shape.clone(), self.cached, occupancy.evictions_per_access());
+        let most = occupancy.stash.len() - 1;
         Ok(StashRun {
             name: self.name.clone(),
             workload: self.workload.name(),
@@ -204,25 +204,25 @@ impl StashSubject {
             bundle: self.bundle,
             warm_up: self.warm_up,
             accesses: self.accesses,
-            path_slots: own.path_slots,
-            loss: own.loss,
-            evictions_per_access: own.evictions,
-            gain: own.gain(&Trial::new(base, self.cached, 0.0)),
+            path_slots: trial.path_slots,
+            loss: trial.loss,
+            evictions_per_access: trial.evictions,
+            gain: trial.gain(&Trial::new(base, self.cached, 0.0)),
             stash: StashNumbers {
-                mean: found.mean(),
+                mean: occupancy.mean(),
                 most,
-                quantile_1e4: found.quantile(1e-4),
-                quantile_1e6: found.quantile(1e-6),
-                tail: (0..most).map(|blocks| found.above(blocks)).collect(),
+                quantile_1e4: occupancy.quantile(1e-4),
+                quantile_1e6: occupancy.quantile(1e-6),
+                tail: (0..most).map(|blocks| occupancy.above(blocks)).collect(),
             },
-            utilisation: found.levels,
+            utilisation: occupancy.levels,
         })
     }
 
     /// Evictions per access if the cached levels are a sub-stash with as many slots, or an array of
     /// buckets.
     pub fn evictions(&self, seed: u64, has_substash: bool) -> traceless::Result<f64> {
-        let found = if has_substash {
+        let occupancy = if has_substash {
             let below = BareTree::new(self.shape.only(|level| level >= self.cached), 0);
             let sets = (self.shape.top(self.cached).slots() as usize).div_ceil(WAYS);
             let tree = Substash::new(self.shape.clone(), self.cached, (sets, WAYS), below);
@@ -233,7 +233,7 @@ impl StashSubject {
         } else {
             self.observe(BareTree::new(self.shape.clone(), 0), seed, BareTree::place)?
         };
-        Ok(found.evictions_per_access())
+        Ok(occupancy.evictions_per_access())
     }
 
     fn observe<T: BucketTree>(
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workloads_access_what_they_say() {
+    fn workloads_access_the_blocks_they_name() {
         let mut rng = SeededRng::new(1);
         let mut most = |workload: AccessPattern| {
             let mut next = workload.over(10_000);

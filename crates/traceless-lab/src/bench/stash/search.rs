@@ -3,12 +3,12 @@
 use super::runs::StashSubject;
 use super::{above, levels};
 use crate::args::StashArgs;
-use crate::numbers::{Hardware, failed};
+use crate::report::{Hardware, failed};
 use serde::Serialize;
 use traceless::tree::Shape;
 use traceless::tree::ir_alloc::{self, EVICTIONS_MAX, LOSS_MAX, Trial, cached_levels};
 use traceless_cli::failure::Failure;
-use traceless_cli::output::{complain, say, say_json};
+use traceless_cli::output::{print_error, print_json, print_line};
 
 #[derive(Serialize)]
 struct Report {
@@ -58,17 +58,17 @@ pub fn run(args: &StashArgs) -> Result<(), Failure> {
         report.searches.push(search(args, has_substash)?);
     }
     if args.json {
-        return say_json(&report);
+        return print_json(&report);
     }
-    say(&report.machine.to_string());
+    print_line(&report.machine.to_string());
     for search in &report.searches {
         let with = if search.has_substash { "with" } else { "without" };
-        say(&format!("{levels} levels, {} cached, {with} a sub-stash:", report.cached));
+        print_line(&format!("{levels} levels, {} cached, {with} a sub-stash:", report.cached));
         for candidate in &search.tried {
-            say(&format!("  {}", candidate.line()));
+            print_line(&format!("  {}", candidate.line()));
         }
         if let Some(result) = search.tried.last() {
-            say(&format!("result: {}", result.line()));
+            print_line(&format!("result: {}", result.line()));
         }
     }
     Ok(())
@@ -80,7 +80,10 @@ fn search(args: &StashArgs, has_substash: bool) -> Result<Search, Failure> {
         let subject = StashSubject::at_steady_state(shape.clone(), above(args, levels), args);
         let evictions = subject.evictions(args.seed, has_substash)?;
         if !args.json {
-            complain(&format!("{}: {evictions:.3} evictions an access", written(&z_of(shape))));
+            print_error(&format!(
+                "{}: {evictions:.3} evictions an access",
+                allocation_text(&z_of(shape))
+            ));
         }
         Ok(evictions)
     };
@@ -94,7 +97,7 @@ fn search(args: &StashArgs, has_substash: bool) -> Result<Search, Failure> {
             vec![base, Trial::new(shape, cached, evictions)]
         }
     };
-    let candidates = tried.iter().map(|one| Candidate::new(one, &tried[0])).collect();
+    let candidates = tried.iter().map(|trial| Candidate::new(trial, &tried[0])).collect();
     Ok(Search { has_substash, tried: candidates })
 }
 
@@ -114,7 +117,7 @@ impl Candidate {
     fn line(&self) -> String {
         format!(
             "{:<28} path {:>3}, loss {:>5.2} %, evictions {:>6.3}, slots {:>5.1}, gain {:.2}{}",
-            written(&self.z),
+            allocation_text(&self.z),
             self.path_slots,
             self.loss * 100.0,
             self.evictions_per_access,
@@ -130,7 +133,7 @@ fn z_of(shape: &Shape) -> Vec<usize> {
 }
 
 /// The allocation in the form `10-16: 2, 17-19: 3`, without the levels of four.
-fn written(z: &[usize]) -> String {
+fn allocation_text(z: &[usize]) -> String {
     let mut ranges = vec![];
     let mut first = 0;
     for run in z.chunk_by(|a, b| a == b) {
@@ -149,7 +152,7 @@ mod tests {
     #[test]
     fn allocations_are_written_as_in_the_paper() {
         let shape = ir_alloc::IR_ALLOC1.shape(25).expect("a shape");
-        assert_eq!(written(&z_of(&shape)), "10-16: 2, 17-19: 3");
-        assert_eq!(written(&[4, 4]), "all 4");
+        assert_eq!(allocation_text(&z_of(&shape)), "10-16: 2, 17-19: 3");
+        assert_eq!(allocation_text(&[4, 4]), "all 4");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::measure::MovedBytes;
 use super::plain::{LINE_LEN, ROW_LEN};
-use crate::numbers::failed;
+use crate::report::failed;
 use traceless::controller::Controller;
 use traceless::posmap::{COUNTER_BITS, CompressedLabels, Plb};
 use traceless::rng::{Rng, SeededRng, System};
@@ -14,7 +14,7 @@ use traceless::types::Addr;
 use traceless_cli::failure::Failure;
 
 /// The distance of two numbers: the larger over the smaller.
-pub fn apart(a: f64, b: f64) -> f64 {
+pub fn ratio_distance(a: f64, b: f64) -> f64 {
     (a / b).max(b / a)
 }
 
@@ -27,10 +27,10 @@ const REQUESTS: u64 = 50_000;
 
 /// The distance of the simulated bytes from `2 · PathLen · Σ i·w_i`, where `w_i` of the requests
 /// took i paths. A simulated slot counts as many bytes as in the paper, in buckets of Z.
-pub fn seen_over_calculated() -> Result<f64, Failure> {
-    let seen = MovedBytes::default();
+pub fn observed_over_calculated() -> Result<f64, Failure> {
+    let moved = MovedBytes::default();
     let shape = Shape::uniform(LEVELS, PAPER_BUCKET.z as u8).map_err(failed)?;
-    let tree = GhostTree::new(shape, ROW_LEN, seen.clone());
+    let tree = GhostTree::new(shape, ROW_LEN, moved.clone());
     let key = Secret::random(&mut System);
     let labels = CompressedLabels::in_block(&key, PAPER_BLOCK_LEN as usize, COUNTER_BITS);
     let plb = Plb::new(512, 4, 0).map_err(failed)?;
@@ -54,9 +54,9 @@ pub fn seen_over_calculated() -> Result<f64, Failure> {
         requests.resize(requests.len().max(paths + 1), 0);
         requests[paths] += 1;
     }
-    let buckets = seen.bytes() / LINE_LEN / PAPER_BUCKET.z;
-    let seen = buckets * PAPER_BUCKET.path_len(1, PAPER_BLOCK_LEN);
+    let buckets = moved.bytes() / LINE_LEN / PAPER_BUCKET.z;
+    let moved = buckets * PAPER_BUCKET.path_len(1, PAPER_BLOCK_LEN);
     let path_len = PAPER_BUCKET.path_len(LEVELS as u32, PAPER_BLOCK_LEN);
     let calculated = bytes_moved(path_len, &requests);
-    Ok(apart(seen as f64, calculated as f64))
+    Ok(ratio_distance(moved as f64, calculated as f64))
 }

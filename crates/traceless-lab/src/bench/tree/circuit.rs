@@ -1,7 +1,9 @@
 //! Circuit ORAM with the plain client, with its map in memory.
 
 use super::measure::{MovedBytes, Stepping, TreeSubject, WarmUp};
-use super::plain::{Made, OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree};
+use super::plain::{
+    SealerJob, SubjectResult, cached, details, ghost_tree, sealed_tree, with_sealer,
+};
 use super::{Details, TreeMeasurement, measure, refuse};
 use crate::args::TreeArgs;
 use traceless::rng::{SeededRng, System};
@@ -24,7 +26,7 @@ pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
     };
     let make = || {
         if args.block_len > 0 {
-            return on_sealer(args.seal(), CircuitOverStore(args, shape));
+            return with_sealer(args.seal(), CircuitOverStore(args, shape));
         }
         let (tree, moved) = ghost_tree(shape);
         Ok(Box::new(Stepping::new(circuit(args, tree)?, moved)) as Box<dyn TreeSubject>)
@@ -40,8 +42,8 @@ fn circuit<T: BucketTree>(args: &TreeArgs, tree: T) -> Result<Circuit<T>, Failur
 
 struct CircuitOverStore<'a>(&'a TreeArgs, Shape);
 
-impl OnSealer for CircuitOverStore<'_> {
-    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
+impl SealerJob for CircuitOverStore<'_> {
+    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> SubjectResult {
         let Self(args, shape) = self;
         let moved = MovedBytes::default();
         let tree = sealed_tree(args, shape, args.block_len, sealer(), &moved)?;

@@ -1,38 +1,19 @@
 //! The rows of the group tree. Each measurement runs in a separate process, so that its peak memory
 //! can be measured.
 
-use super::bytes::{apart, seen_over_calculated};
+use super::bytes::{observed_over_calculated, ratio_distance};
 use super::measure::{Numbers, Readings};
 use super::operations;
 use crate::args::{ClientKind, LabelKind, Seal, TreeArgs, TreeScheme, TreeWorkload};
 use crate::bench::controls::{OperationTimes, Operations};
-use crate::numbers::{Absolute, Hardware, Ratios, Scale, TimePair, failed, summary};
-use serde::{Deserialize, Serialize};
+use crate::report::{Row, Scale, TimePair, Values, failed, print_rows};
+use serde::Deserialize;
 use std::process::{Command, Stdio};
 use traceless::scheme::traffic::{
     PAPER_BLOCK_LEN, PAPER_BUCKET, PAPER_LEVELS, Recursion, crossover,
 };
 use traceless_cli::failure::Failure;
-use traceless_cli::output::{complain, say, say_json};
-
-#[derive(Serialize)]
-struct Report {
-    schema: &'static str,
-    machine: Hardware,
-    rows: Vec<TreeRow>,
-}
-
-/// One number, or the reason why there is none.
-#[derive(Serialize)]
-struct TreeRow {
-    name: &'static str,
-    unit: &'static str,
-    measured: Option<f64>,
-    spread: Option<f64>,
-    why: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    absolute: Option<Absolute>,
-}
+use traceless_cli::output::print_error;
 
 #[derive(Deserialize)]
 struct TreeNumbers {
@@ -63,22 +44,12 @@ pub fn run(args: &TreeArgs) -> Result<(), Failure> {
     let mut rows = vec![];
     for subject in subjects(args) {
         if !args.json {
-            complain(&format!("measuring {}", subject.rows[0].0));
+            print_error(&format!("measuring {}", subject.rows[0].0));
         }
         rows.extend(subject.measure(args.quick)?);
     }
     rows.extend(calculated()?);
-    let machine = Hardware::here();
-    if args.json {
-        return say_json(&Report { schema: "traceless.tree.bench.v1", machine, rows });
-    }
-    say(&machine.to_string());
-    for TreeRow { name, unit, measured, why, absolute, .. } in rows {
-        let value = measured.map_or(why.unwrap_or_default().to_owned(), |m| format!("{m:9.3}"));
-        let absolute = absolute.map_or(String::new(), |absolute| absolute.in_words());
-        say(&format!("{name:<40}{value} {unit}{absolute}"));
-    }
-    Ok(())
+    print_rows("traceless.tree.bench.v1", &rows, args.json)
 }
 
 fn subjects(args: &TreeArgs) -> Vec<FloorSubject> {
@@ -175,7 +146,7 @@ const MODEL_RANDOM_32K: f64 = 364_555.0;
 
 /// The distance of the paths per request from the model's.
 fn from_model(numbers: &Numbers, model: f64) -> f64 {
-    apart(numbers.paths_per_access, model / MODEL_REQUESTS as f64)
+    ratio_distance(numbers.paths_per_access, model / MODEL_REQUESTS as f64)
 }
 
 fn unified(base: &TreeArgs) -> Vec<FloorSubject> {
@@ -231,40 +202,28 @@ fn unified(base: &TreeArgs) -> Vec<FloorSubject> {
 }
 
 /// Bytes moved, by the formulas of the paper.
-fn calculated() -> Result<[TreeRow; 4], Failure> {
+fn calculated() -> Result<[Row; 4], Failure> {
     let recursion = Recursion::of_the_paper();
     let path_len = PAPER_BUCKET.path_len(PAPER_LEVELS, PAPER_BLOCK_LEN);
-    let row = |name, unit, measured| TreeRow {
-        name,
-        unit,
-        measured: Some(measured),
-        spread: None,
-        why: None,
-        absolute: None,
-    };
+    let row = |name, unit, value| Row::of(name, unit, vec![value].into());
     Ok([
         row("tree-bytes-recursive-h5", "bytes", recursion.bytes_per_access()),
         row("tree-bytes-unified-path", "bytes", (2 * path_len) as f64),
-        row("tree-bytes-unified-seen", "ratio", seen_over_calculated()?),
+        row("tree-bytes-unified-seen", "ratio", observed_over_calculated()?),
         row("tree-bytes-crossover", "paths", crossover(path_len, &recursion)),
     ])
 }
 
 impl FloorSubject {
-    fn measure(&self, quick: bool) -> Result<Vec<TreeRow>, Failure> {
+    fn measure(&self, quick: bool) -> Result<Vec<Row>, Failure> {
         if quick && self.is_long {
-            let row = |&(name, ref quantity): &RowOf| TreeRow {
-                name,
-                unit: quantity.unit(),
-                measured: None,
-                spread: None,
-                why: Some("takes too long for a quick run"),
-                absolute: None,
+            let row = |&(name, ref quantity): &RowOf| {
+                Row::absent(name, quantity.unit(), "takes too long for a quick run")
             };
             return Ok(self.rows.iter().map(row).collect());
         }
-        let own = std::env::current_exe().map_err(failed)?;
-        let mut command = Command::new(own);
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut command = Command::new(program);
         command.args(self.args.command_line()).stderr(Stdio::inherit());
         let output = command.output().map_err(failed)?;
         if !output.status.success() {
@@ -280,9 +239,9 @@ impl Quantity {
         if let Self::Number(unit, _) = self { unit } else { "ratio" }
     }
 
-    fn row(&self, name: &'static str, numbers: &Numbers) -> Result<TreeRow, Failure> {
-        let (measured, spread, absolute) = match self {
-            Self::Number(_, value) => (value(numbers), None, None),
+    fn row(&self, name: &'static str, numbers: &Numbers) -> Result<Row, Failure> {
+        let values: Values = match self {
+            Self::Number(_, value) => vec![value(numbers)].into(),
             Self::Access(unit) => {
                 let rounds = &readings(numbers)?.rounds;
                 let pair = |(us, reading): &(f64, OperationTimes)| TimePair {
@@ -290,24 +249,18 @@ impl Quantity {
                     control_ns: unit.ns(reading),
                 };
                 let pairs: Vec<TimePair> = rounds.iter().map(pair).collect();
-                of_ratios(Scale::Time("us", 1e3).ratios(&pairs))
+                Scale::Time("us", 1e3).ratios(&pairs).into()
             }
             Self::Init(unit) => {
                 let control_ns = unit.ns(&readings(numbers)?.init);
                 let pair = TimePair { ns: numbers.init_seconds * 1e9, control_ns };
-                of_ratios(Scale::Time("s", 1e9).ratios(&[pair]))
+                Scale::Time("s", 1e9).ratios(&[pair]).into()
             }
         };
-        let unit = self.unit();
-        Ok(TreeRow { name, unit, measured: Some(measured), spread, why: None, absolute })
+        Ok(Row::of(name, self.unit(), values))
     }
 }
 
 fn readings(numbers: &Numbers) -> Result<&Readings, Failure> {
     numbers.readings.as_ref().ok_or_else(|| failed("there were no controls"))
-}
-
-fn of_ratios(ratios: Ratios) -> (f64, Option<f64>, Option<Absolute>) {
-    let (median, spread) = summary(ratios.values);
-    (median, spread, Some(ratios.absolute))
 }

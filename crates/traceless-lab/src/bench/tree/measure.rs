@@ -2,7 +2,7 @@
 
 use crate::args::{Seal, TreeArgs, TreeWorkload};
 use crate::bench::controls::{Controls, OperationTimes};
-use crate::numbers::{cpu_seconds, failed, peak_memory, summary};
+use crate::report::{cpu_seconds, failed, peak_memory, summary};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -139,10 +139,11 @@ pub fn measure(
         subject.access(access, &mut |block| block.fill(1)).map_err(failed)?;
     }
     let before = subject.bytes_moved();
-    let mut asking = Asking { args, rng: SeededRng::new(2), next: 0, paths: 0, idle_paths: 0 };
+    let mut driver =
+        AccessDriver { args, rng: SeededRng::new(2), next: 0, paths: 0, idle_paths: 0 };
     let (mut rounds, mut wall_us) = (vec![], vec![]);
     for _ in 0..args.rounds.max(1) {
-        let ((cpu, wall), reading) = controls.beside(|| asking.round(&mut *subject))?;
+        let ((cpu, wall), reading) = controls.beside(|| driver.round(&mut *subject))?;
         rounds.push((cpu, reading));
         wall_us.push(wall);
     }
@@ -155,8 +156,8 @@ pub fn measure(
         accesses_per_second: 1e6 / wall_us,
         cpu_us_per_access: cpu_us,
         spread,
-        paths_per_access: asking.paths as f64 / all,
-        idle_paths_per_access: asking.idle_paths as f64 / all,
+        paths_per_access: driver.paths as f64 / all,
+        idle_paths_per_access: driver.idle_paths as f64 / all,
         bytes_per_access: (subject.bytes_moved() - before) as f64 / all,
         init_seconds,
         peak_memory_bytes: peak,
@@ -177,7 +178,7 @@ fn sealer(seal: Seal) -> fn(&Secret) -> Box<dyn Sealer> {
 }
 
 /// Makes the accesses of all rounds.
-struct Asking<'a> {
+struct AccessDriver<'a> {
     args: &'a TreeArgs,
     rng: SeededRng,
     /// The next block in order.
@@ -186,7 +187,7 @@ struct Asking<'a> {
     idle_paths: u64,
 }
 
-impl Asking<'_> {
+impl AccessDriver<'_> {
     /// Makes one round of accesses. Returns microseconds per access, of processor time and of wall
     /// time.
     fn round(&mut self, subject: &mut dyn TreeSubject) -> Result<(f64, f64), Failure> {

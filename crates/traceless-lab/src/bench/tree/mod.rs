@@ -1,12 +1,12 @@
 //! `traceless-lab bench tree`: one scheme in memory, one access after the other.
 //!
-//! A scheme is a file with a function `measure` and an arm of [`measured`]; a way to seal is an arm
-//! of [`plain::on_sealer`].
+//! A scheme is a file with a function `measure` and an arm of [`measure_scheme`]; a way to seal is
+//! an arm of [`plain::with_sealer`].
 
-mod above;
 mod bytes;
 mod circuit;
 pub mod floors;
+mod last_level;
 mod measure;
 mod oblivious;
 mod operations;
@@ -17,11 +17,11 @@ mod ring;
 mod unified;
 
 use crate::args::{ClientKind, TreeArgs, TreeScheme, word};
-use crate::numbers::Hardware;
+use crate::report::Hardware;
 use measure::Numbers;
 use serde::Serialize;
 use traceless_cli::failure::Failure;
-use traceless_cli::output::{say, say_json};
+use traceless_cli::output::{print_json, print_line};
 
 #[derive(Serialize)]
 struct Report {
@@ -94,7 +94,7 @@ struct TreeMeasurement {
     numbers: Numbers,
 }
 
-fn measured(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
+fn measure_scheme(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
     if args.scheme != TreeScheme::Unified {
         refuse("a scheme other than unified", &[("--bundle", args.bundle > 1)])?;
     }
@@ -123,7 +123,7 @@ fn refuse(scheme: &str, options: &[(&str, bool)]) -> Result<(), Failure> {
 }
 
 pub fn run(args: &TreeArgs) -> Result<(), Failure> {
-    let TreeMeasurement { details, numbers } = measured(args)?;
+    let TreeMeasurement { details, numbers } = measure_scheme(args)?;
     let report = Report {
         schema: "traceless.bench.tree.v1",
         machine: Hardware::here(),
@@ -138,13 +138,13 @@ pub fn run(args: &TreeArgs) -> Result<(), Failure> {
         numbers,
     };
     if args.json {
-        return say_json(&report);
+        return print_json(&report);
     }
     let (what, numbers) = (&report.what, &report.numbers);
     let details = &what.details;
     let number = |value: Option<usize>| value.map_or("no".to_owned(), |value| value.to_string());
-    say(&report.machine.to_string());
-    say(&format!(
+    print_line(&report.machine.to_string());
+    print_line(&format!(
         "{}, {} client, {} blocks of {} bytes, {}; {}; {} levels, Z = {}, {} cached; {} maps",
         what.scheme,
         what.client,
@@ -170,7 +170,7 @@ pub fn run(args: &TreeArgs) -> Result<(), Failure> {
     ];
     let spread = numbers.spread.map(|spread| ("spread", spread * 100.0, "%"));
     for (name, value, unit) in lines.into_iter().chain(spread) {
-        say(&format!("{name:<28}{value:>14.3} {unit}"));
+        print_line(&format!("{name:<28}{value:>14.3} {unit}"));
     }
     Ok(())
 }

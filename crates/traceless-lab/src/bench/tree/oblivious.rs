@@ -37,7 +37,7 @@ pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
         };
         let oram = oram.map_err(Failure::usage)?;
         let moved = is_sealed.then_some(moved);
-        Ok(Box::new(WatchedArray { oram, traffic, accesses: 0, moved }) as Box<dyn TreeSubject>)
+        Ok(Box::new(ObliviousSubject { oram, traffic, accesses: 0, moved }) as Box<dyn TreeSubject>)
     };
     let numbers = measure::measure(args, WarmUp::Blocks(WARM_UP), make)?;
     let cipher = is_sealed.then_some("AES-256-GCM, a tag for three levels");
@@ -51,7 +51,7 @@ pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
 }
 
 /// The array, and the traffic of each access.
-struct WatchedArray {
+struct ObliviousSubject {
     oram: Box<dyn Oram>,
     traffic: Traffic,
     accesses: u64,
@@ -59,7 +59,7 @@ struct WatchedArray {
     moved: Option<MovedBytes>,
 }
 
-impl TreeSubject for WatchedArray {
+impl TreeSubject for ObliviousSubject {
     fn access(
         &mut self,
         access: Access,

@@ -2,7 +2,8 @@
 
 use super::measure::{Access, MovedBytes, Stepping, TreeSubject, WarmUp};
 use super::plain::{
-    Made, OnSealer, OverStore, cached, details, ghost_tree, on_sealer, sealed_tree, shape,
+    OverStore, SealerJob, SubjectResult, cached, details, ghost_tree, sealed_tree, shape,
+    with_sealer,
 };
 use super::{Details, TreeMeasurement, measure, refuse};
 use crate::args::TreeArgs;
@@ -22,7 +23,7 @@ pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
         refuse("a simulated Path ORAM", &[("--maps", maps > 0)])?;
         measure::measure(args, WarmUp::None, || dummies(args))?
     } else {
-        let make = || on_sealer(args.seal(), OverStores(args));
+        let make = || with_sealer(args.seal(), OverStores(args));
         measure::measure(args, WarmUp::EveryBlock, make)?
     };
     let details = Details {
@@ -38,15 +39,15 @@ pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
 /// One tree for the blocks, and one for each map.
 struct OverStores<'a>(&'a TreeArgs);
 
-impl OnSealer for OverStores<'_> {
-    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
+impl SealerJob for OverStores<'_> {
+    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> SubjectResult {
         let moved = MovedBytes::default();
         let path = self.path(self.0.block_len, sealer, &moved)?;
         Ok(Box::new(Stepping::new(path, move |_| moved.bytes())))
     }
 
     /// PMMAC, which is safe only with all labels in trusted memory.
-    fn with_pmmac(self) -> Made {
+    fn with_pmmac(self) -> SubjectResult {
         refuse("PMMAC, which needs the whole map in memory", &[("--maps", self.maps() > 0)])?;
         let (moved, key) = (MovedBytes::default(), || Secret::random(&mut System));
         let block_len = self.0.block_len + Salt::LEN + TAG_LEN;

@@ -18,12 +18,12 @@ pub const ROW_LEN: usize = 8192;
 pub const LINE_LEN: u64 = 64;
 
 /// A job that can be done with any sealer.
-pub trait OnSealer {
+pub trait SealerJob {
     /// Does the job; each call of `sealer` returns a sealer with a new key.
-    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made;
+    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> SubjectResult;
 
     /// Does the job with tags that travel with blocks.
-    fn with_pmmac(self) -> Made
+    fn with_pmmac(self) -> SubjectResult
     where
         Self: Sized,
     {
@@ -32,10 +32,10 @@ pub trait OnSealer {
 }
 
 /// A scheme to measure, or the reason why it cannot be made.
-pub type Made = Result<Box<dyn TreeSubject>, Failure>;
+pub type SubjectResult = Result<Box<dyn TreeSubject>, Failure>;
 
 /// Does the job with the sealer for `seal`.
-pub fn on_sealer(seal: Seal, job: impl OnSealer) -> Made {
+pub fn with_sealer(seal: Seal, job: impl SealerJob) -> SubjectResult {
     match seal {
         Seal::None => job.with(|| NoSeal),
         Seal::Aead => job.with(|| Aead::new(&Secret::random(&mut System))),

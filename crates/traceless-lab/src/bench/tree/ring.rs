@@ -1,7 +1,7 @@
 //! Ring ORAM, with its map in memory.
 
 use super::measure::{CountingStore, MovedBytes, Stepping, TreeSubject, WarmUp};
-use super::plain::{Made, OnSealer, details, on_sealer};
+use super::plain::{SealerJob, SubjectResult, details, with_sealer};
 use super::{Details, TreeMeasurement, measure, refuse};
 use crate::args::TreeArgs;
 use traceless::rng::{SeededRng, System};
@@ -33,7 +33,7 @@ pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
     let make = || {
         let moved = MovedBytes::default();
         if args.block_len > 0 {
-            return on_sealer(args.seal(), RingOverStore { args, params, shape, below, cached });
+            return with_sealer(args.seal(), RingOverStore { args, params, shape, below, cached });
         }
         let tree = GhostRing::new(params, below, moved.clone()).map_err(Failure::usage)?;
         subject(args, RingTop::new(shape, cached, tree).map_err(Failure::usage)?, moved)
@@ -44,10 +44,10 @@ pub fn measure(args: &TreeArgs) -> Result<TreeMeasurement, Failure> {
 
 /// The parameters with `--z` blocks per bucket.
 fn params(args: &TreeArgs) -> Result<Params, Failure> {
-    let known = [Params::Z4, Params::Z8, Params::Z16, Params::Z32];
-    let wanted = args.z.unwrap_or(Params::Z16.z);
-    let found = known.into_iter().find(|params| params.z == wanted);
-    found.ok_or_else(|| Failure::usage("buckets of ring hold 4, 8, 16 or 32 blocks"))
+    let presets = [Params::Z4, Params::Z8, Params::Z16, Params::Z32];
+    let z = args.z.unwrap_or(Params::Z16.z);
+    let params = presets.into_iter().find(|params| params.z == z);
+    params.ok_or_else(|| Failure::usage("buckets of ring hold 4, 8, 16 or 32 blocks"))
 }
 
 fn subject<T: RingTree + 'static>(
@@ -69,8 +69,8 @@ struct RingOverStore<'a> {
     cached: usize,
 }
 
-impl OnSealer for RingOverStore<'_> {
-    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
+impl SealerJob for RingOverStore<'_> {
+    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> SubjectResult {
         let Self { args, params, shape, below, cached } = self;
         let (moved, sealers) = (MovedBytes::default(), [sealer(), sealer()]);
         let len = SealedRing::store_len(params, &below, args.block_len, &sealers[0]);

@@ -1,9 +1,11 @@
 //! Unified ORAM, with its map in the tree and blocks of the map in a cache: alone, below a cache,
 //! or as the main tree of Rho.
 
-use super::above::{CacheLines, EarlyWriteBack, ExclusiveCache};
+use super::last_level::{CacheLines, EarlyWriteBack, ExclusiveCache};
 use super::measure::{Access, MovedBytes, Stepping, TreeSubject, WarmUp};
-use super::plain::{Made, OnSealer, cached, details, ghost_tree, on_sealer, sealed_tree, shape};
+use super::plain::{
+    SealerJob, SubjectResult, cached, details, ghost_tree, sealed_tree, shape, with_sealer,
+};
 use super::{Details, TreeMeasurement, measure, rho};
 use crate::args::{LabelKind, TreeArgs, TreeScheme, word};
 use traceless::posmap::{COUNTER_BITS, CompressedLabels, Labels, PlainLabels, Plb};
@@ -50,7 +52,7 @@ fn with_labels<L: Labels + 'static>(
     labels: impl Fn() -> traceless::Result<L>,
     top: impl Fn() -> traceless::Result<L>,
 ) -> Result<TreeMeasurement, Failure> {
-    let setting = Setting {
+    let setting = UnifiedSetting {
         args,
         sizes: sizes(args),
         labels: labels().map_err(Failure::usage)?,
@@ -72,7 +74,7 @@ fn with_labels<L: Labels + 'static>(
     let warm_up = if args.block_len == 0 { WarmUp::None } else { WarmUp::EveryBlock };
     let numbers = measure::measure(args, warm_up, || {
         if args.block_len > 0 {
-            return on_sealer(args.seal(), setting);
+            return with_sealer(args.seal(), setting);
         }
         if args.scheme == TreeScheme::Rho {
             return rho::simulated(shape, |tree| setting.unified(tree));
@@ -94,14 +96,14 @@ fn sizes(args: &TreeArgs) -> Sizes {
 }
 
 /// All parts of a unified ORAM except its tree.
-struct Setting<'a, L> {
+struct UnifiedSetting<'a, L> {
     args: &'a TreeArgs,
     sizes: Sizes,
     labels: L,
     top: L,
 }
 
-impl<L: Labels> Setting<'_, L> {
+impl<L: Labels> UnifiedSetting<'_, L> {
     /// The shape for blocks and map.
     fn shape(&self) -> Result<Shape, Failure> {
         let (mut level, mut all) = (self.sizes.blocks, self.args.blocks);
@@ -125,13 +127,13 @@ impl<L: Labels> Setting<'_, L> {
     }
 }
 
-impl<L: Labels + 'static> Setting<'_, L> {
+impl<L: Labels + 'static> UnifiedSetting<'_, L> {
     /// The ORAM over its only tree, below a cache if the scheme has one.
     fn subject<T: BucketTree + 'static>(
         self,
         tree: T,
         moved: impl Fn(u64) -> u64 + 'static,
-    ) -> Made {
+    ) -> SubjectResult {
         let args = self.args;
         let lines = || CacheLines::new(args, block_len(args));
         Ok(match args.scheme {
@@ -170,8 +172,8 @@ impl<S: TreeSubject> TreeSubject for Bundles<S> {
     }
 }
 
-impl<L: Labels + 'static> OnSealer for Setting<'_, L> {
-    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> Made {
+impl<L: Labels + 'static> SealerJob for UnifiedSetting<'_, L> {
+    fn with<C: Sealer + 'static>(self, sealer: impl Fn() -> C) -> SubjectResult {
         let moved = MovedBytes::default();
         let shape = self.shape()?;
         let tree = |shape| sealed_tree(self.args, shape, self.args.block_len, sealer(), &moved);

@@ -66,7 +66,7 @@ mod tests {
     use traceless::trace::Surface;
 
     #[test]
-    fn requests_that_touch_are_one_seek() {
+    fn adjacent_requests_are_one_seek() {
         let event = |op, at, len| Event { time: 0, surface: Surface::Storage, op, at, len };
         let events = [
             event(Op::Write, 100, 10),

@@ -1,8 +1,8 @@
 //! Volumes on the disk, compared with raw access to the same number of bytes.
 
-use super::caches::forget;
+use super::caches::drop_file_cache;
 use super::client::{NbdClient, NbdCommand};
-use super::served::{VolumeServer, create};
+use super::server::{VolumeServer, create};
 use super::{Effort, Places, Row, failed, row, seconds};
 use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
@@ -42,7 +42,7 @@ pub fn writes_beside_raw(
     let of_volume = || {
         let server = VolumeServer::start(image)?;
         let mut client = NbdClient::connect(&server.socket)?;
-        forget(image)?;
+        drop_file_cache(image)?;
         settle();
         let took = seconds(|| {
             client.run(NbdCommand::Write, &offsets, LARGE, LARGE_DEPTH)?;
@@ -125,7 +125,7 @@ fn write_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
 
 /// Seconds to read the first `bytes` bytes of a file that the page cache does not hold.
 fn read_raw(path: &Path, bytes: u64) -> Result<f64, Failure> {
-    forget(path)?;
+    drop_file_cache(path)?;
     let file = File::open(path).map_err(failed)?;
     let mut chunk = vec![0; LARGE];
     seconds(|| {

@@ -2,7 +2,7 @@
 
 use super::{Effort, Places, Row, failed, seconds};
 use crate::bench::controls::{Controls, Operations};
-use crate::numbers::{Scale, TimePair, cpu_seconds, row_of_ratios};
+use crate::report::{Scale, TimePair, cpu_seconds, row_of_ratios};
 use std::sync::Arc;
 use traceless::durable::MemVault;
 use traceless::oram::Oram;

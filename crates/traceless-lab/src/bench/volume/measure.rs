@@ -4,7 +4,7 @@ use super::caches;
 use super::client::NbdCommand;
 use super::counts::Counts;
 use super::device::{self, Disk};
-use super::served::make;
+use super::server::create_image;
 use super::subjects::{CONTROL, VolumeSubject};
 use super::target::{BenchTarget, MountedTarget, Raw, RecordedTarget};
 use super::workload::{FILL, LARGE, RequestPattern, SMALL};
@@ -127,8 +127,15 @@ pub fn find<'a>(cells: &'a [Cell], subject: &str, workload: &RequestPattern) -> 
 /// piece that waits for other processes changes nothing. `None` without a control.
 pub fn ratios(cells: &[Cell], cell: &Cell) -> Option<Vec<f64>> {
     let control = find(cells, CONTROL, &cell.workload)?;
-    let of_round = |(plain, own): (&Vec<f64>, &Vec<f64>)| {
-        summary(plain.iter().zip(own).map(|(plain, own)| plain / own).collect()).0
+    let of_round = |(plain, subject_pieces): (&Vec<f64>, &Vec<f64>)| {
+        summary(
+            plain
+                .iter()
+                .zip(subject_pieces)
+                .map(|(plain, subject_pieces)| plain / subject_pieces)
+                .collect(),
+        )
+        .0
     };
     Some(control.pieces.iter().zip(&cell.pieces).map(of_round).collect())
 }
@@ -151,7 +158,7 @@ impl StepProgress {
 
     fn begin(&mut self, subject: VolumeSubject, what: &str) -> Result<(), Failure> {
         self.meter.update(self.done, self.all);
-        self.meter.tell(&format!("{} {what}", subject.name));
+        self.meter.set_message(&format!("{} {what}", subject.name));
         self.done += 1;
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Failure::usage("interrupted"));
@@ -185,7 +192,7 @@ pub fn on_this_disk(
     for subject in subjects {
         steps.begin(*subject, "is made")?;
         let volume_bytes = plan.volume_bytes(interface);
-        let image = make(folder, &subject.file_name(), volume_bytes, subject.create)?;
+        let image = create_image(folder, &subject.file_name(), volume_bytes, subject.create)?;
         let mut target: Box<dyn BenchTarget> = match interface {
             Interface::Raw => Box::new(Raw::open(&image)?),
             Interface::Ext4 => Box::new(MountedTarget::open(&image)?),
@@ -200,9 +207,9 @@ pub fn on_this_disk(
             let requests = workload.requests(plan.file_bytes, plan.requests, seed);
             for (subject, (image, _)) in subjects.iter().zip(&open) {
                 steps.begin(*subject, workload.name)?;
-                caches::forget(image)?;
+                caches::drop_file_cache(image)?;
             }
-            caches::drop_all();
+            caches::drop_caches();
             let turns = turns(&mut open, round + number, workload, &requests)?;
             for (subject, pieces) in subjects.iter().zip(turns) {
                 cell_of(&mut cells, *subject, *workload, &requests).add_round(pieces);
@@ -232,8 +239,8 @@ fn turns(
     let mut took = vec![vec![]; open.len()];
     for (number, piece) in requests.chunks(requests.len().div_ceil(pieces)).enumerate() {
         for turn in 0..open.len() {
-            let who = (turn + first + number) % open.len();
-            took[who].push(seconds(|| run(&mut *open[who].1, workload, piece))?);
+            let subject = (turn + first + number) % open.len();
+            took[subject].push(seconds(|| run(&mut *open[subject].1, workload, piece))?);
         }
     }
     Ok(took)
@@ -255,7 +262,7 @@ pub fn on_a_model(
         steps.begin(*subject, "is made")?;
         let volume_bytes = plan.volume_bytes(Interface::Raw);
         let create = [subject.create, &["--unfilled"]].concat();
-        let image = make(folder, &subject.file_name(), volume_bytes, &create)?;
+        let image = create_image(folder, &subject.file_name(), volume_bytes, &create)?;
         let mut target = Box::new(RecordedTarget::open(&image)?);
         fill(&mut *target, plan)?;
         let mut disk = new_disk();
@@ -270,7 +277,7 @@ pub fn on_a_model(
                 let events = target.take_events();
                 if let Some(traces) = traces {
                     let name = format!("{}-{}-{round}.trace", subject.file_name(), workload.name);
-                    keep(&traces.join(name), &events)?;
+                    write_trace(&traces.join(name), &events)?;
                 }
                 let cell = cell_of(&mut cells, *subject, *workload, &requests);
                 cell.add_round(vec![device::seconds(&mut *disk, &events)]);
@@ -323,7 +330,7 @@ fn cell_of<'a>(
     &mut cells[at]
 }
 
-fn keep(path: &Path, events: &[Event]) -> Result<(), Failure> {
+fn write_trace(path: &Path, events: &[Event]) -> Result<(), Failure> {
     let mut writer = File::create(path).and_then(TraceWriter::new).map_err(failed)?;
     for event in events {
         writer.append(*event).map_err(failed)?;

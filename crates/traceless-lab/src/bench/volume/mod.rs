@@ -11,7 +11,7 @@ mod library;
 mod measure;
 mod nbd;
 mod pointers;
-mod served;
+mod server;
 mod sqoram;
 mod subjects;
 mod target;
@@ -19,20 +19,15 @@ mod workload;
 mod write_only;
 
 use crate::args::{BenchSuite, VolumeBenchArgs};
-use crate::numbers::Hardware;
-pub use crate::numbers::{Row, failed, row, spread_in_words, summary};
+use crate::report::Hardware;
+use crate::report::print_report;
+pub use crate::report::{Row, failed, row, summary};
 use serde::Serialize;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use traceless::clock::{Clock, Monotonic};
 use traceless_cli::failure::Failure;
-use traceless_cli::output::{complain, say, say_json};
-
-#[derive(Serialize)]
-struct Report {
-    schema: &'static str,
-    machine: Machine,
-    rows: Vec<Row>,
-}
+use traceless_cli::output::print_error;
 
 #[derive(Serialize)]
 pub struct Machine {
@@ -40,6 +35,12 @@ pub struct Machine {
     pub hardware: Hardware,
     ram_folder: String,
     disk_folder: String,
+}
+
+impl Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.hardware.fmt(f)
+    }
 }
 
 /// The size of a measurement.
@@ -102,22 +103,11 @@ fn floors(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
             continue;
         }
         if !args.json {
-            complain(&format!("measuring {}", names.join(", ")));
+            print_error(&format!("measuring {}", names.join(", ")));
         }
         rows.extend(measure(places, effort)?);
     }
-    let machine = machine(places, args);
-    if args.json {
-        return say_json(&Report { schema: "traceless.volume.bench.v1", machine, rows });
-    }
-    say(&machine.hardware.to_string());
-    for row in rows {
-        let Row { name, unit, measured, spread, absolute } = row;
-        let spread = spread_in_words(spread);
-        let absolute = absolute.map_or(String::new(), |absolute| absolute.in_words());
-        say(&format!("{name:<40}{measured:>9.3} {unit:<6}{spread}{absolute}"));
-    }
-    Ok(())
+    print_report("traceless.volume.bench.v1", &machine(places, args), &(), &rows, args.json)
 }
 
 /// Seconds that `work` takes.

@@ -1,7 +1,7 @@
 //! Volumes in memory over NBD: the ratio of detwo to plain, and the server's memory.
 
 use super::client::{NbdClient, NbdCommand};
-use super::served::{VolumeServer, create};
+use super::server::{VolumeServer, create};
 use super::{Effort, Places, Row, row, seconds, summary};
 use traceless::rng::{Rng, SeededRng};
 use traceless_cli::failure::Failure;
@@ -45,9 +45,10 @@ pub fn measure(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     }
     let (mut writes, mut reads, mut random_reads) = (vec![], vec![], vec![]);
     let mut ratio = |command, offsets, len, depth, passes| {
-        let time =
-            |who: usize, piece: &[u64]| seconds(|| clients[who].run(command, piece, len, depth));
-        in_turns(offsets, passes, time)
+        let time = |volume: usize, piece: &[u64]| {
+            seconds(|| clients[volume].run(command, piece, len, depth))
+        };
+        interleaved_ratio(offsets, passes, time)
     };
     for _ in 0..effort.rounds {
         writes.push(ratio(NbdCommand::Write, &sequential, LARGE, LARGE_DEPTH, PASSES)?);
@@ -74,7 +75,7 @@ pub fn measure(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
 /// The ratio of plain's time to detwo's for some work: the median over pieces. `time` returns the
 /// seconds of a piece on one volume. The first volume alternates, so that other load on the machine
 /// affects both.
-fn in_turns(
+fn interleaved_ratio(
     work: &[u64],
     passes: usize,
     mut time: impl FnMut(usize, &[u64]) -> Result<f64, Failure>,
@@ -83,8 +84,8 @@ fn in_turns(
     let pieces = work.chunks(work.len().div_ceil(PIECES));
     for (number, piece) in (0..passes).flat_map(|_| pieces.clone()).enumerate() {
         let mut times = [0.0; 2];
-        for who in [number % 2, 1 - number % 2] {
-            times[who] = time(who, piece)?;
+        for volume in [number % 2, 1 - number % 2] {
+            times[volume] = time(volume, piece)?;
         }
         ratios.push(times[0] / times[1]);
     }

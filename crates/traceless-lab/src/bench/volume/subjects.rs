@@ -26,31 +26,34 @@ pub struct VolumeSubject {
     /// Arguments of `volume create`.
     pub create: &'static [&'static str],
     /// Whether it is measured if the command line names no subject.
-    pub usual: bool,
+    pub is_default: bool,
 }
 
-const fn usual(name: &'static str, create: &'static [&'static str]) -> VolumeSubject {
-    VolumeSubject { name, create, usual: true }
+const fn default_subject(name: &'static str, create: &'static [&'static str]) -> VolumeSubject {
+    VolumeSubject { name, create, is_default: true }
 }
 
-const fn unusual(name: &'static str, create: &'static [&'static str]) -> VolumeSubject {
-    VolumeSubject { name, create, usual: false }
+const fn optional_subject(name: &'static str, create: &'static [&'static str]) -> VolumeSubject {
+    VolumeSubject { name, create, is_default: false }
 }
 
 /// Every subject, the control first.
 pub const SUBJECTS: [VolumeSubject; 11] = [
-    usual(CONTROL, &["--scheme", "plain"]),
-    usual("detwo", &["--scheme", "detwo", "--refresh", "1"]),
+    default_subject(CONTROL, &["--scheme", "plain"]),
+    default_subject("detwo", &["--scheme", "detwo", "--refresh", "1"]),
     // As in the paper: the holding area is three times as large as the main area.
-    usual("detwo-1/3", &["--scheme", "detwo", "--refresh", "1/3"]),
-    usual("sq", &["--scheme", "sq"]),
-    usual("sq-map-disk", &["--scheme", "sq", "--map", "disk"]),
-    usual("sq-paper", &["--scheme", "sq", "--fanout", "2", "--bucket", "256", "--refresh", "1"]),
-    usual("hive", &["--scheme", "hive"]),
-    usual("datalair", &["--scheme", "datalair"]),
-    unusual("detwo-map-disk", &["--scheme", "detwo", "--refresh", "1", "--map", "disk"]),
-    unusual("sq-amortized", &["--scheme", "sq", "--amortized"]),
-    unusual(
+    default_subject("detwo-1/3", &["--scheme", "detwo", "--refresh", "1/3"]),
+    default_subject("sq", &["--scheme", "sq"]),
+    default_subject("sq-map-disk", &["--scheme", "sq", "--map", "disk"]),
+    default_subject(
+        "sq-paper",
+        &["--scheme", "sq", "--fanout", "2", "--bucket", "256", "--refresh", "1"],
+    ),
+    default_subject("hive", &["--scheme", "hive"]),
+    default_subject("datalair", &["--scheme", "datalair"]),
+    optional_subject("detwo-map-disk", &["--scheme", "detwo", "--refresh", "1", "--map", "disk"]),
+    optional_subject("sq-amortized", &["--scheme", "sq", "--amortized"]),
+    optional_subject(
         "sq-paper-cadence",
         &[
             "--scheme",
@@ -72,13 +75,13 @@ pub const SUBJECTS: [VolumeSubject; 11] = [
 pub const NOT_IN_THIS_BUILD: &str = "not in this build";
 
 impl VolumeSubject {
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn find(name: &str) -> Option<Self> {
         SUBJECTS.into_iter().find(|subject| subject.name == name)
     }
 
     /// The subject that the command line names.
-    pub fn named_by_user(name: &str) -> Result<Self, Failure> {
-        Self::named(name).ok_or_else(|| {
+    pub fn parse(name: &str) -> Result<Self, Failure> {
+        Self::find(name).ok_or_else(|| {
             let names: Vec<&str> = SUBJECTS.iter().map(|subject| subject.name).collect();
             let names = names.join(", ");
             Failure::usage(format!("no subject is called {name}; there are {names}"))
@@ -87,7 +90,7 @@ impl VolumeSubject {
 
     /// The same scheme with its map on the disk, if that is listed.
     pub fn with_map_on_disk(self) -> Option<Self> {
-        Self::named(&format!("{}-map-disk", self.name))
+        Self::find(&format!("{}-map-disk", self.name))
     }
 
     /// The subject's name in a form that is valid for files.
@@ -123,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_build_has_becomes_a_scheme_and_the_rest_says_so() {
+    fn subjects_of_this_build_have_a_scheme_and_the_rest_a_reason() {
         for subject in SUBJECTS {
             match subject.scheme(64 << 20) {
                 Ok(scheme) => assert_eq!(scheme.blocks(), (64 << 20) / 4096, "{}", subject.name),
@@ -139,11 +142,11 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_and_fit_files() {
-        assert_eq!(VolumeSubject::named("detwo-1/3").unwrap().file_name(), "detwo-1-3");
-        assert_eq!(VolumeSubject::named("none"), None);
-        let sq = VolumeSubject::named("sq").unwrap();
+    fn names_are_found_and_valid_for_files() {
+        assert_eq!(VolumeSubject::find("detwo-1/3").unwrap().file_name(), "detwo-1-3");
+        assert_eq!(VolumeSubject::find("none"), None);
+        let sq = VolumeSubject::find("sq").unwrap();
         assert_eq!(sq.with_map_on_disk().unwrap().name, "sq-map-disk");
-        assert_eq!(VolumeSubject::named("hive").unwrap().with_map_on_disk(), None);
+        assert_eq!(VolumeSubject::find("hive").unwrap().with_map_on_disk(), None);
     }
 }

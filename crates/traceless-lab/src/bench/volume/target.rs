@@ -3,7 +3,7 @@
 
 use super::client::{NbdClient, NbdCommand};
 use super::failed;
-use super::served::{VolumeServer, key_beside, user_key};
+use super::server::{VolumeServer, key_beside, user_key};
 use super::workload::{LARGE, SMALL};
 use crate::program;
 use rustix::fs::OFlags;
@@ -94,8 +94,8 @@ impl MountedTarget {
             .status()
             .map_err(failed)?;
         if !status.success() {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
-            return Err(failed(format!("cannot mount {}: {}", image.display(), said.trim())));
+            let log_text = std::fs::read_to_string(&log).unwrap_or_default();
+            return Err(failed(format!("cannot mount {}: {}", image.display(), log_text.trim())));
         }
         let buffer = AlignedBuf::zeroed(LARGE);
         let mut mounted = Self { file: None, needs_unmount: true, buffer, dir };

@@ -85,12 +85,17 @@ pub const SUITE: [RequestPattern; 18] = [
 
 impl RequestPattern {
     /// The pattern's requests on a file of `file_bytes` bytes; the same for the same `seed`.
-    pub fn requests(&self, file_bytes: u64, asked: u64, seed: u64) -> Vec<(NbdCommand, u64)> {
+    pub fn requests(
+        &self,
+        file_bytes: u64,
+        requests_max: u64,
+        seed: u64,
+    ) -> Vec<(NbdCommand, u64)> {
         let len = self.request_len as u64;
         let places = file_bytes / len;
         let count = match self.amount {
             Amount::OfFile(times, over) => (places * times / over).max(1),
-            Amount::Requests => asked.min(places),
+            Amount::Requests => requests_max.min(places),
         };
         let mut rng = SeededRng::new(seed);
         let request = |number: u64| {
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn names_differ() {
+    fn workload_names_differ() {
         for (i, workload) in SUITE.iter().enumerate() {
             assert!(SUITE[..i].iter().all(|other| other.name != workload.name));
         }

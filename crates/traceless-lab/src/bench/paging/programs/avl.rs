@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_balanced_map() {
+    fn the_tree_is_a_balanced_map() {
         let (mut tree, mut truth, mut rng) =
             (AvlTree::default(), BTreeMap::new(), SeededRng::new(3));
         for step in 0..4000 {

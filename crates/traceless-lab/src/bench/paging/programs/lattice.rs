@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_and_differences_become_smaller() {
+    fn differences_shrink_and_no_byte_is_lost() {
         let directions = directions();
         let weights: f64 = directions.iter().map(|direction| direction.weight).sum();
         assert!((weights - 1.0).abs() < 1e-12);

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_do_what_they_are_told_and_nothing_else() {
+    fn programs_are_deterministic_and_depend_on_their_size() {
         for program in &PROGRAMS {
             let [one, again, more] = [3, 3, 4].map(|size| run(program.name, size).unwrap());
             assert_eq!(one, again, "{}", program.name);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_learns() {
+    fn training_reduces_the_error() {
         let mut rng = SeededRng::new(5);
         let ratings: Vec<Rating> = (0..60_000).map(|_| Rating::drawn(&mut rng)).collect();
         let mut model = Model::new(&mut rng);

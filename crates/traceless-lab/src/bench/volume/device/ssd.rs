@@ -19,14 +19,14 @@ impl Disk for Ssd {
     fn serve(&mut self, call: &[Event]) -> f64 {
         let mut channels = [0.0; CHANNELS];
         let mut pages = 0;
-        let asked = call.iter().filter(|event| event.op != Op::Sync);
-        for (number, event) in asked.enumerate() {
+        let requests_of_call = call.iter().filter(|event| event.op != Op::Sync);
+        for (number, event) in requests_of_call.enumerate() {
             let latency = if event.op == Op::Read { READ_NS } else { WRITE_NS };
             channels[number % CHANNELS] += latency;
             pages += pages_of(event);
         }
-        let waited = channels.into_iter().fold(0.0, f64::max);
-        waited + (pages * PAGE_BYTES) as f64 / BYTES_PER_SECOND * 1e9
+        let latency_of_call = channels.into_iter().fold(0.0, f64::max);
+        latency_of_call + (pages * PAGE_BYTES) as f64 / BYTES_PER_SECOND * 1e9
     }
 
     fn drain(&mut self) -> f64 {

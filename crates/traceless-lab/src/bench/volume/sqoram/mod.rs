@@ -12,10 +12,10 @@ use super::subjects::{CONTROL, SUBJECTS, VolumeSubject};
 use super::workload::{RequestPattern, SUITE};
 use super::{Places, caches, failed, machine};
 use crate::args::{Device, Interface, VolumeBenchArgs};
-use report::{LeftOut, Presence, Report, rows};
+use report::{LeftOut, Report, SubjectReport, rows};
 use std::path::Path;
 use traceless_cli::failure::Failure;
-use traceless_cli::output::say_json;
+use traceless_cli::output::print_json;
 use traceless_volume::fuse::capabilities;
 
 const GIB: u64 = 1 << 30;
@@ -24,9 +24,10 @@ const GIB: u64 = 1 << 30;
 pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
     let plan = Plan::of(args)?;
     let smallest = plan.volume_bytes(Interface::Raw);
-    let asked = subjects(args)?;
-    let presences: Vec<Presence> = asked.iter().map(|s| Presence::of(*s, smallest)).collect();
-    let present = asked.iter().zip(&presences).filter(|(_, presence)| presence.measured);
+    let requested = subjects(args)?;
+    let subject_reports: Vec<SubjectReport> =
+        requested.iter().map(|s| SubjectReport::of(*s, smallest)).collect();
+    let present = requested.iter().zip(&subject_reports).filter(|(_, presence)| presence.measured);
     let present: Vec<VolumeSubject> = present.map(|(subject, _)| *subject).collect();
     let workloads: Vec<RequestPattern> =
         SUITE.into_iter().filter(|workload| args.wants(workload.name)).collect();
@@ -36,8 +37,8 @@ pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
         device: device_name(args.sizes.device),
         file_bytes: plan.file_bytes,
         rounds: plan.rounds,
-        caches_dropped: args.sizes.device.is_none().then(caches::drop_all),
-        subjects: presences,
+        caches_dropped: args.sizes.device.is_none().then(caches::drop_caches),
+        subjects: subject_reports,
         rows: vec![],
         seeks: vec![],
         left_out: vec![],
@@ -51,7 +52,7 @@ pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
         std::fs::write(path, svg).map_err(failed)?;
     }
     if args.json {
-        return say_json(&report);
+        return print_json(&report);
     }
     report.print();
     Ok(())
@@ -59,11 +60,12 @@ pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
 
 /// The control, and the subjects that the command line names.
 fn subjects(args: &VolumeBenchArgs) -> Result<Vec<VolumeSubject>, Failure> {
-    let named = args.sizes.subject.iter().map(|name| VolumeSubject::named_by_user(name));
+    let named = args.sizes.subject.iter().map(|name| VolumeSubject::parse(name));
     let named: Vec<VolumeSubject> = named.collect::<Result<_, _>>()?;
     let is_wanted = |subject: &VolumeSubject| {
-        let is_asked = if named.is_empty() { subject.usual } else { named.contains(subject) };
-        subject.name == CONTROL || is_asked
+        let is_requested =
+            if named.is_empty() { subject.is_default } else { named.contains(subject) };
+        subject.name == CONTROL || is_requested
     };
     Ok(SUBJECTS.into_iter().filter(is_wanted).collect())
 }
@@ -165,8 +167,8 @@ pub fn disk(device: Device, span: u64, elevator: bool) -> Box<dyn Disk> {
 /// the same for every choice of subjects.
 pub fn largest_image(plan: &Plan) -> u64 {
     let bytes = plan.volume_bytes(Interface::Raw);
-    let usual = SUBJECTS.iter().filter(|subject| subject.usual);
-    usual.filter_map(|subject| subject.image_len(bytes).ok()).max().unwrap_or(bytes)
+    let is_default = SUBJECTS.iter().filter(|subject| subject.is_default);
+    is_default.filter_map(|subject| subject.image_len(bytes).ok()).max().unwrap_or(bytes)
 }
 
 fn device_name(device: Option<Device>) -> &'static str {

@@ -59,13 +59,13 @@ const FIGURE_7: [(&str, &str, &str, f64); 3] = [
 /// All published numbers.
 pub fn published() -> Vec<PublishedRatio> {
     let table = |place, lines: &[Line]| {
-        let number = |&(scheme, workload, own, baseline): &Line| PublishedRatio {
+        let number = |&(scheme, workload, scheme_speed, baseline): &Line| PublishedRatio {
             place,
             scheme,
             workload,
-            mb_per_s: Some(own),
+            mb_per_s: Some(scheme_speed),
             baseline_mb_per_s: Some(baseline),
-            ratio: own / baseline,
+            ratio: scheme_speed / baseline,
         };
         lines.iter().map(number).collect::<Vec<_>>()
     };
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn every_number_finds_its_row() {
         for number in published() {
-            assert!(VolumeSubject::named(number.scheme).is_some(), "{number:?}");
+            assert!(VolumeSubject::find(number.scheme).is_some(), "{number:?}");
             assert!(SUITE.iter().any(|w| w.name == number.workload), "{number:?}");
             assert!(about(number.scheme, number.workload).contains(&number));
         }

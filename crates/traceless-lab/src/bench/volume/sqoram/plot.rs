@@ -7,9 +7,10 @@ use traceless_audit::svg::bars::{BarGroup, BarPanel, Plot, decades};
 
 /// The plot of a report.
 pub fn plot(report: &Report) -> Plot {
-    let known = SUBJECTS.iter().map(|subject| subject.name);
-    let asked = |name: &&str| report.subjects.iter().any(|subject| subject.name == *name);
-    let mut series: Vec<&str> = known.filter(|name| asked(name) && *name != CONTROL).collect();
+    let names = SUBJECTS.iter().map(|subject| subject.name);
+    let is_reported = |name: &&str| report.subjects.iter().any(|subject| subject.name == *name);
+    let mut series: Vec<&str> =
+        names.filter(|name| is_reported(name) && *name != CONTROL).collect();
     // The paper's panel shows all of its schemes, even if they were not measured.
     for number in published() {
         if !series.contains(&number.scheme) {

@@ -7,7 +7,7 @@ use super::super::{Machine, summary};
 use super::paper::{self, PublishedRatio};
 use super::seeks::Seeks;
 use serde::Serialize;
-use traceless_cli::output::say;
+use traceless_cli::output::print_line;
 use traceless_sim::experiment::text_table::TextTable;
 use traceless_sim::experiment::text_table::shortened;
 
@@ -22,7 +22,7 @@ pub struct Report {
     /// Whether the kernel's caches were dropped before each measurement; otherwise only the pages
     /// of the images were dropped. None for a model, which has no caches.
     pub caches_dropped: Option<bool>,
-    pub subjects: Vec<Presence>,
+    pub subjects: Vec<SubjectReport>,
     pub rows: Vec<WorkloadRow>,
     /// Comparison with Theorem 3 of the paper; only where seeks were counted.
     pub seeks: Vec<Seeks>,
@@ -31,7 +31,7 @@ pub struct Report {
 
 /// A subject, and whether it could be measured.
 #[derive(Serialize)]
-pub struct Presence {
+pub struct SubjectReport {
     pub name: &'static str,
     pub create: String,
     pub measured: bool,
@@ -95,14 +95,14 @@ pub fn rows(on: &'static str, cells: &[Cell]) -> Vec<WorkloadRow> {
             spread,
             ratio: ratio.map(|(median, _)| median),
             ratio_spread: ratio.and_then(|(_, spread)| spread),
-            store: cell.counts.map(|counts| asked(cell, counts)),
+            store: cell.counts.map(|counts| store_requests(cell, counts)),
             paper: paper::about(cell.subject.name, cell.workload.name),
         }
     };
     cells.iter().map(row).collect()
 }
 
-fn asked(cell: &Cell, counts: Counts) -> StoreRequests {
+fn store_requests(cell: &Cell, counts: Counts) -> StoreRequests {
     let requests = cell.requests * cell.seconds.len() as u64;
     let amplification = counts.bytes_written as f64 / cell.written as f64;
     StoreRequests {
@@ -112,7 +112,7 @@ fn asked(cell: &Cell, counts: Counts) -> StoreRequests {
     }
 }
 
-impl Presence {
+impl SubjectReport {
     /// Whether this build can make a volume of `bytes` bytes for the subject.
     pub fn of(subject: VolumeSubject, bytes: u64) -> Self {
         let len = subject.image_len(bytes);
@@ -129,8 +129,8 @@ impl Presence {
 impl Report {
     /// Prints the report as text.
     pub fn print(&self) {
-        say(&self.machine.hardware.to_string());
-        say(&format!(
+        print_line(&self.machine.hardware.to_string());
+        print_line(&format!(
             "{}; a file of {} MiB, {} rounds; MB/s, and the speed beside {}'s",
             self.device,
             self.file_bytes >> 20,
@@ -138,25 +138,32 @@ impl Report {
             super::super::subjects::CONTROL,
         ));
         if self.caches_dropped == Some(false) {
-            say("Not root: of the caches, only the pages of the images were dropped.");
+            print_line("Not root: of the caches, only the pages of the images were dropped.");
         }
-        let mut shown = vec![];
+        let mut printed = vec![];
         for row in &self.rows {
-            if !shown.contains(&row.on) {
-                shown.push(row.on);
-                say(&format!("\n{}\n{}", row.on, self.table(row.on)));
+            if !printed.contains(&row.on) {
+                printed.push(row.on);
+                print_line(&format!("\n{}\n{}", row.on, self.table(row.on)));
             }
         }
-        say(&format!("\nbeside the paper, as ratios to the baseline\n{}", self.beside_the_paper()));
+        print_line(&format!(
+            "\nbeside the paper, as ratios to the baseline\n{}",
+            self.beside_the_paper()
+        ));
         if !self.seeks.is_empty() {
             let title = "seeks for each block written, beside the paper's Theorem 3";
-            say(&format!("\n{title}\n{}", self.beside_theorem_3()));
+            print_line(&format!("\n{title}\n{}", self.beside_theorem_3()));
         }
         for subject in self.subjects.iter().filter(|s| !s.measured) {
-            say(&format!("{}: {}", subject.name, subject.why.as_deref().unwrap_or_default()));
+            print_line(&format!(
+                "{}: {}",
+                subject.name,
+                subject.why.as_deref().unwrap_or_default()
+            ));
         }
         for left_out in &self.left_out {
-            say(&format!("left out: {}: {}", left_out.what, left_out.why));
+            print_line(&format!("left out: {}: {}", left_out.what, left_out.why));
         }
     }
 

@@ -5,7 +5,7 @@ use super::super::client::NbdCommand;
 use super::super::counts::Counts;
 use super::super::failed;
 use super::super::library::parts;
-use super::super::served::make;
+use super::super::server::create_image;
 use super::super::subjects::VolumeSubject;
 use super::super::target::{BenchTarget, RecordedTarget};
 use super::super::workload::SMALL;
@@ -43,7 +43,7 @@ impl Groups {
     /// Counts writes to a new volume of `subject`, made in `folder`.
     pub fn count(subject: VolumeSubject, folder: &Path, run: FlushRun) -> Result<Self, Failure> {
         let create = [subject.create, &["--unfilled"]].concat();
-        let image = make(folder, &subject.file_name(), run.volume_bytes, &create)?;
+        let image = create_image(folder, &subject.file_name(), run.volume_bytes, &create)?;
         let mut target = Box::new(RecordedTarget::open(&image)?);
         let mut rng = SeededRng::new(3);
         let blocks = run.volume_bytes / SMALL as u64;
@@ -69,14 +69,15 @@ impl Groups {
 
     /// Writes to a new `scheme` that is too large for any store at hand: what it writes is thrown
     /// away. It takes its blocks for lost then, which changes nothing of where it writes and
-    /// reads. The writes of a flush are counted together, if there are such.
-    pub fn of_a_large_one(
+    /// reads. The writes of a flush are counted together.
+    pub fn count_unstored(
         scheme: &dyn BlockScheme,
         before: u64,
         writes: u64,
     ) -> Result<Self, Failure> {
         let recorder = Arc::new(Recorder::default());
-        let store = WatchedStore::new(Discards { len: scheme.store_len() }, recorder.clone());
+        let store =
+            WatchedStore::new(DiscardingStore { len: scheme.store_len() }, recorder.clone());
         let (vault, key) = (MemVault::default(), Secret::random(&mut System));
         let parts = parts(Arc::new(store), &vault, &key);
         let mut oram = scheme.create(parts).map_err(failed)?;
@@ -122,11 +123,11 @@ impl Groups {
 }
 
 /// A store of any size that keeps nothing, and reads as zeros.
-struct Discards {
+struct DiscardingStore {
     len: u64,
 }
 
-impl Store for Discards {
+impl Store for DiscardingStore {
     fn len(&self) -> u64 {
         self.len
     }
@@ -147,10 +148,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_group_that_stalls_shows() {
-        let usual = Counts { bytes_written: 2 << 20, seeks: 5, ..Counts::default() };
-        let stall = Counts { bytes_read: 6 << 20, seeks: 10, ..usual };
-        let groups = Groups([vec![usual; 9], vec![stall]].concat());
+    fn a_stalled_group_shows() {
+        let is_default = Counts { bytes_written: 2 << 20, seeks: 5, ..Counts::default() };
+        let stall = Counts { bytes_read: 6 << 20, seeks: 10, ..is_default };
+        let groups = Groups([vec![is_default; 9], vec![stall]].concat());
         assert_eq!(groups.worst_over_median(), (4.0, 2.0));
         assert!((groups.write_amplification() - 2.0).abs() < 1e-9);
         assert!((groups.seeks() - 5.5).abs() < 1e-9);

@@ -6,17 +6,17 @@ use super::super::disk::writes_beside_raw;
 use super::super::failed;
 use super::super::library::{BLOCK_LEN, BLOCKS, TestBed};
 use super::super::measure::{self, Cell, Plan, StepProgress, find, ratios};
-use super::super::served::{VolumeServer, make};
+use super::super::server::{VolumeServer, create_image};
 use super::super::sqoram::largest_image;
 use super::super::subjects::{CONTROL, VolumeSubject};
 use super::super::workload::{
     AGE, FILL, LARGE, MIX, OVERWRITE, RANDOM_READ, READ_AGED, READ_FRESH, RequestPattern, SMALL,
 };
 use super::flushes::{FlushRun, GROUP_WRITES, Groups};
-use super::{Context, Found, Values};
+use super::{Context, RowResult, Values};
 use crate::args::Interface;
 use crate::bench::controls::Operations;
-use crate::numbers::Scale;
+use crate::report::Scale;
 use traceless_cli::args::ProgressHow;
 use traceless_cli::failure::Failure;
 use traceless_volume::fuse::capabilities;
@@ -34,7 +34,7 @@ const DETWO: &str = "detwo-1/3";
 /// Rows that are measured together, and the function that measures them.
 pub struct Group {
     pub rows: &'static [RowName],
-    pub measure: fn(&Context) -> Result<Vec<Found>, Failure>,
+    pub measure: fn(&Context) -> Result<Vec<RowResult>, Failure>,
 }
 
 /// A row's unit, and its name around the subject's.
@@ -115,18 +115,18 @@ fn with_map_on_disk(context: &Context) -> Result<VolumeSubject, String> {
 }
 
 fn control() -> VolumeSubject {
-    VolumeSubject::named(CONTROL).expect("the control is listed")
+    VolumeSubject::find(CONTROL).expect("the control is listed")
 }
 
 /// Bytes of the image per byte of the volume.
 #[expect(clippy::unnecessary_wraps, reason = "every group is measured by such a function")]
-fn space(context: &Context) -> Result<Vec<Found>, Failure> {
+fn space(context: &Context) -> Result<Vec<RowResult>, Failure> {
     let len = context.subject.image_len(VOLUME_BYTES);
     Ok(vec![len.map(|len| vec![len as f64 / VOLUME_BYTES as f64].into())])
 }
 
 /// The scheme alone on a store in memory.
-fn library(context: &Context) -> Result<Vec<Found>, Failure> {
+fn library(context: &Context) -> Result<Vec<RowResult>, Failure> {
     let scheme = match context.subject.scheme(BLOCKS * BLOCK_LEN as u64) {
         Ok(scheme) => scheme,
         Err(why) => return Ok(vec![Err(why)]),
@@ -153,17 +153,17 @@ fn large_run(
     Ok(FlushRun { volume_bytes, writes, writes_before, flush_every })
 }
 
-fn counts(context: &Context) -> Result<Vec<Found>, Failure> {
+fn counts(context: &Context) -> Result<Vec<RowResult>, Failure> {
     let folder = &context.places.ram;
     let run = |subject, flush_every| {
         Groups::count(subject, folder, large_run(context, subject, flush_every)?)
     };
     // A volume of the paper's size has more levels, so that each write costs more in proportion.
-    let larger = |subject: VolumeSubject, found: f64| -> Result<Values, Failure> {
+    let larger = |subject: VolumeSubject, measured: f64| -> Result<Values, Failure> {
         let counted = large_run(context, subject, None)?.volume_bytes;
         let paper = subject.scheme(VOLUME_BYTES).map_err(failed)?.write_amplification();
         let counted = subject.scheme(counted).map_err(failed)?.write_amplification();
-        Ok(vec![found * paper / counted].into())
+        Ok(vec![measured * paper / counted].into())
     };
     let groups = run(context.subject, None)?;
     let flushed = run(context.subject, Some(32))?;
@@ -181,19 +181,19 @@ fn counts(context: &Context) -> Result<Vec<Found>, Failure> {
 }
 
 /// Writes twice as many blocks as there are, so that every level of every scheme is written.
-fn stalls(context: &Context) -> Result<Vec<Found>, Failure> {
+fn stalls(context: &Context) -> Result<Vec<RowResult>, Failure> {
     let volume_bytes = context.plan.file_bytes / 4;
     let blocks = volume_bytes / BLOCK_LEN as u64;
     let run =
         FlushRun { volume_bytes, writes: 2 * blocks, writes_before: 2 * blocks, flush_every: None };
     let groups = Groups::count(context.subject, &context.places.ram, run)?;
     let (blocks, seeks) = groups.worst_over_median();
-    Ok([blocks, seeks].map(|found| Ok(vec![found].into())).to_vec())
+    Ok([blocks, seeks].map(|measured| Ok(vec![measured].into())).to_vec())
 }
 
 /// At the paper's size, with the largest number of sources in a merge. The run begins before the
 /// last level gets its first blocks, and covers several merges into the level before it.
-fn stalls_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
+fn stalls_of_a_large_volume(context: &Context) -> Result<Vec<RowResult>, Failure> {
     if context.quick {
         return Ok(vec![Err("left out by --quick".to_owned()); 3]);
     }
@@ -203,21 +203,21 @@ fn stalls_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
     };
     let writes = 1 << 19;
     let before = scheme.facts(0).settles_after.saturating_sub(writes / 4);
-    let groups = Groups::of_a_large_one(&*scheme, before, writes)?;
+    let groups = Groups::count_unstored(&*scheme, before, writes)?;
     let (blocks, seeks) = groups.worst_over_median();
-    Ok([blocks, seeks, groups.seeks()].map(|found| Ok(vec![found].into())).to_vec())
+    Ok([blocks, seeks, groups.seeks()].map(|measured| Ok(vec![measured].into())).to_vec())
 }
 
-fn memory(context: &Context) -> Result<Vec<Found>, Failure> {
-    let own = Ok(peak_memory(context, context.subject, VOLUME_BYTES)?);
+fn memory(context: &Context) -> Result<Vec<RowResult>, Failure> {
+    let of_subject = Ok(peak_memory(context, context.subject, VOLUME_BYTES)?);
     let on_disk = match with_map_on_disk(context) {
         Ok(other) => Ok(peak_without_buffers(context, other, VOLUME_BYTES)?),
         Err(why) => Err(why),
     };
-    Ok(vec![own, on_disk])
+    Ok(vec![of_subject, on_disk])
 }
 
-fn memory_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
+fn memory_of_a_large_volume(context: &Context) -> Result<Vec<RowResult>, Failure> {
     if context.quick {
         return Ok(vec![Err("left out by --quick".to_owned())]);
     }
@@ -231,8 +231,8 @@ fn memory_of_a_large_volume(context: &Context) -> Result<Vec<Found>, Failure> {
 /// volume of this size cannot be filled here. So the result is at least the sum of the map and
 /// buffers by geometry and of the memory of a server with the control.
 fn peak_memory(context: &Context, subject: VolumeSubject, bytes: u64) -> Result<Values, Failure> {
-    let (held, _) = memory_and_buffers(context, subject, bytes)?;
-    Ok(vec![held as f64 / 1e6].into())
+    let (peak, _) = memory_and_buffers(context, subject, bytes)?;
+    Ok(vec![peak as f64 / 1e6].into())
 }
 
 /// MB that a server holds, without the scheme's buffers.
@@ -241,8 +241,8 @@ fn peak_without_buffers(
     subject: VolumeSubject,
     bytes: u64,
 ) -> Result<Values, Failure> {
-    let (held, buffers) = memory_and_buffers(context, subject, bytes)?;
-    Ok(vec![held.saturating_sub(buffers) as f64 / 1e6].into())
+    let (peak, buffers) = memory_and_buffers(context, subject, bytes)?;
+    Ok(vec![peak.saturating_sub(buffers) as f64 / 1e6].into())
 }
 
 fn memory_and_buffers(
@@ -251,20 +251,20 @@ fn memory_and_buffers(
     bytes: u64,
 ) -> Result<(u64, u64), Failure> {
     let facts = subject.scheme(bytes).map_err(failed)?.facts(0);
-    let program = held(context, control(), SMALL_VOLUME_BYTES)?;
-    let large = held(context, subject, bytes)?;
+    let program = peak(context, control(), SMALL_VOLUME_BYTES)?;
+    let large = peak(context, subject, bytes)?;
     let by_geometry = program + facts.map_bytes + facts.buffer_bytes;
     Ok((large.max(by_geometry), facts.buffer_bytes))
 }
 
 /// Peak memory of a server of a new volume, after writes all over it, opened twice.
-fn held(context: &Context, subject: VolumeSubject, bytes: u64) -> Result<u64, Failure> {
+fn peak(context: &Context, subject: VolumeSubject, bytes: u64) -> Result<u64, Failure> {
     let create = [subject.create, &["--unfilled"]].concat();
-    let image = make(&context.places.ram, &subject.file_name(), bytes, &create)?;
+    let image = create_image(&context.places.ram, &subject.file_name(), bytes, &create)?;
     let step = (bytes / 16_384).next_multiple_of(LARGE as u64);
     let spread: Vec<u64> = (0..bytes).step_by(step as usize).collect();
     let dense: Vec<u64> = (0..SMALL_VOLUME_BYTES).step_by(LARGE).collect();
-    let mut held = 0;
+    let mut peak = 0;
     for _ in 0..2 {
         let server = VolumeServer::start(&image)?;
         let mut client = NbdClient::connect(&server.socket)?;
@@ -272,16 +272,16 @@ fn held(context: &Context, subject: VolumeSubject, bytes: u64) -> Result<u64, Fa
         client.run(NbdCommand::Write, &dense, LARGE, 4)?;
         client.run(NbdCommand::Read, &dense, LARGE, 4)?;
         client.flush()?;
-        held = held.max(server.peak_memory()?);
+        peak = peak.max(server.peak_memory()?);
         server.stop()?;
     }
     std::fs::remove_file(image).map_err(failed)?;
-    Ok(held)
+    Ok(peak)
 }
 
 /// Rows on the model of a hard disk.
-fn hard_disk(context: &Context) -> Result<Vec<Found>, Failure> {
-    let detwo = VolumeSubject::named(DETWO).expect("it is listed");
+fn hard_disk(context: &Context) -> Result<Vec<RowResult>, Failure> {
+    let detwo = VolumeSubject::find(DETWO).expect("it is listed");
     let mut subjects = vec![control(), detwo, context.subject];
     // The subject may be `DETWO`.
     subjects.dedup();
@@ -298,14 +298,15 @@ fn hard_disk(context: &Context) -> Result<Vec<Found>, Failure> {
         &new_disk,
         &mut quiet(&subjects, &workloads, &plan)?,
     )?;
-    let own = seconds_of(&cells, context.subject, &READ_AGED);
+    let of_subject = seconds_of(&cells, context.subject, &READ_AGED);
     let detwo = seconds_of(&cells, detwo, &READ_AGED);
-    let against_detwo: Vec<f64> = detwo.iter().zip(own).map(|(detwo, own)| detwo / own).collect();
+    let against_detwo: Vec<f64> =
+        detwo.iter().zip(of_subject).map(|(detwo, of_subject)| detwo / of_subject).collect();
     Ok(vec![Ok(beside_plain(&cells, context.subject, &MIX).into()), Ok(against_detwo.into())])
 }
 
 /// Rows on this machine's disk.
-fn this_disk(context: &Context) -> Result<Vec<Found>, Failure> {
+fn this_disk(context: &Context) -> Result<Vec<RowResult>, Failure> {
     let (plan, folder) = (&context.plan, &context.places.disk);
     let on_disk = with_map_on_disk(context);
     let mut subjects = vec![control(), context.subject];
@@ -319,15 +320,15 @@ fn this_disk(context: &Context) -> Result<Vec<Found>, Failure> {
         folder,
         &mut quiet(&subjects, &workloads, plan)?,
     )?;
-    let own = |workload| Ok(beside_plain(&cells, context.subject, workload).into());
+    let of_subject = |workload| Ok(beside_plain(&cells, context.subject, workload).into());
     let with_disk = |workload| {
         let subject = on_disk.as_ref().map_err(Clone::clone)?;
         Ok(beside_plain(&cells, *subject, workload).into())
     };
     Ok(vec![
-        own(&READ_FRESH),
-        own(&READ_AGED),
-        own(&RANDOM_READ),
+        of_subject(&READ_FRESH),
+        of_subject(&READ_AGED),
+        of_subject(&RANDOM_READ),
         with_disk(&READ_FRESH),
         with_disk(&RANDOM_READ),
         Ok(writes_beside_own_raw(context)?.into()),
@@ -351,14 +352,14 @@ fn writes_beside_own_raw(context: &Context) -> Result<Vec<f64>, Failure> {
     )?;
     let counts = cells[0].counts.expect("a model counts");
     let (subject, folder) = (context.subject, &context.places.disk);
-    let image = make(folder, &subject.file_name(), bytes, subject.create)?;
+    let image = create_image(folder, &subject.file_name(), bytes, subject.create)?;
     let raw = (counts.bytes_written, counts.bytes_read);
     writes_beside_raw(&image, bytes, raw, context.plan.rounds)
 }
 
 /// The ratio to an ideal on plain: 70 % of the bytes are read once, and 30 % are written as often
 /// as the subject writes them.
-fn ext4(context: &Context) -> Result<Vec<Found>, Failure> {
+fn ext4(context: &Context) -> Result<Vec<RowResult>, Failure> {
     let missing = capabilities().missing_for_mount(true);
     if !missing.is_empty() {
         let why: Vec<String> = missing.iter().map(ToString::to_string).collect();
@@ -409,7 +410,7 @@ mod tests {
 
     #[test]
     fn names_carry_the_subject_and_differ() {
-        let subject = VolumeSubject::named(DETWO).unwrap();
+        let subject = VolumeSubject::find(DETWO).unwrap();
         let names: Vec<String> =
             GROUPS.iter().flat_map(|g| g.rows.iter().map(|row| row.name(subject))).collect();
         assert!(names.contains(&"library-detwo-1-3-writes".to_owned()));

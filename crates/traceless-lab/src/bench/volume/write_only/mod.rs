@@ -8,36 +8,22 @@ mod groups;
 
 use super::measure::Plan;
 use super::subjects::{CONTROL, VolumeSubject};
-use super::{Machine, Places, machine, spread_in_words, summary};
+use super::{Places, machine};
 use crate::args::VolumeBenchArgs;
-use crate::numbers::{Absolute, Ratios};
+use crate::report::{Row, Values, print_report};
 use groups::GROUPS;
 use serde::Serialize;
 use traceless_cli::failure::Failure;
-use traceless_cli::output::{complain, say, say_json};
+use traceless_cli::output::print_error;
 
 /// The subject of the floors.
 const USUAL: &str = "sq";
 
+/// The measured scheme.
 #[derive(Serialize)]
-struct Report {
-    schema: &'static str,
-    machine: Machine,
+struct WriteOnlySetting {
     subject: &'static str,
     create: String,
-    rows: Vec<WriteOnlyRow>,
-}
-
-/// One number, or the reason why there is none.
-#[derive(Serialize)]
-struct WriteOnlyRow {
-    name: String,
-    unit: &'static str,
-    measured: Option<f64>,
-    spread: Option<f64>,
-    why: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    absolute: Option<Absolute>,
 }
 
 /// The setting of a measurement.
@@ -49,32 +35,13 @@ struct Context<'a> {
 }
 
 /// The values of a row, which is their median, or the reason why there are none.
-type Found = Result<Values, String>;
-
-/// Values, with the medians behind them if they are ratios to a control of this machine.
-#[derive(Clone)]
-struct Values {
-    values: Vec<f64>,
-    absolute: Option<Absolute>,
-}
-
-impl From<Vec<f64>> for Values {
-    fn from(values: Vec<f64>) -> Self {
-        Self { values, absolute: None }
-    }
-}
-
-impl From<Ratios> for Values {
-    fn from(Ratios { values, absolute }: Ratios) -> Self {
-        Self { values, absolute: Some(absolute) }
-    }
-}
+type RowResult = Result<Values, String>;
 
 /// Measures the subject, and prints the report.
 pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
     let subject = match &args.sizes.subject[..] {
-        [] => VolumeSubject::named_by_user(USUAL)?,
-        [name] => VolumeSubject::named_by_user(name)?,
+        [] => VolumeSubject::parse(USUAL)?,
+        [name] => VolumeSubject::parse(name)?,
         _ => return Err(Failure::usage("the suite write-only takes one --subject")),
     };
     if subject.name == CONTROL {
@@ -88,60 +55,23 @@ pub fn run(args: &VolumeBenchArgs, places: &Places) -> Result<(), Failure> {
         if !names.iter().any(|name| args.wants(name)) {
             continue;
         }
-        let found = if let Some(why) = &absent {
+        let measured = if let Some(why) = &absent {
             vec![Err(why.clone()); names.len()]
         } else {
             if !args.json {
-                complain(&format!("measuring {}", names.join(", ")));
+                print_error(&format!("measuring {}", names.join(", ")));
             }
             (group.measure)(&context)?
         };
-        assert_eq!(found.len(), names.len(), "a group measures each of its rows");
+        assert_eq!(measured.len(), names.len(), "a group measures each of its rows");
         let units = group.rows.iter().map(|row| row.unit);
-        rows.extend(
-            names.into_iter().zip(units).zip(found).map(|((n, u), f)| WriteOnlyRow::new(n, u, f)),
-        );
+        let row = |((name, unit), result): ((String, &'static str), RowResult)| match result {
+            Ok(values) => Row::of(name, unit, values),
+            Err(why) => Row::absent(name, unit, why),
+        };
+        rows.extend(names.into_iter().zip(units).zip(measured).map(row));
     }
-    let report = Report {
-        schema: "traceless.write-only.bench.v1",
-        machine: machine(places, args),
-        subject: subject.name,
-        create: subject.create.join(" "),
-        rows,
-    };
-    if args.json {
-        return say_json(&report);
-    }
-    say(&report.machine.hardware.to_string());
-    for row in &report.rows {
-        say(&row.in_words());
-    }
-    Ok(())
-}
-
-impl WriteOnlyRow {
-    fn new(name: String, unit: &'static str, found: Found) -> Self {
-        match found {
-            Ok(Values { values, absolute }) => {
-                let (median, spread) = summary(values);
-                Self { name, unit, measured: Some(median), spread, why: None, absolute }
-            }
-            Err(why) => {
-                let why = Some(why);
-                Self { name, unit, measured: None, spread: None, why, absolute: None }
-            }
-        }
-    }
-
-    fn in_words(&self) -> String {
-        let Self { name, unit, why, .. } = self;
-        match self.measured {
-            Some(measured) => {
-                let spread = spread_in_words(self.spread);
-                let absolute = self.absolute.map_or(String::new(), |a| a.in_words());
-                format!("{name:<46}{measured:>9.3} {unit:<6}{spread}{absolute}")
-            }
-            None => format!("{name:<46}not measured: {}", why.as_deref().unwrap_or_default()),
-        }
-    }
+    let setting = WriteOnlySetting { subject: subject.name, create: subject.create.join(" ") };
+    let machine = machine(places, args);
+    print_report("traceless.write-only.bench.v1", &machine, &setting, &rows, args.json)
 }

@@ -1,12 +1,12 @@
 //! The result of an audit, and whether the audit finds planted faults.
 
-use super::page::{Page, Picture};
+use super::html::{Page, Picture};
 use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
 use std::fmt::Display;
 use std::sync::Mutex;
 use traceless_audit::{ALPHA, Claim, Report, Verdict};
 use traceless_cli::args::ProgressHow;
-use traceless_cli::args::audit::ShownArgs;
+use traceless_cli::args::audit::OutputArgs;
 use traceless_cli::output::Meter;
 
 /// The result of one audit.
@@ -41,12 +41,12 @@ impl AuditResult {
 
     /// The output as text or JSON, and the exit code.
     ///
-    /// If `shown` names a page, the page is written as well.
-    pub fn outcome(self, shown: &ShownArgs) -> Outcome {
+    /// If `output` names a page, the page is written as well.
+    pub fn outcome(self, output: &OutputArgs) -> Outcome {
         let missed = self.planted.iter().find(|claim| claim.verdict != Verdict::Pass).cloned();
         let claims = [self.claims, self.planted].concat();
         let report = Report::new(self.target, &self.scheme, self.level, claims);
-        if let Some(path) = &shown.html {
+        if let Some(path) = &output.html {
             let Report { target, scheme, level, verdict, claims, .. } = &report;
             let about = format!("Scheme {scheme}, level {level}. {}", self.not_hidden);
             let (title, verdict, pictures) = (target, *verdict, &self.pictures);
@@ -55,7 +55,7 @@ impl AuditResult {
                 return outcome;
             }
         }
-        let out = if shown.json { json(&report) } else { text(&report, self.not_hidden) };
+        let out = if output.json { json(&report) } else { text(&report, self.not_hidden) };
         let code = if report.verdict == Verdict::Pass { CLEAN } else { FOUND };
         let mut outcome = Outcome::new(code, out);
         if let Some(missed) = missed {
@@ -78,15 +78,15 @@ fn text(report: &Report, not_hidden: &str) -> String {
 }
 
 /// The outcome of an audit, or the reason why it could not run.
-pub fn told(audited: Result<AuditResult, impl Display>, shown: &ShownArgs) -> Outcome {
-    match audited {
-        Ok(audited) => audited.outcome(shown),
+pub fn to_outcome(audit: Result<AuditResult, impl Display>, output: &OutputArgs) -> Outcome {
+    match audit {
+        Ok(result) => result.outcome(output),
         Err(error) => Outcome::error(FAILED, &format!("the audit could not be run: {error}")),
     }
 }
 
 /// The claim that none of `claims`, which are about `scheme`, fails.
-pub fn is_clean(scheme: &str, claims: &[Claim]) -> Claim {
+pub fn clean_claim(scheme: &str, claims: &[Claim]) -> Claim {
     let name = format!("nothing is found in {scheme}");
     let power = "as each claim's";
     let fails = claims.iter().find(|claim| claim.verdict != Verdict::Pass);
@@ -104,25 +104,25 @@ pub fn is_clean(scheme: &str, claims: &[Claim]) -> Claim {
 }
 
 /// The claim that `claims` find the fault planted in `scheme`, or nothing in a sound twin.
-pub fn is_found(scheme: &str, fault: Option<&str>, claims: &[Claim]) -> Claim {
-    let found: Vec<_> = claims.iter().filter(|claim| claim.verdict != Verdict::Pass).collect();
+pub fn detection_claim(scheme: &str, fault: Option<&str>, claims: &[Claim]) -> Claim {
+    let failing: Vec<_> = claims.iter().filter(|claim| claim.verdict != Verdict::Pass).collect();
     let name = match fault {
         None => format!("the detector finds nothing in {scheme}"),
         Some(fault) => format!("the detector catches {scheme}: {fault}"),
     };
-    let evidence = found.first().map_or_else(
+    let evidence = failing.first().map_or_else(
         || format!("none of {} claims fails", claims.len()),
-        |first| format!("{} of {} claims fail: {}", found.len(), claims.len(), first.evidence),
+        |first| format!("{} of {} claims fail: {}", failing.len(), claims.len(), first.evidence),
     );
-    let is_right = found.is_empty() == fault.is_none();
+    let is_right = failing.is_empty() == fault.is_none();
     let verdict = if is_right { Verdict::Pass } else { Verdict::Fault };
     let power = format!("each claim at {ALPHA:e}");
-    Claim::exact(name, verdict, found.len() as u64, &power, evidence)
+    Claim::exact(name, verdict, failing.len() as u64, &power, evidence)
 }
 
 /// The claims of a run that draws from `seed`. If a claim is suspicious, a second run has another
 /// seed, and a claim that is suspicious in both does not hold.
-pub fn with_repeats<E>(
+pub fn with_second_run<E>(
     seed: u64,
     mut run: impl FnMut(u64) -> Result<Vec<Claim>, E>,
 ) -> Result<Vec<Claim>, E> {
@@ -130,8 +130,8 @@ pub fn with_repeats<E>(
     if !claims.iter().any(needs_another_run) {
         return Ok(claims);
     }
-    let again = run(seed.wrapping_add(0x5eed))?;
-    Ok(repeated(claims, &again))
+    let second = run(seed.wrapping_add(0x5eed))?;
+    Ok(confirm_suspicions(claims, &second))
 }
 
 /// A claim with a probability below this is suspicious. Twice in a row that has probability 10^-8.
@@ -146,11 +146,11 @@ fn needs_another_run(claim: &Claim) -> bool {
 }
 
 /// Marks each claim that is suspicious in both runs as a leak.
-fn repeated(mut claims: Vec<Claim>, again: &[Claim]) -> Vec<Claim> {
-    for (claim, again) in claims.iter_mut().zip(again) {
-        if is_suspicious(claim) && is_suspicious(again) {
+fn confirm_suspicions(mut claims: Vec<Claim>, second: &[Claim]) -> Vec<Claim> {
+    for (claim, second) in claims.iter_mut().zip(second) {
+        if is_suspicious(claim) && is_suspicious(second) {
             claim.verdict = Verdict::Leak;
-            claim.evidence = format!("{}; and again: {}", claim.evidence, again.evidence);
+            claim.evidence = format!("{}; and again: {}", claim.evidence, second.evidence);
         }
     }
     claims
@@ -160,19 +160,19 @@ fn repeated(mut claims: Vec<Claim>, again: &[Claim]) -> Vec<Claim> {
 pub struct Progress {
     steps: u64,
     /// The number of finished steps, and the bar.
-    shown: Mutex<(u64, Meter)>,
+    state: Mutex<(u64, Meter)>,
 }
 
 impl Progress {
     pub fn new(steps: usize) -> Self {
         let meter = Meter::new("checks", ProgressHow::Auto);
-        Self { steps: steps as u64, shown: Mutex::new((0, meter)) }
+        Self { steps: steps as u64, state: Mutex::new((0, meter)) }
     }
 
     /// Counts one finished step.
     pub fn advance(&self) {
-        let mut shown = self.shown.lock().expect("held briefly");
-        let (done, meter) = &mut *shown;
+        let mut state = self.state.lock().expect("held briefly");
+        let (done, meter) = &mut *state;
         *done += 1;
         meter.update(*done, self.steps);
     }
@@ -186,38 +186,38 @@ mod tests {
         Claim::exact("the claim", verdict, 7, "none", "what was seen")
     }
 
-    fn audited(claims: &[Verdict], planted: &[Verdict]) -> Outcome {
+    fn outcome_of(claims: &[Verdict], planted: &[Verdict]) -> Outcome {
         let claims = claims.iter().copied().map(claim).collect();
         let planted = planted.iter().copied().map(claim).collect();
         let (scheme, level) = ("all".to_owned(), "quick");
         let (target, not_hidden, pictures) = ("t", "", vec![]);
         AuditResult { target, scheme, level, claims, planted, not_hidden, pictures }
-            .outcome(&ShownArgs::default())
+            .outcome(&OutputArgs::default())
     }
 
     #[test]
     fn a_missed_fault_is_worse_than_a_leak() {
         use Verdict::{Fault, Leak, Pass};
-        assert_eq!(audited(&[Pass, Pass], &[Pass]).code, CLEAN);
-        assert_eq!(audited(&[Pass, Leak], &[Pass]).code, FOUND);
-        assert_eq!(audited(&[Fault], &[]).code, FOUND);
-        let missed = audited(&[Leak], &[Pass, Fault]);
+        assert_eq!(outcome_of(&[Pass, Pass], &[Pass]).code, CLEAN);
+        assert_eq!(outcome_of(&[Pass, Leak], &[Pass]).code, FOUND);
+        assert_eq!(outcome_of(&[Fault], &[]).code, FOUND);
+        let missed = outcome_of(&[Leak], &[Pass, Fault]);
         assert_eq!(missed.code, FAILED);
         assert!(missed.err.ends_with("not true that the claim: what was seen\n"), "{}", missed.err);
         assert!(missed.out.ends_with("verdict: leak\n"), "{}", missed.out);
     }
 
     #[test]
-    fn a_scheme_is_as_clean_as_its_worst_claim() {
-        let pass = is_clean("s", &[claim(Verdict::Pass), claim(Verdict::Pass)]);
+    fn a_schemes_verdict_is_that_of_its_worst_claim() {
+        let pass = clean_claim("s", &[claim(Verdict::Pass), claim(Verdict::Pass)]);
         assert_eq!((pass.verdict, &*pass.evidence), (Verdict::Pass, "none of 2 claims fails"));
-        let leaks = is_clean("s", &[claim(Verdict::Pass), claim(Verdict::Leak)]);
-        let said = "the claim: what was seen";
-        assert_eq!((leaks.verdict, &*leaks.evidence), (Verdict::Leak, said));
+        let leaks = clean_claim("s", &[claim(Verdict::Pass), claim(Verdict::Leak)]);
+        let evidence = "the claim: what was seen";
+        assert_eq!((leaks.verdict, &*leaks.evidence), (Verdict::Leak, evidence));
     }
 
     #[test]
-    fn what_is_suspicious_twice_does_not_hold() {
+    fn claims_suspicious_in_both_runs_do_not_hold() {
         let claims = |ps: &[f64]| -> Vec<Claim> {
             let claim = |&p: &f64| {
                 let verdict = if p < ALPHA { Verdict::Leak } else { Verdict::Pass };
@@ -230,9 +230,10 @@ mod tests {
         assert!(!needs_another_run(&claims(&[1e-9])[0]), "that is a leak at once");
         let exact = Claim::exact("c", Verdict::Pass, 0, "none", "");
         assert!(!needs_another_run(&exact), "nothing in it is chance");
-        let found = repeated(claims(&[2e-5, 2e-5, 0.5, 1e-9]), &claims(&[3e-5, 0.5, 3e-5, 0.5]));
-        let verdicts: Vec<Verdict> = found.iter().map(|claim| claim.verdict).collect();
+        let failing =
+            confirm_suspicions(claims(&[2e-5, 2e-5, 0.5, 1e-9]), &claims(&[3e-5, 0.5, 3e-5, 0.5]));
+        let verdicts: Vec<Verdict> = failing.iter().map(|claim| claim.verdict).collect();
         assert_eq!(verdicts, [Verdict::Leak, Verdict::Pass, Verdict::Pass, Verdict::Leak]);
-        assert_eq!(found[0].evidence, "seen; and again: seen");
+        assert_eq!(failing[0].evidence, "seen; and again: seen");
     }
 }

@@ -103,8 +103,8 @@ const COLOURS: [usize; 2] = [1, 3];
 impl Picture {
     fn to_svg(&self) -> String {
         let most = |of: fn(&(u64, u64)) -> u64, points: usize| {
-            let shown = self.users.iter().flat_map(|user| user.points.iter().take(points));
-            shown.map(of).max().unwrap_or(0) + 1
+            let points = self.users.iter().flat_map(|user| user.points.iter().take(points));
+            points.map(of).max().unwrap_or(0) + 1
         };
         let (times, places) = (most(|p| p.0, EVENTS_DRAWN), most(|p| p.1, usize::MAX));
         let part = |value: u64, of: u64| value as f64 / of as f64;
@@ -120,7 +120,8 @@ impl Picture {
         panels.push(panel("how often", self.up, "share", Series::Shares(shares)));
         for (user, colour) in users() {
             let pairs = user.points.windows(2).take(PAIRS_DRAWN);
-            let dots = pairs.map(|two| (part(two[0].1, places), part(two[1].1, places))).collect();
+            let dots =
+                pairs.map(|pair| (part(pair[0].1, places), part(pair[1].1, places))).collect();
             let title = format!("one after another: {}", user.name);
             panels.push(panel(&title, "before", "next", Series::Dots(vec![(colour, dots)])));
         }
@@ -148,14 +149,14 @@ impl UserPoints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    fn seen(name: &str, points: &[(u64, u64)]) -> UserPoints {
+    fn user_points(name: &str, points: &[(u64, u64)]) -> UserPoints {
         UserPoints { name: name.to_owned(), points: points.to_vec() }
     }
 
     #[test]
-    fn a_page_holds_every_claim_and_no_markup_of_others() {
+    fn a_page_has_every_claim_and_escapes_markup() {
         let claim = Claim::exact("a < b & c", Verdict::Leak, 7, "one", "\"seen\"");
-        let users = [seen("<one>", &[(0, 5), (1, 0)]), seen("two", &[])];
+        let users = [user_points("<one>", &[(0, 5), (1, 0)]), user_points("two", &[])];
         let title = "a pair".to_owned();
         let picture = Picture { title, across: "step", up: "leaf", users };
         let page = Page {
@@ -175,9 +176,9 @@ mod tests {
 
     #[test]
     fn shares_add_up_to_one() {
-        let user = seen("u", &[(0, 0), (1, 99), (2, 50), (3, u64::MAX - 1)]);
+        let user = user_points("u", &[(0, 0), (1, 99), (2, 50), (3, u64::MAX - 1)]);
         assert!((user.shares(u64::MAX).iter().sum::<f64>() - 1.0).abs() < 1e-9);
-        assert!((seen("u", &[(0, 3)]).shares(4)[3] - 1.0).abs() < 1e-9);
-        assert_eq!(seen("u", &[]).shares(1), [0.0]);
+        assert!((user_points("u", &[(0, 3)]).shares(4)[3] - 1.0).abs() < 1e-9);
+        assert_eq!(user_points("u", &[]).shares(1), [0.0]);
     }
 }

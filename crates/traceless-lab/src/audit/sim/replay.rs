@@ -4,7 +4,7 @@
 
 use super::computer::MEMORY;
 use super::trees::touch;
-use super::watch::{BusView, SlotLines, Watcher};
+use super::watch::{BusView, StepLines, Watcher};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use traceless::controller::{Controller, Serve, StepKind, StepOutcome};
@@ -18,8 +18,8 @@ use traceless_sim::oram::{Config, Oram, Pace, SimController, StepTrace};
 
 /// Plays `lines` back until cycle `end`. Returns the watcher's view, and the commands of each
 /// channel.
-pub fn play_back(
-    lines: &[SlotLines],
+pub fn replay(
+    lines: &[StepLines],
     pace: Pace,
     watcher: &Arc<Watcher>,
     end: u64,
@@ -43,7 +43,7 @@ pub fn play_back(
 
 /// A scheme with predetermined steps.
 struct Player {
-    lines: VecDeque<SlotLines>,
+    lines: VecDeque<StepLines>,
     bus: StepTrace,
 }
 
@@ -65,7 +65,7 @@ impl Controller for Player {
     }
 
     fn step(&mut self, _: Serve<'_>) -> traceless::Result<StepOutcome> {
-        let SlotLines { reads, writes } = self.lines.pop_front().unwrap_or_default();
+        let StepLines { reads, writes } = self.lines.pop_front().unwrap_or_default();
         touch(&self.bus, Op::Read, &reads);
         touch(&self.bus, Op::Write, &writes);
         Ok(StepOutcome { kind: StepKind::Dummy, finished: None })

@@ -164,10 +164,10 @@ impl<T: BucketTree, L: Labels, M: Fn(u64) -> u64> TreeSubject for EarlyWriteBack
     fn access(&mut self, access: Access, visit: &mut dyn FnMut(&mut [u8])) -> Done {
         let Access { addr, is_write } = access;
         let (nth, mut steps) = (self.lines.nth(addr), 0);
-        let held = self.lines.addrs[nth];
-        if held != Some(addr) {
+        let cached_addr = self.lines.addrs[nth];
+        if cached_addr != Some(addr) {
             self.withdraw(nth);
-            if let Some(old) = held.filter(|_| self.dirty[nth]) {
+            if let Some(old) = cached_addr.filter(|_| self.dirty[nth]) {
                 self.oram.submit(WRITE_BACK, old)?;
                 steps += self.finish(WRITE_BACK, nth)?;
                 self.dirty[nth] = false;

@@ -2,20 +2,97 @@
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt::Display;
 use traceless_cli::failure::{DEVICE, Failure};
-use traceless_cli::output::{say, say_json};
+use traceless_cli::output::{print_json, print_line};
 use traceless_sim::experiment::text_table::shortened;
 
 /// One number: the median of some rounds. The spread is the distance between the extremes as a
 /// share of the median, if there are two or more rounds.
 #[derive(Serialize)]
 pub struct Row {
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub unit: &'static str,
-    pub measured: f64,
+    pub measured: Option<f64>,
     pub spread: Option<f64>,
+    #[serde(rename = "why", skip_serializing_if = "Absence::is_impossible")]
+    absence: Absence,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absolute: Option<Absolute>,
+}
+
+/// The reason why a row has no number.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Absence {
+    /// Every row of the group has a number.
+    Impossible,
+    /// This row has a number.
+    None,
+    Because(Cow<'static, str>),
+}
+
+impl Absence {
+    fn is_impossible(&self) -> bool {
+        matches!(self, Self::Impossible)
+    }
+}
+
+/// The values of a row, which is their median, with the medians behind them if they are ratios to a
+/// control of this machine.
+#[derive(Clone)]
+pub struct Values {
+    values: Vec<f64>,
+    absolute: Option<Absolute>,
+}
+
+impl From<Vec<f64>> for Values {
+    fn from(values: Vec<f64>) -> Self {
+        Self { values, absolute: None }
+    }
+}
+
+impl From<Ratios> for Values {
+    fn from(Ratios { values, absolute }: Ratios) -> Self {
+        Self { values, absolute: Some(absolute) }
+    }
+}
+
+impl Row {
+    /// The row of some values, in a group in which a row may lack its number.
+    pub fn of(name: impl Into<Cow<'static, str>>, unit: &'static str, values: Values) -> Self {
+        let (measured, spread) = summary(values.values);
+        Self {
+            name: name.into(),
+            unit,
+            measured: Some(measured),
+            spread,
+            absence: Absence::None,
+            absolute: values.absolute,
+        }
+    }
+
+    /// The row of a number that could not be measured.
+    pub fn absent(
+        name: impl Into<Cow<'static, str>>,
+        unit: &'static str,
+        why: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        let (name, absence) = (name.into(), Absence::Because(why.into()));
+        Self { name, unit, measured: None, spread: None, absence, absolute: None }
+    }
+
+    fn in_words(&self) -> String {
+        let Self { name, unit, measured, spread, absence, absolute } = self;
+        let value = match (measured, absence) {
+            (None, Absence::Because(why)) => return format!("{name:<46}not measured: {why}"),
+            (measured, _) => measured.unwrap_or_default(),
+        };
+        let spread = spread_in_words(*spread);
+        let absolute = absolute.map_or(String::new(), |absolute| absolute.in_words());
+        format!("{name:<46}{value:>9.3} {unit:<6}{spread}{absolute}")
+    }
 }
 
 /// The two medians behind a ratio to a control, on this machine.
@@ -79,36 +156,47 @@ impl Absolute {
     }
 }
 
-/// The rows of one group, and the machine that they were measured on.
+/// The rows of one group, the machine that they were measured on, and what they depend on besides.
 #[derive(Serialize)]
-struct Report {
+struct Report<'a, M, S> {
     schema: &'static str,
-    machine: Hardware,
-    rows: Vec<Row>,
+    machine: &'a M,
+    #[serde(flatten)]
+    setting: &'a S,
+    rows: &'a [Row],
 }
 
-/// Prints rows, as JSON of the form `schema` if `json`.
-pub fn say_rows(schema: &'static str, rows: Vec<Row>, json: bool) -> Result<(), Failure> {
+/// Prints rows, as JSON of the form `schema` if `json`; `setting` has further keys of the report.
+pub fn print_report<M: Serialize + Display, S: Serialize>(
+    schema: &'static str,
+    machine: &M,
+    setting: &S,
+    rows: &[Row],
+    json: bool,
+) -> Result<(), Failure> {
     if json {
-        return say_json(&Report { schema, machine: Hardware::here(), rows });
+        return print_json(&Report { schema, machine, setting, rows });
     }
-    for Row { name, unit, measured, absolute, .. } in rows {
-        let absolute = absolute.map_or(String::new(), |absolute| absolute.in_words());
-        say(&format!("{name:<28}{measured:9.3} {unit}{absolute}"));
+    print_line(&machine.to_string());
+    for row in rows {
+        print_line(&row.in_words());
     }
     Ok(())
 }
 
-/// The row of some measurements.
+/// Prints rows that depend on nothing besides the machine.
+pub fn print_rows(schema: &'static str, rows: &[Row], json: bool) -> Result<(), Failure> {
+    print_report(schema, &Hardware::here(), &(), rows, json)
+}
+
+/// The row of some measurements, in a group of numbered rows.
 pub fn row(name: &'static str, unit: &'static str, values: Vec<f64>) -> Row {
-    let (measured, spread) = summary(values);
-    Row { name, unit, measured, spread, absolute: None }
+    Row { absence: Absence::Impossible, ..Row::of(name, unit, values.into()) }
 }
 
 /// The row of some times and their controls.
 pub fn row_of_ratios(name: &'static str, scale: Scale, pairs: &[TimePair]) -> Row {
-    let Ratios { values, absolute } = scale.ratios(pairs);
-    Row { absolute: Some(absolute), ..row(name, "ratio", values) }
+    Row { absence: Absence::Impossible, ..Row::of(name, "ratio", scale.ratios(pairs).into()) }
 }
 
 /// The median of some values, and their spread as a share of it; one value has no spread.
@@ -183,10 +271,10 @@ mod tests {
         let pair = |ns, control_ns| TimePair { ns, control_ns };
         let pairs = [pair(3000.0, 1000.0), pair(2000.0, 500.0), pair(2000.0, 1000.0)];
         let slow = row_of_ratios("a", Scale::Time("us", 1e3), &pairs);
-        assert_eq!((slow.unit, slow.measured, slow.spread), ("ratio", 3.0, Some(2.0 / 3.0)));
+        assert_eq!((slow.unit, slow.measured, slow.spread), ("ratio", Some(3.0), Some(2.0 / 3.0)));
         assert_eq!(slow.absolute, Some(Absolute { unit: "us", measured: 2.0, control: 1.0 }));
         let fast = row_of_ratios("b", Scale::Rate("GB/s", 4000.0), &pairs[1..2]);
-        assert_eq!((fast.measured, fast.spread), (0.25, None));
+        assert_eq!((fast.measured, fast.spread), (Some(0.25), None));
         assert_eq!(fast.absolute, Some(Absolute { unit: "GB/s", measured: 2.0, control: 8.0 }));
     }
 
@@ -199,7 +287,22 @@ mod tests {
             (spread_in_words(None), spread_in_words(Some(0.1))),
             (String::new(), " ±5 %".to_owned())
         );
-        let told = serde_json::to_value(row("name", "s", vec![1.0])).unwrap();
-        assert!(told["spread"].is_null() && told["measured"] == 1.0);
+        let json = serde_json::to_value(row("name", "s", vec![1.0])).unwrap();
+        assert!(json["spread"].is_null() && json["measured"] == 1.0);
+    }
+
+    #[test]
+    fn the_reason_for_an_absent_number_is_a_key_only_where_numbers_may_be_absent() {
+        let json = |row: &Row| serde_json::to_string(row).unwrap();
+        let start = "{\"name\":\"a\",\"unit\":\"s\",\"measured\":";
+        assert_eq!(json(&row("a", "s", vec![1.0])), format!("{start}1.0,\"spread\":null}}"));
+        let present = Row::of("a", "s", vec![1.0].into());
+        assert_eq!(json(&present), format!("{start}1.0,\"spread\":null,\"why\":null}}"));
+        let absent = Row::absent("a", "s", "no disk");
+        assert_eq!(json(&absent), format!("{start}null,\"spread\":null,\"why\":\"no disk\"}}"));
+        assert!(absent.in_words().ends_with("not measured: no disk"));
+        let report = Report { schema: "s", machine: &1, setting: &(), rows: &[] };
+        let expected = "{\"schema\":\"s\",\"machine\":1,\"rows\":[]}";
+        assert_eq!(serde_json::to_string(&report).unwrap(), expected);
     }
 }

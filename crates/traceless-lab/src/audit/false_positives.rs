@@ -3,11 +3,10 @@
 //! of the timing audit, because no seed repeats a time. And are probabilities uniform over seeds,
 //! as they must be?
 
-use super::audited::Progress;
-use super::suite::{Failed, Suite, claims_of};
-use super::target::honest;
-use super::{CLEAN, FAILED, FOUND, Outcome, json, volume};
-use super::{pager::Pagers, sim::Processors, tree::Trees};
+use super::report::Progress;
+use super::suite::{AuditError, Suite, claims_of};
+use super::{CLEAN, FAILED, FOUND, Outcome, json};
+use super::{pager::Pagers, sim::Processors, tree::Trees, volume::Volumes};
 use crate::args::audit::{AuditAlarmsArgs, Level};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,18 +27,18 @@ const TOO_SMALL: f64 = 1e-4;
 
 pub fn run(args: &AuditAlarmsArgs) -> Outcome {
     let seeds = args.first..args.first.saturating_add(args.seeds);
-    let found = match all(seeds, args.file.as_deref()) {
+    let results = match audit_seeds(seeds, args.file.as_deref()) {
         Err(error) => return Outcome::error(FAILED, &format!("nothing can be said: {error}")),
-        Ok(found) => AlarmReport::of(&found),
+        Ok(results) => AlarmReport::of(&results),
     };
-    let is_sound = found.alarms.len() <= ALARMS_MAX && found.tests.iter().all(Test::is_sound);
-    let out = if args.json { json(&found) } else { found.text() };
+    let is_sound = results.alarms.len() <= ALARMS_MAX && results.tests.iter().all(Test::is_sound);
+    let out = if args.json { json(&results) } else { results.text() };
     Outcome::new(if is_sound { CLEAN } else { FOUND }, out)
 }
 
 /// The number of false alarms of `seeds` seeds.
-pub fn count(seeds: u64) -> Result<usize, Failed> {
-    Ok(AlarmReport::of(&all(1..1 + seeds, None)?).alarms.len())
+pub fn count(seeds: u64) -> Result<usize, AuditError> {
+    Ok(AlarmReport::of(&audit_seeds(1..1 + seeds, None)?).alarms.len())
 }
 
 /// The result of the audit of one seed.
@@ -54,27 +53,20 @@ struct SeedVerdict {
     p: Vec<(String, f64)>,
 }
 
-/// A scheme of a suite or a volume, and its audit with a given seed.
-struct AlarmSubject {
+/// A scheme of a suite, and its audit with a given seed.
+struct Subject {
     target: &'static str,
     scheme: &'static str,
-    claims: Box<dyn Fn(u64) -> Result<Vec<Claim>, Failed> + Send + Sync>,
+    claims: Box<dyn Fn(u64) -> Result<Vec<Claim>, AuditError> + Send + Sync>,
 }
 
-fn subjects() -> Vec<AlarmSubject> {
-    let volumes = honest().into_iter().map(|(subject, scheme)| AlarmSubject {
-        target: "volume",
-        scheme,
-        claims: Box::new(move |seed| {
-            Ok(volume::claims_of(subject, Level::Quick, seed, &mut || {})?)
-        }),
-    });
+fn subjects() -> Vec<Subject> {
     let suites = of_suite::<Trees>().chain(of_suite::<Processors>()).chain(of_suite::<Pagers>());
-    suites.chain(volumes).collect()
+    suites.chain(of_suite::<Volumes>()).collect()
 }
 
-fn of_suite<S: Suite>() -> impl Iterator<Item = AlarmSubject> {
-    S::HONEST.iter().map(|scheme| AlarmSubject {
+fn of_suite<S: Suite>() -> impl Iterator<Item = Subject> {
+    S::honest().iter().map(|scheme| Subject {
         target: S::TARGET,
         scheme: S::name(scheme),
         claims: Box::new(|seed| claims_of::<S>(scheme, S::size(Level::Quick), seed)),
@@ -82,38 +74,39 @@ fn of_suite<S: Suite>() -> impl Iterator<Item = AlarmSubject> {
 }
 
 /// Audits each of `seeds` that is not yet in `file`, and appends its result there.
-fn all(seeds: Range<u64>, file: Option<&Path>) -> Result<Vec<SeedVerdict>, Failed> {
-    let (known, file) = match file {
+fn audit_seeds(seeds: Range<u64>, file: Option<&Path>) -> Result<Vec<SeedVerdict>, AuditError> {
+    let (stored, file) = match file {
         None => (vec![], None),
         Some(path) => {
-            (known(path)?, Some(OpenOptions::new().append(true).create(true).open(path)?))
+            (read_stored(path)?, Some(OpenOptions::new().append(true).create(true).open(path)?))
         }
     };
-    let mut found: Vec<SeedVerdict> =
-        known.into_iter().filter(|j| seeds.contains(&j.seed)).collect();
-    let left: Vec<u64> = seeds.filter(|seed| found.iter().all(|j| j.seed != *seed)).collect();
+    let mut results: Vec<SeedVerdict> =
+        stored.into_iter().filter(|j| seeds.contains(&j.seed)).collect();
+    let remaining: Vec<u64> =
+        seeds.filter(|seed| results.iter().all(|j| j.seed != *seed)).collect();
     let (subjects, file) = (subjects(), Mutex::new(file));
-    let progress = Progress::new(left.len());
-    let audit = |seed: &u64| -> Result<SeedVerdict, Failed> {
-        let judged = judge(&subjects[(seed % subjects.len() as u64) as usize], *seed)?;
+    let progress = Progress::new(remaining.len());
+    let audit = |seed: &u64| -> Result<SeedVerdict, AuditError> {
+        let verdict = judge(&subjects[(seed % subjects.len() as u64) as usize], *seed)?;
         if let Some(file) = &mut *file.lock().expect("no writer panics") {
-            add(file, &judged)?;
+            append_line(file, &verdict)?;
         }
         progress.advance();
-        Ok(judged)
+        Ok(verdict)
     };
-    let audited = in_parallel(&left, cores(), audit).into_iter();
-    found.extend(audited.collect::<Result<Vec<_>, _>>()?);
-    Ok(found)
+    let verdicts = in_parallel(&remaining, cores(), audit).into_iter();
+    results.extend(verdicts.collect::<Result<Vec<_>, _>>()?);
+    Ok(results)
 }
 
-fn judge(subject: &AlarmSubject, seed: u64) -> Result<SeedVerdict, Failed> {
+fn judge(subject: &Subject, seed: u64) -> Result<SeedVerdict, AuditError> {
     let claims = (subject.claims)(seed)?;
     let alarms = claims.iter().filter(|claim| claim.verdict != Verdict::Pass);
     let alarms = alarms.map(|claim| format!("{}: {}", claim.name, claim.evidence)).collect();
-    let own = format!("{}: ", subject.scheme);
+    let prefix = format!("{}: ", subject.scheme);
     let test = |claim: &Claim| {
-        let name = claim.name.strip_prefix(&own).unwrap_or(&claim.name);
+        let name = claim.name.strip_prefix(&prefix).unwrap_or(&claim.name);
         Some((name.split(": ").next()?.to_owned(), claim.p?))
     };
     let p = claims.iter().filter_map(test).collect();
@@ -123,7 +116,7 @@ fn judge(subject: &AlarmSubject, seed: u64) -> Result<SeedVerdict, Failed> {
 
 /// The results in the file. A last line that was cut short is removed, so its seed is audited
 /// again.
-fn known(path: &Path) -> Result<Vec<SeedVerdict>, Failed> {
+fn read_stored(path: &Path) -> Result<Vec<SeedVerdict>, AuditError> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
         read => read?,
@@ -135,8 +128,8 @@ fn known(path: &Path) -> Result<Vec<SeedVerdict>, Failed> {
     whole.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-fn add(file: &mut File, judged: &SeedVerdict) -> Result<(), Failed> {
-    let line = serde_json::to_string(judged)? + "\n";
+fn append_line(file: &mut File, verdict: &SeedVerdict) -> Result<(), AuditError> {
+    let line = serde_json::to_string(verdict)? + "\n";
     Ok(file.write_all(line.as_bytes())?)
 }
 
@@ -168,14 +161,14 @@ struct Test {
 impl Test {
     fn of(name: String, p: &[f64]) -> Self {
         let below = |most: f64| p.iter().filter(|p| **p < most).count() as f64 / p.len() as f64;
-        let (both, small) = (Distance::from_uniform(p), Distance::below_uniform(p));
+        let (uniform, small) = (Distance::from_uniform(p), Distance::below_uniform(p));
         Self {
             name,
             number: p.len(),
             least: p.iter().copied().fold(1.0, f64::min),
             below: [0.01, 0.1, 0.5].map(below),
-            from_uniform: both.greatest,
-            p: both.p,
+            from_uniform: uniform.greatest,
+            p: uniform.p,
             too_small: small.greatest,
             p_too_small: small.p,
         }
@@ -187,21 +180,21 @@ impl Test {
 }
 
 impl AlarmReport {
-    fn of(judged: &[SeedVerdict]) -> Self {
-        let alarm = |judged: &SeedVerdict| {
-            let SeedVerdict { seed, target, scheme, alarms, .. } = judged;
+    fn of(verdicts: &[SeedVerdict]) -> Self {
+        let alarm = |verdict: &SeedVerdict| {
+            let SeedVerdict { seed, target, scheme, alarms, .. } = verdict;
             Some(format!("seed {seed}, {target} {scheme}: {}", alarms.first()?))
         };
         let mut by_test: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for SeedVerdict { target, p, .. } in judged {
+        for SeedVerdict { target, p, .. } in verdicts {
             for (test, p) in p {
                 by_test.entry(format!("{target}: {test}")).or_default().push(*p);
             }
         }
         Self {
             schema: "traceless.audit.alarms.v1",
-            seeds: judged.len(),
-            alarms: judged.iter().filter_map(alarm).collect(),
+            seeds: verdicts.len(),
+            alarms: verdicts.iter().filter_map(alarm).collect(),
             tests: by_test.into_iter().map(|(name, p)| Test::of(name, &p)).collect(),
         }
     }
@@ -236,41 +229,42 @@ impl AlarmReport {
 mod tests {
     use super::*;
 
-    fn judged(seed: u64, p: f64) -> SeedVerdict {
+    fn verdict(seed: u64, p: f64) -> SeedVerdict {
         let alarms = if p < 1e-7 { vec!["a leak".to_owned()] } else { vec![] };
         let (target, scheme) = ("tree".to_owned(), "path".to_owned());
         SeedVerdict { seed, target, scheme, alarms, p: vec![("leaves are uniform".to_owned(), p)] }
     }
 
     #[test]
-    fn alarms_are_counted_and_too_many_small_ones_are_found() {
+    fn alarms_are_counted_and_too_many_small_probabilities_are_found() {
         let even: Vec<SeedVerdict> =
-            (0..200).map(|i| judged(i, (i as f64 + 0.5) / 200.0)).collect();
-        let found = AlarmReport::of(&even);
-        assert!(found.alarms.is_empty() && found.tests[0].is_sound());
-        assert!((found.tests[0].below[2] - 0.5).abs() < 1e-9, "{}", found.text());
-        let small: Vec<SeedVerdict> = (0..200).map(|i| judged(i, i as f64 / 400.0)).collect();
-        let found = AlarmReport::of(&small);
-        assert_eq!(found.alarms, ["seed 0, tree path: a leak"]);
-        assert!(!found.tests[0].is_sound(), "{}", found.text());
-        let large: Vec<SeedVerdict> = (0..200).map(|i| judged(i, 0.5 + i as f64 / 400.0)).collect();
-        let found = AlarmReport::of(&large);
-        assert!(found.tests[0].is_sound(), "too careful raises no alarm");
-        assert!(found.tests[0].p < 1e-9, "but it shows: {}", found.text());
+            (0..200).map(|i| verdict(i, (i as f64 + 0.5) / 200.0)).collect();
+        let results = AlarmReport::of(&even);
+        assert!(results.alarms.is_empty() && results.tests[0].is_sound());
+        assert!((results.tests[0].below[2] - 0.5).abs() < 1e-9, "{}", results.text());
+        let small: Vec<SeedVerdict> = (0..200).map(|i| verdict(i, i as f64 / 400.0)).collect();
+        let results = AlarmReport::of(&small);
+        assert_eq!(results.alarms, ["seed 0, tree path: a leak"]);
+        assert!(!results.tests[0].is_sound(), "{}", results.text());
+        let large: Vec<SeedVerdict> =
+            (0..200).map(|i| verdict(i, 0.5 + i as f64 / 400.0)).collect();
+        let results = AlarmReport::of(&large);
+        assert!(results.tests[0].is_sound(), "too careful raises no alarm");
+        assert!(results.tests[0].p < 1e-9, "but it shows: {}", results.text());
     }
 
     #[test]
-    fn what_was_judged_is_not_judged_again() {
+    fn seeds_with_a_stored_verdict_are_not_audited_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seeds");
-        let first = all(0..2, Some(&path)).unwrap();
+        let first = audit_seeds(0..2, Some(&path)).unwrap();
         let written = std::fs::read_to_string(&path).unwrap();
         assert_eq!(written.lines().count(), 2);
         // The last line is cut, as by a crash.
         std::fs::write(&path, &written[..written.len() - 3]).unwrap();
-        assert_eq!(known(&path).unwrap().len(), 1);
-        let mut again = all(0..2, Some(&path)).unwrap();
-        again.sort_by_key(|judged| judged.seed);
+        assert_eq!(read_stored(&path).unwrap().len(), 1);
+        let mut again = audit_seeds(0..2, Some(&path)).unwrap();
+        again.sort_by_key(|verdict| verdict.seed);
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
         for (a, b) in first.iter().zip(&again) {
             assert_eq!((&a.scheme, a.p.len()), (&b.scheme, b.p.len()));
@@ -280,11 +274,11 @@ mod tests {
             }
         }
         std::fs::write(&path, "no line of ours\n").unwrap();
-        assert!(all(0..1, Some(&path)).is_err());
+        assert!(audit_seeds(0..1, Some(&path)).is_err());
     }
 
     #[test]
-    fn every_scheme_has_its_turn() {
+    fn every_honest_scheme_is_a_subject() {
         let subjects = subjects();
         let mut names: Vec<_> = subjects.iter().map(|s| (s.target, s.scheme)).collect();
         names.sort_unstable();

@@ -1,8 +1,8 @@
 //! A volume that the program `traceless` makes and serves, in a separate process.
 
 use super::failed;
-use crate::numbers::peak_memory;
 use crate::program;
+use crate::report::peak_memory;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
@@ -21,11 +21,16 @@ pub struct VolumeServer {
 
 /// Makes a volume of `bytes` bytes in `folder`.
 pub fn create(folder: &Path, scheme: &str, bytes: u64, more: &[&str]) -> Result<PathBuf, Failure> {
-    make(folder, scheme, bytes, &[&["--scheme", scheme], more].concat())
+    create_image(folder, scheme, bytes, &[&["--scheme", scheme], more].concat())
 }
 
 /// Makes a volume of `bytes` bytes in `folder`, named `name`, with arguments `args` of `create`.
-pub fn make(folder: &Path, name: &str, bytes: u64, args: &[&str]) -> Result<PathBuf, Failure> {
+pub fn create_image(
+    folder: &Path,
+    name: &str,
+    bytes: u64,
+    args: &[&str],
+) -> Result<PathBuf, Failure> {
     let image = folder.join(format!("{name}.img"));
     let key = key_beside(&image);
     if !key.exists() {
@@ -46,7 +51,7 @@ pub fn make(folder: &Path, name: &str, bytes: u64, args: &[&str]) -> Result<Path
     Ok(image)
 }
 
-/// The key file of an image made by [`make`].
+/// The key file of an image made by [`create_image`].
 pub fn key_beside(image: &Path) -> PathBuf {
     image.with_file_name("key")
 }
@@ -69,14 +74,14 @@ impl VolumeServer {
             .arg(&socket)
             .spawn()
             .map_err(failed)?;
-        let mut served = Self { child, socket };
-        while !served.socket.exists() {
-            if served.child.try_wait().map_err(failed)?.is_some() {
+        let mut server = Self { child, socket };
+        while !server.socket.exists() {
+            if server.child.try_wait().map_err(failed)?.is_some() {
                 return Err(failed("the server ended before it listened"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(served)
+        Ok(server)
     }
 
     /// The peak memory of the server, in bytes.

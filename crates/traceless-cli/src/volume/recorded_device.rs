@@ -7,21 +7,21 @@ use traceless_core::trace::Op;
 use traceless_volume::device::Device;
 
 /// `device`, decorated so that its requests are recorded, if `trace` records secrets.
-pub fn noted<D: Device + 'static>(device: Arc<D>, trace: &Trace) -> Arc<dyn Device> {
-    match trace.asks() {
+pub fn record_requests<D: Device + 'static>(device: Arc<D>, trace: &Trace) -> Arc<dyn Device> {
+    match trace.request_recorder() {
         None => device,
-        Some(note) => Arc::new(RecordedDevice { device, note }),
+        Some(record) => Arc::new(RecordedDevice { device, record }),
     }
 }
 
 struct RecordedDevice<D, N> {
     device: Arc<D>,
-    note: N,
+    record: N,
 }
 
 impl<D, N: Fn(Op, u64, u32)> RecordedDevice<D, N> {
-    fn note(&self, op: Op, at: u64, bytes: &[u8]) {
-        (self.note)(op, at, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+    fn record(&self, op: Op, at: u64, bytes: &[u8]) {
+        (self.record)(op, at, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
     }
 }
 
@@ -40,11 +40,11 @@ impl<D: Device, N: Fn(Op, u64, u32) + Send + Sync> Device for RecordedDevice<D, 
         self.device.read_only()
     }
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        self.note(Op::Read, at, into);
+        self.record(Op::Read, at, into);
         self.device.read(at, into)
     }
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
-        self.note(Op::Write, at, from);
+        self.record(Op::Write, at, from);
         self.device.write(at, from)
     }
     fn flush(&self) -> io::Result<()> {

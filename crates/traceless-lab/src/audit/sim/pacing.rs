@@ -5,8 +5,8 @@
 use super::super::tree::schemes::{Tree, rng};
 use super::computer::{BLOCKS, CACHED, LEVELS, MEMORY, layouts_of};
 use super::run::{Bench, Job};
-use super::trees::seen_tree;
-use super::watch::{Atlas, SlotLines, Watcher};
+use super::trees::observed_tree;
+use super::watch::{Atlas, StepLines, Watcher};
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
@@ -20,13 +20,13 @@ use traceless_sim::backend::{Answer, Backend, OFFERED};
 use traceless_sim::dram::Memory;
 use traceless_sim::llc::EarlyWriteBack;
 use traceless_sim::oram::Pace;
-use traceless_sim::workload::{LINE_LEN, Op as Asked};
+use traceless_sim::workload::{LINE_LEN, Op as RequestOp};
 use traceless_sim::{Error, Result};
 
 /// When paths begin. Each default is correct.
 pub trait Pacing: Send {
     /// Cycles from the end of a path to the start of the next.
-    fn wait(state: &State) -> u64 {
+    fn wait(state: &PaceState) -> u64 {
         state.interval
     }
 
@@ -34,19 +34,19 @@ pub trait Pacing: Send {
     const READS_BEFORE_ANSWER: bool = false;
 
     /// Whether a repeated use of a line ends the path of its early write-back.
-    const ABORT_ENDS_SLOT: bool = false;
+    const ABORT_ENDS_STEP: bool = false;
 }
 
 /// The state that a faulty T may depend on.
-pub struct State {
+pub struct PaceState {
     /// The correct interval.
     interval: u64,
     /// Steps so far.
-    slots: u64,
+    steps: u64,
     /// Requests so far.
     requests: u64,
     /// Whether a request waits.
-    is_asked: bool,
+    has_request: bool,
     /// Whether a line can be written back early.
     has_offer: bool,
     /// Blocks in the stash.
@@ -59,66 +59,66 @@ pub struct SoundPace;
 impl Pacing for SoundPace {}
 
 /// T is shorter for a program with more requests.
-pub struct OfProgram;
+pub struct IntervalOfProgram;
 
-impl Pacing for OfProgram {
-    fn wait(state: &State) -> u64 {
-        if state.requests * 4 > state.slots { state.interval / 2 } else { state.interval }
+impl Pacing for IntervalOfProgram {
+    fn wait(state: &PaceState) -> u64 {
+        if state.requests * 4 > state.steps { state.interval / 2 } else { state.interval }
     }
 }
 
 /// An early write-back does not wait for T, because no request waits.
-pub struct Sooner;
+pub struct EarlyAtOnce;
 
-impl Pacing for Sooner {
-    fn wait(state: &State) -> u64 {
-        if state.has_offer && !state.is_asked { 0 } else { state.interval }
+impl Pacing for EarlyAtOnce {
+    fn wait(state: &PaceState) -> u64 {
+        if state.has_offer && !state.has_request { 0 } else { state.interval }
     }
 }
 
 /// A due dummy first searches the cache, which takes time.
-pub struct Later;
+pub struct EarlyLater;
 
-impl Pacing for Later {
-    fn wait(state: &State) -> u64 {
-        let searches = state.has_offer && !state.is_asked;
+impl Pacing for EarlyLater {
+    fn wait(state: &PaceState) -> u64 {
+        let searches = state.has_offer && !state.has_request;
         state.interval + if searches { 40 } else { 0 }
     }
 }
 
 /// A path that empties the stash does not wait for T.
-pub struct Evicts;
+pub struct EvictsBetween;
 
-impl Pacing for Evicts {
-    fn wait(state: &State) -> u64 {
+impl Pacing for EvictsBetween {
+    fn wait(state: &PaceState) -> u64 {
         if state.stash > 0 { 0 } else { state.interval }
     }
 }
 
 /// An aborted early write-back ends its step.
-pub struct GivesBack;
+pub struct AbortEndsStep;
 
-impl Pacing for GivesBack {
-    const ABORT_ENDS_SLOT: bool = true;
+impl Pacing for AbortEndsStep {
+    const ABORT_ENDS_STEP: bool = true;
 }
 
 /// Accesses the sub-stash and the memory at the same time.
-pub struct Hasty;
+pub struct ReadsBeforeAnswer;
 
-impl Pacing for Hasty {
+impl Pacing for ReadsBeforeAnswer {
     const READS_BEFORE_ANSWER: bool = true;
 }
 
 /// The places of the tree's paths in memory.
 pub fn atlas() -> Result<Atlas> {
-    Ok(Atlas::of(&layouts_of(&[below()?])))
+    Ok(Atlas::of(&layouts_of(&[memory_shape()?])))
 }
 
 fn shape() -> Result<Shape> {
     Ok(Shape::uniform(LEVELS, 4)?)
 }
 
-fn below() -> Result<Shape> {
+fn memory_shape() -> Result<Shape> {
     Ok(shape()?.only(|level| level >= CACHED))
 }
 
@@ -135,8 +135,8 @@ struct PacedController<F> {
     scheme: Scheme,
     memory: Memory,
     watcher: Arc<Watcher>,
-    touched: TouchedTree,
-    state: State,
+    accesses: TreeAccesses,
+    state: PaceState,
     phase: Phase,
     now: u64,
     due: u64,
@@ -151,7 +151,7 @@ struct PacedController<F> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
-    Reading { left: usize, there: u64, finished: Option<u64>, is_early: bool },
+    Reading { outstanding: usize, arrival: u64, finished: Option<u64>, is_early: bool },
     Writing,
 }
 
@@ -160,15 +160,15 @@ const OFFER: u64 = u64::MAX;
 
 /// The lines that the tree accesses in a step.
 #[derive(Clone, Default)]
-struct TouchedTree(Arc<Mutex<SlotLines>>);
+struct TreeAccesses(Arc<Mutex<StepLines>>);
 
-impl TouchedTree {
-    fn take(&self) -> SlotLines {
+impl TreeAccesses {
+    fn take(&self) -> StepLines {
         core::mem::take(&mut self.0.lock().expect("no witness panics"))
     }
 }
 
-impl Witness for TouchedTree {
+impl Witness for TreeAccesses {
     fn see(&self, event: Event) {
         let mut lines = self.0.lock().expect("no witness panics");
         match event.op {
@@ -183,9 +183,9 @@ impl<F: Pacing> PacedController<F> {
         let Pace::AfterCompletion(interval) = job.pace else {
             return Err(Error::Oram("here T is counted from the end of a path"));
         };
-        let touched = TouchedTree::default();
-        let below = seen_tree(0, below()?, &bench.atlas, touched.clone());
-        let tree = Substash::new(shape()?, CACHED, (7, 4), below)?;
+        let accesses = TreeAccesses::default();
+        let memory_shape = observed_tree(0, memory_shape()?, &bench.atlas, accesses.clone());
+        let tree = Substash::new(shape()?, CACHED, (7, 4), memory_shape)?;
         let sizes =
             Sizes { blocks: BLOCKS, map_levels: 2, parts: 1, bundled: false, stash_blocks: 200 };
         let labels = || PlainLabels::in_block(LINE_LEN as usize);
@@ -194,13 +194,19 @@ impl<F: Pacing> PacedController<F> {
         if F::READS_BEFORE_ANSWER {
             scheme.search_first();
         }
-        let state =
-            State { interval, slots: 0, requests: 0, is_asked: false, has_offer: false, stash: 0 };
+        let state = PaceState {
+            interval,
+            steps: 0,
+            requests: 0,
+            has_request: false,
+            has_offer: false,
+            stash: 0,
+        };
         Ok(Self {
             scheme,
             memory: Memory::new(MEMORY)?,
             watcher: bench.watcher.clone(),
-            touched,
+            accesses,
             state,
             phase: Phase::Idle,
             now: 0,
@@ -217,7 +223,7 @@ impl<F: Pacing> PacedController<F> {
     }
 
     /// Requests a block, unless it is at hand. Returns whether it is.
-    fn ask(&mut self, now: u64, addr: u64, ticket: Option<u64>) -> Result<bool> {
+    fn request_block(&mut self, now: u64, addr: u64, ticket: Option<u64>) -> Result<bool> {
         let block = Self::block(addr);
         if self.scheme.is_at_hand(block) {
             if F::READS_BEFORE_ANSWER {
@@ -233,23 +239,23 @@ impl<F: Pacing> PacedController<F> {
         Ok(false)
     }
 
-    /// Reads a line for step number `slot`. Returns its time of arrival, if that is known.
-    fn read_line(&mut self, now: u64, at: u64, slot: u64) -> Answer {
+    /// Reads a line for step number `step`. Returns its time of arrival, if that is known.
+    fn read_line(&mut self, now: u64, at: u64, step: u64) -> Answer {
         self.show(now, Op::Read, at);
-        self.memory.read(now, at, slot)
+        self.memory.read(now, at, step)
     }
 
     fn show(&self, time: u64, op: Op, at: u64) {
         self.watcher.see(Event { time, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });
     }
 
-    fn finish(&mut self, request: u64, there: u64, done: &mut dyn FnMut(u64, u64)) {
+    fn finish(&mut self, request: u64, arrival: u64, done: &mut dyn FnMut(u64, u64)) {
         if request == OFFER {
             if core::mem::take(&mut self.offered) {
-                done(OFFERED, there);
+                done(OFFERED, arrival);
             }
         } else if let Some(Some(ticket)) = self.requests.remove(&request) {
-            done(ticket, there);
+            done(ticket, arrival);
         }
     }
 
@@ -263,36 +269,36 @@ impl<F: Pacing> PacedController<F> {
         }
         let is_early = self.requests.is_empty() && self.offered;
         let finished = self.scheme.step(&mut |_, _| {})?.finished;
-        self.state.slots += 1;
-        let lines = self.touched.take();
-        let (mut left, mut there) = (0, now);
+        self.state.steps += 1;
+        let lines = self.accesses.take();
+        let (mut outstanding, mut arrival) = (0, now);
         for at in lines.reads {
-            match self.read_line(now, at, self.state.slots) {
-                Answer::At(time) => there = there.max(time),
-                Answer::Later => left += 1,
+            match self.read_line(now, at, self.state.steps) {
+                Answer::At(time) => arrival = arrival.max(time),
+                Answer::Later => outstanding += 1,
             }
         }
-        self.touched.0.lock().expect("no witness panics").writes = lines.writes;
-        self.phase = Phase::Reading { left, there, finished, is_early };
+        self.accesses.0.lock().expect("no witness panics").writes = lines.writes;
+        self.phase = Phase::Reading { outstanding, arrival, finished, is_early };
         Ok(())
     }
 
-    fn go_on(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) {
-        if let Phase::Reading { left: 0, there, finished, .. } = self.phase
-            && there <= now
+    fn advance(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) {
+        if let Phase::Reading { outstanding: 0, arrival, finished, .. } = self.phase
+            && arrival <= now
         {
             self.phase = Phase::Writing;
             if let Some(request) = finished {
                 self.finish(request, now, done);
             }
-            for at in self.touched.take().writes {
+            for at in self.accesses.take().writes {
                 self.show(now, Op::Write, at);
                 self.memory.write(now, at);
             }
         }
         if self.phase == Phase::Writing && self.memory.is_written() {
             self.phase = Phase::Idle;
-            self.state.is_asked = !self.requests.is_empty();
+            self.state.has_request = !self.requests.is_empty();
             self.state.has_offer = self.offered;
             self.state.stash = self.scheme.engine().stash().len();
             self.due = now + F::wait(&self.state);
@@ -306,12 +312,12 @@ impl<F: Pacing> Backend for PacedController<F> {
     }
 
     fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
-        let is_here = self.ask(now, addr, Some(ticket))?;
-        Ok(if is_here { Answer::At(now + 1) } else { Answer::Later })
+        let is_cached = self.request_block(now, addr, Some(ticket))?;
+        Ok(if is_cached { Answer::At(now + 1) } else { Answer::Later })
     }
 
     fn write(&mut self, now: u64, addr: u64) -> Result {
-        self.ask(now, addr, None).map(|_| ())
+        self.request_block(now, addr, None).map(|_| ())
     }
 
     fn takes_writes(&self) -> bool {
@@ -322,7 +328,7 @@ impl<F: Pacing> Backend for PacedController<F> {
         self.requests.values().all(Option::is_some)
     }
 
-    fn warm(&mut self, _: Asked, _: u64) -> Result {
+    fn warm(&mut self, _: RequestOp, _: u64) -> Result {
         Ok(())
     }
 
@@ -339,34 +345,34 @@ impl<F: Pacing> Backend for PacedController<F> {
     fn withdraw(&mut self) {
         self.scheme.withdraw();
         self.offered = false;
-        if F::ABORT_ENDS_SLOT && matches!(self.phase, Phase::Reading { is_early: true, .. }) {
+        if F::ABORT_ENDS_STEP && matches!(self.phase, Phase::Reading { is_early: true, .. }) {
             (self.phase, self.due) = (Phase::Idle, self.now);
-            self.touched.take();
+            self.accesses.take();
         }
     }
 
     fn wake(&self) -> u64 {
-        let own = match self.phase {
+        let phase_end = match self.phase {
             Phase::Idle if self.is_new => 0,
             Phase::Idle => self.due,
-            Phase::Reading { left: 0, there, .. } => there,
+            Phase::Reading { outstanding: 0, arrival, .. } => arrival,
             Phase::Reading { .. } | Phase::Writing => u64::MAX,
         };
-        own.max(self.now + 1).min(self.memory.wake())
+        phase_end.max(self.now + 1).min(self.memory.wake())
     }
 
     fn tick(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
         self.now = now;
-        let (phase, slot) = (&mut self.phase, self.state.slots);
+        let (phase, step) = (&mut self.phase, self.state.steps);
         self.memory.tick(now, |of, time| {
-            if let Phase::Reading { left, there, .. } = phase
-                && of == slot
+            if let Phase::Reading { outstanding, arrival, .. } = phase
+                && of == step
             {
-                *left -= 1;
-                *there = time.max(*there);
+                *outstanding -= 1;
+                *arrival = time.max(*arrival);
             }
         });
-        self.go_on(now, done);
+        self.advance(now, done);
         if self.phase == Phase::Idle { self.begin(now, done) } else { Ok(()) }
     }
 }

@@ -21,7 +21,7 @@ pub fn claims(targets: &[AuditTarget], writes: u64, seed: u64) -> Result<Vec<Cla
     for target in targets {
         let mut all = vec![];
         for (nth, (pattern, what)) in (31..).zip(WORKLOADS) {
-            let draws = draws_of(target, pattern, writes, mix(seed, nth))?;
+            let draws = sample(target, pattern, writes, mix(seed, nth))?;
             claims.extend(draws.claims(&format!("{what}, {}", target.name)));
             all.push(draws);
         }
@@ -34,12 +34,12 @@ pub fn claims(targets: &[AuditTarget], writes: u64, seed: u64) -> Result<Vec<Cla
 
 /// Fills the target, then writes block after block, each with a sync, and collects the slots that
 /// each write takes.
-fn draws_of(target: &AuditTarget, pattern: Pattern, writes: u64, seed: u64) -> Result<Draws> {
+fn sample(target: &AuditTarget, pattern: Pattern, writes: u64, seed: u64) -> Result<Draws> {
     let layout = target.drawn_slots().expect("its places are drawn");
     let mut session = Session::new(target, false, mix(seed, 21));
     let mut open = session.create()?;
     let n = target.blocks();
-    let (mut taken, mut secrets) = (vec![], vec![]);
+    let (mut of_writes, mut secrets) = (vec![], vec![]);
     let block = vec![0x5a; BLOCK_LEN];
     for i in 0..n + writes {
         let address = if i < n { i } else { pattern.address(i, n, seed) };
@@ -47,22 +47,22 @@ fn draws_of(target: &AuditTarget, pattern: Pattern, writes: u64, seed: u64) -> R
         open.oram().sync()?;
         secrets.push(address);
         // Taken at every write, to bound the memory that events use.
-        taken.extend(drawn(&session.witness.events.take(), &layout));
+        of_writes.extend(written_slots(&session.witness.events.take(), &layout));
     }
     open.oram().close()?;
-    taken.extend(drawn(&session.witness.events.take(), &layout));
-    assert_eq!(taken.len(), secrets.len(), "each write takes places once");
-    taken.drain(..n as usize);
+    of_writes.extend(written_slots(&session.witness.events.take(), &layout));
+    assert_eq!(of_writes.len(), secrets.len(), "each write takes places once");
+    of_writes.drain(..n as usize);
     secrets.drain(..n as usize);
-    let each = taken.first().map_or(1, Vec::len);
-    assert!(taken.iter().all(|places| places.len() == each), "each write takes as many places");
-    let drawn = taken.concat();
+    let each = of_writes.first().map_or(1, Vec::len);
+    assert!(of_writes.iter().all(|places| places.len() == each), "each write takes as many places");
+    let drawn = of_writes.concat();
     let (noun, places) = ("written slots", layout.slots);
     Ok(Draws { noun, places, each, drawn, secrets, ..Draws::default() })
 }
 
 /// The slots with bodies written between each two syncs; intervals without any are left out.
-fn drawn(events: &[Event], layout: &SlotLayout) -> Vec<Vec<u64>> {
+fn written_slots(events: &[Event], layout: &SlotLayout) -> Vec<Vec<u64>> {
     let epochs = events.split(|e| e.op == Op::Sync);
     epochs
         .map(|epoch| epoch.iter().filter_map(|e| slot_of(e, layout)).collect::<Vec<_>>())

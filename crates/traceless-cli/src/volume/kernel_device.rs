@@ -1,6 +1,6 @@
 //! Holding a volume open for as long as the kernel uses it.
 
-use super::asked;
+use super::recorded_device;
 use crate::args::OpenArgs;
 use crate::failure::Failure;
 use crate::trace::Trace;
@@ -13,7 +13,7 @@ use traceless_volume::volume::{OpenOptions, Volume};
 
 /// Opens the image, serves it as a device, and closes it even if `serve` fails. Bypasses the page
 /// cache: below a block device the cache could wait for itself.
-pub fn hold(
+pub fn serve(
     image: &Path,
     key: UserKey,
     open: &OpenArgs,
@@ -29,8 +29,8 @@ pub fn hold(
     };
     let volume = Arc::new(Volume::open(image, &key, &options, &mut |_, _| {})?);
     drop(key);
-    let served = serve(&volume, asked::noted(volume.clone(), &trace));
+    let outcome = serve(&volume, recorded_device::record_requests(volume.clone(), &trace));
     let closed = volume.close().map_err(Failure::from);
     let traced = trace.finish();
-    served.and(closed).and(traced)
+    outcome.and(closed).and(traced)
 }
