@@ -3,11 +3,11 @@
 //! A further kind is a module with a [`SchemeKind`] and a line in [`KINDS`]. Volumes, the command
 //! line, the conformance suite, the crash tests and the auditor find it here.
 
-use super::datalair::DATALAIR;
-use super::detwo::DETWO;
-use super::hive::HIVE;
-use super::plain::PLAIN;
-use super::sq::SQ;
+use crate::datalair::DATALAIR;
+use crate::detwo::DETWO;
+use crate::hive::HIVE;
+use crate::plain::PLAIN;
+use crate::sq::SQ;
 use traceless_core::scheme::contract::SchemeKind;
 
 /// All kinds, in the order in which help texts list them.

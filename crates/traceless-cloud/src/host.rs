@@ -1,5 +1,6 @@
 //! The untrusted side: it passes orders to the enclave, and slots between store and enclave.
 
+use crate::block_on::block_on;
 use crate::channel::Nonce;
 use crate::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
 use crate::enclave_orders::Location;
@@ -9,7 +10,6 @@ use crate::geometry::{Geometry, Node};
 use crate::store::{NodeStore, NodeVersion, SlotRead};
 use futures_util::FutureExt as _;
 use futures_util::future::{OptionFuture, join};
-use pollster::block_on;
 use rayon_core::ThreadPool;
 use std::pin::pin;
 use std::slice;

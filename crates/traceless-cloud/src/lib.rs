@@ -59,6 +59,8 @@
 extern crate alloc;
 
 #[cfg(feature = "std")]
+mod block_on;
+#[cfg(feature = "std")]
 mod block_seal;
 pub mod channel;
 mod codec;

@@ -310,7 +310,7 @@ mod tests {
             std::fs::write(&log, &damaged).unwrap();
             match FileStore::open(folder.path(), g, Durability::Power) {
                 Ok(store) => {
-                    assert_eq!(pollster::block_on(store.sequence()).unwrap(), COMMITS);
+                    assert_eq!(crate::block_on::block_on(store.sequence()).unwrap(), COMMITS);
                     let places = store.places.read().unwrap();
                     assert!(versions.iter().all(|new| places.find(*new).unwrap().is_some()));
                 }
@@ -341,15 +341,15 @@ mod tests {
         for cut in before.len()..after.len() {
             std::fs::write(&log, &torn[..cut]).unwrap();
             let store = open();
-            assert_eq!(pollster::block_on(store.sequence()).unwrap(), 1);
+            assert_eq!(crate::block_on::block_on(store.sequence()).unwrap(), 1);
             if cut % 50 == 0 {
                 write_round(&store, &g, 2);
                 drop(store);
-                assert_eq!(pollster::block_on(open().sequence()).unwrap(), 2);
+                assert_eq!(crate::block_on::block_on(open().sequence()).unwrap(), 2);
             }
         }
         std::fs::write(&log, &torn).unwrap();
-        assert_eq!(pollster::block_on(open().sequence()).unwrap(), 2, "whole, with no mark");
+        assert_eq!(crate::block_on::block_on(open().sequence()).unwrap(), 2, "whole, with no mark");
     }
 
     /// A tree of another shape changes nothing, in particular not the length of the nodes' files.
@@ -375,13 +375,13 @@ mod tests {
         write_round(&store, &g, 1);
         store.log.lock().unwrap().give_up();
         let before = std::fs::read(folder.path().join(LOG)).unwrap();
-        assert_eq!(pollster::block_on(store.sequence()).unwrap(), 1);
+        assert_eq!(crate::block_on::block_on(store.sequence()).unwrap(), 1);
         assert!(std::fs::read(folder.path().join(LOG)).unwrap() != before);
         store.log.lock().unwrap().give_up();
         write_round(&store, &g, 2);
         drop(store);
         let store = FileStore::open(folder.path(), g, Durability::Process).unwrap();
-        assert_eq!(pollster::block_on(store.sequence()).unwrap(), 2);
+        assert_eq!(crate::block_on::block_on(store.sequence()).unwrap(), 2);
     }
 
     /// A log file of whole entries with these commits.

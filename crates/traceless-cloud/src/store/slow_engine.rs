@@ -3,6 +3,7 @@
 
 use super::tests::{path, write_round};
 use super::{MemStore, NodeStore, NodeVersion, SlotRead};
+use crate::block_on::block_on;
 use crate::enclave::NodeBytes;
 use crate::enclave_orders::Location;
 use crate::error::{Error, Result};
@@ -12,7 +13,6 @@ use core::future::poll_fn;
 use core::task::{Poll, Waker};
 use core::time::Duration;
 use futures_util::future::try_join_all;
-use pollster::block_on;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

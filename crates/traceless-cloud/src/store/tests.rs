@@ -1,8 +1,8 @@
 use super::*;
+use crate::block_on::block_on;
 use crate::error::Error;
 use crate::geometry::Geometry;
 use crate::geometry::tests::{rootless, small};
-use pollster::block_on;
 
 pub fn path(g: &Geometry, round: u64, attempt: u64) -> Vec<NodeVersion> {
     let node = |layer| g.node(layer, g.evicted(round));

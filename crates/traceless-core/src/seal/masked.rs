@@ -7,7 +7,7 @@ use ctr::{Ctr128BE, CtrCore};
 
 /// AES-256 in counter mode, one stream a nonce. An adversary that flips bits of the ciphertext
 /// flips the same bits of the plaintext: a tree sealed with it needs
-/// [`Pmmac`](crate::scheme::pmmac::Pmmac) above.
+/// `scheme::pmmac::Pmmac` of the ORAM library above.
 pub struct MaskSeal(Aes256);
 
 impl MaskSeal {

@@ -1,4 +1,4 @@
-//! Two places in a store for one record, written in turns.
+//! A record in two places of a store, written in turns.
 //!
 //! A record has a number, and goes to the place of that number modulo 2. A crash during a write
 //! leaves the record before it whole. Where each record must also survive damage to either place,
@@ -9,7 +9,8 @@ use crate::error::Result;
 use crate::types::Extent;
 use alloc::vec;
 
-/// The places of a record. See the [module](self).
+/// The two places of a record. A record has a number, and goes to the place of that number modulo 2,
+/// so that a crash during a write leaves the record before it whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordPair {
     /// First byte of the place for even numbers; the other place lies behind it.

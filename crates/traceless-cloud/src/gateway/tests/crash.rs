@@ -184,7 +184,7 @@ fn loses_nothing(mut world: World) {
         if rng.below(2) == 0 {
             world.tear();
         }
-        commits = pollster::block_on(world.store.sequence()).unwrap();
+        commits = crate::block_on::block_on(world.store.sequence()).unwrap();
     }
     assert!(commits > 30, "{commits}");
     let mut gateway = world.open(u64::MAX).unwrap();

@@ -1,8 +1,8 @@
 use super::*;
+use crate::block_on::block_on;
 use crate::geometry::tests::small;
 use crate::store::tests::{behaves, bytes_of, path, write_round};
 use crate::store::{Durability, FileStore, MemStore};
-use pollster::block_on;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use traceless_core::rng::{Rng as _, SeededRng};

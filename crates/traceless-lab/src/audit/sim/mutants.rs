@@ -1,7 +1,7 @@
 //! Computers with one fault each. An audit that misses one proves nothing.
 //!
 //! Some have a faulty scheme in the simulator's controller, some a [faulty
-//! controller](super::pacing_fault), and some are the simulator's own with a T that depends on the
+//! controller](super::pacing), and some are the simulator's own with a T that depends on the
 //! program.
 
 use super::super::suite;
