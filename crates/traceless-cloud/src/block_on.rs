@@ -1,5 +1,5 @@
-//! Waits for a future on this thread, outside any runtime: storage engines are asynchronous, and the
-//! host's rounds are not.
+//! Waits for a future on this thread, outside any runtime: storage engines are asynchronous, and
+//! the host's rounds are not.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::types::Extent;
 use alloc::vec;
 
-/// The two places of a record. A record has a number, and goes to the place of that number modulo 2,
-/// so that a crash during a write leaves the record before it whole.
+/// The two places of a record. A record goes to the place of its number modulo 2, so that a crash
+/// during a write leaves the record before it whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordPair {
     /// First byte of the place for even numbers; the other place lies behind it.
