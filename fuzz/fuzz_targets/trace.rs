@@ -2,8 +2,8 @@
 //! is a finding.
 #![no_main]
 
-use traceless_core::trace::{SecretReader, TraceReader, TraceWriter};
 use traceless_audit::{Accesses, Format, ImportReader};
+use traceless_core::trace::{SecretReader, TraceReader, TraceWriter};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok(reader) = SecretReader::new(bytes) {
