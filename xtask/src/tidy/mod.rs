@@ -3,6 +3,7 @@
 mod blobs;
 mod changelog;
 mod circles;
+mod citations;
 mod crates;
 mod documents;
 mod floors_table;
@@ -24,7 +25,7 @@ use tree::Tree;
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 14] = [
     layering::check,
     circles::check,
     crates::check,
@@ -36,6 +37,7 @@ const RULES: [Rule; 13] = [
     names::check,
     prose::check,
     documents::check,
+    citations::check,
     floors_table::check,
     changelog::check,
 ];

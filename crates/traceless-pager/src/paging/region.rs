@@ -15,7 +15,8 @@ use core::ops::{Deref, DerefMut};
 /// use traceless_pager::paging::{Config, PagedRegion, SharedMemory};
 /// use traceless_pager::scheme::{Areas, DetWo};
 /// use traceless_pager::slots::Cipher;
-/// use traceless::{rng::System, scheme::detwo::Refresh, seal::Secret};
+/// use traceless::{rng::System, seal::Secret};
+/// use traceless_block::detwo::Refresh;
 ///
 /// let (pages, refresh) = (4096, Refresh::new(3, 1)?);
 /// let store = Arc::new(SharedMemory::unnamed(Areas::store_len(pages, refresh))?);
