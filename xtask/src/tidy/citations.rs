@@ -8,6 +8,9 @@ use super::tree::{Tree, has_extension};
 /// Where claims and invariants are, each with its test.
 const CITING: [&str; 3] = ["docs/security/", "docs/threat-model.md", "ARCHITECTURE.md"];
 
+/// Names of the tests that `./test quick` leaves out.
+const SLOW: &str = "tests/slow_tests.txt";
+
 /// Underscores of a name, at least, that is taken for the name of a test.
 const UNDERSCORES_MIN: usize = 3;
 
@@ -18,6 +21,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         names.extend(file.code.split(|c| !is_word(c)));
     }
     let mut found = Vec::new();
+    for (index, line) in tree.text(SLOW).unwrap_or_default().lines().enumerate() {
+        let name = line.rsplit("::").next().unwrap_or(line);
+        if !line.starts_with('#') && !names.contains(name) {
+            let what = format!("{name}, which no code has");
+            found.push(Finding::new(SLOW, index + 1, what, "name a test, or leave it out"));
+        }
+    }
     for (path, text) in tree.texts().filter(|(path, _)| has_extension(path, "md")) {
         if !CITING.iter().any(|start| path.starts_with(start)) {
             continue;
@@ -48,5 +58,7 @@ mod tests {
         let claims = "| a | `no_crash_loses_writes` |\n| b | `other_test_of_it_all`, `a_b_c` |\n";
         finds(check, &[code, ("docs/security/a.md", claims)], &[("docs/security/a.md", 2)]);
         finds(check, &[code, ("docs/guide.md", claims)], &[]);
+        let slow = "# Tests.\na::tests::no_crash_loses_writes\na::tests::gone\n";
+        finds(check, &[code, (super::SLOW, slow)], &[(super::SLOW, 3)]);
     }
 }
