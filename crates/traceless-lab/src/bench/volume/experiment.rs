@@ -64,7 +64,9 @@ impl Size {
 /// The settings in the file at `path`, and everything else from `args`. `--quick` overrides the
 /// size of the file and the number of rounds.
 pub fn read(path: &Path, args: &VolumeBenchArgs) -> Result<VolumeBenchArgs, Failure> {
-    let experiment = read_table(path)?.try_into().map_err(|e| Error::invalid(path, &e))?;
+    // The file is an argument: what is wrong with it is wrong with the command line.
+    let table = read_table(path).map_err(Failure::usage)?;
+    let experiment = table.try_into().map_err(|e| Error::invalid(path, &e))?;
     merge(experiment, args).map_err(|what| Error::invalid(path, &what).into())
 }
 
