@@ -47,7 +47,7 @@ stop_server
 check "its name" [ "$(status_of image scheme)" = twice ]
 serve image
 check "it is written again" nbd fill 16 8
-nbd sync
+nbd flush
 kill_server
 serve image
 check "it holds the last write" nbd verify 0 8
