@@ -65,7 +65,7 @@ pub struct Histogram {
 impl Histogram {
     /// Counts a value.
     #[inline]
-    pub fn add(&mut self, value: u64) {
+    pub fn record(&mut self, value: u64) {
         let bucket = bucket_of(value);
         if bucket >= self.buckets.len() {
             self.buckets.resize(bucket + 1, 0);
@@ -127,7 +127,7 @@ impl<const BUCKETS: usize> Default for AtomicHistogram<BUCKETS> {
 impl<const BUCKETS: usize> AtomicHistogram<BUCKETS> {
     /// Counts a value. Of two threads that count at once one may be lost.
     #[inline]
-    pub fn add(&self, value: u64) {
+    pub fn record(&self, value: u64) {
         let count = &self.0[bucket_of(value).min(BUCKETS - 1)];
         count.store(count.load(Relaxed) + 1, Relaxed);
     }
@@ -178,8 +178,8 @@ mod tests {
             let atomic = AtomicHistogram::<640>::default();
             for _ in 0..1000 {
                 let value = rng.below(most) * rng.below(3);
-                histogram.add(value);
-                atomic.add(value);
+                histogram.record(value);
+                atomic.record(value);
                 all.push(value);
             }
             all.sort_unstable();
@@ -210,7 +210,7 @@ mod tests {
     fn the_last_bucket_counts_larger_values() {
         let atomic = AtomicHistogram::<32>::default();
         for value in [7, 1000, u64::MAX] {
-            atomic.add(value);
+            atomic.record(value);
         }
         assert_eq!((atomic.within(0), atomic.within(50), atomic.within(100)), (7, 31, 31));
         assert_eq!(atomic.sum(|value| value), 7 + 2 * 31);
@@ -222,8 +222,8 @@ mod tests {
         let [mut few, mut many, mut all] = [(); 3].map(|()| Histogram::default());
         for nth in 0..1000 {
             let part = if nth < 10 { &mut few } else { &mut many };
-            part.add(nth * nth);
-            all.add(nth * nth);
+            part.record(nth * nth);
+            all.record(nth * nth);
         }
         for (mut one, other) in [(few.clone(), &many), (many.clone(), &few)] {
             one.merge(other);

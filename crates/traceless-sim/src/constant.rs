@@ -2,9 +2,9 @@
 
 use crate::backend::{Answer, Backend};
 use crate::error::{Result, within};
-use crate::histogram::Histogram;
 use crate::workload::{LINE_LEN, Op};
 use serde::{Deserialize, Serialize};
+use traceless::stats::Histogram;
 
 /// A memory with a fixed bandwidth and a fixed latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]

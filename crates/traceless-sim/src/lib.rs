@@ -17,7 +17,7 @@
 //! touches; `recursive`: maps in trees of their own; `counts`, `latency`); `dram`: `geometry`,
 //! `address`, `config`, `channel` (which command goes out when), `queue`, `power` and `energy`,
 //! `stats` and `summary`, `log`, `checker`; `constant`: a memory known by its bandwidth and
-//! latency; `histogram`: how long requests took; `watch`: the witnesses of a run; `machine`: the
+//! latency; `latency`: how long requests took; `watch`: the witnesses of a run; `machine`: the
 //! whole machine, as TOML describes it; `experiment`: figures of papers, and what their claims
 //! become; `parallel`: work on all cores. All times are in cycles of the processor.
 //! The simulator skips cycles in which nothing happens; `tests` compare it with a memory that
@@ -31,7 +31,7 @@ pub mod dram;
 pub mod error;
 #[cfg(feature = "experiments")]
 pub mod experiment;
-pub mod histogram;
+pub mod latency;
 pub mod llc;
 pub mod machine;
 pub mod oram;

@@ -4,13 +4,13 @@ use crate::backend::Backend;
 use crate::constant;
 use crate::dram::{self, ChannelStats, ChannelTimes, CommandRecord, Memory, Summary};
 use crate::error::{Error, Result};
-use crate::histogram::Histogram;
 use crate::llc::{self, EarlyWriteBack, LastLevel};
 use crate::oram::{self, Early, Latencies, Oram, Scheme};
 use crate::processor::{self, Run, Task};
 use crate::watch::{ObservedMemory, Watch};
 use crate::workload::{Program, Record, Workload};
 use serde::{Deserialize, Serialize};
+use traceless::stats::Histogram;
 
 /// A processor and its memory.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]

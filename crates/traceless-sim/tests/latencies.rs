@@ -1,6 +1,6 @@
 //! Latencies of operations, compared with known values.
 
-use traceless_sim::histogram::Latency;
+use traceless_sim::latency::Latency;
 use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, Latencies, Pace, Scheme, Small, Start};
 use traceless_sim::workload::{Op, Record, Workload, named};
@@ -198,12 +198,12 @@ fn times_of_a_dram_are_those_that_its_channels_count() {
         let mut merged = 0;
         for (stats, times) in channels.iter().zip(&channel_times) {
             for (stats, times) in [(stats.reads, &times.reads), (stats.writes, &times.writes)] {
-                let latency = times.latency();
+                let latency = Latency::of(&times);
                 assert_eq!(latency.count, stats.served);
                 assert!((latency.mean - stats.latency()).abs() < 1e-9);
                 assert!(latency.p50 <= latency.p99 && latency.p99 <= latency.max);
             }
-            assert_eq!(times.merged_reads.latency().count, stats.reads.merged);
+            assert_eq!(Latency::of(&times.merged_reads).count, stats.reads.merged);
             merged += stats.reads.merged;
         }
         let all = |of: fn(&traceless_sim::dram::ChannelStats) -> u64| channels.iter().map(of).sum();
@@ -215,7 +215,7 @@ fn times_of_a_dram_are_those_that_its_channels_count() {
         );
         assert_eq!(latencies.write_backs.count, writes);
         assert!(latencies.reads.count > 0 && writes > 0);
-        let most = channel_times.iter().map(|times| times.reads.latency().max).max();
+        let most = channel_times.iter().map(|times| Latency::of(&times.reads).max).max();
         assert_eq!(Some(latencies.reads_by_map[0].max), most);
     }
 }

@@ -7,10 +7,11 @@ use crate::trace::Trace;
 use serde::Serialize;
 use std::path::Path;
 use traceless_core::clock::{Clock, Monotonic};
+use traceless_core::stats::Histogram;
 use traceless_sim::Watch;
 use traceless_sim::dram::{self, Breach, ChannelStats, ChannelTimes, OpStats, Summary};
 use traceless_sim::experiment::toml_file::read_machine;
-use traceless_sim::histogram::{Histogram, Latency};
+use traceless_sim::latency::Latency;
 use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, Latencies, Scheme};
 use traceless_sim::processor::Run;
@@ -132,7 +133,7 @@ impl Channel {
         outcome: &Outcome,
     ) -> Self {
         let requests = |counts: OpStats, times: &Histogram| {
-            let Latency { p50, p99, max, .. } = times.latency();
+            let Latency { p50, p99, max, .. } = Latency::of(times);
             let (latency, row_hits) = (counts.latency(), counts.row_hits());
             Requests { counts, latency, p50, p99, max, row_hits }
         };

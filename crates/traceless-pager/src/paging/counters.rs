@@ -94,7 +94,7 @@ impl Counters {
 
     /// Counts a fault that was reported at `begun` and served at `ended`.
     pub(super) fn fault_served(&self, begun: u64, ended: u64) {
-        self.service_ns.add(ended - begun);
+        self.service_ns.record(ended - begun);
         if self.span_ns.load(Relaxed) == 0 {
             self.first_ns.store(begun, Relaxed);
         }
@@ -106,7 +106,7 @@ impl Counters {
     pub(super) fn swap_done(&self, ns: u64, between: Option<u64>) {
         self.swap_ns.store(self.swap_ns.load(Relaxed) + ns, Relaxed);
         if let Some(between) = between {
-            self.between_ns.add(between);
+            self.between_ns.record(between);
         }
     }
 

@@ -1,8 +1,8 @@
 //! What each channel of a memory did.
 
-use crate::histogram::Histogram;
 use crate::workload::Op;
 use serde::Serialize;
+use traceless::stats::Histogram;
 
 /// What a channel did.
 #[derive(Clone, Copy, Default, PartialEq, Debug, Serialize)]

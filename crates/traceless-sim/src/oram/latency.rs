@@ -1,8 +1,9 @@
 //! Latencies of requests and path accesses.
 
-use crate::histogram::{Histogram, Latency};
+use crate::latency::Latency;
 use serde::Serialize;
 use traceless::controller::StepKind;
+use traceless::stats::Histogram;
 
 /// Classes of reads by their accesses to the position map; more accesses count as the last class.
 pub const READ_LEVELS: usize = 5;
@@ -32,12 +33,12 @@ impl Latencies {
         let mut all = reads.clone();
         all.merge(merged);
         let mut reads_by_map = [Latency::default(); READ_LEVELS];
-        reads_by_map[0] = reads.latency();
+        reads_by_map[0] = Latency::of(reads);
         Self {
-            reads: all.latency(),
-            reads_at_hand: merged.latency(),
+            reads: Latency::of(&all),
+            reads_at_hand: Latency::of(merged),
             reads_by_map,
-            write_backs: writes.latency(),
+            write_backs: Latency::of(writes),
             paths: PathLatencies::default(),
         }
     }
@@ -104,19 +105,19 @@ impl LatencyProbe {
         let Self { at_hand, by_map, reads, write_backs, .. } = self;
         let mut reads_by_map = [Latency::default(); READ_LEVELS];
         for (latency, times) in reads_by_map.iter_mut().zip(by_map) {
-            *latency = times.latency();
+            *latency = Latency::of(times);
         }
         Latencies {
-            reads: reads.latency(),
-            reads_at_hand: at_hand.latency(),
+            reads: Latency::of(reads),
+            reads_at_hand: Latency::of(at_hand),
             reads_by_map,
-            write_backs: write_backs.latency(),
+            write_backs: Latency::of(write_backs),
             paths: PathLatencies {
-                data: self.data.latency(),
-                map: self.map.latency(),
-                dummy: self.dummy.latency(),
-                eviction: self.eviction.latency(),
-                early: self.early.latency(),
+                data: Latency::of(&self.data),
+                map: Latency::of(&self.map),
+                dummy: Latency::of(&self.dummy),
+                eviction: Latency::of(&self.eviction),
+                early: Latency::of(&self.early),
             },
         }
     }
