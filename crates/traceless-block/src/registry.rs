@@ -1,7 +1,8 @@
 //! The kinds of block scheme: what a volume can be made with.
 //!
 //! A further kind is a module with a [`SchemeKind`] and a line in [`KINDS`]. Volumes, the command
-//! line, the conformance suite, the crash tests and the auditor find it here.
+//! line, the conformance suite and the auditor find it here; the crash tests need small geometries
+//! and their turning points (`tests/crash/subjects.rs` of `traceless-volume`).
 
 use crate::datalair::DATALAIR;
 use crate::detwo::DETWO;

@@ -3,10 +3,11 @@
 //! A new name lies in its folder, so it is durable only after the folder is.
 
 use crate::error::Result;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+use traceless_core::store::{folder_of, sync_folder_of};
 
 /// What a commit survives once it returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +31,7 @@ pub fn make_folder(path: &Path) -> Result {
     {
         return Err(e.into());
     }
-    sync_folder_of(path)
+    Ok(sync_folder_of(path)?)
 }
 
 /// Writes a file that only its owner may read, as a whole or not at all.
@@ -46,21 +47,7 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result {
 /// Replaces `path` by the file `new`, which is durable already.
 pub fn put(new: &Path, path: &Path) -> Result {
     std::fs::rename(new, path)?;
-    sync_folder_of(path)
-}
-
-/// Makes the names in the folder of `path` durable.
-pub fn sync_folder_of(path: &Path) -> Result {
-    Ok(File::open(folder_of(path))?.sync_all()?)
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        Some(_) => Path::new("."),
-        // The root's parent is the root itself.
-        None => path,
-    }
+    Ok(sync_folder_of(path)?)
 }
 
 #[cfg(test)]
@@ -86,12 +73,5 @@ mod tests {
         // A file stands where the folder should be.
         assert!(make_folder(&folder.join("key/four")).is_err());
         assert!(make_folder(&folder.join("key")).is_err());
-    }
-
-    #[test]
-    fn a_bare_file_name_is_in_the_working_directory() {
-        assert_eq!(folder_of(Path::new("name")), Path::new("."));
-        assert_eq!(folder_of(Path::new("/name")), Path::new("/"));
-        assert_eq!(folder_of(Path::new("/")), Path::new("/"));
     }
 }

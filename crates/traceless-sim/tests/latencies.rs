@@ -198,7 +198,7 @@ fn times_of_a_dram_are_those_that_its_channels_count() {
         let mut merged = 0;
         for (stats, times) in channels.iter().zip(&channel_times) {
             for (stats, times) in [(stats.reads, &times.reads), (stats.writes, &times.writes)] {
-                let latency = Latency::of(&times);
+                let latency = Latency::of(times);
                 assert_eq!(latency.count, stats.served);
                 assert!((latency.mean - stats.latency()).abs() < 1e-9);
                 assert!(latency.p50 <= latency.p99 && latency.p99 <= latency.max);

@@ -4,7 +4,6 @@
 //! the entry. So a state that lacks an answered write is refused. A new generation of the state
 //! names the position of its predecessor, so a state that branched off is refused, too.
 
-use crate::durable::sync_folder_of;
 use crate::error::{Error, Result};
 use crate::log::{Mark, Position, Proof, SealProof, WholeEntries};
 use crate::store::Durability;
@@ -13,6 +12,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use traceless_core::seal::Secret;
+use traceless_core::store::sync_folder_of;
 
 const ID: [u8; 16] = *b"a gateway's mark";
 const OLDER: &str = "the gateway's state is older than it remembers: a folder was put back, or \

@@ -10,7 +10,7 @@ pub struct Forgery;
 /// One AES-256-GCM key. Only the low half of a nonce's version is in the cipher's nonce; the whole
 /// version is authenticated.
 pub struct Aead {
-    key: imp::Key,
+    key: CipherKey,
     #[cfg(feature = "suite")]
     name: u64,
 }
@@ -19,7 +19,7 @@ impl Aead {
     /// The cipher under `key`.
     pub fn new(key: &Secret) -> Self {
         Self {
-            key: imp::Key::new(key),
+            key: CipherKey::new(key),
             #[cfg(feature = "suite")]
             name: super::record::name_of(key),
         }
@@ -87,13 +87,13 @@ fn with_version<R>(nonce: Nonce, bound: &[u8], act: impl FnOnce(&[u8]) -> R) -> 
 }
 
 #[cfg(feature = "std")]
-mod imp {
+mod aws {
     use super::{Forgery, Secret};
     use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
-    pub struct Key(LessSafeKey);
+    pub struct AwsKey(LessSafeKey);
 
-    impl Key {
+    impl AwsKey {
         pub fn new(key: &Secret) -> Self {
             let key = UnboundKey::new(&AES_256_GCM, key.bytes()).expect("a key of 32 bytes");
             Self(LessSafeKey::new(key))
@@ -143,12 +143,15 @@ mod imp {
     }
 }
 
+#[cfg(feature = "std")]
+use aws::AwsKey as CipherKey;
+
 #[cfg(any(test, all(feature = "portable", not(feature = "std"))))]
 #[path = "aead_portable.rs"]
 mod portable;
 
 #[cfg(all(feature = "portable", not(feature = "std")))]
-use portable as imp;
+use portable::PortableKey as CipherKey;
 
 #[cfg(not(any(feature = "std", feature = "portable")))]
 compile_error!("AES-256-GCM is in the feature `std`, or without a system in `portable`");
@@ -182,7 +185,7 @@ mod tests {
     #[test]
     fn both_implementations_agree_and_refuse_changes() {
         let key = Secret::from_bytes([7; 32]);
-        let (fast, slow) = (imp::Key::new(&key), portable::Key::new(&key));
+        let (fast, slow) = (CipherKey::new(&key), portable::PortableKey::new(&key));
         for len in [0, 1, 8, 64, 4096] {
             let plain: alloc::vec::Vec<u8> = (0..len).map(|i| i as u8).collect();
             let (mut a, mut b) = (plain.clone(), plain.clone());

@@ -4,9 +4,6 @@ use super::{Forgery, Secret};
 use aes_gcm::aead::inout::InOutBuf;
 use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit, Tag};
 
-/// What this file gives to its user, under the name of the other implementation.
-pub type Key = PortableKey;
-
 pub struct PortableKey(Aes256Gcm);
 
 impl PortableKey {

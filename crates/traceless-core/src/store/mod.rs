@@ -1,12 +1,15 @@
 //! The untrusted side: stores of bytes.
 //!
 //! Files: the trait `Store`; `mem`, `file`, `watched`; `area`: slots in stripes; `buffer`: aligned
-//! memory; `pages`: huge pages; `record_pair`: a record in two places, written in turns.
+//! memory; `pages`: huge pages; `record_pair`: a record in two places, written in turns;
+//! `folder`: durable names of files.
 
 mod area;
 mod buffer;
 #[cfg(feature = "std")]
 mod file;
+#[cfg(feature = "std")]
+mod folder;
 #[cfg(feature = "std")]
 mod mem;
 mod pages;
@@ -17,6 +20,8 @@ pub use area::{Area, Cursor, Run, SlotLayout};
 pub use buffer::{ALIGN, AlignedBuf};
 #[cfg(feature = "std")]
 pub use file::{Caching, FileStore};
+#[cfg(feature = "std")]
+pub use folder::{folder_of, sync_folder_of};
 #[cfg(feature = "std")]
 pub use mem::MemStore;
 pub use pages::Pages;

@@ -4,13 +4,14 @@
 //! The file has two records of 4096 bytes, written in turn, so that a crash leaves one of them
 //! whole.
 
-use super::{Keys, SourceState, sync_folder_of, u64_at};
+use super::{Keys, SourceState, u64_at};
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use traceless_core::store::sync_folder_of;
 
 const MAGIC: [u8; 8] = *b"TLANCHOR";
 const RECORD_LEN: usize = 4096;

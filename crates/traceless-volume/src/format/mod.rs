@@ -9,9 +9,6 @@
 //! | 131072 | 65536 | superblock B |
 //! | 196608 | by scheme | the scheme's areas |
 
-use std::fs::File;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use traceless_block::detwo::{DetWoGeometry, Refresh};
 use traceless_core::seal::Cipher;
@@ -75,15 +72,6 @@ pub fn fuzz_superblock(bytes: &[u8]) {
     let _ = Superblock::decode_contents(bytes);
     let _ = AnchorState::decode(&keys, bytes);
     let _ = sound.scheme.peek_state(bytes);
-}
-
-/// Makes the names in the folder of `path` durable: a new file or name survives a crash only if its
-/// folder was synced.
-pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
-        _ => File::open(".")?.sync_all(),
-    }
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

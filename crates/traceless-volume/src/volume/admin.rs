@@ -4,13 +4,13 @@ use super::image::{Image, failed};
 use crate::error::{Error, Result};
 use crate::format::{
     HEADER_LEN, Header, KEY_SLOTS, Kdf, KeySlot, KeySlots, Keys, Superblock, UserKey,
-    sync_folder_of,
 };
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use traceless_core::rng::System;
+use traceless_core::store::sync_folder_of;
 use traceless_core::store::{Caching, FileStore};
 
 /// Bytes of a header backup: a copy of the header and the key slots.

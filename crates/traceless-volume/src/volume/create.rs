@@ -8,7 +8,7 @@ use super::scheme_parts;
 use crate::error::{Error, Result};
 use crate::format::{
     AREAS_AT, Anchor, Features, Header, Kdf, KeySlot, KeySlots, Keys, MasterKey, Superblock,
-    UserKey, sync_folder_of,
+    UserKey,
 };
 use std::fs::OpenOptions;
 use std::io;
@@ -20,6 +20,7 @@ use std::thread;
 use traceless_core::rng::{Rng, System};
 use traceless_core::scheme::contract::BlockScheme;
 use traceless_core::seal::{Cipher, Keystream, Secret};
+use traceless_core::store::sync_folder_of;
 use traceless_core::store::{FileStore, Store};
 
 /// Bytes of each write that fills the image.

@@ -13,7 +13,7 @@ use super::{OpenOptions, Volume, anchor_of};
 use crate::error::{Error, Result};
 use crate::format::{
     Anchor, Header, KEY_SLOTS, Kdf, KeySlot, KeySlots, MasterKey, SPARE_AT, SlotKind, Superblock,
-    UserKey, sync_folder_of,
+    UserKey,
 };
 use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use std::sync::Arc;
 use traceless_core::rng::{Rng, System};
 use traceless_core::scheme::contract::BlockScheme;
 use traceless_core::seal::Cipher;
+use traceless_core::store::sync_folder_of;
 use traceless_core::store::{Caching, FileStore};
 use traceless_core::trace::Witness;
 
