@@ -2,7 +2,6 @@
 
 use super::pointer::Pointer;
 use super::*;
-use core::ops::{Deref, DerefMut};
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_core::scheme::openings::{OPENINGS_MANY, OPENINGS_MAX};
 use traceless_core::store::{MemStore, WatchedStore};
@@ -10,22 +9,7 @@ use traceless_core::suite::rig::{self, Unreadable, assert_filled, damage, fill, 
 use traceless_core::trace::{Event, Op, Recorder};
 use traceless_core::types::Extent;
 
-/// A store with all that it takes to open the scheme again.
-struct Rig(rig::Rig<DetWoGeometry>);
-
-impl Deref for Rig {
-    type Target = rig::Rig<DetWoGeometry>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Rig {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
+traceless_core::local_rig!(Rig, DetWoGeometry);
 
 impl Rig {
     fn new(geometry: DetWoGeometry) -> Self {

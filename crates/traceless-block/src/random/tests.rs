@@ -4,7 +4,6 @@
 use super::*;
 use crate::datalair::{DataLair, FreeRecord};
 use crate::hive::{Hive, ReverseMap};
-use core::ops::{Deref, DerefMut};
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_core::scheme::openings::OPENINGS_MAX;
 use traceless_core::store::WatchedStore;
@@ -14,22 +13,7 @@ use traceless_core::suite::rig::{
 use traceless_core::trace::{Event, Op, Recorder};
 use traceless_core::types::{Extent, Slot};
 
-/// A store with all that it takes to open the scheme again.
-struct Rig(rig::Rig<RandomGeometry>);
-
-impl Deref for Rig {
-    type Target = rig::Rig<RandomGeometry>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Rig {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
+traceless_core::local_rig!(Rig, RandomGeometry);
 
 impl Rig {
     fn new(geometry: RandomGeometry) -> Self {

@@ -23,6 +23,29 @@ pub struct Rig<G> {
     seed: u64,
 }
 
+/// Declares the type `$name` around [`Rig`] of `$geometry`: a test module can give methods only to
+/// a type of its own crate.
+#[macro_export]
+macro_rules! local_rig {
+    ($name:ident, $geometry:ty) => {
+        struct $name($crate::suite::rig::Rig<$geometry>);
+
+        impl core::ops::Deref for $name {
+            type Target = $crate::suite::rig::Rig<$geometry>;
+
+            fn deref(&self) -> &Self::Target {
+                &self.0
+            }
+        }
+
+        impl core::ops::DerefMut for $name {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.0
+            }
+        }
+    };
+}
+
 impl<G> Rig<G> {
     /// A store of `store_len` zero bytes and an empty vault.
     pub fn with_room(geometry: G, store_len: u64) -> Self {

@@ -5,7 +5,6 @@ use super::*;
 use crate::oblivious::tree::Memory as _;
 use crate::oblivious::width::Dynamic;
 use alloc::sync::Arc;
-use core::ops::{Deref, DerefMut};
 use std::collections::BTreeMap;
 use traceless_core::durable::Vault;
 use traceless_core::error::Place;
@@ -14,23 +13,9 @@ use traceless_core::store::{MemStore, Store, WatchedStore};
 use traceless_core::suite::rig::{self, assert_filled, fill};
 use traceless_core::trace::{Op, Recorder};
 
-/// A store with all that it takes to open the scheme again.
-struct Rig(rig::Rig<ArrayGeometry>);
-
-impl Deref for Rig {
-    type Target = rig::Rig<ArrayGeometry>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Rig {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
 type Opened = Result<DurableOblivious<Dynamic>>;
+
+traceless_core::local_rig!(Rig, ArrayGeometry);
 
 impl Rig {
     fn new(geometry: ArrayGeometry) -> Self {

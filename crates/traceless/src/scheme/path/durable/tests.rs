@@ -4,7 +4,6 @@
 use super::*;
 use alloc::sync::Arc;
 use alloc::vec;
-use core::ops::{Deref, DerefMut};
 use traceless_core::durable::Vault;
 use traceless_core::error::Place;
 use traceless_core::oram::Oram;
@@ -14,22 +13,7 @@ use traceless_core::store::{MemStore, Store, WatchedStore};
 use traceless_core::suite::rig::{self, assert_filled, fill};
 use traceless_core::trace::{Op, Recorder};
 
-/// A store with all that it takes to open the scheme again.
-struct Rig(rig::Rig<PathGeometry>);
-
-impl Deref for Rig {
-    type Target = rig::Rig<PathGeometry>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for Rig {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
+traceless_core::local_rig!(Rig, PathGeometry);
 
 impl Rig {
     fn new(geometry: PathGeometry) -> Self {
