@@ -97,11 +97,11 @@ pub(crate) fn recurrence_of(users: [&Accesses; 2], place: usize) -> Recurrence {
     let mut waits = false;
     for user in users {
         for nth in 0..user.len() {
-            let Some(footprint_of) = footprint_of(user, nth) else { return Recurrence::ByChance };
+            let Some(events) = footprint_of(user, nth) else { return Recurrence::ByChance };
             let at = user.all[nth].places[place];
             let of_place = |event: &&FootprintEvent| user.footprint.place(event.number) == at;
-            let mut reads = footprint_of.iter().filter(of_place).filter(|event| !event.is_write);
-            let mut writes = footprint_of.iter().filter(of_place).filter(|event| event.is_write);
+            let mut reads = events.iter().filter(of_place).filter(|event| !event.is_write);
+            let mut writes = events.iter().filter(of_place).filter(|event| event.is_write);
             if reads.any(|event| event.is_reread) {
                 return Recurrence::ByChance;
             }
@@ -123,9 +123,9 @@ type Rows = Vec<Vec<(u64, bool)>>;
 fn rows(a: &Accesses, b: &Accesses, sampled: &[usize]) -> Option<[Rows; 2]> {
     let of_user = |user: &Accesses| {
         let row = |nth| {
-            let footprint_of = footprint_of(user, nth)?;
+            let events = footprint_of(user, nth)?;
             let at = |&event: &usize| {
-                let event = footprint_of.get(event)?;
+                let event = events.get(event)?;
                 Some((user.footprint.place(event.number), event.is_reread))
             };
             sampled.iter().map(at).collect::<Option<Vec<_>>>()
@@ -138,18 +138,18 @@ fn rows(a: &Accesses, b: &Accesses, sampled: &[usize]) -> Option<[Rows; 2]> {
 /// Whether the places of a column follow from the places of the accesses, or are always the same.
 fn follows(at: &[Vec<(u64, bool)>; 2], place: &[Draws; 2]) -> bool {
     let mut beside: HashMap<u64, u64> = HashMap::new();
-    let mut recurrence_of = 0;
+    let mut repeats = 0;
     let mut different = HashSet::new();
     for (at, draws) in at.iter().zip(place) {
         for ((at, _), place) in at.iter().zip(&draws.drawn) {
             different.insert(*at);
             match beside.insert(*place, *at) {
                 Some(before) if before != *at => return false,
-                Some(_) => recurrence_of += 1,
+                Some(_) => repeats += 1,
                 None => {}
             }
         }
     }
     // If no place of an access came again, there is no evidence that the column depends on more.
-    different.len() < 2 || recurrence_of > 0
+    different.len() < 2 || repeats > 0
 }

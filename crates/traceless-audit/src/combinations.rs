@@ -314,10 +314,10 @@ fn crossed(places: &Places, labels: &Labels, strongest: &mut Strongest) {
                 for (nth, label) in after.iter().enumerate() {
                     let both = odd.iter().zip(label).map(|(a, b)| u64::from((a & b).count_ones()));
                     let even_labelled = labelled[nth] - 2.0 * both.sum::<u64>() as f64;
-                    let label_bits = strongest.half_deviance;
+                    let found_before = strongest.half_deviance;
                     let sides = [even, even_labelled];
                     let found =
-                        half_deviance(sides, [all, labelled[nth]], label_bits, Derivation::OfTwo);
+                        half_deviance(sides, [all, labelled[nth]], found_before, Derivation::OfTwo);
                     strongest.add(found, 1, || {
                         format!("bit {a} beside bit {b} of {lag} before: {}", labels.names[nth])
                     });

@@ -17,9 +17,9 @@ fn claims(
     [seed, accesses]: [u64; 2],
 ) -> Vec<Claim> {
     let [a, b] = [0, 1].map(|nth| scheme([2 * seed + nth, accesses], users[nth as usize], fault));
-    let claim_from_p = judge(&a, &b);
-    assert_eq!(claim_from_p.too_few, None);
-    [claim_from_p.alone, claim_from_p.together].concat()
+    let judgement = judge(&a, &b);
+    assert_eq!(judgement.too_few, None);
+    [judgement.alone, judgement.together].concat()
 }
 
 fn found(claims: &[Claim]) -> Vec<&str> {
@@ -125,8 +125,8 @@ fn each_leak_is_found_by_its_own_detector() {
     let sound = judge(&honest, &path([2, ENOUGH], ANY, None));
     assert_eq!(found(&[sound.alone, sound.together].concat()), [""; 0]);
     for (nth, (leak, detector)) in (3..).zip(planted) {
-        let claim_from_p = judge(&honest, &path([nth, ENOUGH], ANY, Some(leak)));
-        let claims = [claim_from_p.alone, claim_from_p.together].concat();
+        let judgement = judge(&honest, &path([nth, ENOUGH], ANY, Some(leak)));
+        let claims = [judgement.alone, judgement.together].concat();
         let found = found(&claims);
         // A block that keeps a bit of its leaf shows it by itself as well, and halves show twice.
         let shows_twice = |name: &str| match leak {

@@ -245,27 +245,27 @@ fn order_is_independent_of_secrets(kinds: &[Kind]) -> Option<Claim> {
     let mut claims = vec![];
     for kind in kinds.iter().filter(|kind| !kind.is_regular) {
         for (user, what) in ["A", "B"].into_iter().enumerate() {
-            let request_bits = &main.all[user];
-            if request_bits.secrets.is_empty() {
+            let main_accesses = &main.all[user];
+            if main_accesses.secrets.is_empty() {
                 continue;
             }
-            let mut after = vec![0u8; request_bits.len()];
+            let mut after = vec![0u8; main_accesses.len()];
             for access in &kind.all[user].all {
-                let before = request_bits
+                let before = main_accesses
                     .all
                     .partition_point(|main| main.events_before < access.events_before);
                 if let Some(after) = before.checked_sub(1).map(|nth| &mut after[nth]) {
                     *after = AFTER_MAX.min(*after + 1);
                 }
             }
-            let secrets = secret_classes(&request_bits.secrets);
+            let secrets = secret_classes(&main_accesses.secrets);
             let classes = [PAIR_CLASSES as usize, usize::from(AFTER_MAX) + 1];
             let p =
                 secrets.iter().map(|secrets| dependence_beyond_shifts(secrets, &after, classes));
             let p = smallest_of(secrets.len(), p.fold(1.0, f64::min));
             let name = format!("what comes by chance tells nothing: {what}, kind {}", kind.nth);
-            let power = distance_found(16.0, request_bits.len() as u64);
-            let evidence = format!("{} of {} accesses", kind.all[user].len(), request_bits.len());
+            let power = distance_found(16.0, main_accesses.len() as u64);
+            let evidence = format!("{} of {} accesses", kind.all[user].len(), main_accesses.len());
             claims.push(claim_from_p(name, p, p, power, &evidence));
         }
     }

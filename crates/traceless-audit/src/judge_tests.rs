@@ -112,8 +112,8 @@ fn only_claims_about_secrets_fail_if_places_depend_on_secrets() {
             (0, found),
             "{judgement:?}"
         );
-        let mut rate = judgement.together.iter().filter(|claim| claim.verdict != Verdict::Pass);
-        assert!(rate.all(|claim| claim.name.contains("secrets")), "{judgement:?}");
+        let mut failed = judgement.together.iter().filter(|claim| claim.verdict != Verdict::Pass);
+        assert!(failed.all(|claim| claim.name.contains("secrets")), "{judgement:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests whether an adversary can distinguish two users by what it observes.
 //!
 //! This crate reads events (`traceless_core::trace`), or images of a disk, and knows nothing of the
-//! scheme that made them. The command line has the code that runs schemes.
+//! scheme that made them. The code that runs schemes is in traceless-lab.
 //!
 //! | item | question that it answers |
 //! |---|---|

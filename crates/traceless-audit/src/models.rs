@@ -249,12 +249,12 @@ struct Bucket {
     /// The block in each slot; none in a dummy.
     slots: [Option<u64>; REAL + DUMMIES],
     unread: [bool; REAL + DUMMIES],
-    footprint: usize,
+    reads: usize,
 }
 
 impl Default for Bucket {
     fn default() -> Self {
-        Self { slots: Default::default(), unread: [true; REAL + DUMMIES], footprint: 0 }
+        Self { slots: Default::default(), unread: [true; REAL + DUMMIES], reads: 0 }
     }
 }
 
@@ -300,7 +300,7 @@ impl Ring {
         for level in 0..LEVELS {
             let bucket = bucket(leaf, level);
             let eager = trace.fault == Fault::Eager && level == 5 && block.is_multiple_of(8);
-            if self.buckets[bucket as usize].footprint >= DUMMIES || eager {
+            if self.buckets[bucket as usize].reads >= DUMMIES || eager {
                 self.take(trace, bucket);
                 self.refill(trace, bucket, level);
             }
@@ -317,7 +317,7 @@ impl Ring {
         };
         bucket.slots[slot] = None;
         bucket.unread[slot] = false;
-        bucket.footprint += 1;
+        bucket.reads += 1;
         trace.add(Op::Read, place(at, slot));
     }
 

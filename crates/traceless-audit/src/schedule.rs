@@ -87,8 +87,8 @@ pub(crate) fn schedule(a: &Accesses, b: &Accesses) -> Option<Schedule> {
         found.push(Kind { nth: nth + 1, all, drawn, is_regular });
     }
     let is_public = |kind: &Kind| kind.drawn[0].len() < kind.all[0].len();
-    let leaks = number > 1 || found.iter().any(is_public);
-    leaks.then_some(Schedule { kinds: found, order })
+    let has_schedule = number > 1 || found.iter().any(is_public);
+    has_schedule.then_some(Schedule { kinds: found, order })
 }
 
 /// The beginnings of the stretches of places that no access crosses: each of several trees is one.
@@ -253,8 +253,8 @@ mod tests {
         for seed in 1..6 {
             let judgement = judge(&circuit(seed, 0, 0), &circuit(seed + 10, 0, 0));
             assert!(pass(&judgement), "{judgement:?}");
-            let varying = judgement.alone.last().unwrap();
-            assert!(varying.evidence.starts_with("4000 of 7999"), "{judgement:?}");
+            let claim = judgement.alone.last().unwrap();
+            assert!(claim.evidence.starts_with("4000 of 7999"), "{judgement:?}");
             let judgement = judge(&recursive(seed, 0), &recursive(seed + 10, 0));
             assert!(pass(&judgement), "{judgement:?}");
         }

@@ -128,15 +128,15 @@ struct Segmenter<'a> {
 impl Segmenter<'_> {
     /// Whether an access begins with `event`. Must be called for every event, in order.
     pub fn begins_with(&mut self, event: &Event) -> bool {
-        let rule = self.before.as_ref().is_some_and(|before| self.is_next(before, event));
+        let begins = self.before.as_ref().is_some_and(|before| self.is_next(before, event));
         self.before = Some(*event);
-        if rule {
+        if begins {
             (self.reads, self.is_path) = (0, true);
         }
         let path = &self.rule.path;
         self.is_path &= path.get(self.reads).is_some_and(|level| level.contains(&event.at));
         self.reads += 1;
-        rule
+        begins
     }
 
     fn is_next(&self, before: &Event, event: &Event) -> bool {

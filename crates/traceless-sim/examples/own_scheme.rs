@@ -38,11 +38,11 @@ struct FatPath {
 }
 
 impl FatPath {
-    fn new(bus: StepTrace) -> traceless::Result<Self> {
+    fn new(step_trace: StepTrace) -> traceless::Result<Self> {
         let z = |level| if level < 4 { 8 } else { 4 };
         let shape = Shape::per_level((0..LEVELS).map(z).collect())?;
         let mut own = Self {
-            engine: Engine::new(GhostTree::new(shape, ROW_LEN, bus), STASH_BLOCKS),
+            engine: Engine::new(GhostTree::new(shape, ROW_LEN, step_trace), STASH_BLOCKS),
             map: Flat::new(BLOCKS as usize),
             requests: VecDeque::new(),
             rng: SeededRng::new(1),
@@ -135,7 +135,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..Config::default()
     };
     let memory = || Memory::new(Machine::ir_oram().memory);
-    let own = Oram::over_dram_with(&config, memory()?, |bus| Ok(Box::new(FatPath::new(bus)?)))?;
+    let own = Oram::over_dram_with(&config, memory()?, |step_trace| {
+        Ok(Box::new(FatPath::new(step_trace)?))
+    })?;
     let own = run("own", own)?;
     let path = run("path", Oram::over_dram(&config, memory()?)?)?;
 

@@ -35,6 +35,7 @@ pub mod latency;
 pub mod llc;
 pub mod machine;
 pub mod oram;
+#[cfg(feature = "experiments")]
 pub mod parallel;
 pub mod processor;
 mod watch;

@@ -17,7 +17,7 @@ const READS: u64 = 100;
 /// A scheme that reads and writes all lines in each step.
 struct Scan {
     blocks: u64,
-    bus: StepTrace,
+    step_trace: StepTrace,
     requests: VecDeque<u64>,
 }
 
@@ -42,7 +42,7 @@ impl Controller for Scan {
     fn step(&mut self, serve: Serve<'_>) -> traceless::Result<StepOutcome> {
         for op in [Op::Read, Op::Write] {
             let len = (self.blocks * LINE_LEN) as u32;
-            self.bus.see(Event { time: 0, surface: Surface::Dram, op, at: 0, len });
+            self.step_trace.see(Event { time: 0, surface: Surface::Dram, op, at: 0, len });
         }
         let finished = self.requests.pop_front();
         if let Some(id) = finished {
@@ -69,8 +69,8 @@ impl SimController for Scan {
 
 fn over(config: &Config, blocks: u64) -> Result<Oram> {
     let memory = Memory::new(Machine::ir_oram().memory)?;
-    Oram::over_dram_with(config, memory, |bus| {
-        Ok(Box::new(Scan { blocks, bus, requests: VecDeque::new() }))
+    Oram::over_dram_with(config, memory, |step_trace| {
+        Ok(Box::new(Scan { blocks, step_trace, requests: VecDeque::new() }))
     })
 }
 

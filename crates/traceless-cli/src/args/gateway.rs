@@ -144,7 +144,7 @@ pub struct GatewayRepairArgs {
 /// When queries are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rate {
-    /// When the enclave needs one.
+    /// As they are needed.
     Demand,
     /// This many queries each second.
     Fixed(u32),

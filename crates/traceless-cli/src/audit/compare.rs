@@ -254,14 +254,13 @@ mod tests {
         let missing = compare(&good, &folder.path().join("missing"), &[]);
         assert_eq!(missing.code, FAILED);
         assert!(missing.err.contains("missing"), "{}", missing.err);
-        let totals = std::fs::read(&good).unwrap();
-        for bytes in [&b""[..], b"not a trace, but long enough", &totals[..totals.len() - 3]] {
+        let whole = std::fs::read(&good).unwrap();
+        for bytes in [&b""[..], b"not a trace, but long enough", &whole[..whole.len() - 3]] {
             std::fs::write(&bad, bytes).unwrap();
-            for comparison in [compare(&good, &bad, &[]), compare(&bad, &good, &["--exact-order"])]
-            {
-                assert_eq!(comparison.code, NOT_WHAT_IT_SHOULD_BE);
-                assert!(comparison.err.contains("bad: "), "{}", comparison.err);
-                assert!(comparison.out.is_empty());
+            for outcome in [compare(&good, &bad, &[]), compare(&bad, &good, &["--exact-order"])] {
+                assert_eq!(outcome.code, NOT_WHAT_IT_SHOULD_BE);
+                assert!(outcome.err.contains("bad: "), "{}", outcome.err);
+                assert!(outcome.out.is_empty());
             }
         }
         assert_eq!(compare(&good, folder.path(), &[]).code, NOT_WHAT_IT_SHOULD_BE);

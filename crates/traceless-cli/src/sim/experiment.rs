@@ -20,7 +20,7 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
     let results = open_results(&args.out)?;
     if args.trace.trace.is_some() {
         if sweep.run_count() != 1 {
-            return Err(Failure::usage("one run has a trace: print_line which one with --only"));
+            return Err(Failure::usage("one run has a trace: say which one with --only"));
         }
         let trace = Trace::open(&args.trace)?;
         sweep.make_watched(&results, &super::watch(&trace))?;
@@ -32,9 +32,10 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
     }
     for report in sweep.conclude(&results, &args.out)?.experiments {
         if args.json {
-            return print_json(&report);
+            print_json(&report)?;
+        } else {
+            print_line(&report.to_string());
         }
-        print_line(&report.to_string());
     }
     Ok(())
 }
@@ -137,7 +138,8 @@ mod tests {
         let result = fs::read(path).unwrap();
         let (trace, secret) = (out.join("trace"), out.join("secret"));
         let of_trace = TraceArgs { trace: Some(trace.clone()), secret: Some(secret.clone()) };
-        assert!(run(&SimRunArgs { trace: of_trace.clone(), ..args(out, None) }).is_err());
+        let several = run(&SimRunArgs { trace: of_trace.clone(), ..args(out, None) }).unwrap_err();
+        assert!(format!("{several:?}").contains("--only"), "{several:?}");
         run(&SimRunArgs { trace: of_trace, ..args(out, Some(0)) }).unwrap();
         assert_eq!(fs::read(path).unwrap(), result);
         let lines = TraceReader::new(File::open(trace).unwrap()).unwrap().map(Result::unwrap);

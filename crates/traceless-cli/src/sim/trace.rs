@@ -2,7 +2,7 @@
 
 use crate::args::SimTraceArgs;
 use crate::failure::{FINDING, Failure};
-use crate::output::{print_json as say_json, print_line as say};
+use crate::output::{print_json, print_line};
 use crate::trace::Trace;
 use serde::Serialize;
 use std::path::Path;
@@ -68,7 +68,7 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
         outcome,
     };
     if args.json {
-        return say_json(&report);
+        return print_json(&report);
     }
     tell(&report);
     Ok(())
@@ -149,11 +149,11 @@ impl Channel {
 fn tell(report: &Report) {
     let Run { cycles, instructions, records } = report.outcome.run;
     let per_cycle = instructions as f64 / cycles as f64;
-    say(&format!("{cycles} cycles, {instructions} instructions ({per_cycle:.3} a cycle)"));
-    say(&format!("{records} records, {:.0} a second simulated", report.records_per_second));
+    print_line(&format!("{cycles} cycles, {instructions} instructions ({per_cycle:.3} a cycle)"));
+    print_line(&format!("{records} records, {:.0} a second simulated", report.records_per_second));
     if let Some(paths) = report.outcome.paths {
         let share = |n: u64| n as f64 * 100.0 / paths.paths().max(1) as f64;
-        say(&format!(
+        print_line(&format!(
             "{} path accesses of {:.1} cycles each: {:.1} % for data, {:.1} % for the map, {:.1} % \
              dummies, {:.1} % evictions",
             paths.paths(),
@@ -171,7 +171,9 @@ fn tell(report: &Report) {
         tell_memory(dram);
     }
     if let Some(commands) = report.commands_checked {
-        say(&format!("{commands} commands, none of which breaks a constraint of the memory"));
+        print_line(&format!(
+            "{commands} commands, none of which breaks a constraint of the memory"
+        ));
     }
     for (nth, channel) in report.channels.iter().enumerate() {
         for (name, requests) in [("reads", &channel.reads), ("writes", &channel.writes)] {
@@ -180,7 +182,7 @@ fn tell(report: &Report) {
                 continue;
             }
             let hits = row_hits.max(0.0) * 100.0;
-            say(&format!(
+            print_line(&format!(
                 "channel {nth}: {:>9} {name:<6} mean {latency:.1}, p50 {p50}, p99 {p99}, most \
                  {max} cycles; {hits:.1} % found their row open, {} merged",
                 counts.served, counts.merged,
@@ -213,19 +215,19 @@ fn tell_latencies(latencies: &Latencies, is_hidden: bool) {
 fn tell_latency(what: &str, latency: &Latency) {
     let Latency { count, mean, p50, p99, max } = latency;
     if *count > 0 {
-        say(&format!(
+        print_line(&format!(
             "{what:<32} {count:>9}: mean {mean:.1}, p50 {p50}, p99 {p99}, most {max} cycles"
         ));
     }
 }
 
 fn tell_memory(dram: &Summary) {
-    say(&format!(
+    print_line(&format!(
         "memory: {:.1} % of the bandwidth used, {:.1} % found their row open",
         dram.utilisation * 100.0,
         dram.row_hits * 100.0
     ));
     if let (Some(milliwatts), Some(per_bit)) = (dram.milliwatts, dram.picojoules_per_bit) {
-        say(&format!("chips: {milliwatts:.0} mW, {per_bit:.1} pJ for each bit moved"));
+        print_line(&format!("chips: {milliwatts:.0} mW, {per_bit:.1} pJ for each bit moved"));
     }
 }

@@ -144,7 +144,7 @@ impl Builder<'_> {
         };
         self.slots += of_levels(0..shape.levels());
         let slots = of_levels(0..cached);
-        // This tree reports nothing itself: the tap reports what it touches.
+        // This tree reports nothing itself: the recorder reports what it touches.
         let below = BareTree::try_new(below, 0)
             .ok_or(Error::Oram("there is less memory here than its tree takes: 8 bytes a slot"))?;
         let cached = match top {

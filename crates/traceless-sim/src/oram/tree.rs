@@ -216,7 +216,7 @@ impl BucketTree for Tree {
     }
 }
 
-/// Filling is not reported to the tap: a simulation begins with a full tree.
+/// Filling is not reported to the recorder: a simulation begins with a full tree.
 impl Fill for Tree {
     fn fill_bucket(
         &mut self,

@@ -53,7 +53,7 @@ struct LackeyRecording<'a> {
     skipped: u64,
     reads: u64,
     writes: u64,
-    /// The number of instructions before the first record.
+    /// The numbers of instructions before the first record, and until the last.
     first: u64,
     last: u64,
 }

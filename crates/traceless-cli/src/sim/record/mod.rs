@@ -5,7 +5,7 @@ mod qemu;
 
 use crate::args::{RecordArgs, Recorder};
 use crate::failure::{DEVICE, Failure};
-use crate::output::{print_error as complain, print_json as say_json, print_line as say};
+use crate::output::{print_error, print_json, print_line};
 use crate::signals;
 use serde::Serialize;
 use std::fs::File;
@@ -50,14 +50,14 @@ pub fn run(args: &RecordArgs) -> Result<(), Failure> {
     out.keep()?;
     if !report.cut_short && report.exit_code != Some(0) {
         let code = report.exit_code.map_or("a signal".to_owned(), |code| format!("code {code}"));
-        complain(&format!("the program ended with {code}; what it did until then is recorded"));
+        print_error(&format!("the program ended with {code}; what it did until then is recorded"));
     }
     if args.json {
-        return say_json(&report);
+        return print_json(&report);
     }
     let Report { instructions, reads, writes, .. } = report;
-    say(&format!("{instructions} instructions, {reads} reads, {writes} writes"));
-    say(&format!(
+    print_line(&format!("{instructions} instructions, {reads} reads, {writes} writes"));
+    print_line(&format!(
         "a thousand instructions: {:.2} reads, {:.2} writes",
         report.reads_per_kilo_instruction, report.writes_per_kilo_instruction
     ));

@@ -430,9 +430,9 @@ fn several_runs_at_a_time_give_the_same_report() {
     let alone = report(folder.path());
     fs::remove_dir_all(folder.path().join("out")).unwrap();
     let sweep = sweep(folder.path(), None).unwrap();
-    let program = Path::new("traceless");
-    assert_eq!(sweep.commands(program, folder.path()).unwrap().len(), 6);
-    assert!(!folder.path().join("out").exists(), "nothing was simulated");
+    let commands = sweep.commands(Path::new("traceless"), folder.path()).unwrap();
+    assert_eq!(commands.len(), 6);
+    assert!(sweep.slurm_script(&commands).contains("--array=0-5\n"));
     let results = complete(folder.path(), &sweep, 2).unwrap();
     sweep.conclude(&results, &folder.path().join("out")).unwrap();
     assert_eq!(report(folder.path()), alone);
