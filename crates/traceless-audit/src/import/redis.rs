@@ -103,10 +103,14 @@ const READS: [&str; 93] = [
 ];
 
 /// Commands with only names of keys as arguments.
-const OF_KEYS: [&str; 5] = ["DEL", "EXISTS", "MGET", "TOUCH", "UNLINK"];
+const OF_KEYS: [&str; 9] =
+    ["DEL", "EXISTS", "MGET", "PFCOUNT", "SDIFF", "SINTER", "SUNION", "TOUCH", "UNLINK"];
 
 /// Commands with keys and values in turn as arguments.
 const OF_PAIRS: [&str; 2] = ["MSET", "MSETNX"];
+
+/// Commands with the name of a subcommand as their first argument, and a key as the second.
+const WITH_SUBCOMMAND: [&str; 3] = ["MEMORY", "OBJECT", "XINFO"];
 
 /// `SECONDS.MICROSECONDS [DATABASE CLIENT] "COMMAND" "ARGUMENT" ...`
 pub fn fits(line: &[u8]) -> bool {
@@ -142,23 +146,25 @@ impl<'a> Command<'a> {
         READS.contains(&self.name.as_str())
     }
 
-    /// The keys that the command touches: for other commands than the ones listed above, the first
+    /// The keys that the command touches. Of a command that is in no list above, that is the first
     /// argument, if there is one.
     fn keys(&self) -> impl Iterator<Item = &Vec<u8>> {
         let name = self.name.as_str();
-        let (step, most) = if OF_KEYS.contains(&name) {
-            (1, usize::MAX)
+        let (first, step, most) = if OF_KEYS.contains(&name) {
+            (0, 1, usize::MAX)
         } else if OF_PAIRS.contains(&name) {
-            (2, usize::MAX)
+            (0, 2, usize::MAX)
+        } else if WITH_SUBCOMMAND.contains(&name) {
+            (1, 1, 1)
         } else {
-            (1, 1)
+            (0, 1, 1)
         };
-        self.arguments.iter().step_by(step).take(most)
+        self.arguments.iter().skip(first).step_by(step).take(most)
     }
 }
 
-/// Adds one event for each key, with the length of all arguments; for a command without arguments,
-/// one event at its name.
+/// Adds one event for each key, with the length of all arguments; for a command without keys, one
+/// event at its name.
 pub fn read(line: &[u8], events: &mut Vec<Event>) -> Result<LineEvent, LineError> {
     let command = Command::of(line)?;
     let bytes = command.arguments.iter().map(Vec::len).sum::<usize>();
@@ -167,11 +173,12 @@ pub fn read(line: &[u8], events: &mut Vec<Event>) -> Result<LineEvent, LineError
     let mut push = |parts: &[&[u8]]| {
         events.push(wire_event(command.time, op, place_of(parts), len));
     };
-    for key in command.keys() {
-        push(&[command.database, b"/", key]);
-    }
-    if command.arguments.is_empty() {
+    let mut keys = command.keys().peekable();
+    if keys.peek().is_none() {
         push(&[command.name.as_bytes()]);
+    }
+    for key in keys {
+        push(&[command.database, b"/", key]);
     }
     Ok(LineEvent::Events)
 }
@@ -252,6 +259,21 @@ mod tests {
             ]
         );
         assert_eq!(events[0].time, 1_339_518_083_107_412_000);
+    }
+
+    #[test]
+    fn a_key_may_stand_after_a_subcommand_or_beside_others() {
+        let places = |command: &str| {
+            let (events, error) = read(Format::Redis, format!("1.5 [0 a:1] {command}").as_bytes());
+            assert!(error.is_none(), "{error:?}");
+            events.iter().map(|event| event.at).collect::<Vec<_>>()
+        };
+        let (a, b) = (place_of(&[b"0/a"]), place_of(&[b"0/b"]));
+        assert_eq!(places(r#""object" "encoding" "a""#), [a]);
+        assert_eq!(places(r#""memory" "stats""#), [place_of(&[b"MEMORY"])]);
+        assert_eq!(places(r#""sinter" "a" "b""#), [a, b]);
+        assert_eq!(places(r#""mset" "a" "1" "b" "2""#), [a, b]);
+        assert_eq!(places(r#""set" "a" "b""#), [a]);
     }
 
     #[test]
