@@ -3,36 +3,67 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 /// Polls `future` on this thread until it is done; between polls the thread is parked.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(ParkedThread(thread::current())));
+    let parked =
+        Arc::new(ParkedThread { thread: thread::current(), is_woken: AtomicBool::new(false) });
+    let waker = Waker::from(Arc::clone(&parked));
     let mut context = Context::from_waker(&waker);
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(output) => return output,
-            // A wake before this call lets it return at once.
-            Poll::Pending => thread::park(),
+            // The flag keeps a wake that came before, also where the poll itself parked this
+            // thread and so took the token of `unpark`.
+            Poll::Pending => {
+                while !parked.is_woken.swap(false, Ordering::Acquire) {
+                    thread::park();
+                }
+            }
         }
     }
 }
 
-struct ParkedThread(Thread);
+struct ParkedThread {
+    thread: Thread,
+    is_woken: AtomicBool,
+}
 
 impl Wake for ParkedThread {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }
 
-#[cfg(all(test, feature = "http"))]
+#[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::poll_fn;
+    #[cfg(feature = "http")]
     use std::time::Duration;
 
+    #[test]
+    fn a_wake_is_not_lost_when_the_poll_parks_the_thread() {
+        let mut polls = 0;
+        let future = poll_fn(|context| {
+            polls += 1;
+            if polls == 2 {
+                return Poll::Ready(5);
+            }
+            context.waker().wake_by_ref();
+            // Takes the token, as a lock or a channel inside the poll may.
+            thread::park();
+            Poll::Pending
+        });
+        assert_eq!(block_on(future), 5);
+    }
+
+    #[cfg(feature = "http")]
     #[test]
     fn a_future_that_another_thread_completes_is_awaited() {
         let (sender, receiver) = tokio::sync::oneshot::channel();

@@ -89,7 +89,6 @@ pub struct Reader<'a> {
 }
 
 /// Decides which error reports that bytes do not have their layout.
-#[derive(Clone, Copy)]
 enum Source {
     /// A message: [`Error::Malformed`].
     Message,

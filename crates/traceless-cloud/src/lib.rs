@@ -42,12 +42,13 @@
 //!   (how far the log is durable), `read` (finds whole entries and damage)
 //! * `local_deployment`, `lock`, `durable`: gateway and host in one folder and process; a folder's
 //!   lock; files and folders that survive a power cut
-//! * `front`: what front ends share: one gateway behind a lock, `rate_thread` (sends dummy
+//! * `shared`: what front ends share: one gateway behind a lock, `rate_thread` (sends dummy
 //!   queries at unused ticks), `metrics`, the time of day (`wall`), the request to `stop`
 //! * `resp`: the Redis protocol: `protocol` (bytes), `session` (one connection), `values` (the
 //!   commands, and the expiry of values), `access`, `info`, `glob`
-//! * `tls`, `http`: TLS and HTTP/1.1 for clients (`connection`: passed to requests); metrics. The
-//!   only async code
+//! * `observed_host`: a host whose requests are recorded for the audit; `block_on`: waits for the
+//!   futures of storage engines
+//! * `tls`, `http`: TLS and HTTP/1.1 for clients (`connection`: passed to requests); metrics
 //! * `connection_places`, `deadline_stream`: connections of unauthenticated clients: they give
 //!   way to newer ones, and have one deadline
 //! * `s3`: S3, with a library for its protocol: `handlers` (requests), `objects`, `uploads`,

@@ -68,7 +68,7 @@ impl TransportKeys {
         }
         let key = Secret::from_bytes(key);
         let vectors = (self.choice == Choice::Paper).then(|| Prf::new(&key.derive(&[b"vector"])));
-        SlotSeal { node: version.node, aead: Aead::new(&key), vectors, outer: self }
+        SlotSeal { node: version.node, aead: Aead::new(&key), vectors, keys: self }
     }
 }
 
@@ -78,7 +78,7 @@ pub struct SlotSeal<'a> {
     aead: Aead,
     /// `Some` with the paper's cipher.
     vectors: Option<Prf>,
-    outer: &'a TransportKeys,
+    keys: &'a TransportKeys,
 }
 
 impl SlotSeal<'_> {
@@ -154,7 +154,7 @@ impl SlotSeal<'_> {
         let vector = self.vector(slot);
         let first = part * PART_PIECES;
         for (piece, word) in body.as_chunks_mut().0.iter_mut().enumerate() {
-            self.outer.stream.apply(&vector, first + piece, word);
+            self.keys.stream.apply(&vector, first + piece, word);
         }
     }
 }
@@ -197,13 +197,13 @@ mod tests {
     #[test]
     fn a_slot_opens_in_its_place_and_version_only() {
         for choice in [Choice::Benes, Choice::Paper] {
-            let outer = TransportKeys::new(&Secret::from_bytes([1; 32]), choice);
+            let keys = TransportKeys::new(&Secret::from_bytes([1; 32]), choice);
             let plain: Vec<u8> = (0..96).collect();
             let mut sealed = [0; 96 + TAG_LEN];
-            outer.seal(version()).seal((7, 1), &plain, &mut sealed);
+            keys.seal(version()).seal((7, 1), &plain, &mut sealed);
             let opens = |version, slot, part| {
                 let mut out = [0; 96];
-                outer.seal(version).open((slot, part), &sealed, &mut out).map(|()| out)
+                keys.seal(version).open((slot, part), &sealed, &mut out).map(|()| out)
             };
             assert_eq!(opens(version(), 7, 1).unwrap()[..], plain);
             assert!(opens(version(), 7, 0).is_err() && opens(version(), 6, 1).is_err());
@@ -219,15 +219,15 @@ mod tests {
                 let mut changed = sealed;
                 changed[byte] ^= 1;
                 let mut out = [0; 96];
-                assert!(outer.seal(version()).open((7, 1), &changed, &mut out).is_err());
+                assert!(keys.seal(version()).open((7, 1), &changed, &mut out).is_err());
             }
         }
     }
 
     #[test]
     fn a_verified_part_keeps_its_key_stream() {
-        let outer = TransportKeys::new(&Secret::from_bytes([1; 32]), Choice::Paper);
-        let seal = outer.seal(version());
+        let keys = TransportKeys::new(&Secret::from_bytes([1; 32]), Choice::Paper);
+        let seal = keys.seal(version());
         let (plain, mut sealed, mut body) = ([9; 64], [0; 64 + TAG_LEN], [0; 64]);
         seal.seal((2, 0), &plain, &mut sealed);
         seal.check((2, 0), &sealed, &mut body).unwrap();
@@ -236,7 +236,7 @@ mod tests {
         seal.tag((2, 0), &body, &mut tag);
         assert_eq!(tag, sealed[64..]);
         for (piece, word) in body.as_chunks_mut().0.iter_mut().enumerate() {
-            outer.stream().apply(&seal.vector(2), piece, word);
+            keys.stream().apply(&seal.vector(2), piece, word);
         }
         assert_eq!(body, plain);
         // No two vectors share a stream, nor do two pieces of one vector.

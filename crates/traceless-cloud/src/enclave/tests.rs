@@ -20,7 +20,7 @@ struct Rig {
     evictor: Evictor,
     queries: Sender,
     evictions: Sender,
-    errors: crate::channel::Receiver,
+    replies: crate::channel::Receiver,
     transport_keys: TransportKeys,
 }
 
@@ -32,7 +32,7 @@ fn rig(geometry: Geometry, choice: Choice) -> Rig {
         evictor: Evictor::new(&shared, &session).unwrap(),
         queries: Sender::new(&session.query, Box::new(SeededRng::new(1))),
         evictions: Sender::new(&session.evict, Box::new(SeededRng::new(2))),
-        errors: crate::channel::Receiver::new(&session.reply),
+        replies: crate::channel::Receiver::new(&session.reply),
         transport_keys: TransportKeys::new(&shared.transport, choice),
         shared,
     }
@@ -73,7 +73,7 @@ fn slots_of(rig: &Rig, query: &Query) -> Vec<u8> {
 fn send_query(rig: &mut Rig, query: &Query, slots: &[u8]) -> Result<Vec<u8>, Error> {
     let mut order = rig.queries.seal(&query.encode(&rig.shared.geometry));
     let mut reply = rig.querier.query(&mut order, slots)?;
-    Ok(rig.errors.open(&mut reply).unwrap().to_vec())
+    Ok(rig.replies.open(&mut reply).unwrap().to_vec())
 }
 
 #[test]

@@ -10,8 +10,8 @@ use crate::geometry::Node;
 use core::time::Duration;
 
 impl Gateway {
-    /// Settles the round that was running when the state was saved: the host has committed it or
-    /// never will.
+    /// Settles a round that was in progress when the last process ended: the host has committed it
+    /// or never will.
     pub(super) fn resolve(&mut self) -> Result {
         if let Some(record) = self.outcome()? {
             // Not written as a record: the next generation begins with the result.

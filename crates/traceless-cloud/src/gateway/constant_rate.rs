@@ -20,7 +20,8 @@ use traceless_core::clock::Timer;
 /// Ticks a second at most.
 pub const TICKS_PER_SECOND_MAX: u32 = 100_000;
 const NS_PER_SECOND: u64 = 1_000_000_000;
-/// A tick's use is decided at most a period divided by this before the tick is due.
+/// If no request has used a tick by a period divided by this before it is due, it gets a dummy
+/// query.
 const DECISION_SHARE: u64 = 2;
 /// Bytes of records that a used tick writes besides its block.
 const RECORDS_LEN: usize = 128;
@@ -107,7 +108,7 @@ impl Gateway {
         if is_written { Ok(()) } else { self.flush() }
     }
 
-    /// Serves all wants and returns what was read, in order. An access takes one tick, unless its
+    /// Serves all accesses and returns what was read, in order. An access takes one tick, unless its
     /// block is at the gateway. A dummy access takes none, as no caller can notice.
     pub(super) fn access_in_ticks(&mut self, accesses: &[Access]) -> Result<Vec<Vec<u8>>> {
         let mut read = Vec::new();

@@ -125,7 +125,7 @@ impl Gateway {
         Ok(true)
     }
 
-    /// Finishes all earlier work before new queries are made.
+    /// Finishes what can be finished without waiting for a round.
     fn finish_pending(&mut self) -> Result {
         self.host.check()?;
         if self.lost {

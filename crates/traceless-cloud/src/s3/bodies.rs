@@ -60,7 +60,7 @@ impl Trailers {
     }
 
     fn announces(&self, name: &str) -> bool {
-        self.announced_names.iter().any(|announced_names| announced_names == name)
+        self.announced_names.iter().any(|announced| announced == name)
     }
 
     /// The value of a header that arrived. The headers are complete only after the last byte.

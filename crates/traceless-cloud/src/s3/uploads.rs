@@ -210,7 +210,7 @@ pub async fn abort(front: Arc<SharedGateway>, place: (String, String), id: Strin
     .await
 }
 
-/// A bucket's uploads in progress, in order of their keys, from `after` on.
+/// A bucket's uploads in progress, in order of their keys, after `after`.
 pub fn uploads(
     gateway: &Gateway,
     bucket: &str,

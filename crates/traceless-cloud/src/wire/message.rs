@@ -100,12 +100,16 @@ pub fn hello(opening: &Opening, geometry: &Geometry, nonce: &Nonce) -> Vec<u8> {
 
 /// Encodes [`NumberedRequest::Provision`].
 pub fn provision(sealed: &[u8]) -> Vec<u8> {
-    [&[1], sealed].concat()
+    let mut out = Writer::with_capacity(1 + sealed.len());
+    out.u8(1).bytes(sealed);
+    out.into_bytes()
 }
 
 /// Encodes [`NumberedRequest::Attach`].
 pub fn attach(opening: &Opening, session: &SessionId, line: usize) -> Vec<u8> {
-    [&[2][..], &opening.encode(), session, &[line as u8]].concat()
+    let mut out = Writer::default();
+    out.u8(2).bytes(&opening.encode()).bytes(session).u8(line as u8);
+    out.into_bytes()
 }
 
 /// Encodes [`NumberedRequest::Queries`], at most [`QUERIES_MAX`] of them.

@@ -37,13 +37,13 @@ impl<S> Counting<S> {
         Self { store, slots: Default::default(), nodes: Default::default(), fail: None.into() }
     }
 
-    fn load_counts(counts: &[AtomicU64; 4]) -> [u64; 4] {
+    fn take_counts(counts: &[AtomicU64; 4]) -> [u64; 4] {
         counts.each_ref().map(|count| count.swap(0, Ordering::SeqCst))
     }
 
     /// Slots and nodes read in each layer since the last call.
     fn reads(&self) -> ([u64; 4], [u64; 4]) {
-        (Self::load_counts(&self.slots), Self::load_counts(&self.nodes))
+        (Self::take_counts(&self.slots), Self::take_counts(&self.nodes))
     }
 }
 
