@@ -18,8 +18,8 @@
 //! File by file:
 //!
 //! * `slots`: pages in a store: sealed, each bound to its place and version
-//! * `scheme`: the trait of schemes for pages; `plain`, `detwo` (the arithmetic is the library's:
-//!   `scheme/detwo/passes`), `refresh` and `deferred` (refreshes that are postponed, for several
+//! * `scheme`: the trait of schemes for pages; `plain`, `detwo` (the arithmetic is that of
+//!   `traceless_block::detwo`), `refresh` and `deferred` (refreshes that are postponed, for several
 //!   threads to do), `tree` (Path ORAM), `fused` (Path and Ring ORAM with one access a fault),
 //!   `opam` (insecure, to compare with); the engines are the library's. No `std`
 //! * `paging/kernel`: on Linux: `uffd` (system calls of userfaultfd), `memory`, `own_files` (the

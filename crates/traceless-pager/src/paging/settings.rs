@@ -318,15 +318,15 @@ impl Settings {
             };
         }
         let (store, file) = self.store(Areas::store_len(pages, self.refresh), recording)?;
-        let Some(mut help) = self.refresh_mode(recording.is_some()) else {
+        let Some(mut mode) = self.refresh_mode(recording.is_some()) else {
             let areas = Areas::new(store, pages, self.refresh, self.cipher, &key, salts)?;
             return Ok(Box::new(DetWo::new(areas)));
         };
-        help.file = file;
+        mode.file = file;
         let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(pages)?)?);
         let (refresh, cipher) = (self.refresh, self.cipher);
         let areas = Areas::with_numbers(store, pages, refresh, cipher, &key, salts, numbers)?;
-        Ok(Box::new(HelperDetWo::new(areas, help)?))
+        Ok(Box::new(HelperDetWo::new(areas, mode)?))
     }
 
     /// Makes a tree scheme, under fresh keys.

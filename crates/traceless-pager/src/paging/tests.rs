@@ -44,7 +44,7 @@ fn rounds(base: u64) -> u64 {
 }
 
 #[test]
-fn a_region_a_region_is_memory_for_every_scheme_method_and_policy() {
+fn a_region_is_memory_for_every_scheme_method_and_policy() {
     for make in [plain, detwo] {
         for method in EVICT_METHODS {
             for policy in Policy::ALL {

@@ -91,6 +91,7 @@ mod tests {
     use crate::PAGE_LEN;
     use crate::slots::Cipher;
     use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use traceless::error::Error;
     use traceless::rng::System;
     use traceless::seal::Secret;
     use traceless::store::{MemStore, Store};
@@ -163,10 +164,63 @@ mod tests {
         store
             .write(&[Extent::new(0, store.len() as usize)], &vec![0; store.len() as usize])
             .unwrap();
-        let failed = (0..PAGES).any(|page| {
-            let swapped = scheme.swap(Some(page % 2), None, &mut frame);
-            swapped.and_then(|()| scheme.settle()).is_err()
-        });
-        assert!(failed);
+        let failure = first_failure(&mut scheme);
+        assert!(matches!(failure, Error::Tampered { .. }), "{failure}");
+    }
+
+    /// Lets pages leave until a refresh of an earlier one is found to have failed.
+    fn first_failure(scheme: &mut DeferredDetWo) -> Error {
+        let mut leave = |page| {
+            scheme.swap(Some(page % 2), None, &mut [1; PAGE_LEN])?;
+            scheme.settle()
+        };
+        (0..PAGES).find_map(|page| leave(page).err()).expect("a refresh fails")
+    }
+
+    /// A store whose reads fail once `fails` is set.
+    struct FailingStore {
+        inner: MemStore,
+        fails: AtomicBool,
+    }
+
+    impl Store for FailingStore {
+        fn len(&self) -> u64 {
+            self.inner.len()
+        }
+
+        fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
+            if self.fails.load(Relaxed) {
+                return Err(Error::Io(std::io::Error::from_raw_os_error(libc::ENXIO)));
+            }
+            self.inner.read(extents, into)
+        }
+
+        fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
+            self.inner.write(extents, from)
+        }
+
+        fn sync(&self) -> Result {
+            self.inner.sync()
+        }
+    }
+
+    #[test]
+    fn a_failed_read_of_a_refresh_keeps_its_error_number() {
+        let refresh = Refresh::new(3, 1).unwrap();
+        let inner = MemStore::new(Areas::store_len(PAGES, refresh));
+        let store = Arc::new(FailingStore { inner, fails: AtomicBool::new(false) });
+        let key = Secret::from_bytes([1; 32]);
+        let (shared, salts) = (store.clone(), Box::new(System));
+        let areas = Areas::new(shared, PAGES, refresh, Cipher::default(), &key, salts).unwrap();
+        let mut scheme = DeferredDetWo::new(areas);
+        for page in 0..PAGES {
+            scheme.swap(Some(page), None, &mut [1; PAGE_LEN]).unwrap();
+            scheme.settle().unwrap();
+        }
+        store.fails.store(true, Relaxed);
+        match first_failure(&mut scheme) {
+            Error::Io(error) => assert_eq!(error.raw_os_error(), Some(libc::ENXIO)),
+            other => panic!("{other}"),
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! leaf and goes to the stash, which is emptied along paths that are accessed anyway.
 
 use super::PageScheme;
-use super::tree::{RING, Tree, TreeParts, TreeSize, WrittenPage, below};
+use super::tree::{RING, Tree, TreeParts, TreeSize, WrittenPages, below};
 use crate::{PAGE_LEN, Page};
 use alloc::boxed::Box;
 use traceless::Hides;
@@ -33,13 +33,13 @@ pub trait Exchange: Send {
 /// A tree of this kind as a scheme for pages.
 pub struct FusedTree<T> {
     tree: T,
-    written: WrittenPage,
+    written: WrittenPages,
     trusted_bytes: usize,
 }
 
 impl<T: Exchange> FusedTree<T> {
     pub(super) fn of(tree: T, pages: u64, trusted_bytes: usize) -> Result<Self> {
-        Ok(Self { tree, written: WrittenPage::of(pages)?, trusted_bytes })
+        Ok(Self { tree, written: WrittenPages::of(pages)?, trusted_bytes })
     }
 
     /// Refuses to put away a page that the tree has, and to bring one that is in a frame.

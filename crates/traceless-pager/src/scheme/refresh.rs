@@ -39,15 +39,10 @@ pub struct RefreshQueue {
 
 impl RefreshQueue {
     /// Sets the number of refreshes that are done, with none due.
-    pub fn reset(&self, done: u64) {
+    fn reset(&self, done: u64) {
         for word in [&self.goal, &self.next, &self.done] {
             word.0.store(done, Relaxed);
         }
-    }
-
-    /// How many refreshes no worker has taken.
-    pub fn waiting(&self) -> u64 {
-        self.goal.0.load(SeqCst).saturating_sub(self.next.0.load(SeqCst))
     }
 
     fn fail(&self, refresh: u64, error: &Error) {
@@ -115,7 +110,8 @@ impl<Q: Borrow<RefreshQueue>> RefreshPool<Q> {
 
     /// How many refreshes no worker has taken.
     pub fn waiting(&self) -> u64 {
-        self.queue.borrow().waiting()
+        let queue = self.queue.borrow();
+        queue.goal.0.load(SeqCst).saturating_sub(queue.next.0.load(SeqCst))
     }
 
     /// How many refreshes are done.
@@ -177,7 +173,8 @@ impl<Q: Borrow<RefreshQueue>> RefreshPool<Q> {
     }
 
     /// Why a refresh failed: the store did; or its own page, or the newest copy of it, was changed.
-    /// The latter also stands for a failure of the store that has no number.
+    /// `Tampered` also stands for any error that is not the operating system's, such as
+    /// [`Error::Store`].
     pub fn failure(&self, refresh: u64) -> Error {
         #[cfg(feature = "std")]
         if let errno @ 1.. = self.queue.borrow().errno.load(Relaxed) {

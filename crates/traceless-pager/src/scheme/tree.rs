@@ -149,9 +149,9 @@ pub(super) fn below(shape: &Shape, cached: usize) -> Result<Shape> {
 }
 
 /// Which pages were put away since they were zeros last.
-pub(super) struct WrittenPage(Vec<bool>);
+pub(super) struct WrittenPages(Vec<bool>);
 
-impl WrittenPage {
+impl WrittenPages {
     pub(super) fn of(pages: u64) -> Result<Self> {
         let len = usize::try_from(pages).map_err(|_| Error::Geometry("too many pages"))?;
         Ok(Self(vec![false; len]))
@@ -173,7 +173,7 @@ impl WrittenPage {
 /// Path ORAM as it is: two accesses a fault.
 pub struct Path<C> {
     oram: SteppedOram<PathOram<Tree<C>>>,
-    written: WrittenPage,
+    written: WrittenPages,
     trusted_bytes: usize,
 }
 
@@ -184,7 +184,7 @@ impl<C: Sealer> Path<C> {
         let oram = PathOram::new(parts.pages, vec![tree], STASH_BLOCKS, parts.rng)?;
         Ok(Self {
             oram: SteppedOram::new(oram),
-            written: WrittenPage::of(parts.pages)?,
+            written: WrittenPages::of(parts.pages)?,
             trusted_bytes,
         })
     }
