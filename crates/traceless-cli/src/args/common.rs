@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct ProgressArgs {
     /// Show the progress of long work
     #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true,

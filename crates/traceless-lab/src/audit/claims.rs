@@ -56,7 +56,7 @@ pub fn claims(subject: AuditSubject, size: VolumeSize, seed: u64) -> Result<Vec<
     if size.many_openings {
         claims.extend(many_openings(subject, reads)?);
     }
-    if subject.draws_places() {
+    if targets.iter().all(|target| target.drawn_slots().is_some()) {
         claims.extend(slot_draws::claims(&targets, size.drawn_writes, seed)?);
     } else {
         claims.push(covers_the_schedule(&targets, subject.hides()));

@@ -73,7 +73,7 @@ fn audit<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Result<AuditResult, 
         return Ok(AuditResult::of_planted(planted_claims::<S>(&Progress::new(S::PLANTED.len()))?));
     }
     let schemes: Vec<&S::Scheme> = match scheme {
-        Some(name) => find_scheme::<S>(name).into_iter().collect(),
+        Some(name) => vec![find_scheme::<S>(name).ok_or("there is no scheme of this name here")?],
         None => S::honest().iter().collect(),
     };
     let progress = Progress::new(schemes.len() + S::PLANTED.len());

@@ -65,15 +65,6 @@ impl AuditSubject {
         }
     }
 
-    /// Whether the scheme draws the slots that it writes at random.
-    pub fn draws_places(self) -> bool {
-        match self {
-            Self::Block(kind) => sample(kind).draws_places(),
-            Self::Mutant(kind) => kind.is_random(),
-            Self::SqPaper | Self::Linear => false,
-        }
-    }
-
     /// The geometries to run, of about `blocks` blocks: all refresh ratios, and the map on the
     /// store, which needs `map_blocks`.
     pub fn targets(self, blocks: u64, map_blocks: u64) -> Result<Vec<AuditTarget>> {

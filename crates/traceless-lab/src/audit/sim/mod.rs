@@ -281,9 +281,8 @@ fn times_claim(
 type Differs = Option<(u64, String)>;
 
 fn interval_difference(interval: u64, steps: &[Step]) -> Differs {
-    let pair_indices = (0..).zip(steps);
-    let mut late = pair_indices.filter(|(nth, step)| step.began != nth * interval);
-    let (nth, step) = late.next()?;
+    let mut off = (0..).zip(steps).filter(|(nth, step)| step.began != nth * interval);
+    let (nth, step) = off.next()?;
     Some((nth, format!("it began in cycle {}, not {}", step.began, nth * interval)))
 }
 

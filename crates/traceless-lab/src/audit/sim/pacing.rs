@@ -184,8 +184,8 @@ impl<F: Pacing> PacedController<F> {
             return Err(Error::Oram("here T is counted from the end of a path"));
         };
         let accesses = TreeAccesses::default();
-        let memory_shape = observed_tree(0, memory_shape()?, &bench.atlas, accesses.clone());
-        let tree = Substash::new(shape()?, CACHED, (7, 4), memory_shape)?;
+        let below = observed_tree(0, memory_shape()?, &bench.atlas, accesses.clone());
+        let tree = Substash::new(shape()?, CACHED, (7, 4), below)?;
         let sizes =
             Sizes { blocks: BLOCKS, map_levels: 2, parts: 1, bundled: false, stash_blocks: 200 };
         let labels = || PlainLabels::in_block(LINE_LEN as usize);

@@ -245,8 +245,8 @@ impl Watcher {
                 view.lines.truncate(self.lines_kept + 1);
             }
         }
-        if let Some(lines_kept) = view.lines.get_mut(view.steps.len() - 1) {
-            *(if op == Op::Write { &mut lines_kept.writes } else { &mut lines_kept.reads }) = lines;
+        if let Some(kept) = view.lines.get_mut(view.steps.len() - 1) {
+            *(if op == Op::Write { &mut kept.writes } else { &mut kept.reads }) = lines;
         }
         // The last step is complete when the next one begins.
         if view.steps.len() > self.steps_max {

@@ -465,7 +465,7 @@ impl<F: PairFault> Controller for PairMutant<F> {
             }
         }
         if let Some(entry) = request {
-            self.plb.retain(|leaf| *leaf != entry);
+            self.plb.retain(|cached| *cached != entry);
             self.plb.push_front(entry);
             self.plb.truncate(PLB_BLOCKS);
         }

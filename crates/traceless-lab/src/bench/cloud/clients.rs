@@ -84,13 +84,13 @@ fn client(
     while sent < queries && (waits.len() as u64) < 100 * queries {
         let began = clock.now();
         let mut gateway = gateway.lock().unwrap_or_else(PoisonError::into_inner);
-        let (blocks, before) = (gateway.params().blocks, gateway.counts());
-        let ids: Vec<u64> = (0..args.together).map(|_| rng.below(blocks)).collect();
-        let hits = gateway.get_many(&ids).map_err(failed)?;
+        let (block_count, before) = (gateway.params().blocks, gateway.counts());
+        let ids: Vec<u64> = (0..args.together).map(|_| rng.below(block_count)).collect();
+        let blocks = gateway.get_many(&ids).map_err(failed)?;
         let after = gateway.counts();
         drop(gateway);
         let ns = clock.now() - began;
-        if let Some((id, _)) = ids.iter().zip(hits).find(|(id, b)| b[..8] != id.to_le_bytes()) {
+        if let Some((id, _)) = ids.iter().zip(blocks).find(|(id, b)| b[..8] != id.to_le_bytes()) {
             return Err(failed(format!("block {id} holds something else")));
         }
         let (sent_query, included_round) =

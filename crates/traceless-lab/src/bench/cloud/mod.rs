@@ -174,8 +174,8 @@ fn measure_in_rounds(
     let kernel_ns = summary(kernel::measure(params.geometry, args.kernel, 3)?).0;
     let round = |round| {
         let args = CloudArgs { seed: args.seed.wrapping_add(round), ..args.clone() };
-        let (measure_once, reading) = controls.beside(|| measure(&args, &mut gateway))?;
-        Ok((report(&args, &gateway, (fill_seconds, kernel_ns), &measure_once), reading))
+        let (times, reading) = controls.beside(|| measure(&args, &mut gateway))?;
+        Ok((report(&args, &gateway, (fill_seconds, kernel_ns), &times), reading))
     };
     (0..rounds).map(round).collect()
 }
@@ -259,9 +259,9 @@ fn report(
     args: &CloudArgs,
     gateway: &Gateway,
     (fill_seconds, kernel_ns_per_piece): (f64, f64),
-    measure_once: &ClientTimes,
+    times: &ClientTimes,
 ) -> Report {
-    let ClientTimes { latencies, waited_ns, waits, queries, .. } = measure_once;
+    let ClientTimes { latencies, waited_ns, waits, queries, .. } = times;
     let counts = gateway.counts();
     let answers = latencies.len() as u64;
     let sum: u64 = latencies.iter().sum();
@@ -291,15 +291,13 @@ fn report(
         best_ms,
         average_ms,
         average_to_best: average_ms / best_ms,
-        share_ms: ms(measure_once.shares_ns, *queries),
+        share_ms: ms(times.shares_ns, *queries),
         p50_ms: at(0.5),
         p99_ms: at(0.99),
         p999_ms: at(0.999),
-        kb_per_second: args.block_len as f64 * measure_once.blocks as f64
-            / measure_once.seconds
-            / 1e3,
+        kb_per_second: args.block_len as f64 * times.blocks as f64 / times.seconds / 1e3,
         kernel_ns_per_piece,
-        cpu_ms_per_query: measure_once.cpu_seconds * 1e3 / *queries as f64,
+        cpu_ms_per_query: times.cpu_seconds * 1e3 / *queries as f64,
         answers,
         waits: *waits,
         rounds: counts.rounds,

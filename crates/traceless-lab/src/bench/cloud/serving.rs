@@ -58,9 +58,9 @@ pub fn redis_benchmark(gateway: &ServingProcess, requests: u64) -> Result<[f64; 
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("\"{name}\",\"")));
         line.and_then(|rest| rest.split('"').next()).and_then(|rate| rate.parse().ok())
     };
-    let lines = || String::from_utf8_lossy(&output.stderr);
+    let stderr = || String::from_utf8_lossy(&output.stderr);
     of("SET").zip(of("GET")).map_or_else(
-        || Err(failed(format!("redis-benchmark: {}{}", text.trim(), lines().trim()))),
+        || Err(failed(format!("redis-benchmark: {}{}", text.trim(), stderr().trim()))),
         |(set, get)| Ok([set, get]),
     )
 }

@@ -10,7 +10,7 @@ mod threads;
 mod workloads;
 
 use crate::args::PagerBenchArgs;
-use crate::bench::experiment;
+use crate::bench::experiment::{self, Experiment};
 use crate::report::failed;
 use runner::PagingRunner;
 use std::path::Path;
@@ -18,6 +18,8 @@ use traceless_cli::failure::Failure;
 
 /// Makes the missing results, and prints the report.
 pub fn run(path: &Path, args: &PagerBenchArgs) -> Result<(), Failure> {
+    // A file with a mistake is refused before this process starts anew.
+    Experiment::<PagingRunner>::read(path)?;
     traceless_pager::paging::fix_addresses().map_err(failed)?;
     let progress = args.progress.progress;
     experiment::run(path, &PagingRunner, &args.of_experiment, progress, args.json)

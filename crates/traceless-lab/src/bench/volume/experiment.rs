@@ -43,6 +43,14 @@ enum Size {
     Text(String),
 }
 
+impl OneOrMore<String> {
+    /// The names, of which one string may have several, as on the command line.
+    fn into_names(self) -> Vec<String> {
+        let values = self.into_vec().into_iter();
+        values.flat_map(|value| value.split(',').map(str::to_owned).collect::<Vec<_>>()).collect()
+    }
+}
+
 impl<T> OneOrMore<T> {
     fn into_vec(self) -> Vec<T> {
         match self {
@@ -83,9 +91,9 @@ fn merge(experiment: VolumeExperiment, args: &VolumeBenchArgs) -> Result<VolumeB
     }
     let mut merged = args.clone();
     merged.suite = experiment.suite.unwrap_or(args.suite);
-    merged.only = experiment.only.map_or_else(Vec::new, OneOrMore::into_vec);
+    merged.only = experiment.only.map_or_else(Vec::new, OneOrMore::into_names);
     let sizes = &mut merged.sizes;
-    sizes.subject = experiment.subject.map_or_else(Vec::new, OneOrMore::into_vec);
+    sizes.subject = experiment.subject.map_or_else(Vec::new, OneOrMore::into_names);
     sizes.on = experiment.on.map_or_else(|| sizes.on.clone(), OneOrMore::into_vec);
     sizes.device = device;
     sizes.volume_size = experiment.volume_size.map(Size::bytes).transpose()?;
@@ -125,6 +133,7 @@ mod tests {
         assert_eq!((suite, sizes.repeat), (BenchSuite::Sqoram, Some(3)));
         assert_eq!((sizes.file_size, sizes.on), (Some(1 << 30), vec![Interface::Ext4]));
         assert_eq!(sizes.subject, ["sq", "hive"]);
+        assert_eq!(merged("subject = \"sq,hive\"", &[]).unwrap().sizes.subject, sizes.subject);
         let quick = merged(text, &["--quick"]).unwrap();
         assert!(quick.quick && quick.sizes.repeat.is_none() && quick.sizes.file_size.is_none());
     }

@@ -128,14 +128,7 @@ pub fn find<'a>(cells: &'a [Cell], subject: &str, workload: &RequestPattern) -> 
 pub fn ratios(cells: &[Cell], cell: &Cell) -> Option<Vec<f64>> {
     let control = find(cells, CONTROL, &cell.workload)?;
     let of_round = |(plain, subject_pieces): (&Vec<f64>, &Vec<f64>)| {
-        summary(
-            plain
-                .iter()
-                .zip(subject_pieces)
-                .map(|(plain, subject_pieces)| plain / subject_pieces)
-                .collect(),
-        )
-        .0
+        summary(plain.iter().zip(subject_pieces).map(|(plain, piece)| plain / piece).collect()).0
     };
     Some(control.pieces.iter().zip(&cell.pieces).map(of_round).collect())
 }

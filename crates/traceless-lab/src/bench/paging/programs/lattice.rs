@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_shrink_and_no_byte_is_lost() {
+    fn differences_shrink_and_mass_is_kept() {
         let directions = directions();
         let weights: f64 = directions.iter().map(|direction| direction.weight).sum();
         assert!((weights - 1.0).abs() < 1e-12);

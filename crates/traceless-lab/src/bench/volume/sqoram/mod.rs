@@ -167,8 +167,8 @@ pub fn disk(device: Device, span: u64, elevator: bool) -> Box<dyn Disk> {
 /// the same for every choice of subjects.
 pub fn largest_image(plan: &Plan) -> u64 {
     let bytes = plan.volume_bytes(Interface::Raw);
-    let is_default = SUBJECTS.iter().filter(|subject| subject.is_default);
-    is_default.filter_map(|subject| subject.image_len(bytes).ok()).max().unwrap_or(bytes)
+    let default_subjects = SUBJECTS.iter().filter(|subject| subject.is_default);
+    default_subjects.filter_map(|subject| subject.image_len(bytes).ok()).max().unwrap_or(bytes)
 }
 
 fn device_name(device: Option<Device>) -> &'static str {

@@ -149,9 +149,9 @@ mod tests {
 
     #[test]
     fn a_stalled_group_shows() {
-        let is_default = Counts { bytes_written: 2 << 20, seeks: 5, ..Counts::default() };
-        let stall = Counts { bytes_read: 6 << 20, seeks: 10, ..is_default };
-        let groups = Groups([vec![is_default; 9], vec![stall]].concat());
+        let usual = Counts { bytes_written: 2 << 20, seeks: 5, ..Counts::default() };
+        let stall = Counts { bytes_read: 6 << 20, seeks: 10, ..usual };
+        let groups = Groups([vec![usual; 9], vec![stall]].concat());
         assert_eq!(groups.worst_over_median(), (4.0, 2.0));
         assert!((groups.write_amplification() - 2.0).abs() < 1e-9);
         assert!((groups.seeks() - 5.5).abs() < 1e-9);
