@@ -127,7 +127,7 @@ fn record(
         let addr = Addr(user.below(blocks));
         let reads = user.below(4) > 0;
         let op = if reads { Op::Read } else { Op::Write };
-        witness.ask(op, addr.0 * BLOCK_LEN as u64, BLOCK_LEN as u32);
+        witness.record_request(op, addr.0 * BLOCK_LEN as u64, BLOCK_LEN as u32);
         let known = &mut kept[addr.0 as usize];
         if reads {
             let mut found = [0; BLOCK_LEN];

@@ -53,7 +53,9 @@ impl Accesses {
         };
         let (mut next, mut current) = (requests.iter().peekable(), (0, 0));
         let secret = |access: &Access| {
-            while let Some(request) = next.next_if(|request| request.seen <= access.events_before) {
+            while let Some(request) =
+                next.next_if(|request| request.events_before <= access.events_before)
+            {
                 current = (number(request), bits(request));
             }
             current

@@ -85,7 +85,7 @@ fn with_secrets(seed: u64, leak_rate: u64, before: usize) -> Accesses {
     for access in 0..6000u64 {
         let (leaf, block) = (rng.below(1024), rng.below(512));
         let op = if access % 3 == 0 { Op::Sync } else { Op::Read };
-        requests.push(Request { seen: events.len() as u64, op, at: block * 64, len: 64 });
+        requests.push(Request { events_before: events.len() as u64, op, at: block * 64, len: 64 });
         let earlier = requests.iter().nth_back(before).filter(|requests| requests.op == Op::Read);
         let leaked = earlier.filter(|_| leak_rate > 0 && rng.below(leak_rate) == 0);
         events.extend(path_events(leaked.map_or(leaf, |requests| requests.at / 32 + leaf % 2)));

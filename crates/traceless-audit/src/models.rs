@@ -105,7 +105,12 @@ fn run(
     for nth in 0..accesses {
         let block = user(&mut user_rng, nth);
         let before = trace.events.len() as u64;
-        requests.push(Request { seen: before, op: Op::Read, at: block * LEN, len: LEN as u32 });
+        requests.push(Request {
+            events_before: before,
+            op: Op::Read,
+            at: block * LEN,
+            len: LEN as u32,
+        });
         access(&mut trace, block);
     }
     let events = || Ok::<_, Infallible>(trace.events.iter().copied().map(Ok));

@@ -33,15 +33,16 @@ impl RequestCounts {
         let mut next = accesses.iter().peekable();
         let mut caused: HashMap<u64, u64> = HashMap::new();
         for two in requests.windows(2) {
-            let until = two[1].seen;
+            let until = two[1].events_before;
             let mut of_request = 0;
             while let Some(access) = next.next_if(|access| access.events_before < until) {
-                let is_counted = access.events_before >= two[0].seen && is_common(access.kind);
+                let is_counted =
+                    access.events_before >= two[0].events_before && is_common(access.kind);
                 of_request += u64::from(is_counted);
             }
             if two[0].op != Op::Sync {
                 counts.requests += 1;
-                counts.silent += u64::from(two[0].seen == until);
+                counts.silent += u64::from(two[0].events_before == until);
                 *caused.entry(of_request).or_default() += 1;
             }
             counts.accesses += of_request;
@@ -80,7 +81,12 @@ mod tests {
         let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at, len: 1 };
         let (mut events, mut requests) = (vec![], vec![]);
         for &accesses in of_each {
-            requests.push(Request { seen: events.len() as u64, op: Op::Read, at: 0, len: 1 });
+            requests.push(Request {
+                events_before: events.len() as u64,
+                op: Op::Read,
+                at: 0,
+                len: 1,
+            });
             events
                 .extend((0..accesses).flat_map(|at| [Op::Read, Op::Write].map(|op| event(op, at))));
         }

@@ -298,7 +298,7 @@ mod tests {
             for _ in 0..4000 {
                 let op = if rng.below(2) == 0 { Op::Read } else { Op::Write };
                 requests.push(Request {
-                    seen: events.len() as u64,
+                    events_before: events.len() as u64,
                     op,
                     at: 64 * rng.below(99),
                     len: 64,

@@ -43,8 +43,8 @@ impl<'a> History<'a> {
     /// Runs the history and returns the digest of each part.
     fn live(mut self) -> [u32; 4] {
         let store = self.rig.store.clone();
-        let parts = self.rig.parts(self.watched(store), false);
-        let mut oram = self.rig.geometry.create_block(parts).unwrap();
+        let context = self.rig.context(self.watched(store), false);
+        let mut oram = self.rig.geometry.create_block(context).unwrap();
         self.use_it(&mut *oram, 6 * self.rig.geometry.blocks()).unwrap();
         drop(oram);
         let used = self.end_part();
@@ -64,9 +64,9 @@ impl<'a> History<'a> {
 
     fn open(&mut self, store: Arc<dyn Store>, read_only: bool) -> Result<Box<dyn BlockOram>> {
         let state = self.rig.vault.kept();
-        let parts = self.rig.parts(self.watched(store), read_only);
+        let context = self.rig.context(self.watched(store), read_only);
         let digest = &mut self.digest;
-        self.rig.geometry.open_block(parts, &state, &mut |done, all| {
+        self.rig.geometry.open_block(context, &state, &mut |done, all| {
             digest.update(done.to_le_bytes());
             digest.update(all.to_le_bytes());
         })
@@ -140,8 +140,8 @@ impl<'a> History<'a> {
         self.digest.update(opened.as_ref().map_or_else(ToString::to_string, |_| String::new()));
         drop(opened);
         let state = self.rig.vault.kept();
-        let parts = self.rig.parts(self.watched(store), false);
-        let salvaged = self.rig.geometry.salvage(parts, &state, &mut |_, _| {});
+        let context = self.rig.context(self.watched(store), false);
+        let salvaged = self.rig.geometry.salvage(context, &state, &mut |_, _| {});
         match salvaged {
             Ok((mut oram, lost)) => {
                 self.digest.update(format!("{lost:?}"));

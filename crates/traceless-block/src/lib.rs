@@ -7,14 +7,14 @@
 //! ```
 //! use traceless_block::detwo::{DetWoGeometry, Refresh};
 //! use traceless_core::rng::System;
-//! use traceless_core::scheme::Parts;
+//! use traceless_core::scheme::SchemeContext;
 //! use traceless_core::scheme::contract::{BlockScheme, Scheme};
 //! use traceless_core::Addr;
 //!
 //! # fn main() -> traceless_core::Result {
 //! let scheme = DetWoGeometry::new(1000, 4096, Refresh::ONE, 0)?;
-//! let parts = Parts::in_memory(scheme.store_len(), Box::new(System))?;
-//! let mut oram = scheme.create_block(parts)?;
+//! let context = SchemeContext::in_memory(scheme.store_len(), Box::new(System))?;
+//! let mut oram = scheme.create_block(context)?;
 //! oram.write(Addr(7), &[1; 4096])?;
 //! let mut block = [0; 4096];
 //! oram.read_shared(&[Addr(7)], &mut block)?;

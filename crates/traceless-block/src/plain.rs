@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::oram::{BlockOram, Hides, Oram, check_request};
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::lifecycle::Lifecycle;
 use traceless_core::scheme::openings::key_bytes_max;
 use traceless_core::seal::{Cipher, Nonce, Salt, Sealer, Secret, TAG_LEN};
@@ -73,17 +73,22 @@ impl Plain {
     }
 
     /// Creates a new store. Entries of zero mean "never written", so all entries are cleared first.
-    pub fn create(blocks: u64, block_len: usize, parts: Parts) -> Result<Self> {
-        let new = Self::begin(blocks, block_len, parts, 0, 0)?;
+    pub fn create(blocks: u64, block_len: usize, context: SchemeContext) -> Result<Self> {
+        let new = Self::begin(blocks, block_len, context, 0, 0)?;
         new.area.clear_entries()?;
         Ok(new)
     }
 
     /// Opens the store from the last `state` in its vault.
-    pub fn open(blocks: u64, block_len: usize, parts: Parts, state: &[u8]) -> Result<Self> {
+    pub fn open(
+        blocks: u64,
+        block_len: usize,
+        context: SchemeContext,
+        state: &[u8],
+    ) -> Result<Self> {
         Self::peek_state(state)?;
         let word = |at: usize| u64::from_le_bytes(state[at..at + 8].try_into().expect("8 bytes"));
-        Self::begin(blocks, block_len, parts, word(3) + 1, word(11))
+        Self::begin(blocks, block_len, context, word(3) + 1, word(11))
     }
 
     /// The number of writes recorded in a state, and whether it was closed.
@@ -98,21 +103,21 @@ impl Plain {
     fn begin(
         blocks: u64,
         block_len: usize,
-        parts: Parts,
+        context: SchemeContext,
         opening: u64,
         before: u64,
     ) -> Result<Self> {
-        if blocks == 0 || parts.store.len() < parts.first + Self::store_len(blocks, block_len) {
+        if blocks == 0 || context.store.len() < context.first + Self::store_len(blocks, block_len) {
             return Err(Error::Geometry("the store is smaller than the blocks"));
         }
         let layout = Self::layout(blocks, block_len);
-        let life = Lifecycle::new(parts.read_only, parts.vault, parts.rng);
+        let life = Lifecycle::new(context.read_only, context.vault, context.rng);
         let mut new = Self {
-            area: Area::new(parts.store.clone(), parts.first, layout, "plain"),
-            store: parts.store,
-            sealer: sealer(&parts.key, parts.cipher, opening),
-            key: parts.key,
-            cipher: parts.cipher,
+            area: Area::new(context.store.clone(), context.first, layout, "plain"),
+            store: context.store,
+            sealer: sealer(&context.key, context.cipher, opening),
+            key: context.key,
+            cipher: context.cipher,
             opening,
             before,
             count: 0,
@@ -354,9 +359,9 @@ mod tests {
     #[test]
     fn an_id_that_was_not_kept_writes_nothing() {
         let mut rig = rig();
-        let mut parts = rig.parts(rig.store.clone(), false);
-        parts.vault = Box::new(Once(Some(rig.vault.clone())));
-        let mut oram = Plain::create(8, 64, parts).unwrap();
+        let mut context = rig.context(rig.store.clone(), false);
+        context.vault = Box::new(Once(Some(rig.vault.clone())));
+        let mut oram = Plain::create(8, 64, context).unwrap();
         oram.write(Addr(1), &[1; 64]).unwrap();
         oram.count = key_bytes_max(64) / 64;
         let before = rig.store.snapshot();
@@ -369,11 +374,11 @@ mod tests {
     #[test]
     fn opened_for_reading_nothing_is_synced() {
         let mut rig = rig();
-        drop(Plain::create(8, 64, rig.parts(rig.store.clone(), false)).unwrap());
+        drop(Plain::create(8, 64, rig.context(rig.store.clone(), false)).unwrap());
         let witness = Arc::new(Recorder::default());
         let watched = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
-        let parts = rig.parts(watched, true);
-        let mut oram = Plain::open(8, 64, parts, &rig.vault.kept()).unwrap();
+        let context = rig.context(watched, true);
+        let mut oram = Plain::open(8, 64, context, &rig.vault.kept()).unwrap();
         oram.sync().unwrap();
         oram.close().unwrap();
         assert_eq!(witness.take(), []);

@@ -114,9 +114,9 @@ mod tests {
         assert_eq!(block, [0, 0, 0, 0, 1, 2, 0, 0]);
         assert_eq!(MAP.entry(&block, 2), [1, 2]);
         let mut found = vec![];
-        let mut asked = vec![];
+        let mut read_homes = vec![];
         let read = |homes: &[Addr], bytes: &mut [u8]| {
-            asked.extend(homes.iter().map(|home| home.0));
+            read_homes.extend(homes.iter().map(|home| home.0));
             for (home, block) in homes.iter().zip(bytes.chunks_exact_mut(8)) {
                 block.copy_from_slice(&[0, 1, 2, 3, 4, 5, 6, 7].map(|i| home.0 as u8 * 10 + i));
             }
@@ -125,7 +125,7 @@ mod tests {
         let blocks = [4, 5, 7, 0, 4];
         MAP.look_up(blocks.into_iter(), read, |entry| entry[1], &mut found).unwrap();
         assert_eq!(found, [11, 13, 17, 1, 11]);
-        assert_eq!(asked, [1, 0, 1]);
+        assert_eq!(read_homes, [1, 0, 1]);
     }
 
     #[test]

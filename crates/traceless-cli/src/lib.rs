@@ -4,9 +4,9 @@
 //! them, can share the plumbing. It is not meant as an interface for other crates.
 //!
 //! File by file: `args`: the command line and nothing else; `volume`: one file for each command;
-//! `audit`: `compare` and `convert` of a `source`, `diff`, their `outcome` and its page (`html`); `sim`:
-//! the simulator (`experiment`: figures of papers); `run`: paging of programs (`program`: which
-//! programs can be paged); `cloud`: what `gateway` and `host` share; `lab`: commands that
+//! `audit`: `compare` and `convert` of a `source`, `diff`, their `outcome` and its page (`html`);
+//! `sim`: the simulator (`experiment`: figures of papers); `run`: paging of programs (`program`:
+//! which programs can be paged); `cloud`: what `gateway` and `host` share; `lab`: commands that
 //! traceless-lab runs; `entry`: the beginning and end of a program; `failure`: exit codes, and how
 //! failures are printed; `shares`: completions and manual pages; `output`: printing, and progress
 //! of long work.

@@ -57,13 +57,13 @@ impl Trace {
 
     /// The number of events recorded so far.
     pub fn events(&self) -> u64 {
-        self.0.as_ref().map_or(0, |recording| recording.witness.seen())
+        self.0.as_ref().map_or(0, |recording| recording.witness.events())
     }
 
     /// Records a request, if secrets are recorded.
     pub fn record_request(&self, request: Request) {
         if let Some(recording) = &self.0 {
-            recording.witness.note(request);
+            recording.witness.record_earlier_request(request);
         }
     }
 
@@ -73,7 +73,7 @@ impl Trace {
     ) -> Option<impl Fn(Op, u64, u32) + Send + Sync + 'static + use<>> {
         let recording = self.0.as_ref().filter(|recording| recording.has_secrets)?;
         let witness = recording.witness.clone();
-        Some(move |op, at, len| witness.ask(op, at, len))
+        Some(move |op, at, len| witness.record_request(op, at, len))
     }
 
     /// Writes buffered events. Returns an error if the trace could not be written as a whole.

@@ -153,8 +153,8 @@ fn run(inputs: &Inputs) {
     let mut evictor = Evictor::new(&shared, &session).expect("it fits");
     for (layer, [order, node, incoming]) in inputs.evictions.iter().enumerate() {
         let mut new_node = vec![0; node.len()];
-        let goes_on = layer + 1 < g.layers;
-        let mut new_carried = vec![0; if goes_on { incoming.len() } else { 0 }];
+        let has_next_layer = layer + 1 < g.layers;
+        let mut new_carried = vec![0; if has_next_layer { incoming.len() } else { 0 }];
         let bytes = NodeBytes {
             node,
             carried: incoming,

@@ -149,8 +149,8 @@ impl Eviction {
     /// The version of the rows that go on; `None` for a leaf, where they are dropped.
     pub fn carried_out(&self, geometry: &Geometry) -> Option<Version> {
         let below = geometry.layer_of(self.node) + 1;
-        let goes_on = self.in_round && below < geometry.layers;
-        goes_on.then(|| carried(geometry, below, self.round, self.attempt))
+        let has_next_layer = self.in_round && below < geometry.layers;
+        has_next_layer.then(|| carried(geometry, below, self.round, self.attempt))
     }
 }
 

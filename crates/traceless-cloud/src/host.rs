@@ -233,9 +233,9 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         for (i, (old, order)) in stage.nodes.iter().zip(&stage.orders).enumerate() {
             core::mem::swap(node, next);
             let layer = self.geometry.layer_of(old.node);
-            let goes_on = layer + 1 < self.geometry.layers && !stage.batch.is_empty();
+            let has_next_layer = layer + 1 < self.geometry.layers && !stage.batch.is_empty();
             sealed.resize(node.len(), 0);
-            new_carried.resize(if goes_on { stage.batch.len() } else { 0 }, 0);
+            new_carried.resize(if has_next_layer { stage.batch.len() } else { 0 }, 0);
             let bytes = NodeBytes { node, carried, new_node: sealed, new_carried };
             let evict = || self.enclave.evict(order, bytes);
             let reading = stage.nodes.get(i + 1).map(|old| (*old, &mut *next));

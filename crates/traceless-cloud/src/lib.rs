@@ -46,7 +46,7 @@
 //!   queries at unused ticks), `metrics`, the time of day (`wall`), the request to `stop`
 //! * `resp`: the Redis protocol: `protocol` (bytes), `session` (one connection), `values` (the
 //!   commands, and the expiry of values), `access`, `info`, `glob`
-//! * `observed_host`: a host whose requests are recorded for the audit; `block_on`: waits for the
+//! * `observed_host`: a host that records requests for the audit; `block_on`: waits for the
 //!   futures of storage engines
 //! * `tls`, `http`: TLS and HTTP/1.1 for clients (`connection`: passed to requests); metrics
 //! * `connection_places`, `deadline_stream`: connections of unauthenticated clients: they give

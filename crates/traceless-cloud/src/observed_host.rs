@@ -45,7 +45,7 @@ impl<H> ObservedHost<H> {
 
     fn report(&self, time: u64, op: Op, at: u64, len: usize) {
         let len = u32::try_from(len).expect("no node has 4 GiB");
-        self.witness.see(Event { time, surface: Surface::Wire, op, at, len });
+        self.witness.record(Event { time, surface: Surface::Wire, op, at, len });
     }
 
     fn report_query(&self, request: &QueryRequest) {

@@ -13,7 +13,7 @@ use crate::durable::{MemVault, Vault};
 use crate::error::{Error, Result};
 use crate::oram::{Hides, Oram};
 use crate::rng::{Rng, SeededRng};
-use crate::scheme::Parts;
+use crate::scheme::SchemeContext;
 use crate::scheme::contract::Scheme;
 use crate::seal::{Cipher, Secret};
 use crate::store::{MemStore, Store, WatchedStore};
@@ -21,7 +21,7 @@ use crate::trace::{Event, Op, Recorder};
 use crate::types::{Addr, Extent};
 pub use copies::nonces_that_copies_share;
 use faulty::Faulty;
-pub use reads::{FailingReads, goes_on, is_read_again, survives_failing_reads};
+pub use reads::{FailingReads, continues_after_failed_read, is_read_again, survives_failing_reads};
 use std::collections::HashMap;
 use std::sync::Arc;
 pub use unsalted::UnsaltedRng;
@@ -52,9 +52,9 @@ impl<'a> Subject<'a> {
         Arc::new(MemStore::new(self.scheme.store_len()))
     }
 
-    fn parts(&mut self, store: Arc<dyn Store>) -> Parts {
+    fn context(&mut self, store: Arc<dyn Store>) -> SchemeContext {
         self.seed += 1;
-        Parts {
+        SchemeContext {
             store,
             first: 0,
             key: Secret::from_bytes([9; 32]),
@@ -68,12 +68,12 @@ impl<'a> Subject<'a> {
 
     fn create(&mut self, store: Arc<dyn Store>) -> Result<Box<dyn Oram>> {
         let scheme = self.scheme;
-        scheme.create(self.parts(store))
+        scheme.create(self.context(store))
     }
 
     fn open(&mut self, store: Arc<dyn Store>) -> Result<Box<dyn Oram>> {
         let (scheme, state) = (self.scheme, self.vault.kept());
-        scheme.open(self.parts(store), &state, &mut |_, _| {})
+        scheme.open(self.context(store), &state, &mut |_, _| {})
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Event {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Request {
     /// Number of events recorded before the request; the events that it caused come after them.
-    pub seen: u64,
+    pub events_before: u64,
     /// The requested operation; a sync says that no request follows until the next entry.
     pub op: Op,
     /// First byte of the request, in the client's address space.
@@ -77,18 +77,18 @@ pub struct Request {
 /// Receives events. The method takes `&self`, so that several stores can share one witness.
 pub trait Witness: Send + Sync {
     /// Records one event.
-    fn see(&self, event: Event);
+    fn record(&self, event: Event);
 }
 
 /// Discards every event: for stores that no adversary is assumed to watch.
 impl Witness for () {
     #[inline]
-    fn see(&self, _: Event) {}
+    fn record(&self, _: Event) {}
 }
 
 impl<W: Witness + ?Sized> Witness for alloc::sync::Arc<W> {
-    fn see(&self, event: Event) {
-        (**self).see(event);
+    fn record(&self, event: Event) {
+        (**self).record(event);
     }
 }
 
@@ -107,7 +107,7 @@ impl Recorder {
 
 #[cfg(feature = "std")]
 impl Witness for Recorder {
-    fn see(&self, event: Event) {
+    fn record(&self, event: Event) {
         self.0.lock().expect("no witness panics").push(event);
     }
 }

@@ -124,7 +124,7 @@ impl Program {
     }
 
     /// Goes on as one of two copies, and returns the keys and nonces that it uses.
-    fn go_on(&mut self, seed: u64) -> Vec<u8> {
+    fn continue_with(&mut self, seed: u64) -> Vec<u8> {
         record::start();
         self.run(seed);
         let salt = |salt: Option<Salt>| salt.map_or(0, |salt| salt.0);
@@ -140,8 +140,8 @@ fn shared(kind: Kind, cipher: Cipher, salts: impl Source) -> usize {
     let scheme = build(kind, cipher, salts);
     let mut program = Program { scheme, resident: BTreeSet::new() };
     program.run(5);
-    let of_copy = traceless_sys::in_a_copy(|| program.go_on(6));
-    let own = program.go_on(7);
+    let of_copy = traceless_sys::in_a_copy(|| program.continue_with(6));
+    let own = program.continue_with(7);
     let [own, of_copy] =
         [&own, &of_copy].map(|uses| uses.chunks_exact(USE_LEN).collect::<BTreeSet<_>>());
     assert!(own.len().min(of_copy.len()) > 100, "{kind:?}: both have sealed");

@@ -103,8 +103,8 @@ fn continue_if(code: u32, k: u32, else_skip: usize) -> sock_filter {
     sock_filter { jf, ..instruction(libc::BPF_JMP | code | libc::BPF_K, k) }
 }
 
-/// Refuses the system call with this number with `errno` if all conditions hold. Else the next rule is
-/// evaluated.
+/// Refuses the system call with this number with `errno` if all conditions hold. Else the next rule
+/// is evaluated.
 fn rule(number: u32, conditions: &[Condition], errno: c_int) -> Vec<sock_filter> {
     let condition_len = 2;
     let mut rule = vec![

@@ -59,7 +59,7 @@ pub trait Backend {
     }
 
     /// Replaces the contents of `lines` by the groups that were handed over since the last call.
-    fn take_brought(&mut self, lines: &mut Vec<LineGroup>) {
+    fn take_prefetched(&mut self, lines: &mut Vec<LineGroup>) {
         lines.clear();
     }
 
@@ -86,7 +86,7 @@ pub struct LineGroup {
     pub lines: u64,
     /// A bit for each line, the lowest for the first: set if the line was requested. Other lines
     /// may only be kept in the cache if at least one bit is set.
-    pub asked: u64,
+    pub requested: u64,
 }
 
 /// A line that came together with requested lines.
@@ -95,15 +95,15 @@ pub struct Other {
     /// The first byte of the line.
     pub addr: u64,
     /// Whether the cache may keep the line: some line of its group was requested.
-    pub is_brought: bool,
+    pub is_prefetched: bool,
 }
 
 impl LineGroup {
     /// The lines that were not requested.
     pub fn others(&self) -> impl Iterator<Item = Other> + use<> {
-        let Self { addr, lines, asked } = *self;
-        let unasked = (0..lines).filter(move |nth| asked >> nth & 1 == 0);
-        unasked.map(move |nth| Other { addr: addr + nth * LINE_LEN, is_brought: asked != 0 })
+        let Self { addr, lines, requested } = *self;
+        let others = (0..lines).filter(move |nth| requested >> nth & 1 == 0);
+        others.map(move |nth| Other { addr: addr + nth * LINE_LEN, is_prefetched: requested != 0 })
     }
 }
 

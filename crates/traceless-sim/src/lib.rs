@@ -42,4 +42,4 @@ mod watch;
 pub mod workload;
 
 pub use error::{Error, Result};
-pub use watch::{Note, Watch};
+pub use watch::{RequestHook, Watch};

@@ -294,7 +294,7 @@ fn dram_report(memory: &Memory, end: u64, with_commands: bool) -> MemoryReport {
 }
 
 fn observe<B>(memory: B, watch: &Watch) -> ObservedMemory<B> {
-    ObservedMemory { memory, asked: watch.asked.clone() }
+    ObservedMemory { memory, on_request: watch.on_request.clone() }
 }
 
 /// Warms `memory` with the first records of all cores, in turn.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use traceless::trace::Witness;
 
 /// A callback for each requested line, with its first byte.
-pub type Note = Arc<dyn Fn(Op, u64) + Send + Sync>;
+pub type RequestHook = Arc<dyn Fn(Op, u64) + Send + Sync>;
 
 /// The observers of a run, all optional.
 #[derive(Clone, Default)]
@@ -22,20 +22,20 @@ pub struct Watch {
     pub commands: bool,
     /// Called for each read or write behind the last cache, or behind the processor if there is
     /// none: the secret that the bus must not reveal.
-    pub asked: Option<Note>,
+    pub on_request: Option<RequestHook>,
 }
 
 /// A memory, and a callback for its reads and writes.
 pub(crate) struct ObservedMemory<B> {
     pub memory: B,
-    pub asked: Option<Note>,
+    pub on_request: Option<RequestHook>,
 }
 
 impl<B> ObservedMemory<B> {
     #[inline]
-    fn note(&self, op: Op, addr: u64) {
-        if let Some(asked) = &self.asked {
-            asked(op, addr);
+    fn record_request(&self, op: Op, addr: u64) {
+        if let Some(on_request) = &self.on_request {
+            on_request(op, addr);
         }
     }
 }
@@ -47,12 +47,12 @@ impl<B: Backend> Backend for ObservedMemory<B> {
     }
     #[inline]
     fn read(&mut self, now: u64, addr: u64, ticket: u64) -> Result<Answer> {
-        self.note(Op::Read, addr);
+        self.record_request(Op::Read, addr);
         self.memory.read(now, addr, ticket)
     }
     #[inline]
     fn write(&mut self, now: u64, addr: u64) -> Result {
-        self.note(Op::Write, addr);
+        self.record_request(Op::Write, addr);
         self.memory.write(now, addr)
     }
     #[inline]
@@ -81,8 +81,8 @@ impl<B: Backend> Backend for ObservedMemory<B> {
     fn offer(&mut self, addr: u64) -> Result {
         self.memory.offer(addr)
     }
-    fn take_brought(&mut self, lines: &mut Vec<LineGroup>) {
-        self.memory.take_brought(lines);
+    fn take_prefetched(&mut self, lines: &mut Vec<LineGroup>) {
+        self.memory.take_prefetched(lines);
     }
     fn withdraw(&mut self) {
         self.memory.withdraw();

@@ -129,12 +129,12 @@ fn run(core: &processor::Config, config: &Config, dram: bool, at_each: bool) -> 
 
 /// Both kinds of run have the same results, and the one that skips cycles has fewer ticks.
 fn is_the_same(core: &processor::Config, config: &Config, dram: bool) -> Told {
-    let (told, looks) = run(core, config, dram, true);
+    let (observed, looks) = run(core, config, dram, true);
     let (passing, looks_passing) = run(core, config, dram, false);
-    assert_eq!(told, passing, "{core:?} {config:?}, over a DRAM: {dram}");
-    assert_eq!(looks, told.0.cycles);
+    assert_eq!(observed, passing, "{core:?} {config:?}, over a DRAM: {dram}");
+    assert_eq!(looks, observed.0.cycles);
     assert!(looks_passing < looks, "{looks_passing} of {looks}");
-    told
+    observed
 }
 
 const CORES: [processor::Config; 2] =

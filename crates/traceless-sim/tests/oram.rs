@@ -159,11 +159,11 @@ fn impossible_schemes_are_refused() {
 #[test]
 fn a_probe_sees_each_line_on_the_bus_and_none_that_is_known_by_its_bandwidth() {
     let machine = machine(Scheme::Path, Pace::AfterCompletion(300));
-    let (recorder, asked) = (Arc::new(Recorder::default()), Arc::new(AtomicU64::new(0)));
-    let count = asked.clone();
+    let (recorder, requests) = (Arc::new(Recorder::default()), Arc::new(AtomicU64::new(0)));
+    let count = requests.clone();
     let watch = Watch {
         bus: Some(recorder.clone()),
-        asked: Some(Arc::new(move |_, _| {
+        on_request: Some(Arc::new(move |_, _| {
             count.fetch_add(1, Ordering::Relaxed);
         })),
         ..Watch::default()
@@ -178,7 +178,7 @@ fn a_probe_sees_each_line_on_the_bus_and_none_that_is_known_by_its_bandwidth() {
         events.iter().all(|event| event.at % LINE_LEN == 0 && event.time <= outcome.run.cycles)
     );
     let cache = outcome.last_level.unwrap();
-    assert_eq!(asked.load(Ordering::Relaxed), cache.read_misses + cache.write_backs);
+    assert_eq!(requests.load(Ordering::Relaxed), cache.read_misses + cache.write_backs);
     let alone = machine.run(&mut [workload(1000, 10)]).unwrap();
     assert_eq!(alone, outcome, "who is watched does the same");
     let no_bus = Machine { constant: Some(constant::Config::default()), ..machine };

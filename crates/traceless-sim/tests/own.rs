@@ -42,7 +42,7 @@ impl Controller for Scan {
     fn step(&mut self, serve: Serve<'_>) -> traceless::Result<StepOutcome> {
         for op in [Op::Read, Op::Write] {
             let len = (self.blocks * LINE_LEN) as u32;
-            self.step_trace.see(Event { time: 0, surface: Surface::Dram, op, at: 0, len });
+            self.step_trace.record(Event { time: 0, surface: Surface::Dram, op, at: 0, len });
         }
         let finished = self.requests.pop_front();
         if let Some(id) = finished {

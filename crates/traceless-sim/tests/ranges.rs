@@ -169,21 +169,21 @@ fn numbers_are_taken_at_both_ends_of_their_range() {
 
 #[test]
 fn a_refusal_says_what_can_be() {
-    let told =
+    let error_of =
         |field, value| with(&machine(), field, value).unwrap().check().unwrap_err().to_string();
     assert_eq!(
-        told("oram.cached_levels", 25),
+        error_of("oram.cached_levels", 25),
         "impossible machine: `oram.cached_levels` is 25, and can be 0 to 24"
     );
     assert!(
-        told("memory.timing.faw", 0)
+        error_of("memory.timing.faw", 0)
             .ends_with("`memory.timing.faw` is 0, and can be 1 to 16777216")
     );
-    assert!(told("oram.row_len", 1000).contains("`oram.row_len` is a multiple of 64"));
-    assert!(told("oram.plb_bytes", 100).contains("`oram.plb_bytes` is a multiple of 64"));
-    assert!(told("memory.geometry.rows", 3).contains("powers of two, 1 to 2^31"));
-    assert!(told("last_level.bytes", 1000).contains("a power of two, the sets"));
-    assert!(told("memory.timing.refi", 1).contains("`memory.timing.refi` is more than `rfc`"));
+    assert!(error_of("oram.row_len", 1000).contains("`oram.row_len` is a multiple of 64"));
+    assert!(error_of("oram.plb_bytes", 100).contains("`oram.plb_bytes` is a multiple of 64"));
+    assert!(error_of("memory.geometry.rows", 3).contains("powers of two, 1 to 2^31"));
+    assert!(error_of("last_level.bytes", 1000).contains("a power of two, the sets"));
+    assert!(error_of("memory.timing.refi", 1).contains("`memory.timing.refi` is more than `rfc`"));
 }
 
 #[test]

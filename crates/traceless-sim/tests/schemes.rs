@@ -71,15 +71,15 @@ fn every_scheme_serves_what_it_is_asked_for() {
         let (outcome, paths) = run(scheme);
         let cache = outcome.last_level.unwrap();
         assert!(cache.read_misses > 500 && cache.write_misses > 200 && cache.write_backs > 200);
-        let asked = cache.read_misses + cache.write_misses + cache.write_backs;
+        let requested = cache.read_misses + cache.write_misses + cache.write_backs;
         let all = paths.requests + paths.returned;
         if config_of(scheme).remap == Some(Remap::Delayed) {
-            assert!(all > asked, "clean lines come back, too: {all} and {asked}");
+            assert!(all > requested, "clean lines come back, too: {all} and {requested}");
         } else if config_of(scheme).remap == Some(Remap::WithLine) {
             assert_eq!(paths.requests, cache.read_misses + cache.write_misses, "{scheme:?}");
             assert!(paths.returned >= cache.write_backs);
         } else {
-            assert_eq!(all, asked, "{scheme:?}");
+            assert_eq!(all, requested, "{scheme:?}");
         }
         if !matches!(scheme, Scheme::Rho | Scheme::LlcD | Scheme::LlcDIrStashIrAlloc) {
             assert_eq!(paths.data + paths.at_hand + paths.joined, paths.requests, "{scheme:?}");
@@ -468,7 +468,7 @@ fn what_the_map_takes_is_told() {
     };
     let (paths, map) = read(Scheme::Compressed, 0, Some(4));
     assert_eq!((paths.data, map.group_remaps), (320, 20));
-    assert_eq!(paths.map, 3 + 20 * 31, "the map itself is asked for once");
+    assert_eq!(paths.map, 3 + 20 * 31, "the map itself is requested for once");
     assert_eq!(map.block_bits, 64 + 32 * 4);
     assert_eq!(map.bytes * paths.paths(), paths.bytes * paths.map, "all paths are alike");
 

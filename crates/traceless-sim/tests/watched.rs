@@ -67,11 +67,11 @@ fn commands_are_kept_if_they_are_watched() {
     let (outcome, events) = watched(&machine(Scheme::Path), true);
     for (op, command) in [(Op::Read, Command::Read), (Op::Write, Command::Write)] {
         let all = outcome.commands.iter().flatten().filter(|logged| logged.command == command);
-        let asked: Vec<_> = events.iter().filter(|event| event.op == op).collect();
-        let missing = asked.len() - all.clone().count();
+        let requested: Vec<_> = events.iter().filter(|event| event.op == op).collect();
+        let missing = requested.len() - all.clone().count();
         assert!(missing <= outcome.paths.unwrap().lines as usize / 100, "{op:?}: {missing}");
         let first = all.map(|logged| logged.at).min().unwrap();
-        assert!(first >= asked[0].time);
+        assert!(first >= requested[0].time);
     }
 }
 

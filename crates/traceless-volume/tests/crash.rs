@@ -43,7 +43,7 @@ const THOROUGH: Effort = Effort {
     cuts: 7,
     torn: 16,
     again_every: 250,
-    go_on_every: 4,
+    continue_every: 4,
 };
 
 #[test]
@@ -77,8 +77,14 @@ fn crash_everywhere(family: &Family) -> Tally {
     sum.into_inner().expect("nothing panics here")
 }
 
-const QUICK: Effort =
-    Effort { exhaustive_max: 6, subsets: 60, cuts: 1, torn: 20, again_every: 60, go_on_every: 1 };
+const QUICK: Effort = Effort {
+    exhaustive_max: 6,
+    subsets: 60,
+    cuts: 1,
+    torn: 20,
+    again_every: 60,
+    continue_every: 1,
+};
 
 /// Flushes, syncs that writing itself makes, kills and closes, each with writes in flight.
 fn steps_for_faults() -> Vec<Step> {

@@ -87,6 +87,6 @@ fn serve(volume: Arc<Volume>, folder: &Path, arguments: &str) {
     thread.join().unwrap().unwrap();
     assert_ne!(output.status.code(), Some(127), "fio is missing: install fio");
     let (text, errors) = (&output.stdout, &output.stderr);
-    let told = [text, errors].map(|t| String::from_utf8_lossy(t).into_owned()).concat();
-    assert!(output.status.success(), "{arguments}: {told}");
+    let output_text = [text, errors].map(|t| String::from_utf8_lossy(t).into_owned()).concat();
+    assert!(output.status.success(), "{arguments}: {output_text}");
 }

@@ -116,13 +116,13 @@ fn every_scheme_keeps_its_contents_and_its_anchor() {
     let schemes: [Arc<dyn BlockScheme>; 3] = [detwo(), Arc::new(on_disk.expect("it works")), plain];
     for (i, scheme) in schemes.into_iter().enumerate() {
         let subject = Subject::new(scheme, 900, i as u64);
-        let before = status(&subject.path, &key(1)).expect("told");
+        let before = status(&subject.path, &key(1)).expect("the status is readable");
         let old = std::fs::read(&subject.path).expect("an image");
         let done = subject.rebuild(&MORE).expect("grown");
         assert_eq!((done.blocks_before, done.copied, done.resumed), (BLOCKS, BLOCKS, false));
         assert!(done.generation > before.generation);
         subject.assert_sound(1000);
-        let after = status(&subject.path, &key(1)).expect("told");
+        let after = status(&subject.path, &key(1)).expect("the status is readable");
         assert_eq!(
             (after.uuid, after.refresh, after.map),
             (before.uuid, before.refresh, before.map)
@@ -159,11 +159,11 @@ fn what_was_cut_short_goes_on() {
         let done = loop {
             // The first run is stopped while it fills; each further run at its second report of
             // copying.
-            let mut asked = 0;
+            let mut calls = 0;
             let stopped =
                 rebuild(&subject.path, &key(1), &what, &subject.anchored(), &mut |work, _, _| {
-                    asked += u64::from(work == "copying");
-                    runs != 0 && asked < 2 || runs == 0 && work != "filling"
+                    calls += u64::from(work == "copying");
+                    runs != 0 && calls < 2 || runs == 0 && work != "filling"
                 });
             runs += 1;
             match stopped {
@@ -212,7 +212,7 @@ fn the_last_steps_may_be_cut_short_anywhere() {
         })
         .expect("rebuilt");
         let (new, new_anchor) = (read(&subject.path), read(&subject.anchor));
-        let blocks = status(&subject.path, &key(1)).expect("told").blocks;
+        let blocks = status(&subject.path, &key(1)).expect("the status is readable").blocks;
         let coming = subject.folder.path().join("anchor.new");
         let put = |image: &[u8], staging: Option<&[u8]>, anchor: &[u8], next: Option<&[u8]>| {
             std::fs::write(&subject.path, image).expect("written");
@@ -254,11 +254,11 @@ fn the_last_steps_may_be_cut_short_anywhere() {
 fn what_does_not_fit_is_refused_until_it_is_overwritten() {
     let subject = Subject::detwo(300, 3);
     let pause = |what: &Rebuild| {
-        let mut asked = 0;
+        let mut calls = 0;
         let paused =
             rebuild(&subject.path, &key(1), what, &subject.anchored(), &mut |work, _, _| {
-                asked += u64::from(work == "copying");
-                asked < 2
+                calls += u64::from(work == "copying");
+                calls < 2
             });
         assert!(matches!(paused, Err(Error::Paused(_))));
     };
@@ -348,7 +348,7 @@ fn another_place_leaves_the_old_image_alone() {
 struct Recorder(Mutex<Vec<(Op, u64, u32)>>);
 
 impl Witness for Recorder {
-    fn see(&self, event: Event) {
+    fn record(&self, event: Event) {
         if event.op != Op::Read {
             self.0.lock().expect("no recorder panics").push((event.op, event.at, event.len));
         }

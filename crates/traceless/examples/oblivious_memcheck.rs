@@ -116,10 +116,10 @@ fn exercise_map(map: &mut Map, key_len: usize, value_len: usize) {
         classify(&mut key);
         classify(&mut value);
         classify(&mut is);
-        let mut asked = Operation::GET;
-        asked.conditional_assign(&Operation::INSERT, Choice::from(is[0]));
-        asked.conditional_assign(&Operation::REMOVE, Choice::from(is[1]));
-        let answer = map.operate(asked, &key, &value).expect("an operation works");
+        let mut operation = Operation::GET;
+        operation.conditional_assign(&Operation::INSERT, Choice::from(is[0]));
+        operation.conditional_assign(&Operation::REMOVE, Choice::from(is[1]));
+        let answer = map.operate(operation, &key, &value).expect("an operation works");
         let found = made_public(answer.found.unwrap_u8()) == 1;
         let mut value = answer.value[..made_public(answer.len) as usize].to_vec();
         declassify(&mut value);

@@ -54,7 +54,7 @@ pub trait Controller: Send {
     /// Finishes the next request if that takes no path access, and returns its number. This is no
     /// step and causes no event, but an observer of the times of requests may learn from it:
     /// schemes do it only if their configuration allows it.
-    fn finish_at_hand(&mut self, serve: Serve<'_>) -> Result<Option<u64>> {
+    fn finish_without_path(&mut self, serve: Serve<'_>) -> Result<Option<u64>> {
         let _ = serve;
         Ok(None)
     }
@@ -118,7 +118,7 @@ impl<C: Controller> SteppedOram<C> {
                 change(body);
             }
         };
-        while self.0.finish_at_hand(serve)? != Some(OWN) {
+        while self.0.finish_without_path(serve)? != Some(OWN) {
             if self.0.step(serve)?.finished == Some(OWN) {
                 break;
             }

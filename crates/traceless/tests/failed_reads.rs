@@ -5,11 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use traceless::oram::Oram;
 use traceless::rng::SeededRng;
-use traceless::scheme::Parts;
+use traceless::scheme::SchemeContext;
 use traceless::scheme::contract::Scheme;
 use traceless::scheme::path::PathGeometry;
 use traceless::store::MemStore;
-use traceless::suite::{FailingReads, goes_on};
+use traceless::suite::{FailingReads, continues_after_failed_read};
 use traceless::{Addr, Error, Hides, Result};
 
 /// An array that misbehaves after its first error.
@@ -55,12 +55,14 @@ impl Oram for Mutant {
 fn is_noticed(fault: fn(&mut dyn Oram) -> Result) -> bool {
     let scheme = PathGeometry::new(40, 16).unwrap();
     let store = Arc::new(FailingReads::new(Arc::new(MemStore::new(scheme.store_len()))));
-    let mut parts = Parts::in_memory(0, Box::new(SeededRng::new(2))).unwrap();
-    parts.store = store.clone();
-    let oram = scheme.create(parts).unwrap();
+    let mut context = SchemeContext::in_memory(0, Box::new(SeededRng::new(2))).unwrap();
+    context.store = store.clone();
+    let oram = scheme.create(context).unwrap();
     let mut mutant = Mutant { oram, fault, is_hit: false };
     let mut model = vec![0; 40 * 16];
-    let lived = catch_unwind(AssertUnwindSafe(|| goes_on(&mut mutant, &store, 5, &mut model)));
+    let lived = catch_unwind(AssertUnwindSafe(|| {
+        continues_after_failed_read(&mut mutant, &store, 5, &mut model)
+    }));
     lived.is_err()
 }
 

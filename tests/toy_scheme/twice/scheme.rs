@@ -11,7 +11,7 @@ use traceless_core::oram::{BlockOram, Hides, Oram};
 use traceless_core::scheme::contract::{
     BlockScheme, Samples, Scheme, SchemeKind, SchemeOptions, SharedScheme, Timetable, u64_at,
 };
-use traceless_core::scheme::{Facts, Parts, PlacedArea};
+use traceless_core::scheme::{Facts, SchemeContext, PlacedArea};
 
 /// `DetWoORAM` with a dummy write after each write.
 pub static TWICE: SchemeKind = SchemeKind {
@@ -57,13 +57,13 @@ impl Scheme for TwiceScheme {
         Hides::WritesOnly
     }
 
-    fn create(&self, parts: Parts) -> Result<Box<dyn Oram>> {
+    fn create(&self, parts: SchemeContext) -> Result<Box<dyn Oram>> {
         Ok(self.create_block(parts)?)
     }
 
     fn open(
         &self,
-        parts: Parts,
+        parts: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn Oram>> {
@@ -94,13 +94,13 @@ impl BlockScheme for TwiceScheme {
         Ok(Arc::new(Self(self.0.resized(blocks)?)))
     }
 
-    fn create_block(&self, parts: Parts) -> Result<Box<dyn BlockOram>> {
+    fn create_block(&self, parts: SchemeContext) -> Result<Box<dyn BlockOram>> {
         Ok(Box::new(Twice(DetWo::create(self.0, parts)?)))
     }
 
     fn open_block(
         &self,
-        mut parts: Parts,
+        mut parts: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn BlockOram>> {

@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn a_later_layer_is_found_behind_a_name_at_the_root() {
-        let root = ("crates/traceless-core/src/lib.rs", "pub use scheme::{Parts, make};\n");
-        finds(check, &[root, (STORE, "use crate::Parts;\n")], &[(STORE, 1)]);
+        let root = ("crates/traceless-core/src/lib.rs", "pub use scheme::{SchemeContext, make};\n");
+        finds(check, &[root, (STORE, "use crate::SchemeContext;\n")], &[(STORE, 1)]);
     }
 
     #[test]

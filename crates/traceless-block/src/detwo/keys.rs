@@ -5,7 +5,7 @@ use crate::log::LogKeys;
 use crate::refreshed::{self, RefreshKey};
 use alloc::vec::Vec;
 use traceless_core::error::Result;
-use traceless_core::scheme::openings::{EpochState, Opening, Openings};
+use traceless_core::scheme::openings::{Opening, Openings, SchemeState};
 use traceless_core::seal::{Cipher, Secret};
 
 /// Sealers of one tier in one opening.
@@ -24,7 +24,7 @@ pub(super) struct DetWoKeyRing {
 }
 
 impl DetWoKeyRing {
-    pub fn new(key: Secret, cipher: Cipher, geometry: DetWoGeometry, state: &EpochState) -> Self {
+    pub fn new(key: Secret, cipher: Cipher, geometry: DetWoGeometry, state: &SchemeState) -> Self {
         let blocks = (0..=geometry.map_tiers).map(|t| geometry.tier_blocks(t)).collect();
         let openings = Openings::new(state, |o| tier_keys(&key, cipher, &geometry, o));
         Self { key, cipher, geometry, blocks, openings }
@@ -95,7 +95,7 @@ mod tests {
 
     fn ring(geometry: DetWoGeometry, openings: Vec<Opening>) -> DetWoKeyRing {
         let at_least = openings.last().unwrap().start;
-        let state = EpochState { at_least, openings, ..EpochState::default() };
+        let state = SchemeState { at_least, openings, ..SchemeState::default() };
         DetWoKeyRing::new(Secret::from_bytes([0; 32]), Cipher::AesGcm, geometry, &state)
     }
 

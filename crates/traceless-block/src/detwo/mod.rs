@@ -46,9 +46,9 @@ use keys::DetWoKeyRing;
 use read::DetWoReadScratch;
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::oram::{BlockOram, Hides, Oram, check_request};
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::lifecycle::Lifecycle;
-use traceless_core::scheme::openings::{EpochState, dummies_to_retire, key_bytes_max};
+use traceless_core::scheme::openings::{SchemeState, dummies_to_retire, key_bytes_max};
 use traceless_core::store::{Area, Cursor, Store};
 use traceless_core::types::{Addr, Slot};
 use write::DetWoWriteScratch;
@@ -81,7 +81,7 @@ struct DetWoTier {
     refreshed: u64,
     /// Only for reading: substitutes for refreshes that a crash lost. Maps the number of a refresh
     /// to the place of the copy that it was to carry.
-    stand_ins: BTreeMap<u64, DetWoLocation>,
+    substitutes: BTreeMap<u64, DetWoLocation>,
 }
 
 /// How recovery treats a damaged live entry of the last tier.
@@ -95,8 +95,8 @@ enum DetWoDamage {
 
 impl DetWo {
     /// Creates the scheme on a store; its old contents do not matter. Every block reads as zeros.
-    pub fn create(geometry: DetWoGeometry, parts: Parts) -> Result<Self> {
-        let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
+    pub fn create(geometry: DetWoGeometry, context: SchemeContext) -> Result<Self> {
+        let mut new = Self::assemble(geometry, context, &SchemeState::default())?;
         new.begin_opening()?;
         Ok(new)
     }
@@ -106,14 +106,14 @@ impl DetWo {
     /// parts of the map.
     pub fn open(
         geometry: DetWoGeometry,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let mut state = EpochState::decode(state)?;
-        state.at_least = state.at_least.max(parts.expect_writes);
-        let read_only = parts.read_only;
-        let mut opened = Self::assemble(geometry, parts, &state)?;
+        let mut state = SchemeState::decode(state)?;
+        state.at_least = state.at_least.max(context.expect_writes);
+        let read_only = context.read_only;
+        let mut opened = Self::assemble(geometry, context, &state)?;
         opened.recover(&state, DetWoDamage::Refused, progress)?;
         if !read_only {
             opened.begin_opening()?;
@@ -128,16 +128,16 @@ impl DetWo {
     /// places.
     pub fn salvage(
         geometry: DetWoGeometry,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Self, Vec<Place>)> {
-        if parts.read_only {
+        if context.read_only {
             return Err(Error::ReadOnly);
         }
-        let mut state = EpochState::decode(state)?;
-        state.at_least = state.at_least.max(parts.expect_writes);
-        let mut opened = Self::assemble(geometry, parts, &state)?;
+        let mut state = SchemeState::decode(state)?;
+        state.at_least = state.at_least.max(context.expect_writes);
+        let mut opened = Self::assemble(geometry, context, &state)?;
         let lost = opened.recover(&state, DetWoDamage::Accepted, progress)?;
         opened.begin_opening()?;
         let top = opened.tiers.last().expect("the data is a tier");
@@ -153,7 +153,7 @@ impl DetWo {
 
     /// The number of writes recorded in a state, and whether it was closed.
     pub fn peek_state(state: &[u8]) -> Result<(u64, bool)> {
-        EpochState::decode(state).map(|s| (s.at_least, s.clean))
+        SchemeState::decode(state).map(|s| (s.at_least, s.clean))
     }
 
     /// The parameters of the scheme.
@@ -161,33 +161,37 @@ impl DetWo {
         &self.geometry
     }
 
-    fn assemble(geometry: DetWoGeometry, parts: Parts, state: &EpochState) -> Result<Self> {
+    fn assemble(
+        geometry: DetWoGeometry,
+        context: SchemeContext,
+        state: &SchemeState,
+    ) -> Result<Self> {
         geometry.check()?;
-        parts.check_room(geometry.store_len())?;
+        context.check_room(geometry.store_len())?;
         let (placed, k) = (geometry.areas(), geometry.refresh);
         let tier = |(geometry, placed): (DetWoTierGeometry, &[_])| DetWoTier {
-            hold: parts.area(placed[0], geometry.hold),
-            main: parts.area(placed[1], geometry.main),
+            hold: context.area(placed[0], geometry.hold),
+            main: context.area(placed[1], geometry.main),
             hold_cursor: Cursor::at_start(&geometry.hold),
             main_cursor: Cursor::at_start(&geometry.main),
             refreshed: geometry.blocks,
             passes: Passes { blocks: geometry.blocks, refresh: k },
-            stand_ins: BTreeMap::new(),
+            substitutes: BTreeMap::new(),
             geometry,
         };
         let tiers: Vec<_> =
             geometry.tiers().into_iter().zip(placed.chunks_exact(2)).map(tier).collect();
         let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
         Ok(Self {
-            keys: DetWoKeyRing::new(parts.key, parts.cipher, geometry, state),
+            keys: DetWoKeyRing::new(context.key, context.cipher, geometry, state),
             top: vec![0; usize::try_from(top_blocks).map_err(|_| Error::Geometry("map"))?],
             writer: DetWoWriteScratch::default(),
             readers: Pool::default(),
             geometry,
-            store: parts.store,
+            store: context.store,
             tiers,
             count: 0,
-            life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
+            life: Lifecycle::new(context.read_only, context.vault, context.rng),
             key_bytes_max: key_bytes_max(geometry.block_len),
         })
     }
@@ -238,7 +242,7 @@ impl DetWoTier {
     /// The copy itself, or the substitute for a refresh that a crash lost.
     fn stood_in(&self, copy: DetWoLocation) -> DetWoLocation {
         match copy {
-            DetWoLocation::Main(r) => self.stand_ins.get(&r).copied().unwrap_or(copy),
+            DetWoLocation::Main(r) => self.substitutes.get(&r).copied().unwrap_or(copy),
             _ => copy,
         }
     }

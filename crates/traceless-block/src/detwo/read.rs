@@ -114,8 +114,8 @@ impl DetWo {
         for (tier, t) in self.tiers.iter().enumerate().rev() {
             let len = t.main.layout().body_len;
             let read = |addrs: &[Addr], into: &mut [u8]| self.read_tier(tier, addrs, into);
-            let told = |now| progress(done + now, all);
-            verify_all(t.geometry.blocks, len, read, damaged, told)?;
+            let report = |now| progress(done + now, all);
+            verify_all(t.geometry.blocks, len, read, damaged, report)?;
             done += t.geometry.blocks;
         }
         Ok(())

@@ -12,7 +12,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::oram::BlockOram;
-use traceless_core::scheme::openings::EpochState;
+use traceless_core::scheme::openings::SchemeState;
 use traceless_core::store::{Cursor, Run};
 use traceless_core::types::Slot;
 
@@ -26,7 +26,7 @@ impl DetWo {
     /// Recovers the scheme. Returns the damaged places that were accepted.
     pub(super) fn recover(
         &mut self,
-        state: &EpochState,
+        state: &SchemeState,
         damage: DetWoDamage,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Vec<Place>> {
@@ -281,7 +281,7 @@ impl DetWo {
             other => Some(other?),
         };
         if self.life.is_read_only() {
-            self.tiers[tier].stand_ins.extend(found.map(|place| (r, place)));
+            self.tiers[tier].substitutes.extend(found.map(|place| (r, place)));
             return Ok(());
         }
         let salt = self.life.rng.salt();

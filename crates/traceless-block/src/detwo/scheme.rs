@@ -12,7 +12,7 @@ use traceless_core::scheme::contract::{
     BlockScheme, Samples, Scheme, SchemeKind, SchemeOptions, SharedScheme, Timetable, u32_at,
     u64_at,
 };
-use traceless_core::scheme::{Facts, Parts, PlacedArea};
+use traceless_core::scheme::{Facts, PlacedArea, SchemeContext};
 
 /// Deterministic write-only ORAM.
 pub static DETWO: SchemeKind = SchemeKind {
@@ -62,17 +62,17 @@ impl Scheme for DetWoGeometry {
         self.check()
     }
 
-    fn create(&self, parts: Parts) -> Result<Box<dyn Oram>> {
-        Ok(self.create_block(parts)?)
+    fn create(&self, context: SchemeContext) -> Result<Box<dyn Oram>> {
+        Ok(self.create_block(context)?)
     }
 
     fn open(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn Oram>> {
-        Ok(self.open_block(parts, state, progress)?)
+        Ok(self.open_block(context, state, progress)?)
     }
 }
 
@@ -122,26 +122,26 @@ impl BlockScheme for DetWoGeometry {
         Ok(Arc::new(self.resized(blocks)?))
     }
 
-    fn create_block(&self, parts: Parts) -> Result<Box<dyn BlockOram>> {
-        Ok(Box::new(DetWo::create(*self, parts)?))
+    fn create_block(&self, context: SchemeContext) -> Result<Box<dyn BlockOram>> {
+        Ok(Box::new(DetWo::create(*self, context)?))
     }
 
     fn open_block(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn BlockOram>> {
-        Ok(Box::new(DetWo::open(*self, parts, state, progress)?))
+        Ok(Box::new(DetWo::open(*self, context, state, progress)?))
     }
 
     fn salvage(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Box<dyn BlockOram>, Vec<Place>)> {
-        let (opened, lost) = DetWo::salvage(*self, parts, state, progress)?;
+        let (opened, lost) = DetWo::salvage(*self, context, state, progress)?;
         Ok((Box::new(opened), lost))
     }
 

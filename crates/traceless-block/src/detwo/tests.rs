@@ -30,13 +30,13 @@ impl Rig {
     }
 
     fn create(&mut self) -> DetWo {
-        let parts = self.0.parts(self.0.store.clone(), false);
-        DetWo::create(self.0.geometry, parts).unwrap()
+        let context = self.0.context(self.0.store.clone(), false);
+        DetWo::create(self.0.geometry, context).unwrap()
     }
 
     fn open_on(&mut self, store: Arc<dyn Store>, read_only: bool) -> Result<DetWo> {
-        let (parts, state) = (self.0.parts(store, read_only), self.0.vault.kept());
-        DetWo::open(self.0.geometry, parts, &state, &mut |_, _| {})
+        let (context, state) = (self.0.context(store, read_only), self.0.vault.kept());
+        DetWo::open(self.0.geometry, context, &state, &mut |_, _| {})
     }
 
     fn open(&mut self) -> DetWo {
@@ -350,17 +350,17 @@ fn salvage_fills_refreshes_of_unknown_contents_and_outlives_lost_entries() {
     drop(oram);
     let refused = rig.open_on(rig.store.clone(), false);
     assert!(matches!(refused, Err(Error::RolledBack { expected: 642, found: 640 })));
-    let (parts, state) = (rig.0.parts(rig.0.store.clone(), false), rig.vault.kept());
-    let mut told = vec![];
-    let (mut oram, lost) = DetWo::salvage(rig.geometry, parts, &state, &mut |done, all| {
-        told.push((done, all));
+    let (context, state) = (rig.0.context(rig.0.store.clone(), false), rig.vault.kept());
+    let mut reported = vec![];
+    let (mut oram, lost) = DetWo::salvage(rig.geometry, context, &state, &mut |done, all| {
+        reported.push((done, all));
     })
     .unwrap();
     assert_eq!(lost, [Place { area: "holding", slot: 640, block: None }]);
     // The dummies cover a pass of entries, and the writes that may be lost after it.
     let dummies = 640 + rig.geometry.unsynced_max;
     assert_eq!(oram.writes(), 643 + dummies);
-    assert_eq!(told.last(), Some(&(dummies, dummies)));
+    assert_eq!(reported.last(), Some(&(dummies, dummies)));
     // Block 0 does not revert to an older copy under the number of the lost refresh.
     let values = |oram: &mut DetWo| {
         let mut block = [0; 128];
@@ -413,10 +413,11 @@ fn neighbours_are_read_as_one() {
 fn verify_reports_progress_in_all_tiers() {
     let mut rig = Rig::with_map_on_store();
     let oram = rig.create();
-    let mut told = vec![];
-    oram.verify(&mut |done, all| told.push((done, all)), &mut |place| panic!("{place:?}")).unwrap();
+    let mut reported = vec![];
+    oram.verify(&mut |done, all| reported.push((done, all)), &mut |place| panic!("{place:?}"))
+        .unwrap();
     // Ten map blocks, then the data by round batches.
-    assert_eq!(told, [(10, 650), (266, 650), (522, 650), (650, 650)]);
+    assert_eq!(reported, [(10, 650), (266, 650), (522, 650), (650, 650)]);
 }
 
 #[test]

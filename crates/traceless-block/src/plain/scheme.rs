@@ -10,7 +10,7 @@ use traceless_core::oram::{BlockOram, Hides, Oram};
 use traceless_core::scheme::contract::{
     BlockScheme, Scheme, SchemeKind, SchemeOptions, SharedScheme, Timetable, check_size,
 };
-use traceless_core::scheme::{Facts, Parts};
+use traceless_core::scheme::{Facts, SchemeContext};
 
 /// Encryption in place.
 pub static PLAIN: SchemeKind = SchemeKind {
@@ -60,17 +60,17 @@ impl Scheme for PlainScheme {
         Hides::Nothing
     }
 
-    fn create(&self, parts: Parts) -> Result<Box<dyn Oram>> {
-        Ok(self.create_block(parts)?)
+    fn create(&self, context: SchemeContext) -> Result<Box<dyn Oram>> {
+        Ok(self.create_block(context)?)
     }
 
     fn open(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn Oram>> {
-        Ok(self.open_block(parts, state, progress)?)
+        Ok(self.open_block(context, state, progress)?)
     }
 }
 
@@ -95,17 +95,17 @@ impl BlockScheme for PlainScheme {
         decode(blocks, self.block_len, &[])
     }
 
-    fn create_block(&self, parts: Parts) -> Result<Box<dyn BlockOram>> {
-        Ok(Box::new(Plain::create(self.blocks, self.block_len, parts)?))
+    fn create_block(&self, context: SchemeContext) -> Result<Box<dyn BlockOram>> {
+        Ok(Box::new(Plain::create(self.blocks, self.block_len, context)?))
     }
 
     fn open_block(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         _progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn BlockOram>> {
-        Ok(Box::new(Plain::open(self.blocks, self.block_len, parts, state)?))
+        Ok(Box::new(Plain::open(self.blocks, self.block_len, context, state)?))
     }
 
     fn peek_state(&self, state: &[u8]) -> Result<(u64, bool)> {

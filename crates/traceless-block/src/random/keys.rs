@@ -4,7 +4,7 @@ use super::entry::RandomTierKeys;
 use super::geometry::RandomGeometry;
 use alloc::vec::Vec;
 use traceless_core::error::Result;
-use traceless_core::scheme::openings::{self, EpochState, Opening, Openings};
+use traceless_core::scheme::openings::{self, Opening, Openings, SchemeState};
 use traceless_core::seal::{Cipher, Secret};
 
 /// The openings with their keys.
@@ -17,7 +17,12 @@ pub(super) struct RandomKeyRing {
 }
 
 impl RandomKeyRing {
-    pub fn new(key: Secret, cipher: Cipher, geometry: &RandomGeometry, state: &EpochState) -> Self {
+    pub fn new(
+        key: Secret,
+        cipher: Cipher,
+        geometry: &RandomGeometry,
+        state: &SchemeState,
+    ) -> Self {
         let tiers = geometry.map_tiers;
         let openings = Openings::new(state, |o| tier_keys(&key, cipher, tiers, o));
         let of_tier = |tier| key.derive(&[&[tier], b"fingerprint"]);

@@ -58,10 +58,10 @@ use read::RandomReadScratch;
 use stash::{Pending, RandomStash};
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::oram::{BlockOram, Hides, Oram, check_request};
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::SchemeKind;
 use traceless_core::scheme::lifecycle::Lifecycle;
-use traceless_core::scheme::openings::{EpochState, OPENINGS_MANY, key_bytes_max};
+use traceless_core::scheme::openings::{OPENINGS_MANY, SchemeState, key_bytes_max};
 use traceless_core::store::{Area, Cursor, Store};
 use traceless_core::types::Addr;
 use write::{RandomWriteScratch, SlotDraw};
@@ -119,8 +119,8 @@ struct RandomTier<V> {
 
 impl<V: Vacancy> RandomSlots<V> {
     /// Creates the scheme on a store; its old contents do not matter. Every block reads as zeros.
-    pub fn create(geometry: RandomGeometry, parts: Parts) -> Result<Self> {
-        let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
+    pub fn create(geometry: RandomGeometry, context: SchemeContext) -> Result<Self> {
+        let mut new = Self::assemble(geometry, context, &SchemeState::default())?;
         new.begin_opening()?;
         Ok(new)
     }
@@ -130,14 +130,14 @@ impl<V: Vacancy> RandomSlots<V> {
     /// parts of the map.
     pub fn open(
         geometry: RandomGeometry,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let mut state = EpochState::decode(state)?;
-        state.at_least = state.at_least.max(parts.expect_writes);
-        let read_only = parts.read_only;
-        let mut opened = Self::assemble(geometry, parts, &state)?;
+        let mut state = SchemeState::decode(state)?;
+        state.at_least = state.at_least.max(context.expect_writes);
+        let read_only = context.read_only;
+        let mut opened = Self::assemble(geometry, context, &state)?;
         opened.recover(&state, progress)?;
         if !read_only {
             opened.begin_opening()?;
@@ -148,7 +148,7 @@ impl<V: Vacancy> RandomSlots<V> {
 
     /// The number of writes recorded in a state, and whether it was closed.
     pub fn peek_state(state: &[u8]) -> Result<(u64, bool)> {
-        EpochState::decode(state).map(|s| (s.at_least, s.clean))
+        SchemeState::decode(state).map(|s| (s.at_least, s.clean))
     }
 
     /// Blocks in the stash of each tier. For tests and curiosity; secret from an adversary.
@@ -156,13 +156,17 @@ impl<V: Vacancy> RandomSlots<V> {
         self.tiers.iter().map(|t| t.stash.len()).collect()
     }
 
-    fn assemble(geometry: RandomGeometry, parts: Parts, state: &EpochState) -> Result<Self> {
+    fn assemble(
+        geometry: RandomGeometry,
+        context: SchemeContext,
+        state: &SchemeState,
+    ) -> Result<Self> {
         geometry.check()?;
-        parts.check_room(geometry.store_len())?;
+        context.check_room(geometry.store_len())?;
         let placed = geometry.areas();
         let tier = |(geometry, placed): (RandomTierGeometry, &[_])| RandomTier {
-            slots: parts.area(placed[0], geometry.slots),
-            journal: parts.area(placed[1], geometry.journal),
+            slots: context.area(placed[0], geometry.slots),
+            journal: context.area(placed[1], geometry.journal),
             cursor: Cursor::at_start(&geometry.journal),
             stash: RandomStash::default(),
             pending: Pending::new(),
@@ -175,13 +179,13 @@ impl<V: Vacancy> RandomSlots<V> {
         let top_blocks = tiers.last().expect("the data is a tier").geometry.blocks;
         let top_blocks = usize::try_from(top_blocks).map_err(|_| Error::Geometry("map"))?;
         Ok(Self {
-            keys: RandomKeyRing::new(parts.key, parts.cipher, &geometry, state),
+            keys: RandomKeyRing::new(context.key, context.cipher, &geometry, state),
             top: vec![Spot::NEVER; top_blocks],
             geometry,
-            store: parts.store,
+            store: context.store,
             tiers,
             count: 0,
-            life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
+            life: Lifecycle::new(context.read_only, context.vault, context.rng),
             key_bytes_max: key_bytes_max(geometry.block_len),
             readers: Pool::default(),
             writer: RandomWriteScratch::default(),

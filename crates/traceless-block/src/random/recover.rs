@@ -15,7 +15,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Place, Result};
-use traceless_core::scheme::openings::EpochState;
+use traceless_core::scheme::openings::SchemeState;
 use traceless_core::store::{Cursor, Run};
 use traceless_core::types::Slot;
 
@@ -39,7 +39,7 @@ type Records = BTreeMap<u64, Record>;
 impl<V: Vacancy> RandomSlots<V> {
     pub(super) fn recover(
         &mut self,
-        state: &EpochState,
+        state: &SchemeState,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result {
         let mut journals = vec![];

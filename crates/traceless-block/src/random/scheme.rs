@@ -14,7 +14,7 @@ use traceless_core::scheme::contract::{
     BlockScheme, Samples, Scheme, SchemeKind, SchemeOptions, SharedScheme, Timetable, u32_at,
     u64_at,
 };
-use traceless_core::scheme::{Facts, Parts, PlacedArea};
+use traceless_core::scheme::{Facts, PlacedArea, SchemeContext};
 use traceless_core::store::SlotLayout;
 
 /// A scheme of random slots which knows by `V` whether one is free, with its parameters.
@@ -107,17 +107,17 @@ impl<V: Vacancy + 'static> Scheme for RandomScheme<V> {
         self.geometry.check()
     }
 
-    fn create(&self, parts: Parts) -> Result<Box<dyn Oram>> {
-        Ok(self.create_block(parts)?)
+    fn create(&self, context: SchemeContext) -> Result<Box<dyn Oram>> {
+        Ok(self.create_block(context)?)
     }
 
     fn open(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn Oram>> {
-        Ok(self.open_block(parts, state, progress)?)
+        Ok(self.open_block(context, state, progress)?)
     }
 }
 
@@ -154,17 +154,17 @@ impl<V: Vacancy + 'static> BlockScheme for RandomScheme<V> {
         Ok(Arc::new(Self::new(self.geometry.resized(blocks)?)))
     }
 
-    fn create_block(&self, parts: Parts) -> Result<Box<dyn BlockOram>> {
-        Ok(Box::new(RandomSlots::<V>::create(self.geometry, parts)?))
+    fn create_block(&self, context: SchemeContext) -> Result<Box<dyn BlockOram>> {
+        Ok(Box::new(RandomSlots::<V>::create(self.geometry, context)?))
     }
 
     fn open_block(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn BlockOram>> {
-        Ok(Box::new(RandomSlots::<V>::open(self.geometry, parts, state, progress)?))
+        Ok(Box::new(RandomSlots::<V>::open(self.geometry, context, state, progress)?))
     }
 
     fn peek_state(&self, state: &[u8]) -> Result<(u64, bool)> {

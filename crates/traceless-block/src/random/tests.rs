@@ -25,8 +25,8 @@ impl Rig {
     }
 
     fn create<V: Vacancy>(&mut self) -> RandomSlots<V> {
-        let parts = self.0.parts(self.0.store.clone(), false);
-        RandomSlots::create(self.0.geometry, parts).unwrap()
+        let context = self.0.context(self.0.store.clone(), false);
+        RandomSlots::create(self.0.geometry, context).unwrap()
     }
 
     fn open_on<V: Vacancy>(
@@ -34,8 +34,8 @@ impl Rig {
         store: Arc<dyn Store>,
         read_only: bool,
     ) -> Result<RandomSlots<V>> {
-        let (parts, state) = (self.0.parts(store, read_only), self.0.vault.kept());
-        RandomSlots::open(self.0.geometry, parts, &state, &mut |_, _| {})
+        let (context, state) = (self.0.context(store, read_only), self.0.vault.kept());
+        RandomSlots::open(self.0.geometry, context, &state, &mut |_, _| {})
     }
 
     fn open<V: Vacancy>(&mut self) -> RandomSlots<V> {

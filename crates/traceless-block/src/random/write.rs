@@ -331,8 +331,8 @@ impl<V: Vacancy> RandomSlots<V> {
         let keys = self.keys.at(tier, entry_version(entry));
         let Some(head) = keys.open_head(slot, entry) else { return Ok(nobody) };
         // With a record, no lookup in a map on the store is needed.
-        let asks = recorded.is_none() || self.is_last_tier(tier);
-        if asks && !self.is_newest(tier, slot, head, placed)? {
+        let looks_up = recorded.is_none() || self.is_last_tier(tier);
+        if looks_up && !self.is_newest(tier, slot, head, placed)? {
             return Ok(nobody);
         }
         Ok(Some((head, keys.open_body(slot, head, entry, sealed, into))))

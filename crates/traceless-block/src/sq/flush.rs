@@ -203,7 +203,8 @@ impl Sq {
         let place = &mut self.levels[level - 1];
         for (slot, &address) in (first..).zip(addresses) {
             let generation = slot / place.generation_len;
-            let address = if place.is_lost(slot) { place.stand_in(generation) } else { address };
+            let address =
+                if place.is_lost(slot) { place.placeholder_address(generation) } else { address };
             place.push(generation, address);
         }
     }

@@ -579,15 +579,15 @@ mod tests {
         for (blocks, map_on_disk) in [(100, false), (1 << 20, false), (70_000, true)] {
             let preferences = SqPreferences { map_on_disk, ..SqPreferences::default() };
             let g = SqGeometry::new(blocks, 4096, preferences).unwrap();
-            let told = g.facts(1000);
+            let facts = g.facts(1000);
             let (bucket, fanout) = (u64::from(g.bucket), u64::from(g.fanout));
-            assert_eq!((told.bucket, told.fanout), (Some(bucket), Some(fanout)));
-            assert_eq!(told.levels, Some(u64::from(g.levels) + 1));
-            assert_eq!(told.flushes, Some(1000 * g.slots_per_write() / bucket));
-            assert_eq!((told.map_bytes, told.buffer_bytes), (g.map_memory(), g.buffer_memory()));
-            assert_eq!((told.settles_after, told.cadence), (g.warm_up(), Some("strict")));
-            assert_eq!(told.map, Some(if map_on_disk { "disk" } else { "memory" }));
-            assert_eq!(told.refresh, Some(format!("{:.3}", g.refresh())));
+            assert_eq!((facts.bucket, facts.fanout), (Some(bucket), Some(fanout)));
+            assert_eq!(facts.levels, Some(u64::from(g.levels) + 1));
+            assert_eq!(facts.flushes, Some(1000 * g.slots_per_write() / bucket));
+            assert_eq!((facts.map_bytes, facts.buffer_bytes), (g.map_memory(), g.buffer_memory()));
+            assert_eq!((facts.settles_after, facts.cadence), (g.warm_up(), Some("strict")));
+            assert_eq!(facts.map, Some(if map_on_disk { "disk" } else { "memory" }));
+            assert_eq!(facts.refresh, Some(format!("{:.3}", g.refresh())));
         }
     }
 

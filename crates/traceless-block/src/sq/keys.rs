@@ -8,7 +8,7 @@ use super::schedule::Schedule;
 use crate::log::LogKeys;
 use crate::refreshed::{self, RefreshKey};
 use traceless_core::error::Result;
-use traceless_core::scheme::openings::{self, EpochState, Opening, Openings};
+use traceless_core::scheme::openings::{self, Opening, Openings, SchemeState};
 use traceless_core::seal::{Cipher, Secret};
 
 /// Sealers of one opening.
@@ -39,7 +39,7 @@ pub(super) struct SqKeyRing {
 }
 
 impl SqKeyRing {
-    pub fn new(key: Secret, cipher: Cipher, geometry: &SqGeometry, state: &EpochState) -> Self {
+    pub fn new(key: Secret, cipher: Cipher, geometry: &SqGeometry, state: &SchemeState) -> Self {
         let openings = Openings::new(state, |o| sq_keys(&key, cipher, o));
         Self { key, cipher, bucket: u64::from(geometry.bucket), openings }
     }

@@ -125,7 +125,7 @@ impl Level {
 
     /// The address to index for a lost slot, the next one of `generation`: it keeps the order of
     /// addresses and must not be taken for the block's real address.
-    pub fn stand_in(&self, generation: u64) -> u64 {
+    pub fn placeholder_address(&self, generation: u64) -> u64 {
         let newest = self.generation(generation).and_then(Generation::newest);
         // Behind the largest possible address there were only dummies.
         Some(newest.map_or(0, |newest| newest + 1))
@@ -223,14 +223,14 @@ mod tests {
     fn what_stands_for_a_lost_slot_is_no_address_of_a_block() {
         for map in [MapPlace::Memory, MapPlace::Disk] {
             let mut level = level(map);
-            assert_eq!(level.stand_in(0), 0);
+            assert_eq!(level.placeholder_address(0), 0);
             level.push(0, 7);
-            assert_eq!(level.stand_in(0), 8);
+            assert_eq!(level.placeholder_address(0), 8);
             // Behind the largest address of all there can be a dummy only.
             level.push(0, level.universe - 2);
-            assert_eq!(level.stand_in(0), level.universe - 1);
+            assert_eq!(level.placeholder_address(0), level.universe - 1);
             level.push(0, level.universe - 1);
-            assert_eq!(level.stand_in(0), log::DUMMY);
+            assert_eq!(level.placeholder_address(0), log::DUMMY);
         }
     }
 

@@ -75,10 +75,10 @@ pub use scheme::SQ;
 use times::Times;
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::oram::{BlockOram, Hides, Oram, check_request};
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 pub use traceless_core::scheme::contract::BLOCKS_MAX;
 use traceless_core::scheme::lifecycle::Lifecycle;
-use traceless_core::scheme::openings::{EpochState, dummies_to_retire, key_bytes_max};
+use traceless_core::scheme::openings::{SchemeState, dummies_to_retire, key_bytes_max};
 use traceless_core::store::{Area, Cursor, Store};
 use traceless_core::types::{Addr, Slot};
 use write::SqWriteScratch;
@@ -109,7 +109,7 @@ pub struct Sq {
     flushes: u64,
     life: Lifecycle,
     /// Whether a salvage is not complete yet.
-    half_saved: bool,
+    half_salvaged: bool,
     key_bytes_max: u64,
     readers: Readers,
     writer: SqWriteScratch,
@@ -130,8 +130,8 @@ enum SqLocation {
 
 impl Sq {
     /// Creates the scheme on a store; its old contents do not matter. Every block reads as zeros.
-    pub fn create(geometry: SqGeometry, parts: Parts) -> Result<Self> {
-        let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
+    pub fn create(geometry: SqGeometry, context: SchemeContext) -> Result<Self> {
+        let mut new = Self::assemble(geometry, context, &SchemeState::default())?;
         new.begin_opening()?;
         Ok(new)
     }
@@ -141,17 +141,17 @@ impl Sq {
     /// parts of the maps.
     pub fn open(
         geometry: SqGeometry,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let mut state = EpochState::decode(state)?;
-        if state.half_saved {
+        let mut state = SchemeState::decode(state)?;
+        if state.half_salvaged {
             return Err(Error::HalfSaved);
         }
-        state.at_least = state.at_least.max(parts.expect_writes * geometry.slots_per_write());
-        let read_only = parts.read_only;
-        let mut opened = Self::assemble(geometry, parts, &state)?;
+        state.at_least = state.at_least.max(context.expect_writes * geometry.slots_per_write());
+        let read_only = context.read_only;
+        let mut opened = Self::assemble(geometry, context, &state)?;
         opened.recover(&state, SqDamage::Refused, progress)?;
         if !read_only {
             opened.begin_opening()?;
@@ -162,7 +162,7 @@ impl Sq {
 
     /// The number of writes recorded in a state, and whether it was closed.
     pub fn peek_state(geometry: &SqGeometry, state: &[u8]) -> Result<(u64, bool)> {
-        EpochState::decode(state).map(|s| (s.at_least / geometry.slots_per_write(), s.clean))
+        SchemeState::decode(state).map(|s| (s.at_least / geometry.slots_per_write(), s.clean))
     }
 
     /// The parameters of the scheme.
@@ -176,14 +176,14 @@ impl Sq {
         (maps, self.recent.memory())
     }
 
-    fn assemble(geometry: SqGeometry, parts: Parts, state: &EpochState) -> Result<Self> {
+    fn assemble(geometry: SqGeometry, context: SchemeContext, state: &SchemeState) -> Result<Self> {
         geometry.check()?;
-        parts.check_room(geometry.store_len())?;
+        context.check_room(geometry.store_len())?;
         let schedule = geometry.schedule();
         let mut areas = geometry.areas().into_iter().enumerate().map(|(i, placed)| {
             let last = i == schedule.last();
             let layout = if last { geometry.main() } else { geometry.ring(i) };
-            parts.area(placed, layout)
+            context.area(placed, layout)
         });
         let log = areas.next().expect("there is a level 0");
         let mut levels: Vec<Level> = areas
@@ -198,7 +198,7 @@ impl Sq {
             MapPlace::Disk => geometry.leaves(),
         };
         Ok(Self {
-            keys: SqKeyRing::new(parts.key, parts.cipher, &geometry, state),
+            keys: SqKeyRing::new(context.key, context.cipher, &geometry, state),
             log_cursor: Cursor::at_start(log.layout()),
             main_cursor: Cursor::at_start(main.layout()),
             recent: Recent::new(geometry.bucket, geometry.block_len),
@@ -211,14 +211,14 @@ impl Sq {
             leaves: Leaves::default(),
             geometry,
             schedule,
-            store: parts.store,
+            store: context.store,
             log,
             levels,
             main,
             count: 0,
             flushes: 0,
-            life: Lifecycle::new(parts.read_only, parts.vault, parts.rng),
-            half_saved: false,
+            life: Lifecycle::new(context.read_only, context.vault, context.rng),
+            half_salvaged: false,
             key_bytes_max: key_bytes_max(geometry.block_len),
             readers: Readers::default(),
             writer: SqWriteScratch::default(),
@@ -236,7 +236,7 @@ impl Sq {
 
     fn keep_state(&mut self, clean: bool) -> Result {
         let state = self.keys.openings().state(clean, self.count);
-        self.life.keep(&EpochState { half_saved: self.half_saved, ..state }.encode())
+        self.life.keep(&SchemeState { half_salvaged: self.half_salvaged, ..state }.encode())
     }
 
     fn retire_old_openings(&mut self) -> Result {
@@ -318,8 +318,8 @@ impl BlockOram for Sq {
         if self.written() == self.count {
             return Ok(());
         }
-        self.life.healthy()?;
-        self.write_held()
+        self.life.check_not_poisoned()?;
+        self.write_pending()
     }
 
     fn sync_shared(&self) -> Result {

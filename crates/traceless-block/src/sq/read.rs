@@ -488,8 +488,8 @@ mod tests {
         let geometry = SqGeometry::with_shape(5000, 64, 30, 5, 3).unwrap();
         let geometry = SqGeometry { map: MapPlace::Disk, ..geometry };
         let mut rig = Rig::with_room(geometry, geometry.store_len());
-        let parts = rig.parts(rig.store.clone(), false);
-        Sq::create(geometry, parts).unwrap()
+        let context = rig.context(rig.store.clone(), false);
+        Sq::create(geometry, context).unwrap()
     }
 
     #[test]

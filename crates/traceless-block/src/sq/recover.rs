@@ -15,7 +15,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Result};
 use traceless_core::oram::BlockOram;
-use traceless_core::scheme::openings::EpochState;
+use traceless_core::scheme::openings::SchemeState;
 use traceless_core::store::{Cursor, Run};
 use traceless_core::types::Slot;
 
@@ -23,7 +23,7 @@ impl Sq {
     /// Recovers the scheme. Returns the damaged entries that were accepted.
     pub(super) fn recover(
         &mut self,
-        state: &EpochState,
+        state: &SchemeState,
         damage: SqDamage,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<LostEntries> {

@@ -6,13 +6,13 @@
 //! writes belong to the next opening.
 
 use super::geometry::MapPlace;
-use super::{EpochState, Sq};
+use super::{SchemeState, Sq};
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::oram::BlockOram;
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 
 /// How recovery treats a damaged live entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,23 +40,23 @@ impl Sq {
     /// writes dummies until no later opening needs these entries. Returns the lost places.
     pub fn salvage(
         geometry: super::SqGeometry,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Self, Vec<Place>)> {
-        if parts.read_only {
+        if context.read_only {
             return Err(Error::ReadOnly);
         }
-        let mut state = EpochState::decode(state)?;
-        state.at_least = state.at_least.max(parts.expect_writes * geometry.slots_per_write());
-        let mut opened = Self::assemble(geometry, parts, &state)?;
+        let mut state = SchemeState::decode(state)?;
+        state.at_least = state.at_least.max(context.expect_writes * geometry.slots_per_write());
+        let mut opened = Self::assemble(geometry, context, &state)?;
         let lost = opened.recover(&state, SqDamage::Accepted, progress)?;
         // After the lost entries have expired, only this mark shows that leaves may still be
         // outdated.
-        opened.half_saved = geometry.map == MapPlace::Disk;
+        opened.half_salvaged = geometry.map == MapPlace::Disk;
         opened.begin_opening()?;
         opened.outlive(&lost, progress)?;
-        opened.half_saved = false;
+        opened.half_salvaged = false;
         opened.keep_state(false)?;
         let places = lost.places(&opened);
         Ok((opened, places))
@@ -229,7 +229,7 @@ mod tests {
             let store = Arc::new(MemStore::new(geometry.store_len()));
             let history = vec![vec![0]; geometry.blocks as usize];
             let mut rig = Self { geometry, store, vault: MemVault::default(), history };
-            let mut oram: Sq = Sq::create(geometry, rig.parts()).unwrap();
+            let mut oram: Sq = Sq::create(geometry, rig.context()).unwrap();
             rig.write(&mut oram, writes);
             oram.close().unwrap();
             rig
@@ -243,8 +243,8 @@ mod tests {
             }
         }
 
-        fn parts(&self) -> Parts {
-            Parts {
+        fn context(&self) -> SchemeContext {
+            SchemeContext {
                 store: self.store.clone(),
                 first: 0,
                 key: Secret::from_bytes([1; 32]),
@@ -259,11 +259,11 @@ mod tests {
         }
 
         fn open(&self) -> Result<Sq> {
-            Sq::open(self.geometry, self.parts(), &self.vault.kept(), &mut |_, _| {})
+            Sq::open(self.geometry, self.context(), &self.vault.kept(), &mut |_, _| {})
         }
 
         fn salvage(&self) -> Result<(Sq, Vec<Place>)> {
-            Sq::salvage(self.geometry, self.parts(), &self.vault.kept(), &mut |_, _| {})
+            Sq::salvage(self.geometry, self.context(), &self.vault.kept(), &mut |_, _| {})
         }
 
         fn flip(&self, area: &Area, slot: Slot) {
@@ -351,8 +351,9 @@ mod tests {
     fn the_last_writes_of_a_closed_one_may_be_lost() {
         for geometry in geometries() {
             let rig = Rig::new(geometry, 700);
-            let parts = Parts { read_only: true, ..rig.parts() };
-            let before: Sq = Sq::open(geometry, parts, &rig.vault.kept(), &mut |_, _| {}).unwrap();
+            let context = SchemeContext { read_only: true, ..rig.context() };
+            let before: Sq =
+                Sq::open(geometry, context, &rig.vault.kept(), &mut |_, _| {}).unwrap();
             let (area, newest) = (before.log.clone(), before.count - 1);
             let slot = before.log_slot(newest);
             drop(before);
@@ -419,7 +420,8 @@ mod tests {
         let mut images = Vec::new();
         let mut keep = |_, _| images.push((rig.store.snapshot(), rig.vault.kept()));
         let (oram, _) =
-            super::super::Sq::salvage(geometry, rig.parts(), &rig.vault.kept(), &mut keep).unwrap();
+            super::super::Sq::salvage(geometry, rig.context(), &rig.vault.kept(), &mut keep)
+                .unwrap();
         assert_eq!(rig.differ(&oram), []);
         drop(oram);
         let mut half = 0;
@@ -546,18 +548,18 @@ mod tests {
     /// old, once its own opening has begun.
     fn progress(rig: &Rig) -> (Vec<(u64, u64)>, Vec<bool>) {
         let state = rig.vault.kept();
-        let before = EpochState::decode(&state).unwrap().openings.last().copied();
-        let mut told = Vec::new();
+        let before = SchemeState::decode(&state).unwrap().openings.last().copied();
+        let mut reported = Vec::new();
         let mut keep = |done, all| {
-            let state = EpochState::decode(&rig.vault.kept()).unwrap();
+            let state = SchemeState::decode(&rig.vault.kept()).unwrap();
             if state.openings.last().copied() != before {
-                told.push(((done, all), state.half_saved));
+                reported.push(((done, all), state.half_salvaged));
             }
         };
-        let parts = rig.parts();
-        Sq::salvage(rig.geometry, parts, &state, &mut keep).unwrap();
-        assert!(!EpochState::decode(&rig.vault.kept()).unwrap().half_saved);
-        told.into_iter().unzip()
+        let context = rig.context();
+        Sq::salvage(rig.geometry, context, &state, &mut keep).unwrap();
+        assert!(!SchemeState::decode(&rig.vault.kept()).unwrap().half_salvaged);
+        reported.into_iter().unzip()
     }
 
     #[test]
@@ -567,10 +569,10 @@ mod tests {
         let disk = SqGeometry { map: MapPlace::Disk, ..shape };
         // Nothing is lost: leaves alone are written, each with a dummy.
         let rig = Rig::new(disk, 900);
-        let (told, half_saved) = progress(&rig);
+        let (reported, half_salvaged) = progress(&rig);
         let expected = (0..disk.leaves()).map(|leaf| (2 * leaf, 2 * leaf)).chain([(1, 1)]);
-        assert_eq!(told, expected.collect::<Vec<_>>());
-        assert!(half_saved.iter().all(|&is_half| is_half));
+        assert_eq!(reported, expected.collect::<Vec<_>>());
+        assert!(half_salvaged.iter().all(|&is_half| is_half));
         assert_eq!(rig.open().unwrap().writes(), 900 + disk.leaves());
         // A lost entry of the log is outlived by dummies.
         let rig = Rig::new(shape, 900);
@@ -579,9 +581,9 @@ mod tests {
         let end = oram.schedule.gone(0, 220) * 4 + 8;
         drop(oram);
         rig.flip(&area, slot);
-        let (told, half_saved) = progress(&rig);
+        let (reported, half_salvaged) = progress(&rig);
         let expected = (900..end).map(|count| (count - 900, end - 900)).chain([(1, 1)]);
-        assert_eq!(told, expected.collect::<Vec<_>>());
-        assert!(half_saved.iter().all(|&is_half| !is_half));
+        assert_eq!(reported, expected.collect::<Vec<_>>());
+        assert!(half_salvaged.iter().all(|&is_half| !is_half));
     }
 }

@@ -30,12 +30,12 @@ impl Rig {
 
     fn create(&mut self) -> Sq {
         let store = self.0.store.clone();
-        Sq::create(self.0.geometry, self.0.parts(store, false)).unwrap()
+        Sq::create(self.0.geometry, self.0.context(store, false)).unwrap()
     }
 
     fn open_on(&mut self, store: Arc<dyn Store>, read_only: bool) -> Result<Sq> {
         let state = self.0.vault.kept();
-        Sq::open(self.0.geometry, self.0.parts(store, read_only), &state, &mut |_, _| {})
+        Sq::open(self.0.geometry, self.0.context(store, read_only), &state, &mut |_, _| {})
     }
 
     fn open(&mut self) -> Sq {
@@ -160,12 +160,12 @@ fn what_it_keeps_in_memory_is_counted() {
     assert_eq!(empty.1, 0);
     assert!(maps > empty.0 && empty.0 >= 2 * 2000, "{maps} {empty:?}");
     // The figures before creation are an upper limit, and close to the actual size.
-    let told = geometry.facts(2000);
+    let facts = geometry.facts(2000);
     assert!(
-        (told.map_bytes / 2..=told.map_bytes * 5 / 4).contains(&(maps as u64)),
-        "{maps} {told:?}"
+        (facts.map_bytes / 2..=facts.map_bytes * 5 / 4).contains(&(maps as u64)),
+        "{maps} {facts:?}"
     );
-    assert!(buffers > 0 && buffers as u64 <= told.buffer_bytes, "{buffers} {told:?}");
+    assert!(buffers > 0 && buffers as u64 <= facts.buffer_bytes, "{buffers} {facts:?}");
 }
 
 #[test]

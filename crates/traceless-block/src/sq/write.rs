@@ -220,7 +220,7 @@ impl Sq {
         if (self.flushes + 1) * self.bucket() > self.count {
             return Ok(());
         }
-        self.write_held()?;
+        self.write_pending()?;
         // The counts of this flush have sealed something and must not be used again.
         self.flush().inspect_err(|_| self.life.poison())
     }
@@ -237,7 +237,7 @@ impl Sq {
     }
 
     /// Writes the held-back slots to the store.
-    pub(super) fn write_held(&mut self) -> Result {
+    pub(super) fn write_pending(&mut self) -> Result {
         let mut held = core::mem::take(&mut self.writer);
         let result = self.write_slots(&mut held);
         self.writer = held;

@@ -11,7 +11,7 @@ use crate::trace::Trace;
 use std::sync::Arc;
 use traceless_core::trace::Op;
 use traceless_sim::workload::{self, Format, LINE_LEN};
-use traceless_sim::{Note, Watch};
+use traceless_sim::{RequestHook, Watch};
 
 pub fn run(command: &SimCommand) -> Result<(), Failure> {
     match command {
@@ -25,7 +25,7 @@ pub fn run(command: &SimCommand) -> Result<(), Failure> {
 
 /// Lets `trace` record the machine's bus, and the requests to its memory.
 fn watch(trace: &Trace) -> Watch {
-    let asked = trace.request_recorder().map(|ask| {
+    let on_request = trace.request_recorder().map(|ask| {
         let note = move |op, addr| {
             let op = match op {
                 workload::Op::Read => Op::Read,
@@ -33,9 +33,9 @@ fn watch(trace: &Trace) -> Watch {
             };
             ask(op, addr, LINE_LEN as u32);
         };
-        Arc::new(note) as Note
+        Arc::new(note) as RequestHook
     });
-    Watch { bus: trace.witness(), asked, ..Watch::default() }
+    Watch { bus: trace.witness(), on_request, ..Watch::default() }
 }
 
 impl From<traceless_sim::Error> for Failure {

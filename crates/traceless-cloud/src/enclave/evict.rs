@@ -1,7 +1,7 @@
 //! Makes a new version of a node: opens, verifies, permutes and seals it, part by part.
 
 use super::block_wise::BlockWise;
-use super::job::{Job, NodeBytes, Parts};
+use super::job::{Job, NodeBytes, SlotParts};
 use super::{Session, Shared};
 use crate::channel::Receiver;
 use crate::enclave_orders::Eviction;
@@ -115,7 +115,7 @@ impl Evictor {
     }
 
     /// Like [`Evictor::evict`], for a node that is never in memory as a whole.
-    pub fn evict_by_parts(&mut self, order: &mut [u8], parts: &mut impl Parts) -> Result {
+    pub fn evict_by_parts(&mut self, order: &mut [u8], parts: &mut impl SlotParts) -> Result {
         let order = self.take(order)?;
         self.carry_out(&order, parts)
     }
@@ -132,7 +132,7 @@ impl Evictor {
         Ok(order)
     }
 
-    fn carry_out(&mut self, order: &Eviction, parts: &mut impl Parts) -> Result {
+    fn carry_out(&mut self, order: &Eviction, parts: &mut impl SlotParts) -> Result {
         let Self { geometry, transport_keys, slab, kernel, threads, .. } = self;
         let job = Job::new(geometry, transport_keys, kernel.streams(), order);
         job.check(parts)?;

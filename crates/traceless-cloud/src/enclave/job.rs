@@ -21,14 +21,14 @@ pub struct NodeBytes<'a> {
 }
 
 /// Where an evictor reads a node and writes its new version, part by part.
-pub trait Parts: Send {
+pub trait SlotParts: Send {
     /// Bytes of all slots of the node, carried in, of the new node, and carried out.
     fn lens(&self) -> (usize, usize, usize, usize);
 
     /// A part of each slot, and the place for the new parts.
     fn part(&mut self, geometry: &Geometry, part: usize) -> Result<PartBytes<'_>>;
 
-    /// Reports that the new parts for the last call of [`Parts::part`] are written.
+    /// Reports that the new parts for the last call of [`SlotParts::part`] are written.
     fn done(&mut self) -> Result {
         Ok(())
     }
@@ -44,7 +44,7 @@ pub struct PartBytes<'a> {
     pub at: usize,
 }
 
-impl Parts for NodeBytes<'_> {
+impl SlotParts for NodeBytes<'_> {
     fn lens(&self) -> (usize, usize, usize, usize) {
         let Self { node, carried, new_node, new_carried } = self;
         (node.len(), carried.len(), new_node.len(), new_carried.len())
@@ -101,7 +101,7 @@ impl<'a> Job<'a> {
         (self.slots * slot, self.carried * slot, self.slots * slot, on)
     }
 
-    pub fn check(&self, parts: &impl Parts) -> Result {
+    pub fn check(&self, parts: &impl SlotParts) -> Result {
         if parts.lens() == self.lens() {
             return Ok(());
         }

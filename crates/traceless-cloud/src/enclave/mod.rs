@@ -12,7 +12,7 @@ mod query;
 mod tests;
 
 pub use evict::{Evictor, WORKING_SET_MAX};
-pub use job::{NodeBytes, PartBytes, Parts};
+pub use job::{NodeBytes, PartBytes, SlotParts};
 pub use query::Querier;
 
 use crate::channel::{Nonce, session_key};

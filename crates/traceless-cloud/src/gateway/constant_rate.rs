@@ -108,8 +108,8 @@ impl Gateway {
         if is_written { Ok(()) } else { self.flush() }
     }
 
-    /// Serves all accesses and returns what was read, in order. An access takes one tick, unless its
-    /// block is at the gateway. A dummy access takes none, as no caller can notice.
+    /// Serves all accesses and returns what was read, in order. An access takes one tick, unless
+    /// its block is at the gateway. A dummy access takes none, as no caller can notice.
     pub(super) fn access_in_ticks(&mut self, accesses: &[Access]) -> Result<Vec<Vec<u8>>> {
         let mut read = Vec::new();
         for access in accesses.iter().filter(|access| access.id().is_some()) {

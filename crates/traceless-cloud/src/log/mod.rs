@@ -142,7 +142,7 @@ impl<P: Proof> Log<P> {
     }
 
     /// Continues a file after its whole entries. The file must end there.
-    pub fn go_on(
+    pub fn resume(
         file: File,
         found: WholeEntries<P>,
         durability: Durability,

@@ -166,7 +166,7 @@ fn two_ways() -> [Vec<u8>; 2] {
         std::fs::write(&path, &files[0]).unwrap();
         let found = read::<SealProof>(files[0].clone(), MAGIC, &key).unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        let mut log = Log::go_on(file, found, Durability::Process, Box::new(System));
+        let mut log = Log::resume(file, found, Durability::Process, Box::new(System));
         for _ in 0..2 {
             log.write(&mut EntryDraft::of(1, &[byte; 40])).unwrap();
         }

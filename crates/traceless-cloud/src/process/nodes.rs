@@ -5,7 +5,7 @@
 //! part, each part for all slots, so that the enclave copies one part at a time.
 
 use crate::codec::{Reader, Writer};
-use crate::enclave::{NodeBytes, PartBytes, Parts};
+use crate::enclave::{NodeBytes, PartBytes, SlotParts};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use core::ops::Range;
@@ -177,7 +177,7 @@ impl<'a> SharedNode<'a> {
     }
 }
 
-impl Parts for SharedNode<'_> {
+impl SlotParts for SharedNode<'_> {
     fn lens(&self) -> (usize, usize, usize, usize) {
         let Lens { node, carried, new_carried } = self.lens;
         (node, carried, node, new_carried)

@@ -62,7 +62,7 @@ impl FileStore {
         let log = if path.exists() {
             let found = replay(&path, std::fs::read(&path)?, &geometry, &mut places)?;
             if found.torn == 0 {
-                Log::go_on(file_in(folder, LOG)?, found, durability, Box::new(System))
+                Log::resume(file_in(folder, LOG)?, found, durability, Box::new(System))
             } else {
                 // The new log drops the remains of an interrupted write after the last commit.
                 write_log(folder, &geometry, &places, durability)?

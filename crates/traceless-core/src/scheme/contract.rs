@@ -4,7 +4,7 @@ use crate::error::{Error, Place, Result};
 use crate::oram::{BlockOram, Hides, Oram};
 #[cfg(feature = "std")]
 use crate::rng::Rng;
-use crate::scheme::{Facts, Parts, PlacedArea};
+use crate::scheme::{Facts, PlacedArea, SchemeContext};
 use crate::store::SlotLayout;
 use crate::types::Addr;
 use alloc::boxed::Box;
@@ -51,13 +51,13 @@ pub trait Scheme: Debug + Send + Sync {
     }
 
     /// Makes a new ORAM. What the store held before is lost.
-    fn create(&self, parts: Parts) -> Result<Box<dyn Oram>>;
+    fn create(&self, context: SchemeContext) -> Result<Box<dyn Oram>>;
 
     /// Opens the ORAM of the vault that last kept `state`. `progress` is called with units done and
     /// units in all of what must be read first.
     fn open(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn Oram>>;
@@ -65,16 +65,16 @@ pub trait Scheme: Debug + Send + Sync {
     /// As [`create`](Self::create), with every block as `contents` fills it.
     fn create_filled(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         contents: &mut dyn FnMut(Addr, &mut [u8]),
     ) -> Result<Box<dyn Oram>> {
-        fill(self.create(parts)?, contents)
+        fill(self.create(context)?, contents)
     }
 
     /// Makes an ORAM in this program's memory, which cannot be opened again.
     #[cfg(feature = "std")]
     fn create_in_memory(&self, rng: Box<dyn Rng>) -> Result<Box<dyn Oram>> {
-        self.create(Parts::in_memory(self.store_len(), rng)?)
+        self.create(SchemeContext::in_memory(self.store_len(), rng)?)
     }
 
     /// As [`create_in_memory`](Self::create_in_memory), with every block as `contents` fills it.
@@ -141,12 +141,12 @@ pub trait BlockScheme: Scheme {
     fn resized(&self, blocks: u64) -> Result<SharedScheme>;
 
     /// As [`create`](Scheme::create), for a block device.
-    fn create_block(&self, parts: Parts) -> Result<Box<dyn BlockOram>>;
+    fn create_block(&self, context: SchemeContext) -> Result<Box<dyn BlockOram>>;
 
     /// As [`open`](Scheme::open), for a block device.
     fn open_block(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn BlockOram>>;
@@ -155,7 +155,7 @@ pub trait BlockScheme: Scheme {
     /// Blocks may then read as they were earlier.
     fn salvage(
         &self,
-        _parts: Parts,
+        _context: SchemeContext,
         _state: &[u8],
         _progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(Box<dyn BlockOram>, Vec<Place>)> {

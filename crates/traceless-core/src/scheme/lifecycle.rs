@@ -41,11 +41,11 @@ impl Lifecycle {
         if !self.takes_writes() {
             return Err(Error::ReadOnly);
         }
-        self.healthy()
+        self.check_not_poisoned()
     }
 
     /// Returns [`Error::Poisoned`] after a failure.
-    pub fn healthy(&self) -> Result {
+    pub fn check_not_poisoned(&self) -> Result {
         if self.failed.load(Ordering::Acquire) { Err(Error::Poisoned) } else { Ok(()) }
     }
 
@@ -66,7 +66,7 @@ impl Lifecycle {
         if self.read_only {
             return Ok(());
         }
-        self.healthy()?;
+        self.check_not_poisoned()?;
         // A failed sync may have dropped data for good, so it is never retried.
         store.sync().inspect_err(|_| self.poison())?;
         // The maximum: of several concurrent syncs, one may end after another that began later.

@@ -1,4 +1,4 @@
-//! What all schemes share: the contract, the parts that they are opened with, their life and keys.
+//! What all schemes share: the contract, the context that they are opened in, their life and keys.
 //!
 //! * `scheme/contract`: what a scheme's parameters say, and how they make and open an ORAM
 //! * `scheme/openings`: openings, the state that names them, keys by opening
@@ -23,8 +23,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// The parts with which a scheme for block devices is opened.
-pub struct Parts {
+/// What a scheme is created and opened with: its store, key, vault and randomness.
+pub struct SchemeContext {
     /// The untrusted store; the scheme uses `store_len` bytes of it from `first` on.
     pub store: Arc<dyn Store>,
     /// First byte of the areas.
@@ -44,8 +44,8 @@ pub struct Parts {
     pub expect_writes: u64,
 }
 
-impl Parts {
-    /// The parts of an ORAM in this program's memory, with areas of `len` bytes, a random key and
+impl SchemeContext {
+    /// The context of an ORAM in this program's memory, with areas of `len` bytes, a random key and
     /// no vault: the ORAM cannot be opened again.
     #[cfg(feature = "std")]
     pub fn in_memory(len: u64, mut rng: Box<dyn Rng>) -> Result<Self> {

@@ -40,12 +40,12 @@ pub struct Opening {
 
 /// The state that a scheme keeps in its vault. The state of a new scheme is empty.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct EpochState {
+pub struct SchemeState {
     /// Whether the scheme was closed with no operation incomplete.
     pub clean: bool,
     /// Whether a salvage after damage began and did not end. Until a salvage succeeds, the map may
     /// point to outdated copies.
-    pub half_saved: bool,
+    pub half_salvaged: bool,
     /// Number of writes when this state was kept. An opening must find at least as many.
     pub at_least: u64,
     /// Openings that may still have live slots, oldest first.
@@ -54,19 +54,19 @@ pub struct EpochState {
 
 const VERSION: u16 = 1;
 const CLEAN: u16 = 1;
-const HALF_SAVED: u16 = 2;
+const HALF_SALVAGED: u16 = 2;
 const HEAD_LEN: usize = 16;
 const OPENING_LEN: usize = 32;
 
 /// Bytes of the longest state.
 pub const STATE_LEN_MAX: usize = HEAD_LEN + OPENINGS_MAX * OPENING_LEN;
 
-impl EpochState {
+impl SchemeState {
     /// The bytes of the state, at most [`STATE_LEN_MAX`].
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD_LEN + self.openings.len() * OPENING_LEN);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        let mark = if self.half_saved { HALF_SAVED } else { u16::from(self.clean) * CLEAN };
+        let mark = if self.half_salvaged { HALF_SALVAGED } else { u16::from(self.clean) * CLEAN };
         out.extend_from_slice(&mark.to_le_bytes());
         let count = u32::try_from(self.openings.len()).expect("at most OPENINGS_MAX");
         out.extend_from_slice(&count.to_le_bytes());
@@ -104,7 +104,7 @@ impl EpochState {
         }
         Ok(Self {
             clean: mark == CLEAN,
-            half_saved: mark == HALF_SAVED,
+            half_salvaged: mark == HALF_SALVAGED,
             at_least: word(&head[8..]),
             openings,
         })
@@ -122,7 +122,7 @@ pub struct Openings<K> {
 
 impl<K> Openings<K> {
     /// The openings of `state`, each with the keys that `derive` makes for it.
-    pub fn new(state: &EpochState, derive: impl Fn(&Opening) -> K) -> Self {
+    pub fn new(state: &SchemeState, derive: impl Fn(&Opening) -> K) -> Self {
         Self { list: state.openings.iter().map(|o| (*o, derive(o))).collect() }
     }
 
@@ -181,8 +181,8 @@ impl<K> Openings<K> {
     }
 
     /// The state to keep for these openings after `at_least` writes.
-    pub fn state(&self, clean: bool, at_least: u64) -> EpochState {
-        EpochState { clean, half_saved: false, at_least, openings: self.list() }
+    pub fn state(&self, clean: bool, at_least: u64) -> SchemeState {
+        SchemeState { clean, half_salvaged: false, at_least, openings: self.list() }
     }
 }
 
@@ -219,40 +219,40 @@ mod tests {
     #[test]
     fn state_comes_back_as_it_went() {
         let openings = vec![opening(3, 0), opening(4, 7)];
-        let mut state = EpochState { clean: true, half_saved: false, at_least: 9, openings };
-        for (clean, half_saved) in [(false, true), (false, false), (true, false)] {
-            (state.clean, state.half_saved) = (clean, half_saved);
-            assert_eq!(EpochState::decode(&state.encode()).unwrap(), state);
+        let mut state = SchemeState { clean: true, half_salvaged: false, at_least: 9, openings };
+        for (clean, half_salvaged) in [(false, true), (false, false), (true, false)] {
+            (state.clean, state.half_salvaged) = (clean, half_salvaged);
+            assert_eq!(SchemeState::decode(&state.encode()).unwrap(), state);
         }
         let bytes = state.encode();
-        assert!(EpochState::decode(&bytes[..bytes.len() - 1]).is_err());
-        assert!(EpochState::decode(&[]).is_err());
-        let swapped = EpochState { openings: vec![opening(4, 7), opening(3, 0)], ..state };
-        assert!(EpochState::decode(&swapped.encode()).is_err());
+        assert!(SchemeState::decode(&bytes[..bytes.len() - 1]).is_err());
+        assert!(SchemeState::decode(&[]).is_err());
+        let swapped = SchemeState { openings: vec![opening(4, 7), opening(3, 0)], ..state };
+        assert!(SchemeState::decode(&swapped.encode()).is_err());
     }
 
     #[test]
     fn a_state_names_some_openings_in_order_and_not_too_many() {
-        let state = |openings: Vec<Opening>| EpochState { openings, ..EpochState::default() };
+        let state = |openings: Vec<Opening>| SchemeState { openings, ..SchemeState::default() };
         let named = |count: usize| state((0..count as u64).map(|n| opening(n, n)).collect());
-        assert!(EpochState::decode(&named(OPENINGS_MAX).encode()).is_ok());
+        assert!(SchemeState::decode(&named(OPENINGS_MAX).encode()).is_ok());
         for count in [0, OPENINGS_MAX + 1] {
-            assert!(EpochState::decode(&named(count).encode()).is_err(), "{count}");
+            assert!(SchemeState::decode(&named(count).encode()).is_err(), "{count}");
         }
         let good = named(2).encode();
         assert!(
-            EpochState::decode(&[&good[..], &good[HEAD_LEN..]].concat()).is_err(),
+            SchemeState::decode(&[&good[..], &good[HEAD_LEN..]].concat()).is_err(),
             "one too many"
         );
         for second in [opening(3, 8), opening(4, 7), opening(3, 7), opening(2, 9), opening(9, 2)] {
-            assert!(EpochState::decode(&state(vec![opening(3, 7), second]).encode()).is_err());
+            assert!(SchemeState::decode(&state(vec![opening(3, 7), second]).encode()).is_err());
         }
-        assert!(EpochState::decode(&state(vec![opening(3, 7), opening(4, 8)]).encode()).is_ok());
+        assert!(SchemeState::decode(&state(vec![opening(3, 7), opening(4, 8)]).encode()).is_ok());
     }
 
     #[test]
     fn openings_are_as_many_as_a_state_can_name() {
-        let mut openings = Openings::new(&EpochState::default(), |_| ());
+        let mut openings = Openings::new(&SchemeState::default(), |_| ());
         for n in 0..OPENINGS_MAX as u64 {
             openings.push(opening(n, n), ()).unwrap();
         }

@@ -1,6 +1,6 @@
 //! A vault in the same store as the areas that its trusted state describes.
 
-use super::Parts;
+use super::SchemeContext;
 use super::openings::STATE_LEN_MAX;
 use crate::durable::Vault;
 use crate::error::{Error, Result};
@@ -63,9 +63,9 @@ impl StoreVault {
     }
 }
 
-impl Parts {
-    /// The parts with which a product is made or opened in a store that begins with its vault.
-    pub fn behind(
+impl SchemeContext {
+    /// The context in which a product is made or opened in a store that begins with its vault.
+    pub fn after_vault(
         vault: StoreVault,
         product: &[u8],
         store: Arc<dyn Store>,

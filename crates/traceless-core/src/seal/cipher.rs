@@ -153,8 +153,8 @@ mod tests {
 
         impl Clock for Scripted {
             fn now(&self) -> u64 {
-                let asked = self.0.fetch_add(1, Relaxed);
-                let (trials, in_trial) = (asked / 2, asked % 2);
+                let calls = self.0.fetch_add(1, Relaxed);
+                let (trials, in_trial) = (calls / 2, calls % 2);
                 let of_this = |trial| if trial % 4 == self.1 { self.2 } else { 100 };
                 (0..trials).map(of_this).sum::<u64>() + in_trial * of_this(trials)
             }

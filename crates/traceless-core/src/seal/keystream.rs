@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goes_on_where_it_stopped() {
+    fn continues_where_it_stopped() {
         let key = Secret::from_bytes([1; 32]);
         let (mut whole, mut parts) = ([0; 100], [0; 100]);
         Keystream::new(&key).apply(&mut whole);

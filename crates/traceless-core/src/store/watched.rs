@@ -26,11 +26,11 @@ impl<S: Store, W: Witness, C: Clock> WatchedStore<S, W, C> {
         Self { inner, witness, clock }
     }
 
-    fn see(&self, op: Op, extents: &[Extent]) {
+    fn record(&self, op: Op, extents: &[Extent]) {
         let time = self.clock.now();
         for extent in extents {
             let len = u32::try_from(extent.len).expect("no single request reaches 4 GiB");
-            self.witness.see(Event { time, surface: Surface::Storage, op, at: extent.at, len });
+            self.witness.record(Event { time, surface: Surface::Storage, op, at: extent.at, len });
         }
     }
 }
@@ -47,7 +47,7 @@ impl<S: Store, W: Witness, C: Clock> Store for WatchedStore<S, W, C> {
         self.inner.unit()
     }
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
-        self.see(Op::Read, extents);
+        self.record(Op::Read, extents);
         self.inner.read(extents, into)
     }
     // No event: the extents are reported when they are read.
@@ -55,11 +55,11 @@ impl<S: Store, W: Witness, C: Clock> Store for WatchedStore<S, W, C> {
         self.inner.prefetch(extents);
     }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
-        self.see(Op::Write, extents);
+        self.record(Op::Write, extents);
         self.inner.write(extents, from)
     }
     fn sync(&self) -> Result {
-        self.see(Op::Sync, &[Extent::new(0, 0)]);
+        self.record(Op::Sync, &[Extent::new(0, 0)]);
         self.inner.sync()
     }
 }
@@ -75,7 +75,7 @@ mod tests {
     struct Seen(AtomicUsize);
 
     impl Witness for &Seen {
-        fn see(&self, _: Event) {
+        fn record(&self, _: Event) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -124,8 +124,8 @@ mod tests {
         watched.prefetch(&[Extent::new(0, 1); 3]);
         plain.prefetch(&[Extent::new(0, 1)]);
         watched.sync().unwrap();
-        let asked = [&plain.prefetched, &plain.synced].map(|count| count.load(Ordering::Relaxed));
-        assert_eq!((asked, seen.0.load(Ordering::Relaxed)), ([4, 1], 1));
+        let calls = [&plain.prefetched, &plain.synced].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!((calls, seen.0.load(Ordering::Relaxed)), ([4, 1], 1));
         // 512 is the default unit, for a store on a disk.
         assert_eq!((plain.unit(), watched.unit(), watched.len()), (512, 512, 9));
         assert_eq!(WatchedStore::new(MemStore::new(0), &seen).unit(), 64);

@@ -19,16 +19,16 @@ const USE_LEN: usize = 8 + 8 + 1 + 8;
 /// copied state, all nonces are shared.
 pub fn nonces_that_copies_share(scheme: &dyn Scheme, rng: fn() -> Box<dyn Rng>) -> usize {
     let mut subject = Subject::new(scheme);
-    let mut parts = subject.parts(subject.store());
-    parts.rng = rng();
-    let mut oram = scheme.create(parts).unwrap();
+    let mut context = subject.context(subject.store());
+    context.rng = rng();
+    let mut oram = scheme.create(context).unwrap();
     let mut model = vec![0; scheme.blocks() as usize * scheme.block_len()];
     let mut operations = SeededRng::new(5);
     for _ in 0..OPERATIONS {
         step(&mut *oram, &mut model, &mut operations).unwrap();
     }
     record::start();
-    let mut go_on = |seed| {
+    let mut continue_with = |seed| {
         let mut operations = SeededRng::new(seed);
         for _ in 0..OPERATIONS {
             step(&mut *oram, &mut model, &mut operations).unwrap();
@@ -36,9 +36,9 @@ pub fn nonces_that_copies_share(scheme: &dyn Scheme, rng: fn() -> Box<dyn Rng>) 
         oram.close().unwrap();
         uses()
     };
-    let of_copy = in_a_copy(|| go_on(6));
+    let of_copy = in_a_copy(|| continue_with(6));
     let of_copy: HashSet<&[u8]> = of_copy.chunks_exact(USE_LEN).collect();
-    let own = go_on(7);
+    let own = continue_with(7);
     let own: HashSet<&[u8]> = own.chunks_exact(USE_LEN).collect();
     assert!(own.len().min(of_copy.len()) > 1, "both have sealed something");
     own.intersection(&of_copy).count()

@@ -92,7 +92,7 @@ pub fn survives_failing_reads(scheme: &dyn Scheme) {
         (0..30).for_each(|_| step(&mut *oram, &mut model, &mut rng).unwrap());
         // Fail each of the first reads, then reads further apart.
         let reads = if nth < often / 2 { nth } else { nth * 7 };
-        fired += u32::from(goes_on(&mut *oram, &store, reads, &mut model));
+        fired += u32::from(continues_after_failed_read(&mut *oram, &store, reads, &mut model));
         if nth % 2 == 0 { oram.close() } else { oram.sync() }.unwrap();
         drop(oram);
         assert_holds(&mut *subject.open(inner).unwrap(), &model);
@@ -104,7 +104,7 @@ pub fn survives_failing_reads(scheme: &dyn Scheme) {
 
 /// Operates until a read fails, then checks all blocks and goes on. Returns whether a read failed:
 /// memory may have served all of them.
-pub fn goes_on<S: Store>(
+pub fn continues_after_failed_read<S: Store>(
     oram: &mut dyn Oram,
     store: &FailingReads<S>,
     reads: u64,

@@ -5,7 +5,7 @@ use crate::durable::{MemVault, Vault};
 use crate::error::{Error, Result};
 use crate::oram::Oram;
 use crate::rng::{Rng, SeededRng};
-use crate::scheme::Parts;
+use crate::scheme::SchemeContext;
 use crate::scheme::contract::Scheme;
 use crate::seal::{Cipher, Secret};
 use crate::store::{Area, MemStore, Run, Store};
@@ -53,10 +53,11 @@ impl<G> Rig<G> {
         Self { geometry, store, vault: MemVault::default(), seed: 0 }
     }
 
-    /// The parts to create or open a scheme on `store`. Each call uses another random seed.
-    pub fn parts(&mut self, store: Arc<dyn Store>, read_only: bool) -> Parts {
+    /// The context in which a scheme is created or opened on `store`. Each call uses another
+    /// random seed.
+    pub fn context(&mut self, store: Arc<dyn Store>, read_only: bool) -> SchemeContext {
         self.seed += 1;
-        Parts {
+        SchemeContext {
             store,
             first: 0,
             key: Secret::from_bytes([4; 32]),
@@ -212,8 +213,8 @@ impl Store for Forgetful {
 impl<S: Scheme> Rig<S> {
     /// Opens the scheme on `store` from the last state in the vault.
     fn reopen(&mut self, store: Arc<dyn Store>) -> Result<Box<dyn Oram>> {
-        let (parts, state) = (self.parts(store, false), self.vault.kept());
-        self.geometry.open(parts, &state, &mut |_, _| {})
+        let (context, state) = (self.context(store, false), self.vault.kept());
+        self.geometry.open(context, &state, &mut |_, _| {})
     }
 }
 
@@ -276,8 +277,8 @@ pub fn lives_through_crashes(
 ) {
     let blocks = scheme.blocks();
     let mut rig = Rig::with_room(scheme, scheme.store_len());
-    let parts = rig.parts(rig.store.clone(), false);
-    drop(scheme.create(parts).unwrap());
+    let context = rig.context(rig.store.clone(), false);
+    drop(scheme.create(context).unwrap());
     let (mut bytes, mut rng) = (rig.store.snapshot(), SeededRng::new(seed));
     let (mut writes, mut promised, mut next) = (vec![], 0, 0);
     let (mut lived, mut closed) = (0, 0);

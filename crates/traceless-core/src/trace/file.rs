@@ -149,9 +149,9 @@ impl<W: Write> SecretWriter<W> {
     }
 
     /// Appends one request.
-    pub fn append(&mut self, asked: Request) -> io::Result<()> {
-        let Request { seen, op, at, len } = asked;
-        self.0.append(Event { time: seen, surface: Surface::Storage, op, at, len })
+    pub fn append(&mut self, request: Request) -> io::Result<()> {
+        let Request { events_before, op, at, len } = request;
+        self.0.append(Event { time: events_before, surface: Surface::Storage, op, at, len })
     }
 
     /// Writes buffered requests and the end mark.
@@ -326,8 +326,9 @@ impl<R: Read> Iterator for SecretReader<R> {
     type Item = Result<Request, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let asked = |Event { time, op, at, len, .. }| Request { seen: time, op, at, len };
-        self.0.next().map(|event| event.map(asked))
+        let request =
+            |Event { time, op, at, len, .. }| Request { events_before: time, op, at, len };
+        self.0.next().map(|event| event.map(request))
     }
 }
 
@@ -523,14 +524,19 @@ mod tests {
 
     #[test]
     fn secrets_are_no_trace() {
-        let asked = |seen| Request { seen, op: Op::Read, at: 4096 * (seen % 7), len: 4096 };
+        let request = |events_before| Request {
+            events_before,
+            op: Op::Read,
+            at: 4096 * (events_before % 7),
+            len: 4096,
+        };
         let mut bytes = vec![];
         let mut writer = SecretWriter::new(&mut bytes).unwrap();
-        (0..1000).for_each(|i| writer.append(asked(i * 42)).unwrap());
+        (0..1000).for_each(|i| writer.append(request(i * 42)).unwrap());
         writer.finish().unwrap();
         let back: Vec<Request> =
             SecretReader::new(&bytes[..]).unwrap().map(Result::unwrap).collect();
-        assert_eq!(back, (0..1000).map(|i| asked(i * 42)).collect::<Vec<_>>());
+        assert_eq!(back, (0..1000).map(|i| request(i * 42)).collect::<Vec<_>>());
         assert!(matches!(TraceReader::new(&bytes[..]), Err(TraceError::Content(_))));
         let trace = written(&sample());
         assert!(matches!(SecretReader::new(&trace[..]), Err(TraceError::Content(_))));

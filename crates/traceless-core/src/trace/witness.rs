@@ -21,7 +21,8 @@ impl<W: Write + Send> FileWitness<W> {
         Self::of(out, None)
     }
 
-    /// Like [`new`](Self::new), and writes client requests ([`ask`](Self::ask)) to `secrets`.
+    /// Like [`new`](Self::new), and writes client requests
+    /// ([`record_request`](Self::record_request)) to `secrets`.
     pub fn with_secrets(out: W, secrets: W) -> io::Result<Self> {
         Self::of(out, Some(SecretWriter::new(secrets)?))
     }
@@ -33,24 +34,24 @@ impl<W: Write + Send> FileWitness<W> {
 
     /// Records a client's request before the events that it causes. Without a file for secrets the
     /// request is dropped.
-    pub fn ask(&self, op: Op, at: u64, len: u32) {
+    pub fn record_request(&self, op: Op, at: u64, len: u32) {
         self.with(|inner| match (&inner.trace, &mut inner.secrets) {
             (Some(trace), Some(secrets)) => {
-                secrets.append(Request { seen: trace.appended(), op, at, len })
+                secrets.append(Request { events_before: trace.appended(), op, at, len })
             }
             _ => Ok(()),
         });
     }
 
     /// Number of events recorded.
-    pub fn seen(&self) -> u64 {
+    pub fn events(&self) -> u64 {
         let inner = self.0.lock().expect("no witness panics");
         inner.trace.as_ref().map_or(0, TraceWriter::appended)
     }
 
     /// Records a request that the client made earlier.
-    pub fn note(&self, asked: Request) {
-        self.with(|inner| inner.secrets.as_mut().map_or(Ok(()), |to| to.append(asked)));
+    pub fn record_earlier_request(&self, request: Request) {
+        self.with(|inner| inner.secrets.as_mut().map_or(Ok(()), |to| to.append(request)));
     }
 
     /// Writes buffered events and the end mark; later events are dropped. Reports the first
@@ -74,7 +75,7 @@ impl<W: Write + Send> FileWitness<W> {
 }
 
 impl<W: Write + Send> Witness for FileWitness<W> {
-    fn see(&self, event: Event) {
+    fn record(&self, event: Event) {
         self.with(|inner| inner.trace.as_mut().map_or(Ok(()), |trace| trace.append(event)));
     }
 }
@@ -112,30 +113,30 @@ mod tests {
         let (trace, secrets) = (Kept::default(), Kept::default());
         let witness = FileWitness::with_secrets(trace.clone(), secrets.clone()).unwrap();
         for i in 0..50_000 {
-            witness.ask(Op::Read, i, 1);
-            (0..i % 3).for_each(|_| witness.see(event(i)));
+            witness.record_request(Op::Read, i, 1);
+            (0..i % 3).for_each(|_| witness.record(event(i)));
         }
         witness.finish().unwrap();
         let events = trace.0.lock().unwrap();
         let events = TraceReader::new(&events[..]).unwrap().map(Result::unwrap);
-        let asked = secrets.0.lock().unwrap();
-        let mut asked = SecretReader::new(&asked[..]).unwrap().map(Result::unwrap).peekable();
+        let requests = secrets.0.lock().unwrap();
+        let mut requests = SecretReader::new(&requests[..]).unwrap().map(Result::unwrap).peekable();
         let mut current = 0;
         for (nth, event) in (0..).zip(events) {
-            while let Some(next) = asked.next_if(|next| next.seen <= nth) {
+            while let Some(next) = requests.next_if(|next| next.events_before <= nth) {
                 current = next.at;
             }
             assert_eq!(event.at, current);
         }
-        assert_eq!(asked.count(), 0, "the last one showed something");
+        assert_eq!(requests.count(), 0, "each request has an event");
     }
 
     #[test]
     fn the_first_failure_is_returned_at_the_end() {
         let witness = FileWitness::new(Kept(Arc::default(), 1000)).unwrap();
-        (0..100_000u64).for_each(|i| witness.see(event(i * i * i)));
+        (0..100_000u64).for_each(|i| witness.record(event(i * i * i)));
         assert_eq!(witness.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
-        witness.see(event(1));
+        witness.record(event(1));
         witness.finish().unwrap();
     }
 }

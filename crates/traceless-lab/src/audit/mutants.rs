@@ -9,7 +9,7 @@ use std::sync::Arc;
 use traceless::error::{Error, Place};
 use traceless::oram::Oram;
 use traceless::oram::check_request;
-use traceless::scheme::Parts;
+use traceless::scheme::SchemeContext;
 use traceless::seal::{Aead, Nonce, Sealer};
 use traceless::store::{Area, Run, SlotLayout, Store};
 use traceless::{Addr, Hides, Result, Slot};
@@ -81,9 +81,9 @@ struct Half {
 }
 
 impl Half {
-    fn new(parts: &Parts, at: u64, layout: SlotLayout, name: &'static str) -> Self {
+    fn new(context: &SchemeContext, at: u64, layout: SlotLayout, name: &'static str) -> Self {
         let versions = vec![0; layout.slots as usize];
-        Self { area: Area::new(parts.store.clone(), at, layout, name), versions }
+        Self { area: Area::new(context.store.clone(), at, layout, name), versions }
     }
 }
 
@@ -104,15 +104,15 @@ pub fn store_len(blocks: u64, block_len: usize) -> u64 {
 
 impl<F: DetWoFault> Mutant<F> {
     /// Makes a new mutant with `blocks` blocks, a multiple of 64; every block reads as zeros.
-    pub fn create(blocks: u64, block_len: usize, parts: &Parts) -> Self {
+    pub fn create(blocks: u64, block_len: usize, context: &SchemeContext) -> Self {
         let layout = layout(blocks, block_len);
         Self {
             blocks,
             block_len,
-            store: parts.store.clone(),
-            sealer: Aead::new(&parts.key.derive(&[b"mutant"])),
-            holding: Half::new(parts, parts.first, layout, "holding"),
-            main: Half::new(parts, parts.first + layout.len(), layout, "main"),
+            store: context.store.clone(),
+            sealer: Aead::new(&context.key.derive(&[b"mutant"])),
+            holding: Half::new(context, context.first, layout, "holding"),
+            main: Half::new(context, context.first + layout.len(), layout, "main"),
             holding_slots: vec![None; blocks as usize],
             count: 0,
             version: 0,

@@ -10,7 +10,7 @@ use traceless::error::{Error, Place};
 use traceless::oram::Oram;
 use traceless::oram::check_request;
 use traceless::rng::Rng;
-use traceless::scheme::Parts;
+use traceless::scheme::SchemeContext;
 use traceless::seal::{Aead, Nonce, Sealer, TAG_LEN};
 use traceless::store::{Area, Run, SlotLayout, Store};
 use traceless::{Addr, Hides, Result, Slot};
@@ -89,15 +89,15 @@ pub fn layout(blocks: u64, block_len: usize) -> SlotLayout {
 
 impl<C: Choice> RandomMutant<C> {
     /// Makes a new mutant; every block reads as zeros.
-    pub fn create(blocks: u64, block_len: usize, parts: Parts) -> Self {
+    pub fn create(blocks: u64, block_len: usize, context: SchemeContext) -> Self {
         let layout = layout(blocks, block_len);
         let slots = layout.slots as usize;
         Self {
             blocks,
-            area: Area::new(parts.store.clone(), parts.first, layout, "slots"),
-            store: parts.store,
-            sealer: Aead::new(&parts.key.derive(&[b"random mutant"])),
-            rng: parts.rng,
+            area: Area::new(context.store.clone(), context.first, layout, "slots"),
+            store: context.store,
+            sealer: Aead::new(&context.key.derive(&[b"random mutant"])),
+            rng: context.rng,
             map: vec![None; blocks as usize],
             block_in_slot: vec![None; slots],
             versions: vec![0; slots],

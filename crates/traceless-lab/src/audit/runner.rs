@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use traceless::durable::MemVault;
 use traceless::rng::SeededRng;
-use traceless::scheme::Parts;
+use traceless::scheme::SchemeContext;
 use traceless::seal::{Cipher, Secret};
 use traceless::store::{MemStore, Store, WatchedStore};
 use traceless::trace::{Event, Op, Recorder, Witness};
@@ -120,27 +120,27 @@ impl<'a> Session<'a> {
     }
 
     pub fn create(&mut self) -> Result<Open> {
-        self.target.create(self.parts())
+        self.target.create(self.context())
     }
 
     /// Opens the target again; if `cut`, recovery is interrupted and then starts anew.
     pub fn reopen(&mut self, cut: bool) -> Result<Open> {
         if cut {
             self.store.halt_after(2);
-            let tried = self.target.open(self.parts(), &self.vault.kept());
+            let tried = self.target.open(self.context(), &self.vault.kept());
             if !self.store.has_halted() {
                 self.store.resume();
                 return tried;
             }
         }
         self.store.resume();
-        self.target.open(self.parts(), &self.vault.kept())
+        self.target.open(self.context(), &self.vault.kept())
     }
 
-    fn parts(&mut self) -> Parts {
+    fn context(&mut self) -> SchemeContext {
         // Each run's scheme draws from another seed, so equal traces are not due to equal draws.
         self.seed = mix(self.seed, 1);
-        Parts {
+        SchemeContext {
             store: self.store.clone(),
             first: 0,
             key: Secret::from_bytes([9; 32]),
@@ -222,13 +222,13 @@ pub struct EventLog {
 }
 
 impl Witness for EventLog {
-    fn see(&self, event: Event) {
+    fn record(&self, event: Event) {
         if !self.reads && event.op == Op::Read {
             return;
         }
         match &self.file {
-            Some(file) => file.see(event),
-            None => self.events.see(event),
+            Some(file) => file.record(event),
+            None => self.events.record(event),
         }
     }
 }

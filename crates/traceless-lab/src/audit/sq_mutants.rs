@@ -8,7 +8,7 @@ use std::sync::Arc;
 use traceless::error::{Error, Place};
 use traceless::oram::Oram;
 use traceless::oram::check_request;
-use traceless::scheme::Parts;
+use traceless::scheme::SchemeContext;
 use traceless::seal::{Aead, Nonce, Sealer};
 use traceless::store::{Area, Run, SlotLayout, Store};
 use traceless::{Addr, Hides, Result, Slot};
@@ -123,13 +123,13 @@ pub fn write_amplification(blocks: u64) -> f64 {
 
 impl<F: SqFault> SqMutant<F> {
     /// Makes a new mutant; every block reads as zeros.
-    pub fn create(blocks: u64, block_len: usize, parts: &Parts) -> Self {
+    pub fn create(blocks: u64, block_len: usize, context: &SchemeContext) -> Self {
         let last = levels(blocks) as usize;
-        let mut at = parts.first;
+        let mut at = context.first;
         let areas = layouts(blocks, block_len)
             .into_iter()
             .map(|layout| {
-                let area = Area::new(parts.store.clone(), at, layout, "level");
+                let area = Area::new(context.store.clone(), at, layout, "level");
                 at += layout.len();
                 area
             })
@@ -137,8 +137,8 @@ impl<F: SqFault> SqMutant<F> {
         Self {
             blocks,
             block_len,
-            store: parts.store.clone(),
-            sealer: Aead::new(&parts.key.derive(&[b"mutant"])),
+            store: context.store.clone(),
+            sealer: Aead::new(&context.key.derive(&[b"mutant"])),
             areas,
             rings: (0..last).map(|_| Default::default()).collect(),
             last: vec![0; (BUCKET as usize) << last],

@@ -7,7 +7,7 @@ use super::random_mutants::{self, OwnSlot, PrefersFree, RandomMutant, SoundRando
 use super::sq_mutants::{self, KeepsOlder, SkipsFakes, SoundSq, SqFault, SqMutant};
 use std::sync::Arc;
 use traceless::oram::Oram;
-use traceless::scheme::Parts;
+use traceless::scheme::SchemeContext;
 use traceless::scheme::contract::{BlockScheme, Scheme, SchemeKind, Timetable};
 use traceless::scheme::linear::LinearScheme;
 use traceless::store::SlotLayout;
@@ -227,61 +227,63 @@ impl AuditTarget {
         self.scheme().is_some()
     }
 
-    pub fn create(&self, parts: Parts) -> Result<Open> {
+    pub fn create(&self, context: SchemeContext) -> Result<Open> {
         Ok(match &self.construction {
-            TargetConstruction::Block(scheme) => Open::Disk(scheme.create_block(parts)?),
-            TargetConstruction::Linear(scheme) => Open::Other(scheme.create(parts)?),
-            TargetConstruction::Mutant(MutantKind::Sound, n) => mutant::<SoundDetWo>(*n, &parts),
+            TargetConstruction::Block(scheme) => Open::Disk(scheme.create_block(context)?),
+            TargetConstruction::Linear(scheme) => Open::Other(scheme.create(context)?),
+            TargetConstruction::Mutant(MutantKind::Sound, n) => mutant::<SoundDetWo>(*n, &context),
             TargetConstruction::Mutant(MutantKind::SkipsClean, n) => {
-                mutant::<SkipsCleanRefreshes>(*n, &parts)
+                mutant::<SkipsCleanRefreshes>(*n, &context)
             }
             TargetConstruction::Mutant(MutantKind::LiteralWrap, n) => {
-                mutant::<LiteralWrap>(*n, &parts)
+                mutant::<LiteralWrap>(*n, &context)
             }
             TargetConstruction::Mutant(MutantKind::Coalesces, n) => {
-                mutant::<CoalescesDuplicates>(*n, &parts)
+                mutant::<CoalescesDuplicates>(*n, &context)
             }
-            TargetConstruction::Mutant(MutantKind::SoundSq, n) => sq_mutant::<SoundSq>(*n, &parts),
+            TargetConstruction::Mutant(MutantKind::SoundSq, n) => {
+                sq_mutant::<SoundSq>(*n, &context)
+            }
             TargetConstruction::Mutant(MutantKind::KeepsOlder, n) => {
-                sq_mutant::<KeepsOlder>(*n, &parts)
+                sq_mutant::<KeepsOlder>(*n, &context)
             }
             TargetConstruction::Mutant(MutantKind::SkipsFakes, n) => {
-                sq_mutant::<SkipsFakes>(*n, &parts)
+                sq_mutant::<SkipsFakes>(*n, &context)
             }
             TargetConstruction::Mutant(MutantKind::SoundRandom, n) => {
-                random_mutant::<SoundRandom>(*n, parts)
+                random_mutant::<SoundRandom>(*n, context)
             }
             TargetConstruction::Mutant(MutantKind::OwnSlot, n) => {
-                random_mutant::<OwnSlot>(*n, parts)
+                random_mutant::<OwnSlot>(*n, context)
             }
             TargetConstruction::Mutant(MutantKind::PrefersFree, n) => {
-                random_mutant::<PrefersFree>(*n, parts)
+                random_mutant::<PrefersFree>(*n, context)
             }
         })
     }
 
     /// Opens a scheme from `state`, the last state in its vault. Mutants are never opened again.
-    pub fn open(&self, parts: Parts, state: &[u8]) -> Result<Open> {
+    pub fn open(&self, context: SchemeContext, state: &[u8]) -> Result<Open> {
         Ok(match &self.construction {
             TargetConstruction::Block(scheme) => {
-                Open::Disk(scheme.open_block(parts, state, &mut |_, _| {})?)
+                Open::Disk(scheme.open_block(context, state, &mut |_, _| {})?)
             }
             TargetConstruction::Linear(scheme) => {
-                Open::Other(scheme.open(parts, state, &mut |_, _| {})?)
+                Open::Other(scheme.open(context, state, &mut |_, _| {})?)
             }
             TargetConstruction::Mutant(..) => unreachable!("mutants are made only"),
         })
     }
 }
 
-fn mutant<F: DetWoFault + 'static>(blocks: u64, parts: &Parts) -> Open {
-    Open::Other(Box::new(Mutant::<F>::create(blocks, BLOCK_LEN, parts)))
+fn mutant<F: DetWoFault + 'static>(blocks: u64, context: &SchemeContext) -> Open {
+    Open::Other(Box::new(Mutant::<F>::create(blocks, BLOCK_LEN, context)))
 }
 
-fn sq_mutant<F: SqFault + 'static>(blocks: u64, parts: &Parts) -> Open {
-    Open::Other(Box::new(SqMutant::<F>::create(blocks, BLOCK_LEN, parts)))
+fn sq_mutant<F: SqFault + 'static>(blocks: u64, context: &SchemeContext) -> Open {
+    Open::Other(Box::new(SqMutant::<F>::create(blocks, BLOCK_LEN, context)))
 }
 
-fn random_mutant<C: random_mutants::Choice + 'static>(blocks: u64, parts: Parts) -> Open {
-    Open::Other(Box::new(RandomMutant::<C>::create(blocks, BLOCK_LEN, parts)))
+fn random_mutant<C: random_mutants::Choice + 'static>(blocks: u64, context: SchemeContext) -> Open {
+    Open::Other(Box::new(RandomMutant::<C>::create(blocks, BLOCK_LEN, context)))
 }

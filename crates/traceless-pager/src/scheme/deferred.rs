@@ -177,7 +177,7 @@ mod tests {
         (0..PAGES).find_map(|page| leave(page).err()).expect("a refresh fails")
     }
 
-    /// A store whose reads fail once `fails` is set.
+    /// A store that fails to read once `fails` is set.
     struct FailingStore {
         inner: MemStore,
         fails: AtomicBool,

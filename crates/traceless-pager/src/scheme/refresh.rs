@@ -173,8 +173,8 @@ impl<Q: Borrow<RefreshQueue>> RefreshPool<Q> {
     }
 
     /// Why a refresh failed: the store did; or its own page, or the newest copy of it, was changed.
-    /// `Tampered` also stands for any error that is not the operating system's, such as
-    /// [`Error::Store`].
+    /// `Tampered` also stands for any error that is not the operating system's: of
+    /// [`Error::Store`], for example.
     pub fn failure(&self, refresh: u64) -> Error {
         #[cfg(feature = "std")]
         if let errno @ 1.. = self.queue.borrow().errno.load(Relaxed) {

@@ -328,7 +328,7 @@ impl Channel {
             Command::Activate | Command::Precharge => return,
         };
         let at = request.addr / LINE_LEN * LINE_LEN;
-        witness.see(Event { time: now, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });
+        witness.record(Event { time: now, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });
     }
 
     /// Whether a row is closed after the column command that just went out for it. Shortly before a

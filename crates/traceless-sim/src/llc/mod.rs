@@ -149,12 +149,12 @@ impl<B: Backend> LastLevel<B> {
 
     /// Takes in lines that came with requested ones, and marks as clean the dirty ones that went
     /// along.
-    fn take_brought(&mut self, now: u64) -> Result {
+    fn take_prefetched(&mut self, now: u64) -> Result {
         let mut all = core::mem::take(&mut self.brought);
-        self.behind.take_brought(&mut all);
+        self.behind.take_prefetched(&mut all);
         for line in all.iter().flat_map(LineGroup::others) {
             self.counts.taken_along += u64::from(self.cache.clean(line.addr));
-            if line.is_brought && !self.cache.holds(line.addr) {
+            if line.is_prefetched && !self.cache.holds(line.addr) {
                 let victim = self.cache.insert(line.addr, self.config.brought_before);
                 self.counts.brought += u64::from(self.cache.holds(line.addr));
                 self.give_up(now, victim)?;
@@ -166,12 +166,12 @@ impl<B: Backend> LastLevel<B> {
     }
 
     /// Takes in lines during the warm-up: a victim's write-back may bring further lines, and so on.
-    fn warm_brought(&mut self) -> Result {
+    fn warm_prefetched(&mut self) -> Result {
         let mut all = core::mem::take(&mut self.brought);
-        self.behind.take_brought(&mut all);
+        self.behind.take_prefetched(&mut all);
         for line in all.iter().flat_map(LineGroup::others) {
             self.cache.clean(line.addr);
-            if line.is_brought
+            if line.is_prefetched
                 && let Some(victim) = self.cache.insert(line.addr, self.config.brought_before)
             {
                 self.warm_give_up(victim)?;
@@ -186,7 +186,7 @@ impl<B: Backend> LastLevel<B> {
             return self.behind.warm_drop(addr);
         }
         self.behind.warm(Op::Write, addr)?;
-        self.warm_brought()
+        self.warm_prefetched()
     }
 }
 
@@ -234,7 +234,7 @@ impl<B: Backend> Backend for LastLevel<B> {
         }
         if op == Op::Read || self.config.reads_before_writes {
             self.behind.warm(Op::Read, addr)?;
-            self.warm_brought()?;
+            self.warm_prefetched()?;
         }
         Ok(())
     }
@@ -261,6 +261,6 @@ impl<B: Backend> Backend for LastLevel<B> {
             (OFFERED, Some(early)) => early.finish(cache),
             _ => done(ticket, there),
         })?;
-        self.take_brought(now)
+        self.take_prefetched(now)
     }
 }

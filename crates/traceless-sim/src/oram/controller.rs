@@ -33,7 +33,7 @@ pub trait SimController: Controller {
     }
 
     /// Whether a request that comes now would take no path access.
-    fn is_at_hand(&mut self, addr: Addr) -> bool {
+    fn is_served_without_path(&mut self, addr: Addr) -> bool {
         let _ = addr;
         false
     }
@@ -75,8 +75,8 @@ impl<L: Labels> SimController for Unified<Tree, L> {
         self.group_len() as u64 * 8
     }
 
-    fn is_at_hand(&mut self, addr: Addr) -> bool {
-        Self::is_at_hand(self, addr)
+    fn is_served_without_path(&mut self, addr: Addr) -> bool {
+        Self::is_served_without_path(self, addr)
     }
 
     fn submit_fetch(&mut self, id: u64, addr: Addr) -> Result {

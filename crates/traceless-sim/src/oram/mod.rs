@@ -292,7 +292,7 @@ impl Oram {
 
     /// Steps until the last request is finished, and counts nothing.
     fn finish_untimed(&mut self) -> Result {
-        while self.controller.finish_at_hand(&mut |_, _| {})? != Some(UNTIMED) {
+        while self.controller.finish_without_path(&mut |_, _| {})? != Some(UNTIMED) {
             let issued = self.controller.step(&mut |_, _| {})?;
             self.step_trace.take(&mut self.step);
             if issued.finished == Some(UNTIMED) {
@@ -316,7 +316,7 @@ impl Oram {
                 }
             });
         }
-        self.go_on(now, done);
+        self.finish_phases(now, done);
         if self.phase == Phase::Idle {
             self.begin(now, done)?;
         }
@@ -344,7 +344,7 @@ impl Oram {
     /// Begins a path access if one is due.
     fn begin(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
         self.has_request = false;
-        while let Some(request) = self.controller.finish_at_hand(&mut |_, _| {})? {
+        while let Some(request) = self.controller.finish_without_path(&mut |_, _| {})? {
             self.counts.at_hand += 1;
             self.finish_after(None, request, now + self.config.decrypt, done);
         }
@@ -407,7 +407,7 @@ impl Oram {
     }
 
     /// Ends the path access that is under way, as far as it is done.
-    fn go_on(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) {
+    fn finish_phases(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) {
         if let Phase::Reading { started, left: 0, there, finished } = self.phase
             && there <= now
         {
@@ -462,6 +462,6 @@ fn show(witness: Option<&dyn Witness>, now: u64, op: trace::Op, lines: &[u64]) {
     let Some(witness) = witness else { return };
     for &at in lines {
         let len = LINE_LEN as u32;
-        witness.see(Event { time: now, surface: Surface::Dram, op, at, len });
+        witness.record(Event { time: now, surface: Surface::Dram, op, at, len });
     }
 }

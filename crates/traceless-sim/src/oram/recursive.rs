@@ -128,11 +128,11 @@ impl<T: BucketTree> Recursive<T> {
         let tree = self.turn;
         let level = &mut self.levels[tree];
         let kind = if level.drains.is_due(level.engine.stash().len()) {
-            self.unasked(tree, StepKind::Eviction)?
+            self.unrequested_access(tree, StepKind::Eviction)?
         } else {
             match self.requests.front() {
                 Some(&(_, addr)) if self.wanted(addr) == tree => self.visit(tree, addr)?,
-                _ => self.unasked(tree, StepKind::Dummy)?,
+                _ => self.unrequested_access(tree, StepKind::Dummy)?,
             }
         };
         // The turn moves on after every kind of access: else an observer would learn which stash is
@@ -205,7 +205,7 @@ impl<T: BucketTree> Recursive<T> {
         plb.touch(way);
     }
 
-    fn unasked(&mut self, tree: usize, kind: StepKind) -> Result<StepKind> {
+    fn unrequested_access(&mut self, tree: usize, kind: StepKind) -> Result<StepKind> {
         let leaf = self.draw(tree);
         self.levels[tree].engine.dummy(leaf)?;
         Ok(kind)

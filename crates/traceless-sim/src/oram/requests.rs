@@ -17,7 +17,7 @@ pub(super) struct BlockRequest {
     /// For each line that came back, since when it waits.
     written: Vec<u64>,
     /// A bit for each line of the block, set if it is read.
-    asked: u64,
+    requested: u64,
 }
 
 /// The number of the request for an offered line.
@@ -46,7 +46,7 @@ impl Backend for Oram {
         let bit = self.bit(addr);
         let request = self.requests.get_mut(&id).expect("it waits");
         request.tickets.push((ticket, now));
-        request.asked |= bit;
+        request.requested |= bit;
         Ok(Answer::Later)
     }
 
@@ -108,7 +108,7 @@ impl Backend for Oram {
         self.finish_untimed()
     }
 
-    fn take_brought(&mut self, lines: &mut Vec<LineGroup>) {
+    fn take_prefetched(&mut self, lines: &mut Vec<LineGroup>) {
         lines.clear();
         core::mem::swap(&mut self.brought, lines);
     }
@@ -179,11 +179,12 @@ impl Oram {
         self.request(block, |controller, id| controller.submit(id, Addr(block)))
     }
 
-    /// Hands a block's lines to the cache; the bits of `asked` are the lines that were requested.
-    fn bring(&mut self, block: u64, asked: u64) {
+    /// Hands a block's lines to the cache; the bits of `requested` are the lines that were
+    /// requested.
+    fn bring(&mut self, block: u64, requested: u64) {
         let lines = self.bundle();
         if lines > 1 {
-            self.brought.push(LineGroup { addr: block * lines * LINE_LEN, lines, asked });
+            self.brought.push(LineGroup { addr: block * lines * LINE_LEN, lines, requested });
         }
     }
 
@@ -199,7 +200,7 @@ impl Oram {
     /// Whether a block is at hand; then the request is served.
     fn is_served(&mut self, block: u64) -> bool {
         self.counts.requests += 1;
-        let is_served = self.controller.is_at_hand(Addr(block));
+        let is_served = self.controller.is_served_without_path(Addr(block));
         self.counts.at_hand += u64::from(is_served);
         is_served
     }
@@ -260,11 +261,11 @@ impl Oram {
             }
             return;
         }
-        if let Some(BlockRequest { block, tickets, written, asked }) =
+        if let Some(BlockRequest { block, tickets, written, requested }) =
             self.requests.remove(&request)
         {
             self.of_block.remove(&block);
-            self.bring(block, asked);
+            self.bring(block, requested);
             for since in written {
                 self.measured.write_back(there.saturating_sub(since));
             }

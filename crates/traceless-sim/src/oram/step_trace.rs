@@ -94,7 +94,7 @@ impl PathRecorder {
 /// Records each event of a tree that is read slot by slot. An event touches all lines that its
 /// bytes lie in.
 impl Witness for StepTrace {
-    fn see(&self, event: Event) {
+    fn record(&self, event: Event) {
         let end = event.at.saturating_add(u64::from(event.len)).div_ceil(LINE_LEN);
         let lines = (event.at / LINE_LEN..end).map(|line| line * LINE_LEN);
         let mut step = self.step();

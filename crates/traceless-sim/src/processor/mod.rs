@@ -126,7 +126,7 @@ pub fn run_tasks<B: Backend>(
         if idle && memory.is_written() {
             break;
         }
-        now += go_on_alike(&mut cores, now, memory);
+        now += advance_all(&mut cores, now, memory);
         // Until then, only memory or an instruction that ends changes anything.
         let next = if memory.takes_writes() && cores.iter().any(Core::can_fetch) {
             now + 1
@@ -148,7 +148,7 @@ const ALIKE_MIN: u64 = 16;
 
 /// Skips the next cycles, as long as each core does in them what it did in this one, and memory
 /// does nothing: most cycles of a program that seldom accesses memory. Returns how many.
-fn go_on_alike(cores: &mut [Core<'_>], now: u64, memory: &impl Backend) -> u64 {
+fn advance_all(cores: &mut [Core<'_>], now: u64, memory: &impl Backend) -> u64 {
     // Most often memory has something to do soon, and the cores need not be checked.
     let (mut alike, mut any_steady) = (memory.wake().saturating_sub(now + 1), false);
     if alike < ALIKE_MIN {
@@ -168,7 +168,7 @@ fn go_on_alike(cores: &mut [Core<'_>], now: u64, memory: &impl Backend) -> u64 {
         return 0;
     }
     for core in cores {
-        core.go_on(now, alike);
+        core.advance(now, alike);
     }
     alike
 }
@@ -292,10 +292,10 @@ impl<'a> Core<'a> {
     }
 
     /// Advances the core by so many cycles at its steady pace.
-    fn go_on(&mut self, now: u64, cycles: u64) {
+    fn advance(&mut self, now: u64, cycles: u64) {
         let (CorePace::Steady(_), Some(next)) = (self.pace(now), &mut self.next) else { return };
         next.before -= cycles * self.config.rate() as u64;
-        self.rob.go_on(now + cycles, cycles, &self.config);
+        self.rob.advance(now + cycles, cycles, &self.config);
     }
 
     fn can_fetch(&self) -> bool {

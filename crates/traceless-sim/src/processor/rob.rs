@@ -92,7 +92,7 @@ impl Rob {
     }
 
     /// Advances by so many steady cycles, up to `now`.
-    pub fn go_on(&mut self, now: u64, cycles: u64, config: &Config) {
+    pub fn advance(&mut self, now: u64, cycles: u64, config: &Config) {
         let rate = config.rate() as u64;
         self.fetched += cycles * rate;
         self.retired += cycles * rate;

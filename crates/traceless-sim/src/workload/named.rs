@@ -279,14 +279,14 @@ mod tests {
 
     #[test]
     fn who_misspells_a_name_is_told_all_kinds() {
-        let told = |name| named(name, 10, 1).map(|_| ()).unwrap_err().to_string();
+        let error_of = |name| named(name, 10, 1).map(|_| ()).unwrap_err().to_string();
         let kinds =
             ["uniform", "sequential", "stride:N", "chase", "zipf:S", "table-2/NAME", "kernel/NAME"];
         for kind in kinds {
-            assert!(told("unifrom").contains(kind), "{kind}");
+            assert!(error_of("unifrom").contains(kind), "{kind}");
         }
-        assert!(told("table-2/none").contains("gcc, mcf"), "{}", told("table-2/none"));
-        assert!(told("kernel/none").contains("ocean_nc"), "{}", told("kernel/none"));
+        assert!(error_of("table-2/none").contains("gcc, mcf"), "{}", error_of("table-2/none"));
+        assert!(error_of("kernel/none").contains("ocean_nc"), "{}", error_of("kernel/none"));
     }
 
     #[test]

@@ -208,12 +208,12 @@ mod tests {
         (0..2).for_each(|_| writer.append(record).unwrap());
         let bytes = writer.finish().unwrap();
         let longer = [&bytes[..], &[0]].concat();
-        let told = read(&longer).unwrap_err().to_string();
-        assert!(told.contains("something follows"), "{told}");
+        let error = read(&longer).unwrap_err().to_string();
+        assert!(error.contains("something follows"), "{error}");
         let first = PACKED_MAGIC.len();
         let fewer = [&bytes[..first], &bytes[first + 2..]].concat();
-        let told = read(&fewer).unwrap_err().to_string();
-        assert!(told.contains("counts other operations"), "{told}");
+        let error = read(&fewer).unwrap_err().to_string();
+        assert!(error.contains("counts other operations"), "{error}");
     }
 
     #[test]

@@ -76,9 +76,9 @@ mod tests {
             ("1 W 0x10000000000000000", "the address"),
         ];
         for (line, field) in large {
-            let told = read(line).remove(0).unwrap_err().to_string();
-            assert!(told.starts_with(&format!("w, line 1: {field}, ")), "{told}");
-            assert!(told.ends_with("below 2^64"), "{told}");
+            let error = read(line).remove(0).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("w, line 1: {field}, ")), "{error}");
+            assert!(error.ends_with("below 2^64"), "{error}");
         }
         let most = read("18446744073709551615 R 0xffffffffffffffff 0").remove(0).unwrap();
         assert_eq!(most, Some(Record { before: u64::MAX, op: Op::Read, addr: u64::MAX }));

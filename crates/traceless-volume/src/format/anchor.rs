@@ -88,7 +88,7 @@ impl Anchor {
     }
 
     /// Refuses to overwrite a file that is not an anchor.
-    pub fn refuse_others(path: &Path) -> Result {
+    pub fn refuse_foreign_file(path: &Path) -> Result {
         let mut found = [0; MAGIC.len()];
         let read = match File::open(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -262,9 +262,9 @@ mod tests {
         let created = Anchor::create(&missing, keys, false).map(drop);
         assert!(matches!(created, Err(Error::Io { .. })), "{created:?}");
         std::fs::write(&file, "something else").unwrap();
-        assert!(Anchor::refuse_others(&missing).is_ok(), "there is nothing to refuse");
+        assert!(Anchor::refuse_foreign_file(&missing).is_ok(), "there is nothing to refuse");
         for other in [&file, &file.join("below"), &folder.path().to_owned()] {
-            let refused = Anchor::refuse_others(other);
+            let refused = Anchor::refuse_foreign_file(other);
             assert!(matches!(refused, Err(Error::Exists(_))), "{refused:?}");
         }
         assert!(Anchor::forget_coming(&file).is_ok(), "none was prepared");

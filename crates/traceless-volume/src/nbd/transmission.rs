@@ -51,7 +51,7 @@ impl<S: Read + Write> Transmission<'_, S> {
     fn run(&mut self) -> io::Result<()> {
         let mut waiting = 0;
         loop {
-            if waiting == REPLIES_MAX || !self.request_at_hand() {
+            if waiting == REPLIES_MAX || !self.is_request_buffered() {
                 self.wire.flush()?;
                 waiting = 0;
             }
@@ -67,7 +67,7 @@ impl<S: Read + Write> Transmission<'_, S> {
     }
 
     /// Whether a whole request has arrived already.
-    fn request_at_hand(&self) -> bool {
+    fn is_request_buffered(&self) -> bool {
         let Some((head, rest)) = self.wire.received().split_first_chunk::<REQUEST_LEN>() else {
             return false;
         };

@@ -4,7 +4,7 @@
 //! and the header last, so that an interrupted creation leaves no volume.
 
 use super::image::{Image, failed};
-use super::scheme_parts;
+use super::scheme_context;
 use crate::error::{Error, Result};
 use crate::format::{
     AREAS_AT, Anchor, Features, Header, Kdf, KeySlot, KeySlots, Keys, MasterKey, Superblock,
@@ -137,7 +137,7 @@ pub(super) fn make_scheme(
     before: Superblock,
 ) -> Result<u64> {
     let newest = Arc::new(Mutex::new(before));
-    let parts = scheme_parts(store, (keys, header.cipher), &newest, anchor, false);
+    let parts = scheme_context(store, (keys, header.cipher), &newest, anchor, false);
     header.scheme.create_block(parts)?.close()?;
     let generation = newest.lock().expect("nothing panics under this lock").generation;
     Ok(generation)

@@ -29,7 +29,7 @@ use traceless_core::clock::Monotonic;
 use traceless_core::error::Place;
 use traceless_core::oram::BlockOram;
 use traceless_core::rng::System;
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::BlockScheme;
 use traceless_core::seal::Cipher;
 use traceless_core::store::{Caching, FileStore, Store, WatchedStore};
@@ -103,7 +103,7 @@ pub struct Volume {
 }
 
 /// The ORAM of a volume, as its scheme opens it.
-type OpenedOram = Box<dyn BlockOram>;
+type OpenedScheme = traceless_core::Result<Box<dyn BlockOram>>;
 
 impl Volume {
     /// Opens the image at `path`, after a close or a crash. `progress` gets how much of the map's
@@ -124,8 +124,8 @@ impl Volume {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         let store = watched_store(&image, unlocked.header.image_len, options)?;
-        Self::open_on(store, image, unlocked, options, |scheme, parts, state| {
-            scheme.open_block(parts, state, progress)
+        Self::open_on(store, image, unlocked, options, |scheme, context, state| {
+            scheme.open_block(context, state, progress)
         })
     }
 
@@ -135,7 +135,7 @@ impl Volume {
         image: Image,
         unlocked: UnlockedHeader,
         options: &OpenOptions,
-        open: impl FnOnce(&dyn BlockScheme, Parts, &[u8]) -> traceless_core::Result<OpenedOram>,
+        open: impl FnOnce(&dyn BlockScheme, SchemeContext, &[u8]) -> OpenedScheme,
     ) -> Result<Self> {
         let UnlockedHeader { header, keys, .. } = unlocked;
         image.check_len(&header)?;
@@ -150,14 +150,14 @@ impl Volume {
         };
         let state = superblock.state.clone();
         let newest = Arc::new(Mutex::new(superblock));
-        let parts = scheme_parts(
+        let context = scheme_context(
             store,
             (&keys, header.cipher),
             &newest,
             anchor.as_ref(),
             options.read_only,
         );
-        let oram = open(&*header.scheme, parts, &state)?;
+        let oram = open(&*header.scheme, context, &state)?;
         Ok(Self {
             len: oram.blocks() * oram.block_len() as u64,
             block_len: oram.block_len(),
@@ -321,8 +321,8 @@ impl Device for Volume {
                 block[within..within + from.len()].copy_from_slice(from);
             })
         };
-        let parts = [(at, first), (at + head as u64, middle), (at + (head + whole) as u64, last)];
-        for (at, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
+        let context = [(at, first), (at + head as u64, middle), (at + (head + whole) as u64, last)];
+        for (at, part) in context.into_iter().filter(|(_, part)| !part.is_empty()) {
             write(at, part).map_err(|e| Error::from(e).into_io())?;
         }
         Ok(())
@@ -395,14 +395,14 @@ fn refuse_rollback(anchor: &Anchor, superblock: &Superblock) -> Result {
     Err(Error::RolledBack { what })
 }
 
-/// The parts for making or opening a scheme. Its state goes to the superblocks and to the anchor.
-fn scheme_parts(
+/// The context for making or opening a scheme. Its state goes to the superblocks and to the anchor.
+fn scheme_context(
     store: Arc<dyn Store>,
     (keys, cipher): (&Arc<Keys>, Cipher),
     newest: &Newest,
     anchor: Option<&Arc<Anchor>>,
     read_only: bool,
-) -> Parts {
+) -> SchemeContext {
     let vault = SuperblockVault::new(
         store.clone(),
         keys.clone(),
@@ -410,7 +410,7 @@ fn scheme_parts(
         newest.clone(),
         anchor.cloned(),
     );
-    Parts {
+    SchemeContext {
         store,
         first: AREAS_AT,
         key: keys.scheme(),

@@ -56,7 +56,7 @@ pub fn repair(
 /// Makes the anchor at `path` anew for an open volume that was checked. An existing file there must
 /// be an anchor, of this volume or of another.
 pub fn new_anchor(path: &Path, volume: &Volume) -> Result {
-    Anchor::refuse_others(path)?;
+    Anchor::refuse_foreign_file(path)?;
     Anchor::prepare(path, volume.keys.clone(), &volume.state())?;
     Anchor::replace(path)
 }

@@ -145,7 +145,7 @@ impl Staging {
     /// Opens the volume in the image. It must contain everything that was recorded as copied.
     pub fn open(self, options: &OpenOptions, progress: Progress) -> Result<OpenStaging> {
         let path = self.image.path().to_owned();
-        let mut told = |done, all| {
+        let mut report = |done, all| {
             progress("reading the map", done, all);
         };
         let volume = Volume::open_on(
@@ -153,7 +153,7 @@ impl Staging {
             self.image,
             self.unlocked,
             options,
-            |s, p, state| s.open_block(p, state, &mut told),
+            |s, p, state| s.open_block(p, state, &mut report),
         )?;
         if volume.writes() < self.record.writes {
             return Err(Error::Staging { path, why: "writes that were made to it are gone" });

@@ -110,14 +110,14 @@ fn only_one_may_write() {
     make(&path, &options(detwo(64)));
     let volume = open(&path, &OpenOptions::default()).unwrap();
     assert!(matches!(open(&path, &OpenOptions::default()), Err(Error::Busy(_))));
-    let told = status(&path, &key(1)).unwrap();
-    assert!(told.in_use && !told.clean);
+    let status_now = status(&path, &key(1)).unwrap();
+    assert!(status_now.in_use && !status_now.clean);
     assert!(matches!(add_key(&path, &key(1), &key(2), Kdf::default()), Err(Error::Busy(_))));
     volume.write(0, &[1; 8192]).unwrap();
     volume.close().unwrap();
     drop(volume);
-    let told = status(&path, &key(1)).unwrap();
-    assert!(!told.in_use && told.clean && told.writes == 2);
+    let status_now = status(&path, &key(1)).unwrap();
+    assert!(!status_now.in_use && status_now.clean && status_now.writes == 2);
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub struct Effort {
     /// One image in this many is also crashed during its recovery.
     pub again_every: u64,
     /// One image in this many is written to after its recovery.
-    pub go_on_every: u64,
+    pub continue_every: u64,
 }
 
 /// Counts of the checks, so that tests can assert that they took place.
@@ -172,7 +172,7 @@ impl Checker {
             *if torn { &mut self.tally.tears } else { &mut self.tally.subsets } += 1;
             let submitted = epoch.submitted(&fates).max(point.promised);
             self.crashed(Point { submitted, ..point })
-                .map_err(|what| format!("{what}\n{}", self.tell(epoch, &fates, point)))?;
+                .map_err(|what| format!("{what}\n{}", self.describe(epoch, &fates, point)))?;
             for (world, mark) in self.worlds.iter().zip(marks) {
                 world.disk.roll_back(mark);
             }
@@ -229,7 +229,7 @@ impl Checker {
     /// Checks every property of one image. Leaves the disk changed.
     fn recover_fully(&mut self, point: Point) -> Result<Recovery, String> {
         let (number, world) = (self.tally.images(), &mut self.worlds[0]);
-        let on = number.is_multiple_of(self.effort.go_on_every);
+        let on = number.is_multiple_of(self.effort.continue_every);
         let read_only = number.is_multiple_of(4);
         let shown = if read_only { Some(look(world)?) } else { None };
         let open = world.open(How::default())?;
@@ -253,7 +253,7 @@ impl Checker {
     }
 
     /// Describes the fate of each piece of the epoch.
-    fn tell(&self, epoch: &Epoch, fates: &[Fate], point: Point) -> String {
+    fn describe(&self, epoch: &Epoch, fates: &[Fate], point: Point) -> String {
         let mut text = format!(
             "crash at event {} of the log, at least {} writes promised; in flight:",
             point.until, point.promised
@@ -311,7 +311,7 @@ impl Recovered<'_> {
         let nonces = self.nonces.clone();
         let open = self.open_again(&places(&log))?;
         if on {
-            self.go_on(open)?;
+            self.continue_with(open)?;
         }
         Ok(Recovery { logs: [log, vec![]], count, nonces })
     }
@@ -340,7 +340,7 @@ impl Recovered<'_> {
     }
 
     /// Writes more, and opens the volume once more.
-    fn go_on(&mut self, mut open: Open) -> Result<(), String> {
+    fn continue_with(&mut self, mut open: Open) -> Result<(), String> {
         let mut rng = SeededRng::new(mix(self.number));
         let mut steps = vec![Step::Write(1), Step::Write(2), Step::Flush, Step::Write(1)];
         if self.number.is_multiple_of(240) {

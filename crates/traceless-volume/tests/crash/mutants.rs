@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use traceless_core::Result;
 use traceless_core::error::Place;
 use traceless_core::oram::{BlockOram, Hides, Oram};
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::BlockScheme;
 use traceless_core::types::Addr;
 
@@ -14,34 +14,37 @@ const REMEMBERED: usize = 4;
 /// Opens a scheme with a `sync` that returns without syncing.
 pub fn open_unsynced(
     scheme: &dyn BlockScheme,
-    parts: Parts,
+    context: SchemeContext,
     state: &[u8],
 ) -> Result<Box<dyn BlockOram>> {
-    open(scheme, parts, state, Fault::Unsynced)
+    open(scheme, context, state, Fault::Unsynced)
 }
 
 /// Makes a scheme that keeps the older of two copies which one merge finds.
-pub fn create_keeping_older(scheme: &dyn BlockScheme, parts: Parts) -> Result<Box<dyn BlockOram>> {
-    let (inner, fault) = (scheme.create_block(parts)?, Fault::KeepsOlder(VecDeque::new()));
+pub fn create_keeping_older(
+    scheme: &dyn BlockScheme,
+    context: SchemeContext,
+) -> Result<Box<dyn BlockOram>> {
+    let (inner, fault) = (scheme.create_block(context)?, Fault::KeepsOlder(VecDeque::new()));
     Ok(Box::new(FaultyOram { inner, fault }))
 }
 
 /// Opens a scheme that keeps the older of two copies which one merge finds.
 pub fn open_keeping_older(
     scheme: &dyn BlockScheme,
-    parts: Parts,
+    context: SchemeContext,
     state: &[u8],
 ) -> Result<Box<dyn BlockOram>> {
-    open(scheme, parts, state, Fault::KeepsOlder(VecDeque::new()))
+    open(scheme, context, state, Fault::KeepsOlder(VecDeque::new()))
 }
 
 fn open(
     scheme: &dyn BlockScheme,
-    parts: Parts,
+    context: SchemeContext,
     state: &[u8],
     fault: Fault,
 ) -> Result<Box<dyn BlockOram>> {
-    let inner = scheme.open_block(parts, state, &mut |_, _| {})?;
+    let inner = scheme.open_block(context, state, &mut |_, _| {})?;
     Ok(Box::new(FaultyOram { inner, fault }))
 }
 

@@ -17,7 +17,7 @@ const LIVES_PER_RUN: u64 = 16;
 const CRASHES: u64 = 10;
 
 /// Seconds between two progress lines.
-const TELL_EVERY: u64 = 5;
+const PRINT_EVERY: u64 = 5;
 
 /// The rounds to run. A scheme and a seed determine a round.
 pub struct Rounds {
@@ -28,7 +28,7 @@ pub struct Rounds {
     count: u64,
     seconds: u64,
     effort: Effort,
-    tell: bool,
+    prints: bool,
 }
 
 impl Rounds {
@@ -43,12 +43,12 @@ impl Rounds {
         }
         let (rounds, seconds) = (variable("ROUNDS"), variable("SECONDS"));
         if rounds.is_none() && seconds.is_none() {
-            let (seconds, tell) = (u64::MAX, false);
-            return Self { families, first: 0, count: few, seconds, effort: quick, tell };
+            let (seconds, prints) = (u64::MAX, false);
+            return Self { families, first: 0, count: few, seconds, effort: quick, prints };
         }
         let first = variable("SEED").unwrap_or_else(|| System.below(1 << 40));
         let (count, seconds) = (rounds.unwrap_or(u64::MAX), seconds.unwrap_or(u64::MAX));
-        Self { families, first, count, seconds, effort: thorough, tell: true }
+        Self { families, first, count, seconds, effort: thorough, prints: true }
     }
 
     /// Runs the rounds on two threads. Panics at the first violation, with a command to reproduce
@@ -102,8 +102,8 @@ impl Rounds {
             return None;
         }
         state.next += 1;
-        if self.tell && seconds >= state.told + TELL_EVERY {
-            state.told = seconds;
+        if self.prints && seconds >= state.printed + PRINT_EVERY {
+            state.printed = seconds;
             let images: u64 = state.tallies.iter().map(Tally::images).sum();
             let crashes: u64 = state.tallies.iter().map(|t| t.crashes).sum();
             eprintln!("{seconds} s: {round} rounds, {images} crash images, {crashes} live crashes");
@@ -117,12 +117,12 @@ struct Progress {
     tallies: Vec<Tally>,
     violations: Vec<String>,
     /// Time of the last progress line, in seconds.
-    told: u64,
+    printed: u64,
 }
 
 impl Progress {
     fn new(families: usize) -> Self {
-        Self { next: 0, tallies: vec![Tally::default(); families], violations: vec![], told: 0 }
+        Self { next: 0, tallies: vec![Tally::default(); families], violations: vec![], printed: 0 }
     }
 }
 

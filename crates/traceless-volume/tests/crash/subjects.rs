@@ -11,7 +11,7 @@ use traceless_block::hive::HiveScheme;
 use traceless_block::{random, sq};
 use traceless_core::oram::BlockOram;
 use traceless_core::rng::{Rng, SeededRng};
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::BlockScheme;
 
 type Made = traceless_core::Result<Box<dyn BlockOram>>;
@@ -30,8 +30,8 @@ pub struct Subject {
     /// equal draws; otherwise with different ones, which is a stronger test.
     pub draws_places: bool,
     /// Functions that make and open the scheme: the factory's, or a mutant's.
-    pub create: fn(&dyn BlockScheme, Parts) -> Made,
-    pub open: fn(&dyn BlockScheme, Parts, &[u8]) -> Made,
+    pub create: fn(&dyn BlockScheme, SchemeContext) -> Made,
+    pub open: fn(&dyn BlockScheme, SchemeContext, &[u8]) -> Made,
 }
 
 impl Subject {
@@ -43,13 +43,13 @@ impl Subject {
         around: u64,
     ) -> Self {
         let (draws_places, scheme) = (scheme.draws_places(), Arc::new(scheme));
-        let create = |scheme: &dyn BlockScheme, parts| scheme.create_block(parts);
+        let create = |scheme: &dyn BlockScheme, context| scheme.create_block(context);
         Self { scheme, unsynced_max, begins, around, draws_places, create, open }
     }
 }
 
-fn open(scheme: &dyn BlockScheme, parts: Parts, state: &[u8]) -> Made {
-    scheme.open_block(parts, state, &mut |_, _| {})
+fn open(scheme: &dyn BlockScheme, context: SchemeContext, state: &[u8]) -> Made {
+    scheme.open_block(context, state, &mut |_, _| {})
 }
 
 /// The subjects of one scheme.

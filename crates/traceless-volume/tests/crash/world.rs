@@ -8,7 +8,7 @@ use traceless_core::Error;
 use traceless_core::durable::Vault;
 use traceless_core::oram::BlockOram;
 use traceless_core::rng::{Rng, SeededRng};
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 use traceless_core::seal::{Cipher, record};
 use traceless_core::store::Store;
 use traceless_core::suite::UnsaltedRng;
@@ -169,15 +169,15 @@ impl World {
             log: vec![],
         };
         let blank = Superblock { generation: 0, chain: [0; 32], state: vec![] };
-        let (parts, _) = world.parts(blank, How::default());
+        let (context, _) = world.context(blank, How::default());
         let (create, scheme) = (world.subject.create, world.subject.scheme.clone());
-        create(&*scheme, parts).expect("created").close().expect("closed");
+        create(&*scheme, context).expect("created").close().expect("closed");
         world.nonces.note(&world.disk.take_log(), 0).expect("no nonce twice at creation");
         world.disk.settle();
         world
     }
 
-    fn parts(&mut self, superblock: Superblock, how: How) -> (Parts, Newest) {
+    fn context(&mut self, superblock: Superblock, how: How) -> (SchemeContext, Newest) {
         self.draws += 1;
         let draws = if self.fault == Fault::SameDraws { 0 } else { self.draws };
         let of_workload = if self.subject.draws_places { 0 } else { mix(self.salt) };
@@ -198,7 +198,7 @@ impl World {
             "plain" => seed(2),
             _ => Box::new(UnsaltedRng(*seed(2))),
         };
-        let parts = Parts {
+        let context = SchemeContext {
             store,
             first: AREAS_AT,
             key: self.keys.scheme(),
@@ -208,7 +208,7 @@ impl World {
             read_only: how.read_only,
             expect_writes: how.expect_writes,
         };
-        (parts, newest)
+        (context, newest)
     }
 
     /// Opens the volume as `Volume::open` does.
@@ -216,8 +216,8 @@ impl World {
         self.disk.enter(Phase::Opening);
         let superblock = Superblock::read(&*self.disk, &self.keys).map_err(|e| e.to_string())?;
         let state = superblock.state.clone();
-        let (parts, newest) = self.parts(superblock, how);
-        let opened = (self.subject.open)(&*self.subject.scheme, parts, &state);
+        let (context, newest) = self.context(superblock, how);
+        let opened = (self.subject.open)(&*self.subject.scheme, context, &state);
         Ok(Open { oram: opened.map_err(|e| self.failure("open", &e))?, newest })
     }
 

@@ -55,7 +55,7 @@ use alloc::vec::Vec;
 use traceless_core::error::{Error, Result};
 use traceless_core::oram::{Hides, Oram};
 use traceless_core::rng::{Rng, System};
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::Scheme;
 use traceless_core::seal::Secret;
 use traceless_core::store::Store;
@@ -108,10 +108,10 @@ impl Array {
     /// Reads a block, changes it, or both, in one access, which looks like any other. Returns the
     /// value that `visit` returns. An observer can measure how long `visit` takes.
     pub fn access<R>(&mut self, addr: u64, visit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        let (mut visit, mut told) = (Some(visit), None);
+        let (mut visit, mut output) = (Some(visit), None);
         self.oram_mut()
-            .update(Addr(addr), &mut |block| told = visit.take().map(|visit| visit(block)))?;
-        Ok(told.expect("a scheme calls once"))
+            .update(Addr(addr), &mut |block| output = visit.take().map(|visit| visit(block)))?;
+        Ok(output.expect("a scheme calls once"))
     }
 
     /// Changes a block in one access, which looks like any other.
@@ -343,7 +343,7 @@ impl ArrayBuilder {
         let store = self.store.take().ok_or(NO_STORE)?;
         let key = self.key.take().ok_or(NO_KEY)?;
         let (vault, state) = StoreVault::open(store.clone(), vault_key(&key))?;
-        let oram = scheme.open(self.parts(store, &key, vault), &state, &mut |_, _| {})?;
+        let oram = scheme.open(self.context(store, &key, vault), &state, &mut |_, _| {})?;
         Ok(Array::new(oram))
     }
 
@@ -351,17 +351,17 @@ impl ArrayBuilder {
         self.rng.unwrap_or_else(|| Box::new(System))
     }
 
-    /// The parts that a new array in a store is made of.
-    fn new_parts(mut self) -> Result<Parts> {
+    /// What a new array in a store is made of.
+    fn new_parts(mut self) -> Result<SchemeContext> {
         let len = self.store_len()?;
         let store = self.store.take().ok_or(NO_STORE)?;
         let key = self.key.take().ok_or(NO_KEY)?;
         let vault = StoreVault::create(store.clone(), vault_key(&key), len)?;
-        Ok(self.parts(store, &key, vault))
+        Ok(self.context(store, &key, vault))
     }
 
-    fn parts(self, store: Arc<dyn Store>, key: &Secret, vault: StoreVault) -> Parts {
-        Parts::behind(vault, b"array", store, key, self.rng_or_system())
+    fn context(self, store: Arc<dyn Store>, key: &Secret, vault: StoreVault) -> SchemeContext {
+        SchemeContext::after_vault(vault, b"array", store, key, self.rng_or_system())
     }
 }
 

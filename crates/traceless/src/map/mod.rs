@@ -76,7 +76,7 @@ use subtle::{Choice, ConditionallySelectable};
 use traceless_core::error::{Error, Result};
 use traceless_core::oram::Oram;
 use traceless_core::rng::Rng;
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::store_vault::{StoreVault, VAULT_LEN};
 use traceless_core::seal::Secret;
 use traceless_core::store::Store;
@@ -465,8 +465,8 @@ impl MapBuilder {
             let key = self.key.take().ok_or(NO_KEY)?;
             let len = self.store_len()?;
             let vault = StoreVault::create(store.clone(), vault_key(shape, &key), len)?;
-            let parts = Parts::behind(vault, b"map", store, &key, self.random()?);
-            let array = create_attached(geometry(shape)?, parts)?;
+            let context = SchemeContext::after_vault(vault, b"map", store, &key, self.random()?);
+            let array = create_attached(geometry(shape)?, context)?;
             return Ok(Map::new(shape, saved_places(shape, &key), Home::Saved(array)));
         }
         let mut rng = self.random()?;
@@ -481,8 +481,8 @@ impl MapBuilder {
         let store = self.store.take().ok_or(Error::Geometry("it lies in a store"))?;
         let key = self.key.take().ok_or(NO_KEY)?;
         let (vault, state) = StoreVault::open(store.clone(), vault_key(shape, &key))?;
-        let parts = Parts::behind(vault, b"map", store, &key, self.random()?);
-        let array = open_attached(geometry(shape)?, parts, &state)?;
+        let context = SchemeContext::after_vault(vault, b"map", store, &key, self.random()?);
+        let array = open_attached(geometry(shape)?, context, &state)?;
         let mut map = Map::new(shape, saved_places(shape, &key), Home::Saved(array));
         map.load_stash();
         Ok(map)

@@ -27,8 +27,8 @@ use traceless_core::durable::{Durable, load_words, save_words};
 use traceless_core::error::{Error, Result};
 use traceless_core::oram::{Hides, Oram, one_by_one};
 use traceless_core::rng::SeededRng;
-use traceless_core::scheme::Parts;
-use traceless_core::scheme::openings::{EpochState, KEY_BYTES_MAX, OPENINGS_MANY};
+use traceless_core::scheme::SchemeContext;
+use traceless_core::scheme::openings::{KEY_BYTES_MAX, OPENINGS_MANY, SchemeState};
 use traceless_core::seal::{Prf, Secret};
 use traceless_core::types::{Addr, Extent};
 
@@ -207,43 +207,50 @@ pub(crate) trait UserWords: Oram {
 }
 
 /// Makes a new array; every block reads as zeros.
-pub fn create_durable(geometry: ArrayGeometry, parts: Parts) -> Result<Box<dyn Oram>> {
-    Ok(create_attached(geometry, parts)?)
+pub fn create_durable(geometry: ArrayGeometry, context: SchemeContext) -> Result<Box<dyn Oram>> {
+    Ok(create_attached(geometry, context)?)
 }
 
 /// Opens an array as it was at its last sync, with the state that its vault kept last.
-pub fn open_durable(geometry: ArrayGeometry, parts: Parts, state: &[u8]) -> Result<Box<dyn Oram>> {
-    Ok(open_attached(geometry, parts, state)?)
+pub fn open_durable(
+    geometry: ArrayGeometry,
+    context: SchemeContext,
+    state: &[u8],
+) -> Result<Box<dyn Oram>> {
+    Ok(open_attached(geometry, context, state)?)
 }
 
-pub(crate) fn create_attached(geometry: ArrayGeometry, parts: Parts) -> Result<Box<dyn UserWords>> {
-    fastest(geometry.block_len, NewArray { geometry, parts, state: None })
+pub(crate) fn create_attached(
+    geometry: ArrayGeometry,
+    context: SchemeContext,
+) -> Result<Box<dyn UserWords>> {
+    fastest(geometry.block_len, NewArray { geometry, context, state: None })
 }
 
 pub(crate) fn open_attached(
     geometry: ArrayGeometry,
-    parts: Parts,
+    context: SchemeContext,
     state: &[u8],
 ) -> Result<Box<dyn UserWords>> {
-    let state = Some(EpochState::decode(state)?);
-    fastest(geometry.block_len, NewArray { geometry, parts, state })
+    let state = Some(SchemeState::decode(state)?);
+    fastest(geometry.block_len, NewArray { geometry, context, state })
 }
 
 /// Opens an array with a state, or makes a new one without a state.
 struct NewArray {
     geometry: ArrayGeometry,
-    parts: Parts,
-    state: Option<EpochState>,
+    context: SchemeContext,
+    state: Option<SchemeState>,
 }
 
 impl Make for NewArray {
     type Made = Result<Box<dyn UserWords>>;
 
     fn make(self, width: impl Width + 'static) -> Self::Made {
-        let Self { geometry, parts, state } = self;
+        let Self { geometry, context, state } = self;
         Ok(match state {
-            None => Box::new(DurableOblivious::create(geometry, width, parts)?),
-            Some(state) => Box::new(DurableOblivious::open(geometry, width, parts, &state)?),
+            None => Box::new(DurableOblivious::create(geometry, width, context)?),
+            Some(state) => Box::new(DurableOblivious::open(geometry, width, context, &state)?),
         })
     }
 }
@@ -267,15 +274,20 @@ struct DurableOblivious<W: Width> {
 }
 
 impl<W: Width> DurableOblivious<W> {
-    fn create(geometry: ArrayGeometry, width: W, parts: Parts) -> Result<Self> {
-        let mut new = Self::assemble(geometry, width, parts, &EpochState::default())?;
+    fn create(geometry: ArrayGeometry, width: W, context: SchemeContext) -> Result<Self> {
+        let mut new = Self::assemble(geometry, width, context, &SchemeState::default())?;
         new.begin_opening()?;
         new.save()?;
         Ok(new)
     }
 
-    fn open(geometry: ArrayGeometry, width: W, parts: Parts, state: &EpochState) -> Result<Self> {
-        let mut opened = Self::reopen(geometry, width, parts, state)?;
+    fn open(
+        geometry: ArrayGeometry,
+        width: W,
+        context: SchemeContext,
+        state: &SchemeState,
+    ) -> Result<Self> {
+        let mut opened = Self::reopen(geometry, width, context, state)?;
         let is_many = opened.saves.openings().len() >= OPENINGS_MANY;
         if opened.saves.life.takes_writes() && (!state.clean || is_many) {
             opened.rebuild()?;
@@ -284,8 +296,13 @@ impl<W: Width> DurableOblivious<W> {
     }
 
     /// Opens the array as it was at its last sync, labels included.
-    fn reopen(geometry: ArrayGeometry, width: W, parts: Parts, state: &EpochState) -> Result<Self> {
-        let mut opened = Self::assemble(geometry, width, parts, state)?;
+    fn reopen(
+        geometry: ArrayGeometry,
+        width: W,
+        context: SchemeContext,
+        state: &SchemeState,
+    ) -> Result<Self> {
+        let mut opened = Self::assemble(geometry, width, context, state)?;
         let loaded = opened.saves.load()?;
         let mut rest = &loaded.saved[..];
         load_words(core::slice::from_mut(&mut opened.area), &mut rest)?;
@@ -306,12 +323,12 @@ impl<W: Width> DurableOblivious<W> {
     fn assemble(
         geometry: ArrayGeometry,
         width: W,
-        parts: Parts,
-        state: &EpochState,
+        context: SchemeContext,
+        state: &SchemeState,
     ) -> Result<Self> {
         let layout = geometry.layout()?;
         let (copies, bound) = (layout.copies.clone(), geometry.to_bytes());
-        let mut saves = Saves::new(copies, b"oblivious state", bound, parts, state)?;
+        let mut saves = Saves::new(copies, b"oblivious state", bound, context, state)?;
         let keys = Keys::new(state, saves.key(), FAMILY);
         let inner = inner_over(&geometry, width, &layout, &mut saves, 0, keys)?;
         Ok(Self {
@@ -327,7 +344,7 @@ impl<W: Width> DurableOblivious<W> {
         })
     }
 
-    fn keys_of(&self, state: &EpochState) -> Keys {
+    fn keys_of(&self, state: &SchemeState) -> Keys {
         Keys::new(state, self.saves.key(), FAMILY)
     }
 
@@ -388,7 +405,7 @@ impl<W: Width> DurableOblivious<W> {
     }
 
     fn end_save(&mut self) -> Result {
-        self.memory().write_held()?;
+        self.memory().write_pending()?;
         self.unsynced = 0;
         let start = self.saves.openings().last().start;
         let pages = self.memory().version() - start;
@@ -510,7 +527,7 @@ impl<W: Width> Oram for DurableOblivious<W> {
         if !self.saves.life.takes_writes() {
             return Ok(());
         }
-        self.saves.life.healthy()?;
+        self.saves.life.check_not_poisoned()?;
         self.inner.check_stashes()?;
         self.finish_unread(&mut |_| {})?;
         if self.unsynced > 0 { self.save() } else { Ok(()) }

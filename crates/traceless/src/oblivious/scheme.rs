@@ -9,7 +9,7 @@ use traceless_core::oram::{Hides, Oram};
 #[cfg(feature = "std")]
 use traceless_core::rng::Rng;
 use traceless_core::scheme::contract::Scheme;
-use traceless_core::scheme::{Parts, PlacedArea};
+use traceless_core::scheme::{PlacedArea, SchemeContext};
 
 impl Scheme for ArrayGeometry {
     fn name(&self) -> &'static str {
@@ -48,17 +48,17 @@ impl Scheme for ArrayGeometry {
         self.check()
     }
 
-    fn create(&self, parts: Parts) -> Result<Box<dyn Oram>> {
-        create_durable(*self, parts)
+    fn create(&self, context: SchemeContext) -> Result<Box<dyn Oram>> {
+        create_durable(*self, context)
     }
 
     fn open(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         _progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn Oram>> {
-        open_durable(*self, parts, state)
+        open_durable(*self, context, state)
     }
 
     #[cfg(feature = "std")]

@@ -182,8 +182,8 @@ impl<C: Sealer> SealedPages<C> {
         &mut self.sealer
     }
 
-    /// From now on writes wait in memory until [`write_held`](Self::write_held), and the store does
-    /// not change.
+    /// From now on writes wait in memory until [`write_pending`](Self::write_pending), and the
+    /// store does not change.
     pub fn hold_back(&mut self) {
         self.held = Some(PendingBuckets::default());
     }
@@ -199,7 +199,7 @@ impl<C: Sealer> SealedPages<C> {
     }
 
     /// Writes the pending pages to their places.
-    pub fn write_held(&mut self) -> Result {
+    pub fn write_pending(&mut self) -> Result {
         match &mut self.held {
             Some(held) => held.write_to(&*self.store, self.first),
             None => Ok(()),

@@ -73,8 +73,8 @@ fn is_an_array_at_every_length() {
 
 /// Number of operations of the longest model test: a million, or as many as a release sets.
 fn long_run() -> u64 {
-    let asked = std::env::var("TRACELESS_MODEL_OPERATIONS").ok();
-    asked.map_or(1_000_000, |number| number.parse().expect("a number of operations"))
+    let operations = std::env::var("TRACELESS_MODEL_OPERATIONS").ok();
+    operations.map_or(1_000_000, |number| number.parse().expect("a number of operations"))
 }
 
 #[test]

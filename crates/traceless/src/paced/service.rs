@@ -43,10 +43,10 @@ impl Service {
     ) -> Self {
         let (blocks, block_len) = (controller.blocks(), controller.block_len());
         let hides = controller.hides();
-        let (requests, asked) = channel();
+        let (requests, received) = channel();
         let thread = std::thread::spawn(move || {
             let mut paced = PacedOram::new(controller, timer, pace);
-            let served = serve(&mut paced, &asked);
+            let served = serve(&mut paced, &received);
             (paced.record(), served)
         });
         Self { blocks, block_len, hides, requests: Some(requests), thread: Some(thread) }
@@ -60,7 +60,7 @@ impl Service {
         visit: impl FnOnce(&mut [u8]) -> R + Send + 'static,
     ) -> Result<R> {
         check_request(self.blocks, 0, &[addr], 0)?;
-        self.ask(addr, visit).recv().map_err(|_| Error::EarlierAbort)
+        self.submit(addr, visit).recv().map_err(|_| Error::EarlierAbort)
     }
 
     /// Stops the thread after all requests are finished and synced. Returns how well the pace was
@@ -70,7 +70,7 @@ impl Service {
     }
 
     /// Queues an access. The receiver gets the answer, or a disconnect if the thread ends first.
-    fn ask<R: Send + 'static>(
+    fn submit<R: Send + 'static>(
         &self,
         addr: Addr,
         visit: impl FnOnce(&mut [u8]) -> R + Send + 'static,
@@ -109,14 +109,14 @@ impl Drop for Service {
 /// Steps until the channel is closed and no request waits.
 fn serve<C: Controller, T: Timer>(
     paced: &mut PacedOram<C, T>,
-    asked: &Receiver<ServiceRequest>,
+    received: &Receiver<ServiceRequest>,
 ) -> Result {
     let mut waiting = VecDeque::<Visit>::new();
     let mut syncs = Vec::new();
     let mut open = true;
     while open || !waiting.is_empty() {
         loop {
-            match asked.try_recv() {
+            match received.try_recv() {
                 Ok(ServiceRequest::Access(addr, visit)) => {
                     paced.submit(0, addr)?;
                     waiting.push_back(visit);
@@ -155,7 +155,7 @@ impl Oram for Service {
     fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
         check_request(self.blocks, self.block_len, addrs, into.len())?;
         let answers: Vec<_> =
-            addrs.iter().map(|&addr| self.ask(addr, |block| block.to_vec())).collect();
+            addrs.iter().map(|&addr| self.submit(addr, |block| block.to_vec())).collect();
         for (answer, part) in answers.iter().zip(into.chunks_exact_mut(self.block_len)) {
             part.copy_from_slice(&answer.recv().map_err(|_| Error::EarlierAbort)?);
         }
@@ -167,7 +167,7 @@ impl Oram for Service {
         let mut answers = Vec::new();
         for (addr, part) in one_by_one(addrs, self.block_len, from.len())? {
             let body = from[part].to_vec();
-            answers.push(self.ask(addr, move |block| block.copy_from_slice(&body)));
+            answers.push(self.submit(addr, move |block| block.copy_from_slice(&body)));
         }
         answers.iter().try_for_each(|answer| answer.recv().map_err(|_| Error::EarlierAbort))
     }

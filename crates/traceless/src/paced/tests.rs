@@ -177,16 +177,16 @@ fn issue_times_do_not_distinguish_requests_from_dummies() {
     let mut paced = PacedOram::new(in_memory(), clock.clone(), Pace::StartToStart(INTERVAL_NS));
     let mut waits = [vec![], vec![]];
     for step in 0..600 {
-        let asks = step % 2;
-        if asks == 1 {
+        let has_request = step % 2;
+        if has_request == 1 {
             paced.submit(step, Addr(step % BLOCKS)).unwrap();
         }
         let due = paced.due();
         let mut began = None;
         paced.step(&mut |_, _| began = Some(clock.now())).unwrap();
-        assert_eq!(began.is_some(), asks == 1);
+        assert_eq!(began.is_some(), has_request == 1);
         let after = clock.now() - due;
-        waits[asks as usize].push(after);
+        waits[has_request as usize].push(after);
     }
     let [dummies, requests] = waits.map(|mut waits| {
         waits.sort_unstable();

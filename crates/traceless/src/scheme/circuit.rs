@@ -129,7 +129,7 @@ impl<T: BucketTree> Circuit<T> {
     }
 
     /// Serves the purpose of the path that was read, and writes the path.
-    fn go_on(&mut self, purpose: CircuitPurpose, serve: Serve<'_>) -> Result<StepOutcome> {
+    fn advance(&mut self, purpose: CircuitPurpose, serve: Serve<'_>) -> Result<StepOutcome> {
         let (kind, finished) = match purpose {
             CircuitPurpose::Eviction => {
                 self.engine.evict_once();
@@ -179,7 +179,7 @@ impl<T: BucketTree> Controller for Circuit<T> {
         let read = self.engine.fetch(next.leaf).inspect_err(|_| self.next = Some(next));
         self.health.after_read(read)?;
         self.health.begin();
-        let issued = self.go_on(next.purpose, serve);
+        let issued = self.advance(next.purpose, serve);
         self.health.end(issued)
     }
 

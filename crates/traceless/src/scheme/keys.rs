@@ -1,7 +1,7 @@
 //! Keys of an area with blocks that are rewritten when they are read: one key per opening.
 
 use traceless_core::error::Result;
-use traceless_core::scheme::openings::{EpochState, Opening, Openings};
+use traceless_core::scheme::openings::{Opening, Openings, SchemeState};
 use traceless_core::seal::{Aegis, Forgery, Nonce, Sealer, Secret, TAG_LEN};
 
 /// Seals under the key of the newest opening; opens under the key of the opening that sealed.
@@ -29,14 +29,14 @@ impl Family {
 
 impl Keys {
     /// The keys for the openings of `state`.
-    pub fn new(state: &EpochState, key: &Secret, family: Family) -> Self {
+    pub fn new(state: &SchemeState, key: &Secret, family: Family) -> Self {
         Self { openings: Openings::new(state, |opening| family.derive(key, opening)), family }
     }
 
     /// No keys: for callers that need only lengths.
     pub fn none(family: Family) -> Self {
         let openings =
-            Openings::new(&EpochState::default(), |_| unreachable!("there is no opening"));
+            Openings::new(&SchemeState::default(), |_| unreachable!("there is no opening"));
         Self { openings, family }
     }
 

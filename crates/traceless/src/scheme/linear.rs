@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::oram::{Hides, Oram, check_request};
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::lifecycle::Lifecycle;
 use traceless_core::seal::{Aead, Nonce, Salt, Sealer, Secret, TAG_LEN};
 use traceless_core::store::Store;
@@ -58,16 +58,21 @@ impl Linear {
     }
 
     /// Creates a store of `blocks` blocks; every block reads as zeros.
-    pub fn create(blocks: u64, block_len: usize, parts: Parts) -> Result<Self> {
+    pub fn create(blocks: u64, block_len: usize, context: SchemeContext) -> Result<Self> {
         let nothing = Copy { opening: [0; 16], version: 0, place: 0 };
-        let mut new = Self::assemble(blocks, block_len, parts, nothing)?;
+        let mut new = Self::assemble(blocks, block_len, context, nothing)?;
         new.write_copy()?;
         new.sync()?;
         Ok(new)
     }
 
     /// Opens the ORAM from the last `state` in its vault, as it was at its last sync.
-    pub fn open(blocks: u64, block_len: usize, parts: Parts, state: &[u8]) -> Result<Self> {
+    pub fn open(
+        blocks: u64,
+        block_len: usize,
+        context: SchemeContext,
+        state: &[u8],
+    ) -> Result<Self> {
         if state.len() != STATE_LEN || state[..2] != [1, 0] || u64::from(state[26]) >= COPIES {
             return Err(Error::State("it is of another version"));
         }
@@ -76,26 +81,31 @@ impl Linear {
             version: u64::from_le_bytes(state[18..26].try_into().expect("8 bytes")),
             place: state[26],
         };
-        let mut opened = Self::assemble(blocks, block_len, parts, kept)?;
+        let mut opened = Self::assemble(blocks, block_len, context, kept)?;
         opened.read_copy()?;
         Ok(opened)
     }
 
-    fn assemble(blocks: u64, block_len: usize, parts: Parts, current: Copy) -> Result<Self> {
-        let end = parts.first.saturating_add(Self::store_len(blocks, block_len));
-        if blocks == 0 || parts.store.len() < end {
+    fn assemble(
+        blocks: u64,
+        block_len: usize,
+        context: SchemeContext,
+        current: Copy,
+    ) -> Result<Self> {
+        let end = context.first.saturating_add(Self::store_len(blocks, block_len));
+        if blocks == 0 || context.store.len() < end {
             return Err(Error::Geometry("the store is smaller than three copies of the blocks"));
         }
-        let mut life = Lifecycle::new(parts.read_only, parts.vault, parts.rng);
+        let mut life = Lifecycle::new(context.read_only, context.vault, context.rng);
         let len = usize::try_from(blocks).map_err(|_| Error::Geometry("too many blocks"))?;
         Ok(Self {
             plain: vec![0; len * block_len],
             sealed: vec![0; len * block_len + FRONT_LEN],
             blocks,
             block_len,
-            store: parts.store,
-            first: parts.first,
-            key: parts.key,
+            store: context.store,
+            first: context.first,
+            key: context.key,
             current,
             synced: current,
             // Nothing sealed under this id can pass for a version of another opening, so the id
@@ -239,7 +249,7 @@ mod tests {
     fn linear() -> (Arc<Dropping>, MemVault, Linear) {
         let store = Arc::new(Dropping(MemStore::new(Linear::store_len(4, 8)), false.into()));
         let vault = MemVault::default();
-        let parts = Parts {
+        let context = SchemeContext {
             store: store.clone(),
             first: 0,
             key: Secret::from_bytes([1; 32]),
@@ -249,7 +259,7 @@ mod tests {
             cipher: Cipher::default(),
             expect_writes: 0,
         };
-        let linear = Linear::create(4, 8, parts).unwrap();
+        let linear = Linear::create(4, 8, context).unwrap();
         (store, vault, linear)
     }
 

@@ -116,7 +116,7 @@ fn serve_hot<C: Controller>(controller: &mut C, mut step: impl FnMut(StepKind)) 
 }
 
 /// Fails if any statistic of the design's catalogue exceeds its limit.
-fn tells_nothing(leaves: &[u64], leaves_max: u64) {
+fn assert_uniform(leaves: &[u64], leaves_max: u64) {
     assert!(leaves.len() as u64 >= operations());
     older_tests_see_nothing(leaves, leaves_max);
     let echo = loudest_echo(leaves, leaves_max);
@@ -194,7 +194,7 @@ fn leaves_of_path_are_uniform() {
     let (tree, leaves) = noted(path_shape());
     let mut path = PathOram::new(BLOCKS, vec![tree], 200, rng()).unwrap();
     serve_hot(&mut path, |_| {});
-    tells_nothing(&leaves.lock().unwrap(), path_shape().leaves());
+    assert_uniform(&leaves.lock().unwrap(), path_shape().leaves());
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn leaves_of_unified_are_uniform() {
     let plb = Plb::new(16, 4, 0).unwrap();
     let mut unified = Unified::new(UNIFIED, tree, labels(), labels(), plb, rng()).unwrap();
     serve_hot(&mut unified, |_| {});
-    tells_nothing(&leaves.lock().unwrap(), unified_shape().leaves());
+    assert_uniform(&leaves.lock().unwrap(), unified_shape().leaves());
 }
 
 /// Bundles of two, as many as the blocks allow.
@@ -261,7 +261,7 @@ fn leaves_of_bundles<L: Labels>(sizes: Sizes, labels: impl Fn() -> L) -> Vec<u64
 #[test]
 fn leaves_of_bundles_are_uniform() {
     let leaves_max = bundled_shape().leaves();
-    tells_nothing(&leaves_of_bundles(BUNDLED, labels), leaves_max);
+    assert_uniform(&leaves_of_bundles(BUNDLED, labels), leaves_max);
     let apart = Sizes { bundled: false, ..BUNDLED };
     let leaves = leaves_of_bundles(apart, || BundleLabels(labels()));
     assert!(repeats(&leaves, leaves_max) > REPEATS_MAX, "the path of one label, for each part");
@@ -276,7 +276,7 @@ fn leaves_of_circuit_are_uniform() {
     serve_hot(&mut circuit, |_| {});
     // Every second path belongs to an eviction.
     let accessed: Vec<u64> = leaves.lock().unwrap().iter().copied().skip(1).step_by(2).collect();
-    tells_nothing(&accessed, shape.leaves());
+    assert_uniform(&accessed, shape.leaves());
 }
 
 #[test]
@@ -297,5 +297,5 @@ fn leaves_of_ring_are_uniform() {
             leaves.push(last - (shape.slots() - shape.leaves()));
         }
     });
-    tells_nothing(&leaves, shape.leaves());
+    assert_uniform(&leaves, shape.leaves());
 }

@@ -10,7 +10,7 @@
 //!   memory, for once
 //! * `scheme/pmmac`: tags of blocks, over any controller
 //! * `scheme/unified`: data and position map in one tree, with a PLB; blocks of several parts, each
-//!   on a path of its own or all on one (bundles); `at_hand`: without a path, context switches;
+//!   on a path of its own or all on one (bundles); `stash_hits`: without a path, context switches;
 //!   `fill`: all at once; `cache_above`: what a cache takes, returns, offers; `rekey`: another key
 //!   for all labels; `scheme/traffic`: what either moves, in bytes
 //! * `scheme/rho`: a small tree beside a unified one
@@ -37,4 +37,6 @@ pub mod traffic;
 pub(crate) mod tree_rig;
 pub mod unified;
 
-pub use traceless_core::scheme::{Facts, Parts, PlacedArea, contract, openings, store_vault};
+pub use traceless_core::scheme::{
+    Facts, PlacedArea, SchemeContext, contract, openings, store_vault,
+};

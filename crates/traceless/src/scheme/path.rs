@@ -70,7 +70,7 @@ enum PathPurpose {
     /// Serves the first request; its block of the tree then gets this leaf.
     Request(Leaf),
     /// A dummy or an eviction, which serves no request.
-    Unasked(StepKind),
+    Unrequested(StepKind),
 }
 
 impl<T: BucketTree> PathOram<T> {
@@ -126,11 +126,11 @@ impl<T: BucketTree> PathOram<T> {
         let last = self.engines.len() - 1;
         // Only between requests: the whole state may be saved then.
         if self.drains.is_due(blocks) {
-            return self.unasked(last, StepKind::Eviction);
+            return self.unrequested_access(last, StepKind::Eviction);
         }
         match self.requests.front() {
             Some(&PathRequest { addr, announced, .. }) => self.enter(addr, announced),
-            None => self.unasked(last, StepKind::Dummy),
+            None => self.unrequested_access(last, StepKind::Dummy),
         }
     }
 
@@ -154,20 +154,20 @@ impl<T: BucketTree> PathOram<T> {
 
     /// A path access that serves no request. Like a request, it goes on through all trees, down to
     /// the user's blocks.
-    fn unasked(&mut self, tree: usize, kind: StepKind) -> PathAccess {
-        PathAccess { tree, leaf: self.draw(tree), purpose: PathPurpose::Unasked(kind) }
+    fn unrequested_access(&mut self, tree: usize, kind: StepKind) -> PathAccess {
+        PathAccess { tree, leaf: self.draw(tree), purpose: PathPurpose::Unrequested(kind) }
     }
 
     /// Serves the purpose of the path that was read, and writes the path.
-    fn go_on(
+    fn advance(
         &mut self,
         PathAccess { tree, purpose, .. }: PathAccess,
         serve: Serve<'_>,
     ) -> Result<StepOutcome> {
         let new = match purpose {
             PathPurpose::Request(new) => new,
-            PathPurpose::Unasked(kind) => {
-                self.next = tree.checked_sub(1).map(|below| self.unasked(below, kind));
+            PathPurpose::Unrequested(kind) => {
+                self.next = tree.checked_sub(1).map(|below| self.unrequested_access(below, kind));
                 self.engines[tree].evict()?;
                 return Ok(StepOutcome { kind, finished: None });
             }
@@ -293,7 +293,7 @@ impl<T: BucketTree> Controller for PathOram<T> {
         // From here on a step cannot be repeated, since labels have changed. The callback `serve`
         // may panic.
         self.health.begin();
-        let issued = self.go_on(next, serve);
+        let issued = self.advance(next, serve);
         self.health.end(issued)
     }
 

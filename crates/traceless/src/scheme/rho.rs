@@ -153,7 +153,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels> Rho<T, S, L> {
             (None, None) => unreachable!("a fetch is finished once"),
         };
         let mut is_fetched = false;
-        while let Some(finished) = main.finish_at_hand(&mut exchange)? {
+        while let Some(finished) = main.finish_without_path(&mut exchange)? {
             is_fetched |= finished == FETCH;
         }
         let issued = main.step(&mut exchange)?;
@@ -201,7 +201,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels> Rho<T, S, L> {
     fn step_small(&mut self, serve: Serve<'_>) -> Result<StepOutcome> {
         let waiting = self.small.stash().len();
         if self.drains.is_due(waiting) {
-            return self.unasked(StepKind::Eviction);
+            return self.unrequested_access(StepKind::Eviction);
         }
         self.drained_in_vain = self.drains.is_crowded(waiting);
         if let Some(header) = self.leaving.pop_front() {
@@ -215,7 +215,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels> Rho<T, S, L> {
         let held = |&(_, addr): &(u64, Addr)| self.tags.find(addr);
         let Some((nth, way)) = (0..).zip(&self.requests).find_map(|(n, r)| Some((n, held(r)?)))
         else {
-            return self.unasked(StepKind::Dummy);
+            return self.unrequested_access(StepKind::Dummy);
         };
         let (id, addr) = self.requests.remove(nth).expect("it was found there");
         let (old, new) = (self.tags.header(way).leaf(), self.draw.leaf());
@@ -228,7 +228,7 @@ impl<T: BucketTree, S: BucketTree, L: Labels> Rho<T, S, L> {
         Ok(StepOutcome { kind: StepKind::Data, finished: Some(id) })
     }
 
-    fn unasked(&mut self, kind: StepKind) -> Result<StepOutcome> {
+    fn unrequested_access(&mut self, kind: StepKind) -> Result<StepOutcome> {
         self.small.dummy(self.draw.leaf())?;
         Ok(StepOutcome { kind, finished: None })
     }

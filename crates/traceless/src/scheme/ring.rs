@@ -243,7 +243,7 @@ impl<T: RingTree> Ring<T> {
     }
 
     /// Serves the purpose of the path that was read, and writes the path.
-    fn go_on(&mut self, next: RingAccess, serve: Serve<'_>) -> Result<StepOutcome> {
+    fn advance(&mut self, next: RingAccess, serve: Serve<'_>) -> Result<StepOutcome> {
         let mut issued = StepOutcome { kind: StepKind::Dummy, finished: None };
         match next.purpose {
             RingPurpose::Eviction => {
@@ -473,7 +473,7 @@ impl<T: RingTree> Controller for Ring<T> {
         let next = self.choose();
         let next = self.read(next)?;
         self.health.begin();
-        let issued = self.go_on(next, serve);
+        let issued = self.advance(next, serve);
         self.health.end(issued)
     }
 

@@ -14,9 +14,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::durable::{load_words, save_words};
 use traceless_core::error::{Error, Place, Result};
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::lifecycle::Lifecycle;
-use traceless_core::scheme::openings::{EpochState, Opening, Openings};
+use traceless_core::scheme::openings::{Opening, Openings, SchemeState};
 use traceless_core::seal::{Aead, Nonce, Salt, Sealer, Secret, TAG_LEN};
 use traceless_core::store::Store;
 use traceless_core::types::Extent;
@@ -91,7 +91,7 @@ pub(crate) struct Saves {
     count: u64,
     /// The state that the vault keeps. An opening that began since then has sealed nothing that was
     /// saved.
-    kept: EpochState,
+    kept: SchemeState,
 }
 
 impl Saves {
@@ -100,15 +100,15 @@ impl Saves {
         copies: CopyLayout,
         purpose: &'static [u8],
         bound: Vec<u8>,
-        parts: Parts,
-        state: &EpochState,
+        context: SchemeContext,
+        state: &SchemeState,
     ) -> Result<Self> {
-        if state.at_least < parts.expect_writes {
-            let (expected, found) = (parts.expect_writes, state.at_least);
+        if state.at_least < context.expect_writes {
+            let (expected, found) = (context.expect_writes, state.at_least);
             return Err(Error::RolledBack { expected, found });
         }
-        parts.check_room(copies.end())?;
-        let Parts { store, first, key, vault, rng, read_only, .. } = parts;
+        context.check_room(copies.end())?;
+        let SchemeContext { store, first, key, vault, rng, read_only, .. } = context;
         Ok(Self {
             openings: Openings::new(state, |opening| state_key(&key, purpose, opening)),
             life: Lifecycle::new(read_only, vault, rng),
@@ -222,7 +222,7 @@ impl Saves {
     pub fn close(&mut self) -> Result {
         self.life.sync(&*self.store, self.count)?;
         // The last opening in this list is the one that sealed the state.
-        self.life.keep(&EpochState { clean: true, ..self.kept.clone() }.encode())?;
+        self.life.keep(&SchemeState { clean: true, ..self.kept.clone() }.encode())?;
         self.life.end();
         Ok(())
     }

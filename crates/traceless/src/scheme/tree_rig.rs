@@ -14,7 +14,7 @@ use traceless_core::rng::{Rng, SeededRng};
 use traceless_core::seal::{Aead, HashSeal, NoSeal, Sealer, Secret};
 use traceless_core::store::{MemStore, Store};
 #[cfg(feature = "suite")]
-use traceless_core::suite::{FailingReads, goes_on};
+use traceless_core::suite::{FailingReads, continues_after_failed_read};
 use traceless_core::trace::{Event, Op, Recorder};
 use traceless_core::types::{Addr, Leaf};
 
@@ -100,8 +100,8 @@ pub fn trees(shape: &Shape, len: usize) -> Vec<Boxed> {
 
 /// Number of operations in each long run.
 pub fn operations() -> u64 {
-    let asked = std::env::var("TRACELESS_MODEL_OPERATIONS").ok();
-    asked.map_or(30_000, |number| number.parse().expect("a number of operations"))
+    let operations = std::env::var("TRACELESS_MODEL_OPERATIONS").ok();
+    operations.map_or(30_000, |number| number.parse().expect("a number of operations"))
 }
 
 /// Compares random reads, writes and updates with an array.
@@ -234,16 +234,16 @@ pub fn older_tests_see_nothing(leaves: &[u64], leaves_max: u64) {
     }
 }
 
-/// As [`goes_on`] for a controller, with failures at many points. `make` makes the controller over
-/// a store of `len` bytes.
+/// As [`continues_after_failed_read`] for a controller, with failures at many points. `make` makes
+/// the controller over a store of `len` bytes.
 #[cfg(feature = "suite")]
-pub fn goes_on_after_failed_reads<C: Controller>(len: u64, make: impl Fn(Arc<dyn Store>) -> C) {
+pub fn continues_after_failed_reads<C: Controller>(len: u64, make: impl Fn(Arc<dyn Store>) -> C) {
     let (mut fired, mut tried) = (0, 0);
     for reads in (0..60).chain((60..400).step_by(17)) {
         let store = Arc::new(FailingReads::new(Arc::new(MemStore::new(len))));
         let mut oram = SteppedOram::new(make(store.clone()));
         let mut model = vec![0; oram.blocks() as usize * oram.block_len()];
-        fired += u32::from(goes_on(&mut oram, &store, reads, &mut model));
+        fired += u32::from(continues_after_failed_read(&mut oram, &store, reads, &mut model));
         tried += 1;
     }
     assert!(fired > tried / 2, "only {fired} reads of {tried} failed");

@@ -18,10 +18,10 @@
 //!
 //! Paper: unified-oram, sections 3 to 5; ir-oram, section IV, for the cache above.
 
-mod at_hand;
 mod cache_above;
 mod fill;
 mod rekey;
+mod stash_hits;
 
 use crate::controller::{Controller, Serve, StepKind, StepOutcome};
 use crate::posmap::{Labels, LeafDraw, Plb};
@@ -260,19 +260,19 @@ impl<T: BucketTree, L: Labels> Unified<T, L> {
         match self.unread.take() {
             Some(FailedRead::Planned) => return self.walk_on(serve),
             Some(FailedRead::Unplanned { kind, leaf, finished }) => {
-                return self.make_unasked(kind, leaf, finished);
+                return self.make_unrequested(kind, leaf, finished);
             }
             None => {}
         }
         if self.drains.is_due(self.engine.stash().len()) {
-            return self.unasked(StepKind::Eviction);
+            return self.unrequested_access(StepKind::Eviction);
         }
         if self.planned.is_empty() && self.plan_rekeying()? {
             return self.walk_on(serve);
         }
         if self.planned.is_empty() {
             let Some(&request) = self.requests.front().or(self.offered.as_ref()) else {
-                return self.unasked(StepKind::Dummy);
+                return self.unrequested_access(StepKind::Dummy);
             };
             let mut is_finished = self.finish_in_passing(request, serve)?;
             let level = self.maps.first_missing(request.addr);
@@ -284,7 +284,7 @@ impl<T: BucketTree, L: Labels> Unified<T, L> {
             }
             if is_finished {
                 let leaf = self.maps.draw.leaf();
-                return self.make_unasked(StepKind::Dummy, leaf, Some(request.id));
+                return self.make_unrequested(StepKind::Dummy, leaf, Some(request.id));
             }
             self.walk = Walk { level, request: Some(request) };
             match self.maps.plan(level, request.addr, &mut self.planned) {
@@ -434,12 +434,12 @@ impl<T: BucketTree, L: Labels> Unified<T, L> {
     }
 
     /// A path access that serves no request.
-    fn unasked(&mut self, kind: StepKind) -> Result<StepOutcome> {
+    fn unrequested_access(&mut self, kind: StepKind) -> Result<StepOutcome> {
         let leaf = self.maps.draw.leaf();
-        self.make_unasked(kind, leaf, None)
+        self.make_unrequested(kind, leaf, None)
     }
 
-    fn make_unasked(
+    fn make_unrequested(
         &mut self,
         kind: StepKind,
         leaf: Leaf,
@@ -676,7 +676,7 @@ impl<T: BucketTree, L: Labels> Controller for Unified<T, L> {
         self.change(|unified| unified.try_step(serve))
     }
 
-    fn finish_at_hand(&mut self, serve: Serve<'_>) -> Result<Option<u64>> {
+    fn finish_without_path(&mut self, serve: Serve<'_>) -> Result<Option<u64>> {
         self.check_ready()?;
         let is_free = self.planned.is_empty() && self.unread.is_none();
         let Some(&request) = self.requests.front().filter(|_| is_free) else {

@@ -239,7 +239,7 @@ impl<W: Witness, C: Clock> GhostTree<W, C> {
         self.lines.is_empty()
     }
 
-    fn see(&self, op: Op) {
+    fn record(&self, op: Op) {
         let time = self.clock.now();
         let shape = &self.tree.shape;
         for level in 0..shape.levels() {
@@ -253,7 +253,7 @@ impl<W: Witness, C: Clock> GhostTree<W, C> {
         for nth in 0..self.tree.shape.z(level) {
             let at = bucket + (nth * LINE_LEN) as u64;
             let len = LINE_LEN as u32;
-            self.witness.see(Event { time, surface: Surface::Dram, op, at, len });
+            self.witness.record(Event { time, surface: Surface::Dram, op, at, len });
         }
     }
 }
@@ -274,7 +274,7 @@ impl<W: Witness, C: Clock + Send> BucketTree for GhostTree<W, C> {
     #[inline]
     fn read_path(&mut self, leaf: Leaf, headers: &mut [Header]) -> Result {
         self.leaf = leaf;
-        self.see(Op::Read);
+        self.record(Op::Read);
         self.tree.read_path(leaf, headers)
     }
 
@@ -293,7 +293,7 @@ impl<W: Witness, C: Clock + Send> BucketTree for GhostTree<W, C> {
 
     #[inline]
     fn write_path(&mut self, headers: &[Header]) -> Result {
-        self.see(Op::Write);
+        self.record(Op::Write);
         self.tree.write_path(headers)
     }
 

@@ -172,7 +172,7 @@ impl<T: BucketTree> Engine<T> {
 
     /// The body of the block `addr` if no path need be read for it: it is in the stash, or the tree
     /// finds it by address. No path may be open.
-    pub fn at_hand(&mut self, addr: Addr) -> Option<&mut [u8]> {
+    pub fn find_without_path(&mut self, addr: Addr) -> Option<&mut [u8]> {
         assert!(!self.is_open, "a block of the open path is taken, not found");
         match self.stash.find(addr) {
             Some(nth) => Some(self.stash.body_mut(nth)),

@@ -140,8 +140,8 @@ impl<C: Sealer> SealedTree<C> {
         &mut self.sealer
     }
 
-    /// From now on writes wait in memory until [`write_held`](Self::write_held), and the store does
-    /// not change.
+    /// From now on writes wait in memory until [`write_pending`](Self::write_pending), and the
+    /// store does not change.
     pub fn hold_back(&mut self) {
         self.held = Some(PendingBuckets::default());
     }
@@ -152,7 +152,7 @@ impl<C: Sealer> SealedTree<C> {
     }
 
     /// Writes the pending buckets to their places.
-    pub fn write_held(&mut self) -> Result {
+    pub fn write_pending(&mut self) -> Result {
         let Some(held) = &mut self.held else { return Ok(()) };
         held.write_to(&*self.store, self.first)
     }

@@ -161,8 +161,8 @@ fn a_crash_that_loses_the_oldest_unsynced_write_is_recovered_from() {
             drop(oram);
             let state = rig.vault.kept();
             for read_only in [true, false] {
-                let parts = rig.0.parts(rig.0.store.clone(), read_only);
-                let opened = Sq::open(geometry, parts, &state, &mut |_, _| {});
+                let context = rig.0.context(rig.0.store.clone(), read_only);
+                let opened = Sq::open(geometry, context, &state, &mut |_, _| {});
                 oram = opened.unwrap_or_else(|e| panic!("{amortized} {round} {read_only}: {e}"));
                 assert_eq!(oram.writes(), before);
                 for i in written.saturating_sub(2000)..written {
@@ -283,9 +283,9 @@ fn writes_that_are_expected_must_be_there() {
         oram.sync().unwrap();
         drop(oram);
         let state = rig.vault.kept();
-        let mut expecting = |expect_writes, read_only| Parts {
+        let mut expecting = |expect_writes, read_only| SchemeContext {
             expect_writes,
-            ..rig.0.parts(rig.0.store.clone(), read_only)
+            ..rig.0.context(rig.0.store.clone(), read_only)
         };
         let mut open = |n| Sq::open(geometry, expecting(n, true), &state, &mut |_, _| {});
         assert_eq!(open(20).unwrap().writes(), 20);
@@ -295,8 +295,8 @@ fn writes_that_are_expected_must_be_there() {
             }
             other => panic!("{other:?}"),
         }
-        let parts = expecting(23, false);
-        let (_, lost) = Sq::salvage(geometry, parts, &state, &mut |_, _| {}).unwrap();
+        let context = expecting(23, false);
+        let (_, lost) = Sq::salvage(geometry, context, &state, &mut |_, _| {}).unwrap();
         assert_eq!(lost.len() as u64, 3 * slots, "{lost:?}");
     }
 }

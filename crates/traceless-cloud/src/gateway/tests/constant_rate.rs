@@ -26,7 +26,7 @@ struct Timed {
 }
 
 impl Timed {
-    fn see(&self, message: Message) -> Result {
+    fn record(&self, message: Message) -> Result {
         self.observed.lock().unwrap().push((message, self.clock.now()));
         self.clock.advance(self.delay.load(Ordering::Relaxed));
         if self.fails.load(Ordering::Relaxed) > 0 {
@@ -39,7 +39,7 @@ impl Timed {
 
 impl Host for Timed {
     fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
-        self.see(Message::Query)?;
+        self.record(Message::Query)?;
         self.host.query(request)
     }
 
@@ -51,7 +51,7 @@ impl Host for Timed {
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.see(Message::Commit)?;
+        self.record(Message::Commit)?;
         self.host.commit(sequence, versions)
     }
 

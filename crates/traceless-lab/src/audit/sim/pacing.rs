@@ -169,7 +169,7 @@ impl TreeAccesses {
 }
 
 impl Witness for TreeAccesses {
-    fn see(&self, event: Event) {
+    fn record(&self, event: Event) {
         let mut lines = self.0.lock().expect("no witness panics");
         match event.op {
             Op::Read => lines.reads.push(event.at),
@@ -225,7 +225,7 @@ impl<F: Pacing> PacedController<F> {
     /// Requests a block, unless it is at hand. Returns whether it is.
     fn request_block(&mut self, now: u64, addr: u64, ticket: Option<u64>) -> Result<bool> {
         let block = Self::block(addr);
-        if self.scheme.is_at_hand(block) {
+        if self.scheme.is_served_without_path(block) {
             if F::READS_BEFORE_ANSWER {
                 self.read_line(now, addr, u64::MAX);
             }
@@ -246,7 +246,7 @@ impl<F: Pacing> PacedController<F> {
     }
 
     fn show(&self, time: u64, op: Op, at: u64) {
-        self.watcher.see(Event { time, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });
+        self.watcher.record(Event { time, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });
     }
 
     fn finish(&mut self, request: u64, arrival: u64, done: &mut dyn FnMut(u64, u64)) {
@@ -261,7 +261,7 @@ impl<F: Pacing> PacedController<F> {
 
     fn begin(&mut self, now: u64, done: &mut dyn FnMut(u64, u64)) -> Result {
         self.is_new = false;
-        while let Some(request) = self.scheme.finish_at_hand(&mut |_, _| {})? {
+        while let Some(request) = self.scheme.finish_without_path(&mut |_, _| {})? {
             self.finish(request, now, done);
         }
         if now < self.due {

@@ -25,6 +25,6 @@ pub fn observed_tree(
 /// Reports accesses to `lines` to `bus`.
 pub fn touch(bus: &dyn Witness, op: Op, lines: &[u64]) {
     for &at in lines {
-        bus.see(Event { time: 0, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });
+        bus.record(Event { time: 0, surface: Surface::Dram, op, at, len: LINE_LEN as u32 });
     }
 }

@@ -256,7 +256,7 @@ impl Watcher {
 }
 
 impl Witness for Watcher {
-    fn see(&self, event: Event) {
+    fn record(&self, event: Event) {
         let mut view = self.view();
         let Event { time, op, at, .. } = event;
         match &mut view.burst {
@@ -285,7 +285,7 @@ mod tests {
 
     fn show(watcher: &Watcher, time: u64, op: Op, lines: &[u64]) {
         for &at in lines {
-            watcher.see(Event { time, surface: Surface::Dram, op, at, len: 64 });
+            watcher.record(Event { time, surface: Surface::Dram, op, at, len: 64 });
         }
     }
 

@@ -124,10 +124,15 @@ fn record(args: &AuditTreeArgs, trace: &Trace) -> traceless::Result {
         match request {
             StepRequest::New(addr) => {
                 let (at, len) = (addr * LINE_LEN, LINE_LEN as u32);
-                trace.record_request(Request { seen: events, op: Op::Read, at, len });
+                trace.record_request(Request { events_before: events, op: Op::Read, at, len });
             }
             StepRequest::None => {
-                trace.record_request(Request { seen: events, op: Op::Sync, at: 0, len: 0 });
+                trace.record_request(Request {
+                    events_before: events,
+                    op: Op::Sync,
+                    at: 0,
+                    len: 0,
+                });
             }
             StepRequest::Pending => {}
         }

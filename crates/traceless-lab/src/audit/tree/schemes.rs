@@ -225,7 +225,7 @@ impl<C: Controller> StepDriver for OneByOne<C> {
         }
         // A request served without a step is invisible; the step is for the next request or a
         // dummy.
-        if self.is_busy && self.controller.finish_at_hand(&mut |_, _| {})?.is_some() {
+        if self.is_busy && self.controller.finish_without_path(&mut |_, _| {})?.is_some() {
             self.is_busy = false;
         }
         let issued: StepOutcome = self.controller.step(&mut |_, _| {})?;
@@ -275,7 +275,7 @@ impl<L: Labels> StepDriver for ExclusiveScheme<L> {
             }
         }
         // A return may take no step.
-        if self.is_busy && self.oram.finish_at_hand(&mut |_, _| {})?.is_some() {
+        if self.is_busy && self.oram.finish_without_path(&mut |_, _| {})?.is_some() {
             self.is_busy = false;
         }
         self.is_busy &= self.oram.step(&mut |_, _| {})?.finished.is_none();

@@ -46,8 +46,8 @@ struct Recording {
 const TREE_LEN: u64 = 1 << 48;
 
 impl Recording {
-    fn see(&self, event: Event) {
-        self.witness.see(Event { time: self.step.load(Ordering::Relaxed), ..event });
+    fn record(&self, event: Event) {
+        self.witness.record(Event { time: self.step.load(Ordering::Relaxed), ..event });
     }
 
     /// Reports the buckets of a path to the witness. Level follows level, from the root down.
@@ -58,7 +58,7 @@ impl Recording {
             let at = level_at + shape.bucket(leaf, level) * len;
             if len > 0 {
                 let surface = Surface::Dram;
-                self.see(Event { time: 0, surface, op, at, len: len as u32 });
+                self.record(Event { time: 0, surface, op, at, len: len as u32 });
             }
             level_at += shape.buckets(level) * len;
         }
@@ -141,9 +141,9 @@ pub struct RingWitness {
 }
 
 impl Witness for RingWitness {
-    fn see(&self, event: Event) {
+    fn record(&self, event: Event) {
         if let Some(recording) = &self.recording {
-            recording.see(event);
+            recording.record(event);
         }
         let mut view = self.view.lock().expect("no witness panics");
         view.template.add(u64::from(event.op == Op::Write));

@@ -68,7 +68,7 @@ impl<T: BucketTree, L: Labels, M> ExclusiveCache<T, L, M> {
         let Self { oram, lines, .. } = self;
         let mut steps = 0;
         let mut serve = |_: u64, block: &mut [u8]| serve(block, lines.body(nth));
-        while oram.finish_at_hand(&mut serve)?.is_none() {
+        while oram.finish_without_path(&mut serve)?.is_none() {
             steps += 1;
             if oram.step(&mut serve)?.finished.is_some() {
                 break;

@@ -237,7 +237,7 @@ impl MovedBytes {
 
 /// Counts the bytes of simulated accesses.
 impl Witness for MovedBytes {
-    fn see(&self, event: Event) {
+    fn record(&self, event: Event) {
         self.add(event.len as usize);
     }
 }

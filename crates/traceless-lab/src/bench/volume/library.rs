@@ -7,7 +7,7 @@ use std::sync::Arc;
 use traceless::durable::MemVault;
 use traceless::oram::Oram;
 use traceless::rng::{Rng, SeededRng, System};
-use traceless::scheme::Parts;
+use traceless::scheme::SchemeContext;
 use traceless::scheme::contract::BlockScheme;
 use traceless::seal::{Cipher, Secret};
 use traceless::store::{MemStore, Store};
@@ -52,7 +52,7 @@ pub struct TestBed {
 impl TestBed {
     pub fn new(scheme: Arc<dyn BlockScheme>, store: Arc<dyn Store>) -> Result<Self, Failure> {
         let (vault, key) = (MemVault::default(), Secret::random(&mut System));
-        let oram = scheme.create(parts(store.clone(), &vault, &key)).map_err(failed)?;
+        let oram = scheme.create(context(store.clone(), &vault, &key)).map_err(failed)?;
         let (rng, block) = (SeededRng::new(1), vec![0; BLOCK_LEN]);
         let mut bed = Self { scheme, oram, store, vault, key, rng, block };
         for addr in 0..bed.scheme.blocks() {
@@ -115,16 +115,16 @@ impl TestBed {
         self.oram.close().map_err(failed)?;
         let (state, store) = (self.vault.kept(), self.store.clone());
         seconds(|| {
-            let parts = parts(store, &self.vault, &self.key);
-            self.oram = self.scheme.open(parts, &state, &mut |_, _| {}).map_err(failed)?;
+            let context = context(store, &self.vault, &self.key);
+            self.oram = self.scheme.open(context, &state, &mut |_, _| {}).map_err(failed)?;
             Ok(())
         })
     }
 }
 
-/// The parts to make or open a scheme with.
-pub fn parts(store: Arc<dyn Store>, vault: &MemVault, key: &Secret) -> Parts {
-    Parts {
+/// The context to make or open a scheme in.
+pub fn context(store: Arc<dyn Store>, vault: &MemVault, key: &Secret) -> SchemeContext {
+    SchemeContext {
         store,
         first: 0,
         key: key.clone(),

@@ -69,7 +69,7 @@ fn measure(map_tiers: u8, effort: Effort) -> Result<Vec<Row>, Failure> {
 struct ReadBytes(AtomicU64);
 
 impl Witness for ReadBytes {
-    fn see(&self, event: Event) {
+    fn record(&self, event: Event) {
         if event.op == Op::Read {
             self.0.fetch_add(u64::from(event.len), Ordering::Relaxed);
         }

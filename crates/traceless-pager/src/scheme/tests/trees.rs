@@ -16,7 +16,7 @@ use traceless::trace::{Event, Op, Recorder};
 use traceless::types::Extent;
 use traceless_audit::{Draws, Verdict};
 
-type Parts = TreeParts<PageAegis>;
+type SchemeContext = TreeParts<PageAegis>;
 
 /// All tree schemes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,12 +42,12 @@ impl Kind {
     fn build(self, store: Arc<dyn Store>, pages: u64, cached: usize) -> Box<dyn PageScheme> {
         let rng = Box::new(SeededRng::new(pages));
         let salts = Box::new(SeededRng::new(2));
-        let parts = Parts { store, pages, cached, sealer: PageAegis::new, rng, salts };
+        let context = SchemeContext { store, pages, cached, sealer: PageAegis::new, rng, salts };
         match self {
-            Self::Path => Box::new(Path::new(parts).unwrap()),
-            Self::FusedPath => Box::new(FusedPath::path(parts).unwrap()),
-            Self::Ring => Box::new(FusedRing::ring(parts).unwrap()),
-            Self::Opam => Box::new(Opam::opam(parts).unwrap()),
+            Self::Path => Box::new(Path::new(context).unwrap()),
+            Self::FusedPath => Box::new(FusedPath::path(context).unwrap()),
+            Self::Ring => Box::new(FusedRing::ring(context).unwrap()),
+            Self::Opam => Box::new(Opam::opam(context).unwrap()),
         }
     }
 

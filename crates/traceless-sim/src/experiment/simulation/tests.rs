@@ -293,10 +293,14 @@ fn a_watched_run_is_made_again() {
     assert_eq!(sweep.run_count(), 1);
     let (bus, requests) = (Arc::new(Recorder::default()), Arc::new(AtomicU64::new(0)));
     let count = requests.clone();
-    let asked = move |_: Op, _: u64| {
+    let on_request = move |_: Op, _: u64| {
         count.fetch_add(1, Ordering::Relaxed);
     };
-    let watch = Watch { bus: Some(bus.clone()), asked: Some(Arc::new(asked)), ..Watch::default() };
+    let watch = Watch {
+        bus: Some(bus.clone()),
+        on_request: Some(Arc::new(on_request)),
+        ..Watch::default()
+    };
     let opened = open_results(&folder.path().join("out")).unwrap();
     sweep.make_watched(&opened, &watch).unwrap();
     assert_eq!(fs::read(&results(folder.path())[0]).unwrap(), result);

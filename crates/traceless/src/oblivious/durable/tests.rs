@@ -23,9 +23,9 @@ impl Rig {
     }
 
     fn create(&mut self) -> DurableOblivious<Dynamic> {
-        let parts = self.0.parts(self.0.store.clone(), false);
+        let context = self.0.context(self.0.store.clone(), false);
         let width = Dynamic::of(self.0.geometry.block_len);
-        DurableOblivious::create(self.0.geometry, width, parts).unwrap()
+        DurableOblivious::create(self.0.geometry, width, context).unwrap()
     }
 
     fn open_on(&mut self, store: Arc<dyn Store>, read_only: bool) -> Opened {
@@ -36,14 +36,14 @@ impl Rig {
         &mut self,
         store: Arc<dyn Store>,
         read_only: bool,
-        open: impl Fn(ArrayGeometry, Dynamic, Parts, &EpochState) -> Opened,
+        open: impl Fn(ArrayGeometry, Dynamic, SchemeContext, &SchemeState) -> Opened,
     ) -> Opened {
-        let (parts, state) = (self.0.parts(store, read_only), self.0.vault.kept());
+        let (context, state) = (self.0.context(store, read_only), self.0.vault.kept());
         open(
             self.0.geometry,
             Dynamic::of(self.0.geometry.block_len),
-            parts,
-            &EpochState::decode(&state)?,
+            context,
+            &SchemeState::decode(&state)?,
         )
     }
 
@@ -144,9 +144,9 @@ fn old_pages_and_old_states_are_refused() {
 fn another_key_or_geometry_opens_nothing() {
     let mut rig = Rig::new(geometries()[1]);
     rig.create().close().unwrap();
-    let mut parts = rig.0.parts(rig.0.store.clone(), false);
-    parts.key = Secret::from_bytes([5; 32]);
-    let opened = open_durable(rig.geometry, parts, &rig.vault.kept());
+    let mut context = rig.0.context(rig.0.store.clone(), false);
+    context.key = Secret::from_bytes([5; 32]);
+    let opened = open_durable(rig.geometry, context, &rig.vault.kept());
     assert!(matches!(opened.err(), Some(Error::Tampered { .. })));
     rig.geometry.unsynced_max -= 1;
     let opened = rig.open_on(rig.store.clone(), false);
@@ -202,8 +202,8 @@ fn what_was_made_anew_under_a_key_since_replaced_is_not_forgotten() {
     fill(&mut oram, 1);
     oram.sync().unwrap();
     drop(oram);
-    let open = |geometry, width, parts, state: &EpochState| {
-        let mut oram = DurableOblivious::reopen(geometry, width, parts, state)?;
+    let open = |geometry, width, context, state: &SchemeState| {
+        let mut oram = DurableOblivious::reopen(geometry, width, context, state)?;
         oram.key_bytes_max = 1;
         oram.rebuild()?;
         Ok(oram)
@@ -235,8 +235,8 @@ fn any_number_of_blocks_of_any_length_comes_back() {
             ArrayGeometry { memory_levels, ..ArrayGeometry::new(blocks, block_len).unwrap() };
         let geometry = ArrayGeometry { unsynced_max: geometry.unsynced_max.min(500), ..geometry };
         let mut rig = rig::Rig::with_room(geometry, geometry.store_len());
-        let parts = rig.parts(rig.store.clone(), false);
-        let mut oram = create_durable(geometry, parts).unwrap();
+        let context = rig.context(rig.store.clone(), false);
+        let mut oram = create_durable(geometry, context).unwrap();
         for closes in [true, false] {
             let byte = u8::from(closes) + 1;
             fill(&mut *oram, byte);
@@ -249,8 +249,8 @@ fn any_number_of_blocks_of_any_length_comes_back() {
             } else {
                 oram.sync().unwrap();
             }
-            let parts = rig.parts(rig.store.clone(), false);
-            oram = open_durable(geometry, parts, &rig.vault.kept()).unwrap();
+            let context = rig.context(rig.store.clone(), false);
+            oram = open_durable(geometry, context, &rig.vault.kept()).unwrap();
             assert_filled(&mut *oram, byte);
         }
     }
@@ -275,13 +275,20 @@ fn labels(oram: &mut DurableOblivious<Dynamic>) -> BTreeMap<u32, u32> {
 }
 
 /// An opening with the planted fault: labels stay as they were saved.
-fn unchanged(geometry: ArrayGeometry, width: Dynamic, parts: Parts, state: &EpochState) -> Opened {
-    DurableOblivious::reopen(geometry, width, parts, state)
+fn unchanged(
+    geometry: ArrayGeometry,
+    width: Dynamic,
+    context: SchemeContext,
+    state: &SchemeState,
+) -> Opened {
+    DurableOblivious::reopen(geometry, width, context, state)
 }
 
 /// Chi squared of pairs of labels, before a crash and after, over sixteen classes; and how many
 /// labels stayed less how many would by chance, in standard deviations.
-fn dependence(open: impl Fn(ArrayGeometry, Dynamic, Parts, &EpochState) -> Opened) -> (f64, f64) {
+fn dependence(
+    open: impl Fn(ArrayGeometry, Dynamic, SchemeContext, &SchemeState) -> Opened,
+) -> (f64, f64) {
     let geometry = ArrayGeometry::new(600, 16).unwrap();
     let geometry = ArrayGeometry { memory_levels: 3, unsynced_max: 100, ..geometry };
     let mut rig = Rig::new(geometry);
@@ -290,9 +297,10 @@ fn dependence(open: impl Fn(ArrayGeometry, Dynamic, Parts, &EpochState) -> Opene
     let leaves = 1 << (levels_for(600).unwrap() - 1);
     for _ in 0..12 {
         rig.open();
-        let mut seen = |open: &dyn Fn(ArrayGeometry, Dynamic, Parts, &EpochState) -> Opened| {
-            labels(&mut rig.open_by(rig.store.clone(), false, open).unwrap())
-        };
+        let mut seen =
+            |open: &dyn Fn(ArrayGeometry, Dynamic, SchemeContext, &SchemeState) -> Opened| {
+                labels(&mut rig.open_by(rig.store.clone(), false, open).unwrap())
+            };
         let (before, after) = (seen(&unchanged), seen(&open));
         assert_eq!((before.len(), after.len()), (600, 600), "every block is there once");
         for (addr, old) in before {
@@ -368,8 +376,8 @@ fn impossible_arrays_are_refused() {
         ArrayGeometry { attached_words: u32::MAX, ..good },
     ] {
         assert!(matches!(bad.check(), Err(Error::Geometry(_))), "{bad:?}");
-        let parts =
-            rig::Rig::with_room(bad, 1 << 20).parts(Arc::new(MemStore::new(1 << 20)), false);
-        assert!(create_durable(bad, parts).is_err());
+        let context =
+            rig::Rig::with_room(bad, 1 << 20).context(Arc::new(MemStore::new(1 << 20)), false);
+        assert!(create_durable(bad, context).is_err());
     }
 }

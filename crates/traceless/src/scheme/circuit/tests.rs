@@ -237,10 +237,10 @@ fn impossible_requests_are_refused() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {
-    use crate::scheme::tree_rig::goes_on_after_failed_reads;
+    use crate::scheme::tree_rig::continues_after_failed_reads;
 
     let shape = shape_for(64, Z).unwrap();
-    goes_on_after_failed_reads(store_for(&shape, 24).len(), |store| {
+    continues_after_failed_reads(store_for(&shape, 24).len(), |store| {
         Circuit::new(64, sealed(store, shape.clone(), 24), STASH_BLOCKS, rng()).unwrap()
     });
 }

@@ -4,7 +4,7 @@ use super::Linear;
 use alloc::boxed::Box;
 use traceless_core::error::Result;
 use traceless_core::oram::{Hides, Oram};
-use traceless_core::scheme::Parts;
+use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::Scheme;
 
 /// The parameters of [`Linear`]. All of them are public.
@@ -41,16 +41,16 @@ impl Scheme for LinearScheme {
         Hides::ReadsAndWrites
     }
 
-    fn create(&self, parts: Parts) -> Result<Box<dyn Oram>> {
-        Ok(Box::new(Linear::create(self.blocks, self.block_len, parts)?))
+    fn create(&self, context: SchemeContext) -> Result<Box<dyn Oram>> {
+        Ok(Box::new(Linear::create(self.blocks, self.block_len, context)?))
     }
 
     fn open(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         _progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn Oram>> {
-        Ok(Box::new(Linear::open(self.blocks, self.block_len, parts, state)?))
+        Ok(Box::new(Linear::open(self.blocks, self.block_len, context, state)?))
     }
 }

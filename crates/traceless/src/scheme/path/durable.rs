@@ -24,8 +24,8 @@ use traceless_core::durable::Durable;
 use traceless_core::error::{Error, Result};
 use traceless_core::oram::Hides;
 use traceless_core::rng::SeededRng;
-use traceless_core::scheme::Parts;
-use traceless_core::scheme::openings::{EpochState, KEY_BYTES_MAX, OPENINGS_MANY};
+use traceless_core::scheme::SchemeContext;
+use traceless_core::scheme::openings::{KEY_BYTES_MAX, OPENINGS_MANY, SchemeState};
 use traceless_core::types::{Addr, Extent, Leaf};
 
 type Tree = Treetop<SealedTree<Keys>>;
@@ -45,18 +45,18 @@ pub struct DurablePath {
 
 impl DurablePath {
     /// Creates a Path ORAM in which every block reads as zeros.
-    pub fn create(geometry: PathGeometry, parts: Parts) -> Result<SteppedOram<Self>> {
-        Self::new(geometry, parts).map(SteppedOram::new)
+    pub fn create(geometry: PathGeometry, context: SchemeContext) -> Result<SteppedOram<Self>> {
+        Self::new(geometry, context).map(SteppedOram::new)
     }
 
     /// Creates a Path ORAM filled with every block. Each bucket is written once, in a fixed order.
     /// The order of the calls of `contents` must be hidden from the adversary.
     pub fn create_filled(
         geometry: PathGeometry,
-        parts: Parts,
+        context: SchemeContext,
         contents: Contents<'_>,
     ) -> Result<SteppedOram<Self>> {
-        let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
+        let mut new = Self::assemble(geometry, context, &SchemeState::default())?;
         new.begin_opening()?;
         // Writing to the buckets' places is safe: there is no earlier save to spoil.
         new.oram.fill(contents)?;
@@ -66,9 +66,13 @@ impl DurablePath {
     }
 
     /// Opens the Path ORAM from the last `state` in its vault, as it was at its last sync.
-    pub fn open(geometry: PathGeometry, parts: Parts, state: &[u8]) -> Result<SteppedOram<Self>> {
-        let state = EpochState::decode(state)?;
-        let mut opened = Self::reopen(geometry, parts, &state)?;
+    pub fn open(
+        geometry: PathGeometry,
+        context: SchemeContext,
+        state: &[u8],
+    ) -> Result<SteppedOram<Self>> {
+        let state = SchemeState::decode(state)?;
+        let mut opened = Self::reopen(geometry, context, &state)?;
         if opened.saves.life.takes_writes() {
             if !state.clean {
                 opened.relabel()?;
@@ -78,8 +82,8 @@ impl DurablePath {
         Ok(SteppedOram::new(opened))
     }
 
-    fn new(geometry: PathGeometry, parts: Parts) -> Result<Self> {
-        let mut new = Self::assemble(geometry, parts, &EpochState::default())?;
+    fn new(geometry: PathGeometry, context: SchemeContext) -> Result<Self> {
+        let mut new = Self::assemble(geometry, context, &SchemeState::default())?;
         new.begin_opening()?;
         new.hold_back();
         new.save()?;
@@ -87,8 +91,8 @@ impl DurablePath {
     }
 
     /// Opens the ORAM as it was at its last sync, labels included.
-    fn reopen(geometry: PathGeometry, parts: Parts, state: &EpochState) -> Result<Self> {
-        let mut opened = Self::assemble(geometry, parts, state)?;
+    fn reopen(geometry: PathGeometry, context: SchemeContext, state: &SchemeState) -> Result<Self> {
+        let mut opened = Self::assemble(geometry, context, state)?;
         opened.hold_back();
         let held = opened.load()?;
         if opened.saves.life.takes_writes() {
@@ -102,11 +106,15 @@ impl DurablePath {
         Ok(opened)
     }
 
-    fn assemble(geometry: PathGeometry, parts: Parts, state: &EpochState) -> Result<Self> {
+    fn assemble(
+        geometry: PathGeometry,
+        context: SchemeContext,
+        state: &SchemeState,
+    ) -> Result<Self> {
         geometry.check()?;
         let placed = geometry.trees();
         let copies = geometry.copies(&placed);
-        let mut saves = Saves::new(copies, b"path state", geometry.to_bytes(), parts, state)?;
+        let mut saves = Saves::new(copies, b"path state", geometry.to_bytes(), context, state)?;
         let mut trees = Vec::new();
         for (nth, tree) in placed.iter().enumerate() {
             let keys = Keys::new(state, saves.key(), family(nth as u8));
@@ -196,12 +204,12 @@ impl DurablePath {
         let held = self.oram.engines.iter().map(|engine| engine.tree().inner().held());
         let held: Option<Vec<_>> = held.collect();
         self.saves.save(saved, &held.expect("all writes are held back"))?;
-        self.write_held().inspect_err(|_| self.saves.life.poison())
+        self.write_pending().inspect_err(|_| self.saves.life.poison())
     }
 
-    fn write_held(&mut self) -> Result {
+    fn write_pending(&mut self) -> Result {
         for engine in &mut self.oram.engines {
-            engine.tree_mut().inner_mut().write_held()?;
+            engine.tree_mut().inner_mut().write_pending()?;
         }
         self.unsynced = 0;
         self.renew_keys()
@@ -271,8 +279,8 @@ impl Controller for DurablePath {
         self.saves.life.writable()?;
         let issued = self.oram.step(serve)?;
         // Dummies and evictions also write buckets that wait for a sync.
-        let is_unasked = matches!(issued.kind, StepKind::Dummy | StepKind::Eviction);
-        if issued.finished.is_some() || is_unasked {
+        let is_unrequested = matches!(issued.kind, StepKind::Dummy | StepKind::Eviction);
+        if issued.finished.is_some() || is_unrequested {
             self.count_access()?;
             self.retire_if_many()?;
         }
@@ -283,7 +291,7 @@ impl Controller for DurablePath {
         if !self.saves.life.takes_writes() {
             return Ok(());
         }
-        self.saves.life.healthy()?;
+        self.saves.life.check_not_poisoned()?;
         self.oram.health.check()?;
         assert!(!self.oram.is_in_request(), "a request is finished before a sync");
         if self.unsynced > 0 { self.save() } else { Ok(()) }

@@ -13,7 +13,7 @@ pub fn template(geometry: &PathGeometry, events: &[Event]) -> Vec<Event> {
     let trees = geometry.areas()[usize::from(geometry.map_trees) + 1].1;
     let mut public = Public { known, trees, ..Public::default() };
     for event in events {
-        public.see(geometry, *event);
+        public.record(geometry, *event);
     }
     public.end_of_writes();
     public.out
@@ -37,7 +37,7 @@ struct Public {
 }
 
 impl Public {
-    fn see(&mut self, geometry: &PathGeometry, event: Event) {
+    fn record(&mut self, geometry: &PathGeometry, event: Event) {
         let in_tree = event.at < self.trees && event.op != Op::Sync;
         if event.op == Op::Sync || in_tree && event.op == Op::Read {
             self.end_of_writes();

@@ -8,7 +8,7 @@ use traceless_core::oram::{Hides, Oram};
 #[cfg(feature = "std")]
 use traceless_core::rng::Rng;
 use traceless_core::scheme::contract::Scheme;
-use traceless_core::scheme::{Parts, PlacedArea};
+use traceless_core::scheme::{PlacedArea, SchemeContext};
 use traceless_core::types::Addr;
 
 impl Scheme for PathGeometry {
@@ -48,25 +48,25 @@ impl Scheme for PathGeometry {
         self.check()
     }
 
-    fn create(&self, parts: Parts) -> Result<Box<dyn Oram>> {
-        Ok(Box::new(DurablePath::create(*self, parts)?))
+    fn create(&self, context: SchemeContext) -> Result<Box<dyn Oram>> {
+        Ok(Box::new(DurablePath::create(*self, context)?))
     }
 
     fn open(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         state: &[u8],
         _progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn Oram>> {
-        Ok(Box::new(DurablePath::open(*self, parts, state)?))
+        Ok(Box::new(DurablePath::open(*self, context, state)?))
     }
 
     fn create_filled(
         &self,
-        parts: Parts,
+        context: SchemeContext,
         contents: &mut dyn FnMut(Addr, &mut [u8]),
     ) -> Result<Box<dyn Oram>> {
-        Ok(Box::new(DurablePath::create_filled(*self, parts, contents)?))
+        Ok(Box::new(DurablePath::create_filled(*self, context, contents)?))
     }
 
     #[cfg(feature = "std")]

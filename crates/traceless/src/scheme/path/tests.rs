@@ -47,13 +47,13 @@ fn dummies_access_the_trees_in_turn_as_well() {
     let order = Arc::new(std::sync::Mutex::new(vec![]));
     let tree = |nth: usize, (levels, len)| {
         let order = order.clone();
-        let told = move |op, _| {
+        let witness_call = move |op, _| {
             if op == traceless_core::trace::Op::Read {
                 order.lock().unwrap().push(nth);
             }
         };
         let bare = BareTree::new(Shape::uniform(levels, 2).unwrap(), len);
-        let witness: Box<dyn crate::tree::PathWitness> = Box::new(told);
+        let witness: Box<dyn crate::tree::PathWitness> = Box::new(witness_call);
         crate::tree::ObservedTree::new(bare, witness)
     };
     let trees = [(5, 16), (4, 32), (2, 12)].into_iter().enumerate();
@@ -157,14 +157,14 @@ fn sealing_takes_little_room() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {
-    use crate::scheme::tree_rig::goes_on_after_failed_reads;
+    use crate::scheme::tree_rig::continues_after_failed_reads;
     use traceless_core::store::Store;
 
     let (shape, maps) = (Shape::uniform(5, 4).unwrap(), Shape::uniform(3, 4).unwrap());
     let lens = [&shape, &maps].map(|shape| store_for(shape, 16).len());
     for trees in 1..=2 {
         for above in [40, 1] {
-            goes_on_after_failed_reads(lens[0] + lens[1], |store| {
+            continues_after_failed_reads(lens[0] + lens[1], |store| {
                 let data = sealed(store.clone(), shape.clone(), 16);
                 let key = Aead::new(&Secret::from_bytes([8; 32]));
                 let (maps, salts) = (maps.clone(), Box::new(SeededRng::new(2)));

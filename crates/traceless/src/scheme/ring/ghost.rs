@@ -51,14 +51,14 @@ impl<W: Witness, C: Clock> GhostRing<W, C> {
     }
 
     /// Reports accesses to some lines of a bucket of the open path.
-    fn see(&mut self, op: Op, level: usize, lines: core::ops::Range<usize>) {
+    fn record(&mut self, op: Op, level: usize, lines: core::ops::Range<usize>) {
         let shape = self.metadata.shape();
         let bucket = buckets_above(shape, level) + shape.bucket(self.leaf, level);
         let all = (Self::metadata_lines(self.params) + self.params.slots()) as u64;
         for line in lines {
             let at = (bucket * all + line as u64) * LINE_LEN as u64;
             let (time, len) = (self.clock.now(), LINE_LEN as u32);
-            self.witness.see(Event { time, surface: Surface::Dram, op, at, len });
+            self.witness.record(Event { time, surface: Surface::Dram, op, at, len });
         }
     }
 }
@@ -80,7 +80,7 @@ impl<W: Witness, C: Clock + Send> RingTree for GhostRing<W, C> {
         self.leaf = leaf;
         self.renewed.clear();
         for level in cached_levels(self.shape())..self.shape().levels() {
-            self.see(Op::Read, level, 0..Self::metadata_lines(self.params));
+            self.record(Op::Read, level, 0..Self::metadata_lines(self.params));
         }
         self.metadata.read_path(leaf, &mut self.unnamed)
     }
@@ -97,7 +97,7 @@ impl<W: Witness, C: Clock + Send> RingTree for GhostRing<W, C> {
     fn read_slots(&mut self, slots: &[SlotAt]) -> Result {
         for at in slots {
             let line = Self::metadata_lines(self.params) + usize::from(at.slot);
-            self.see(Op::Read, at.level, line..line + 1);
+            self.record(Op::Read, at.level, line..line + 1);
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl<W: Witness, C: Clock + Send> RingTree for GhostRing<W, C> {
         for level in cached_levels(self.shape())..self.shape().levels() {
             let is_renewed = self.renewed.contains(&level);
             let end = if is_renewed { lines + self.params.slots() } else { lines };
-            self.see(Op::Write, level, 0..end);
+            self.record(Op::Write, level, 0..end);
         }
         Ok(())
     }

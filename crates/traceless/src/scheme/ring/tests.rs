@@ -109,7 +109,7 @@ fn cached_levels_have_no_events() {
 struct Lines(AtomicU64);
 
 impl Witness for Lines {
-    fn see(&self, _: Event) {
+    fn record(&self, _: Event) {
         self.0.fetch_add(1, Relaxed);
     }
 }
@@ -297,12 +297,12 @@ fn impossible_sizes_and_requests_are_refused() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {
-    use crate::scheme::tree_rig::goes_on_after_failed_reads;
+    use crate::scheme::tree_rig::continues_after_failed_reads;
 
     let params = Params::Z4;
     let shape = params.shape_for(60).unwrap();
     let len = store_for(params, &shape, 24, &keys()[0]).len();
-    goes_on_after_failed_reads(len, |store| {
+    continues_after_failed_reads(len, |store| {
         let tree = SealedRing::create(store, 0, params, shape.clone(), 24, keys(), rng());
         Ring::new(60, tree.unwrap(), rng()).unwrap()
     });

@@ -120,7 +120,7 @@ fn bundles_leave_and_come_back() {
         }
         let mut model = vec![[0; 2 * LEN]; 60];
         let finish = |oram: &mut Unified<_, _>, serve: &mut dyn FnMut(&mut [u8])| {
-            while oram.finish_at_hand(&mut |_, body| serve(body)).unwrap().is_none()
+            while oram.finish_without_path(&mut |_, body| serve(body)).unwrap().is_none()
                 && oram.step(&mut |_, body| serve(body)).unwrap().finished.is_none()
             {}
         };

@@ -84,7 +84,7 @@ fn paths<C: Controller>(oram: &mut C, requests: impl Iterator<Item = u64>) -> u6
     let mut paths = 0;
     for addr in requests {
         oram.submit(0, Addr(addr)).unwrap();
-        while oram.finish_at_hand(&mut |_, _| {}).unwrap().is_none() {
+        while oram.finish_without_path(&mut |_, _| {}).unwrap().is_none() {
             paths += 1;
             if oram.step(&mut |_, _| {}).unwrap().finished.is_some() {
                 break;
@@ -96,7 +96,7 @@ fn paths<C: Controller>(oram: &mut C, requests: impl Iterator<Item = u64>) -> u6
 
 /// Section IV-C: a hit costs no path access and no label.
 #[test]
-fn what_is_at_hand_takes_no_path() {
+fn a_stash_hit_takes_no_path() {
     let leaves = Leaves::default();
     let tree = Noted::new(substash(BareTree::new(below(), LEN), 7), leaves.clone());
     let mut oram = unified(80, 1, tree, plain);
@@ -181,7 +181,7 @@ impl<T: BucketTree, L: Labels> Exclusive<T, L> {
 
     /// Steps until request `id` is finished.
     fn finish(oram: &mut Unified<T, L>, id: u64, serve: Serve<'_>) -> Result {
-        while oram.finish_at_hand(serve)? != Some(id) {
+        while oram.finish_without_path(serve)? != Some(id) {
             if oram.step(serve)?.finished == Some(id) {
                 break;
             }
@@ -280,7 +280,7 @@ fn a_returned_block_takes_no_path_of_its_own() {
     let mut oram = Unified::new(sizes(80, 2, 1), tree, plain(), plain(), plb, rng()).unwrap();
     let steps = |oram: &mut Unified<_, _>| {
         let mut kinds = vec![];
-        while oram.finish_at_hand(&mut |_, _| {}).unwrap().is_none() {
+        while oram.finish_without_path(&mut |_, _| {}).unwrap().is_none() {
             let before = leaves.lock().unwrap().len();
             let issued = oram.step(&mut |_, _| {}).unwrap();
             assert_eq!(leaves.lock().unwrap().len(), before + 1);
@@ -452,7 +452,7 @@ fn leaves_of<L: Labels>(
         } else if how != How::Delays {
             oram.submit(2, Addr(addr)).unwrap();
         }
-        while oram.finish_at_hand(&mut |_, _| {}).unwrap().is_some() {}
+        while oram.finish_without_path(&mut |_, _| {}).unwrap().is_some() {}
         // One path per tick, whether or not there is work.
         oram.step(&mut |_, _| {}).unwrap();
         if oram.requests.len() > 4 {

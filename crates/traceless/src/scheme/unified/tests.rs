@@ -475,11 +475,11 @@ fn impossible_sizes_are_refused() {
 #[cfg(feature = "suite")]
 #[test]
 fn a_failed_read_is_made_again() {
-    use crate::scheme::tree_rig::goes_on_after_failed_reads;
+    use crate::scheme::tree_rig::continues_after_failed_reads;
 
     let (shape, sizes) = (Shape::uniform(6, 4).unwrap(), sizes(64, 2, 1));
     for above in [60, 2] {
-        goes_on_after_failed_reads(store_for(&shape, 24).len(), |store| {
+        continues_after_failed_reads(store_for(&shape, 24).len(), |store| {
             let labels = || CompressedLabels::new(&key(), 5, 3).unwrap();
             let plb = Plb::new(4, 2, 24).unwrap();
             let tree = sealed(store, shape.clone(), 24);

@@ -65,7 +65,7 @@ fn is_an_array<T: Top>(tree: T, between: impl Fn(u64, &mut T)) -> Result<u64, &'
             if header != Header::new(Addr(addr), Leaf(labels[addr as usize])) {
                 return Err("it was found under another label");
             }
-            if engine.at_hand(Addr(addr)).is_some() {
+            if engine.find_without_path(Addr(addr)).is_some() {
                 return Err("it was there twice");
             }
             engine.put(header, &body).unwrap();

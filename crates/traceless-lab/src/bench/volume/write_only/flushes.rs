@@ -4,7 +4,7 @@
 use super::super::client::NbdCommand;
 use super::super::counts::Counts;
 use super::super::failed;
-use super::super::library::parts;
+use super::super::library::context;
 use super::super::server::create_image;
 use super::super::subjects::VolumeSubject;
 use super::super::target::{BenchTarget, RecordedTarget};
@@ -79,8 +79,8 @@ impl Groups {
         let store =
             WatchedStore::new(DiscardingStore { len: scheme.store_len() }, recorder.clone());
         let (vault, key) = (MemVault::default(), Secret::random(&mut System));
-        let parts = parts(Arc::new(store), &vault, &key);
-        let mut oram = scheme.create(parts).map_err(failed)?;
+        let context = context(Arc::new(store), &vault, &key);
+        let mut oram = scheme.create(context).map_err(failed)?;
         let group = scheme.facts(0).bucket.unwrap_or(GROUP_WRITES);
         let block = vec![0x5a; scheme.block_len()];
         let mut rng = SeededRng::new(3);

@@ -21,8 +21,8 @@ impl Rig {
     }
 
     fn create(&mut self) -> SteppedOram<DurablePath> {
-        let parts = self.0.parts(self.0.store.clone(), false);
-        DurablePath::create(self.0.geometry, parts).unwrap()
+        let context = self.0.context(self.0.store.clone(), false);
+        DurablePath::create(self.0.geometry, context).unwrap()
     }
 
     fn open_on(
@@ -30,8 +30,8 @@ impl Rig {
         store: Arc<dyn Store>,
         read_only: bool,
     ) -> Result<SteppedOram<DurablePath>> {
-        let (parts, state) = (self.0.parts(store, read_only), self.0.vault.kept());
-        DurablePath::open(self.0.geometry, parts, &state)
+        let (context, state) = (self.0.context(store, read_only), self.0.vault.kept());
+        DurablePath::open(self.0.geometry, context, &state)
     }
 
     fn open(&mut self) -> SteppedOram<DurablePath> {
@@ -171,9 +171,9 @@ fn an_old_state_is_refused() {
 #[test]
 fn another_key_or_geometry_opens_nothing() {
     let (mut rig, _) = aged(geometries()[0]);
-    let mut parts = rig.0.parts(rig.0.store.clone(), false);
-    parts.key = Secret::from_bytes([5; 32]);
-    let opened = DurablePath::open(rig.geometry, parts, &rig.vault.kept());
+    let mut context = rig.0.context(rig.0.store.clone(), false);
+    context.key = Secret::from_bytes([5; 32]);
+    let opened = DurablePath::open(rig.geometry, context, &rig.vault.kept());
     assert!(matches!(opened.err(), Some(Error::Tampered { .. })));
     rig.geometry.unsynced_max -= 1;
     let opened = rig.open_on(rig.store.clone(), false);
@@ -215,8 +215,8 @@ fn openings_die_out_before_there_are_too_many() {
 #[test]
 fn a_key_that_sealed_enough_is_replaced() {
     let mut rig = Rig::new(geometries()[1]);
-    let parts = rig.0.parts(rig.0.store.clone(), false);
-    let mut path = DurablePath::new(rig.geometry, parts).unwrap();
+    let context = rig.0.context(rig.0.store.clone(), false);
+    let mut path = DurablePath::new(rig.geometry, context).unwrap();
     path.key_bytes_max = 50_000;
     let mut oram = SteppedOram::new(path);
     (0..20).for_each(|byte| fill(&mut oram, byte));
@@ -229,8 +229,8 @@ fn a_key_that_sealed_enough_is_replaced() {
 #[test]
 fn what_was_written_anew_under_a_key_since_replaced_is_not_forgotten() {
     let mut rig = Rig::new(geometries()[1]);
-    let parts = rig.0.parts(rig.0.store.clone(), false);
-    let mut path = DurablePath::new(rig.geometry, parts).unwrap();
+    let context = rig.0.context(rig.0.store.clone(), false);
+    let mut path = DurablePath::new(rig.geometry, context).unwrap();
     path.key_bytes_max = 1;
     let mut oram = SteppedOram::new(path);
     let (mut before, mut now) = (0, 1);
@@ -294,7 +294,7 @@ type Opened = Result<SteppedOram<DurablePath>>;
 /// the later ones read the path of an earlier one, and the number expected by chance.
 fn links_across_a_crash(
     geometry: PathGeometry,
-    open: impl Fn(PathGeometry, Parts, &[u8]) -> Opened,
+    open: impl Fn(PathGeometry, SchemeContext, &[u8]) -> Opened,
 ) -> (usize, f64) {
     const BLOCKS: u64 = 30;
     let mut rig = Rig::new(geometry);
@@ -304,8 +304,8 @@ fn links_across_a_crash(
         let seen = |rig: &mut Rig| {
             let witness = Arc::new(Recorder::default());
             let watched = Arc::new(WatchedStore::new(rig.store.clone(), witness.clone()));
-            let (parts, state) = (rig.parts(watched, false), rig.vault.kept());
-            let mut oram = open(geometry, parts, &state).unwrap();
+            let (context, state) = (rig.context(watched, false), rig.vault.kept());
+            let mut oram = open(geometry, context, &state).unwrap();
             witness.take();
             for nth in 0..BLOCKS {
                 oram.read(Addr((nth * 7 + round) % geometry.blocks), &mut [0; 16]).unwrap();
@@ -414,15 +414,16 @@ fn labels(oram: &mut SteppedOram<DurablePath>) -> Vec<std::collections::BTreeMap
 /// classes, and the number of unchanged labels minus the number expected.
 fn dependence(
     geometry: PathGeometry,
-    open: impl Fn(PathGeometry, Parts, &[u8]) -> Opened,
+    open: impl Fn(PathGeometry, SchemeContext, &[u8]) -> Opened,
 ) -> Vec<(f64, f64)> {
     let mut rig = Rig::new(geometry);
     fill(&mut rig.create(), 1);
-    let reopened = |rig: &mut Rig, open: &dyn Fn(PathGeometry, Parts, &[u8]) -> Opened| {
-        let (parts, state) = (rig.0.parts(rig.0.store.clone(), false), rig.vault.kept());
-        labels(&mut open(geometry, parts, &state).unwrap())
+    let reopened = |rig: &mut Rig, open: &dyn Fn(PathGeometry, SchemeContext, &[u8]) -> Opened| {
+        let (context, state) = (rig.0.context(rig.0.store.clone(), false), rig.vault.kept());
+        labels(&mut open(geometry, context, &state).unwrap())
     };
-    let planted = |geometry, parts: Parts, state: &[u8]| unrelabelled(geometry, parts, state);
+    let planted =
+        |geometry, context: SchemeContext, state: &[u8]| unrelabelled(geometry, context, state);
     let trees = geometry.trees().len();
     let (mut classes, mut pairs) = (vec![[0.0; 16]; trees], vec![(0.0, 0.0); trees]);
     for _ in 0..12 {
@@ -453,8 +454,8 @@ fn dependence(
 }
 
 /// An opening with the planted fault: labels stay as saved.
-fn unrelabelled(geometry: PathGeometry, parts: Parts, state: &[u8]) -> Opened {
-    DurablePath::reopen(geometry, parts, &EpochState::decode(state)?).map(SteppedOram::new)
+fn unrelabelled(geometry: PathGeometry, context: SchemeContext, state: &[u8]) -> Opened {
+    DurablePath::reopen(geometry, context, &SchemeState::decode(state)?).map(SteppedOram::new)
 }
 
 /// Labels are independent in every tree, with all blocks present: 9 degrees of freedom at most.

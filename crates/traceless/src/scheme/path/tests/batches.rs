@@ -37,7 +37,7 @@ struct Seen {
     /// The time at which the prefetched data arrives, or arrived: a cache keeps the data.
     ready: HashMap<u64, u64>,
     /// The places of the leaves' buckets that were announced, and that were read.
-    told: Vec<u64>,
+    prefetched: Vec<u64>,
     read: Vec<u64>,
 }
 
@@ -51,7 +51,7 @@ impl Store for Far {
         for extent in extents {
             seen.ready.entry(extent.at).or_insert(ready);
         }
-        seen.told.extend(extents.last().map(|extent| extent.end()));
+        seen.prefetched.extend(extents.last().map(|extent| extent.end()));
     }
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
         let mut seen = self.seen.lock().unwrap();
@@ -125,7 +125,7 @@ fn what_a_batch_shows_depends_on_its_length_alone() {
             assert_eq!(seen.read.len(), addrs.len());
             // Each path is announced again when it is read, unless it was the last one announced.
             let known = usize::from(seen.read.first() == seen.read.last());
-            assert_eq!(seen.told, [&seen.read[..], &seen.read[known..]].concat());
+            assert_eq!(seen.prefetched, [&seen.read[..], &seen.read[known..]].concat());
             leaves.extend(seen.read);
         }
         let mut places = leaves.clone();

@@ -43,21 +43,24 @@ impl<T: BucketTree, L: Labels> Unified<T, L> {
     fn serve_found(&mut self, request: UnifiedRequest, serve: Serve<'_>) -> Result<bool> {
         let Self { engine, maps, body, .. } = self;
         let parts = || (0..maps.places.parts).map(|part| maps.places.addr(0, request.addr.0, part));
-        if !parts().all(|part| engine.at_hand(part).is_some()) {
+        if !parts().all(|part| engine.find_without_path(part).is_some()) {
             self.bring_found(request.addr)?;
             return Ok(false);
         }
         let len = engine.tree().body_len();
         let of = |nth: usize| nth * len..(nth + 1) * len;
         for (nth, part) in parts().enumerate() {
-            body[of(nth)].copy_from_slice(engine.at_hand(part).expect("found before"));
+            body[of(nth)].copy_from_slice(engine.find_without_path(part).expect("found before"));
         }
         serve(request.id, body);
         for (nth, part) in parts().enumerate() {
             if request.verb == Verb::Fetch {
                 engine.extract(part, &mut body[of(nth)]);
             } else {
-                engine.at_hand(part).expect("found before").copy_from_slice(&body[of(nth)]);
+                engine
+                    .find_without_path(part)
+                    .expect("found before")
+                    .copy_from_slice(&body[of(nth)]);
             }
         }
         Ok(true)
@@ -100,7 +103,7 @@ impl<T: BucketTree, L: Labels> Unified<T, L> {
         while !self.is_crowded() {
             let level = self.maps.first_missing(addr);
             let block = self.maps.places.addr(level, self.maps.places.nth(level, addr), 0);
-            if level == 0 || self.engine.at_hand(block).is_none() {
+            if level == 0 || self.engine.find_without_path(block).is_none() {
                 break;
             }
             let way = self.make_room(block)?;
@@ -113,10 +116,10 @@ impl<T: BucketTree, L: Labels> Unified<T, L> {
 
     /// Whether a new request for this block, served before all that wait, would take no path
     /// access. This is possible only after [`search_first`](Self::search_first).
-    pub fn is_at_hand(&mut self, addr: Addr) -> bool {
+    pub fn is_served_without_path(&mut self, addr: Addr) -> bool {
         let Self { engine, maps, .. } = self;
         let mut parts = (0..maps.places.parts).map(|part| maps.places.addr(0, addr.0, part));
-        self.searches_first && parts.all(|part| engine.at_hand(part).is_some())
+        self.searches_first && parts.all(|part| engine.find_without_path(part).is_some())
     }
 
     fn is_crowded(&self) -> bool {
@@ -128,7 +131,7 @@ impl<T: BucketTree, L: Labels> Unified<T, L> {
     pub fn flush(&mut self, paths: u64) -> Result<usize> {
         self.check_ready()?;
         for _ in 0..paths {
-            self.change(|unified| unified.unasked(StepKind::Eviction))?;
+            self.change(|unified| unified.unrequested_access(StepKind::Eviction))?;
         }
         Ok(self.engine.stash().len())
     }
