@@ -46,7 +46,7 @@ const BOUND: f64 = 1e-3;
 
 /// The claim that a window of accesses does not reveal which of two users made it.
 pub fn are_indistinguishable(a: &Draws, b: &Draws, what: &str) -> Claim {
-    let name = format!("{} of two users cannot be told apart by learning: {what}", a.noun);
+    let name = format!("{} of two users cannot be distinguished by learning: {what}", a.noun);
     let windows = a.accesses().min(b.accesses()) / WINDOW;
     let (training, tested) = sampled_windows(windows);
     if training.len() < TRAINING_MIN {
@@ -80,7 +80,7 @@ pub fn are_indistinguishable(a: &Draws, b: &Draws, what: &str) -> Claim {
     );
     let found = crate::stats::deviation_found(1) / (all as f64).sqrt();
     let power = format!("an advantage of {found:.3} is found, if it can be learned");
-    const { assert!(ALPHA < BOUND, "a bound is told of what passes") }
+    const { assert!(ALPHA < BOUND, "what passes has a bound") }
     claim_from_p(name, observed, p, power, &evidence)
 }
 

@@ -63,8 +63,8 @@ fn each_fault_is_found_by_its_own_detector_only() {
         (ring, [HOT, ANY], Fault::OldLeaf, "at any distance"),
         (ring, [HOT, ANY], Fault::FixedSlot, "each event"),
         (ring, [ANY, ANY], Fault::Eager, "what comes by chance tells nothing of secrets"),
-        (ring, [HOT, ANY], Fault::SkipsHits, "whether anything is seen"),
-        (square_root, [HOT, ANY], Fault::SkipsHits, "whether anything is seen"),
+        (ring, [HOT, ANY], Fault::SkipsHits, "whether they cause events"),
+        (square_root, [HOT, ANY], Fault::SkipsHits, "whether they cause events"),
     ];
     for (scheme, users, fault, detector) in planted {
         let claims = claims(scheme, users, fault, [7, 9000]);

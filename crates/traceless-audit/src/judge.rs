@@ -319,8 +319,14 @@ fn rate_claim(a: &Accesses, b: &Accesses) -> Claim {
         format!("times between them are {greatest:.3} apart, p = {p:.2e}")
     };
     let evidence = format!("not judged: {} and {} accesses; {times}", a.len(), b.len());
-    let name = "what is told without a fixed rate: A and B";
-    Claim::exact(name, Verdict::Pass, a.len().abs_diff(b.len()) as u64, "told only", evidence)
+    let name = "what leaks without a fixed rate: A and B";
+    Claim::exact(
+        name,
+        Verdict::Pass,
+        a.len().abs_diff(b.len()) as u64,
+        "reported, not judged",
+        evidence,
+    )
 }
 
 /// The places of two users' accesses.

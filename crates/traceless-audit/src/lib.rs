@@ -27,10 +27,11 @@
 //! `linear` sums modulo 2, and against the bits of secrets (`labels`); `leaves`: the number of
 //! leaves, when a trace does not show all of them; `classifier`: a classifier of users, by
 //! `boosting`; `timing`: times in pairs; `accesses`: traces of any scheme, divided by `segment`,
-//! each an `access` with its events (`footprint`); `judge`: two of them, by what is public and what
-//! is drawn (`schedule`), the `order` of accesses that come by chance, single events (`columns`)
-//! and `requests`; `import`: recordings of other tools; `report`; `svg`: plots, for any report.
-//! `models` are faulty schemes for the crate's tests.
+//! each an `access` with its events (`footprint`) and their `template`; `judge`: two of them, by
+//! what is public and what is drawn (`schedule`), the `order` of accesses that come by chance,
+//! single events (`columns`) and `requests`; `import`: recordings of other tools; `report`; `svg`:
+//! plots, for any report; `mixer`: random numbers for the tests that draw. `models` are faulty
+//! schemes for the crate's tests.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -64,7 +64,7 @@ impl RequestCounts {
             "{silent} of {requests} requests were followed by nothing; {accesses} accesses of the \
              most common kind in all, {usual} for most requests"
         );
-        let name = format!("requests are not told apart by whether anything is seen: {what}");
+        let name = format!("requests cannot be distinguished by whether they cause events: {what}");
         Claim::exact(name, verdict, silent, "one request without an access is found", evidence)
     }
 }

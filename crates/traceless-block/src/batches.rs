@@ -1,4 +1,4 @@
-//! Reads of many blocks, cut into round batches.
+//! Reads of many blocks, cut into batches: one round trip each.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use traceless_core::types::Addr;
 /// Blocks fetched in one round trip, at most.
 pub(super) const BLOCKS_PER_BATCH: usize = 256;
 
-/// Cuts a request for blocks of `len` bytes into round batches.
+/// Cuts a request for blocks of `len` bytes into batches.
 pub(super) fn batches<'a>(
     addrs: &'a [Addr],
     into: &'a mut [u8],
@@ -18,7 +18,7 @@ pub(super) fn batches<'a>(
 }
 
 /// Reads the first `blocks` blocks, of `len` bytes each, and calls `damaged` for each damaged
-/// place. After each trip, `done` gets the number of blocks read so far.
+/// place. After each batch, `done` gets the number of blocks read so far.
 pub(super) fn verify_all(
     blocks: u64,
     len: usize,

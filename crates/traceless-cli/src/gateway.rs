@@ -194,9 +194,7 @@ fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
     let params = Params::for_kernel(choice, args.blocks, block_len, args.lambda);
     let params = params.map_err(Failure::usage)?;
     if args.key_file.is_none() {
-        print_error(
-            "the key lies beside the data: whoever takes the folder can read it (--key-file)",
-        );
+        print_error("the key lies beside the data: a thief of the folder can read it (--key-file)");
     }
     let opened = match (&args.home.local, &args.home.state) {
         (None, Some(home)) => {
@@ -216,7 +214,7 @@ fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
     };
     let opened = opened.map_err(|e| failure(&e))?;
     print_error(&format!(
-        "the enclave is {}: it hides nothing from whoever controls its machine",
+        "the enclave is {}: it hides nothing from the party that controls its machine",
         opened.enclave
     ));
     let mut gateway = opened.gateway;

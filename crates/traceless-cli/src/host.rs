@@ -27,9 +27,11 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
         stranger_time: STRANGER_TIME,
     };
     let server = Arc::new(HostServer::new(settings).map_err(|e| failure(&e))?);
-    print_error("enclaves are simulated: they hide nothing from whoever controls this machine");
+    print_error(
+        "enclaves are simulated: they hide nothing from the party that controls this machine",
+    );
     if args.client_ca.is_none() {
-        print_error("whoever is on this machine can take the store over (--client-ca)");
+        print_error("any user of this machine can take the store over (--client-ca)");
     }
     let listener = listen::bind(&args.listen, clients).map_err(refused)?;
     let address = listener.local_addr().map_err(|e| Failure::new(DEVICE, e))?;

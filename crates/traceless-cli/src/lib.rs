@@ -9,7 +9,7 @@
 //! which programs can be paged); `cloud`: what `gateway` and `host` share; `lab`: commands that
 //! traceless-lab runs; `entry`: the beginning and end of a program; `failure`: exit codes, and how
 //! failures are printed; `shares`: completions and manual pages; `output`: printing, and progress
-//! of long work.
+//! of long work; `signals`: SIGINT and SIGTERM; `trace`: the files that `--trace` writes.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "two programs of this workspace are all that use it")]
 

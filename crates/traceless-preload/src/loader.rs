@@ -15,18 +15,18 @@ use core::ffi::{c_char, c_int, c_void};
 #[cfg(target_arch = "x86_64")]
 pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
     core::arch::naked_asm!(
-        "and esi, {others}",
+        "and esi, {allowed}",
         "push rdi",
         "push rsi",
         // This push aligns the stack for the call again.
         "push rax",
-        "call {resolve}",
+        "call {libc_dlopen}",
         "pop rcx",
         "pop rsi",
         "pop rdi",
         "jmp rax",
-        others = const !libc::RTLD_DEEPBIND,
-        resolve = sym libc_dlopen,
+        allowed = const !libc::RTLD_DEEPBIND,
+        libc_dlopen = sym libc_dlopen,
     )
 }
 
@@ -39,16 +39,16 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_voi
 #[cfg(target_arch = "aarch64")]
 pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
     core::arch::naked_asm!(
-        "and w1, w1, #{others}",
+        "and w1, w1, #{allowed}",
         "stp x0, x1, [sp, #-32]!",
         "str x30, [sp, #16]",
-        "bl {resolve}",
+        "bl {libc_dlopen}",
         "mov x16, x0",
         "ldr x30, [sp, #16]",
         "ldp x0, x1, [sp], #32",
         "br x16",
-        others = const !libc::RTLD_DEEPBIND as u32,
-        resolve = sym libc_dlopen,
+        allowed = const !libc::RTLD_DEEPBIND as u32,
+        libc_dlopen = sym libc_dlopen,
     )
 }
 

@@ -19,7 +19,7 @@
 //! `stats` and `summary`, `log`, `checker`; `constant`: a memory known by its bandwidth and
 //! latency; `latency`: how long requests took; `watch`: the witnesses of a run; `machine`: the
 //! whole machine, as TOML describes it; `experiment`: figures of papers, and what their claims
-//! become; `parallel`: work on all cores. All times are in cycles of the processor.
+//! become; `parallel`: work on all cores; `error`. All times are in cycles of the processor.
 //! The simulator skips cycles in which nothing happens; `tests` compare it with a memory that
 //! simulates each cycle.
 #![forbid(unsafe_code)]

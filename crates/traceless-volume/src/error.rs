@@ -83,7 +83,7 @@ pub enum Error {
     #[error("key slot {0} is empty")]
     KeySlotEmpty(usize),
     /// The only key cannot be removed.
-    #[error("this is the only key: without it nobody could open the volume again")]
+    #[error("this is the only key: without it the volume could not be opened again")]
     LastKey,
     /// A key file is too short to be a key.
     #[error(

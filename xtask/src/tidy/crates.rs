@@ -63,7 +63,7 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "traceless-pager" => Some(&LIBRARY),
         "traceless-preload" => Some(&["traceless-pager"]),
         "traceless-sim" => Some(&["traceless", "traceless-audit"]),
-        "traceless-cli" | "traceless-py" => Some(&PRODUCTS),
+        "traceless-cli" => Some(&PRODUCTS),
         "traceless-lab" => Some(&LABORATORY),
         _ => None,
     }
@@ -148,7 +148,7 @@ fn audit_imports(file: &RustFile) -> Vec<Finding> {
             let first = |path: Vec<String>| path.into_iter().next();
             paths(code, end + 2).into_iter().filter_map(first).collect()
         } else {
-            // `use traceless as other` would hide which modules are used.
+            // `use traceless_core as other` would hide which modules are used.
             vec!["the whole library".to_owned()]
         };
         for module in modules.iter().filter(|module| !AUDIT_MODULES.contains(&module.as_str())) {

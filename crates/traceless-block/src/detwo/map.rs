@@ -15,7 +15,7 @@ use traceless_core::types::Addr;
 /// Bytes of a map block.
 pub(super) const MAP_BLOCK_LEN: usize = MAP.block_len();
 
-/// Number of blocks read per trip, both copies of each, when counts are turned into pointers.
+/// Number of blocks read per batch, both copies of each, when counts are turned into pointers.
 const BLOCKS_PER_BATCH: usize = 128;
 
 fn decode(entry: &[u8]) -> u64 {

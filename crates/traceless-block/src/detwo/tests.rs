@@ -79,7 +79,7 @@ fn dummies_look_like_writes(mut rig: Rig) {
 fn a_key_that_has_sealed_enough_gives_way_to_a_new_opening() {
     let mut rig = Rig::small();
     let mut oram = rig.create();
-    // At least one trip of blocks: the budget is checked before each trip.
+    // At least one batch of blocks: the budget is checked before each batch.
     oram.key_bytes_max = 400 * 128;
     for round in 0..10 {
         fill(&mut oram, round);

@@ -60,6 +60,14 @@ impl Scheme for PlainScheme {
         Hides::Nothing
     }
 
+    fn check(&self) -> Result {
+        check_size(self.blocks, self.block_len)?;
+        if u128::from(self.blocks) * (self.block_len as u128 + 512) > 1 << 62 {
+            return Err(Error::Geometry("the image would be larger than 4 EiB"));
+        }
+        Ok(())
+    }
+
     fn create(&self, context: SchemeContext) -> Result<Box<dyn Oram>> {
         Ok(self.create_block(context)?)
     }
@@ -114,9 +122,7 @@ impl BlockScheme for PlainScheme {
 }
 
 fn decode(blocks: u64, block_len: usize, _parameters: &[u8]) -> Result<SharedScheme> {
-    check_size(blocks, block_len)?;
-    if u128::from(blocks) * (block_len as u128 + 512) > 1 << 62 {
-        return Err(Error::Geometry("the image would be larger than 4 EiB"));
-    }
-    Ok(Arc::new(PlainScheme { blocks, block_len }))
+    let scheme = PlainScheme { blocks, block_len };
+    scheme.check()?;
+    Ok(Arc::new(scheme))
 }

@@ -215,7 +215,7 @@ impl<V: Vacancy> RandomSlots<V> {
             |t: &RandomTier<V>| t.slots.slots().div_ceil(DRAWS).max(t.geometry.journal_writes);
         let passes = self.tiers.iter().map(pass).max().unwrap_or(0);
         for nth in 0..passes {
-            self.write_a_free_slot(SlotDraw::InOrder(nth * DRAWS))?;
+            self.write_dummy_at(SlotDraw::InOrder(nth * DRAWS))?;
         }
         self.settle()?;
         self.keys.forget_old();
@@ -286,7 +286,7 @@ impl<V: Vacancy> BlockOram for RandomSlots<V> {
     }
 
     fn write_dummy(&mut self) -> Result {
-        self.write_a_free_slot(SlotDraw::Random)
+        self.write_dummy_at(SlotDraw::Random)
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64, u64), damaged: &mut dyn FnMut(Place)) -> Result {

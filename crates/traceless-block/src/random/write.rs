@@ -19,7 +19,7 @@ use traceless_core::store::Run;
 use traceless_core::types::{Addr, Slot};
 
 /// Writes made in one round trip, at most.
-const WRITES_PER_TRIP: u64 = 32;
+const WRITES_PER_BATCH: u64 = 32;
 
 /// Slots written in place in one round trip, at most.
 const SLOTS_PER_BATCH: usize = 128;
@@ -70,7 +70,7 @@ impl<V: Vacancy> RandomSlots<V> {
     }
 
     /// A dummy write.
-    pub(super) fn write_a_free_slot(&mut self, draw: SlotDraw) -> Result {
+    pub(super) fn write_dummy_at(&mut self, draw: SlotDraw) -> Result {
         self.chunk_len(1)?;
         self.write_chunk(&[DUMMY], &[], draw)
     }
@@ -86,14 +86,14 @@ impl<V: Vacancy> RandomSlots<V> {
             self.write_in_place()?;
             room = self.geometry.unsynced_max;
         }
-        let under_key = self.count - self.keys.openings().last().start + WRITES_PER_TRIP;
+        let under_key = self.count - self.keys.openings().last().start + WRITES_PER_BATCH;
         let sealed = under_key * RandomGeometry::records(0) * self.geometry.block_len as u64;
         if sealed > self.key_bytes_max {
             self.sync_shared()?;
             self.write_in_place()?;
             self.begin_opening()?;
         }
-        Ok(wanted.min(room).min(WRITES_PER_TRIP) as usize)
+        Ok(wanted.min(room).min(WRITES_PER_BATCH) as usize)
     }
 
     /// Writes the pending slots to their places, if all of them are durable in the journal. Each

@@ -399,7 +399,7 @@ impl SqGeometry {
 
     /// Bytes of memory that the buffers take while the volume is open, at most: contents of the log
     /// that are not merged yet, a stripe of each generation in a merge, chunks of addresses in the
-    /// readers' cache, and the buffers of one trip.
+    /// readers' cache, and the buffers of one batch.
     pub fn buffer_memory(&self) -> u64 {
         let (fanout, bucket) = (u64::from(self.fanout), u64::from(self.bucket));
         let slot = (self.block_len + log::ENTRY_LEN) as u64;

@@ -19,6 +19,7 @@
 //! when syncs happen.
 //!
 //! * `mod`: `Sq`, its life: create, open, openings, close; the traits
+//! * `scheme`: SqORAM as a kind of block scheme
 //! * `geometry`: sizes of all areas from a handful of parameters, their limits, and the choice of a
 //!   shape
 //! * `schedule`: when each bucket is delivered, and where a block lies: arithmetic on the number of

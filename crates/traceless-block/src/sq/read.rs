@@ -26,7 +26,7 @@ const AHEAD_MIN: usize = 8;
 #[derive(Default)]
 pub(super) struct Readers {
     scratch: Pool<SqReadScratch>,
-    known: ReaderCache,
+    cache: ReaderCache,
 }
 
 /// Buffers of one reader.
@@ -45,7 +45,7 @@ struct SqReadScratch {
     ahead: Vec<Extent>,
 }
 
-/// The chunks that a trip needs.
+/// The chunks that a batch needs.
 pub(super) type Chunks = BTreeMap<ChunkId, Chunk>;
 
 /// The result of a search with the data in memory.
@@ -79,7 +79,7 @@ impl Sq {
         self.fetch_found(addrs, into, scratch)
     }
 
-    /// Locates every block of a trip, with one request for all chunks needed.
+    /// Locates every block of a batch, with one request for all chunks needed.
     fn locate_all(&self, addrs: &[Addr], scratch: &mut SqReadScratch) -> Result {
         let SqReadScratch { times, sought, found, chunks, .. } = scratch;
         sought.clear();
@@ -151,7 +151,7 @@ impl Sq {
     fn requests_ahead(&self, addrs: &[Addr]) -> Option<u64> {
         match addrs {
             [first, .., last] if addrs.len() >= AHEAD_MIN && first.0 < last.0 => {
-                self.readers.known.requests_ahead(&(first.0..last.0 + 1))
+                self.readers.cache.requests_ahead(&(first.0..last.0 + 1))
             }
             _ => None,
         }
@@ -262,7 +262,7 @@ impl Sq {
             if chunks.contains_key(&id) || missing.contains(&id) {
                 continue;
             }
-            match self.readers.known.chunk(self.chunk_place(id), id) {
+            match self.readers.cache.chunk(self.chunk_place(id), id) {
                 Some(chunk) => _ = chunks.insert(id, chunk),
                 None => missing.push(id),
             }
@@ -289,7 +289,7 @@ impl Sq {
             let context = (&self.keys, &self.schedule);
             let chunk: Chunk =
                 self.levels[level - 1].open_entries(context, first, entries).collect();
-            self.readers.known.remember_chunk(self.chunk_place(id), id, &chunk);
+            self.readers.cache.remember_chunk(self.chunk_place(id), id, &chunk);
             chunks.insert(id, chunk);
         }
         Ok(())
@@ -325,7 +325,7 @@ impl Sq {
 
     fn leaf_on_disk(&self, leaf: u64) -> Result<Arc<[u8]>> {
         let time = self.times.get(leaf as usize, self.now());
-        if let Some(contents) = self.readers.known.leaf(leaf, time) {
+        if let Some(contents) = self.readers.cache.leaf(leaf, time) {
             return Ok(contents);
         }
         let mut contents = vec![0; self.geometry.block_len];
@@ -334,7 +334,7 @@ impl Sq {
         // During the current flush a leaf may be written again with the same time, so it is not
         // cached.
         if time.is_none_or(|time| time < self.flushes) {
-            self.readers.known.remember_leaf(leaf, time, &contents);
+            self.readers.cache.remember_leaf(leaf, time, &contents);
         }
         Ok(contents)
     }
@@ -452,7 +452,7 @@ impl Sq {
     ) -> Result {
         let (n, all) = (self.geometry.blocks, self.geometry.addresses());
         // The cache would hide damage on the store.
-        self.readers.known.forget();
+        self.readers.cache.forget();
         let mut block = vec![0; self.geometry.block_len];
         for leaf in 0..self.geometry.leaves() {
             let time = self.times.get(leaf as usize, self.now());

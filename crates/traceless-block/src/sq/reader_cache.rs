@@ -118,35 +118,35 @@ mod tests {
 
     #[test]
     fn sequential_readers_are_recognised() {
-        let known = ReaderCache::default();
+        let cache = ReaderCache::default();
         let mut ahead = vec![];
         // Two sequential readers, and one that reads at random places.
         for i in 0..12u64 {
-            ahead.extend(known.requests_ahead(&(i * 256..i * 256 + 256)).map(|n| (i, n)));
-            ahead.extend(known.requests_ahead(&(5000 + i * 32..5032 + i * 32)).map(|n| (i, n)));
+            ahead.extend(cache.requests_ahead(&(i * 256..i * 256 + 256)).map(|n| (i, n)));
+            ahead.extend(cache.requests_ahead(&(5000 + i * 32..5032 + i * 32)).map(|n| (i, n)));
             let start = 7000 + i * 7919 % 997;
-            assert_eq!(known.requests_ahead(&(start..start + 8)), None);
+            assert_eq!(cache.requests_ahead(&(start..start + 8)), None);
         }
         assert_eq!(ahead, [(2, 4), (2, 32), (6, 4), (10, 4)]);
     }
 
     #[test]
     fn only_whole_chunks_and_the_newest_leaves_are_remembered() {
-        let known = ReaderCache::default();
+        let cache = ReaderCache::default();
         let place = ChunkPlace { level: 1, generation: 3, nth: 2 };
-        known.remember_chunk(place, (1, 640), &Arc::from([Some(7), None]));
-        assert_eq!(known.chunk(place, (1, 640)), None);
+        cache.remember_chunk(place, (1, 640), &Arc::from([Some(7), None]));
+        assert_eq!(cache.chunk(place, (1, 640)), None);
         let chunk = Chunk::from([Some(7), Some(9)]);
-        known.remember_chunk(place, (1, 640), &chunk);
-        assert_eq!(known.chunk(place, (1, 640)), Some(chunk));
-        assert_eq!(known.chunk(place, (1, 896)), None);
+        cache.remember_chunk(place, (1, 640), &chunk);
+        assert_eq!(cache.chunk(place, (1, 640)), Some(chunk));
+        assert_eq!(cache.chunk(place, (1, 896)), None);
         for time in 0..9 {
-            known.remember_leaf(time % 5, Some(time), &Arc::from([time as u8]));
+            cache.remember_leaf(time % 5, Some(time), &Arc::from([time as u8]));
         }
-        let there = |leaf, time| known.leaf(leaf, Some(time)).is_some();
+        let there = |leaf, time| cache.leaf(leaf, Some(time)).is_some();
         assert_eq!([there(3, 8), there(2, 7), there(1, 6), there(0, 5)], [true; 4]);
         assert!(!there(4, 4) && !there(3, 3));
-        known.forget();
-        assert!(!there(3, 8) && known.chunk(place, (1, 640)).is_none());
+        cache.forget();
+        assert!(!there(3, 8) && cache.chunk(place, (1, 640)).is_none());
     }
 }

@@ -322,7 +322,7 @@ fn a_merge_reads_no_source_ahead_of_its_last_bucket() {
 }
 
 #[test]
-fn a_bucket_may_be_longer_than_a_trip() {
+fn a_bucket_may_be_longer_than_a_batch() {
     let mut rig = Rig::new(SqGeometry::with_shape(4000, 64, 640, 2, 2).unwrap());
     let mut oram = rig.create();
     for addr in 0..3000 {

@@ -71,7 +71,7 @@ impl Sq {
         self.flush_if_only_leaves_fit()
     }
 
-    /// Writes as many blocks as fit one trip, and returns their number.
+    /// Writes as many blocks as fit one batch, and returns their number.
     fn write_data(&mut self, addrs: &[Addr], from: &[u8]) -> Result<usize> {
         let n = self.room()?.min(addrs.len() as u64) as usize;
         for (addr, block) in addrs[..n].iter().zip(from.chunks_exact(self.geometry.block_len)) {

@@ -130,7 +130,7 @@ fn print_report(report: &Report) {
     ));
     if *torn_bytes > 0 {
         print_line(&format!(
-            "{torn_bytes} bytes behind them are of a write that nobody was told of"
+            "{torn_bytes} bytes behind them are of a write that was not acknowledged"
         ));
     }
     if let Some(damaged) = &report.damaged {

@@ -56,7 +56,7 @@ pub enum RunError {
     NoLibrary,
     #[error("the program ran, but its memory was not paged: it does not take {PRELOAD}")]
     NotPaged,
-    #[error("the pager has ended, and with it the program: nobody else has its pages' keys")]
+    #[error("the pager has ended, and with it the program: no other process has its pages' keys")]
     PagerEnded,
     #[error("{0}")]
     Option(String),

@@ -35,7 +35,8 @@ pub fn check(args: &RunArgs) -> Result<(), String> {
         ),
         (
             args.helpers.is_some() && args.trace.is_some(),
-            "--helpers: with --trace nobody helps, as one process keeps the record".to_owned(),
+            "--helpers: with --trace there are no helpers, as one process keeps the record"
+                .to_owned(),
         ),
         (
             args.mode == ModeArg::Process && args.way == Some(WayArg::Move),

@@ -24,6 +24,9 @@
 //!
 //! A truncated file is damaged in the entries up to its mark. Only a power cut within moments of an
 //! answer, together with damage of that same last entry, could pass for an interrupted write.
+//!
+//! Files: `layout` (the bytes of head and entries), `marks`, `proof` (entries sealed, or hashed),
+//! `read`.
 
 mod layout;
 mod marks;

@@ -262,7 +262,7 @@ impl GatewayMetrics {
         let gauge = |name, help| gauge(registry, name, help);
         let tick_delay = Gauge::with_opts(opts(
             "slot_delay_seconds_max",
-            "By how much the latest slot was late",
+            "By how much the latest tick was late",
         ));
         let tick_delay = tick_delay.expect("a sound name");
         registry.register(Box::new(tick_delay.clone())).expect("registered once");
@@ -272,8 +272,8 @@ impl GatewayMetrics {
             rounds: counter("rounds_total", "Rounds committed"),
             renewed: counter("renewed_nodes_total", "Nodes made anew by themselves"),
             waits: counter("waits_total", "Times that a query waited for a round"),
-            ticks: counters(registry, "slots_total", "Slots of a constant beat", &["use"]),
-            ticks_late: counter("slots_late_total", "Slots that were late by a period or more"),
+            ticks: counters(registry, "slots_total", "Ticks of the constant rate", &["use"]),
+            ticks_late: counter("slots_late_total", "Ticks that were late by a period or more"),
             tick_delay,
             stash: gauge("waiting_blocks", "Blocks that wait at the gateway"),
             stash_max: gauge("waiting_blocks_max", "Most blocks that waited at once"),

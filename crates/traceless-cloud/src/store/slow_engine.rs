@@ -149,7 +149,7 @@ impl Meetings {
         let missing = |arrivals: &mut HashMap<usize, usize>| arrivals[&step] < all;
         let (_arrivals, late) =
             self.arrival.wait_timeout_while(arrivals, PATIENCE, missing).unwrap();
-        if late.timed_out() { Err(Error::Store("somebody waits for the others")) } else { Ok(()) }
+        if late.timed_out() { Err(Error::Store("one operation waits for another")) } else { Ok(()) }
     }
 }
 

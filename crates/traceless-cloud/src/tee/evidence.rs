@@ -104,7 +104,7 @@ pub fn verify(evidence: &[u8], nonce: &Nonce, policy: Policy) -> Result<Attested
     }
     let token = CoseSign1::from_tagged_slice(evidence).map_err(wrong)?;
     if token.protected.header.key_id != SIMULATED_KEY {
-        return Err(Error::Evidence("nobody here knows who signed it"));
+        return Err(Error::Evidence("its signer is unknown"));
     }
     let pair = Ed25519KeyPair::from_seed_unchecked(SIMULATED_SEED).expect("a seed of 32 bytes");
     let public = UnparsedPublicKey::new(&ED25519, pair.public_key().as_ref());

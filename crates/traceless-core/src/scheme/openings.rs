@@ -170,7 +170,7 @@ impl<K> Openings<K> {
     }
 
     /// Number of openings; there is always one.
-    #[allow(clippy::len_without_is_empty)]
+    #[expect(clippy::len_without_is_empty, reason = "there is always an opening")]
     pub fn len(&self) -> usize {
         self.list.len()
     }

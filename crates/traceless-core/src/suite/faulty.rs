@@ -52,7 +52,7 @@ impl<S: Store> Store for Faulty<S> {
                 // The first half of the extents arrives, and half of the last of them.
                 let half = extents.len().div_ceil(2);
                 let mut part = extents[..half].to_vec();
-                part.last_mut().expect("nobody writes nothing").len /= 2;
+                part.last_mut().expect("a write has extents").len /= 2;
                 let len = crate::types::total_len(&part);
                 self.inner.write(&part, &from[..len])?;
                 Err(FAILED)

@@ -44,7 +44,7 @@ pub enum TraceError {
     #[error("{0}")]
     Content(&'static str),
     /// The file lacks its end mark: its writer was interrupted. Earlier events were read.
-    #[error("it is cut after {events} events: whoever wrote it did not finish")]
+    #[error("it is cut after {events} events: its writer did not finish")]
     Cut {
         /// Events that were read.
         events: u64,

@@ -262,7 +262,7 @@ impl HaltingStore {
     }
 }
 
-const HALTED: Error = Error::Store("it was told to stop");
+const HALTED: Error = Error::Store("it was stopped");
 
 #[deny(clippy::missing_trait_methods)]
 impl Store for HaltingStore {

@@ -70,7 +70,7 @@ pub fn count_differences(
     });
     let (noun, all) = (format!("not claimed to be hidden: {noun}"), compared.len());
     let evidence = format!("{noun} differ in {differ} of {all} pairs{most}");
-    Claim::exact(name, Verdict::Pass, differ, "told, not judged", evidence)
+    Claim::exact(name, Verdict::Pass, differ, "reported, not judged", evidence)
 }
 
 /// Pairs of users by their number among `users`.

@@ -37,7 +37,7 @@ pub enum Error {
     /// The file that pages go to failed while it was used. Pages in it cannot be had any more.
     #[error(
         "the backing file {} failed ({cause}): it was cut or changed, or its disk is full or \
-         broken; run the program once more, with a file that nobody else writes to",
+         broken; run the program once more, with a file that no other program writes to",
         path.display()
     )]
     BackingFailed {

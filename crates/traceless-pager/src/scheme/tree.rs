@@ -1,7 +1,7 @@
 //! Tree ORAMs for pages: they hide which pages come, too, from an observer of reads of the store.
 //!
 //! Path ORAM as it is takes two accesses a fault: the page that leaves is written, and the one that
-//! comes is read. [`Fused`](super::FusedTree) trees take one.
+//! comes is read. [`FusedTree`](super::FusedTree) trees take one.
 
 use super::PageScheme;
 use crate::{PAGE_LEN, Page};

@@ -63,8 +63,8 @@ impl<V: Vector, const LINES: usize> MovingBlock<V> for InRegisters<V, LINES> {
     fn gather(&mut self, slot: &[u64], mask: u32) {
         let (v, mask) = (self.vector, self.vector.splat(mask));
         let slot: &[Line; LINES] = slot.as_chunks().0.first_chunk().expect("a slot of LINES lines");
-        for (block, line) in self.lines.iter_mut().zip(slot) {
-            *block = v.gather(*block, v.load(line), mask);
+        for (own, line) in self.lines.iter_mut().zip(slot) {
+            *own = v.gather(*own, v.load(line), mask);
         }
     }
 
@@ -72,8 +72,8 @@ impl<V: Vector, const LINES: usize> MovingBlock<V> for InRegisters<V, LINES> {
     fn copy_into(&self, slot: &mut [u64], mask: u32) {
         let (v, mask) = (self.vector, self.vector.splat(mask));
         let slot: &mut [Line; LINES] = lines_of(slot);
-        for (block, line) in self.lines.iter().zip(slot) {
-            v.store(v.select(mask, *block, v.load(line)), line);
+        for (own, line) in self.lines.iter().zip(slot) {
+            v.store(v.select(mask, *own, v.load(line)), line);
         }
     }
 
@@ -81,10 +81,10 @@ impl<V: Vector, const LINES: usize> MovingBlock<V> for InRegisters<V, LINES> {
     fn exchange(&mut self, slot: &mut [u64], mask: u32) {
         let (v, mask) = (self.vector, self.vector.splat(mask));
         let slot: &mut [Line; LINES] = lines_of(slot);
-        for (block, line) in self.lines.iter_mut().zip(slot) {
-            let (there, here) = (v.load(line), *block);
+        for (own, line) in self.lines.iter_mut().zip(slot) {
+            let (there, here) = (v.load(line), *own);
             v.store(v.select(mask, here, there), line);
-            *block = v.select(mask, there, here);
+            *own = v.select(mask, there, here);
         }
     }
 }
@@ -152,14 +152,14 @@ impl<V: Vector, B: BorrowMut<[u64]>> MovingBlock<V> for InMemory<V, B> {
     fn exchange(&mut self, slot: &mut [u64], mask: u32) {
         let v = self.vector;
         let (lines, rest) = self.words.borrow_mut().as_chunks_mut();
-        let (slot_lines, other_rest) = slot.as_chunks_mut();
+        let (slot_lines, slot_rest) = slot.as_chunks_mut();
         for (line, other) in lines.iter_mut().zip(slot_lines) {
             let (here, there) = (v.load(line), v.load(other));
             v.store(v.select(v.splat(mask), there, here), line);
             v.store(v.select(v.splat(mask), here, there), other);
         }
         let mask = spread(mask);
-        for (word, other) in rest.iter_mut().zip(other_rest) {
+        for (word, other) in rest.iter_mut().zip(slot_rest) {
             let (here, there) = (*word, *other);
             *word = (there & mask) | (here & !mask);
             *other = (here & mask) | (there & !mask);

@@ -13,7 +13,7 @@ const LOOP_CONTROL: &str = "/dev/loop-control";
 
 /// What is available. The `missing_*` methods return errors with advice for the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Capabilities {
     /// The process runs as root.
     pub root: bool,

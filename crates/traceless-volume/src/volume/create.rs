@@ -194,7 +194,7 @@ pub(super) fn fill(
             if !progress(at, end) {
                 return Err(Error::Interrupted);
             }
-            let chunk = ready.recv().expect("the maker goes on until it is told to stop");
+            let chunk = ready.recv().expect("the maker runs until it is stopped");
             let part = &chunk[..(end - at).min(FILL_CHUNK as u64) as usize];
             image.file().write_all_at(part, at).map_err(|e| image.failed("fill", e))?;
             at += part.len() as u64;

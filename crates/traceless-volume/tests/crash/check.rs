@@ -114,7 +114,7 @@ impl Checker {
     pub fn check(&mut self) -> Result<(), String> {
         let logs = [0, 1].map(|w| std::mem::take(&mut self.worlds[w].log));
         if shape(&logs[0]) != shape(&logs[1]) {
-            return Err("the two workloads can be told apart without any crash".into());
+            return Err("the two workloads can be distinguished without any crash".into());
         }
         for world in &mut self.worlds {
             world.disk.reset(&world.base);
@@ -213,7 +213,10 @@ impl Checker {
         recovery.logs[1] = twin.disk.take_log();
         let shapes = recovery.logs.each_ref().map(|log| shape(log));
         if shapes[0] != shapes[1] {
-            return Err(format!("recoveries can be told apart: {:?}, {:?}", shapes[0], shapes[1]));
+            return Err(format!(
+                "recoveries can be distinguished: {:?}, {:?}",
+                shapes[0], shapes[1]
+            ));
         }
         if open.oram.writes() != count {
             return Err(in_other(&format!("{} writes, not {count}", open.oram.writes())));

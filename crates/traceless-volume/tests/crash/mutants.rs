@@ -8,7 +8,7 @@ use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::BlockScheme;
 use traceless_core::types::Addr;
 
-/// Last writes that a [`Fault::KeepsOlder`] remembers: about a bucket.
+/// Last writes that a [`Fault::StaleRewrites`] remembers.
 const REMEMBERED: usize = 4;
 
 /// Opens a scheme with a `sync` that returns without syncing.
@@ -20,22 +20,23 @@ pub fn open_unsynced(
     open(scheme, context, state, Fault::Unsynced)
 }
 
-/// Makes a scheme that keeps the older of two copies which one merge finds.
-pub fn create_keeping_older(
+/// Makes a scheme in which a block that is rewritten within [`REMEMBERED`] writes keeps its older
+/// contents, as after a merge that takes the older of two copies.
+pub fn create_with_stale_rewrites(
     scheme: &dyn BlockScheme,
     context: SchemeContext,
 ) -> Result<Box<dyn BlockOram>> {
-    let (inner, fault) = (scheme.create_block(context)?, Fault::KeepsOlder(VecDeque::new()));
+    let (inner, fault) = (scheme.create_block(context)?, Fault::StaleRewrites(VecDeque::new()));
     Ok(Box::new(FaultyOram { inner, fault }))
 }
 
-/// Opens a scheme that keeps the older of two copies which one merge finds.
-pub fn open_keeping_older(
+/// Opens a scheme with the fault of [`create_with_stale_rewrites`].
+pub fn open_with_stale_rewrites(
     scheme: &dyn BlockScheme,
     context: SchemeContext,
     state: &[u8],
 ) -> Result<Box<dyn BlockOram>> {
-    open(scheme, context, state, Fault::KeepsOlder(VecDeque::new()))
+    open(scheme, context, state, Fault::StaleRewrites(VecDeque::new()))
 }
 
 fn open(
@@ -57,14 +58,14 @@ struct FaultyOram {
 enum Fault {
     /// Syncs return without doing it.
     Unsynced,
-    /// A block that is written again soon keeps its older contents. The last blocks and contents.
-    KeepsOlder(VecDeque<(Addr, Vec<u8>)>),
+    /// A block that is written again soon keeps its older contents. Holds the last writes.
+    StaleRewrites(VecDeque<(Addr, Vec<u8>)>),
 }
 
 impl Fault {
     /// The contents that a write of `from` to `addr` leaves.
     fn written(&mut self, addr: Addr, from: &[u8]) -> Vec<u8> {
-        let Self::KeepsOlder(recent) = self else { return from.to_vec() };
+        let Self::StaleRewrites(recent) = self else { return from.to_vec() };
         let older = recent.iter().find(|(other, _)| *other == addr);
         let kept = older.map_or(from, |(_, older)| older).to_vec();
         recent.push_back((addr, kept.clone()));
@@ -95,7 +96,7 @@ impl Oram for FaultyOram {
     fn sync(&mut self) -> Result {
         match self.fault {
             Fault::Unsynced => Ok(()),
-            Fault::KeepsOlder(_) => self.inner.sync(),
+            Fault::StaleRewrites(_) => self.inner.sync(),
         }
     }
     fn hides(&self) -> Hides {
@@ -130,7 +131,7 @@ impl BlockOram for FaultyOram {
     fn sync_shared(&self) -> Result {
         match self.fault {
             Fault::Unsynced => Ok(()),
-            Fault::KeepsOlder(_) => self.inner.sync_shared(),
+            Fault::StaleRewrites(_) => self.inner.sync_shared(),
         }
     }
     fn writes(&self) -> u64 {

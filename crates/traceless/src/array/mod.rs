@@ -172,11 +172,11 @@ impl Array {
     }
 
     fn oram(&self) -> &dyn Oram {
-        &**self.oram.as_ref().expect("whoever gave it away has no array")
+        &**self.oram.as_ref().expect("the ORAM is there until `into_oram`")
     }
 
     fn oram_mut(&mut self) -> &mut dyn Oram {
-        &mut **self.oram.as_mut().expect("whoever gave it away has no array")
+        &mut **self.oram.as_mut().expect("the ORAM is there until `into_oram`")
     }
 }
 

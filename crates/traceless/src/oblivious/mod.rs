@@ -16,7 +16,9 @@
 //! | `plan` | which blocks an eviction moves |
 //! | `sealed` | a tree with its lower levels encrypted on a store |
 //! | `durable` | an array over a sealed tree that is saved |
-//! | `saved` | secret words in saved state |
+//! | `secret_words` | secret words in saved state |
+//! | `scheme` | the saved array as a scheme |
+//! | `public_trace` | which events of a trace are public (feature `suite`) |
 //! | `circuit` | one tree and its stash |
 //! | `greedy` | Path ORAM's eviction, for comparison |
 //! | `positions` | the position map |
@@ -25,11 +27,6 @@
 //! | `width` | the length of a block |
 //! | `traffic` | the memory traffic of an access |
 //! | `scan` | an array of few blocks |
-//!
-//! Files: the client in memory that an adversary may watch: `tree`, `plan`, `circuit` (one tree),
-//! `greedy` (Path ORAM's evictions, for comparison), `positions`, `labels`, `draws` (its map),
-//! `sealed` (on a store), `durable` (saved; `saved`: secret words), `scan` (few blocks), `width`,
-//! `traffic` (the memory traffic of an access).
 
 #![expect(clippy::inline_always, reason = "what is not inlined is compiled for the base level")]
 

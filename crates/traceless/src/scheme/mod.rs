@@ -18,7 +18,8 @@
 //! * `scheme/ring`: Ring ORAM: `params`, `bucket` (its metadata), `tree` (slots that are read one
 //!   by one), `sealed`, `ghost`, `top` (cached levels), `exchange` (blocks that leave and come, for
 //!   a pager)
-//! * `scheme/requests`: what the controllers of both keep besides
+//! * `scheme/requests`: what the controllers of both keep besides; `scheme/health`: whether an
+//!   earlier error has ended a controller
 
 pub mod circuit;
 pub(crate) mod health;

@@ -7,6 +7,8 @@
 //! Files: `shape`, `layout` (where buckets lie); `BucketTree`: one open path at a time; `sealed`
 //! (in a store; `open_path`: its buckets), `fill`: all blocks at once, `bare` (in memory, and
 //! simulated), `treetop` (cached levels); `substash`: cached levels, searched by address; `stash`;
+//! `pending`: changed buckets that are not written yet; `path_witness`: receives the paths that
+//! are accessed;
 //! `engine`: fetch, take, evict, dummy; `engine/pass`: Circuit ORAM's eviction; `order`: of evicted
 //! paths; `drains`: when an access only empties a stash; `ir_alloc`: shapes, and the search for
 //! more; `occupancy`: how full tree and stash are.

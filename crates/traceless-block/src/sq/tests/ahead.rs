@@ -33,7 +33,7 @@ impl NotingStore {
         calls.drain(behind..).flat_map(|(_, extents)| extents).collect()
     }
 
-    /// The same of the last of three requests that go on from one another and end at `end`.
+    /// The hints after the third of three consecutive requests, which end at `end`.
     fn third(&self, oram: &Sq, end: u64, len: u64) -> Vec<Extent> {
         let request = |nth: u64| -> Vec<u64> { (end - nth * len..end - nth * len + len).collect() };
         assert_eq!(self.hints(oram, &request(3)), []);
@@ -85,15 +85,15 @@ fn stretch(oram: &Sq, from: u64, end: u64) -> Vec<Extent> {
 fn written(geometry: SqGeometry, blocks: u64, dummies: u64) -> (Arc<NotingStore>, Sq) {
     let mut rig = Rig::new(geometry);
     rig.create();
-    let noted = NotingStore::of(&rig);
-    let mut oram = rig.open_on(noted.clone(), false).unwrap();
+    let store = NotingStore::of(&rig);
+    let mut oram = rig.open_on(store.clone(), false).unwrap();
     for addr in 0..blocks {
         write(&mut oram, addr, addr as u8);
     }
     for _ in 0..dummies {
         oram.write_dummy().unwrap();
     }
-    (noted, oram)
+    (store, oram)
 }
 
 /// Two levels of four, with buckets of whole stripes: a pass takes 16 flushes.
@@ -103,66 +103,66 @@ fn shape() -> SqGeometry {
 
 #[test]
 fn what_follows_in_the_last_level_is_read_ahead() {
-    let (noted, mut oram) = written(shape(), 2000, 3 * 1024);
+    let (store, mut oram) = written(shape(), 2000, 3 * 1024);
     // Up to this block a pass has come; behind it lies what the pass before it left.
     let here = |oram: &Sq| oram.schedule.refreshed(oram.flushes) % 2000;
     while !(1500..1900).contains(&here(&oram)) {
         oram.write_dummy().unwrap();
     }
-    assert_eq!(noted.third(&oram, 24, 8), stretch(&oram, 24, 24 + 1024));
+    assert_eq!(store.third(&oram, 24, 8), stretch(&oram, 24, 24 + 1024));
     // Not beyond the pass, nor beyond the end of the level, where other blocks follow.
     let (passed, end) = (here(&oram) - 100, 2000 - 40);
-    assert_eq!(noted.third(&oram, passed, 8), stretch(&oram, passed, passed + 100));
-    assert_eq!(noted.third(&oram, end, 8), stretch(&oram, end, 2000));
-    assert_eq!(noted.third(&oram, 2000, 8), []);
+    assert_eq!(store.third(&oram, passed, 8), stretch(&oram, passed, passed + 100));
+    assert_eq!(store.third(&oram, end, 8), stretch(&oram, end, 2000));
+    assert_eq!(store.third(&oram, 2000, 8), []);
 }
 
 #[test]
 fn what_follows_in_a_generation_is_read_ahead() {
-    let (noted, mut oram) = written(shape(), 256, 256);
+    let (store, mut oram) = written(shape(), 256, 256);
     assert_eq!(oram.flushes, 8);
     // A generation of level 1 has 256 slots.
-    assert_eq!(noted.third(&oram, 64, 8), stretch(&oram, 64, 256));
+    assert_eq!(store.third(&oram, 64, 8), stretch(&oram, 64, 256));
     // One block of a stretch for each request to come: the other seven are in memory.
     let expected = stretch(&oram, 89, 89 + 128);
     for addr in 89..96 {
         write(&mut oram, addr, 1);
     }
-    assert_eq!(noted.third(&oram, 96, 8), expected);
+    assert_eq!(store.third(&oram, 96, 8), expected);
 }
 
 #[test]
 fn what_follows_in_the_log_is_not_read_ahead() {
-    let (noted, oram) = written(shape(), 200, 0);
-    assert_eq!(noted.third(&oram, 96, 8), []);
+    let (store, oram) = written(shape(), 200, 0);
+    assert_eq!(store.third(&oram, 96, 8), []);
 }
 
 #[test]
 fn only_requests_of_eight_blocks_in_order_are_read_ahead_of() {
-    let (noted, oram) = written(shape(), 2000, 3 * 1024);
-    assert_eq!(noted.third(&oram, 400, 7), []);
-    assert!(!noted.third(&oram, 600, 8).is_empty());
+    let (store, oram) = written(shape(), 2000, 3 * 1024);
+    assert_eq!(store.third(&oram, 400, 7), []);
+    assert!(!store.third(&oram, 600, 8).is_empty());
     for nth in 0..5u64 {
-        assert_eq!(noted.hints(&oram, &[800 + nth; 8]), [], "one block over and over");
+        assert_eq!(store.hints(&oram, &[800 + nth; 8]), [], "one block over and over");
         let backwards: Vec<u64> = (0..8).rev().map(|i| 1000 - nth * 8 + i).collect();
-        assert_eq!(noted.hints(&oram, &backwards), []);
+        assert_eq!(store.hints(&oram, &backwards), []);
     }
 }
 
 /// Reads of level 1 in each flush of a part of a life.
 fn reads_of_level_1(geometry: SqGeometry, flushes: core::ops::Range<u64>) -> Vec<usize> {
-    let (noted, mut oram) = written(geometry, 0, 0);
+    let (store, mut oram) = written(geometry, 0, 0);
     let (_, begin, len) = geometry.areas()[1];
     let is_there = |extents: &[Extent]| (begin..begin + len).contains(&extents[0].at);
     let mut rng = SeededRng::new(9);
     let mut reads = vec![];
     while oram.flushes < flushes.end {
         let flush = oram.flushes;
-        noted.take();
+        store.take();
         while oram.flushes == flush {
             write(&mut oram, rng.below(geometry.blocks), 1);
         }
-        let calls = noted.take().into_iter();
+        let calls = store.take().into_iter();
         let there = calls.filter(|(call, extents)| *call == Call::Read && is_there(extents));
         reads.push(there.count());
     }

@@ -52,7 +52,7 @@ impl Suite for Clouds {
         },
         planted(
             gateway("mutant:hits-send-nothing", GatewayVariant::HitsSendNothing),
-            "what is at hand sends nothing, and neither does anybody else in its place",
+            "a cache hit sends nothing, and no other request in its place",
         ),
         planted(
             gateway("mutant:idle-stops", GatewayVariant::IdleStops),

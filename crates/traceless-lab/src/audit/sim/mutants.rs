@@ -31,7 +31,7 @@ pub type Planted = suite::PlantedFault<Processors>;
 /// All planted faults, and the sound twins.
 pub const PLANTED: [Planted; 20] = [
     path::<SoundTree>("mutant:sound-path", None),
-    path::<SkipsDummies>("mutant:skips-dummies", Some("nothing is done when nobody asks")),
+    path::<SkipsDummies>("mutant:skips-dummies", Some("nothing is done without a request")),
     path::<SkipsClean>("mutant:reads-only", Some("a path that did not change is not written")),
     path::<EvictsAtOnce>("mutant:evicts-at-once", Some("a full stash takes a path more")).long(),
     path::<ForgetsRemap>("mutant:forgets-remap", Some("one remap of twenty is forgotten")).long(),

@@ -37,7 +37,7 @@ pub const PLANTED: [Planted; 18] = [
         "what is in the stash takes no path",
         path::<ReturnsEarly>,
     ),
-    planted("mutant:skips-dummies", "nothing is done when nobody asks", path::<SkipsDummies>),
+    planted("mutant:skips-dummies", "nothing is done without a request", path::<SkipsDummies>),
     planted("mutant:dummy-for-block", "a dummy takes the last block's path", path::<NewestLeaf>),
     planted("mutant:one-dummy-path", "all dummies take one path", path::<OneLeaf>),
     planted("mutant:reads-only", "a path that did not change is not written", path::<SkipsClean>),
