@@ -1,4 +1,17 @@
 //! Time, passed in by the caller: cycles in a simulation, nanoseconds in the real world.
+//!
+//! A simulated clock moves only when it is moved, so what depends on time can be tested:
+//!
+//! ```
+//! use traceless_core::clock::{Clock, SimulatedClock, Timer};
+//!
+//! let clock = SimulatedClock::default();
+//! clock.advance(10);
+//! clock.wait_until(50);
+//! // This time is past: the wait returns at once.
+//! clock.wait_until(20);
+//! assert_eq!(clock.now(), 50);
+//! ```
 
 /// Measures time, in units that its owner chooses.
 pub trait Clock: Send + Sync {

@@ -1,4 +1,33 @@
 //! Where a scheme's trusted state is kept between openings.
+//!
+//! The value of a counter is saved, kept in a vault, and loaded again:
+//!
+//! ```
+//! use traceless_core::durable::{Durable, MemVault, Vault, load_words, save_words};
+//!
+//! # fn main() -> traceless_core::Result {
+//! struct Counter(u64);
+//!
+//! impl Durable for Counter {
+//!     fn save(&self, out: &mut Vec<u8>) {
+//!         save_words(&[self.0], out);
+//!     }
+//!
+//!     fn load(&mut self, from: &mut &[u8]) -> traceless_core::Result {
+//!         load_words(core::slice::from_mut(&mut self.0), from)
+//!     }
+//! }
+//!
+//! let (mut vault, mut saved) = (MemVault::default(), vec![]);
+//! Counter(42).save(&mut saved);
+//! vault.keep(&saved)?;
+//!
+//! let mut counter = Counter(0);
+//! counter.load(&mut &vault.kept()[..])?;
+//! assert_eq!(counter.0, 42);
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::error::{Error, Result};
 use alloc::vec::Vec;

@@ -1,5 +1,24 @@
 //! Errors that the caller, the store or an adversary can cause. Bugs of this crate are assertions,
 //! never errors.
+//!
+//! Callers decide by the variant. An error about damage has its place, and the block that is lost:
+//!
+//! ```
+//! use traceless_core::error::{Error, Place};
+//!
+//! /// The block to restore from a backup, if damage to it is the only problem.
+//! fn lost_block(error: &Error) -> Option<u64> {
+//!     match error {
+//!         Error::Tampered { place } => place.block,
+//!         _ => None,
+//!     }
+//! }
+//!
+//! let error = Error::Tampered { place: Place { area: "main", slot: 3, block: Some(7) } };
+//! assert_eq!(lost_block(&error), Some(7));
+//! assert_eq!(lost_block(&Error::ReadOnly), None);
+//! assert!(error.to_string().starts_with("slot 3 of the main area (block 7) was changed"));
+//! ```
 
 use crate::types::Addr;
 

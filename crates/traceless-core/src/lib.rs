@@ -3,6 +3,34 @@
 //!
 //! Users of the ORAM library get all of it through the crate `traceless`.
 //!
+//! A sealed block goes to a store that an adversary watches: it learns where bytes were written and
+//! how many, but not what they are.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_core::Extent;
+//! use traceless_core::rng::{Rng, System};
+//! use traceless_core::seal::{Cipher, Nonce, Secret, TAG_LEN};
+//! use traceless_core::store::{MemStore, Store, WatchedStore};
+//! use traceless_core::trace::Recorder;
+//!
+//! # fn main() -> traceless_core::Result {
+//! let witness = Arc::new(Recorder::default());
+//! let store = WatchedStore::new(Arc::new(MemStore::new(4096)), witness.clone());
+//! let sealer = Cipher::AesGcm.sealer(&Secret::random(&mut System));
+//!
+//! let (mut body, mut tag) = ([1; 64], [0; TAG_LEN]);
+//! let nonce = Nonce::new(1, System.salt());
+//! sealer.seal_in_place(nonce, b"block 7", &mut body, &mut tag);
+//! store.write(&[Extent::new(7 * 64, 64)], &body)?;
+//!
+//! let events = witness.take();
+//! assert_eq!((events.len(), events[0].at, events[0].len), (1, 7 * 64, 64));
+//! assert_ne!(body, [1; 64]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | module | contents |
 //! |---|---|
 //! | [`types`] [`error`] [`rng`] [`clock`] | basic types, errors, randomness, time |

@@ -1,4 +1,66 @@
 //! The interface that every scheme offers its clients.
+//!
+//! Code that uses an ORAM needs only the trait, and works with every scheme. The array in this
+//! example is plain memory, which hides nothing:
+//!
+//! ```
+//! use traceless_core::Addr;
+//! use traceless_core::oram::Oram;
+//! # use traceless_core::oram::{Hides, check_request, one_by_one};
+//! # use traceless_core::Result;
+//! # struct Plain(Vec<[u8; 8]>);
+//! # impl Oram for Plain {
+//! #     fn blocks(&self) -> u64 {
+//! #         self.0.len() as u64
+//! #     }
+//! #     fn block_len(&self) -> usize {
+//! #         8
+//! #     }
+//! #     fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
+//! #         check_request(self.blocks(), 8, addrs, into.len())?;
+//! #         for (addr, bytes) in one_by_one(addrs, 8, into.len())? {
+//! #             into[bytes].copy_from_slice(&self.0[addr.0 as usize]);
+//! #         }
+//! #         Ok(())
+//! #     }
+//! #     fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
+//! #         check_request(self.blocks(), 8, addrs, from.len())?;
+//! #         for (addr, bytes) in one_by_one(addrs, 8, from.len())? {
+//! #             self.0[addr.0 as usize].copy_from_slice(&from[bytes]);
+//! #         }
+//! #         Ok(())
+//! #     }
+//! #     fn sync(&mut self) -> Result {
+//! #         Ok(())
+//! #     }
+//! #     fn hides(&self) -> Hides {
+//! #         Hides::Nothing
+//! #     }
+//! #     fn close(&mut self) -> Result {
+//! #         Ok(())
+//! #     }
+//! # }
+//!
+//! /// Moves an amount from one account to another. Each block is a number of 8 bytes.
+//! fn transfer(oram: &mut dyn Oram, from: Addr, to: Addr, amount: u64) -> traceless_core::Result {
+//!     let amounts = [amount.wrapping_neg(), amount];
+//!     oram.update_many(&[from, to], &mut |nth, block| {
+//!         let old = u64::from_le_bytes((&*block).try_into().expect("8 bytes"));
+//!         block.copy_from_slice(&old.wrapping_add(amounts[nth]).to_le_bytes());
+//!     })
+//! }
+//!
+//! # fn main() -> Result {
+//! # let mut oram = Plain(vec![[0; 8]; 10]);
+//! oram.write(Addr(3), &100u64.to_le_bytes())?;
+//! transfer(&mut oram, Addr(3), Addr(5), 30)?;
+//! let mut both = [0; 16];
+//! oram.read_many(&[Addr(3), Addr(5)], &mut both)?;
+//! assert_eq!(both[..8], 70u64.to_le_bytes());
+//! assert_eq!(both[8..], 30u64.to_le_bytes());
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::error::{Error, Result};
 use crate::types::Addr;

@@ -1,4 +1,18 @@
 //! Randomness, passed in by the caller, so that every run can be replayed from a seed.
+//!
+//! Programs use [`System`]; tests and simulations use a seed, which replays the same numbers:
+//!
+//! ```
+//! use traceless_core::rng::{Rng, SeededRng, System};
+//!
+//! fn dice(rng: &mut dyn Rng) -> Vec<u64> {
+//!     (0..20).map(|_| 1 + rng.below(6)).collect()
+//! }
+//!
+//! assert!(dice(&mut System).iter().all(|eyes| (1..=6).contains(eyes)));
+//! assert_eq!(dice(&mut SeededRng::new(7)), dice(&mut SeededRng::new(7)));
+//! assert_ne!(dice(&mut SeededRng::new(7)), dice(&mut SeededRng::new(8)));
+//! ```
 
 use alloc::boxed::Box;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};

@@ -3,6 +3,17 @@
 //!
 //! Values below 16 have a bucket each. A bucket above them is as wide as a sixteenth of the power
 //! of two below it.
+//!
+//! ```
+//! use traceless_core::stats::Histogram;
+//!
+//! let mut times = Histogram::default();
+//! (1..=1000).for_each(|time| times.record(time));
+//! assert_eq!((times.count(), times.max()), (1000, 1000));
+//! assert_eq!(times.mean(), 500.5);
+//! // 99 of 100 values do not exceed 990; the answer is at most a sixteenth higher.
+//! assert!((990..=990 + 990 / 16).contains(&times.within(99)));
+//! ```
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,28 @@
 //! What the adversary observes: a flat stream of events, the same for disk, DRAM, pages and wire.
+//!
+//! A watched store reports its accesses. They are written to a trace file, and read from it:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_core::Extent;
+//! use traceless_core::store::{MemStore, Store, WatchedStore};
+//! use traceless_core::trace::{FileWitness, Op, TraceReader};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let file = tempfile::NamedTempFile::new()?;
+//! # let path = file.path();
+//! let witness = Arc::new(FileWitness::new(std::fs::File::create(path)?)?);
+//! let store = WatchedStore::new(MemStore::new(4096), witness.clone());
+//! store.write(&[Extent::new(100, 3)], &[1, 2, 3])?;
+//! store.sync()?;
+//! witness.finish()?;
+//!
+//! let events = TraceReader::new(std::fs::File::open(path)?)?.collect::<Result<Vec<_>, _>>()?;
+//! assert_eq!((events[0].op, events[0].at, events[0].len), (Op::Write, 100, 3));
+//! assert_eq!((events.len(), events[1].op), (2, Op::Sync));
+//! # Ok(())
+//! # }
+//! ```
 
 #[cfg(feature = "std")]
 mod file;

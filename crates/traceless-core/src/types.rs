@@ -1,4 +1,17 @@
 //! Newtypes for addresses, places and stretches of a store.
+//!
+//! Extents that touch become one, so that a store gets as few requests as possible:
+//!
+//! ```
+//! use traceless_core::types::{Extent, push_extent, total_len};
+//!
+//! let mut extents = vec![];
+//! for at in [0, 512, 4096] {
+//!     push_extent(&mut extents, Extent::new(at, 512));
+//! }
+//! assert_eq!(extents, [Extent::new(0, 1024), Extent::new(4096, 512)]);
+//! assert_eq!(total_len(&extents), 1536);
+//! ```
 
 /// Logical block number, as the client counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]

@@ -1,5 +1,27 @@
 //! The life of a scheme from opening to close: whether it may write, what is durable, and where its
 //! trusted state is kept. Every scheme for block devices has a [`Lifecycle`].
+//!
+//! ```
+//! use traceless_core::Error;
+//! use traceless_core::durable::MemVault;
+//! use traceless_core::rng::System;
+//! use traceless_core::scheme::lifecycle::Lifecycle;
+//! use traceless_core::store::MemStore;
+//!
+//! # fn main() -> traceless_core::Result {
+//! let (store, vault) = (MemStore::new(4096), MemVault::default());
+//! let mut life = Lifecycle::new(false, Box::new(vault.clone()), Box::new(System));
+//! life.writable()?;
+//! // Here the scheme makes 5 writes.
+//! life.sync(&store, 5)?;
+//! life.keep(b"state after 5 writes")?;
+//! life.end();
+//!
+//! assert_eq!((life.synced(), &vault.kept()[..]), (5, &b"state after 5 writes"[..]));
+//! assert!(matches!(life.writable(), Err(Error::ReadOnly)));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::durable::Vault;
 use crate::error::{Error, Result};

@@ -5,6 +5,30 @@
 //! * `scheme/lifecycle`: from opening to close: whether a scheme may write, what is durable, where
 //!   its state is kept
 //! * `scheme/store_vault`: a vault beside a scheme in one store
+//!
+//! A scheme places its areas one behind the other, and gets their slots from its context:
+//!
+//! ```
+//! use traceless_core::rng::System;
+//! use traceless_core::scheme::{SchemeContext, place_areas};
+//! use traceless_core::store::{Run, SlotLayout};
+//! use traceless_core::types::Slot;
+//!
+//! # fn main() -> traceless_core::Result {
+//! let layout = SlotLayout { slots: 100, body_len: 4096, entry_len: 16, stripe_slots: 10 };
+//! let areas = place_areas([("holding", layout), ("main", layout)].into_iter());
+//! assert_eq!(areas[1], ("main", layout.len(), layout.len()));
+//!
+//! let context = SchemeContext::in_memory(2 * layout.len(), Box::new(System))?;
+//! context.check_room(2 * layout.len())?;
+//! let main = context.area(areas[1], layout);
+//! let mut run = Run::default();
+//! run.add(&main, Slot(7), 1);
+//! run.read(&*context.store)?;
+//! assert_eq!(run.slot(0).1, [0; 4096], "nothing was written yet");
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod contract;
 pub mod lifecycle;

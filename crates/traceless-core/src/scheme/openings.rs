@@ -3,6 +3,33 @@
 //! A count may be written twice, once before a crash and once after it, or in two copies of one
 //! image; but never twice under one opening, so no nonce ever covers two contents. Two copies of
 //! the memory of one opening continue with the same counts; there the salts of nonces differ.
+//!
+//! The second opening of a scheme gets an id and keys of its own. The kept state names both
+//! openings:
+//!
+//! ```
+//! use traceless_core::rng::{Rng, System};
+//! use traceless_core::scheme::openings::{Opening, Openings, SchemeState};
+//! use traceless_core::seal::Secret;
+//!
+//! # fn main() -> traceless_core::Result {
+//! let key = Secret::random(&mut System);
+//! let derive = |opening: &Opening| key.derive(&[b"example", &opening.id]);
+//! let mut id = || { let mut id = [0; 16]; System.fill(&mut id); id };
+//!
+//! let mut openings = Openings::new(&SchemeState::default(), derive);
+//! for start in [0, 100] {
+//!     let opening = openings.next(id(), start);
+//!     openings.push(opening, derive(&opening))?;
+//! }
+//! // Write number 99 was made in the first opening, and its slot is sealed under that one's key.
+//! assert_eq!(openings.find(|opening| opening.start <= 99).0.number, 0);
+//!
+//! let state = SchemeState::decode(&openings.state(true, 150).encode())?;
+//! assert_eq!((state.openings.len(), state.openings[1].start, state.at_least), (2, 100, 150));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::error::{Error, Result};
 use crate::seal::{Keystream, Secret};

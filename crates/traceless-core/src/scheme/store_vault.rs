@@ -1,4 +1,25 @@
 //! A vault in the same store as the areas that its trusted state describes.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_core::durable::Vault;
+//! use traceless_core::scheme::store_vault::{StoreVault, VAULT_LEN};
+//! use traceless_core::seal::Secret;
+//! use traceless_core::store::MemStore;
+//!
+//! # fn main() -> traceless_core::Result {
+//! let key = || Secret::from_bytes([7; 32]);
+//! let store = Arc::new(MemStore::new(VAULT_LEN + 1_000_000));
+//! let mut vault = StoreVault::create(store.clone(), key(), VAULT_LEN + 1_000_000)?;
+//! vault.keep(b"some state")?;
+//! vault.keep(b"a later state")?;
+//!
+//! let (_, state) = StoreVault::open(store.clone(), key())?;
+//! assert_eq!(state, b"a later state");
+//! assert!(StoreVault::open(store, Secret::from_bytes([8; 32])).is_err(), "another key");
+//! # Ok(())
+//! # }
+//! ```
 
 use super::SchemeContext;
 use super::openings::STATE_LEN_MAX;

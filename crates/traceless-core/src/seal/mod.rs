@@ -6,6 +6,24 @@
 //! (for Merkle trees), `keystream`, `secret`: keys and HKDF; `unsealed`: no encryption, for
 //! measurements; `prf`: AES as a random function; `record`: every nonce used, for tests (feature
 //! `suite`).
+//!
+//! A block is sealed, bound to its place, and opened again; at another place it does not open:
+//!
+//! ```
+//! use traceless_core::rng::{Rng, System};
+//! use traceless_core::seal::{Cipher, Nonce, Secret, TAG_LEN};
+//!
+//! let sealer = Cipher::default().sealer(&Secret::random(&mut System));
+//! let (mut body, mut tag) = (*b"the contents of a block", [0; TAG_LEN]);
+//! // The version never repeats under one key; the salt differs in copies of the process.
+//! let nonce = Nonce::new(1, System.salt());
+//! sealer.seal_in_place(nonce, b"slot 7", &mut body, &mut tag);
+//! assert_ne!(&body, b"the contents of a block");
+//!
+//! assert!(sealer.open_in_place(nonce, b"slot 8", &mut body.clone(), &tag).is_err());
+//! sealer.open_in_place(nonce, b"slot 7", &mut body, &tag).expect("it is unchanged");
+//! assert_eq!(&body, b"the contents of a block");
+//! ```
 
 mod aead;
 mod aegis;

@@ -1,5 +1,22 @@
 //! Records every seal, so that tests can check that no nonce ever covers two contents. It works in
 //! the one place where every nonce is used, for all schemes.
+//!
+//! ```
+//! use traceless_core::rng::Salt;
+//! use traceless_core::seal::{Aead, Nonce, Sealer, Secret, TAG_LEN, record};
+//!
+//! record::start();
+//! let aead = Aead::new(&Secret::from_bytes([1; 32]));
+//! for version in [5, 6] {
+//!     let nonce = Nonce::new(version, Salt(0));
+//!     aead.seal_in_place(nonce, b"", &mut [0; 64], &mut [0; TAG_LEN]);
+//! }
+//!
+//! let sealed = record::take();
+//! assert_eq!(sealed.len(), 2);
+//! assert_eq!(sealed[0].key, sealed[1].key);
+//! assert_ne!(sealed[0].nonce, sealed[1].nonce, "no nonce covers two contents");
+//! ```
 
 use super::{Nonce, Secret, TAG_LEN};
 use std::cell::RefCell;

@@ -3,6 +3,26 @@
 //! Files: the trait `Store`; `mem`, `file`, `watched`; `area`: slots in stripes; `buffer`: aligned
 //! memory; `pages`: huge pages; `record_pair`: a record in two places, written in turns;
 //! `folder`: durable names of files.
+//!
+//! One call reads or writes several extents. Their bytes lie back to back in the buffer:
+//!
+//! ```
+//! use traceless_core::store::{Caching, FileStore, Store};
+//! use traceless_core::types::Extent;
+//!
+//! # fn main() -> traceless_core::Result {
+//! let file = tempfile::tempfile()?;
+//! file.set_len(1 << 20)?;
+//! let store = FileStore::new(file, 1 << 20, Caching::Buffered);
+//!
+//! store.write(&[Extent::new(0, 3), Extent::new(4096, 2)], b"abcde")?;
+//! store.sync()?;
+//! let mut bytes = [0; 4];
+//! store.read(&[Extent::new(1, 2), Extent::new(4096, 2)], &mut bytes)?;
+//! assert_eq!(&bytes, b"bcde");
+//! # Ok(())
+//! # }
+//! ```
 
 mod area;
 mod buffer;

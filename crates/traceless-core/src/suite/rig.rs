@@ -1,5 +1,24 @@
 //! Shared test code of the schemes: a store in memory with everything needed to reopen it, and ways
 //! to damage it.
+//!
+//! One slot of a scheme's store is damaged, and put back from a copy:
+//!
+//! ```
+//! use traceless_core::store::SlotLayout;
+//! use traceless_core::suite::rig::{Rig, damage, put_back};
+//! use traceless_core::types::Slot;
+//!
+//! let layout = SlotLayout { slots: 100, body_len: 64, entry_len: 16, stripe_slots: 10 };
+//! let mut rig = Rig::with_room(layout, layout.len());
+//! let context = rig.context(rig.store.clone(), false);
+//! let area = context.area(("main", 0, layout.len()), layout);
+//! let sound = rig.store.snapshot();
+//!
+//! damage(&*rig.store, &area, Slot(3));
+//! assert_ne!(rig.store.snapshot(), sound);
+//! put_back(&*rig.store, &sound, &area, Slot(3));
+//! assert_eq!(rig.store.snapshot(), sound);
+//! ```
 
 use crate::durable::{MemVault, Vault};
 use crate::error::{Error, Result};
