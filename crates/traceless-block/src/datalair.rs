@@ -19,6 +19,25 @@
 //! Work: A. Chakraborti, C. Chen, R. Sion: `DataLair`: Efficient Block Storage with Plausible
 //! Deniability against Multi-Snapshot Adversaries, `PoPETs` 2017; arXiv 1706.10276v2 corrects it.
 //! The machinery, crash safety and freshness come from [`random`](super::random).
+//!
+//! ```
+//! use traceless_block::datalair::DataLairScheme;
+//! use traceless_block::random::RandomGeometry;
+//! use traceless_core::Addr;
+//! use traceless_core::rng::System;
+//! use traceless_core::scheme::contract::Scheme;
+//!
+//! # fn main() -> traceless_core::Result {
+//! let scheme = DataLairScheme::new(RandomGeometry::new(1000, 4096, 0)?);
+//! assert!(scheme.draws_places(), "two runs write other slots");
+//! let mut oram = scheme.create_in_memory(Box::new(System))?;
+//! oram.write(Addr(7), &[1; 4096])?;
+//! let mut block = [0; 4096];
+//! oram.read(Addr(7), &mut block)?;
+//! assert_eq!(block, [1; 4096]);
+//! # Ok(())
+//! # }
+//! ```
 
 use super::random::{RandomScheme, RandomSlots, Vacancy};
 use alloc::vec;

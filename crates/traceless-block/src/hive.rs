@@ -8,6 +8,43 @@
 //! Work: E.-O. Blass, T. Mayberry, G. Noubir, K. Onarlioglu: Toward Robust Hidden Volumes Using
 //! Write-Only Oblivious RAM, CCS 2014. docs/papers.md lists what differs. The machinery, crash
 //! safety and freshness come from [`random`](super::random).
+//!
+//! A volume in memory is written, closed, and opened again from the state in its vault:
+//!
+//! ```
+//! use traceless_block::hive::HiveScheme;
+//! use traceless_block::random::RandomGeometry;
+//! use traceless_core::Addr;
+//! use traceless_core::durable::MemVault;
+//! use traceless_core::rng::System;
+//! use traceless_core::scheme::SchemeContext;
+//! use traceless_core::scheme::contract::Scheme;
+//! use traceless_core::seal::Secret;
+//! # use std::sync::Arc;
+//! # use traceless_core::store::MemStore;
+//!
+//! # fn main() -> traceless_core::Result {
+//! let scheme = HiveScheme::new(RandomGeometry::new(1000, 4096, 0)?);
+//! let vault = MemVault::default();
+//! # let store = Arc::new(MemStore::new(scheme.store_len()));
+//! let context = || -> traceless_core::Result<SchemeContext> {
+//!     let mut context = SchemeContext::in_memory(0, Box::new(System))?;
+//!     context.store = store.clone();
+//!     context.key = Secret::from_bytes([7; 32]);
+//!     context.vault = Box::new(vault.clone());
+//!     Ok(context)
+//! };
+//! let mut oram = scheme.create(context()?)?;
+//! oram.write(Addr(7), &[1; 4096])?;
+//! oram.close()?;
+//!
+//! let mut oram = scheme.open(context()?, &vault.kept(), &mut |_, _| {})?;
+//! let mut block = [0; 4096];
+//! oram.read(Addr(7), &mut block)?;
+//! assert_eq!(block, [1; 4096]);
+//! # Ok(())
+//! # }
+//! ```
 
 use super::random::{RandomScheme, RandomSlots, Vacancy};
 use traceless_core::scheme::contract::SchemeKind;

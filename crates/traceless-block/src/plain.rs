@@ -3,6 +3,39 @@
 //! Every write shows its address. There is no freshness: a replayed old copy of a block is
 //! accepted. Each slot's entry has room for two records, so that a write that is interrupted
 //! between entry and body leaves the old block readable; a power cut may still tear a body.
+//!
+//! Every block has its own slot, so the place of a write shows the address:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_block::plain::PlainScheme;
+//! use traceless_core::rng::System;
+//! use traceless_core::scheme::SchemeContext;
+//! use traceless_core::scheme::contract::Scheme;
+//! use traceless_core::store::{MemStore, WatchedStore};
+//! use traceless_core::trace::{Op, Recorder};
+//! use traceless_core::{Addr, Hides};
+//!
+//! # fn main() -> traceless_core::Result {
+//! let scheme = PlainScheme { blocks: 1000, block_len: 4096 };
+//! assert_eq!(scheme.hides(), Hides::Nothing);
+//! let witness = Arc::new(Recorder::default());
+//! let store = WatchedStore::new(MemStore::new(scheme.store_len()), witness.clone());
+//! let mut context = SchemeContext::in_memory(0, Box::new(System))?;
+//! context.store = Arc::new(store);
+//! let mut oram = scheme.create(context)?;
+//!
+//! let mut place_of_write = |addr| -> traceless_core::Result<u64> {
+//!     witness.take();
+//!     oram.write(Addr(addr), &[1; 4096])?;
+//!     oram.sync()?;
+//!     let events = witness.take();
+//!     Ok(events.iter().filter(|e| e.op == Op::Write).map(|e| e.at).max().expect("a write"))
+//! };
+//! assert_eq!(place_of_write(8)? - place_of_write(7)?, 4096);
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::pool::Pool;
 use alloc::boxed::Box;

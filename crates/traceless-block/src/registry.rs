@@ -3,6 +3,28 @@
 //! A further kind is a module with a [`SchemeKind`] and a line in [`KINDS`]. Volumes, the command
 //! line, the conformance suite and the auditor find it here; the crash tests need small geometries
 //! and their turning points (`tests/crash/subjects.rs` of `traceless-volume`).
+//!
+//! A scheme is chosen by the name of its kind; its code and parameters are enough to make it again:
+//!
+//! ```
+//! use traceless_block::registry;
+//! use traceless_core::scheme::contract::{PARAMETERS_LEN, SchemeOptions};
+//!
+//! # fn main() -> traceless_core::Result {
+//! let kind = registry::named("detwo").expect("a known kind");
+//! let options = SchemeOptions { refresh: Some((1, 3)), ..SchemeOptions::default() };
+//! let scheme = (kind.choose)(1_000_000, 4096, &options)?;
+//!
+//! // As in the header of a volume.
+//! let (code, mut parameters) = (kind.code, scheme.parameters());
+//! parameters.resize(PARAMETERS_LEN, 0);
+//!
+//! let kind = registry::with_code(code).expect("a known code");
+//! let again = (kind.decode)(1_000_000, 4096, &parameters)?;
+//! assert!(*again == *scheme);
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::datalair::DATALAIR;
 use crate::detwo::DETWO;

@@ -16,6 +16,39 @@
 //!
 //! Paper: the papers' Algorithm 1 with its wrap error corrected; docs/papers.md lists the
 //! differences. Not hidden: reads, the number of writes, and the times of syncs.
+//!
+//! The events of a write do not depend on the address that is written:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_block::detwo::{DetWoGeometry, Refresh};
+//! use traceless_core::rng::System;
+//! use traceless_core::scheme::SchemeContext;
+//! use traceless_core::scheme::contract::{BlockScheme, Scheme};
+//! use traceless_core::store::{MemStore, WatchedStore};
+//! use traceless_core::trace::{Event, Recorder};
+//! use traceless_core::{Addr, Result};
+//!
+//! /// What an adversary observes while the blocks `addrs` are written.
+//! fn trace_of(addrs: [u64; 3]) -> Result<Vec<Event>> {
+//!     let scheme = DetWoGeometry::new(1000, 4096, Refresh::new(1, 3)?, 0)?;
+//!     let mut context = SchemeContext::in_memory(0, Box::new(System))?;
+//!     let witness = Arc::new(Recorder::default());
+//!     let store = MemStore::new(scheme.store_len());
+//!     context.store = Arc::new(WatchedStore::new(store, witness.clone()));
+//!     let mut oram = scheme.create_block(context)?;
+//!     addrs.iter().try_for_each(|&addr| oram.write(Addr(addr), &[1; 4096]))?;
+//!     oram.sync()?;
+//!     Ok(witness.take())
+//! }
+//!
+//! # fn main() -> Result {
+//! let trace = trace_of([7, 7, 7])?;
+//! assert_eq!(trace, trace_of([3, 998, 41])?);
+//! assert!(trace.len() > 3);
+//! # Ok(())
+//! # }
+//! ```
 
 mod geometry;
 mod keys;

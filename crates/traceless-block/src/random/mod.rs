@@ -32,6 +32,32 @@
 //! Contents and places of writes follow from the number of writes, their grouping, the syncs and
 //! openings, and the random draws. The number of draws does not depend on data: with equal draws
 //! traces are equal. Not hidden: reads, the number of writes, and the times of syncs.
+//!
+//! The number of slots and the cost of a write follow from the geometry. Few blocks wait in the
+//! stash:
+//!
+//! ```
+//! use traceless_block::hive::Hive;
+//! use traceless_block::random::{DRAWS, RandomGeometry, SLOTS_PER_BLOCK};
+//! use traceless_core::Addr;
+//! use traceless_core::oram::Oram;
+//! use traceless_core::rng::System;
+//! use traceless_core::scheme::SchemeContext;
+//!
+//! # fn main() -> traceless_core::Result {
+//! let geometry = RandomGeometry::new(1000, 256, 0)?;
+//! assert_eq!(geometry.slots().slots, 1000 * SLOTS_PER_BLOCK);
+//! assert!(geometry.write_amplification() > DRAWS as f64, "each slot drawn is written");
+//!
+//! let context = SchemeContext::in_memory(geometry.store_len(), Box::new(System))?;
+//! let mut oram = Hive::create(geometry, context)?;
+//! for addr in 0..1000 {
+//!     oram.write(Addr(addr), &[1; 256])?;
+//! }
+//! assert!(oram.stashed()[0] < 100);
+//! # Ok(())
+//! # }
+//! ```
 
 mod entry;
 mod geometry;

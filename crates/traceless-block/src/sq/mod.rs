@@ -38,6 +38,31 @@
 //! * `keys`: keys by opening, found by write, flush, slot or refresh
 //! * `recover`: opening after a close or a crash
 //! * `salvage`: opening without what is damaged
+//!
+//! The geometry is chosen for the number of blocks. One request reads several blocks:
+//!
+//! ```
+//! use traceless_block::sq::{SqGeometry, SqPreferences};
+//! use traceless_core::Addr;
+//! use traceless_core::rng::System;
+//! use traceless_core::scheme::SchemeContext;
+//! use traceless_core::scheme::contract::{BlockScheme, Scheme};
+//!
+//! # fn main() -> traceless_core::Result {
+//! let scheme = SqGeometry::new(2000, 256, SqPreferences::default())?;
+//! assert!(scheme.levels > 0);
+//!
+//! let context = SchemeContext::in_memory(scheme.store_len(), Box::new(System))?;
+//! let mut oram = scheme.create_block(context)?;
+//! for addr in 0..2000 {
+//!     oram.write(Addr(addr), &[addr as u8; 256])?;
+//! }
+//! let mut blocks = [0; 3 * 256];
+//! oram.read_shared(&[Addr(100), Addr(101), Addr(102)], &mut blocks)?;
+//! assert_eq!([blocks[0], blocks[256], blocks[512]], [100, 101, 102]);
+//! # Ok(())
+//! # }
+//! ```
 
 mod flush;
 mod geometry;
