@@ -1,4 +1,31 @@
 //! A scheme as a machine that does one path access at a time.
+//!
+//! A Path ORAM is stepped by hand, and then used as an array:
+//!
+//! ```
+//! use traceless::Addr;
+//! use traceless::controller::{Controller, StepKind, SteppedOram};
+//! use traceless::oram::Oram;
+//! use traceless::rng::System;
+//! use traceless::scheme::path::PathOram;
+//! use traceless::tree::{BareTree, STASH_BLOCKS, Shape};
+//!
+//! # fn main() -> traceless::Result {
+//! let tree = BareTree::new(Shape::uniform(7, 4)?, 64);
+//! let mut oram = PathOram::new(100, vec![tree], STASH_BLOCKS, Box::new(System))?;
+//! assert_eq!(oram.step(&mut |_, _| {})?.kind, StepKind::Dummy, "no request waits");
+//!
+//! oram.submit(1, Addr(7))?;
+//! let outcome = oram.step(&mut |_, block| block.fill(5))?;
+//! assert_eq!((outcome.kind, outcome.finished), (StepKind::Data, Some(1)));
+//!
+//! let mut array = SteppedOram::new(oram);
+//! let mut block = [0; 64];
+//! array.read(Addr(7), &mut block)?;
+//! assert_eq!(block, [5; 64]);
+//! # Ok(())
+//! # }
+//! ```
 
 use traceless_core::error::Result;
 use traceless_core::oram::{Hides, Oram, check_request};

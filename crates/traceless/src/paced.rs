@@ -12,6 +12,34 @@
 //! [`Pace::StartToStart`] there.
 //!
 //! The caller drives a [`PacedOram`]; a [`Service`] has a thread of its own.
+//!
+//! A request is served when an access is due. With an interval of 1000, accesses begin at the times
+//! 0, 1000, 2000 and so on:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless::Addr;
+//! use traceless::clock::{Clock, SimulatedClock};
+//! use traceless::paced::{Pace, PacedOram};
+//! # use traceless::rng::System;
+//! # use traceless::scheme::path::PathOram;
+//! # use traceless::tree::{BareTree, STASH_BLOCKS, Shape};
+//!
+//! # fn main() -> traceless::Result {
+//! # let tree = BareTree::new(Shape::uniform(7, 4)?, 64);
+//! # let oram = PathOram::new(100, vec![tree], STASH_BLOCKS, Box::new(System))?;
+//! let clock = Arc::new(SimulatedClock::default());
+//! // `oram` is any controller, for example a Path ORAM.
+//! let mut paced = PacedOram::new(oram, clock.clone(), Pace::StartToStart(1000));
+//! paced.step(&mut |_, _| {})?;
+//!
+//! paced.submit(1, Addr(7))?;
+//! let outcome = paced.step(&mut |_, block| block.fill(5))?;
+//! assert_eq!((outcome.finished, clock.now()), (Some(1), 1000));
+//! assert_eq!((paced.due(), paced.record().late), (2000, 0));
+//! # Ok(())
+//! # }
+//! ```
 
 #[cfg(feature = "std")]
 mod service;

@@ -10,6 +10,29 @@
 //! last tree are in a table that is scanned. An array of few blocks is scanned at each access,
 //! without any tree.
 //!
+//! [`Oblivious`] gives access to a block in place:
+//!
+//! ```
+//! use traceless::oblivious::{Lines, Oblivious, Traffic};
+//! use traceless::rng::System;
+//! use traceless::Addr;
+//!
+//! # fn main() -> traceless::Result {
+//! let mut counters = Oblivious::new(5000, 64, Lines::<1>, Box::new(System))?;
+//! let add = |block: &mut [u8]| {
+//!     block[0] += 1;
+//!     block[0]
+//! };
+//! assert_eq!(counters.access(Addr(7), add)?, 1);
+//! assert_eq!(counters.access(Addr(7), add)?, 2);
+//!
+//! // The memory traffic of each access is the same, and known beforehand.
+//! let traffic = Traffic::in_memory(5000, 64)?;
+//! assert!(traffic.paths > 0 && traffic.bytes > 10_000);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | file | what it holds |
 //! |---|---|
 //! | `tree` | where buckets lie |

@@ -12,6 +12,30 @@
 //!
 //! Paper: Wang, Chan, Shi, CCS'15. The paper evicts along two paths after each access, and not
 //! along the accessed one; docs/papers.md gives the reason for this difference.
+//!
+//! A request is served by the second step, after an eviction:
+//!
+//! ```
+//! use traceless::Addr;
+//! use traceless::controller::{Controller, StepKind};
+//! use traceless::rng::System;
+//! use traceless::scheme::circuit::{Circuit, STASH_BLOCKS, Z, shape_for};
+//! use traceless::tree::BareTree;
+//!
+//! # fn main() -> traceless::Result {
+//! let tree = BareTree::new(shape_for(1000, Z)?, 64);
+//! let mut oram = Circuit::new(1000, tree, STASH_BLOCKS, Box::new(System))?;
+//! oram.submit(1, Addr(7))?;
+//! assert_eq!(oram.step(&mut |_, _| {})?.kind, StepKind::Eviction);
+//! let outcome = oram.step(&mut |_, block| block.fill(5))?;
+//! assert_eq!((outcome.kind, outcome.finished), (StepKind::Data, Some(1)));
+//!
+//! // Without a request the two kinds of steps alternate as well.
+//! let kinds = [oram.step(&mut |_, _| {})?.kind, oram.step(&mut |_, _| {})?.kind];
+//! assert_eq!(kinds, [StepKind::Eviction, StepKind::Dummy]);
+//! # Ok(())
+//! # }
+//! ```
 
 use super::health::Health;
 use super::requests::Requests;

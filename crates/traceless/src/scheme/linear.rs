@@ -2,6 +2,39 @@
 //!
 //! The simplest scheme that hides reads and writes, and the fastest for a handful of blocks. There
 //! are three copies: the copy of the last sync stays intact while the other two take turns.
+//!
+//! Which blocks are read or written makes no difference to the events:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless::rng::System;
+//! use traceless::scheme::SchemeContext;
+//! use traceless::scheme::contract::Scheme;
+//! use traceless::scheme::linear::LinearScheme;
+//! use traceless::store::{MemStore, WatchedStore};
+//! use traceless::trace::{Event, Recorder};
+//! use traceless::{Addr, Result};
+//!
+//! /// What an adversary observes while one block is written and another one is read.
+//! fn trace_of(written: u64, read: u64) -> Result<Vec<Event>> {
+//!     let scheme = LinearScheme { blocks: 10, block_len: 64 };
+//!     let witness = Arc::new(Recorder::default());
+//!     let mut context = SchemeContext::in_memory(0, Box::new(System))?;
+//!     let store = MemStore::new(scheme.store_len());
+//!     context.store = Arc::new(WatchedStore::new(store, witness.clone()));
+//!     let mut oram = scheme.create(context)?;
+//!     oram.write(Addr(written), &[1; 64])?;
+//!     oram.read(Addr(read), &mut [0; 64])?;
+//!     Ok(witness.take())
+//! }
+//!
+//! # fn main() -> Result {
+//! let trace = trace_of(3, 3)?;
+//! assert_eq!(trace, trace_of(0, 9)?);
+//! assert!(!trace.is_empty());
+//! # Ok(())
+//! # }
+//! ```
 
 use alloc::sync::Arc;
 use alloc::vec;

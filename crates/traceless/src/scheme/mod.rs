@@ -20,6 +20,30 @@
 //!   a pager)
 //! * `scheme/requests`: what the controllers of both keep besides; `scheme/health`: whether an
 //!   earlier error has ended a controller
+//!
+//! A program that uses the trait [`Scheme`](contract::Scheme) works with each of them:
+//!
+//! ```
+//! use traceless::rng::System;
+//! use traceless::scheme::contract::Scheme;
+//! use traceless::scheme::linear::LinearScheme;
+//! use traceless::scheme::path::PathGeometry;
+//! use traceless::{Addr, Hides};
+//!
+//! # fn main() -> traceless::Result {
+//! let few = LinearScheme { blocks: 10, block_len: 64 };
+//! let many = PathGeometry::new(10_000, 64)?;
+//! for scheme in [&few as &dyn Scheme, &many] {
+//!     assert_eq!(scheme.hides(), Hides::ReadsAndWrites);
+//!     let mut oram = scheme.create_in_memory(Box::new(System))?;
+//!     oram.write(Addr(7), &[1; 64])?;
+//!     let mut block = [0; 64];
+//!     oram.read(Addr(7), &mut block)?;
+//!     assert_eq!(block, [1; 64], "{}", scheme.name());
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod circuit;
 pub(crate) mod health;

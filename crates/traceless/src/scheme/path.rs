@@ -6,6 +6,29 @@
 //! fresh random path to the block, and reads and rewrites the old path.
 //!
 //! Paper: Stefanov et al., CCS'13; recursion as in unified-oram, section 2.2.
+//!
+//! A Path ORAM in memory that keeps most of its map in further trees:
+//!
+//! ```
+//! use traceless::Addr;
+//! use traceless::oram::Oram;
+//! use traceless::rng::System;
+//! use traceless::scheme::path::{self, PathGeometry};
+//!
+//! # fn main() -> traceless::Result {
+//! let flat = PathGeometry::new(10_000, 64)?;
+//! let recursive = flat.with_map_memory(4096)?;
+//! assert_eq!(flat.map_trees, 0);
+//! assert!(recursive.map_trees > 0 && recursive.map_memory() <= 4096);
+//!
+//! let mut oram = path::in_memory(&recursive, &mut System)?;
+//! oram.write(Addr(7), &[1; 64])?;
+//! let mut block = [0; 64];
+//! oram.read(Addr(7), &mut block)?;
+//! assert_eq!(block, [1; 64]);
+//! # Ok(())
+//! # }
+//! ```
 
 mod durable;
 mod fill;

@@ -9,6 +9,38 @@
 //! whole map in trusted memory, which is not checked here.
 //!
 //! Paper: Fletcher et al., Freecursive ORAM, section 6; there the numbers lie in the position map.
+//!
+//! A byte of a block is changed in the store, and the next request for that block fails. To find
+//! the block, the example does not encrypt the tree:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless::controller::SteppedOram;
+//! use traceless::oram::Oram;
+//! use traceless::rng::System;
+//! use traceless::scheme::path::PathOram;
+//! use traceless::scheme::pmmac::Pmmac;
+//! use traceless::seal::{Aead, NoSeal, Salt, Secret, TAG_LEN};
+//! use traceless::store::{MemStore, Store};
+//! use traceless::tree::{STASH_BLOCKS, SealedTree, Shape};
+//! use traceless::{Addr, Error, Extent};
+//!
+//! # fn main() -> traceless::Result {
+//! let (shape, len) = (Shape::uniform(6, 4)?, Salt::LEN + TAG_LEN + 64);
+//! let store = Arc::new(MemStore::new(SealedTree::store_len(&shape, len, &NoSeal)));
+//! let tree = SealedTree::create(store.clone(), 0, "tree", shape, len, NoSeal, Box::new(System))?;
+//! let path = PathOram::new(100, vec![tree], STASH_BLOCKS, Box::new(System))?;
+//! let sealer = Aead::new(&Secret::random(&mut System));
+//! let mut oram = SteppedOram::new(Pmmac::new(path, sealer, Box::new(System))?);
+//! oram.write(Addr(7), &[5; 64])?;
+//!
+//! let place = store.snapshot().windows(64).position(|bytes| bytes == [5; 64]);
+//! store.write(&[Extent::new(place.expect("it lies there") as u64, 1)], &[6])?;
+//! let read = oram.read(Addr(7), &mut [0; 64]);
+//! assert!(matches!(read, Err(Error::Tampered { place }) if place.block == Some(7)));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::controller::{Controller, Serve, StepOutcome};
 use crate::scheme::health::Health;

@@ -11,6 +11,39 @@
 //!
 //! Paper: Nagarajan et al., ASPLOS'19, as ir-oram describes it (sections II-C, V and VI), with
 //! its sizes.
+//!
+//! The first access takes three main paths, two of them for the map, with two small ones after each
+//! of the first two. It brings the block into the small tree, so the next access takes one path:
+//!
+//! ```
+//! use traceless::Addr;
+//! use traceless::controller::Controller;
+//! use traceless::posmap::{PlainLabels, Plb};
+//! use traceless::rng::System;
+//! use traceless::scheme::rho::Rho;
+//! use traceless::scheme::unified::{Sizes, Unified};
+//! use traceless::tree::{BareTree, Shape};
+//!
+//! # fn main() -> traceless::Result {
+//! let sizes = Sizes { blocks: 80, map_levels: 2, parts: 1, bundled: false, stash_blocks: 100 };
+//! let labels = || PlainLabels::in_block(64);
+//! let (tree, plb) = (BareTree::new(Shape::uniform(6, 4)?, 64), Plb::new(4, 2, 64)?);
+//! let main = Unified::new(sizes, tree, labels()?, labels()?, plb, Box::new(System))?;
+//! let small = BareTree::new(Shape::uniform(4, 2)?, 64);
+//! let mut oram = Rho::new(main, small, (5, 2), 60, Box::new(System))?;
+//!
+//! let mut steps_of = |addr| -> traceless::Result<u32> {
+//!     oram.submit(1, Addr(addr))?;
+//!     let mut steps = 1;
+//!     while oram.step(&mut |_, block| block.fill(5))?.finished.is_none() {
+//!         steps += 1;
+//!     }
+//!     Ok(steps)
+//! };
+//! assert_eq!((steps_of(7)?, steps_of(7)?), (7, 1));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::controller::{Controller, Serve, StepKind, StepOutcome};
 use crate::posmap::{Labels, LeafDraw, Plb};

@@ -18,6 +18,40 @@
 //! Paper: Ren, Fletcher, Kwon, Stefanov, Shi, van Dijk, Devadas, USENIX Security'15. This scheme
 //! reshuffles a bucket before a read that it could not answer, not after the read that took its
 //! last dummy; docs/papers.md has more.
+//!
+//! After every A accesses a path is evicted, whether or not requests wait:
+//!
+//! ```
+//! use traceless::Addr;
+//! use traceless::controller::{Controller, SteppedOram};
+//! use traceless::oram::Oram;
+//! use traceless::rng::System;
+//! use traceless::scheme::ring::{Params, Ring, SealedRing};
+//! use traceless::seal::{Aead, Secret};
+//! # use std::sync::Arc;
+//! # use traceless::store::MemStore;
+//!
+//! # fn main() -> traceless::Result {
+//! let (params, shape) = (Params::Z4, Params::Z4.shape_for(100)?);
+//! let keys = [(); 2].map(|()| Aead::new(&Secret::random(&mut System)));
+//! let store = MemStore::new(SealedRing::store_len(params, &shape, 64, &keys[0]));
+//! # let store = Arc::new(store);
+//! let tree = SealedRing::create(store, 0, params, shape, 64, keys, Box::new(System))?;
+//! let mut oram = SteppedOram::new(Ring::new(100, tree, Box::new(System))?);
+//!
+//! oram.write(Addr(7), &[5; 64])?;
+//! let mut block = [0; 64];
+//! oram.read(Addr(7), &mut block)?;
+//! assert_eq!(block, [5; 64]);
+//!
+//! for _ in 0..40 {
+//!     oram.controller_mut().step(&mut |_, _| {})?;
+//! }
+//! let counts = oram.controller().counts();
+//! assert_eq!(counts.accesses / u64::from(params.rate), counts.evictions);
+//! # Ok(())
+//! # }
+//! ```
 
 mod bucket;
 mod exchange;

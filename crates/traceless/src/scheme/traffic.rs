@@ -1,5 +1,21 @@
 //! Bytes that recursive and unified Path ORAM move per access, by calculation: unified-oram,
 //! formula (1) and section 6.3.
+//!
+//! A unified ORAM at the paper's size moves fewer bytes than a recursive one, as long as its
+//! requests take fewer paths on average than the crossover:
+//!
+//! ```
+//! use traceless::scheme::traffic::{
+//!     PAPER_BLOCK_LEN, PAPER_BUCKET, PAPER_LEVELS, Recursion, bytes_per_access, crossover,
+//! };
+//!
+//! let path_len = PAPER_BUCKET.path_len(PAPER_LEVELS, PAPER_BLOCK_LEN);
+//! let recursive = Recursion::of_the_paper();
+//! // Of 100 requests, 61 take one path, and 39 take two.
+//! let unified = bytes_per_access(path_len, &[0, 61, 39]);
+//! assert!(unified < recursive.bytes_per_access());
+//! assert!((2.5..2.6).contains(&crossover(path_len, &recursive)));
+//! ```
 
 use alloc::vec;
 use alloc::vec::Vec;

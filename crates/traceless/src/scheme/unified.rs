@@ -17,6 +17,37 @@
 //! and [`Unified::offer`].
 //!
 //! Paper: unified-oram, sections 3 to 5; ir-oram, section IV, for the cache above.
+//!
+//! The first access takes a path for each of the two levels of the map, and one for the block. The
+//! next block has its label in the same block of the map, which then is in the PLB:
+//!
+//! ```
+//! use traceless::Addr;
+//! use traceless::controller::Controller;
+//! use traceless::posmap::{PlainLabels, Plb};
+//! use traceless::rng::System;
+//! use traceless::scheme::unified::{Sizes, Unified};
+//! use traceless::tree::{BareTree, Shape};
+//!
+//! # fn main() -> traceless::Result {
+//! let sizes = Sizes { blocks: 1000, map_levels: 2, parts: 1, bundled: false, stash_blocks: 100 };
+//! let tree = BareTree::new(Shape::for_blocks(1100, 4, 2.0)?, 64);
+//! let labels = || PlainLabels::in_block(64);
+//! let plb = Plb::new(16, 4, 64)?;
+//! let mut oram = Unified::new(sizes, tree, labels()?, labels()?, plb, Box::new(System))?;
+//!
+//! let mut steps_of = |addr| -> traceless::Result<u32> {
+//!     oram.submit(1, Addr(addr))?;
+//!     let mut steps = 1;
+//!     while oram.step(&mut |_, block| block.fill(5))?.finished.is_none() {
+//!         steps += 1;
+//!     }
+//!     Ok(steps)
+//! };
+//! assert_eq!((steps_of(7)?, steps_of(8)?), (3, 1));
+//! # Ok(())
+//! # }
+//! ```
 
 mod cache_above;
 mod fill;

@@ -2,6 +2,26 @@
 //! has fewer slots.
 //!
 //! Paper: ir-oram, sections IV-B and VI-B.
+//!
+//! The paper's first allocation, in a tree of its size: a path has fewer slots outside of trusted
+//! memory, and the tree lacks few slots.
+//!
+//! ```
+//! use traceless::tree::ir_alloc::{BASE, IR_ALLOC1, LOSS_MAX, Trial, cached_levels, shape};
+//!
+//! # fn main() -> traceless::Result {
+//! let cached = cached_levels(25);
+//! // Accesses that only empty the stash, per requested access, are measured; here they are given.
+//! let base = Trial::new(BASE.shape(25)?, cached, 0.0);
+//! let smaller = Trial::new(IR_ALLOC1.shape(25)?, cached, 0.05);
+//! assert_eq!((base.path_slots, smaller.path_slots), (60, 43));
+//! assert!(smaller.loss < LOSS_MAX && smaller.gain(&base) > 1.3);
+//!
+//! // The same shape, level by level.
+//! assert_eq!(shape("10-16:2,17-19:3", 25)?.path_slots(), smaller.shape.path_slots());
+//! # Ok(())
+//! # }
+//! ```
 
 use super::Shape;
 use alloc::vec;

@@ -12,6 +12,32 @@
 //! `engine`: fetch, take, evict, dummy; `engine/pass`: Circuit ORAM's eviction; `order`: of evicted
 //! paths; `drains`: when an access only empties a stash; `ir_alloc`: shapes, and the search for
 //! more; `occupancy`: how full tree and stash are.
+//!
+//! An access of Path ORAM: the path of a block is fetched, the block gets another label, and the
+//! path is written back, with its blocks as deep as their labels allow.
+//!
+//! ```
+//! use traceless::Addr;
+//! use traceless::tree::{BareTree, Engine, STASH_BLOCKS, Shape};
+//! use traceless::types::Leaf;
+//!
+//! # fn main() -> traceless::Result {
+//! let tree = BareTree::new(Shape::uniform(5, 4)?, 64);
+//! let mut engine = Engine::new(tree, STASH_BLOCKS);
+//!
+//! engine.fetch(Leaf(3))?;
+//! let nth = engine.take(Addr(7), Leaf(9))?;
+//! engine.stash_mut().body_mut(nth).fill(1);
+//! engine.evict()?;
+//!
+//! // The next access to this block reads the path of its new label.
+//! engine.fetch(Leaf(9))?;
+//! let nth = engine.take(Addr(7), Leaf(2))?;
+//! assert_eq!(engine.stash().body(nth), [1; 64]);
+//! engine.evict()?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod bare;
 mod drains;

@@ -1,4 +1,26 @@
 //! How full a tree and its stash are: the measure for a shape.
+//!
+//! A tree of 8 levels with four slots a bucket, half full, of which random blocks are accessed:
+//!
+//! ```
+//! use traceless::Addr;
+//! use traceless::rng::SeededRng;
+//! use traceless::tree::occupancy::OccupancyModel;
+//! use traceless::tree::{BareTree, Shape};
+//!
+//! # fn main() -> traceless::Result {
+//! let tree = BareTree::new(Shape::uniform(8, 4)?, 0);
+//! let rng = Box::new(SeededRng::new(1));
+//! let mut model = OccupancyModel::new(tree, (512, 1), 200, rng, BareTree::place)?;
+//! let occupancy = model.run(2000, |rng| Addr(rng.below(512)))?;
+//!
+//! assert_eq!(occupancy.evictions, 0, "the stash never has more than 200 blocks");
+//! assert!(occupancy.mean() < 20.0 && occupancy.quantile(0.01) < 40);
+//! // The leaves are fuller than the level in the middle.
+//! assert!(occupancy.levels[7] > occupancy.levels[4]);
+//! # Ok(())
+//! # }
+//! ```
 
 use super::{BucketTree, Engine, Header};
 use alloc::boxed::Box;
