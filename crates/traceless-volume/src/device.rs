@@ -1,4 +1,41 @@
 //! The interface of what the front ends serve: bytes that are read and written at any alignment.
+//!
+//! A disk in memory, which each front end could serve:
+//!
+//! ```
+//! use std::io;
+//! use std::sync::Mutex;
+//! use traceless_volume::device::Device;
+//!
+//! struct Ram(Mutex<Vec<u8>>);
+//!
+//! impl Device for Ram {
+//! #   fn block_len(&self) -> u32 { 4096 }
+//! #   fn read_only(&self) -> bool { false }
+//! #   fn flush(&self) -> io::Result<()> { Ok(()) }
+//!     fn len(&self) -> u64 {
+//!         self.0.lock().expect("no panic").len() as u64
+//!     }
+//!     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+//!         into.copy_from_slice(&self.0.lock().expect("no panic")[at as usize..][..into.len()]);
+//!         Ok(())
+//!     }
+//!     fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
+//!         self.0.lock().expect("no panic")[at as usize..][..from.len()].copy_from_slice(from);
+//!         Ok(())
+//!     }
+//!     // `block_len`, `read_only` and `flush` are a line each.
+//! }
+//!
+//! # fn main() -> io::Result<()> {
+//! let disk: &dyn Device = &Ram(Mutex::new(vec![0; 8192]));
+//! disk.write(4095, b"ab")?;
+//! let mut read = [0; 4];
+//! disk.read(4094, &mut read)?;
+//! assert_eq!(&read, b"\0ab\0");
+//! # Ok(())
+//! # }
+//! ```
 
 use std::io;
 

@@ -1,4 +1,24 @@
 //! Errors of a volume. Their messages say what to do next.
+//!
+//! A program decides by the kind of an error, and prints its message:
+//!
+//! ```
+//! use traceless_volume::error::{Error, Kind};
+//! use traceless_volume::format::UserKey;
+//! use traceless_volume::volume::status;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("letter");
+//! std::fs::write(&path, [b'a'; 1 << 16])?;
+//! let key = UserKey::from_file(vec![7; 32].into())?;
+//! let error = status(&path, &key).expect_err("a letter is not a volume");
+//! assert!(matches!(error, Error::NotAVolume(_)));
+//! assert_eq!(error.kind(), Kind::Device);
+//! assert!(error.to_string().ends_with("this is not a Traceless volume"));
+//! # Ok(())
+//! # }
+//! ```
 
 use std::io;
 use std::path::PathBuf;

@@ -1,5 +1,35 @@
 //! An encrypted block device in a file or on a disk that hides which blocks are written.
 //!
+//! A volume is created in a file, opened with its key, and used like a disk:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_block::detwo::{DetWoGeometry, Refresh};
+//! use traceless_core::seal::Cipher;
+//! use traceless_volume::device::Device;
+//! use traceless_volume::format::{Kdf, UserKey};
+//! use traceless_volume::volume::{CreateOptions, OpenOptions, Volume, create};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("image");
+//! let key = UserKey::from_file(vec![7; 32].into())?;
+//! let scheme = Arc::new(DetWoGeometry::new(64, 4096, Refresh::ONE, 0)?);
+//! let (cipher, kdf) = (Cipher::default(), Kdf::default());
+//! let options =
+//!     CreateOptions { scheme, cipher, kdf, force: false, unfilled: false, anchor: None };
+//! create(&path, &key, &options, &mut |_, _| true)?;
+//!
+//! let volume = Volume::open(&path, &key, &OpenOptions::default(), &mut |_, _| {})?;
+//! volume.write(5000, b"hello")?;
+//! let mut read = [0; 5];
+//! volume.read(5000, &mut read)?;
+//! assert_eq!(&read, b"hello");
+//! volume.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | module | what it holds |
 //! |---|---|
 //! | [`device`] | the trait that the front ends serve |

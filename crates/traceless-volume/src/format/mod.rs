@@ -8,6 +8,32 @@
 //! | 65536 | 65536 | superblock A |
 //! | 131072 | 65536 | superblock B |
 //! | 196608 | by scheme | the scheme's areas |
+//!
+//! A header says where each part of an image lies, without any key:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_block::detwo::{DetWoGeometry, Refresh};
+//! use traceless_core::{rng::System, seal::Cipher};
+//! use traceless_volume::format::{AREAS_AT, Features, Header, Keys, MasterKey, parts};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let uuid = [1; 16];
+//! let scheme = Arc::new(DetWoGeometry::new(64, 4096, Refresh::ONE, 0)?);
+//! let header = Header::new(uuid, Features::default(), scheme, Cipher::default());
+//! let keys = Keys::new(MasterKey::random(&mut System)?, uuid);
+//! let mut bytes = header.encode(&keys);
+//!
+//! let decoded = Header::decode(&bytes)?;
+//! let (_, at, len) = parts(&decoded).pop().expect("the scheme has areas");
+//! assert!(at >= AREAS_AT && at + len <= decoded.image_len);
+//! // With the key, each changed byte of the header is noticed.
+//! Header::verify(&bytes, &keys)?;
+//! bytes[20] ^= 1;
+//! assert!(Header::verify(&bytes, &keys).is_err());
+//! # Ok(())
+//! # }
+//! ```
 
 use std::sync::Arc;
 use traceless_block::detwo::{DetWoGeometry, Refresh};

@@ -1,4 +1,49 @@
 //! Serving a device as the file `DIR/volume`.
+//!
+//! Another process reads the exported file:
+//!
+//! ```
+//! use std::process::Command;
+//! use std::sync::Arc;
+//! use traceless_volume::device::Device;
+//! use traceless_volume::fuse::export::{ExportOptions, FILE_NAME, spawn};
+//! # use traceless_block::detwo::{DetWoGeometry, Refresh};
+//! # use traceless_core::seal::Cipher;
+//! # use traceless_volume::format::{Kdf, UserKey};
+//! # use traceless_volume::fuse::{Error, capabilities};
+//! # use traceless_volume::volume::{CreateOptions, OpenOptions, Volume, create};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # if !capabilities().missing_for_export().is_empty() {
+//! #     return Ok(());
+//! # }
+//! # let folder = tempfile::tempdir()?;
+//! # let (path, dir) = (folder.path().join("image"), folder.path().join("dir"));
+//! # std::fs::create_dir(&dir)?;
+//! # let key = UserKey::from_file(vec![7; 32].into())?;
+//! # let scheme = Arc::new(DetWoGeometry::new(64, 4096, Refresh::ONE, 0)?);
+//! # let (cipher, kdf) = (Cipher::default(), Kdf::default());
+//! # let options =
+//! #     CreateOptions { scheme, cipher, kdf, force: false, unfilled: true, anchor: None };
+//! # create(&path, &key, &options, &mut |_, _| true)?;
+//! let volume = Volume::open(&path, &key, &OpenOptions::default(), &mut |_, _| {})?;
+//! volume.write(0, b"hello")?;
+//! let volume = Arc::new(volume);
+//! # // A container may have the device, and yet forbid to mount.
+//! # if let Err(Error::FuseMount { source, .. }) =
+//! #     spawn(volume.clone(), &dir, ExportOptions::default())
+//! #     && source.kind() == std::io::ErrorKind::PermissionDenied
+//! # {
+//! #     return Ok(());
+//! # }
+//! let export = spawn(volume.clone(), &dir, ExportOptions::default())?;
+//! let output = Command::new("head").arg("-c5").arg(dir.join(FILE_NAME)).output()?;
+//! export.shutdown()?;
+//! assert_eq!(output.stdout, b"hello");
+//! volume.close()?;
+//! # Ok(())
+//! # }
+//! ```
 
 use std::fs::OpenOptions;
 use std::io;

@@ -7,6 +7,25 @@
 //! Two processes take part. The daemon serves the file; it must never touch a path under a mount
 //! that it serves, or it would wait for itself. The command that calls [`mount::attach()`] and
 //! [`mount::detach()`] is another process.
+//!
+//! What this machine lacks for an export, found out before anything is tried. Each error comes with
+//! advice for the user:
+//!
+//! ```
+//! use traceless_volume::fuse::{Error, capabilities};
+//!
+//! let found = capabilities();
+//! let missing = found.missing_for_export();
+//! for error in &missing {
+//!     eprintln!("cannot export: {error}");
+//! }
+//! if !found.fuse {
+//!     assert!(matches!(missing[0], Error::FuseMissing | Error::FuseDenied));
+//! }
+//! // A mounted file system needs all of an export, and loop devices and root besides.
+//! let with_ext4 = found.missing_for_mount(true);
+//! assert!(with_ext4.len() >= missing.len());
+//! ```
 
 mod capabilities;
 mod command;

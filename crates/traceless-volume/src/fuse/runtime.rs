@@ -4,6 +4,24 @@
 //! for memory, or for a page of its own that was swapped out, both sides wait for ever. So the
 //! process marks itself as sitting below writeback, and keeps its pages in memory. The latter also
 //! keeps keys out of the swap.
+//!
+//! A server calls it first, and goes on if it lacks the right to do a part:
+//!
+//! ```standalone_crate
+//! use traceless_volume::fuse::runtime::{Warning, become_io_flusher};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let warnings = become_io_flusher();
+//! for warning in &warnings {
+//!     eprintln!("warning: {warning}");
+//! }
+//! let is_locked = !warnings.iter().any(|w| matches!(w, Warning::NotLocked(_)));
+//! let status = std::fs::read_to_string("/proc/self/status")?;
+//! let has_locked_none = status.lines().any(|line| line.starts_with("VmLck:\t       0 kB"));
+//! assert_eq!(is_locked, !has_locked_none);
+//! # Ok(())
+//! # }
+//! ```
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,42 @@
 //! Making a block device, serving it, and removing it.
+//!
+//! A volume as a block device, until a [`Stopper`] removes it:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_volume::device::Device;
+//! use traceless_volume::ublk::{Error, UblkExport};
+//! # use traceless_block::detwo::{DetWoGeometry, Refresh};
+//! # use traceless_core::seal::Cipher;
+//! # use traceless_volume::format::{Kdf, UserKey};
+//! # use traceless_volume::volume::{CreateOptions, OpenOptions, Volume, create};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("image");
+//! # let key = UserKey::from_file(vec![7; 32].into())?;
+//! # let scheme = Arc::new(DetWoGeometry::new(64, 4096, Refresh::ONE, 0)?);
+//! # let (cipher, kdf) = (Cipher::default(), Kdf::default());
+//! # let options =
+//! #     CreateOptions { scheme, cipher, kdf, force: false, unfilled: true, anchor: None };
+//! # create(&path, &key, &options, &mut |_, _| true)?;
+//! let volume = Volume::open(&path, &key, &OpenOptions::default(), &mut |_, _| {})?;
+//! volume.write(0, &[7; 4096])?;
+//! let volume = Arc::new(volume);
+//! let export = match UblkExport::attach(volume.clone()) {
+//!     // The kernel has no driver, or this is not root.
+//!     Err(Error::Missing | Error::Denied) => return Ok(()),
+//!     attached => attached?,
+//! };
+//! let mut first = [0; 4096];
+//! std::io::Read::read_exact(&mut std::fs::File::open(export.device())?, &mut first)?;
+//! assert_eq!(first, [7; 4096]);
+//! export.stopper().stop();
+//! export.wait(|busy| eprintln!("{busy}"))?;
+//! volume.close()?;
+//! # Ok(())
+//! # }
+//! ```
 
 use std::fs::{File, OpenOptions};
 use std::io;

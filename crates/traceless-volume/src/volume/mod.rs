@@ -1,4 +1,41 @@
 //! A volume: an open image that is served as a device.
+//!
+//! What a flush acknowledged is there after a crash:
+//!
+//! ```
+//! use traceless_volume::device::Device;
+//! use traceless_volume::format::UserKey;
+//! use traceless_volume::volume::{OpenOptions, Volume};
+//! # use std::sync::Arc;
+//! # use traceless_block::detwo::{DetWoGeometry, Refresh};
+//! # use traceless_core::seal::Cipher;
+//! # use traceless_volume::format::Kdf;
+//! # use traceless_volume::volume::{CreateOptions, create};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("image");
+//! # let scheme = Arc::new(DetWoGeometry::new(64, 4096, Refresh::ONE, 0)?);
+//! # let (cipher, kdf) = (Cipher::default(), Kdf::default());
+//! # let options =
+//! #     CreateOptions { scheme, cipher, kdf, force: false, unfilled: true, anchor: None };
+//! let key = UserKey::from_file(vec![7; 32].into())?;
+//! # create(&path, &key, &options, &mut |_, _| true)?;
+//! let open = || Volume::open(&path, &key, &OpenOptions::default(), &mut |_, _| {});
+//! let volume = open()?;
+//! volume.write(5000, b"hello")?;
+//! volume.flush()?;
+//! drop(volume); // Not closed: like a crash.
+//!
+//! let volume = open()?;
+//! let mut read = [0; 5];
+//! volume.read(5000, &mut read)?;
+//! assert_eq!(&read, b"hello");
+//! volume.verify(&mut |_, _| {}, &mut |place| panic!("{place:?} is damaged"))?;
+//! volume.close()?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod admin;
 mod create;
