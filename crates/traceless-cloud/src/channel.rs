@@ -6,6 +6,29 @@
 //! the message's content is final. So two copies of one side, for example a machine resumed twice
 //! from one snapshot, do not reuse a nonce for two messages, although both count on from the same
 //! number.
+//!
+//! A message arrives once, and not a second time:
+//!
+//! ```
+//! use traceless_cloud::Error;
+//! use traceless_cloud::channel::{Receiver, Sender, session_key};
+//! use traceless_core::rng::System;
+//! use traceless_core::seal::Secret;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! let shared = Secret::random(&mut System);
+//! let (gateway, enclave) = ([1; 16], [2; 16]);
+//! let key = session_key(&shared, &gateway, &enclave, b"query");
+//! let mut sender = Sender::new(&key, Box::new(System));
+//! let mut receiver = Receiver::new(&key);
+//!
+//! let mut message = sender.seal(b"block 7");
+//! let mut repeated = message.clone();
+//! assert_eq!(receiver.open(&mut message)?, b"block 7");
+//! assert!(matches!(receiver.open(&mut repeated), Err(Error::Replayed)));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::codec::Writer;
 use crate::error::{Error, Result};

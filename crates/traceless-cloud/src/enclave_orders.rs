@@ -1,4 +1,25 @@
 //! The gateway's orders to the enclave, as bytes.
+//!
+//! All queries of a tree have the same length, and one for another tree's path is refused:
+//!
+//! ```
+//! use traceless_cloud::enclave_orders::{Location, Query};
+//! use traceless_cloud::params::Params;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! let g = Params::new(1000, 1024, 32)?.geometry;
+//! let mut query = Query { round: 9, leaf: 5, locations: Default::default(), target: 0 };
+//! query.locations[0] = Location { slot: 3, attempt: 77 };
+//! let bytes = query.encode(&g);
+//! assert_eq!(Query::decode(&bytes, &g)?, query);
+//! assert_eq!(query.version(&g, 0).attempt, 77);
+//!
+//! let beyond = Query { leaf: g.leaves(), ..query }.encode(&g);
+//! assert_eq!(beyond.len(), bytes.len());
+//! assert!(Query::decode(&beyond, &g).is_err());
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::codec::{Reader, Writer};
 use crate::error::{Error, Result};

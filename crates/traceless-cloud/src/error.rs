@@ -1,4 +1,17 @@
 //! Failures that gateway, host and enclave must expect. Bugs of this crate are assertions.
+//!
+//! Metrics count errors by kind; the message is for the operator:
+//!
+//! ```
+//! use traceless_cloud::Error;
+//! use traceless_cloud::params::Params;
+//!
+//! let error = Params::new(0, 1024, 32).expect_err("a tree has blocks");
+//! assert!(matches!(error, Error::Parameters(_)));
+//! assert_eq!(error.kind(), "request");
+//! assert_eq!(error.to_string(), "impossible parameters: there are 1 to 2^32 - 2 blocks");
+//! assert_eq!(Error::Tampered { node: 3, slot: 8 }.kind(), "tampered");
+//! ```
 
 use alloc::string::String;
 

@@ -1,6 +1,21 @@
 //! Runs two pieces of work at once, on threads that the host lends the enclave.
 //!
 //! The division into pieces follows from a node's shape alone, so it reveals nothing.
+//!
+//! Two halves of a sum:
+//!
+//! ```
+//! use traceless_cloud::fork_join::{ForkJoin, OneThread, TwoThreads};
+//!
+//! let numbers: Vec<u64> = (1..=1000).collect();
+//! let (first, second) = numbers.split_at(500);
+//! let threads: [&dyn ForkJoin; 2] = [&OneThread, &TwoThreads];
+//! for threads in threads {
+//!     let (mut a, mut b) = (0, 0);
+//!     threads.join(&mut || a = first.iter().sum(), &mut || b = second.iter().sum());
+//!     assert_eq!(a + b, 500_500_u64);
+//! }
+//! ```
 
 #[cfg(feature = "std")]
 use rayon_core::{ThreadPool, ThreadPoolBuilder};

@@ -1,6 +1,26 @@
 //! The tree's shape: nodes, slots, paths, epochs, and how a slot is divided into parts.
 //!
 //! All of it is public, and the same at gateway, host and enclave.
+//!
+//! The path to a leaf, and how often rounds passed through its nodes:
+//!
+//! ```
+//! use traceless_cloud::geometry::{Geometry, Node};
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! let (inner_slots, leaf_slots, round_slots, block_len) = (20, 30, 10, 64);
+//! let (roots, arity, layers) = (1, 3, 4);
+//! let g = Geometry { roots, arity, layers, round_slots, inner_slots, leaf_slots, block_len };
+//! g.check()?;
+//! assert_eq!((g.leaves(), g.nodes()), (27, 1 + 3 + 9 + 27));
+//! let path: Vec<Node> = (0..g.layers).map(|layer| g.node(layer, 5)).collect();
+//! assert_eq!(path, [Node(0), Node(1 + 2), Node(4 + 5), Node(13 + 5)]);
+//! // Every round passes through the root, every 27th through a leaf.
+//! assert_eq!((g.epoch(path[0], 54), g.epoch(path[3], 54)), (54, 2));
+//! assert_eq!(g.tree_len(), (13 * 20 + 27 * 30) * g.slot_len() as u64);
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::codec::{Reader, Writer};
 use crate::error::{Error, Result};

@@ -1,4 +1,39 @@
 //! The untrusted side: it passes orders to the enclave, and slots between store and enclave.
+//!
+//! A host in the gateway's process. Its commits show how many rounds the gateway has made:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_cloud::gateway::{Gateway, Keys};
+//! use traceless_cloud::host::{Host, InProcess};
+//! use traceless_cloud::kernel::Choice;
+//! use traceless_cloud::params::Params;
+//! use traceless_cloud::random::SystemStream;
+//! use traceless_cloud::store::MemStore;
+//! use traceless_core::seal::Secret;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! # let mut rng = SystemStream::drawn();
+//! # let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
+//! let params = Params::new(500, 64, 4)?; // A small tree, for a short example.
+//! let (shared, store) = (keys.shared(&params, Choice::Benes), MemStore::new(params.geometry));
+//! let own = [1; 16]; // Fresh random bytes for each session.
+//! let (host, enclave) = InProcess::start(&shared, store, &own, &mut rng)?;
+//! let host = Arc::new(host);
+//! assert_eq!(host.sequence()?, 0);
+//!
+//! let (connection, session, rng) = (host.clone(), (&own, &enclave), Box::new(rng));
+//! let mut gateway =
+//!     Gateway::open(params, &keys, Choice::Benes, connection, session, None, rng)?;
+//! for id in 0..3 * params.round_blocks as u64 {
+//!     gateway.put(id, &[1; 64])?;
+//! }
+//! gateway.save()?; // Ends the running round.
+//! assert_eq!(host.sequence()?, gateway.counts().rounds);
+//! assert!(host.sequence()? >= 2);
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::block_on::block_on;
 use crate::channel::Nonce;

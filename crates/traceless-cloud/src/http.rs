@@ -1,4 +1,29 @@
 //! HTTP/1.1 for clients: metrics and S3.
+//!
+//! The readiness of a gateway, as an orchestrator reads it:
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::sync::Arc;
+//! use traceless_cloud::http::Http;
+//! use traceless_cloud::shared::{Health, Metrics, Stop};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let (stop, metrics) = (Stop::default(), Arc::new(Metrics::default()));
+//! let mut http = Http::start(&stop)?;
+//! let address = http.metrics("127.0.0.1:0", &metrics, None)?;
+//! metrics.set_health(Health::Ready);
+//!
+//! let mut client = std::net::TcpStream::connect(address)?;
+//! client.write_all(b"GET /healthz HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n")?;
+//! let mut reply = String::new();
+//! client.read_to_string(&mut reply)?;
+//! assert!(reply.starts_with("HTTP/1.1 200") && reply.ends_with("ready\n"));
+//! stop.request();
+//! http.finish();
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::connection::{Connection, Ender, Wire};
 use crate::connection_places::{ConnectionPlaces, Place, REST, STRANGER_TIME};

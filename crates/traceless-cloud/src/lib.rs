@@ -4,6 +4,30 @@
 //! nodes with many slots. An *enclave* beside the host saves the transfers that this would need: it
 //! picks one block out of one slot of each layer, and evicts nodes. See ARCHITECTURE.md.
 //!
+//! A gateway with its host and enclave in one process:
+//!
+//! ```
+//! use traceless_cloud::kernel::Choice;
+//! use traceless_cloud::local_deployment::LocalDeployment;
+//! use traceless_cloud::params::Params;
+//! use traceless_cloud::store::Durability;
+//! use traceless_cloud::tee::Policy;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! // 1000 blocks of 1 KiB. Each limit of the tree is exceeded with probability 2^-32.
+//! let params = Params::new(1000, 1024, 32)?;
+//! let policy = Policy { allow_simulated: true };
+//! let local = LocalDeployment::new(folder, None, None, policy);
+//! let mut gateway = local.open(params, Choice::Benes, Durability::Process)?.gateway;
+//! gateway.put(7, &[1; 1024])?;
+//! assert_eq!(gateway.get(7)?, [1; 1024]);
+//! gateway.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Without the feature `std` only the enclave's code is built.
 //!
 //! The files:

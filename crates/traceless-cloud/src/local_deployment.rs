@@ -2,6 +2,34 @@
 //!
 //! The enclave runs the same code as a protected one, but protects nothing: anyone in control of
 //! the machine can read its memory.
+//!
+//! A value is still there when the folder is opened again:
+//!
+//! ```
+//! use traceless_cloud::Result;
+//! use traceless_cloud::gateway::Gateway;
+//! use traceless_cloud::kernel::Choice;
+//! use traceless_cloud::local_deployment::LocalDeployment;
+//! use traceless_cloud::params::Params;
+//! use traceless_cloud::store::Durability;
+//! use traceless_cloud::tee::Policy;
+//!
+//! # fn main() -> Result {
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! let params = Params::new(1000, 64, 32)?;
+//! let open = || -> Result<Gateway> {
+//!     let local = LocalDeployment::new(folder, None, None, Policy { allow_simulated: true });
+//!     Ok(local.open(params, Choice::Benes, Durability::Process)?.gateway)
+//! };
+//! let mut gateway = open()?;
+//! gateway.store(b"ann", b"blue", b"")?;
+//! gateway.close()?;
+//! drop(gateway);
+//! assert_eq!(open()?.load(b"ann")?.as_deref(), Some(&b"blue"[..]));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::channel::Nonce;
 use crate::durable::{make_folder, write_private};

@@ -4,6 +4,36 @@
 //! slot of each node on a path. A staged round is a write after the end of the tree, as long as the
 //! message. When the round is committed its nodes are read and written, because old versions are
 //! read until then, and the commit is another write after the end of the tree.
+//!
+//! One query, as the host sees it: a slot of each layer, whichever block is read.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_cloud::kernel::Choice;
+//! use traceless_cloud::local_deployment::LocalDeployment;
+//! use traceless_cloud::params::Params;
+//! use traceless_cloud::store::Durability;
+//! use traceless_cloud::tee::Policy;
+//! use traceless_core::trace::{Op, Recorder};
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! let (recorder, params) = (Arc::new(Recorder::default()), Params::new(1000, 64, 32)?);
+//! // The deployment wraps its host in an `ObservedHost`.
+//! let local = LocalDeployment::new(folder, None, None, Policy { allow_simulated: true })
+//!     .watched_by(Some(recorder.clone()));
+//! let mut gateway = local.open(params, Choice::Benes, Durability::Process)?.gateway;
+//! recorder.take();
+//! gateway.get(7)?;
+//!
+//! let events = recorder.take();
+//! assert_eq!(events.len(), params.geometry.layers);
+//! let slot_len = params.geometry.slot_len() as u32;
+//! assert!(events.iter().all(|event| event.op == Op::Read && event.len == slot_len));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::channel::Nonce;
 use crate::error::Result;

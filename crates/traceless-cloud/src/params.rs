@@ -8,6 +8,22 @@
 //! node is fullest or most read. Exceeding a bound loses no data and reveals nothing: a full node
 //! leaves blocks further up, at last at the gateway; a node that was read too often is renewed,
 //! which depends only on the public number of reads.
+//!
+//! The tree for a million blocks of 1 KiB:
+//!
+//! ```
+//! use traceless_cloud::params::Params;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! let params = Params::new(1 << 20, 1024, 32)?;
+//! println!("{} layers, {:.1} times the space", params.geometry.layers, params.space());
+//! // Each limit is exceeded with probability 2^-32, at most.
+//! let bounds = params.bounds();
+//! assert!(bounds.inner <= -32.0 && bounds.leaf <= -32.0);
+//! assert!(bounds.inner_reads <= -32.0 && bounds.leaf_reads <= -32.0);
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;

@@ -1,4 +1,19 @@
 //! A fast random generator.
+//!
+//! A fair coin and a key:
+//!
+//! ```
+//! use traceless_cloud::random::SystemStream;
+//! use traceless_core::rng::Rng;
+//!
+//! let mut rng = SystemStream::drawn();
+//! let coin = rng.below(2);
+//! let (mut key, mut other) = ([0; 32], [0; 32]);
+//! rng.fill(&mut key);
+//! SystemStream::drawn().fill(&mut other);
+//! assert!(coin < 2);
+//! assert_ne!(key, other);
+//! ```
 
 use traceless_core::rng::{Rng, Salt, SeededRng, System};
 

@@ -1,4 +1,38 @@
 //! TLS for clients on the premises: a certificate and its key in PEM files.
+//!
+//! A connection through TLS, here over a pair of sockets:
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::os::unix::net::UnixStream;
+//! use traceless_cloud::tls::Tls;
+//! # use rustls::pki_types::{CertificateDer, pem::PemObject};
+//! # use rustls::{ClientConfig, ClientConnection, RootCertStore, Stream, crypto::aws_lc_rs};
+//! # use std::sync::Arc;
+//! # use traceless_cloud::remote::Identity;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let Identity { certificate, key } = Identity::own(folder.path())?;
+//! let tls = Tls::read(&certificate, &key)?;
+//! let (client, server) = UnixStream::pair()?;
+//! let serving = std::thread::spawn(move || tls.accept(server)?.write_all(b"hello"));
+//! # let mut roots = RootCertStore::empty();
+//! # roots.add(CertificateDer::from_pem_file(&certificate)?)?;
+//! # let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+//! #     .with_safe_default_protocol_versions()?
+//! #     .with_root_certificates(roots)
+//! #     .with_no_client_auth();
+//! # let mut connection = ClientConnection::new(Arc::new(config), "localhost".try_into()?)?;
+//! # let mut socket = client;
+//! # let mut client = Stream::new(&mut connection, &mut socket);
+//! let mut received = [0; 5];
+//! client.read_exact(&mut received)?; // `client` is wrapped in a client's side of TLS.
+//! serving.join().expect("no panic")?;
+//! assert_eq!(&received, b"hello");
+//! # Ok(())
+//! # }
+//! ```
 
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;

@@ -4,6 +4,27 @@
 //! Every version of a node has its own key, derived from the node, its epoch and the round's random
 //! attempt number. So a slot opens only in its place and version, no metadata is stored for that,
 //! and a repeated round reuses no nonce.
+//!
+//! A part of a slot opens in the version of the node that it was sealed for, and in no other:
+//!
+//! ```
+//! use traceless_cloud::geometry::{Node, TAG_LEN};
+//! use traceless_cloud::kernel::Choice;
+//! use traceless_cloud::transport_seal::{TransportKeys, Version};
+//! use traceless_core::rng::System;
+//! use traceless_core::seal::Secret;
+//!
+//! let keys = TransportKeys::new(&Secret::random(&mut System), Choice::Benes);
+//! let version = Version { node: Node(5), epoch: 3, attempt: 99, carried: false };
+//! let (slot, part) = (7, 0);
+//! let (mut sealed, mut opened) = ([0; 64 + TAG_LEN], [0; 64]);
+//! keys.seal(version).seal((slot, part), &[1; 64], &mut sealed);
+//!
+//! let older = Version { epoch: 2, ..version };
+//! assert!(keys.seal(older).open((slot, part), &sealed, &mut opened).is_err());
+//! assert!(keys.seal(version).open((slot, part), &sealed, &mut opened).is_ok());
+//! assert_eq!(opened, [1; 64]);
+//! ```
 
 use crate::geometry::{Geometry, Node, PART_LEN, PART_PIECES, PIECE_LEN};
 use crate::kernel::Choice;

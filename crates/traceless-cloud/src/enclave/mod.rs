@@ -3,6 +3,33 @@
 //! [`Querier`] picks one block of a path, [`Evictor`] permutes and reseals nodes. Each has its own
 //! keys, so they share nothing and may run side by side. The host hands in bytes of slots, and
 //! sealed orders of the gateway, which name the versions that these slots must have.
+//!
+//! A query of a tree that was never written. Gateway and enclave have the keys of one session:
+//!
+//! ```
+//! use traceless_cloud::channel::{Receiver, Sender};
+//! use traceless_cloud::enclave::{Querier, Shared};
+//! use traceless_cloud::enclave_orders::Query;
+//! use traceless_cloud::kernel::Choice;
+//! use traceless_cloud::params::Params;
+//! use traceless_core::rng::System;
+//! use traceless_core::seal::Secret;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! let g = Params::new(1000, 1024, 32)?.geometry;
+//! let shared = Shared::new(g, Choice::Benes, &Secret::random(&mut System));
+//! let session = shared.session(&[1; 16], &[2; 16]);
+//! let mut querier = Querier::new(&shared, &session, Box::new(System));
+//!
+//! let query = Query { round: 0, leaf: 5, locations: Default::default(), target: 0 };
+//! let mut order = Sender::new(&session.query, Box::new(System)).seal(&query.encode(&g));
+//! let slots = vec![0; g.layers * g.slot_len()];
+//! let mut reply = querier.query(&mut order, &slots)?;
+//! let block = Receiver::new(&session.reply).open(&mut reply)?.to_vec();
+//! assert_eq!(block, vec![0; g.sealed_len()]);
+//! # Ok(())
+//! # }
+//! ```
 
 mod block_wise;
 mod evict;

@@ -6,6 +6,36 @@
 //! observes random slots of a random path, independent of the requests. The block then waits at the
 //! gateway, and returns to the tree with a later round, on a new random path. Two requests for a
 //! block between two rounds send one query.
+//!
+//! Numbered blocks, and values of any length under names, at a host in the same process:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_cloud::gateway::{Gateway, Keys};
+//! use traceless_cloud::host::InProcess;
+//! use traceless_cloud::kernel::Choice;
+//! use traceless_cloud::params::Params;
+//! use traceless_cloud::random::SystemStream;
+//! use traceless_cloud::store::MemStore;
+//! use traceless_core::seal::Secret;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! let mut rng = SystemStream::drawn();
+//! let params = Params::new(1000, 64, 32)?;
+//! let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
+//! let (shared, store) = (keys.shared(&params, Choice::Benes), MemStore::new(params.geometry));
+//! let own = [1; 16]; // Fresh random bytes for each session.
+//! let (host, enclave) = InProcess::start(&shared, store, &own, &mut rng)?;
+//! let (host, session, rng) = (Arc::new(host), (&own, &enclave), Box::new(rng));
+//! let mut gateway = Gateway::open(params, &keys, Choice::Benes, host, session, None, rng)?;
+//!
+//! gateway.put(999, &[1; 64])?;
+//! gateway.store(b"ann", b"blue", b"")?;
+//! assert_eq!(gateway.get(999)?, [1; 64]);
+//! assert_eq!(gateway.load(b"ann")?.as_deref(), Some(&b"blue"[..]));
+//! # Ok(())
+//! # }
+//! ```
 
 mod anchor;
 mod cache;

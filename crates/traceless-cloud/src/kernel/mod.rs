@@ -4,6 +4,27 @@
 //! with the same instructions and cache lines for all permutations. [`Nibbles`] is the paper's
 //! kernel: piece by piece through pages of 4-bit words, where only the order of pages is the same,
 //! with a corrected key stream.
+//!
+//! A network reverses the rows of a slab. Its control bits are secret, its exchanges are always the
+//! same:
+//!
+//! ```
+//! use traceless_cloud::fork_join::OneThread;
+//! use traceless_cloud::kernel::{Network, Slab};
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! let network = Network::new(5);
+//! let mut slab = Slab::new(5)?;
+//! for row in 0..5 {
+//!     slab.row_mut(row).fill(row as u8);
+//! }
+//! let control = network.route(&[4, 3, 2, 1, 0]);
+//! network.permute(&control, &mut Vec::new(), &mut slab, &OneThread);
+//! let first_bytes: Vec<u8> = (0..5).map(|row| slab.row(row)[0]).collect();
+//! assert_eq!(first_bytes, [4, 3, 2, 1, 0]);
+//! # Ok(())
+//! # }
+//! ```
 
 mod network;
 mod nibbles;

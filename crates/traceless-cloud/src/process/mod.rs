@@ -3,6 +3,44 @@
 //! Host and enclave communicate over three sockets: one for evidence and key, one for queries, one
 //! for evictions. Nodes pass through shared memory. Once the process has these, it drops all other
 //! rights (`confine`). It ends with its host, in any case, because the first socket closes.
+//!
+//! A program that starts itself as its own enclave:
+//!
+//! ```standalone_crate
+//! use std::{env, sync::Arc};
+//! use traceless_cloud::gateway::{Gateway, Keys};
+//! use traceless_cloud::host::HostedStore;
+//! use traceless_cloud::kernel::Choice;
+//! use traceless_cloud::params::Params;
+//! use traceless_cloud::process::{self, Program, Starting};
+//! use traceless_cloud::random::SystemStream;
+//! use traceless_cloud::store::MemStore;
+//! use traceless_cloud::tee::{Policy, verify};
+//! use traceless_core::seal::Secret;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! if env::args().any(|argument| argument == "enclave") {
+//!     return process::run();
+//! }
+//! # let (params, mut rng) = (Params::new(500, 64, 4)?, SystemStream::drawn());
+//! # let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
+//! # let nonce = [1; 16];
+//! let arguments = vec!["enclave".into()];
+//! let program = Program { path: env::current_exe()?, arguments, environment: Vec::new() };
+//! let (starting, evidence) = Starting::start(&program, &nonce)?;
+//! let attested = verify(&evidence, &nonce, Policy { allow_simulated: true })?;
+//! let sealed = keys.provision(&params, Choice::Benes).seal(&attested)?;
+//! let enclave = starting.provision(&params.geometry, &sealed)?;
+//!
+//! let store = MemStore::new(params.geometry);
+//! let host = Arc::new(HostedStore::new(params.geometry, store, enclave));
+//! let (session, rng) = ((&attested.gateway, &attested.enclave), Box::new(rng));
+//! let mut gateway = Gateway::open(params, &keys, Choice::Benes, host, session, None, rng)?;
+//! gateway.put(7, &[1; 64])?;
+//! assert_eq!(gateway.get(7)?, [1; 64]);
+//! # Ok(())
+//! # }
+//! ```
 
 mod child;
 mod confine;

@@ -2,6 +2,63 @@
 //!
 //! A request that is lost with its connection is sent again unchanged, on another connection, until
 //! [`PATIENCE`] is over. After the loss of an enclave the gateway sends again, in a new session.
+//!
+//! A gateway with its blocks at the host that listens on `address`:
+//!
+//! ```standalone_crate
+//! # use std::net::{TcpListener, TcpStream};
+//! # use std::sync::Arc;
+//! # use std::sync::atomic::{AtomicBool, Ordering};
+//! use traceless_cloud::kernel::Choice;
+//! use traceless_cloud::params::Params;
+//! # use traceless_cloud::process::{self, Program};
+//! use traceless_cloud::remote::Remote;
+//! # use traceless_cloud::server::{HostServer, STRANGER_TIME, Settings};
+//! use traceless_cloud::store::Durability;
+//! use traceless_cloud::tee::Policy;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! # if std::env::args().any(|argument| argument == "enclave") {
+//! #     return process::run();
+//! # }
+//! # let folder = tempfile::tempdir()?;
+//! # let home = folder.path().join("gateway");
+//! # let (path, environment) = (std::env::current_exe()?, Vec::new());
+//! # let server = Arc::new(HostServer::new(Settings {
+//! #     folder: folder.path().join("host"),
+//! #     durability: Durability::Process,
+//! #     cache: 0,
+//! #     enclave: Program { path, arguments: vec!["enclave".into()], environment },
+//! #     identity: None,
+//! #     clients: None,
+//! #     stranger_time: STRANGER_TIME,
+//! # })?);
+//! # let listener = TcpListener::bind("127.0.0.1:0")?;
+//! # let (address, certificate) = (listener.local_addr()?, server.certificate().to_owned());
+//! # let stop = Arc::new(AtomicBool::new(false));
+//! # let stopping = stop.clone();
+//! # let serving = std::thread::spawn(move || server.serve(&listener, &stopping));
+//! let remote = Remote {
+//!     address: address.to_string(),
+//!     certificate, // The host's, which it made for itself.
+//!     identity: None,
+//!     policy: Policy { allow_simulated: true },
+//!     anchor: None,
+//!     witness: None,
+//! };
+//! let params = Params::new(500, 64, 4)?; // A small tree, for a short example.
+//! let opened = remote.open(&home, None, params, Choice::Benes, Durability::Process)?;
+//! assert_eq!(opened.enclave, "simulated, in a process");
+//! let mut gateway = opened.gateway;
+//! gateway.put(7, &[1; 64])?;
+//! assert_eq!(gateway.get(7)?, [1; 64]);
+//! gateway.close()?;
+//! # stop.store(true, Ordering::SeqCst);
+//! # drop(TcpStream::connect(address));
+//! # serving.join().expect("no panic")?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod line;
 mod open;

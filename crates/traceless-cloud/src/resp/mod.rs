@@ -2,6 +2,47 @@
 //!
 //! Each connection has one thread. The gateway does one thing at a time, so commands of different
 //! connections do not overlap.
+//!
+//! Any client of Redis can use the server, even a line of text:
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::net::{TcpListener, TcpStream};
+//! use traceless_cloud::resp::{Options, serve};
+//! use traceless_cloud::shared::{SharedGateway, Stop, Wall};
+//! # use std::sync::Arc;
+//! # use traceless_cloud::kernel::Choice;
+//! # use traceless_cloud::local_deployment::LocalDeployment;
+//! # use traceless_cloud::params::Params;
+//! # use traceless_cloud::store::Durability;
+//! # use traceless_cloud::tee::Policy;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! # let folder = tempfile::tempdir()?;
+//! # let params = Params::new(500, 64, 4)?;
+//! # let local =
+//! #     LocalDeployment::new(folder.path(), None, None, Policy { allow_simulated: true });
+//! # let gateway = local.open(params, Choice::Benes, Durability::Process)?.gateway;
+//! # let metrics = Arc::default();
+//! let front = Arc::new(SharedGateway::new(gateway, metrics, Arc::new(Wall)));
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let address = listener.local_addr()?;
+//! let stop = Arc::new(Stop::default());
+//! let (served, stopping) = (front.clone(), stop.clone());
+//! let serving =
+//!     std::thread::spawn(move || serve(&listener, &served, Options::default(), &stopping));
+//!
+//! let mut client = TcpStream::connect(address)?;
+//! client.write_all(b"SET ann blue\r\nGET ann\r\nQUIT\r\n")?;
+//! let mut replies = String::new();
+//! client.read_to_string(&mut replies)?;
+//! assert_eq!(replies, "+OK\r\n$4\r\nblue\r\n+OK\r\n");
+//! stop.request();
+//! serving.join().expect("no panic")?;
+//! front.close()?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod access;
 mod glob;

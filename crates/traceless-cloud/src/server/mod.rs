@@ -4,6 +4,42 @@
 //! One gateway at a time has the store, in one session, with an enclave for that session only. The
 //! newest gateway takes over (`wire/fence`): first the previous session and all its running work
 //! are ended, so that none of it takes effect later.
+//!
+//! A host that serves until it is stopped. Its enclaves run in the program `traceless`, which is
+//! started for each session:
+//!
+//! ```
+//! use std::net::{TcpListener, TcpStream};
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicBool, Ordering};
+//! use traceless_cloud::process::Program;
+//! use traceless_cloud::server::{HostServer, STRANGER_TIME, Settings};
+//! use traceless_cloud::store::Durability;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! # let temporary = tempfile::tempdir()?;
+//! # let folder = temporary.path().to_owned();
+//! let arguments = vec!["enclave".into()];
+//! let enclave = Program { path: "traceless".into(), arguments, environment: Vec::new() };
+//! let (identity, clients, stranger_time) = (None, None, STRANGER_TIME);
+//! let (durability, cache) = (Durability::Power, 64 << 20);
+//! let settings =
+//!     Settings { folder, durability, cache, enclave, identity, clients, stranger_time };
+//! let server = Arc::new(HostServer::new(settings)?);
+//! assert!(server.certificate().exists());
+//!
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let address = listener.local_addr()?;
+//! let stop = AtomicBool::new(false);
+//! std::thread::scope(|scope| {
+//!     let serving = scope.spawn(|| server.serve(&listener, &stop));
+//!     stop.store(true, Ordering::SeqCst);
+//!     drop(TcpStream::connect(address)); // The server notices the stop.
+//!     serving.join().expect("no panic")
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod connection;
 mod session;

@@ -1,4 +1,35 @@
 //! What front ends share: one gateway, metrics, the time, and the request to stop.
+//!
+//! Two threads share a gateway, which serves one call at a time:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_cloud::shared::{Metrics, SharedGateway, Wall};
+//! # use traceless_cloud::kernel::Choice;
+//! # use traceless_cloud::local_deployment::LocalDeployment;
+//! # use traceless_cloud::params::Params;
+//! # use traceless_cloud::store::Durability;
+//! # use traceless_cloud::tee::Policy;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! # let folder = tempfile::tempdir()?;
+//! # let params = Params::new(500, 64, 4)?;
+//! # let local =
+//! #     LocalDeployment::new(folder.path(), None, None, Policy { allow_simulated: true });
+//! # let gateway = local.open(params, Choice::Benes, Durability::Process)?.gateway;
+//! let metrics = Arc::new(Metrics::default());
+//! let front = SharedGateway::new(gateway, metrics.clone(), Arc::new(Wall));
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| front.run(|gateway| gateway.store(b"ann", b"blue", b"")));
+//!     scope.spawn(|| front.run(|gateway| gateway.store(b"bob", b"green", b"")));
+//! });
+//! assert_eq!(front.run(|gateway| gateway.load(b"bob"))?.as_deref(), Some(&b"green"[..]));
+//! assert_eq!(front.inspect(|gateway| gateway.blocks_used()), 2);
+//! assert!(metrics.text().contains("traceless_blocks_used 2"));
+//! front.close()?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod metrics;
 mod rate_thread;

@@ -1,5 +1,30 @@
 //! The host's storage of nodes. A node is rewritten as a whole and read slot by slot, so an engine
 //! is small: versions of nodes, and one step that makes new versions current.
+//!
+//! A new version of a node, readable once it is committed:
+//!
+//! ```
+//! use traceless_cloud::geometry::Node;
+//! use traceless_cloud::params::Params;
+//! use traceless_cloud::store::{MemStore, NodeStore, NodeVersion, SlotRead};
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! # let work = async {
+//! let g = Params::new(1000, 64, 32)?.geometry;
+//! let store = MemStore::new(g);
+//! let version = NodeVersion { node: Node(0), attempt: 77 };
+//! store.stage(version, &vec![1; g.node_len(0)]).await?;
+//! store.commit(1, &[version]).await?;
+//!
+//! let mut slot = vec![0; g.slot_len()];
+//! store.read_slots(&mut [SlotRead { version, slot: 3, into: &mut slot }]).await?;
+//! assert_eq!(slot, vec![1; g.slot_len()]);
+//! assert_eq!(store.sequence().await?, 1);
+//! # Ok(())
+//! # };
+//! # futures_util::FutureExt::now_or_never(work).expect("a store in memory never waits")
+//! # }
+//! ```
 
 mod cached;
 mod file;
