@@ -8,6 +8,35 @@ use traceless_core::trace::{Op, Request};
 
 /// The accesses of a trace: each is a row of reads and the writes after them. In a trace of only
 /// reads or only writes, an access is all events of one time; without times, each event.
+///
+/// A trace file is read, and cut into accesses of two reads and a write. The requests, from a file
+/// beside it, are added:
+///
+/// ```
+/// use traceless_audit::Accesses;
+/// use traceless_core::trace::{Event, Op, Request, Surface};
+/// use traceless_core::trace::{SecretReader, SecretWriter, TraceReader, TraceWriter};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (mut trace, mut secret) = (vec![], vec![]);
+/// let mut events = TraceWriter::new(&mut trace)?;
+/// let mut requests = SecretWriter::new(&mut secret)?;
+/// for at in 0..10 {
+///     let events_before = events.appended();
+///     requests.append(Request { events_before, op: Op::Write, at, len: 1 })?;
+///     for (op, at) in [(Op::Read, 0), (Op::Read, 64), (Op::Write, 64)] {
+///         events.append(Event { time: 0, surface: Surface::Storage, op, at, len: 64 })?;
+///     }
+/// }
+/// events.finish()?;
+/// requests.finish()?;
+///
+/// let accesses = Accesses::segment(|| TraceReader::new(&trace[..]))?;
+/// let accesses = accesses.with_secrets(SecretReader::new(&secret[..])?)?;
+/// assert_eq!(accesses.len(), 10);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Accesses {
     pub(crate) all: Vec<Access>,

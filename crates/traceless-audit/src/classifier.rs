@@ -45,6 +45,28 @@ const FEATURES: usize = RANGES + 2 + 2 * STEPS.len() + 2 + SOON.len();
 const BOUND: f64 = 1e-3;
 
 /// The claim that a window of accesses does not reveal which of two users made it.
+///
+/// The second user draws a leaf again more often than by chance, and the classifier learns it:
+///
+/// ```
+/// use traceless_audit::{Draws, Verdict, are_indistinguishable};
+/// use traceless_core::rng::{Rng, SeededRng};
+///
+/// let user = |seed, again: u64| {
+///     let (mut rng, mut leaf) = (SeededRng::new(seed), 0);
+///     let mut next = || {
+///         if rng.below(100) >= again {
+///             leaf = rng.below(256);
+///         }
+///         leaf
+///     };
+///     let drawn = (0..4000).map(|_| next()).collect();
+///     Draws { noun: "leaves", places: 256, drawn, ..Draws::default() }
+/// };
+/// let sound = are_indistinguishable(&user(1, 0), &user(2, 0), "two sound users");
+/// let broken = are_indistinguishable(&user(1, 0), &user(2, 40), "a leaf comes again");
+/// assert_eq!((sound.verdict, broken.verdict), (Verdict::Pass, Verdict::Leak));
+/// ```
 pub fn are_indistinguishable(a: &Draws, b: &Draws, what: &str) -> Claim {
     let name = format!("{} of two users cannot be distinguished by learning: {what}", a.noun);
     let windows = a.accesses().min(b.accesses()) / WINDOW;

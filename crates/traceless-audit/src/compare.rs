@@ -46,6 +46,21 @@ pub struct Difference {
 }
 
 /// Compares two traces that are in memory.
+///
+/// ```
+/// use traceless_audit::{Compare, compare};
+/// use traceless_core::trace::{Event, Op, Surface};
+///
+/// let write = |at| Event { time: 0, surface: Surface::Storage, op: Op::Write, at, len: 512 };
+/// // A cache may write blocks between two syncs in any order.
+/// let (a, b) = ([write(0), write(4096)], [write(4096), write(0)]);
+/// assert!(compare(a, b, Compare::default()).equal);
+///
+/// let exact = compare(a, b, Compare { exact_order: true, ..Compare::default() });
+/// let message = exact.first_difference.expect("the order differs").message;
+/// let expected = "A has a write of 512 bytes at 0, B has a write of 512 bytes at 4096";
+/// assert_eq!(message, format!("item 0, after 0 syncs: {expected}"));
+/// ```
 pub fn compare(
     a: impl IntoIterator<Item = Event>,
     b: impl IntoIterator<Item = Event>,
@@ -58,6 +73,29 @@ pub fn compare(
 
 /// Compares two traces while they are read, to the end of both. With exact order it keeps no events
 /// in memory, otherwise one epoch of each trace.
+///
+/// The traces are compared as they are read from trace files; here the second file is cut:
+///
+/// ```
+/// use traceless_audit::{Compare, try_compare};
+/// use traceless_core::trace::{Event, Op, Surface, TraceError, TraceReader, TraceWriter};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut file = vec![];
+/// let mut writer = TraceWriter::new(&mut file)?;
+/// for at in 0..1000 {
+///     writer.append(Event { time: 0, surface: Surface::Storage, op: Op::Write, at, len: 1 })?;
+/// }
+/// writer.finish()?;
+///
+/// let read = |len| TraceReader::new(&file[..len]);
+/// let found = try_compare(read(file.len())?, read(file.len())?, Compare::default())?;
+/// assert!(found.equal && found.counts_a.writes == 1000);
+/// let cut = try_compare(read(file.len())?, read(file.len() - 1)?, Compare::default());
+/// assert!(matches!(cut, Err(TraceError::Cut { .. })));
+/// # Ok(())
+/// # }
+/// ```
 pub fn try_compare<E>(
     a: impl IntoIterator<Item = Result<Event, E>>,
     b: impl IntoIterator<Item = Result<Event, E>>,

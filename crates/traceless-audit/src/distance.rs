@@ -4,6 +4,16 @@
 /// The greatest distance of two distributions, and the probability of at least this distance if
 /// both samples come from the same distribution. For samples with equal numbers the probability is
 /// too large, which is the safe side.
+///
+/// ```
+/// use traceless_audit::Distance;
+///
+/// let even: Vec<u64> = (0..500).collect();
+/// let more_small: Vec<u64> = (0..500).map(|n| n * n / 500).collect();
+/// assert_eq!(Distance::of_samples(&even, &even).greatest, 0.0);
+/// let apart = Distance::of_samples(&even, &more_small);
+/// assert!(apart.greatest > 0.2 && apart.p < 1e-7, "{apart:?}");
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Distance {
     /// The distance, from 0 to 1.

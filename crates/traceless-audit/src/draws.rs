@@ -31,6 +31,24 @@ const SECRET_LAGS: usize = 4;
 const EXPECTED_MIN: u64 = 5;
 
 /// Places that are drawn anew by each access: leaves of a tree, or slots of an array.
+///
+/// A scheme that draws from half of its leaves only is found:
+///
+/// ```
+/// use traceless_audit::{Draws, Verdict};
+/// use traceless_core::rng::{Rng, SeededRng};
+///
+/// let user = |drawn_from| {
+///     let mut rng = SeededRng::new(1);
+///     let drawn = (0..5000).map(|_| rng.below(drawn_from)).collect();
+///     Draws { noun: "leaves", places: 64, drawn, ..Draws::default() }
+/// };
+/// let all_pass =
+///     |user: Draws| user.claims("A").iter().all(|claim| claim.verdict == Verdict::Pass);
+/// assert!(all_pass(user(64)));
+/// assert!(!all_pass(user(32)));
+/// assert_eq!(user(32).are_uniform("A").verdict, Verdict::Leak);
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Draws {
     /// The name of the places, in the plural.

@@ -45,12 +45,55 @@ pub struct Judgement {
 }
 
 /// The place of each access of two traces, numbered in order.
+///
+/// ```
+/// use traceless_audit::{Accesses, places_of};
+/// use traceless_core::trace::{Event, Op, Surface};
+///
+/// let user = |places: [u64; 3]| {
+///     let event = |at| Event { time: 0, surface: Surface::Dram, op: Op::Read, at, len: 64 };
+///     let read = || Ok(places.into_iter().map(event).map(Ok::<_, std::convert::Infallible>));
+///     let Ok(accesses) = Accesses::segment(read);
+///     accesses
+/// };
+/// let [a, b] = places_of(&user([640, 0, 640]), &user([0, 128, 0]));
+/// assert_eq!((a, b), (vec![2, 0, 2], vec![0, 1, 0]));
+/// ```
 pub fn places_of(a: &Accesses, b: &Accesses) -> [Vec<u64>; 2] {
     place_pair(a, b).draws.map(|draws| draws.drawn)
 }
 
 /// Judges the traces of two users: all accesses in a row or, if these do not look drawn at random,
 /// the drawn accesses of each kind, if there are any.
+///
+/// Both schemes read and write one of 64 places in each access. The first draws the place; the
+/// second follows its user:
+///
+/// ```
+/// use traceless_audit::{Accesses, Judgement, Verdict, judge};
+/// use traceless_core::rng::{Rng, SeededRng};
+/// use traceless_core::trace::{Event, Op, Surface};
+///
+/// /// The accesses of a trace in which `next` is the place of each.
+/// fn accesses(mut next: impl FnMut() -> u64) -> Accesses {
+///     let event = |op, at| Event { time: 0, surface: Surface::Storage, op, at, len: 4096 };
+///     let places = (0..2000).map(|_| next() * 4096);
+///     let trace: Vec<Event> =
+///         places.flat_map(|at| [event(Op::Read, at), event(Op::Write, at)]).collect();
+///     let read = || Ok(trace.iter().copied().map(Ok::<_, std::convert::Infallible>));
+///     let Ok(accesses) = Accesses::segment(read);
+///     accesses
+/// }
+///
+/// let leaks = |judged: &Judgement| {
+///     judged.alone.iter().chain(&judged.together).any(|claim| claim.verdict == Verdict::Leak)
+/// };
+/// let (mut a, mut b) = (SeededRng::new(1), SeededRng::new(2));
+/// let sound = judge(&accesses(|| a.below(64)), &accesses(|| b.below(64)));
+/// assert!(!leaks(&sound) && sound.too_few.is_none());
+/// let broken = judge(&accesses(|| a.below(64)), &accesses(|| b.below(4)));
+/// assert!(leaks(&broken));
+/// ```
 pub fn judge(a: &Accesses, b: &Accesses) -> Judgement {
     let (mut alone, mut together, mut too_few) = judge_in_a_row(a, b);
     if !all_pass(&alone)

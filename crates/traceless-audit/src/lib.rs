@@ -3,6 +3,32 @@
 //! This crate reads events (`traceless_core::trace`), or images of a disk, and knows nothing of the
 //! scheme that made them. The code that runs schemes is in traceless-lab.
 //!
+//! Two users write to a store, and an adversary that watches it compares what it observed:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_audit::{Compare, compare};
+//! use traceless_core::Extent;
+//! use traceless_core::store::{MemStore, Store, WatchedStore};
+//! use traceless_core::trace::{Event, Recorder};
+//!
+//! /// What the adversary observes of a user that writes one block.
+//! fn observed(block: u64) -> traceless_core::Result<Vec<Event>> {
+//!     let recorder = Arc::new(Recorder::default());
+//!     let store = WatchedStore::new(MemStore::new(1 << 20), recorder.clone());
+//!     store.write(&[Extent::new(block * 4096, 4096)], &[1; 4096])?;
+//!     Ok(recorder.take())
+//! }
+//!
+//! # fn main() -> traceless_core::Result {
+//! assert!(compare(observed(3)?, observed(3)?, Compare::default()).equal);
+//! let found = compare(observed(3)?, observed(7)?, Compare::default());
+//! let difference = found.first_difference.expect("encryption in place hides no place");
+//! assert_eq!((difference.in_a.unwrap().at, difference.in_b.unwrap().at), (12_288, 28_672));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | item | question that it answers |
 //! |---|---|
 //! | [`normalise`], [`Epochs`] | which bytes were written between two syncs? |

@@ -140,6 +140,26 @@ pub struct Epoch {
 }
 
 /// The epochs of a trace, one in memory at a time.
+///
+/// The epochs of a trace file, while it is read:
+///
+/// ```
+/// use traceless_audit::Epochs;
+/// use traceless_core::trace::{Event, Op, Surface, TraceError, TraceReader, TraceWriter};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut file = vec![];
+/// let mut writer = TraceWriter::new(&mut file)?;
+/// for (op, at, len) in [(Op::Write, 0, 8), (Op::Sync, 0, 0), (Op::Write, 64, 8)] {
+///     writer.append(Event { time: 0, surface: Surface::Storage, op, at, len })?;
+/// }
+/// writer.finish()?;
+/// let epochs = Epochs::new(TraceReader::new(&file[..])?, false);
+/// let synced = epochs.map(|epoch| Ok(epoch?.synced)).collect::<Result<Vec<bool>, TraceError>>()?;
+/// assert_eq!(synced, [true, false]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Epochs<I> {
     events: I,
     reads: bool,
@@ -186,6 +206,19 @@ impl<I: Iterator<Item = Result<Event, E>>, E> Iterator for Epochs<I> {
 }
 
 /// The epochs of a trace that is in memory.
+///
+/// Writes that touch are one stretch, in whichever order they came:
+///
+/// ```
+/// use traceless_audit::normalise;
+/// use traceless_core::trace::{Event, Op, Surface};
+///
+/// let write = |at, len| Event { time: 0, surface: Surface::Storage, op: Op::Write, at, len };
+/// let epochs: Vec<_> = normalise([write(512, 512), write(0, 512)], false).collect();
+/// assert_eq!(epochs.len(), 1);
+/// let stretch = epochs[0].stretches[0];
+/// assert_eq!((stretch.at, stretch.len), (0, 1024));
+/// ```
 pub fn normalise(
     events: impl IntoIterator<Item = Event>,
     reads: bool,

@@ -61,6 +61,21 @@ pub struct Claim {
 }
 
 /// The claims of one audit.
+///
+/// ```
+/// use traceless_audit::{Claim, Compare, Report, Verdict, compare};
+/// use traceless_core::trace::{Event, Op, Surface};
+///
+/// let write = |at| Event { time: 0, surface: Surface::Storage, op: Op::Write, at, len: 4096 };
+/// let claim = |name, a, b| Claim::equal_traces(name, &compare([a], [b], Compare::default()));
+/// let claims = vec![
+///     claim("one user twice", write(0), write(0)),
+///     claim("two users", write(0), write(8192)),
+/// ];
+/// let report = Report::new("a volume", "plain", "quick", claims);
+/// assert_eq!(report.claims[0].verdict, Verdict::Pass);
+/// assert_eq!(report.verdict, Verdict::Leak);
+/// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Always [`SCHEMA`].

@@ -49,6 +49,21 @@ pub enum SnapshotError {
 }
 
 /// Compares two images of `len` bytes, in blocks of [`SNAPSHOT_BLOCK_LEN`], while they are read.
+///
+/// ```
+/// use traceless_audit::{ChangedRun, SNAPSHOT_BLOCK_LEN, diff};
+///
+/// # fn main() -> Result<(), traceless_audit::SnapshotError> {
+/// let old = vec![0; 8 * SNAPSHOT_BLOCK_LEN];
+/// let mut new = old.clone();
+/// // Bytes at the end of one block and at the beginning of the next.
+/// new[3 * SNAPSHOT_BLOCK_LEN - 10..][..20].fill(1);
+/// let found = diff(&old[..], &new[..], old.len() as u64)?;
+/// assert_eq!(found.runs, [ChangedRun { first: 2, blocks: 2 }]);
+/// assert_eq!((found.blocks, found.changed_bytes), (8, 20));
+/// # Ok(())
+/// # }
+/// ```
 pub fn diff(
     mut old: impl Read,
     mut new: impl Read,

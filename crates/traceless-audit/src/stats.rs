@@ -109,6 +109,19 @@ pub(crate) fn claim_from_p(
 
 /// One claim in place of several of the same kind: the worst of them, judged by their number.
 /// Nothing if there are none.
+///
+/// ```
+/// use traceless_audit::{Draws, Verdict, worst_of};
+///
+/// // Draws in turns: uniform, but each depends on the one before.
+/// let drawn = (0..4000).map(|n| n % 16).collect();
+/// let draws = Draws { places: 16, drawn, ..Draws::default() };
+/// let claims = vec![draws.are_uniform("A"), draws.are_serially_independent("A")];
+/// let worst = worst_of("places are drawn at random".to_owned(), claims).expect("two claims");
+/// assert_eq!(worst.verdict, Verdict::Leak);
+/// assert!(worst.evidence.starts_with("the worst of 2"));
+/// assert!(worst_of("nothing".to_owned(), vec![]).is_none());
+/// ```
 pub fn worst_of(name: String, claims: Vec<Claim>) -> Option<Claim> {
     let tests = claims.len();
     let least = |claim: &Claim| claim.p.unwrap_or(1.0);

@@ -2,6 +2,18 @@
 
 /// A hash of events, in order. With up to 2^32 different rows of events, no two are expected to be
 /// equal by chance. It does not resist deliberate collisions.
+///
+/// ```
+/// use traceless_audit::Template;
+///
+/// let template = |properties: &[u64]| {
+///     let mut template = Template::default();
+///     properties.iter().for_each(|&property| template.add(property));
+///     template
+/// };
+/// assert_eq!(template(&[4096, 512]), template(&[4096, 512]));
+/// assert_ne!(template(&[4096, 512]), template(&[512, 4096]));
+/// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Template(u64);
 

@@ -20,6 +20,21 @@ const PAIRS_MIN: usize = 50;
 const TRIM_SHARES: [f64; 5] = [0.5, 0.7, 0.9, 0.97, 1.0];
 
 /// Times of two users, in nanoseconds, pair by pair.
+///
+/// The operations of the second user take 3 ns more, of about 100:
+///
+/// ```
+/// use traceless_audit::{Times, Verdict};
+/// use traceless_core::rng::{Rng, SeededRng};
+///
+/// let mut rng = SeededRng::new(1);
+/// let mut measure = |more: u64| (0..1000).map(|_| 100 + more + rng.below(10)).collect();
+/// let sound = Times { a: measure(0), b: measure(0) };
+/// let leaky = Times { a: measure(0), b: measure(3) };
+/// let passes = |times: &Times| times.claims("read").iter().all(|c| c.verdict == Verdict::Pass);
+/// assert!(passes(&sound));
+/// assert!(!passes(&leaky));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Times {
     /// The times of the first user.

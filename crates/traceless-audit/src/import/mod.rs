@@ -19,6 +19,16 @@ pub const LINE_MAX: usize = 1 << 20;
 const DETECTION_LINES: usize = 16;
 
 /// The tool that recorded a trace.
+///
+/// The format of a file is found by its first bytes:
+///
+/// ```
+/// use traceless_audit::Format;
+///
+/// let file = b"Attaching 2 probes...\n1000 259,0 WS 2048 8\n1500 259,0 FF 0 0\n";
+/// assert_eq!(Format::detect(file), Some(Format::Bpftrace));
+/// assert_eq!(Format::named("redis"), Some(Format::Redis));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// `blkparse`, as it prints by default.
@@ -106,6 +116,25 @@ impl core::error::Error for ImportError {
 }
 
 /// Reads the events of a file that another tool recorded, in order.
+///
+/// A Redis server received two commands. Equal keys are at equal places:
+///
+/// ```
+/// use traceless_audit::{Format, ImportReader};
+/// use traceless_core::trace::{Event, Op};
+///
+/// # fn main() -> Result<(), traceless_audit::ImportError> {
+/// let file = br#"OK
+/// 1339518083.107412 [0 127.0.0.1:60866] "SET" "ann" "blue"
+/// 1339518087.877697 [0 127.0.0.1:60866] "GET" "ann"
+/// "#;
+/// let events: Vec<Event> =
+///     ImportReader::new(&file[..], Format::Redis).collect::<Result<_, _>>()?;
+/// assert_eq!(events.iter().map(|event| event.op).collect::<Vec<_>>(), [Op::Write, Op::Read]);
+/// assert_eq!(events[0].at, events[1].at);
+/// # Ok(())
+/// # }
+/// ```
 pub struct ImportReader<R> {
     input: R,
     lines: Lines,

@@ -1,4 +1,24 @@
 //! A plot of bars: panels below each other, a legend.
+//!
+//! ```
+//! use traceless_audit::svg::bars::{BarGroup, BarPanel, Plot, linear};
+//!
+//! let group = |label: &str, bars, mark| {
+//!     BarGroup { label: label.to_owned(), bars: vec![(0, bars)], marks: vec![(0, mark)] }
+//! };
+//! let groups = vec![group("mcf", 2.4, 2.5), group("lbm", 3.1, 2.9)];
+//! let plot = Plot {
+//!     title: "Slowdown".to_owned(),
+//!     axis: "times the unprotected time".to_owned(),
+//!     mark: "published".to_owned(),
+//!     series: vec!["Path ORAM".to_owned()],
+//!     panels: vec![BarPanel { title: "SPEC".to_owned(), axis: linear(&groups), groups }],
+//! };
+//! let svg = plot.to_svg();
+//! assert!(svg.starts_with("<svg ") && svg.contains(">lbm</text>"));
+//! // One diamond for each published value, and one in the legend.
+//! assert_eq!(svg.matches("<polygon ").count(), 3);
+//! ```
 
 use super::{Axis, colour, diamond, document, line, rect, text};
 

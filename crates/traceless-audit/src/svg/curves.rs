@@ -1,4 +1,28 @@
 //! Curves: panels in rows, with linear or logarithmic axes. Dashed curves are published numbers.
+//!
+//! ```
+//! use traceless_audit::svg::Axis;
+//! use traceless_audit::svg::curves::{Curve, CurvePanel, to_svg};
+//!
+//! let curve = |label: &str, is_dashed, points| {
+//!     Curve { label: label.to_owned(), colour: 1, is_dashed, points }
+//! };
+//! let panel = CurvePanel {
+//!     title: "Stash".to_owned(),
+//!     across: "blocks".to_owned(),
+//!     up: "probability of more".to_owned(),
+//!     names: &[],
+//!     axis: Axis::Decades(-4, 0),
+//!     curves: vec![
+//!         curve("measured", false, vec![(0.0, 0.9), (10.0, 0.01), (20.0, 0.0003)]),
+//!         curve("published", true, vec![(0.0, 1.0), (20.0, 0.0002)]),
+//!     ],
+//! };
+//! let svg = to_svg("Path ORAM", &[panel]);
+//! // Each curve is drawn in the panel and in its key.
+//! assert_eq!(svg.matches("<polyline ").count(), 4);
+//! assert_eq!(svg.matches("stroke-dasharray").count(), 2);
+//! ```
 
 use super::{Axis, colour, document, line, text};
 use std::fmt::Write as _;

@@ -1,4 +1,22 @@
 //! Panels in a row: dots, or histograms.
+//!
+//! ```
+//! use traceless_audit::svg::dots::{DotPanel, Series, to_svg};
+//!
+//! let panel = |title: &str, series| {
+//!     DotPanel { title: title.to_owned(), across: "time", up: "place", series }
+//! };
+//! let places = vec![(0.1, 0.5), (0.4, 0.9), (0.8, 0.2)];
+//! let svg = to_svg(
+//!     "What is observed of a user",
+//!     &[
+//!         panel("Each access", Series::Dots(vec![(0, places)])),
+//!         panel("How often each place", Series::Shares(vec![(0, vec![0.2, 0.3, 0.5])])),
+//!     ],
+//! );
+//! assert!(svg.contains(">Each access</text>") && svg.contains(">How often each place</text>"));
+//! assert_eq!(svg.matches("h0").count(), 3);
+//! ```
 
 use super::{colour, document, line, points, text};
 

@@ -1,4 +1,16 @@
 //! Plots as SVG documents.
+//!
+//! The axis of a plot is linear or logarithmic, and can follow from its values:
+//!
+//! ```
+//! use traceless_audit::svg::Axis;
+//! use traceless_audit::svg::bars::{BarGroup, decades, linear};
+//!
+//! let bars = vec![(0, 1.4), (1, 0.02)];
+//! let groups = [BarGroup { label: "mcf".to_owned(), bars, marks: vec![] }];
+//! assert_eq!(linear(&groups), Axis::UpTo(1.5));
+//! assert_eq!(decades(&groups), Axis::Decades(-2, 1));
+//! ```
 
 pub mod bars;
 pub mod curves;
