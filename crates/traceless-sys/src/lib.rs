@@ -6,6 +6,31 @@
 //! keys that is never swapped out and never dumped, a process without core dumps, and which
 //! addresses servers may listen on. With the feature `ublk`: block devices of the kernel.
 //!
+//! A process without core dumps keeps a key in memory that is locked and wiped, and compares two
+//! secrets:
+//!
+//! ```
+//! use traceless_sys::ct::Mask;
+//! use traceless_sys::{LockedBytes, harden_process};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! // Before any key is in memory.
+//! assert!(harden_process().dumps_off);
+//! # use std::io::ErrorKind::{OutOfMemory, PermissionDenied};
+//! # // The limit of locked memory may be below a page.
+//! # let is_limit = |e: &std::io::Error| [OutOfMemory, PermissionDenied].contains(&e.kind());
+//! # if LockedBytes::zeroed(32).is_err_and(|e| is_limit(&e)) { return Ok(()) }
+//! let mut key = LockedBytes::zeroed(32)?;
+//! key.copy_from_slice(&[7; 32]);
+//! assert_eq!(*key, [7; 32]);
+//!
+//! // The smaller one of two numbers, without a branch.
+//! let (a, b) = (3, 5);
+//! assert_eq!(Mask::below(a, b).select(a, b), 3);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! File by file: `ct`: work on secrets without side channels (`mask`, `moves`, `vector`, `cpu`:
 //! choice of the processor's level, `secret`: marks for memcheck); `random`: the processor's random
 //! generator; `forked` (feature): a copy of the process, for tests; `memory`: large pages for

@@ -2,6 +2,20 @@
 //!
 //! Only users of the machine reach a loopback address. Every other address is reached from a
 //! network, so its clients must authenticate themselves.
+//!
+//! ```
+//! use traceless_sys::listen::{Clients, ListenError, bind, is_loopback};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let anyone = Clients::Anyone { remedy: "set a password" };
+//! let listener = bind("127.0.0.1:0", anyone)?;
+//! assert!(is_loopback(listener.local_addr()?));
+//!
+//! let refused = bind("0.0.0.0:7000", anyone);
+//! assert!(matches!(refused, Err(ListenError::Exposed { remedy: "set a password", .. })));
+//! # Ok(())
+//! # }
+//! ```
 
 use std::fmt;
 use std::io;

@@ -7,6 +7,21 @@ use std::ptr::NonNull;
 use zeroize::Zeroize;
 
 /// Bytes that are locked in memory, left out of core dumps and forks, and wiped when dropped.
+///
+/// ```
+/// use traceless_sys::LockedBytes;
+///
+/// # fn main() -> std::io::Result<()> {
+/// # use std::io::ErrorKind::{OutOfMemory, PermissionDenied};
+/// # // The limit of locked memory may be below a page.
+/// # let is_limit = |e: &std::io::Error| [OutOfMemory, PermissionDenied].contains(&e.kind());
+/// # if LockedBytes::zeroed(32).is_err_and(|e| is_limit(&e)) { return Ok(()) }
+/// let mut key = LockedBytes::zeroed(32)?;
+/// key.copy_from_slice(&[7; 32]);
+/// assert_eq!(*key, [7; 32]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct LockedBytes {
     start: NonNull<u8>,
     len: usize,

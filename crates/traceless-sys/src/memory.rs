@@ -8,6 +8,15 @@ const BYTES_MAX: usize = isize::MAX as usize - (4 << 20);
 
 /// Zeroed words that begin on a page, in huge pages where the system has them: accesses to a tree
 /// are random, and with small pages most would miss the TLB.
+///
+/// ```
+/// use traceless_sys::Words;
+///
+/// let mut tree = Words::zeroed(1 << 16).expect("512 KiB of memory");
+/// tree[1000] = 42;
+/// assert_eq!(tree.iter().sum::<u64>(), 42);
+/// assert_eq!(tree.as_ptr().addr() % 4096, 0);
+/// ```
 pub struct Words {
     start: NonNull<u64>,
     len: usize,

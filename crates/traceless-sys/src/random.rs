@@ -5,6 +5,14 @@
 //! of it. The processor's generator, which draws anew at each call, does not.
 
 /// 64 bits that the processor draws at this call; `None` where it has no instruction for it.
+///
+/// ```
+/// use traceless_sys::hardware_random;
+///
+/// let draws: Vec<u64> = (0..4).filter_map(|_| hardware_random()).collect();
+/// // A processor without the instruction draws nothing.
+/// assert!(draws.is_empty() || draws.windows(2).all(|two| two[0] != two[1]));
+/// ```
 #[inline]
 pub fn hardware_random() -> Option<u64> {
     imp::hardware_random()

@@ -4,6 +4,44 @@
 //! commands of `io_uring`. The kernel's `Documentation/block/ublk.rst` and
 //! `include/uapi/linux/ublk_cmd.h` define them. Data are copied by reading and writing
 //! `/dev/ublkcN` (`UBLK_F_USER_COPY`), so that the kernel never learns an address of a buffer.
+//!
+//! A device of 1 MiB is made. Each of its queues is served by a thread that calls `serve`; then
+//! [`Control::start`] makes the disk. If the kernel has no driver there is an error, as without the
+//! right to make a device:
+//!
+//! ```
+//! use traceless_sys::ublk::{Control, KIND_MASK, Queue, READ, SECTOR_LEN, Shape, WRITE};
+//!
+//! /// Serves the bytes of `disk` until the device is stopped.
+//! fn serve(queue: &mut Queue, disk: &mut [u8]) -> std::io::Result<()> {
+//!     while let Some(request) = queue.next_request()? {
+//!         let first = (request.start_sector * SECTOR_LEN) as usize;
+//!         let len = (u64::from(request.sectors) * SECTOR_LEN) as usize;
+//!         match request.op_flags & KIND_MASK {
+//!             READ => queue.give_data(&request, &disk[first..][..len])?,
+//!             WRITE => queue.take_data(&request, &mut disk[first..][..len])?,
+//!             // A flush: memory does not become more durable.
+//!             _ => {}
+//!         }
+//!         queue.complete(&request, len as i32)?;
+//!     }
+//!     Ok(())
+//! }
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let (bytes, block_len, request_bytes_max) = (1 << 20, 4096, 1 << 16);
+//! let shape =
+//!     Shape { bytes, block_len, read_only: false, queues: 1, depth: 8, request_bytes_max };
+//! match Control::add(&shape) {
+//!     Ok(control) => assert_eq!(control.queues(), 1),
+//!     Err(error) => {
+//!         use std::io::ErrorKind::{NotFound, PermissionDenied, Unsupported};
+//!         assert!(matches!(error.kind(), NotFound | PermissionDenied | Unsupported), "{error}");
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 use std::fs::{File, OpenOptions};
 use std::io;

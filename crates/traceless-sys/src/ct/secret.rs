@@ -3,6 +3,18 @@
 //! Under `valgrind --tool=memcheck` a secret counts as uninitialised, so that a branch or an
 //! address that depends on it is reported. Without valgrind the marks are a handful of instructions
 //! that do nothing.
+//!
+//! A comparison of two secrets, of which only the result becomes public:
+//!
+//! ```
+//! use traceless_sys::ct::secret::{classify, made_public};
+//!
+//! let mut secrets = [17_u64, 17];
+//! classify(&mut secrets);
+//! // A branch on `secrets` would be reported; the result may decide one.
+//! let difference = secrets[0] ^ secrets[1];
+//! assert!(made_public(difference) == 0);
+//! ```
 
 /// Marks `values` as secret.
 #[inline(always)]
