@@ -1,6 +1,34 @@
 //! Oblivious demand paging: a program works on more memory than it has frames for, and an observer
 //! of the store that holds its other pages does not learn which pages are written.
 //!
+//! In a runtime that handles its own faults, a page leaves its frame for the store, where it is
+//! sealed, and comes back later:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless::{rng::System, seal::Secret, store::MemStore};
+//! use traceless_block::detwo::Refresh;
+//! use traceless_pager::PAGE_LEN;
+//! use traceless_pager::scheme::{Areas, DetWo, PageScheme};
+//! use traceless_pager::slots::Cipher;
+//!
+//! # fn main() -> traceless::Result {
+//! let (pages, refresh) = (256, Refresh::new(3, 1)?);
+//! let store = Arc::new(MemStore::new(Areas::store_len(pages, refresh)));
+//! let key = Secret::random(&mut System);
+//! let areas = Areas::new(store, pages, refresh, Cipher::default(), &key, Box::new(System))?;
+//! let mut scheme = DetWo::new(areas);
+//!
+//! let mut frame = [7; PAGE_LEN];
+//! // Page 3 leaves the frame, and page 200 comes, for the first time.
+//! scheme.swap(Some(3), Some(200), &mut frame)?;
+//! assert_eq!(frame, [0; PAGE_LEN]);
+//! scheme.swap(Some(200), Some(3), &mut frame)?;
+//! assert_eq!(frame, [7; PAGE_LEN]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | module | what it holds |
 //! |---|---|
 //! | [`slots`] | pages in a store: sealed, each bound to its place and version |

@@ -7,6 +7,32 @@
 //! A copy of this memory, as of a virtual machine that is resumed twice, goes on with the same key
 //! and counts, and seals other pages under them. So each nonce has a salt besides its version. The
 //! salt is drawn once the contents to seal are settled, and is stored in front of the tag.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless::{Error, Extent, rng::System, seal::Secret};
+//! use traceless::store::{MemStore, Store};
+//! use traceless_pager::slots::{Buffer, Cipher, Slots};
+//!
+//! # fn main() -> traceless::Result {
+//! let store = Arc::new(MemStore::new(Slots::store_len(8)));
+//! let key = Secret::random(&mut System);
+//! let slots = Slots::new(store.clone(), 8, Cipher::default(), &key, Box::new(System))?;
+//!
+//! let mut buffer = Buffer::default();
+//! buffer.body().fill(7);
+//! let (slot, page, version) = (2, 1234, 1);
+//! slots.put(slot, page, version, &mut buffer)?;
+//! slots.get(slot, page, version, &mut buffer)?;
+//! assert_eq!(buffer.body()[..3], [7, 7, 7]);
+//!
+//! // The adversary changes the beginning of the slot.
+//! store.write(&[Extent::new(slot * 4096, 16)], &[0; 16])?;
+//! let found = slots.get(slot, page, version, &mut buffer);
+//! assert!(matches!(found, Err(Error::Tampered { .. })));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::{PAGE_LEN, Page};
 use alloc::boxed::Box;

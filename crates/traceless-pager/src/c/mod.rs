@@ -4,6 +4,56 @@
 //! nothing is allocated anywhere else. The store is a table of the caller's functions. What is
 //! unsafe here is what C cannot promise by itself: that pointers lead where the header says.
 //!
+//! A page leaves its frame and comes back, by the functions as C calls them. The store is an array:
+//!
+//! ```
+//! use core::ffi::{c_int, c_void};
+//! use traceless_pager::c::*;
+//!
+//! # use traceless::rng::{Rng, System};
+//! unsafe extern "C" fn read(store: *mut c_void, at: u64, into: *mut u8, len: usize) -> c_int {
+//!     unsafe { store.cast::<u8>().add(at as usize).copy_to(into, len) };
+//!     0
+//! }
+//! unsafe extern "C" fn write(store: *mut c_void, at: u64, from: *const u8, len: usize) -> c_int {
+//!     unsafe { store.cast::<u8>().add(at as usize).copy_from(from, len) };
+//!     0
+//! }
+//! unsafe extern "C" fn random(_: *mut c_void, into: *mut u8, len: usize) -> c_int {
+//!     System.fill(unsafe { core::slice::from_raw_parts_mut(into, len) });
+//!     0
+//! }
+//!
+//! // TRACELESS_PAGER_DETWO and TRACELESS_PAGER_AEGIS.
+//! let (scheme, cipher) = (1, 0);
+//! let config =
+//!     Config { pages: 64, scheme, cipher, refresh: 3, helpers: 0, cached: 0, reserved: 0 };
+//! let (mut state_size, mut store_size) = (0, 0);
+//! unsafe {
+//!     assert_eq!(traceless_pager_state_size(&config, &mut state_size), 0);
+//!     assert_eq!(traceless_pager_store_size(&config, &mut store_size), 0);
+//! }
+//! // The memory is aligned to 16 bytes.
+//! let mut memory = vec![0_u128; state_size.div_ceil(16)];
+//! let mut store = vec![0_u8; store_size as usize];
+//! let table = StoreTable {
+//!     context: store.as_mut_ptr().cast(),
+//!     read: Some(read),
+//!     write: Some(write),
+//!     random: Some(random),
+//!     halt: None,
+//! };
+//! let (pager, mut frame) = (memory.as_mut_ptr().cast(), [7; 4096]);
+//! unsafe {
+//!     assert_eq!(traceless_pager_init(pager, state_size, &config, &table), 0);
+//!     assert_eq!(traceless_pager_swap(pager, 3, 5, frame.as_mut_ptr()), 0);
+//!     assert_eq!(frame, [0; 4096]);
+//!     assert_eq!(traceless_pager_swap(pager, 5, 3, frame.as_mut_ptr()), 0);
+//!     assert_eq!(traceless_pager_destroy(pager), 0);
+//! }
+//! assert_eq!(frame, [7; 4096]);
+//! ```
+//!
 //! | module | what it holds |
 //! |---|---|
 //! | `plan` | a configuration, checked, and how much memory and store it takes |

@@ -9,7 +9,10 @@ use core::ops::{Deref, DerefMut};
 
 /// A plain `&mut [u8]` that is larger than the memory for it.
 ///
-/// ```no_run
+/// 16 MiB of memory, of which 64 pages are resident at a time. The user must have the right to
+/// handle page faults.
+///
+/// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
 /// use traceless_pager::paging::{Config, PagedRegion, SharedMemory};
@@ -23,8 +26,15 @@ use core::ops::{Deref, DerefMut};
 /// let key = Secret::random(&mut System);
 /// let areas = Areas::new(store, pages, refresh, Cipher::default(), &key, Box::new(System))?;
 /// let config = Config { frames: 64, ..Config::default() };
-/// let mut region = PagedRegion::new(Box::new(DetWo::new(areas)), config)?;
-/// region[12_345_678] = 1;
+/// let region = PagedRegion::new(Box::new(DetWo::new(areas)), config);
+/// # use traceless_pager::paging::Error;
+/// # if let Err(Error::NotAllowed(_) | Error::OldKernel) = region { return Ok(()) }
+/// let mut region = region?;
+/// // More pages are written than are resident, so some leave and come back.
+/// region.iter_mut().step_by(100 * 4096).for_each(|byte| *byte = 1);
+/// region[..100 * 4096].fill(2);
+/// assert_eq!((region[0], region[500 * 4096], region[500 * 4096 + 1]), (2, 1, 0));
+/// assert!(region.stats().evictions > 0);
 /// # Ok(())
 /// # }
 /// ```

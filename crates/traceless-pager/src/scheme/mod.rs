@@ -1,4 +1,38 @@
 //! Schemes for pages: where a page goes when it leaves its frame, and what else is written then.
+//!
+//! Two programs put away different pages, and an observer of the store sees the same writes:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless::{rng::System, seal::Secret};
+//! use traceless::store::{MemStore, WatchedStore};
+//! use traceless::trace::{Event, Op, Recorder};
+//! use traceless_block::detwo::Refresh;
+//! use traceless_pager::PAGE_LEN;
+//! use traceless_pager::scheme::{Areas, DetWo, PageScheme};
+//! use traceless_pager::slots::Cipher;
+//!
+//! /// The writes to the store while these pages leave their frames.
+//! fn writes(leaving: &[u64]) -> traceless::Result<Vec<Event>> {
+//!     let (pages, refresh) = (64, Refresh::new(2, 1)?);
+//!     let recorder = Arc::new(Recorder::default());
+//!     let store = MemStore::new(Areas::store_len(pages, refresh));
+//!     let store = Arc::new(WatchedStore::new(store, recorder.clone()));
+//!     let key = Secret::random(&mut System);
+//!     let areas = Areas::new(store, pages, refresh, Cipher::default(), &key, Box::new(System))?;
+//!     let mut scheme = DetWo::new(areas);
+//!     for &page in leaving {
+//!         scheme.swap(Some(page), None, &mut [1; PAGE_LEN])?;
+//!     }
+//!     Ok(recorder.take().into_iter().filter(|event| event.op == Op::Write).collect())
+//! }
+//!
+//! # fn main() -> traceless::Result {
+//! assert_eq!(writes(&[0, 1, 2, 3])?, writes(&[9, 9, 9, 60])?);
+//! assert_ne!(writes(&[0, 1, 2, 3])?, writes(&[0, 1, 2])?);
+//! # Ok(())
+//! # }
+//! ```
 
 mod deferred;
 mod detwo;
