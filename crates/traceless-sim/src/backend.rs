@@ -1,4 +1,50 @@
 //! The interface between a processor's cores and its memory.
+//!
+//! A memory of the user's own, in which each read takes ten cycles and writes take none:
+//!
+//! ```
+//! use traceless_sim::Result;
+//! use traceless_sim::backend::{Answer, Backend};
+//! use traceless_sim::processor::{self, Config};
+//! use traceless_sim::workload::{Op, named};
+//!
+//! struct TenCycles;
+//!
+//! impl Backend for TenCycles {
+//!     fn capacity(&self) -> u64 {
+//!         1 << 30
+//!     }
+//!     fn read(&mut self, now: u64, _: u64, _: u64) -> Result<Answer> {
+//!         Ok(Answer::At(now + 10))
+//!     }
+//! #     fn write(&mut self, _: u64, _: u64) -> Result {
+//! #         Ok(())
+//! #     }
+//! #     fn takes_writes(&self) -> bool {
+//! #         true
+//! #     }
+//! #     fn is_written(&self) -> bool {
+//! #         true
+//! #     }
+//! #     fn warm(&mut self, _: Op, _: u64) -> Result {
+//! #         Ok(())
+//! #     }
+//! #     fn wake(&self) -> u64 {
+//! #         u64::MAX
+//! #     }
+//! #     fn tick(&mut self, _: u64, _: &mut dyn FnMut(u64, u64)) -> Result {
+//! #         Ok(())
+//! #     }
+//!     // The other methods do nothing.
+//! }
+//!
+//! # fn main() -> Result {
+//! let mut workloads = [named("sequential?write_share=0&before=0", 100, 1)?];
+//! let run = processor::run(&Config::IN_ORDER, &mut TenCycles, &mut workloads)?;
+//! assert!((1000..1200).contains(&run.cycles), "{run:?}");
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::error::Result;
 use crate::workload::{LINE_LEN, Op};

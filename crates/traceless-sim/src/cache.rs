@@ -1,4 +1,21 @@
 //! Set-associative caches that write back.
+//!
+//! ```
+//! use traceless_sim::cache::{Cache, Config, Lookup};
+//! use traceless_sim::workload::Op;
+//!
+//! # fn main() -> traceless_sim::Result {
+//! // One set of two lines.
+//! let mut cache = Cache::new(&Config { bytes: 128, ways: 2 })?;
+//! assert_eq!(cache.access(0, Op::Write), Lookup::Miss { victim: None });
+//! assert_eq!(cache.access(64, Op::Read), Lookup::Miss { victim: None });
+//! assert_eq!(cache.access(32, Op::Read), Lookup::Hit);
+//! // The least recently used line leaves; it is clean.
+//! assert_eq!(cache.access(128, Op::Read), Lookup::Miss { victim: None });
+//! assert_eq!(cache.access(192, Op::Read), Lookup::Miss { victim: Some(0) });
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::error::{Error, Result};
 use crate::workload::{LINE_LEN, Op};

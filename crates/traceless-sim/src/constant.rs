@@ -1,4 +1,19 @@
 //! A memory that is known by its bandwidth and its latency alone.
+//!
+//! Two reads at once: the second line waits until the bus has moved the first:
+//!
+//! ```
+//! use traceless_sim::backend::{Answer, Backend};
+//! use traceless_sim::constant::{Config, Straight};
+//!
+//! # fn main() -> traceless_sim::Result {
+//! let config = Config { bytes_per_cycle: 16, latency: 50, ..Config::default() };
+//! let mut memory = Straight::new(&config)?;
+//! assert_eq!(memory.read(0, 0, 1)?, Answer::At(50));
+//! assert_eq!(memory.read(0, 4096, 2)?, Answer::At(54));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::backend::{Answer, Backend};
 use crate::error::{Result, within};

@@ -1,4 +1,17 @@
 //! Errors with causes outside this crate. The crate's own bugs are assertions, never errors.
+//!
+//! ```
+//! use traceless_sim::Error;
+//! use traceless_sim::machine::Machine;
+//! use traceless_sim::workload::named;
+//!
+//! let mut machine = Machine::FOUR_CHANNELS;
+//! machine.processor.rob = 0;
+//! assert!(matches!(machine.check(), Err(Error::Range { field: "processor.rob", value: 0, .. })));
+//!
+//! let unknown = named("table-2/none", 100, 1).err().expect("no benchmark has the name");
+//! assert!(unknown.to_string().starts_with("no workload is called"));
+//! ```
 
 use std::io;
 use std::ops::RangeInclusive;

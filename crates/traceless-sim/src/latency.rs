@@ -1,4 +1,15 @@
 //! Summaries of times.
+//!
+//! ```
+//! use traceless::stats::Histogram;
+//! use traceless_sim::latency::Latency;
+//!
+//! let mut times = Histogram::default();
+//! (1..=9).for_each(|cycles| times.record(cycles));
+//! times.record(4000);
+//! let summary = Latency::of(&times);
+//! assert_eq!((summary.count, summary.p50, summary.max), (10, 5, 4000));
+//! ```
 
 use serde::Serialize;
 use traceless::stats::Histogram;

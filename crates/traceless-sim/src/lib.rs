@@ -4,6 +4,34 @@
 //! A [`processor`] runs it, as far as memory is concerned. Accesses that miss its caches go to the
 //! [`dram`], which is timed command by command.
 //!
+//! Random reads and writes on one machine, without and with an oblivious memory:
+//!
+//! ```
+//! use traceless_sim::machine::Machine;
+//! use traceless_sim::oram::{self, Scheme};
+//! use traceless_sim::workload::named;
+//!
+//! # fn main() -> traceless_sim::Result {
+//! let plain = Machine::FOUR_CHANNELS;
+//! let oblivious = Machine {
+//!     oram: Some(oram::Config {
+//!         scheme: Scheme::Path,
+//!         blocks: Some(1 << 12),
+//!         levels: 11,
+//!         cached_levels: 0,
+//!         ..oram::Config::default()
+//!     }),
+//!     ..plain.clone()
+//! };
+//! let cycles = |machine: &Machine| {
+//!     let mut workloads = [named("uniform?bytes=256K&before=10", 200, 1)?];
+//!     machine.run(&mut workloads).map(|outcome| outcome.run.cycles)
+//! };
+//! assert!(cycles(&oblivious)? > 10 * cycles(&plain)?);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Terms: the library's docs call what an adversary observes a trace; here the input of a
 //! simulation is called a workload, although other simulators call it a trace.
 //!

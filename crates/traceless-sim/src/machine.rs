@@ -1,4 +1,33 @@
 //! A computer: processor, caches and memory, as its file describes it.
+//!
+//! ```
+//! use traceless_sim::machine::Machine;
+//! use traceless_sim::workload::named;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let machine: Machine = toml::from_str(
+//!     "
+//!     [processor]
+//!     rob = 128
+//!     fetch = 4
+//!     retire = 4
+//!     depth = 10
+//!
+//!     [last_level]
+//!     bytes = 65536
+//!     ways = 8
+//!     latency = 10
+//!     ",
+//! )?;
+//! let mut workloads = [named("uniform?bytes=32K&before=10", 5000, 1)?];
+//! // The first half only warms up the cache, which holds all of it from then on.
+//! let outcome = machine.run_after(2500, &mut workloads)?;
+//! assert_eq!(outcome.run.records, 2500);
+//! let cache = outcome.last_level.expect("the machine has a last cache");
+//! assert!(cache.read_misses + cache.write_misses < 25, "{cache:?}");
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::backend::Backend;
 use crate::constant;

@@ -1,4 +1,12 @@
 //! Work on all cores.
+//!
+//! ```
+//! use traceless_sim::parallel::{cores, in_parallel};
+//!
+//! let seeds: Vec<u64> = (0..100).collect();
+//! let squares = in_parallel(&seeds, cores(), |seed| seed * seed);
+//! assert_eq!(squares[..4], [0, 1, 4, 9]);
+//! ```
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -10,6 +10,27 @@ use traceless::trace::Witness;
 pub type RequestHook = Arc<dyn Fn(Op, u64) + Send + Sync>;
 
 /// The observers of a run, all optional.
+///
+/// The witness on the bus records each line that a memory without an ORAM reads:
+///
+/// ```
+/// use std::sync::Arc;
+/// use traceless::trace::Recorder;
+/// use traceless_sim::Watch;
+/// use traceless_sim::machine::Machine;
+/// use traceless_sim::workload::programs;
+///
+/// # fn main() -> traceless_sim::Result {
+/// let bus = Arc::new(Recorder::default());
+/// let watch = Watch { bus: Some(bus.clone()), ..Watch::default() };
+/// let mut programs = programs("sequential?write_share=0", 100, 1)?;
+/// Machine::FOUR_CHANNELS.run_watched(0, &mut programs, &watch)?;
+/// let mut places: Vec<u64> = bus.take().iter().map(|event| event.at).collect();
+/// places.sort_unstable();
+/// assert!(places.windows(2).all(|two| two[1] - two[0] == 64));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct Watch {
     /// Records every line that is read or written on the memory bus, with its cycle.

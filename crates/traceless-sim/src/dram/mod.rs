@@ -2,6 +2,36 @@
 //! between two commands.
 //!
 //! The model matches USIMM's, cycle for cycle, but skips cycles in which nothing can happen.
+//!
+//! Two lines are read from one row. A third, from another row of the same bank, takes longer:
+//!
+//! ```
+//! use traceless_sim::backend::Answer;
+//! use traceless_sim::dram::{Config, Memory};
+//!
+//! # fn main() -> traceless_sim::Result {
+//! let config = Config::ONE_CHANNEL;
+//! let first = config.map.locate(&config.geometry, 0);
+//! let in_row = |addr: &u64| config.map.locate(&config.geometry, *addr).row == first.row;
+//! let other_row = (0..).step_by(64).find(|addr| {
+//!     let place = config.map.locate(&config.geometry, *addr);
+//!     (place.rank, place.bank) == (first.rank, first.bank) && !in_row(addr)
+//! });
+//! let mut memory = Memory::new(config)?;
+//! for (ticket, addr) in [0, 64, other_row.expect("a bank has rows")].into_iter().enumerate() {
+//!     assert_eq!(memory.read(0, addr, ticket as u64), Answer::Later);
+//! }
+//! let mut served = vec![];
+//! while served.len() < 3 {
+//!     let now = memory.wake();
+//!     memory.tick(now, |ticket, there| served.push((ticket, there)));
+//! }
+//! assert_eq!(served.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>(), [0, 1, 2]);
+//! let [a, b, c] = [served[0].1, served[1].1, served[2].1];
+//! assert!(b - a < c - b);
+//! # Ok(())
+//! # }
+//! ```
 
 mod address;
 mod channel;

@@ -1,5 +1,65 @@
 //! Runs that measure this computer, one at a time. Variants take turns, so that other load of the
 //! computer affects all of them alike.
+//!
+//! Each of two variants measures how long a sum takes:
+//!
+//! ```
+//! use serde_json::json;
+//! use std::sync::atomic::AtomicBool;
+//! use traceless_sim::experiment::Error;
+//! use traceless_sim::experiment::interleave::InterleavedRun;
+//! use traceless_sim::experiment::metrics::RunIndex;
+//! use traceless_sim::experiment::results::{Control, Results};
+//! # use traceless_sim::experiment::spec::{Claim, Metric};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let claims: [Claim; 0] = [];
+//! # let metrics: [Metric; 1] = [toml::from_str("name = 'time'\nof = ['ns']")?];
+//! // The `spec` of the experiment has the variants `path` and `ring`, and one workload.
+//! # use std::collections::BTreeMap;
+//! # use std::path::Path;
+//! # use traceless_sim::experiment::Level;
+//! # use traceless_sim::experiment::spec::{Spec, VariantMetrics, median};
+//! # let same = BTreeMap::new();
+//! # let variants = ["path", "ring"].map(|name| VariantMetrics { name, relative_to: &same });
+//! # let (workloads, shortfalls) = (["mcf".to_owned()], claims.iter().map(|_| None).collect());
+//! # let spec = Spec {
+//! #     path: Path::new("own/fig1.toml"),
+//! #     schema: "example.v1",
+//! #     title: "Ring ORAM",
+//! #     paper: "none",
+//! #     place: "Figure 1",
+//! #     remarks: &[],
+//! #     level: Level::Full,
+//! #     extent: "one run".to_owned(),
+//! #     extent_json: serde_json::Map::new(),
+//! #     workloads: &workloads,
+//! #     repeats: 1,
+//! #     average: median,
+//! #     variants: variants.to_vec(),
+//! #     metrics: &metrics,
+//! #     claims: &claims,
+//! #     shortfalls,
+//! # };
+//! let run = |(variant, sums)| {
+//!     InterleavedRun::new(RunIndex { variant, workload: 0, repeat: 0 }, sums)
+//! };
+//! let runs = [(0, 1000), (1, 10)].into_iter().map(run).collect::<Result<Vec<_>, Error>>()?;
+//!
+//! let out = tempfile::tempdir()?;
+//! let results = Results::open(out.path(), "example.v1")?;
+//! let control = Control { interrupted: &AtomicBool::new(false), progress: &mut |_, _| {} };
+//! InterleavedRun::make_all(&runs, &results, control, |run| {
+//!     let start = std::time::Instant::now();
+//!     let sum: u64 = (0..run.input).sum();
+//!     Ok::<_, Error>(json!({"ns": start.elapsed().as_nanos() as u64, "sum": sum}))
+//! })?;
+//! let report = InterleavedRun::conclude(&runs, &spec, &results, out.path())?;
+//! assert_eq!(report.metrics[0].variants.len(), 2);
+//! assert_eq!(results.get(&runs[1].key)?["sum"], 45);
+//! # Ok(())
+//! # }
+//! ```
 
 use super::metrics::{RunCounts, RunIndex};
 use super::results::{self, Control, Results};

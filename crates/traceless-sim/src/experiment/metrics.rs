@@ -1,4 +1,47 @@
 //! Metrics of an experiment, from what its runs counted.
+//!
+//! ```
+//! use serde_json::json;
+//! use traceless_sim::experiment::metrics::{RunCounts, RunIndex};
+//! use traceless_sim::experiment::spec::{Claim, Metric};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let claims: [Claim; 0] = [];
+//! let metric = "name = 'speed-up'\nof = ['cycles']\nspeed-up-over = 'path'";
+//! let metrics: [Metric; 1] = [toml::from_str(metric)?];
+//! // The `spec` of the experiment has the variants `path` and `ring`, and one workload.
+//! # use std::collections::BTreeMap;
+//! # use std::path::Path;
+//! # use traceless_sim::experiment::Level;
+//! # use traceless_sim::experiment::spec::{Spec, VariantMetrics, median};
+//! # let same = BTreeMap::new();
+//! # let variants = ["path", "ring"].map(|name| VariantMetrics { name, relative_to: &same });
+//! # let (workloads, shortfalls) = (["mcf".to_owned()], claims.iter().map(|_| None).collect());
+//! # let spec = Spec {
+//! #     path: Path::new("own/fig1.toml"),
+//! #     schema: "example.v1",
+//! #     title: "Ring ORAM",
+//! #     paper: "none",
+//! #     place: "Figure 1",
+//! #     remarks: &[],
+//! #     level: Level::Full,
+//! #     extent: "one run".to_owned(),
+//! #     extent_json: serde_json::Map::new(),
+//! #     workloads: &workloads,
+//! #     repeats: 1,
+//! #     average: median,
+//! #     variants: variants.to_vec(),
+//! #     metrics: &metrics,
+//! #     claims: &claims,
+//! #     shortfalls,
+//! # };
+//! let runs = [0, 1].map(|variant| RunIndex { variant, workload: 0, repeat: 0 });
+//! let counts = RunCounts::new(&spec, &runs, vec![json!({"cycles": 800}), json!({"cycles": 400})]);
+//! // The variant 1 takes half of the cycles of the variant 0, which is called `path`.
+//! assert_eq!(counts.values(&metrics[0], 1)?.mean, 2.0);
+//! # Ok(())
+//! # }
+//! ```
 
 use super::spec::{Mean, Metric, Spec};
 use super::{Error, Result};

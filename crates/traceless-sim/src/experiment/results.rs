@@ -1,5 +1,23 @@
 //! Results: one file for each run, named by a digest of the run's input, and either whole or
 //! absent.
+//!
+//! ```
+//! use serde_json::json;
+//! use traceless_sim::experiment::results::{Results, key};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let out = tempfile::tempdir()?;
+//! let results = Results::open(out.path(), "example.v1")?;
+//! let input = json!({"workload": "mcf", "levels": 20});
+//! let key = key(&input)?;
+//! assert!(results.find(&key).is_none());
+//! results.store(&key, &input, &json!({"cycles": 1234}))?;
+//! assert_eq!(results.get(&key)?["cycles"], 1234);
+//! // Results of another schema do not count.
+//! assert!(Results::open(out.path(), "example.v2")?.find(&key).is_none());
+//! # Ok(())
+//! # }
+//! ```
 
 use super::{Error, Result};
 use crate::parallel::in_parallel;

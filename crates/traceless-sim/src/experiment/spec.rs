@@ -1,5 +1,27 @@
 //! What all experiment files have, simulated or measured: the metrics made of the counts of runs,
 //! and what the paper says of them.
+//!
+//! A metric and a claim are read from an experiment's file, and refused if a name is unknown:
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//! use traceless_sim::experiment::spec::{Claim, Metric, VariantMetrics, check};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let metric = "name = 'speed-up'\nof = ['cycles']\nspeed-up-over = 'path'";
+//! let claim = "text = 'faster'\nmetric = 'speed-up'\nvariant = 'rnig'\nrule = { at-least = 1.5 }";
+//! let (metric, mut claim): (Metric, Claim) = (toml::from_str(metric)?, toml::from_str(claim)?);
+//! let same = BTreeMap::new();
+//! let variants = ["path", "ring"].map(|name| VariantMetrics { name, relative_to: &same });
+//! let (workloads, metrics) = (["mcf".to_owned()], [metric]);
+//!
+//! let refused = check(&variants, &workloads, &metrics, std::slice::from_ref(&claim));
+//! assert_eq!(refused, Err("claim: variant: there is no `rnig`".to_owned()));
+//! claim.variant = Some("ring".to_owned());
+//! assert_eq!(check(&variants, &workloads, &metrics, &[claim]), Ok(()));
+//! # Ok(())
+//! # }
+//! ```
 
 use super::toml_file::{check_known, check_unique};
 use super::{Error, Level};

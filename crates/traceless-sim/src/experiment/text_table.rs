@@ -1,4 +1,17 @@
 //! Tables for people to read.
+//!
+//! ```
+//! use traceless_sim::experiment::text_table::{TextTable, shortened};
+//!
+//! let mut table = TextTable::new(vec!["workload".to_owned(), "slowdown".to_owned()]);
+//! for (workload, slowdown) in [("mcf", 12.345), ("lbm", 3.0)] {
+//!     table.add_row([workload.to_owned(), shortened(slowdown)]);
+//! }
+//! assert_eq!(
+//!     table.to_string().lines().collect::<Vec<_>>(),
+//!     [" workload  slowdown", " mcf           12.3", " lbm           3.00"]
+//! );
+//! ```
 
 use std::fmt;
 

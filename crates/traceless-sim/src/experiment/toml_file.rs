@@ -1,4 +1,21 @@
 //! Experiment files: TOML that may build on another file.
+//!
+//! ```
+//! use traceless_sim::experiment::toml_file::{file_name, read_table};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let [base, large] = ["fig1.toml", "fig1-large.toml"].map(|name| folder.path().join(name));
+//! std::fs::write(&base, "title = 'Figure 1'\nset = { oram = { levels = 16, z = 4 } }")?;
+//! std::fs::write(&large, "like = 'fig1.toml'\nset = { oram = { levels = 24 } }")?;
+//! let table = read_table(&large)?;
+//! assert_eq!(table["title"].as_str(), Some("Figure 1"));
+//! let oram = &table["set"]["oram"];
+//! assert_eq!((oram["levels"].as_integer(), oram["z"].as_integer()), (Some(24), Some(4)));
+//! assert_eq!(file_name("experiments/own/fig1.toml".as_ref()), "own-fig1");
+//! # Ok(())
+//! # }
+//! ```
 
 use super::{Error, Result};
 use crate::machine::Machine;

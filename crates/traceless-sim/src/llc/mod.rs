@@ -1,4 +1,28 @@
 //! The last cache before memory.
+//!
+//! A program goes twice through 32 KiB. The second time all of it is in the cache:
+//!
+//! ```
+//! use traceless_sim::constant::{self, Straight};
+//! use traceless_sim::llc::{Config, LastLevel};
+//! use traceless_sim::processor;
+//! use traceless_sim::workload::{LINE_LEN, Op, Record, Workload};
+//!
+//! # fn main() -> traceless_sim::Result {
+//! let (bytes, ways, latency) = (64 << 10, 8, 10);
+//! let config = Config { bytes, ways, latency, reads_before_writes: false, brought_before: 0 };
+//! let memory = Straight::new(&constant::Config::default())?;
+//! let mut cached = LastLevel::new(&config, memory)?;
+//!
+//! let lines = (0..512).chain(0..512);
+//! let reads = lines.map(|line| Record { before: 5, op: Op::Read, addr: line * LINE_LEN });
+//! let mut workloads: [Box<dyn Workload>; 1] = [Box::new(reads)];
+//! processor::run(&processor::Config::FOUR_CHANNELS, &mut cached, &mut workloads)?;
+//! let counts = cached.counts();
+//! assert_eq!((counts.reads, counts.read_misses), (1024, 512));
+//! # Ok(())
+//! # }
+//! ```
 
 mod early;
 

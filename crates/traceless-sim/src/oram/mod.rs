@@ -4,6 +4,34 @@
 //! last one is there, the block is handed over, and all lines are written. The access ends when the
 //! memory has written them. Over a memory that is known by its bandwidth, an access moves a number
 //! of bytes. The scheme is the library's, over a tree without bodies.
+//!
+//! Path ORAM over a DRAM. Each access moves a path of 11 buckets with 4 lines, twice:
+//!
+//! ```
+//! use traceless_sim::dram::{self, Memory};
+//! use traceless_sim::oram::{Config, LayoutKind, Oram, Scheme};
+//! use traceless_sim::processor;
+//! use traceless_sim::workload::named;
+//!
+//! # fn main() -> traceless_sim::Result {
+//! let config = Config {
+//!     scheme: Scheme::Path,
+//!     blocks: Some(1 << 12),
+//!     levels: 11,
+//!     cached_levels: 0,
+//!     layout: LayoutKind::Buckets,
+//!     ..Config::default()
+//! };
+//! let mut oram = Oram::over_dram(&config, Memory::new(dram::Config::FOUR_CHANNELS)?)?;
+//! let mut workloads = [named("uniform?bytes=256K&write_share=0", 100, 1)?];
+//! processor::run(&processor::Config::FOUR_CHANNELS, &mut oram, &mut workloads)?;
+//!
+//! let counts = oram.counts();
+//! assert!((80..=100).contains(&counts.data), "a request may find its block in the stash");
+//! assert_eq!(counts.lines, 2 * 11 * 4 * counts.paths());
+//! # Ok(())
+//! # }
+//! ```
 
 mod build;
 mod config;

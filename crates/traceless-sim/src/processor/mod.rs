@@ -2,6 +2,24 @@
 //! while the instruction at its head waits for its data.
 //!
 //! The rules are USIMM's, cycle by cycle: retire, then memory, then fetch.
+//!
+//! A core that runs out of order waits for several reads at once; one that runs in order does not:
+//!
+//! ```
+//! use traceless_sim::dram::{self, Memory};
+//! use traceless_sim::processor::{self, Config};
+//! use traceless_sim::workload::named;
+//!
+//! # fn main() -> traceless_sim::Result {
+//! let cycles = |core: &Config| {
+//!     let mut memory = Memory::new(dram::Config::FOUR_CHANNELS)?;
+//!     let mut workloads = [named("uniform?bytes=64M&write_share=0&before=4", 1000, 1)?];
+//!     processor::run(core, &mut memory, &mut workloads).map(|run| run.cycles)
+//! };
+//! assert!(cycles(&Config::IN_ORDER)? > 4 * cycles(&Config::FOUR_CHANNELS)?);
+//! # Ok(())
+//! # }
+//! ```
 
 mod rob;
 

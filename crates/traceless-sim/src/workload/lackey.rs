@@ -2,6 +2,28 @@
 //!
 //! One line an event: `I  <addr>,<size>` for an instruction, ` L`, ` S` and ` M` for data that it
 //! loads, stores, or both; addresses are hexadecimal. Other lines are skipped.
+//!
+//! Of two loads of one line, only the first passes the cache:
+//!
+//! ```
+//! use std::path::Path;
+//! use traceless_sim::cache;
+//! use traceless_sim::workload::lackey::{Lackey, LackeyLine, parse};
+//! use traceless_sim::workload::{Filter, Op, Record, Workload};
+//!
+//! # fn main() -> traceless_sim::Result {
+//! let access = LackeyLine::Access { op: Op::Read, first: 0x1ffe_4400, last: 0x1ffe_4400 };
+//! assert_eq!(parse(b" L 1ffe4410,8"), Some(access));
+//!
+//! let recorded = b"==1== Lackey\nI  04001000,3\n L 1ffe4410,8\nI  04001003,3\n L 1ffe4418,8\n";
+//! let filter = Filter::new(&cache::Config::L1)?;
+//! let mut workload = Lackey::from_reader(&recorded[..], Path::new("recorded"), filter);
+//! let first = Record { before: 0, op: Op::Read, addr: 0x1ffe_4400 };
+//! assert_eq!(workload.next()?, Some(first));
+//! assert_eq!(workload.next()?, None);
+//! # Ok(())
+//! # }
+//! ```
 
 use super::text::{decimal, hexadecimal};
 use super::{Filter, Op, Record, Workload, line_start};

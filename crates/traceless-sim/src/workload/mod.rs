@@ -1,4 +1,28 @@
 //! The memory operations of programs: the input of a simulation.
+//!
+//! A workload is made up by name, read from a file, or any iterator of records:
+//!
+//! ```
+//! use traceless_sim::workload::{Op, Record, Workload, named, open};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut random = named("uniform?bytes=64M&write_share=0.5&before=20", 1000, 1)?;
+//! let first = random.next()?.expect("it has 1000 operations");
+//! assert!(first.addr < 64 << 20);
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("two.usimm");
+//! std::fs::write(&path, "20 R 0x1240 0x0\n3 W 0x80\n")?;
+//! let mut recorded = open(&path, None)?;
+//! assert_eq!(recorded.next()?, Some(Record { before: 20, op: Op::Read, addr: 0x1240 }));
+//! assert_eq!(recorded.next()?, Some(Record { before: 3, op: Op::Write, addr: 0x80 }));
+//! assert_eq!(recorded.next()?, None);
+//!
+//! let own = (0..10).map(|nth| Record { before: 5, op: Op::Read, addr: nth * 64 });
+//! let _: Box<dyn Workload> = Box::new(own);
+//! # Ok(())
+//! # }
+//! ```
 
 mod champsim;
 mod combined;

@@ -2,6 +2,20 @@
 //!
 //! They are not SPEC or PARSEC: recordings of these are not available. Each misses caches as often
 //! as the table says; `docs/workloads.md` describes what else each is fitted to.
+//!
+//! ```
+//! use traceless_sim::workload::Op;
+//! use traceless_sim::workload::table_2::{Benchmark, Options};
+//!
+//! # fn main() -> traceless_sim::Result {
+//! let (nth, lbm) = Benchmark::named("lbm").expect("a benchmark of the table");
+//! let program = lbm.program(nth, &Options { bytes: 4 << 20 }, 1)?;
+//! // In the table, all of its misses are by operations that write.
+//! assert!(program.take(1000).all(|record| record.op == Op::Write));
+//! assert_eq!((lbm.read_misses, lbm.write_misses), (0.0, 45.3));
+//! # Ok(())
+//! # }
+//! ```
 
 use super::permutation::Permutation;
 use super::synthetic::unit;

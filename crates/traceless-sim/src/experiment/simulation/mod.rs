@@ -1,5 +1,40 @@
 //! Experiments that the simulator runs: figures and tables of papers, from files that say what to
 //! simulate and what the paper found.
+//!
+//! ```
+//! use std::sync::atomic::AtomicBool;
+//! use traceless_sim::experiment::Level;
+//! use traceless_sim::experiment::results::Control;
+//! use traceless_sim::experiment::simulation::{Sweep, open_results};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let experiment = r#"
+//! title = "A cache"
+//! paper = "none"
+//! place = "Figure 1"
+//! machine = { processor = { rob = 128, fetch = 4, retire = 4, depth = 10 } }
+//! workloads = ["sequential"]
+//! quick = { records = 500, seeds = [1] }
+//! full = { records = 500, seeds = [1] }
+//! variant = [
+//!     { name = "without" },
+//!     { name = "with", set = { last_level = { bytes = 65536, ways = 8, latency = 10 } } },
+//! ]
+//! metric = [{ name = "cycles", of = ["cycles"] }]
+//! claim = [{ text = "first", metric = "cycles", variant = "with", rule = { at-least = 1.0 } }]
+//! "#;
+//! let folder = tempfile::tempdir()?;
+//! let (file, out) = (folder.path().join("cache.toml"), folder.path().join("out"));
+//! std::fs::write(&file, experiment)?;
+//! let sweep = Sweep::read(&[file], Level::Quick, None)?;
+//! let results = open_results(&out)?;
+//! let control = Control { interrupted: &AtomicBool::new(false), progress: &mut |_, _| {} };
+//! sweep.complete(&results, 1, control)?;
+//! let report = sweep.conclude(&results, &out)?;
+//! assert!(report.to_string().contains("1 of 1 claims reproduced"));
+//! # Ok(())
+//! # }
+//! ```
 
 mod commands;
 mod file;
