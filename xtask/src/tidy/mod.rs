@@ -6,6 +6,7 @@ mod circles;
 mod citations;
 mod crates;
 mod documents;
+mod examples;
 mod floors_table;
 mod functions;
 mod imports;
@@ -25,7 +26,7 @@ use tree::Tree;
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 15] = [
     layering::check,
     circles::check,
     crates::check,
@@ -38,6 +39,7 @@ const RULES: [Rule; 14] = [
     prose::check,
     documents::check,
     citations::check,
+    examples::check,
     floors_table::check,
     changelog::check,
 ];
