@@ -86,7 +86,7 @@ pub struct Report {
     pub scheme: String,
     /// The extent of the runs.
     pub level: String,
-    /// The worst of all claims; a leak is worse than a fault.
+    /// The worst of all claims: a leak, then a fault, then too few observations.
     pub verdict: Verdict,
     /// The claims.
     pub claims: Vec<Claim>,
@@ -129,7 +129,8 @@ impl Report {
     /// A report with the verdict that follows from the claims.
     pub fn new(target: &str, scheme: &str, level: &str, claims: Vec<Claim>) -> Self {
         let has = |verdict| claims.iter().any(|claim| claim.verdict == verdict);
-        let verdict = [Verdict::Leak, Verdict::Fault].into_iter().find(|v| has(*v));
+        let verdict =
+            [Verdict::Leak, Verdict::Fault, Verdict::Unknown].into_iter().find(|v| has(*v));
         Self {
             schema: SCHEMA.to_owned(),
             target: target.to_owned(),
@@ -172,5 +173,21 @@ mod tests {
         assert_eq!(claims(&[]), Verdict::Pass);
         assert_eq!(claims(&[Verdict::Pass, Verdict::Fault]), Verdict::Fault);
         assert_eq!(claims(&[Verdict::Fault, Verdict::Leak, Verdict::Pass]), Verdict::Leak);
+    }
+
+    #[test]
+    fn the_verdict_is_the_worst_of_all_claims() {
+        use Verdict::{Fault, Leak, Pass, Unknown};
+        let cases: [(&[Verdict], Verdict); 5] = [
+            (&[], Pass),
+            (&[Pass, Pass], Pass),
+            (&[Unknown, Pass], Unknown),
+            (&[Pass, Fault, Unknown], Fault),
+            (&[Unknown, Fault, Leak], Leak),
+        ];
+        for (verdicts, worst) in cases {
+            let claims = verdicts.iter().map(|&v| Claim::exact("a claim", v, 0, "none", ""));
+            assert_eq!(Report::new("a", "b", "c", claims.collect()).verdict, worst);
+        }
     }
 }

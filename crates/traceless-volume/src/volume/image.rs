@@ -251,7 +251,8 @@ fn whole_file(shared: bool) -> libc::flock {
     }
 }
 
-/// The parts of the image at `path`, by its unauthenticated header; none if it is not a volume.
+/// The parts of the image at `path`, by its unauthenticated header; none if it cannot be read, or
+/// is not a volume.
 pub fn public_parts(path: &Path) -> Vec<(&'static str, u64, u64)> {
     let header = Image::open(path, true, Caching::Buffered).and_then(|image| image.header());
     header.map(|header| crate::format::parts(&header)).unwrap_or_default()
