@@ -3,100 +3,14 @@
 //! *Is it an array? Is its trace public? Does it survive failing stores? Is it the same when it is
 //! opened again? Does it refuse what was tampered with?*
 //!
-//! The tests of a scheme call [`conforms`], or only some of its parts. `Scan` is a small scheme,
-//! which reads and writes its whole store at each access. It keeps blocks in plain text, so it
-//! would not pass [`refuses_tampering`]. Each part panics if the scheme fails it:
+//! The tests of a scheme call [`conforms`], or only some of its parts. `Scan` of the example `scan`
+//! keeps blocks in plain text, so it would not pass [`refuses_tampering`]. Each part panics if the
+//! scheme fails it:
 //!
 //! ```
+//! # mod scan { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/scan/scan.rs")); }
+//! # use scan::Scan;
 //! use traceless_core::suite;
-//! # use std::sync::Arc;
-//! # use traceless_core::oram::{Oram, check_request};
-//! # use traceless_core::scheme::SchemeContext;
-//! # use traceless_core::scheme::contract::Scheme;
-//! # use traceless_core::store::Store;
-//! # use traceless_core::{Addr, Extent, Hides, Result};
-//! # #[derive(Clone, Copy, Debug)]
-//! # struct Scan(u64);
-//! # struct ScanOram {
-//! #     scheme: Scan,
-//! #     store: Arc<dyn Store>,
-//! #     first: u64,
-//! # }
-//! # impl ScanOram {
-//! #     fn scan(&self, change: impl FnOnce(&mut [u8])) -> Result {
-//! #         let all = Extent::new(self.first, self.scheme.store_len() as usize);
-//! #         let mut bytes = vec![0; all.len];
-//! #         self.store.read(&[all], &mut bytes)?;
-//! #         change(&mut bytes);
-//! #         self.store.write(&[all], &bytes)
-//! #     }
-//! # }
-//! # impl Oram for ScanOram {
-//! #     fn blocks(&self) -> u64 {
-//! #         self.scheme.0
-//! #     }
-//! #     fn block_len(&self) -> usize {
-//! #         64
-//! #     }
-//! #     fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
-//! #         check_request(self.blocks(), 64, addrs, into.len())?;
-//! #         self.scan(|bytes| {
-//! #             for (addr, block) in addrs.iter().zip(into.chunks_mut(64)) {
-//! #                 block.copy_from_slice(&bytes[addr.0 as usize * 64..][..64]);
-//! #             }
-//! #         })
-//! #     }
-//! #     fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
-//! #         check_request(self.blocks(), 64, addrs, from.len())?;
-//! #         self.scan(|bytes| {
-//! #             for (addr, block) in addrs.iter().zip(from.chunks(64)) {
-//! #                 bytes[addr.0 as usize * 64..][..64].copy_from_slice(block);
-//! #             }
-//! #         })
-//! #     }
-//! #     fn sync(&mut self) -> Result {
-//! #         self.store.sync()
-//! #     }
-//! #     fn hides(&self) -> Hides {
-//! #         Hides::ReadsAndWrites
-//! #     }
-//! #     fn close(&mut self) -> Result {
-//! #         self.sync()
-//! #     }
-//! # }
-//! # impl Scheme for Scan {
-//! #     fn name(&self) -> &'static str {
-//! #         "scan"
-//! #     }
-//! #     fn blocks(&self) -> u64 {
-//! #         self.0
-//! #     }
-//! #     fn store_len(&self) -> u64 {
-//! #         self.0 * 64
-//! #     }
-//! #     fn create(&self, context: SchemeContext) -> Result<Box<dyn Oram>> {
-//! #         context.check_room(self.store_len())?;
-//! #         let SchemeContext { store, first, .. } = context;
-//! #         Ok(Box::new(ScanOram { scheme: *self, store, first }))
-//! #     }
-//! #     fn block_len(&self) -> usize {
-//! #         64
-//! #     }
-//! #     fn write_amplification(&self) -> f64 {
-//! #         self.0 as f64
-//! #     }
-//! #     fn hides(&self) -> Hides {
-//! #         Hides::ReadsAndWrites
-//! #     }
-//! #     fn open(
-//! #         &self,
-//! #         context: SchemeContext,
-//! #         _state: &[u8],
-//! #         _progress: &mut dyn FnMut(u64, u64),
-//! #     ) -> Result<Box<dyn Oram>> {
-//! #         self.create(context)
-//! #     }
-//! # }
 //!
 //! let scheme = Scan(10);
 //! suite::behaves_like_an_array(&scheme);

@@ -1,105 +1,18 @@
 //! The contract of a scheme: what its public parameters say, and how they make and open an ORAM.
 //!
-//! `Scan(10)` is a small scheme with 10 blocks of 64 bytes. Its ORAM, which is not shown, reads and
-//! writes the whole store at each access:
+//! The example `scan` implements [`Scheme`] for `Scan`, which reads and writes its whole store at
+//! each access. `Scan(10)` has 10 blocks of 64 bytes:
 //!
 //! ```
-//! use traceless_core::scheme::SchemeContext;
+//! # mod scan { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/scan/scan.rs")); }
+//! # use scan::Scan;
+//! # use traceless_core::{Addr, Hides, Result, rng::System};
 //! use traceless_core::scheme::contract::Scheme;
-//! use traceless_core::{Addr, Hides, Result};
-//! # use std::sync::Arc;
-//! # use traceless_core::Extent;
-//! # use traceless_core::oram::{Oram, check_request};
-//! # use traceless_core::rng::System;
-//! # use traceless_core::store::Store;
-//!
-//! #[derive(Clone, Copy, Debug)]
-//! struct Scan(u64);
-//! # struct ScanOram {
-//! #     scheme: Scan,
-//! #     store: Arc<dyn Store>,
-//! #     first: u64,
-//! # }
-//! # impl ScanOram {
-//! #     fn scan(&self, change: impl FnOnce(&mut [u8])) -> Result {
-//! #         let all = Extent::new(self.first, self.scheme.store_len() as usize);
-//! #         let mut bytes = vec![0; all.len];
-//! #         self.store.read(&[all], &mut bytes)?;
-//! #         change(&mut bytes);
-//! #         self.store.write(&[all], &bytes)
-//! #     }
-//! # }
-//! # impl Oram for ScanOram {
-//! #     fn blocks(&self) -> u64 {
-//! #         self.scheme.0
-//! #     }
-//! #     fn block_len(&self) -> usize {
-//! #         64
-//! #     }
-//! #     fn read_many(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
-//! #         check_request(self.blocks(), 64, addrs, into.len())?;
-//! #         self.scan(|bytes| {
-//! #             for (addr, block) in addrs.iter().zip(into.chunks_mut(64)) {
-//! #                 block.copy_from_slice(&bytes[addr.0 as usize * 64..][..64]);
-//! #             }
-//! #         })
-//! #     }
-//! #     fn write_many(&mut self, addrs: &[Addr], from: &[u8]) -> Result {
-//! #         check_request(self.blocks(), 64, addrs, from.len())?;
-//! #         self.scan(|bytes| {
-//! #             for (addr, block) in addrs.iter().zip(from.chunks(64)) {
-//! #                 bytes[addr.0 as usize * 64..][..64].copy_from_slice(block);
-//! #             }
-//! #         })
-//! #     }
-//! #     fn sync(&mut self) -> Result {
-//! #         self.store.sync()
-//! #     }
-//! #     fn hides(&self) -> Hides {
-//! #         Hides::ReadsAndWrites
-//! #     }
-//! #     fn close(&mut self) -> Result {
-//! #         self.sync()
-//! #     }
-//! # }
-//!
-//! impl Scheme for Scan {
-//!     // Here also: name, blocks, block_len, store_len, write_amplification, hides and open.
-//!     fn create(&self, context: SchemeContext) -> Result<Box<dyn Oram>> {
-//!         context.check_room(self.store_len())?;
-//!         let SchemeContext { store, first, .. } = context;
-//!         Ok(Box::new(ScanOram { scheme: *self, store, first }))
-//!     }
-//! #     fn name(&self) -> &'static str {
-//! #         "scan"
-//! #     }
-//! #     fn blocks(&self) -> u64 {
-//! #         self.0
-//! #     }
-//! #     fn store_len(&self) -> u64 {
-//! #         self.0 * 64
-//! #     }
-//! #     fn block_len(&self) -> usize {
-//! #         64
-//! #     }
-//! #     fn write_amplification(&self) -> f64 {
-//! #         self.0 as f64
-//! #     }
-//! #     fn hides(&self) -> Hides {
-//! #         Hides::ReadsAndWrites
-//! #     }
-//! #     fn open(
-//! #         &self,
-//! #         context: SchemeContext,
-//! #         _state: &[u8],
-//! #         _progress: &mut dyn FnMut(u64, u64),
-//! #     ) -> Result<Box<dyn Oram>> {
-//! #         self.create(context)
-//! #     }
-//! }
 //!
 //! # fn main() -> Result {
-//! let mut oram = Scan(10).create_in_memory(Box::new(System))?;
+//! let scheme = Scan(10);
+//! assert_eq!((scheme.store_len(), scheme.hides()), (640, Hides::ReadsAndWrites));
+//! let mut oram = scheme.create_in_memory(Box::new(System))?;
 //! oram.write(Addr(7), &[1; 64])?;
 //! let mut block = [0; 64];
 //! oram.read(Addr(7), &mut block)?;
