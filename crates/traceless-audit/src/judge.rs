@@ -362,7 +362,7 @@ fn rate_claim(a: &Accesses, b: &Accesses) -> Claim {
         format!("times between them are {greatest:.3} apart, p = {p:.2e}")
     };
     let evidence = format!("not judged: {} and {} accesses; {times}", a.len(), b.len());
-    let name = "what leaks without a fixed rate: A and B";
+    let name = "what shows without a fixed rate: A and B";
     Claim::exact(
         name,
         Verdict::Pass,

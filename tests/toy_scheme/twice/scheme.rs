@@ -11,7 +11,7 @@ use traceless_core::oram::{BlockOram, Hides, Oram};
 use traceless_core::scheme::contract::{
     BlockScheme, Samples, Scheme, SchemeKind, SchemeOptions, SharedScheme, Timetable, u64_at,
 };
-use traceless_core::scheme::{Facts, SchemeContext, PlacedArea};
+use traceless_core::scheme::{Facts, PlacedArea, SchemeContext};
 
 /// `DetWoORAM` with a dummy write after each write.
 pub static TWICE: SchemeKind = SchemeKind {
@@ -57,17 +57,17 @@ impl Scheme for TwiceScheme {
         Hides::WritesOnly
     }
 
-    fn create(&self, parts: SchemeContext) -> Result<Box<dyn Oram>> {
-        Ok(self.create_block(parts)?)
+    fn create(&self, context: SchemeContext) -> Result<Box<dyn Oram>> {
+        Ok(self.create_block(context)?)
     }
 
     fn open(
         &self,
-        parts: SchemeContext,
+        context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn Oram>> {
-        Ok(self.open_block(parts, state, progress)?)
+        Ok(self.open_block(context, state, progress)?)
     }
 }
 
@@ -94,18 +94,18 @@ impl BlockScheme for TwiceScheme {
         Ok(Arc::new(Self(self.0.resized(blocks)?)))
     }
 
-    fn create_block(&self, parts: SchemeContext) -> Result<Box<dyn BlockOram>> {
-        Ok(Box::new(Twice(DetWo::create(self.0, parts)?)))
+    fn create_block(&self, context: SchemeContext) -> Result<Box<dyn BlockOram>> {
+        Ok(Box::new(Twice(DetWo::create(self.0, context)?)))
     }
 
     fn open_block(
         &self,
-        mut parts: SchemeContext,
+        mut context: SchemeContext,
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Box<dyn BlockOram>> {
-        parts.expect_writes *= 2;
-        Ok(Box::new(Twice(DetWo::open(self.0, parts, state, progress)?)))
+        context.expect_writes *= 2;
+        Ok(Box::new(Twice(DetWo::open(self.0, context, state, progress)?)))
     }
 
     fn peek_state(&self, state: &[u8]) -> Result<(u64, bool)> {
