@@ -11,8 +11,8 @@
 //! * `scheme/pmmac`: tags of blocks, over any controller
 //! * `scheme/unified`: data and position map in one tree, with a PLB; blocks of several parts, each
 //!   on a path of its own or all on one (bundles); `stash_hits`: without a path, context switches;
-//!   `fill`: all at once; `cache_above`: what a cache takes, returns, offers; `rekey`: another key
-//!   for all labels; `scheme/traffic`: what either moves, in bytes
+//!   `fill`: all at once; `cache_above`: what a cache takes, returns, offers; `maps`: the position
+//!   map; `maps/rekey`: another key for all labels; `scheme/traffic`: what either moves, in bytes
 //! * `scheme/rho`: a small tree beside a unified one
 //! * `scheme/circuit`: Circuit ORAM for a client in private memory
 //! * `scheme/ring`: Ring ORAM: `params`, `bucket` (its metadata), `tree` (slots that are read one

@@ -12,7 +12,7 @@ use traceless_core::error::Result;
 use traceless_core::types::Addr;
 
 /// Progress of a change of key.
-pub(super) struct Rekeying<L> {
+pub struct Rekeying<L> {
     pub labels: L,
     pub top_labels: L,
     /// The next group: the levels above, and the groups before it, have the new key.
@@ -30,7 +30,7 @@ impl<L> Rekeying<L> {
 impl<L: Labels> Maps<L> {
     /// Starts a change of key and returns true; returns false if the labels have no key, or if a
     /// change is already under way.
-    pub(super) fn begin_rekeying(&mut self) -> bool {
+    pub fn begin_rekeying(&mut self) -> bool {
         let key = self.draw.key();
         let groups = &mut self.groups;
         let (labels, top_labels) = (groups.labels.rekeyed(&key), groups.top_labels.rekeyed(&key));
@@ -44,7 +44,7 @@ impl<L: Labels> Maps<L> {
 
     /// Lists the next path accesses and returns their level: the accesses that move a group, or the
     /// ones that bring its entries into the PLB. The list stays empty when the change is complete.
-    pub(super) fn plan_rekeying(&mut self, plan: &mut VecDeque<UnifiedAccess>) -> Result<usize> {
+    pub fn plan_rekeying(&mut self, plan: &mut VecDeque<UnifiedAccess>) -> Result<usize> {
         while let Some(Rekeying { level, group, .. }) = self.groups.rekeying {
             let fanout = self.groups.fanout(&self.places, level);
             let groups = self.places.count[level].div_ceil(fanout);
