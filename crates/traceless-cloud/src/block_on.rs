@@ -44,23 +44,27 @@ impl Wake for ParkedThread {
 mod tests {
     use super::*;
     use std::future::poll_fn;
-    #[cfg(feature = "http")]
+    use std::sync::mpsc;
     use std::time::Duration;
 
     #[test]
     fn a_wake_is_not_lost_when_the_poll_parks_the_thread() {
-        let mut polls = 0;
-        let future = poll_fn(|context| {
-            polls += 1;
-            if polls == 2 {
-                return Poll::Ready(5);
-            }
-            context.waker().wake_by_ref();
-            // Takes the token, as a lock or a channel inside the poll may.
-            thread::park();
-            Poll::Pending
+        let (done, ended) = mpsc::channel();
+        thread::spawn(move || {
+            let mut polls = 0;
+            let future = poll_fn(|context| {
+                polls += 1;
+                if polls == 2 {
+                    return Poll::Ready(5);
+                }
+                context.waker().wake_by_ref();
+                // Takes the token, as a lock or a channel inside the poll may.
+                thread::park();
+                Poll::Pending
+            });
+            done.send(block_on(future)).unwrap();
         });
-        assert_eq!(block_on(future), 5);
+        assert_eq!(ended.recv_timeout(Duration::from_secs(30)), Ok(5), "the wake was lost");
     }
 
     #[cfg(feature = "http")]

@@ -126,3 +126,20 @@ fn decode(blocks: u64, block_len: usize, _parameters: &[u8]) -> Result<SharedSch
     scheme.check()?;
     Ok(Arc::new(scheme))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_that_cannot_work_are_refused() {
+        let check = |blocks, block_len| PlainScheme { blocks, block_len }.check();
+        check(1, 64).unwrap();
+        // A block takes 512 bytes besides its contents.
+        check(1 << 50, 2048).unwrap();
+        for (blocks, block_len) in [(0, 512), (1, 100), ((1 << 50) + 1, 64), (1 << 50, 4096)] {
+            assert!(matches!(check(blocks, block_len), Err(Error::Geometry(_))), "{blocks}");
+            assert!(decode(blocks, block_len, &[]).is_err());
+        }
+    }
+}
