@@ -176,7 +176,7 @@ mod tests {
             ("crates/traceless-cloud/Cargo.toml", "sim = { package = \"traceless-sim\" }"),
             ("crates/traceless-sim/Cargo.toml", "traceless-sys = \"1\""),
             ("crates/traceless-audit/Cargo.toml", "traceless-volume = \"1\""),
-            ("crates/traceless-py/Cargo.toml", "traceless-cli = \"1\""),
+            ("crates/traceless-block/Cargo.toml", "traceless-cli = \"1\""),
             ("crates/traceless-pager/Cargo.toml", "tokio = \"1\""),
         ];
         for (path, line) in cases {
