@@ -8,6 +8,7 @@ mod log_writes;
 mod mutants;
 mod release;
 mod rust_text;
+mod size;
 mod stash;
 mod tidy;
 

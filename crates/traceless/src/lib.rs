@@ -60,6 +60,9 @@
 //! | `array` | an array of blocks, with a builder: where to begin (feature `std`) |
 //! | `suite` | the tests that every scheme must pass (feature `suite`) |
 //!
+//! Without the feature `arrays` there are [`controller`], [`tree`], [`posmap`], and the schemes
+//! that run as controllers, which is what the paging and the simulator of this repository need.
+//!
 //! Each module may import only modules above it. The library does no I/O but through
 //! [`store::Store`], draws no randomness but from an [`rng::Rng`] of the caller, and never looks at
 //! a clock by itself.
@@ -71,6 +74,7 @@ extern crate alloc;
 pub use traceless_core::{clock, durable, error, oram, rng, seal, stats, store, trace, types};
 
 pub mod controller;
+#[cfg(feature = "arrays")]
 pub mod paced;
 
 pub mod tree;
@@ -79,18 +83,21 @@ pub mod posmap;
 
 pub mod scheme;
 
+#[cfg(feature = "arrays")]
 pub mod oblivious;
 
+#[cfg(feature = "arrays")]
 pub mod map;
 
-#[cfg(feature = "std")]
+#[cfg(all(feature = "arrays", feature = "std"))]
 pub mod array;
 
 #[cfg(feature = "suite")]
 pub use traceless_core::suite;
 
-#[cfg(feature = "std")]
+#[cfg(all(feature = "arrays", feature = "std"))]
 pub use array::Array;
+#[cfg(feature = "arrays")]
 pub use map::Map;
 pub use traceless_core::error::{Error, Result};
 pub use traceless_core::oram::{BlockOram, Hides};

@@ -8,7 +8,7 @@ pub mod rows;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Outcome;
+use crate::{Outcome, size};
 use rows::{FLOORS, GROUPS};
 
 /// Arguments of the command line.
@@ -74,6 +74,7 @@ fn measure(root: &Path, group: &str, quick: bool) -> Result<String, String> {
         "cloud" => &["bench", "cloud", "--floors"],
         "audit" => &["bench", "auditor"],
         "sim" => &["bench", "simulator"],
+        "size" => return size::measure(root, quick),
         _ => return Err(format!("no command measures the group {group} yet")),
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

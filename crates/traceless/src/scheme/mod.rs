@@ -45,17 +45,22 @@
 //! # }
 //! ```
 
+#[cfg(feature = "arrays")]
 pub mod circuit;
 pub(crate) mod health;
+#[cfg(feature = "arrays")]
 pub(crate) mod keys;
+#[cfg(feature = "arrays")]
 pub mod linear;
 #[cfg(all(test, feature = "std"))]
 mod long_run;
 pub mod path;
+#[cfg(feature = "arrays")]
 pub mod pmmac;
 mod requests;
 pub mod rho;
 pub mod ring;
+#[cfg(feature = "arrays")]
 pub(crate) mod saves;
 pub mod traffic;
 #[cfg(all(test, feature = "std"))]

@@ -30,19 +30,25 @@
 //! # }
 //! ```
 
+#[cfg(feature = "arrays")]
 mod durable;
 mod fill;
+#[cfg(feature = "arrays")]
 mod geometry;
 #[cfg(feature = "suite")]
 mod public_trace;
+#[cfg(feature = "arrays")]
 mod relabel;
+#[cfg(feature = "arrays")]
 mod scheme;
-#[cfg(feature = "std")]
+#[cfg(all(feature = "arrays", feature = "std"))]
 mod unsaved;
 
+#[cfg(feature = "arrays")]
 pub use durable::DurablePath;
+#[cfg(feature = "arrays")]
 pub use geometry::{MAP_MEMORY, PathGeometry, UNSYNCED};
-#[cfg(feature = "std")]
+#[cfg(all(feature = "arrays", feature = "std"))]
 pub use unsaved::{Unsaved, in_memory, in_memory_filled};
 
 use crate::controller::{Controller, Serve, StepKind, StepOutcome};
@@ -157,11 +163,6 @@ impl<T: BucketTree> PathOram<T> {
         }
     }
 
-    /// Whether a request is incomplete: its labels have changed in some trees but not in all.
-    fn is_in_request(&self) -> bool {
-        matches!(self.next, Some(PathAccess { purpose: PathPurpose::Request(_), .. }))
-    }
-
     /// Looks up the block of the last tree for a request. The map does not change before the path
     /// is read.
     fn enter(&mut self, addr: Addr, announced: Option<(Leaf, Leaf)>) -> PathAccess {
@@ -203,16 +204,6 @@ impl<T: BucketTree> PathOram<T> {
         }
         self.requests.pop_front();
         Ok(StepOutcome { kind: StepKind::Data, finished: Some(id) })
-    }
-
-    /// Reads and rewrites a path of one tree without a request, for callers with an order of their
-    /// own.
-    fn rewrite(&mut self, tree: usize, leaf: Leaf) -> Result {
-        let read = self.engines[tree].fetch(leaf);
-        self.health.after_read(read)?;
-        self.health.begin();
-        let written = self.engines[tree].evict();
-        self.health.end(written)
     }
 
     /// Draws the leaves that request `nth` will access and assign. The map does not change, since

@@ -13,7 +13,7 @@
 //! its end.
 
 use super::geometry::{PathGeometry, PlacedTree, family};
-use super::{Controller, PathOram, Serve, StepOutcome};
+use super::{Controller, PathAccess, PathOram, PathPurpose, Serve, StepOutcome};
 use crate::controller::{StepKind, SteppedOram};
 use crate::scheme::keys::Keys;
 use crate::scheme::saves::Saves;
@@ -304,6 +304,23 @@ impl Controller for DurablePath {
     fn close(&mut self) -> Result {
         self.sync()?;
         if self.saves.life.takes_writes() { self.saves.close() } else { Ok(()) }
+    }
+}
+
+impl PathOram<Tree> {
+    /// Whether a request is incomplete: its labels have changed in some trees but not in all.
+    fn is_in_request(&self) -> bool {
+        matches!(self.next, Some(PathAccess { purpose: PathPurpose::Request(_), .. }))
+    }
+
+    /// Reads and rewrites a path of one tree without a request, for callers with an order of their
+    /// own.
+    fn rewrite(&mut self, tree: usize, leaf: Leaf) -> Result {
+        let read = self.engines[tree].fetch(leaf);
+        self.health.after_read(read)?;
+        self.health.begin();
+        let written = self.engines[tree].evict();
+        self.health.end(written)
     }
 }
 
