@@ -22,7 +22,8 @@ cp -r "$root/tests/toy_scheme/twice" copy/crates/traceless-block/src/
 (cd copy && git apply --unsafe-paths -p1 "$patch")
 
 section "it is built, and conforms"
-# What is built from elsewhere is that of the other tests; our own code need not be fast here.
+# Packages from elsewhere are compiled as for the unit tests and for ./quickstart, and so only once;
+# our own code need not be fast here.
 flags=(--release --locked)
 for package in traceless-sys traceless-core traceless-block traceless-volume traceless-cli; do
     flags+=(--config "profile.release.package.$package.opt-level=1")
@@ -32,9 +33,13 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
 (cd copy && cargo test "${flags[@]}" -p traceless-block --features suite --test suite \
     every_kind_conforms >"$scratch/suite.out" 2>&1) || fail "$(tail -n 20 suite.out)"
 check "a test has run" grep -q "1 passed" suite.out
-(cd copy && cargo build "${flags[@]}" -p traceless-cli --no-default-features --features volume \
-    --target-dir "$CARGO_TARGET_DIR/toy_scheme" 2>"$scratch/build.err") || fail "$(tail build.err)"
-traceless=$CARGO_TARGET_DIR/toy_scheme/release/traceless
+built=$CARGO_TARGET_DIR/release/traceless
+[ ! -e "$built" ] || mv "$built" sound
+(cd copy && cargo build "${flags[@]}" -p traceless-cli --no-default-features \
+    --features volume,audit 2>"$scratch/build.err") || fail "$(tail build.err)"
+mv "$built" toy
+[ ! -e sound ] || mv sound "$built"
+traceless=$scratch/toy
 
 section "a volume of it"
 expect 0 volume create image --size 4M --scheme twice --key-file key --json

@@ -12,8 +12,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 lib=$root/tests/lib
 name=$(basename "$0" .sh)
 if [ -z "${TRACELESS:-}" ]; then
-    (cd "$root" && cargo build --release --locked \
-        -p traceless-cli -p traceless-lab -p traceless-preload)
+    # An example brings the features of the unit tests, so that what these compiled is used again.
+    (cd "$root" && cargo build --release --workspace --all-features --locked \
+        --lib --bins --example scan)
     TRACELESS=$(cd "$root" && cd "${CARGO_TARGET_DIR:-target}" && pwd)/release/traceless
 fi
 traceless=$(realpath "$TRACELESS")

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_grows_with_the_work_and_tells_the_time_that_is_left() {
+    fn a_bar_grows_with_the_work_and_shows_the_time_that_is_left() {
         let bar = Bar { message: "filling".to_owned(), clock: Monotonic::start(), drawn_at: None };
         let second = 1_000_000_000;
         let dashes = "-".repeat(30);

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_rates_are_beside_those_of_the_control() {
+    fn times_and_rates_are_beside_the_controls_times_and_rates() {
         let pair = |ns, control_ns| TimePair { ns, control_ns };
         let pairs = [pair(3000.0, 1000.0), pair(2000.0, 500.0), pair(2000.0, 1000.0)];
         let slow = row_of_ratios("a", Scale::Time("us", 1e3), &pairs);

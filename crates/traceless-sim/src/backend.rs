@@ -146,10 +146,10 @@ pub struct Other {
 
 impl LineGroup {
     /// The lines that were not requested.
-    pub fn others(&self) -> impl Iterator<Item = Other> + use<> {
+    pub fn other_lines(&self) -> impl Iterator<Item = Other> + use<> {
         let Self { addr, lines, requested } = *self;
-        let others = (0..lines).filter(move |nth| requested >> nth & 1 == 0);
-        others.map(move |nth| Other { addr: addr + nth * LINE_LEN, is_prefetched: requested != 0 })
+        let other = (0..lines).filter(move |nth| requested >> nth & 1 == 0);
+        other.map(move |nth| Other { addr: addr + nth * LINE_LEN, is_prefetched: requested != 0 })
     }
 }
 

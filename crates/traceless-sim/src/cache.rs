@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_comes_in_where_it_is_put() {
+    fn an_unrequested_line_comes_in_where_it_is_put() {
         let line = |n: u64| n * LINE_LEN;
         // After how many other lines the inserted line leaves a set of four.
         let left = |behind| {

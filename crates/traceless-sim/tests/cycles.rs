@@ -91,7 +91,7 @@ fn workload(seed: u64, longest: u64) -> Box<dyn Workload> {
 }
 
 /// All results that are compared.
-type Told = (Run, llc::CacheCounts, Counts, Vec<ChannelStats>);
+type Outcome = (Run, llc::CacheCounts, Counts, Vec<ChannelStats>);
 
 fn early(config: &Config) -> Option<EarlyWriteBack> {
     match config.resolved().early {
@@ -102,7 +102,7 @@ fn early(config: &Config) -> Option<EarlyWriteBack> {
 }
 
 /// Runs the workload. Also returns the number of ticks.
-fn run(core: &processor::Config, config: &Config, dram: bool, at_each: bool) -> (Told, u64) {
+fn run(core: &processor::Config, config: &Config, dram: bool, at_each: bool) -> (Outcome, u64) {
     let memory = dram::Config { map: AddressMap::ROWS_TOGETHER, ..dram::Config::FOUR_CHANNELS };
     let oram = if dram {
         Oram::over_dram(config, Memory::new(memory).unwrap()).unwrap()
@@ -128,7 +128,7 @@ fn run(core: &processor::Config, config: &Config, dram: bool, at_each: bool) -> 
 }
 
 /// Both kinds of run have the same results, and the one that skips cycles has fewer ticks.
-fn is_the_same(core: &processor::Config, config: &Config, dram: bool) -> Told {
+fn is_the_same(core: &processor::Config, config: &Config, dram: bool) -> Outcome {
     let (observed, looks) = run(core, config, dram, true);
     let (passing, looks_passing) = run(core, config, dram, false);
     assert_eq!(observed, passing, "{core:?} {config:?}, over a DRAM: {dram}");

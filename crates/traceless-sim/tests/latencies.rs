@@ -53,7 +53,7 @@ fn each(count: u64, cycles: u64) -> Latency {
 /// Without a map each read takes a path, which begins in the next cycle. Two hundred instructions
 /// lie between the reads, so that none waits.
 #[test]
-fn a_read_that_waits_for_nobody_takes_a_path() {
+fn a_read_of_an_idle_memory_takes_a_path() {
     let machine = straight(Config { scheme: Scheme::Path, blocks: Some(12), ..Config::default() });
     let latencies = run(&machine, &[(200, Op::Read, 3), (200, Op::Read, 4)]).latencies.unwrap();
     let mut expected = Latencies { reads: each(2, 1 + PATH), ..Latencies::default() };
@@ -64,7 +64,7 @@ fn a_read_that_waits_for_nobody_takes_a_path() {
 
 /// A read behind a write-back waits for the path of the write-back; it is requested a cycle later.
 #[test]
-fn who_waits_takes_as_much_longer() {
+fn a_waiting_read_takes_as_much_longer() {
     let machine = straight(Config { scheme: Scheme::Path, blocks: Some(12), ..Config::default() });
     let latencies = run(&machine, &[(200, Op::Write, 3), (0, Op::Read, 4)]).latencies.unwrap();
     assert_eq!(latencies.write_backs, each(1, 1 + PATH));
@@ -103,7 +103,7 @@ fn accesses_to_the_map_are_counted_for_each_read() {
 /// In every scheme, each read and each path access is of one kind, and the latencies of path
 /// accesses sum up to the cycles counted for them.
 #[test]
-fn nothing_is_left_out_and_nothing_told_twice() {
+fn nothing_is_left_out_and_nothing_counted_twice() {
     for (name, scheme) in Scheme::NAMED.into_iter().filter(|(_, s)| *s != Scheme::Dram) {
         let oram = Config {
             scheme,
@@ -155,7 +155,7 @@ fn nothing_is_left_out_and_nothing_told_twice() {
 /// In a memory with a bandwidth alone, a line takes its latency, and one behind it waits for the
 /// bus.
 #[test]
-fn a_memory_that_hides_nothing_tells_too() {
+fn a_memory_that_hides_nothing_has_latencies_too() {
     let scheme = Config { scheme: Scheme::Path, blocks: Some(12), ..Config::default() };
     let machine = Machine { oram: None, ..straight(scheme) };
     let latencies = run(&machine, &[(200, Op::Read, 3), (200, Op::Write, 4)]).latencies.unwrap();
@@ -169,7 +169,7 @@ fn a_memory_that_hides_nothing_tells_too() {
 /// DRAM between them, and eleven and four for the data. A second read of the same line finds the
 /// first in the queue; a read of a line that waits to be written has its data at once.
 #[test]
-fn reads_of_a_dram_are_told_apart() {
+fn reads_of_a_dram_are_distinguished() {
     let outcome = run(&Machine::FOUR_CHANNELS, &[(200, Op::Read, 0), (0, Op::Read, 0)]);
     let latencies = outcome.latencies.unwrap();
     // The request comes within a cycle of the DRAM, which is four of the processor.
@@ -189,7 +189,7 @@ fn reads_of_a_dram_are_told_apart() {
 
 /// Counts and means equal USIMM's statistics, channel by channel and together.
 #[test]
-fn times_of_a_dram_are_those_that_its_channels_count() {
+fn times_of_a_dram_are_what_its_channels_count() {
     for (name, len) in [("uniform?before=3&write_share=0.4", 20_000), ("uniform?bytes=1K", 5000)] {
         let mut workloads = [named(name, len, 1).unwrap()];
         let outcome = Machine::FOUR_CHANNELS.run(&mut workloads).unwrap();

@@ -83,7 +83,7 @@ fn the_same_seed_gives_the_same_run() {
 
 /// The length of a run depends on the program, but the number of path accesses in a time does not.
 #[test]
-fn a_fixed_rate_is_kept_whatever_is_asked_for() {
+fn a_fixed_rate_is_kept_for_any_requests() {
     let machine = machine(Scheme::Baseline, Pace::StartToStart(4000));
     for (records, before) in [(500, 0), (500, 1000), (2, 500_000)] {
         let outcome = run(&machine, records, before);
@@ -94,7 +94,7 @@ fn a_fixed_rate_is_kept_whatever_is_asked_for() {
 
 /// The cache holds the lines of the warm-up, and none of the warm-up is counted.
 #[test]
-fn warm_caches_hold_what_was_asked_for() {
+fn warm_caches_hold_the_requested_lines() {
     let machine = machine(Scheme::Unified, Pace::Asked);
     let lines = |n: u64| {
         (0..n).map(|nth| nth % 500).map(|line| Record {

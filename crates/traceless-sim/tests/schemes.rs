@@ -66,7 +66,7 @@ fn hidden() -> impl Iterator<Item = Scheme> {
 /// The requests of the last cache are each served once. Paths may be under way when the program
 /// ends.
 #[test]
-fn every_scheme_serves_what_it_is_asked_for() {
+fn every_scheme_serves_its_requests() {
     for scheme in hidden() {
         let (outcome, paths) = run(scheme);
         let cache = outcome.last_level.unwrap();
@@ -457,7 +457,7 @@ fn accesses_take_as_long_as_in_the_paper_on_unified_oram() {
 /// One line is requested again and again: every sixteenth access fills a counter of four bits, and
 /// each of its 31 siblings gets another label by a path of its own.
 #[test]
-fn what_the_map_takes_is_told() {
+fn the_memory_of_the_map_is_reported() {
     let read = |scheme, maps, counter_bits| {
         let Machine { oram, constant, .. } = paper(scheme, maps);
         let oram = oram.map(|oram| Config { counter_bits, ..oram });

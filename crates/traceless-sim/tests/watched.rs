@@ -43,7 +43,7 @@ fn watched(machine: &Machine, commands: bool) -> (Outcome, Vec<Event>) {
 }
 
 #[test]
-fn all_lines_are_told_and_nothing_else_changes() {
+fn all_lines_are_reported_and_nothing_else_changes() {
     for scheme in [Scheme::IrOram, Scheme::Ring, Scheme::Rho, Scheme::Recursive] {
         let mut machine = machine(scheme);
         let oram = machine.oram.as_mut().unwrap();
@@ -122,7 +122,7 @@ fn trees_of_a_recursive_map_take_turns() {
 }
 
 #[test]
-fn a_memory_that_counts_bytes_is_asked_for_a_path_at_once() {
+fn a_memory_that_counts_bytes_gets_a_path_at_once() {
     let pace = Pace::StartToStart(5000);
     let mut machine = machine(Scheme::Path);
     machine.constant = Some(constant::Config::default());

@@ -58,7 +58,7 @@ fn it_is_the_only_file_and_private() {
 }
 
 #[test]
-fn bytes_are_those_of_the_device() {
+fn bytes_are_the_devices() {
     if !can_export("reading and writing at odd places") {
         return;
     }

@@ -21,7 +21,7 @@ pub fn update(root: &Path) -> Result<PathBuf, String> {
     for name in &names {
         copy_changed(&root.join(name), &copy.join(name)).map_err(failed)?;
     }
-    remove_others(&copy, &copy, &names).map_err(failed)?;
+    remove_other_targets(&copy, &copy, &names).map_err(failed)?;
     Ok(copy)
 }
 
@@ -84,12 +84,12 @@ fn remove(file: &Path) -> io::Result<()> {
 }
 
 /// Removes the files of a folder of the copy that the repository does not have.
-fn remove_others(copy: &Path, folder: &Path, names: &BTreeSet<&str>) -> io::Result<()> {
+fn remove_other_targets(copy: &Path, folder: &Path, names: &BTreeSet<&str>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
         if entry.file_type()?.is_dir() {
-            remove_others(copy, &path, names)?;
+            remove_other_targets(copy, &path, names)?;
             continue;
         }
         let name = path.strip_prefix(copy).ok().and_then(Path::to_str);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Finding;
 use super::imports::place;
-use super::tree::{RustFile, Tree};
+use super::tree::Tree;
 use crate::rust_text::{line_of, without_tests, words};
 
 /// Participles, pronouns and figures of speech that name no type and no module.
@@ -92,10 +92,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         if let Some(module) = modules.last().filter(|module| is_banned(module)) {
             found.push(Finding::new(&file.path, 1, format!("a module named {module}"), NOUN));
         }
-        for (line, name) in types(file) {
-            if is_banned(&name) {
-                found.push(Finding::new(&file.path, line, format!("a type named {name}"), NOUN));
-            }
+        let code = without_tests(&file.code);
+        let declared = declarations(&code, &["struct", "enum", "trait"]);
+        let aliases = declarations(&code, &["type"]);
+        for (line, name) in declared.iter().chain(&aliases).filter(|(_, name)| is_banned(name)) {
+            found.push(Finding::new(&file.path, *line, format!("a type named {name}"), NOUN));
+        }
+        for (line, name) in declared {
             if SHARED.contains(&name.as_str()) {
                 continue;
             }
@@ -113,17 +116,16 @@ fn is_banned(name: &str) -> bool {
     BANNED.iter().any(|word| word.eq_ignore_ascii_case(name))
 }
 
-/// The types that a file declares outside tests, each with its line.
-fn types(file: &RustFile) -> Vec<(usize, String)> {
-    let code = without_tests(&file.code);
+/// The names that stand behind some keywords, each with its line.
+fn declarations(code: &str, keywords: &[&str]) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    for keyword in ["struct", "enum", "trait"] {
-        for at in words(&code, keyword) {
+    for keyword in keywords {
+        for at in words(code, keyword) {
             let rest = code[at + keyword.len()..].trim_start();
             let name: String =
                 rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             if !name.is_empty() {
-                found.push((line_of(&code, at), name));
+                found.push((line_of(code, at), name));
             }
         }
     }
@@ -140,6 +142,7 @@ mod tests {
     #[test]
     fn a_participle_as_a_name_is_found() {
         finds(check, &[(LIB, "struct Stash;\n\npub enum Told { A }\n")], &[(LIB, 3)]);
+        finds(check, &[(LIB, "trait Make {\n    type Made;\n}\n")], &[(LIB, 2)]);
         let module = "crates/a/src/gateway/told.rs";
         finds(check, &[(module, "struct Stash;\n")], &[(module, 1)]);
         let folder = "crates/a/src/house/mod.rs";

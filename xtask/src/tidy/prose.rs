@@ -1,7 +1,9 @@
-//! Comments name their subject: words that point at a subject elsewhere are findings.
+//! Comments and names of functions name their subject: words that point at a subject elsewhere are
+//! findings.
 
 use super::Finding;
 use super::tree::Tree;
+use crate::rust_text::functions;
 
 /// Pronouns and verbs of speech that leave the subject to the reader.
 const RIDDLES: [&str; 23] = [
@@ -38,15 +40,24 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     for file in &tree.rust {
         for (index, line) in file.prose.lines().enumerate() {
             let Some(comment) = line.trim_start().strip_prefix(COMMENT) else { continue };
-            for word in words(comment) {
-                if RIDDLES.iter().any(|riddle| riddle.eq_ignore_ascii_case(word)) {
-                    let what = format!("`{word}` in a comment");
-                    found.push(Finding::new(&file.path, index + 1, what, "name the subject"));
-                }
+            for word in words(comment).filter(|word| is_riddle(word)) {
+                let what = format!("`{word}` in a comment");
+                found.push(Finding::new(&file.path, index + 1, what, "name the subject"));
+            }
+        }
+        for function in functions(&file.code) {
+            for word in function.name.split('_').filter(|word| is_riddle(word)) {
+                let what = format!("`{word}` in the name of {}", function.name);
+                let line = function.first_line;
+                found.push(Finding::new(&file.path, line, what, "name the subject"));
             }
         }
     }
     found
+}
+
+fn is_riddle(word: &str) -> bool {
+    RIDDLES.iter().any(|riddle| riddle.eq_ignore_ascii_case(word))
 }
 
 /// The words of a comment outside code: what stands between backticks is a name, not a word.
@@ -69,8 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn names_of_code_and_strings_are_fine() {
-        let text = "/// Calls `told` and `is_such`.\nconst A: &str = \"// who\";\nfn told() {}\n";
+    fn a_function_without_its_subject_is_found() {
+        let text = "fn of_whom() {}\n#[cfg(test)]\nmod tests {\n    fn nobody_waits() {}\n}\n";
+        finds(check, &[(LIB, text)], &[(LIB, 1), (LIB, 4)]);
+    }
+
+    #[test]
+    fn quoted_names_and_strings_are_fine() {
+        let text = "/// Calls `told` and `is_such`.\nconst A: &str = \"// who\";\n";
         finds(check, &[(LIB, text)], &[]);
     }
 }

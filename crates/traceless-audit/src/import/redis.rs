@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_may_stand_after_a_subcommand_or_beside_others() {
+    fn a_key_may_stand_after_a_subcommand_or_another_key() {
         let places = |command: &str| {
             let (events, error) = read(Format::Redis, format!("1.5 [0 a:1] {command}").as_bytes());
             assert!(error.is_none(), "{error:?}");

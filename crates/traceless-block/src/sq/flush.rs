@@ -80,7 +80,7 @@ impl Sq {
     fn forget_times(&mut self, refreshes: Range<u64>) {
         let (n, now) = (self.geometry.addresses(), self.now());
         for r in refreshes {
-            let Some(nth) = self.timed(r % n) else { continue };
+            let Some(nth) = self.time_index(r % n) else { continue };
             let time = self.times.get(nth, now);
             if time.is_some_and(|time| self.schedule.refresh_of(time, r % n) <= r) {
                 self.times.set(nth, None);

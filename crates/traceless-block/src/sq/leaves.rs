@@ -102,7 +102,7 @@ impl Sq {
     }
 
     /// The index of the time of `address` in memory, if that time is kept in memory.
-    pub(super) fn timed(&self, address: u64) -> Option<usize> {
+    pub(super) fn time_index(&self, address: u64) -> Option<usize> {
         let nth = match self.geometry.map {
             MapPlace::Memory => Some(address),
             MapPlace::Disk => address.checked_sub(self.geometry.blocks),
@@ -112,7 +112,7 @@ impl Sq {
 
     /// Notes that flush number `flush` carries the newest write of `address`.
     pub(super) fn note_time(&mut self, address: u64, flush: u64) {
-        if let Some(nth) = self.timed(address) {
+        if let Some(nth) = self.time_index(address) {
             self.times.set(nth, Some(flush));
         }
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leaf_that_was_used_before_all_others_gives_way() {
+    fn the_least_recently_used_leaf_gives_way() {
         let (one, next) = (LEAVES_KEPT as u64 - 1, LEAVES_KEPT as u64);
         let uses: [fn(&mut Leaves); 3] = [
             |leaves| assert!(leaves.touch(0)),

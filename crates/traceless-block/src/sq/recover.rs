@@ -190,7 +190,7 @@ impl Sq {
 
     fn note_newer_time(&mut self, address: u64, flush: u64) {
         // A block that has reached the last level needs no time, and must not keep an old one.
-        if let Some(nth) = self.timed(address)
+        if let Some(nth) = self.time_index(address)
             && self.schedule.refresh_of(flush, address) >= self.schedule.refreshed(self.flushes)
         {
             let known = self.times.get(nth, self.now());

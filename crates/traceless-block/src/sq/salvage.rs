@@ -149,8 +149,8 @@ impl Sq {
     /// Writes dummies until the lost entries are not needed any more, even after a crash. With the
     /// map on the disk these writes carry its rebuilt leaves, since some leaves may be lost, too.
     fn outlive(&mut self, lost: &LostEntries, progress: &mut dyn FnMut(u64, u64)) -> Result {
-        let gone = |(level, generation)| self.schedule.gone(level, generation);
-        let flushes = lost.generations(self).map(gone).max().unwrap_or(0);
+        let last_use = |(level, generation)| self.schedule.last_use(level, generation);
+        let flushes = lost.generations(self).map(last_use).max().unwrap_or(0);
         let end = flushes * self.bucket() + self.geometry.unsynced_max;
         let leaves = match self.geometry.map {
             MapPlace::Memory => 0,
@@ -578,7 +578,7 @@ mod tests {
         let rig = Rig::new(shape, 900);
         let oram = rig.open().unwrap();
         let (area, slot) = (oram.log.clone(), oram.log_slot(880));
-        let end = oram.schedule.gone(0, 220) * 4 + 8;
+        let end = oram.schedule.last_use(0, 220) * 4 + 8;
         drop(oram);
         rig.flip(&area, slot);
         let (reported, half_salvaged) = progress(&rig);

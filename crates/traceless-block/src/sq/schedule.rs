@@ -107,7 +107,7 @@ impl Schedule {
     }
 
     /// Number of flushes after which generation `generation` of `level` is not needed any more.
-    pub fn gone(&self, level: usize, generation: u64) -> u64 {
+    pub fn last_use(&self, level: usize, generation: u64) -> u64 {
         self.starts[level + 1] + (generation / self.fanout + 1) * self.widths[level + 1]
     }
 

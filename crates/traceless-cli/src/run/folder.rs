@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_of_killed_programs_are_removed_and_no_others() {
+    fn only_folders_of_killed_programs_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let named = |name: &str| place.path().join(format!("{NAME}{name}"));
         let left = CounterFolder::at(named("left")).unwrap();

@@ -70,7 +70,7 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     if args.json {
         return print_json(&report);
     }
-    tell(&report);
+    print_report(&report);
     Ok(())
 }
 
@@ -146,7 +146,7 @@ impl Channel {
     }
 }
 
-fn tell(report: &Report) {
+fn print_report(report: &Report) {
     let Run { cycles, instructions, records } = report.outcome.run;
     let per_cycle = instructions as f64 / cycles as f64;
     print_line(&format!("{cycles} cycles, {instructions} instructions ({per_cycle:.3} a cycle)"));
@@ -165,10 +165,10 @@ fn tell(report: &Report) {
         ));
     }
     if let Some(latencies) = &report.outcome.latencies {
-        tell_latencies(latencies, report.outcome.paths.is_some());
+        print_latencies(latencies, report.outcome.paths.is_some());
     }
     if let Some(dram) = &report.outcome.dram {
-        tell_memory(dram);
+        print_memory(dram);
     }
     if let Some(commands) = report.commands_checked {
         print_line(&format!(
@@ -192,27 +192,27 @@ fn tell(report: &Report) {
 }
 
 /// Prints the latencies of reads, writes and path accesses, as far as there were any.
-fn tell_latencies(latencies: &Latencies, is_hidden: bool) {
+fn print_latencies(latencies: &Latencies, is_hidden: bool) {
     let Latencies { reads, reads_at_hand, reads_by_map, write_backs, paths } = latencies;
-    tell_latency("reads", reads);
+    print_latency("reads", reads);
     if !is_hidden {
-        tell_latency("  merged with a request", reads_at_hand);
-        tell_latency("writes", write_backs);
+        print_latency("  merged with a request", reads_at_hand);
+        print_latency("writes", write_backs);
         return;
     }
-    tell_latency("  without a path access", reads_at_hand);
+    print_latency("  without a path access", reads_at_hand);
     for (levels, latency) in reads_by_map.iter().enumerate() {
-        tell_latency(&format!("  after {levels} accesses to the map"), latency);
+        print_latency(&format!("  after {levels} accesses to the map"), latency);
     }
-    tell_latency("write-backs", write_backs);
-    tell_latency("path accesses for data", &paths.data);
-    tell_latency("  for the map", &paths.map);
-    tell_latency("  dummies", &paths.dummy);
-    tell_latency("  evictions", &paths.eviction);
-    tell_latency("  early write-backs", &paths.early);
+    print_latency("write-backs", write_backs);
+    print_latency("path accesses for data", &paths.data);
+    print_latency("  for the map", &paths.map);
+    print_latency("  dummies", &paths.dummy);
+    print_latency("  evictions", &paths.eviction);
+    print_latency("  early write-backs", &paths.early);
 }
 
-fn tell_latency(what: &str, latency: &Latency) {
+fn print_latency(what: &str, latency: &Latency) {
     let Latency { count, mean, p50, p99, max } = latency;
     if *count > 0 {
         print_line(&format!(
@@ -221,7 +221,7 @@ fn tell_latency(what: &str, latency: &Latency) {
     }
 }
 
-fn tell_memory(dram: &Summary) {
+fn print_memory(dram: &Summary) {
     print_line(&format!(
         "memory: {:.1} % of the bandwidth used, {:.1} % found their row open",
         dram.utilisation * 100.0,

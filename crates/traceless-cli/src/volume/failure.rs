@@ -54,7 +54,7 @@ mod tests {
     use std::io;
 
     #[test]
-    fn an_address_that_others_listen_on_is_in_use() {
+    fn an_address_with_another_listener_is_in_use() {
         let failure = |kind: io::ErrorKind| {
             Failure::from(nbd::Error::Listen { address: "[::1]:1".into(), source: kind.into() })
         };

@@ -72,9 +72,9 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[derive(Default)]
-    struct Seen(AtomicUsize);
+    struct Count(AtomicUsize);
 
-    impl Witness for &Seen {
+    impl Witness for &Count {
         fn record(&self, _: Event) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn hints_are_no_events() {
-        let seen = Seen::default();
+        let seen = Count::default();
         let store = WatchedStore::new(MemStore::new(100), &seen);
         let extents = [Extent::new(0, 10), Extent::new(50, 10)];
         store.prefetch(&extents);
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn all_is_passed_on() {
-        let (plain, seen) = (Arc::new(Plain::default()), Seen::default());
+        let (plain, seen) = (Arc::new(Plain::default()), Count::default());
         let watched = WatchedStore::new(plain.clone(), &seen);
         watched.prefetch(&[Extent::new(0, 1); 3]);
         plain.prefetch(&[Extent::new(0, 1)]);

@@ -136,7 +136,7 @@ pub fn continues_after_failed_read<S: Store>(
 }
 
 /// Blocks of an interrupted write, in order.
-type Written = Vec<(Addr, Vec<u8>)>;
+type InterruptedWrite = Vec<(Addr, Vec<u8>)>;
 
 /// Reads or writes a few blocks. An error comes with the blocks of the write that failed. Schemes
 /// that hide only writes get reads only: their writes read as a part of the write.
@@ -144,7 +144,7 @@ fn one_operation(
     oram: &mut dyn Oram,
     model: &mut [u8],
     rng: &mut SeededRng,
-) -> Result<(), (Error, Written)> {
+) -> Result<(), (Error, InterruptedWrite)> {
     let (n, len) = (oram.blocks(), oram.block_len());
     let count = if rng.below(3) == 0 { 1 + rng.below(9) } else { 1 };
     let addrs: Vec<Addr> = (0..count).map(|_| Addr(rng.below(n))).collect();

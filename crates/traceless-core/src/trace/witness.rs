@@ -88,9 +88,9 @@ mod tests {
 
     /// Bytes that outlive their writer. Writing fails beyond this many bytes; 0 is no limit.
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>, usize);
+    struct SharedBytes(Arc<Mutex<Vec<u8>>>, usize);
 
-    impl Write for Kept {
+    impl Write for SharedBytes {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let mut kept = self.0.lock().unwrap();
             if self.1 > 0 && kept.len() + bytes.len() > self.1 {
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn requests_are_recorded_with_the_events_before_them() {
-        let (trace, secrets) = (Kept::default(), Kept::default());
+        let (trace, secrets) = (SharedBytes::default(), SharedBytes::default());
         let witness = FileWitness::with_secrets(trace.clone(), secrets.clone()).unwrap();
         for i in 0..50_000 {
             witness.record_request(Op::Read, i, 1);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_is_returned_at_the_end() {
-        let witness = FileWitness::new(Kept(Arc::default(), 1000)).unwrap();
+        let witness = FileWitness::new(SharedBytes(Arc::default(), 1000)).unwrap();
         (0..100_000u64).for_each(|i| witness.record(event(i * i * i)));
         assert_eq!(witness.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
         witness.record(event(1));

@@ -176,7 +176,7 @@ impl<B: Backend> LastLevel<B> {
     fn take_prefetched(&mut self, now: u64) -> Result {
         let mut all = core::mem::take(&mut self.brought);
         self.behind.take_prefetched(&mut all);
-        for line in all.iter().flat_map(LineGroup::others) {
+        for line in all.iter().flat_map(LineGroup::other_lines) {
             self.counts.taken_along += u64::from(self.cache.clean(line.addr));
             if line.is_prefetched && !self.cache.holds(line.addr) {
                 let victim = self.cache.insert(line.addr, self.config.brought_before);
@@ -193,7 +193,7 @@ impl<B: Backend> LastLevel<B> {
     fn warm_prefetched(&mut self) -> Result {
         let mut all = core::mem::take(&mut self.brought);
         self.behind.take_prefetched(&mut all);
-        for line in all.iter().flat_map(LineGroup::others) {
+        for line in all.iter().flat_map(LineGroup::other_lines) {
             self.cache.clean(line.addr);
             if line.is_prefetched
                 && let Some(victim) = self.cache.insert(line.addr, self.config.brought_before)

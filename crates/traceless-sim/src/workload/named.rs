@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn who_misspells_a_name_is_told_all_kinds() {
+    fn an_unknown_name_is_answered_with_all_kinds() {
         let error_of = |name| named(name, 10, 1).map(|_| ()).unwrap_err().to_string();
         let kinds =
             ["uniform", "sequential", "stride:N", "chase", "zipf:S", "table-2/NAME", "kernel/NAME"];

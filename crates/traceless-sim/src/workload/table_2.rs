@@ -362,7 +362,7 @@ mod tests {
 
     /// The benchmarks model accesses behind a first cache: another one hits few of them.
     #[test]
-    fn a_first_cache_has_seen_them_already() {
+    fn a_first_cache_has_filtered_them_already() {
         for (nth, benchmark) in TABLE_2.iter().enumerate() {
             let mut cache = Cache::new(&Config::L1).unwrap();
             let missed = |record: &Record| cache.access(record.addr, record.op) != Lookup::Hit;

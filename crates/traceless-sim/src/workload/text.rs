@@ -52,17 +52,17 @@ impl Lines {
 }
 
 /// The name of a number format, and its parser.
-pub type Written = (&'static str, fn(&[u8]) -> Option<u64>);
+pub type NumberFormat = (&'static str, fn(&[u8]) -> Option<u64>);
 
 /// Decimal.
-pub const DECIMAL: Written = ("decimal", decimal);
+pub const DECIMAL: NumberFormat = ("decimal", decimal);
 
 /// Hexadecimal, with or without `0x`.
-pub const HEXADECIMAL: Written =
+pub const HEXADECIMAL: NumberFormat =
     ("hexadecimal", |word| hexadecimal(word.strip_prefix(b"0x").unwrap_or(word)));
 
 /// Hexadecimal with `0x`, or else decimal.
-pub const EITHER: Written = ("decimal or 0x-hexadecimal", |word| {
+pub const EITHER: NumberFormat = ("decimal or 0x-hexadecimal", |word| {
     word.strip_prefix(b"0x").map_or_else(|| decimal(word), hexadecimal)
 });
 
@@ -71,13 +71,13 @@ pub const EITHER: Written = ("decimal or 0x-hexadecimal", |word| {
 pub fn number(
     words: &mut dyn Iterator<Item = &[u8]>,
     what: &str,
-    (written, read): Written,
+    (format, read): NumberFormat,
 ) -> Result<u64, String> {
     let word = words.next().ok_or_else(|| format!("there is no {what}"))?;
     let refused = || {
         let word = String::from_utf8_lossy(word);
         let word: String = word.escape_debug().take(SHOWN_MAX).collect();
-        format!("the {what}, `{word}`, is no {written} number below 2^64")
+        format!("the {what}, `{word}`, is no {format} number below 2^64")
     };
     read(word).ok_or_else(refused)
 }

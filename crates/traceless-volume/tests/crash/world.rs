@@ -327,7 +327,7 @@ impl World {
         for (block, (got, &(write, fill))) in all.chunks_exact(len).zip(&last).enumerate() {
             contents(fill, &mut want);
             if got != want {
-                let holds = self.whose(got);
+                let holds = self.write_that_made(got);
                 return Err(format!(
                     "of {} writes, block {block} should hold number {} (0 is none), holds {holds}",
                     history.len(),
@@ -351,7 +351,7 @@ impl World {
         format!("{len} bytes from byte {} of the {name} area", at - AREAS_AT - first)
     }
 
-    fn whose(&self, got: &[u8]) -> String {
+    fn write_that_made(&self, got: &[u8]) -> String {
         let mut block = vec![0; got.len()];
         let found = self.history.iter().position(|write| {
             contents(write.fill, &mut block);

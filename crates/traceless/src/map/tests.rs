@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use traceless_core::oram::{Hides, check_request};
 use traceless_core::rng::SeededRng;
 
-type Seen = Arc<Mutex<Vec<u64>>>;
+type Reads = Arc<Mutex<Vec<u64>>>;
 
 /// An array that hides nothing and records the accessed blocks.
 struct Open {
     block_len: usize,
     blocks: Vec<u8>,
-    seen: Seen,
+    seen: Reads,
     /// Number of accesses until one fails, once.
     good: u64,
     /// Whether the failing access first passes its block to the caller.
@@ -55,13 +55,13 @@ impl Oram for Open {
     }
 }
 
-fn open_map(builder: MapBuilder, good: u64) -> (Map, Seen) {
+fn open_map(builder: MapBuilder, good: u64) -> (Map, Reads) {
     open_map_failing(builder, good, false)
 }
 
-fn open_map_failing(builder: MapBuilder, good: u64, is_late: bool) -> (Map, Seen) {
+fn open_map_failing(builder: MapBuilder, good: u64, is_late: bool) -> (Map, Reads) {
     let (block_len, blocks) = (builder.block_len().unwrap(), builder.blocks().unwrap());
-    let (seen, blocks) = (Seen::default(), vec![0; block_len * blocks as usize]);
+    let (seen, blocks) = (Reads::default(), vec![0; block_len * blocks as usize]);
     let oram = Box::new(Open { block_len, blocks, seen: seen.clone(), good, is_late });
     (builder.over(oram).unwrap(), seen)
 }

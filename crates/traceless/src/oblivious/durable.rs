@@ -162,7 +162,7 @@ fn memory_levels_for(block_len: usize) -> u8 {
 struct Amplification(ArrayGeometry);
 
 impl Make for Amplification {
-    type Made = Result<ArrayLayout>;
+    type Output = Result<ArrayLayout>;
 
     fn make(self, width: impl Width + 'static) -> Result<ArrayLayout> {
         let geometry = self.0;
@@ -244,9 +244,9 @@ struct NewArray {
 }
 
 impl Make for NewArray {
-    type Made = Result<Box<dyn UserWords>>;
+    type Output = Result<Box<dyn UserWords>>;
 
-    fn make(self, width: impl Width + 'static) -> Self::Made {
+    fn make(self, width: impl Width + 'static) -> Self::Output {
         let Self { geometry, context, state } = self;
         Ok(match state {
             None => Box::new(DurableOblivious::create(geometry, width, context)?),

@@ -142,7 +142,7 @@ struct PendingAccess {
 
 /// The fastest array of `blocks` blocks of `block_len` bytes. Labels are drawn from `rng`.
 pub fn create(blocks: u64, block_len: usize, rng: Box<dyn Rng>) -> Result<Box<dyn Oram>> {
-    width::fastest(block_len, Plainly { blocks, block_len, rng })
+    width::fastest(block_len, InPrivateMemory { blocks, block_len, rng })
 }
 
 /// As [`create`], but always trees, with Path ORAM's evictions: slower, and only for comparison.
@@ -164,7 +164,7 @@ pub fn create_sealed(
     store: Arc<dyn Store>,
     rng: Box<dyn Rng>,
 ) -> Result<Box<dyn Oram>> {
-    width::fastest(block_len, OnStore { blocks, block_len, store, rng })
+    width::fastest(block_len, OnSealedStore { blocks, block_len, store, rng })
 }
 
 /// Bytes of the store that [`create_sealed`] needs.
@@ -172,16 +172,16 @@ pub fn sealed_len(blocks: u64, block_len: usize) -> Result<u64> {
     width::fastest(block_len, Measure { blocks, block_len })
 }
 
-struct Plainly {
+struct InPrivateMemory {
     blocks: u64,
     block_len: usize,
     rng: Box<dyn Rng>,
 }
 
-impl Make for Plainly {
-    type Made = Result<Box<dyn Oram>>;
+impl Make for InPrivateMemory {
+    type Output = Result<Box<dyn Oram>>;
 
-    fn make(self, width: impl Width + 'static) -> Self::Made {
+    fn make(self, width: impl Width + 'static) -> Self::Output {
         let Self { blocks, block_len, rng } = self;
         if is_scanned(blocks, width) {
             return Ok(Box::new(ScanArray::new(blocks, block_len, width)?));
@@ -190,17 +190,17 @@ impl Make for Plainly {
     }
 }
 
-struct OnStore {
+struct OnSealedStore {
     blocks: u64,
     block_len: usize,
     store: Arc<dyn Store>,
     rng: Box<dyn Rng>,
 }
 
-impl Make for OnStore {
-    type Made = Result<Box<dyn Oram>>;
+impl Make for OnSealedStore {
+    type Output = Result<Box<dyn Oram>>;
 
-    fn make(self, width: impl Width + 'static) -> Self::Made {
+    fn make(self, width: impl Width + 'static) -> Self::Output {
         let Self { blocks, block_len, store, mut rng } = self;
         let geometry = sealed_geometry(blocks, block_len, width)?;
         let sealer = Aead::new(&Secret::random(&mut *rng));
@@ -215,7 +215,7 @@ struct Measure {
 }
 
 impl Make for Measure {
-    type Made = Result<u64>;
+    type Output = Result<u64>;
 
     fn make(self, width: impl Width + 'static) -> Result<u64> {
         sealed_geometry(self.blocks, self.block_len, width)?.store_len()

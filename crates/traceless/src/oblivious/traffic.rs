@@ -41,9 +41,9 @@ struct TrafficMeasure {
 }
 
 impl Make for TrafficMeasure {
-    type Made = Result<Traffic>;
+    type Output = Result<Traffic>;
 
-    fn make(self, width: impl Width + 'static) -> Self::Made {
+    fn make(self, width: impl Width + 'static) -> Self::Output {
         check_block(self.block_len, width)?;
         if self.scans && is_scanned(self.blocks, width) {
             let bytes = 2 * words_len(self.blocks * width.words() as u64);
@@ -78,7 +78,7 @@ mod tests {
     /// 20 levels of two blocks of 64 bytes and their headers; 16 and 13 for the map, since small
     /// trees have one level more; and 4096 scanned labels of 4 bytes.
     #[test]
-    fn bytes_are_those_of_all_paths() {
+    fn bytes_are_the_bytes_of_all_paths() {
         let bucket = 2 * (64 + 8);
         let bytes = 2 * (2 * (20 + 16 + 13) * bucket + 4096 * 4);
         let want = Traffic { levels: Some(20), maps: 2, paths: 6, bytes };

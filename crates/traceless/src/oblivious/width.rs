@@ -7,19 +7,19 @@ use traceless_sys::ct::{InMemory, InRegisters, MovingBlock, Vector};
 /// Words in a cache line.
 pub const LINE: usize = 8;
 
-/// The length of blocks, and where a block is held while it moves.
+/// The length of blocks, and where a block is while it moves.
 pub trait Width: Copy + Send + Sync {
     /// A block on its way from slot to slot.
-    type Held<V: Vector>: MovingBlock<V>;
+    type Block<V: Vector>: MovingBlock<V>;
 
     /// Words of 8 bytes in a block.
     fn words(self) -> usize;
 
     /// Holds the block in `buffer`, and may take its memory until [`release`](Self::release).
-    fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Held<V>;
+    fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Block<V>;
 
-    /// Puts the held block into `buffer`.
-    fn release<V: Vector>(self, held: Self::Held<V>, buffer: &mut Vec<u64>);
+    /// Puts the block into `buffer`.
+    fn release<V: Vector>(self, block: Self::Block<V>, buffer: &mut Vec<u64>);
 
     /// A buffer for one block.
     fn buffer(self) -> Vec<u64> {
@@ -27,12 +27,12 @@ pub trait Width: Copy + Send + Sync {
     }
 }
 
-/// `LINES` lines of 64 bytes: held in registers.
+/// `LINES` lines of 64 bytes, in registers.
 #[derive(Clone, Copy)]
 pub struct Lines<const LINES: usize>;
 
 impl<const LINES: usize> Width for Lines<LINES> {
-    type Held<V: Vector> = InRegisters<V, LINES>;
+    type Block<V: Vector> = InRegisters<V, LINES>;
 
     #[inline(always)]
     fn words(self) -> usize {
@@ -40,13 +40,13 @@ impl<const LINES: usize> Width for Lines<LINES> {
     }
 
     #[inline(always)]
-    fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Held<V> {
+    fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Block<V> {
         InRegisters::loaded(vector, buffer)
     }
 
     #[inline(always)]
-    fn release<V: Vector>(self, held: Self::Held<V>, buffer: &mut Vec<u64>) {
-        held.store(buffer);
+    fn release<V: Vector>(self, block: Self::Block<V>, buffer: &mut Vec<u64>) {
+        block.store(buffer);
     }
 }
 
@@ -62,7 +62,7 @@ impl Dynamic {
 }
 
 impl Width for Dynamic {
-    type Held<V: Vector> = InMemory<V, Vec<u64>>;
+    type Block<V: Vector> = InMemory<V, Vec<u64>>;
 
     #[inline(always)]
     fn words(self) -> usize {
@@ -70,28 +70,28 @@ impl Width for Dynamic {
     }
 
     #[inline(always)]
-    fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Held<V> {
+    fn hold<V: Vector>(self, vector: V, buffer: &mut Vec<u64>) -> Self::Block<V> {
         InMemory::new(vector, core::mem::take(buffer))
     }
 
     #[inline(always)]
-    fn release<V: Vector>(self, held: Self::Held<V>, buffer: &mut Vec<u64>) {
-        *buffer = held.into_words();
+    fn release<V: Vector>(self, block: Self::Block<V>, buffer: &mut Vec<u64>) {
+        *buffer = block.into_words();
     }
 }
 
 /// A constructor that works for any width.
 pub trait Make {
     /// The type of the result.
-    type Made;
+    type Output;
 
     /// Makes the result for `width`.
-    fn make(self, width: impl Width + 'static) -> Self::Made;
+    fn make(self, width: impl Width + 'static) -> Self::Output;
 }
 
 /// Calls `make` with the width in which blocks of `block_len` bytes move the fastest. There are few
 /// widths, because each is compiled for every processor level.
-pub fn fastest<K: Make>(block_len: usize, make: K) -> K::Made {
+pub fn fastest<K: Make>(block_len: usize, make: K) -> K::Output {
     match block_len {
         33..=64 => make.make(Lines::<1>),
         97..=128 => make.make(Lines::<2>),

@@ -7,8 +7,9 @@ use super::path::PathOram;
 use super::rho::Rho;
 use super::ring::{GhostRing, Params, Ring, SealedRing};
 use super::tree_rig::{
-    CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, loudest_echo,
-    older_tests_see_nothing, operations, repeats, sealed, serial_chi_square, store_for,
+    CHI_SQUARE_MAX, LeafRecording, Leaves, REPEATS_MAX, behaves_like_an_array, chi_square,
+    loudest_echo, older_tests_see_nothing, operations, repeats, sealed, serial_chi_square,
+    store_for,
 };
 use super::unified::{Sizes, Unified};
 use crate::controller::{Controller, StepKind};
@@ -148,9 +149,9 @@ fn leaves_that_depend_on_each_other_are_noticed() {
     assert!(serial_chi_square(&leaves, 2048, 3) > CHI_SQUARE_MAX);
 }
 
-fn noted(shape: Shape) -> (Noted<GhostTree<()>>, Leaves) {
+fn noted(shape: Shape) -> (LeafRecording<GhostTree<()>>, Leaves) {
     let leaves = Leaves::default();
-    (Noted::new(GhostTree::new(shape, 4096, ()), leaves.clone()), leaves)
+    (LeafRecording::new(GhostTree::new(shape, 4096, ()), leaves.clone()), leaves)
 }
 
 /// The labels of 20,000 blocks that were all filled in one pass, in the order of their addresses.

@@ -159,7 +159,7 @@ pub fn shows_one_template<C: Controller>(mut controller: C, witness: &Recorder) 
 pub type Leaves = Arc<Mutex<Vec<u64>>>;
 
 /// A tree that records the paths that are read.
-pub type Noted<T> = crate::tree::ObservedTree<T, Leaves>;
+pub type LeafRecording<T> = crate::tree::ObservedTree<T, Leaves>;
 
 impl PathWitness for Leaves {
     fn see_path(&mut self, op: Op, leaf: Leaf) {

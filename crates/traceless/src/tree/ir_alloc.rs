@@ -285,7 +285,7 @@ mod tests {
 
     /// Slots of a path and lost space as in the paper, section VI-B, and as recomputed.
     #[test]
-    fn presets_are_those_of_the_paper() {
+    fn presets_are_the_papers() {
         for (preset, slots, percent) in [
             (BASE, 60, 0.0),
             (IR_ALLOC1, 43, 0.877),

@@ -64,7 +64,7 @@ impl<T, L, M> ExclusiveCache<T, L, M> {
 
 impl<T: BucketTree, L: Labels, M> ExclusiveCache<T, L, M> {
     /// Accesses paths until the one waiting request is finished.
-    fn finish(&mut self, mut serve: impl FnMut(&mut [u8], &mut [u8]), nth: usize) -> Done {
+    fn finish(&mut self, mut serve: impl FnMut(&mut [u8], &mut [u8]), nth: usize) -> Completion {
         let Self { oram, lines, .. } = self;
         let mut steps = 0;
         let mut serve = |_: u64, block: &mut [u8]| serve(block, lines.body(nth));
@@ -78,10 +78,10 @@ impl<T: BucketTree, L: Labels, M> ExclusiveCache<T, L, M> {
     }
 }
 
-type Done = traceless::Result<u64>;
+type Completion = traceless::Result<u64>;
 
 impl<T: BucketTree, L: Labels, M: Fn(u64) -> u64> TreeSubject for ExclusiveCache<T, L, M> {
-    fn access(&mut self, access: Access, visit: &mut dyn FnMut(&mut [u8])) -> Done {
+    fn access(&mut self, access: Access, visit: &mut dyn FnMut(&mut [u8])) -> Completion {
         let (addr, mut steps) = (access.addr, 0);
         let nth = self.lines.nth(addr);
         if self.lines.addrs[nth] != Some(addr) {
@@ -143,7 +143,7 @@ impl<T: BucketTree, L: Labels, M> EarlyWriteBack<T, L, M> {
     }
 
     /// Accesses paths until a request for the line `nth` is finished.
-    fn finish(&mut self, id: u64, nth: usize) -> Done {
+    fn finish(&mut self, id: u64, nth: usize) -> Completion {
         let mut steps = 1;
         while self.step(nth)? != Some(id) {
             steps += 1;
@@ -161,7 +161,7 @@ impl<T: BucketTree, L: Labels, M> EarlyWriteBack<T, L, M> {
 }
 
 impl<T: BucketTree, L: Labels, M: Fn(u64) -> u64> TreeSubject for EarlyWriteBack<T, L, M> {
-    fn access(&mut self, access: Access, visit: &mut dyn FnMut(&mut [u8])) -> Done {
+    fn access(&mut self, access: Access, visit: &mut dyn FnMut(&mut [u8])) -> Completion {
         let Access { addr, is_write } = access;
         let (nth, mut steps) = (self.lines.nth(addr), 0);
         let cached_addr = self.lines.addrs[nth];
@@ -184,7 +184,7 @@ impl<T: BucketTree, L: Labels, M: Fn(u64) -> u64> TreeSubject for EarlyWriteBack
         Ok(steps)
     }
 
-    fn idle(&mut self) -> Done {
+    fn idle(&mut self) -> Completion {
         for _ in 0..LOOKS_MAX {
             let nth = self.next;
             if self.offered.is_some() {

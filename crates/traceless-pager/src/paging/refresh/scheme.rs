@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_helper_had_begun_is_done_by_others() {
+    fn the_refresh_of_a_killed_helper_is_done_by_another() {
         for mode in MODES {
             assert_eq!(wrong_after_kills(mode, 25), 0, "{mode:?}");
         }

@@ -152,7 +152,7 @@ mod tests {
     /// A change of a result, or of what is counted, needs a new version: otherwise old results
     /// would be taken for new ones.
     #[test]
-    fn results_are_those_of_their_version() {
+    fn results_are_of_their_version() {
         let results = Scheme::NAMED.map(|(name, scheme)| (name, outcome(scheme)));
         let lines: Vec<String> = results
             .iter()

@@ -179,7 +179,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_same_seed_asks_for_the_same() {
+    fn the_same_seed_makes_the_same_requests() {
         for kernel in SMALL {
             for threads in [1, 4] {
                 let all = records(kernel, threads, usize::MAX);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_those_of_the_paper() {
+    fn sets_are_the_papers() {
         for name in ["fft", "radix", "lu_c", "lu_nc", "ocean_c", "ocean_nc"] {
             let kernel = Kernel::named(name, InputSet::A).unwrap();
             assert_eq!(records(kernel, 4, 1000).len(), 1000, "{name}");

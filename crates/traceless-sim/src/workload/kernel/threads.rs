@@ -398,7 +398,7 @@ pub mod tests {
     }
 
     #[test]
-    fn who_waits_looks_again_and_again() {
+    fn a_waiting_thread_reads_the_flag_again_and_again() {
         let build = |space: &mut Space| Turns { counts: space.array(vec![0; 202]) };
         let mut workloads = launch(2, move |space| Arc::new(build(space))).unwrap();
         // Only the first thread's records are taken, so it never gets past the first barrier.

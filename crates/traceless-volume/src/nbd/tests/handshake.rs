@@ -111,7 +111,7 @@ fn nonsense_is_refused_and_the_talk_goes_on() {
 }
 
 #[test]
-fn what_cannot_go_on_ends() {
+fn a_program_that_cannot_continue_ends() {
     let end = |first: &[u8], later: &[u8]| {
         converse(&Memory::new(LEN), Tls::Unavailable, |stream| {
             let mut client = Client(stream);

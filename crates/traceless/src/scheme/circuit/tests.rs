@@ -1,8 +1,8 @@
 use super::*;
 use crate::controller::SteppedOram;
 use crate::scheme::tree_rig::{
-    CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats, sealed,
-    shows_one_template, store_for, trees,
+    CHI_SQUARE_MAX, LeafRecording, Leaves, REPEATS_MAX, behaves_like_an_array, chi_square, repeats,
+    sealed, shows_one_template, store_for, trees,
 };
 use crate::tree::{BareTree, GhostTree, Header, Substash};
 use alloc::sync::Arc;
@@ -84,7 +84,7 @@ fn every_request_takes_two_steps() {
 fn paths(rng: Box<dyn Rng>, accesses: u64) -> (Vec<u64>, Vec<u64>) {
     let seen = Leaves::default();
     let tree = GhostTree::new(Shape::uniform(13, Z).unwrap(), 4096, ());
-    let tree = Noted::new(tree, seen.clone());
+    let tree = LeafRecording::new(tree, seen.clone());
     let mut circuit = Circuit::new(4096, tree, STASH_BLOCKS, rng).unwrap();
     for id in 0..accesses {
         circuit.submit(id, Addr(id % 5)).unwrap();

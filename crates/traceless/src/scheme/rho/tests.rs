@@ -2,8 +2,8 @@ use super::*;
 use crate::controller::SteppedOram;
 use crate::posmap::{CompressedLabels, PlainLabels};
 use crate::scheme::tree_rig::{
-    Boxed, CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats,
-    sealed, store_for, trees,
+    Boxed, CHI_SQUARE_MAX, LeafRecording, Leaves, REPEATS_MAX, behaves_like_an_array, chi_square,
+    repeats, sealed, store_for, trees,
 };
 use crate::scheme::unified::Sizes;
 use crate::tree::{BareTree, GhostTree, Shape, Substash, Treetop};
@@ -200,8 +200,8 @@ fn leaves_of_both_trees_are_uniform_and_fresh() {
     let (main, small) = (Shape::uniform(9, 4).unwrap(), Shape::uniform(9, 2).unwrap());
     for hot in [500, 100, 5] {
         let leaves = [Leaves::default(), Leaves::default()];
-        let main = Noted::new(BareTree::new(main.clone(), LEN), leaves[0].clone());
-        let small = Noted::new(BareTree::new(small.clone(), LEN), leaves[1].clone());
+        let main = LeafRecording::new(BareTree::new(main.clone(), LEN), leaves[0].clone());
+        let small = LeafRecording::new(BareTree::new(small.clone(), LEN), leaves[1].clone());
         let mut rho = SteppedOram::new(rho(500, main, small, (16, 4)));
         let mut rng = SeededRng::new(3);
         for _ in 0..12_000 {

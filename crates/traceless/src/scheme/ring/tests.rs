@@ -117,7 +117,7 @@ impl Witness for Lines {
 /// Blocks moved, early reshuffles and blocks in the stash match the model (`ring_occupancy.c` of
 /// the design, with a bucket reshuffled at the first read that it cannot answer), for 2^13 leaves.
 #[test]
-fn traffic_and_stash_are_those_of_the_model() {
+fn traffic_and_stash_are_the_models() {
     for (params, reshuffles, moved) in [
         (Params::Z4, 0.1212, 80.9),
         (Params::Z8, 0.0912, 65.5),

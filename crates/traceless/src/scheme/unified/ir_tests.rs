@@ -5,7 +5,7 @@ use super::*;
 use crate::controller::SteppedOram;
 use crate::posmap::{CompressedLabels, PlainLabels};
 use crate::scheme::tree_rig::{
-    CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, echoes,
+    CHI_SQUARE_MAX, LeafRecording, Leaves, REPEATS_MAX, behaves_like_an_array, chi_square, echoes,
     is_an_array, loudest_echo, operations, repeats, sealed, shows_one_template, store_for,
 };
 use crate::tree::ir_alloc::{IR_ALLOC4, IR_ORAM};
@@ -98,7 +98,7 @@ fn paths<C: Controller>(oram: &mut C, requests: impl Iterator<Item = u64>) -> u6
 #[test]
 fn a_stash_hit_takes_no_path() {
     let leaves = Leaves::default();
-    let tree = Noted::new(substash(BareTree::new(below(), LEN), 7), leaves.clone());
+    let tree = LeafRecording::new(substash(BareTree::new(below(), LEN), 7), leaves.clone());
     let mut oram = unified(80, 1, tree, plain);
     assert_eq!(paths(&mut oram, std::iter::once(3)), 3, "two blocks of the map, and its own");
     let before = leaves.lock().unwrap().len();
@@ -275,7 +275,7 @@ fn delayed_remapping_makes_an_array_in_a_long_run() {
 #[test]
 fn a_returned_block_takes_no_path_of_its_own() {
     let leaves = Leaves::default();
-    let tree = Noted::new(BareTree::new(shape(), LEN), leaves.clone());
+    let tree = LeafRecording::new(BareTree::new(shape(), LEN), leaves.clone());
     let plb = Plb::new(1, 1, LEN).unwrap();
     let mut oram = Unified::new(sizes(80, 2, 1), tree, plain(), plain(), plb, rng()).unwrap();
     let steps = |oram: &mut Unified<_, _>| {
@@ -433,7 +433,7 @@ fn leaves_of<L: Labels>(
 ) -> Vec<u64> {
     let shape = IR_ORAM.shape(11).unwrap();
     let leaves = Leaves::default();
-    let inner = Noted::new(bare_below(&shape, SEEN_FROM as usize, LEN), leaves.clone());
+    let inner = LeafRecording::new(bare_below(&shape, SEEN_FROM as usize, LEN), leaves.clone());
     let tree = Substash::new(shape, SEEN_FROM as usize, (32, 4), inner).unwrap();
     let plb = Plb::new(8, 4, LEN).unwrap();
     let mut oram = Unified::new(sizes(2000, 2, 1), tree, labels(), labels(), plb, rng()).unwrap();

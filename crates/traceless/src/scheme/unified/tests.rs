@@ -3,8 +3,8 @@ use crate::controller::SteppedOram;
 use crate::posmap::{COUNTER_BITS, CompressedLabels, PlainLabels, PlbFault};
 use crate::scheme::traffic::bytes_moved;
 use crate::scheme::tree_rig::{
-    CHI_SQUARE_MAX, Leaves, Noted, REPEATS_MAX, behaves_like_an_array, chi_square, repeats, sealed,
-    shows_one_template, store_for, trees,
+    CHI_SQUARE_MAX, LeafRecording, Leaves, REPEATS_MAX, behaves_like_an_array, chi_square, repeats,
+    sealed, shows_one_template, store_for, trees,
 };
 use crate::tree::{BareTree, GhostTree, Shape};
 use alloc::sync::Arc;
@@ -180,7 +180,7 @@ pub(super) fn paths<C: Controller>(
 /// The model measured 1.988, 1.267 and 1.875 path accesses per request, and for exactly these
 /// requests the numbers below.
 #[test]
-fn paths_are_those_of_the_model() {
+fn paths_are_the_models() {
     let run = |requests: &mut dyn Iterator<Item = u64>| {
         let tree = GhostTree::new(Shape::uniform(9, 4).unwrap(), 4096, ());
         let labels = CompressedLabels::new(&key(), 8, 3).unwrap();
@@ -200,7 +200,7 @@ fn paths_are_those_of_the_model() {
 /// The paper's cache of 32 KiB in four ways, and one twice as large, for 2^20 blocks of 64 bytes.
 /// The expected numbers come from a model of the cache alone.
 #[test]
-fn paths_with_the_papers_caches_are_those_of_the_model() {
+fn paths_with_the_papers_caches_are_the_models() {
     const BLOCKS: u64 = 1 << 20;
     const REQUESTS: u64 = 1 << 17;
     fn run<L: Labels>(labels: L, top: L, kib: usize, nth: u64) -> u64 {
@@ -251,7 +251,7 @@ fn bytes_moved_follow_from_the_paths() {
 /// A group remap is one path access for each possible sibling, also in a group that is not full
 /// and for blocks that were never written, and for each of a block's parts.
 #[test]
-fn a_group_remap_takes_as_many_paths_whoever_is_in_the_group() {
+fn a_group_remap_takes_as_many_paths_for_any_members() {
     for (blocks, parts) in [(8, 1), (5, 1), (9, 2)] {
         let tree = GhostTree::new(Shape::uniform(5, 4).unwrap(), 4096, ());
         let labels = || CompressedLabels::new(&key(), 8, 2).unwrap();
@@ -306,7 +306,7 @@ fn damage_is_an_error_and_nothing_follows_it() {
 fn fault_of<L: Labels>(labels: L, top: L, plb: Plb, nth: u64) -> Option<&'static str> {
     let shape = Shape::uniform(9, 4).unwrap();
     let leaves = Leaves::default();
-    let tree = Noted::new(BareTree::new(shape, 32), leaves.clone());
+    let tree = LeafRecording::new(BareTree::new(shape, 32), leaves.clone());
     let oram = Unified::new(sizes(256, 2, 1), tree, labels, top, plb, rng()).unwrap();
     let (mut oram, mut lcg) = (SteppedOram::new(oram), Lcg(2));
     let (mut model, mut body) = (vec![[0; 32]; 256], [0; 32]);

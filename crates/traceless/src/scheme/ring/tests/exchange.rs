@@ -1,6 +1,6 @@
 //! Tests of exchanges: one block is put in and another taken out in one access.
 
-use super::trace::{leaves, slots_seen};
+use super::trace::{leaves, read_slots};
 use super::*;
 use crate::scheme::tree_rig::{CHI_SQUARE_MAX, REPEATS_MAX, chi_square, repeats};
 use std::collections::BTreeMap;
@@ -168,7 +168,7 @@ fn paths_of_exchanges_are_random() {
             ring.exchange(out, Some(Addr(turn % 2)), &mut []).unwrap();
             events.extend(witness.take());
         }
-        assert_eq!(slots_seen(params, &events).twice, 0);
+        assert_eq!(read_slots(params, &events).twice, 0);
         // Each run includes the eviction after its last access, so the count starts afresh.
         accessed.extend(leaves(params, &shape, &events).0);
     }

@@ -1,6 +1,6 @@
 //! Planted faults, which the tests must detect.
 
-use super::trace::slots_seen;
+use super::trace::read_slots;
 use super::*;
 use bucket::Slots;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -104,7 +104,7 @@ fn slots_that_are_read_twice_are_noticed() {
             ring.submit(id, Addr(id % 7)).unwrap();
             ring.step(&mut |_, _| {}).unwrap();
         }
-        slots_seen(params, &witness.take()).twice
+        read_slots(params, &witness.take()).twice
     };
     assert_eq!(run(none), 0);
     assert!(run(forgets_reads) > 100);

@@ -88,7 +88,7 @@ pub struct Slots {
 }
 
 /// Analyses the slots in `events`.
-pub fn slots_seen(params: Params, events: &[Event]) -> Slots {
+pub fn read_slots(params: Params, events: &[Event]) -> Slots {
     let lines = GhostRing::<()>::metadata_lines(params);
     let all = (lines + params.slots()) as u64;
     let mut seen = Slots { twice: 0, first: vec![0; params.slots()] };
@@ -134,7 +134,7 @@ fn hot(params: Params, draws: Box<dyn Rng>) -> Vec<Event> {
 #[test]
 fn each_slot_is_read_once() {
     for params in [TINY, Params::Z4, Params::Z16] {
-        assert_eq!(slots_seen(params, &hot(params, rng())).twice, 0);
+        assert_eq!(read_slots(params, &hot(params, rng())).twice, 0);
     }
 }
 
@@ -156,9 +156,9 @@ impl Rng for Biased {
 #[test]
 fn slots_are_read_in_random_order_and_any_other_is_noticed() {
     for (params, limit) in [(Params::Z4, 44.8), (Params::Z16, 98.0)] {
-        let honest = slots_seen(params, &hot(params, rng())).chi_square();
+        let honest = read_slots(params, &hot(params, rng())).chi_square();
         assert!(honest < limit, "{honest}");
-        let biased = slots_seen(params, &hot(params, Box::new(Biased(SeededRng::new(1)))));
+        let biased = read_slots(params, &hot(params, Box::new(Biased(SeededRng::new(1)))));
         assert!(biased.chi_square() > limit);
     }
 }
