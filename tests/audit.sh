@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The auditor: schemes in trees and their planted faults, and traces of a library that is not ours.
+# Alone: it audits times.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 

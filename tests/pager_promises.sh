@@ -2,6 +2,7 @@
 # What programs rely on, paged by a thread or by another process: what is locked reaches no swap
 # device, what is kept out of core dumps is in none, what is read arrives or is refused, nothing of
 # a killed run stays, and nobody's file is overwritten.
+# Alone: threads of the pager have processors of their own.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 # shellcheck source=lib/paged.sh

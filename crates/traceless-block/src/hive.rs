@@ -27,18 +27,16 @@
 //! let scheme = HiveScheme::new(RandomGeometry::new(1000, 4096, 0)?);
 //! let vault = MemVault::default();
 //! # let store = Arc::new(MemStore::new(scheme.store_len()));
-//! let context = || -> traceless_core::Result<SchemeContext> {
-//!     let mut context = SchemeContext::in_memory(0, Box::new(System))?;
-//!     context.store = store.clone();
-//!     context.key = Secret::from_bytes([7; 32]);
-//!     context.vault = Box::new(vault.clone());
-//!     Ok(context)
+//! let context = || SchemeContext {
+//!     key: Secret::from_bytes([7; 32]),
+//!     vault: Box::new(vault.clone()),
+//!     ..SchemeContext::over(store.clone(), Box::new(System))
 //! };
-//! let mut oram = scheme.create(context()?)?;
+//! let mut oram = scheme.create(context())?;
 //! oram.write(Addr(7), &[1; 4096])?;
 //! oram.close()?;
 //!
-//! let mut oram = scheme.open(context()?, &vault.kept(), &mut |_, _| {})?;
+//! let mut oram = scheme.open(context(), &vault.kept(), &mut |_, _| {})?;
 //! let mut block = [0; 4096];
 //! oram.read(Addr(7), &mut block)?;
 //! assert_eq!(block, [1; 4096]);

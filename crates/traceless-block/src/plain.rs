@@ -21,9 +21,7 @@
 //! assert_eq!(scheme.hides(), Hides::Nothing);
 //! let witness = Arc::new(Recorder::default());
 //! let store = WatchedStore::new(MemStore::new(scheme.store_len()), witness.clone());
-//! let mut context = SchemeContext::in_memory(0, Box::new(System))?;
-//! context.store = Arc::new(store);
-//! let mut oram = scheme.create(context)?;
+//! let mut oram = scheme.create(SchemeContext::over(Arc::new(store), Box::new(System)))?;
 //!
 //! let mut place_of_write = |addr| -> traceless_core::Result<u64> {
 //!     witness.take();

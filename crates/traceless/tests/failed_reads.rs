@@ -55,8 +55,7 @@ impl Oram for Mutant {
 fn is_noticed(fault: fn(&mut dyn Oram) -> Result) -> bool {
     let scheme = PathGeometry::new(40, 16).unwrap();
     let store = Arc::new(FailingReads::new(Arc::new(MemStore::new(scheme.store_len()))));
-    let mut context = SchemeContext::in_memory(0, Box::new(SeededRng::new(2))).unwrap();
-    context.store = store.clone();
+    let context = SchemeContext::over(store.clone(), Box::new(SeededRng::new(2)));
     let oram = scheme.create(context).unwrap();
     let mut mutant = Mutant { oram, fault, is_hit: false };
     let mut model = vec![0; 40 * 16];

@@ -32,10 +32,9 @@
 //! /// What an adversary observes while the blocks `addrs` are written.
 //! fn trace_of(addrs: [u64; 3]) -> Result<Vec<Event>> {
 //!     let scheme = DetWoGeometry::new(1000, 4096, Refresh::new(1, 3)?, 0)?;
-//!     let mut context = SchemeContext::in_memory(0, Box::new(System))?;
 //!     let witness = Arc::new(Recorder::default());
-//!     let store = MemStore::new(scheme.store_len());
-//!     context.store = Arc::new(WatchedStore::new(store, witness.clone()));
+//!     let store = WatchedStore::new(MemStore::new(scheme.store_len()), witness.clone());
+//!     let context = SchemeContext::over(Arc::new(store), Box::new(System));
 //!     let mut oram = scheme.create_block(context)?;
 //!     addrs.iter().try_for_each(|&addr| oram.write(Addr(addr), &[1; 4096]))?;
 //!     oram.sync()?;

@@ -95,7 +95,7 @@ const QUERIES: usize = 0;
 const ROUNDS: usize = 1;
 
 /// A host, as used by one opening of a gateway's state.
-pub struct RemoteHost {
+struct RemoteHost {
     dial: Dial,
     opening: Opening,
     provision: Provision,

@@ -72,9 +72,15 @@ impl SchemeContext {
     /// The context of an ORAM in this program's memory, with areas of `len` bytes, a random key and
     /// no vault: the ORAM cannot be opened again.
     #[cfg(feature = "std")]
-    pub fn in_memory(len: u64, mut rng: Box<dyn Rng>) -> Result<Self> {
-        Ok(Self {
-            store: Arc::new(MemStore::with_room(len)?),
+    pub fn in_memory(len: u64, rng: Box<dyn Rng>) -> Result<Self> {
+        Ok(Self::over(Arc::new(MemStore::with_room(len)?), rng))
+    }
+
+    /// The context of an ORAM over all of `store`, with a random key and no vault: the ORAM cannot
+    /// be opened again, unless `key` and `vault` are replaced.
+    pub fn over(store: Arc<dyn Store>, mut rng: Box<dyn Rng>) -> Self {
+        Self {
+            store,
             first: 0,
             key: Secret::random(&mut *rng),
             vault: Box::new(()),
@@ -82,7 +88,7 @@ impl SchemeContext {
             read_only: false,
             cipher: Cipher::default(),
             expect_writes: 0,
-        })
+        }
     }
 
     /// Refuses a store without room for areas of `len` bytes.

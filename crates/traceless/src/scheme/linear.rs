@@ -19,10 +19,8 @@
 //! fn trace_of(written: u64, read: u64) -> Result<Vec<Event>> {
 //!     let scheme = LinearScheme { blocks: 10, block_len: 64 };
 //!     let witness = Arc::new(Recorder::default());
-//!     let mut context = SchemeContext::in_memory(0, Box::new(System))?;
-//!     let store = MemStore::new(scheme.store_len());
-//!     context.store = Arc::new(WatchedStore::new(store, witness.clone()));
-//!     let mut oram = scheme.create(context)?;
+//!     let store = WatchedStore::new(MemStore::new(scheme.store_len()), witness.clone());
+//!     let mut oram = scheme.create(SchemeContext::over(Arc::new(store), Box::new(System)))?;
 //!     oram.write(Addr(written), &[1; 64])?;
 //!     oram.read(Addr(read), &mut [0; 64])?;
 //!     Ok(witness.take())

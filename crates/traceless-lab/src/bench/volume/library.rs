@@ -125,14 +125,9 @@ impl TestBed {
 /// The context to make or open a scheme in.
 pub fn context(store: Arc<dyn Store>, vault: &MemVault, key: &Secret) -> SchemeContext {
     SchemeContext {
-        store,
-        first: 0,
         key: key.clone(),
         vault: Box::new(vault.clone()),
-        rng: Box::new(System),
-        read_only: false,
-        cipher: Cipher::default(),
-        expect_writes: 0,
+        ..SchemeContext::over(store, Box::new(System))
     }
 }
 
