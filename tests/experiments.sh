@@ -96,11 +96,63 @@ check "and as many tasks" grep -q -- "--array=0-$((runs - 1))\$" job.sh
 check "a task makes its run" env SLURM_ARRAY_TASK_ID=2 bash job.sh
 check "which is the same" cmp others/runs/*.json "results/runs/$(basename others/runs/*.json)"
 
+section "shards at the same time, by the manifest's command, come to the same"
+mkdir path
+ln -s "$traceless" path/traceless
+manifest=$(awk '/^ *- >-/ { inside = 1; next } /^ *resources:/ { inside = 0 } inside' \
+    "$root/docs/simulator.md" | tr '\n' ' ')
+share=$(sed -e "s,experiments/ir-oram/fig10.toml --level full,'$figure' --records 300," \
+    -e 's,/16,/3,; s,/results/,shards/,' <<<"$manifest")
+check "it is the command of a shard" grep -q 'exec traceless.*fig12.*INDEX/3.*shards/' <<<"$share"
+# Is killed somewhere, and made anew.
+JOB_COMPLETION_INDEX=0 PATH=$scratch/path:$PATH sh -c "$share" >shard-0 &
+until [ -n "$(find shards -name '*.json' -path '*/runs/*' 2>/dev/null)" ]; do sleep 0.01; done
+end $!
+check "what a killed shard left is whole" python3 -c "
+import glob, json
+assert [json.load(open(name)) for name in glob.glob('shards/0/runs/*.json')]"
+shards=()
+for nth in 0 1 2; do
+    JOB_COMPLETION_INDEX=$nth PATH=$scratch/path:$PATH sh -c "$share" >"shard-$nth" &
+    shards+=($!)
+done
+wait "${shards[@]}"
+check "a shard has some of the runs" test "$(find shards/0/runs -name '*.json' | wc -l)" -lt "$runs"
+merge() {
+    sim sweep "$figure" --records 300 --out merged --merge "$@"
+}
+expect 0 merge shards/* --json
+check "the same report" cmp out <(sim sweep "$figure" --out results --records 300 --json)
+check "and the same files" diff -r results merged
+rm -r merged
+
+section "what is no whole sweep"
+expect 2 merge shards/0 shards/2
+check "the missing shard, and its command" grep -q "1/3 is missing; .*fig12.* --shard 1/3$" err
+expect 2 merge shards/0 shards/1 results
+check "what is no shard" grep -q "results: no shard lies here" err
+expect 0 sim sweep "$figure" --records 301 --out foreign --shard 2/3 --json
+expect_json traceless.sim.shard.v1 shard of version level records experiments runs
+expect 2 merge shards/0 shards/1 foreign
+check "the foreign shard" grep -q "foreign/shards/2-of-3.json.* --records 301, not" err
+some=$(find shards/1/runs -name '*.json' | head -n 1)
+sed -i 's/"cycles": /"cycles": 1/' "$some"
+expect 1 merge shards/*
+check "the damaged result, and its command" grep -q "$some: it is damaged.* --shard 1/3$" err
+sed -i '/"digest"/ d' "$some"
+cp -r results/runs/. shards/2/runs
+expect 1 merge shards/*
+check "both results of a run" grep -q "two results differ.* $some and .*$(basename "$some")" err
+check "nothing was joined" [ -z "$(find merged -type f)" ]
+
 section "what is refused"
 sed -e 's/^paper/papr/' -e "s,\.\./,$root/experiments/," "$figure" >wrong.toml
 expect 2 sim run wrong.toml --out results
 expect 4 sim run missing.toml --out results
 expect 2 sim run "$figure" --out results --only 1000
+expect 2 sim sweep "$figure" --out results --shard 3/3
+check "shares count from 0" grep -q "from 0 to N - 1" err
+expect 2 sim sweep "$figure" --out results --shard 0/3 --merge shards/0
 
 section "memories, and what they draw"
 for machine in ddr4-2400 ddr4-3200 usimm-4channel; do

@@ -135,6 +135,14 @@ pub struct SimSweepArgs {
     /// Simulate nothing: write a script for Slurm's sbatch that makes all runs as one array
     #[arg(long, value_name = "SCRIPT")]
     pub slurm: Option<PathBuf>,
+    /// Make share I of N of the runs, counted from 0, and no report: for N processes, on as many
+    /// machines as there are
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["print_commands", "slurm"])]
+    pub shard: Option<String>,
+    /// Simulate nothing: join the shards in these folders, put their results into --out, and report
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    #[arg(conflicts_with_all = ["print_commands", "slurm", "shard"])]
+    pub merge: Vec<PathBuf>,
     #[command(flatten)]
     pub progress: ProgressArgs,
     /// Print as JSON

@@ -1,14 +1,14 @@
 //! `traceless sim run` and `sweep`: figures and tables of papers.
 
 use crate::args::{Level, ProgressHow, SimRunArgs, SimSweepArgs};
-use crate::failure::{DEVICE, Failure};
+use crate::failure::{DEVICE, FINDING, Failure};
 use crate::output::{Meter, print_json, print_line};
 use crate::signals;
 use crate::trace::Trace;
 use std::slice;
 use traceless_sim::experiment;
 use traceless_sim::experiment::results::{Control, Results, write_atomically};
-use traceless_sim::experiment::simulation::{Sweep, open_results};
+use traceless_sim::experiment::simulation::{Shard, Sweep, open_results};
 
 /// Makes one experiment; with `only`, one run of it.
 pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
@@ -40,14 +40,24 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes several experiments, several runs at a time; or prints the commands that make the runs.
+/// Makes several experiments, several runs at a time, or a share of the runs; or joins the shares;
+/// or prints the commands that make the runs.
 pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
     let sweep = Sweep::read(&args.experiments, args.level.into(), args.records)?;
     if args.print_commands || args.slurm.is_some() {
         return print_commands(args, &sweep);
     }
-    let results = open_results(&args.out)?;
-    complete(&sweep, &results, args.jobs, args.progress.progress)?;
+    if let Some(shard) = &args.shard {
+        let shard = shard.parse().map_err(|e| Failure::usage(format!("--shard {shard}: {e}")))?;
+        return make_shard(args, &sweep, shard);
+    }
+    let results = if args.merge.is_empty() {
+        let results = open_results(&args.out)?;
+        complete(&sweep, &results, args.jobs, args.progress.progress)?;
+        results
+    } else {
+        sweep.merge(&args.merge, &args.out)?
+    };
     let report = sweep.conclude(&results, &args.out)?;
     if args.json {
         return print_json(&report);
@@ -70,6 +80,17 @@ fn print_commands(args: &SimSweepArgs, sweep: &Sweep) -> Result<(), Failure> {
     Ok(())
 }
 
+fn make_shard(args: &SimSweepArgs, sweep: &Sweep, shard: Shard) -> Result<(), Failure> {
+    let record = with_control(args.progress.progress, |control| {
+        sweep.complete_shard(shard, &args.out, args.jobs, control)
+    })?;
+    if args.json {
+        return print_json(&record);
+    }
+    print_line(&record.to_string());
+    Ok(())
+}
+
 /// Makes the runs without a result.
 fn complete(
     sweep: &Sweep,
@@ -77,14 +98,22 @@ fn complete(
     jobs: usize,
     progress: ProgressHow,
 ) -> Result<(), Failure> {
+    with_control(progress, |control| sweep.complete(results, jobs, control))
+}
+
+/// Makes runs, which a user follows and may interrupt.
+fn with_control<T>(
+    progress: ProgressHow,
+    make: impl FnOnce(Control<'_>) -> experiment::Result<T>,
+) -> Result<T, Failure> {
     let mut meter = Meter::new("simulating", progress);
     let control = Control {
         interrupted: &*signals::flag()?,
         progress: &mut |done, all| meter.update(done, all),
     };
-    sweep.complete(results, jobs, control)?;
+    let result = make(control)?;
     meter.finish();
-    Ok(())
+    Ok(result)
 }
 
 impl From<Level> for experiment::Level {
@@ -98,7 +127,13 @@ impl From<Level> for experiment::Level {
 
 impl From<experiment::Error> for Failure {
     fn from(error: experiment::Error) -> Self {
-        if error.is_io() { Self::new(DEVICE, error) } else { Self::usage(error) }
+        if error.is_finding() {
+            Self::new(FINDING, error)
+        } else if error.is_io() {
+            Self::new(DEVICE, error)
+        } else {
+            Self::usage(error)
+        }
     }
 }
 

@@ -47,6 +47,52 @@ pub enum Error {
         /// The key of the run.
         key: String,
     },
+    /// A result is not what was stored.
+    #[error("{}: it is damaged: {what}", path.display())]
+    Damage {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A folder that should hold a shard has no record of one.
+    #[error(
+        "{}: no shard lies here; `traceless sim sweep` leaves one with --shard I/N and this folder \
+         as --out", folder.display()
+    )]
+    NoShard {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A shard is none of the sweep that it should be joined to.
+    #[error(
+        "{}: it is a shard of another sweep: {what}; leave it out, or give the files and options \
+         that it was made with", path.display()
+    )]
+    ForeignShard {
+        /// The record of the shard.
+        path: PathBuf,
+        /// What is different.
+        what: String,
+    },
+    /// Two results of one run differ, although a result follows from its input alone.
+    #[error(
+        "{run}: two results differ, which the same input must not give: {} and {}; the simulator \
+         or a computer is broken: make the run again on both", paths[0].display(),
+        paths[1].display()
+    )]
+    Contradiction {
+        /// The run.
+        run: String,
+        /// The files of both results.
+        paths: [PathBuf; 2],
+    },
+    /// Results are missing or damaged.
+    #[error("the sweep is not complete:{}", lines(gaps))]
+    Incomplete {
+        /// Which, and how to make them.
+        gaps: Vec<Gap>,
+    },
     /// The user interrupted the runs.
     #[error("interrupted; what is finished is kept")]
     Interrupted,
@@ -58,7 +104,32 @@ pub enum Error {
     Parquet(#[from] parquet::errors::ParquetError),
 }
 
+/// Results that a sweep lacks.
+#[derive(Debug)]
+pub struct Gap {
+    /// Which results, and why.
+    pub what: String,
+    /// Whether the results are there, but damaged.
+    pub is_damage: bool,
+    /// The command that makes them.
+    pub command: String,
+}
+
+fn lines(gaps: &[Gap]) -> String {
+    let line = |Gap { what, command, .. }: &Gap| format!("\n{what}; make it: {command}");
+    gaps.iter().map(line).collect::<Vec<_>>().concat()
+}
+
 impl Error {
+    /// Whether results contradict each other or are damaged.
+    pub fn is_finding(&self) -> bool {
+        match self {
+            Self::Damage { .. } | Self::Contradiction { .. } => true,
+            Self::Incomplete { gaps } => gaps.iter().any(|gap| gap.is_damage),
+            _ => false,
+        }
+    }
+
     /// Whether a file or device failed, so that the experiment itself may be valid.
     pub fn is_io(&self) -> bool {
         match self {

@@ -73,7 +73,7 @@ pub mod text_table;
 pub mod toml_file;
 mod verdict;
 
-pub use error::{Error, Result};
+pub use error::{Error, Gap, Result};
 pub use report::{MetricReport, Report, VariantReport};
 pub use verdict::Verdict;
 

@@ -1,5 +1,5 @@
 //! Results: one file for each run, named by a digest of the run's input, and either whole or
-//! absent.
+//! absent. Each holds a digest of itself, so that damage is noticed.
 //!
 //! ```
 //! use serde_json::json;
@@ -26,7 +26,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[derive(Serialize)]
 struct ResultFile<'a, I> {
     schema: &'static str,
+    digest: &'a str,
     input: &'a I,
     counts: &'a Value,
 }
@@ -41,7 +42,17 @@ struct ResultFile<'a, I> {
 #[derive(Deserialize)]
 struct StoredResult {
     schema: String,
+    /// Results from before there were digests have none.
+    digest: Option<String>,
     counts: Value,
+}
+
+/// The result of a run, as its file has it.
+pub struct RunResult {
+    /// The whole file.
+    pub text: String,
+    /// What the run counted.
+    pub counts: Value,
 }
 
 /// A folder of results.
@@ -66,10 +77,34 @@ impl Results {
         Ok(Self { folder, schema })
     }
 
-    /// The counts of the run with this key, if it was made.
+    /// The results of this schema in `out`, to read only: no folder is made.
+    pub fn existing(out: &Path, schema: &'static str) -> Self {
+        Self { folder: out.join("runs"), schema }
+    }
+
+    /// The counts of the run with this key, if it was made and its result is not damaged.
     pub fn find(&self, key: &str) -> Option<Value> {
-        let found: StoredResult = serde_json::from_slice(&fs::read(self.path(key)).ok()?).ok()?;
-        (found.schema == self.schema).then_some(found.counts)
+        self.read(key).ok()?.map(|result| result.counts)
+    }
+
+    /// The result of the run with this key, if it was made. Fails if the result is damaged.
+    pub fn read(&self, key: &str) -> Result<Option<RunResult>> {
+        let path = self.path(key);
+        let damage = |what: &str| Error::Damage { path: path.clone(), what: what.to_owned() };
+        let bytes = match fs::read(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(Error::io(&path))?,
+        };
+        let text = String::from_utf8(bytes).map_err(|e| damage(&e.to_string()))?;
+        let stored: StoredResult =
+            serde_json::from_str(&text).map_err(|e| damage(&e.to_string()))?;
+        if let Some(digest) = &stored.digest
+            && *digest != digest_of(key, &text.replacen(digest, "", 1))
+        {
+            return Err(damage("it is not what was stored as the result of this run"));
+        }
+        let counts = stored.counts;
+        Ok((stored.schema == self.schema).then_some(RunResult { text, counts }))
     }
 
     /// The counts of a run that was made.
@@ -79,12 +114,21 @@ impl Results {
 
     /// Stores the counts of the run of `input`; `key` is the input's digest.
     pub fn store(&self, key: &str, input: &impl Serialize, counts: &Value) -> Result {
-        let file = ResultFile { schema: self.schema, input, counts };
-        let text = serde_json::to_string_pretty(&file)?;
+        let schema = self.schema;
+        let with = |digest: &str| {
+            serde_json::to_string_pretty(&ResultFile { schema, digest, input, counts })
+        };
+        let digest = digest_of(key, &with("")?);
+        self.store_text(key, &with(&digest)?)
+    }
+
+    /// Stores the result of the run with this key, as the file of another folder has it.
+    pub fn store_text(&self, key: &str, text: &str) -> Result {
         write_atomically(&self.path(key), text.as_bytes())
     }
 
-    fn path(&self, key: &str) -> PathBuf {
+    /// The file of the run with this key.
+    pub fn path(&self, key: &str) -> PathBuf {
         self.folder.join(format!("{key}.json"))
     }
 
@@ -135,6 +179,11 @@ pub fn key(input: &impl Serialize) -> Result<String> {
     Ok(hex(&Sha256::digest(text)))
 }
 
+/// What a result holds as its digest; `text` is its file with an empty one.
+fn digest_of(key: &str, text: &str) -> String {
+    hex(&Sha256::new().chain_update(key).chain_update(text).finalize())
+}
+
 /// Bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
@@ -145,19 +194,86 @@ pub fn hex(bytes: &[u8]) -> String {
 
 /// Writes a file durably. It gets its name only once it is whole.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result {
-    static NTH: AtomicUsize = AtomicUsize::new(0);
-    let nth = NTH.fetch_add(1, Ordering::Relaxed);
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".{}.{nth}.part", std::process::id()));
-    let written = (|| {
-        let mut file = fs::File::create_new(&part)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&part, path)
-    })();
+    let (part, mut file) = create_part(path).map_err(Error::io(path))?;
+    let written =
+        file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&part, path));
     if written.is_err() {
-        // If creating the file failed, there is nothing to remove.
+        // The file may have been removed by another process: then there is nothing to do.
         let _ = fs::remove_file(&part);
     }
     written.map_err(Error::io(path))
+}
+
+/// A new file beside `path`. Processes in containers often have equal numbers, so that a process
+/// that was killed may have left a file of the same name, or another one may just write it.
+fn create_part(path: &Path) -> io::Result<(PathBuf, fs::File)> {
+    static NTH: AtomicUsize = AtomicUsize::new(0);
+    loop {
+        let nth = NTH.fetch_add(1, Ordering::Relaxed);
+        let mut part = path.as_os_str().to_owned();
+        part.push(format!(".{}.{nth}.part", std::process::id()));
+        match fs::File::create_new(&part) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return Ok((part.into(), created?)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn no_change_of_a_result_changes_what_was_counted() {
+        let out = tempfile::tempdir().unwrap();
+        let results = Results::open(out.path(), "test.v1").unwrap();
+        results.store("a", &json!({"levels": 20}), &json!({"cycles": 1234, "x": 0.1})).unwrap();
+        let whole = results.read("a").unwrap().unwrap();
+        assert_eq!(whole.counts, results.find("a").unwrap());
+        for nth in 0..whole.text.len() {
+            let mut text = whole.text.clone().into_bytes();
+            text[nth] ^= 1;
+            fs::write(results.path("a"), &text).unwrap();
+            // In the name of the schema the change makes it another's, in that of the digest one
+            // without.
+            let counts = results.read("a").ok().flatten().map(|result| result.counts);
+            assert!(counts.is_none_or(|of| of == whole.counts), "byte {nth} of {}", whole.text);
+            fs::write(results.path("a"), &whole.text[..nth]).unwrap();
+            assert!(matches!(results.read("a"), Err(Error::Damage { .. })), "{nth} bytes");
+            assert!(results.find("a").is_none());
+        }
+        results.store_text("b", &whole.text).unwrap();
+        assert!(results.read("b").is_err(), "it is the result of another run");
+        results.store_text("a", &whole.text).unwrap();
+        assert_eq!(results.read("a").unwrap().unwrap().text, whole.text);
+        assert!(results.read("c").unwrap().is_none());
+    }
+
+    #[test]
+    fn results_without_a_digest_count() {
+        let out = tempfile::tempdir().unwrap();
+        let results = Results::open(out.path(), "test.v1").unwrap();
+        let older = json!({"schema": "test.v1", "input": {}, "counts": {"cycles": 5}});
+        results.store_text("a", &older.to_string()).unwrap();
+        assert_eq!(results.find("a"), Some(json!({"cycles": 5})));
+        assert!(Results::existing(out.path(), "test.v2").read("a").unwrap().is_none());
+    }
+
+    /// The names that this process would take next are all taken.
+    #[test]
+    fn files_of_a_killed_process_are_no_obstacle() {
+        let out = tempfile::tempdir().unwrap();
+        let path = out.path().join("x");
+        let (part, _) = create_part(&path).unwrap();
+        let name = part.to_str().unwrap();
+        let nth: usize =
+            name.trim_end_matches(".part").rsplit('.').next().unwrap().parse().unwrap();
+        for later in nth + 1..nth + 40 {
+            let taken = name.replace(&format!(".{nth}.part"), &format!(".{later}.part"));
+            fs::write(taken, "torn").unwrap();
+        }
+        write_atomically(&path, b"whole").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+    }
 }

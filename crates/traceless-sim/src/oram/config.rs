@@ -637,7 +637,7 @@ impl Config {
     }
 
     /// The shape of the tree of the user's blocks, from the root on.
-    pub(super) fn shape(&self) -> Result<Shape> {
+    pub(crate) fn shape(&self) -> Result<Shape> {
         Ok(match self.allocation.as_ref() {
             Some(Allocation::Levels(z)) => {
                 if z.len() != self.levels {

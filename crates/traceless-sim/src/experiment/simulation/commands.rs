@@ -2,6 +2,7 @@
 
 use super::Sweep;
 use super::file::Experiment;
+use super::shard::Shard;
 use crate::machine::Machine;
 use std::fmt::Write as _;
 use std::io;
@@ -27,12 +28,24 @@ impl Sweep {
         let program = quoted(program);
         let file = quoted(&std::path::absolute(&experiment.path)?);
         let out = quoted(&std::path::absolute(out)?);
-        let mut options = format!("--level {} --out {out}", self.level.name());
-        if let Some(records) = self.records {
-            write!(options, " --records {records}").expect("a string takes every word");
-        }
+        let options = self.options(&out);
         let command = |nth| format!("{program} sim run {file} {options} --only {nth}");
         Ok((0..runs).map(command).collect())
+    }
+
+    /// A command that makes a shard, with results in `out`.
+    pub(super) fn shard_command(&self, shard: Shard, out: &Path) -> String {
+        let mut command = "traceless sim sweep".to_owned();
+        for (experiment, _) in &self.experiments {
+            command = command + " " + &quoted(&experiment.path);
+        }
+        let options = self.options(&quoted(out));
+        format!("{command} {options} --shard {shard}")
+    }
+
+    fn options(&self, out: &str) -> String {
+        let records = self.records.map(|records| format!(" --records {records}"));
+        format!("--level {} --out {out}{}", self.level.name(), records.unwrap_or_default())
     }
 
     /// A script for `sbatch` with an array of the commands. All share the folder of results.

@@ -39,11 +39,15 @@
 mod commands;
 mod file;
 mod input;
+mod merge;
 mod overheads;
 mod plan;
+mod shard;
 #[cfg(test)]
 mod tests;
 mod workloads;
+
+pub use shard::{Shard, ShardRecord};
 
 use super::metrics::{RunCounts, RunIndex};
 use super::results::{Control, Results};
@@ -54,6 +58,7 @@ use input::Input;
 use plan::PlannedRun;
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -117,20 +122,15 @@ impl Sweep {
         all
     }
 
+    /// Figures share their baselines: of runs with equal keys only the first, which is made.
+    fn distinct_runs(&self) -> Vec<(&Experiment, &PlannedRun)> {
+        let mut keys = HashSet::new();
+        self.runs().into_iter().filter(|(_, run)| keys.insert(run.key.as_str())).collect()
+    }
+
     /// Makes the runs without a result, `jobs` at a time.
     pub fn complete(&self, results: &Results, jobs: usize, control: Control<'_>) -> Result {
-        let mut distinct: Vec<(&Experiment, &PlannedRun)> = vec![];
-        for (experiment, run) in self.runs() {
-            // Figures share their baselines, so runs with equal keys are made once.
-            if distinct.iter().all(|(_, other)| other.key != run.key) {
-                distinct.push((experiment, run));
-            }
-        }
-        let keys: Vec<&str> = distinct.iter().map(|(_, run)| run.key.as_str()).collect();
-        results.complete(&keys, jobs, control, |nth| {
-            let (experiment, run) = distinct[nth];
-            make(results, experiment, run, &Watch::default())
-        })
+        complete(&self.distinct_runs(), results, jobs, control)
     }
 
     /// Makes all runs, even if they have results already; `watch` observes them.
@@ -175,6 +175,20 @@ impl fmt::Display for SweepReport {
             count(None),
         )
     }
+}
+
+/// Makes each of `runs` without a result, `jobs` at a time.
+fn complete(
+    runs: &[(&Experiment, &PlannedRun)],
+    results: &Results,
+    jobs: usize,
+    control: Control<'_>,
+) -> Result {
+    let keys: Vec<&str> = runs.iter().map(|(_, run)| run.key.as_str()).collect();
+    results.complete(&keys, jobs, control, |nth| {
+        let (experiment, run) = runs[nth];
+        make(results, experiment, run, &Watch::default())
+    })
 }
 
 /// Makes a run, even if it has a result already; `watch` observes it.

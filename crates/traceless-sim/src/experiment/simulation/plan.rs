@@ -2,12 +2,12 @@
 
 use super::file::{Experiment, Variant};
 use super::input::{Input, RESULTS_VERSION};
-use super::workloads::digest;
+use super::workloads::{WorkloadSummary, look_up};
 use crate::experiment::metrics::RunIndex;
 use crate::experiment::toml_file::merge;
 use crate::experiment::{Level, Result, results};
 use crate::machine::Machine;
-use crate::oram;
+use crate::oram::{self, Scheme, Start};
 use toml::{Table, Value};
 
 /// One run.
@@ -18,6 +18,8 @@ pub struct PlannedRun {
     pub input: Input,
     /// A digest of the whole input.
     pub key: String,
+    /// How long it takes in comparison with other runs, as far as that is known before.
+    pub weight: u64,
 }
 
 /// All runs at a level.
@@ -25,20 +27,20 @@ pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<PlannedRun>> {
     let base = experiment.base()?;
     let extent = experiment.extent(level);
     let workloads = experiment.workloads(level);
-    let mut digests = vec![];
+    let mut summaries = vec![];
     for name in workloads {
-        digests.push(digest(experiment, &experiment.with_options(name))?);
+        summaries.push(look_up(experiment, &experiment.with_options(name))?);
     }
     let mut runs = vec![];
     for (nth, variant) in experiment.variants.iter().enumerate() {
-        for (workload, (name, digest)) in workloads.iter().zip(&digests).enumerate() {
+        for (workload, (name, summary)) in workloads.iter().zip(&summaries).enumerate() {
             for (repeat, &seed) in extent.seeds.iter().enumerate() {
                 let machine = machine(experiment, &base, &extent.set, variant, seed)?;
                 let input = Input {
                     version: RESULTS_VERSION,
                     machine,
                     workload: experiment.with_options(name),
-                    content: digest.clone(),
+                    content: summary.digest.clone(),
                     seed,
                     warm_up: extent.warm_up,
                     records: extent.records,
@@ -46,15 +48,36 @@ pub fn runs(experiment: &Experiment, level: Level) -> Result<Vec<PlannedRun>> {
                     overheads: variant.overheads.clone(),
                 };
                 let key = results::key(&input)?;
+                let weight = weight(&input, summary);
                 runs.push(PlannedRun {
                     index: RunIndex { variant: nth, workload, repeat },
                     input,
                     key,
+                    weight,
                 });
             }
         }
     }
     Ok(runs)
+}
+
+/// Roughly the slots and lines that a run touches: all of a tree that begins full, and for each
+/// record a path of every tree. How many records hit a cache, and how many paths a scheme takes for
+/// the map, is not known before the run.
+fn weight(input: &Input, summary: &WorkloadSummary) -> u64 {
+    if input.overheads.is_some() {
+        return 1;
+    }
+    let records = (input.warm_up + input.records).saturating_mul(summary.cores as u64);
+    let oram = input.machine.oram.as_ref().filter(|oram| oram.scheme != Scheme::Dram);
+    let Some((oram, shape)) = oram.and_then(|oram| Some((oram, oram.shape().ok()?))) else {
+        return records;
+    };
+    let trees = if oram.scheme == Scheme::Recursive { oram.trees as u64 } else { 1 };
+    let begins_full = oram.start == Start::Full && !oram.forgets;
+    let fill = if begins_full { shape.slots() } else { 0 };
+    let paths = records.saturating_add(oram.warm_up).saturating_mul(trees);
+    paths.saturating_mul(shape.path_slots() as u64).saturating_add(fill)
 }
 
 fn machine(
@@ -92,7 +115,7 @@ mod tests {
     use super::*;
     use crate::experiment::results::hex;
     use crate::machine::Outcome;
-    use crate::oram::{Config, Pace, Scheme, Small};
+    use crate::oram::{Config, Pace, Small};
     use crate::{llc, workload};
     use sha2::{Digest, Sha256};
 

@@ -259,7 +259,8 @@ fn claims_are_judged_by_their_rules() {
     assert_eq!(csv.lines().count(), 1 + 6);
 }
 
-/// An existing result is used, even if it is wrong; a torn one is made again.
+/// An existing result is used, even a wrong one without a digest; a changed and a torn one are made
+/// again.
 #[test]
 fn stored_results_are_used_and_torn_ones_are_made_again() {
     let folder = folder(str::to_owned);
@@ -272,11 +273,15 @@ fn stored_results_are_used_and_torn_ones_are_made_again() {
     let first = report(folder.path());
     let result = &results(folder.path())[0];
     let text = fs::read_to_string(result).unwrap();
-    let mut result_json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    result_json["counts"]["cycles"] = 12_345_678.into();
-    fs::write(result, result_json.to_string()).unwrap();
+    let wrong = text.replacen("\"cycles\": ", "\"cycles\": 1", 1);
+    let digest = wrong.find("\"digest\"").unwrap();
+    let end = digest + wrong[digest..].find('\n').unwrap() + 1;
+    fs::write(result, format!("{}{}", &wrong[..digest], &wrong[end..])).unwrap();
     run(folder.path(), None).unwrap();
     assert_ne!(report(folder.path()), first, "it was read");
+    fs::write(result, wrong).unwrap();
+    run(folder.path(), None).unwrap();
+    assert_eq!(report(folder.path()), first, "its digest is another");
     fs::write(result, &text[..text.len() / 2]).unwrap();
     run(folder.path(), None).unwrap();
     assert_eq!(report(folder.path()), first, "the same input gives the same result");
@@ -451,4 +456,169 @@ fn an_interrupted_sweep_makes_no_runs() {
     let sweep = sweep(folder.path(), None).unwrap();
     assert!(matches!(sweep.complete(&opened, 1, control), Err(Error::Interrupted)));
     assert!(results(folder.path()).is_empty());
+}
+
+/// Makes a shard, with results in `name`.
+fn make_shard(folder: &Path, shard: &str, name: &str) {
+    let (interrupted, sweep) = (AtomicBool::new(false), sweep(folder, None).unwrap());
+    let control = Control { interrupted: &interrupted, progress: &mut |_, _| {} };
+    sweep.complete_shard(shard.parse().unwrap(), &folder.join(name), 1, control).unwrap();
+}
+
+/// Joins the shards in `names`, with results and report in `out`.
+fn merge(folder: &Path, names: &[&str]) -> Result {
+    let folders: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).collect();
+    let (sweep, out) = (sweep(folder, None)?, folder.join("out"));
+    let results = sweep.merge(&folders, &out)?;
+    sweep.conclude(&results, &out)?;
+    Ok(())
+}
+
+/// Every file of a folder, by its name from there.
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all = vec![];
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.extend(files(&path));
+        } else {
+            all.push((path.clone(), fs::read(&path).unwrap()));
+        }
+    }
+    all.sort();
+    all
+}
+
+fn results_in(folder: &Path, name: &str) -> Vec<PathBuf> {
+    files(&folder.join(name).join("runs")).into_iter().map(|(path, _)| path).collect()
+}
+
+const SHARDS: [&str; 3] = ["a", "b", "c"];
+
+/// A folder with an experiment and its three shards.
+fn folder_of_shards() -> TempDir {
+    let folder = folder(str::to_owned);
+    for (nth, name) in SHARDS.iter().enumerate() {
+        make_shard(folder.path(), &format!("{nth}/3"), name);
+    }
+    folder
+}
+
+#[test]
+fn shards_come_to_what_one_sweep_makes() {
+    let folder = folder_of_shards();
+    let counts = SHARDS.map(|name| results_in(folder.path(), name).len());
+    assert_eq!(counts.iter().sum::<usize>(), 6, "no run is made twice: {counts:?}");
+    assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
+    merge(folder.path(), &SHARDS).unwrap();
+    let merged = files(&folder.path().join("out"));
+    merge(folder.path(), &["c", "b", "a", "b"]).unwrap();
+    assert_eq!(files(&folder.path().join("out")), merged, "in any order, and twice");
+    fs::remove_dir_all(folder.path().join("out")).unwrap();
+    run(folder.path(), None).unwrap();
+    assert_eq!(files(&folder.path().join("out")), merged);
+    for nth in 0..9 {
+        make_shard(folder.path(), &format!("{nth}/9"), "shared");
+    }
+    fs::remove_dir_all(folder.path().join("out")).unwrap();
+    merge(folder.path(), &["shared"]).unwrap();
+    assert_eq!(files(&folder.path().join("out")), merged, "in one folder, some of them empty");
+}
+
+#[test]
+fn missing_shards_and_runs_are_named_with_their_commands() {
+    let folder = folder_of_shards();
+    let file = folder.path().join("test.toml");
+    let told = |names: &[&str]| {
+        let failure = merge(folder.path(), names).unwrap_err();
+        assert!(!failure.is_finding() && !failure.is_io());
+        failure.to_string()
+    };
+    let without = told(&["a", "c"]);
+    let command = |nth: usize, out: &Path| {
+        let (file, out) = (file.display(), out.display());
+        format!("traceless sim sweep '{file}' --level quick --out '{out}' --shard {nth}/3")
+    };
+    assert!(without.contains("shard 1/3 is missing"), "{without}");
+    assert!(without.contains(&command(1, Path::new("shard-1"))), "{without}");
+    assert_eq!(without.lines().count(), 2, "{without}");
+    fs::remove_file(&results_in(folder.path(), "b")[0]).unwrap();
+    let lacking = told(&SHARDS);
+    assert!(lacking.contains("lacks variant `"), "{lacking}");
+    assert!(lacking.contains(&command(1, &folder.path().join("b"))), "{lacking}");
+    assert!(!folder.path().join("out/runs").read_dir().unwrap().any(|_| true), "nothing is stored");
+    make_shard(folder.path(), "1/3", "b");
+    merge(folder.path(), &SHARDS).unwrap();
+}
+
+#[test]
+fn shards_of_other_sweeps_are_refused() {
+    let folder = folder_of_shards();
+    let told = |names: &[&str]| merge(folder.path(), names).unwrap_err().to_string();
+    fs::create_dir(folder.path().join("none")).unwrap();
+    assert!(told(&["a", "none"]).contains("none: no shard lies here"));
+    make_shard(folder.path(), "1/2", "half");
+    let half = told(&["a", "half"]);
+    assert!(half.contains("1-of-2.json") && half.contains("one of 2 shards, not of 3"), "{half}");
+    for (from, to, expected) in [
+        ("records = 300", "records = 301", "the runs of "),
+        ("seeds = [1, 2]", "seeds = [1, 3]", "other machines, workloads or seeds"),
+        ("ir-alloc1", "ir-alloc2", "other machines"),
+    ] {
+        fs::write(folder.path().join("test.toml"), EXPERIMENT.replace(from, to)).unwrap();
+        let failure = told(&SHARDS);
+        assert!(failure.contains("0-of-3.json") && failure.contains(expected), "{failure}");
+    }
+    fs::write(folder.path().join("test.toml"), EXPERIMENT).unwrap();
+    let record = folder.path().join("b/shards/1-of-3.json");
+    let text = fs::read_to_string(&record).unwrap();
+    for (from, to, expected) in [
+        ("\"version\": ", "\"version\": 9", "of the simulator's rules made it"),
+        ("\"level\": \"quick\"", "\"level\": \"full\"", "--level full, not --level quick"),
+        ("\"records\": null", "\"records\": 7", "--level quick --records 7, not --level quick"),
+        ("\"name\": \"", "\"name\": \"other-", "its experiments are other-"),
+    ] {
+        let digest = text.replace("\"digest\": \"", "\"digest\": \"0");
+        fs::write(&record, digest.replace(from, to)).unwrap();
+        let failure = told(&SHARDS);
+        assert!(failure.contains("1-of-3.json") && failure.contains(expected), "{failure}");
+    }
+    for torn in [&text[..text.len() / 2], &text.replace("\"shard\": 1", "\"shard\": 3")] {
+        fs::write(&record, torn).unwrap();
+        assert!(merge(folder.path(), &SHARDS).unwrap_err().is_finding());
+    }
+}
+
+#[test]
+fn results_that_are_damaged_or_differ_are_findings() {
+    let folder = folder_of_shards();
+    let result = &results_in(folder.path(), "b")[0];
+    let text = fs::read_to_string(result).unwrap();
+    let told = |names: &[&str]| {
+        let failure = merge(folder.path(), names).unwrap_err();
+        assert!(failure.is_finding(), "{failure}");
+        failure.to_string()
+    };
+    for damaged in [&text[..text.len() / 2], "", &text.replace("\"cycles\": ", "\"cycles\": 1")] {
+        fs::write(result, damaged).unwrap();
+        let failure = told(&SHARDS);
+        assert!(failure.contains(result.to_str().unwrap()), "{failure}");
+        assert!(failure.contains("--shard 1/3"), "{failure}");
+    }
+    make_shard(folder.path(), "1/3", "b");
+    assert_eq!(fs::read_to_string(result).unwrap(), text, "it is made again");
+    make_shard(folder.path(), "1/3", "again");
+    let other = &results_in(folder.path(), "again")
+        .into_iter()
+        .find(|path| path.file_name() == result.file_name())
+        .unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json["counts"]["cycles"] = 1.into();
+    json.as_object_mut().unwrap().remove("digest");
+    fs::write(other, json.to_string()).unwrap();
+    let failure = told(&["a", "b", "c", "again"]);
+    for named in [result, other] {
+        assert!(failure.contains(named.to_str().unwrap()), "{failure}");
+    }
+    assert!(failure.contains("seed ") && failure.contains("two results differ"), "{failure}");
 }

@@ -10,14 +10,23 @@ use crate::workload::{Prefix, Program, Record, Workload, named, programs};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 
-/// A digest that distinguishes files of the same name; `None` for a generated workload.
-pub fn digest(experiment: &Experiment, name: &str) -> experiment::Result<Option<String>> {
+/// What the plan of an experiment must know of a workload.
+pub struct WorkloadSummary {
+    /// A digest that distinguishes files of the same name; `None` for a generated workload.
+    pub digest: Option<String>,
+    /// The cores that it runs on.
+    pub cores: usize,
+}
+
+/// Looks at a workload, and refuses a name that there is not.
+pub fn look_up(experiment: &Experiment, name: &str) -> experiment::Result<WorkloadSummary> {
     if let Some(path) = file(experiment, name) {
         let bytes = std::fs::read(&path).map_err(experiment::Error::io(&path))?;
-        return Ok(Some(hex(&Sha256::digest(bytes))));
+        return Ok(WorkloadSummary { digest: Some(hex(&Sha256::digest(bytes))), cores: 1 });
     }
-    programs(name, 1, 1).map_err(|e| experiment.invalid(&format!("workloads: {e}")))?;
-    Ok(None)
+    let programs =
+        programs(name, 1, 1).map_err(|e| experiment.invalid(&format!("workloads: {e}")))?;
+    Ok(WorkloadSummary { digest: None, cores: programs.iter().map(|of| of.threads.len()).sum() })
 }
 
 /// The programs of a run, and how many records of each core only fill caches.
