@@ -2,6 +2,7 @@
 
 use super::grouped;
 use super::html::{Picture, UserPoints};
+use super::report::Progress;
 use super::runner::{Length, Session, trace_of};
 use super::slot_draws;
 use super::target::{AuditSubject, AuditTarget, BLOCK_LEN};
@@ -44,24 +45,39 @@ impl VolumeSize {
     }
 }
 
+/// How often [`claims`] advances the progress: once for each pair of users, with many openings,
+/// for the places that are written, and for what is read.
+pub fn steps(subject: AuditSubject, size: VolumeSize) -> usize {
+    pairs(subject.hides()).len() + usize::from(size.many_openings) + 2
+}
+
 /// Every claim of `subject`; all seeds derive from `seed`.
-pub fn claims(subject: AuditSubject, size: VolumeSize, seed: u64) -> Result<Vec<Claim>> {
+pub fn claims(
+    subject: AuditSubject,
+    size: VolumeSize,
+    seed: u64,
+    progress: &Progress,
+) -> Result<Vec<Claim>> {
     let targets = subject.targets(size.blocks, size.map_blocks)?;
     // A scheme that hides reads must show the same reads, too.
     let reads = subject.hides() == Hides::ReadsAndWrites;
     let mut claims = vec![];
     for pair in pairs(subject.hides()) {
         claims.extend(equal_traces(&pair, &targets, size, seed, reads));
+        progress.advance();
     }
     if size.many_openings {
         claims.extend(many_openings(subject, reads)?);
+        progress.advance();
     }
     if targets.iter().all(|target| target.drawn_slots().is_some()) {
         claims.extend(slot_draws::claims(&targets, size.drawn_writes, seed)?);
     } else {
         claims.push(covers_the_schedule(&targets, subject.hides()));
     }
+    progress.advance();
     claims.push(is_an_array(&targets));
+    progress.advance();
     Ok(claims)
 }
 
@@ -369,7 +385,7 @@ mod tests {
     };
 
     fn verdicts(subject: AuditSubject) -> Vec<(String, Verdict, String)> {
-        let claims = claims(subject, SMALL, 1).unwrap();
+        let claims = claims(subject, SMALL, 1, &Progress::unseen()).unwrap();
         claims.into_iter().map(|c| (c.name, c.verdict, c.evidence)).collect()
     }
 
@@ -409,7 +425,7 @@ mod tests {
 
     #[test]
     fn runs_repeat() {
-        let run = || claims(AuditSubject::Block(&PLAIN), SMALL, 1).unwrap();
+        let run = || claims(AuditSubject::Block(&PLAIN), SMALL, 1, &Progress::unseen()).unwrap();
         assert_eq!(run(), run());
     }
 }

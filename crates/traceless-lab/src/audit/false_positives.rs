@@ -69,7 +69,9 @@ fn of_suite<S: Suite>() -> impl Iterator<Item = Subject> {
     S::honest().iter().map(|scheme| Subject {
         target: S::TARGET,
         scheme: S::name(scheme),
-        claims: Box::new(|seed| claims_of::<S>(scheme, S::size(Level::Quick), seed)),
+        claims: Box::new(|seed| {
+            claims_of::<S>(scheme, S::size(Level::Quick), seed, &Progress::unseen())
+        }),
     })
 }
 

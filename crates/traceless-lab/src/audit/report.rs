@@ -158,23 +158,47 @@ fn confirm_suspicions(mut claims: Vec<Claim>, second: &[Claim]) -> Vec<Claim> {
 
 /// A progress bar on the terminal, if there is one.
 pub struct Progress {
-    steps: u64,
-    /// The number of finished steps, and the bar.
-    state: Mutex<(u64, Meter)>,
+    state: Mutex<Steps>,
+}
+
+struct Steps {
+    done: u64,
+    all: u64,
+    meter: Meter,
 }
 
 impl Progress {
     pub fn new(steps: usize) -> Self {
-        let meter = Meter::new("checks", ProgressHow::Auto);
-        Self { steps: steps as u64, state: Mutex::new((0, meter)) }
+        Self::shown(steps, ProgressHow::Auto)
+    }
+
+    /// A progress that is not shown, for a part of some work.
+    pub fn unseen() -> Self {
+        Self::shown(0, ProgressHow::None)
+    }
+
+    fn shown(steps: usize, how: ProgressHow) -> Self {
+        let meter = Meter::new("checks", how);
+        Self { state: Mutex::new(Steps { done: 0, all: steps as u64, meter }) }
+    }
+
+    /// Counts more steps that are to be done.
+    pub fn extend(&self, steps: usize) {
+        self.state.lock().expect("held briefly").all += steps as u64;
     }
 
     /// Counts one finished step.
     pub fn advance(&self) {
-        let mut state = self.state.lock().expect("held briefly");
-        let (done, meter) = &mut *state;
+        let Steps { done, all, meter } = &mut *self.state.lock().expect("held briefly");
         *done += 1;
-        meter.update(*done, self.steps);
+        meter.update(*done, *all);
+    }
+
+    /// The numbers of finished steps and of all steps.
+    #[cfg(test)]
+    pub fn steps(&self) -> (u64, u64) {
+        let state = self.state.lock().expect("held briefly");
+        (state.done, state.all)
     }
 }
 

@@ -39,9 +39,16 @@ pub trait Suite: 'static {
         cores()
     }
 
+    /// How often [`claims`](Self::claims) advances the progress.
+    fn steps(scheme: &Self::Scheme, size: Self::Size) -> usize;
+
     /// All claims about a scheme, from one run.
-    fn claims(scheme: &Self::Scheme, size: Self::Size, seed: u64)
-    -> Result<Vec<Claim>, AuditError>;
+    fn claims(
+        scheme: &Self::Scheme,
+        size: Self::Size,
+        seed: u64,
+        progress: &Progress,
+    ) -> Result<Vec<Claim>, AuditError>;
 
     /// The claim that `claims` find the planted fault, or nothing in a sound twin.
     fn detection(planted: &PlantedFault<Self>, claims: &[Claim]) -> Claim {
@@ -70,17 +77,18 @@ pub fn run<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Outcome {
 
 fn audit<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Result<AuditResult, AuditError> {
     if args.self_test {
-        return Ok(AuditResult::of_planted(planted_claims::<S>(&Progress::new(S::PLANTED.len()))?));
+        let progress = Progress::new(planted_steps::<S>());
+        return Ok(AuditResult::of_planted(planted_claims::<S>(&progress)?));
     }
     let schemes: Vec<&S::Scheme> = match scheme {
         Some(name) => vec![find_scheme::<S>(name).ok_or("there is no scheme of this name here")?],
         None => S::honest().iter().collect(),
     };
-    let progress = Progress::new(schemes.len() + S::PLANTED.len());
+    let size = S::size(args.level);
+    let steps: usize = schemes.iter().map(|scheme| S::steps(scheme, size)).sum();
+    let progress = Progress::new(steps + planted_steps::<S>());
     let claims = in_parallel(&schemes, S::at_once(), |scheme| {
-        let claims = claims_of::<S>(scheme, S::size(args.level), args.seed);
-        progress.advance();
-        claims
+        claims_of::<S>(scheme, size, args.seed, &progress)
     });
     let with_pictures = if args.output.html.is_some() { &schemes[..] } else { &[] };
     let pictures =
@@ -112,14 +120,18 @@ fn all<S: Suite>() -> impl Iterator<Item = &'static S::Scheme> {
 
 /// How often the self-test advances the progress.
 pub fn self_test_steps<S: Suite>() -> usize {
-    S::honest().len() + S::PLANTED.len()
+    let honest = S::honest().iter().map(|scheme| S::steps(scheme, S::size(Level::Quick)));
+    honest.sum::<usize>() + planted_steps::<S>()
+}
+
+fn planted_steps<S: Suite>() -> usize {
+    S::PLANTED.iter().map(|planted| S::steps(&planted.scheme, planted.size)).sum()
 }
 
 /// One claim for each scheme without a fault: the audit finds nothing in it.
 pub fn honest_claims<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, AuditError> {
     let audit = |scheme: &S::Scheme| {
-        let claims = claims_of::<S>(scheme, S::size(Level::Quick), 1)?;
-        progress.advance();
+        let claims = claims_of::<S>(scheme, S::size(Level::Quick), 1, progress)?;
         Ok(clean_claim(&S::title(scheme), &claims))
     };
     in_parallel(S::honest(), S::at_once(), audit).into_iter().collect()
@@ -128,8 +140,7 @@ pub fn honest_claims<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, AuditE
 /// One claim for each planted fault: the audit finds it.
 pub fn planted_claims<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, AuditError> {
     let audit = |planted: &PlantedFault<S>| {
-        let claims = S::claims(&planted.scheme, planted.size, 1)?;
-        progress.advance();
+        let claims = S::claims(&planted.scheme, planted.size, 1, progress)?;
         Ok(S::detection(planted, &claims))
     };
     in_parallel(S::PLANTED, S::at_once(), audit).into_iter().collect()
@@ -140,8 +151,15 @@ pub fn claims_of<S: Suite>(
     scheme: &S::Scheme,
     size: S::Size,
     seed: u64,
+    progress: &Progress,
 ) -> Result<Vec<Claim>, AuditError> {
-    with_second_run(seed, |seed| S::claims(scheme, size, seed))
+    let first = seed;
+    with_second_run(first, |seed| {
+        if seed != first {
+            progress.extend(S::steps(scheme, size));
+        }
+        S::claims(scheme, size, seed, progress)
+    })
 }
 
 #[cfg(test)]
@@ -170,5 +188,23 @@ mod tests {
         }
         assert_eq!(names::<Volumes>().len(), volume_schemes().len());
         assert!(find_scheme::<Trees>("none").is_none());
+    }
+
+    /// Also where a fault ends some checks early.
+    #[test]
+    fn the_progress_is_complete_when_the_claims_are() {
+        fn check<S: Suite>() {
+            let PlantedFault { scheme, size, .. } = &S::PLANTED[0];
+            let progress = Progress::new(S::steps(scheme, *size));
+            S::claims(scheme, *size, 1, &progress).unwrap();
+            let (done, all) = progress.steps();
+            assert_eq!(done, all, "{}", S::TARGET);
+        }
+        check::<Volumes>();
+        check::<Trees>();
+        check::<Pagers>();
+        check::<Clouds>();
+        check::<Processors>();
+        check::<Timings>();
     }
 }

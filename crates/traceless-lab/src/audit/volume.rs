@@ -3,6 +3,7 @@
 
 use super::claims::{self, ARRAY, PLANTED_SIZE, VolumeSize};
 use super::html::Picture;
+use super::report::Progress;
 use super::suite::{self, AuditError, PlantedFault, Suite};
 use super::target::{AuditSubject, MutantKind};
 use super::workload::{Pattern, writes};
@@ -177,12 +178,17 @@ impl Suite for Volumes {
         scheme.name
     }
 
+    fn steps(scheme: &VolumeScheme, size: VolumeSize) -> usize {
+        claims::steps(scheme.subject, size)
+    }
+
     fn claims(
         scheme: &VolumeScheme,
         size: VolumeSize,
         seed: u64,
+        progress: &Progress,
     ) -> std::result::Result<Vec<Claim>, AuditError> {
-        Ok(claims::claims(scheme.subject, size, seed)?)
+        Ok(claims::claims(scheme.subject, size, seed, progress)?)
     }
 
     /// The claim holds if the checks for this kind of fault fail.
@@ -257,7 +263,6 @@ fn record(args: &AuditVolumeArgs, trace: &Trace) -> Result {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Progress;
     use super::super::tests::outcome;
     use super::super::{CLEAN, FOUND};
     use super::*;
@@ -357,11 +362,13 @@ mod tests {
 
     #[test]
     fn planted_faults_are_found_and_a_blind_detector_is_noticed() {
-        for claim in suite::planted_claims::<Volumes>(&Progress::new(0)).unwrap() {
+        for claim in suite::planted_claims::<Volumes>(&Progress::unseen()).unwrap() {
             assert_eq!(claim.verdict, Verdict::Pass, "{claim:?}");
         }
-        let claims_about =
-            |subject| claims::claims(subject, PLANTED_SIZE, 1).expect("a store in memory");
+        let claims_about = |subject| {
+            claims::claims(subject, PLANTED_SIZE, 1, &Progress::unseen())
+                .expect("a store in memory")
+        };
         let blind = claims_about(AuditSubject::Mutant(MutantKind::Sound));
         assert_eq!(Finding::Leak.claim("blind", &blind).verdict, Verdict::Fault);
         let noisy = claims_about(AuditSubject::Block(&PLAIN));

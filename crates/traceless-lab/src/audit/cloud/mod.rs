@@ -11,6 +11,7 @@ mod wire;
 
 use super::Outcome;
 use super::html::{Picture, UserPoints};
+use super::report::Progress;
 use super::sampling::{UserDraws, claims_of_draws};
 use super::suite::{self, AuditError, PlantedFault, Suite};
 use crate::args::audit::{AuditCloudArgs, Level};
@@ -126,10 +127,24 @@ impl Suite for Clouds {
         format!("cloud {}", subject.name)
     }
 
-    fn claims(subject: &CloudPart, steps: u64, seed: u64) -> Result<Vec<Claim>, AuditError> {
+    fn steps(subject: &CloudPart, _: u64) -> usize {
         match subject.part {
-            Part::Gateway(gate) => of_gateway(subject.name, gate, steps, seed),
-            Part::Enclave(enclave) => enclave::claims(subject.name, enclave, seed),
+            Part::Gateway(gate) => users(gate).len(),
+            Part::Enclave(_) => 1,
+        }
+    }
+
+    fn claims(
+        subject: &CloudPart,
+        steps: u64,
+        seed: u64,
+        progress: &Progress,
+    ) -> Result<Vec<Claim>, AuditError> {
+        match subject.part {
+            Part::Gateway(gate) => of_gateway(subject.name, gate, steps, seed, progress),
+            Part::Enclave(enclave) => {
+                enclave::claims(subject.name, enclave, seed).inspect(|_| progress.advance())
+            }
         }
     }
 
@@ -167,7 +182,7 @@ const fn planted(scheme: CloudPart, fault: &'static str) -> PlantedFault<Clouds>
 
 /// Clients of the gateway. They differ in cache hits, in the rate of requests and in how full the
 /// tree is. `Errors` requests blocks that do not exist, and `Batches` several blocks at once.
-const USERS: [GatewayClient; 10] = [
+static USERS: [GatewayClient; 10] = [
     GatewayClient::One(TreeUser::OneBlock),
     GatewayClient::One(TreeUser::Random),
     GatewayClient::One(TreeUser::InOrder),
@@ -187,16 +202,22 @@ fn pairs(users: usize) -> Vec<(usize, usize)> {
     (0..users).flat_map(|a| (a + 1..users).map(move |b| (a, b))).collect()
 }
 
+fn users(gate: GatewayVariant) -> &'static [GatewayClient] {
+    if gate == GatewayVariant::Demand { &USERS[..OF_ONE] } else { &USERS }
+}
+
 fn of_gateway(
     name: &str,
     gate: GatewayVariant,
     steps: u64,
     seed: u64,
+    progress: &Progress,
 ) -> Result<Vec<Claim>, AuditError> {
     let mut runs = vec![];
-    let users = if gate == GatewayVariant::Demand { &USERS[..OF_ONE] } else { &USERS };
+    let users = users(gate);
     for (nth, &user) in (0..).zip(users) {
         runs.push(wire::run(gate, user, steps, seed.wrapping_mul(64) + nth)?);
+        progress.advance();
     }
     let drawn: Vec<_> = runs.iter().map(|run| [run.leaves.clone()]).collect();
     let of_users = users.iter().zip(&drawn);
@@ -268,12 +289,11 @@ fn rounds_claim(name: &str, runs: &[WireRun]) -> Claim {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Progress;
     use super::*;
 
     #[test]
     fn planted_faults_are_found_and_nothing_else() {
-        let progress = Progress::new(0);
+        let progress = Progress::unseen();
         let planted = suite::planted_claims::<Clouds>(&progress).unwrap();
         let clean = suite::honest_claims::<Clouds>(&progress).unwrap();
         for claim in planted.iter().chain(&clean) {

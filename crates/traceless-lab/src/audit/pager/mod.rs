@@ -7,6 +7,7 @@ mod run;
 mod users;
 
 use super::html::{Picture, UserPoints};
+use super::report::Progress;
 use super::sampling::{UserDraws, claims_of_draws, pair_indices};
 use super::suite::{self, AuditError, PlantedFault, Suite};
 use super::{Outcome, grouped};
@@ -112,7 +113,16 @@ impl Suite for Pagers {
         format!("pager {}", scheme.name)
     }
 
-    fn claims(scheme: &PagerScheme, faults: u64, seed: u64) -> Result<Vec<Claim>, AuditError> {
+    fn steps(scheme: &PagerScheme, _: u64) -> usize {
+        scheme.kinds.len() * USERS.len()
+    }
+
+    fn claims(
+        scheme: &PagerScheme,
+        faults: u64,
+        seed: u64,
+        progress: &Progress,
+    ) -> Result<Vec<Claim>, AuditError> {
         /// Faults of write-only schemes at most: exact comparison needs fewer faults than
         /// statistics.
         const EQUAL_MAX: u64 = 300_000;
@@ -122,7 +132,7 @@ impl Suite for Pagers {
             let users = (0..).zip(USERS);
             let runs = users.map(|(nth, user)| {
                 let seed = seed.wrapping_mul(64) + nth;
-                run::run(scheme, kind, user, faults, seed)
+                run::run(scheme, kind, user, faults, seed).inspect(|_| progress.advance())
             });
             let runs = runs.collect::<Result<Vec<PagerRun>, AuditError>>()?;
             let name = name_of(scheme, kind);
@@ -237,12 +247,11 @@ fn pages_come_back(name: &str, runs: &[PagerRun]) -> Claim {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Progress;
     use super::*;
 
     #[test]
     fn planted_faults_are_found_and_nothing_else() {
-        let progress = Progress::new(0);
+        let progress = Progress::unseen();
         let planted = suite::planted_claims::<Pagers>(&progress).unwrap();
         let clean = suite::honest_claims::<Pagers>(&progress).unwrap();
         for claim in planted.iter().chain(&clean) {

@@ -12,6 +12,7 @@ mod users;
 mod watch;
 
 use super::html::{self, Picture};
+use super::report::Progress;
 use super::sampling::{UserDraws, claims_of_draws, count_differences, pair_indices};
 use super::suite::{self, AuditError, Suite};
 use super::{Outcome, grouped};
@@ -74,10 +75,15 @@ impl Suite for Processors {
         scheme.name
     }
 
+    fn steps(scheme: &MachineScheme, _: MachineSize) -> usize {
+        scheme.readings.len() + USERS.len()
+    }
+
     fn claims(
         scheme: &MachineScheme,
         size: MachineSize,
         seed: u64,
+        progress: &Progress,
     ) -> Result<Vec<Claim>, AuditError> {
         let mut claims = vec![];
         for reading in scheme.readings {
@@ -87,13 +93,14 @@ impl Suite for Processors {
             let runs = runs.collect::<traceless_sim::Result<Vec<MachineRun>>>()?;
             claims.push(steps_claim(scheme, reading.words, &runs));
             claims.push(times_claim(scheme, reading, &runs, &atlas)?);
+            progress.advance();
         }
         let atlas = scheme.atlas(Over::Dram)?;
         if matches!(scheme.construction, Construction::Config(_)) {
             claims.push(on_demand_counts_claim(scheme, &atlas, seed)?);
             claims.push(on_demand_gaps_claim(scheme, &atlas, seed)?);
         }
-        claims.extend(long_run_claims(scheme, size, seed)?);
+        claims.extend(long_run_claims(scheme, size, seed, progress)?);
         Ok(claims)
     }
 
@@ -169,6 +176,7 @@ fn long_run_claims(
     scheme: &MachineScheme,
     size: MachineSize,
     seed: u64,
+    progress: &Progress,
 ) -> traceless_sim::Result<Vec<Claim>> {
     let atlas = &scheme.atlas(BY_BANDWIDTH.over)?;
     let steps = size.statistic_steps.max(size.leaves * scheme.turns);
@@ -180,6 +188,7 @@ fn long_run_claims(
         leaves.push(draws(scheme, &steps, atlas, most));
         let first = first.get_or_insert_with(|| steps.clone());
         comparison.compare(scheme, job.user, first, &steps);
+        progress.advance();
     }
     let users = USERS.iter().zip(&leaves);
     let users: Vec<_> = users.map(|(user, draws)| UserDraws { name: user.name(), draws }).collect();

@@ -8,6 +8,7 @@ mod subjects;
 
 use super::Outcome;
 use super::html::{Picture, UserPoints};
+use super::report::Progress;
 use super::suite::{self, AuditError, Suite};
 use crate::args::audit::{AuditTimingArgs, Level};
 use subjects::{PLANTED, Planted, SUBJECTS, TimedOperation, TimingSubject};
@@ -57,7 +58,16 @@ impl Suite for Timings {
         1
     }
 
-    fn claims(subject: &TimingSubject, pairs: u64, seed: u64) -> Result<Vec<Claim>, AuditError> {
+    fn steps(subject: &TimingSubject, _: u64) -> usize {
+        subject.pairs.len()
+    }
+
+    fn claims(
+        subject: &TimingSubject,
+        pairs: u64,
+        seed: u64,
+        progress: &Progress,
+    ) -> Result<Vec<Claim>, AuditError> {
         let mut by_test: Vec<Vec<Claim>> = vec![];
         for (what, choose) in subject.pairs {
             let mut operation = (subject.build)(seed)?;
@@ -66,6 +76,7 @@ impl Suite for Timings {
                 by_test.resize_with(by_test.len().max(nth + 1), Vec::new);
                 by_test[nth].push(claim);
             }
+            progress.advance();
         }
         let claim = |tests: Vec<Claim>| {
             let kind = tests[0].name.split(": ").next().unwrap_or_default();
@@ -140,7 +151,6 @@ fn wait_for_stores() {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Progress;
     use super::*;
     use std::sync::Arc;
     use traceless::clock::SimulatedClock;
@@ -148,7 +158,7 @@ mod tests {
 
     #[test]
     fn planted_faults_are_found() {
-        let claims = suite::planted_claims::<Timings>(&Progress::new(0)).unwrap();
+        let claims = suite::planted_claims::<Timings>(&Progress::unseen()).unwrap();
         assert!(claims.iter().all(|claim| claim.verdict == Verdict::Pass), "{claims:?}");
     }
 

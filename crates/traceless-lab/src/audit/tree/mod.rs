@@ -8,6 +8,7 @@ pub mod users;
 mod watch;
 
 use super::html::{Picture, UserPoints};
+use super::report::Progress;
 use super::sampling::{UserDraws, claims_of_draws, count_differences, pair_indices};
 use super::suite::{self, AuditError, Suite};
 use super::{Outcome, grouped, record_only};
@@ -69,11 +70,21 @@ impl Suite for Trees {
         scheme.name
     }
 
-    fn claims(scheme: &NamedScheme, size: TreeSize, seed: u64) -> Result<Vec<Claim>, AuditError> {
+    fn steps(_: &NamedScheme, _: TreeSize) -> usize {
+        USERS.len() + 1
+    }
+
+    fn claims(
+        scheme: &NamedScheme,
+        size: TreeSize,
+        seed: u64,
+        progress: &Progress,
+    ) -> Result<Vec<Claim>, AuditError> {
         let mut runs = vec![];
         for (nth, user) in (0..).zip(USERS) {
             let seed = seed.wrapping_mul(64) + nth;
             runs.push(run_user(scheme, user, size.blocks, size.steps(scheme), seed)?);
+            progress.advance();
         }
         let mut claims = vec![equal_templates(scheme, &runs)];
         let users = USERS.iter().zip(&runs);
@@ -81,6 +92,7 @@ impl Suite for Trees {
             users.map(|(user, run)| UserDraws { name: user.name(), draws: &run.draws }).collect();
         claims.extend(claims_of_draws(scheme.name, &users, &pair_indices(&USERS, &PAIRS)));
         claims.push(on_demand_claim(scheme, size, seed)?);
+        progress.advance();
         Ok(claims)
     }
 
