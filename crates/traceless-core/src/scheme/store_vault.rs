@@ -43,6 +43,9 @@ const RECORD_LEN: usize = (HEAD_LEN + STATE_LEN_MAX).next_multiple_of(4096);
 /// Bytes that a vault takes on a store.
 pub const VAULT_LEN: u64 = 2 * RECORD_LEN as u64;
 
+/// What [`Error::State`] says of a store in which no record opens with the key.
+pub const NOTHING_SAVED: &str = "nothing was saved there, or under another key";
+
 /// The places of the state.
 const RECORDS: RecordPair = RecordPair::new(0, RECORD_LEN);
 
@@ -78,8 +81,7 @@ impl StoreVault {
     pub fn open(store: Arc<dyn Store>, key: Secret) -> Result<(Self, Vec<u8>)> {
         check_room(&*store, VAULT_LEN)?;
         let newest = RECORDS.newest(&*store, |record| decode(record, &key))?;
-        let nothing = "nothing was saved there, or under another key";
-        let (number, state) = newest.ok_or(Error::State(nothing))?;
+        let (number, state) = newest.ok_or(Error::State(NOTHING_SAVED))?;
         Ok((Self { store, key, number }, state))
     }
 }

@@ -207,12 +207,7 @@ impl Map {
     ) -> Result<Answer<'_>> {
         self.shape.check(key, value)?;
         self.finish_unread()?;
-        // A sync within an operation would save half of the operation.
-        if let Home::Saved(array) = &self.array
-            && array.accesses_left() <= ACCESSES
-        {
-            self.sync()?;
-        }
+        self.sync_if_due()?;
         let inserts = Mask::equal(operation.0, Operation::INSERT.0);
         let removes = Mask::equal(operation.0, Operation::REMOVE.0);
         let full = self.full;
@@ -288,10 +283,51 @@ impl Map {
         }
     }
 
+    /// Syncs if there is no room for an operation before the next sync, since a sync within an
+    /// operation would save half of the operation.
+    fn sync_if_due(&mut self) -> Result {
+        match &self.array {
+            Home::Saved(array) if array.accesses_left() <= ACCESSES => self.sync(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Number of entries. It takes one access for each bucket, in order, which reveals nothing but
+    /// that entries are counted.
+    pub fn count(&mut self) -> Result<u64> {
+        self.finish_unread()?;
+        let mut entries = self.stash_entries();
+        for bucket in 0..self.shape.buckets {
+            self.sync_if_due()?;
+            let Self { array, bucket: words, .. } = self;
+            let mut is_read = false;
+            let mut copy = |block: &mut [u8]| {
+                is_read = true;
+                let len = size_of_val(&words[..]);
+                ct::bytes_of_mut(words).copy_from_slice(&block[..len]);
+            };
+            let copied = match array {
+                Home::Unsaved(array) => array.update(Addr(bucket), &mut copy),
+                Home::Saved(array) => array.update(Addr(bucket), &mut copy),
+            };
+            if is_read {
+                self.health.end(copied)?
+            } else {
+                copied?
+            }
+            entries += self.entries_in(&self.bucket);
+        }
+        Ok(entries as u64)
+    }
+
     /// Number of entries in the stash. For statistics only: the number is secret.
     pub fn stash_entries(&self) -> usize {
-        let entries = self.stash.chunks_exact(self.shape.entry_words());
-        entries.filter(|entry| entry[0] != 0).count()
+        self.entries_in(&self.stash)
+    }
+
+    fn entries_in(&self, words: &[u64]) -> usize {
+        let entries = words.chunks_exact(self.shape.entry_words());
+        entries.map(|entry| usize::from(entry[0] != 0)).sum()
     }
 
     /// Scans one bucket, and puts the carried entry there if it may. If the bucket cannot be read,

@@ -100,6 +100,7 @@ fn behaves_like_a_map(map: &mut Map, operations: u64) {
     for (key, value) in &model {
         assert_eq!(map.get(key).unwrap().as_ref(), Some(value));
     }
+    assert_eq!(map.count().unwrap(), model.len() as u64);
 }
 
 #[test]
@@ -140,6 +141,20 @@ fn each_operation_is_two_accesses() {
         let seen = seen.lock().unwrap();
         assert!(seen.len() == 2 && seen[0] != seen[1], "{seen:?}");
     }
+}
+
+#[test]
+fn counting_is_one_access_for_each_bucket() {
+    let (mut map, seen) = open_map(builder(50, 8, 8), u64::MAX);
+    for entries in 0..30 {
+        seen.lock().unwrap().clear();
+        assert_eq!(map.count().unwrap(), entries);
+        assert!(seen.lock().unwrap().iter().copied().eq(0..map.shape.buckets));
+        map.insert(&entries.to_le_bytes(), &[]).unwrap();
+    }
+    let (mut failing, _) = open_map(builder(50, 8, 8), 3);
+    assert!(matches!(failing.count(), Err(Error::Store(_))));
+    assert_eq!(failing.count().unwrap(), 0);
 }
 
 #[test]

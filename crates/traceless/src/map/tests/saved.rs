@@ -52,6 +52,7 @@ fn a_map_comes_back_with_its_stash() {
         }
         map = saved(store.clone(), round + 9).open().unwrap();
         assert_eq!(contents(&mut map), model);
+        assert_eq!(map.count().unwrap(), model.len() as u64);
     }
     assert!(waited > 0, "no entry waited in the stash");
     drop(map);
