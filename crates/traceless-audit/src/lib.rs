@@ -40,6 +40,7 @@
 //! | [`judge`] | do two traces of any scheme differ by more than chance? |
 //! | [`diff`] | what do two copies of one disk reveal? |
 //! | [`ImportReader`] | what did another tool record? |
+//! | [`FileComparison`] | what is the verdict on two files? |
 //! | [`Report`] | what is the verdict, for people and programs? |
 //!
 //! docs/audit.md has the rules and an example of each report.
@@ -55,9 +56,10 @@
 //! `boosting`; `timing`: times in pairs; `accesses`: traces of any scheme, divided by `segment`,
 //! each an `access` with its events (`footprint`) and their `template`; `judge`: two of them, by
 //! what is public and what is drawn (`schedule`), the `order` of accesses that come by chance,
-//! single events (`columns`) and `requests`; `import`: recordings of other tools; `report`; `svg`:
-//! plots, for any report; `mixer`: random numbers for the tests that draw. `models` are faulty
-//! schemes for the crate's tests.
+//! single events (`columns`) and `requests`; `import`: recordings of other tools; `recording`:
+//! files of events; `file_comparison`: two of them, judged; `report`; `svg`: plots, for any report;
+//! `mixer`: random numbers for the tests that draw. `models` are faulty schemes for the crate's
+//! tests.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -72,6 +74,7 @@ mod dense_index;
 mod distance;
 mod distances;
 mod draws;
+mod file_comparison;
 mod footprint;
 mod halves;
 mod import;
@@ -86,6 +89,7 @@ mod normal;
 mod order;
 mod parity;
 mod permutation;
+mod recording;
 mod recurrence;
 mod report;
 mod requests;
@@ -103,9 +107,11 @@ pub use classifier::are_indistinguishable;
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
 pub use distance::Distance;
 pub use draws::{Draws, Recurrence};
+pub use file_comparison::{CompareReport, FileComparison};
 pub use import::{Format, ImportError, ImportReader, LINE_MAX};
 pub use judge::{ACCESSES_MIN, Judgement, judge, places_of};
 pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
+pub use recording::{FileFormat, ReadOptions, Recording, RecordingError, secrets};
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
 pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};
 pub use stats::{ALPHA, worst_of};

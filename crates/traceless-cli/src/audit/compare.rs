@@ -2,34 +2,19 @@
 
 use super::html::{Page, Picture, UserPoints};
 use super::outcome::{CLEAN, FOUND, NOT_JUDGED, Outcome, claim_line, grouped, json};
-use super::source::{Source, secrets};
-use crate::args::audit::{CompareArgs, SourceArgs};
-use serde::Serialize;
+use super::source;
+use crate::args::audit::CompareArgs;
 use std::path::Path;
-use traceless_audit::{
-    Accesses, Claim, Compare, Comparison, Counts, Judgement, Verdict, judge, places_of, try_compare,
-};
-use traceless_core::trace::Op;
+use traceless_audit::{CompareReport, Comparison, Counts, FileComparison, Verdict, places_of};
 
 pub fn run(args: &CompareArgs) -> Outcome {
-    let options = Compare { reads: args.reads, times: args.times, exact_order: args.exact_order };
-    let has_options = args.reads || args.times || args.exact_order;
-    let wants_equal = args.equal || has_options;
-    let judgement = || {
-        let has_syncs = has_syncs(args)?;
-        let rules = if has_options || has_syncs { options } else { EVERY_EVENT };
-        let comparison = compare_files(args, rules)?;
-        let knows_secrets = args.secret_a.is_some() || args.secret_b.is_some();
-        let draws = (!comparison.equal || knows_secrets) && !wants_equal;
-        let judgement = if draws { Some(by_statistics(args)?) } else { None };
-        Ok(CompareReport::of(comparison, judgement, has_syncs))
-    };
-    let report = match judgement() {
-        Err(outcome) => return outcome,
+    let files = files(args);
+    let report = match files.judge() {
+        Err(error) => return error.into(),
         Ok(report) => report,
     };
     if let Some(path) = &args.output.html
-        && let Err(outcome) = write_page(args, &report, path)
+        && let Err(outcome) = write_page(&files, &report, path)
     {
         return outcome;
     }
@@ -46,92 +31,29 @@ pub fn run(args: &CompareArgs) -> Outcome {
     outcome
 }
 
-/// Compared where neither trace has a sync: without syncs it is unknown which accesses a cache may
-/// have reordered, and whether reads are meant to be observed. So every event counts.
-const EVERY_EVENT: Compare = Compare { reads: true, times: false, exact_order: true };
-
-fn has_syncs(args: &CompareArgs) -> Result<bool, Outcome> {
-    for path in [&args.a, &args.b] {
-        for event in Source::open(path, &args.source)? {
-            if event?.op == Op::Sync {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
-}
-
-/// The report as JSON.
-#[derive(Serialize)]
-struct CompareReport {
-    schema: &'static str,
-    verdict: Verdict,
-    /// `equality`, or `statistics` where each trace by itself looks drawn at random.
-    judged_by: &'static str,
-    /// Why there is no judgement, and how many accesses one would take.
-    not_judged: Option<String>,
-    #[serde(flatten)]
-    comparison: Comparison,
-    claims: Vec<Claim>,
-}
-
-impl CompareReport {
-    /// Two traces that differ, or that come with secrets, are judged by statistics if each by
-    /// itself looks drawn at random. Otherwise the verdict is whether they are equal, and the
-    /// report lists the claims that do not hold for a trace by itself.
-    ///
-    /// With too few accesses a leak that is found counts, but finding none proves nothing. On a
-    /// disk, where there are syncs, a difference is a leak unless there are enough accesses.
-    fn of(comparison: Comparison, judgement: Option<Judgement>, has_syncs: bool) -> Self {
-        let holds = |claim: &Claim| claim.verdict == Verdict::Pass;
-        let (judged_by, verdict, claims, not_judged) = match judgement {
-            Some(Judgement { alone, together, rate, too_few })
-                if alone.iter().all(holds) && !(has_syncs && too_few.is_some()) =>
-            {
-                let verdict = match (together.iter().all(holds), &too_few) {
-                    (false, _) => Verdict::Leak,
-                    (true, Some(_)) if !comparison.equal => Verdict::Unknown,
-                    (true, _) => Verdict::Pass,
-                };
-                ("statistics", verdict, [alone, together, vec![rate]].concat(), too_few)
-            }
-            other => {
-                let verdict = if comparison.equal { Verdict::Pass } else { Verdict::Leak };
-                let alone = other.map_or(vec![], |judgement| judgement.alone);
-                let fails = alone.into_iter().filter(|claim| !holds(claim));
-                ("equality", verdict, fails.collect(), None)
-            }
-        };
-        let not_judged = not_judged.filter(|_| verdict == Verdict::Unknown);
-        let schema = "traceless.audit.compare.v1";
-        Self { schema, verdict, judged_by, not_judged, comparison, claims }
-    }
-}
-
-/// Judges two traces by statistics.
-fn by_statistics(args: &CompareArgs) -> Result<Judgement, Outcome> {
-    let a = accesses(&args.a, args.secret_a.as_deref(), &args.source)?;
-    let b = accesses(&args.b, args.secret_b.as_deref(), &args.source)?;
-    Ok(judge(&a, &b))
-}
-
-fn accesses(path: &Path, secret: Option<&Path>, args: &SourceArgs) -> Result<Accesses, Outcome> {
-    let accesses = Accesses::segment(|| Source::open(path, args))?;
-    match secret {
-        None => Ok(accesses),
-        Some(secret) => accesses.with_secrets(secrets(secret)?),
+fn files(args: &CompareArgs) -> FileComparison {
+    FileComparison {
+        a: args.a.clone(),
+        b: args.b.clone(),
+        options: source::options(&args.source),
+        secret_a: args.secret_a.clone(),
+        secret_b: args.secret_b.clone(),
+        equal: args.equal,
+        reads: args.reads,
+        times: args.times,
+        exact_order: args.exact_order,
     }
 }
 
 /// The verdict as a page, with the accesses of both traces.
-fn write_page(args: &CompareArgs, report: &CompareReport, path: &Path) -> Result<(), Outcome> {
-    let [a, b] = [accesses(&args.a, None, &args.source)?, accesses(&args.b, None, &args.source)?];
+fn write_page(files: &FileComparison, report: &CompareReport, path: &Path) -> Result<(), Outcome> {
+    let [a, b] = files.accesses()?;
     let user = |name: &str, path: &Path, places: Vec<u64>| {
         let name = format!("{name}: {}", path.file_name().unwrap_or_default().display());
         UserPoints { name, points: (0..).zip(places).collect() }
     };
     let [of_a, of_b] = places_of(&a, &b);
-    let users = [user("A", &args.a, of_a), user("B", &args.b, of_b)];
+    let users = [user("A", &files.a, of_a), user("B", &files.b, of_b)];
     let title = "what is accessed: places, numbered as they lie".to_owned();
     let picture = Picture { title, across: "access", up: "place", users };
     let why = if report.claims.is_empty() { "" } else { why(report) };
@@ -144,11 +66,6 @@ fn write_page(args: &CompareArgs, report: &CompareReport, path: &Path) -> Result
         pictures: &[picture],
     }
     .write(path)
-}
-
-fn compare_files(args: &CompareArgs, rules: Compare) -> Result<Comparison, Outcome> {
-    let open = |path| Source::open(path, &args.source);
-    try_compare(open(&args.a)?, open(&args.b)?, rules)
 }
 
 fn text(report: &CompareReport) -> String {

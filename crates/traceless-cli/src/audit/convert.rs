@@ -1,7 +1,7 @@
 //! `traceless audit convert`: what another tool recorded, as a trace file.
 
 use super::outcome::{CLEAN, FAILED, NOT_WHAT_IT_SHOULD_BE, Outcome, grouped};
-use super::source::Source;
+use super::source;
 use crate::args::audit::ConvertArgs;
 use std::fs::File;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn convert(args: &ConvertArgs) -> Result<Outcome, Outcome> {
     if is(&args.to).is_some_and(|to| Some(to) == is(&args.from)) {
         return Err(Outcome::error(FAILED, "what is read cannot be written at the same time"));
     }
-    let events = Source::open(&args.from, &args.source)?;
+    let events = source::open(&args.from, &args.source)?;
     let mut writer = File::create(&args.to).and_then(TraceWriter::new).map_err(failed)?;
     for event in events {
         writer.append(event?).map_err(failed)?;
