@@ -1,72 +1,30 @@
 //! `traceless sim trace`: one machine, and a workload for each of its cores.
 
 use crate::args::SimTraceArgs;
-use crate::failure::{FINDING, Failure};
+use crate::failure::Failure;
 use crate::output::{print_json, print_line};
 use crate::trace::Trace;
-use serde::Serialize;
-use std::path::Path;
-use traceless_core::clock::{Clock, Monotonic};
-use traceless_core::stats::Histogram;
-use traceless_sim::Watch;
-use traceless_sim::dram::{self, Breach, ChannelStats, ChannelTimes, OpStats, Summary};
-use traceless_sim::experiment::toml_file::read_machine;
+use traceless_core::clock::Monotonic;
+use traceless_sim::dram::Summary;
+use traceless_sim::experiment::machine_run::{MachineReport, MachineRun, RequestReport};
 use traceless_sim::latency::Latency;
-use traceless_sim::machine::{Machine, Outcome};
-use traceless_sim::oram::{Config, Latencies, Scheme};
+use traceless_sim::oram::Latencies;
 use traceless_sim::processor::Run;
-use traceless_sim::workload::{self, Prefix, Program, Workload};
-
-#[derive(Serialize)]
-struct Report {
-    schema: &'static str,
-    machine: Machine,
-    #[serde(flatten)]
-    outcome: Outcome,
-    channels: Vec<Channel>,
-    /// The number of commands on the bus, if all of them were checked.
-    commands_checked: Option<u64>,
-    /// The speed of the simulator itself.
-    records_per_second: f64,
-}
-
-#[derive(Serialize)]
-struct Channel {
-    reads: Requests,
-    writes: Requests,
-    dram: Summary,
-}
-
-#[derive(Serialize)]
-struct Requests {
-    #[serde(flatten)]
-    counts: OpStats,
-    latency: f64,
-    p50: u64,
-    p99: u64,
-    max: u64,
-    row_hits: f64,
-}
+use traceless_sim::workload;
 
 pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
-    let machine = machine(args)?;
-    let mut programs = programs(args)?;
-    let clock = Monotonic::start();
-    let trace = Trace::open(&args.trace)?;
-    let watch = Watch { commands: args.check, ..super::watch(&trace) };
-    let outcome = machine.run_watched(0, &mut programs, &watch)?;
-    trace.finish()?;
-    let seconds = clock.now() as f64 / 1e9;
-    let commands_checked = args.check.then(|| check(&machine, &outcome)).transpose()?;
-    let channel = |(stats, times)| Channel::of(stats, times, &machine, &outcome);
-    let report = Report {
-        schema: "traceless.sim.trace.v1",
-        channels: outcome.channels.iter().zip(&outcome.channel_times).map(channel).collect(),
-        commands_checked,
-        records_per_second: outcome.run.records as f64 / seconds,
-        machine,
-        outcome,
+    let run = MachineRun {
+        workloads: args.workloads.clone(),
+        length: args.length,
+        seed: args.seed,
+        format: args.format.map(workload::Format::from),
+        scheme: args.scheme.clone(),
+        config: args.config.clone(),
+        check: args.check,
     };
+    let trace = Trace::open(&args.trace)?;
+    let report = run.simulate(&super::watch(&trace), &Monotonic::start())?;
+    trace.finish()?;
     if args.json {
         return print_json(&report);
     }
@@ -74,79 +32,7 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The number of commands on the bus. Fails at the first one that breaks a constraint.
-fn check(machine: &Machine, outcome: &Outcome) -> Result<u64, Failure> {
-    if machine.constant.is_some() {
-        return Err(Failure::usage("a memory known by its bandwidth has no commands to check"));
-    }
-    for (channel, log) in outcome.commands.iter().enumerate() {
-        if let Some(Breach { nth, command, rule }) = dram::first_breach(&machine.memory, log) {
-            let what = format!("channel {channel}, command {nth}: {rule}: {command:?}");
-            return Err(Failure::new(FINDING, what));
-        }
-    }
-    Ok(outcome.commands.iter().map(|log| log.len() as u64).sum())
-}
-
-/// The workloads of all cores, in order.
-fn programs(args: &SimTraceArgs) -> Result<Vec<Program>, Failure> {
-    let mut programs = vec![];
-    for (name, seed) in args.workloads.iter().zip(args.seed..) {
-        let path = Path::new(name);
-        if args.format.is_none() && !path.exists() {
-            let length = args.length.unwrap_or(MADE_UP_LEN);
-            programs.extend(workload::programs(name, length, seed)?);
-        } else {
-            let file = workload::open(path, args.format.map(workload::Format::from))?;
-            let limited = Prefix::new(file, args.length.unwrap_or(u64::MAX));
-            programs.push((Box::new(limited) as Box<dyn Workload>).into());
-        }
-    }
-    Ok(programs)
-}
-
-/// Default length of a generated workload, in operations.
-const MADE_UP_LEN: u64 = 1_000_000;
-
-/// The machine of `--config`, or the default one, with the scheme of `--scheme`.
-fn machine(args: &SimTraceArgs) -> Result<Machine, Failure> {
-    let named = args.config.as_deref().map(read_machine).transpose()?;
-    let scheme = Scheme::named(&args.scheme).ok_or_else(|| no_scheme(&args.scheme))?;
-    if scheme == Scheme::Dram {
-        return Ok(Machine { oram: None, ..named.unwrap_or(Machine::FOUR_CHANNELS) });
-    }
-    let machine = named.unwrap_or_else(Machine::ir_oram);
-    let oram = Config { scheme, ..machine.oram.clone().unwrap_or_default() };
-    Ok(Machine { oram: Some(oram.resolved()), ..machine })
-}
-
-fn no_scheme(name: &str) -> Failure {
-    let names: Vec<&str> = Scheme::NAMED.iter().map(|(name, _)| *name).collect();
-    Failure::usage(format!("there is no scheme `{name}`; there are {}", names.join(", ")))
-}
-
-impl Channel {
-    fn of(
-        stats: &ChannelStats,
-        times: &ChannelTimes,
-        machine: &Machine,
-        outcome: &Outcome,
-    ) -> Self {
-        let requests = |counts: OpStats, times: &Histogram| {
-            let Latency { p50, p99, max, .. } = Latency::of(times);
-            let (latency, row_hits) = (counts.latency(), counts.row_hits());
-            Requests { counts, latency, p50, p99, max, row_hits }
-        };
-        let channel = std::slice::from_ref(stats);
-        Self {
-            reads: requests(stats.reads, &times.reads),
-            writes: requests(stats.writes, &times.writes),
-            dram: Summary::new(&machine.memory, channel, outcome.run.cycles),
-        }
-    }
-}
-
-fn print_report(report: &Report) {
+fn print_report(report: &MachineReport) {
     let Run { cycles, instructions, records } = report.outcome.run;
     let per_cycle = instructions as f64 / cycles as f64;
     print_line(&format!("{cycles} cycles, {instructions} instructions ({per_cycle:.3} a cycle)"));
@@ -177,7 +63,7 @@ fn print_report(report: &Report) {
     }
     for (nth, channel) in report.channels.iter().enumerate() {
         for (name, requests) in [("reads", &channel.reads), ("writes", &channel.writes)] {
-            let Requests { counts, latency, p50, p99, max, row_hits } = requests;
+            let RequestReport { counts, latency, p50, p99, max, row_hits } = requests;
             if counts.served + counts.merged == 0 {
                 continue;
             }

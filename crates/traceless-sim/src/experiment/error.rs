@@ -35,6 +35,23 @@ pub enum Error {
         /// The cause.
         source: crate::Error,
     },
+    /// No scheme has that name.
+    #[error("there is no scheme `{name}`; there are {known}")]
+    NoScheme {
+        /// The requested name.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// The memory is known by its bandwidth, without a bus.
+    #[error("a memory known by its bandwidth has no commands to check")]
+    NoCommands,
+    /// A command on the memory's bus breaks a constraint: the simulator is wrong.
+    #[error("{what}")]
+    Breach {
+        /// The command, and the constraint.
+        what: String,
+    },
     /// No run of an experiment has the requested number.
     #[error("there are runs 0 to {last}")]
     NoRun {
@@ -121,10 +138,10 @@ fn lines(gaps: &[Gap]) -> String {
 }
 
 impl Error {
-    /// Whether results contradict each other or are damaged.
+    /// Whether the simulator is wrong, or results contradict each other or are damaged.
     pub fn is_finding(&self) -> bool {
         match self {
-            Self::Damage { .. } | Self::Contradiction { .. } => true,
+            Self::Breach { .. } | Self::Damage { .. } | Self::Contradiction { .. } => true,
             Self::Incomplete { gaps } => gaps.iter().any(|gap| gap.is_damage),
             _ => false,
         }

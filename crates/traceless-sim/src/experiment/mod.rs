@@ -58,10 +58,12 @@
 //! compared, with which metrics and claims; `results`: one file for each run; `interleave`: runs
 //! that measure this computer; `metrics`: numbers made of counts; `verdict`: whether a claim holds;
 //! `report`, `text_table`, `plot`, `table`: the outcome as JSON, text, SVG, CSV and Parquet;
-//! `simulation`: experiments that the simulator runs.
+//! `simulation`: experiments that the simulator runs; `machine_run`: one machine without an
+//! experiment.
 
 mod error;
 pub mod interleave;
+pub mod machine_run;
 pub mod metrics;
 mod plot;
 mod report;
