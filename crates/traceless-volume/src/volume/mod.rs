@@ -249,6 +249,67 @@ impl Volume {
         Ok(covered)
     }
 
+    /// As [`Device::read`], with the error as it is.
+    pub fn read_at(&self, at: u64, into: &mut [u8]) -> Result {
+        self.check_extent(at, into.len())?;
+        let [head, whole, _] = split(at, into.len(), self.block_len);
+        let (first, rest) = into.split_at_mut(head);
+        let (middle, last) = rest.split_at_mut(whole);
+        let oram = self.oram.read().expect(POISONED);
+        let read = |at: u64, into: &mut [u8]| oram.read_shared(&self.blocks(at, into.len()), into);
+        if !middle.is_empty() {
+            read(at + head as u64, middle)?;
+        }
+        let ends = [(at, first), (at + (head + whole) as u64, last)];
+        for (at, part) in ends.into_iter().filter(|(_, part)| !part.is_empty()) {
+            let mut block = vec![0; self.block_len];
+            let within = (at % self.block_len as u64) as usize;
+            read(at - within as u64, &mut block)?;
+            part.copy_from_slice(&block[within..within + part.len()]);
+        }
+        Ok(())
+    }
+
+    /// As [`Device::write`], with the error as it is.
+    pub fn write_at(&self, at: u64, from: &[u8]) -> Result {
+        self.check_extent(at, from.len())?;
+        if self.read_only {
+            return Err(traceless_core::Error::ReadOnly.into());
+        }
+        let [head, whole, _] = split(at, from.len(), self.block_len);
+        let (first, rest) = from.split_at(head);
+        let (middle, last) = rest.split_at(whole);
+        let mut oram = self.oram.write().expect(POISONED);
+        let mut write = |at: u64, from: &[u8]| {
+            let within = (at % self.block_len as u64) as usize;
+            if within == 0 && from.len().is_multiple_of(self.block_len) {
+                return oram.write_many(&self.blocks(at, from.len()), from);
+            }
+            // For part of a block the rest is read, and the whole counts as one write.
+            let addr = Addr(at / self.block_len as u64);
+            oram.update(addr, &mut |block| {
+                block[within..within + from.len()].copy_from_slice(from);
+            })
+        };
+        let context = [(at, first), (at + head as u64, middle), (at + (head + whole) as u64, last)];
+        for (at, part) in context.into_iter().filter(|(_, part)| !part.is_empty()) {
+            write(at, part)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Device::flush`], with the error as it is.
+    pub fn flush_all(&self) -> Result {
+        if self.read_only {
+            return Ok(());
+        }
+        let covered = self.sync()?;
+        match &self.anchor {
+            Some(anchor) => Ok(anchor.note_count(covered).map_err(traceless_core::Error::Io)?),
+            None => Ok(()),
+        }
+    }
+
     /// Writes made since creation.
     pub fn writes(&self) -> u64 {
         self.oram.read().expect(POISONED).writes()
@@ -284,9 +345,17 @@ impl Volume {
     }
 
     fn check_range(&self, at: u64, len: usize, past_end: Errno) -> io::Result<()> {
+        self.check_extent(at, len).map_err(|_| past_end.into())
+    }
+
+    fn check_extent(&self, at: u64, len: usize) -> Result {
         match at.checked_add(len as u64) {
             Some(end) if end <= self.len => Ok(()),
-            _ => Err(past_end.into()),
+            _ => {
+                let block_len = self.block_len as u64;
+                let (addr, blocks) = (Addr(self.len.max(at) / block_len), self.len / block_len);
+                Err(traceless_core::Error::OutOfRange { addr, blocks }.into())
+            }
         }
     }
 }
@@ -317,63 +386,16 @@ impl Device for Volume {
 
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
         self.check_range(at, into.len(), Errno::INVAL)?;
-        let [head, whole, _] = split(at, into.len(), self.block_len);
-        let (first, rest) = into.split_at_mut(head);
-        let (middle, last) = rest.split_at_mut(whole);
-        let oram = self.oram.read().expect(POISONED);
-        let read = |at: u64, into: &mut [u8]| {
-            oram.read_shared(&self.blocks(at, into.len()), into)
-                .map_err(|e| Error::from(e).into_io())
-        };
-        if !middle.is_empty() {
-            read(at + head as u64, middle)?;
-        }
-        let ends = [(at, first), (at + (head + whole) as u64, last)];
-        for (at, part) in ends.into_iter().filter(|(_, part)| !part.is_empty()) {
-            let mut block = vec![0; self.block_len];
-            let within = (at % self.block_len as u64) as usize;
-            read(at - within as u64, &mut block)?;
-            part.copy_from_slice(&block[within..within + part.len()]);
-        }
-        Ok(())
+        self.read_at(at, into).map_err(Error::into_io)
     }
 
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
         self.check_range(at, from.len(), Errno::NOSPC)?;
-        if self.read_only {
-            return Err(Errno::ROFS.into());
-        }
-        let [head, whole, _] = split(at, from.len(), self.block_len);
-        let (first, rest) = from.split_at(head);
-        let (middle, last) = rest.split_at(whole);
-        let mut oram = self.oram.write().expect(POISONED);
-        let mut write = |at: u64, from: &[u8]| {
-            let within = (at % self.block_len as u64) as usize;
-            if within == 0 && from.len().is_multiple_of(self.block_len) {
-                return oram.write_many(&self.blocks(at, from.len()), from);
-            }
-            // For part of a block the rest is read, and the whole counts as one write.
-            let addr = Addr(at / self.block_len as u64);
-            oram.update(addr, &mut |block| {
-                block[within..within + from.len()].copy_from_slice(from);
-            })
-        };
-        let context = [(at, first), (at + head as u64, middle), (at + (head + whole) as u64, last)];
-        for (at, part) in context.into_iter().filter(|(_, part)| !part.is_empty()) {
-            write(at, part).map_err(|e| Error::from(e).into_io())?;
-        }
-        Ok(())
+        self.write_at(at, from).map_err(Error::into_io)
     }
 
     fn flush(&self) -> io::Result<()> {
-        if self.read_only {
-            return Ok(());
-        }
-        let covered = self.sync().map_err(Error::into_io)?;
-        match &self.anchor {
-            Some(anchor) => anchor.note_count(covered),
-            None => Ok(()),
-        }
+        self.flush_all().map_err(Error::into_io)
     }
 }
 
