@@ -31,6 +31,16 @@ const LABORATORY: [&str; 10] = [
     "traceless-audit",
     "traceless-cli",
 ];
+/// The products that the Python package has.
+const PYTHON: [&str; 7] = [
+    "traceless",
+    "traceless-block",
+    "traceless-core",
+    "traceless-sys",
+    "traceless-volume",
+    "traceless-sim",
+    "traceless-audit",
+];
 const ASYNC_CRATE: &str = "crates/traceless-cloud";
 
 /// The modules of the library that the auditor may use: events, and the types in them.
@@ -64,6 +74,7 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "traceless-preload" => Some(&["traceless-pager"]),
         "traceless-sim" => Some(&["traceless", "traceless-audit"]),
         "traceless-cli" => Some(&PRODUCTS),
+        "traceless-py" => Some(&PYTHON),
         "traceless-lab" => Some(&LABORATORY),
         _ => None,
     }
@@ -177,6 +188,7 @@ mod tests {
             ("crates/traceless-sim/Cargo.toml", "traceless-sys = \"1\""),
             ("crates/traceless-audit/Cargo.toml", "traceless-volume = \"1\""),
             ("crates/traceless-block/Cargo.toml", "traceless-cli = \"1\""),
+            ("crates/traceless-py/Cargo.toml", "traceless-cli = \"1\""),
             ("crates/traceless-pager/Cargo.toml", "tokio = \"1\""),
         ];
         for (path, line) in cases {

@@ -8,7 +8,8 @@ use super::tree::{RustFile, Tree};
 use crate::rust_text::{line_of, without_tests};
 
 /// Crates without an interface for other crates: programs, and a library that programs run with.
-const NO_LIBRARIES: [&str; 3] = ["traceless-cli", "traceless-lab", "traceless-preload"];
+const NO_LIBRARIES: [&str; 4] =
+    ["traceless-cli", "traceless-lab", "traceless-preload", "traceless-py"];
 
 const REMEDY: &str = "show its main use in a code block of its documentation";
 
