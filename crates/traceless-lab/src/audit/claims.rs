@@ -45,10 +45,14 @@ impl VolumeSize {
     }
 }
 
-/// How often [`claims`] advances the progress: once for each pair of users, with many openings,
-/// for the places that are written, and for what is read.
-pub fn steps(subject: AuditSubject, size: VolumeSize) -> usize {
-    pairs(subject.hides()).len() + usize::from(size.many_openings) + 2
+/// By how much [`claims`] advances the progress: about the writes of all runs.
+pub fn work(subject: AuditSubject, size: VolumeSize) -> u64 {
+    // Without targets there are no claims, either.
+    let targets = subject.targets(size.blocks, size.map_blocks).unwrap_or_default();
+    let of_pair = |pair: &WorkloadPair| pair_work(pair, &targets, size);
+    let of_pairs: u64 = pairs(subject.hides()).iter().map(of_pair).sum();
+    let of_openings = if size.many_openings { MANY_OPENINGS } else { 0 };
+    of_pairs + of_openings + slots_work(&targets, size) + array_work(&targets)
 }
 
 /// Every claim of `subject`; all seeds derive from `seed`.
@@ -64,21 +68,49 @@ pub fn claims(
     let mut claims = vec![];
     for pair in pairs(subject.hides()) {
         claims.extend(equal_traces(&pair, &targets, size, seed, reads));
-        progress.advance();
+        progress.advance(pair_work(&pair, &targets, size));
     }
     if size.many_openings {
         claims.extend(many_openings(subject, reads)?);
-        progress.advance();
+        progress.advance(MANY_OPENINGS);
     }
-    if targets.iter().all(|target| target.drawn_slots().is_some()) {
+    if all_drawn(&targets) {
         claims.extend(slot_draws::claims(&targets, size.drawn_writes, seed)?);
     } else {
         claims.push(covers_the_schedule(&targets, subject.hides()));
     }
-    progress.advance();
+    progress.advance(slots_work(&targets, size));
     claims.push(is_an_array(&targets));
-    progress.advance();
+    progress.advance(array_work(&targets));
     Ok(claims)
+}
+
+fn pair_work(pair: &WorkloadPair, targets: &[AuditTarget], size: VolumeSize) -> u64 {
+    able(pair, targets).iter().map(|target| size.length(target).writes * size.seeds).sum()
+}
+
+fn slots_work(targets: &[AuditTarget], size: VolumeSize) -> u64 {
+    if all_drawn(targets) {
+        return (targets.len() * slot_draws::WORKLOADS.len()) as u64 * size.drawn_writes;
+    }
+    targets.iter().map(|target| target.timetable().warm_up + target.timetable().whole_cycle).sum()
+}
+
+fn array_work(targets: &[AuditTarget]) -> u64 {
+    targets.iter().map(|target| target.blocks() + 2 * target.timetable().cycle).sum()
+}
+
+fn all_drawn(targets: &[AuditTarget]) -> bool {
+    targets.iter().all(|target| target.drawn_slots().is_some())
+}
+
+/// The targets that support a pair.
+fn able<'a>(pair: &WorkloadPair, targets: &'a [AuditTarget]) -> Vec<&'a AuditTarget> {
+    let able = |target: &&AuditTarget| {
+        let opens = pair.interruption == Interruption::Nothing || target.can_reopen();
+        opens && (!pair.a.dummies || target.is_for_disks())
+    };
+    targets.iter().filter(able).collect()
 }
 
 /// The writes of two users in the first geometry: one writes one address, the other random ones.
@@ -110,11 +142,7 @@ fn equal_traces(
     let drawn = targets.iter().any(|target| target.drawn_slots().is_some());
     let traces = if drawn { "write traces of equal length and equal draws" } else { EQUAL_LENGTH };
     let name = format!("{traces} are equal: {}", pair.name);
-    let able = |target: &&AuditTarget| {
-        let opens = pair.interruption == Interruption::Nothing || target.can_reopen();
-        opens && (!pair.a.dummies || target.is_for_disks())
-    };
-    let targets: Vec<_> = targets.iter().filter(able).collect();
+    let targets = able(pair, targets);
     let mut all = Counts::default();
     for (target, seed) in
         targets.iter().flat_map(|t| (0..size.seeds).map(move |s| (t, mix(seed, s))))

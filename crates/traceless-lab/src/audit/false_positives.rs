@@ -88,13 +88,13 @@ fn audit_seeds(seeds: Range<u64>, file: Option<&Path>) -> Result<Vec<SeedVerdict
     let remaining: Vec<u64> =
         seeds.filter(|seed| results.iter().all(|j| j.seed != *seed)).collect();
     let (subjects, file) = (subjects(), Mutex::new(file));
-    let progress = Progress::new(remaining.len());
+    let progress = Progress::new(remaining.len() as u64);
     let audit = |seed: &u64| -> Result<SeedVerdict, AuditError> {
         let verdict = judge(&subjects[(seed % subjects.len() as u64) as usize], *seed)?;
         if let Some(file) = &mut *file.lock().expect("no writer panics") {
             append_line(file, &verdict)?;
         }
-        progress.advance();
+        progress.advance(1);
         Ok(verdict)
     };
     let verdicts = in_parallel(&remaining, cores(), audit).into_iter();

@@ -158,18 +158,19 @@ fn confirm_suspicions(mut claims: Vec<Claim>, second: &[Claim]) -> Vec<Claim> {
 
 /// A progress bar on the terminal, if there is one.
 pub struct Progress {
-    state: Mutex<Steps>,
+    state: Mutex<WorkState>,
 }
 
-struct Steps {
+struct WorkState {
     done: u64,
     all: u64,
     meter: Meter,
 }
 
 impl Progress {
-    pub fn new(steps: usize) -> Self {
-        Self::shown(steps, ProgressHow::Auto)
+    /// The progress of `work`, in any unit, none of it done.
+    pub fn new(work: u64) -> Self {
+        Self::shown(work, ProgressHow::Auto)
     }
 
     /// A progress that is not shown, for a part of some work.
@@ -177,26 +178,26 @@ impl Progress {
         Self::shown(0, ProgressHow::None)
     }
 
-    fn shown(steps: usize, how: ProgressHow) -> Self {
+    fn shown(all: u64, how: ProgressHow) -> Self {
         let meter = Meter::new("checks", how);
-        Self { state: Mutex::new(Steps { done: 0, all: steps as u64, meter }) }
+        Self { state: Mutex::new(WorkState { done: 0, all, meter }) }
     }
 
-    /// Counts more steps that are to be done.
-    pub fn extend(&self, steps: usize) {
-        self.state.lock().expect("held briefly").all += steps as u64;
+    /// Adds work that is to be done.
+    pub fn extend(&self, work: u64) {
+        self.state.lock().expect("held briefly").all += work;
     }
 
-    /// Counts one finished step.
-    pub fn advance(&self) {
-        let Steps { done, all, meter } = &mut *self.state.lock().expect("held briefly");
-        *done += 1;
+    /// Counts work that was done.
+    pub fn advance(&self, work: u64) {
+        let WorkState { done, all, meter } = &mut *self.state.lock().expect("held briefly");
+        *done += work;
         meter.update(*done, *all);
     }
 
-    /// The numbers of finished steps and of all steps.
+    /// The work that was done, and all work.
     #[cfg(test)]
-    pub fn steps(&self) -> (u64, u64) {
+    pub fn work(&self) -> (u64, u64) {
         let state = self.state.lock().expect("held briefly");
         (state.done, state.all)
     }

@@ -6,7 +6,7 @@ use super::cloud::Clouds;
 use super::pager::Pagers;
 use super::report::{AuditResult, Progress, to_outcome};
 use super::sim::Processors;
-use super::suite::{AuditError, Suite, honest_claims, planted_claims, self_test_steps};
+use super::suite::{AuditError, Suite, honest_claims, planted_claims, self_test_work};
 use super::timing::Timings;
 use super::tree::Trees;
 use super::volume::Volumes;
@@ -15,7 +15,7 @@ use traceless_cli::args::audit::OutputArgs;
 
 /// One of the suites, without its types.
 struct AnySuite {
-    steps: usize,
+    work: u64,
     honest: fn(&Progress) -> Result<Vec<Claim>, AuditError>,
     planted: fn(&Progress) -> Result<Vec<Claim>, AuditError>,
 }
@@ -23,7 +23,7 @@ struct AnySuite {
 impl AnySuite {
     fn of<S: Suite>() -> Self {
         let (honest, planted) = (honest_claims::<S>, planted_claims::<S>);
-        Self { steps: self_test_steps::<S>(), honest, planted }
+        Self { work: self_test_work::<S>(), honest, planted }
     }
 }
 
@@ -40,7 +40,7 @@ fn audit() -> Result<AuditResult, AuditError> {
         AnySuite::of::<Processors>(),
         AnySuite::of::<Timings>(),
     ];
-    let progress = Progress::new(suites.iter().map(|suite| suite.steps).sum());
+    let progress = Progress::new(suites.iter().map(|suite| suite.work).sum());
     let (mut claims, mut planted) = (vec![], vec![]);
     for suite in &suites {
         claims.extend((suite.honest)(&progress)?);

@@ -9,7 +9,7 @@ use traceless::{Addr, Result};
 use traceless_audit::{Claim, Draws, are_indistinguishable};
 
 /// Patterns of writes, and their names in claims.
-const WORKLOADS: [(Pattern, &str); 3] = [
+pub const WORKLOADS: [(Pattern, &str); 3] = [
     (Pattern::Same, "one address"),
     (Pattern::Random, "random addresses"),
     (Pattern::Hot, "a few hot blocks"),

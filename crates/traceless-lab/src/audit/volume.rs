@@ -178,8 +178,8 @@ impl Suite for Volumes {
         scheme.name
     }
 
-    fn steps(scheme: &VolumeScheme, size: VolumeSize) -> usize {
-        claims::steps(scheme.subject, size)
+    fn work(scheme: &VolumeScheme, size: VolumeSize) -> u64 {
+        claims::work(scheme.subject, size)
     }
 
     fn claims(

@@ -127,10 +127,10 @@ impl Suite for Clouds {
         format!("cloud {}", subject.name)
     }
 
-    fn steps(subject: &CloudPart, _: u64) -> usize {
+    fn work(subject: &CloudPart, steps: u64) -> u64 {
         match subject.part {
-            Part::Gateway(gate) => users(gate).len(),
-            Part::Enclave(_) => 1,
+            Part::Gateway(gate) => users(gate).len() as u64 * steps,
+            Part::Enclave(_) => ENCLAVE_WORK,
         }
     }
 
@@ -142,9 +142,8 @@ impl Suite for Clouds {
     ) -> Result<Vec<Claim>, AuditError> {
         match subject.part {
             Part::Gateway(gate) => of_gateway(subject.name, gate, steps, seed, progress),
-            Part::Enclave(enclave) => {
-                enclave::claims(subject.name, enclave, seed).inspect(|_| progress.advance())
-            }
+            Part::Enclave(enclave) => enclave::claims(subject.name, enclave, seed)
+                .inspect(|_| progress.advance(ENCLAVE_WORK)),
         }
     }
 
@@ -202,6 +201,9 @@ fn pairs(users: usize) -> Vec<(usize, usize)> {
     (0..users).flat_map(|a| (a + 1..users).map(move |b| (a, b))).collect()
 }
 
+/// What the claims about an enclave count for in the progress, in steps of a gateway.
+const ENCLAVE_WORK: u64 = 1000;
+
 fn users(gate: GatewayVariant) -> &'static [GatewayClient] {
     if gate == GatewayVariant::Demand { &USERS[..OF_ONE] } else { &USERS }
 }
@@ -217,7 +219,7 @@ fn of_gateway(
     let users = users(gate);
     for (nth, &user) in (0..).zip(users) {
         runs.push(wire::run(gate, user, steps, seed.wrapping_mul(64) + nth)?);
-        progress.advance();
+        progress.advance(steps);
     }
     let drawn: Vec<_> = runs.iter().map(|run| [run.leaves.clone()]).collect();
     let of_users = users.iter().zip(&drawn);

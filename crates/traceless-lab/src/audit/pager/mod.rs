@@ -113,8 +113,8 @@ impl Suite for Pagers {
         format!("pager {}", scheme.name)
     }
 
-    fn steps(scheme: &PagerScheme, _: u64) -> usize {
-        scheme.kinds.len() * USERS.len()
+    fn work(scheme: &PagerScheme, faults: u64) -> u64 {
+        (scheme.kinds.len() * USERS.len()) as u64 * faults
     }
 
     fn claims(
@@ -128,11 +128,12 @@ impl Suite for Pagers {
         const EQUAL_MAX: u64 = 300_000;
         let mut claims = vec![];
         for &kind in scheme.kinds {
+            let work = faults;
             let faults = if kind.is_tree() { faults } else { faults.min(EQUAL_MAX) };
             let users = (0..).zip(USERS);
             let runs = users.map(|(nth, user)| {
                 let seed = seed.wrapping_mul(64) + nth;
-                run::run(scheme, kind, user, faults, seed).inspect(|_| progress.advance())
+                run::run(scheme, kind, user, faults, seed).inspect(|_| progress.advance(work))
             });
             let runs = runs.collect::<Result<Vec<PagerRun>, AuditError>>()?;
             let name = name_of(scheme, kind);

@@ -75,8 +75,9 @@ impl Suite for Processors {
         scheme.name
     }
 
-    fn steps(scheme: &MachineScheme, _: MachineSize) -> usize {
-        scheme.readings.len() + USERS.len()
+    fn work(scheme: &MachineScheme, size: MachineSize) -> u64 {
+        let of_readings = scheme.readings.len() * size.exact;
+        (USERS.len() * (of_readings + long_steps(scheme, size))) as u64
     }
 
     fn claims(
@@ -93,7 +94,7 @@ impl Suite for Processors {
             let runs = runs.collect::<traceless_sim::Result<Vec<MachineRun>>>()?;
             claims.push(steps_claim(scheme, reading.words, &runs));
             claims.push(times_claim(scheme, reading, &runs, &atlas)?);
-            progress.advance();
+            progress.advance((USERS.len() * size.exact) as u64);
         }
         let atlas = scheme.atlas(Over::Dram)?;
         if matches!(scheme.construction, Construction::Config(_)) {
@@ -170,6 +171,11 @@ fn jobs(
     })
 }
 
+/// The steps of each user in a long run.
+fn long_steps(scheme: &MachineScheme, size: MachineSize) -> usize {
+    size.statistic_steps.max(size.leaves * scheme.turns)
+}
+
 /// All claims that need many steps. To save memory, only the first user's steps are kept, and the
 /// leaves of all.
 fn long_run_claims(
@@ -179,16 +185,16 @@ fn long_run_claims(
     progress: &Progress,
 ) -> traceless_sim::Result<Vec<Claim>> {
     let atlas = &scheme.atlas(BY_BANDWIDTH.over)?;
-    let steps = size.statistic_steps.max(size.leaves * scheme.turns);
+    let long = long_steps(scheme, size);
     let (mut first, mut comparison, mut leaves) = (None, StepComparison::default(), vec![]);
-    for job in jobs(&BY_BANDWIDTH, steps, 0, seed) {
+    for job in jobs(&BY_BANDWIDTH, long, 0, seed) {
         let job = Job { has_large_stash: true, ..job };
         let steps = scheme.run(&job, atlas)?.view.steps;
         let most = if size.leaves > 0 { size.leaves } else { usize::MAX };
         leaves.push(draws(scheme, &steps, atlas, most));
         let first = first.get_or_insert_with(|| steps.clone());
         comparison.compare(scheme, job.user, first, &steps);
-        progress.advance();
+        progress.advance(long as u64);
     }
     let users = USERS.iter().zip(&leaves);
     let users: Vec<_> = users.map(|(user, draws)| UserDraws { name: user.name(), draws }).collect();

@@ -58,8 +58,8 @@ impl Suite for Timings {
         1
     }
 
-    fn steps(subject: &TimingSubject, _: u64) -> usize {
-        subject.pairs.len()
+    fn work(subject: &TimingSubject, pairs: u64) -> u64 {
+        subject.pairs.len() as u64 * pairs
     }
 
     fn claims(
@@ -76,7 +76,7 @@ impl Suite for Timings {
                 by_test.resize_with(by_test.len().max(nth + 1), Vec::new);
                 by_test[nth].push(claim);
             }
-            progress.advance();
+            progress.advance(pairs);
         }
         let claim = |tests: Vec<Claim>| {
             let kind = tests[0].name.split(": ").next().unwrap_or_default();

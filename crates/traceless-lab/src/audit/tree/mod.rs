@@ -70,8 +70,8 @@ impl Suite for Trees {
         scheme.name
     }
 
-    fn steps(_: &NamedScheme, _: TreeSize) -> usize {
-        USERS.len() + 1
+    fn work(scheme: &NamedScheme, size: TreeSize) -> u64 {
+        (USERS.len() as u64 + 1) * size.steps(scheme)
     }
 
     fn claims(
@@ -84,7 +84,7 @@ impl Suite for Trees {
         for (nth, user) in (0..).zip(USERS) {
             let seed = seed.wrapping_mul(64) + nth;
             runs.push(run_user(scheme, user, size.blocks, size.steps(scheme), seed)?);
-            progress.advance();
+            progress.advance(size.steps(scheme));
         }
         let mut claims = vec![equal_templates(scheme, &runs)];
         let users = USERS.iter().zip(&runs);
@@ -92,7 +92,7 @@ impl Suite for Trees {
             users.map(|(user, run)| UserDraws { name: user.name(), draws: &run.draws }).collect();
         claims.extend(claims_of_draws(scheme.name, &users, &pair_indices(&USERS, &PAIRS)));
         claims.push(on_demand_claim(scheme, size, seed)?);
-        progress.advance();
+        progress.advance(size.steps(scheme));
         Ok(claims)
     }
 
