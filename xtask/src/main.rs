@@ -2,11 +2,13 @@
 //! run, and playing back what a disk was sent.
 #![forbid(unsafe_code)]
 
+mod command;
 mod crash;
 mod floors;
 mod log_writes;
 mod mutants;
 mod release;
+mod repository;
 mod rust_text;
 mod size;
 mod stash;

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
+use crate::command::{cargo, run};
 use crate::rust_text::{mask, without_tests};
 
 /// The folder of the builds that are measured, below the root.
@@ -165,16 +166,6 @@ fn lines_without_tests(text: &str) -> usize {
     let is_test =
         |(before, after): (&str, &str)| !before.trim().is_empty() && after.trim().is_empty();
     text.lines().count() - code.lines().zip(kept.lines()).filter(|lines| is_test(*lines)).count()
-}
-
-fn cargo() -> std::ffi::OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let name = format!("{command:?}");
-    let status = command.status().map_err(|error| format!("cannot run {name}: {error}"))?;
-    status.success().then_some(()).ok_or(format!("{name} failed: {status}"))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::Outcome;
+use crate::command::cargo;
 
 /// The file of the curves, below the root.
 const PLOT: &str = "target/stash.svg";
@@ -41,8 +42,7 @@ impl StashOptions {
 
 /// Builds the command, and runs it to measure and draw.
 pub fn run(root: &Path, options: &StashOptions) -> Result<Outcome, String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = Command::new(cargo());
     command.args(["run", "--release", "--quiet", "--package", "traceless-lab", "--"]);
     command.args(["bench", "stash"]).args(&options.arguments).current_dir(root);
     if !options.is_search {

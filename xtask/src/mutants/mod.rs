@@ -3,17 +3,22 @@
 //! cargo-mutants makes one small change after the other in a copy of the repository. A change that
 //! no test notices is a finding, unless `tests/mutants.toml` says why nothing can notice it.
 
+mod changes;
 mod config;
-mod copy;
 mod mutant;
 mod tool;
 
 use crate::Outcome;
+use crate::repository::update_copy;
 use config::{Config, Group};
 use mutant::Mutant;
 use std::collections::BTreeSet;
 use std::path::Path;
 use tool::Tool;
+
+/// The folder of the copy that is mutated, below the root. It stays between runs, and so does what
+/// cargo has built in it.
+const COPY: &str = "target/mutants/tree";
 
 /// The most mutants of a group that `--since` tries, if `--most` is not given.
 const MOST_OF_A_CHANGE: usize = 8;
@@ -58,16 +63,17 @@ pub fn run(root: &Path, options: &MutantOptions) -> Result<Outcome, String> {
     let config = Config::load(root)?;
     let mut groups = config.named(&options.groups)?;
     if let Some(since) = &options.since {
-        let changed = copy::changed(root, since)?;
+        let changed = changes::changed(root, since)?;
         groups.retain(|group| changed.iter().any(|file| group.has(file)));
         if groups.is_empty() {
             eprintln!("no file of a group changed since {since}");
             return Ok(Outcome::Clean);
         }
     }
-    let tree = copy::update(root)?;
+    let tree = root.join(COPY);
+    update_copy(root, &tree)?;
     let tool = Tool::install(root, &tree)?;
-    let diff = options.since.as_deref().map(|since| copy::diff(root, since)).transpose()?;
+    let diff = options.since.as_deref().map(|since| changes::diff(root, since)).transpose()?;
     let mut known = BTreeSet::new();
     let mut unnoticed = Vec::new();
     for group in &groups {

@@ -2,6 +2,7 @@
 
 use super::config::Group;
 use super::mutant::Mutant;
+use crate::command::cargo;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -110,10 +111,6 @@ fn is_of_product(mutant: &Mutant) -> bool {
     let is_printing =
         mutant.change.contains("fmt::Display") || mutant.change.contains("fmt::Debug");
     !is_test && !is_printing
-}
-
-fn cargo() -> std::ffi::OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 #[cfg(test)]
