@@ -14,7 +14,7 @@ use seccompiler::{
 use std::collections::BTreeMap;
 
 /// Calls on open files, memory, threads and time.
-const ALLOWED: [c_long; 37] = [
+const ALLOWED: [c_long; 34] = [
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -48,21 +48,27 @@ const ALLOWED: [c_long; 37] = [
     libc::SYS_restart_syscall,
     libc::SYS_exit,
     libc::SYS_exit_group,
-    libc::SYS_clone3,
-    libc::SYS_openat,
-    libc::SYS_newfstatat,
     libc::SYS_membarrier,
+];
+
+/// Calls that fail, each with its error. For the same work some C libraries make older calls, where
+/// a processor has them.
+const REFUSED: &[(c_long, i32)] = &[
+    (libc::SYS_openat, libc::EPERM),
+    (libc::SYS_newfstatat, libc::EPERM),
+    (libc::SYS_clone3, libc::ENOSYS),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, libc::EPERM),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_stat, libc::EPERM),
 ];
 
 /// Confines this thread and all threads that it starts. This cannot be undone.
 pub fn confine() -> Result {
-    let refuse = |call, error: i32| {
+    for &(call, error) in REFUSED {
         let refused = SeccompAction::Errno(error as u32);
-        apply(BTreeMap::from([(call, Vec::new())]), SeccompAction::Allow, refused)
-    };
-    refuse(libc::SYS_openat, libc::EPERM)?;
-    refuse(libc::SYS_newfstatat, libc::EPERM)?;
-    refuse(libc::SYS_clone3, libc::ENOSYS)?;
+        apply(BTreeMap::from([(call, Vec::new())]), SeccompAction::Allow, refused)?;
+    }
     // This filter comes last, because it forbids adding filters.
     apply(allowed(), SeccompAction::KillProcess, SeccompAction::Allow)
 }
@@ -70,6 +76,8 @@ pub fn confine() -> Result {
 fn allowed() -> BTreeMap<c_long, Vec<SeccompRule>> {
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> =
         ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
+    // Another filter lets them fail.
+    rules.extend(REFUSED.iter().map(|&(call, _)| (call, Vec::new())));
     // Private memory that cannot be executed.
     let data = masked(2, libc::PROT_EXEC, 0);
     let own = masked(3, libc::MAP_ANONYMOUS, libc::MAP_ANONYMOUS);
