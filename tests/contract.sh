@@ -523,11 +523,9 @@ else
     leave_out "activation by systemd itself: systemd-socket-activate is not installed"
 fi
 if command -v systemd-analyze >/dev/null; then
-    sed "s|/usr/bin/traceless|$traceless|" "$root/dist/traceless-volume@.service" \
-        >traceless-volume@.service
-    cp "$root/dist/traceless-volume@.socket" .
-    expect 0 systemd-analyze verify --man=no ./traceless-volume@.socket \
-        ./traceless-volume@.service
+    cp "$root"/dist/traceless-*.service "$root"/dist/traceless-*.socket .
+    sed -i "s|/usr/bin/traceless|$traceless|" traceless-*.service
+    expect 0 systemd-analyze verify --man=no ./traceless-*.socket ./traceless-*.service
     check "no warnings: $(cat err)" [ ! -s err ]
 else
     leave_out "the units: systemd-analyze is not installed"
