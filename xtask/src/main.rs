@@ -1,9 +1,10 @@
-//! Chores of the repository: tidiness, floors, crashes, mutants, stashes, the table of a release
-//! run, and playing back what a disk was sent.
+//! Chores of the repository: tidiness, floors, crashes, mutants, stashes, packages, the table of a
+//! release run, and playing back what a disk was sent.
 #![forbid(unsafe_code)]
 
 mod command;
 mod crash;
+mod dist;
 mod floors;
 mod log_writes;
 mod mutants;
@@ -41,6 +42,12 @@ cargo xtask mutants [GROUP...] [--list] [--since COMMIT] [--shard K/N] [--most N
     and prints what no test notices (tests/mutants.toml); days for all groups. --since tries what
     changed since a commit, at most 8 of each group; --shard one of N parts; --most a sample.
 
+cargo xtask dist [--target x86_64|aarch64]... [--target-dir DIR] [--check]
+cargo xtask dist --crates
+    Makes packages for users in target/dist: archives, .deb, .rpm, an OCI image, recipes, bills of
+    materials, checksums; for both processors unless one is named. --check makes them a second time
+    in another folder and compares. --crates checks what would be published as crates, in seconds.
+
 cargo xtask release REPORT...
     Writes what `traceless audit TARGET --level release --json` has printed into the table of
     docs/threat-model.md, each report in the place of an older one of the same audit.
@@ -50,8 +57,8 @@ cargo xtask log-writes replay LOG IMAGE FROM TO
     For ./test --guest: lists moments in a log of the kernel's dm-log-writes, and carries out its
     entries FROM to TO on an image.
 
-Exit codes: 0 done, 1 tidy, crash, mutants or release found something, 2 the command could not do
-its work.";
+Exit codes: 0 done, 1 tidy, crash, mutants, dist or release found something, 2 the command could not
+do its work.";
 
 /// The outcome of a command that did not fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +94,7 @@ fn run(args: &[&str]) -> Result<Outcome, String> {
         ["floors", rest @ ..] => floors::run(&root()?, &floors::FloorOptions::parse(rest)?),
         ["stash", rest @ ..] => stash::run(&root()?, &stash::StashOptions::parse(rest)?),
         ["mutants", rest @ ..] => mutants::run(&root()?, &mutants::MutantOptions::parse(rest)?),
+        ["dist", rest @ ..] => dist::run(&root()?, &dist::DistOptions::parse(rest)?),
         ["release", files @ ..] => release::run(&root()?, files),
         ["log-writes", rest @ ..] => log_writes::run(rest),
         [other, ..] => Err(format!("unknown command {other}\n\n{HELP}")),
@@ -123,6 +131,7 @@ mod tests {
             &["floors", "--jsn"],
             &["crash", "9"],
             &["stash", "9"],
+            &["dist", "9"],
         ] {
             assert!(run(args).is_err(), "{args:?}");
         }
