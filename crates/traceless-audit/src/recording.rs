@@ -56,12 +56,11 @@ impl Recording {
             Some(FileFormat::Tool(format)) => Some(format),
             None => detected(&mut file).map_err(failed)?,
         };
-        let reader = match tool {
-            Some(format) => EventReader::Tool(ImportReader::new(BufReader::new(file), format)),
-            None => {
-                let trace = TraceReader::new(file);
-                EventReader::Trace(trace.map_err(|error| RecordingError::trace(path, error))?)
-            }
+        let reader = if let Some(format) = tool {
+            EventReader::Tool(ImportReader::new(BufReader::new(file), format))
+        } else {
+            let trace = TraceReader::new(file).map_err(|error| RecordingError::trace(path, error));
+            EventReader::Trace(trace?)
         };
         Ok(Self { path: path.to_owned(), reader, prefix: options.prefix })
     }

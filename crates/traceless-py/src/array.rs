@@ -369,7 +369,7 @@ impl Selection {
 /// Numbers of blocks: an array of numpy, or any sequence of numbers.
 fn addrs_of(addrs: &Bound<'_, PyAny>) -> Result<Vec<u64>> {
     if let Ok(array) = addrs.cast::<PyArray1<u64>>() {
-        return Ok(array.to_vec().map_err(Failure::usage)?);
+        return array.to_vec().map_err(Failure::usage);
     }
     Ok(addrs.extract()?)
 }

@@ -30,10 +30,8 @@ impl<T: Send> Handle<T> {
             self.refuse_reentry()?;
             let mut value = held(&self.value);
             let value = value.as_mut().ok_or_else(|| self.closed_error())?;
-            *held(&self.user) = Some(thread::current().id());
-            let result = work(value);
-            *held(&self.user) = None;
-            result
+            let _use = UseMark::new(&self.user);
+            work(value)
         })
     }
 
@@ -56,7 +54,7 @@ impl<T: Send> Handle<T> {
     }
 
     /// The error of a call after the end.
-    pub fn closed_error(&self) -> Failure {
+    fn closed_error(&self) -> Failure {
         Failure::usage(format!("the {} is closed", self.name))
     }
 
@@ -67,6 +65,22 @@ impl<T: Send> Handle<T> {
             return Err(Failure::usage(format!("a function of `update` may not use its {name}")));
         }
         Ok(())
+    }
+}
+
+/// The mark of the thread that uses a value, as long as it does.
+struct UseMark<'a>(&'a Mutex<Option<ThreadId>>);
+
+impl<'a> UseMark<'a> {
+    fn new(user: &'a Mutex<Option<ThreadId>>) -> Self {
+        *held(user) = Some(thread::current().id());
+        Self(user)
+    }
+}
+
+impl Drop for UseMark<'_> {
+    fn drop(&mut self) {
+        *held(self.0) = None;
     }
 }
 

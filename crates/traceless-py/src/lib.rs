@@ -27,7 +27,7 @@ mod volume;
 
 /// Storage that does not reveal which data is used.
 ///
-/// Array, Map: data in memory or in a file, whose accesses reveal nothing of which data it is.
+/// Array, Map: data in memory or in a file; accesses reveal nothing of which data is accessed.
 /// Volume: an encrypted block device in a file, which hides which blocks are written.
 /// read_trace, read_secrets: what an observer saw, as columns.
 /// compare_traces: the auditor: can an observer distinguish two users?

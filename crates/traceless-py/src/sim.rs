@@ -21,7 +21,7 @@ use traceless_sim::workload::Format;
 ///
 /// workloads: the name of a workload, or of a file, or a list of them, one for each core
 ///     (docs/workloads.md).
-/// scheme: how memory is reached: "dram", "path", "ir-oram", "rho" and others.
+/// scheme: how memory is reached: "dram", "path", "ir-oram", "rho" and more.
 /// length: operations that a core runs at most; by default a whole file, or a million.
 /// seed: the seed of everything random.
 /// config: the machine, as a file of TOML (docs/simulator.md).

@@ -46,7 +46,7 @@ const BLOCK_LEN: usize = 4096;
 /// 5
 #[pyclass(frozen, module = "traceless")]
 pub struct Volume {
-    volume: RwLock<Option<OpenVolume>>,
+    image: RwLock<Option<OpenVolume>>,
     position: Mutex<u64>,
     path: PathBuf,
     key: UserKey,
@@ -209,7 +209,7 @@ impl Volume {
     /// Whether the volume was closed.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.volume.read().unwrap_or_else(PoisonError::into_inner).is_none())
+        py.detach(|| self.image.read().unwrap_or_else(PoisonError::into_inner).is_none())
     }
 
     /// What `traceless volume status --json` prints, as a dictionary. A volume with a passphrase
@@ -287,7 +287,7 @@ impl Volume {
         })
     }
 
-    /// Reads `size` bytes at `offset`, whatever the position is. Threads may read at a time.
+    /// Reads `size` bytes at `offset`; the position stays. Threads may read at a time.
     fn read_at<'py>(
         &self,
         py: Python<'py>,
@@ -301,14 +301,14 @@ impl Volume {
         })?)
     }
 
-    /// Reads at `offset` into `buffer`, all of it, whatever the position is.
+    /// Reads at `offset` into `buffer`, all of it; the position stays.
     fn read_into(&self, py: Python<'_>, offset: u64, buffer: &Bound<'_, PyAny>) -> Result {
         let mut buffer = OutputBuffer::of(buffer)?;
         let into = buffer.as_slice()?;
         self.with(py, |volume| Ok(volume.read_at(offset, into)?))
     }
 
-    /// Writes all of `data` at `offset`, whatever the position is.
+    /// Writes all of `data` at `offset`; the position stays.
     fn write_at(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> Result {
         let data = InputBuffer::of(data)?;
         let from = data.as_slice()?;
@@ -334,7 +334,8 @@ impl Volume {
     }
 
     /// The position.
-    fn tell(&self, py: Python<'_>) -> Result<u64> {
+    #[pyo3(name = "tell")]
+    fn current_position(&self, py: Python<'_>) -> Result<u64> {
         self.with(py, |_| Ok(*self.position()))
     }
 
@@ -346,7 +347,7 @@ impl Volume {
     /// Flushes, and ends the volume. A second call does nothing.
     fn close(&self, py: Python<'_>) -> Result {
         py.detach(|| {
-            let open = self.volume.write().unwrap_or_else(PoisonError::into_inner).take();
+            let open = self.image.write().unwrap_or_else(PoisonError::into_inner).take();
             open.map_or(Ok(()), |mut open| open.end())
         })
     }
@@ -428,7 +429,7 @@ impl Volume {
             cipher: header.cipher.name(),
             uuid: uuid_text(&header.uuid),
             position: Mutex::new(0),
-            volume: RwLock::new(Some(OpenVolume { volume, recording })),
+            image: RwLock::new(Some(OpenVolume { volume, recording })),
             path,
             key,
         })
@@ -441,7 +442,7 @@ impl Volume {
         work: impl FnOnce(&traceless_volume::volume::Volume) -> Result<R> + Send,
     ) -> Result<R> {
         py.detach(|| {
-            let open = self.volume.read().unwrap_or_else(PoisonError::into_inner);
+            let open = self.image.read().unwrap_or_else(PoisonError::into_inner);
             let open = open.as_ref().ok_or_else(|| Failure::usage("the volume is closed"))?;
             work(&open.volume)
         })
@@ -466,7 +467,7 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        drop_detached(self.volume.write().unwrap_or_else(PoisonError::into_inner).take());
+        drop_detached(self.image.write().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 

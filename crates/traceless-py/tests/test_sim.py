@@ -105,6 +105,8 @@ def test_ctrl_c_ends_an_experiment(home):
     file, out = home / "cache.toml", home / "out"
     many = f"records = 200000, seeds = {list(range(50))}"
     file.write_text(CACHE.replace("records = 500, seeds = [1]", many))
+    # What runs in the background may ignore the signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         traceless.run_experiment(file, out)

@@ -48,7 +48,7 @@ fn parts_of(_: &Path) -> Parts {
 }
 
 fn compare_images(old: &Path, new: &Path) -> Result<SnapshotDiff, Outcome> {
-    let open = |path: &Path| {
+    let open = |path: &Path| -> Result<(File, u64), Outcome> {
         let refuse = |error| Outcome::file_error(path, &error);
         let mut file = File::open(path).map_err(refuse)?;
         // Seeking also gives the length of a block device, which its metadata does not have.

@@ -310,11 +310,8 @@ impl Map {
                 Home::Unsaved(array) => array.update(Addr(bucket), &mut copy),
                 Home::Saved(array) => array.update(Addr(bucket), &mut copy),
             };
-            if is_read {
-                self.health.end(copied)?
-            } else {
-                copied?
-            }
+            let copied = if is_read { self.health.end(copied) } else { copied };
+            copied?;
             entries += self.entries_in(&self.bucket);
         }
         Ok(entries as u64)
