@@ -35,6 +35,7 @@
 //! * `geometry`: the tree's shape: nodes, paths, epochs, parts of a slot
 //! * `params`, `tail_probability`: the tree for a number of blocks, and the probability of
 //!   exceeding its limits
+//! * `costs`: bytes that queries and rounds of a tree move, and the gateway's memory
 //! * `random`: a fast random generator that copies of a process do not share
 //! * `fork_join`: two pieces of work at once, if the host lends a thread
 //! * `kernel`: oblivious permutation of rows: `network` (Beneš, with the gateway's `route`) and
@@ -93,6 +94,8 @@ mod codec;
 mod connection;
 #[cfg(feature = "std")]
 mod connection_places;
+#[cfg(feature = "std")]
+pub mod costs;
 #[cfg(feature = "std")]
 mod deadline_stream;
 #[cfg(feature = "std")]

@@ -30,6 +30,14 @@ pub enum BlockPlace {
     },
 }
 
+/// Bytes that the gateway's map of a tree takes up.
+pub fn index_bytes(params: &Params) -> u64 {
+    let g = &params.geometry;
+    let (slots, nodes) = (g.slots_in_all(), u64::from(g.nodes()));
+    let numbers = params.blocks + slots + nodes;
+    numbers * size_of::<u32>() as u64 + (slots.div_ceil(64) + nodes) * size_of::<u64>() as u64
+}
+
 /// The gateway's map of the tree, 12 to 16 bytes for each block.
 pub struct Index {
     geometry: Geometry,

@@ -62,6 +62,7 @@ mod tests;
 
 pub use constant_rate::TICKS_PER_SECOND_MAX;
 pub use fill::Contents;
+pub use index::index_bytes;
 pub use inspect::{LostPart, StateReport, check, new_anchor, repair};
 pub use journal::StateLocation;
 pub use names::{ByteRange, Namespace, Object};
