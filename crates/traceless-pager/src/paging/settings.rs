@@ -13,8 +13,8 @@ use super::store::host_copies::HostCopyStore;
 use super::store::shared::SharedMemory;
 use crate::PAGE_LEN;
 use crate::scheme::{
-    Areas, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path as PageTree, Plain, TreeParts,
-    TreeSize,
+    Areas, DetWo, FusedPath, FusedRing, Opam, PageScheme, PagesMoved, Path as PageTree, Plain,
+    TreeParts, TreeSize,
 };
 use crate::slots::{Cipher, PageAegis, Slots};
 use rustix::fd::RawFd;
@@ -307,7 +307,7 @@ impl Settings {
         let pages = self.pages as u64;
         let (key, salts) = (Secret::random(&mut System), Box::new(System));
         if self.scheme == Scheme::Plain {
-            let (store, _) = self.store(Slots::store_len(pages), recording)?;
+            let (store, _) = self.store(self.store_len()?, recording)?;
             return Ok(Box::new(Plain::new(store, pages, self.cipher, &key, salts)?));
         }
         if self.scheme.is_tree() {
@@ -317,7 +317,7 @@ impl Settings {
                 Cipher::ChaChaHmac => self.tree(recording, ChaChaHmac::new),
             };
         }
-        let (store, file) = self.store(Areas::store_len(pages, self.refresh), recording)?;
+        let (store, file) = self.store(self.store_len()?, recording)?;
         let Some(mut mode) = self.refresh_mode(recording.is_some()) else {
             let areas = Areas::new(store, pages, self.refresh, self.cipher, &key, salts)?;
             return Ok(Box::new(DetWo::new(areas)));
@@ -336,8 +336,7 @@ impl Settings {
         sealer: fn(&Secret) -> C,
     ) -> Result<Box<dyn PageScheme>> {
         let (pages, cached) = (self.pages as u64, self.cached);
-        let size = self.tree_size(&sealer(&Secret::from_bytes([0; SECRET_LEN])))?;
-        let (store, _) = self.store(size.store, recording)?;
+        let (store, _) = self.store(self.store_len()?, recording)?;
         let rng = Box::new(SeededRng::drawn(&mut System));
         let parts = TreeParts { store, pages, cached, sealer, rng, salts: Box::new(System) };
         Ok(match self.scheme {
@@ -354,11 +353,60 @@ impl Settings {
         if !self.scheme.is_tree() {
             return Ok(0);
         }
-        let sample = PageAegis::new(&Secret::from_bytes([0; SECRET_LEN]));
-        self.tree_size(&sample).map(|size| size.memory)
+        Ok(self.tree_size()?.memory)
     }
 
-    fn tree_size<C: Sealer>(&self, sample: &C) -> Result<TreeSize> {
+    /// Bytes of trusted memory that the scheme takes beside resident pages and small buffers.
+    pub fn scheme_memory(&self) -> Result<usize> {
+        match self.scheme {
+            Scheme::Plain => Ok(self.pages * size_of::<u64>()),
+            _ if self.scheme.is_tree() => self.tree_memory(),
+            _ => Ok(Areas::numbers_for(self.pages as u64)? * size_of::<u64>()),
+        }
+    }
+
+    /// Bytes of the store that pages go to.
+    pub fn store_len(&self) -> Result<u64> {
+        let pages = self.pages as u64;
+        match self.scheme {
+            Scheme::Plain => Ok(Slots::store_len(pages)),
+            _ if self.scheme.is_tree() => Ok(self.tree_size()?.store),
+            _ => Ok(Areas::store_len(pages, self.refresh)),
+        }
+    }
+
+    /// Pages that the store reads and writes when one page leaves and another one comes, on
+    /// average, once all pages were away.
+    pub fn pages_moved(&self) -> Result<PagesMoved> {
+        let once = |pages| PagesMoved { read: pages, written: pages };
+        Ok(match self.scheme {
+            Scheme::Plain => once(1.0),
+            Scheme::Ring | Scheme::PathFused => self.tree_size()?.moved,
+            Scheme::Path => once(2.0 * self.tree_size()?.moved.written),
+            // Both paths are read, and one is written.
+            Scheme::Opam => {
+                let path = self.tree_size()?.moved;
+                PagesMoved { read: 2.0 * path.read, ..path }
+            }
+            Scheme::DetWo | Scheme::Eager | Scheme::Parallel | Scheme::EagerParallel => {
+                once(1.0 + f64::from(self.refresh.p()) / f64::from(self.refresh.q()))
+            }
+        })
+    }
+
+    /// The size of the tree, which depends on the cipher's tags.
+    fn tree_size(&self) -> Result<TreeSize> {
+        fn sample<C>(new: fn(&Secret) -> C) -> C {
+            new(&Secret::from_bytes([0; SECRET_LEN]))
+        }
+        match self.cipher {
+            Cipher::Aegis => self.tree_size_with(&sample(PageAegis::new)),
+            Cipher::Gcm => self.tree_size_with(&sample(Aead::new)),
+            Cipher::ChaChaHmac => self.tree_size_with(&sample(ChaChaHmac::new)),
+        }
+    }
+
+    fn tree_size_with<C: Sealer>(&self, sample: &C) -> Result<TreeSize> {
         let (pages, cached) = (self.pages as u64, self.cached);
         Ok(match self.scheme {
             Scheme::Ring => TreeSize::ring(pages, cached, sample)?,
@@ -417,6 +465,7 @@ fn parse_name<T: Copy>(all: &[T], name: fn(T) -> &'static str, value: &str) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use traceless::trace::{Op, TraceReader};
 
     #[test]
     fn settings_survive_encoding() {
@@ -449,6 +498,50 @@ mod tests {
         {
             assert!(Settings::decode(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn stores_move_as_many_pages_as_the_settings_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = Some(folder.path().join("trace"));
+        for scheme in Scheme::ALL {
+            let base = Settings { scheme, resident: 8, pages: 200, ..Settings::default() };
+            let settings = Settings { trace: trace.clone(), ..base };
+            let (before, after) = (moved(&settings, 400), moved(&settings, 1200));
+            let expected = settings.pages_moved().unwrap();
+            for (counted, expected) in [
+                ((after.read - before.read) / 800.0, expected.read),
+                ((after.written - before.written) / 800.0, expected.written),
+            ] {
+                // Tags are extra, and buckets of a ring that are rewritten early.
+                let most = if scheme == Scheme::Ring { 0.1 } else { 0.05 };
+                let error = (counted / expected - 1.0).abs();
+                assert!(error <= most, "{scheme:?}: {counted} in place of {expected}");
+            }
+        }
+    }
+
+    /// Pages' worth of bytes that a store reads and writes in so many faults of a program that
+    /// scans its pages.
+    fn moved(settings: &Settings, faults: u64) -> PagesMoved {
+        let (mut scheme, recording) = settings.build_first().unwrap();
+        let (pages, resident) = (settings.pages as u64, settings.resident as u64);
+        for fault in 0..faults {
+            let out = fault.checked_sub(resident).map(|before| before % pages);
+            scheme.swap(out, Some(fault % pages), &mut [7; PAGE_LEN]).unwrap();
+            scheme.settle().unwrap();
+        }
+        let memory = settings.scheme_memory().unwrap();
+        let trusted = scheme.trusted_bytes();
+        assert!((memory..memory + 3 * PAGE_LEN).contains(&trusted), "{settings:?}: {trusted}");
+        recording.unwrap().finish().unwrap();
+        let bytes = |op| {
+            let file = File::open(settings.trace.as_ref().unwrap()).unwrap();
+            let events = TraceReader::new(file).unwrap().map(|event| event.unwrap());
+            let lens = events.filter(|event| event.op == op).map(|event| f64::from(event.len));
+            lens.sum::<f64>() / PAGE_LEN as f64
+        };
+        PagesMoved { read: bytes(Op::Read), written: bytes(Op::Write) }
     }
 
     #[test]

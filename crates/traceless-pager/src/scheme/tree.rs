@@ -72,14 +72,25 @@ impl<C: Sealer> TreeParts<C> {
     }
 }
 
-/// How much memory and store a tree of pages takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How much memory and store a tree of pages takes, and how many pages an access moves.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TreeSize {
     /// Bytes of trusted memory, a little more than are used: cached levels, the open path, the
     /// stash, labels and marks.
     pub memory: usize,
     /// Bytes of the store.
     pub store: u64,
+    /// Pages that an access moves, on average.
+    pub moved: PagesMoved,
+}
+
+/// Pages that are read from a store and written to it, on average.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PagesMoved {
+    /// Pages read.
+    pub read: f64,
+    /// Pages written.
+    pub written: f64,
 }
 
 impl TreeSize {
@@ -92,7 +103,9 @@ impl TreeSize {
             (0..cached).map(|level| shape.buckets(level) as usize * slots(level)).sum();
         let path: usize = (cached..shape.levels()).map(slots).sum();
         let store = SealedTree::store_len(&below, PAGE_LEN, sealer);
-        Ok(Self { memory: top + path + beside_tree(pages, STASH_BLOCKS)?, store })
+        let slots = (cached..shape.levels()).map(|level| shape.z(level)).sum::<usize>() as f64;
+        let moved = PagesMoved { read: slots, written: slots };
+        Ok(Self { memory: top + path + beside_tree(pages, STASH_BLOCKS)?, store, moved })
     }
 
     /// The size of a Ring ORAM.
@@ -105,7 +118,18 @@ impl TreeSize {
         let path = shape.levels() * (usize::from(RING.z) + RING.slots() + 1) * slot;
         let top = buckets * RING.slots() * slot + cached * usize::from(RING.z) * PAGE_LEN;
         let store = SealedRing::store_len(RING, &below, PAGE_LEN, sealer);
-        Ok(Self { memory: top + path + beside_tree(pages, RING.stash_blocks.into())?, store })
+        // A slot of each bucket; and for each path that is evicted, what its buckets hold and have
+        // room for. Buckets that are rewritten early add a few hundredths.
+        let (levels, rate) = ((shape.levels() - cached) as f64, f64::from(RING.rate));
+        let moved = PagesMoved {
+            read: levels * (1.0 + f64::from(RING.z) / rate),
+            written: levels * RING.slots() as f64 / rate,
+        };
+        Ok(Self {
+            memory: top + path + beside_tree(pages, RING.stash_blocks.into())?,
+            store,
+            moved,
+        })
     }
 }
 
