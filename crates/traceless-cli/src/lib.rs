@@ -3,16 +3,18 @@
 //! This is a library so that the program traceless-lab, which measures the products and attacks
 //! them, can share the plumbing. It is not meant as an interface for other crates.
 //!
-//! File by file: `args`: the command line and nothing else; `volume`: one file for each command;
-//! `audit`: `compare` and `convert` of a `source`, `diff`, their `outcome` and its page (`html`);
-//! `sim`: the simulator (`experiment`: figures of papers); `run`: paging of programs (`program`:
-//! which programs can be paged); `cloud`: what `gateway` and `host` share; `lab`: commands that
-//! traceless-lab runs; `entry`: the beginning and end of a program; `failure`: exit codes, and how
-//! failures are printed; `shares`: completions and manual pages; `output`: printing, and progress
-//! of long work; `signals`: SIGINT and SIGTERM; `trace`: the files that `--trace` writes.
+//! File by file: `args`: the command line and nothing else; `advise`: which product protects, one
+//! file for each; `volume`: one file for each command; `audit`: `compare` and `convert` of a
+//! `source`, `diff`, their `outcome` and its page (`html`); `sim`: the simulator (`experiment`:
+//! figures of papers); `run`: paging of programs (`program`: which programs can be paged); `cloud`:
+//! what `gateway` and `host` share; `lab`: commands that traceless-lab runs; `entry`: the beginning
+//! and end of a program; `failure`: exit codes, and how failures are printed; `shares`: completions
+//! and manual pages; `output`: printing, and progress of long work; `signals`: SIGINT and SIGTERM;
+//! `trace`: the files that `--trace` writes.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "two programs of this workspace are all that use it")]
 
+pub mod advise;
 pub mod args;
 #[cfg(feature = "audit")]
 pub mod audit;
@@ -49,6 +51,7 @@ pub fn main() -> ExitCode {
         Err(code) => return code,
     };
     let code = match &cli.product {
+        Product::Advise(args) => advise::run(args).unwrap_or_else(|failure| report(Err(failure))),
         #[cfg(feature = "volume")]
         Product::Volume { command } => report(volume::run(command)),
         #[cfg(feature = "audit")]

@@ -38,9 +38,26 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "that is more than 16 EiB".into())
 }
 
+/// A size as `parse_size` reads it, with the largest suffix that leaves a whole number.
+pub fn size_text(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let exact = units.into_iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));
+    exact.map_or(bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse_size;
+    use super::{parse_size, size_text};
+
+    #[test]
+    fn sizes_are_read_as_they_were_written() {
+        for (bytes, text) in
+            [(0, "0"), (1000, "1000"), (4096, "4K"), (3 << 19, "1536K"), (5 << 40, "5T")]
+        {
+            assert_eq!(size_text(bytes), text);
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+    }
 
     #[test]
     fn sizes_have_binary_suffixes() {

@@ -4,6 +4,9 @@ use super::{TraceArgs, parse_size};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+/// The usual limit of failures, in bits.
+pub const LAMBDA: u32 = 32;
+
 #[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct GatewayArgs {
@@ -24,7 +27,7 @@ pub struct GatewayArgs {
     #[arg(long, value_enum, default_value = "benes")]
     pub kernel: CloudKernel,
     /// Each limit of the tree is met with probability 2^-BITS, the same at each start
-    #[arg(long, value_name = "BITS", default_value_t = 32,
+    #[arg(long, value_name = "BITS", default_value_t = LAMBDA,
         value_parser = clap::value_parser!(u32).range(4..=128))]
     pub lambda: u32,
     /// Go on although the enclave is simulated, and so protects nothing from this machine

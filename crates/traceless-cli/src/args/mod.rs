@@ -1,5 +1,6 @@
 //! The command line: definitions only, as the build makes man pages and completions from it.
 
+mod advise;
 #[cfg(feature = "audit")]
 pub mod audit;
 mod common;
@@ -15,6 +16,7 @@ mod sim;
 #[cfg(feature = "volume")]
 mod volume;
 
+pub use advise::*;
 #[cfg(feature = "audit")]
 pub use audit::AuditArgs;
 pub use common::*;
@@ -67,6 +69,9 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Product {
+    /// Say which product and parameters protect from an adversary, what that costs, and what leaks.
+    /// On a terminal it puts questions. Exit code 1: no product protects
+    Advise(AdviseArgs),
     #[cfg(feature = "volume")]
     /// Encrypted block devices that reveal only the number of writes
     Volume {

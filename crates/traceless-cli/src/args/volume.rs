@@ -82,6 +82,9 @@ pub struct OpenArgs {
     pub anchor: AnchorArgs,
 }
 
+/// Memory that a map may take, unless another limit is given.
+pub const MAP_MEMORY: &str = "1G";
+
 #[derive(Args, Debug)]
 pub struct CreateArgs {
     #[command(flatten)]
@@ -105,7 +108,7 @@ pub struct CreateArgs {
     #[arg(long, value_enum, default_value = "auto")]
     pub map: MapPlace,
     /// Memory that the map may take before auto puts it on the disk
-    #[arg(long, value_parser = parse_size, default_value = "1G")]
+    #[arg(long, value_parser = parse_size, default_value = MAP_MEMORY)]
     pub map_memory: u64,
     /// What the map keeps of each block: counts, the default, or the pointers of the paper, which
     /// make reads and openings slower, to compare

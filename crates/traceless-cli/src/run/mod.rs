@@ -220,7 +220,8 @@ fn code_of(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)
 }
 
-fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
+/// The settings that the arguments give, with counters in a folder.
+pub fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
     let pages = usize::try_from(args.memory.div_ceil(PAGE_LEN as u64)).unwrap_or(usize::MAX);
     let absolute = |path: &PathBuf| {
         std::path::absolute(path).map_err(|e| RunError::Io(path.display().to_string(), e))

@@ -15,7 +15,7 @@ use traceless_core::seal::Cipher;
 use traceless_volume::volume::{CreateOptions, create, uuid_text};
 
 /// Bytes of a block.
-const BLOCK_LEN: usize = 4096;
+pub const BLOCK_LEN: usize = 4096;
 
 #[derive(Serialize)]
 struct CreateReport {
