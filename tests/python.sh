@@ -12,7 +12,8 @@ export TRACELESS=$traceless TRACELESS_ROOT=$root
 
 section "an environment with what the package needs, and what tests it"
 python3 -m venv venv
-venv/bin/pip install --quiet maturin numpy pytest mypy typing_extensions >pip.out 2>&1 ||
+venv/bin/pip install --quiet --disable-pip-version-check maturin==1.16.0 numpy==2.4.6 \
+    pytest==9.2.0 mypy==2.4.1 typing_extensions==4.16.0 >pip.out 2>&1 ||
     fail "pip: $(tail -n 5 pip.out)"
 
 section "the wheel"
