@@ -243,6 +243,8 @@ for name in glob.glob("results/runs/*.json"):
     is_first = run["input"]["subject"]["scheme"] == "plain"
     if run["input"]["subject"]["how"] == ("native" if key == "output" else "paged") and is_first:
         run["counts"][key] = json.loads(value)
+        # With its digest it would count as damaged, and be made again.
+        del run["digest"]
         json.dump(run, open(name, "w"))
     elif run["input"]["subject"]["scheme"] == "eager":
         os.remove(name)
