@@ -90,7 +90,7 @@ def a_while_later():
     watch = "import os, time; time.sleep(1); print(open(f'/proc/{os.getppid()}/status').read())"
     with subprocess.Popen([sys.executable, "-c", watch], stdout=subprocess.PIPE) as watching:
         fault()
-        status = os.read(watching.stdout.fileno(), 4096)
+        status = watching.stdout.read()
     return status.split(b"Cpus_allowed_list:")[1].split()[0]
 
 

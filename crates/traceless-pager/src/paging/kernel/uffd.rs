@@ -222,7 +222,14 @@ impl Uffd {
             done: 0,
         };
         // SAFETY: the argument is what this ioctl takes.
-        unsafe { self.ioctl(IOCTL_MOVE, &raw mut args) }
+        let moved = unsafe { self.ioctl(IOCTL_MOVE, &raw mut args) };
+        // Linux 6.18 tries a move again within the ioctl while another thread looks at the page
+        // (reclaim, DAMON), and once more after that has worked: it then finds its own page at `to`
+        // and reports that, without waking any thread.
+        if moved == Err(Errno::EXIST) && is_missing(from)? {
+            return if wakes { self.wake(to) } else { Ok(()) };
+        }
+        moved
     }
 
     /// Write-protects the page: threads that write to it wait.
@@ -278,6 +285,17 @@ impl AsFd for Uffd {
     }
 }
 
+/// Whether no memory is mapped in the page at an address of this process.
+fn is_missing(page: usize) -> Result<bool, Errno> {
+    let mut residency = 0_u8;
+    // SAFETY: the kernel writes one byte for a range of one page, and touches no page of it.
+    match unsafe { libc::mincore(page as *mut _, crate::PAGE_LEN, &raw mut residency) } {
+        0 => Ok(residency & 1 == 0),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error())
+            .expect("a system call fails with a number")),
+    }
+}
+
 /// Opens a userfaultfd by the system call, or else by the device: whichever this user may use. It
 /// also handles faults of the kernel on the program's behalf: without these, a `read` into a page
 /// that is away would fail.
@@ -294,5 +312,52 @@ fn open(how: UserfaultfdFlags) -> Result<OwnedFd> {
         -1 => Err(Error::NotAllowed(refused)),
         // SAFETY: a descriptor that the kernel has just made for us.
         fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PAGE_LEN;
+    use crate::paging::kernel::memory::Mapping;
+
+    /// A mapping of three pages, the first of them filled with `contents`, and its userfaultfd;
+    /// none where this user may not have one that moves pages.
+    fn three_pages(contents: u8) -> Option<(Mapping, Uffd)> {
+        let uffd = Uffd::with_features(FEATURE_MOVE).ok()?;
+        let mapping = Mapping::paged(3 * PAGE_LEN, None).unwrap();
+        uffd.register(mapping.start(), mapping.size(), false).unwrap();
+        // SAFETY: a page of the mapping that is missing.
+        unsafe { uffd.copy(mapping.start(), &[contents; PAGE_LEN]) }.unwrap();
+        Some((mapping, uffd))
+    }
+
+    #[test]
+    fn a_move_that_the_kernel_did_and_reports_as_refused_is_done() {
+        let Some((mapping, uffd)) = three_pages(7) else { return };
+        let (from, to) = (mapping.start(), mapping.start() + PAGE_LEN);
+        for wakes in [false, true, false] {
+            // SAFETY: pages of the mapping, which nothing else uses. From the second time on the
+            // kernel finds what it finds when it tries again after it has moved the page.
+            unsafe { uffd.move_page(to, from, wakes) }.unwrap();
+        }
+        // SAFETY: the page is present, and nothing else uses it.
+        assert_eq!(unsafe { *mapping.page(1) }, [7; PAGE_LEN]);
+        assert_eq!(
+            [0, 1, 2].map(|page| is_missing(from + page * PAGE_LEN)),
+            [Ok(true), Ok(false), Ok(true)]
+        );
+    }
+
+    #[test]
+    fn a_page_is_never_moved_over_another() {
+        let Some((mapping, uffd)) = three_pages(7) else { return };
+        let (from, to) = (mapping.start(), mapping.start() + PAGE_LEN);
+        // SAFETY: a page of the mapping that is missing.
+        unsafe { uffd.copy(to, &[9; PAGE_LEN]) }.unwrap();
+        // SAFETY: pages of the mapping, which nothing else uses.
+        assert_eq!(unsafe { uffd.move_page(to, from, true) }, Err(Errno::EXIST));
+        // SAFETY: both pages are present, and nothing else uses them.
+        assert_eq!(unsafe { [(*mapping.page(0))[0], (*mapping.page(1))[0]] }, [7, 9]);
     }
 }
