@@ -70,13 +70,15 @@ lives() {
 # Unpacks a small Debian in the folder $1, with what man needs. Sets `suite`.
 unpack_debian() {
     local site
-    site=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -n 1)
+    # Where this machine takes its own packages from; else debootstrap knows a place.
+    site=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Origin: Debian' |
+        head -n 1)
     mkdir -p "$cache"
     for suite in "${suites[@]}"; do
         if [ ! -e "$cache/$suite.tar" ]; then
             rm -rf debian-new
-            if ! debootstrap --variant=minbase --include=man-db "$suite" debian-new "$site" \
-                >debootstrap.log 2>&1; then
+            if ! debootstrap --variant=minbase --include=man-db "$suite" debian-new \
+                ${site:+"$site"} >debootstrap.log 2>&1; then
                 echo "        $suite cannot be had: $(tail -n 1 debootstrap.log)"
                 continue
             fi
