@@ -1,10 +1,15 @@
-//! Documents: each can be reached, each link has a target, each crate is on the map.
+//! Documents: each can be reached, each page of docs/ is in the site's summary, each link has a
+//! target, each crate is on the map.
 
 use super::Finding;
 use super::tree::{Tree, has_extension};
 use crate::rust_text::line_of;
 
 const ENTRIES: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
+/// The pages of the site.
+const SUMMARY: &str = "docs/SUMMARY.md";
+/// Listed in the summary by the site's own build, in a page of their own.
+const RECORDS: &str = "docs/decisions";
 const MAP: &str = "ARCHITECTURE.md";
 /// Documents that newcomers read as a whole.
 const LINES_MAX: [(&str, usize); 2] = [("README.md", 120), (MAP, 300)];
@@ -14,7 +19,7 @@ const STALE: [&str; 3] = ["not yet", "for now", "so far"];
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     let documents = || tree.texts().filter(|(path, _)| has_extension(path, "md"));
-    let mut reached = Vec::new();
+    let (mut reached, mut pages) = (Vec::new(), Vec::new());
     for (path, text) in documents() {
         for (line, target) in links(text) {
             let Some(target) = resolve(path, &target) else { continue };
@@ -24,15 +29,21 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             }
             if ENTRIES.contains(&path) {
                 reached.push(target);
+            } else if path == SUMMARY {
+                pages.push(target);
             }
         }
     }
     for (path, _) in documents() {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let listed = matches!(folder, "" | "docs") && path != ENTRIES[0];
-        if listed && !reached.iter().any(|target| target == path) {
+        let has = |targets: &[String]| targets.iter().any(|target| target == path);
+        if folder.is_empty() && path != ENTRIES[0] && !has(&reached) {
             let what = "reached from nowhere";
             found.push(Finding::new(path, 1, what, "link it from README.md or ARCHITECTURE.md"));
+        }
+        let is_page = (folder == "docs" || folder.starts_with("docs/")) && folder != RECORDS;
+        if is_page && path != SUMMARY && !has(&pages) {
+            found.push(Finding::new(path, 1, "no page of the site", "list it in docs/SUMMARY.md"));
         }
     }
     found.extend(unmapped_crates(tree));
@@ -156,16 +167,18 @@ mod tests {
 
     #[test]
     fn a_document_that_nothing_links_to_is_found() {
-        let readme = ("README.md", "See [a](docs/a.md) and [map].\n\n[map]: ARCHITECTURE.md\n");
+        let readme = ("README.md", "See [map].\n\n[map]: ARCHITECTURE.md\n");
         let map = ("ARCHITECTURE.md", "\n");
-        let (a, b) = (("docs/a.md", "See [b](b.md).\n"), ("docs/b.md", "\n"));
-        finds(check, &[readme, map, a, b], &[("docs/b.md", 1)]);
-        finds(check, &[readme, ("ARCHITECTURE.md", "[b](docs/b.md)\n"), a, b], &[]);
-        finds(
-            check,
-            &[readme, map, a, ("SECURITY.md", "\n")],
-            &[("docs/a.md", 1), ("SECURITY.md", 1)],
-        );
+        finds(check, &[readme, map], &[]);
+        finds(check, &[readme, map, ("SECURITY.md", "\n")], &[("SECURITY.md", 1)]);
+    }
+
+    #[test]
+    fn a_page_that_the_site_does_not_list_is_found() {
+        let summary = ("docs/SUMMARY.md", "- [a](a.md)\n- [b](b/c.md)\n");
+        let (a, b) = (("docs/a.md", "[c](b/d.md)\n"), ("docs/b/c.md", "\n"));
+        let record = ("docs/decisions/001-x.md", "\n");
+        finds(check, &[summary, a, b, ("docs/b/d.md", ""), record], &[("docs/b/d.md", 1)]);
     }
 
     #[test]
