@@ -5,6 +5,7 @@ mod changelog;
 mod circles;
 mod citations;
 mod crates;
+mod document_words;
 mod documents;
 mod examples;
 mod floors_table;
@@ -26,7 +27,7 @@ use tree::Tree;
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 16] = [
     layering::check,
     circles::check,
     crates::check,
@@ -38,6 +39,7 @@ const RULES: [Rule; 15] = [
     names::check,
     prose::check,
     documents::check,
+    document_words::check,
     citations::check,
     examples::check,
     floors_table::check,
