@@ -7,7 +7,7 @@ use crate::rust_text::{line_of, paths, skip_blanks, words};
 /// What a product over trees and block schemes stands on.
 const LIBRARY: [&str; 4] = ["traceless", "traceless-block", "traceless-core", "traceless-sys"];
 /// The crates of the products that users install.
-const PRODUCTS: [&str; 9] = [
+const PRODUCTS: [&str; 10] = [
     "traceless",
     "traceless-block",
     "traceless-core",
@@ -17,6 +17,7 @@ const PRODUCTS: [&str; 9] = [
     "traceless-cloud",
     "traceless-sim",
     "traceless-audit",
+    "traceless-dashboard",
 ];
 /// The crates of the products, and the program that shares code with the laboratory.
 const LABORATORY: [&str; 10] = [
@@ -68,7 +69,9 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "traceless-sys" => Some(&[]),
         "traceless-core" => Some(&["traceless-sys"]),
         "traceless-block" | "traceless-audit" => Some(&["traceless-core"]),
-        "traceless" | "traceless-cloud" => Some(&["traceless-core", "traceless-sys"]),
+        "traceless" | "traceless-cloud" | "traceless-dashboard" => {
+            Some(&["traceless-core", "traceless-sys"])
+        }
         "traceless-volume" => Some(&["traceless-block", "traceless-core", "traceless-sys"]),
         "traceless-pager" => Some(&LIBRARY),
         "traceless-preload" => Some(&["traceless-pager"]),

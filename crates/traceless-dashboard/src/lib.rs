@@ -1,0 +1,58 @@
+//! A live page that shows what an adversary observes beside what the user does.
+//!
+//! A [`Monitor`] counts the events of a store and the requests of its user, and keeps a sample of
+//! both. A [`Server`] shows it to a browser and to Prometheus:
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use std::net::TcpStream;
+//! use std::sync::Arc;
+//! use traceless_core::Extent;
+//! use traceless_core::rng::System;
+//! use traceless_core::store::{MemStore, Store, WatchedStore};
+//! use traceless_dashboard::{Monitor, Password, Server};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let monitor = Arc::new(Monitor::new("a store in memory"));
+//! let store = WatchedStore::new(MemStore::new(4096), monitor.clone());
+//! monitor.adversary().set_space(store.len());
+//! let password = Password::random(&mut System);
+//! let server = Server::start("127.0.0.1:0", monitor, &password)?;
+//! store.write(&[Extent::new(100, 3)], &[1, 2, 3])?;
+//!
+//! let mut client = TcpStream::connect(server.address())?;
+//! let (address, token) = (server.address(), password.text());
+//! write!(client, "GET /metrics HTTP/1.1\r\nHost: {address}\r\n")?;
+//! write!(client, "Authorization: Bearer {token}\r\n\r\n")?;
+//! let mut reply = String::new();
+//! client.read_to_string(&mut reply)?;
+//! assert!(reply.starts_with("HTTP/1.1 200 "));
+//! assert!(reply.contains("traceless_adversary_bytes_total{op=\"write\"} 3\n"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! File by file: `samples`: a ring of samples without locks; `stream`: what is counted of events,
+//! or of requests; `latency`: how long requests take; `monitor`: both streams; `report`: the JSON
+//! of the page; `metrics`: the text for Prometheus; `password` and `host`: which clients are
+//! served; `request`: the head of a request; `deadline`: a connection that ends in time; `server`:
+//! connections and replies; `page`: the page itself.
+#![forbid(unsafe_code)]
+
+mod deadline;
+mod host;
+mod latency;
+mod metrics;
+mod monitor;
+mod password;
+mod report;
+mod request;
+mod samples;
+mod server;
+mod stream;
+
+pub use monitor::{Monitor, Reading, RequestTimer};
+pub use password::{Password, PasswordError};
+pub use samples::Sample;
+pub use server::{Server, clients};
+pub use stream::EventStream;
