@@ -5,6 +5,7 @@ mod state;
 
 use crate::args::{EnclavePlace, GatewayArgs, GatewayCommand, Rate};
 use crate::cloud::{choice, durability, enclave_program, failure, refused, remote};
+use crate::dashboard::Dashboard;
 use crate::failure::{DEVICE, Failure};
 use crate::output::{print_error, print_line};
 use crate::signals;
@@ -21,9 +22,11 @@ use traceless_cloud::params::Params;
 use traceless_cloud::remote::Remote;
 use traceless_cloud::resp::{self, Password};
 use traceless_cloud::s3::AccessKeys;
-use traceless_cloud::shared::{Health, Metrics, RateThread, SharedGateway, Stop, Wall};
+use traceless_cloud::shared::{Health, Kind, Metrics, RateThread, SharedGateway, Stop, Wall};
 use traceless_cloud::tee::Policy;
 use traceless_cloud::tls::Tls;
+use traceless_core::trace::Op;
+use traceless_dashboard::{Monitor, Reading};
 use traceless_sys::listen;
 
 /// The default address of the Redis protocol, if S3 is not served either.
@@ -56,7 +59,11 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
         serving("metrics", bound.map_err(device)?);
     }
     let trace = Trace::open(&args.trace)?;
-    let mut gateway = open(args, &trace)?;
+    let dashboard = Dashboard::start(&args.dashboard, "gateway")?;
+    let mut gateway = open(args, &trace, &dashboard)?;
+    if let Some(monitor) = dashboard.monitor() {
+        show(&gateway, &metrics, monitor);
+    }
     if let Some(len) = args.copies {
         gateway.keep_copies(usize::try_from(len).map_err(Failure::usage)?);
     }
@@ -188,7 +195,45 @@ fn home(args: &GatewayArgs) -> PathBuf {
         .expect("one of both is required")
 }
 
-fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
+/// Shows the gateway on its dashboard: accesses to blocks as the user's requests, and the latencies
+/// of the clients' requests.
+fn show(gateway: &Gateway, metrics: &Arc<Metrics>, monitor: &Arc<Monitor>) {
+    let params = gateway.params();
+    monitor.adversary().set_space(params.geometry.tree_len());
+    monitor.user().set_space(params.blocks * params.geometry.block_len as u64);
+    let observer = monitor.clone();
+    metrics.set_latency_observer(move |kind, ns| match kind {
+        Kind::Read => observer.record_latency(Op::Read, ns),
+        Kind::Write => observer.record_latency(Op::Write, ns),
+        // These send no query of their own.
+        Kind::Remove | Kind::State => {}
+    });
+    let own = metrics.clone();
+    monitor.set_more_metrics(move || own.text());
+    let own = metrics.clone();
+    // The metrics above have them, too.
+    let reading = |(help, value)| Reading { metric: None, help, value: value as f64 };
+    monitor.set_readings(move || own.readings().map(reading).into());
+}
+
+/// A function that records accesses to blocks for a trace with secrets, and for a dashboard.
+fn access_observer(
+    trace: &Trace,
+    dashboard: &Dashboard,
+) -> Option<Box<dyn Fn(Op, u64, u32) + Send + Sync>> {
+    let recorder = trace.request_recorder();
+    let Some(monitor) = dashboard.monitor().cloned() else {
+        return recorder.map(|recorder| Box::new(recorder) as _);
+    };
+    Some(Box::new(move |op, at, len| {
+        if let Some(recorder) = &recorder {
+            recorder(op, at, len);
+        }
+        monitor.record_request(op, at, len);
+    }))
+}
+
+fn open(args: &GatewayArgs, trace: &Trace, dashboard: &Dashboard) -> Result<Gateway, Failure> {
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let (choice, durability) = (choice(args.kernel), durability(args.durability));
     let params = Params::for_kernel(choice, args.blocks, block_len, args.lambda);
@@ -199,7 +244,7 @@ fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
     let opened = match (&args.home.local, &args.home.state) {
         (None, Some(home)) => {
             let remote = remote(&args.remote, args.allow_simulated_tee)?;
-            let (anchor, witness) = (args.anchor.clone(), trace.witness());
+            let (anchor, witness) = (args.anchor.clone(), dashboard.witness(trace));
             let remote = Remote { anchor, witness, ..remote };
             remote.open(home, args.key_file.as_deref(), params, choice, durability)
         }
@@ -208,7 +253,7 @@ fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
             let enclave = (args.enclave == EnclavePlace::Process).then(enclave_program);
             let policy = Policy { allow_simulated: args.allow_simulated_tee };
             let local = LocalDeployment::new(folder, args.key_file.as_deref(), enclave, policy);
-            let local = local.watched_by(trace.witness()).anchored_by(args.anchor.clone());
+            let local = local.watched_by(dashboard.witness(trace)).anchored_by(args.anchor.clone());
             local.open(params, choice, durability)
         }
     };
@@ -218,8 +263,8 @@ fn open(args: &GatewayArgs, trace: &Trace) -> Result<Gateway, Failure> {
         opened.enclave
     ));
     let mut gateway = opened.gateway;
-    if let Some(recorder) = trace.request_recorder() {
-        gateway.set_observer(Box::new(recorder));
+    if let Some(observer) = access_observer(trace, dashboard) {
+        gateway.set_observer(observer);
     }
     Ok(gateway)
 }

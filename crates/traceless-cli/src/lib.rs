@@ -7,10 +7,10 @@
 //! file for each; `volume`: one file for each command; `audit`: `compare` and `convert` of a
 //! `source`, `diff`, their `outcome` and its page (`html`); `sim`: the simulator (`experiment`:
 //! figures of papers); `run`: paging of programs (`program`: which programs can be paged); `cloud`:
-//! what `gateway` and `host` share; `lab`: commands that traceless-lab runs; `entry`: the beginning
-//! and end of a program; `failure`: exit codes, and how failures are printed; `shares`: completions
-//! and manual pages; `output`: printing, and progress of long work; `signals`: SIGINT and SIGTERM;
-//! `trace`: the files that `--trace` writes.
+//! what `gateway` and `host` share; `dashboard`: the live page of `--dashboard`; `lab`: commands
+//! that traceless-lab runs; `entry`: the beginning and end of a program; `failure`: exit codes, and
+//! how failures are printed; `shares`: completions and manual pages; `output`: printing, and
+//! progress of long work; `signals`: SIGINT and SIGTERM; `trace`: the files that `--trace` writes.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "two programs of this workspace are all that use it")]
 
@@ -20,6 +20,8 @@ pub mod args;
 pub mod audit;
 #[cfg(feature = "cloud")]
 pub mod cloud;
+#[cfg(any(feature = "volume", feature = "cloud"))]
+mod dashboard;
 pub mod entry;
 pub mod failure;
 #[cfg(feature = "cloud")]

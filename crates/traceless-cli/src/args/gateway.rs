@@ -1,6 +1,6 @@
 //! `traceless gateway`
 
-use super::{TraceArgs, parse_size};
+use super::{DashboardArgs, TraceArgs, parse_size};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -84,6 +84,8 @@ pub struct GatewayArgs {
     pub durability: GatewayDurability,
     #[command(flatten)]
     pub trace: TraceArgs,
+    #[command(flatten)]
+    pub dashboard: DashboardArgs,
 }
 
 #[derive(Subcommand, Clone, Debug)]

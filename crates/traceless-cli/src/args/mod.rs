@@ -4,6 +4,8 @@ mod advise;
 #[cfg(feature = "audit")]
 pub mod audit;
 mod common;
+#[cfg(any(feature = "volume", feature = "cloud"))]
+mod dashboard;
 #[cfg(feature = "cloud")]
 mod gateway;
 #[cfg(feature = "cloud")]
@@ -20,6 +22,8 @@ pub use advise::*;
 #[cfg(feature = "audit")]
 pub use audit::AuditArgs;
 pub use common::*;
+#[cfg(any(feature = "volume", feature = "cloud"))]
+pub use dashboard::*;
 #[cfg(feature = "cloud")]
 pub use gateway::*;
 #[cfg(feature = "cloud")]

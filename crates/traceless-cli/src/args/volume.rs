@@ -1,7 +1,7 @@
 //! `traceless volume ...`
 
 use super::common::{ProgressArgs, parse_size};
-use super::{LabArgs, TraceArgs};
+use super::{DashboardArgs, LabArgs, TraceArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -80,6 +80,8 @@ pub struct OpenArgs {
     pub trace: TraceArgs,
     #[command(flatten)]
     pub anchor: AnchorArgs,
+    #[command(flatten)]
+    pub dashboard: DashboardArgs,
 }
 
 /// Memory that a map may take, unless another limit is given.

@@ -1,6 +1,6 @@
 //! Holding a volume open for as long as the kernel uses it.
 
-use super::recorded_device;
+use super::{recorded_device, start_dashboard};
 use crate::args::OpenArgs;
 use crate::failure::Failure;
 use crate::trace::Trace;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use traceless_core::store::Caching;
 use traceless_volume::device::Device;
 use traceless_volume::format::UserKey;
-use traceless_volume::volume::{OpenOptions, Volume};
+use traceless_volume::volume::{LockedImage, OpenOptions, Volume};
 
 /// Opens the image, serves it as a device, and closes it even if `serve` fails. Bypasses the page
 /// cache: below a block device the cache could wait for itself.
@@ -20,16 +20,24 @@ pub fn serve(
     serve: impl FnOnce(&Volume, Arc<dyn Device>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let trace = Trace::open(&open.trace)?;
+    let dashboard = start_dashboard(open, image)?;
     let options = OpenOptions {
         read_only: open.read_only,
         exclusive: false,
         anchor: open.anchor.anchor.clone(),
         caching: Caching::Direct,
-        witness: trace.witness(),
+        witness: dashboard.witness(&trace),
+        // The dashboard has a clock of its own.
+        event_times: trace.witness().is_some(),
     };
-    let volume = Arc::new(Volume::open(image, &key, &options, &mut |_, _| {})?);
+    let image = LockedImage::new(image, &key, options)?;
     drop(key);
-    let outcome = serve(&volume, recorded_device::record_requests(volume.clone(), &trace));
+    if let Some(monitor) = dashboard.monitor() {
+        monitor.adversary().set_space(image.image_len());
+    }
+    let volume = Arc::new(image.open(&mut |_, _| {})?);
+    let outcome =
+        serve(&volume, recorded_device::record_requests(volume.clone(), &trace, &dashboard));
     let closed = volume.close().map_err(Failure::from);
     let traced = trace.finish();
     outcome.and(closed).and(traced)

@@ -16,9 +16,11 @@ mod status;
 #[cfg(feature = "ublk")]
 mod ublk;
 
-use crate::args::VolumeCommand;
+use crate::args::{OpenArgs, VolumeCommand};
+use crate::dashboard::Dashboard;
 use crate::failure::Failure;
 use crate::lab;
+use std::path::Path;
 
 pub fn run(command: &VolumeCommand) -> Result<(), Failure> {
     match command {
@@ -37,4 +39,10 @@ pub fn run(command: &VolumeCommand) -> Result<(), Failure> {
         VolumeCommand::Header { command } => header::run(command),
         VolumeCommand::Bench(_) => lab::run(),
     }
+}
+
+/// The dashboard of the volume in an image.
+fn start_dashboard(open: &OpenArgs, image: &Path) -> Result<Dashboard, Failure> {
+    let name = image.file_name().unwrap_or(image.as_os_str());
+    Dashboard::start(&open.dashboard, &format!("volume {}", name.display()))
 }

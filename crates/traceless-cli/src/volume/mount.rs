@@ -99,10 +99,14 @@ fn start_daemon(
     if args.open.read_only {
         command.arg("--read-only");
     }
+    if let Some(address) = &args.open.dashboard.dashboard {
+        command.arg("--dashboard").arg(address);
+    }
     for (flag, path) in [
         ("--trace", &args.open.trace.trace),
         ("--secret", &args.open.trace.secret),
         ("--anchor", &args.open.anchor.anchor),
+        ("--dashboard-password-file", &args.open.dashboard.dashboard_password_file),
     ] {
         if let Some(path) = path {
             command.arg(flag).arg(absolute(path)?);

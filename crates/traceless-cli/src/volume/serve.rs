@@ -1,6 +1,6 @@
 //! `traceless volume serve`
 
-use super::{key, recorded_device};
+use super::{key, recorded_device, start_dashboard};
 use crate::args::ServeArgs;
 use crate::failure::Failure;
 use crate::output::Meter;
@@ -22,15 +22,21 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     traceless_sys::lock_all_memory();
     let key = key::existing(&args.image.key)?;
     let trace = Trace::open(&args.open.trace)?;
+    let dashboard = start_dashboard(&args.open, &args.image.image)?;
     let options = OpenOptions {
         read_only: args.open.read_only,
         exclusive: false,
         anchor: args.open.anchor.anchor.clone(),
         caching: if args.direct { Caching::Direct } else { Caching::Buffered },
-        witness: trace.witness(),
+        witness: dashboard.witness(&trace),
+        // The dashboard has a clock of its own.
+        event_times: trace.witness().is_some(),
     };
     let image = LockedImage::new(&args.image.image, &key, options)?;
     drop(key);
+    if let Some(monitor) = dashboard.monitor() {
+        monitor.adversary().set_space(image.image_len());
+    }
     // An address that cannot be had must not change the image, so the server binds before the image
     // is opened. Clients that connect meanwhile wait.
     let bound = bind(args, &mut inherited)?;
@@ -38,7 +44,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let volume = image.open(&mut |done, all| meter.update(done, all));
     meter.finish();
     let volume = Arc::new(volume?);
-    let outcome = serve(bound, &recorded_device::record_requests(volume.clone(), &trace));
+    let outcome =
+        serve(bound, &recorded_device::record_requests(volume.clone(), &trace, &dashboard));
     // The volume is closed even after an error: acknowledged writes are kept, and the next opening
     // is quick.
     let closed = volume.close().map_err(Failure::from);

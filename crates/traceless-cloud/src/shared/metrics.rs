@@ -6,6 +6,7 @@ use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use traceless_core::clock::{Clock, Monotonic};
 
@@ -71,6 +72,9 @@ pub enum Health {
     Stopping,
 }
 
+/// Gets the kind of a request, and how many nanoseconds its answer took.
+type LatencyObserver = Box<dyn Fn(Kind, u64) + Send + Sync>;
+
 /// Counters of a gateway and its front ends.
 pub struct Metrics {
     registry: Registry,
@@ -83,6 +87,7 @@ pub struct Metrics {
     errors: IntCounterVec,
     requests_waiting: IntGauge,
     gateway: GatewayMetrics,
+    latency_observer: OnceLock<LatencyObserver>,
 }
 
 /// Counters that copy the gateway's own.
@@ -153,6 +158,7 @@ impl Default for Metrics {
                 "Requests that wait for the gateway, or for a slot",
             ),
             gateway: GatewayMetrics::new(&registry),
+            latency_observer: OnceLock::new(),
             registry,
         };
         let registry = &metrics.registry;
@@ -234,6 +240,28 @@ impl Metrics {
         let _ = self.health.compare_exchange(from as u8, to as u8, order, order);
     }
 
+    /// Calls `observer` with the kind of each answered request, and how many nanoseconds the answer
+    /// took. Only the first call counts.
+    pub fn set_latency_observer(&self, observer: impl Fn(Kind, u64) + Send + Sync + 'static) {
+        let _ = self.latency_observer.set(Box::new(observer));
+    }
+
+    /// Values for an operator, each with what it is.
+    pub fn readings(&self) -> [(&'static str, u64); 8] {
+        let gateway = &self.gateway;
+        let level = |gauge: &IntGauge| u64::try_from(gauge.get()).unwrap_or(0);
+        [
+            ("Requests that wait for the gateway, or for a slot", level(&self.requests_waiting)),
+            ("Blocks that wait at the gateway", level(&gateway.stash)),
+            ("Most blocks that waited at once", level(&gateway.stash_max)),
+            ("Blocks that hold something", level(&gateway.blocks_used)),
+            ("Queries sent to the host", gateway.queries.get()),
+            ("Blocks that were at hand, so that nothing was sent", gateway.hits.get()),
+            ("Rounds committed", gateway.rounds.get()),
+            ("Times that a query waited for a round", gateway.waits.get()),
+        ]
+    }
+
     /// All metrics, as text.
     pub fn text(&self) -> String {
         // Encoding fails only for a family without values, and every family here has values.
@@ -249,6 +277,9 @@ impl Request<'_> {
         self.metrics.requests.with_label_values(&labels).inc();
         let ns = self.metrics.clock.now() - self.began;
         self.seconds.observe(ns as f64 / 1e9);
+        if let Some(observer) = self.metrics.latency_observer.get() {
+            observer(self.kind, ns);
+        }
     }
 }
 
@@ -358,10 +389,14 @@ mod tests {
         assert_eq!(metrics.health(), Health::Starting);
         let front = SharedGateway::new(in_memory(50, 1), metrics.clone(), Arc::new(Wall));
         metrics.set_health(Health::Ready);
+        let latencies = Arc::new(std::sync::Mutex::new(vec![]));
+        let observed = latencies.clone();
+        metrics.set_latency_observer(move |kind, ns| observed.lock().unwrap().push((kind, ns)));
         let request = metrics.request(Protocol::Resp, Kind::Write);
         front.run(|gateway| gateway.store(b"a secret name", &[7; 300], b"")).unwrap();
         metrics.took(Protocol::Resp, 300);
         request.answered(true);
+        assert!(matches!(latencies.lock().unwrap()[..], [(Kind::Write, 1..)]));
         assert!(front.run(|gateway| gateway.store(b"b", &[0; 9999], b"")).is_err());
         assert_eq!(metrics.health(), Health::Ready, "a full tree is the client's matter");
         let text = metrics.text();
@@ -380,6 +415,9 @@ mod tests {
             assert!(text.lines().any(|one| one == line), "{line} is missing in {text}");
         }
         assert!(!text.contains("secret name"));
+        let readings = metrics.readings();
+        assert!(readings.contains(&("Queries sent to the host", queries)), "{readings:?}");
+        assert!(readings.contains(&("Blocks that hold something", 5)), "{readings:?}");
     }
 
     #[test]

@@ -1,0 +1,66 @@
+//! `--dashboard ADDR`: a live page of a product.
+
+use crate::args::DashboardArgs;
+use crate::failure::{DEVICE, Failure};
+use crate::output::print_error;
+use crate::trace::Trace;
+use std::sync::Arc;
+use traceless_core::rng::System;
+use traceless_core::trace::{Event, Witness};
+use traceless_dashboard::{Monitor, Password, Server, clients};
+use traceless_sys::listen;
+
+/// The live page, if the option was given. It is served until this is dropped.
+pub struct Dashboard(Option<(Arc<Monitor>, Server)>);
+
+impl Dashboard {
+    /// Serves the page of a product, which `title` names, and prints its address.
+    pub fn start(args: &DashboardArgs, title: &str) -> Result<Self, Failure> {
+        let Some(name) = &args.dashboard else { return Ok(Self(None)) };
+        let file = args.dashboard_password_file.as_deref();
+        let password = match file {
+            None => Password::random(&mut System),
+            Some(path) => Password::read(path)
+                .map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?,
+        };
+        let monitor = Arc::new(Monitor::new(title));
+        let server = Server::start_for(name, clients(file.is_some()), monitor.clone(), &password);
+        let server = server.map_err(|e| match e.kind() {
+            std::io::ErrorKind::PermissionDenied => Failure::usage(e),
+            _ => Failure::new(DEVICE, e),
+        })?;
+        let address = server.address();
+        let token = match file {
+            None => format!("#token={}", password.text()),
+            Some(_) => String::new(),
+        };
+        print_error(&format!("the dashboard is at http://{address}/{token}"));
+        if !listen::is_loopback(address) {
+            print_error("what the dashboard shows crosses the network in the clear");
+        }
+        Ok(Self(Some((monitor, server))))
+    }
+
+    pub fn monitor(&self) -> Option<&Arc<Monitor>> {
+        self.0.as_ref().map(|(monitor, _)| monitor)
+    }
+
+    /// A witness for the page and for `trace`.
+    pub fn witness(&self, trace: &Trace) -> Option<Arc<dyn Witness>> {
+        let monitor = self.monitor().map(|monitor| monitor.clone() as Arc<dyn Witness>);
+        match (trace.witness(), monitor) {
+            (Some(trace), Some(monitor)) => Some(Arc::new(WitnessPair(trace, monitor))),
+            (one, other) => one.or(other),
+        }
+    }
+}
+
+/// Two witnesses of the same events.
+struct WitnessPair(Arc<dyn Witness>, Arc<dyn Witness>);
+
+impl Witness for WitnessPair {
+    fn record(&self, event: Event) {
+        self.0.record(event);
+        self.1.record(event);
+    }
+}

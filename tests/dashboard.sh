@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# The live page of a volume and of a gateway: in a browser, for Prometheus, and closed to others.
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+nbd_uri='nbd+unix:///?socket=socket'
+
+# Sets `url`, `address` and `token` to what the command with the messages $1 has printed.
+find_page() {
+    url=
+    for _ in $(seq 100); do
+        url=$(sed -n 's/^traceless: the dashboard is at //p' "$1")
+        [ -z "$url" ] || break
+        sleep 0.1
+    done
+    address=${url%%/#*}
+    address=${address##*/}
+    token=${url#*token=}
+}
+
+# The status, or with a second argument what an expression over the text `t` says, of the path $1.
+get() {
+    python3 - "http://$address$1" "${token-}" "${host-$address}" "${2:-status}" <<'GET'
+import json, re, sys, urllib.error, urllib.request
+
+url, token, host, expression = sys.argv[1:]
+headers = {"Authorization": f"Bearer {token}", "Host": host}
+try:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as reply:
+        status, t = reply.status, reply.read().decode()
+except urllib.error.HTTPError as error:
+    status, t = error.code, ""
+metric = lambda name: float(re.search(f"^traceless_{re.escape(name)} (.*)$", t, re.M)[1])
+used = lambda places: sum(n > 0 for n in places)
+print(eval(f"({expression})"))
+GET
+}
+
+section "a volume is served with its page"
+head -c 32 /dev/urandom >key
+expect 0 volume create image --size 32M --key-file key
+serve image --dashboard 127.0.0.1:0
+find_page server.err
+check "the address is printed" [ -n "$url" ]
+# It says nothing else, and stop_server sees to that.
+: >server.err
+
+section "nothing without the token, or under a foreign name"
+for path in /adversary.json /user.json /metrics; do
+    check "$path" [ "$(get $path)" = 200 ]
+    check "$path without the token" [ "$(token='' get $path)" = 401 ]
+    check "$path with a wrong token" [ "$(token=${token%?}x get $path)" = 401 ]
+    check "$path under a foreign name" [ "$(host=evil.example get $path)" = 421 ]
+done
+check "the page under a foreign name" [ "$(host=evil.example:80 get /)" = 421 ]
+for options in "0.0.0.0:0" "127.0.0.1:0 --dashboard-password-file image" "nowhere.invalid:1"; do
+    read -ra words <<<"$options"
+    rm -f socket2
+    code=2
+    [ "${words[0]}" != nowhere.invalid:1 ] || code=4
+    expect "$code" volume serve image --key-file key --socket socket2 --dashboard "${words[@]}"
+done
+
+section "what was copied is counted"
+head -c 8M /dev/urandom >data
+before=$(get /metrics 'metric("adversary_bytes_total{op=\"write\"}")')
+nbdcopy --flush data "$nbd_uri"
+check "the user's bytes" \
+    [ "$(get /metrics 'metric("user_bytes_total{op=\"write\"}") == 8 << 20')" = True ]
+check "and latencies" [ "$(get /metrics 'metric("user_request_seconds_count{op=\"write\"}") ==
+    metric("user_requests_total{op=\"write\"}") > 0')" = True ]
+check "the adversary's bytes: two blocks for one, and tags" [ "$(get /metrics "2.0 < \
+    (metric('adversary_bytes_total{op=\"write\"}') - $before) / (8 << 20) < 2.3")" = True ]
+check "the volume itself" [ "$(get /metrics 'metric("volume_writes")')" = 2048.0 ]
+
+section "a user with a hot spot, in a browser"
+fio --name=hot --ioengine=nbd --uri="$nbd_uri" --bs=4k --rw=randrw --rwmixread=30 \
+    --offset=12M --size=256K --time_based --runtime=30 --rate=2m >fio.log 2>&1 &
+writer=$!
+mkdir pictures
+if command -v chromedriver >/dev/null; then
+    check "the page" python3 "$lib/dashboard_page.py" "$url" "$PWD/pictures" >page.log
+    [ -z "${PICTURES:-}" ] || cp pictures/*.png page.log "$PICTURES"
+else
+    leave_out "the page in a browser: chromedriver is needed"
+    sleep 3
+fi
+kill -INT "$writer"
+wait "$writer" || true
+# As much as the volume holds, to the same few blocks.
+fio --name=hot --ioengine=nbd --uri="$nbd_uri" --bs=4k --rw=randwrite --offset=12M --size=256K \
+    --io_size=32M --iodepth=4 >fio.log 2>&1
+check "the user's accesses are in one place" [ "$(get /user.json \
+    'used(json.loads(t)["places"][0]) <= 3')" = True ]
+check "the adversary's are everywhere" [ "$(get /adversary.json \
+    'used(json.loads(t)["places"][1]) > 100')" = True ]
+check "the adversary's side has nothing of the user" [ "$(get /adversary.json \
+    '{"latencies", "in_flight", "readings"} & json.loads(t).keys()')" = "set()" ]
+stop_server
+
+section "a gateway is served with its page"
+port=$((20000 + RANDOM % 12000))
+"$traceless" gateway --local store --blocks 6000 --block-len 256 --lambda 8 --enclave inside \
+    --allow-simulated-tee --resp "127.0.0.1:$port" --dashboard 127.0.0.1:0 \
+    >gateway.out 2>gateway.err &
+gateway=$!
+find_page gateway.err
+for _ in $(seq 100); do
+    ! grep -q RESP gateway.out || break
+    sleep 0.1
+done
+seq 300 | sed 's/.*/set name& value/' | redis-cli -p "$port" >/dev/null
+for _ in 1 2 3; do
+    check "a value is answered" [ "$(redis-cli -p "$port" get name7)" = value ]
+done
+check "requests, their latencies, and the gateway's own metrics" [ "$(get /metrics \
+    'metric("user_requests_total{op=\"read\"}") >= 3 and
+    metric("user_request_seconds_count{op=\"read\"}") == 3 and
+    metric("adversary_events_total{op=\"write\"}") > 0 and metric("queries_total") > 100')" = True ]
+check "values for people" [ "$(get /user.json 'len(json.loads(t)["readings"]) >= 8')" = True ]
+check "a closed page" [ "$(token=x get /metrics)" = 401 ]
+kill -TERM "$gateway"
+check "it ends" wait "$gateway"
