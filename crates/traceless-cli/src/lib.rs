@@ -1,7 +1,8 @@
 //! The commands of the program `traceless`.
 //!
 //! This is a library so that the program traceless-lab, which measures the products and attacks
-//! them, can share the plumbing. It is not meant as an interface for other crates.
+//! them, can share the plumbing, and so that the Python package gives the same advice. It is not
+//! meant as an interface for other crates.
 //!
 //! File by file: `args`: the command line and nothing else; `advise`: which product protects, one
 //! file for each; `volume`: one file for each command; `audit`: `compare` and `convert` of a
@@ -12,7 +13,7 @@
 //! how failures are printed; `shares`: completions and manual pages; `output`: printing, and
 //! progress of long work; `signals`: SIGINT and SIGTERM; `trace`: the files that `--trace` writes.
 #![forbid(unsafe_code)]
-#![allow(missing_docs, reason = "two programs of this workspace are all that use it")]
+#![allow(missing_docs, reason = "nothing outside this workspace uses it")]
 
 pub mod advise;
 pub mod args;

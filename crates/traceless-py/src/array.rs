@@ -1,5 +1,6 @@
 //! The class `Array`.
 
+use crate::arrow::Blocks;
 use crate::buffer::{InputBuffer, OutputBuffer};
 use crate::failure::{Failure, Result};
 use crate::handle::Handle;
@@ -200,6 +201,18 @@ impl Array {
         addrs: &Bound<'_, PyAny>,
     ) -> Result<Bound<'py, PyArray2<u8>>> {
         self.rows(py, &addrs_of(addrs)?)
+    }
+
+    /// Reads blocks in order, as an array of Arrow: `pyarrow.array` and `polars.Series` take it.
+    fn read_batch(&self, py: Python<'_>, addrs: &Bound<'_, PyAny>) -> Result<Blocks> {
+        let addrs = addrs_of(addrs)?;
+        let len = addrs.len().checked_mul(self.block_len);
+        let len = len.ok_or_else(|| Failure::usage("so many blocks do not fit in memory"))?;
+        self.handle.with(py, |open| {
+            let mut bytes = vec![0; len];
+            open.array.read_many(&addrs, &mut bytes)?;
+            Blocks::new(self.block_len, bytes)
+        })
     }
 
     /// Reads blocks in order, back to back, into `buffer`, which has exactly their length.

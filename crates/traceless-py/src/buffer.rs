@@ -2,7 +2,7 @@
 //! them is copied here.
 
 use crate::failure::{Failure, Result};
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1};
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
@@ -72,15 +72,19 @@ fn busy(_: numpy::BorrowError) -> Failure {
 
 /// The buffer of `object` as an array of bytes in its order; `None` if it has no bytes.
 fn flat_array<'py>(object: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyArray1<u8>>>> {
+    // The usual case, without the detour over a view.
+    if let Ok(array) = object.cast::<PyArray1<u8>>()
+        && array.is_c_contiguous()
+        && !array.is_empty()
+    {
+        return Ok(Some(array.clone()));
+    }
     let view = PyMemoryView::from(object)?;
     if view.getattr("nbytes")?.extract::<usize>()? == 0 {
         return Ok(None);
     }
     if !view.getattr("c_contiguous")?.extract::<bool>()? {
         return Err(Failure::usage("the buffer has gaps: give one that is contiguous"));
-    }
-    if let Ok(array) = object.cast::<PyArray1<u8>>() {
-        return Ok(Some(array.clone()));
     }
     let flat = view.call_method1("cast", ("B",))?;
     let numpy = object.py().import("numpy")?;

@@ -102,6 +102,20 @@ impl From<traceless_volume::Error> for Failure {
     }
 }
 
+impl From<traceless_cli::failure::Failure> for Failure {
+    fn from(failure: traceless_cli::failure::Failure) -> Self {
+        use traceless_cli::failure::{BUSY, DEVICE, FINDING, KEY};
+        let kind = match failure.code {
+            FINDING => FailureKind::Damage,
+            KEY => FailureKind::Key,
+            DEVICE => FailureKind::File,
+            BUSY => FailureKind::Busy,
+            _ => FailureKind::Usage,
+        };
+        Self::Kind(kind, failure.message)
+    }
+}
+
 impl From<PyErr> for Failure {
     fn from(error: PyErr) -> Self {
         Self::Python(error)

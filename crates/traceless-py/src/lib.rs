@@ -1,10 +1,12 @@
-//! The Python package `traceless`: oblivious arrays and maps, volumes, traces, the auditor and the
-//! simulator. maturin makes a wheel of this crate; `traceless.pyi` has the types of all of it.
+//! The Python package `traceless`: oblivious arrays and maps, volumes, cloud stores, traces, the
+//! auditor, the simulator, and advice. maturin makes a wheel of this crate and of the folder
+//! `python`, in which `__init__.pyi` has the types of all of it.
 //!
-//! File by file: `array`, `map`, `volume`: the classes of these names; `trace`, `audit`, `sim`: the
-//! functions. `handle`: what an object holds, and the end of it; `storage`: the files that arrays
-//! and maps lie in, and trace files; `buffer`: bytes of the caller; `failure`: exceptions;
-//! `interrupt`: Ctrl-C; `json`: reports as dictionaries.
+//! File by file: `array`, `map`, `volume`, `gateway`: the classes of these names; `trace`, `audit`,
+//! `sim`, `advice`: the functions; `arrow`: blocks and traces as Arrow. `handle`: what an object
+//! holds, and the end of it; `storage`: the files that arrays and maps lie in, and trace files;
+//! `buffer`: bytes of the caller; `failure`: exceptions; `interrupt`: Ctrl-C; `json`: reports as
+//! dictionaries.
 //!
 //! A call that works does so without the lock of the interpreter.
 #![forbid(unsafe_code)]
@@ -12,10 +14,13 @@
 #![allow(clippy::needless_pass_by_value, reason = "arguments come from Python by value")]
 #![allow(clippy::unused_self, reason = "Python calls methods of objects")]
 
+mod advice;
 mod array;
+mod arrow;
 mod audit;
 mod buffer;
 mod failure;
+mod gateway;
 mod handle;
 mod interrupt;
 mod json;
@@ -29,24 +34,33 @@ mod volume;
 ///
 /// Array, Map: data in memory or in a file; accesses reveal nothing of which data is accessed.
 /// Volume: an encrypted block device in a file, which hides which blocks are written.
-/// read_trace, read_secrets: what an observer saw, as columns.
+/// Gateway: a store of values at a host, which does not learn which value is requested.
+/// advise: which product protects from an adversary, what that costs, and what leaks.
+/// read_trace, read_secrets: what an observer saw, as columns; TraceStream: as a stream of Arrow.
 /// compare_traces: the auditor: can an observer distinguish two users?
-/// simulate, run_experiment, report_rows: secure processors, simulated.
+/// simulate, run_experiment, sweep, merge_shards, report_rows: secure processors, simulated;
+///     traceless.ray.sweep: on a cluster.
 ///
 /// Every failure is a `traceless.Error`, of a class for its kind.
-#[pyo3::pymodule(name = "traceless")]
+#[pyo3::pymodule(name = "_traceless")]
 mod module {
     use super::{failure, trace};
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use super::advice::advise;
+    #[pymodule_export]
     use super::array::Array;
+    #[pymodule_export]
+    use super::arrow::{Blocks, TraceStream};
     #[pymodule_export]
     use super::audit::compare_traces;
     #[pymodule_export]
+    use super::gateway::Gateway;
+    #[pymodule_export]
     use super::map::Map;
     #[pymodule_export]
-    use super::sim::{report_rows, run_experiment, simulate};
+    use super::sim::{merge_shards, report_rows, run_experiment, simulate, sweep};
     #[pymodule_export]
     use super::trace::{read_secrets, read_trace};
     #[pymodule_export]

@@ -82,19 +82,21 @@ pub fn add_names(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
+/// Events, a column for each of their parts.
 #[derive(Default)]
-struct EventColumns {
-    time: Vec<u64>,
-    surface: Vec<u8>,
-    op: Vec<u8>,
-    at: Vec<u64>,
-    length: Vec<u32>,
-    epoch: Vec<i64>,
-    syncs: i64,
+pub struct EventColumns {
+    pub time: Vec<u64>,
+    pub surface: Vec<u8>,
+    pub op: Vec<u8>,
+    pub at: Vec<u64>,
+    pub length: Vec<u32>,
+    pub epoch: Vec<i64>,
+    pub syncs: i64,
 }
 
 impl EventColumns {
-    fn push(&mut self, event: Event) {
+    /// Adds an event.
+    pub fn push(&mut self, event: Event) {
         self.time.push(event.time);
         self.surface.push(event.surface as u8);
         self.op.push(event.op as u8);
@@ -105,7 +107,8 @@ impl EventColumns {
     }
 }
 
-fn opened(path: &Path) -> Result<File> {
+/// The file of a trace.
+pub fn opened(path: &Path) -> Result<File> {
     File::open(path).map_err(|error| Failure::file(path, error))
 }
 

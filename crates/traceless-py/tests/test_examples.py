@@ -16,16 +16,17 @@ def test_the_examples_of_the_readme(home, monkeypatch, capsys):
     monkeypatch.chdir(home)
     names = {}
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         # pandas is not installed here.
         if "pandas" not in block:
             exec(block, names)
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == "b'42' 1" and printed[1].endswith("events") and printed[-1] == "pass"
+    assert printed[0] == "b'42' 1" and printed[1].endswith("events")
+    assert printed[-3:] == ["pass", "gateway", "b'blue' True"]
 
 
-@pytest.mark.parametrize("name", ["Array", "Map", "Volume"])
+@pytest.mark.parametrize("name", ["Array", "Gateway", "Map", "Volume", "advise"])
 def test_the_examples_of_the_help(name, home, monkeypatch):
     monkeypatch.chdir(home)
     test = doctest.DocTestParser().get_doctest(

@@ -82,6 +82,31 @@ def test_a_figure_of_a_paper(home):
     assert report["metrics"] and traceless.report_rows(report)
 
 
+def test_a_sweep_and_its_shards(home):
+    files = [home / "cache.toml", home / "again.toml"]
+    for file in files:
+        file.write_text(CACHE.replace("A cache", file.stem))
+    report = traceless.sweep(files, home / "out", jobs=2)
+    assert report == command("sweep", *files, "--out", home / "theirs")
+    rows = traceless.report_rows(report)
+    assert [row["experiment"] for row in rows] == ["cache"] * 4 + ["again"] * 4
+    assert list(rows[0]) == ["experiment", "metric", "variant", "workload", "value"]
+    shards = [home / f"shard-{nth}" for nth in range(3)]
+    for nth, folder in enumerate(shards):
+        record = traceless.sweep(files, folder, shard=f"{nth}/3")
+        assert (record["schema"], record["shard"]) == ("traceless.sim.shard.v1", nth)
+    assert traceless.merge_shards(files, shards, home / "merged") == report
+    with pytest.raises(traceless.UsageError, match="2/3 is missing"):
+        traceless.merge_shards(files, shards[:2], home / "part")
+    for shard in ("3/3", "1", "-1/3"):
+        with pytest.raises(traceless.UsageError, match="it is I/N"):
+            traceless.sweep(files, home / "x", shard=shard)
+    some = next((shards[1] / "runs").iterdir())
+    some.write_text(some.read_text()[:-20])
+    with pytest.raises(traceless.DamageError, match="damaged"):
+        traceless.merge_shards(files, shards, home / "damaged")
+
+
 def test_what_cannot_be_simulated(home):
     for call, message in [
         (lambda: traceless.simulate("uniform", "fast"), "there is no scheme `fast`; there are"),

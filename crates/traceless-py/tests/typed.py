@@ -48,6 +48,17 @@ def volumes(folder: str) -> None:
     assert report["verdict"] == "pass"
 
 
+def stores(folder: str) -> None:
+    with traceless.Gateway(
+        os.path.join(folder, "store"), 500, 64, limit_bits=4, allow_simulated_tee=True
+    ) as store:
+        store.update({b"ann": b"blue"})
+        colours: list[bytes | None] = store.get_many([b"ann", b"bob"])
+        assert colours == [b"blue", None]
+    advice: dict[str, Any] = traceless.advise("cloud", "1G", rate=100)
+    assert advice["product"] == "gateway"
+
+
 def failures() -> None:
     try:
         traceless.Array(10).read(10)
@@ -60,4 +71,5 @@ if __name__ == "__main__":
     arrays()
     maps()
     volumes(sys.argv[1])
+    stores(sys.argv[1])
     failures()

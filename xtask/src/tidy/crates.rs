@@ -19,7 +19,8 @@ const PRODUCTS: [&str; 10] = [
     "traceless-audit",
     "traceless-dashboard",
 ];
-/// The crates of the products, and the program that shares code with the laboratory.
+/// The crates of the products, and the program, which shares code with the laboratory and with the
+/// Python package.
 const LABORATORY: [&str; 10] = [
     "traceless",
     "traceless-block",
@@ -31,16 +32,6 @@ const LABORATORY: [&str; 10] = [
     "traceless-sim",
     "traceless-audit",
     "traceless-cli",
-];
-/// The products that the Python package has.
-const PYTHON: [&str; 7] = [
-    "traceless",
-    "traceless-block",
-    "traceless-core",
-    "traceless-sys",
-    "traceless-volume",
-    "traceless-sim",
-    "traceless-audit",
 ];
 const ASYNC_CRATE: &str = "crates/traceless-cloud";
 
@@ -77,8 +68,7 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "traceless-preload" => Some(&["traceless-pager"]),
         "traceless-sim" => Some(&["traceless", "traceless-audit"]),
         "traceless-cli" => Some(&PRODUCTS),
-        "traceless-py" => Some(&PYTHON),
-        "traceless-lab" => Some(&LABORATORY),
+        "traceless-py" | "traceless-lab" => Some(&LABORATORY),
         _ => None,
     }
 }
@@ -191,7 +181,7 @@ mod tests {
             ("crates/traceless-sim/Cargo.toml", "traceless-sys = \"1\""),
             ("crates/traceless-audit/Cargo.toml", "traceless-volume = \"1\""),
             ("crates/traceless-block/Cargo.toml", "traceless-cli = \"1\""),
-            ("crates/traceless-py/Cargo.toml", "traceless-cli = \"1\""),
+            ("crates/traceless-py/Cargo.toml", "traceless-lab = \"1\""),
             ("crates/traceless-pager/Cargo.toml", "tokio = \"1\""),
         ];
         for (path, line) in cases {

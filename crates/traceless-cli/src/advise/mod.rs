@@ -25,7 +25,7 @@ use crate::args::{AdviseArgs, Watcher};
 use crate::failure::{FINDING, Failure};
 use crate::output::{print_json, print_line};
 use answer::{Advice, Proposal};
-use clap::ValueEnum;
+use clap::{Args, Command, FromArgMatches, ValueEnum};
 use requirements::{AdviseError, Requirements};
 use std::io::{IsTerminal, stderr, stdin};
 
@@ -63,6 +63,23 @@ pub fn advise(args: &AdviseArgs) -> Result<Advice, AdviseError> {
         Some(proposal) => protection(&required, proposal),
         None => no_protection(&required),
     })
+}
+
+/// The advice for options as the command line has them: `--size=1G`.
+pub fn advise_by_options(options: impl IntoIterator<Item = String>) -> Result<Advice, AdviseError> {
+    let words = ["advise".to_owned()].into_iter().chain(options);
+    let command = AdviseArgs::augment_args(Command::new("advise"));
+    let args = command
+        .try_get_matches_from(words)
+        .and_then(|matches| AdviseArgs::from_arg_matches(&matches))
+        .map_err(|error| AdviseError::Options(first_paragraph(&error.to_string())))?;
+    advise(&args)
+}
+
+/// What is wrong with a command line, without the hint on how to get help.
+fn first_paragraph(message: &str) -> String {
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    message.split("\n\n").next().unwrap_or(message).trim_end().to_owned()
 }
 
 /// The features of this program that bring a product.
@@ -216,6 +233,22 @@ mod tests {
         ] {
             let error = advise(&args(options)).unwrap_err().to_string();
             assert!(error.contains(named), "{options}: {error}");
+        }
+    }
+
+    #[test]
+    fn options_are_read_as_by_the_command_line() {
+        let advised = |options: &str| advise_by_options(options.split(' ').map(str::to_owned));
+        let same = advised("--watcher=bus --size=1G").unwrap();
+        let wanted = advice("--watcher bus --size 1G");
+        assert_eq!(serde_json::to_value(same).unwrap(), serde_json::to_value(wanted).unwrap());
+        for (options, words) in [
+            ("--watcher=nobody", "invalid value 'nobody' for '--watcher <NAME>'"),
+            ("--watcher=bus --writes=101", "101 is not in 0..=100"),
+            ("--watcher=copies --size=many", "invalid value 'many' for '--size <SIZE>'"),
+        ] {
+            let error = advised(options).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("--help"), "{error}");
         }
     }
 

@@ -55,6 +55,9 @@ pub enum AdviseError {
         "{rate} queries a second: {most} is the most; give a smaller --rate, or more --latency"
     )]
     Rate { rate: u32, most: u32 },
+    /// The command line cannot be read.
+    #[error("{0}")]
+    Options(String),
     #[error("{0}; give another --size or --block-len")]
     Parameters(String),
     #[error(

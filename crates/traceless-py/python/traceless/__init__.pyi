@@ -18,11 +18,13 @@ _Addrs: TypeAlias = Sequence[int] | range | NDArray[np.integer[Any]]
 
 __all__ = [
     "Array",
+    "Blocks",
     "BusyError",
     "Columns",
     "DamageError",
     "Error",
     "FileError",
+    "Gateway",
     "Map",
     "OPS",
     "READ",
@@ -30,17 +32,21 @@ __all__ = [
     "SURFACES",
     "SYNC",
     "Secrets",
+    "TraceStream",
     "UsageError",
     "Volume",
     "WRITE",
     "WrongKeyError",
     "__version__",
+    "advise",
     "compare_traces",
+    "merge_shards",
     "read_secrets",
     "read_trace",
     "report_rows",
     "run_experiment",
     "simulate",
+    "sweep",
 ]
 
 __version__: str
@@ -96,6 +102,7 @@ class Array:
     def read_into(self, addr: int, buffer: _Buffer) -> None: ...
     def write(self, addr: int, block: _Buffer) -> None: ...
     def read_many(self, addrs: _Addrs) -> NDArray[np.uint8]: ...
+    def read_batch(self, addrs: _Addrs) -> Blocks: ...
     def read_many_into(self, addrs: _Addrs, buffer: _Buffer) -> None: ...
     def write_many(self, addrs: _Addrs, blocks: _Buffer) -> None: ...
     def update(self, addr: int, function: Callable[[bytes], _Buffer | None]) -> bytes: ...
@@ -166,6 +173,58 @@ class Map:
     def __getitem__(self, key: _Buffer, /) -> bytes: ...
     def __setitem__(self, key: _Buffer, value: _Buffer, /) -> None: ...
     def __delitem__(self, key: _Buffer, /) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        *_exception: type[BaseException] | BaseException | TracebackType | None,
+    ) -> None: ...
+
+@final
+class Gateway:
+    def __new__(
+        cls,
+        folder: _Path,
+        blocks: int,
+        block_len: int = 1024,
+        *,
+        host: str | None = None,
+        host_cert: _Path | None = None,
+        client_cert: _Path | None = None,
+        client_key: _Path | None = None,
+        allow_simulated_tee: bool = False,
+        rate: int | None = None,
+        key_file: _Path | None = None,
+        anchor: _Path | None = None,
+        durability: str = "power",
+        copies: int | None = None,
+        kernel: str = "benes",
+        limit_bits: int = 32,
+        trace: _Path | None = None,
+    ) -> Self: ...
+    @property
+    def blocks(self) -> int: ...
+    @property
+    def block_len(self) -> int: ...
+    @property
+    def enclave(self) -> str: ...
+    @property
+    def closed(self) -> bool: ...
+    @overload
+    def get(self, name: _Buffer, default: None = None) -> bytes | None: ...
+    @overload
+    def get(self, name: _Buffer, default: _T) -> bytes | _T: ...
+    def get_many(self, names: Iterable[_Buffer]) -> list[bytes | None]: ...
+    def update(self, entries: Mapping[bytes, _Buffer] | Iterable[tuple[_Buffer, _Buffer]]) -> None: ...
+    def remove(self, name: _Buffer) -> bool: ...
+    def names(self) -> list[bytes]: ...
+    def counts(self) -> dict[str, int]: ...
+    def close(self) -> None: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, name: _Buffer, /) -> bool: ...
+    def __iter__(self) -> Iterator[bytes]: ...
+    def __getitem__(self, name: _Buffer, /) -> bytes: ...
+    def __setitem__(self, name: _Buffer, value: _Buffer, /) -> None: ...
+    def __delitem__(self, name: _Buffer, /) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -256,6 +315,16 @@ class Volume:
         *_exception: type[BaseException] | BaseException | TracebackType | None,
     ) -> None: ...
 
+@final
+class Blocks:
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+    def __len__(self) -> int: ...
+
+@final
+class TraceStream:
+    def __new__(cls, path: _Path, *, prefix: bool = False) -> Self: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
 class Columns(NamedTuple):
     time: NDArray[np.uint64]
     surface: NDArray[np.uint8]
@@ -303,5 +372,35 @@ def run_experiment(
     level: str = "quick",
     records: int | None = None,
     jobs: int = 1,
+) -> dict[str, Any]: ...
+def sweep(
+    files: Sequence[_Path],
+    out: _Path,
+    *,
+    level: str = "quick",
+    records: int | None = None,
+    jobs: int = 1,
+    shard: str | None = None,
+) -> dict[str, Any]: ...
+def merge_shards(
+    files: Sequence[_Path],
+    shards: Sequence[_Path],
+    out: _Path,
+    *,
+    level: str = "quick",
+    records: int | None = None,
+) -> dict[str, Any]: ...
+def advise(
+    watcher: str,
+    size: int | str | None = None,
+    *,
+    hide_reads: bool = False,
+    block_len: int | str | None = None,
+    memory: int | str | None = None,
+    space_factor: float | None = None,
+    writes: int | None = None,
+    pattern: str | None = None,
+    rate: int | None = None,
+    latency: int | None = None,
 ) -> dict[str, Any]: ...
 def report_rows(report: dict[str, Any]) -> list[dict[str, Any]]: ...
