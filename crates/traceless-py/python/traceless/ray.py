@@ -37,6 +37,9 @@ def sweep(
     shards: into how many parts to divide the runs; by default a few for each processor.
     address: the cluster, as for `ray.init`, unless Ray is there already; by default Ray is started
         on this machine.
+
+    Workers of Ray give way to all other programs. Where others run, set RAY_worker_niceness=0 in
+    the environment before Ray is started.
     """
     ray = _ray()
     paths = [os.path.abspath(file) for file in files]
