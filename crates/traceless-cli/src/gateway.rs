@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use traceless_cloud::Error;
-use traceless_cloud::gateway::{Gateway, TICKS_PER_SECOND_MAX};
+use traceless_cloud::gateway::{AccessObserver, Gateway, TICKS_PER_SECOND_MAX};
 use traceless_cloud::http::{Http, metrics_clients};
 use traceless_cloud::local_deployment::{LocalDeployment, s3_keys};
 use traceless_cloud::params::Params;
@@ -217,10 +217,7 @@ fn show(gateway: &Gateway, metrics: &Arc<Metrics>, monitor: &Arc<Monitor>) {
 }
 
 /// A function that records accesses to blocks for a trace with secrets, and for a dashboard.
-fn access_observer(
-    trace: &Trace,
-    dashboard: &Dashboard,
-) -> Option<Box<dyn Fn(Op, u64, u32) + Send + Sync>> {
+fn access_observer(trace: &Trace, dashboard: &Dashboard) -> Option<Box<AccessObserver>> {
     let recorder = trace.request_recorder();
     let Some(monitor) = dashboard.monitor().cloned() else {
         return recorder.map(|recorder| Box::new(recorder) as _);
