@@ -16,12 +16,13 @@
 //! programs), `workload` (the requests), `target` (over NBD, on ext4, or recorded), `measure`
 //! (subjects in turn), `device` (models of disks) and `counts`; `sqoram` prints results beside the
 //! paper's and plots them, `write_only` measures floors. `report`: types that measurements share.
-//! `program`: the program `traceless`, which some benches start.
+//! `program`: the program `traceless`, which some benches start. `page`: the page of all figures.
 #![forbid(unsafe_code)]
 
 mod args;
 mod audit;
 mod bench;
+mod page;
 mod program;
 mod report;
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     let code = match &cli.command {
         Command::Audit(args) => audit::run(args),
         Command::Bench { command } => entry::report(bench::run(command)),
+        Command::Report(args) => entry::report(page::run(args)),
         Command::PagedProgram(args) => entry::report(bench::program(args)),
     };
     ExitCode::from(code)

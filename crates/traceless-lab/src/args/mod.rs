@@ -4,6 +4,7 @@ pub mod audit;
 mod auditor;
 mod cloud;
 mod experiment;
+mod page;
 mod pager;
 mod simulator;
 mod stash;
@@ -13,6 +14,7 @@ mod volume;
 pub use auditor::*;
 pub use cloud::*;
 pub use experiment::*;
+pub use page::*;
 pub use pager::*;
 pub use simulator::*;
 pub use stash::*;
@@ -42,6 +44,8 @@ pub enum Command {
         #[command(subcommand)]
         command: BenchCommand,
     },
+    /// Makes one page with every figure of the papers beside the papers' numbers, and audits
+    Report(ReportArgs),
     /// Runs a program that `bench pager --experiment` pages
     #[command(hide = true)]
     PagedProgram(PagedProgramArgs),
