@@ -31,7 +31,7 @@ check "what was made is there" [ "$(grep -c ': is there$' err)" -ge 2 ]
 check "the rest was made" grep -q '^5/5 audit/timing' err
 expect 0 report
 check "all of it is there" [ "$(grep -c ': is there$' err)" -eq 5 ]
-check "nothing failed" grep -q "4 figures, 1 audits, 0 of them" out
+check "nothing failed" grep -q "4 figures, 5 audits, 0 of them" out
 check "no part is left" [ -z "$(find made -name '*.part')" ]
 
 section "it opens in a browser, at each size and in each light"
