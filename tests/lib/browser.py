@@ -86,10 +86,10 @@ class Browser:
         with open(path, "wb") as file:
             file.write(base64.b64decode(self._of_session("GET", "/screenshot")))
 
-    def size(self, width, height):
+    def size(self, width, height, scale=1):
         """The size of the page's view, not of a window, which has a least width."""
         self.command("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
+            "width": width, "height": height, "deviceScaleFactor": scale, "mobile": False})
 
     def scheme(self, name, media=""):
         """Light or dark colours, and `print` or the screen."""
