@@ -24,7 +24,7 @@ use traceless_cli::advise::advise_by_options;
 /// whether there is a product, `commands` has the commands to run, `learns` what still leaks.
 ///
 /// >>> advice = traceless.advise("copies", "1G")
-/// >>> advice["product"], advice["scheme"]
+/// >>> advice.get('product'), advice.get('scheme')
 /// ('volume', 'detwo')
 #[pyfunction]
 #[pyo3(signature = (

@@ -120,7 +120,6 @@ pub fn run_experiment<'py>(
 /// `report_rows` makes rows; of a shard one in the schema "traceless.sim.shard.v1".
 #[pyfunction]
 #[pyo3(signature = (files, out, *, level = "quick", records = None, jobs = 1, shard = None))]
-#[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
 pub fn sweep<'py>(
     py: Python<'py>,
     files: Vec<PathBuf>,

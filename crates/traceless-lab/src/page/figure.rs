@@ -127,11 +127,11 @@ impl FigureNumbers {
         let SuiteReport { rows } = read(report)?;
         let names = |name: fn(&SuiteRow) -> &String| {
             let mut names: Vec<String> = vec![];
-            rows.iter().for_each(|row| {
+            for row in &rows {
                 if !names.contains(name(row)) {
                     names.push(name(row).clone());
                 }
-            });
+            }
             names
         };
         let (variants, workloads) = (names(|row| &row.subject), names(|row| &row.workload));
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn verdict(variant: Value, workload: Value, paper: Value, short: Value) -> Value {
+    fn verdict(variant: &Value, workload: &Value, paper: &Value, short: &Value) -> Value {
         json!({
             "text": "it gains", "metric": "speed", "variant": variant, "workload": workload,
             "paper": paper, "measured": 2.0, "rule": "± 1",
@@ -251,9 +251,9 @@ mod tests {
                 { "name": "other", "variants": [variant("a")] },
             ],
             "verdicts": [
-                verdict(json!("b"), json!("lbm"), json!(3.0), json!("100 of 200 records")),
-                verdict(json!("a"), Value::Null, json!(1.25), json!("100 of 200 records")),
-                verdict(Value::Null, Value::Null, Value::Null, Value::Null),
+                verdict(&json!("b"), &json!("lbm"), &json!(3.0), &json!("100 of 200 records")),
+                verdict(&json!("a"), &Value::Null, &json!(1.25), &json!("100 of 200 records")),
+                verdict(&Value::Null, &Value::Null, &Value::Null, &Value::Null),
             ],
         });
         let numbers = FigureNumbers::of_experiment(&report).unwrap();

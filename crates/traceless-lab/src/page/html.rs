@@ -329,8 +329,7 @@ impl FigureSection<'_> {
         );
         match numbers {
             Err(why) => {
-                *out +=
-                    &format!("<p class=\"failed\">Could not be run here: {}</p>\n", escaped(why));
+                put!(out, "<p class=\"failed\">Could not be run here: {}</p>\n", escaped(why));
             }
             Ok(numbers) => {
                 put!(

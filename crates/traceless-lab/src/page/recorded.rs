@@ -19,7 +19,8 @@ pub struct Floor {
     pub name: String,
     pub group: String,
     pub unit: String,
-    floor: f64,
+    #[serde(rename = "floor")]
+    value: f64,
     direction: String,
     pub note: String,
     /// What was measured, of a floor that is not met.
@@ -33,9 +34,9 @@ struct Floors {
 
 impl Floor {
     pub fn bound(&self) -> String {
-        let Self { direction, floor, unit, .. } = self;
+        let Self { direction, value, unit, .. } = self;
         let unit = if unit == "ratio" { "" } else { unit };
-        format!("{direction} {floor} {unit}").trim_end().to_owned()
+        format!("{direction} {value} {unit}").trim_end().to_owned()
     }
 }
 
