@@ -7,12 +7,12 @@ nbd_uri='nbd+unix:///?socket=socket'
 
 # Sets `url`, `address` and `token` to what the command with the messages $1 has printed.
 find_page() {
-    url=
+    local line="traceless: the dashboard is at "
     for _ in $(seq 100); do
-        url=$(sed -n 's/^traceless: the dashboard is at //p' "$1")
-        [ -z "$url" ] || break
+        ! has_line "$1" "$line" || break
         sleep 0.1
     done
+    url=$(sed -n "s/^$line//p" "$1")
     address=${url%%/#*}
     address=${address##*/}
     token=${url#*token=}
@@ -121,3 +121,18 @@ check "values for people" [ "$(get /user.json 'len(json.loads(t)["readings"]) >=
 check "a closed page" [ "$(token=x get /metrics)" = 401 ]
 kill -TERM "$gateway"
 check "it ends" wait "$gateway"
+
+section "a mounted volume has its page, too"
+if can_mount; then
+    expect 0 volume create mounted --size 32M --key-file key
+    mkdir mnt
+    expect 0 volume mount mounted mnt --key-file key --dashboard 127.0.0.1:0
+    cp err mount.err
+    find_page mount.err
+    check "its requests" [ "$(get /metrics \
+        'metric("user_requests_total{op=\"write\"}") > 0')" = True ]
+    check "a closed page" [ "$(token=x get /metrics)" = 401 ]
+    expect 0 umount mnt
+else
+    leave_out "a mounted volume: root, FUSE and loop devices are needed"
+fi

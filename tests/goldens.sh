@@ -25,7 +25,7 @@ is_gateway() {
         "$traceless" gateway --local gateway --blocks 64 --block-len 256 --allow-simulated-tee \
             --resp 127.0.0.1:0 >gateway.out 2>gateway.err &
         gateway=$!
-        until grep -q "^RESP at" gateway.out; do
+        until has_line gateway.out "RESP at"; do
             kill -0 "$gateway" || fail "the gateway: $(cat gateway.err)"
             sleep 0.05
         done

@@ -118,6 +118,12 @@ check() {
     checks=$((checks + 1))
 }
 
+# Whether the file $1 has a line that begins with $2, and is written to its end: a reader may find
+# a part of a line.
+has_line() {
+    [ "$(tail -c 1 "$1" 2>/dev/null | wc -l)" = 1 ] && grep -q "^$2" "$1"
+}
+
 # Checks that `out` is JSON with the schema SCHEMA and each of the FIELDS.
 expect_json() {
     python3 "$lib/fields.py" "$@" <"$scratch/out" || fail "the JSON is not as promised"

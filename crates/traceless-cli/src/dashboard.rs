@@ -4,11 +4,15 @@ use crate::args::DashboardArgs;
 use crate::failure::{DEVICE, Failure};
 use crate::output::print_error;
 use crate::trace::Trace;
+use std::fmt::Display;
+use std::path::Path;
 use std::sync::Arc;
 use traceless_core::rng::System;
 use traceless_core::trace::{Event, Witness};
-use traceless_dashboard::{Monitor, Password, Server, clients};
+use traceless_dashboard::{Monitor, Server, clients, random_token};
 use traceless_sys::listen;
+use traceless_sys::password::Password;
+use zeroize::Zeroizing;
 
 /// The live page, if the option was given. It is served until this is dropped.
 pub struct Dashboard(Option<(Arc<Monitor>, Server)>);
@@ -18,23 +22,22 @@ impl Dashboard {
     pub fn start(args: &DashboardArgs, title: &str) -> Result<Self, Failure> {
         let Some(name) = &args.dashboard else { return Ok(Self(None)) };
         let file = args.dashboard_password_file.as_deref();
-        let password = match file {
-            None => Password::random(&mut System),
-            Some(path) => Password::read(path)
-                .map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?,
+        let (password, fragment) = match file {
+            None => {
+                let token = random_token(&mut System);
+                let password = Password::new(token.as_bytes()).expect("a token is long enough");
+                (password, format!("#token={token}"))
+            }
+            Some(path) => (read_password(path)?, String::new()),
         };
         let monitor = Arc::new(Monitor::new(title));
-        let server = Server::start_for(name, clients(file.is_some()), monitor.clone(), &password);
+        let server = Server::start_for(name, clients(file.is_some()), monitor.clone(), password);
         let server = server.map_err(|e| match e.kind() {
             std::io::ErrorKind::PermissionDenied => Failure::usage(e),
             _ => Failure::new(DEVICE, e),
         })?;
         let address = server.address();
-        let token = match file {
-            None => format!("#token={}", password.text()),
-            Some(_) => String::new(),
-        };
-        print_error(&format!("the dashboard is at http://{address}/{token}"));
+        print_error(&format!("the dashboard is at http://{address}/{fragment}"));
         if !listen::is_loopback(address) {
             print_error("what the dashboard shows crosses the network in the clear");
         }
@@ -53,6 +56,13 @@ impl Dashboard {
             (one, other) => one.or(other),
         }
     }
+}
+
+/// The password in a file. The page can only send text.
+fn read_password(path: &Path) -> Result<Password, Failure> {
+    let unfit = |e: &dyn Display| Failure::usage(format!("{}: {e}", path.display()));
+    let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|e| unfit(&e))?);
+    Password::first_line_of(text.as_bytes()).map_err(|e| unfit(&e))
 }
 
 /// Two witnesses of the same events.

@@ -10,11 +10,11 @@ use crate::failure::{DEVICE, Failure};
 use crate::output::{print_error, print_line};
 use crate::signals;
 use crate::trace::Trace;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use traceless_cloud::Error;
 use traceless_cloud::gateway::{AccessObserver, Gateway, TICKS_PER_SECOND_MAX};
 use traceless_cloud::http::{Http, metrics_clients};
 use traceless_cloud::local_deployment::{LocalDeployment, s3_keys};
@@ -107,7 +107,7 @@ impl<'a> Clients<'a> {
         let tls = tls.map(|(chain, key)| Tls::read(chain, key)).transpose();
         let resp = args.resp.as_deref();
         let resp = resp.or_else(|| args.s3.is_none().then_some(RESP_ADDRESS));
-        let read = |path: &Path| Password::read(path).map_err(|e| unfit(path, &e));
+        let read = |path: &Path| Password::read(path).map_err(|e| unfit(path, e));
         let password = args.resp_password_file.as_deref().map(read).transpose()?;
         let metrics_password = args.metrics_password_file.as_deref().map(read).transpose()?;
         check(resp, resp::clients(password.is_some()))?;
@@ -133,7 +133,7 @@ impl<'a> Clients<'a> {
                     print_error(&format!("{what}: {}", path.display()));
                     path
                 };
-                Some((&address[..], AccessKeys::read(&path).map_err(|e| unfit(&path, &e))?))
+                Some((&address[..], AccessKeys::read(&path).map_err(|e| unfit(&path, e))?))
             }
         };
         Ok(Self { resp, password, s3, metrics_password, tls })
@@ -162,7 +162,7 @@ impl<'a> Clients<'a> {
 }
 
 /// The failure for a file of passwords or keys that cannot be used.
-fn unfit(path: &Path, error: &Error) -> Failure {
+fn unfit(path: &Path, error: impl Display) -> Failure {
     Failure::usage(format!("{}: {error}", path.display()))
 }
 

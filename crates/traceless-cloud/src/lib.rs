@@ -70,7 +70,7 @@
 //! * `shared`: what front ends share: one gateway behind a lock, `rate_thread` (sends dummy
 //!   queries at unused ticks), `metrics`, the time of day (`wall`), the request to `stop`
 //! * `resp`: the Redis protocol: `protocol` (bytes), `session` (one connection), `values` (the
-//!   commands, and the expiry of values), `access`, `info`, `glob`
+//!   commands, and the expiry of values), `info`, `glob`
 //! * `observed_host`: a host that records requests for the audit; `block_on`: waits for the
 //!   futures of storage engines
 //! * `tls`, `http`: TLS and HTTP/1.1 for clients (`connection`: passed to requests); metrics

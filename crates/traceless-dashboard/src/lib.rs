@@ -10,18 +10,20 @@
 //! use traceless_core::Extent;
 //! use traceless_core::rng::System;
 //! use traceless_core::store::{MemStore, Store, WatchedStore};
-//! use traceless_dashboard::{Monitor, Password, Server};
+//! use traceless_dashboard::{Monitor, Server, random_token};
+//! use traceless_sys::password::Password;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let monitor = Arc::new(Monitor::new("a store in memory"));
 //! let store = WatchedStore::new(MemStore::new(4096), monitor.clone());
 //! monitor.adversary().set_space(store.len());
-//! let password = Password::random(&mut System);
-//! let server = Server::start("127.0.0.1:0", monitor, &password)?;
+//! let token = random_token(&mut System);
+//! let password = Password::new(token.as_bytes())?;
+//! let server = Server::start("127.0.0.1:0", monitor, password)?;
 //! store.write(&[Extent::new(100, 3)], &[1, 2, 3])?;
 //!
 //! let mut client = TcpStream::connect(server.address())?;
-//! let (address, token) = (server.address(), password.text());
+//! let address = server.address();
 //! write!(client, "GET /metrics HTTP/1.1\r\nHost: {address}\r\n")?;
 //! write!(client, "Authorization: Bearer {token}\r\n\r\n")?;
 //! let mut reply = String::new();
@@ -34,9 +36,9 @@
 //!
 //! File by file: `samples`: a ring of samples without locks; `stream`: what is counted of events,
 //! or of requests; `latency`: how long requests take; `monitor`: both streams; `report`: the JSON
-//! of the page; `metrics`: the text for Prometheus; `password` and `host`: which clients are
-//! served; `request`: the head of a request; `deadline`: a connection that ends in time; `server`:
-//! connections and replies; `page`: the page itself.
+//! of the page; `metrics`: the text for Prometheus; `token`: random passwords; `host`: under which
+//! names the server is reached; `request`: the head of a request; `deadline`: a connection that
+//! ends in time; `server`: connections and replies; `page`: the page itself.
 #![forbid(unsafe_code)]
 
 mod deadline;
@@ -44,15 +46,15 @@ mod host;
 mod latency;
 mod metrics;
 mod monitor;
-mod password;
 mod report;
 mod request;
 mod samples;
 mod server;
 mod stream;
+mod token;
 
 pub use monitor::{Monitor, Reading, RequestTimer};
-pub use password::{Password, PasswordError};
 pub use samples::Sample;
 pub use server::{Server, clients};
 pub use stream::EventStream;
+pub use token::random_token;

@@ -7,7 +7,6 @@ use crate::deadline::TimedStream;
 use crate::host;
 use crate::metrics;
 use crate::monitor::Monitor;
-use crate::password::{Password, PasswordDigest};
 use crate::report;
 use crate::request::{HEAD_LEN_MAX, Head, Refusal};
 use std::collections::VecDeque;
@@ -18,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use traceless_sys::listen::{self, Clients};
+use traceless_sys::password::Password;
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 16;
@@ -67,7 +67,7 @@ pub fn clients(has_password_file: bool) -> Clients {
 
 impl Server {
     /// Listens on an address of this machine that only its users reach.
-    pub fn start(name: &str, monitor: Arc<Monitor>, password: &Password) -> io::Result<Self> {
+    pub fn start(name: &str, monitor: Arc<Monitor>, password: Password) -> io::Result<Self> {
         Self::start_for(name, clients(false), monitor, password)
     }
 
@@ -76,12 +76,12 @@ impl Server {
         name: &str,
         clients: Clients,
         monitor: Arc<Monitor>,
-        password: &Password,
+        password: Password,
     ) -> io::Result<Self> {
         let listener = listen::bind(name, clients)?;
         let address = listener.local_addr()?;
         let stopping = Arc::new(AtomicBool::new(false));
-        let site = Site { name: name.to_owned(), password: password.digest(), monitor };
+        let site = Site { name: name.to_owned(), password, monitor };
         let acceptor = Acceptor {
             listener,
             site: Arc::new(site),
@@ -187,7 +187,7 @@ impl Drop for Place {
 struct Site {
     /// The address that the server was started with.
     name: String,
-    password: PasswordDigest,
+    password: Password,
     monitor: Arc<Monitor>,
 }
 
@@ -257,7 +257,7 @@ impl Site {
         if let Some((_, kind, text)) = PAGE.iter().find(|(path, ..)| *path == head.path) {
             return Reply::new(kind, (*text).to_owned());
         }
-        if !head.password.is_some_and(|password| self.password.is_of(password)) {
+        if !head.password.is_some_and(|password| self.password.is(password.as_bytes())) {
             let text = "give the token as Authorization: Bearer TOKEN";
             let reply = Reply::refusal("401 Unauthorized", text);
             return Reply { headers: "WWW-Authenticate: Bearer\r\n", ..reply };
@@ -278,6 +278,7 @@ impl Site {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random_token;
     use std::io::Read;
     use traceless_core::clock::{Clock, Monotonic};
     use traceless_core::rng::SeededRng;
@@ -288,10 +289,11 @@ mod tests {
     }
 
     fn rig() -> Rig {
-        let password = Password::random(&mut SeededRng::new(5));
+        let token = random_token(&mut SeededRng::new(5));
         let monitor = Arc::new(Monitor::new("test"));
-        let server = Server::start("127.0.0.1:0", monitor, &password).unwrap();
-        Rig { server, token: password.text().to_owned() }
+        let password = Password::new(token.as_bytes()).unwrap();
+        let server = Server::start("127.0.0.1:0", monitor, password).unwrap();
+        Rig { server, token }
     }
 
     impl Rig {
@@ -416,9 +418,9 @@ mod tests {
 
     #[test]
     fn only_loopback_addresses_are_served_without_a_password_file() {
-        let password = Password::random(&mut SeededRng::new(5));
         let start = |clients| {
-            Server::start_for("0.0.0.0:0", clients, Arc::new(Monitor::new("test")), &password)
+            let password = Password::new(b"open sesame").unwrap();
+            Server::start_for("0.0.0.0:0", clients, Arc::new(Monitor::new("test")), password)
         };
         let error = start(clients(false)).err().unwrap().to_string();
         assert!(error.contains("give --dashboard-password-file"), "{error}");

@@ -16,7 +16,8 @@
 //! programs), `workload` (the requests), `target` (over NBD, on ext4, or recorded), `measure`
 //! (subjects in turn), `device` (models of disks) and `counts`; `sqoram` prints results beside the
 //! paper's and plots them, `write_only` measures floors. `report`: types that measurements share.
-//! `program`: the program `traceless`, which some benches start. `page`: the page of all figures.
+//! `program`: the program `traceless`, which some benches start. `page`: the page that the
+//! command `report` writes.
 #![forbid(unsafe_code)]
 
 mod args;

@@ -1,11 +1,11 @@
-//! Decorators that record the requests to a device.
+//! A decorator that records the requests to a device.
 
 use crate::dashboard::Dashboard;
 use crate::trace::Trace;
 use std::io;
 use std::sync::Arc;
 use traceless_core::trace::Op;
-use traceless_dashboard::{Monitor, Reading};
+use traceless_dashboard::{Monitor, Reading, RequestTimer};
 use traceless_volume::device::Device;
 use traceless_volume::volume::Volume;
 
@@ -16,14 +16,16 @@ pub fn record_requests(
     trace: &Trace,
     dashboard: &Dashboard,
 ) -> Arc<dyn Device> {
-    let recorded: Arc<dyn Device> = match trace.request_recorder() {
-        None => volume.clone(),
-        Some(record) => Arc::new(RecordedDevice { device: volume.clone(), record }),
-    };
-    let Some(monitor) = dashboard.monitor() else { return recorded };
-    monitor.user().set_space(volume.len());
-    monitor.set_readings(move || readings(&volume));
-    Arc::new(MonitoredDevice { device: recorded, monitor: monitor.clone() })
+    let (recorder, monitor) = (trace.request_recorder(), dashboard.monitor().cloned());
+    if let Some(monitor) = &monitor {
+        let volume = volume.clone();
+        monitor.user().set_space(volume.len());
+        monitor.set_readings(move || readings(&volume));
+    }
+    if recorder.is_none() && monitor.is_none() {
+        return volume;
+    }
+    Arc::new(RecordedDevice { volume, recorder, monitor })
 }
 
 fn readings(volume: &Volume) -> Vec<Reading> {
@@ -36,14 +38,24 @@ fn readings(volume: &Volume) -> Vec<Reading> {
     .into()
 }
 
-struct RecordedDevice<D, N> {
-    device: Arc<D>,
-    record: N,
+struct RecordedDevice<R> {
+    volume: Arc<Volume>,
+    recorder: Option<R>,
+    monitor: Option<Arc<Monitor>>,
 }
 
-impl<D, N: Fn(Op, u64, u32)> RecordedDevice<D, N> {
-    fn record(&self, op: Op, at: u64, bytes: &[u8]) {
-        (self.record)(op, at, len_of(bytes));
+impl<R> RecordedDevice<R> {
+    /// Measures how long a request takes, until the timer is dropped.
+    fn time(&self, op: Op, at: u64, len: u32) -> Option<RequestTimer<'_>> {
+        self.monitor.as_ref().map(|monitor| monitor.time_request(op, at, len))
+    }
+}
+
+impl<R: Fn(Op, u64, u32)> RecordedDevice<R> {
+    fn record(&self, op: Op, at: u64, len: u32) {
+        if let Some(record) = &self.recorder {
+            record(op, at, len);
+        }
     }
 }
 
@@ -51,63 +63,33 @@ fn len_of(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 
-/// A device with a monitor of its requests.
-struct MonitoredDevice {
-    device: Arc<dyn Device>,
-    monitor: Arc<Monitor>,
-}
-
 #[deny(clippy::missing_trait_methods)]
-impl Device for MonitoredDevice {
+impl<R: Fn(Op, u64, u32) + Send + Sync> Device for RecordedDevice<R> {
     fn len(&self) -> u64 {
-        self.device.len()
+        self.volume.len()
     }
     fn is_empty(&self) -> bool {
-        self.device.is_empty()
+        self.volume.is_empty()
     }
     fn block_len(&self) -> u32 {
-        self.device.block_len()
+        Device::block_len(&*self.volume)
     }
     fn read_only(&self) -> bool {
-        self.device.read_only()
+        self.volume.read_only()
     }
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        let _timer = self.monitor.time_request(Op::Read, at, len_of(into));
-        self.device.read(at, into)
+        let _timer = self.time(Op::Read, at, len_of(into));
+        self.record(Op::Read, at, len_of(into));
+        Device::read(&*self.volume, at, into)
     }
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
-        let _timer = self.monitor.time_request(Op::Write, at, len_of(from));
-        self.device.write(at, from)
+        let _timer = self.time(Op::Write, at, len_of(from));
+        self.record(Op::Write, at, len_of(from));
+        Device::write(&*self.volume, at, from)
     }
+    /// A flush is no access to data, so only the page shows it.
     fn flush(&self) -> io::Result<()> {
-        let _timer = self.monitor.time_request(Op::Sync, 0, 0);
-        self.device.flush()
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-impl<D: Device, N: Fn(Op, u64, u32) + Send + Sync> Device for RecordedDevice<D, N> {
-    fn len(&self) -> u64 {
-        self.device.len()
-    }
-    fn is_empty(&self) -> bool {
-        self.device.is_empty()
-    }
-    fn block_len(&self) -> u32 {
-        self.device.block_len()
-    }
-    fn read_only(&self) -> bool {
-        self.device.read_only()
-    }
-    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        self.record(Op::Read, at, into);
-        self.device.read(at, into)
-    }
-    fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
-        self.record(Op::Write, at, from);
-        self.device.write(at, from)
-    }
-    fn flush(&self) -> io::Result<()> {
-        self.device.flush()
+        let _timer = self.time(Op::Sync, 0, 0);
+        Device::flush(&*self.volume)
     }
 }

@@ -44,14 +44,13 @@
 //! # }
 //! ```
 
-mod access;
 mod glob;
 mod info;
 mod protocol;
 mod session;
 mod values;
 
-pub use access::Password;
+pub use traceless_sys::password::Password;
 
 use crate::connection_places::{ConnectionPlaces, Place, REST, STRANGER_TIME};
 use crate::deadline_stream::{Deadline, DeadlineStream};

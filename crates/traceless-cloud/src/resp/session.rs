@@ -1,6 +1,6 @@
 //! One connection: its authentication, its version of the protocol, and its commands.
 
-use super::access::Password;
+use super::Password;
 use super::info::{config, hello, info};
 use super::protocol::{COMMAND_LEN_MAX, Command, Reply, parse, parse_signed, syntax};
 use super::values::{Expiries, SetOptions, Values};

@@ -1,7 +1,7 @@
-//! Passwords of the Redis protocol.
+//! Passwords that clients of a server give.
 
-use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -9,22 +9,38 @@ use zeroize::Zeroizing;
 /// Shortest password, in bytes.
 const PASSWORD_LEN_MIN: usize = 8;
 
-/// A password of the server. Only its digest is kept.
+/// A password that clients of a server must give. Only its digest is kept.
+///
+/// ```
+/// use traceless_sys::password::Password;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let password = Password::new(b"open sesame")?;
+/// assert!(password.is(b"open sesame"));
+/// assert!(!password.is(b"Open sesame"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Password([u8; 32]);
 
 impl Password {
-    /// Reads the first line of a file.
-    pub fn read(path: &Path) -> Result<Self> {
-        let text = Zeroizing::new(std::fs::read(path)?);
+    /// Reads a password from the first line of a file.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        Self::first_line_of(&Zeroizing::new(std::fs::read(path)?))
+    }
+
+    /// The first line of a text, without its end.
+    pub fn first_line_of(text: &[u8]) -> io::Result<Self> {
         let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
         Self::new(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
-    /// A password of at least eight bytes.
-    pub fn new(password: &[u8]) -> Result<Self> {
+    /// A password of at least eight bytes; a shorter one is [`ErrorKind::InvalidInput`].
+    pub fn new(password: &[u8]) -> io::Result<Self> {
         if password.len() < PASSWORD_LEN_MIN {
-            return Err(Error::Parameters("a password has at least 8 bytes"));
+            let text = "a password has at least 8 bytes";
+            return Err(io::Error::new(ErrorKind::InvalidInput, text));
         }
         Ok(Self(Sha256::digest(password).into()))
     }
@@ -43,7 +59,10 @@ mod tests {
     #[test]
     fn only_the_same_password_is_accepted() {
         let password = Password::new(b"open sesame").unwrap();
-        assert!(password.is(b"open sesame") && !password.is(b"open Sesame") && !password.is(b""));
+        assert!(password.is(b"open sesame"));
+        for wrong in ["", "open sesam", "open sesame ", "open Sesame"] {
+            assert!(!password.is(wrong.as_bytes()), "{wrong}");
+        }
         assert!(Password::new(b"short").is_err());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("password");
