@@ -1,25 +1,9 @@
 #!/usr/bin/env bash
 # The auditor: schemes in trees and their planted faults, and traces of a library that is not ours.
-# Alone: it audits times.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
-
-audit() {
-    "$traceless" audit "$@"
-}
-
-told() {
-    check "$1" python3 -c "import json; told = json.load(open('out')); assert $1, told"
-}
-
-section "all targets test themselves in one run"
-expect 0 audit --self-test --json
-expect_json traceless.audit.v1 target verdict claims
-told "told['verdict'] == 'pass'"
-told "sum('catches' in claim['name'] for claim in told['claims']) >= 46"
-told "sum('finds nothing in' in claim['name'] for claim in told['claims']) >= 8"
-told "sum(claim['name'].startswith('nothing is found in') for claim in told['claims']) == 45"
-expect 2 audit --self-test tree
+# shellcheck source-path=SCRIPTDIR source=lib/audit.sh
+source "$lib/audit.sh"
 
 section "what is wrong with a scheme is told"
 expect 1 audit tree --scheme mutant:one-dummy-path --level quick --html page.html
@@ -45,12 +29,6 @@ expect 1 audit sim --scheme mutant:t-per-program --level quick --json
 told "any(c['verdict'] == 'leak' and 'follow from the paths' in c['name'] for c in told['claims'])"
 expect 1 audit sim --scheme fetch-slots --level quick
 expect 2 audit sim --scheme mutant:none
-
-section "times tell nothing where that is claimed"
-expect 0 audit timing --level quick --json
-expect_json traceless.audit.v1 target verdict claims
-told "sum('catches' in claim['name'] for claim in told['claims']) == 4"
-expect 1 audit timing --scheme mutant:compares-early --level quick
 
 section "honest seeds raise no alarm, and are not judged twice"
 expect 0 audit alarms --seeds 4 --file seeds --json

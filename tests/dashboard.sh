@@ -36,6 +36,14 @@ print(eval(f"({expression})"))
 GET
 }
 
+# Waits until an expression over the metrics holds.
+wait_for() {
+    for _ in $(seq 300); do
+        [ "$(get /metrics "$1")" != True ] || break
+        sleep 0.1
+    done
+}
+
 section "a volume is served with its page"
 head -c 32 /dev/urandom >key
 expect 0 volume create image --size 32M --key-file key
@@ -136,3 +144,51 @@ if can_mount; then
 else
     leave_out "a mounted volume: root, FUSE and loop devices are needed"
 fi
+
+# The program's own interpreter: a wrapper of it may be a script that forks.
+python=$(python3 -c 'import sys; print(sys.executable)')
+cat >hot.py <<'HOT'
+import os
+import time
+
+data = bytearray(24 << 20)
+end = time.monotonic() + 60
+while not os.path.exists("stop") and time.monotonic() < end:
+    for at in range(18 << 20, 19 << 20, 4096):
+        data[at] = 1
+HOT
+for options in "--scheme detwo" "--mode process" "--scheme eager-parallel" "--scheme ring"; do
+    section "a paged program has its page: $options"
+    rm -f stop
+    read -ra words <<<"$options"
+    "$traceless" run --resident 64 --memory 64M "${words[@]}" --dashboard 127.0.0.1:0 \
+        -- "$python" hot.py >run.out 2>run.err &
+    program=$!
+    find_page run.err
+    wait_for 'metric("user_requests_total{op=\"write\"}") > 20000'
+    check "faults, pages that left, and their latencies" [ "$(get /metrics \
+        'metric("user_requests_total{op=\"write\"}") > 20000 and metric("pager_programs") == 1 and
+        metric("pager_evictions") >= 20000 and
+        metric("user_request_seconds_count{op=\"read\"}") >= 20000')" = True ]
+    check "the program's pages are in one place" [ "$(get /user.json \
+        'sum(n > 2000 for n in json.loads(t)["places"][0]) <= 8')" = True ]
+    check "the store's are everywhere" [ "$(get /adversary.json \
+        'used(json.loads(t)["places"][1]) > 120')" = True ]
+    check "a closed page" [ "$(token=x get /metrics)" = 401 ]
+    touch stop
+    check "it ends as ever" wait "$program"
+done
+expect 2 "$traceless" run --dashboard 0.0.0.0:0 -- "$python" hot.py
+
+section "a simulated machine has its page"
+"$traceless" sim trace zipf:1 --scheme path --length 3000K --dashboard 127.0.0.1:0 \
+    >sim.out 2>sim.err &
+program=$!
+find_page sim.err
+wait_for 'metric("adversary_events_total{op=\"write\"}") > 100000'
+check "requests, and lines on the bus" [ "$(get /metrics \
+    'metric("adversary_events_total{op=\"read\"}") >
+    metric("user_requests_total{op=\"read\"}") > 0')" = True ]
+check "spaces" [ "$(get /adversary.json 'json.loads(t)["space"] >= 1 << 30')" = True ]
+kill -TERM "$program"
+wait "$program" || true
