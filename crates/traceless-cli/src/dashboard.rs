@@ -7,8 +7,9 @@ use crate::trace::Trace;
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
+use traceless_core::activity::{Activity, SharedActivity};
 use traceless_core::rng::System;
-use traceless_core::trace::{Event, Witness};
+use traceless_core::trace::{Witness, WitnessPair};
 use traceless_dashboard::{Monitor, Server, clients, random_token};
 use traceless_sys::listen;
 use traceless_sys::password::Password;
@@ -20,6 +21,15 @@ pub struct Dashboard(Option<(Arc<Monitor>, Server)>);
 impl Dashboard {
     /// Serves the page of a product, which `title` names, and prints its address.
     pub fn start(args: &DashboardArgs, title: &str) -> Result<Self, Failure> {
+        Self::start_over(args, title, Arc::new(Box::<Activity>::default()))
+    }
+
+    /// The same for a product that may also record its activity by itself.
+    pub fn start_over(
+        args: &DashboardArgs,
+        title: &str,
+        activity: SharedActivity,
+    ) -> Result<Self, Failure> {
         let Some(name) = &args.dashboard else { return Ok(Self(None)) };
         let file = args.dashboard_password_file.as_deref();
         let (password, fragment) = match file {
@@ -30,7 +40,7 @@ impl Dashboard {
             }
             Some(path) => (read_password(path)?, String::new()),
         };
-        let monitor = Arc::new(Monitor::new(title));
+        let monitor = Arc::new(Monitor::over(title, activity));
         let server = Server::start_for(name, clients(file.is_some()), monitor.clone(), password);
         let server = server.map_err(|e| match e.kind() {
             std::io::ErrorKind::PermissionDenied => Failure::usage(e),
@@ -51,10 +61,7 @@ impl Dashboard {
     /// A witness for the page and for `trace`.
     pub fn witness(&self, trace: &Trace) -> Option<Arc<dyn Witness>> {
         let monitor = self.monitor().map(|monitor| monitor.clone() as Arc<dyn Witness>);
-        match (trace.witness(), monitor) {
-            (Some(trace), Some(monitor)) => Some(Arc::new(WitnessPair(trace, monitor))),
-            (one, other) => one.or(other),
-        }
+        WitnessPair::of(trace.witness(), monitor)
     }
 }
 
@@ -63,14 +70,4 @@ fn read_password(path: &Path) -> Result<Password, Failure> {
     let unfit = |e: &dyn Display| Failure::usage(format!("{}: {e}", path.display()));
     let text = Zeroizing::new(std::fs::read_to_string(path).map_err(|e| unfit(&e))?);
     Password::first_line_of(text.as_bytes()).map_err(|e| unfit(&e))
-}
-
-/// Two witnesses of the same events.
-struct WitnessPair(Arc<dyn Witness>, Arc<dyn Witness>);
-
-impl Witness for WitnessPair {
-    fn record(&self, event: Event) {
-        self.0.record(event);
-        self.1.record(event);
-    }
 }

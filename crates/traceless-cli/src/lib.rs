@@ -21,7 +21,7 @@ pub mod args;
 pub mod audit;
 #[cfg(feature = "cloud")]
 pub mod cloud;
-#[cfg(any(feature = "volume", feature = "cloud"))]
+#[cfg(any(feature = "volume", feature = "pager", feature = "cloud", feature = "sim"))]
 mod dashboard;
 pub mod entry;
 pub mod failure;

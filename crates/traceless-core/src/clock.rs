@@ -67,6 +67,19 @@ impl Clock for () {
     }
 }
 
+/// The machine's monotonic clock, in nanoseconds: the same for all its processes.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct MachineClock;
+
+#[cfg(feature = "std")]
+impl Clock for MachineClock {
+    fn now(&self) -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+    }
+}
+
 /// Monotonic nanoseconds since the clock was started.
 #[cfg(feature = "std")]
 pub struct Monotonic(std::time::Instant);

@@ -35,6 +35,7 @@
 //! |---|---|
 //! | [`types`] [`error`] [`rng`] [`clock`] | basic types, errors, randomness, time |
 //! | [`trace`] [`durable`] [`stats`] | recorded events, trusted state, histograms |
+//! | [`activity`] | counts and samples of what happens, for live pages |
 //! | [`oram`] | an array of blocks that hides accesses: the traits of every ORAM |
 //! | [`store`] | the untrusted side, in bytes, and its slots |
 //! | [`seal`] | keys and authenticated encryption |
@@ -49,6 +50,7 @@
 
 extern crate alloc;
 
+pub mod activity;
 pub mod clock;
 pub mod durable;
 pub mod error;

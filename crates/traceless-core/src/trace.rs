@@ -34,7 +34,7 @@ mod witness;
 #[cfg(feature = "std")]
 pub use file::{SecretReader, SecretWriter, TRACE_MAGIC, TraceError, TraceReader, TraceWriter};
 #[cfg(feature = "std")]
-pub use witness::FileWitness;
+pub use witness::{FileWitness, WitnessPair};
 
 /// Where the adversary observes an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

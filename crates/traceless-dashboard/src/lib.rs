@@ -34,27 +34,23 @@
 //! # }
 //! ```
 //!
-//! File by file: `samples`: a ring of samples without locks; `stream`: what is counted of events,
-//! or of requests; `latency`: how long requests take; `monitor`: both streams; `report`: the JSON
-//! of the page; `metrics`: the text for Prometheus; `token`: random passwords; `host`: under which
+//! File by file: `monitor`: both sides of a product, over an [`Activity`]; `report`: the JSON of
+//! the page; `metrics`: the text for Prometheus; `token`: random passwords; `host`: under which
 //! names the server is reached; `request`: the head of a request; `deadline`: a connection that
 //! ends in time; `server`: connections and replies; `page`: the page itself.
+//!
+//! [`Activity`]: traceless_core::activity::Activity
 #![forbid(unsafe_code)]
 
 mod deadline;
 mod host;
-mod latency;
 mod metrics;
 mod monitor;
 mod report;
 mod request;
-mod samples;
 mod server;
-mod stream;
 mod token;
 
 pub use monitor::{Monitor, Reading, RequestTimer};
-pub use samples::Sample;
 pub use server::{Server, clients};
-pub use stream::EventStream;
 pub use token::random_token;

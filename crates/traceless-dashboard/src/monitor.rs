@@ -1,10 +1,9 @@
 //! Both sides of a product: what the adversary observes, and what the user does.
 
-use crate::latency::LatencyHistogram;
-use crate::stream::EventStream;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use traceless_core::clock::{Clock, Monotonic};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
+use traceless_core::activity::{Activity, EventStream, LatencyHistogram, SharedActivity};
+use traceless_core::clock::{Clock, MachineClock};
 use traceless_core::trace::{Event, Op, Witness};
 
 /// A value of the product itself, for the page and for Prometheus.
@@ -24,12 +23,8 @@ type MetricsText = Box<dyn Fn() -> String + Send + Sync>;
 /// Counts and samples both sides of a product. As a witness it records what the adversary observes;
 /// what the user does comes in through methods of its own, and never mixes with it.
 pub struct Monitor {
-    clock: Monotonic,
     title: String,
-    adversary: EventStream,
-    user: EventStream,
-    latencies: [LatencyHistogram; 3],
-    in_flight: AtomicU64,
+    activity: SharedActivity,
     readings: OnceLock<Readings>,
     more_metrics: OnceLock<MetricsText>,
 }
@@ -37,13 +32,14 @@ pub struct Monitor {
 impl Monitor {
     /// A monitor of a product, which `title` names on the page.
     pub fn new(title: impl Into<String>) -> Self {
+        Self::over(title, Arc::new(Box::<Activity>::default()))
+    }
+
+    /// A monitor of a product that may also record its activity by itself, by [`MachineClock`].
+    pub fn over(title: impl Into<String>, activity: SharedActivity) -> Self {
         Self {
-            clock: Monotonic::start(),
             title: title.into(),
-            adversary: EventStream::default(),
-            user: EventStream::default(),
-            latencies: Default::default(),
-            in_flight: AtomicU64::new(0),
+            activity,
             readings: OnceLock::new(),
             more_metrics: OnceLock::new(),
         }
@@ -51,12 +47,12 @@ impl Monitor {
 
     /// What the adversary observes.
     pub fn adversary(&self) -> &EventStream {
-        &self.adversary
+        &self.activity.adversary
     }
 
     /// What the user does.
     pub fn user(&self) -> &EventStream {
-        &self.user
+        &self.activity.user
     }
 
     /// Sets the function that reads the product's own values. Only the first call counts.
@@ -72,24 +68,20 @@ impl Monitor {
 
     /// Records a request of the user without its end.
     pub fn record_request(&self, op: Op, at: u64, len: u32) {
-        self.user.record(&self.clock, op, at, len);
+        self.activity.user.record(&MachineClock, op, at, len);
     }
 
     /// Records a request of the user, which ends when the result is dropped. Only sampled requests
     /// are timed, as a clock costs more than all counters.
     pub fn time_request(&self, op: Op, at: u64, len: u32) -> RequestTimer<'_> {
-        let is_sample = self.user.record(&self.clock, op, at, len);
-        self.in_flight.fetch_add(1, Relaxed);
-        RequestTimer { monitor: self, op, began: is_sample.then(|| self.clock.now()) }
+        let is_sample = self.activity.user.record(&MachineClock, op, at, len);
+        self.activity.in_flight.fetch_add(1, Relaxed);
+        RequestTimer { monitor: self, op, began: is_sample.then(|| MachineClock.now()) }
     }
 
     /// Records how long a request of the user took.
     pub fn record_latency(&self, op: Op, ns: u64) {
-        self.latencies[op as usize].record(ns);
-    }
-
-    pub(crate) fn clock(&self) -> &Monotonic {
-        &self.clock
+        self.activity.latencies[op as usize].record(ns);
     }
 
     pub(crate) fn title(&self) -> &str {
@@ -97,11 +89,11 @@ impl Monitor {
     }
 
     pub(crate) fn latencies(&self) -> &[LatencyHistogram; 3] {
-        &self.latencies
+        &self.activity.latencies
     }
 
     pub(crate) fn in_flight(&self) -> u64 {
-        self.in_flight.load(Relaxed)
+        self.activity.in_flight.load(Relaxed)
     }
 
     pub(crate) fn readings(&self) -> Vec<Reading> {
@@ -117,7 +109,7 @@ impl Witness for Monitor {
     #[inline]
     fn record(&self, event: Event) {
         // The event's own time is not used: both sides share one clock.
-        self.adversary.record(&self.clock, event.op, event.at, event.len);
+        self.activity.adversary.record(&MachineClock, event.op, event.at, event.len);
     }
 }
 
@@ -131,10 +123,10 @@ pub struct RequestTimer<'a> {
 impl Drop for RequestTimer<'_> {
     fn drop(&mut self) {
         if let Some(began) = self.began {
-            let took = self.monitor.clock.now().saturating_sub(began);
+            let took = MachineClock.now().saturating_sub(began);
             self.monitor.record_latency(self.op, took);
         }
-        self.monitor.in_flight.fetch_sub(1, Relaxed);
+        self.monitor.activity.in_flight.fetch_sub(1, Relaxed);
     }
 }
 

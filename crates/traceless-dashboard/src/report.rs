@@ -1,12 +1,10 @@
 //! The JSON that the page reads. What the adversary observes and what the user does are two
 //! documents.
 
-use crate::latency::LatencyHistogram;
 use crate::monitor::{Monitor, Reading};
-use crate::samples::Sample;
-use crate::stream::StreamReading;
 use serde::Serialize;
-use traceless_core::clock::Clock;
+use traceless_core::activity::{LatencyHistogram, Sample, StreamReading};
+use traceless_core::clock::{Clock, MachineClock};
 use traceless_core::trace::Op;
 
 /// Names of operations, in the order of [`Op::ALL`].
@@ -16,7 +14,7 @@ pub const OPS: [&str; 3] = ["read", "write", "sync"];
 struct StreamDocument<'a> {
     schema: &'static str,
     title: &'a str,
-    /// Nanoseconds since the monitor began.
+    /// Nanoseconds by the machine's clock, as in the samples.
     now: u64,
     /// Bytes of the space that events touch.
     space: u64,
@@ -48,13 +46,13 @@ struct UserDocument<'a> {
 
 /// What the adversary observes, with the samples from the number `first` on.
 pub fn adversary(monitor: &Monitor, first: u64) -> String {
-    let reading = monitor.adversary().read(monitor.clock(), first);
+    let reading = monitor.adversary().read(&MachineClock, first);
     json(&document("traceless.dashboard.adversary.v1", monitor, reading))
 }
 
 /// What the user does, with the samples from the number `first` on.
 pub fn user(monitor: &Monitor, first: u64) -> String {
-    let reading = monitor.user().read(monitor.clock(), first);
+    let reading = monitor.user().read(&MachineClock, first);
     let [reads, writes, syncs] = monitor.latencies();
     let readings = monitor.readings().into_iter();
     json(&UserDocument {
@@ -75,7 +73,7 @@ fn document<'a>(
     StreamDocument {
         schema,
         title: monitor.title(),
-        now: monitor.clock().now(),
+        now: MachineClock.now(),
         space,
         events: counts.map(|count| count.0),
         bytes: counts.map(|count| count.1),

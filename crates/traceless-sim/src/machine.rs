@@ -181,20 +181,20 @@ impl Machine {
         }
         let dram = || {
             let mut memory = Memory::new(self.memory)?;
-            watch.bus.iter().for_each(|witness| memory.watch(witness));
+            watch.bus().iter().for_each(|witness| memory.watch(witness));
             if watch.commands {
                 memory.keep_log();
             }
             Ok::<_, Error>(memory)
         };
-        let hidden = self.hidden();
+        let (hidden, bus) = (self.hidden(), self.memory.geometry.capacity());
         match (hidden, &self.constant) {
             (None, _) if watch.lines.is_some() => {
                 Err(Error::Oram("nothing hides what could be watched"))
             }
             (None, None) => {
                 let report_of = |memory: &Memory, end| dram_report(memory, end, watch.commands);
-                self.simulate_over(observe(dram()?, watch), warm_up, tasks, report_of)
+                self.simulate_over(watch.observe(dram()?, bus), warm_up, tasks, report_of)
             }
             (None, Some(constant)) => {
                 let memory = constant::Straight::new(constant)?;
@@ -203,15 +203,15 @@ impl Machine {
                     let latencies = Latencies::straight(reads, &Histogram::default(), writes);
                     MemoryReport { latencies: Some(latencies), ..MemoryReport::default() }
                 };
-                self.simulate_over(observe(memory, watch), warm_up, tasks, report_of)
+                self.simulate_over(watch.observe(memory, bus), warm_up, tasks, report_of)
             }
             (Some(oram), constant) => {
                 let mut oram = match constant {
                     None => Oram::over_dram(oram, dram()?)?,
                     Some(constant) => Oram::over_constant(oram, constant)?,
                 };
-                if let Some(witness) = &watch.lines {
-                    oram.watch(witness.clone());
+                if let Some(witness) = watch.lines(constant.is_none()) {
+                    oram.watch(witness);
                 }
                 let report_of = |oram: &Oram, end| {
                     let (channels, channel_times) = (oram.stats(end), oram.times());
@@ -226,7 +226,7 @@ impl Machine {
                         commands,
                     }
                 };
-                self.simulate_over(observe(oram, watch), warm_up, tasks, report_of)
+                self.simulate_over(watch.observe(oram, bus), warm_up, tasks, report_of)
             }
         }
     }
@@ -320,10 +320,6 @@ fn dram_report(memory: &Memory, end: u64, with_commands: bool) -> MemoryReport {
         channel_times,
         ..MemoryReport::default()
     }
-}
-
-fn observe<B>(memory: B, watch: &Watch) -> ObservedMemory<B> {
-    ObservedMemory { memory, on_request: watch.on_request.clone() }
 }
 
 /// Warms `memory` with the first records of all cores, in turn.

@@ -4,10 +4,19 @@ use crate::backend::{Answer, Backend, LineGroup};
 use crate::error::Result;
 use crate::workload::Op;
 use std::sync::Arc;
-use traceless::trace::Witness;
+use traceless::trace::{Witness, WitnessPair};
 
 /// A callback for each requested line, with its first byte.
 pub type RequestHook = Arc<dyn Fn(Op, u64) + Send + Sync>;
+
+/// An observer of any run, for a live page: a witness of each line on the memory bus, or, of a
+/// memory without a bus, of each line that the scheme requests.
+pub trait LiveObserver: Witness {
+    /// A run begins, on a memory of `bus` bytes, of which programs have `requests` bytes.
+    fn begin(&self, bus: u64, requests: u64);
+    /// A line is requested, as for a [`RequestHook`].
+    fn record_request(&self, op: Op, addr: u64);
+}
 
 /// The observers of a run, all optional.
 ///
@@ -44,12 +53,40 @@ pub struct Watch {
     /// Called for each read or write behind the last cache, or behind the processor if there is
     /// none: the secret that the bus must not reveal.
     pub on_request: Option<RequestHook>,
+    /// Follows the runs of all machines.
+    pub live: Option<Arc<dyn LiveObserver>>,
 }
 
-/// A memory, and a callback for its reads and writes.
+impl Watch {
+    /// The observers of a bus.
+    pub(crate) fn bus(&self) -> Option<Arc<dyn Witness>> {
+        WitnessPair::of(self.bus.clone(), self.live_witness())
+    }
+
+    /// The observers of the lines that a scheme requests, on a memory with a bus or without.
+    pub(crate) fn lines(&self, has_bus: bool) -> Option<Arc<dyn Witness>> {
+        let live = if has_bus { None } else { self.live_witness() };
+        WitnessPair::of(self.lines.clone(), live)
+    }
+
+    fn live_witness(&self) -> Option<Arc<dyn Witness>> {
+        self.live.clone().map(|live| live as Arc<dyn Witness>)
+    }
+
+    /// The memory, with the observers of its requests; its bus reaches `bus` bytes.
+    pub(crate) fn observe<B: Backend>(&self, memory: B, bus: u64) -> ObservedMemory<B> {
+        if let Some(live) = &self.live {
+            live.begin(bus, memory.capacity());
+        }
+        ObservedMemory { memory, on_request: self.on_request.clone(), live: self.live.clone() }
+    }
+}
+
+/// A memory, and callbacks for its reads and writes.
 pub(crate) struct ObservedMemory<B> {
     pub memory: B,
-    pub on_request: Option<RequestHook>,
+    on_request: Option<RequestHook>,
+    live: Option<Arc<dyn LiveObserver>>,
 }
 
 impl<B> ObservedMemory<B> {
@@ -57,6 +94,9 @@ impl<B> ObservedMemory<B> {
     fn record_request(&self, op: Op, addr: u64) {
         if let Some(on_request) = &self.on_request {
             on_request(op, addr);
+        }
+        if let Some(live) = &self.live {
+            live.record_request(op, addr);
         }
     }
 }

@@ -50,6 +50,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`types`] [`error`] [`rng`] [`clock`] [`trace`] [`durable`] | of the crate `traceless-core` |
+//! | [`activity`] | the same |
 //! | [`oram`] [`store`] [`seal`] | of the crate `traceless-core` |
 //! | [`controller`] | a scheme as one path access at a time |
 //! | [`paced`] | a scheme at a constant rate |
@@ -71,7 +72,9 @@
 
 extern crate alloc;
 
-pub use traceless_core::{clock, durable, error, oram, rng, seal, stats, store, trace, types};
+pub use traceless_core::{
+    activity, clock, durable, error, oram, rng, seal, stats, store, trace, types,
+};
 
 pub mod controller;
 #[cfg(feature = "arrays")]

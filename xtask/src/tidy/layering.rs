@@ -15,7 +15,7 @@ const LIBRARY: [(&str, Layers); 3] = [
     (
         "crates/traceless-core/src",
         &[
-            &["types", "error", "rng", "clock", "trace", "durable", "oram", "stats"],
+            &["types", "error", "rng", "clock", "trace", "durable", "oram", "stats", "activity"],
             &["store"],
             &["seal"],
             &["scheme"],

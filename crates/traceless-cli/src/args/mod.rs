@@ -4,7 +4,7 @@ mod advise;
 #[cfg(feature = "audit")]
 pub mod audit;
 mod common;
-#[cfg(any(feature = "volume", feature = "cloud"))]
+#[cfg(any(feature = "volume", feature = "pager", feature = "cloud", feature = "sim"))]
 mod dashboard;
 #[cfg(feature = "cloud")]
 mod gateway;
@@ -22,7 +22,7 @@ pub use advise::*;
 #[cfg(feature = "audit")]
 pub use audit::AuditArgs;
 pub use common::*;
-#[cfg(any(feature = "volume", feature = "cloud"))]
+#[cfg(any(feature = "volume", feature = "pager", feature = "cloud", feature = "sim"))]
 pub use dashboard::*;
 #[cfg(feature = "cloud")]
 pub use gateway::*;

@@ -1,5 +1,6 @@
 //! `traceless run`
 
+use super::DashboardArgs;
 use super::common::parse_size;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -58,6 +59,8 @@ pub struct RunArgs {
     /// rest meanwhile: what is written is the same, in the same order
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub dashboard: DashboardArgs,
     /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,

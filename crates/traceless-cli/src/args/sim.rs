@@ -1,6 +1,6 @@
 //! `traceless sim`
 
-use super::{LabArgs, ProgressArgs, TraceArgs};
+use super::{DashboardArgs, LabArgs, ProgressArgs, TraceArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -47,6 +47,8 @@ pub struct SimTraceArgs {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub trace: TraceArgs,
+    #[command(flatten)]
+    pub dashboard: DashboardArgs,
     /// Check each command on the memory's bus against every constraint. Takes 80 bytes a command
     #[arg(long)]
     pub check: bool,
@@ -105,6 +107,8 @@ pub struct SimRunArgs {
     #[command(flatten)]
     pub trace: TraceArgs,
     #[command(flatten)]
+    pub dashboard: DashboardArgs,
+    #[command(flatten)]
     pub progress: ProgressArgs,
     /// Print as JSON
     #[arg(long)]
@@ -143,6 +147,8 @@ pub struct SimSweepArgs {
     #[arg(long, value_name = "DIR", num_args = 1..)]
     #[arg(conflicts_with_all = ["print_commands", "slurm", "shard"])]
     pub merge: Vec<PathBuf>,
+    #[command(flatten)]
+    pub dashboard: DashboardArgs,
     #[command(flatten)]
     pub progress: ProgressArgs,
     /// Print as JSON

@@ -1,11 +1,12 @@
 //! `traceless run`: runs an unmodified program and pages its heap.
 
 mod folder;
+mod live;
 mod options;
 mod program;
 
 use crate::args::{LockArg, ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
-use crate::failure::USAGE;
+use crate::failure::{Failure, USAGE};
 use crate::output::print_error;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -60,6 +61,8 @@ pub enum RunError {
     PagerEnded,
     #[error("{0}")]
     Option(String),
+    #[error("{}", .0.message)]
+    Dashboard(Failure),
     #[error(transparent)]
     Pager(#[from] traceless_pager::paging::Error),
     #[error("{0}: {1}")]
@@ -73,6 +76,7 @@ impl RunError {
             Self::NotExecutable(_) => 126,
             Self::NotFound(_) => 127,
             Self::Option(_) => USAGE,
+            Self::Dashboard(failure) => failure.code,
             _ => FAILED,
         }
     }
@@ -119,6 +123,7 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
     let mut settings = settings(args, folder.path())?;
     settings.check()?;
     settings.lock = lock(args, &settings)?;
+    let _dashboard = live::start(args, &mut settings, folder.path())?;
     let mut pager = match args.mode {
         ModeArg::Thread => None,
         ModeArg::Process => Some(pager(&settings)?),
@@ -259,6 +264,7 @@ pub fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
         overflow: args.overflow.unwrap_or(default.overflow),
         backing: backing.map(absolute).transpose()?,
         trace: args.trace.as_ref().map(absolute).transpose()?,
+        activity: None,
         counters: Some(counters.into()),
         ocalls: false,
         start: None,

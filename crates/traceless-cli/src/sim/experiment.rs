@@ -1,11 +1,14 @@
 //! `traceless sim run` and `sweep`: figures and tables of papers.
 
-use crate::args::{Level, ProgressHow, SimRunArgs, SimSweepArgs};
+use super::live;
+use crate::args::{DashboardArgs, Level, ProgressHow, SimRunArgs, SimSweepArgs};
+use crate::dashboard::Dashboard;
 use crate::failure::{DEVICE, FINDING, Failure};
 use crate::output::{Meter, print_json, print_line};
 use crate::signals;
 use crate::trace::Trace;
 use std::slice;
+use traceless_sim::Watch;
 use traceless_sim::experiment;
 use traceless_sim::experiment::results::{Control, Results, write_atomically};
 use traceless_sim::experiment::simulation::{Shard, Sweep, open_results};
@@ -18,12 +21,14 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
         sweep.select(nth)?;
     }
     let results = open_results(&args.out)?;
+    let dashboard = show(&mut sweep, &args.dashboard, "sim run")?;
     if args.trace.trace.is_some() {
         if sweep.run_count() != 1 {
             return Err(Failure::usage("one run has a trace: say which one with --only"));
         }
         let trace = Trace::open(&args.trace)?;
-        sweep.make_watched(&results, &super::watch(&trace))?;
+        let watch = Watch { live: live::observer(&dashboard), ..super::watch(&trace) };
+        sweep.make_watched(&results, &watch)?;
         trace.finish()?;
     }
     complete(&sweep, &results, 1, args.progress.progress)?;
@@ -43,10 +48,11 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
 /// Makes several experiments, several runs at a time, or a share of the runs; or joins the shares;
 /// or prints the commands that make the runs.
 pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
-    let sweep = Sweep::read(&args.experiments, args.level.into(), args.records)?;
+    let mut sweep = Sweep::read(&args.experiments, args.level.into(), args.records)?;
     if args.print_commands || args.slurm.is_some() {
         return print_commands(args, &sweep);
     }
+    let _dashboard = show(&mut sweep, &args.dashboard, "sim sweep")?;
     if let Some(shard) = &args.shard {
         let shard = shard.parse().map_err(|e| Failure::usage(format!("--shard {shard}: {e}")))?;
         return make_shard(args, &sweep, shard);
@@ -64,6 +70,13 @@ pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
     }
     print_line(&report.to_string());
     Ok(())
+}
+
+/// Shows the runs of `sweep` on a live page, if the option was given, until the result is dropped.
+fn show(sweep: &mut Sweep, args: &DashboardArgs, title: &str) -> Result<Dashboard, Failure> {
+    let dashboard = Dashboard::start(args, title)?;
+    sweep.observe(Watch { live: live::observer(&dashboard), ..Watch::default() });
+    Ok(dashboard)
 }
 
 fn print_commands(args: &SimSweepArgs, sweep: &Sweep) -> Result<(), Failure> {
@@ -154,6 +167,7 @@ mod tests {
             out: out.to_owned(),
             only,
             trace: TraceArgs::default(),
+            dashboard: DashboardArgs::default(),
             progress: ProgressArgs { progress: ProgressHow::None },
             json: false,
         }

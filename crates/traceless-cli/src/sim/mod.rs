@@ -1,6 +1,7 @@
 //! `traceless sim`: simulation of secure processors.
 
 mod experiment;
+mod live;
 mod record;
 mod trace;
 
@@ -26,16 +27,17 @@ pub fn run(command: &SimCommand) -> Result<(), Failure> {
 /// Lets `trace` record the machine's bus, and the requests to its memory.
 fn watch(trace: &Trace) -> Watch {
     let on_request = trace.request_recorder().map(|ask| {
-        let note = move |op, addr| {
-            let op = match op {
-                workload::Op::Read => Op::Read,
-                workload::Op::Write => Op::Write,
-            };
-            ask(op, addr, LINE_LEN as u32);
-        };
-        Arc::new(note) as RequestHook
+        Arc::new(move |op, addr| ask(event_op(op), addr, LINE_LEN as u32)) as RequestHook
     });
     Watch { bus: trace.witness(), on_request, ..Watch::default() }
+}
+
+/// The operation of an event, for a program's operation.
+fn event_op(op: workload::Op) -> Op {
+    match op {
+        workload::Op::Read => Op::Read,
+        workload::Op::Write => Op::Write,
+    }
 }
 
 impl From<traceless_sim::Error> for Failure {

@@ -1,10 +1,13 @@
 //! `traceless sim trace`: one machine, and a workload for each of its cores.
 
+use super::live;
 use crate::args::SimTraceArgs;
+use crate::dashboard::Dashboard;
 use crate::failure::Failure;
 use crate::output::{print_json, print_line};
 use crate::trace::Trace;
 use traceless_core::clock::Monotonic;
+use traceless_sim::Watch;
 use traceless_sim::dram::Summary;
 use traceless_sim::experiment::machine_run::{MachineReport, MachineRun, RequestReport};
 use traceless_sim::latency::Latency;
@@ -23,7 +26,9 @@ pub fn run(args: &SimTraceArgs) -> Result<(), Failure> {
         check: args.check,
     };
     let trace = Trace::open(&args.trace)?;
-    let report = run.simulate(&super::watch(&trace), &Monotonic::start())?;
+    let dashboard = Dashboard::start(&args.dashboard, &format!("sim trace {}", args.scheme))?;
+    let watch = Watch { live: live::observer(&dashboard), ..super::watch(&trace) };
+    let report = run.simulate(&watch, &Monotonic::start())?;
     trace.finish()?;
     if args.json {
         return print_json(&report);

@@ -1,21 +1,23 @@
 //! How long requests take: a histogram that any number of threads count into.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use traceless_core::stats::{bucket_of, largest_of};
+use crate::stats::{bucket_of, largest_of};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Buckets of the histogram; the last also counts what takes longer than a quarter of an hour.
 const BUCKETS: usize = 592;
 
-/// Counts of latencies in nanoseconds, each known to a sixteenth of itself.
+/// Counts of latencies in nanoseconds, each known to a sixteenth of itself. Zeros are a histogram
+/// without latencies.
+#[repr(C)]
 pub struct LatencyHistogram {
-    buckets: Box<[AtomicU64]>,
+    buckets: [AtomicU64; BUCKETS],
     sum: AtomicU64,
 }
 
 impl Default for LatencyHistogram {
     fn default() -> Self {
-        let buckets = (0..BUCKETS).map(|_| AtomicU64::new(0)).collect();
-        Self { buckets, sum: AtomicU64::new(0) }
+        Self { buckets: core::array::from_fn(|_| AtomicU64::new(0)), sum: AtomicU64::new(0) }
     }
 }
 

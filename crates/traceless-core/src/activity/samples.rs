@@ -1,8 +1,9 @@
 //! A ring of samples. Writers and readers never wait: a writer that meets another one in a slot
 //! drops its sample, and a reader leaves out a slot that changes meanwhile.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-use traceless_core::trace::Op;
+use crate::trace::Op;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Samples that a ring holds.
 pub const CAPACITY: usize = 4096;
@@ -13,7 +14,7 @@ const OP_BITS: u32 = 2;
 /// One event, or one request, out of all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// Nanoseconds since the monitor began.
+    /// When it happened, by the clock that it was recorded with.
     pub time: u64,
     /// What was done.
     pub op: Op,
@@ -26,23 +27,24 @@ pub struct Sample {
 /// A slot. Its state is 0 without a sample, `2 * (n + 1)` with the sample number n, and odd while
 /// that is being written.
 #[derive(Default)]
-struct Slot {
+#[repr(C)]
+struct SampleSlot {
     state: AtomicU64,
     time: AtomicU64,
     at: AtomicU64,
     len_and_op: AtomicU64,
 }
 
-/// The newest samples.
+/// The newest samples. Zeros are a ring without samples.
+#[repr(C)]
 pub struct SampleRing {
     next: AtomicU64,
-    slots: Box<[Slot]>,
+    slots: [SampleSlot; CAPACITY],
 }
 
 impl Default for SampleRing {
     fn default() -> Self {
-        let slots = (0..CAPACITY).map(|_| Slot::default()).collect();
-        Self { next: AtomicU64::new(0), slots }
+        Self { next: AtomicU64::new(0), slots: core::array::from_fn(|_| SampleSlot::default()) }
     }
 }
 
@@ -96,7 +98,7 @@ impl SampleRing {
         is_same.then_some(Sample { time, op, at, len })
     }
 
-    fn slot(&self, number: u64) -> &Slot {
+    fn slot(&self, number: u64) -> &SampleSlot {
         &self.slots[(number % CAPACITY as u64) as usize]
     }
 }

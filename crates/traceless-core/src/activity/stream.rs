@@ -1,9 +1,10 @@
 //! What is counted and sampled of a stream of events, or of requests.
 
-use crate::samples::{Sample, SampleRing};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use traceless_core::clock::Clock;
-use traceless_core::trace::Op;
+use super::samples::{Sample, SampleRing};
+use crate::clock::Clock;
+use crate::trace::Op;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Equal parts of the space that events are counted in.
 pub const PLACES: usize = 128;
@@ -19,13 +20,15 @@ const RATE_NS: u64 = NS_PER_SECOND / 10;
 
 /// Counters of one operation, in a cache line of their own.
 #[derive(Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct OpCount {
     events: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// Counts and samples of events. Recording takes no lock and never waits.
+/// Counts and samples of events. Recording takes no lock and never waits. Zeros are a stream
+/// without events.
+#[repr(C)]
 pub struct EventStream {
     space: AtomicU64,
     counts: [OpCount; 3],
@@ -63,7 +66,7 @@ impl Default for EventStream {
         Self {
             space: zero(),
             counts: Default::default(),
-            places: std::array::from_fn(|_| std::array::from_fn(|_| zero())),
+            places: core::array::from_fn(|_| core::array::from_fn(|_| zero())),
             samples: SampleRing::default(),
             shift: zero(),
             checked: zero(),
@@ -81,7 +84,7 @@ impl EventStream {
 
     /// Counts an event, and samples it if it is its turn. Returns whether it was.
     #[inline]
-    pub(crate) fn record(&self, clock: &impl Clock, op: Op, at: u64, len: u32) -> bool {
+    pub fn record(&self, clock: &impl Clock, op: Op, at: u64, len: u32) -> bool {
         let count = &self.counts[op as usize];
         let number = count.events.fetch_add(1, Relaxed);
         count.bytes.fetch_add(u64::from(len), Relaxed);
@@ -111,7 +114,7 @@ impl EventStream {
     }
 
     /// All counts, and the samples from the number `first` on.
-    pub(crate) fn read(&self, clock: &impl Clock, first: u64) -> StreamReading {
+    pub fn read(&self, clock: &impl Clock, first: u64) -> StreamReading {
         self.sample_more(clock.now());
         let (samples, next) = self.samples.since(first);
         let load = |counter: &AtomicU64| counter.load(Relaxed);
@@ -126,7 +129,7 @@ impl EventStream {
     }
 
     /// Events and bytes of reads, writes and syncs.
-    pub(crate) fn totals(&self) -> [(u64, u64); 3] {
+    pub fn totals(&self) -> [(u64, u64); 3] {
         self.counts().map(|count| (count.events.load(Relaxed), count.bytes.load(Relaxed)))
     }
 
@@ -148,6 +151,10 @@ impl EventStream {
         }
         let events: u64 = self.totals().iter().map(|count| count.0).sum();
         let new = events.saturating_sub(self.read_events.swap(events, Relaxed));
+        if before == 0 {
+            // The first reading: it is not known since when the events came.
+            return;
+        }
         let wanted = shift_of(new, elapsed);
         if wanted < self.shift.load(Relaxed) {
             self.shift.store(wanted, Relaxed);
@@ -180,7 +187,8 @@ fn place_of(at: u64, space: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use traceless_core::clock::SimulatedClock;
+    use crate::clock::SimulatedClock;
+    use alloc::vec;
 
     #[test]
     fn events_are_counted_where_they_begin() {

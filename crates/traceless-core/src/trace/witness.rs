@@ -2,7 +2,7 @@
 
 use super::{Event, Op, Request, SecretWriter, TraceWriter, Witness};
 use std::io::{self, Write};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Writes events to a file and, optionally, client requests to a second file. The first failure is
 /// kept and reported by [`finish`](Self::finish).
@@ -71,6 +71,29 @@ impl<W: Write + Send> FileWitness<W> {
         if inner.failed.is_none() {
             inner.failed = append(inner).err();
         }
+    }
+}
+
+/// Two witnesses of the same events.
+pub struct WitnessPair(pub Arc<dyn Witness>, pub Arc<dyn Witness>);
+
+impl WitnessPair {
+    /// Both witnesses as one, or the one that there is.
+    pub fn of(
+        one: Option<Arc<dyn Witness>>,
+        other: Option<Arc<dyn Witness>>,
+    ) -> Option<Arc<dyn Witness>> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(Arc::new(Self(one, other))),
+            (one, other) => one.or(other),
+        }
+    }
+}
+
+impl Witness for WitnessPair {
+    fn record(&self, event: Event) {
+        self.0.record(event);
+        self.1.record(event);
     }
 }
 

@@ -7,6 +7,7 @@ use super::kernel::evict::EvictMethod;
 use super::kernel::locking::Lock;
 use std::ops::Deref;
 use std::sync::Arc;
+use traceless::activity::SharedActivity;
 
 /// The counters to use: in memory of this process alone, or in memory that another one maps, too.
 pub type SharedCounters = Arc<dyn Deref<Target = Counters> + Send + Sync>;
@@ -39,6 +40,8 @@ pub struct Config {
     pub pin_threads: bool,
     /// The counters to use.
     pub counters: SharedCounters,
+    /// Where faults, and pages that leave, are recorded for a live page.
+    pub activity: Option<SharedActivity>,
     /// Called first in each thread of the pager.
     pub on_thread: fn(),
     /// Called when a page cannot be brought: the threads that wait for it cannot go on.
@@ -57,6 +60,7 @@ impl Default for Config {
             seed: 0,
             pin_threads: false,
             counters: Arc::new(Box::<Counters>::default()),
+            activity: None,
             on_thread: || {},
             on_failure: abort,
         }

@@ -1,15 +1,11 @@
 //! The counters of paging. One thread counts; any other one may read at any time.
 
-use super::error::{Error, Result};
-use super::kernel::memory::{Mapping, lengthen};
-use core::ops::Deref;
+use super::error::Result;
+use super::number_file::{AtomicNumbers, NumberFile};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use traceless::clock::{Clock, MachineClock};
 use traceless::stats::AtomicHistogram;
 
 /// Enough buckets for two hours.
@@ -190,8 +186,11 @@ pub struct Summary {
     pub service_ns_p99: u64,
 }
 
+// SAFETY: `repr(C)`, and all fields are atomic numbers, or arrays of them.
+unsafe impl AtomicNumbers for Counters {}
+
 /// Counters in a file that another process reads while they count, and afterwards.
-pub struct CounterFile(Mapping);
+pub type CounterFile = NumberFile<Counters>;
 
 impl CounterFile {
     /// Creates a file in `folder`, with a name that no other file has.
@@ -201,55 +200,14 @@ impl CounterFile {
 
     /// Creates a file for the counters of another process.
     pub fn create_for(folder: &Path, process: u32) -> Result<Self> {
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         for nth in 0..u32::MAX {
-            let path = folder.join(format!("{process}.{nth}"));
-            match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
-                Ok(file) => {
-                    let counters = Self::map(&file, true)?;
-                    counters.begun_ns.store(now(), Relaxed);
-                    return Ok(counters);
-                }
-                Err(Errno::EXIST) => {}
-                Err(e) => return Err(Error::os("counters cannot be kept", e)),
+            if let Some(counters) = Self::create_new(&folder.join(format!("{process}.{nth}")))? {
+                counters.begun_ns.store(MachineClock.now(), Relaxed);
+                return Ok(counters);
             }
         }
         unreachable!("no process has so many predecessors")
     }
-
-    /// Opens a file that [`Self::create`] made.
-    pub fn open(path: &Path) -> Result<Self> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        let file = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|e| Error::os("counters cannot be read", e))?;
-        Self::map(&file, false)
-    }
-
-    fn map(file: &OwnedFd, is_new: bool) -> Result<Self> {
-        let len = size_of::<Counters>();
-        let refused = |e| Error::os("counters cannot be kept", e);
-        if is_new {
-            lengthen(file, len as u64).map_err(refused)?;
-        }
-        if rustix::fs::fstat(file).map_err(refused)?.st_size as usize != len {
-            return Err(Error::Configuration("the file does not hold counters"));
-        }
-        Ok(Self(Mapping::shared(file.as_fd(), len)?))
-    }
-}
-
-impl Deref for CounterFile {
-    type Target = Counters;
-    fn deref(&self) -> &Counters {
-        // SAFETY: a mapping of that size, aligned to a page, that lives as long as this; counters
-        // are atomic, and any bits are some number.
-        unsafe { &*self.0.at(0).cast() }
-    }
-}
-
-fn now() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 //! | `settings` | the configuration that a program gets in its environment |
 //! | `wrapper` | whether the process that started the program was killed |
 //! | `counters` | what is counted |
+//! | `number_file` | counters, and what a live page shows, in files that several processes map |
 //! | `error` | what can go wrong |
 
 mod config;
@@ -22,6 +23,7 @@ mod error;
 mod faults;
 mod heap;
 mod kernel;
+mod number_file;
 mod pager;
 mod process;
 mod refresh;
@@ -43,6 +45,7 @@ pub use kernel::locking::{Lock, lock, lock_this_process, may_lock, may_lock_all}
 pub use kernel::memory::{Mapping, SharedNumbers, fix_addresses};
 pub use kernel::own_files::own_files;
 pub use kernel::threads::spawn;
+pub use number_file::{ActivityFile, AtomicNumbers, NumberFile};
 pub use pager::Pager;
 pub use process::{Client, Exit, Forking, PagerProcess, serve};
 pub use refresh::scheme::{HelperDetWo, RefreshMode};

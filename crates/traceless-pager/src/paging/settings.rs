@@ -7,6 +7,7 @@ use super::kernel::evict::EvictMethod;
 use super::kernel::locking::Lock;
 use super::kernel::memory::SharedNumbers;
 use super::kernel::own_files::OwnFile;
+use super::number_file::ActivityFile;
 use super::refresh::scheme::{HelperDetWo, RefreshMode};
 use super::store::backing::{self, BackedScheme};
 use super::store::host_copies::HostCopyStore;
@@ -21,10 +22,11 @@ use rustix::fd::RawFd;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use traceless::activity::{ActivityWitness, SharedActivity};
 use traceless::rng::{SeededRng, System};
 use traceless::seal::{Aead, ChaChaHmac, SECRET_LEN, Sealer, Secret};
 use traceless::store::{Store, WatchedStore};
-use traceless::trace::FileWitness;
+use traceless::trace::{FileWitness, Witness, WitnessPair};
 use traceless_block::detwo::Refresh;
 
 /// A recording of the events of a store.
@@ -135,6 +137,8 @@ pub struct Settings {
     pub fault_limit: u64,
     /// The file that events of the store are recorded in.
     pub trace: Option<PathBuf>,
+    /// The file that shows what programs and their stores do, for a live page.
+    pub activity: Option<PathBuf>,
     /// The name of the pager's socket, if the pager is another process.
     pub pager: Option<String>,
     /// The process that starts the first program. Programs that this one starts use files of their
@@ -162,6 +166,7 @@ impl Default for Settings {
             counters: None,
             fault_limit: 0,
             trace: None,
+            activity: None,
             pager: None,
             starter: None,
         }
@@ -191,8 +196,12 @@ impl Settings {
         lines.extend(self.start.map(|start| format!("start={start}")));
         lines.extend(self.starter.map(|process| format!("first={process}")));
         lines.extend(self.pager.as_ref().map(|name| format!("pager={name}")));
-        let paths =
-            [("backing", &self.backing), ("counters", &self.counters), ("trace", &self.trace)];
+        let paths = [
+            ("backing", &self.backing),
+            ("counters", &self.counters),
+            ("trace", &self.trace),
+            ("activity", &self.activity),
+        ];
         for (key, path) in paths {
             lines.extend(path.as_ref().map(|path| format!("{key}={}", path.display())));
         }
@@ -234,6 +243,7 @@ impl Settings {
             "backing" => self.backing = Some(value.into()),
             "counters" => self.counters = Some(value.into()),
             "trace" => self.trace = Some(value.into()),
+            "activity" => self.activity = Some(value.into()),
             "pager" => self.pager = Some(value.into()),
             "first" => self.starter = Some(value.parse().map_err(|_| INVALID_SETTINGS)?),
             _ => return Err(INVALID_SETTINGS),
@@ -263,6 +273,13 @@ impl Settings {
         Ok(())
     }
 
+    /// The activity of the live page, if there is one. The process that shows it may have ended and
+    /// removed the file: then nothing is shown.
+    pub fn open_activity(&self) -> Option<SharedActivity> {
+        let file = ActivityFile::open(self.activity.as_deref()?).ok()?;
+        Some(Arc::new(file))
+    }
+
     /// Makes the scheme, under a fresh key, and the recording of its events. While events are
     /// recorded there are no helpers: only one process writes the recording.
     pub fn build(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
@@ -277,7 +294,9 @@ impl Settings {
     pub fn build_first(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
         self.check()?;
         let recording = self.trace.as_deref().map(record).transpose()?;
-        let scheme = self.scheme(recording.as_ref())?;
+        let witness = recording.clone().map(|recording| recording as Arc<dyn Witness>);
+        let observers = Observers { witness, activity: self.open_activity() };
+        let scheme = self.scheme(&observers)?;
         let scheme = match &self.backing {
             Some(path) => Box::new(BackedScheme { scheme, path: path.clone() }),
             None => scheme,
@@ -303,22 +322,22 @@ impl Settings {
         settings.build_first()
     }
 
-    fn scheme(&self, recording: Option<&Recording>) -> Result<Box<dyn PageScheme>> {
+    fn scheme(&self, observers: &Observers) -> Result<Box<dyn PageScheme>> {
         let pages = self.pages as u64;
         let (key, salts) = (Secret::random(&mut System), Box::new(System));
         if self.scheme == Scheme::Plain {
-            let (store, _) = self.store(self.store_len()?, recording)?;
+            let (store, _) = self.store(self.store_len()?, observers)?;
             return Ok(Box::new(Plain::new(store, pages, self.cipher, &key, salts)?));
         }
         if self.scheme.is_tree() {
             return match self.cipher {
-                Cipher::Aegis => self.tree(recording, PageAegis::new),
-                Cipher::Gcm => self.tree(recording, Aead::new),
-                Cipher::ChaChaHmac => self.tree(recording, ChaChaHmac::new),
+                Cipher::Aegis => self.tree(observers, PageAegis::new),
+                Cipher::Gcm => self.tree(observers, Aead::new),
+                Cipher::ChaChaHmac => self.tree(observers, ChaChaHmac::new),
             };
         }
-        let (store, file) = self.store(self.store_len()?, recording)?;
-        let Some(mut mode) = self.refresh_mode(recording.is_some()) else {
+        let (store, file) = self.store(self.store_len()?, observers)?;
+        let Some(mut mode) = self.refresh_mode(observers.witness.is_some()) else {
             let areas = Areas::new(store, pages, self.refresh, self.cipher, &key, salts)?;
             return Ok(Box::new(DetWo::new(areas)));
         };
@@ -332,11 +351,11 @@ impl Settings {
     /// Makes a tree scheme, under fresh keys.
     fn tree<C: Sealer + 'static>(
         &self,
-        recording: Option<&Recording>,
+        observers: &Observers,
         sealer: fn(&Secret) -> C,
     ) -> Result<Box<dyn PageScheme>> {
         let (pages, cached) = (self.pages as u64, self.cached);
-        let (store, _) = self.store(self.store_len()?, recording)?;
+        let (store, _) = self.store(self.store_len()?, observers)?;
         let rng = Box::new(SeededRng::drawn(&mut System));
         let parts = TreeParts { store, pages, cached, sealer, rng, salts: Box::new(System) };
         Ok(match self.scheme {
@@ -426,27 +445,37 @@ impl Settings {
     }
 
     /// The store for pages, and the descriptor of its file, if it has one that is not mapped.
-    fn store(
-        &self,
-        len: u64,
-        recording: Option<&Recording>,
-    ) -> Result<(Arc<dyn Store>, Option<RawFd>)> {
+    fn store(&self, len: u64, observers: &Observers) -> Result<(Arc<dyn Store>, Option<RawFd>)> {
         if self.ocalls {
-            return Ok((with_recording(HostCopyStore::new(len)?, recording), None));
+            return Ok((observers.watch(HostCopyStore::new(len)?), None));
         }
         let Some(path) = &self.backing else {
-            return Ok((with_recording(SharedMemory::unnamed(len)?, recording), None));
+            return Ok((observers.watch(SharedMemory::unnamed(len)?), None));
         };
         let (store, file) = backing::open(path, len)?;
-        Ok((with_recording(store, recording), Some(file)))
+        Ok((observers.watch(store), Some(file)))
     }
 }
 
-/// Adds the recording to the store, if there is one.
-fn with_recording(store: impl Store + 'static, recording: Option<&Recording>) -> Arc<dyn Store> {
-    match recording {
-        Some(recording) => Arc::new(WatchedStore::new(store, recording.clone())),
-        None => Arc::new(store),
+/// What observes the events of a store.
+struct Observers {
+    /// A recording. Only one process may write it.
+    witness: Option<Arc<dyn Witness>>,
+    /// The activity of a live page, which any number of processes record into.
+    activity: Option<SharedActivity>,
+}
+
+impl Observers {
+    /// The store, with its observers.
+    fn watch(&self, store: impl Store + 'static) -> Arc<dyn Store> {
+        let page = self.activity.clone().map(|activity| {
+            activity.adversary.set_space(store.len());
+            Arc::new(ActivityWitness(activity)) as Arc<dyn Witness>
+        });
+        match WitnessPair::of(self.witness.clone(), page) {
+            Some(witness) => Arc::new(WatchedStore::new(store, witness)),
+            None => Arc::new(store),
+        }
     }
 }
 
@@ -487,6 +516,7 @@ mod tests {
             fault_limit: 9,
             ocalls: true,
             trace: Some("/e".into()),
+            activity: Some("/f".into()),
             pager: Some("a-b".into()),
             starter: Some(77),
         };

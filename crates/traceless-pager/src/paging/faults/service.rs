@@ -17,7 +17,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
-use traceless::clock::{Clock, Monotonic};
+use traceless::activity::SharedActivity;
+use traceless::clock::{Clock, MachineClock, Monotonic};
+use traceless::trace::Op;
 
 /// The fewest frames: an instruction may touch four pages of data at once, and makes no progress
 /// unless all of them are present.
@@ -38,6 +40,7 @@ pub struct FaultService {
     arena: Arena,
     state: Mutex<State>,
     counters: SharedCounters,
+    activity: Option<SharedActivity>,
     overflow: usize,
 }
 
@@ -123,8 +126,11 @@ impl FaultService {
             is_counted: true,
             last_swap_ns: None,
         };
-        let Config { counters, overflow, .. } = config;
-        Self { arena, state: Mutex::new(state), counters, overflow }
+        let Config { counters, activity, overflow, .. } = config;
+        if let Some(activity) = &activity {
+            activity.user.set_space((arena.pages() * PAGE_LEN) as u64);
+        }
+        Self { arena, state: Mutex::new(state), counters, activity, overflow }
     }
 
     /// The memory that is served.
@@ -295,6 +301,10 @@ impl FaultService {
             }
             state.is_counted = self.counters.is_open();
             self.fault(state, page, clock)?;
+            self.record(Op::Read, page);
+            if let Some(activity) = &self.activity {
+                activity.latencies[Op::Read as usize].record(clock.now().saturating_sub(begun));
+            }
             if state.is_counted {
                 self.counters.fault_served(begun, clock.now());
             }
@@ -400,8 +410,17 @@ impl FaultService {
     }
 
     fn count_eviction(&self, state: &State, victim: usize) {
+        self.record(Op::Write, victim);
         if state.is_counted {
             self.counters.page_left(victim);
+        }
+    }
+
+    /// Shows that a page came or left, if there is a live page.
+    fn record(&self, op: Op, page: usize) {
+        if let Some(activity) = &self.activity {
+            let at = (page * PAGE_LEN) as u64;
+            activity.user.record(&MachineClock, op, at, PAGE_LEN as u32);
         }
     }
 

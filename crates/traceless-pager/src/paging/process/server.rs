@@ -50,6 +50,7 @@ impl PagerServer {
             overflow: self.settings.overflow,
             pin_threads: PIN_PROGRAM_THREADS,
             counters,
+            activity: self.settings.open_activity(),
             ..Config::default()
         }
     }

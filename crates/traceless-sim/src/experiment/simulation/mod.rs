@@ -70,6 +70,8 @@ pub struct Sweep {
     level: Level,
     /// The number of timed records, if it is not that of the level.
     records: Option<u64>,
+    /// What observes each run that is made.
+    watch: Watch,
 }
 
 /// Opens the folder of results in `out`.
@@ -90,7 +92,12 @@ impl Sweep {
             let runs = plan::runs(&experiment, level)?;
             experiments.push((experiment, runs));
         }
-        Ok(Self { experiments, level, records })
+        Ok(Self { experiments, level, records, watch: Watch::default() })
+    }
+
+    /// Lets `watch` observe each run that is made.
+    pub fn observe(&mut self, watch: Watch) {
+        self.watch = watch;
     }
 
     /// Drops all runs but one; `nth` counts the runs of all experiments from 0.
@@ -130,7 +137,7 @@ impl Sweep {
 
     /// Makes the runs without a result, `jobs` at a time.
     pub fn complete(&self, results: &Results, jobs: usize, control: Control<'_>) -> Result {
-        complete(&self.distinct_runs(), results, jobs, control)
+        complete(&self.distinct_runs(), results, jobs, &self.watch, control)
     }
 
     /// Makes all runs, even if they have results already; `watch` observes them.
@@ -182,12 +189,13 @@ fn complete(
     runs: &[(&Experiment, &PlannedRun)],
     results: &Results,
     jobs: usize,
+    watch: &Watch,
     control: Control<'_>,
 ) -> Result {
     let keys: Vec<&str> = runs.iter().map(|(_, run)| run.key.as_str()).collect();
     results.complete(&keys, jobs, control, |nth| {
         let (experiment, run) = runs[nth];
-        make(results, experiment, run, &Watch::default())
+        make(results, experiment, run, watch)
     })
 }
 

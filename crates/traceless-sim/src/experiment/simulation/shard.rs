@@ -85,7 +85,7 @@ impl Sweep {
         let name = format!("{}-of-{}.json", shard.nth, shard.of);
         let text = serde_json::to_string_pretty(&record)?;
         write_atomically(&folder.join(name), text.as_bytes())?;
-        complete(&self.runs_of(shard), &results, jobs, control)?;
+        complete(&self.runs_of(shard), &results, jobs, &self.watch, control)?;
         Ok(record)
     }
 
