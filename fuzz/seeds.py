@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the seeds of the fuzz targets: whole NBD sessions, records of a header,
-commands of the Redis protocol, and traces.
+commands of the Redis protocol, requests to the live page, and traces.
 
 Usage: seeds.py FOLDER
 """
@@ -70,6 +70,14 @@ def commands():
     yield "wrong", b"*3\r\n$99999999\r\nx\r\n$-1\r\n"
 
 
+def requests():
+    known = b"Host: 127.0.0.1:40123\r\nAuthorization: Bearer 5f0c"
+    yield "page", b"GET / HTTP/1.1\r\nHost: localhost:9"
+    yield "samples", b"GET /user.json?after=17&x=y HTTP/1.1\r\n" + known
+    yield "head", b"HEAD /metrics HTTP/1.0\r\ncontent-length: 0\r\n" + known
+    yield "body", b"POST / HTTP/1.1\r\nHost: [::1]:9\r\nTransfer-Encoding: chunked"
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     for setup in range(8):
@@ -80,6 +88,9 @@ def main():
     (folder / "resp").mkdir(parents=True, exist_ok=True)
     for name, bytes_ in commands():
         (folder / "resp" / name).write_bytes(bytes_)
+    (folder / "dashboard").mkdir(parents=True, exist_ok=True)
+    for name, bytes_ in requests():
+        (folder / "dashboard" / name).write_bytes(bytes_)
     (folder / "superblock").mkdir(parents=True, exist_ok=True)
     detwo = struct.pack("<HHIQIIIIQ", 2, 40, 0, 1 << 18, 4096, 1, 1, 0, 8192)
     plain = struct.pack("<HHIQI", 1, 20, 0, 1 << 18, 4096)

@@ -52,5 +52,6 @@ mod server;
 mod token;
 
 pub use monitor::{Monitor, Reading, RequestTimer};
+pub use request::fuzz_request;
 pub use server::{Server, clients};
 pub use token::random_token;

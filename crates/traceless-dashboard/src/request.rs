@@ -1,5 +1,7 @@
 //! The head of a request, read strictly: what is not plainly HTTP/1 is refused.
 
+use crate::host;
+
 /// Longest head of a request, in bytes.
 pub const HEAD_LEN_MAX: usize = 8 << 10;
 
@@ -92,6 +94,15 @@ fn header(line: &str) -> Result<(&str, &str), Refusal> {
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, password) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(password.trim_start_matches(' '))
+}
+
+/// Reads the head of a request and the host that it names, for the fuzzer.
+#[doc(hidden)]
+pub fn fuzz_request(head: &[u8]) {
+    if let Ok(head) = Head::parse(head) {
+        let _ = head.number("after");
+        host::is_served(head.host, "127.0.0.1:0");
+    }
 }
 
 #[cfg(test)]
