@@ -184,6 +184,34 @@ objdump -T archive/lib/traceless/libtraceless_preload.so >symbols
 newest=$(grep -o 'GLIBC_[0-9.]*' symbols | sort --version-sort | tail -n 1)
 check "$newest" [ "$(printf '%s\nGLIBC_2.17\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.17 ]
 
+section "the wheel"
+wheel=$(one "$packages"/traceless-*-cp39-abi3-manylinux*2014*_"$machine".whl)
+for wheel in "$packages"/traceless-*.whl; do
+    rm -rf wheel
+    mkdir wheel
+    python3 -m zipfile -e "$wheel" wheel
+    objdump -T wheel/traceless/_traceless*.so >symbols 2>/dev/null || true
+    newest=$(grep -o 'GLIBC_[0-9.]*' symbols | sort --version-sort | tail -n 1)
+    check "$(basename "$wheel"): ${newest:-another processor}" \
+        [ "$(printf '%s\nGLIBC_2.17\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.17 ]
+    check "no path of this machine" \
+        lacks "${CARGO_HOME:-$HOME/.cargo}" wheel/traceless/_traceless*.so
+    check "nor of the sources" lacks "$root" wheel/traceless/_traceless*.so
+done
+wheel=$(one "$packages"/traceless-*-cp39-abi3-manylinux*2014*_"$machine".whl)
+python3 -m venv venv
+expect 0 venv/bin/pip install --quiet --no-compile --disable-pip-version-check "$wheel"
+cat >array.py <<'END'
+import traceless
+
+array = traceless.Array(1000, 64)
+array[7] = bytes([1]) * 64
+assert bytes(array[7]) == bytes([1]) * 64
+print(traceless.__version__)
+END
+expect 0 venv/bin/python array.py
+check "the version" grep -qx "$version" out
+
 section "the package for Debian"
 deb=$(one "$packages"/traceless_*_"$(dpkg --print-architecture)".deb)
 unpack_debian debian

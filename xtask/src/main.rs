@@ -44,9 +44,10 @@ cargo xtask mutants [GROUP...] [--list] [--since COMMIT] [--shard K/N] [--most N
 
 cargo xtask dist [--target x86_64|aarch64]... [--target-dir DIR] [--check]
 cargo xtask dist --crates
-    Makes packages for users in target/dist: archives, .deb, .rpm, an OCI image, recipes, bills of
-    materials, checksums; for both processors unless one is named. --check makes them a second time
-    in another folder and compares. --crates checks what would be published as crates, in seconds.
+    Makes packages for users in target/dist: archives, .deb, .rpm, wheels, an OCI image, recipes,
+    bills of materials, checksums; for both processors unless one is named. --check makes them a
+    second time in another folder and compares. --crates checks what would be published as crates,
+    in seconds.
 
 cargo xtask release REPORT...
     Writes what `traceless audit TARGET --level release --json` has printed into the table of

@@ -31,6 +31,16 @@ pub fn compile(release: &Release, platform: Platform) -> Result<Programs, String
 }
 
 fn zigbuild(release: &Release, package: &str, target: &str) -> Result<(), String> {
+    let mut command = Command::new(release.tools.programs.join("cargo-zigbuild"));
+    command.args(["zigbuild", "--release", "--locked", "--package", package]);
+    command.args(["--target", target, "--target-dir"]).arg(&release.builds);
+    add_build_environment(release, &mut command)?;
+    run(&mut command)
+}
+
+/// Lets a command that builds with Zig find it, and keeps the folders of this machine out of the
+/// result.
+pub fn add_build_environment(release: &Release, command: &mut Command) -> Result<(), String> {
     // The sources of the dependencies must be there before their folders can be listed.
     run(Command::new(cargo()).args(["fetch", "--locked", "--quiet"]).current_dir(&release.root))?;
     let folders = folders(release)?;
@@ -42,15 +52,12 @@ fn zigbuild(release: &Release, package: &str, target: &str) -> Result<(), String
             folders.iter().map(|(folder, word)| format!("{name}={folder}={word}")).collect();
         flags.join(" ")
     };
-    let mut command = Command::new(release.tools.programs.join("cargo-zigbuild"));
-    command.args(["zigbuild", "--release", "--locked", "--package", package]);
-    command.args(["--target", target, "--target-dir"]).arg(&release.builds);
     command.current_dir(&release.root).env("PATH", path_with(&release.tools.programs));
     command.env("CARGO", cargo()).env("SOURCE_DATE_EPOCH", release.epoch.to_string());
     command.env("RUSTFLAGS", flags("--remap-path-prefix"));
     command.env("TARGET_CFLAGS", format!("-g0 {}", flags("-ffile-prefix-map")));
     command.env_remove("CARGO_ENCODED_RUSTFLAGS").env_remove("CFLAGS");
-    run(&mut command)
+    Ok(())
 }
 
 /// The folders of this machine that compilers would write into programs, each with the word that

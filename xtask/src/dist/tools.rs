@@ -12,6 +12,7 @@ use crate::command::{output, run};
 
 const ZIG_VERSION: &str = "0.17.0";
 const ZIGBUILD_VERSION: &str = "0.24.0";
+const MATURIN_VERSION: &str = "1.16.0";
 
 /// The commands of the system, each with the Debian package that brings it.
 const COMMANDS: [(&str, &str); 7] = [
@@ -29,7 +30,7 @@ const ENVIRONMENTS: &str = "python3-venv";
 /// Where the tools are.
 #[derive(Clone, Debug)]
 pub struct Tools {
-    /// The folder of cargo-zigbuild, and of the Python that has Zig.
+    /// The folder of cargo-zigbuild and maturin, and of the Python that has Zig.
     pub programs: PathBuf,
 }
 
@@ -46,15 +47,21 @@ pub fn install(root: &Path, platforms: &[Platform]) -> Result<Tools, String> {
             Command::new(tools.programs.join("python3")).args(["-m", "ziglang", "version"]),
         );
         let zigbuild = version(Command::new(tools.programs.join("cargo-zigbuild")).arg("-V"));
+        let maturin = version(Command::new(tools.programs.join("maturin")).arg("-V"));
+        let is = |found: Option<String>, version: &str| {
+            found.is_some_and(|text| text.ends_with(&format!(" {version}")))
+        };
         zig.as_deref() == Some(ZIG_VERSION)
-            && zigbuild.is_some_and(|text| text.ends_with(&format!(" {ZIGBUILD_VERSION}")))
+            && is(zigbuild, ZIGBUILD_VERSION)
+            && is(maturin, MATURIN_VERSION)
     };
     if !has_wheels(&tools) {
         run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
         let mut pip = Command::new(tools.programs.join("python3"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
         pip.args(["--only-binary", ":all:", &format!("ziglang=={ZIG_VERSION}")]);
-        run(pip.arg(format!("cargo-zigbuild=={ZIGBUILD_VERSION}")))?;
+        pip.arg(format!("cargo-zigbuild=={ZIGBUILD_VERSION}"));
+        run(pip.arg(format!("maturin=={MATURIN_VERSION}")))?;
     }
     if !has_wheels(&tools) {
         return Err(format!("{} does not have the versions asked for", environment.display()));
