@@ -75,6 +75,11 @@ fn measure(root: &Path, group: &str, quick: bool) -> Result<String, String> {
         "audit" => &["bench", "auditor"],
         "sim" => &["bench", "simulator"],
         "size" => return size::measure(root, quick),
+        "python" => {
+            let mut script = Command::new(root.join("tests/python/floors.sh"));
+            script.arg("--json").args(quick.then_some("--quick"));
+            return output_of(&mut script);
+        }
         _ => return Err(format!("no command measures the group {group} yet")),
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

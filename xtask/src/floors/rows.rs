@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub const FLOORS: &str = "bench/floors.toml";
 
 /// Every group that may have rows.
-pub const GROUPS: [&str; 8] =
-    ["volume", "write-only", "tree", "audit", "sim", "pager", "cloud", "size"];
+pub const GROUPS: [&str; 9] =
+    ["volume", "write-only", "tree", "audit", "sim", "pager", "cloud", "python", "size"];
 
 /// Which side of the floor is good.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, Serialize, Debug)]

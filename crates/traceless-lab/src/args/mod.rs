@@ -5,6 +5,7 @@ mod auditor;
 mod cloud;
 mod experiment;
 mod pager;
+mod python;
 mod report;
 mod simulator;
 mod stash;
@@ -15,6 +16,7 @@ pub use auditor::*;
 pub use cloud::*;
 pub use experiment::*;
 pub use pager::*;
+pub use python::*;
 pub use report::*;
 pub use simulator::*;
 pub use stash::*;
@@ -65,6 +67,8 @@ pub enum BenchCommand {
     Cloud(CloudArgs),
     /// Measure how fast the simulator is
     Simulator(SimulatorArgs),
+    /// Measure what calls of the Python package cost beside the same calls in Rust
+    Python(PythonBenchArgs),
     /// Measure how small traces are, and how fast they are written and read
     Auditor(AuditorArgs),
 }

@@ -5,6 +5,7 @@ pub mod controls;
 mod experiment;
 mod pager;
 mod paging;
+mod python;
 mod simulator;
 mod stash;
 mod tree;
@@ -30,6 +31,7 @@ pub fn run(command: &BenchCommand) -> Result<(), Failure> {
             None => cloud::run(args),
         },
         BenchCommand::Simulator(args) => simulator::run(args),
+        BenchCommand::Python(args) => python::run(args),
         BenchCommand::Auditor(args) => crate::audit::floors::run(args),
     }
 }

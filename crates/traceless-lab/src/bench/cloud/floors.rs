@@ -6,6 +6,7 @@ use crate::args::{BenchKernel, CloudArgs};
 use crate::bench::controls::{Controls, OperationTimes, Operations};
 use crate::report::{Row, Scale, TimePair, failed, print_rows, row, row_of_ratios};
 use std::ffi::OsStr;
+use std::path::Path;
 use traceless::seal::Cipher;
 use traceless_cli::failure::Failure;
 use traceless_cli::output::print_error;
@@ -43,6 +44,7 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
         rows.push(row(name, "ratio", vec![params.space()]));
     }
     rows.extend(redis(&mut controls, args.quick, &params(&base)?)?);
+    rows.push(dashboard(args.quick)?);
     print_rows("traceless.cloud.bench.v1", &rows, args.json)
 }
 
@@ -145,10 +147,7 @@ fn behind_tls(controls: &mut Controls, args: &CloudArgs) -> Result<Reports, Fail
 /// survives the end of the process only, since otherwise the disk's syncs would be measured.
 fn redis(controls: &mut Controls, quick: bool, params: &Params) -> Result<[Row; 2], Failure> {
     let folder = tempfile::tempdir().map_err(failed)?;
-    let local = folder.path().join("store");
-    let all = "gateway --resp 127.0.0.1:0 --allow-simulated-tee --durability process --local";
-    let args: Vec<&OsStr> = all.split(' ').map(OsStr::new).chain([local.as_os_str()]).collect();
-    let gateway = ServingProcess::start(&args, "RESP")?;
+    let gateway = filed_gateway(&folder.path().join("store"), &[])?;
     print_error("measuring redis-benchmark");
     let requests = if quick { 10_000 } else { 50_000 };
     let unit = operations::request(params);
@@ -162,4 +161,33 @@ fn redis(controls: &mut Controls, quick: bool, params: &Params) -> Result<[Row; 
     let scale = Scale::Rate("requests/s", 1e9);
     Ok([("cloud-redis-set", 0), ("cloud-redis-get", 1)]
         .map(|(name, index)| row_of_ratios(name, scale, &pairs[index])))
+}
+
+/// The cost of the live page: requests to two gateways, one of which is shown.
+fn dashboard(quick: bool) -> Result<Row, Failure> {
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let alone = filed_gateway(&folder.path().join("alone"), &[])?;
+    let shown = filed_gateway(&folder.path().join("shown"), &["--dashboard", "127.0.0.1:0"])?;
+    print_error("measuring redis-benchmark beside a live page");
+    let requests = if quick { 5_000 } else { 25_000 };
+    let mut ratios = vec![];
+    for nth in 0..2 * ROUNDS {
+        let mut rates = [0.0; 2];
+        // Each is first in every second round, so that other load on the machine affects both.
+        for which in [nth % 2, 1 - nth % 2] {
+            let gateway = [&alone, &shown][which as usize];
+            let [set, get] = redis_benchmark(gateway, requests)?;
+            rates[which as usize] = 2.0 / (1.0 / set + 1.0 / get);
+        }
+        ratios.push(rates[1] / rates[0]);
+    }
+    Ok(row("cloud-dashboard", "ratio", ratios))
+}
+
+/// A gateway that keeps everything in files. An answer survives the end of the process only.
+fn filed_gateway(folder: &Path, more: &[&str]) -> Result<ServingProcess, Failure> {
+    let all = "gateway --resp 127.0.0.1:0 --allow-simulated-tee --durability process --local";
+    let args = all.split(' ').map(OsStr::new).chain([folder.as_os_str()]);
+    let args: Vec<&OsStr> = args.chain(more.iter().map(OsStr::new)).collect();
+    ServingProcess::start(&args, "RESP")
 }

@@ -1,7 +1,7 @@
 //! Volumes in memory over NBD: the ratio of detwo to plain, and the server's memory.
 
 use super::client::{NbdClient, NbdCommand};
-use super::server::{VolumeServer, create};
+use super::server::{VolumeServer, create, create_image};
 use super::{Effort, Places, Row, row, seconds, summary};
 use traceless::rng::{Rng, SeededRng};
 use traceless_cli::failure::Failure;
@@ -72,9 +72,9 @@ pub fn measure(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// The ratio of plain's time to detwo's for some work: the median over pieces. `time` returns the
-/// seconds of a piece on one volume. The first volume alternates, so that other load on the machine
-/// affects both.
+/// The ratio of the first volume's time to the second one's for some work: the median over pieces.
+/// `time` returns the seconds of a piece on one volume. The first volume alternates, so that other
+/// load on the machine affects both.
 fn interleaved_ratio(
     work: &[u64],
     passes: usize,
@@ -90,6 +90,33 @@ fn interleaved_ratio(
         ratios.push(times[0] / times[1]);
     }
     Ok(summary(ratios).0)
+}
+
+/// The cost of the live page: small writes to two volumes, one of which is shown.
+pub fn measure_dashboard(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
+    let bytes = effort.volume_bytes / 8;
+    let (mut servers, mut clients) = (vec![], vec![]);
+    for (name, args) in [("alone", &[][..]), ("shown", &["--dashboard", "127.0.0.1:0"])] {
+        let image = create_image(&places.ram, name, bytes, &["--scheme", "detwo"])?;
+        let server = VolumeServer::start_with(&image, args)?;
+        clients.push(NbdClient::connect(&server.socket)?);
+        servers.push((server, image));
+    }
+    let mut rng = SeededRng::new(3);
+    let blocks = bytes / SMALL as u64;
+    let random: Vec<u64> = (0..2 * blocks).map(|_| rng.below(blocks) * SMALL as u64).collect();
+    let mut ratios = vec![];
+    for _ in 0..effort.rounds {
+        ratios.push(interleaved_ratio(&random, PASSES, |volume, piece| {
+            seconds(|| clients[volume].run(NbdCommand::Write, piece, SMALL, SMALL_DEPTH))
+        })?);
+    }
+    drop(clients);
+    for (server, image) in servers {
+        server.stop()?;
+        std::fs::remove_file(image).map_err(super::failed)?;
+    }
+    Ok(vec![row("nbd-dashboard", "ratio", ratios)])
 }
 
 pub fn measure_memory(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {

@@ -64,6 +64,11 @@ pub fn user_key() -> UserKey {
 impl VolumeServer {
     /// Serves `image` at a socket beside it, and waits until the socket exists.
     pub fn start(image: &Path) -> Result<Self, Failure> {
+        Self::start_with(image, &[])
+    }
+
+    /// The same, with further arguments of `serve`.
+    pub fn start_with(image: &Path, args: &[&str]) -> Result<Self, Failure> {
         let socket = image.with_extension("sock");
         let child = program::traceless()
             .args(["volume", "serve"])
@@ -72,6 +77,7 @@ impl VolumeServer {
             .arg(key_beside(image))
             .arg("--socket")
             .arg(&socket)
+            .args(args)
             .spawn()
             .map_err(failed)?;
         let mut server = Self { child, socket };

@@ -1,0 +1,134 @@
+//! The rows of the group python: what a call of the Python package costs beside the same call of
+//! the library in Rust.
+
+use crate::args::PythonBenchArgs;
+use crate::report::{failed, print_rows, row};
+use std::hint::black_box;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use traceless::clock::{Clock, Monotonic};
+use traceless::{Array, Map};
+use traceless_cli::failure::Failure;
+
+const SCRIPT: &str = include_str!("python.py");
+
+// The sizes in the script.
+const BLOCKS: u64 = 4096;
+const BLOCK_LEN: usize = 4096;
+const BATCH: u64 = 1000;
+const ENTRIES: u64 = 1000;
+/// Spreads addresses.
+const STEP: u64 = 1237;
+
+/// Rounds; Python and Rust take turns in each.
+const ROUNDS: u64 = 41;
+
+pub fn run(args: &PythonBenchArgs) -> Result<(), Failure> {
+    let mut python = PythonProcess::start(args)?;
+    let mut library = Library::new()?;
+    let share = if args.quick { 8 } else { 1 };
+    let (mut read, mut read_many, mut get) = (vec![], vec![], vec![]);
+    for nth in 0..ROUNDS {
+        let is_first = nth.is_multiple_of(2);
+        let mut pair = |name: &'static str, count: u64| {
+            let count = count / share;
+            let before = if is_first { Some(python.time(name, count)?) } else { None };
+            let rust = library.time(name, count)?;
+            let python = before.map_or_else(|| python.time(name, count), Ok)?;
+            Ok::<_, Failure>((python, rust))
+        };
+        let (python_ns, rust_ns) = pair("read", 8000)?;
+        read.push(python_ns - rust_ns);
+        let (python_ns, rust_ns) = pair("read-many", 16)?;
+        read_many.push(python_ns / rust_ns);
+        let (python_ns, rust_ns) = pair("get", 2000)?;
+        get.push(python_ns - rust_ns);
+    }
+    let rows = vec![
+        row("python-read", "ns", read),
+        row("python-read-many", "ratio", read_many),
+        row("python-map-get", "ns", get),
+    ];
+    print_rows("traceless.python.bench.v1", &rows, args.json)
+}
+
+/// A Python that runs the script.
+struct PythonProcess {
+    child: Child,
+    requests: ChildStdin,
+    replies: BufReader<ChildStdout>,
+}
+
+impl PythonProcess {
+    fn start(args: &PythonBenchArgs) -> Result<Self, Failure> {
+        let mut command = Command::new(&args.python);
+        command.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(failed)?;
+        let requests = child.stdin.take().expect("it was asked for");
+        let replies = BufReader::new(child.stdout.take().expect("it was asked for"));
+        Ok(Self { child, requests, replies })
+    }
+
+    /// The nanoseconds of one of `count` operations.
+    fn time(&mut self, name: &str, count: u64) -> Result<f64, Failure> {
+        writeln!(self.requests, "{name} {count}").map_err(failed)?;
+        let mut line = String::new();
+        self.replies.read_line(&mut line).map_err(failed)?;
+        line.trim().parse().map_err(|_| failed("the script has ended; its error is above"))
+    }
+}
+
+impl Drop for PythonProcess {
+    fn drop(&mut self) {
+        // Fails if the process has ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The same array and map in Rust.
+struct Library {
+    clock: Monotonic,
+    array: Array,
+    batch: Vec<u64>,
+    buffer: Vec<u8>,
+    map: Map,
+    keys: Vec<Vec<u8>>,
+}
+
+impl Library {
+    fn new() -> Result<Self, Failure> {
+        let built = Array::builder().blocks(BLOCKS).block_len(BLOCK_LEN).build();
+        let mut array = built.map_err(failed)?;
+        for nth in 0..BLOCKS {
+            array.write(nth, &[nth as u8; BLOCK_LEN]).map_err(failed)?;
+        }
+        let built = Map::builder().capacity(ENTRIES).key_len(16).value_len(8).build();
+        let mut map = built.map_err(failed)?;
+        let keys: Vec<_> = (0..ENTRIES).map(|nth| format!("key {nth}").into_bytes()).collect();
+        for key in &keys {
+            map.insert(key, b"value").map_err(failed)?;
+        }
+        let batch = (0..BATCH).map(|nth| nth * STEP % BLOCKS).collect();
+        let buffer = vec![0; BATCH as usize * BLOCK_LEN];
+        Ok(Self { clock: Monotonic::start(), array, batch, buffer, map, keys })
+    }
+
+    /// The nanoseconds of one of `count` operations.
+    fn time(&mut self, name: &str, count: u64) -> Result<f64, Failure> {
+        let began = self.clock.now();
+        for nth in 0..count {
+            self.operate(name, nth).map_err(failed)?;
+        }
+        Ok((self.clock.now() - began) as f64 / count as f64)
+    }
+
+    fn operate(&mut self, name: &str, nth: u64) -> traceless::Result {
+        match name {
+            "read" => drop(black_box(self.array.read(nth * STEP % BLOCKS)?)),
+            "read-many" => self.array.read_many(&self.batch, &mut self.buffer)?,
+            _ => drop(black_box(self.map.get(&self.keys[(nth % ENTRIES) as usize])?)),
+        }
+        Ok(())
+    }
+}
