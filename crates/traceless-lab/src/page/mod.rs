@@ -223,20 +223,25 @@ fn facts(args: &ReportArgs, hardware: &Hardware) -> Vec<(&'static str, String)> 
         ("cores", cores.to_string()),
         ("kernel", kernel.clone()),
     ];
-    let git = Command::new("git")
-        .args(["rev-parse", "--short=12", "HEAD"])
-        .current_dir(&args.checkout)
-        .output();
-    if let Ok(output) = git
-        && output.status.success()
-    {
-        facts.insert(2, ("commit", String::from_utf8_lossy(&output.stdout).trim().to_owned()));
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "--short=12", "HEAD"]).current_dir(&args.checkout);
+    if let Some(commit) = line_of(&mut git) {
+        facts.insert(2, ("commit", commit));
+    }
+    if let Some(day) = line_of(Command::new("date").args(["--utc", "+%Y-%m-%d"])) {
+        facts.insert(0, ("made", day));
     }
     if let Some(gib) = memory_gib() {
         facts.push(("memory", format!("{gib:.0} GiB")));
     }
     facts.push(("charts", "Observable Plot 0.6.17, d3 7.9.2".to_owned()));
     facts
+}
+
+/// What a command prints, if it succeeds.
+fn line_of(command: &mut Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn memory_gib() -> Option<f64> {
