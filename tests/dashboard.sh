@@ -134,6 +134,7 @@ section "a mounted volume has its page, too"
 if can_mount; then
     expect 0 volume create mounted --size 32M --key-file key
     mkdir mnt
+    mounts+=("$scratch/mnt")
     expect 0 volume mount mounted mnt --key-file key --dashboard 127.0.0.1:0
     cp err mount.err
     find_page mount.err

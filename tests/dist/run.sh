@@ -185,18 +185,20 @@ newest=$(grep -o 'GLIBC_[0-9.]*' symbols | sort --version-sort | tail -n 1)
 check "$newest" [ "$(printf '%s\nGLIBC_2.17\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.17 ]
 
 section "the wheel"
-wheel=$(one "$packages"/traceless-*-cp39-abi3-manylinux*2014*_"$machine".whl)
 for wheel in "$packages"/traceless-*.whl; do
     rm -rf wheel
     mkdir wheel
     python3 -m zipfile -e "$wheel" wheel
-    objdump -T wheel/traceless/_traceless*.so >symbols 2>/dev/null || true
+    objdump -T wheel/traceless/_traceless*.so >symbols
     newest=$(grep -o 'GLIBC_[0-9.]*' symbols | sort --version-sort | tail -n 1)
-    check "$(basename "$wheel"): ${newest:-another processor}" \
+    check "$(basename "$wheel"): $newest" \
         [ "$(printf '%s\nGLIBC_2.17\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.17 ]
     check "no path of this machine" \
         lacks "${CARGO_HOME:-$HOME/.cargo}" wheel/traceless/_traceless*.so
     check "nor of the sources" lacks "$root" wheel/traceless/_traceless*.so
+    for text in LICENSE-MIT LICENSE-APACHE THIRD-PARTY; do
+        check "$text" compgen -G "wheel/traceless-*.dist-info/licenses/$text*"
+    done
 done
 wheel=$(one "$packages"/traceless-*-cp39-abi3-manylinux*2014*_"$machine".whl)
 python3 -m venv venv
@@ -327,7 +329,7 @@ bill = json.load(open(sys.argv[1]))
 lock = open(sys.argv[2]).read()
 known = {part["bom-ref"] for part in bill["components"]}
 known.add(bill["metadata"]["component"]["bom-ref"])
-for name in ("aws-lc-sys", "traceless-core", "traceless-preload", "libc"):
+for name in ("aws-lc-sys", "traceless-core", "traceless-preload", "libc", "pyo3"):
     assert any(part["name"] == name for part in bill["components"]), name
 for name in ("xtask", "traceless-lab", "proptest"):
     assert not any(part["name"] == name for part in bill["components"]), name

@@ -3,12 +3,14 @@
 use crate::args::DashboardArgs;
 use crate::failure::{DEVICE, Failure};
 use crate::output::print_error;
-use crate::trace::Trace;
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
-use traceless_core::activity::{Activity, SharedActivity};
+#[cfg(any(feature = "volume", feature = "cloud", feature = "sim"))]
+use traceless_core::activity::Activity;
+use traceless_core::activity::SharedActivity;
 use traceless_core::rng::System;
+#[cfg(any(feature = "volume", feature = "cloud"))]
 use traceless_core::trace::{Witness, WitnessPair};
 use traceless_dashboard::{Monitor, Server, clients, random_token};
 use traceless_sys::listen;
@@ -20,7 +22,11 @@ pub struct Dashboard(Option<(Arc<Monitor>, Server)>);
 
 impl Dashboard {
     /// Serves the page of a product, which `title` names, and prints its address.
+    #[cfg(any(feature = "volume", feature = "cloud", feature = "sim"))]
     pub fn start(args: &DashboardArgs, title: &str) -> Result<Self, Failure> {
+        if args.dashboard.is_none() {
+            return Ok(Self(None));
+        }
         Self::start_over(args, title, Arc::new(Box::<Activity>::default()))
     }
 
@@ -57,9 +63,12 @@ impl Dashboard {
     pub fn monitor(&self) -> Option<&Arc<Monitor>> {
         self.0.as_ref().map(|(monitor, _)| monitor)
     }
+}
 
+#[cfg(any(feature = "volume", feature = "cloud"))]
+impl Dashboard {
     /// A witness for the page and for `trace`.
-    pub fn witness(&self, trace: &Trace) -> Option<Arc<dyn Witness>> {
+    pub fn witness(&self, trace: &crate::trace::Trace) -> Option<Arc<dyn Witness>> {
         let monitor = self.monitor().map(|monitor| monitor.clone() as Arc<dyn Witness>);
         WitnessPair::of(trace.witness(), monitor)
     }

@@ -60,7 +60,8 @@ fn latencies(out: &mut String, monitor: &Monitor) {
         let (op, counts) = (name_of(*op), histogram.counts());
         // A bucket of the histogram counts below a bound only as a whole.
         let below = |bound: u64| counts.iter().filter(move |(largest, _)| *largest <= bound);
-        let sum = |bound: u64| below(bound).map(|(_, count)| count).sum::<u64>();
+        // Counts in memory of other processes may be any numbers.
+        let sum = |bound| below(bound).fold(0, |sum: u64, (_, count)| sum.wrapping_add(*count));
         for bound in BOUNDS {
             let le = bound as f64 / 1e9;
             let name = format!("user_request_seconds_bucket{{op=\"{op}\",le=\"{le}\"}}");

@@ -60,7 +60,7 @@ fn start(settings: &Settings) -> Result<PagedMemory> {
         lock: settings.lock,
         start: settings.start,
         counters,
-        activity: settings.open_activity(),
+        activity: settings.open_activity()?,
         on_thread: register_own_thread,
         on_failure: fail,
         ..Config::default()

@@ -187,7 +187,11 @@ impl Machine {
             }
             Ok::<_, Error>(memory)
         };
-        let (hidden, bus) = (self.hidden(), self.memory.geometry.capacity());
+        let hidden = self.hidden();
+        let bus = match &self.constant {
+            Some(constant) => constant.capacity,
+            None => self.memory.geometry.capacity(),
+        };
         match (hidden, &self.constant) {
             (None, _) if watch.lines.is_some() => {
                 Err(Error::Oram("nothing hides what could be watched"))

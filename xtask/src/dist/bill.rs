@@ -22,16 +22,18 @@ pub struct Component {
     dependencies: BTreeSet<CrateId>,
 }
 
-/// The crates of both programs.
+/// The crates of the command, of the preloaded library, and of the Python package.
 pub type Components = BTreeMap<CrateId, Component>;
 
 /// Writes the bill of a processor's programs, and returns the crates in it.
 pub fn write_bill(release: &Release, platform: Platform) -> Result<Components, String> {
     let mut components = Components::new();
     let mut roots = Vec::new();
-    for (package, target) in
-        [("traceless-cli", platform.musl()), ("traceless-preload", platform.gnu())]
-    {
+    for (package, target) in [
+        ("traceless-cli", platform.musl()),
+        ("traceless-preload", platform.gnu()),
+        ("traceless-py", platform.gnu()),
+    ] {
         let mut tree = Command::new(cargo());
         tree.args(["tree", "--locked", "--package", package, "--target", &target]);
         tree.args(["--edges", "normal,no-proc-macro", "--prefix", "depth"]);

@@ -119,7 +119,7 @@ fn make(release: &Release, platforms: &[Platform]) -> Result<BTreeMap<String, St
         archives.push((one.platform, files::tarball(release, &tree(PackageKind::Tarball)?)?));
         deb::write_deb(release, one.platform, &tree(PackageKind::Deb)?)?;
         rpm::write_rpm(release, one.platform, &tree(PackageKind::Rpm)?)?;
-        wheel::write_wheel(release, one.platform)?;
+        wheel::write_wheel(release, one.platform, &notices)?;
     }
     image::write_image(release, &contents)?;
     recipes::write_recipes(release, &archives)?;

@@ -49,7 +49,7 @@ impl CounterFolder {
 
 impl Drop for CounterFolder {
     fn drop(&mut self) {
-        // Files that could not be removed hold nothing of use.
+        // What cannot be removed is removed by the next `traceless run` of this user.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

@@ -1,13 +1,12 @@
 //! The live page of a paged program: faults and pages that leave beside the events of the store.
 
 use super::{ProgramCounters, RunError, counted};
-use crate::args::{LockArg, RunArgs};
+use crate::args::RunArgs;
 use crate::dashboard::Dashboard;
-use crate::output::print_error;
 use std::path::Path;
 use std::sync::Arc;
 use traceless_dashboard::Reading;
-use traceless_pager::paging::{ActivityFile, Error, Settings, Summary};
+use traceless_pager::paging::{ActivityFile, Error, Lock, Settings, Summary};
 
 /// The file's name, in the folder of counters. All programs that are paged together share it.
 const NAME: &str = "activity";
@@ -24,10 +23,12 @@ pub fn start(
     let path = folder.join(NAME);
     let in_use = Error::Configuration("the file of the live page is there already");
     let file = ActivityFile::create_new(&path)?.ok_or(in_use)?;
-    if args.lock != LockArg::Off
+    // A message that pages may be swapped out was printed before.
+    if settings.lock != Lock::Off
         && let Err(e) = file.lock()
+        && settings.lock == Lock::Strict
     {
-        print_error(&format!("what the live page shows may be swapped out ({e})"));
+        return Err(Error::Unlocked(e).into());
     }
     let title = format!("run {}", args.command[0].display());
     let dashboard = Dashboard::start_over(&args.dashboard, &title, Arc::new(file));

@@ -1,5 +1,6 @@
 //! A ring of samples. Writers and readers never wait: a writer that meets another one in a slot
-//! drops its sample, and a reader leaves out a slot that changes meanwhile.
+//! drops its sample, and a reader leaves out a slot that changes meanwhile. A process that is
+//! killed while it writes a slot leaves it unused.
 
 use crate::trace::Op;
 use alloc::vec::Vec;
@@ -53,13 +54,13 @@ impl SampleRing {
     pub fn push(&self, sample: Sample) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let slot = self.slot(number);
-        let (before, after) = (slot.state.load(Ordering::Relaxed), 2 * (number + 1));
+        let (before, after) = (slot.state.load(Ordering::Relaxed), whole_state(number));
         let is_free = before.is_multiple_of(2) && before < after;
         let claim = |odd| {
             let (won, lost) = (Ordering::Acquire, Ordering::Relaxed);
             slot.state.compare_exchange(before, odd, won, lost).is_ok()
         };
-        if is_free && claim(after - 1) {
+        if is_free && claim(after.wrapping_sub(1)) {
             // A reader that finds one of the new values also finds the odd state.
             fence(Ordering::Release);
             slot.time.store(sample.time, Ordering::Relaxed);
@@ -85,8 +86,13 @@ impl SampleRing {
         ((first..next).filter_map(|number| self.read(number)).collect(), next)
     }
 
+    #[cfg(test)]
+    pub fn set_next(&self, next: u64) {
+        self.next.store(next, Ordering::Relaxed);
+    }
+
     fn read(&self, number: u64) -> Option<Sample> {
-        let (slot, whole) = (self.slot(number), 2 * (number + 1));
+        let (slot, whole) = (self.slot(number), whole_state(number));
         if slot.state.load(Ordering::Acquire) != whole {
             return None;
         }
@@ -101,6 +107,12 @@ impl SampleRing {
     fn slot(&self, number: u64) -> &SampleSlot {
         &self.slots[(number % CAPACITY as u64) as usize]
     }
+}
+
+/// The state of a slot with the sample of this number. Numbers wrap around: in shared memory
+/// another process may have written any.
+fn whole_state(number: u64) -> u64 {
+    number.wrapping_add(1).wrapping_mul(2)
 }
 
 fn pack(len: u32, op: Op) -> u64 {

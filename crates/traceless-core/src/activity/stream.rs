@@ -92,7 +92,7 @@ impl EventStream {
         if let (Some(places), true) = (self.places.get(op as usize), space > 0) {
             places[place_of(at, space)].fetch_add(1, Relaxed);
         }
-        let is_sample = is_sampled(number, self.shift.load(Relaxed));
+        let is_sample = is_sampled(number, self.shift());
         if is_sample {
             self.sample(Sample { time: clock.now(), op, at, len });
         }
@@ -106,7 +106,7 @@ impl EventStream {
             let began = self.checked.swap(sample.time, Relaxed);
             let is_fast = sample.time.saturating_sub(began)
                 < CHECK_EVERY * NS_PER_SECOND / SAMPLES_PER_SECOND;
-            let shift = self.shift.load(Relaxed);
+            let shift = self.shift();
             if number > 0 && is_fast && shift < SHIFT_MAX {
                 self.shift.store(shift + 1, Relaxed);
             }
@@ -122,7 +122,7 @@ impl EventStream {
             space: load(&self.space),
             counts: self.counts().map(|count| (load(&count.events), load(&count.bytes))),
             places: [0, 1].map(|op| self.places[op].iter().map(load).collect()),
-            stride: 1 << load(&self.shift),
+            stride: 1 << self.shift(),
             samples,
             next,
         }
@@ -131,6 +131,12 @@ impl EventStream {
     /// Events and bytes of reads, writes and syncs.
     pub fn totals(&self) -> [(u64, u64); 3] {
         self.counts().map(|count| (count.events.load(Relaxed), count.bytes.load(Relaxed)))
+    }
+
+    /// The shift. Other processes may have written any number.
+    #[inline]
+    fn shift(&self) -> u64 {
+        self.shift.load(Relaxed).min(SHIFT_MAX)
     }
 
     fn counts(&self) -> [&OpCount; 3] {
@@ -149,7 +155,7 @@ impl EventStream {
         {
             return;
         }
-        let events: u64 = self.totals().iter().map(|count| count.0).sum();
+        let events = self.totals().iter().fold(0, |sum: u64, count| sum.wrapping_add(count.0));
         let new = events.saturating_sub(self.read_events.swap(events, Relaxed));
         if before == 0 {
             // The first reading: it is not known since when the events came.
@@ -264,6 +270,29 @@ mod tests {
             sampled.for_each(|number| kinds[(number % period) as usize] += 1);
             let fair = (1 << 10) / period;
             assert!(kinds.iter().all(|kind| (fair / 2..=fair * 2).contains(kind)), "{kinds:?}");
+        }
+    }
+
+    /// Memory that processes share may hold anything.
+    #[test]
+    fn any_bits_are_a_stream() {
+        let clock = SimulatedClock::default();
+        clock.advance(u64::MAX);
+        for bits in [u64::MAX, u64::MAX - 1, 64, 1 << 63] {
+            let stream = EventStream::default();
+            let counts = stream.counts().map(|count| [&count.events, &count.bytes]);
+            let own = [&stream.space, &stream.shift, &stream.checked, &stream.read_events];
+            for word in counts.iter().flatten().chain(&own) {
+                word.store(bits, Relaxed);
+            }
+            stream.samples.set_next(bits);
+            for at in 0..600 {
+                stream.record(&clock, Op::Write, u64::MAX - at, 7);
+            }
+            for (read_at, first) in [(1, 0), (bits, bits), (0, u64::MAX)] {
+                stream.read_at.store(read_at, Relaxed);
+                assert!(stream.read(&clock, first).stride <= 1 << SHIFT_MAX);
+            }
         }
     }
 

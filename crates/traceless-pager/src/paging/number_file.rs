@@ -2,11 +2,11 @@
 
 use super::error::{Error, Result};
 use super::kernel::locking::exclude_from_core_dumps;
-use super::kernel::memory::{Mapping, lengthen};
+use super::kernel::memory::{Mapping, check_len};
 use core::marker::PhantomData;
 use core::ops::Deref;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::Errno;
 use std::path::Path;
 use traceless::activity::Activity;
@@ -34,7 +34,7 @@ impl<T: AtomicNumbers> NumberFile<T> {
         match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
             Ok(file) => Self::map(&file, true).map(Some),
             Err(Errno::EXIST) => Ok(None),
-            Err(e) => Err(Error::os("counters cannot be kept", e)),
+            Err(e) => Err(Error::os("numbers cannot be shared", e)),
         }
     }
 
@@ -42,23 +42,25 @@ impl<T: AtomicNumbers> NumberFile<T> {
     pub fn open(path: &Path) -> Result<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|e| Error::os("counters cannot be read", e))?;
+            .map_err(|e| Error::os("shared numbers cannot be read", e))?;
         Self::map(&file, false)
     }
 
-    /// Keeps the numbers out of swap devices, as far as the limit of locked memory allows it.
+    /// Keeps the numbers that this process reads or writes out of swap devices while it lives.
     pub fn lock(&self) -> Result<(), Errno> {
         self.0.lock()
     }
 
     fn map(file: &OwnedFd, is_new: bool) -> Result<Self> {
         let len = size_of::<T>();
-        let refused = |e| Error::os("counters cannot be kept", e);
+        let refused = |e| Error::os("numbers cannot be shared", e);
         if is_new {
-            lengthen(file, len as u64).map_err(refused)?;
+            // All of its space at once: where there is none, this fails, and no later access does.
+            check_len(len as u64).map_err(refused)?;
+            fallocate(file, FallocateFlags::empty(), 0, len as u64).map_err(refused)?;
         }
         if rustix::fs::fstat(file).map_err(refused)?.st_size as usize != len {
-            return Err(Error::Configuration("the file does not hold counters"));
+            return Err(Error::Configuration("the file does not hold these numbers"));
         }
         let mapping = Mapping::shared(file.as_fd(), len)?;
         exclude_from_core_dumps(mapping.start(), len)?;
@@ -71,6 +73,7 @@ impl<T: AtomicNumbers> Deref for NumberFile<T> {
     fn deref(&self) -> &T {
         // SAFETY: a mapping of that size, aligned to a page, that lives as long as this; by the
         // promise of the trait any bits are a value, and other processes may change it at any time.
+        // A process that shortens the file ends this one with a signal, at the next access.
         unsafe { &*self.0.at(0).cast() }
     }
 }

@@ -273,11 +273,13 @@ impl Settings {
         Ok(())
     }
 
-    /// The activity of the live page, if there is one. The process that shows it may have ended and
-    /// removed the file: then nothing is shown.
-    pub fn open_activity(&self) -> Option<SharedActivity> {
-        let file = ActivityFile::open(self.activity.as_deref()?).ok()?;
-        Some(Arc::new(file))
+    /// The activity of the live page, if there is one: locked in memory where resident pages are.
+    /// The process that shows it may have ended and removed the file: then nothing is shown.
+    pub fn open_activity(&self) -> Result<Option<SharedActivity>> {
+        let file = self.activity.as_deref().map(ActivityFile::open);
+        let Some(Ok(file)) = file else { return Ok(None) };
+        self.lock.apply(|| file.lock())?;
+        Ok(Some(Arc::new(file)))
     }
 
     /// Makes the scheme, under a fresh key, and the recording of its events. While events are
@@ -295,7 +297,7 @@ impl Settings {
         self.check()?;
         let recording = self.trace.as_deref().map(record).transpose()?;
         let witness = recording.clone().map(|recording| recording as Arc<dyn Witness>);
-        let observers = Observers { witness, activity: self.open_activity() };
+        let observers = Observers { witness, activity: self.open_activity()? };
         let scheme = self.scheme(&observers)?;
         let scheme = match &self.backing {
             Some(path) => Box::new(BackedScheme { scheme, path: path.clone() }),

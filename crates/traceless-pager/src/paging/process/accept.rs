@@ -84,10 +84,10 @@ impl PagerServer {
         Ok(())
     }
 
-    /// The owner was killed: removes the counters that it would have removed, and fails.
+    /// The owner was killed: removes the folder that it would have removed, and fails.
     fn fail_without_owner(&self) -> Result {
         if let Some(folder) = &self.settings().counters {
-            // If removing fails, only counters are left behind.
+            // What cannot be removed is removed by the next `traceless run`.
             let _ = std::fs::remove_dir_all(folder);
         }
         Err(Error::Configuration("who started the pager was killed: it ends, and all programs"))

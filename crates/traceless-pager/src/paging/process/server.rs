@@ -50,7 +50,8 @@ impl PagerServer {
             overflow: self.settings.overflow,
             pin_threads: PIN_PROGRAM_THREADS,
             counters,
-            activity: self.settings.open_activity(),
+            // Where locking it is refused, so is the scheme.
+            activity: self.settings.open_activity().unwrap_or_default(),
             ..Config::default()
         }
     }
