@@ -22,7 +22,8 @@ pub fn write_wheel(release: &Release, platform: Platform, notices: &Path) -> Res
     command.args(["build", "--release", "--locked", "--zig", "--quiet"]);
     command.args(["--target", &platform.gnu(), "--compatibility", "manylinux2014"]);
     command.arg("--manifest-path").arg(release.root.join("crates/traceless-py/Cargo.toml"));
-    command.arg("--target-dir").arg(&release.builds).arg("--out").arg(&folder);
+    // A folder of its own: it has other compilers than the library that is preloaded.
+    command.arg("--target-dir").arg(release.builds.join("wheels")).arg("--out").arg(&folder);
     add_build_environment(release, &mut command)?;
     run(&mut command)?;
     let [wheel] = &list(&folder)?[..] else {
