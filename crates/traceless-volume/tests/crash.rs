@@ -33,6 +33,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use subjects::{FAMILIES, Family, Subject, detwo};
 use traceless_block::plain::PlainScheme;
+use traceless_block::registry::KINDS;
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_volume::format::AREAS_AT;
 use world::{Failure, How, Step, World, script};
@@ -55,6 +56,17 @@ fn nothing_acknowledged_is_lost_at_any_crash() {
         assert!(sum.again > 400, "{sum}");
         assert!(sum.redone > 1000 && sum.shorter > 1000, "the crashes took nothing: {sum}");
     }
+}
+
+/// A volume of `plain` is torn by crashes, as `encryption_in_place_is_torn` shows.
+#[test]
+fn every_kind_but_plain_is_crashed() {
+    let mut kinds: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+    let mut crashed: Vec<&str> = FAMILIES.iter().map(|family| family.name).collect();
+    crashed.push("plain");
+    kinds.sort_unstable();
+    crashed.sort_unstable();
+    assert_eq!(kinds, crashed);
 }
 
 /// Checks all cases of a family, on two threads.

@@ -100,7 +100,7 @@ fn check_manifest(folder: &str, path: &str, text: &str) -> Vec<Finding> {
         let ours = import == "traceless" || import.starts_with("traceless-");
         if ours && !allowed.contains(&import.as_str()) {
             let what = format!("{name} may not import {import}");
-            let remedy = "see \"who may import whom\" in ARCHITECTURE.md";
+            let remedy = "see the table of crates in ARCHITECTURE.md";
             found.push(Finding::new(path, line_with(text, &import), what, remedy));
         }
     }

@@ -70,7 +70,7 @@ fn check_file(
     let layer_of = |module: &str| layers.iter().position(|layer| layer.contains(&module));
     let Some(own) = modules.first() else { return Vec::new() };
     let Some(own_layer) = layer_of(own) else {
-        let remedy = "name its layer in xtask/src/tidy/layering.rs and in ARCHITECTURE.md";
+        let remedy = "name its layer in xtask/src/tidy/layering.rs";
         return vec![Finding::new(&file.path, 1, format!("module {own} has no layer"), remedy)];
     };
     if modules.contains(&"tests") {
