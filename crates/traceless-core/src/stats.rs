@@ -124,8 +124,9 @@ impl Histogram {
 }
 
 /// A histogram of a fixed number of buckets, the last of which also counts all larger values. One
-/// thread counts; other ones read at any time. It may lie in memory that several processes map, and
-/// zeros are a histogram without values.
+/// thread counts, or any number of them by [`record_beside`](Self::record_beside); other threads
+/// read at any time. It may lie in memory that several processes map, and zeros are a histogram
+/// without values.
 #[repr(transparent)]
 pub struct AtomicHistogram<const BUCKETS: usize>([AtomicU64; BUCKETS]);
 
@@ -141,6 +142,18 @@ impl<const BUCKETS: usize> AtomicHistogram<BUCKETS> {
     pub fn record(&self, value: u64) {
         let count = &self.0[bucket_of(value).min(BUCKETS - 1)];
         count.store(count.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Counts a value, at the same time as other threads.
+    #[inline]
+    pub fn record_beside(&self, value: u64) {
+        self.0[bucket_of(value).min(BUCKETS - 1)].fetch_add(1, Relaxed);
+    }
+
+    /// The largest value of each bucket that is not empty, and how many values it has.
+    pub fn classes(&self) -> Vec<(u64, u64)> {
+        let all = self.counts().enumerate().map(|(bucket, count)| (largest_of(bucket), count));
+        all.filter(|(_, count)| *count > 0).collect()
     }
 
     fn counts(&self) -> impl Iterator<Item = u64> {

@@ -108,8 +108,7 @@ impl Monitor {
 impl Witness for Monitor {
     #[inline]
     fn record(&self, event: Event) {
-        // The event's own time is not used: both sides share one clock.
-        self.activity.adversary.record(&MachineClock, event.op, event.at, event.len);
+        self.activity.record(event);
     }
 }
 

@@ -1,14 +1,15 @@
 //! The trace of the bus's witness: all lines that the memory must read or write, and when.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use traceless::rng::{Rng, SeededRng};
-use traceless::trace::{Event, Op, Recorder};
-use traceless_sim::Watch;
+use traceless::trace::{Event, Op, Recorder, Witness};
 use traceless_sim::constant;
 use traceless_sim::dram::Command;
 use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, MapTree, Pace, Scheme, layouts};
 use traceless_sim::workload::{LINE_LEN, Op as Asked, Program, Record, Workload};
+use traceless_sim::{LiveObserver, Watch};
 
 const LEVELS: usize = 9;
 
@@ -131,6 +132,53 @@ fn a_memory_that_counts_bytes_gets_a_path_at_once() {
     assert_eq!(events.len() as u64, outcome.paths.unwrap().lines);
     assert!(events.iter().all(|event| event.time.is_multiple_of(5000)));
     assert_eq!(outcome.commands, [] as [Vec<_>; 0]);
+}
+
+/// What a live page gets of a run.
+#[derive(Default)]
+struct LiveCounts {
+    spaces: Mutex<Vec<(u64, u64)>>,
+    lines: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl Witness for LiveCounts {
+    fn record(&self, _: Event) {
+        self.lines.fetch_add(1, Relaxed);
+    }
+}
+
+impl LiveObserver for LiveCounts {
+    fn begin(&self, bus: u64, requests: u64) {
+        self.spaces.lock().unwrap().push((bus, requests));
+    }
+    fn record_request(&self, _: Asked, _: u64) {
+        self.requests.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn a_live_observer_follows_every_machine_and_changes_none() {
+    let hidden = machine(Scheme::Path);
+    let bytes = constant::Config::default();
+    let plain = Machine { oram: None, ..hidden.clone() };
+    let counted = Machine { constant: Some(bytes), ..hidden.clone() };
+    let straight = Machine { constant: Some(bytes), ..plain.clone() };
+    for (machine, has_lines) in [(hidden, true), (counted, true), (plain, true), (straight, false)]
+    {
+        let live = Arc::new(LiveCounts::default());
+        let watch = Watch { live: Some(live.clone()), ..Watch::default() };
+        let seen = machine.run_watched(20, &mut programs(), &watch).unwrap();
+        assert_eq!(seen.run, machine.run_programs(20, &mut programs()).unwrap().run);
+        assert_eq!(live.lines.load(Relaxed) > 0, has_lines);
+        if let (Some(paths), Some(_)) = (seen.paths, machine.constant) {
+            assert_eq!(live.lines.load(Relaxed), paths.lines);
+        }
+        assert!(live.requests.load(Relaxed) > 0);
+        let bus = machine.constant.map_or(machine.memory.geometry.capacity(), |it| it.capacity);
+        let spaces = live.spaces.lock().unwrap();
+        assert!(spaces.len() == 1 && spaces[0].0 == bus && spaces[0].1 > 0, "{spaces:?}");
+    }
 }
 
 #[test]
