@@ -67,8 +67,8 @@ pub const GATEWAY_AT_A_RATE: Leakage = Leakage {
     row: "gateway of the cloud store, at a constant rate",
     observes: "every message between gateway and host, and the clock; the host; all memory that \
                its enclave touches",
-    learns: "N, starts and stops, late ticks and lost messages. All enclaves are simulated, and \
-             hide nothing from their machine",
+    learns: "the rate N, starts and stops, late ticks and lost messages, openings, sizes of the \
+             tree. All enclaves are simulated, and hide nothing from their machine",
 };
 
 pub const GATEWAY_ON_DEMAND: Leakage = Leakage {
