@@ -44,6 +44,17 @@ wait_for() {
     done
 }
 
+# The audit's state, for a reader of a failure.
+audit() {
+    get /adversary.json 'json.loads(t)["audit"]'
+}
+
+# Whether the audit beside the product has found nothing, in $1 or more checks.
+is_clean() {
+    [ "$(get /adversary.json '(lambda audit: audit["verdict"] == "nothing_found" and
+        audit["in_turn"] + audit["draws"] >= '"$1"')(json.loads(t)["audit"])')" = True ]
+}
+
 section "a volume is served with its page"
 head -c 32 /dev/urandom >key
 expect 0 volume create image --size 32M --key-file key
@@ -102,9 +113,27 @@ check "the user's accesses are in one place" [ "$(get /user.json \
     'used(json.loads(t)["places"][0]) <= 3')" = True ]
 check "the adversary's are everywhere" [ "$(get /adversary.json \
     'used(json.loads(t)["places"][1]) > 100')" = True ]
+check "the audit beside it has found nothing" is_clean 2000
+check "nor do metrics report a leak" [ "$(get /metrics 'metric("audit_leak") == 0 and
+    metric("audit_writes_in_turn_total") > 2000 and
+    metric("audit_writes_out_of_turn_total") == 0')" = True ]
 check "the adversary's side has nothing of the user" [ "$(get /adversary.json \
     '{"latencies", "in_flight", "readings"} & json.loads(t).keys()')" = "set()" ]
 stop_server
+
+for options in "--scheme sq" "--scheme hive" "--scheme datalair --map disk"; do
+    section "a volume of another scheme, and its audit: $options"
+    read -ra words <<<"$options"
+    expect 0 volume create other --size 16M --key-file key "${words[@]}" --force
+    serve other --dashboard 127.0.0.1:0
+    find_page server.err
+    : >server.err
+    fio --name=hot --ioengine=nbd --uri="$nbd_uri" --bs=4k --rw=randwrite --offset=4M \
+        --size=256K --io_size=16M --iodepth=4 --fsync=64 >fio.log 2>&1
+    audit
+    check "it has found nothing" is_clean 100
+    stop_server
+done
 
 section "a gateway is served with its page"
 port=$((20000 + RANDOM % 12000))
@@ -117,7 +146,7 @@ for _ in $(seq 100); do
     ! grep -q RESP gateway.out || break
     sleep 0.1
 done
-seq 300 | sed 's/.*/set name& value/' | redis-cli -p "$port" >/dev/null
+seq 1500 | sed 's/.*/set name& value/' | redis-cli -p "$port" >/dev/null
 for _ in 1 2 3; do
     check "a value is answered" [ "$(redis-cli -p "$port" get name7)" = value ]
 done
@@ -125,6 +154,8 @@ check "requests, their latencies, and the gateway's own metrics" [ "$(get /metri
     'metric("user_requests_total{op=\"read\"}") >= 3 and
     metric("user_request_seconds_count{op=\"read\"}") == 3 and
     metric("adversary_events_total{op=\"write\"}") > 0 and metric("queries_total") > 100')" = True ]
+audit
+check "the audit of the leaves has found nothing" is_clean 1024
 check "values for people" [ "$(get /user.json 'len(json.loads(t)["readings"]) >= 8')" = True ]
 check "a closed page" [ "$(token=x get /metrics)" = 401 ]
 kill -TERM "$gateway"
@@ -175,6 +206,8 @@ for options in "--scheme detwo" "--mode process" "--scheme eager-parallel" "--sc
         'sum(n > 2000 for n in json.loads(t)["places"][0]) <= 8')" = True ]
     check "the store's are everywhere" [ "$(get /adversary.json \
         'used(json.loads(t)["places"][1]) > 120')" = True ]
+    audit
+    check "the audit beside it has found nothing" is_clean 10000
     check "a closed page" [ "$(token=x get /metrics)" = 401 ]
     touch stop
     check "it ends as ever" wait "$program"
@@ -190,6 +223,8 @@ wait_for 'metric("adversary_events_total{op=\"write\"}") > 100000'
 check "requests, and lines on the bus" [ "$(get /metrics \
     'metric("adversary_events_total{op=\"read\"}") >
     metric("user_requests_total{op=\"read\"}") > 0')" = True ]
+audit
+check "the audit of the leaves has found nothing" is_clean 1024
 check "spaces" [ "$(get /adversary.json 'json.loads(t)["space"] >= 1 << 30')" = True ]
 kill -TERM "$program"
 wait "$program" || true

@@ -28,6 +28,7 @@ const dots = (canvas) => {
 return {
     state: text("#state"),
     title: text("#title"),
+    audit: text("#audit"),
     address: location.href,
     adversary: tiles("adversary"),
     user: tiles("user"),
@@ -66,6 +67,7 @@ def look(browser, name, width, height, scale, scheme):
     assert not errors, errors
     assert page["state"] == "live" and "token" not in page["address"], page["state"]
     assert page["title"] and page["readings"] >= 3
+    assert page["audit"].startswith("Audit: no leak found: 0 of "), page["audit"]
     assert len(page["dots"]) == 4 and all(dots > 100 for dots in page["dots"]), page["dots"]
     assert all(": " in label for label in page["labels"]), page["labels"]
     assert page["wide"] <= 0, f"{page['wide']} px wider than the screen"

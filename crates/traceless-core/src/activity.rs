@@ -18,12 +18,14 @@
 //! assert_eq!(reading.samples[0].at, 4096);
 //! ```
 
+mod audit;
 mod latency;
 mod samples;
 #[cfg(feature = "std")]
 mod shared;
 mod stream;
 
+pub use audit::{AuditCounts, AuditReading, EventAudit};
 pub use latency::LatencyHistogram;
 pub use samples::{CAPACITY, Sample};
 pub use stream::{EventStream, PLACES, SAMPLES_PER_SECOND, StreamReading};
@@ -45,4 +47,6 @@ pub struct Activity {
     pub latencies: [LatencyHistogram; 3],
     /// Requests of the user that are being answered.
     pub in_flight: AtomicU64,
+    /// What the audit of the adversary's side has found.
+    pub audit: AuditCounts,
 }

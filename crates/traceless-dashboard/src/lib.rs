@@ -42,6 +42,7 @@
 //! [`Activity`]: traceless_core::activity::Activity
 #![forbid(unsafe_code)]
 
+mod audit;
 mod deadline;
 mod host;
 mod metrics;

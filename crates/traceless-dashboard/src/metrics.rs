@@ -1,5 +1,6 @@
 //! Metrics in the text format of Prometheus. They hold counts and times, and no addresses.
 
+use crate::audit::{AuditState, LiveVerdict};
 use crate::monitor::Monitor;
 use crate::report::name_of;
 use std::fmt::Write;
@@ -45,6 +46,20 @@ pub fn text(monitor: &Monitor) -> String {
     latencies(&mut out, monitor);
     begin(&mut out, "user_requests_in_flight", "Requests that are being answered", "gauge");
     line(&mut out, "user_requests_in_flight", monitor.in_flight());
+    let audit = AuditState::of(&monitor.audit());
+    for (name, help, value) in [
+        ("audit_writes_in_turn_total", "Writes whose slots were due", audit.in_turn),
+        ("audit_writes_out_of_turn_total", "Writes whose slots were not due", audit.out_of_turn),
+        ("audit_draws_total", "Draws of leaves or slots", audit.draws),
+    ] {
+        begin(&mut out, name, help, "counter");
+        line(&mut out, name, value);
+    }
+    let help = "Standard deviations by which draws are less even than by chance";
+    begin(&mut out, "audit_draws_deviation", help, "gauge");
+    line(&mut out, "audit_draws_deviation", audit.deviation.unwrap_or(0.0));
+    begin(&mut out, "audit_leak", "1 if the audit has found a leak", "gauge");
+    line(&mut out, "audit_leak", u8::from(audit.verdict == LiveVerdict::Leak));
     for reading in monitor.readings() {
         let Some(name) = reading.metric else { continue };
         begin(&mut out, name, reading.help, "gauge");
@@ -111,6 +126,8 @@ mod tests {
             "traceless_user_request_seconds_bucket{op=\"read\",le=\"+Inf\"} 3",
             "traceless_user_request_seconds_count{op=\"read\"} 3",
             "traceless_user_requests_in_flight 0",
+            "traceless_audit_writes_in_turn_total 0",
+            "traceless_audit_leak 0",
             "traceless_stash 1.5",
             "# TYPE traceless_user_request_seconds histogram",
             "traceless_other 1",

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
-use traceless_core::activity::{Activity, EventStream, LatencyHistogram, SharedActivity};
+use traceless_core::activity::{
+    Activity, ActivityWitness, AuditReading, EventAudit, EventStream, LatencyHistogram,
+    SharedActivity,
+};
 use traceless_core::clock::{Clock, MachineClock};
 use traceless_core::trace::{Event, Op, Witness};
 
@@ -24,7 +27,7 @@ type MetricsText = Box<dyn Fn() -> String + Send + Sync>;
 /// what the user does comes in through methods of its own, and never mixes with it.
 pub struct Monitor {
     title: String,
-    activity: SharedActivity,
+    witness: ActivityWitness,
     readings: OnceLock<Readings>,
     more_metrics: OnceLock<MetricsText>,
 }
@@ -39,7 +42,7 @@ impl Monitor {
     pub fn over(title: impl Into<String>, activity: SharedActivity) -> Self {
         Self {
             title: title.into(),
-            activity,
+            witness: ActivityWitness::new(activity),
             readings: OnceLock::new(),
             more_metrics: OnceLock::new(),
         }
@@ -47,12 +50,22 @@ impl Monitor {
 
     /// What the adversary observes.
     pub fn adversary(&self) -> &EventStream {
-        &self.activity.adversary
+        &self.activity().adversary
     }
 
     /// What the user does.
     pub fn user(&self) -> &EventStream {
-        &self.activity.user
+        &self.activity().user
+    }
+
+    /// A further witness of what the adversary observes, which may have an audit of its own.
+    pub fn further_witness(&self) -> ActivityWitness {
+        ActivityWitness::new(self.witness.activity().clone())
+    }
+
+    /// Audits what the adversary observes from now on. Only the first call counts.
+    pub fn start_audit(&self, audit: Box<dyn EventAudit>) {
+        self.witness.start_audit(audit);
     }
 
     /// Sets the function that reads the product's own values. Only the first call counts.
@@ -68,20 +81,28 @@ impl Monitor {
 
     /// Records a request of the user without its end.
     pub fn record_request(&self, op: Op, at: u64, len: u32) {
-        self.activity.user.record(&MachineClock, op, at, len);
+        self.activity().user.record(&MachineClock, op, at, len);
     }
 
     /// Records a request of the user, which ends when the result is dropped. Only sampled requests
     /// are timed, as a clock costs more than all counters.
     pub fn time_request(&self, op: Op, at: u64, len: u32) -> RequestTimer<'_> {
-        let is_sample = self.activity.user.record(&MachineClock, op, at, len);
-        self.activity.in_flight.fetch_add(1, Relaxed);
+        let is_sample = self.activity().user.record(&MachineClock, op, at, len);
+        self.activity().in_flight.fetch_add(1, Relaxed);
         RequestTimer { monitor: self, op, began: is_sample.then(|| MachineClock.now()) }
     }
 
     /// Records how long a request of the user took.
     pub fn record_latency(&self, op: Op, ns: u64) {
-        self.activity.latencies[op as usize].record(ns);
+        self.activity().latencies[op as usize].record(ns);
+    }
+
+    pub(crate) fn audit(&self) -> AuditReading {
+        self.activity().audit.read()
+    }
+
+    fn activity(&self) -> &Activity {
+        self.witness.activity()
     }
 
     pub(crate) fn title(&self) -> &str {
@@ -89,11 +110,11 @@ impl Monitor {
     }
 
     pub(crate) fn latencies(&self) -> &[LatencyHistogram; 3] {
-        &self.activity.latencies
+        &self.activity().latencies
     }
 
     pub(crate) fn in_flight(&self) -> u64 {
-        self.activity.in_flight.load(Relaxed)
+        self.activity().in_flight.load(Relaxed)
     }
 
     pub(crate) fn readings(&self) -> Vec<Reading> {
@@ -108,7 +129,7 @@ impl Monitor {
 impl Witness for Monitor {
     #[inline]
     fn record(&self, event: Event) {
-        self.activity.record(event);
+        self.witness.record(event);
     }
 }
 
@@ -125,7 +146,7 @@ impl Drop for RequestTimer<'_> {
             let took = MachineClock.now().saturating_sub(began);
             self.monitor.record_latency(self.op, took);
         }
-        self.monitor.activity.in_flight.fetch_sub(1, Relaxed);
+        self.monitor.activity().in_flight.fetch_sub(1, Relaxed);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The JSON that the page reads. What the adversary observes and what the user does are two
 //! documents.
 
+use crate::audit::AuditState;
 use crate::monitor::{Monitor, Reading};
 use serde::Serialize;
 use traceless_core::activity::{LatencyHistogram, Sample, StreamReading};
@@ -33,6 +34,13 @@ struct StreamDocument<'a> {
 }
 
 #[derive(Serialize)]
+struct AdversaryDocument<'a> {
+    #[serde(flatten)]
+    stream: StreamDocument<'a>,
+    audit: AuditState,
+}
+
+#[derive(Serialize)]
 struct UserDocument<'a> {
     #[serde(flatten)]
     stream: StreamDocument<'a>,
@@ -47,7 +55,10 @@ struct UserDocument<'a> {
 /// What the adversary observes, with the samples from the number `first` on.
 pub fn adversary(monitor: &Monitor, first: u64) -> String {
     let reading = monitor.adversary().read(&MachineClock, first);
-    json(&document("traceless.dashboard.adversary.v1", monitor, reading))
+    json(&AdversaryDocument {
+        stream: document("traceless.dashboard.adversary.v1", monitor, reading),
+        audit: AuditState::of(&monitor.audit()),
+    })
 }
 
 /// What the user does, with the samples from the number `first` on.

@@ -70,4 +70,4 @@ mod watch;
 pub mod workload;
 
 pub use error::{Error, Result};
-pub use watch::{LiveObserver, RequestHook, Watch};
+pub use watch::{LiveObserver, LiveRun, RequestHook, Watch};

@@ -179,26 +179,27 @@ impl Machine {
             let what = "it is known by its bandwidth and has no bus to watch";
             return Err(Error::Memory(what));
         }
+        let bus = match &self.constant {
+            Some(constant) => constant.capacity,
+            None => self.memory.geometry.capacity(),
+        };
+        let observers = watch.begin(bus);
         let dram = || {
             let mut memory = Memory::new(self.memory)?;
-            watch.bus().iter().for_each(|witness| memory.watch(witness));
+            observers.bus().iter().for_each(|witness| memory.watch(witness));
             if watch.commands {
                 memory.keep_log();
             }
             Ok::<_, Error>(memory)
         };
         let hidden = self.hidden();
-        let bus = match &self.constant {
-            Some(constant) => constant.capacity,
-            None => self.memory.geometry.capacity(),
-        };
         match (hidden, &self.constant) {
             (None, _) if watch.lines.is_some() => {
                 Err(Error::Oram("nothing hides what could be watched"))
             }
             (None, None) => {
                 let report_of = |memory: &Memory, end| dram_report(memory, end, watch.commands);
-                self.simulate_over(watch.observe(dram()?, bus), warm_up, tasks, report_of)
+                self.simulate_over(observers.observe(dram()?, None), warm_up, tasks, report_of)
             }
             (None, Some(constant)) => {
                 let memory = constant::Straight::new(constant)?;
@@ -207,14 +208,14 @@ impl Machine {
                     let latencies = Latencies::straight(reads, &Histogram::default(), writes);
                     MemoryReport { latencies: Some(latencies), ..MemoryReport::default() }
                 };
-                self.simulate_over(watch.observe(memory, bus), warm_up, tasks, report_of)
+                self.simulate_over(observers.observe(memory, None), warm_up, tasks, report_of)
             }
             (Some(oram), constant) => {
                 let mut oram = match constant {
                     None => Oram::over_dram(oram, dram()?)?,
                     Some(constant) => Oram::over_constant(oram, constant)?,
                 };
-                if let Some(witness) = watch.lines(constant.is_none()) {
+                if let Some(witness) = observers.lines(constant.is_none()) {
                     oram.watch(witness);
                 }
                 let report_of = |oram: &Oram, end| {
@@ -230,7 +231,8 @@ impl Machine {
                         commands,
                     }
                 };
-                self.simulate_over(watch.observe(oram, bus), warm_up, tasks, report_of)
+                let leaves = oram.drawn_leaves();
+                self.simulate_over(observers.observe(oram, leaves), warm_up, tasks, report_of)
             }
         }
     }

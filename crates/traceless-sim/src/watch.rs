@@ -4,16 +4,23 @@ use crate::backend::{Answer, Backend, LineGroup};
 use crate::error::Result;
 use crate::workload::Op;
 use std::sync::Arc;
+use traceless::store::DrawnPlaces;
 use traceless::trace::{Witness, WitnessPair};
 
 /// A callback for each requested line, with its first byte.
 pub type RequestHook = Arc<dyn Fn(Op, u64) + Send + Sync>;
 
-/// An observer of any run, for a live page: a witness of each line on the memory bus, or, of a
-/// memory without a bus, of each line that the scheme requests.
-pub trait LiveObserver: Witness {
-    /// A run begins, on a memory of `bus` bytes, of which programs have `requests` bytes.
-    fn begin(&self, bus: u64, requests: u64);
+/// An observer of any number of runs, for a live page.
+pub trait LiveObserver: Send + Sync {
+    /// A run begins, on a memory of `bus` bytes.
+    fn begin(&self, bus: u64) -> Arc<dyn LiveRun>;
+}
+
+/// An observer of one run: a witness of each line on the memory bus, or, of a memory without a bus,
+/// of each line that the scheme requests.
+pub trait LiveRun: Witness {
+    /// Programs have `bytes` bytes of the memory. Paths show their leaves, if the scheme draws any.
+    fn begin_requests(&self, bytes: u64, leaves: Option<Box<dyn DrawnPlaces>>);
     /// A line is requested, as for a [`RequestHook`].
     fn record_request(&self, op: Op, addr: u64);
 }
@@ -58,27 +65,45 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// The observers of one run, on a memory of `bus` bytes.
+    pub(crate) fn begin(&self, bus: u64) -> RunWatch<'_> {
+        RunWatch { watch: self, live: self.live.as_ref().map(|live| live.begin(bus)) }
+    }
+}
+
+/// The observers of one run.
+pub(crate) struct RunWatch<'a> {
+    watch: &'a Watch,
+    live: Option<Arc<dyn LiveRun>>,
+}
+
+impl RunWatch<'_> {
     /// The observers of a bus.
-    pub(crate) fn bus(&self) -> Option<Arc<dyn Witness>> {
-        WitnessPair::of(self.bus.clone(), self.live_witness())
+    pub fn bus(&self) -> Option<Arc<dyn Witness>> {
+        WitnessPair::of(self.watch.bus.clone(), self.live_witness())
     }
 
     /// The observers of the lines that a scheme requests, on a memory with a bus or without.
-    pub(crate) fn lines(&self, has_bus: bool) -> Option<Arc<dyn Witness>> {
+    pub fn lines(&self, has_bus: bool) -> Option<Arc<dyn Witness>> {
         let live = if has_bus { None } else { self.live_witness() };
-        WitnessPair::of(self.lines.clone(), live)
+        WitnessPair::of(self.watch.lines.clone(), live)
     }
 
     fn live_witness(&self) -> Option<Arc<dyn Witness>> {
         self.live.clone().map(|live| live as Arc<dyn Witness>)
     }
 
-    /// The memory, with the observers of its requests; its bus reaches `bus` bytes.
-    pub(crate) fn observe<B: Backend>(&self, memory: B, bus: u64) -> ObservedMemory<B> {
+    /// The memory, with the observers of its requests; `leaves` are what its paths show.
+    pub fn observe<B: Backend>(
+        &self,
+        memory: B,
+        leaves: Option<Box<dyn DrawnPlaces>>,
+    ) -> ObservedMemory<B> {
         if let Some(live) = &self.live {
-            live.begin(bus, memory.capacity());
+            live.begin_requests(memory.capacity(), leaves);
         }
-        ObservedMemory { memory, on_request: self.on_request.clone(), live: self.live.clone() }
+        let on_request = self.watch.on_request.clone();
+        ObservedMemory { memory, on_request, live: self.live.clone() }
     }
 }
 
@@ -86,7 +111,7 @@ impl Watch {
 pub(crate) struct ObservedMemory<B> {
     pub memory: B,
     on_request: Option<RequestHook>,
-    live: Option<Arc<dyn LiveObserver>>,
+    live: Option<Arc<dyn LiveRun>>,
 }
 
 impl<B> ObservedMemory<B> {

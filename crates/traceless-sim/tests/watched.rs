@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use traceless::rng::{Rng, SeededRng};
+use traceless::store::DrawnPlaces;
 use traceless::trace::{Event, Op, Recorder, Witness};
 use traceless_sim::constant;
 use traceless_sim::dram::Command;
 use traceless_sim::machine::{Machine, Outcome};
 use traceless_sim::oram::{Config, MapTree, Pace, Scheme, layouts};
 use traceless_sim::workload::{LINE_LEN, Op as Asked, Program, Record, Workload};
-use traceless_sim::{LiveObserver, Watch};
+use traceless_sim::{LiveObserver, LiveRun, Watch};
 
 const LEVELS: usize = 9;
 
@@ -140,17 +141,34 @@ struct LiveCounts {
     spaces: Mutex<Vec<(u64, u64)>>,
     lines: AtomicU64,
     requests: AtomicU64,
+    leaves: Mutex<Option<Box<dyn DrawnPlaces>>>,
+    drawn: AtomicU64,
 }
 
 impl Witness for LiveCounts {
-    fn record(&self, _: Event) {
+    fn record(&self, event: Event) {
         self.lines.fetch_add(1, Relaxed);
+        let leaves = self.leaves.lock().unwrap();
+        let drawn = leaves.as_ref().filter(|leaves| leaves.shown_by() == event.op);
+        let shown = drawn.is_some_and(|leaves| leaves.drawn(&event).is_some());
+        self.drawn.fetch_add(shown.into(), Relaxed);
     }
 }
 
-impl LiveObserver for LiveCounts {
-    fn begin(&self, bus: u64, requests: u64) {
-        self.spaces.lock().unwrap().push((bus, requests));
+/// One observer of all runs.
+struct SharedCounts(Arc<LiveCounts>);
+
+impl LiveObserver for SharedCounts {
+    fn begin(&self, bus: u64) -> Arc<dyn LiveRun> {
+        self.0.spaces.lock().unwrap().push((bus, 0));
+        self.0.clone()
+    }
+}
+
+impl LiveRun for LiveCounts {
+    fn begin_requests(&self, bytes: u64, leaves: Option<Box<dyn DrawnPlaces>>) {
+        self.spaces.lock().unwrap().last_mut().unwrap().1 = bytes;
+        *self.leaves.lock().unwrap() = leaves;
     }
     fn record_request(&self, _: Asked, _: u64) {
         self.requests.fetch_add(1, Relaxed);
@@ -167,11 +185,16 @@ fn a_live_observer_follows_every_machine_and_changes_none() {
     for (machine, has_lines) in [(hidden, true), (counted, true), (plain, true), (straight, false)]
     {
         let live = Arc::new(LiveCounts::default());
-        let watch = Watch { live: Some(live.clone()), ..Watch::default() };
+        let observer = Arc::new(SharedCounts(live.clone()));
+        let watch = Watch { live: Some(observer), ..Watch::default() };
         let seen = machine.run_watched(20, &mut programs(), &watch).unwrap();
         assert_eq!(seen.run, machine.run_programs(20, &mut programs()).unwrap().run);
         assert_eq!(live.lines.load(Relaxed) > 0, has_lines);
         if let (Some(paths), Some(_)) = (seen.paths, machine.constant) {
+            // Each path shows one leaf.
+            let path_lines = layouts(machine.oram.as_ref().unwrap(), &machine.memory).unwrap()[0]
+                .path_lines() as u64;
+            assert_eq!(live.drawn.load(Relaxed), paths.lines / (2 * path_lines));
             assert_eq!(live.lines.load(Relaxed), paths.lines);
         }
         assert!(live.requests.load(Relaxed) > 0);

@@ -13,6 +13,7 @@ use traceless_core::scheme::contract::{
     u64_at,
 };
 use traceless_core::scheme::{Facts, PlacedArea, SchemeContext};
+use traceless_core::store::SlotLayout;
 
 /// Deterministic write-only ORAM.
 pub static DETWO: SchemeKind = SchemeKind {
@@ -116,6 +117,11 @@ impl BlockScheme for DetWoGeometry {
             whole_cycle: slots.max(self.refresh.writes_for(slots)),
             unsynced_max: self.unsynced_max,
         }
+    }
+
+    fn slots_in_turn(&self) -> Vec<(u64, SlotLayout)> {
+        let layouts = self.tiers().into_iter().flat_map(|tier| [tier.hold, tier.main]);
+        self.areas().into_iter().map(|(_, at, _)| at).zip(layouts).collect()
     }
 
     fn resized(&self, blocks: u64) -> Result<SharedScheme> {

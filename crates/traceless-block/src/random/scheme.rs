@@ -146,6 +146,12 @@ impl<V: Vacancy + 'static> BlockScheme for RandomScheme<V> {
         Timetable::unscheduled(self, self.geometry.unsynced_max)
     }
 
+    fn slots_in_turn(&self) -> Vec<(u64, SlotLayout)> {
+        let journals = self.geometry.tiers().into_iter().map(|tier| tier.journal);
+        let areas = self.geometry.areas();
+        areas.into_iter().skip(1).step_by(2).map(|(_, at, _)| at).zip(journals).collect()
+    }
+
     fn drawn_slots(&self) -> Option<SlotLayout> {
         Some(self.geometry.slots())
     }

@@ -11,6 +11,7 @@ use traceless_core::scheme::contract::{
     u32_at, u64_at,
 };
 use traceless_core::scheme::{Facts, PlacedArea, SchemeContext};
+use traceless_core::store::SlotLayout;
 
 /// Write-only ORAM that keeps logical neighbours together.
 pub static SQ: SchemeKind = SchemeKind {
@@ -110,6 +111,11 @@ impl BlockScheme for SqGeometry {
             whole_cycle: self.whole_cycle(),
             unsynced_max: self.unsynced_max,
         }
+    }
+
+    fn slots_in_turn(&self) -> Vec<(u64, SlotLayout)> {
+        let rings = (0..self.levels.into()).map(|level| self.ring(level));
+        self.areas().into_iter().map(|(_, at, _)| at).zip(rings.chain([self.main()])).collect()
     }
 
     fn resized(&self, blocks: u64) -> Result<SharedScheme> {

@@ -3,34 +3,51 @@
 use super::event_op;
 use crate::dashboard::Dashboard;
 use std::sync::Arc;
+use traceless_core::activity::ActivityWitness;
+use traceless_core::store::{DrawnPlaces, PlaceAudit};
 use traceless_core::trace::{Event, Witness};
 use traceless_dashboard::Monitor;
-use traceless_sim::LiveObserver;
 use traceless_sim::workload::{LINE_LEN, Op};
+use traceless_sim::{LiveObserver, LiveRun};
 
 /// The observer of all runs that are made.
 pub fn observer(dashboard: &Dashboard) -> Option<Arc<dyn LiveObserver>> {
     let monitor = dashboard.monitor()?.clone();
-    Some(Arc::new(MonitoredMachine(monitor)))
+    Some(Arc::new(MonitoredRuns(monitor)))
 }
 
-struct MonitoredMachine(Arc<Monitor>);
+struct MonitoredRuns(Arc<Monitor>);
 
-impl Witness for MonitoredMachine {
-    #[inline]
-    fn record(&self, event: Event) {
-        self.0.record(event);
+impl LiveObserver for MonitoredRuns {
+    fn begin(&self, bus: u64) -> Arc<dyn LiveRun> {
+        self.0.adversary().set_space(bus);
+        Arc::new(MonitoredRun { witness: self.0.further_witness(), monitor: self.0.clone() })
     }
 }
 
-impl LiveObserver for MonitoredMachine {
-    fn begin(&self, bus: u64, requests: u64) {
-        self.0.adversary().set_space(bus);
-        self.0.user().set_space(requests);
+struct MonitoredRun {
+    monitor: Arc<Monitor>,
+    /// The trees of runs differ, so each run has an audit of its own.
+    witness: ActivityWitness,
+}
+
+impl Witness for MonitoredRun {
+    #[inline]
+    fn record(&self, event: Event) {
+        self.witness.record(event);
+    }
+}
+
+impl LiveRun for MonitoredRun {
+    fn begin_requests(&self, bytes: u64, leaves: Option<Box<dyn DrawnPlaces>>) {
+        self.monitor.user().set_space(bytes);
+        if let Some(leaves) = leaves {
+            self.witness.start_audit(Box::new(PlaceAudit::default().with_draws(leaves)));
+        }
     }
 
     #[inline]
     fn record_request(&self, op: Op, addr: u64) {
-        self.0.record_request(event_op(op), addr, LINE_LEN as u32);
+        self.monitor.record_request(event_op(op), addr, LINE_LEN as u32);
     }
 }

@@ -20,6 +20,7 @@ pub fn record_requests(
     if let Some(monitor) = &monitor {
         let volume = volume.clone();
         monitor.user().set_space(volume.len());
+        monitor.start_audit(Box::new(volume.place_audit()));
         monitor.set_readings(move || readings(&volume));
     }
     if recorder.is_none() && monitor.is_none() {

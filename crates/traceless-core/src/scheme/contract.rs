@@ -153,6 +153,12 @@ pub trait BlockScheme: Scheme {
     /// When and how often the scheme writes each part of its store.
     fn timetable(&self) -> Timetable;
 
+    /// Areas in which slots are written one after the other, around the area: first byte and layout
+    /// of each.
+    fn slots_in_turn(&self) -> Vec<(u64, SlotLayout)> {
+        Vec::new()
+    }
+
     /// The layout of the slots that are written at random places; the first begins at byte 0.
     fn drawn_slots(&self) -> Option<SlotLayout> {
         None

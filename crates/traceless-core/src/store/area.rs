@@ -65,6 +65,14 @@ impl SlotLayout {
         self.header_at(slot) + self.header_len() as u64 + nth * self.body_len as u64
     }
 
+    /// The slot with a body that begins at byte `at` of the area.
+    pub fn slot_with_body_at(&self, at: u64) -> Option<u64> {
+        let header = self.header_len() as u64;
+        let within = (at % self.stripe_len()).checked_sub(header)?;
+        let slot = at / self.stripe_len() * self.stripe_slots + within / self.body_len as u64;
+        (within.is_multiple_of(self.body_len as u64) && slot < self.slots).then_some(slot)
+    }
+
     /// Number of slots from `slot` to the end of its stripe or of the area, at most `count`.
     fn in_stripe(&self, slot: u64, count: u64) -> u64 {
         let stripe_end = (slot / self.stripe_slots + 1) * self.stripe_slots;
@@ -214,9 +222,9 @@ struct SlotParts {
 /// The bytes `from..from + len` of a stripe's header; the first `skip` of them belong to other
 /// slots.
 #[derive(Clone, Copy)]
-struct HeaderPart {
-    from: usize,
-    len: usize,
+pub(super) struct HeaderPart {
+    pub(super) from: usize,
+    pub(super) len: usize,
     skip: usize,
 }
 
@@ -228,6 +236,14 @@ impl HeaderPart {
         let from = begin / unit * unit;
         let to = end.next_multiple_of(unit).min(layout.header_len());
         Self { from, len: to - from, skip: begin - from }
+    }
+
+    /// What is written of a header with the `n` slots of its stripe from `slot` on: a header is
+    /// begun as a whole, so that no read is needed to complete it; later only the units that change
+    /// are written.
+    pub(super) fn to_write(layout: &SlotLayout, slot: u64, n: u64, unit: usize) -> Self {
+        let is_first = slot.is_multiple_of(layout.stripe_slots);
+        Self::around(layout, slot, n, if is_first { layout.header_len().max(1) } else { unit })
     }
 }
 
@@ -269,11 +285,7 @@ impl Run {
     pub fn add_write(&mut self, area: &Area, first: Slot, count: u64, cursor: &Cursor) {
         for (slot, n) in area.stripes(first, count) {
             let layout = &area.layout;
-            // A header is begun as a whole, so that no read is needed to complete it; later only
-            // the units that change are written.
-            let unit =
-                if slot % layout.stripe_slots == 0 { layout.header_len() } else { area.unit };
-            let part = HeaderPart::around(layout, slot, n, unit);
+            let part = HeaderPart::to_write(layout, slot, n, area.unit);
             let at = self.len;
             let header_at = area.first + layout.header_at(slot) + part.from as u64;
             push_extent(&mut self.extents, Extent::new(header_at, part.len));
@@ -384,6 +396,10 @@ mod tests {
                 assert!(!core::mem::replace(&mut used[byte as usize], true));
             }
         }
+        let with_bodies: Vec<_> =
+            (0..LAYOUT.len()).filter_map(|at| LAYOUT.slot_with_body_at(at)).collect();
+        assert_eq!(with_bodies, (0..LAYOUT.slots).collect::<Vec<_>>());
+        assert_eq!(LAYOUT.slot_with_body_at(LAYOUT.body_at(5)), Some(5));
         assert_eq!(LAYOUT.header_len(), 64);
         assert_eq!(LAYOUT.len(), 4096);
     }

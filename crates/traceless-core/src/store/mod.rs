@@ -33,7 +33,9 @@ mod folder;
 #[cfg(feature = "std")]
 mod mem;
 mod pages;
+mod place_audit;
 mod record_pair;
+mod turns;
 mod watched;
 
 pub use area::{Area, Cursor, Run, SlotLayout};
@@ -45,7 +47,9 @@ pub use folder::{folder_of, sync_folder_of};
 #[cfg(feature = "std")]
 pub use mem::MemStore;
 pub use pages::Pages;
+pub use place_audit::{DrawnPlaces, DrawnSlots, PlaceAudit};
 pub use record_pair::RecordPair;
+pub use turns::SlotTurns;
 pub use watched::WatchedStore;
 
 use crate::error::Result;

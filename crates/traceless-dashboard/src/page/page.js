@@ -211,7 +211,32 @@ function showAdversary([now, before], [userNow, userBefore]) {
     ...rates(now, before, "accesses"),
     ["written, of the user's", Number.isFinite(ratio) ? `${count(ratio)} times` : "-"],
   ]);
+  showAudit(now.audit);
   adversary.draw();
+}
+
+// What the audit beside the product has found so far. Unchanged text is not said again.
+function showAudit(audit) {
+  const text = auditText(audit);
+  const line = byId("audit");
+  line.classList.toggle("leak", audit.verdict === "leak");
+  if (line.textContent !== text) line.textContent = text;
+}
+
+function auditText({ verdict, in_turn, out_of_turn, first_out_of_turn, draws, deviation }) {
+  if (verdict === "nothing_checked") {
+    return draws > 0 ? `Audit: ${count(draws)} draws, too few to judge` : "Audit: nothing checked yet";
+  }
+  const parts = [];
+  if (in_turn + out_of_turn > 0) {
+    const first = out_of_turn > 0 ? `, the first at byte ${count(first_out_of_turn)}` : "";
+    parts.push(`${count(out_of_turn)} of ${count(in_turn + out_of_turn)} writes out of turn${first}`);
+  }
+  if (deviation !== null) {
+    parts.push(`${count(draws)} draws, uneven by ${deviation.toFixed(1)} standard deviations`);
+  }
+  const found = verdict === "leak" ? "LEAK" : "no leak found";
+  return `Audit: ${found}: ${parts.join("; ")}`;
 }
 
 function showUser([now, before]) {

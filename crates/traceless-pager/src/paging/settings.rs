@@ -15,7 +15,7 @@ use super::store::shared::SharedMemory;
 use crate::PAGE_LEN;
 use crate::scheme::{
     Areas, DetWo, FusedPath, FusedRing, Opam, PageScheme, PagesMoved, Path as PageTree, Plain,
-    TreeParts, TreeSize,
+    TreeParts, TreeSize, drawn_path_leaves, drawn_ring_leaves,
 };
 use crate::slots::{Cipher, PageAegis, Slots};
 use rustix::fd::RawFd;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use traceless::activity::{ActivityWitness, SharedActivity};
 use traceless::rng::{SeededRng, System};
 use traceless::seal::{Aead, ChaChaHmac, SECRET_LEN, Sealer, Secret};
-use traceless::store::{Store, WatchedStore};
+use traceless::store::{PlaceAudit, Store, WatchedStore};
 use traceless::trace::{FileWitness, Witness, WitnessPair};
 use traceless_block::detwo::Refresh;
 
@@ -328,7 +328,7 @@ impl Settings {
         let pages = self.pages as u64;
         let (key, salts) = (Secret::random(&mut System), Box::new(System));
         if self.scheme == Scheme::Plain {
-            let (store, _) = self.store(self.store_len()?, observers)?;
+            let (store, _) = self.store(observers, PlaceAudit::default())?;
             return Ok(Box::new(Plain::new(store, pages, self.cipher, &key, salts)?));
         }
         if self.scheme.is_tree() {
@@ -338,7 +338,7 @@ impl Settings {
                 Cipher::ChaChaHmac => self.tree(observers, ChaChaHmac::new),
             };
         }
-        let (store, file) = self.store(self.store_len()?, observers)?;
+        let (store, file) = self.store(observers, self.audit_of_turns())?;
         let Some(mut mode) = self.refresh_mode(observers.witness.is_some()) else {
             let areas = Areas::new(store, pages, self.refresh, self.cipher, &key, salts)?;
             return Ok(Box::new(DetWo::new(areas)));
@@ -357,7 +357,18 @@ impl Settings {
         sealer: fn(&Secret) -> C,
     ) -> Result<Box<dyn PageScheme>> {
         let (pages, cached) = (self.pages as u64, self.cached);
-        let (store, _) = self.store(self.store_len()?, observers)?;
+        let sample = sealer(&Secret::random(&mut System));
+        let leaves = match self.scheme {
+            Scheme::Ring => Some(drawn_ring_leaves(pages, cached, &sample)?),
+            // It hides nothing: a page is read on the path that it was written to.
+            Scheme::Opam => None,
+            _ => Some(drawn_path_leaves(pages, cached, &sample)?),
+        };
+        let audit = match leaves {
+            Some(leaves) => PlaceAudit::default().with_draws(Box::new(leaves)),
+            None => PlaceAudit::default(),
+        };
+        let (store, _) = self.store(observers, audit)?;
         let rng = Box::new(SeededRng::drawn(&mut System));
         let parts = TreeParts { store, pages, cached, sealer, rng, salts: Box::new(System) };
         Ok(match self.scheme {
@@ -446,16 +457,33 @@ impl Settings {
         Some(RefreshMode { eager, parallel, helpers, file: None })
     }
 
-    /// The store for pages, and the descriptor of its file, if it has one that is not mapped.
-    fn store(&self, len: u64, observers: &Observers) -> Result<(Arc<dyn Store>, Option<RawFd>)> {
+    /// An audit of DetWoORAM's writes. Only the holding area is written in turn where refreshes may
+    /// be late or other processes do them.
+    fn audit_of_turns(&self) -> PlaceAudit {
+        let [main, hold] = Areas::slots_in_turn(self.pages as u64, self.refresh);
+        let audit = PlaceAudit::default().with_turns([hold], 1);
+        match self.scheme {
+            Scheme::DetWo => audit.with_turns([main], 1),
+            _ => audit,
+        }
+    }
+
+    /// The store for pages, and the descriptor of its file, if it has one that is not mapped. The
+    /// audit is for a live page.
+    fn store(
+        &self,
+        observers: &Observers,
+        audit: PlaceAudit,
+    ) -> Result<(Arc<dyn Store>, Option<RawFd>)> {
+        let len = self.store_len()?;
         if self.ocalls {
-            return Ok((observers.watch(HostCopyStore::new(len)?), None));
+            return Ok((observers.watch(HostCopyStore::new(len)?, audit), None));
         }
         let Some(path) = &self.backing else {
-            return Ok((observers.watch(SharedMemory::unnamed(len)?), None));
+            return Ok((observers.watch(SharedMemory::unnamed(len)?, audit), None));
         };
         let (store, file) = backing::open(path, len)?;
-        Ok((observers.watch(store), Some(file)))
+        Ok((observers.watch(store, audit), Some(file)))
     }
 }
 
@@ -469,10 +497,12 @@ struct Observers {
 
 impl Observers {
     /// The store, with its observers.
-    fn watch(&self, store: impl Store + 'static) -> Arc<dyn Store> {
+    fn watch(&self, store: impl Store + 'static, audit: PlaceAudit) -> Arc<dyn Store> {
         let page = self.activity.clone().map(|activity| {
             activity.adversary.set_space(store.len());
-            Arc::new(ActivityWitness(activity)) as Arc<dyn Witness>
+            let witness = ActivityWitness::new(activity);
+            witness.start_audit(Box::new(audit));
+            Arc::new(witness) as Arc<dyn Witness>
         });
         match WitnessPair::of(self.witness.clone(), page) {
             Some(witness) => Arc::new(WatchedStore::new(store, witness)),

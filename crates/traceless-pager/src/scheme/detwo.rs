@@ -12,8 +12,8 @@
 //! they belong to, as long as they are done before the next page leaves.
 
 use super::PageScheme;
-use crate::Page;
 use crate::slots::{Buffer, Cipher, Salts, Slots};
+use crate::{PAGE_LEN, Page};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ use traceless::Hides;
 use traceless::error::{Error, Result};
 use traceless::rng::Salt;
 use traceless::seal::Secret;
-use traceless::store::Store;
+use traceless::store::{SlotLayout, Store};
 use traceless_block::detwo::{DetWoLocation, Passes, Refresh};
 
 /// The areas, and where each page is. Shared by all threads or processes that refresh.
@@ -105,6 +105,14 @@ impl Areas {
 
     fn last(&self, page: u64) -> &AtomicU64 {
         &self.numbers[page as usize + 1]
+    }
+
+    /// The main and the holding area, each with its first byte: their slots are written in turn.
+    /// Tags lie behind them.
+    pub fn slots_in_turn(pages: u64, refresh: Refresh) -> [(u64, SlotLayout); 2] {
+        let area =
+            |slots| SlotLayout { slots, body_len: PAGE_LEN, entry_len: 0, stripe_slots: slots };
+        [(0, area(pages)), (pages * PAGE_LEN as u64, area(refresh.writes_for(pages)))]
     }
 
     /// How many refreshes belong to the pages that have left so far.

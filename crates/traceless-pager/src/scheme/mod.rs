@@ -50,7 +50,10 @@ pub use fused::{Exchange, FusedPath, FusedRing, FusedTree, PathExchange};
 pub use opam::{Opam, OpamTree};
 pub use plain::Plain;
 pub use refresh::{Journal, NoJournal, PaddedLine, RefreshPool, RefreshQueue};
-pub use tree::{PagesMoved, Path, TreeParts, TreeSize, path_leaves, ring_leaves};
+pub use tree::{
+    PagesMoved, Path, TreeParts, TreeSize, drawn_path_leaves, drawn_ring_leaves, path_leaves,
+    ring_leaves,
+};
 
 use crate::Page;
 use traceless::Hides;

@@ -17,7 +17,7 @@ use traceless::scheme::path::PathOram;
 use traceless::scheme::ring::{Params, SealedRing};
 use traceless::seal::{Sealer, Secret};
 use traceless::store::Store;
-use traceless::tree::{STASH_BLOCKS, SealedTree, Shape, TreeLayout, Treetop};
+use traceless::tree::{DrawnLeaves, STASH_BLOCKS, SealedTree, Shape, TreeLayout, Treetop};
 use traceless::types::{Addr, Leaf};
 
 /// Pages that a bucket of a Path ORAM holds.
@@ -145,6 +145,19 @@ pub fn path_leaves<C: Sealer>(pages: u64, sealer: &C) -> Result<Vec<u64>> {
 pub fn ring_leaves<C: Sealer>(pages: u64, sealer: &C) -> Result<Vec<u64>> {
     let shape = RING.shape_for(pages)?;
     Ok(leaves_of(&shape, &SealedRing::metadata_layout(RING, &shape, sealer)))
+}
+
+/// The leaves that paths show to an observer of the store, with so many levels cached. For a Path
+/// ORAM, fused or not.
+pub fn drawn_path_leaves<C: Sealer>(pages: u64, cached: usize, sealer: &C) -> Result<DrawnLeaves> {
+    let below = below(&path_shape(pages)?, cached)?;
+    Ok(DrawnLeaves::new(0, &below, SealedTree::layout(&below, PAGE_LEN, sealer)))
+}
+
+/// The same for a Ring ORAM.
+pub fn drawn_ring_leaves<C: Sealer>(pages: u64, cached: usize, sealer: &C) -> Result<DrawnLeaves> {
+    let below = below(&RING.shape_for(pages)?, cached)?;
+    Ok(DrawnLeaves::new(0, &below, SealedRing::metadata_layout(RING, &below, sealer)))
 }
 
 fn leaves_of(shape: &Shape, layout: &TreeLayout) -> Vec<u64> {

@@ -2,7 +2,9 @@
 
 use crate::workload::LINE_LEN;
 use serde::{Deserialize, Serialize};
-use traceless::tree::{HEADER_LEN, Shape, TreeLayout};
+use traceless::store::DrawnPlaces;
+use traceless::trace::{Event, Op};
+use traceless::tree::{DrawnLeaves, HEADER_LEN, Shape, TreeLayout};
 use traceless::types::Leaf;
 
 /// How the slots of a tree lie in memory. With either kind, small subtrees lie together, so that a
@@ -67,6 +69,17 @@ impl Layout {
         }
     }
 
+    /// The buckets of the deepest level with slots; `None` if there are no slots.
+    pub fn drawn_leaves(&self) -> Option<DrawnLines> {
+        match self {
+            Self::Buckets { shape, at, first } => {
+                let leaves = DrawnLeaves::new(*first, shape, at.clone());
+                (leaves.leaves > 0).then_some(DrawnLines::Buckets(leaves))
+            }
+            Self::Spread(spread) => spread.deepest().map(DrawnLines::Spread),
+        }
+    }
+
     /// Lines of a path.
     pub fn path_lines(&self) -> usize {
         match self {
@@ -87,6 +100,65 @@ impl Layout {
             }
             Self::Spread(spread) => spread.path(leaf, lines),
         }
+    }
+}
+
+/// The leaves of a tree, of which a path shows one: by the first line of its deepest bucket.
+pub enum DrawnLines {
+    Buckets(DrawnLeaves),
+    Spread(DeepestLevel),
+}
+
+impl DrawnPlaces for DrawnLines {
+    fn places(&self) -> u64 {
+        match self {
+            Self::Buckets(leaves) => leaves.places(),
+            Self::Spread(level) => level.leaves,
+        }
+    }
+
+    fn shown_by(&self) -> Op {
+        Op::Read
+    }
+
+    fn drawn(&self, event: &Event) -> Option<u64> {
+        let leaf = match self {
+            Self::Buckets(leaves) => {
+                leaves.layout.deepest_bucket_at(event.at.checked_sub(leaves.first)?)
+            }
+            Self::Spread(level) => level.leaf_at(event.at),
+        };
+        leaf.filter(|leaf| *leaf < self.places())
+    }
+}
+
+/// The deepest level with slots of a [`Spread`].
+pub struct DeepestLevel {
+    level: LayoutLevel,
+    /// The first slot of each bucket.
+    slot: Slot,
+    channels: u64,
+    /// Buckets of the level.
+    leaves: u64,
+}
+
+impl DeepestLevel {
+    /// The bucket with its first line at byte `at`. The result may be too large for the level.
+    fn leaf_at(&self, at: u64) -> Option<u64> {
+        let level = &self.level;
+        let (line, channel) = (at / LINE_LEN / self.channels, at / LINE_LEN % self.channels);
+        let within = line.checked_sub(level.first)?;
+        let (rows, in_row) = (within / level.row, within % level.row / level.subtree_len);
+        let subtree = rows * level.in_row + in_row.min(level.in_row - 1);
+        let from_subtree =
+            within - rows * level.row - in_row.min(level.in_row - 1) * level.subtree_len;
+        let from_first = from_subtree.checked_sub(self.slot.within)?;
+        let nth = from_first / self.slot.stride;
+        let turn = if level.turns { subtree } else { 0 };
+        let is_first_line = from_first.is_multiple_of(self.slot.stride)
+            && nth >> level.above == 0
+            && channel == (self.slot.channel + turn) % self.channels;
+        is_first_line.then_some((subtree << level.above) + nth)
     }
 }
 
@@ -247,6 +319,12 @@ impl Spread {
         self.end += shape.buckets(first).div_ceil(in_row) * row;
     }
 
+    fn deepest(&self) -> Option<DeepestLevel> {
+        let level = *self.levels.iter().rev().find(|level| level.slots.0 < level.slots.1)?;
+        let (slot, channels) = (self.slots[level.slots.0], self.channels);
+        Some(DeepestLevel { level, slot, channels, leaves: self.leaves >> level.below })
+    }
+
     #[inline]
     fn path(&self, leaf: Leaf, lines: &mut Vec<u64>) {
         for level in &self.levels {
@@ -270,6 +348,7 @@ impl Spread {
 mod tests {
     use super::*;
     use std::collections::{HashMap, HashSet};
+    use traceless::trace::Surface;
     use traceless::tree::ir_alloc::PRESETS;
 
     const ROW: usize = 32 << 10;
@@ -316,6 +395,15 @@ mod tests {
                     }
                 }
                 assert_eq!(owners.len() as u64, shape.slots());
+                let drawn = layout.drawn_leaves().unwrap();
+                let deepest = (0..shape.levels()).rev().find(|&l| shape.z(l) > 0).unwrap();
+                assert_eq!(drawn.places(), shape.buckets(deepest));
+                for at in (0..layout.end() + 4096).step_by(64) {
+                    let (surface, op) = (Surface::Dram, Op::Read);
+                    let found = drawn.drawn(&Event { time: 0, surface, op, at, len: 64 });
+                    let wanted = owners.get(&at).filter(|slot| (slot.0, slot.2) == (deepest, 0));
+                    assert_eq!(found, wanted.map(|slot| slot.1), "{at}");
+                }
             }
         }
     }

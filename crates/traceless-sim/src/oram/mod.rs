@@ -68,6 +68,7 @@ use std::sync::Arc;
 use step_trace::Step;
 use traceless::controller::{StepKind, StepOutcome};
 use traceless::rng::{Rng, SeededRng};
+use traceless::store::DrawnPlaces;
 use traceless::trace::{self, Event, Surface, Witness};
 use traceless::types::Addr;
 use tree::LevelCounts;
@@ -253,6 +254,12 @@ impl Oram {
         };
         oram.warm_up()?;
         Ok(oram)
+    }
+
+    /// What paths show of the tree with the most leaves; `None` if no whole paths are read.
+    pub(crate) fn drawn_leaves(&self) -> Option<Box<dyn DrawnPlaces>> {
+        let trees = self.layouts.iter().filter_map(Layout::drawn_leaves);
+        trees.max_by_key(DrawnPlaces::places).map(|leaves| Box::new(leaves) as _)
     }
 
     /// From now on reports to `witness` each line that the memory must read or write, with the time

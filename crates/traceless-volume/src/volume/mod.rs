@@ -69,7 +69,7 @@ use traceless_core::rng::System;
 use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::BlockScheme;
 use traceless_core::seal::Cipher;
-use traceless_core::store::{Caching, FileStore, Store, WatchedStore};
+use traceless_core::store::{Caching, DrawnSlots, FileStore, PlaceAudit, Store, WatchedStore};
 use traceless_core::trace::Witness;
 use traceless_core::types::Addr;
 
@@ -143,6 +143,8 @@ pub struct Volume {
     read_only: bool,
     len: u64,
     block_len: usize,
+    /// Bytes that the image's store writes as one.
+    unit: usize,
     // Holds the lock as long as the volume is open.
     image: Image,
 }
@@ -195,6 +197,7 @@ impl Volume {
         };
         let state = superblock.state.clone();
         let newest = Arc::new(Mutex::new(superblock));
+        let unit = store.unit();
         let context = scheme_context(
             store,
             (&keys, header.cipher),
@@ -212,6 +215,7 @@ impl Volume {
             newest,
             anchor,
             read_only: options.read_only,
+            unit,
             image,
         })
     }
@@ -219,6 +223,19 @@ impl Volume {
     /// The header.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// An audit of the writes to the image, which begins at the end of a request. It knows what the
+    /// header says, and no secret.
+    pub fn place_audit(&self) -> PlaceAudit {
+        let scheme = &self.header.scheme;
+        let in_turn = scheme.slots_in_turn().into_iter();
+        let audit = PlaceAudit::default()
+            .with_turns(in_turn.map(|(at, layout)| (AREAS_AT + at, layout)), self.unit);
+        match scheme.drawn_slots() {
+            Some(layout) => audit.with_draws(Box::new(DrawnSlots { first: AREAS_AT, layout })),
+            None => audit,
+        }
     }
 
     /// Generation of the newest superblock.

@@ -2,6 +2,8 @@
 
 use super::Shape;
 use alloc::vec::Vec;
+use traceless_core::store::DrawnPlaces;
+use traceless_core::trace::{Event, Op};
 
 /// Bytes of a slot's header.
 pub const HEADER_LEN: usize = 8;
@@ -93,6 +95,21 @@ impl TreeLayout {
         l.group + subtree * l.subtree_len + l.within + nth * l.bucket_len as u64
     }
 
+    /// Bytes of a bucket of the deepest level with slots.
+    fn deepest_bucket_len(&self) -> Option<usize> {
+        self.levels.iter().rev().map(|l| l.bucket_len).find(|len| *len > 0)
+    }
+
+    /// The bucket of the deepest level with slots that begins at byte `at` of the tree.
+    pub fn deepest_bucket_at(&self, at: u64) -> Option<u64> {
+        let l = self.levels.iter().rev().find(|l| l.bucket_len > 0)?;
+        let within_group = at.checked_sub(l.group).filter(|_| at < self.len)?;
+        let begins = (within_group % l.subtree_len).checked_sub(l.within)?;
+        let nth = begins / l.bucket_len as u64;
+        let is_one = begins.is_multiple_of(l.bucket_len as u64) && nth < l.width;
+        is_one.then_some(within_group / l.subtree_len * l.width + nth)
+    }
+
     /// Length of the bucket that begins at byte `at`; `None` if no bucket begins there.
     pub fn bucket_len_at(&self, at: u64) -> Option<usize> {
         let of_group = self.levels.iter().filter(|l| l.bucket_len > 0 && l.group <= at);
@@ -117,10 +134,47 @@ impl TreeLayout {
     }
 }
 
+/// The buckets of the deepest level of a tree in a store: each path that is read shows one.
+pub struct DrawnLeaves {
+    /// First byte of the tree.
+    pub first: u64,
+    /// Places of its buckets.
+    pub layout: TreeLayout,
+    /// Buckets of the deepest level with slots.
+    pub leaves: u64,
+}
+
+impl DrawnLeaves {
+    /// The leaves of a tree of this shape, which begins at byte `first` of its store.
+    pub fn new(first: u64, shape: &Shape, layout: TreeLayout) -> Self {
+        let deepest = (0..shape.levels()).rev().find(|&level| shape.z(level) > 0);
+        Self { first, layout, leaves: deepest.map_or(0, |level| shape.buckets(level)) }
+    }
+}
+
+impl DrawnPlaces for DrawnLeaves {
+    fn places(&self) -> u64 {
+        self.leaves
+    }
+
+    fn shown_by(&self) -> Op {
+        Op::Read
+    }
+
+    /// The buckets of a subtree that are read together are one event, which ends with the deepest.
+    fn drawn(&self, event: &Event) -> Option<u64> {
+        let len = self.layout.deepest_bucket_len()?;
+        let end = event.at.checked_sub(self.first)?.checked_add(event.len.into())?;
+        let leaf = self.layout.deepest_bucket_at(end.checked_sub(len as u64)?)?;
+        (event.len as usize >= len && leaf < self.leaves).then_some(leaf)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::vec;
+    use traceless_core::trace::Surface;
 
     #[test]
     fn buckets_fill_the_tree_and_do_not_overlap() {
@@ -147,8 +201,37 @@ mod tests {
                 }
             }
             assert!(used.iter().all(|&used| used));
+            let leaves = DrawnLeaves::new(0, &shape, layout.clone()).leaves;
+            let deepest = (0..shape.levels()).rev().find(|&level| shape.z(level) > 0).unwrap();
+            let found: Vec<_> = (0..layout.len())
+                .filter_map(|at| Some((layout.deepest_bucket_at(at)?, at)))
+                .filter(|(bucket, _)| *bucket < leaves)
+                .collect();
+            let wanted: Vec<_> =
+                (0..leaves).map(|bucket| (bucket, layout.bucket_at(deepest, bucket))).collect();
+            assert_eq!(found, wanted);
             assert_eq!(layout.bucket_len_at(layout.len()), None);
         }
+    }
+
+    #[test]
+    fn a_path_shows_one_leaf_whether_its_buckets_are_read_together_or_not() {
+        let shape = Shape::uniform(9, 4).unwrap();
+        let layout = TreeLayout::new(&shape, 64, |_| 32, 3000);
+        let leaves = DrawnLeaves::new(1000, &shape, layout.clone());
+        assert_eq!((leaves.places(), leaves.shown_by()), (256, Op::Read));
+        for leaf in 0..256 {
+            let bucket = |level: usize| 1000 + layout.bucket_at(level, leaf >> (8 - level));
+            let event =
+                |at, len| Event { time: 0, surface: Surface::Storage, op: Op::Read, at, len };
+            let apart: Vec<_> =
+                (0..9).filter_map(|l| leaves.drawn(&event(bucket(l), 320))).collect();
+            assert_eq!(apart, [leaf]);
+            let end = bucket(8) + 320;
+            assert_eq!(leaves.drawn(&event(bucket(6), (end - bucket(6)) as u32)), Some(leaf));
+        }
+        let before = Event { time: 0, surface: Surface::Storage, op: Op::Read, at: 9, len: 320 };
+        assert_eq!(leaves.drawn(&before), None);
     }
 
     #[test]

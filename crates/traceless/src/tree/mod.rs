@@ -60,7 +60,7 @@ pub use bare::{BareTree, GhostTree};
 pub use drains::{DRAINS_IN_A_ROW, Drains};
 pub use engine::{Engine, STASH_BLOCKS};
 pub use fill::{Contents, Fill};
-pub use layout::{HEADER_LEN, TreeLayout};
+pub use layout::{DrawnLeaves, HEADER_LEN, TreeLayout};
 pub use order::EvictionOrder;
 pub use path_witness::{ObservedTree, PathWitness};
 pub use pending::{PendingBuckets, extents_at};

@@ -1,0 +1,166 @@
+//! Whether the writes to an area go to its slots in turn: an adversary can check it by the layout.
+
+use super::area::{HeaderPart, SlotLayout};
+
+/// Follows the writes to an area: its slots are due one after the other, around the area.
+pub struct SlotTurns {
+    layout: SlotLayout,
+    /// Bytes that the store writes as one.
+    unit: usize,
+    /// The slot that is due, once one was written.
+    next: Option<u64>,
+    /// The stripe of a header that was written in part, and where and how much. Its slots are next.
+    header: Option<(u64, usize, usize)>,
+}
+
+impl SlotTurns {
+    /// Before the first write, to an area of a store that writes `unit` bytes as one.
+    pub fn new(layout: SlotLayout, unit: usize) -> Self {
+        Self { layout, unit, next: None, header: None }
+    }
+
+    /// Bytes of the area.
+    pub fn area_len(&self) -> u64 {
+        self.layout.len()
+    }
+
+    /// Whether this write, of the area's bytes `at..at + len`, was due: it goes on where the last
+    /// one ended. The first write may be anywhere, and after one that was not due, the next one
+    /// goes on from there.
+    pub fn follow(&mut self, at: u64, len: u64) -> bool {
+        let end = at.saturating_add(len);
+        if end > self.layout.len() {
+            return false;
+        }
+        let mut at = at;
+        let mut was_due = true;
+        while at < end {
+            let stripe = at / self.layout.stripe_len();
+            let bodies = stripe * self.layout.stripe_len() + self.layout.header_len() as u64;
+            let part_end = if at < bodies {
+                let part_end = end.min(bodies);
+                was_due &= self.follow_header(stripe, at, part_end);
+                part_end
+            } else {
+                let part_end = end.min((stripe + 1) * self.layout.stripe_len());
+                was_due &= self.follow_bodies(stripe, at - bodies, part_end - bodies);
+                part_end
+            };
+            at = part_end;
+        }
+        was_due
+    }
+
+    fn follow_header(&mut self, stripe: u64, at: u64, end: u64) -> bool {
+        let from = (at - stripe * self.layout.stripe_len()) as usize;
+        // A header without its slots was not due.
+        self.header.replace((stripe, from, (end - at) as usize)).is_none()
+    }
+
+    /// Follows the bodies `from..to` of a stripe, in bytes behind its header.
+    fn follow_bodies(&mut self, stripe: u64, from: u64, to: u64) -> bool {
+        let (layout, len) = (&self.layout, self.layout.body_len as u64);
+        let slot = stripe * layout.stripe_slots + from / len;
+        let end = stripe * layout.stripe_slots + to / len;
+        let is_whole = from.is_multiple_of(len) && to.is_multiple_of(len) && end <= layout.slots;
+        let part = HeaderPart::to_write(layout, slot, end.saturating_sub(slot), self.unit);
+        let header = self.header.take();
+        let was_due = is_whole
+            && self.next.is_none_or(|next| next == slot)
+            && header == (part.len > 0).then_some((stripe, part.from, part.len));
+        self.next = Some(end % layout.slots.max(1));
+        was_due
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::rng::{Rng, SeededRng};
+    use crate::store::{Area, Cursor, MemStore, Run, Store, WatchedStore};
+    use crate::trace::{Event, Op, Recorder};
+    use crate::types::Slot;
+    use std::sync::Arc;
+
+    const LAYOUT: SlotLayout =
+        SlotLayout { slots: 37, body_len: 64, entry_len: 16, stripe_slots: 8 };
+
+    /// The unit of a store in memory.
+    const UNIT: usize = 64;
+
+    /// The events of writes of random length to the slots of an area in turn.
+    fn events(layout: SlotLayout, writes: u64) -> Vec<Event> {
+        let witness = Arc::new(Recorder::default());
+        let store: Arc<dyn Store> =
+            Arc::new(WatchedStore::new(MemStore::new(layout.len()), witness.clone()));
+        let area = Area::new(store.clone(), 0, layout, "test");
+        let (mut cursor, mut run) = (Cursor::at_start(&layout), Run::default());
+        let (mut slot, mut rng) = (0, SeededRng::new(3));
+        for _ in 0..writes {
+            let count = 1 + rng.below(layout.slots - 1);
+            run.clear();
+            run.add_write(&area, Slot(slot), count, &cursor);
+            run.write(&*store).unwrap();
+            run.advance(&mut cursor, count as usize - 1);
+            slot = (slot + count) % layout.slots;
+        }
+        witness.take().into_iter().filter(|event| event.op == Op::Write).collect()
+    }
+
+    fn wrong(turns: &mut SlotTurns, events: &[Event]) -> usize {
+        events.iter().filter(|event| !turns.follow(event.at, event.len.into())).count()
+    }
+
+    #[test]
+    fn writes_in_turn_are_due() {
+        for stripe_slots in [1, 7, 8, 64] {
+            let layout = SlotLayout { stripe_slots, ..LAYOUT };
+            let events = events(layout, 300);
+            assert!(events.len() > 300);
+            assert_eq!(wrong(&mut SlotTurns::new(layout, UNIT), &events), 0, "{stripe_slots}");
+            // Also for an auditor that comes later, at the beginning of a write.
+            let header = events
+                .iter()
+                .skip(40)
+                .position(|event| event.at % layout.stripe_len() < layout.header_len() as u64);
+            let later = &events[40 + header.unwrap()..];
+            assert_eq!(wrong(&mut SlotTurns::new(layout, UNIT), later), 0, "{stripe_slots}");
+        }
+    }
+
+    #[test]
+    fn slots_without_entries_have_no_headers() {
+        let layout = SlotLayout { slots: 5, body_len: 4096, entry_len: 0, stripe_slots: 5 };
+        let mut turns = SlotTurns::new(layout, UNIT);
+        let due = [3, 4, 0, 1, 3, 4].map(|slot| turns.follow(slot * 4096, 4096));
+        assert_eq!(due, [true, true, true, true, false, true]);
+    }
+
+    #[test]
+    fn everything_out_of_turn_is_found() {
+        let events = events(LAYOUT, 60);
+        for nth in 2..events.len() - 2 {
+            let mut others = [(); 5].map(|()| events.clone());
+            others[0].remove(nth);
+            others[1].swap(nth, nth + 1);
+            others[2][nth].at += 64;
+            others[3][nth].len -= 16;
+            others[4][nth].len += 16;
+            for (fault, other) in others.iter().enumerate() {
+                let found = wrong(&mut SlotTurns::new(LAYOUT, UNIT), other);
+                assert!((1..=5).contains(&found), "fault {fault} at {nth}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_write_is_followed() {
+        let mut rng = SeededRng::new(4);
+        let mut turns = SlotTurns::new(LAYOUT, 512);
+        for _ in 0..10_000 {
+            turns.follow(rng.below(2 * LAYOUT.len()), rng.below(5000));
+        }
+        turns.follow(u64::MAX, 9);
+        turns.follow(0, 0);
+    }
+}
