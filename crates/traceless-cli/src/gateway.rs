@@ -1,10 +1,12 @@
 //! `traceless gateway`: the Redis protocol and S3 in front of an oblivious store.
 
 mod log;
+mod scrub;
 mod state;
+mod tree;
 
-use crate::args::{EnclavePlace, GatewayArgs, GatewayCommand, Rate};
-use crate::cloud::{choice, durability, enclave_program, failure, refused, remote};
+use crate::args::{GatewayArgs, GatewayCommand, Rate};
+use crate::cloud::{failure, refused};
 use crate::dashboard::Dashboard;
 use crate::failure::{DEVICE, Failure};
 use crate::output::{print_error, print_line};
@@ -12,19 +14,20 @@ use crate::signals;
 use crate::trace::Trace;
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use traceless_cloud::gateway::{AccessObserver, Gateway, TICKS_PER_SECOND_MAX};
 use traceless_cloud::http::{Http, metrics_clients};
-use traceless_cloud::local_deployment::{LocalDeployment, s3_keys};
-use traceless_cloud::params::Params;
-use traceless_cloud::remote::Remote;
+use traceless_cloud::local_deployment::s3_keys;
+use traceless_cloud::observed_host::QueriedLeaves;
 use traceless_cloud::resp::{self, Password};
 use traceless_cloud::s3::AccessKeys;
-use traceless_cloud::shared::{Health, Kind, Metrics, RateThread, SharedGateway, Stop, Wall};
-use traceless_cloud::tee::Policy;
+use traceless_cloud::shared::{
+    Health, Kind, Metrics, RateThread, ScrubThread, SharedGateway, Stop, Wall,
+};
 use traceless_cloud::tls::Tls;
+use traceless_core::store::PlaceAudit;
 use traceless_core::trace::Op;
 use traceless_dashboard::{Monitor, Reading};
 use traceless_sys::listen;
@@ -36,6 +39,7 @@ pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
     match &args.command {
         Some(GatewayCommand::Check(args)) => state::check(args),
         Some(GatewayCommand::Repair(args)) => state::repair(args),
+        Some(GatewayCommand::Scrub(args)) => scrub::scrub(args),
         None => serve(args),
     }
 }
@@ -60,7 +64,10 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     }
     let trace = Trace::open(&args.trace)?;
     let dashboard = Dashboard::start(&args.dashboard, "gateway")?;
-    let mut gateway = open(args, &trace, &dashboard)?;
+    let mut gateway = tree::open(&args.tree, dashboard.witness(&trace))?;
+    if let Some(observer) = access_observer(&trace, &dashboard) {
+        gateway.set_observer(observer);
+    }
     if let Some(monitor) = dashboard.monitor() {
         show(&gateway, &metrics, monitor);
     }
@@ -72,6 +79,7 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
         Rate::Demand => None,
         Rate::Fixed(ticks) => Some(RateThread::start(&front, ticks).map_err(|e| failure(&e))?),
     };
+    let scrub_thread = args.scrub.map(|speed| ScrubThread::start(&front, speed));
     let resp_thread = clients.serve(&front, &mut http, &stop)?;
     metrics.set_health(Health::Ready);
     stop.wait();
@@ -86,7 +94,7 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
             .map_err(device)?;
     }
     // Answers may have waited for the ticks until now.
-    drop(rate_thread);
+    drop((rate_thread, scrub_thread));
     front.close().map_err(|e| failure(&e))?;
     tracing::info!("stopped");
     trace.finish()
@@ -128,7 +136,7 @@ impl<'a> Clients<'a> {
                 let path = if let Some(path) = &args.s3_keys {
                     path.clone()
                 } else {
-                    let path = s3_keys(&home(args)).map_err(|e| failure(&e))?;
+                    let path = s3_keys(&tree::home(&args.tree)).map_err(|e| failure(&e))?;
                     let what = "the access keys of S3 lie beside the data (--s3-keys)";
                     print_error(&format!("{what}: {}", path.display()));
                     path
@@ -185,21 +193,13 @@ fn serving(what: &str, address: SocketAddr) {
     tracing::info!(what, %address, "serving");
 }
 
-/// The folder of the gateway's own state.
-fn home(args: &GatewayArgs) -> PathBuf {
-    let home = &args.home;
-    home.local
-        .as_deref()
-        .map(LocalDeployment::home)
-        .or(home.state.clone())
-        .expect("one of both is required")
-}
-
 /// Shows the gateway on its dashboard: accesses to blocks as the user's requests, and the latencies
 /// of the clients' requests.
 fn show(gateway: &Gateway, metrics: &Arc<Metrics>, monitor: &Arc<Monitor>) {
     let params = gateway.params();
     monitor.adversary().set_space(params.geometry.tree_len());
+    let leaves = Box::new(QueriedLeaves(params.geometry));
+    monitor.start_audit(Box::new(PlaceAudit::default().with_draws(leaves)));
     monitor.user().set_space(params.blocks * params.geometry.block_len as u64);
     let observer = monitor.clone();
     metrics.set_latency_observer(move |kind, ns| match kind {
@@ -228,42 +228,6 @@ fn access_observer(trace: &Trace, dashboard: &Dashboard) -> Option<Box<AccessObs
         }
         monitor.record_request(op, at, len);
     }))
-}
-
-fn open(args: &GatewayArgs, trace: &Trace, dashboard: &Dashboard) -> Result<Gateway, Failure> {
-    let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
-    let (choice, durability) = (choice(args.kernel), durability(args.durability));
-    let params = Params::for_kernel(choice, args.blocks, block_len, args.lambda);
-    let params = params.map_err(Failure::usage)?;
-    if args.key_file.is_none() {
-        print_error("the key lies beside the data: a thief of the folder can read it (--key-file)");
-    }
-    let opened = match (&args.home.local, &args.home.state) {
-        (None, Some(home)) => {
-            let remote = remote(&args.remote, args.allow_simulated_tee)?;
-            let (anchor, witness) = (args.anchor.clone(), dashboard.witness(trace));
-            let remote = Remote { anchor, witness, ..remote };
-            remote.open(home, args.key_file.as_deref(), params, choice, durability)
-        }
-        (folder, _) => {
-            let folder = folder.as_ref().expect("one of both is required");
-            let enclave = (args.enclave == EnclavePlace::Process).then(enclave_program);
-            let policy = Policy { allow_simulated: args.allow_simulated_tee };
-            let local = LocalDeployment::new(folder, args.key_file.as_deref(), enclave, policy);
-            let local = local.watched_by(dashboard.witness(trace)).anchored_by(args.anchor.clone());
-            local.open(params, choice, durability)
-        }
-    };
-    let opened = opened.map_err(|e| failure(&e))?;
-    print_error(&format!(
-        "the enclave is {}: it hides nothing from the party that controls its machine",
-        opened.enclave
-    ));
-    let mut gateway = opened.gateway;
-    if let Some(observer) = access_observer(trace, dashboard) {
-        gateway.set_observer(observer);
-    }
-    Ok(gateway)
 }
 
 fn device(error: std::io::Error) -> Failure {

@@ -11,7 +11,7 @@
 
 use std::hint::black_box;
 use traceless_cloud::channel::{Nonce, Receiver, Sender};
-use traceless_cloud::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
+use traceless_cloud::enclave::{Evictor, NodeBytes, Querier, QueryReply, Session, Shared};
 use traceless_cloud::enclave_orders::{Eviction, Location, Query, carried};
 use traceless_cloud::geometry::Geometry;
 use traceless_cloud::kernel::{Choice, Network};
@@ -147,8 +147,9 @@ fn run(inputs: &Inputs) {
     let mut replies = Receiver::new(&session.reply);
     for [order, slots] in &inputs.queries {
         let mut reply = querier.query(&mut order.clone(), slots).expect("a query is answered");
-        let block = replies.open(&mut reply).expect("a reply is authentic");
-        assert!(block.len() == g.sealed_len());
+        let reply = replies.open(&mut reply).expect("a reply is authentic");
+        let reply = QueryReply::decode(reply).expect("a reply has a block");
+        assert!(reply.block.len() == g.sealed_len() && reply.damaged == 0);
     }
     let mut evictor = Evictor::new(&shared, &session).expect("it fits");
     for (layer, [order, node, incoming]) in inputs.evictions.iter().enumerate() {

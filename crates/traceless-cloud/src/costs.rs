@@ -21,6 +21,7 @@
 //! ```
 
 use crate::channel::OVERHEAD;
+use crate::enclave::DAMAGE_LEN;
 use crate::enclave_orders::{Eviction, Location, Query};
 use crate::gateway::index_bytes;
 use crate::geometry::{Geometry, LAYERS_MAX, Node};
@@ -79,7 +80,7 @@ fn query_messages(g: &Geometry) -> usize {
     let order = Query { round: 0, leaf: 0, locations, target: 0 }.encode(g).len() + OVERHEAD;
     let locations = locations[..g.layers].to_vec();
     let request = QueryRequest { leaf: 0, locations, order: vec![0; order] };
-    let reply = vec![0; g.sealed_len() + OVERHEAD];
+    let reply = vec![0; g.sealed_len() + DAMAGE_LEN + OVERHEAD];
     message::queries(&[request]).len() + message::replies([Ok(reply)].into_iter()).len()
 }
 
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
     use crate::error::Result;
     use crate::gateway::{Gateway, Keys};
-    use crate::host::{Host, InProcess};
+    use crate::host::{DamagedSlot, Host, InProcess};
     use crate::store::MemStore;
     use std::sync::{Arc, Mutex};
     use traceless_core::rng::SeededRng;
@@ -138,7 +139,7 @@ mod tests {
             Ok(reply)
         }
 
-        fn stage(&self, stage: &Stage) -> Result {
+        fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
             self.rounds.lock().unwrap().push([message::stage(stage).len(), 0]);
             self.host.stage(stage)
         }

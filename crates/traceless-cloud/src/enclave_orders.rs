@@ -118,7 +118,7 @@ pub struct Eviction {
     pub in_round: bool,
     /// The attempt number of the old version; 0 if the node was never written.
     pub before: u64,
-    /// The attempt number of the new version.
+    /// The attempt number of the new version; 0 if the node is only to be verified.
     pub attempt: u64,
     /// The targets of the rows, in the kernel's encoding. Secret.
     pub control: Vec<u8>,
@@ -139,7 +139,7 @@ impl Eviction {
         let (round, node) = (reader.u64()?, Node(reader.u32()?));
         let in_round = reader.u8()? == 1;
         let (before, attempt) = (reader.u64()?, reader.u64()?);
-        if node.0 >= geometry.nodes() || attempt == 0 {
+        if node.0 >= geometry.nodes() || (attempt == 0 && in_round) {
             return Err(Error::Malformed("no such node"));
         }
         let layer = geometry.layer_of(node);
@@ -147,6 +147,16 @@ impl Eviction {
             return Err(Error::Malformed("the round does not come by this node"));
         }
         Ok(Self { round, node, in_round, before, attempt, control: reader.remaining().to_vec() })
+    }
+
+    /// The order to verify a node that was last written under the attempt number `before`.
+    pub fn to_verify(round: u64, node: Node, before: u64) -> Self {
+        Self { round, node, in_round: false, before, attempt: 0, control: Vec::new() }
+    }
+
+    /// Whether the node is verified and nothing is written.
+    pub fn only_verifies(&self) -> bool {
+        self.attempt == 0
     }
 
     /// The version of the node before the eviction.

@@ -41,6 +41,12 @@ pub enum Error {
         /// The block.
         id: u64,
     },
+    /// The block's slot was damaged. It can be written again.
+    #[error("block {id} was lost with a damaged slot of the store")]
+    Lost {
+        /// The block.
+        id: u64,
+    },
     /// A message does not come from the expected sender, or was changed on the way.
     #[error("a message is not authentic")]
     Unauthentic,
@@ -155,6 +161,7 @@ impl Error {
             }
             Self::StashOverflow { .. } | Self::Memory => "memory",
             Self::Full { .. } => "full",
+            Self::Lost { .. } => "lost",
             Self::State(_) | Self::Damaged { .. } => "state",
             Self::RolledBack { .. } | Self::Anchor { .. } => "rolled_back",
             Self::InUse(_) => "in_use",

@@ -37,7 +37,7 @@
 
 use crate::block_on::block_on;
 use crate::channel::Nonce;
-use crate::enclave::{Evictor, NodeBytes, Querier, Session, Shared};
+use crate::enclave::{DamagedSlots, Evictor, NodeBytes, Querier, Session, Shared};
 use crate::enclave_orders::Location;
 use crate::error::{Error, Result};
 use crate::fork_join::{ForkJoin, OneThread, THREAD_MIN, TwoThreads, pool};
@@ -75,7 +75,21 @@ pub struct Stage {
     pub orders: Vec<Vec<u8>>,
 }
 
+/// A slot that does not hold what was last written to it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct DamagedSlot {
+    /// The node.
+    pub node: Node,
+    /// The slot in the node.
+    pub slot: u32,
+}
+
 impl Stage {
+    /// The order to verify a node, as the host receives it.
+    pub fn to_verify(version: NodeVersion, order: Vec<u8>) -> Self {
+        Self { nodes: vec![version], attempt: 0, batch: Vec::new(), orders: vec![order] }
+    }
+
     /// The versions that it creates.
     pub fn versions(&self) -> Vec<NodeVersion> {
         let new = |old: &NodeVersion| NodeVersion { attempt: self.attempt, ..*old };
@@ -96,8 +110,9 @@ pub trait Host: Send + Sync {
         up_to_failure(requests.iter().map(|request| self.query(request)))
     }
 
-    /// Lets the enclave make new versions of nodes. They are invisible until the commit.
-    fn stage(&self, stage: &Stage) -> Result;
+    /// Lets the enclave make new versions of nodes, which are invisible until the commit. Returns
+    /// the damaged slots of the old versions. The attempt number 0 only verifies them.
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>>;
 
     /// Stages a node that the gateway sealed itself, without the enclave: for a tree that is filled
     /// at once.
@@ -137,8 +152,8 @@ pub trait Enclave: Send + Sync {
         up_to_failure(orders.iter().map(|(order, slots)| self.query(order, slots)))
     }
 
-    /// Makes a new version of a node, as the order says.
-    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result;
+    /// Makes a new version of a node, as the order says, and returns the old one's damaged slots.
+    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result<DamagedSlots>;
 }
 
 impl<E: Enclave + ?Sized> Enclave for Box<E> {
@@ -150,7 +165,7 @@ impl<E: Enclave + ?Sized> Enclave for Box<E> {
         (**self).query_many(orders)
     }
 
-    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result {
+    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result<DamagedSlots> {
         (**self).evict(order, bytes)
     }
 }
@@ -190,7 +205,7 @@ impl Enclave for Inside {
         lock(&self.querier).query(&mut order.to_vec(), slots)
     }
 
-    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result {
+    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result<DamagedSlots> {
         lock(&self.evictor).evict(&mut order.to_vec(), bytes)
     }
 }
@@ -257,11 +272,11 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
     }
 
     /// Lets the enclave renew node after node, while the next is read and the last is written.
-    fn carry_out(&self, stage: &Stage, buffers: &mut Buffers) -> Result {
+    fn carry_out(&self, stage: &Stage, buffers: &mut Buffers) -> Result<Vec<DamagedSlot>> {
         let Buffers { node, next, sealed, last_sealed, carried, new_carried } = buffers;
         carried.clear();
         carried.extend_from_slice(&stage.batch);
-        let mut last = None;
+        let (mut last, mut damaged) = (None, Vec::new());
         if let Some(first) = stage.nodes.first() {
             block_on(self.read(*first, next))?;
         }
@@ -275,21 +290,25 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
             let evict = || self.enclave.evict(order, bytes);
             let reading = stage.nodes.get(i + 1).map(|old| (*old, &mut *next));
             let writing = last.map(|new| (new, &**last_sealed));
-            self.beside(evict, reading, writing)?;
-            last = Some(NodeVersion { attempt: stage.attempt, ..*old });
+            let slots = self.beside(evict, reading, writing)?;
+            damaged.extend(slots.into_iter().map(|slot| DamagedSlot { node: old.node, slot }));
+            // A node that was only verified has no new version.
+            let is_new = stage.attempt != 0;
+            last = is_new.then_some(NodeVersion { attempt: stage.attempt, ..*old });
             core::mem::swap(sealed, last_sealed);
             core::mem::swap(carried, new_carried);
         }
-        last.map_or(Ok(()), |new| block_on(self.store.stage(new, last_sealed)))
+        last.map_or(Ok(()), |new| block_on(self.store.stage(new, last_sealed)))?;
+        Ok(damaged)
     }
 
     /// Runs `work` while one node is read and another is written.
-    fn beside(
+    fn beside<T>(
         &self,
-        work: impl FnOnce() -> Result,
+        work: impl FnOnce() -> Result<T>,
         reading: Option<(NodeVersion, &mut Vec<u8>)>,
         writing: Option<(NodeVersion, &[u8])>,
-    ) -> Result {
+    ) -> Result<T> {
         let len =
             |version: NodeVersion| self.geometry.node_len(self.geometry.layer_of(version.node));
         let lens = [reading.as_ref().map(|(old, _)| len(*old)), writing.map(|(new, _)| len(new))];
@@ -303,7 +322,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
             let done = both.as_mut().now_or_never();
             let worked = work();
             let (read, written) = done.unwrap_or_else(|| block_on(both));
-            return [read, written].into_iter().flatten().fold(worked, Result::and);
+            return [read, written].into_iter().flatten().fold(worked, |all, done| done.and(all));
         };
         let (mut was_read, mut was_written) = (Ok(()), Ok(()));
         let worked = threads.in_place_scope(|scope| {
@@ -315,7 +334,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
             }
             work()
         });
-        worked.and(was_read).and(was_written)
+        was_read.and(was_written).and(worked)
     }
 
     /// Reads the slots of queries. Returns for how many this succeeded, and the next one's error.
@@ -405,7 +424,7 @@ impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
         replies
     }
 
-    fn stage(&self, stage: &Stage) -> Result {
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
         let last = Node(self.geometry.nodes() - 1);
         if stage.nodes.iter().any(|old| old.node > last) {
             return Err(Error::Malformed("no such node"));
@@ -442,7 +461,7 @@ impl<H: Host + ?Sized> Host for std::sync::Arc<H> {
         (**self).query(request)
     }
 
-    fn stage(&self, stage: &Stage) -> Result {
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
         (**self).stage(stage)
     }
 

@@ -35,7 +35,7 @@ use crate::channel::Nonce;
 use crate::durable::{make_folder, write_private};
 use crate::error::{Error, Result};
 use crate::gateway::{Gateway, Keys, StateLocation};
-use crate::host::{Enclave, Host, HostedStore, Inside, QueryRequest, Stage};
+use crate::host::{DamagedSlot, Enclave, Host, HostedStore, Inside, QueryRequest, Stage};
 use crate::kernel::Choice;
 use crate::observed_host::observed;
 use crate::params::Params;
@@ -206,7 +206,7 @@ impl Host for LocalHost {
         self.host().map_or_else(|error| vec![Err(error)], |host| host.query_many(requests))
     }
 
-    fn stage(&self, stage: &Stage) -> Result {
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
         self.host()?.stage(stage)
     }
 

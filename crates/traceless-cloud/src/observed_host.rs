@@ -38,10 +38,11 @@
 use crate::channel::Nonce;
 use crate::error::Result;
 use crate::geometry::{Geometry, Node};
-use crate::host::{Host, QueryRequest, Stage};
+use crate::host::{DamagedSlot, Host, QueryRequest, Stage};
 use crate::store::NodeVersion;
 use std::sync::Arc;
 use traceless_core::clock::{Clock, Monotonic};
+use traceless_core::store::DrawnPlaces;
 use traceless_core::trace::{Event, Op, Surface, Witness};
 
 /// Bytes of a commit's number, which comes first after the end of the tree.
@@ -106,7 +107,7 @@ impl<H: Host> Host for ObservedHost<H> {
         self.host.query_many(requests)
     }
 
-    fn stage(&self, stage: &Stage) -> Result {
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
         let len = stage.batch.len() + stage.orders.iter().map(Vec::len).sum::<usize>();
         let at = self.geometry.tree_len() + COMMIT_LEN as u64;
         self.report(self.clock.now(), Op::Write, at, len);
@@ -142,6 +143,28 @@ impl<H: Host> Host for ObservedHost<H> {
 
     fn wait_no_more(&self) {
         self.host.wait_no_more();
+    }
+}
+
+/// The leaves of a tree, which queries draw: the slot of its last layer shows where a query ends.
+/// Rounds touch whole nodes.
+pub struct QueriedLeaves(pub Geometry);
+
+impl DrawnPlaces for QueriedLeaves {
+    fn places(&self) -> u64 {
+        self.0.leaves().into()
+    }
+
+    fn shown_by(&self) -> Op {
+        Op::Read
+    }
+
+    fn drawn(&self, event: &Event) -> Option<u64> {
+        let (g, last) = (&self.0, self.0.layers - 1);
+        let within = event.at.checked_sub(g.node_at(g.node(last, 0)))?;
+        let leaf = within / g.node_len(last) as u64;
+        let is_query = event.len as usize == g.slot_len() && g.node_len(last) > g.slot_len();
+        (is_query && leaf < self.places()).then_some(leaf)
     }
 }
 
@@ -190,7 +213,17 @@ mod tests {
             gateway.put(id % 500, &[1; 64]).unwrap();
         }
         drop(gateway);
+        // Each query shows one leaf, and rounds show none.
+        let leaves = QueriedLeaves(g);
+        let drawn = |events: &[Event]| {
+            let reads = events.iter().filter(|event| event.op == Op::Read);
+            reads.filter_map(|event| leaves.drawn(event)).count()
+        };
+        assert_eq!(drawn(&events), 1);
         let events = recorder.take();
+        let queries = events.iter().filter(|e| e.op == Op::Read && e.len as usize == g.slot_len());
+        assert_eq!(drawn(&events), queries.count() / g.layers);
+        assert!(drawn(&events) > params.round_blocks);
         let commits = events.iter().filter(|event| event.at == g.tree_len()).count();
         let roots_end = u64::from(g.roots) * g.node_len(0) as u64;
         let is_root = |event: &&Event| event.op == Op::Write && event.at < roots_end;

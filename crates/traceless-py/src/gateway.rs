@@ -172,7 +172,10 @@ impl Gateway {
         let values = self.run(py, |store| {
             store.load_many(&names.iter().map(Vec::as_slice).collect::<Vec<_>>())
         })?;
-        Ok(values.into_iter().map(|value| value.map(|value| PyBytes::new(py, &value))).collect())
+        values
+            .into_iter()
+            .map(|value| Ok(value.transpose()?.map(|value| PyBytes::new(py, &value))))
+            .collect()
     }
 
     /// Sets the values of several names: of a mapping, or of pairs. Their queries are sent

@@ -284,9 +284,10 @@ mod tests {
             assert!(matches!(parsed(&proposal.commands[0]), Product::Host(_)));
             for command in &proposal.commands[1..] {
                 let Product::Gateway(args) = parsed(command) else { panic!("{command:?}") };
-                let len = args.block_len as usize;
-                let kernel = choice(args.kernel);
-                let params = Params::for_kernel(kernel, args.blocks, len, args.lambda).unwrap();
+                let len = args.tree.block_len as usize;
+                let kernel = choice(args.tree.kernel);
+                let params =
+                    Params::for_kernel(kernel, args.tree.blocks, len, args.tree.lambda).unwrap();
                 let cost = &proposal.candidates[0].cost;
                 assert_eq!(Costs::of(&params, kernel).tree, cost.store_bytes, "{options}");
                 let rate = cost.queries.as_ref().unwrap().rate;

@@ -1,7 +1,8 @@
 //! `traceless gateway`
 
-use super::{DashboardArgs, TraceArgs, parse_size};
+use super::{DashboardArgs, ProgressArgs, TraceArgs, parse_size};
 use clap::{Args, Subcommand, ValueEnum};
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 /// The usual limit of failures, in bits.
@@ -13,26 +14,7 @@ pub struct GatewayArgs {
     #[command(subcommand)]
     pub command: Option<GatewayCommand>,
     #[command(flatten)]
-    pub home: GatewayHome,
-    #[command(flatten)]
-    pub remote: RemoteArgs,
-    /// Blocks of the tree, the same at each start
-    #[arg(long, value_name = "N", default_value_t = 1 << 20,
-        value_parser = clap::value_parser!(u64).range(1..))]
-    pub blocks: u64,
-    /// Bytes of a block, the same at each start
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1K")]
-    pub block_len: u64,
-    /// How the enclave permutes, the same at each start
-    #[arg(long, value_enum, default_value = "benes")]
-    pub kernel: CloudKernel,
-    /// Each limit of the tree is met with probability 2^-BITS, the same at each start
-    #[arg(long, value_name = "BITS", default_value_t = LAMBDA,
-        value_parser = clap::value_parser!(u32).range(4..=128))]
-    pub lambda: u32,
-    /// Go on although the enclave is simulated, and so protects nothing from this machine
-    #[arg(long)]
-    pub allow_simulated_tee: bool,
+    pub tree: GatewayTreeArgs,
     /// When queries are sent: as they are needed, or always N each second
     #[arg(long, value_name = "demand|fixed=N/s", value_parser = parse_rate,
         default_value = "demand")]
@@ -68,6 +50,39 @@ pub struct GatewayArgs {
     /// How to log to standard error
     #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
     pub log: LogForm,
+    /// Verify the whole store again and again, so many bytes a second, as `gateway scrub` does
+    #[arg(long, value_name = "SIZE", value_parser = parse_speed)]
+    pub scrub: Option<NonZeroU64>,
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    #[command(flatten)]
+    pub dashboard: DashboardArgs,
+}
+
+/// A gateway's tree: where and how it is stored.
+#[derive(Args, Clone, Debug)]
+pub struct GatewayTreeArgs {
+    #[command(flatten)]
+    pub home: GatewayHome,
+    #[command(flatten)]
+    pub remote: RemoteArgs,
+    /// Blocks of the tree, the same at each start
+    #[arg(long, value_name = "N", default_value_t = 1 << 20,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub blocks: u64,
+    /// Bytes of a block, the same at each start
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1K")]
+    pub block_len: u64,
+    /// How the enclave permutes, the same at each start
+    #[arg(long, value_enum, default_value = "benes")]
+    pub kernel: CloudKernel,
+    /// Each limit of the tree is met with probability 2^-BITS, the same at each start
+    #[arg(long, value_name = "BITS", default_value_t = LAMBDA,
+        value_parser = clap::value_parser!(u32).range(4..=128))]
+    pub lambda: u32,
+    /// Go on although the enclave is simulated, and so protects nothing from this machine
+    #[arg(long)]
+    pub allow_simulated_tee: bool,
     /// The master key, 32 bytes [default: one of its own in the folder, beside the data]
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
@@ -82,19 +97,37 @@ pub struct GatewayArgs {
     /// What an answer to a write has survived
     #[arg(long, value_enum, default_value = "power")]
     pub durability: GatewayDurability,
-    #[command(flatten)]
-    pub trace: TraceArgs,
-    #[command(flatten)]
-    pub dashboard: DashboardArgs,
 }
 
 #[derive(Subcommand, Clone, Debug)]
 pub enum GatewayCommand {
     /// Check whether a gateway's state is whole, and what cannot be read; changes nothing
     Check(GatewayCheckArgs),
-    /// Go on without the unreadable part of a gateway's state; without --accept-loss, only report
-    /// it
+    /// Go on without the unreadable part of a gateway's state, and without values and objects with
+    /// lost blocks; without --accept-loss, only report them
     Repair(GatewayRepairArgs),
+    /// Verify every slot of the store of a gateway that does not run: damaged nodes are reported,
+    /// and written anew without the blocks that are lost
+    Scrub(Box<GatewayScrubArgs>),
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct GatewayScrubArgs {
+    #[command(flatten)]
+    pub tree: GatewayTreeArgs,
+    /// Read at most so many bytes a second [default: as fast as it goes]
+    #[arg(long, value_name = "SIZE", value_parser = parse_speed)]
+    pub speed: Option<NonZeroU64>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+}
+
+/// Bytes a second.
+fn parse_speed(text: &str) -> Result<NonZeroU64, String> {
+    NonZeroU64::new(parse_size(text)?).ok_or_else(|| "the speed is at least a byte a second".into())
 }
 
 /// The state of a gateway that does not run.
@@ -139,9 +172,9 @@ pub struct GatewayCheckArgs {
 pub struct GatewayRepairArgs {
     #[command(flatten)]
     pub of: GatewayStateArgs,
-    /// Give up what cannot be read: answered writes in it are lost, and slots that the host has
-    /// already served may be read again. The damaged file is kept. The file of --anchor is made
-    /// anew
+    /// Give up what cannot be read: values and objects with lost blocks are removed. If the state
+    /// is damaged, answered writes in that part are lost, and slots that the host has already
+    /// served may be read again. The old file is kept. The file of --anchor is made anew
     #[arg(long)]
     pub accept_loss: bool,
 }

@@ -1,5 +1,6 @@
 //! `traceless gateway check` and `repair`: the state of a gateway that does not run.
 
+use super::scrub::LostNameReport;
 use crate::args::{GatewayCheckArgs, GatewayRepairArgs, GatewayStateArgs};
 use crate::cloud::failure;
 use crate::failure::{FINDING, Failure};
@@ -19,10 +20,14 @@ struct Report {
     records: u64,
     torn_bytes: u64,
     damaged: Option<Damage>,
+    /// Blocks that were lost with damaged slots of the host's store.
+    lost_blocks: usize,
+    /// Values and objects with lost blocks.
+    lost: Vec<LostNameReport>,
     /// How the anchor contradicts the state.
     anchor: Option<String>,
     new_anchor: bool,
-    /// Where the damaged file is kept; `None` if nothing was repaired.
+    /// Where the old file is kept; `None` if nothing was repaired.
     kept: Option<PathBuf>,
 }
 
@@ -59,7 +64,10 @@ pub fn check(args: &GatewayCheckArgs) -> Result<(), Failure> {
 pub fn repair(args: &GatewayRepairArgs) -> Result<(), Failure> {
     let state = State::of(&args.of)?;
     let mut report = state.look(state.anchor)?;
-    let repairable = report.damaged.as_ref().is_some_and(|damaged| damaged.repairable.is_some());
+    let repairable = match &report.damaged {
+        Some(damaged) => damaged.repairable.is_some(),
+        None => !report.lost.is_empty(),
+    };
     if args.accept_loss && repairable {
         let State { folder, keys, anchor } = &state;
         let kept = gateway::repair(folder, keys, *anchor, &mut System);
@@ -78,8 +86,16 @@ impl<'a> State<'a> {
 
     fn look(&self, anchor: Option<&Path>) -> Result<Report, Failure> {
         let checked = gateway::check(&self.folder, &self.keys, anchor);
-        let StateReport { generation, entries, records, torn, lost, anchor } =
-            checked.map_err(|e| failure(&e))?;
+        let StateReport {
+            generation,
+            entries,
+            records,
+            torn,
+            lost,
+            lost_blocks,
+            lost_names,
+            anchor,
+        } = checked.map_err(|e| failure(&e))?;
         let damaged = lost.map(|lost| Damage {
             entry: lost.entry,
             at: lost.at,
@@ -90,12 +106,14 @@ impl<'a> State<'a> {
         });
         Ok(Report {
             schema: "traceless.gateway.check.v1",
-            sound: damaged.is_none() && anchor.is_none(),
+            sound: damaged.is_none() && anchor.is_none() && lost_names.is_empty(),
             generation,
             entries,
             records,
             torn_bytes: torn,
             damaged,
+            lost_blocks,
+            lost: lost_names.iter().map(LostNameReport::of).collect(),
             anchor,
             new_anchor: false,
             kept: None,
@@ -111,7 +129,16 @@ fn finish(report: &Report, json: bool) -> Result<(), Failure> {
         print_report(report);
     }
     let Some(damaged) = &report.damaged else {
-        return report.anchor.clone().map_or(Ok(()), |message| Err(Failure::new(FINDING, message)));
+        let message = match (&report.anchor, report.lost.len(), &report.kept) {
+            (Some(anchor), ..) => anchor.clone(),
+            (None, 0, _) => return Ok(()),
+            (None, lost, Some(_)) => format!("{lost} values and objects were removed"),
+            (None, lost, None) => format!(
+                "{lost} values and objects have lost blocks: write them again, or remove them \
+                 with `gateway repair --accept-loss`"
+            ),
+        };
+        return Err(Failure::new(FINDING, message));
     };
     let outcome = match (&report.kept, damaged.repairable) {
         (Some(_), _) => "repaired",
@@ -144,13 +171,11 @@ fn print_report(report: &Report) {
     } else if report.sound {
         print_line("sound: all that was written can be read");
     }
+    report.lost.iter().for_each(LostNameReport::print);
     if report.new_anchor {
         print_line("the anchor is new: whatever was done to the state before, it does not tell");
     }
     if let Some(kept) = &report.kept {
-        print_line(&format!(
-            "repaired without what is lost; the damaged file is {}",
-            kept.display()
-        ));
+        print_line(&format!("repaired without what is lost; the old file is {}", kept.display()));
     }
 }

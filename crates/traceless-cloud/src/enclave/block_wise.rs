@@ -5,7 +5,7 @@
 //! exchanged or not, and sealed again. So the enclave's memory is constant, however long a block
 //! is, and each row is opened and sealed as often as the network is deep.
 
-use super::job::{Job, NodeBytes};
+use super::job::{DamagedSlots, Job, NodeBytes};
 use crate::enclave_orders::Eviction;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, PART_LEN, TAG_LEN};
@@ -42,8 +42,13 @@ impl BlockWise {
         }
     }
 
-    /// Makes a new version of a node.
-    pub fn evict(&mut self, job: &Job<'_>, order: &Eviction, bytes: NodeBytes<'_>) -> Result {
+    /// Makes a new version of a node, and returns its damaged slots.
+    pub fn evict(
+        &mut self,
+        job: &Job<'_>,
+        order: &Eviction,
+        bytes: NodeBytes<'_>,
+    ) -> Result<DamagedSlots> {
         let control = &order.control;
         let Self { key, networks, rows, sealed, buffers } = self;
         let count = job.rows();
@@ -58,12 +63,15 @@ impl BlockWise {
         let [one, other] = buffers;
         let (g, slot_len) = (job.geometry, job.geometry.slot_len());
         let slots = bytes.node.chunks_exact(slot_len).chain(bytes.carried.chunks_exact(slot_len));
-        let mut wrong = None;
+        let (mut damaged, mut done) = (DamagedSlots::new(), Ok(()));
         for (row, slot) in slots.enumerate() {
-            wrong = wrong.or(take_in(job, row, slot, one));
+            if !take_in(job, row, slot, one) {
+                one.fill(0);
+                done = done.and(job.report(row, &mut damaged));
+            }
             outside.put(row, one);
         }
-        wrong.map_or(Ok(()), Err)?;
+        done?;
         for (nth, (above, below)) in network.pairs().enumerate() {
             outside.take(above, one)?;
             outside.take(below, other)?;
@@ -78,7 +86,7 @@ impl BlockWise {
             let (seal, number) = job.target(row).expect("a slot for what goes out");
             seal.seal_slot(g, number, &one[..g.sealed_len()], slot);
         }
-        Ok(())
+        Ok(damaged)
     }
 }
 
@@ -112,21 +120,20 @@ fn nonce(row: usize, sealed: u32) -> Nonce {
     Nonce::of_fresh_key((row as u64) << 32 | u64::from(sealed))
 }
 
-/// Opens a slot. All of its parts are opened, even after one fails.
-fn take_in(job: &Job<'_>, row: usize, slot: &[u8], plain: &mut [u8]) -> Option<Error> {
+/// Opens a slot, and returns whether all of it is right. All of its parts are opened, even after
+/// one fails.
+fn take_in(job: &Job<'_>, row: usize, slot: &[u8], plain: &mut [u8]) -> bool {
     let Some((seal, number)) = job.source(row) else {
         plain.fill(0);
-        return None;
+        return true;
     };
-    let mut wrong = None;
+    let mut is_right = true;
     let plain = &mut plain[..job.geometry.sealed_len()];
     for (part, plain) in plain.chunks_mut(PART_LEN).enumerate() {
         let sealed = &slot[job.geometry.part_at(part)..job.geometry.part_end(part)];
-        if seal.open((number, part), sealed, plain).is_err() {
-            wrong = Some(Error::Tampered { node: seal.node().0, slot: number });
-        }
+        is_right &= seal.open((number, part), sealed, plain).is_ok();
     }
-    wrong
+    is_right
 }
 
 /// Exchanges two blocks or not, with the same memory accesses in both cases.

@@ -1,7 +1,7 @@
 //! Makes a new version of a node: opens, verifies, permutes and seals it, part by part.
 
 use super::block_wise::BlockWise;
-use super::job::{Job, NodeBytes, SlotParts};
+use super::job::{DamagedSlots, Job, NodeBytes, SlotParts};
 use super::{Session, Shared};
 use crate::channel::Receiver;
 use crate::enclave_orders::Eviction;
@@ -101,12 +101,17 @@ impl Evictor {
     /// Makes a new version of a node, as the order says.
     ///
     /// Every slot is read once, into the enclave's memory, and verified before anything of its part
-    /// goes out. If a later part is wrong, the parts that went out belong to an attempt that the
-    /// gateway never commits.
-    pub fn evict(&mut self, order: &mut [u8], mut bytes: NodeBytes<'_>) -> Result {
+    /// goes out. Damaged slots of the node are returned: their parts count as zeros, which are no
+    /// block. The host can know them, too. If a carried slot is damaged in a later part, the parts
+    /// that went out belong to an attempt that the gateway never commits.
+    ///
+    /// An order without an attempt number verifies the node, and writes nothing.
+    pub fn evict(&mut self, order: &mut [u8], mut bytes: NodeBytes<'_>) -> Result<DamagedSlots> {
         let order = self.take(order)?;
         let Self { geometry, transport_keys, kernel, .. } = self;
-        if let Kernel::BlockWise(blocks) = kernel {
+        if let Kernel::BlockWise(blocks) = kernel
+            && !order.only_verifies()
+        {
             let job = Job::new(geometry, transport_keys, false, &order);
             job.check(&bytes)?;
             return blocks.evict(&job, &order, bytes);
@@ -115,7 +120,11 @@ impl Evictor {
     }
 
     /// Like [`Evictor::evict`], for a node that is never in memory as a whole.
-    pub fn evict_by_parts(&mut self, order: &mut [u8], parts: &mut impl SlotParts) -> Result {
+    pub fn evict_by_parts(
+        &mut self,
+        order: &mut [u8],
+        parts: &mut impl SlotParts,
+    ) -> Result<DamagedSlots> {
         let order = self.take(order)?;
         self.carry_out(&order, parts)
     }
@@ -132,13 +141,17 @@ impl Evictor {
         Ok(order)
     }
 
-    fn carry_out(&mut self, order: &Eviction, parts: &mut impl SlotParts) -> Result {
+    fn carry_out(&mut self, order: &Eviction, parts: &mut impl SlotParts) -> Result<DamagedSlots> {
         let Self { geometry, transport_keys, slab, kernel, threads, .. } = self;
         let job = Job::new(geometry, transport_keys, kernel.streams(), order);
         job.check(parts)?;
+        let mut damaged = DamagedSlots::new();
         let mut work = |part: usize, threads: &dyn ForkJoin| {
             let found = parts.part(geometry, part)?;
-            job.load(part, &found, slab, threads)?;
+            job.load(part, &found, slab, threads, &mut damaged)?;
+            if order.only_verifies() {
+                return Ok(());
+            }
             kernel.permute(&order.control, part, (&job, transport_keys, threads), slab)?;
             job.store(part, slab, found, threads);
             parts.done()
@@ -147,7 +160,7 @@ impl Evictor {
         let threads = if is_small { &OneThread } else { &**threads };
         let mut done = Ok(());
         threads.run(&mut || done = (0..geometry.parts()).try_for_each(|part| work(part, threads)));
-        done
+        done.map(|()| damaged)
     }
 }
 

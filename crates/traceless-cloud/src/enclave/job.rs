@@ -6,7 +6,12 @@ use crate::fork_join::ForkJoin;
 use crate::geometry::{Geometry, TAG_LEN};
 use crate::kernel::{Rows, Slab};
 use crate::transport_seal::{SlotSeal, TransportKeys, Vector};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use traceless_sys::ct::secret::declassify;
+
+/// The slots of a node that do not hold what was last written to them.
+pub type DamagedSlots = BTreeSet<u32>;
 
 /// A node's slots and the slots that are carried through it, in the host's memory.
 pub struct NodeBytes<'a> {
@@ -65,6 +70,12 @@ pub struct Job<'a> {
     slots: usize,
     carried: usize,
     old: Option<SlotSeal<'a>>,
+    /// What is sealed under the attempt; `None` if the node is only verified.
+    renewed: Option<RenewedSeals<'a>>,
+}
+
+/// The seals of an attempt.
+struct RenewedSeals<'a> {
     carried_in: SlotSeal<'a>,
     new: SlotSeal<'a>,
     carried_out: Option<SlotSeal<'a>>,
@@ -78,16 +89,28 @@ impl<'a> Job<'a> {
         order: &Eviction,
     ) -> Self {
         let old = order.old(geometry);
+        let seal = |version| transport_keys.seal(version);
+        let renewed = (!order.only_verifies()).then(|| RenewedSeals {
+            carried_in: seal(order.carried_in(geometry)),
+            new: seal(order.renewed(geometry)),
+            carried_out: order.carried_out(geometry).map(seal),
+        });
         Self {
             geometry,
             streams,
             slots: geometry.slots(geometry.layer_of(order.node)),
             carried: if order.in_round { geometry.round_slots } else { 0 },
-            old: old.is_written().then(|| transport_keys.seal(old)),
-            carried_in: transport_keys.seal(order.carried_in(geometry)),
-            new: transport_keys.seal(order.renewed(geometry)),
-            carried_out: order.carried_out(geometry).map(|version| transport_keys.seal(version)),
+            old: old.is_written().then(|| seal(old)),
+            renewed,
         }
+    }
+
+    fn renewed(&self) -> &RenewedSeals<'a> {
+        self.renewed.as_ref().expect("nothing is carried or sealed where a node is only verified")
+    }
+
+    fn carried_out(&self) -> Option<&SlotSeal<'a>> {
+        self.renewed.as_ref().and_then(|seals| seals.carried_out.as_ref())
     }
 
     pub fn rows(&self) -> usize {
@@ -97,7 +120,7 @@ impl<'a> Job<'a> {
     /// Bytes of the node, of the carried-in slots, of the new node, of the carried-out slots.
     fn lens(&self) -> (usize, usize, usize, usize) {
         let slot = self.geometry.slot_len();
-        let on = if self.carried_out.is_some() { self.carried * slot } else { 0 };
+        let on = if self.carried_out().is_some() { self.carried * slot } else { 0 };
         (self.slots * slot, self.carried * slot, self.slots * slot, on)
     }
 
@@ -112,54 +135,70 @@ impl<'a> Job<'a> {
     pub fn source(&self, row: usize) -> Option<(&SlotSeal<'a>, u32)> {
         match row.checked_sub(self.slots) {
             None => self.old.as_ref().map(|seal| (seal, row as u32)),
-            Some(carried) => Some((&self.carried_in, carried as u32)),
+            Some(carried) => Some((&self.renewed().carried_in, carried as u32)),
         }
     }
 
     /// The seal and slot number that a row is sealed under; `None` if the row is dropped.
     pub fn target(&self, row: usize) -> Option<(&SlotSeal<'a>, u32)> {
         match row.checked_sub(self.slots) {
-            None => Some((&self.new, row as u32)),
-            Some(carried) => self.carried_out.as_ref().map(|seal| (seal, carried as u32)),
+            None => Some((&self.renewed().new, row as u32)),
+            Some(carried) => self.carried_out().map(|seal| (seal, carried as u32)),
         }
     }
 
     /// The vector that a row is sealed under. A dropped row has one, too: whether a piece goes
     /// there is secret.
     pub fn new_vector(&self, row: usize) -> Vector {
-        let (seal, slot) = self.target(row).unwrap_or((&self.new, row as u32));
+        let (seal, slot) = self.target(row).unwrap_or((&self.renewed().new, row as u32));
         seal.vector(slot)
     }
 
-    /// Opens a part of every slot into its row. Reports a wrong slot only after all were opened.
+    /// Opens a part of every slot into its row. Rows of wrong slots become zeros. `damaged` gets
+    /// the wrong slots of the node. A wrong slot that was carried in is an error, once all are
+    /// opened: the gateway has its block, and carries it in again.
     pub fn load(
         &self,
         part: usize,
         found: &PartBytes<'_>,
         slab: &mut Slab,
         threads: &dyn ForkJoin,
+        damaged: &mut DamagedSlots,
     ) -> Result {
         let middle = self.rows() / 2;
         let mut rows = slab.rows_mut(self.rows());
         let (mut first, mut second) = rows.split_at(middle);
-        let (mut wrong, mut also_wrong) = (None, None);
+        let (mut wrong, mut also_wrong) = (Vec::new(), Vec::new());
         threads.join(&mut || wrong = self.load_rows(part, 0, found, &mut first), &mut || {
             also_wrong = self.load_rows(part, middle, found, &mut second);
         });
-        wrong.or(also_wrong).map_or(Ok(()), Err)
+        for row in wrong.into_iter().chain(also_wrong) {
+            self.report(row, damaged)?;
+        }
+        Ok(())
     }
 
-    /// Opens slots into rows, from row `start` on.
+    /// Adds the slot of a wrong row to `damaged`; an error if it was carried in.
+    pub fn report(&self, row: usize, damaged: &mut DamagedSlots) -> Result {
+        if row >= self.slots {
+            let node = self.renewed().carried_in.node().0;
+            return Err(Error::Tampered { node, slot: (row - self.slots) as u32 });
+        }
+        damaged.insert(row as u32);
+        Ok(())
+    }
+
+    /// Opens slots into rows, from row `start` on, and returns the wrong ones.
     fn load_rows(
         &self,
         part: usize,
         start: usize,
         PartBytes { bytes, stride, at }: &PartBytes<'_>,
         rows: &mut Rows<'_>,
-    ) -> Option<Error> {
+    ) -> Vec<usize> {
         let len = self.geometry.part_len(part);
         let slots = bytes.node.chunks_exact(*stride).chain(bytes.carried.chunks_exact(*stride));
-        let mut wrong = None;
+        let mut wrong = Vec::new();
         for ((row, words), slot) in (start..).zip(rows.bytes_mut()).zip(slots.skip(start)) {
             let plain = &mut words[..len];
             let Some((seal, number)) = self.source(row) else {
@@ -173,7 +212,8 @@ impl<'a> Job<'a> {
                 seal.open((number, part), sealed, plain)
             };
             if opened.is_err() {
-                wrong = Some(Error::Tampered { node: seal.node().0, slot: number });
+                plain.fill(0);
+                wrong.push(row);
             }
         }
         wrong

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use traceless_cloud::channel::{Receiver, Sender};
-//! use traceless_cloud::enclave::{Querier, Shared};
+//! use traceless_cloud::enclave::{Querier, QueryReply, Shared};
 //! use traceless_cloud::enclave_orders::Query;
 //! use traceless_cloud::kernel::Choice;
 //! use traceless_cloud::params::Params;
@@ -25,8 +25,9 @@
 //! let mut order = Sender::new(&session.query, Box::new(System)).seal(&query.encode(&g));
 //! let slots = vec![0; g.layers * g.slot_len()];
 //! let mut reply = querier.query(&mut order, &slots)?;
-//! let block = Receiver::new(&session.reply).open(&mut reply)?.to_vec();
-//! assert_eq!(block, vec![0; g.sealed_len()]);
+//! let mut replies = Receiver::new(&session.reply);
+//! let reply = QueryReply::decode(replies.open(&mut reply)?)?;
+//! assert_eq!(reply.block, vec![0; g.sealed_len()]);
 //! # Ok(())
 //! # }
 //! ```
@@ -39,8 +40,8 @@ mod query;
 mod tests;
 
 pub use evict::{Evictor, WORKING_SET_MAX};
-pub use job::{NodeBytes, PartBytes, SlotParts};
-pub use query::Querier;
+pub use job::{DamagedSlots, NodeBytes, PartBytes, SlotParts};
+pub use query::{DAMAGE_LEN, Querier, QueryReply};
 
 use crate::channel::{Nonce, session_key};
 use crate::geometry::Geometry;

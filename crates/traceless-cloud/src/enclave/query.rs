@@ -43,25 +43,28 @@ impl Querier {
 
     /// The reply to an order. `slots` has one slot of each layer, from the root on.
     ///
-    /// Every slot is verified before one is chosen. So an error names only the slot that is wrong,
-    /// which the host knows already, and reveals nothing about the chosen one.
+    /// Every slot is verified before one is chosen. A wrong one counts as zeros, which are no
+    /// block, and the reply says in which layers slots were wrong ([`QueryReply`]). The host can
+    /// know that, too; replies with and without damage look alike.
     pub fn query(&mut self, order: &mut [u8], slots: &[u8]) -> Result<Vec<u8>> {
         let order = Query::decode(self.receiver.open(order)?, &self.geometry)?;
         if slots.len() != self.geometry.layers * self.geometry.slot_len() {
             return Err(Error::Malformed("not one slot of each layer"));
         }
-        self.open_all(&order, slots)?;
+        let damaged = self.open_all(&order, slots);
         let mut target = [order.target];
         classify(&mut target);
         ct::dispatch(Choose { rows: &self.rows, chosen: &mut self.chosen, target: target[0] });
-        let mut reply = self.sender.seal(bytes_of(&self.chosen));
+        let reply = [bytes_of(&self.chosen), &damaged.to_le_bytes()].concat();
+        let mut reply = self.sender.seal(&reply);
         declassify(&mut reply);
         Ok(reply)
     }
 
-    fn open_all(&mut self, order: &Query, slots: &[u8]) -> Result {
+    /// Opens all slots, and returns the layers of wrong ones, a bit each.
+    fn open_all(&mut self, order: &Query, slots: &[u8]) -> u16 {
         let g = &self.geometry;
-        let mut wrong = None;
+        let mut damaged = 0;
         let rows = bytes_of_mut(&mut self.rows).chunks_exact_mut(g.sealed_len());
         for (layer, (row, slot)) in rows.zip(slots.chunks_exact(g.slot_len())).enumerate() {
             let version = order.version(g, layer);
@@ -75,11 +78,35 @@ impl Querier {
                 let sealed = &slot[g.part_at(part)..g.part_end(part)];
                 let plain = &mut row[part * PART_LEN..][..g.part_len(part)];
                 if seal.open((number, part), sealed, plain).is_err() {
-                    wrong = Some(Error::Tampered { node: version.node.0, slot: number });
+                    damaged |= 1 << layer;
                 }
             }
+            if damaged >> layer & 1 == 1 {
+                row.fill(0);
+            }
         }
-        wrong.map_or(Ok(()), Err)
+        damaged
+    }
+}
+
+/// Bytes of a reply that report damage.
+pub const DAMAGE_LEN: usize = 2;
+
+/// The content of a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueryReply<'a> {
+    /// The wanted block under the gateway's seal; zeros if its slot was damaged.
+    pub block: &'a [u8],
+    /// The layers with damaged slots, a bit each. The host can know them.
+    pub damaged: u16,
+}
+
+impl<'a> QueryReply<'a> {
+    /// The content of an opened reply.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self> {
+        let (block, damaged) =
+            bytes.split_last_chunk().ok_or(Error::Malformed("not the reply to a query"))?;
+        Ok(Self { block, damaged: u16::from_le_bytes(*damaged) })
     }
 }
 

@@ -70,10 +70,12 @@ fn slots_of(rig: &Rig, query: &Query) -> Vec<u8> {
     (0..g.layers).flat_map(one).collect()
 }
 
-fn send_query(rig: &mut Rig, query: &Query, slots: &[u8]) -> Result<Vec<u8>, Error> {
+/// The block and the damaged layers of the reply.
+fn send_query(rig: &mut Rig, query: &Query, slots: &[u8]) -> Result<(Vec<u8>, u16), Error> {
     let mut order = rig.queries.seal(&query.encode(&rig.shared.geometry));
     let mut reply = rig.querier.query(&mut order, slots)?;
-    Ok(rig.replies.open(&mut reply).unwrap().to_vec())
+    let reply = QueryReply::decode(rig.replies.open(&mut reply).unwrap())?;
+    Ok((reply.block.to_vec(), reply.damaged))
 }
 
 #[test]
@@ -84,8 +86,8 @@ fn a_query_returns_the_target_block() {
         for target in 0..g.layers as u32 {
             let query = query(&g, target);
             let slots = slots_of(&rig, &query);
-            let block = send_query(&mut rig, &query, &slots).unwrap();
-            assert_eq!(block, vec![target as u8 + 1; g.sealed_len()]);
+            let reply = send_query(&mut rig, &query, &slots).unwrap();
+            assert_eq!(reply, (vec![target as u8 + 1; g.sealed_len()], 0));
         }
     }
 }
@@ -96,7 +98,8 @@ fn a_node_that_was_never_written_holds_zeros() {
     let mut query = query(&rig.shared.geometry, 2);
     let slots = slots_of(&rig, &query);
     query.locations[2].attempt = 0;
-    assert!(send_query(&mut rig, &query, &slots).unwrap().iter().all(|&byte| byte == 0));
+    let (block, damaged) = send_query(&mut rig, &query, &slots).unwrap();
+    assert!(block.iter().all(|&byte| byte == 0) && damaged == 0);
 }
 
 #[test]
@@ -104,16 +107,15 @@ fn a_corrupt_slot_reveals_nothing_about_the_layer() {
     let mut rig = rig(small(), Choice::Benes);
     let g = rig.shared.geometry;
     for corrupt in 0..g.layers {
-        let errors: Vec<String> = (0..g.layers as u32)
-            .map(|target| {
-                let query = query(&g, target);
-                let mut slots = slots_of(&rig, &query);
-                slots[corrupt * g.slot_len() + 9] ^= 1;
-                send_query(&mut rig, &query, &slots).unwrap_err().to_string()
-            })
-            .collect();
-        assert!(errors.iter().all(|one| *one == errors[0]), "{errors:?}");
-        assert!(errors[0].contains(&format!("slot {}", 3 + corrupt)), "{}", errors[0]);
+        for target in 0..g.layers {
+            let query = query(&g, target as u32);
+            let mut slots = slots_of(&rig, &query);
+            slots[corrupt * g.slot_len() + 9] ^= 1;
+            let (block, damaged) = send_query(&mut rig, &query, &slots).unwrap();
+            assert_eq!(damaged, 1 << corrupt, "whichever is the target");
+            let wanted = if corrupt == target { 0 } else { target as u8 + 1 };
+            assert!(block.iter().all(|&byte| byte == wanted), "{corrupt} {target}");
+        }
     }
 }
 
@@ -152,10 +154,9 @@ fn replayed_orders_and_older_slots_are_refused() {
         Query { leaf: 6, ..query },
         Query { locations: [Location { slot: 3, attempt: 9 }; 12], ..query },
     ] {
-        assert!(
-            matches!(send_query(&mut rig, &other, &slots), Err(Error::Tampered { .. })),
-            "{other:?}"
-        );
+        let (block, damaged) = send_query(&mut rig, &other, &slots).unwrap();
+        let is_lost = damaged >> other.target & 1 == 1;
+        assert!(damaged != 0 && is_lost == block.iter().all(|&byte| byte == 0), "{other:?}");
     }
     let short = send_query(&mut rig, &query, &slots[1..]);
     assert!(matches!(short, Err(Error::Malformed(_))));
@@ -187,12 +188,32 @@ fn evict(
     order: &Eviction,
     (node, carried): &(Vec<u8>, Vec<u8>),
 ) -> Result<(Vec<u8>, Vec<u8>), Error> {
+    let (slots, _) = evict_and_verify(rig, order, (node, carried))?;
+    Ok(slots)
+}
+
+fn damaged_slots(
+    rig: &mut Rig,
+    order: &Eviction,
+    (node, carried): &(Vec<u8>, Vec<u8>),
+) -> Result<DamagedSlots, Error> {
+    Ok(evict_and_verify(rig, order, (node, carried))?.1)
+}
+
+/// New slots of the node and carried ones, and the damaged slots of the old node.
+type EvictionOutcome = ((Vec<u8>, Vec<u8>), DamagedSlots);
+
+fn evict_and_verify(
+    rig: &mut Rig,
+    order: &Eviction,
+    (node, carried): (&[u8], &[u8]),
+) -> Result<EvictionOutcome, Error> {
     let on = if order.carried_out(&rig.shared.geometry).is_some() { carried.len() } else { 0 };
     let (mut new_node, mut new_carried) = (vec![0; node.len()], vec![0; on]);
     let bytes = NodeBytes { node, carried, new_node: &mut new_node, new_carried: &mut new_carried };
     let mut message = rig.evictions.seal(&order.encode());
-    rig.evictor.evict(&mut message, bytes)?;
-    Ok((new_node, new_carried))
+    let damaged = rig.evictor.evict(&mut message, bytes)?;
+    Ok(((new_node, new_carried), damaged))
 }
 
 /// The byte that fills each slot of a version.
@@ -271,6 +292,7 @@ fn eviction_by_whole_blocks_produces_the_same_bytes() {
         changed.1[7] ^= 1;
         let result = evict(&mut blocks, &order, &changed);
         assert!(matches!(result, Err(Error::Tampered { slot: 0, .. })));
+        damage_becomes_zeros(&mut blocks, layer, &input);
     }
 }
 
@@ -290,6 +312,7 @@ fn two_threads_produce_the_same_bytes() {
         changed.1[7] ^= 1;
         let result = evict(&mut two, &order, &changed);
         assert!(matches!(result, Err(Error::Tampered { slot: 0, .. })));
+        damage_becomes_zeros(&mut two, layer, &input);
     }
 }
 
@@ -307,15 +330,83 @@ fn every_carried_in_row_is_verified() {
                 Some(carried) => (&mut changed.1, carried),
             };
             bytes[at * g.slot_len() + 5] ^= 0x10;
-            let result = evict(&mut rig, &order, &changed);
-            assert!(matches!(result, Err(Error::Tampered { slot, .. }) if slot == at as u32));
+            let result = damaged_slots(&mut rig, &order, &changed);
+            if row < g.inner_slots {
+                assert_eq!(result.unwrap(), DamagedSlots::from([at as u32]));
+            } else {
+                assert!(matches!(result, Err(Error::Tampered { slot, .. }) if slot == at as u32));
+            }
         }
         // Two slots of one node are exchanged.
         let mut swapped = input.clone();
         let (a, b) = swapped.0.split_at_mut(g.slot_len());
         a.swap_with_slice(&mut b[..g.slot_len()]);
-        assert!(matches!(evict(&mut rig, &order, &swapped), Err(Error::Tampered { .. })));
-        evict(&mut rig, &order, &input).unwrap();
+        let damaged = damaged_slots(&mut rig, &order, &swapped).unwrap();
+        assert_eq!(damaged, DamagedSlots::from([0, 1]));
+        assert!(damaged_slots(&mut rig, &order, &input).unwrap().is_empty());
+    }
+}
+
+/// Damaged slots of the node become rows of zeros, or with the paper's kernel rows of other bytes,
+/// which are no block. All other rows are as they were.
+fn damage_becomes_zeros(rig: &mut Rig, layer: usize, input: &(Vec<u8>, Vec<u8>)) {
+    let g = rig.shared.geometry;
+    let dest: Vec<u32> = (0..(g.slots(layer) + g.round_slots) as u32).rev().collect();
+    let order = &order_for(rig, layer, &dest);
+    let mut changed = input.clone();
+    for slot in [3, 7] {
+        // In the last part: all parts before it are whole.
+        changed.0[(slot + 1) * g.slot_len() - TAG_LEN - 1] ^= 1;
+    }
+    assert_eq!(damaged_slots(rig, order, &changed).unwrap(), DamagedSlots::from([3, 7]));
+    let before = evict(rig, order, input).unwrap();
+    let after = evict(rig, order, &changed).unwrap();
+    let targets = [3, 7].map(|slot| dest[slot] as usize);
+    let [before, after] = [before, after].map(|(node, carried)| [node, carried].concat());
+    let slots = before.chunks_exact(g.slot_len()).zip(after.chunks_exact(g.slot_len()));
+    for (at, (before, after)) in slots.enumerate() {
+        let is_target = targets.contains(&at);
+        assert_eq!(before != after, is_target, "slot {at}");
+        if !is_target || rig.shared.choice == Choice::Paper {
+            continue;
+        }
+        let (version, number) = match at.checked_sub(g.slots(layer)) {
+            None => (order.renewed(&g), at),
+            Some(carried) => (order.carried_out(&g).unwrap(), carried),
+        };
+        let last = g.parts() - 1;
+        let sealed = &after[g.part_at(last)..g.part_end(last)];
+        let mut plain = vec![1; g.part_len(last)];
+        let seal = rig.transport_keys.seal(version);
+        seal.open((number as u32, last), sealed, &mut plain).unwrap();
+        assert!(plain.iter().all(|&byte| byte == 0), "slot {at}");
+    }
+}
+
+/// An order to verify finds what an eviction finds, and writes nothing.
+#[test]
+fn a_node_is_verified_without_a_new_version() {
+    for choice in [Choice::Benes, Choice::Paper] {
+        let mut rig = rig(Geometry { block_len: 2048, ..small() }, choice);
+        let g = rig.shared.geometry;
+        let (round, node) = (8, g.node(1, 5));
+        let verify = Eviction::to_verify(round, node, 3);
+        let mut bytes: Vec<u8> = (0..g.inner_slots as u32)
+            .flat_map(|i| slot(&rig, verify.old(&g), i, i as u8))
+            .collect();
+        let input = (bytes.clone(), Vec::new());
+        assert!(damaged_slots(&mut rig, &verify, &input).unwrap().is_empty());
+        for slot in [0, 4, g.inner_slots - 1] {
+            bytes[slot * g.slot_len() + 77] ^= 2;
+        }
+        let input = (bytes, Vec::new());
+        let wanted = DamagedSlots::from([0, 4, g.inner_slots as u32 - 1]);
+        assert_eq!(damaged_slots(&mut rig, &verify, &input).unwrap(), wanted);
+        let (new_node, _) = evict(&mut rig, &verify, &input).unwrap();
+        assert!(new_node.iter().all(|&byte| byte == 0), "nothing was written");
+        // A node that was never written has no damage.
+        let unwritten = Eviction::to_verify(round, node, 0);
+        assert!(damaged_slots(&mut rig, &unwritten, &input).unwrap().is_empty());
     }
 }
 

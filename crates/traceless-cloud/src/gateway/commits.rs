@@ -7,6 +7,7 @@ use super::sessions::SESSIONS_MAX;
 use super::state::Running;
 use crate::error::{Error, Result};
 use crate::geometry::Node;
+use crate::host::DamagedSlot;
 use core::time::Duration;
 
 impl Gateway {
@@ -67,9 +68,22 @@ impl Gateway {
                 self.lost = true;
                 return self.begin_next_session();
             }
-            if let Err(error) = outcome.staged {
-                self.log_deferred(Record::Fail)?;
-                return Err(error);
+            match outcome.staged {
+                Err(error) => {
+                    self.log_deferred(Record::Fail)?;
+                    return Err(error);
+                }
+                // A disk or a line may have failed for a moment, so the round is made again once.
+                // The host can know that, too.
+                Ok(damage) if !damage.is_empty() && !self.has_found_damage => {
+                    self.has_found_damage = true;
+                    return self.log_deferred(Record::Fail);
+                }
+                Ok(damage) => {
+                    self.has_found_damage = false;
+                    self.counts.damaged += damage.len() as u64;
+                    self.log_damage(&damage)?;
+                }
             }
             self.staged = true;
             if self.state.running.as_ref().is_some_and(Running::is_round) {
@@ -80,6 +94,15 @@ impl Gateway {
             Err(Error::SessionLost) => self.begin_next_session(),
             other => other,
         }
+    }
+
+    /// The blocks of damaged slots are lost.
+    pub(super) fn log_damage(&mut self, damage: &[DamagedSlot]) -> Result {
+        for of_node in damage.chunk_by(|one, other| one.node == other.node) {
+            let slots = of_node.iter().map(|damaged| damaged.slot).collect();
+            self.log_deferred(Record::Damage { node: of_node[0].node.0, slots })?;
+        }
+        Ok(())
     }
 
     /// Commits what is staged. After a failed commit it is unknown whether it happened, so the

@@ -9,7 +9,7 @@
 //! A tick for which gateway or host were too slow is late. No tick is left out. If a tick is late
 //! by a period or more, all later ones shift by that delay.
 
-use super::queries::Access;
+use super::queries::{Access, BlockRead};
 use super::rounds::Wait;
 use super::{Gateway, Journal};
 use crate::error::{Error, Result};
@@ -110,7 +110,7 @@ impl Gateway {
 
     /// Serves all accesses and returns what was read, in order. An access takes one tick, unless
     /// its block is at the gateway. A dummy access takes none, as no caller can notice.
-    pub(super) fn access_in_ticks(&mut self, accesses: &[Access]) -> Result<Vec<Vec<u8>>> {
+    pub(super) fn access_in_ticks(&mut self, accesses: &[Access]) -> Result<Vec<BlockRead>> {
         let mut read = Vec::new();
         for access in accesses.iter().filter(|access| access.id().is_some()) {
             loop {
@@ -129,7 +129,7 @@ impl Gateway {
     }
 
     /// Uses the next tick. Returns whether it served `access`: a query that has no reply yet is
-    /// sent first.
+    /// sent first, and after a reply that reports damage a query is sent again with the next tick.
     fn use_tick(&mut self, access: &Access) -> Result<bool> {
         self.host.check()?;
         if self.lost {
@@ -154,8 +154,11 @@ impl Gateway {
         self.counts.ticks_used += u64::from(is_used);
         self.counts.ticks_unused += u64::from(!is_used);
         self.send_pending()?;
-        self.advance_round()?;
-        Ok(is_own)
+        // A commit would send what waits for the next tick.
+        if self.state.pending.is_empty() {
+            self.advance_round()?;
+        }
+        Ok(is_own && self.state.pending.is_empty())
     }
 
     /// Waits until the next tick is due. Messages other than queries wait for it, too.

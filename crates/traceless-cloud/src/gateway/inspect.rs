@@ -4,6 +4,7 @@
 //! the damaged file beside it.
 
 use super::Keys;
+use super::LostName;
 use super::anchor::{Anchor, Claim};
 use super::journal::{SavedState, generations, path_of, put_new, write_new};
 use crate::error::{Error, Result};
@@ -28,6 +29,10 @@ pub struct StateReport {
     pub torn: u64,
     /// The damaged part.
     pub lost: Option<LostPart>,
+    /// Blocks that were lost with damaged slots of the host's store.
+    pub lost_blocks: usize,
+    /// Names of values and objects with lost blocks.
+    pub lost_names: Vec<LostName>,
     /// Why the anchor does not fit the state.
     pub anchor: Option<String>,
 }
@@ -73,7 +78,13 @@ pub fn check(folder: &Path, keys: &Keys, anchor: Option<&Path>) -> Result<StateR
         (Some(path), Some(saved)) => anchor_mismatch(path, keys, saved)?,
         _ => None,
     };
+    let state = match &saved {
+        Some(saved) if saved.state_entries().is_some() => Some(saved.state(&saved.params()?)?),
+        _ => None,
+    };
     Ok(StateReport {
+        lost_blocks: state.as_ref().map_or(0, |state| state.lost.len()),
+        lost_names: state.map_or_else(Vec::new, |state| state.lost_names()),
         generation: newest,
         entries: saved.as_ref().map_or(0, |saved| saved.found.position.entries),
         records: saved.as_ref().map_or(0, records),
@@ -84,7 +95,8 @@ pub fn check(folder: &Path, keys: &Keys, anchor: Option<&Path>) -> Result<StateR
 }
 
 /// Begins a generation with all whole records of the newest, without what [`check`] reports as
-/// lost. Returns where the damaged file is kept. The anchor, if there is one, is written anew.
+/// lost: names with lost blocks are removed. Returns where the old file is kept. The anchor,
+/// if there is one, is written anew.
 pub fn repair(
     folder: &Path,
     keys: &Keys,
@@ -100,7 +112,13 @@ pub fn repair(
     };
     // Before anything is written, so that a file that cannot be the anchor stops the repair.
     let anchor = anchor.map(Claim::of).transpose()?;
+    let mut removals = EntryDraft::default();
+    for name in saved.state(&saved.params()?)?.lost_names() {
+        removals.add(&name.removal().encode());
+    }
+    let removals = Some(removals).filter(|removals| !removals.is_empty());
     let drafts = saved.found.bodies().map(|(records, body)| EntryDraft::of(records, body));
+    let drafts = drafts.chain(removals);
     let parent = Position { generation: newest, ..Position::default() };
     let log = write_new(folder, &keys.state, parent, drafts, Durability::Power, rng)?;
     let preserved = preserve(folder, newest)?;

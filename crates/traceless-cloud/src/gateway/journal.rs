@@ -15,6 +15,7 @@ use super::state::State;
 use crate::codec::{Reader, Writer};
 use crate::durable::{make_folder, put};
 use crate::error::{Error, Result};
+use crate::geometry::Geometry;
 use crate::lock::Lock;
 use crate::log::{Damage, EntryDraft, Head, Log, Magic, POSITION_LEN, Position, SealProof};
 use crate::log::{WholeEntries, read};
@@ -296,6 +297,13 @@ impl SavedState {
         self.found.bodies().position(|(_, body)| body.is_empty())
     }
 
+    /// The parameters of the state's tree.
+    pub(super) fn params(&self) -> Result<Params> {
+        let first = self.found.bodies().next().map(|(_, piece)| piece);
+        let mut from = Reader::of_state(first.ok_or(Error::State(STATE))?, STATE);
+        read_shape(&mut from)
+    }
+
     /// The state, with all later records applied.
     pub(super) fn state(&self, params: &Params) -> Result<State> {
         let wrong = Error::State(STATE);
@@ -339,6 +347,30 @@ pub(super) fn generations(folder: &Path) -> Result<Vec<u64>> {
     }
     all.sort_unstable();
     Ok(all)
+}
+
+/// The limit of failures that is assumed where the parameters are read from the state.
+const LAMBDA: u32 = 32;
+
+/// Takes what [`shape`] appended.
+fn read_shape(from: &mut Reader<'_>) -> Result<Params> {
+    let blocks = from.u64()?;
+    let mut number = || usize::try_from(from.u64()?).map_err(|_| Error::State(STATE));
+    let mut small = || u32::try_from(number()?).map_err(|_| Error::State(STATE));
+    let (roots, arity) = (small()?, small()?);
+    let geometry = Geometry {
+        roots,
+        arity,
+        layers: number()?,
+        round_slots: number()?,
+        inner_slots: number()?,
+        leaf_slots: number()?,
+        block_len: number()?,
+    };
+    geometry.check()?;
+    let (round_blocks, inner_blocks, leaf_blocks) = (number()?, number()?, number()?);
+    // Limits that are not part of the shape play no role for what is saved.
+    Ok(Params { blocks, lambda: LAMBDA, geometry, round_blocks, inner_blocks, leaf_blocks })
 }
 
 fn shape(params: &Params, out: &mut Writer) {

@@ -52,6 +52,7 @@ mod queries;
 mod query_pacing;
 mod record;
 mod rounds;
+mod scrub;
 mod sessions;
 mod stash;
 mod state;
@@ -68,6 +69,7 @@ pub use journal::StateLocation;
 pub use names::{ByteRange, Namespace, Object};
 pub use objects::{Draft, NAME_LEN_MAX, VALUE_LEN_MAX, Value, size_class};
 pub use queries::TOGETHER_MAX;
+pub use scrub::LostName;
 
 use crate::block_seal::BlockKeys;
 use crate::channel::{Nonce, Receiver, Sender};
@@ -81,7 +83,7 @@ use crate::transport_seal::TransportKeys;
 use constant_rate::ConstantRate;
 use index::BlockPlace;
 use journal::Journal;
-use queries::Access;
+use queries::{Access, BlockRead};
 use query_pacing::QueryPacing;
 use record::Record;
 use rounds::{Maker, RoundJob, Wait, Worker};
@@ -127,6 +129,10 @@ pub struct Counts {
     pub rounds: u64,
     /// Nodes renewed outside a round.
     pub renewed: u64,
+    /// Nodes verified by a scrub.
+    pub scrubbed: u64,
+    /// How often queries and renewals of nodes found a damaged slot.
+    pub damaged: u64,
     /// Times that a query waited for a round to end.
     pub waits: u64,
     /// Nanoseconds that queries waited for their share of a round.
@@ -168,7 +174,9 @@ pub struct Gateway {
     /// Called with each requested access: operation, first byte and length.
     observer: Option<Box<AccessObserver>>,
     /// Blocks that the current batch of queries has read.
-    answers: Vec<Vec<u8>>,
+    answers: Vec<BlockRead>,
+    /// The last attempt of a round found damage, so that the next one goes on with it.
+    has_found_damage: bool,
 }
 
 /// Called with each requested block: operation, first byte and length.
@@ -214,6 +222,7 @@ impl Gateway {
             counts: Counts::default(),
             observer: None,
             answers: Vec::new(),
+            has_found_damage: false,
         };
         opened.resolve()?;
         opened.state.names.find_free();
@@ -263,11 +272,17 @@ impl Gateway {
     pub fn get(&mut self, id: u64) -> Result<Vec<u8>> {
         let id = self.check(id)?;
         let block = self.access(&[Access::Read(id)])?.pop();
-        Ok(block.expect("what was asked for was read"))
+        Ok(block.expect("what was asked for was read")?)
     }
 
-    /// Reads blocks, with queries that are sent together.
+    /// Reads blocks, with queries that are sent together. If one is lost, all of them were
+    /// requested, and the result is an error.
     pub fn get_many(&mut self, ids: &[u64]) -> Result<Vec<Vec<u8>>> {
+        Ok(self.get_each(ids)?.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    /// The same, with an error in the place of each lost block.
+    fn get_each(&mut self, ids: &[u64]) -> Result<Vec<BlockRead>> {
         let access = |id: &u64| self.check(*id).map(Access::Read);
         let accesses = ids.iter().map(access).collect::<Result<Vec<Access>>>()?;
         self.access(&accesses)

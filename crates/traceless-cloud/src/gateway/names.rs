@@ -3,7 +3,7 @@
 use crate::codec::{Reader, Writer};
 use crate::error::{Error, Result};
 use core::ops::{Bound, Range};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What a name is for. Spaces are independent of each other.
@@ -22,10 +22,22 @@ pub enum Namespace {
 const SPACES: usize = 4;
 
 impl Namespace {
+    /// Every space, by its number.
+    pub const ALL: [Self; SPACES] = [Self::Values, Self::Buckets, Self::Objects, Self::Uploads];
+
     /// The space with this number.
     fn from_number(number: u8) -> Result<Self> {
-        let all = [Self::Values, Self::Buckets, Self::Objects, Self::Uploads];
-        all.get(number as usize).copied().ok_or(Error::State("the gateway's state"))
+        Self::ALL.get(number as usize).copied().ok_or(Error::State("the gateway's state"))
+    }
+
+    /// What it holds, in one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Values => "value",
+            Self::Buckets => "bucket",
+            Self::Objects => "object",
+            Self::Uploads => "upload",
+        }
     }
 }
 
@@ -99,6 +111,20 @@ impl Names {
         self.spaces[namespace as usize]
             .range::<[u8], _>(range)
             .map(|(name, object)| (&name[..], object))
+    }
+
+    /// Names with blocks among these, in order, and how many of its blocks each has among them.
+    pub fn with_any_of(&self, ids: &BTreeSet<u32>) -> Vec<(Namespace, Vec<u8>, usize)> {
+        let mut found = Vec::new();
+        for (namespace, names) in Namespace::ALL.into_iter().zip(&self.spaces) {
+            for (name, object) in names {
+                match object.ids.iter().filter(|id| ids.contains(id)).count() {
+                    0 => {}
+                    blocks => found.push((namespace, name.clone(), blocks)),
+                }
+            }
+        }
+        found
     }
 
     /// Blocks that have a name, are being read, or are reserved.

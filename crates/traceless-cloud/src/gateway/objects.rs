@@ -84,11 +84,12 @@ impl Gateway {
 
     /// The value under a name of [`Namespace::Values`].
     pub fn load(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.load_many(&[name])?.pop().flatten())
+        self.load_many(&[name])?.pop().flatten().transpose()
     }
 
-    /// The values under names of [`Namespace::Values`], read with queries that are sent together.
-    pub fn load_many(&mut self, names: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+    /// The values under names of [`Namespace::Values`], read with queries that are sent together. A
+    /// value with a lost block is an error in its place.
+    pub fn load_many(&mut self, names: &[&[u8]]) -> Result<Vec<Option<Result<Vec<u8>>>>> {
         let block_len = self.params().geometry.block_len;
         let (mut ids, mut missing) = (Vec::new(), 0);
         let mut groups = Vec::with_capacity(names.len());
@@ -106,12 +107,16 @@ impl Gateway {
             });
             groups.push(parts);
         }
-        let mut blocks = self.get_many(&ids)?.into_iter();
+        let mut blocks = self.get_each(&ids)?.into_iter();
         self.dummies(missing)?;
         let mut value = |parts: Vec<Range<usize>>| {
-            let mut bytes = Vec::new();
+            let mut bytes = Ok(Vec::new());
             for (part, block) in parts.into_iter().zip(&mut blocks) {
-                bytes.extend_from_slice(&block[part]);
+                match (&mut bytes, block) {
+                    (Ok(bytes), Ok(block)) => bytes.extend_from_slice(&block[part]),
+                    (Ok(_), Err(lost)) => bytes = Err(lost.into()),
+                    (Err(_), _) => {}
+                }
             }
             bytes
         };

@@ -11,6 +11,7 @@ use super::rounds::Wait;
 use super::sessions::SESSIONS_MAX;
 use super::state::Pending;
 use super::{Gateway, Journal};
+use crate::enclave::QueryReply;
 use crate::error::{Error, Result};
 use crate::host::QueryRequest;
 use core::time::Duration;
@@ -18,6 +19,19 @@ use traceless_core::trace::Op;
 
 /// Most queries that are sent together. It must be less than the receiver's window.
 pub const TOGETHER_MAX: usize = 64;
+
+/// A block that was lost with a damaged slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LostBlock(pub u32);
+
+impl From<LostBlock> for Error {
+    fn from(LostBlock(id): LostBlock) -> Self {
+        Self::Lost { id: id.into() }
+    }
+}
+
+/// What was read of a block.
+pub type BlockRead = Result<Vec<u8>, LostBlock>;
 
 /// An access to a block.
 #[derive(Clone)]
@@ -49,8 +63,9 @@ impl Access {
 }
 
 impl Gateway {
-    /// Makes all accesses, in order, and returns what was read, in order.
-    pub(super) fn access(&mut self, accesses: &[Access]) -> Result<Vec<Vec<u8>>> {
+    /// Makes all accesses, in order, and returns what was read, in order. A lost block is an error
+    /// in its place, and all other accesses are made.
+    pub(super) fn access(&mut self, accesses: &[Access]) -> Result<Vec<BlockRead>> {
         if let Some(observer) = &self.observer {
             let len = self.state.params.geometry.block_len;
             for (op, id) in accesses.iter().filter_map(Access::operation) {
@@ -67,7 +82,7 @@ impl Gateway {
         Ok(read)
     }
 
-    fn access_together(&mut self, accesses: &[Access], read: &mut Vec<Vec<u8>>) -> Result {
+    fn access_together(&mut self, accesses: &[Access], read: &mut Vec<BlockRead>) -> Result {
         self.finish_pending()?;
         self.answers.clear();
         // Places in `read` for the answers of queries, which arrive later, in order.
@@ -85,7 +100,7 @@ impl Gateway {
             self.prepare_query(access)?;
             if matches!(access, Access::Read(_)) {
                 answer_indices.push(read.len());
-                read.push(Vec::new());
+                read.push(Ok(Vec::new()));
             }
         }
         self.send_pending()?;
@@ -100,12 +115,12 @@ impl Gateway {
     pub(super) fn serve_cached(
         &mut self,
         access: &Access,
-        read: &mut Vec<Vec<u8>>,
+        read: &mut Vec<BlockRead>,
     ) -> Result<bool> {
         if let Access::Read(id) = access
             && let Some(block) = self.state.cache.get(*id)
         {
-            read.push(block.to_vec());
+            read.push(Ok(block.to_vec()));
             return Ok(true);
         }
         if !access.id().is_some_and(|id| self.state.stash.is_cached(id)) {
@@ -113,8 +128,9 @@ impl Gateway {
         }
         match access {
             Access::Read(id) => {
-                let block = self.state.stash.get(*id);
-                read.push(block.expect("a cached block has bytes").to_vec());
+                let block = self.state.stash.get(*id).expect("a cached block has bytes");
+                let is_lost = self.state.lost.contains(id);
+                read.push(if is_lost { Err(LostBlock(*id)) } else { Ok(block.to_vec()) });
             }
             Access::Write(id, bytes) => {
                 let leaf = self.draw_leaf();
@@ -215,9 +231,17 @@ impl Gateway {
     }
 
     fn send_once(&mut self) -> Result {
-        if self.state.pending.is_empty() {
-            return Ok(());
+        while !self.state.pending.is_empty() {
+            self.send_each_once()?;
+            // At a constant rate, what must be sent again waits for the next tick.
+            if self.constant_rate.is_some() {
+                break;
+            }
         }
+        Ok(())
+    }
+
+    fn send_each_once(&mut self) -> Result {
         self.flush()?;
         let g = &self.state.params.geometry;
         let request = |Pending { query, .. }: &Pending| QueryRequest {
@@ -227,34 +251,50 @@ impl Gateway {
         };
         let requests: Vec<QueryRequest> = self.state.pending.iter().map(request).collect();
         for reply in self.host.query_many(&requests) {
-            self.answer(reply?)?;
+            if !self.answer(reply?)? {
+                break;
+            }
         }
         Ok(())
     }
 
     /// Takes the reply to the first query without one. The record need not be written at once: if
-    /// it is lost, the same query is sent again.
-    fn answer(&mut self, mut reply: Vec<u8>) -> Result {
-        let pending = self.state.pending.front().expect("a query that has no reply yet");
-        let sealed = self.receiver.open(&mut reply)?;
+    /// it is lost, the same query is sent again. Returns false if the reply reports damage for the
+    /// first time: then this query and all after it are to be sent again.
+    fn answer(&mut self, mut reply: Vec<u8>) -> Result<bool> {
+        let pending = self.state.pending.front_mut().expect("a query that has no reply yet");
+        let reply = QueryReply::decode(self.receiver.open(&mut reply)?)?;
+        if reply.damaged != 0 && !core::mem::replace(&mut pending.was_damaged, true) {
+            return Ok(false);
+        }
         self.counts.queries += 1;
-        let Some(id) = pending.id else { return self.log_deferred(Record::EndDummy) };
+        self.counts.damaged += u64::from(reply.damaged.count_ones());
+        let Some(id) = pending.id else {
+            self.log_deferred(Record::EndDummy)?;
+            return Ok(true);
+        };
         // The reply is opened even if the block is overwritten, so that both cases take the same
         // time.
         let block = match self.state.stash.get(id) {
-            _ if pending.real => self.block_keys.open(u64::from(id), sealed)?,
-            Some(block) => block.to_vec(),
-            None => vec![0; self.state.params.geometry.block_len],
+            _ if pending.real => self.block_keys.open(u64::from(id), reply.block),
+            Some(block) => Ok(block.to_vec()),
+            None => Ok(vec![0; self.state.params.geometry.block_len]),
         };
         let written = pending.write.is_some();
         let leaf = self.draw_leaf();
         if written {
             self.log_deferred(Record::StashWrite { leaf })?;
         } else {
-            self.answers.push(block.clone());
-            self.log_deferred(Record::Stash { id, leaf, bytes: block })?;
+            // A block that moved as zeros since it was lost opens, and is still lost.
+            let is_lost = block.is_err() || self.state.lost.contains(&id);
+            let bytes = block.unwrap_or_else(|_| vec![0; self.state.params.geometry.block_len]);
+            self.answers.push(if is_lost { Err(LostBlock(id)) } else { Ok(bytes.clone()) });
+            self.log_deferred(Record::Stash { id, leaf, bytes })?;
+            if is_lost {
+                self.log_deferred(Record::Lose { id })?;
+            }
         }
         self.counts.stash_max = self.counts.stash_max.max(self.state.stash.len());
-        Ok(())
+        Ok(true)
     }
 }

@@ -53,6 +53,18 @@ pub enum Record {
     },
     /// The new versions are committed.
     Commit,
+    /// Slots of a node are damaged: the blocks in them are lost.
+    Damage {
+        /// The node.
+        node: u32,
+        /// The slots.
+        slots: Vec<u32>,
+    },
+    /// A block was read from a damaged slot, and is lost.
+    Lose {
+        /// The block.
+        id: u32,
+    },
     /// The new versions are given up.
     Fail,
     /// A name is bound to a value.
@@ -109,18 +121,14 @@ impl Record {
                 out.bytes(write.as_deref().unwrap_or_default());
             }
             Self::Stash { id, leaf, bytes } => {
-                out.u8(1);
-                out.u32(*id);
-                out.u32(*leaf);
+                out.u8(1).u32(*id).u32(*leaf);
                 out.counted(bytes);
             }
             Self::EndDummy => {
                 out.u8(2);
             }
             Self::Begin { attempt, seed, node } => {
-                out.u8(3);
-                out.u64(*attempt);
-                out.bytes(seed);
+                out.u8(3).u64(*attempt).bytes(seed);
                 out.option(*node);
             }
             Self::Commit => {
@@ -136,8 +144,14 @@ impl Record {
                 write_object(object, &mut out);
             }
             Self::StashWrite { leaf } => {
-                out.u8(10);
-                out.u32(*leaf);
+                out.u8(10).u32(*leaf);
+            }
+            Self::Damage { node, slots } => {
+                out.u8(11).u32(*node).u32(slots.len() as u32);
+                out.u32s(slots);
+            }
+            Self::Lose { id } => {
+                out.u8(12).u32(*id);
             }
             Self::Unbind { namespace, name } => {
                 out.u8(7);
@@ -214,6 +228,12 @@ impl Record {
                 }
             }
             10 => Self::StashWrite { leaf: from.u32()? },
+            11 => {
+                let (node, count) = (from.u32()?, from.count(4)?);
+                let slots = (0..count).map(|_| from.u32()).collect::<Result<_>>()?;
+                Self::Damage { node, slots }
+            }
+            12 => Self::Lose { id: from.u32()? },
             _ => return Err(Error::State("a record of the gateway's state")),
         })
     }
@@ -234,6 +254,8 @@ mod tests {
             Record::EndDummy,
             Record::Begin { attempt: u64::MAX, seed: [6; 32], node: Some(8) },
             Record::Commit,
+            Record::Damage { node: 7, slots: vec![3, 9] },
+            Record::Lose { id: 8 },
             Record::Fail,
             Record::Bind {
                 namespace: Namespace::Objects,
@@ -256,7 +278,7 @@ mod tests {
                 Record::decode(&mut Reader::of_state(&bytes[..bytes.len() - 1], STATE)).is_err()
             );
         }
-        assert!(Record::decode(&mut Reader::of_state(&[11], STATE)).is_err());
+        assert!(Record::decode(&mut Reader::of_state(&[13], STATE)).is_err());
         assert!(
             Record::decode(&mut Reader::of_state(&[7, 4, 0, 0, 0, 0], STATE)).is_err(),
             "no such space"

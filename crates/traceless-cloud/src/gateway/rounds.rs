@@ -7,7 +7,7 @@ use crate::enclave_orders::{Eviction, carried};
 use crate::error::{Error, Result};
 use crate::fork_join::{ForkJoin as _, TwoThreads};
 use crate::geometry::{Geometry, Node};
-use crate::host::{Host, Stage};
+use crate::host::{DamagedSlot, Host, Stage};
 use crate::kernel::{Choice, Network};
 use crate::store::NodeVersion;
 use crate::transport_seal::TransportKeys;
@@ -32,8 +32,8 @@ pub struct RoundJob {
 
 /// The result of a job, and how long it took.
 pub struct Outcome {
-    /// Success if the job's nodes are staged at the host.
-    pub staged: Result,
+    /// Success if the job's nodes are staged at the host; with the damaged slots of the old ones.
+    pub staged: Result<Vec<DamagedSlot>>,
     /// Time from the start to the end of the job.
     pub took: Duration,
 }
@@ -54,6 +54,11 @@ enum Task {
     Prepare(RoundJob),
     /// Sends the prepared job, if there is one.
     Send,
+    /// Verifies a version of a node, after so many committed rounds.
+    Verify {
+        round: u64,
+        version: NodeVersion,
+    },
     /// Uses the channel of a new session.
     ReplaceSender(Sender),
 }
@@ -84,6 +89,7 @@ impl Worker {
                         None
                     }
                     Task::Send => ready.take(),
+                    Task::Verify { round, version } => Some(maker.verification(round, version)),
                     Task::ReplaceSender(sender) => {
                         (maker.sender, ready) = (sender, None);
                         None
@@ -116,6 +122,11 @@ impl Worker {
         if core::mem::take(&mut self.has_prepared) {
             self.send_task(Task::Send);
         }
+    }
+
+    /// Verifies a version of a node, while no job is under way.
+    pub fn verify(&self, round: u64, version: NodeVersion) {
+        self.send_task(Task::Verify { round, version });
     }
 
     /// Uses the channel of a new session from now on.
@@ -196,6 +207,12 @@ impl Maker {
         }
         let batch = batch.map(|blocks| self.batch(round, attempt, &blocks)).unwrap_or_default();
         Stage { nodes: olds, attempt, batch, orders }
+    }
+
+    /// The message to the host that verifies a version of a node.
+    fn verification(&mut self, round: u64, version: NodeVersion) -> Stage {
+        let order = Eviction::to_verify(round, version.node, version.attempt);
+        Stage::to_verify(version, self.sender.seal(&order.encode()))
     }
 
     /// The control data that say where each node's rows go, computed in parallel.

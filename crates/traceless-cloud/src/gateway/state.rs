@@ -6,6 +6,7 @@ use super::names::Names;
 use super::plan::{MovingBlock, NodePlan, plan_node, plan_round, room};
 use super::record::{Record, STATE};
 use super::rounds::RoundJob;
+use super::scrub::LostName;
 use super::stash::{EvictionEntry, Stash};
 use crate::codec::{Reader, Writer};
 use crate::enclave_orders::{Location, Query};
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{LAYERS_MAX, Node};
 use crate::params::Params;
 use crate::store::NodeVersion;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use traceless_core::rng::{Rng, SeededRng};
 
 /// A round or renewal that is in progress.
@@ -51,6 +52,9 @@ pub struct Pending {
     pub real: bool,
     /// The block's new content, for a write.
     pub write: Option<Vec<u8>>,
+    /// Whether a reply said that slots were damaged. The query is sent again once: a disk or a line
+    /// may have failed for a moment. The host can know that, too.
+    pub was_damaged: bool,
 }
 
 /// The state that must outlive a gateway's process, and the cache.
@@ -75,6 +79,9 @@ pub struct State {
     pub pending: VecDeque<Pending>,
     /// The map from names to objects.
     pub names: Names,
+    /// Blocks that were lost with damaged slots. They move like any block, as zeros, until they are
+    /// written again.
+    pub lost: BTreeSet<u32>,
 }
 
 impl State {
@@ -91,6 +98,7 @@ impl State {
             running: None,
             pending: VecDeque::new(),
             names: Names::default(),
+            lost: BTreeSet::new(),
         }
     }
 
@@ -109,14 +117,18 @@ impl State {
                 if self.pending.front().is_some_and(|pending| pending.id == Some(id)) {
                     self.pending.pop_front();
                 }
+                self.lost.remove(&id);
                 self.stash.put(id, leaf, bytes);
             }
             Record::StashWrite { leaf } => {
                 let pending = self.pending.pop_front();
                 let pending = pending.and_then(|pending| pending.id.zip(pending.write));
                 let (id, bytes) = pending.ok_or(Error::State("the gateway's log"))?;
+                self.lost.remove(&id);
                 self.stash.put(id, leaf, bytes);
             }
+            Record::Damage { node, slots } => self.lose_slots(Node(node), &slots)?,
+            Record::Lose { id } => self.lose(id)?,
             Record::EndDummy => {
                 self.pending.pop_front();
             }
@@ -133,6 +145,34 @@ impl State {
             }
         }
         Ok(None)
+    }
+
+    /// The blocks of a node's slots are lost, if they are still there.
+    fn lose_slots(&mut self, node: Node, slots: &[u32]) -> Result {
+        if node.0 >= self.params.geometry.nodes() {
+            return Err(Error::State("the gateway's log"));
+        }
+        let damaged = |(slot, _): &(u32, u32)| slots.contains(slot);
+        let ids: Vec<u32> = self.index.blocks_of(node).filter(damaged).map(|(_, id)| id).collect();
+        ids.into_iter().try_for_each(|id| self.lose(id))
+    }
+
+    /// Names with lost blocks, in order.
+    pub fn lost_names(&self) -> Vec<LostName> {
+        if self.lost.is_empty() {
+            return Vec::new();
+        }
+        let names = self.names.with_any_of(&self.lost).into_iter();
+        names.map(|(namespace, name, blocks)| LostName { namespace, name, blocks }).collect()
+    }
+
+    fn lose(&mut self, id: u32) -> Result {
+        if u64::from(id) >= self.params.blocks {
+            return Err(Error::State("the gateway's log"));
+        }
+        self.cache.remove(id);
+        self.lost.insert(id);
+        Ok(())
     }
 
     fn apply_query(
@@ -155,7 +195,8 @@ impl State {
             }
         }
         self.queries += 1;
-        self.pending.push_back(Pending { query, id, real: target.is_some(), write });
+        let real = target.is_some();
+        self.pending.push_back(Pending { query, id, real, write, was_damaged: false });
         Ok(())
     }
 
@@ -269,12 +310,19 @@ impl State {
         }
         self.names.save(out);
         out.u32(self.pending.len() as u32);
-        for Pending { query, id, real, write } in &self.pending {
+        for Pending { query, id, real, write, .. } in &self.pending {
             let slots = query.locations[..self.params.geometry.layers].iter();
             let slots = slots.map(|location| location.slot).collect();
             let target = real.then_some(query.target);
             let (leaf, id, write) = (query.leaf, *id, write.clone());
             out.bytes(&Record::Query { leaf, slots, id, target, write }.encode());
+        }
+        // Nothing without lost blocks, as in states before there were any.
+        if !self.lost.is_empty() {
+            out.u32(self.lost.len() as u32);
+            for id in &self.lost {
+                out.u32(*id);
+            }
         }
     }
 
@@ -300,7 +348,13 @@ impl State {
             };
             // The query's slots were marked as read before the save.
             let query = state.query_at(leaf, &slots, target)?;
-            state.pending.push_back(Pending { query, id, real: target.is_some(), write });
+            let real = target.is_some();
+            state.pending.push_back(Pending { query, id, real, write, was_damaged: false });
+        }
+        if !from.remaining().is_empty() {
+            for _ in 0..from.u32()? {
+                state.lose(from.u32()?)?;
+            }
         }
         Ok(state)
     }

@@ -6,6 +6,7 @@ mod process_copies;
 mod reports;
 mod round_waits;
 mod sessions;
+mod slot_damage;
 mod state;
 mod values;
 mod written_records;
@@ -13,7 +14,7 @@ mod written_records;
 use super::testing::*;
 use super::*;
 use crate::enclave_orders::Location;
-use crate::host::{InProcess, QueryRequest, Stage};
+use crate::host::{DamagedSlot, InProcess, QueryRequest, Stage};
 use crate::store::{Durability, FileStore, MemStore, NodeStore, NodeVersion, SlotRead};
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -276,7 +277,7 @@ impl<H: Host> Host for ObservingHost<H> {
         self.host.query(request)
     }
 
-    fn stage(&self, stage: &Stage) -> Result {
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
         self.host.stage(stage)
     }
 

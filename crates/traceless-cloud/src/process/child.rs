@@ -1,9 +1,9 @@
 //! The code of the enclave's process.
 
 use super::nodes::{self, Copies, Lens, Nodes};
-use super::{FILES, confine};
+use super::{FILES, confine, encode_slots};
 use crate::codec::{LEN_LEN, Reader};
-use crate::enclave::{Evictor, Querier, Session, Shared, WORKING_SET_MAX};
+use crate::enclave::{DamagedSlots, Evictor, Querier, Session, Shared, WORKING_SET_MAX};
 use crate::enclave_orders::order_len_max;
 use crate::error::{Error, Result};
 use crate::frame;
@@ -94,7 +94,7 @@ fn evict(stream: &UnixStream, geometry: &Geometry, mut evictor: Evictor, nodes: 
     let mut copies = Copies::default();
     while frame::read(&mut from, order_len_max(geometry), &mut message)? {
         let done = evict_one(&mut evictor, geometry, nodes, &message, &mut copies);
-        frame::write(&mut &*stream, &[&frame::encode(done.map(|()| Vec::new()))])?;
+        frame::write(&mut &*stream, &[&frame::encode(done.map(|slots| encode_slots(&slots)))])?;
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ fn evict_one(
     nodes: &Nodes,
     message: &[u8],
     copies: &mut Copies,
-) -> Result {
+) -> Result<DamagedSlots> {
     let mut reader = Reader::new(message);
     let lens = Lens::decode(&mut reader, geometry)?;
     let order = &mut reader.rest().to_vec();

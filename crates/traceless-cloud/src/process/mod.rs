@@ -51,7 +51,7 @@ pub(crate) mod tests;
 pub use child::run;
 
 use crate::channel::Nonce;
-use crate::enclave::NodeBytes;
+use crate::enclave::{DamagedSlots, NodeBytes};
 use crate::enclave_orders::order_len_max;
 use crate::error::{Error, Result};
 use crate::frame;
@@ -205,16 +205,33 @@ impl Enclave for EnclaveProcess {
         replies
     }
 
-    fn evict(&self, order: &[u8], mut bytes: NodeBytes<'_>) -> Result {
+    fn evict(&self, order: &[u8], mut bytes: NodeBytes<'_>) -> Result<DamagedSlots> {
         if order.len() > self.order_len_max {
             return Err(ORDER_LEN);
         }
         let mut evictions = self.evictions.lock().unwrap_or_else(PoisonError::into_inner);
         let Evictions { line, nodes, buffer } = &mut *evictions;
         nodes.write_old(&self.geometry, &bytes, buffer)?;
-        line.call(&[&Lens::of(&bytes).encode(), order], REPLY_HEAD_LEN_MAX)?;
-        nodes.read_new(&self.geometry, &mut bytes, buffer)
+        let slots = bytes.node.len() / self.geometry.slot_len();
+        let reply_len_max = REPLY_HEAD_LEN_MAX + slots * size_of::<u32>();
+        let reply = line.call(&[&Lens::of(&bytes).encode(), order], reply_len_max)?;
+        nodes.read_new(&self.geometry, &mut bytes, buffer)?;
+        decode_slots(&reply)
     }
+}
+
+/// The damaged slots of a node as bytes.
+fn encode_slots(slots: &DamagedSlots) -> Vec<u8> {
+    slots.iter().flat_map(|slot| slot.to_le_bytes()).collect()
+}
+
+/// Decodes damaged slots.
+fn decode_slots(bytes: &[u8]) -> Result<DamagedSlots> {
+    let (slots, rest) = bytes.as_chunks();
+    if !rest.is_empty() {
+        return Err(Error::Malformed("not the numbers of slots"));
+    }
+    Ok(slots.iter().map(|slot| u32::from_le_bytes(*slot)).collect())
 }
 
 /// A process that is ended when this is dropped.

@@ -69,7 +69,7 @@ pub use open::Remote;
 use crate::channel::Nonce;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::host::{Host, QueryRequest, Stage};
+use crate::host::{DamagedSlot, Host, QueryRequest, Stage};
 use crate::lock::Lock;
 use crate::store::NodeVersion;
 use crate::tee::{Policy, Provision, verify};
@@ -234,8 +234,8 @@ impl Host for RemoteHost {
         replies
     }
 
-    fn stage(&self, stage: &Stage) -> Result {
-        self.call(ROUNDS, &message::stage(stage)).map(drop)
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
+        message::take_damage(&self.call(ROUNDS, &message::stage(stage))?)
     }
 
     fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {

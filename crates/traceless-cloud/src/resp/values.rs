@@ -129,7 +129,12 @@ impl Values<'_> {
     /// The values of names, with queries that are sent together.
     pub fn get_many(&mut self, names: &[&[u8]]) -> Result<Vec<Reply>> {
         let values = self.gateway.load_many(names)?.into_iter();
-        Ok(values.map(|value| value.map_or(Reply::Null, Reply::Bulk)).collect())
+        let reply = |value: Option<Result<Vec<u8>>>| match value {
+            None => Reply::Null,
+            Some(Ok(bytes)) => Reply::Bulk(bytes),
+            Some(Err(lost)) => lost.into(),
+        };
+        Ok(values.map(reply).collect())
     }
 
     /// Sets names to values, in order, with queries that are sent together.

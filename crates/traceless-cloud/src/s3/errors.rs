@@ -22,6 +22,14 @@ pub fn s3_error_of(error: &Error) -> S3Error {
             result.set_status_code(hyper::StatusCode::INSUFFICIENT_STORAGE);
             result
         }
+        // Not an error to retry: the bytes are gone.
+        Error::Lost { .. } => {
+            let code = S3ErrorCode::Custom("DataLost".into());
+            let text = "a part of this object was lost with damage of the store";
+            let mut result = S3Error::with_message(code, text);
+            result.set_status_code(hyper::StatusCode::GONE);
+            result
+        }
         Error::Malformed(what) => s3s::s3_error!(InvalidRequest, "{what}"),
         _ => s3s::s3_error!(InternalError, "the gateway failed: {}", error.kind()),
     }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::host::{Host, HostedStore};
 use crate::process::EnclaveProcess;
-use crate::wire::message::{LINES, NumberedRequest, SessionId, replies};
+use crate::wire::message::{LINES, NumberedRequest, SessionId, damage, replies};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -160,7 +160,9 @@ impl HostSession {
             NumberedRequest::Queries(requests) => {
                 return Ok(RequestOutcome::Queries(self.served.query_many(&requests)));
             }
-            NumberedRequest::Stage(stage) => self.served.stage(&stage).map(|()| Vec::new()),
+            NumberedRequest::Stage(stage) => {
+                self.served.stage(&stage).map(|damaged| damage(&damaged))
+            }
             NumberedRequest::Commit { sequence, versions } => {
                 self.served.commit(sequence, &versions).map(|()| Vec::new())
             }

@@ -96,6 +96,9 @@ struct GatewayMetrics {
     hits: IntCounter,
     rounds: IntCounter,
     renewed: IntCounter,
+    scrubbed: IntCounter,
+    damaged: IntCounter,
+    lost: IntGauge,
     waits: IntCounter,
     ticks: IntCounterVec,
     ticks_late: IntCounter,
@@ -228,7 +231,7 @@ impl Metrics {
     /// An operation of the gateway failed.
     pub(super) fn failed(&self, error: &Error) {
         self.errors.with_label_values(&[error.kind()]).inc();
-        if error.kind() == "request" || error.kind() == "full" {
+        if matches!(error.kind(), "request" | "full" | "lost") {
             return;
         }
         tracing::error!(kind = error.kind(), "the gateway failed");
@@ -302,6 +305,9 @@ impl GatewayMetrics {
             hits: counter("hits_total", "Blocks that were at hand, so that nothing was sent"),
             rounds: counter("rounds_total", "Rounds committed"),
             renewed: counter("renewed_nodes_total", "Nodes made anew by themselves"),
+            scrubbed: counter("scrubbed_nodes_total", "Nodes verified by the scrub"),
+            damaged: counter("damaged_slots_total", "Times that a damaged slot was found"),
+            lost: gauge("lost_blocks", "Blocks lost with damaged slots, and not written since"),
             waits: counter("waits_total", "Times that a query waited for a round"),
             ticks: counters(registry, "slots_total", "Ticks of the constant rate", &["use"]),
             ticks_late: counter("slots_late_total", "Ticks that were late by a period or more"),
@@ -324,6 +330,9 @@ impl GatewayMetrics {
         raise(&self.hits, counts.hits);
         raise(&self.rounds, counts.rounds);
         raise(&self.renewed, counts.renewed);
+        raise(&self.scrubbed, counts.scrubbed);
+        raise(&self.damaged, counts.damaged);
+        self.lost.set(level(gateway.lost_blocks()));
         raise(&self.waits, counts.waits);
         for (label, ticks) in [("block", counts.ticks_used), ("nothing", counts.ticks_unused)] {
             raise(&self.ticks.with_label_values(&[label]), ticks);

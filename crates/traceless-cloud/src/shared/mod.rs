@@ -33,11 +33,13 @@
 
 mod metrics;
 mod rate_thread;
+mod scrub_thread;
 mod stop;
 mod wall;
 
 pub use metrics::{Health, Kind, Metrics, Protocol};
 pub use rate_thread::RateThread;
+pub use scrub_thread::{ScrubThread, time_of};
 pub use stop::Stop;
 pub use wall::Wall;
 

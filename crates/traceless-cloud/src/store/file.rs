@@ -128,7 +128,7 @@ impl NodeStore for FileStore {
         }
         // The disk reads all of them concurrently, so together they take about as long as one.
         for (file, at, into) in misses {
-            file.read_exact_at(into, at)?;
+            read_or_zeros(file, at, into);
         }
         Ok(())
     }
@@ -136,7 +136,12 @@ impl NodeStore for FileStore {
     async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((file, start)) = self.find(&places, version)? {
-            file.read_exact_at(into, start)?;
+            if file.read_exact_at(into, start).is_err() {
+                let len = self.geometry.slot_len();
+                for (slot, into) in into.chunks_exact_mut(len).enumerate() {
+                    read_or_zeros(file, start + (slot * len) as u64, into);
+                }
+            }
         } else {
             into.fill(0);
         }
@@ -180,6 +185,14 @@ impl NodeStore for FileStore {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         drop(self.working_log(&places)?);
         Ok(places.sequence())
+    }
+}
+
+/// Reads a slot. If the disk cannot read it, it becomes zeros, which the enclave finds to be
+/// damaged: then all other slots can still be read.
+fn read_or_zeros(file: &File, at: u64, into: &mut [u8]) {
+    if file.read_exact_at(into, at).is_err() {
+        into.fill(0);
     }
 }
 

@@ -4,7 +4,7 @@
 use super::tests::{path, write_round};
 use super::{MemStore, NodeStore, NodeVersion, SlotRead};
 use crate::block_on::block_on;
-use crate::enclave::NodeBytes;
+use crate::enclave::{DamagedSlots, NodeBytes};
 use crate::enclave_orders::Location;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node, tests::small};
@@ -166,11 +166,11 @@ impl Enclave for Echo {
         if order == b"refused" { Err(Error::Unauthentic) } else { Ok(slots.to_vec()) }
     }
 
-    fn evict(&self, _: &[u8], bytes: NodeBytes<'_>) -> Result {
+    fn evict(&self, _: &[u8], bytes: NodeBytes<'_>) -> Result<DamagedSlots> {
         let step = self.node_count.fetch_add(1, Ordering::SeqCst);
         self.meetings.meet(step)?;
         bytes.new_node.fill(step as u8 + 1);
-        Ok(())
+        Ok(DamagedSlots::new())
     }
 }
 

@@ -6,12 +6,12 @@ use crate::codec::{Reader, Writer};
 use crate::enclave_orders::{Location, order_len_max};
 use crate::error::{Error, Result};
 use crate::frame;
-use crate::geometry::{Geometry, LAYERS_MAX};
-use crate::host::{QueryRequest, Stage};
+use crate::geometry::{Geometry, LAYERS_MAX, Node};
+use crate::host::{DamagedSlot, QueryRequest, Stage};
 use crate::store::NodeVersion;
 
 /// Version of the protocol.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Longest request from a gateway without a session, in bytes.
 pub const STRANGER_LEN_MAX: usize = 1024;
 /// Connections of a session: one for queries, one for everything else.
@@ -25,6 +25,7 @@ const REPLY_HEAD_LEN_MAX: usize = 2048;
 /// Bytes of a request besides the parts that grow with the tree, at most.
 const HEAD_LEN_MAX: usize = 1024;
 const NODE_LEN: usize = 12;
+const DAMAGED_SLOT_LEN: usize = 8;
 
 /// The id of a session, which is not secret.
 pub type SessionId = [u8; 16];
@@ -85,7 +86,9 @@ pub fn request_len_max(g: &Geometry) -> usize {
 
 /// Longest reply in a session, in bytes.
 pub fn reply_len_max(g: &Geometry) -> usize {
-    QUERIES_MAX * (REPLY_HEAD_LEN_MAX + g.sealed_len())
+    let path_slots: usize = (0..g.layers).map(|layer| g.slots(layer)).sum();
+    let damage = REPLY_HEAD_LEN_MAX + path_slots * DAMAGED_SLOT_LEN;
+    damage.max(QUERIES_MAX * (REPLY_HEAD_LEN_MAX + g.sealed_len()))
 }
 
 /// Longest reply to a gateway without a session, in bytes.
@@ -158,6 +161,25 @@ pub fn stage(stage: &Stage) -> Vec<u8> {
     }
     out.bytes(&stage.batch);
     out.into_bytes()
+}
+
+/// Encodes the reply to [`NumberedRequest::Stage`].
+pub fn damage(slots: &[DamagedSlot]) -> Vec<u8> {
+    let mut out = Writer::with_capacity(slots.len() * DAMAGED_SLOT_LEN);
+    for DamagedSlot { node, slot } in slots {
+        out.u32(node.0).u32(*slot);
+    }
+    out.into_bytes()
+}
+
+/// Decodes the reply to [`NumberedRequest::Stage`].
+pub fn take_damage(bytes: &[u8]) -> Result<Vec<DamagedSlot>> {
+    let mut from = Reader::new(bytes);
+    let mut slots = Vec::new();
+    while !from.remaining().is_empty() {
+        slots.push(DamagedSlot { node: Node(from.u32()?), slot: from.u32()? });
+    }
+    Ok(slots)
 }
 
 /// Encodes [`NumberedRequest::Commit`].
@@ -259,7 +281,7 @@ fn read_versions(from: &mut Reader<'_>) -> Result<Vec<NodeVersion>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::{Node, tests::small};
+    use crate::geometry::tests::small;
 
     fn requests() -> Vec<(Vec<u8>, NumberedRequest)> {
         let opening = Opening { number: 7, instance: [1; 16] };
@@ -319,6 +341,19 @@ mod tests {
         for end in 0..whole.len() {
             assert_eq!(back(3, &whole[..end]).len(), end / (whole.len() / 3) + 1);
         }
+    }
+
+    #[test]
+    fn the_damage_of_a_whole_path_has_room() {
+        let g = Geometry { inner_slots: 20_000, block_len: 32, ..small() };
+        let all = (0..g.layers).flat_map(|layer| {
+            let node = g.node(layer, 5);
+            (0..g.slots(layer) as u32).map(move |slot| DamagedSlot { node, slot })
+        });
+        let all: Vec<DamagedSlot> = all.collect();
+        let bytes = damage(&all);
+        assert!(bytes.len() <= reply_len_max(&g) && take_damage(&bytes).unwrap() == all);
+        assert!(take_damage(&bytes[1..]).is_err() && take_damage(&[]).unwrap().is_empty());
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Host for Timed {
         self.host.query(request)
     }
 
-    fn stage(&self, stage: &Stage) -> Result {
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
         // Called by another thread, so the clock does not advance here.
         let message = Message::Stage(stage.nodes.len());
         self.observed.lock().unwrap().push((message, self.clock.now()));

@@ -42,7 +42,7 @@ impl Host for Mortal {
         })
     }
 
-    fn stage(&self, stage: &Stage) -> Result {
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
         self.call(|| self.host.stage(stage))
     }
 

@@ -58,7 +58,7 @@ impl Host for Planned {
         self.call(Call::Query, || self.host().query(request))
     }
 
-    fn stage(&self, stage: &Stage) -> Result {
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
         self.stages.fetch_add(1, Ordering::SeqCst);
         while self.blocks_stages.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));

@@ -3,8 +3,9 @@
 //! nonce of a key may ever be used for two contents.
 
 use super::*;
+use crate::enclave::DamagedSlots;
 use crate::enclave::{Evictor, NodeBytes, Querier};
-use crate::host::{Enclave, HostedStore};
+use crate::host::{DamagedSlot, Enclave, HostedStore};
 use crate::random::SystemStream;
 use std::collections::{HashMap, HashSet, VecDeque};
 use traceless_core::rng::{Rng, Salt, System};
@@ -24,7 +25,7 @@ impl Enclave for Recorded {
         self.querier.lock().unwrap().query(&mut order.to_vec(), slots)
     }
 
-    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result {
+    fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result<DamagedSlots> {
         self.evictor.lock().unwrap().evict(&mut order.to_vec(), bytes)
     }
 }
@@ -47,7 +48,7 @@ impl Host for Recorder {
         self.host.query(request)
     }
 
-    fn stage(&self, stage: &Stage) -> Result {
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
         let staged = self.host.stage(stage);
         self.take();
         staged

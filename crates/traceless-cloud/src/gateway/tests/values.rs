@@ -37,6 +37,7 @@ fn values_cost_as_many_queries_as_their_size_class() {
     pass_a_round(&mut gateway);
     let names = [&b"long"[..], b"none", b"short", b"empty"];
     let (loaded, sent) = queries(&mut gateway, |gateway| gateway.load_many(&names).unwrap());
+    let loaded: Vec<_> = loaded.into_iter().map(|value| value.map(Result::unwrap)).collect();
     assert_eq!(loaded, [Some(long), None, Some(short), Some(Vec::new())]);
     assert_eq!(sent, 36 + 10 + 1);
     let (removed, sent) = queries(&mut gateway, |gateway| gateway.remove(b"long").unwrap());

@@ -8,9 +8,8 @@ use traceless::seal::Secret;
 use traceless_audit::{Claim, Verdict};
 use traceless_cloud::Result;
 use traceless_cloud::channel::{Receiver, Sender};
-use traceless_cloud::enclave::{Querier, Session, Shared};
+use traceless_cloud::enclave::{Querier, QueryReply, Session, Shared};
 use traceless_cloud::enclave_orders::{Location, Query};
-use traceless_cloud::error::Error;
 use traceless_cloud::geometry::{Geometry, PIECE_LEN};
 use traceless_cloud::kernel::{Choice, Nibbles, Slab, Touch};
 use traceless_cloud::transport_seal::{Stream, TransportKeys, Vector};
@@ -39,25 +38,28 @@ pub fn claims(name: &str, enclave: Enclave, seed: u64) -> Result<Vec<Claim>, Aud
     ])
 }
 
-/// The claim that a query's failure and its error do not depend on which slot is meant.
+/// The claim that what follows a damaged slot does not depend on which slot is meant: the length of
+/// the reply, and the damage that it reports, after which the gateway sends the query again.
 fn damage_claim(name: &str, fixture: &mut Fixture) -> Result<Claim> {
     let name = format!("{name}: a damaged slot does not tell which one is meant");
     let power = "every layer is damaged, and meant";
     let layers = fixture.shared.geometry.layers;
     let mut queries = 0;
     for damaged in 0..layers {
-        let mut errors = BTreeSet::new();
+        let mut outcomes = BTreeSet::new();
         for target in 0..layers {
             let (mut order, mut slots) = fixture.query(target as u32);
             let slot_len = fixture.shared.geometry.slot_len();
             slots[damaged * slot_len + 5] ^= 1;
-            let outcome = fixture.enclave.query(&mut order, &slots);
-            errors.insert(outcome.map_or_else(|error| error.to_string(), |_| "done".to_owned()));
+            let mut reply = fixture.enclave.query(&mut order, &slots)?;
+            let len = reply.len();
+            let reported = QueryReply::decode(fixture.replies.open(&mut reply)?)?.damaged;
+            outcomes.insert(format!("{len} bytes, damaged layers {reported:#b}"));
             queries += 1;
         }
-        if errors.len() > 1 {
-            let errors: Vec<String> = errors.into_iter().collect();
-            let evidence = format!("with layer {damaged} damaged: {}", errors.join("; "));
+        if outcomes.len() > 1 {
+            let outcomes: Vec<String> = outcomes.into_iter().collect();
+            let evidence = format!("with layer {damaged} damaged: {}", outcomes.join("; "));
             return Ok(Claim::exact(name, Verdict::Leak, queries, power, evidence));
         }
     }
@@ -137,6 +139,7 @@ struct Fixture {
     shared: Shared,
     outer: TransportKeys,
     sender: Sender,
+    replies: Receiver,
     enclave: Box<dyn Answers>,
 }
 
@@ -166,6 +169,7 @@ impl Fixture {
         Self {
             outer: TransportKeys::new(&shared.transport, Choice::Benes),
             sender: Sender::new(&session.query, Box::new(SeededRng::new(seed + 2))),
+            replies: Receiver::new(&session.reply),
             shared,
             enclave,
         }
@@ -226,7 +230,7 @@ impl Answers for FaultyEnclave {
         }
         let g = &self.geometry;
         let query = Query::decode(self.receiver.open(order)?, g)?;
-        let (mut answer, mut wrong) = (Vec::new(), None);
+        let (mut answer, mut damaged) = (Vec::new(), 0_u16);
         for (layer, sealed) in slots.chunks_exact(g.slot_len()).enumerate() {
             let is_target = layer as u32 == query.target;
             if self.enclave == Enclave::ChecksChosen && !is_target {
@@ -237,12 +241,14 @@ impl Answers for FaultyEnclave {
             let opened =
                 self.outer.seal(version).open((slot, 0), &sealed[..g.part_end(0)], &mut plain);
             if opened.is_err() {
-                wrong = Some(Error::Tampered { node: version.node.0, slot });
+                damaged |= 1 << layer;
+                plain.fill(0);
             }
             if is_target {
                 answer = plain;
             }
         }
-        wrong.map_or_else(|| Ok(self.replies.seal(&answer)), Err)
+        answer.extend(damaged.to_le_bytes());
+        Ok(self.replies.seal(&answer))
     }
 }

@@ -14,7 +14,7 @@ use traceless_audit::{Draws, Template};
 use traceless_cloud::enclave_orders::Location;
 use traceless_cloud::gateway::{Gateway, Keys};
 use traceless_cloud::geometry::{Geometry, Node};
-use traceless_cloud::host::{Host, InProcess, QueryRequest, Stage};
+use traceless_cloud::host::{DamagedSlot, Host, InProcess, QueryRequest, Stage};
 use traceless_cloud::kernel::Choice;
 use traceless_cloud::params::Params;
 use traceless_cloud::store::{MemStore, NodeVersion};
@@ -426,7 +426,7 @@ impl Host for ObservedHost {
         reply
     }
 
-    fn stage(&self, stage: &Stage) -> Result {
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
         self.view().stage(stage);
         self.watch.1.notify_all();
         self.host.stage(stage)

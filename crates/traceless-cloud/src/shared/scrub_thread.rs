@@ -1,0 +1,107 @@
+//! The thread that verifies the whole store again and again, beside the clients.
+
+use super::SharedGateway;
+use crate::error::Error;
+use crate::geometry::Node;
+use std::num::NonZeroU64;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long the host may read a node, at a speed in bytes a second.
+pub fn time_of(len: usize, speed: NonZeroU64) -> Duration {
+    Duration::from_secs_f64(len as f64 / speed.get() as f64)
+}
+
+/// Verifies nodes, in the order of their numbers, until it is dropped.
+pub struct ScrubThread {
+    ends: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ScrubThread {
+    /// Starts to verify `speed` bytes a second.
+    pub fn start(front: &Arc<SharedGateway>, speed: NonZeroU64) -> Self {
+        let (ends, ended) = mpsc::channel();
+        let front = front.clone();
+        let thread = std::thread::spawn(move || {
+            let geometry = front.inspect(|gateway| gateway.params().geometry);
+            for node in (0..geometry.nodes()).map(Node).cycle() {
+                let pause = time_of(geometry.node_len(geometry.layer_of(node)), speed);
+                let is_over = ended.recv_timeout(pause) != Err(mpsc::RecvTimeoutError::Timeout);
+                if is_over || !front.scrub(node) {
+                    break;
+                }
+            }
+        });
+        Self { ends: Some(ends), thread: Some(thread) }
+    }
+}
+
+impl Drop for ScrubThread {
+    fn drop(&mut self) {
+        self.ends = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl SharedGateway {
+    /// Verifies a node. Returns false, which ends the thread, once another gateway has the store.
+    fn scrub(&self, node: Node) -> bool {
+        let mut gateway = self.lock();
+        let scrubbed = gateway.scrub(node);
+        self.metrics.observe(&gateway);
+        drop(gateway);
+        match scrubbed {
+            Ok(damage) => {
+                if let Some(first) = damage.first() {
+                    let (slots, node) = (damage.len(), first.node.0);
+                    tracing::error!(node, slots, "the scrub found damaged slots");
+                }
+                self.metrics.succeeded();
+                true
+            }
+            Err(error) => {
+                self.metrics.failed(&error);
+                !matches!(error, Error::Fenced { .. })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::testing::in_memory;
+    use crate::shared::Wall;
+    use traceless_core::clock::{Clock as _, Monotonic};
+
+    #[test]
+    fn nodes_are_verified_at_the_speed_and_beside_clients() {
+        let front = Arc::new(SharedGateway::new(in_memory(900, 3), Arc::default(), Arc::new(Wall)));
+        let geometry = front.inspect(|gateway| gateway.params().geometry);
+        let speed = NonZeroU64::new(50 * geometry.node_len(0) as u64).unwrap();
+        let (thread, clock) = (ScrubThread::start(&front, speed), Monotonic::start());
+        let scrubbed = || front.inspect(|gateway| gateway.counts().scrubbed);
+        while scrubbed() < 10 {
+            front.run(|gateway| gateway.put(7, &[1; 64])).unwrap();
+        }
+        // Each of the first nine took a fiftieth of a second, or more.
+        let took = Duration::from_nanos(clock.now());
+        assert!(took > Duration::from_millis(9 * 20 - 20), "{took:?}");
+        drop(thread);
+        let all = scrubbed();
+        std::thread::sleep(Duration::from_millis(60));
+        assert_eq!(scrubbed(), all, "it has ended");
+        assert_eq!(front.run(|gateway| gateway.get(7)).unwrap(), [1; 64]);
+    }
+
+    #[test]
+    fn the_time_of_a_node_follows_from_the_speed() {
+        let speed = |bytes| NonZeroU64::new(bytes).unwrap();
+        assert_eq!(time_of(1000, speed(1000)), Duration::from_secs(1));
+        assert_eq!(time_of(10, speed(u64::MAX)), Duration::ZERO);
+    }
+}
