@@ -53,6 +53,11 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     {
         return Err(Failure::usage(format!("{TICKS_PER_SECOND_MAX} slots a second is the most")));
     }
+    if args.scrub.is_some() && args.rate != Rate::Demand {
+        let message = "--scrub would send messages beside the ticks of --rate: stop the gateway, \
+                       and use `gateway scrub`";
+        return Err(Failure::usage(message));
+    }
     let stop = Arc::new(Stop::default());
     let stop_handle = stop.clone();
     signals::on_stop(move || stop_handle.request())?;

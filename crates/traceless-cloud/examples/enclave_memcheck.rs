@@ -108,8 +108,15 @@ fn prepared(seed: u64) -> Inputs {
         if inputs.dest.is_empty() {
             inputs.dest = dest.iter().flat_map(|to| to.to_le_bytes()).collect();
         }
-        let order =
-            Eviction { round: ROUND, node, in_round: true, before: OLD, attempt: NEW, control };
+        let order = Eviction {
+            round: ROUND,
+            node,
+            in_round: true,
+            before: OLD,
+            attempt: NEW,
+            zeroed: Vec::new(),
+            control,
+        };
         let bytes = sealed(&g, &transport_keys, order.old(&g), 0..slots);
         let incoming = carried(&g, layer, ROUND, NEW);
         let incoming = sealed(&g, &transport_keys, incoming, 0..g.round_slots as u32);

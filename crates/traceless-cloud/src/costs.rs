@@ -89,7 +89,8 @@ fn round_messages(g: &Geometry, choice: Choice) -> usize {
     let order = |layer| {
         let control = vec![0; control_len(g, layer, choice)];
         let node = g.node(layer, 0);
-        let order = Eviction { round: 0, node, in_round: true, before: 0, attempt: 0, control };
+        let (round, in_round, before, attempt, zeroed) = (0, true, 0, 0, Vec::new());
+        let order = Eviction { round, node, in_round, before, attempt, zeroed, control };
         vec![0; order.encode().len() + OVERHEAD]
     };
     let version = NodeVersion { node: Node(0), attempt: 0 };

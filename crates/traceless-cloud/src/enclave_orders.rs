@@ -30,7 +30,8 @@ use alloc::vec::Vec;
 /// Bytes of an order, at most. Each row has at most four bytes of control data.
 pub fn order_len_max(geometry: &Geometry) -> usize {
     let rows = geometry.inner_slots.max(geometry.leaf_slots) + geometry.round_slots;
-    ORDER_HEAD_LEN_MAX + 4 * rows
+    // The kernel's control data, and the numbers of damaged slots.
+    ORDER_HEAD_LEN_MAX + 2 * 4 * rows
 }
 
 /// Bytes of an order without the kernel's control data, at most.
@@ -120,16 +121,22 @@ pub struct Eviction {
     pub before: u64,
     /// The attempt number of the new version; 0 if the node is only to be verified.
     pub attempt: u64,
+    /// Slots of the old version that become zeros without being read: the gateway knows that they
+    /// are damaged. So the order alone decides what is sealed under the attempt number.
+    pub zeroed: Vec<u32>,
     /// The targets of the rows, in the kernel's encoding. Secret.
     pub control: Vec<u8>,
 }
 
 impl Eviction {
-    /// The order as bytes. All orders for a layer have the same length.
+    /// The order as bytes. All orders for a layer without damage have the same length.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::with_capacity(29 + self.control.len());
+        let mut out = Writer::with_capacity(33 + 4 * self.zeroed.len() + self.control.len());
         out.u64(self.round).u32(self.node.0).u8(u8::from(self.in_round));
-        out.u64(self.before).u64(self.attempt).bytes(&self.control);
+        out.u64(self.before).u64(self.attempt);
+        out.u32(self.zeroed.len() as u32);
+        out.u32s(&self.zeroed);
+        out.bytes(&self.control);
         out.into_bytes()
     }
 
@@ -146,12 +153,16 @@ impl Eviction {
         if in_round && node != geometry.node(layer, geometry.evicted(round)) {
             return Err(Error::Malformed("the round does not come by this node"));
         }
-        Ok(Self { round, node, in_round, before, attempt, control: reader.remaining().to_vec() })
+        let count = reader.count(4)?;
+        let zeroed = (0..count).map(|_| reader.u32()).collect::<Result<_>>()?;
+        let control = reader.remaining().to_vec();
+        Ok(Self { round, node, in_round, before, attempt, zeroed, control })
     }
 
     /// The order to verify a node that was last written under the attempt number `before`.
     pub fn to_verify(round: u64, node: Node, before: u64) -> Self {
-        Self { round, node, in_round: false, before, attempt: 0, control: Vec::new() }
+        let (zeroed, control) = (Vec::new(), Vec::new());
+        Self { round, node, in_round: false, before, attempt: 0, zeroed, control }
     }
 
     /// Whether the node is verified and nothing is written.
@@ -215,8 +226,9 @@ mod tests {
         assert!(Query::decode(&beyond.encode(&g), &g).is_err());
 
         let node = g.node(2, g.evicted(13));
-        let control = vec![1, 2, 3];
-        let order = Eviction { round: 13, node, in_round: true, before: 4, attempt: 5, control };
+        let (zeroed, control) = (vec![7, 8], vec![1, 2, 3]);
+        let (round, in_round, before, attempt) = (13, true, 4, 5);
+        let order = Eviction { round, node, in_round, before, attempt, zeroed, control };
         let bytes = order.encode();
         assert_eq!(Eviction::decode(&bytes, &g).unwrap(), order);
         assert!(Eviction::decode(&bytes[..20], &g).is_err());
@@ -241,6 +253,7 @@ mod tests {
                     in_round: true,
                     before: 1,
                     attempt: 2,
+                    zeroed: Vec::new(),
                     control: Vec::new(),
                 };
                 let (old, new) = (order.old(&g), order.renewed(&g));

@@ -16,7 +16,7 @@
 use alloc::string::String;
 
 /// Everything that can go wrong.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The block's number is out of range.
@@ -148,7 +148,14 @@ pub enum Error {
     /// The operating system reported an error.
     #[cfg(feature = "std")]
     #[error(transparent)]
-    Io(#[from] std::io::Error),
+    Io(alloc::sync::Arc<std::io::Error>),
+}
+
+#[cfg(feature = "std")]
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(alloc::sync::Arc::new(error))
+    }
 }
 
 impl Error {

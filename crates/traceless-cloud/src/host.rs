@@ -85,6 +85,11 @@ pub struct DamagedSlot {
 }
 
 impl Stage {
+    /// Whether the nodes are verified, and nothing is written.
+    pub fn only_verifies(&self) -> bool {
+        self.attempt == 0
+    }
+
     /// The order to verify a node, as the host receives it.
     pub fn to_verify(version: NodeVersion, order: Vec<u8>) -> Self {
         Self { nodes: vec![version], attempt: 0, batch: Vec::new(), orders: vec![order] }
@@ -110,8 +115,9 @@ pub trait Host: Send + Sync {
         up_to_failure(requests.iter().map(|request| self.query(request)))
     }
 
-    /// Lets the enclave make new versions of nodes, which are invisible until the commit. Returns
-    /// the damaged slots of the old versions. The attempt number 0 only verifies them.
+    /// Lets the enclave make new versions of nodes, which are invisible until the commit. If slots
+    /// of an old version are damaged, and its order does not name them, they are returned, and
+    /// nothing is staged. The attempt number 0 only verifies.
     fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>>;
 
     /// Stages a node that the gateway sealed itself, without the enclave: for a tree that is filled
@@ -152,7 +158,7 @@ pub trait Enclave: Send + Sync {
         up_to_failure(orders.iter().map(|(order, slots)| self.query(order, slots)))
     }
 
-    /// Makes a new version of a node, as the order says, and returns the old one's damaged slots.
+    /// Makes a new version of a node, as the order says, or returns the old one's damaged slots.
     fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result<DamagedSlots>;
 }
 
@@ -276,9 +282,9 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         let Buffers { node, next, sealed, last_sealed, carried, new_carried } = buffers;
         carried.clear();
         carried.extend_from_slice(&stage.batch);
-        let (mut last, mut damaged) = (None, Vec::new());
+        let mut last = None;
         if let Some(first) = stage.nodes.first() {
-            block_on(self.read(*first, next))?;
+            block_on(self.read(*first, stage.only_verifies(), next))?;
         }
         for (i, (old, order)) in stage.nodes.iter().zip(&stage.orders).enumerate() {
             core::mem::swap(node, next);
@@ -290,16 +296,18 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
             let evict = || self.enclave.evict(order, bytes);
             let reading = stage.nodes.get(i + 1).map(|old| (*old, &mut *next));
             let writing = last.map(|new| (new, &**last_sealed));
-            let slots = self.beside(evict, reading, writing)?;
-            damaged.extend(slots.into_iter().map(|slot| DamagedSlot { node: old.node, slot }));
-            // A node that was only verified has no new version.
-            let is_new = stage.attempt != 0;
+            let damaged = self.beside(evict, reading, writing)?;
+            if !damaged.is_empty() {
+                let of_node = |slot| DamagedSlot { node: old.node, slot };
+                return Ok(damaged.into_iter().map(of_node).collect());
+            }
+            let is_new = !stage.only_verifies();
             last = is_new.then_some(NodeVersion { attempt: stage.attempt, ..*old });
             core::mem::swap(sealed, last_sealed);
             core::mem::swap(carried, new_carried);
         }
         last.map_or(Ok(()), |new| block_on(self.store.stage(new, last_sealed)))?;
-        Ok(damaged)
+        Ok(Vec::new())
     }
 
     /// Runs `work` while one node is read and another is written.
@@ -312,7 +320,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         let len =
             |version: NodeVersion| self.geometry.node_len(self.geometry.layer_of(version.node));
         let lens = [reading.as_ref().map(|(old, _)| len(*old)), writing.map(|(new, _)| len(new))];
-        let read = reading.map(|(old, into)| self.read(old, into));
+        let read = reading.map(|(old, into)| self.read(old, false, into));
         let write = writing.map(|(new, bytes)| self.store.stage(new, bytes));
         let is_large = lens.into_iter().flatten().sum::<usize>() >= THREAD_MIN;
         let Some(threads) = is_large.then(|| self.store_threads.as_ref()).flatten() else {
@@ -322,7 +330,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
             let done = both.as_mut().now_or_never();
             let worked = work();
             let (read, written) = done.unwrap_or_else(|| block_on(both));
-            return [read, written].into_iter().flatten().fold(worked, |all, done| done.and(all));
+            return [read, written].into_iter().flatten().fold(worked, and_then_done);
         };
         let (mut was_read, mut was_written) = (Ok(()), Ok(()));
         let worked = threads.in_place_scope(|scope| {
@@ -334,7 +342,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
             }
             work()
         });
-        was_read.and(was_written).and(worked)
+        [was_read, was_written].into_iter().fold(worked, and_then_done)
     }
 
     /// Reads the slots of queries. Returns for how many this succeeded, and the next one's error.
@@ -343,21 +351,40 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         let requests = &requests[..wrong.unwrap_or(requests.len())];
         let wrong = wrong.map(|_| Error::Malformed("no such path"));
         match self.read_together(requests, into) {
-            Ok(()) => (requests.len(), wrong),
-            Err(error) if requests.len() == 1 => (0, Some(error)),
-            // One of the queries fails. Reading each alone finds which.
-            Err(_) => {
-                let len = self.geometry.layers * self.geometry.slot_len();
-                for (number, (request, into)) in
-                    requests.iter().zip(into.chunks_exact_mut(len)).enumerate()
-                {
-                    if let Err(error) = self.read_together(slice::from_ref(request), into) {
-                        return (number, Some(error));
-                    }
-                }
-                (requests.len(), wrong)
+            Ok(()) => return (requests.len(), wrong),
+            Err(Error::Io(_)) => {}
+            Err(error) if requests.len() == 1 => return (0, Some(error)),
+            Err(_) => {}
+        }
+        // One of the queries fails. Reading each alone finds which.
+        let len = self.geometry.layers * self.geometry.slot_len();
+        for (number, (request, into)) in requests.iter().zip(into.chunks_exact_mut(len)).enumerate()
+        {
+            if let Err(error) = self.read_alone(request, into) {
+                return (number, Some(error));
             }
         }
+        (requests.len(), wrong)
+    }
+
+    /// Reads the slots of a query. A slot that the disk cannot read becomes zeros, which the
+    /// enclave finds to be damaged.
+    fn read_alone(&self, request: &QueryRequest, into: &mut [u8]) -> Result {
+        match self.read_together(slice::from_ref(request), into) {
+            Err(Error::Io(_)) => {}
+            other => return other,
+        }
+        let slots = into.chunks_exact_mut(self.geometry.slot_len());
+        for (layer, (location, into)) in request.locations.iter().zip(slots).enumerate() {
+            let node = self.geometry.node(layer, request.leaf);
+            let version = NodeVersion { node, attempt: location.attempt };
+            let read = SlotRead { version, slot: location.slot, into };
+            match block_on(self.store.read_slots(&mut [read])) {
+                Err(Error::Io(_)) => into.fill(0),
+                other => other?,
+            }
+        }
+        Ok(())
     }
 
     /// Whether a query names a path and slots of this tree.
@@ -386,10 +413,33 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         block_on(self.store.read_slots(&mut reads))
     }
 
-    async fn read(&self, version: NodeVersion, into: &mut Vec<u8>) -> Result {
+    /// Reads a node, or slot by slot what can be read of it: a slot that cannot be read becomes
+    /// zeros, which the enclave finds to be damaged. To verify it, it is read past all caches.
+    async fn read(&self, version: NodeVersion, verifies: bool, into: &mut Vec<u8>) -> Result {
         into.resize(self.geometry.node_len(self.geometry.layer_of(version.node)), 0);
-        self.store.read_node(version, into).await
+        let whole = if verifies {
+            self.store.read_node_to_verify(version, into).await
+        } else {
+            self.store.read_node(version, into).await
+        };
+        let Err(failed @ Error::Io(_)) = whole else { return whole };
+        let mut is_any_read = false;
+        for (slot, into) in into.chunks_exact_mut(self.geometry.slot_len()).enumerate() {
+            let read = SlotRead { version, slot: slot as u32, into };
+            let is_read = self.store.read_slots(&mut [read]).await.is_ok();
+            is_any_read |= is_read;
+            if !is_read {
+                into.fill(0);
+            }
+        }
+        // A node without any slot that can be read is on a disk that is away.
+        if is_any_read { Ok(()) } else { Err(failed) }
     }
+}
+
+/// The result of work, unless what was done beside it failed.
+fn and_then_done<T>(worked: Result<T>, done: Result) -> Result<T> {
+    worked.and_then(|value| done.map(|()| value))
 }
 
 /// Results up to the first failure. Nothing after it is evaluated.

@@ -97,6 +97,10 @@ pub struct GatewayTreeArgs {
     /// What an answer to a write has survived
     #[arg(long, value_enum, default_value = "power")]
     pub durability: GatewayDurability,
+    /// Give up blocks however many slots are damaged; else much damage at once is an error, as the
+    /// disk may be away
+    #[arg(long)]
+    pub accept_damage: bool,
 }
 
 #[derive(Subcommand, Clone, Debug)]

@@ -54,7 +54,7 @@ pub fn check(args: &GatewayCheckArgs) -> Result<(), Failure> {
     let state = State::of(&args.of)?;
     // An anchor that is to be made anew is not compared with the state.
     let mut report = state.look(state.anchor.filter(|_| !args.new_anchor))?;
-    if let (true, true, Some(path)) = (report.sound, args.new_anchor, state.anchor) {
+    if let (None, true, Some(path)) = (&report.damaged, args.new_anchor, state.anchor) {
         gateway::new_anchor(&state.folder, &state.keys, path).map_err(|e| failure(&e))?;
         report.new_anchor = true;
     }
@@ -66,7 +66,8 @@ pub fn repair(args: &GatewayRepairArgs) -> Result<(), Failure> {
     let mut report = state.look(state.anchor)?;
     let repairable = match &report.damaged {
         Some(damaged) => damaged.repairable.is_some(),
-        None => !report.lost.is_empty(),
+        // An anchor that contradicts a whole state is no damage: the state may have been put back.
+        None => !report.lost.is_empty() && report.anchor.is_none(),
     };
     if args.accept_loss && repairable {
         let State { folder, keys, anchor } = &state;

@@ -42,7 +42,11 @@ pub fn open(args: &GatewayTreeArgs, witness: Option<Arc<dyn Witness>>) -> Result
         "the enclave is {}: it hides nothing from the party that controls its machine",
         opened.enclave
     ));
-    Ok(opened.gateway)
+    let mut gateway = opened.gateway;
+    if args.accept_damage {
+        gateway.accept_loss();
+    }
+    Ok(gateway)
 }
 
 /// The folder of the gateway's own state.

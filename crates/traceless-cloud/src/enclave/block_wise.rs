@@ -42,7 +42,7 @@ impl BlockWise {
         }
     }
 
-    /// Makes a new version of a node, and returns its damaged slots.
+    /// Makes a new version of a node, or returns its damaged slots.
     pub fn evict(
         &mut self,
         job: &Job<'_>,
@@ -66,12 +66,15 @@ impl BlockWise {
         let (mut damaged, mut done) = (DamagedSlots::new(), Ok(()));
         for (row, slot) in slots.enumerate() {
             if !take_in(job, row, slot, one) {
-                one.fill(0);
                 done = done.and(job.report(row, &mut damaged));
+                continue;
             }
             outside.put(row, one);
         }
         done?;
+        if !damaged.is_empty() {
+            return Ok(damaged);
+        }
         for (nth, (above, below)) in network.pairs().enumerate() {
             outside.take(above, one)?;
             outside.take(below, other)?;

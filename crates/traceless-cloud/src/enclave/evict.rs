@@ -101,9 +101,10 @@ impl Evictor {
     /// Makes a new version of a node, as the order says.
     ///
     /// Every slot is read once, into the enclave's memory, and verified before anything of its part
-    /// goes out. Damaged slots of the node are returned: their parts count as zeros, which are no
-    /// block. The host can know them, too. If a carried slot is damaged in a later part, the parts
-    /// that went out belong to an attempt that the gateway never commits.
+    /// goes out. Slots that the order names become zeros, which are no block. Further damaged slots
+    /// of the node are returned, and nothing goes out from there on: only one content is sealed
+    /// under an attempt number. Parts that went out before are right, and belong to an attempt that
+    /// the gateway never commits.
     ///
     /// An order without an attempt number verifies the node, and writes nothing.
     pub fn evict(&mut self, order: &mut [u8], mut bytes: NodeBytes<'_>) -> Result<DamagedSlots> {
@@ -149,7 +150,7 @@ impl Evictor {
         let mut work = |part: usize, threads: &dyn ForkJoin| {
             let found = parts.part(geometry, part)?;
             job.load(part, &found, slab, threads, &mut damaged)?;
-            if order.only_verifies() {
+            if order.only_verifies() || !damaged.is_empty() {
                 return Ok(());
             }
             kernel.permute(&order.control, part, (&job, transport_keys, threads), slab)?;

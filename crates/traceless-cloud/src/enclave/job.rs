@@ -70,6 +70,8 @@ pub struct Job<'a> {
     slots: usize,
     carried: usize,
     old: Option<SlotSeal<'a>>,
+    /// Slots of the old version that become zeros.
+    zeroed: &'a [u32],
     /// What is sealed under the attempt; `None` if the node is only verified.
     renewed: Option<RenewedSeals<'a>>,
 }
@@ -86,7 +88,7 @@ impl<'a> Job<'a> {
         geometry: &'a Geometry,
         transport_keys: &'a TransportKeys,
         streams: bool,
-        order: &Eviction,
+        order: &'a Eviction,
     ) -> Self {
         let old = order.old(geometry);
         let seal = |version| transport_keys.seal(version);
@@ -101,6 +103,7 @@ impl<'a> Job<'a> {
             slots: geometry.slots(geometry.layer_of(order.node)),
             carried: if order.in_round { geometry.round_slots } else { 0 },
             old: old.is_written().then(|| seal(old)),
+            zeroed: &order.zeroed,
             renewed,
         }
     }
@@ -131,9 +134,11 @@ impl<'a> Job<'a> {
         Err(Error::Malformed("not the bytes of a node and of what goes with it"))
     }
 
-    /// The seal and slot number that a row is opened under; `None` if it was never written.
+    /// The seal and slot number that a row is opened under; `None` if it becomes zeros: it was
+    /// never written, or is damaged.
     pub fn source(&self, row: usize) -> Option<(&SlotSeal<'a>, u32)> {
         match row.checked_sub(self.slots) {
+            None if self.zeroed.contains(&(row as u32)) => None,
             None => self.old.as_ref().map(|seal| (seal, row as u32)),
             Some(carried) => Some((&self.renewed().carried_in, carried as u32)),
         }
@@ -154,9 +159,9 @@ impl<'a> Job<'a> {
         seal.vector(slot)
     }
 
-    /// Opens a part of every slot into its row. Rows of wrong slots become zeros. `damaged` gets
-    /// the wrong slots of the node. A wrong slot that was carried in is an error, once all are
-    /// opened: the gateway has its block, and carries it in again.
+    /// Opens a part of every slot into its row. `damaged` gets the wrong slots of the node. A wrong
+    /// slot that was carried in is an error, once all are opened: the gateway has its block, and
+    /// carries it in again.
     pub fn load(
         &self,
         part: usize,
@@ -212,7 +217,6 @@ impl<'a> Job<'a> {
                 seal.open((number, part), sealed, plain)
             };
             if opened.is_err() {
-                plain.fill(0);
                 wrong.push(row);
             }
         }

@@ -180,7 +180,8 @@ fn order_for(rig: &Rig, layer: usize, dest: &[u32]) -> Eviction {
         Choice::Paper => dest.iter().flat_map(|&to| (to as u16).to_le_bytes()).collect(),
     };
     let node = g.node(layer, g.evicted(8));
-    Eviction { round: 8, node, in_round: true, before: 3, attempt: 4, control }
+    let (round, in_round, before, attempt, zeroed) = (8, true, 3, 4, Vec::new());
+    Eviction { round, node, in_round, before, attempt, zeroed, control }
 }
 
 fn evict(
@@ -347,8 +348,9 @@ fn every_carried_in_row_is_verified() {
     }
 }
 
-/// Damaged slots of the node become rows of zeros, or with the paper's kernel rows of other bytes,
-/// which are no block. All other rows are as they were.
+/// Damaged slots of the node are reported, and nothing is sealed. Under an order that names them
+/// they become rows of zeros (with the paper's kernel rows of other bytes, which are no block) for
+/// any bytes of the host, and all other rows are as they were.
 fn damage_becomes_zeros(rig: &mut Rig, layer: usize, input: &(Vec<u8>, Vec<u8>)) {
     let g = rig.shared.geometry;
     let dest: Vec<u32> = (0..(g.slots(layer) + g.round_slots) as u32).rev().collect();
@@ -359,8 +361,18 @@ fn damage_becomes_zeros(rig: &mut Rig, layer: usize, input: &(Vec<u8>, Vec<u8>))
         changed.0[(slot + 1) * g.slot_len() - TAG_LEN - 1] ^= 1;
     }
     assert_eq!(damaged_slots(rig, order, &changed).unwrap(), DamagedSlots::from([3, 7]));
+    let last = g.parts() - 1;
+    let (nothing, _) = evict(rig, order, &changed).unwrap();
+    let last_parts = nothing.chunks_exact(g.slot_len()).map(|slot| &slot[g.part_at(last)..]);
+    assert!(last_parts.flatten().all(|&byte| byte == 0), "nothing of the part is sealed");
+    let naming = Eviction { zeroed: vec![3, 7], ..order.clone() };
     let before = evict(rig, order, input).unwrap();
-    let after = evict(rig, order, &changed).unwrap();
+    let after = evict(rig, &naming, &changed).unwrap();
+    assert!(damaged_slots(rig, &naming, &changed).unwrap().is_empty());
+    assert!(after == evict(rig, &naming, input).unwrap(), "the order alone decides");
+    // A further slot is reported, and not sealed.
+    changed.0[5 * g.slot_len() + 3] ^= 1;
+    assert_eq!(damaged_slots(rig, &naming, &changed).unwrap(), DamagedSlots::from([5]));
     let targets = [3, 7].map(|slot| dest[slot] as usize);
     let [before, after] = [before, after].map(|(node, carried)| [node, carried].concat());
     let slots = before.chunks_exact(g.slot_len()).zip(after.chunks_exact(g.slot_len()));
@@ -374,7 +386,6 @@ fn damage_becomes_zeros(rig: &mut Rig, layer: usize, input: &(Vec<u8>, Vec<u8>))
             None => (order.renewed(&g), at),
             Some(carried) => (order.carried_out(&g).unwrap(), carried),
         };
-        let last = g.parts() - 1;
         let sealed = &after[g.part_at(last)..g.part_end(last)];
         let mut plain = vec![1; g.part_len(last)];
         let seal = rig.transport_keys.seal(version);

@@ -8,6 +8,7 @@ use super::state::Running;
 use crate::error::{Error, Result};
 use crate::geometry::Node;
 use crate::host::DamagedSlot;
+use crate::store::NodeVersion;
 use core::time::Duration;
 
 impl Gateway {
@@ -34,7 +35,9 @@ impl Gateway {
         // attempt; one that continues from here seals the same data. Zero stands for a node that
         // was never written.
         let attempt = self.rng.salt().0.max(1);
-        if let Some(job) = self.log_and_apply(Record::Begin { attempt, seed, node })? {
+        let zeroed = self.give_up_damage(node.map(Node))?;
+        if let Some(mut job) = self.log_and_apply(Record::Begin { attempt, seed, node })? {
+            job.zeroed = zeroed;
             self.staged = false;
             self.pacing.begin();
             // At a constant rate the job is sent at a later tick, after its record is written.
@@ -73,17 +76,13 @@ impl Gateway {
                     self.log_deferred(Record::Fail)?;
                     return Err(error);
                 }
-                // A disk or a line may have failed for a moment, so the round is made again once.
-                // The host can know that, too.
-                Ok(damage) if !damage.is_empty() && !self.has_found_damage => {
-                    self.has_found_damage = true;
-                    return self.log_deferred(Record::Fail);
+                // Nothing is staged, and the round is made again.
+                Ok(damage) if !damage.is_empty() => {
+                    let sent = self.state.running.as_ref().map_or_else(Vec::new, Running::nodes);
+                    self.log_deferred(Record::Fail)?;
+                    return self.report_damage(&sent, &damage);
                 }
-                Ok(damage) => {
-                    self.has_found_damage = false;
-                    self.counts.damaged += damage.len() as u64;
-                    self.log_damage(&damage)?;
-                }
+                Ok(_) => {}
             }
             self.staged = true;
             if self.state.running.as_ref().is_some_and(Running::is_round) {
@@ -96,13 +95,32 @@ impl Gateway {
         }
     }
 
-    /// The blocks of damaged slots are lost.
-    pub(super) fn log_damage(&mut self, damage: &[DamagedSlot]) -> Result {
-        for of_node in damage.chunk_by(|one, other| one.node == other.node) {
-            let slots = of_node.iter().map(|damaged| damaged.slot).collect();
-            self.log_deferred(Record::Damage { node: of_node[0].node.0, slots })?;
+    /// Takes the host's report of damaged slots of current versions of nodes.
+    pub(super) fn report_damage(&mut self, nodes: &[Node], damage: &[DamagedSlot]) -> Result {
+        let version = |&node: &Node| NodeVersion { node, attempt: self.state.index.attempt(node) };
+        let sent: Vec<NodeVersion> = nodes.iter().map(version).collect();
+        self.found_damage.report(&self.state.params.geometry, &sent, damage)
+    }
+
+    /// The damaged slots of the nodes of a round, or of one node, which become zeros. The blocks in
+    /// them are lost. Fails if they are a large share.
+    fn give_up_damage(&mut self, node: Option<Node>) -> Result<Vec<DamagedSlot>> {
+        let g = self.state.params.geometry;
+        let leaf = g.evicted(self.state.round);
+        let path = || (0..g.layers).map(|layer| g.node(layer, leaf)).collect();
+        let nodes = node.map_or_else(path, |node| vec![node]);
+        let mut zeroed = Vec::new();
+        for node in nodes {
+            let version = NodeVersion { node, attempt: self.state.index.attempt(node) };
+            let slots = self.found_damage.confirmed(&g, version)?;
+            if slots.is_empty() {
+                continue;
+            }
+            zeroed.extend(slots.iter().map(|&slot| DamagedSlot { node, slot }));
+            self.counts.damaged += slots.len() as u64;
+            self.log_deferred(Record::Damage { node: node.0, slots })?;
         }
-        Ok(())
+        Ok(zeroed)
     }
 
     /// Commits what is staged. After a failed commit it is unknown whether it happened, so the

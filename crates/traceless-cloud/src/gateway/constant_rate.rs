@@ -9,7 +9,8 @@
 //! A tick for which gateway or host were too slow is late. No tick is left out. If a tick is late
 //! by a period or more, all later ones shift by that delay.
 
-use super::queries::{Access, BlockRead};
+use super::lost_block::BlockRead;
+use super::queries::Access;
 use super::rounds::Wait;
 use super::{Gateway, Journal};
 use crate::error::{Error, Result};

@@ -138,6 +138,12 @@ impl Index {
         self.owners[at] = DUMMY;
     }
 
+    /// A slot holds a dummy from now on, without being read.
+    pub fn clear(&mut self, node: Node, slot: u32) {
+        let at = self.first_slot(node) + slot as usize;
+        self.owners[at] = DUMMY;
+    }
+
     /// A random unread dummy of a node; all are equally likely. There is one as long as the node
     /// was read less often than it has dummies.
     pub fn dummy(&self, node: Node, rng: &mut dyn Rng) -> u32 {

@@ -42,10 +42,14 @@ mod cache;
 mod commits;
 mod constant_rate;
 mod fill;
+mod found_damage;
 mod index;
 mod inspect;
 mod journal;
+mod lost_block;
+mod lost_name;
 mod names;
+mod object_steps;
 mod objects;
 mod plan;
 mod queries;
@@ -56,20 +60,25 @@ mod scrub;
 mod sessions;
 mod stash;
 mod state;
+mod steps;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod value;
 
 pub use constant_rate::TICKS_PER_SECOND_MAX;
 pub use fill::Contents;
 pub use index::index_bytes;
 pub use inspect::{LostPart, StateReport, check, new_anchor, repair};
 pub use journal::StateLocation;
+pub use lost_name::LostName;
 pub use names::{ByteRange, Namespace, Object};
-pub use objects::{Draft, NAME_LEN_MAX, VALUE_LEN_MAX, Value, size_class};
+pub(crate) use object_steps::{LoadStep, ReadStep, StoreStep};
+pub use objects::Draft;
 pub use queries::TOGETHER_MAX;
-pub use scrub::LostName;
+pub(crate) use steps::BatchStep;
+pub use value::{NAME_LEN_MAX, VALUE_LEN_MAX, Value, size_class};
 
 use crate::block_seal::BlockKeys;
 use crate::channel::{Nonce, Receiver, Sender};
@@ -81,9 +90,11 @@ use crate::params::Params;
 use crate::tee::Provision;
 use crate::transport_seal::TransportKeys;
 use constant_rate::ConstantRate;
+use found_damage::FoundDamage;
 use index::BlockPlace;
 use journal::Journal;
-use queries::{Access, BlockRead};
+use lost_block::BlockRead;
+use queries::Access;
 use query_pacing::QueryPacing;
 use record::Record;
 use rounds::{Maker, RoundJob, Wait, Worker};
@@ -175,8 +186,10 @@ pub struct Gateway {
     observer: Option<Box<AccessObserver>>,
     /// Blocks that the current batch of queries has read.
     answers: Vec<BlockRead>,
-    /// The last attempt of a round found damage, so that the next one goes on with it.
-    has_found_damage: bool,
+    /// What attempts of rounds and scrubs have found to be damaged.
+    found_damage: FoundDamage,
+    /// A step has ended with a record that its answer depends on, which is not written yet.
+    is_answer_due: bool,
 }
 
 /// Called with each requested block: operation, first byte and length.
@@ -222,7 +235,8 @@ impl Gateway {
             counts: Counts::default(),
             observer: None,
             answers: Vec::new(),
-            has_found_damage: false,
+            found_damage: FoundDamage::default(),
+            is_answer_due: false,
         };
         opened.resolve()?;
         opened.state.names.find_free();
@@ -254,6 +268,12 @@ impl Gateway {
     /// cache hits.
     pub fn keep_copies(&mut self, len: usize) {
         self.state.cache.limit(len);
+    }
+
+    /// Gives up blocks however much of the store is damaged. Otherwise much damage at once is an
+    /// error: the disk may be away, or a folder may be another one.
+    pub fn accept_loss(&mut self) {
+        self.found_damage.accepts_loss = true;
     }
 
     /// Calls `observer` for each requested block, before anything is sent for it, with the

@@ -1,5 +1,6 @@
 //! The map from names to blocks.
 
+use super::lost_block::LostBlock;
 use crate::codec::{Reader, Writer};
 use crate::error::{Error, Result};
 use core::ops::{Bound, Range};
@@ -267,6 +268,7 @@ pub fn read_object(from: &mut Reader<'_>) -> Result<Object> {
 }
 
 /// A range of an object's bytes, mapped to its blocks, as far as it was read.
+#[derive(Clone)]
 pub struct ByteRange {
     object: Object,
     /// The current piece, its first byte and its first block.
@@ -280,6 +282,8 @@ pub struct ByteRange {
     pub(super) padded: usize,
     /// Whether reading and padding are finished.
     pub(super) done: bool,
+    /// A lost block. The rest is read, too, before that is an error.
+    pub(super) lost: Option<LostBlock>,
 }
 
 impl ByteRange {
@@ -288,12 +292,24 @@ impl ByteRange {
         assert!(bytes.start <= bytes.end && bytes.end <= object.len(), "bytes are in the object");
         let (piece, first_byte, first_block) = (0, 0, 0);
         let (blocks, padded, done) = (0, 0, false);
-        Self { object, piece, first_byte, first_block, bytes, blocks, padded, done }
+        let lost = None;
+        Self { object, piece, first_byte, first_block, bytes, blocks, padded, done, lost }
     }
 
     /// Whether reading and padding are finished.
     pub fn is_done(&self) -> bool {
         self.done
+    }
+
+    /// Whether a block was lost: bytes that were read are zeros in its place, and the end of
+    /// reading and padding is an error.
+    pub fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// The error about the lost block.
+    pub(crate) fn lost_error(&self) -> Error {
+        self.lost.map_or(Error::Store("nothing is lost"), Error::from)
     }
 
     /// The next block and the range of its bytes that was requested; `None` after the last. An

@@ -8,28 +8,13 @@
 
 use super::Gateway;
 use super::names::{ByteRange, Namespace, Object, blocks_of};
+use super::object_steps::{LoadStep, ReadStep, StoreStep};
 use super::queries::TOGETHER_MAX;
 use super::record::Record;
+use super::value::{Value, size_class};
 use crate::error::{Error, Result};
 use crate::params::Params;
-use core::ops::{Bound, Range};
-use std::borrow::Cow;
-
-/// Longest name, in bytes.
-pub const NAME_LEN_MAX: usize = 1024;
-/// Longest value of the Redis protocol, in bytes. Only the number of blocks limits S3 objects.
-pub const VALUE_LEN_MAX: usize = 64 << 20;
-
-/// A value to be stored under a name, with a note.
-#[derive(Clone, Copy)]
-pub struct Value<'a> {
-    /// Its name.
-    pub name: &'a [u8],
-    /// The content.
-    pub bytes: &'a [u8],
-    /// Metadata that is kept with the name.
-    pub note: &'a [u8],
-}
+use core::ops::Bound;
 
 /// A piece of an object that is being written. It is invisible until a name is bound to it. A draft
 /// that is not bound must be given back ([`Gateway::abandon`]), or its blocks stay reserved until
@@ -90,37 +75,9 @@ impl Gateway {
     /// The values under names of [`Namespace::Values`], read with queries that are sent together. A
     /// value with a lost block is an error in its place.
     pub fn load_many(&mut self, names: &[&[u8]]) -> Result<Vec<Option<Result<Vec<u8>>>>> {
-        let block_len = self.params().geometry.block_len;
-        let (mut ids, mut missing) = (Vec::new(), 0);
-        let mut groups = Vec::with_capacity(names.len());
-        for name in names {
-            let parts = self.find(Namespace::Values, name).cloned().map(|object| {
-                let (len, mut parts) = (object.len(), Vec::new());
-                let mut reading = ByteRange::new(object, 0..len);
-                while let Some((id, part)) = reading.next(block_len) {
-                    reading.blocks += 1;
-                    ids.push(u64::from(id));
-                    parts.push(part);
-                }
-                missing += size_class(parts.len()) - parts.len();
-                parts
-            });
-            groups.push(parts);
-        }
-        let mut blocks = self.get_each(&ids)?.into_iter();
-        self.dummies(missing)?;
-        let mut value = |parts: Vec<Range<usize>>| {
-            let mut bytes = Ok(Vec::new());
-            for (part, block) in parts.into_iter().zip(&mut blocks) {
-                match (&mut bytes, block) {
-                    (Ok(bytes), Ok(block)) => bytes.extend_from_slice(&block[part]),
-                    (Ok(_), Err(lost)) => bytes = Err(lost.into()),
-                    (Err(_), _) => {}
-                }
-            }
-            bytes
-        };
-        Ok(groups.into_iter().map(|parts| parts.map(&mut value)).collect())
+        let mut step = LoadStep::new(names.iter().map(|name| name.to_vec()).collect());
+        self.run_step(&mut step)?;
+        Ok(step.values)
     }
 
     /// Stores a value under a name of [`Namespace::Values`], and replaces its old value.
@@ -131,40 +88,7 @@ impl Gateway {
     /// Stores values under names of [`Namespace::Values`], one after the other, with queries that
     /// are sent together. If this fails before anything is sent, none of them is stored.
     pub fn store_many(&mut self, values: &[Value<'_>]) -> Result {
-        let is_long =
-            |value: &Value| value.name.len() > NAME_LEN_MAX || value.bytes.len() > VALUE_LEN_MAX;
-        if values.iter().any(is_long) {
-            return Err(Error::Malformed("a name of 1 KiB and a value of 64 MiB is the most"));
-        }
-        let Params { blocks, geometry, .. } = *self.params();
-        let count = |value: &Value| blocks_of(value.bytes.len() as u64, geometry.block_len as u64);
-        let all: usize = values.iter().map(count).sum();
-        let is_room = self.blocks_used() as u64 + all as u64 <= blocks;
-        let ids = is_room.then(|| self.state.names.reserve(all, blocks)).flatten();
-        let ids = ids.ok_or(Error::Full { blocks })?;
-        if let Err(error) = self.write_values(values, &ids) {
-            self.state.names.release(ids);
-            return Err(error);
-        }
-        let mut rest = &ids[..];
-        for (nth, value) in values.iter().enumerate() {
-            let (own, left) = rest.split_at(count(value));
-            rest = left;
-            let object = Object {
-                pieces: vec![value.bytes.len() as u64],
-                ids: own.into(),
-                note: value.note.to_vec(),
-            };
-            let (namespace, name) = (Namespace::Values, value.name.to_vec());
-            let bound = Record::Bind { namespace, name, object };
-            // One write makes all records durable, with the last of them.
-            if nth + 1 < values.len() {
-                self.log_deferred(bound)?;
-            } else {
-                self.log_and_apply(bound)?;
-            }
-        }
-        Ok(())
+        self.run_step(&mut StoreStep::new(values))
     }
 
     /// Removes a name of [`Namespace::Values`]. Returns whether there was one.
@@ -181,27 +105,24 @@ impl Gateway {
 
     /// Reads the next `len` bytes, or up to a block more. After the last byte the result is empty,
     /// and each call makes dummy queries, at most as many as reading `len` bytes takes, until the
-    /// size class of the blocks read is filled.
+    /// size class of the blocks read is filled. See [`ByteRange::is_lost`] for lost blocks.
     pub fn read(&mut self, reading: &mut ByteRange, len: usize) -> Result<Vec<u8>> {
-        let block_len = self.params().geometry.block_len;
-        let (mut ids, mut parts, mut planned_len) = (Vec::new(), Vec::new(), 0);
-        while planned_len < len
-            && let Some((id, part)) = reading.next(block_len)
-        {
-            reading.blocks += 1;
-            planned_len += part.len();
-            ids.push(u64::from(id));
-            parts.push(part);
-        }
-        let mut bytes = Vec::with_capacity(planned_len);
-        for (block, part) in self.get_many(&ids)?.into_iter().zip(parts) {
-            bytes.extend_from_slice(&block[part]);
-        }
-        if bytes.is_empty() {
-            let most = len.div_ceil(block_len).max(1);
-            reading.done = self.pad(reading.blocks, &mut reading.padded, most)?;
-        }
-        Ok(bytes)
+        let mut step = ReadStep::new(reading.clone(), len);
+        let done = self.run_step(&mut step);
+        *reading = step.reading;
+        done.map(|()| step.bytes)
+    }
+
+    /// Takes unused blocks, if there are as many.
+    pub(super) fn reserve(&mut self, count: usize) -> Option<Vec<u32>> {
+        let blocks = self.params().blocks;
+        let is_room = self.blocks_used() as u64 + count as u64 <= blocks;
+        is_room.then(|| self.state.names.reserve(count, blocks)).flatten()
+    }
+
+    /// Gives back blocks that were reserved and not bound.
+    pub(super) fn release(&mut self, ids: Vec<u32>) {
+        self.state.names.release(ids);
     }
 
     /// Fails unless there is room for a piece of `len` bytes.
@@ -293,31 +214,6 @@ impl Gateway {
         Ok(())
     }
 
-    /// Writes values to the blocks that were reserved for them, and makes the dummy queries that
-    /// fill their size classes.
-    fn write_values(&mut self, values: &[Value<'_>], ids: &[u32]) -> Result {
-        let block_len = self.params().geometry.block_len;
-        let (mut blocks, mut missing) = (Vec::with_capacity(ids.len()), 0);
-        for Value { bytes, .. } in values {
-            let before = blocks.len();
-            let (whole, rest) = bytes.split_at(bytes.len() - bytes.len() % block_len);
-            blocks.extend(whole.chunks(block_len).map(Cow::Borrowed));
-            if !rest.is_empty() || whole.is_empty() {
-                let mut last = rest.to_vec();
-                last.resize(block_len, 0);
-                blocks.push(Cow::Owned(last));
-            }
-            let of_value = blocks.len() - before;
-            missing += size_class(of_value) - of_value;
-        }
-        for (ids, blocks) in ids.chunks(TOGETHER_MAX).zip(blocks.chunks(TOGETHER_MAX)) {
-            let puts: Vec<(u64, &[u8])> =
-                ids.iter().zip(blocks).map(|(id, block)| (u64::from(*id), &**block)).collect();
-            self.put_many(&puts)?;
-        }
-        self.dummies(missing)
-    }
-
     /// Writes full blocks.
     fn write_blocks(&mut self, draft: &mut Draft, full: &[Vec<u8>]) -> Result {
         let blocks = self.params().blocks;
@@ -336,30 +232,5 @@ impl Gateway {
         self.dummies(until - *padded)?;
         *padded = until;
         Ok(*padded == missing)
-    }
-}
-
-/// How many queries a value of `blocks` blocks takes: the least number of at least `blocks` with
-/// zeros in its last E - S binary digits, where E is floor(log2 `blocks`), and S is the number of
-/// binary digits of E (Nikitin et al., `PADMÉ`).
-pub fn size_class(blocks: usize) -> usize {
-    let exponent = blocks.max(1).ilog2();
-    let digits = exponent.checked_ilog2().map_or(0, |log| log + 1);
-    blocks.next_multiple_of(1 << (exponent - digits))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::size_class;
-
-    #[test]
-    fn size_classes_are_few_and_close() {
-        let classes: std::collections::BTreeSet<usize> = (1..=65_536).map(size_class).collect();
-        assert!(classes.len() < 220, "{}", classes.len());
-        for blocks in 1..=65_536 {
-            let class = size_class(blocks);
-            assert!(class >= blocks && class * 8 <= blocks * 9, "{blocks} {class}");
-            assert_eq!(size_class(class), class);
-        }
     }
 }

@@ -5,6 +5,7 @@
 //! if they were sent one by one.
 
 use super::index::BlockPlace;
+use super::lost_block::{BlockRead, LostBlock};
 use super::query_pacing;
 use super::record::Record;
 use super::rounds::Wait;
@@ -20,18 +21,23 @@ use traceless_core::trace::Op;
 /// Most queries that are sent together. It must be less than the receiver's window.
 pub const TOGETHER_MAX: usize = 64;
 
-/// A block that was lost with a damaged slot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LostBlock(pub u32);
-
-impl From<LostBlock> for Error {
-    fn from(LostBlock(id): LostBlock) -> Self {
-        Self::Lost { id: id.into() }
-    }
+/// Accesses with prepared queries.
+#[derive(Default)]
+pub struct Prepared {
+    /// What was read, with room for answers.
+    read: Vec<BlockRead>,
+    /// Places in `read` for the answers of queries, which arrive later, in order.
+    answer_indices: Vec<usize>,
+    /// Whether the accesses were made already.
+    is_made: bool,
 }
 
-/// What was read of a block.
-pub type BlockRead = Result<Vec<u8>, LostBlock>;
+impl Prepared {
+    /// Accesses that were made already.
+    pub fn made(read: Vec<BlockRead>) -> Self {
+        Self { read, answer_indices: Vec::new(), is_made: true }
+    }
+}
 
 /// An access to a block.
 #[derive(Clone)]
@@ -66,27 +72,38 @@ impl Gateway {
     /// Makes all accesses, in order, and returns what was read, in order. A lost block is an error
     /// in its place, and all other accesses are made.
     pub(super) fn access(&mut self, accesses: &[Access]) -> Result<Vec<BlockRead>> {
+        self.observe_accesses(accesses);
+        self.access_now(accesses)
+    }
+
+    pub(super) fn observe_accesses(&self, accesses: &[Access]) {
         if let Some(observer) = &self.observer {
             let len = self.state.params.geometry.block_len;
             for (op, id) in accesses.iter().filter_map(Access::operation) {
                 observer(op, u64::from(id) * len as u64, len as u32);
             }
         }
+    }
+
+    pub(super) fn access_now(&mut self, accesses: &[Access]) -> Result<Vec<BlockRead>> {
         if self.constant_rate.is_some() {
             return self.access_in_ticks(accesses);
         }
         let mut read = Vec::new();
         for accesses in accesses.chunks(TOGETHER_MAX) {
-            self.access_together(accesses, &mut read)?;
+            let prepared = self.prepare_together(accesses)?;
+            self.send_pending()?;
+            read.extend(self.take_answers(prepared));
         }
         Ok(read)
     }
 
-    fn access_together(&mut self, accesses: &[Access], read: &mut Vec<BlockRead>) -> Result {
+    /// Prepares the queries of accesses, which are then sent together.
+    pub(super) fn prepare_together(&mut self, accesses: &[Access]) -> Result<Prepared> {
         self.finish_pending()?;
         self.answers.clear();
-        // Places in `read` for the answers of queries, which arrive later, in order.
-        let mut answer_indices = Vec::new();
+        let mut prepared = Prepared::default();
+        let Prepared { read, answer_indices, .. } = &mut prepared;
         for access in accesses {
             let id = access.id();
             if id.is_some_and(|id| self.state.is_pending(id)) {
@@ -103,12 +120,49 @@ impl Gateway {
                 read.push(Ok(Vec::new()));
             }
         }
+        Ok(prepared)
+    }
+
+    /// The messages of all queries without a reply, after their records are written.
+    pub(super) fn requests_to_send(&mut self) -> Result<Vec<QueryRequest>> {
+        if self.state.pending.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.flush()?;
+        let g = &self.state.params.geometry;
+        let request = |Pending { query, .. }: &Pending| QueryRequest {
+            leaf: query.leaf,
+            locations: query.locations[..g.layers].to_vec(),
+            order: self.sender.seal(&query.encode(g)),
+        };
+        Ok(self.state.pending.iter().map(request).collect())
+    }
+
+    /// Takes the replies to prepared queries that were sent, and sends again what must be.
+    pub(super) fn take_replies(
+        &mut self,
+        prepared: Prepared,
+        replies: Vec<Result<Vec<u8>>>,
+    ) -> Result<Vec<BlockRead>> {
+        if prepared.is_made {
+            return Ok(prepared.read);
+        }
+        match self.answer_each(replies) {
+            Err(Error::SessionLost) => self.begin_next_session()?,
+            other => other?,
+        }
         self.send_pending()?;
+        Ok(self.take_answers(prepared))
+    }
+
+    /// What prepared accesses have read, once all queries are answered.
+    fn take_answers(&mut self, prepared: Prepared) -> Vec<BlockRead> {
+        let Prepared { mut read, answer_indices, .. } = prepared;
         assert!(answer_indices.len() == self.answers.len(), "every query was answered");
         for (at, answer) in answer_indices.into_iter().zip(self.answers.drain(..)) {
             read[at] = answer;
         }
-        Ok(())
+        read
     }
 
     /// Serves an access without a query if the block is at the gateway. Returns whether it is.
@@ -129,8 +183,7 @@ impl Gateway {
         match access {
             Access::Read(id) => {
                 let block = self.state.stash.get(*id).expect("a cached block has bytes");
-                let is_lost = self.state.lost.contains(id);
-                read.push(if is_lost { Err(LostBlock(*id)) } else { Ok(block.to_vec()) });
+                read.push(Ok(block.to_vec()));
             }
             Access::Write(id, bytes) => {
                 let leaf = self.draw_leaf();
@@ -201,6 +254,19 @@ impl Gateway {
         self.log_deferred(Record::Query { leaf, slots, id, target, write })
     }
 
+    /// Fails if damage was found in many queries one after the other. The query is sent again with
+    /// the next request.
+    fn check_damage(&mut self, damaged: u16) -> Result {
+        if self.found_damage.count_query(damaged != 0) {
+            return Ok(());
+        }
+        let pending = self.state.pending.front_mut().expect("it got its reply");
+        pending.damage = None;
+        let layer = damaged.trailing_zeros() as usize;
+        let node = self.state.params.geometry.node(layer, pending.query.leaf).0;
+        Err(Error::Tampered { node, slot: pending.query.locations[layer].slot })
+    }
+
     /// Begins a round if one is due. Otherwise waits for this query's share of the running round.
     fn pace_query(&mut self) -> Result {
         let (queries, due) = (self.state.queries, self.state.params.round_blocks);
@@ -242,37 +308,59 @@ impl Gateway {
     }
 
     fn send_each_once(&mut self) -> Result {
-        self.flush()?;
-        let g = &self.state.params.geometry;
-        let request = |Pending { query, .. }: &Pending| QueryRequest {
-            leaf: query.leaf,
-            locations: query.locations[..g.layers].to_vec(),
-            order: self.sender.seal(&query.encode(g)),
-        };
-        let requests: Vec<QueryRequest> = self.state.pending.iter().map(request).collect();
-        for reply in self.host.query_many(&requests) {
+        let requests = self.requests_to_send()?;
+        let replies = self.host.clone().query_many(&requests);
+        self.answer_each(replies)
+    }
+
+    /// Takes replies to the first queries without one, in order. After the first one that must be
+    /// sent again, the rest are opened, so that none of them is valid later, and their queries are
+    /// sent again, too.
+    fn answer_each(&mut self, replies: Vec<Result<Vec<u8>>>) -> Result {
+        let mut replies = replies.into_iter();
+        for reply in replies.by_ref() {
             if !self.answer(reply?)? {
                 break;
+            }
+        }
+        // The first query without a reply is the one that is sent again.
+        for (nth, reply) in (1..).zip(replies) {
+            let mut reply = reply?;
+            let damaged = QueryReply::decode(self.receiver.open(&mut reply)?)?.damaged;
+            if let Some(pending) = self.state.pending.get_mut(nth)
+                && damaged != 0
+            {
+                pending.damage = Some(damaged);
             }
         }
         Ok(())
     }
 
     /// Takes the reply to the first query without one. The record need not be written at once: if
-    /// it is lost, the same query is sent again. Returns false if the reply reports damage for the
-    /// first time: then this query and all after it are to be sent again.
+    /// it is lost, the same query is sent again. Returns false if the reply reports damage that the
+    /// one before did not: then the query is to be sent again.
     fn answer(&mut self, mut reply: Vec<u8>) -> Result<bool> {
         let pending = self.state.pending.front_mut().expect("a query that has no reply yet");
         let reply = QueryReply::decode(self.receiver.open(&mut reply)?)?;
-        if reply.damaged != 0 && !core::mem::replace(&mut pending.was_damaged, true) {
+        let before = pending.damage.replace(reply.damaged).unwrap_or_default();
+        if reply.damaged & !before != 0 {
             return Ok(false);
         }
+        let is_lost = pending.real && reply.damaged >> pending.query.target & 1 == 1;
+        self.check_damage(reply.damaged)?;
+        let pending = self.state.pending.front().expect("it is still there");
         self.counts.queries += 1;
         self.counts.damaged += u64::from(reply.damaged.count_ones());
         let Some(id) = pending.id else {
             self.log_deferred(Record::EndDummy)?;
             return Ok(true);
         };
+        let is_read = pending.write.is_none();
+        if is_read && (is_lost || (!pending.real && self.state.lost.contains(&id))) {
+            self.answers.push(Err(LostBlock(id)));
+            self.log_deferred(Record::EndLost)?;
+            return Ok(true);
+        }
         // The reply is opened even if the block is overwritten, so that both cases take the same
         // time.
         let block = match self.state.stash.get(id) {
@@ -280,19 +368,16 @@ impl Gateway {
             Some(block) => Ok(block.to_vec()),
             None => Ok(vec![0; self.state.params.geometry.block_len]),
         };
-        let written = pending.write.is_some();
         let leaf = self.draw_leaf();
-        if written {
-            self.log_deferred(Record::StashWrite { leaf })?;
-        } else {
-            // A block that moved as zeros since it was lost opens, and is still lost.
-            let is_lost = block.is_err() || self.state.lost.contains(&id);
-            let bytes = block.unwrap_or_else(|_| vec![0; self.state.params.geometry.block_len]);
-            self.answers.push(if is_lost { Err(LostBlock(id)) } else { Ok(bytes.clone()) });
+        if is_read {
+            let bytes = block?;
+            self.answers.push(Ok(bytes.clone()));
             self.log_deferred(Record::Stash { id, leaf, bytes })?;
-            if is_lost {
-                self.log_deferred(Record::Lose { id })?;
+        } else {
+            if !is_lost {
+                block?;
             }
+            self.log_deferred(Record::StashWrite { leaf })?;
         }
         self.counts.stash_max = self.counts.stash_max.max(self.state.stash.len());
         Ok(true)

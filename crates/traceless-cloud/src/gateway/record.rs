@@ -53,17 +53,19 @@ pub enum Record {
     },
     /// The new versions are committed.
     Commit,
-    /// Slots of a node are damaged: the blocks in them are lost.
+    /// Slots of a node are damaged, while no round is in progress: the blocks in them are lost.
     Damage {
         /// The node.
         node: u32,
         /// The slots.
         slots: Vec<u32>,
     },
-    /// A block was read from a damaged slot, and is lost.
-    Lose {
-        /// The block.
-        id: u32,
+    /// The first query without a reply, a read, has got its reply: its block is lost.
+    EndLost,
+    /// Blocks that are lost, as a part of a saved state.
+    Lost {
+        /// The blocks.
+        ids: Vec<u32>,
     },
     /// The new versions are given up.
     Fail,
@@ -107,6 +109,8 @@ pub enum Record {
 
 impl Record {
     /// The record as bytes.
+    // tidy: long function because each kind of record has a few lines
+    #[expect(clippy::too_many_lines, reason = "each kind of record has a few lines")]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         match self {
@@ -124,18 +128,9 @@ impl Record {
                 out.u8(1).u32(*id).u32(*leaf);
                 out.counted(bytes);
             }
-            Self::EndDummy => {
-                out.u8(2);
-            }
             Self::Begin { attempt, seed, node } => {
                 out.u8(3).u64(*attempt).bytes(seed);
                 out.option(*node);
-            }
-            Self::Commit => {
-                out.u8(4);
-            }
-            Self::Fail => {
-                out.u8(5);
             }
             Self::Bind { namespace, name, object } => {
                 out.u8(6);
@@ -150,8 +145,21 @@ impl Record {
                 out.u8(11).u32(*node).u32(slots.len() as u32);
                 out.u32s(slots);
             }
-            Self::Lose { id } => {
-                out.u8(12).u32(*id);
+            Self::EndDummy => {
+                out.u8(2);
+            }
+            Self::Commit => {
+                out.u8(4);
+            }
+            Self::Fail => {
+                out.u8(5);
+            }
+            Self::EndLost => {
+                out.u8(12);
+            }
+            Self::Lost { ids } => {
+                out.u8(13).u32(ids.len() as u32);
+                out.u32s(ids);
             }
             Self::Unbind { namespace, name } => {
                 out.u8(7);
@@ -233,7 +241,11 @@ impl Record {
                 let slots = (0..count).map(|_| from.u32()).collect::<Result<_>>()?;
                 Self::Damage { node, slots }
             }
-            12 => Self::Lose { id: from.u32()? },
+            12 => Self::EndLost,
+            13 => {
+                let count = from.count(4)?;
+                Self::Lost { ids: (0..count).map(|_| from.u32()).collect::<Result<_>>()? }
+            }
             _ => return Err(Error::State("a record of the gateway's state")),
         })
     }
@@ -255,7 +267,8 @@ mod tests {
             Record::Begin { attempt: u64::MAX, seed: [6; 32], node: Some(8) },
             Record::Commit,
             Record::Damage { node: 7, slots: vec![3, 9] },
-            Record::Lose { id: 8 },
+            Record::EndLost,
+            Record::Lost { ids: vec![8, 2] },
             Record::Fail,
             Record::Bind {
                 namespace: Namespace::Objects,
@@ -278,7 +291,7 @@ mod tests {
                 Record::decode(&mut Reader::of_state(&bytes[..bytes.len() - 1], STATE)).is_err()
             );
         }
-        assert!(Record::decode(&mut Reader::of_state(&[13], STATE)).is_err());
+        assert!(Record::decode(&mut Reader::of_state(&[14], STATE)).is_err());
         assert!(
             Record::decode(&mut Reader::of_state(&[7, 4, 0, 0, 0, 0], STATE)).is_err(),
             "no such space"

@@ -28,6 +28,8 @@ pub struct RoundJob {
     pub nodes: Vec<(Node, u64, Vec<u32>)>,
     /// The blocks that come in; `None` for the renewal of one node.
     pub batch: Option<Vec<(u32, Vec<u8>)>>,
+    /// Damaged slots of the nodes, which become zeros.
+    pub zeroed: Vec<DamagedSlot>,
 }
 
 /// The result of a job, and how long it took.
@@ -195,13 +197,15 @@ impl Maker {
 
     /// The messages to the host for a job.
     fn stage(&mut self, job: RoundJob) -> Stage {
-        let RoundJob { round, attempt, nodes, batch } = job;
+        let RoundJob { round, attempt, nodes, batch, zeroed: all_zeroed } = job;
         let mut olds = Vec::with_capacity(nodes.len());
         let mut orders = Vec::with_capacity(nodes.len());
         let controls = self.controls(&nodes);
         for ((node, before, _), control) in nodes.into_iter().zip(controls) {
             let in_round = batch.is_some();
-            let order = Eviction { round, node, in_round, before, attempt, control };
+            let zeroed = all_zeroed.iter().filter(|damaged| damaged.node == node);
+            let zeroed = zeroed.map(|damaged| damaged.slot).collect();
+            let order = Eviction { round, node, in_round, before, attempt, zeroed, control };
             orders.push(self.sender.seal(&order.encode()));
             olds.push(NodeVersion { node, attempt: before });
         }

@@ -4,90 +4,82 @@
 //! observes which nodes are verified, and knows itself which are damaged.
 
 use super::Gateway;
-use super::names::Namespace;
-use super::record::Record;
+use super::lost_name::LostName;
 use super::rounds::Wait;
 use super::sessions::SESSIONS_MAX;
 use crate::error::{Error, Result};
 use crate::geometry::Node;
 use crate::host::DamagedSlot;
 use crate::store::NodeVersion;
+use core::time::Duration;
 
-/// Attempts to write a damaged node anew. The first finds the damage again.
-const RENEWALS_MAX: usize = 3;
-
-/// A name with lost blocks.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LostName {
-    /// What the name is for.
-    pub namespace: Namespace,
-    /// The name.
-    pub name: Vec<u8>,
-    /// How many of its blocks are lost.
-    pub blocks: usize,
-}
-
-impl LostName {
-    /// The record that removes the name.
-    pub(super) fn removal(&self) -> Record {
-        Record::Unbind { namespace: self.namespace, name: self.name.clone() }
-    }
-}
+/// Attempts to write a damaged node anew: further slots may be damaged meanwhile.
+const RENEWALS_MAX: usize = 4;
 
 impl Gateway {
     /// Verifies all slots of a node, and returns the damaged ones. Their blocks are lost, and the
-    /// node is written anew without them.
+    /// node is written anew without them. If a round is in progress, it ends first.
     pub fn scrub(&mut self, node: Node) -> Result<Vec<DamagedSlot>> {
         if node.0 >= self.state.params.geometry.nodes() {
             return Err(Error::Malformed("no such node"));
         }
         self.counts.scrubbed += 1;
+        self.send_pending()?;
+        if self.verify(node)?.is_empty() {
+            self.found_damage.forget(node);
+            return Ok(Vec::new());
+        }
+        // A disk or a line may have failed for a moment.
+        let damage = self.verify(node)?;
+        if damage.is_empty() {
+            self.found_damage.forget(node);
+            return Ok(damage);
+        }
+        self.write_anew(node)?;
+        Ok(damage)
+    }
+
+    /// Whether a round is in progress that would have to be waited for.
+    pub(crate) fn is_in_round(&mut self) -> Result<bool> {
+        self.finish(Wait::For(Duration::ZERO))?;
+        Ok(self.state.running.is_some())
+    }
+
+    fn verify(&mut self, node: Node) -> Result<Vec<DamagedSlot>> {
         for _ in 0..SESSIONS_MAX {
             if self.lost {
                 self.begin_next_session()?;
             }
-            self.send_pending()?;
-            match self.verify(node) {
-                Err(Error::SessionLost) => self.lost = true,
-                Err(other) => return Err(other),
-                Ok(damage) if damage.is_empty() => return Ok(damage),
-                // A disk or a line may have failed for a moment.
-                Ok(_) => match self.verify(node) {
-                    Err(Error::SessionLost) => self.lost = true,
-                    Err(other) => return Err(other),
-                    Ok(damage) if damage.is_empty() => return Ok(damage),
-                    // The round that writes the node anew counts the damage.
-                    Ok(damage) => {
-                        self.log_damage(&damage)?;
-                        self.flush()?;
-                        self.write_anew(node)?;
-                        return Ok(damage);
-                    }
-                },
+            while self.state.running.is_some() {
+                self.finish(Wait::Long)?;
             }
+            let version = NodeVersion { node, attempt: self.state.index.attempt(node) };
+            if version.attempt == 0 {
+                return Ok(Vec::new());
+            }
+            self.worker.verify(self.state.round, version);
+            let damage = self.worker.result(Wait::Long).expect("it is waited for").staged;
+            if matches!(damage, Err(Error::SessionLost)) {
+                self.lost = true;
+                continue;
+            }
+            let damage = damage?;
+            self.report_damage(&[node], &damage)?;
+            return Ok(damage);
         }
         Err(Error::SessionLost)
-    }
-
-    fn verify(&mut self, node: Node) -> Result<Vec<DamagedSlot>> {
-        while self.state.running.is_some() {
-            self.finish(Wait::Long)?;
-        }
-        let version = NodeVersion { node, attempt: self.state.index.attempt(node) };
-        self.worker.verify(self.state.round, version);
-        self.worker.result(Wait::Long).expect("it is waited for").staged
     }
 
     fn write_anew(&mut self, node: Node) -> Result {
         let before = self.state.index.attempt(node);
         for _ in 0..RENEWALS_MAX {
-            if self.state.index.attempt(node) != before {
-                break;
-            }
             self.begin(Some(node))?;
             self.finish(Wait::Long)?;
+            if self.state.index.attempt(node) != before {
+                return Ok(());
+            }
         }
-        Ok(())
+        Err(Error::Tampered { node: node.0, slot: 0 })
     }
 
     /// Blocks that are lost until they are written again.

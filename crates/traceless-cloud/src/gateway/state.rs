@@ -2,11 +2,11 @@
 
 use super::cache::Cache;
 use super::index::{BlockPlace, Index};
+use super::lost_name::LostName;
 use super::names::Names;
 use super::plan::{MovingBlock, NodePlan, plan_node, plan_round, room};
 use super::record::{Record, STATE};
 use super::rounds::RoundJob;
-use super::scrub::LostName;
 use super::stash::{EvictionEntry, Stash};
 use crate::codec::{Reader, Writer};
 use crate::enclave_orders::{Location, Query};
@@ -33,6 +33,11 @@ impl Running {
         self.in_round
     }
 
+    /// Its nodes.
+    pub fn nodes(&self) -> Vec<Node> {
+        self.plans.iter().map(|plan| plan.node).collect()
+    }
+
     /// The versions that it creates.
     pub fn versions(&self) -> Vec<NodeVersion> {
         let version = |plan: &NodePlan| NodeVersion { node: plan.node, attempt: self.attempt };
@@ -52,9 +57,9 @@ pub struct Pending {
     pub real: bool,
     /// The block's new content, for a write.
     pub write: Option<Vec<u8>>,
-    /// Whether a reply said that slots were damaged. The query is sent again once: a disk or a line
-    /// may have failed for a moment. The host can know that, too.
-    pub was_damaged: bool,
+    /// The layers with damaged slots in the last reply, a bit each. The query is sent again: a disk
+    /// or a line may have failed for a moment. The host can know the layers, too.
+    pub damage: Option<u16>,
 }
 
 /// The state that must outlive a gateway's process, and the cache.
@@ -79,8 +84,7 @@ pub struct State {
     pub pending: VecDeque<Pending>,
     /// The map from names to objects.
     pub names: Names,
-    /// Blocks that were lost with damaged slots. They move like any block, as zeros, until they are
-    /// written again.
+    /// Blocks that were lost with damaged slots, until they are written again. They are nowhere.
     pub lost: BTreeSet<u32>,
 }
 
@@ -128,7 +132,11 @@ impl State {
                 self.stash.put(id, leaf, bytes);
             }
             Record::Damage { node, slots } => self.lose_slots(Node(node), &slots)?,
-            Record::Lose { id } => self.lose(id)?,
+            Record::EndLost => {
+                let id = self.pending.pop_front().and_then(|pending| pending.id);
+                self.lose(id.ok_or(Error::State("the gateway's log"))?)?;
+            }
+            Record::Lost { ids } => ids.into_iter().try_for_each(|id| self.lose(id))?,
             Record::EndDummy => {
                 self.pending.pop_front();
             }
@@ -147,14 +155,18 @@ impl State {
         Ok(None)
     }
 
-    /// The blocks of a node's slots are lost, if they are still there.
+    /// The blocks of a node's slots are lost, and the slots hold dummies.
     fn lose_slots(&mut self, node: Node, slots: &[u32]) -> Result {
-        if node.0 >= self.params.geometry.nodes() {
+        if node.0 >= self.params.geometry.nodes() || self.running.is_some() {
             return Err(Error::State("the gateway's log"));
         }
         let damaged = |(slot, _): &(u32, u32)| slots.contains(slot);
-        let ids: Vec<u32> = self.index.blocks_of(node).filter(damaged).map(|(_, id)| id).collect();
-        ids.into_iter().try_for_each(|id| self.lose(id))
+        let blocks: Vec<(u32, u32)> = self.index.blocks_of(node).filter(damaged).collect();
+        for (slot, id) in blocks {
+            self.index.clear(node, slot);
+            self.lose(id)?;
+        }
+        Ok(())
     }
 
     /// Names with lost blocks, in order.
@@ -170,6 +182,7 @@ impl State {
         if u64::from(id) >= self.params.blocks {
             return Err(Error::State("the gateway's log"));
         }
+        self.index.set_place(id, BlockPlace::Nowhere);
         self.cache.remove(id);
         self.lost.insert(id);
         Ok(())
@@ -196,7 +209,7 @@ impl State {
         }
         self.queries += 1;
         let real = target.is_some();
-        self.pending.push_back(Pending { query, id, real, write, was_damaged: false });
+        self.pending.push_back(Pending { query, id, real, write, damage: None });
         Ok(())
     }
 
@@ -235,7 +248,7 @@ impl State {
         }
         let touched = HashSet::new();
         self.running = Some(Running { attempt, in_round, evictions, plans, touched });
-        RoundJob { round: self.round, attempt, nodes, batch }
+        RoundJob { round: self.round, attempt, nodes, batch, zeroed: Vec::new() }
     }
 
     fn plan(&mut self, rng: &mut dyn Rng) -> (Vec<EvictionEntry>, Vec<NodePlan>) {
@@ -309,20 +322,19 @@ impl State {
             }
         }
         self.names.save(out);
-        out.u32(self.pending.len() as u32);
+        // Lost blocks come first, as a record that a gateway without them refuses.
+        let lost = Record::Lost { ids: self.lost.iter().copied().collect() };
+        let lost = Some(lost).filter(|_| !self.lost.is_empty());
+        out.u32((self.pending.len() + usize::from(lost.is_some())) as u32);
+        if let Some(lost) = lost {
+            out.bytes(&lost.encode());
+        }
         for Pending { query, id, real, write, .. } in &self.pending {
             let slots = query.locations[..self.params.geometry.layers].iter();
             let slots = slots.map(|location| location.slot).collect();
             let target = real.then_some(query.target);
             let (leaf, id, write) = (query.leaf, *id, write.clone());
             out.bytes(&Record::Query { leaf, slots, id, target, write }.encode());
-        }
-        // Nothing without lost blocks, as in states before there were any.
-        if !self.lost.is_empty() {
-            out.u32(self.lost.len() as u32);
-            for id in &self.lost {
-                out.u32(*id);
-            }
         }
     }
 
@@ -343,18 +355,20 @@ impl State {
         }
         state.names.load(from)?;
         for _ in 0..from.u32()? {
-            let Record::Query { leaf, slots, id, target, write } = Record::decode(from)? else {
-                return Err(Error::State(STATE));
+            let (leaf, slots, id, target, write) = match Record::decode(from)? {
+                Record::Query { leaf, slots, id, target, write } => {
+                    (leaf, slots, id, target, write)
+                }
+                lost @ Record::Lost { .. } => {
+                    state.apply(lost)?;
+                    continue;
+                }
+                _ => return Err(Error::State(STATE)),
             };
             // The query's slots were marked as read before the save.
             let query = state.query_at(leaf, &slots, target)?;
             let real = target.is_some();
-            state.pending.push_back(Pending { query, id, real, write, was_damaged: false });
-        }
-        if !from.remaining().is_empty() {
-            for _ in 0..from.u32()? {
-                state.lose(from.u32()?)?;
-            }
+            state.pending.push_back(Pending { query, id, real, write, damage: None });
         }
         Ok(state)
     }

@@ -1,7 +1,7 @@
 //! Gateways for tests.
 
 use super::{Gateway, Keys};
-use crate::host::InProcess;
+use crate::host::{Host, InProcess};
 use crate::kernel::Choice;
 use crate::params::Params;
 use crate::store::{MemStore, NodeStore};
@@ -22,13 +22,31 @@ pub fn gateway_over(
     choice: Choice,
     seed: u64,
 ) -> Gateway {
+    gateway_with(params, store, choice, seed, |host| Arc::new(host))
+}
+
+/// A gateway with its tree in memory, at a host that `wrap` wraps.
+pub fn gateway_behind(
+    params: Params,
+    seed: u64,
+    wrap: impl FnOnce(InProcess<MemStore>) -> Arc<dyn Host>,
+) -> Gateway {
+    gateway_with(params, MemStore::new(params.geometry), Choice::Benes, seed, wrap)
+}
+
+fn gateway_with<S: NodeStore + 'static>(
+    params: Params,
+    store: S,
+    choice: Choice,
+    seed: u64,
+    wrap: impl FnOnce(InProcess<S>) -> Arc<dyn Host>,
+) -> Gateway {
     let mut rng = SeededRng::new(seed);
     let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
     let nonce = [3; 16];
     let shared = keys.shared(&params, choice);
     let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
-    Gateway::open(params, &keys, choice, Arc::new(host), (&nonce, &own), None, Box::new(rng))
-        .unwrap()
+    Gateway::open(params, &keys, choice, wrap(host), (&nonce, &own), None, Box::new(rng)).unwrap()
 }
 
 /// An empty tree of `blocks` blocks, in memory.

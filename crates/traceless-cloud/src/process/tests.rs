@@ -130,8 +130,10 @@ fn the_enclave_never_holds_a_whole_node() {
     for attempt in 1..4 {
         let control = Network::new(there.len()).route(&there);
         let (node_number, before) = (g.node(layer, 0), attempt - 1);
+        let (round, in_round, node_of_order, zeroed) = (0, false, node_number, Vec::new());
+        let node_number = node_of_order;
         let order =
-            Eviction { round: 0, node: node_number, in_round: false, before, attempt, control };
+            Eviction { round, node: node_number, in_round, before, attempt, zeroed, control };
         let order = orders.seal(&order.encode());
         let mut expected = vec![0; node.len()];
         let whole =

@@ -1,7 +1,7 @@
 //! The Redis protocol in front of a gateway, for trusted clients on the premises.
 //!
-//! Each connection has one thread. The gateway does one thing at a time, so commands of different
-//! connections do not overlap.
+//! Each connection has one thread. GET, MGET, SET and MSET share their queries with those of other
+//! connections; other commands have the gateway for themselves.
 //!
 //! Any client of Redis can use the server, even a line of text:
 //!

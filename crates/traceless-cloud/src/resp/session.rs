@@ -5,7 +5,7 @@ use super::info::{config, hello, info};
 use super::protocol::{COMMAND_LEN_MAX, Command, Reply, parse, parse_signed, syntax};
 use super::values::{Expiries, SetOptions, Values};
 use crate::error::{Error, Result};
-use crate::gateway::{NAME_LEN_MAX, Namespace, Object, VALUE_LEN_MAX};
+use crate::gateway::{NAME_LEN_MAX, Namespace, Object, StoreStep, VALUE_LEN_MAX, Value};
 use crate::shared::{Kind, Protocol, SharedGateway};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,12 +21,12 @@ const STRANGER_LEN_MAX: usize = 16 << 10;
 pub struct SharedService {
     pub front: Arc<SharedGateway>,
     password: Option<Password>,
-    expiries: Mutex<Expiries>,
+    expiries: Arc<Mutex<Expiries>>,
 }
 
 impl SharedService {
     pub fn new(front: Arc<SharedGateway>, password: Option<Password>) -> Self {
-        let expiries = Mutex::new(front.inspect(Expiries::find));
+        let expiries = Arc::new(Mutex::new(front.inspect(Expiries::find)));
         Self { front, password, expiries }
     }
 
@@ -127,7 +127,7 @@ impl<'a> RespSession<'a> {
         let request = |_| metrics.request(Protocol::Resp, kind_of(&name));
         let requests: Vec<_> = commands.iter().map(request).collect();
         metrics.took(Protocol::Resp, commands.iter().flat_map(|c| &c[1..]).map(Vec::len).sum());
-        let done = self.with_values(|values| values.answer_alike(commands));
+        let done = self.answer_plain(commands);
         let replies = done.unwrap_or_else(|error| vec![error.into(); commands.len()]);
         for (request, reply) in requests.into_iter().zip(&replies) {
             request.answered(!matches!(reply, Reply::Error(_)));
@@ -170,11 +170,88 @@ impl<'a> RespSession<'a> {
         let request = metrics.request(Protocol::Resp, kind_of(name));
         let received: usize = words.iter().map(Vec::len).sum();
         metrics.took(Protocol::Resp, received);
-        let done = self.with_values(|values| values.answer(name, words));
+        let done = match self.plain_reply(name, words) {
+            Some(done) => done,
+            None => self.with_values(|values| values.answer(name, words)),
+        };
         let reply = done.unwrap_or_else(Reply::from);
         request.answered(!matches!(reply, Reply::Error(_)));
         metrics.gave(Protocol::Resp, reply.len());
         reply
+    }
+
+    /// The reply to a command that shares its queries with other clients; `None` for any other one,
+    /// which has the gateway for itself.
+    fn plain_reply(&self, name: &[u8], words: &[Vec<u8>]) -> Option<Result<Reply>> {
+        match (name, words) {
+            (b"GET", [name]) => {
+                let loaded = self.load(vec![name.clone()]);
+                Some(loaded.map(|mut replies| replies.pop().unwrap_or(Reply::Null)))
+            }
+            (b"MGET", [_, ..]) => Some(self.load(words.to_vec()).map(Reply::Array)),
+            (b"SET", [name, value]) => {
+                Some(self.store(&[[name, value]]).map(|()| Reply::Simple("OK")))
+            }
+            (b"MSET", [_, _, ..]) if words.len().is_multiple_of(2) => {
+                let pairs: Vec<[&[u8]; 2]> =
+                    words.as_chunks().0.iter().map(|[name, value]| [&name[..], value]).collect();
+                Some(self.store(&pairs).map(|()| Reply::Simple("OK")))
+            }
+            _ => None,
+        }
+    }
+
+    /// The replies to plain commands of one kind.
+    fn answer_plain(&self, commands: &[Command]) -> Result<Vec<Reply>> {
+        if Plain::of(&commands[0]) == Some(Plain::Get) {
+            return self.load(commands.iter().map(|command| command[1].clone()).collect());
+        }
+        let pairs = commands.iter().map(|command| [&command[1][..], &command[2]]);
+        let pairs: Vec<[&[u8]; 2]> = pairs.collect();
+        match self.store(&pairs) {
+            Ok(()) => Ok(vec![Reply::Simple("OK"); commands.len()]),
+            // There may be room for some of them.
+            Err(Error::Full { .. }) => {
+                let set = |pair: &[&[u8]; 2]| {
+                    self.store(&[*pair]).map_or_else(Reply::from, |()| Reply::Simple("OK"))
+                };
+                Ok(pairs.iter().map(set).collect())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn load(&self, names: Vec<Vec<u8>>) -> Result<Vec<Reply>> {
+        self.remove_expired()?;
+        let reply = |value: Option<Result<Vec<u8>>>| match value {
+            None => Reply::Null,
+            Some(Ok(bytes)) => Reply::Bulk(bytes),
+            Some(Err(lost)) => lost.into(),
+        };
+        Ok(self.served.front.load_many(names)?.into_iter().map(reply).collect())
+    }
+
+    /// Sets names to values that do not expire, in order.
+    fn store(&self, pairs: &[[&[u8]; 2]]) -> Result {
+        self.remove_expired()?;
+        let values = pairs.iter().map(|[name, bytes]| Value { name, bytes, note: &[] });
+        let values: Vec<Value<'_>> = values.collect();
+        let expiries = self.served.expiries.clone();
+        let forget = move |name: &[u8], old: Option<&Object>| {
+            let mut expiries = expiries.lock().unwrap_or_else(PoisonError::into_inner);
+            expiries.forget(name, old);
+        };
+        let step = StoreStep::new(&values).observed_by(Box::new(forget));
+        self.served.front.run_step(step, |_| ())
+    }
+
+    /// Removes expired values, if there are any.
+    fn remove_expired(&self) -> Result {
+        let now = self.served.front.now_ms();
+        let expiries = self.served.expiries.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = expiries.is_due(now);
+        drop(expiries);
+        if is_due { self.with_values(|_| Ok(())) } else { Ok(()) }
     }
 
     fn with_values<T>(&self, work: impl FnOnce(&mut Values<'_>) -> Result<T>) -> Result<T> {
@@ -285,31 +362,8 @@ impl Plain {
 }
 
 impl Values<'_> {
-    /// The replies to plain commands of one kind.
-    fn answer_alike(&mut self, commands: &[Command]) -> Result<Vec<Reply>> {
-        if Plain::of(&commands[0]) == Some(Plain::Get) {
-            let names: Vec<&[u8]> = commands.iter().map(|command| &command[1][..]).collect();
-            return self.get_many(&names);
-        }
-        let pairs = commands.iter().map(|command| [&command[1][..], &command[2]]);
-        let pairs: Vec<[&[u8]; 2]> = pairs.collect();
-        match self.set_many(&pairs) {
-            Ok(()) => Ok(vec![Reply::Simple("OK"); commands.len()]),
-            // There may be room for some of them.
-            Err(Error::Full { .. }) => {
-                let set = |&[name, value]: &[&[u8]; 2]| {
-                    let set = self.set(name, value, &SetOptions::default());
-                    set.unwrap_or_else(Reply::from)
-                };
-                Ok(pairs.iter().map(set).collect())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
     fn answer(&mut self, name: &[u8], words: &[Vec<u8>]) -> Result<Reply> {
         match (name, words) {
-            (b"GET", [name]) => self.get(name),
             (b"SET", [name, value, rest @ ..]) => match SetOptions::parse(rest, self.now) {
                 Some(options) => self.set(name, value, &options),
                 None => Ok(syntax()),
@@ -329,16 +383,6 @@ impl Values<'_> {
                 Ok(value)
             }
             (b"GETEX", [name, rest @ ..]) => self.get_and_expire(name, rest),
-            (b"MGET", [_, ..]) => {
-                let names: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                Ok(Reply::Array(self.get_many(&names)?))
-            }
-            (b"MSET", [_, _, ..]) if words.len().is_multiple_of(2) => {
-                let pairs: Vec<[&[u8]; 2]> =
-                    words.as_chunks().0.iter().map(|[name, value]| [&name[..], value]).collect();
-                self.set_many(&pairs)?;
-                Ok(Reply::Simple("OK"))
-            }
             (b"DEL" | b"UNLINK", [_, ..]) => self.delete(words),
             (b"EXISTS" | b"TOUCH", [_, ..]) => {
                 let there = words.iter().filter(|name| self.find(name).is_some());

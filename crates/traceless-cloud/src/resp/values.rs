@@ -3,8 +3,8 @@
 
 use super::glob::matches;
 use super::protocol::{Reply, parse, parse_signed, syntax};
-use crate::error::Result;
-use crate::gateway::{Gateway, Namespace, Object, VALUE_LEN_MAX, Value};
+use crate::error::{Error, Result};
+use crate::gateway::{Gateway, Namespace, Object, VALUE_LEN_MAX, size_class};
 use core::ops::Bound;
 use std::collections::BTreeSet;
 
@@ -27,6 +27,18 @@ impl Expiries {
         let names = gateway.names_from(Namespace::Values, Bound::Unbounded);
         let expiring = names.filter_map(|(name, object)| Some((expiry_of(object)?, name.to_vec())));
         Self(expiring.collect())
+    }
+
+    /// Whether the first expiry has come.
+    pub fn is_due(&self, now: u64) -> bool {
+        self.0.first().is_some_and(|(at, _)| *at <= now)
+    }
+
+    /// Forgets the expiry of a name: its old object is replaced.
+    pub fn forget(&mut self, name: &[u8], old: Option<&Object>) {
+        if let Some(at) = old.and_then(expiry_of) {
+            self.0.remove(&(at, name.to_vec()));
+        }
     }
 
     /// How many names expire.
@@ -123,37 +135,28 @@ impl Values<'_> {
     }
 
     pub fn get(&mut self, name: &[u8]) -> Result<Reply> {
-        Ok(self.gateway.load(name)?.map_or(Reply::Null, Reply::Bulk))
+        Ok(self.load(name, self.len_of(name))?.map_or(Reply::Null, Reply::Bulk))
     }
 
-    /// The values of names, with queries that are sent together.
-    pub fn get_many(&mut self, names: &[&[u8]]) -> Result<Vec<Reply>> {
-        let values = self.gateway.load_many(names)?.into_iter();
-        let reply = |value: Option<Result<Vec<u8>>>| match value {
-            None => Reply::Null,
-            Some(Ok(bytes)) => Reply::Bulk(bytes),
-            Some(Err(lost)) => lost.into(),
-        };
-        Ok(values.map(reply).collect())
-    }
-
-    /// Sets names to values, in order, with queries that are sent together.
-    pub fn set_many(&mut self, pairs: &[[&[u8]; 2]]) -> Result {
-        let values = pairs.iter().map(|[name, bytes]| Value { name, bytes, note: &[] });
-        let values: Vec<Value<'_>> = values.collect();
-        let expiring = pairs.iter().filter_map(|[name, _]| Some((self.expiry(name)?, *name)));
-        let expiring: Vec<(u64, &[u8])> = expiring.collect();
-        self.gateway.store_many(&values)?;
-        for (at, name) in expiring {
-            self.expect(name, Some(at), None);
+    /// The value of a name, which is about to be removed or replaced by one of `len` bytes. If it
+    /// is lost, nothing of that happens, and as many dummy queries are made.
+    fn load(&mut self, name: &[u8], len: usize) -> Result<Option<Vec<u8>>> {
+        let loaded = self.gateway.load(name);
+        if let Err(Error::Lost { .. }) = loaded {
+            let block_len = self.gateway.params().geometry.block_len;
+            self.gateway.dummies(size_class(len.div_ceil(block_len).max(1)))?;
         }
-        Ok(())
+        loaded
     }
 
     pub fn set(&mut self, name: &[u8], value: &[u8], options: &SetOptions) -> Result<Reply> {
         let is_there = self.find(name).is_some();
         let kept = options.keeps_expiry.then(|| self.expiry(name)).flatten();
-        let old = if options.get { self.get(name)? } else { Reply::Null };
+        let old = if options.get {
+            self.load(name, value.len())?.map_or(Reply::Null, Reply::Bulk)
+        } else {
+            Reply::Null
+        };
         if options.wanted.is_some_and(|wanted| wanted != is_there) {
             return Ok(old);
         }
@@ -207,7 +210,7 @@ impl Values<'_> {
 
     pub fn append(&mut self, name: &[u8], more: &[u8]) -> Result<Reply> {
         let at = self.expiry(name);
-        let mut value = self.gateway.load(name)?.unwrap_or_default();
+        let mut value = self.load(name, self.len_of(name) + more.len())?.unwrap_or_default();
         value.extend_from_slice(more);
         if value.len() > VALUE_LEN_MAX {
             return Ok(Reply::Error("ERR a value of 64 MiB is the most".to_owned()));
@@ -220,7 +223,7 @@ impl Values<'_> {
     pub fn add(&mut self, name: &[u8], by: Option<i64>) -> Result<Reply> {
         let wrong = "ERR value is not an integer or out of range";
         let at = self.expiry(name);
-        let old = match self.gateway.load(name)? {
+        let old = match self.load(name, 1)? {
             Some(value) => parse_signed(&value),
             None => Some(0),
         };

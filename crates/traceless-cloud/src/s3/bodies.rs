@@ -5,7 +5,7 @@
 
 use super::errors::{read_state, s3_error_of};
 use crate::error::Result;
-use crate::gateway::{ByteRange, Draft, Gateway, Object};
+use crate::gateway::{ByteRange, Draft, Gateway, Object, ReadStep};
 use crate::shared::{Protocol, SharedGateway};
 use bytes::Bytes;
 use core::ops::Range;
@@ -255,21 +255,29 @@ pub async fn send_object(
 }
 
 fn read(front: &SharedGateway, mut reading: ByteRange, to: &Sender<S3Result<Bytes>>) {
+    // After a lost block, or without a client, the same queries are made as ever.
+    let mut is_silent = false;
     while !reading.is_done() {
-        let read = front.run(|gateway| gateway.read(&mut reading, TURN_LEN));
-        let is_over = read.is_err();
+        let step = ReadStep::new(reading.clone(), TURN_LEN);
+        let read = front.run_step(step, |step| {
+            reading = step.reading.clone();
+            core::mem::take(&mut step.bytes)
+        });
         let piece = match read {
-            // The dummy queries of the size class are made even after the client went away.
-            Ok(bytes) if bytes.is_empty() => continue,
+            Err(_) if is_silent => return,
+            Ok(bytes) if is_silent || bytes.is_empty() => continue,
+            Ok(_) if reading.is_lost() => Err(s3_error_of(&reading.lost_error())),
             Ok(bytes) => {
                 front.metrics().gave(Protocol::S3, bytes.len());
                 Ok(Bytes::from(bytes))
             }
-            Err(error) => Err(s3_error_of(&error)),
+            Err(error) => {
+                let _ = to.blocking_send(Err(s3_error_of(&error)));
+                return;
+            }
         };
-        if to.blocking_send(piece).is_err() || is_over {
-            return;
-        }
+        is_silent = piece.is_err();
+        is_silent |= to.blocking_send(piece).is_err();
     }
 }
 

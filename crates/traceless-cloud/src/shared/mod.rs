@@ -34,7 +34,9 @@
 mod metrics;
 mod rate_thread;
 mod scrub_thread;
+mod step_queue;
 mod stop;
+mod turns;
 mod wall;
 
 pub use metrics::{Health, Kind, Metrics, Protocol};
@@ -44,18 +46,29 @@ pub use stop::Stop;
 pub use wall::Wall;
 
 use crate::error::Result;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, LoadStep};
 use crate::host::Host;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use step_queue::StepQueue;
 use traceless_core::clock::Clock;
+use turns::Turns;
 
 /// How long an answer waits for its tick at most before its record is written without a tick.
 const TICK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A gateway that several front ends share. It serves one call at a time.
+/// A gateway that several front ends share.
+///
+/// Steps that need no more than one batch of queries share their queries with the steps of other
+/// clients (`step_queue`). Everything else has the gateway for itself, one after the other.
 pub struct SharedGateway {
     gateway: Mutex<Gateway>,
+    /// One thread at a time sends queries.
+    turns: Turns,
+    steps: StepQueue,
+    /// Whether the gateway keeps a constant rate.
+    has_rate: AtomicBool,
     /// The gateway's host.
     host: Arc<dyn Host>,
     /// Notified when a tick of the gateway's constant rate has passed.
@@ -69,7 +82,17 @@ impl SharedGateway {
     pub fn new(gateway: Gateway, metrics: Arc<Metrics>, wall: Arc<dyn Clock>) -> Self {
         metrics.observe(&gateway);
         let host = gateway.host().clone();
-        Self { gateway: Mutex::new(gateway), host, tick_passed: Condvar::new(), metrics, wall }
+        let has_rate = AtomicBool::new(gateway.next_tick().is_some());
+        Self {
+            gateway: Mutex::new(gateway),
+            turns: Turns::default(),
+            steps: StepQueue::default(),
+            has_rate,
+            host,
+            tick_passed: Condvar::new(),
+            metrics,
+            wall,
+        }
     }
 
     /// Stops all waiting for a host that is away, because the program ends.
@@ -87,7 +110,9 @@ impl SharedGateway {
     /// gateway has taken over the store: only that gateway knows the current state.
     pub fn read_state<T>(&self, read: impl FnOnce(&Gateway) -> T) -> Result<T> {
         let _request = self.metrics.waiting_request();
+        let turn = self.turns.wait();
         let gateway = self.lock();
+        drop(turn);
         let result = gateway.check_host().map(|()| read(&gateway));
         if let Err(error) = &result {
             self.metrics.failed(error);
@@ -98,14 +123,18 @@ impl SharedGateway {
     /// Runs an operation of the gateway.
     pub fn run<T>(&self, work: impl FnOnce(&mut Gateway) -> Result<T>) -> Result<T> {
         let _request = self.metrics.waiting_request();
+        let turn = self.turns.wait();
         let mut gateway = self.lock();
         let result = gateway.check_host().and_then(|()| work(&mut gateway));
+        self.has_rate.store(gateway.next_tick().is_some(), Ordering::Relaxed);
         if gateway.is_tick_due() {
             // The thread that fills ticks may wait long for the lock, so a due tick is filled here.
             let filled = gateway.fill_tick();
             filled.unwrap_or_else(|error| self.metrics.failed(&error));
         }
         self.metrics.observe(&gateway);
+        // The tick that an answer waits for may be another caller's turn.
+        drop(turn);
         let acked = self.wait_for_ack(gateway);
         let result = result.and_then(|result| acked.map(|()| result));
         match &result {
@@ -117,7 +146,18 @@ impl SharedGateway {
 
     /// Saves the gateway's state, once no client sends requests. The host may be gone already.
     pub fn close(&self) -> Result {
+        let _turn = self.turns.wait();
         self.lock().close()
+    }
+
+    /// Whether the gateway keeps a constant rate.
+    fn has_constant_rate(&self) -> bool {
+        self.has_rate.load(Ordering::Relaxed)
+    }
+
+    /// The values under names of [`Namespace::Values`], as [`Gateway::load_many`] reads them.
+    pub fn load_many(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Result<Vec<u8>>>>> {
+        self.run_step(LoadStep::new(names), |step| core::mem::take(&mut step.values))
     }
 
     /// Waits until every record that an answer depends on is written: with the next tick, if the

@@ -43,6 +43,7 @@ impl SharedGateway {
     fn fill_tick(&self, timer: &Monotonic) -> bool {
         let Some(at) = self.lock().next_tick() else { return false };
         std::thread::sleep(Duration::from_nanos(at.saturating_sub(timer.now())));
+        let turn = self.turns.wait();
         let mut gateway = self.lock();
         // A request may have used the tick meanwhile.
         if gateway.next_tick().is_none_or(|at| at > timer.now()) {
@@ -50,7 +51,7 @@ impl SharedGateway {
         }
         let filled = gateway.fill_tick();
         self.metrics.observe(&gateway);
-        drop(gateway);
+        drop((gateway, turn));
         self.tick_passed.notify_all();
         match filled {
             Ok(()) => {

@@ -7,11 +7,16 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use traceless_core::rng::{Rng as _, System};
 
 /// How long the host may read a node, at a speed in bytes a second.
 pub fn time_of(len: usize, speed: NonZeroU64) -> Duration {
     Duration::from_secs_f64(len as f64 / speed.get() as f64)
 }
+
+/// Pauses before a node is tried again.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+const FAILED_PAUSE: Duration = Duration::from_secs(10);
 
 /// Verifies nodes, in the order of their numbers, until it is dropped.
 pub struct ScrubThread {
@@ -26,12 +31,20 @@ impl ScrubThread {
         let front = front.clone();
         let thread = std::thread::spawn(move || {
             let geometry = front.inspect(|gateway| gateway.params().geometry);
-            for node in (0..geometry.nodes()).map(Node).cycle() {
-                let pause = time_of(geometry.node_len(geometry.layer_of(node)), speed);
-                let is_over = ended.recv_timeout(pause) != Err(mpsc::RecvTimeoutError::Timeout);
-                if is_over || !front.scrub(node) {
-                    break;
-                }
+            // A gateway that is often started anew verifies all nodes, too.
+            let mut node = System.below(geometry.nodes().into()) as u32;
+            let mut pause = Duration::ZERO;
+            while ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
+                pause = match front.scrub(Node(node)) {
+                    ScrubOutcome::Verified => {
+                        let len = geometry.node_len(geometry.layer_of(Node(node)));
+                        node = (node + 1) % geometry.nodes();
+                        time_of(len, speed)
+                    }
+                    ScrubOutcome::Busy => BUSY_PAUSE,
+                    ScrubOutcome::Failed => FAILED_PAUSE,
+                    ScrubOutcome::Over => break,
+                };
             }
         });
         Self { ends: Some(ends), thread: Some(thread) }
@@ -47,25 +60,40 @@ impl Drop for ScrubThread {
     }
 }
 
+/// What became of a node.
+enum ScrubOutcome {
+    Verified,
+    /// A round is in progress, and clients need not wait for its end.
+    Busy,
+    Failed,
+    /// Another gateway has the store.
+    Over,
+}
+
 impl SharedGateway {
-    /// Verifies a node. Returns false, which ends the thread, once another gateway has the store.
-    fn scrub(&self, node: Node) -> bool {
+    fn scrub(&self, node: Node) -> ScrubOutcome {
+        let turn = self.turns.wait();
         let mut gateway = self.lock();
-        let scrubbed = gateway.scrub(node);
+        let scrubbed = match gateway.is_in_round() {
+            Ok(true) => return ScrubOutcome::Busy,
+            Ok(false) => gateway.scrub(node),
+            Err(error) => Err(error),
+        };
         self.metrics.observe(&gateway);
-        drop(gateway);
+        drop((gateway, turn));
         match scrubbed {
             Ok(damage) => {
-                if let Some(first) = damage.first() {
-                    let (slots, node) = (damage.len(), first.node.0);
+                if !damage.is_empty() {
+                    let (slots, node) = (damage.len(), node.0);
                     tracing::error!(node, slots, "the scrub found damaged slots");
                 }
                 self.metrics.succeeded();
-                true
+                ScrubOutcome::Verified
             }
             Err(error) => {
                 self.metrics.failed(&error);
-                !matches!(error, Error::Fenced { .. })
+                let is_over = matches!(error, Error::Fenced { .. });
+                if is_over { ScrubOutcome::Over } else { ScrubOutcome::Failed }
             }
         }
     }

@@ -7,7 +7,7 @@
 use super::{NodeStore, NodeVersion, SlotRead};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -83,8 +83,12 @@ impl<S: NodeStore> NodeStore for CachedStore<S> {
             return self.store.read_slots(reads).await;
         }
         let missing = self.missing(reads);
-        if !missing.is_empty() {
-            try_join_all(missing.into_iter().map(|version| self.fetch(version))).await?;
+        // A node that cannot be read as a whole is not kept, and its slots are read one by one.
+        let fetched = join_all(missing.into_iter().map(|version| self.fetch(version))).await;
+        for failed in fetched.into_iter().filter_map(Result::err) {
+            if !matches!(failed, Error::Io(_)) {
+                return Err(failed);
+            }
         }
         let mut misses = Vec::with_capacity(reads.len());
         {
@@ -105,6 +109,10 @@ impl<S: NodeStore> NodeStore for CachedStore<S> {
         }
         // This node is not kept: a round reads nodes to replace them.
         self.store.read_node(version, into).await
+    }
+
+    async fn read_node_to_verify(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+        self.store.read_node_to_verify(version, into).await
     }
 
     async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {

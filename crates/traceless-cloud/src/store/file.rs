@@ -22,6 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use traceless_core::rng::System;
 
+/// Files of inner nodes and of leaves.
+const NODES: [&str; 2] = ["inner.nodes", "leaf.nodes"];
 const LOG: &str = "places.log";
 const NEW_LOG: &str = "places.new";
 const MAGIC: Magic = *b"tlnodes3";
@@ -52,7 +54,13 @@ impl FileStore {
         geometry.check()?;
         make_folder(folder)?;
         let lock = Lock::take(folder, "the store")?;
-        let nodes = [file_in(folder, "inner.nodes")?, file_in(folder, "leaf.nodes")?];
+        // A file that is missing, as one of a disk that is not mounted, must not become zeros.
+        let is_new = !folder.join(LOG).exists();
+        let is_missing = |name: &&str| !folder.join(name).exists();
+        if !is_new && NODES.iter().any(is_missing) {
+            return Err(Error::Store("a file of nodes is missing: put it back"));
+        }
+        let nodes = [file_in(folder, NODES[0])?, file_in(folder, NODES[1])?];
         for file in &nodes {
             // Prevents the system from reading ahead of a slot or node. An error does no harm.
             let _ = fadvise(file, 0, None, Advice::Random);
@@ -128,7 +136,7 @@ impl NodeStore for FileStore {
         }
         // The disk reads all of them concurrently, so together they take about as long as one.
         for (file, at, into) in misses {
-            read_or_zeros(file, at, into);
+            file.read_exact_at(into, at)?;
         }
         Ok(())
     }
@@ -136,12 +144,7 @@ impl NodeStore for FileStore {
     async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((file, start)) = self.find(&places, version)? {
-            if file.read_exact_at(into, start).is_err() {
-                let len = self.geometry.slot_len();
-                for (slot, into) in into.chunks_exact_mut(len).enumerate() {
-                    read_or_zeros(file, start + (slot * len) as u64, into);
-                }
-            }
+            file.read_exact_at(into, start)?;
         } else {
             into.fill(0);
         }
@@ -185,14 +188,6 @@ impl NodeStore for FileStore {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         drop(self.working_log(&places)?);
         Ok(places.sequence())
-    }
-}
-
-/// Reads a slot. If the disk cannot read it, it becomes zeros, which the enclave finds to be
-/// damaged: then all other slots can still be read.
-fn read_or_zeros(file: &File, at: u64, into: &mut [u8]) {
-    if file.read_exact_at(into, at).is_err() {
-        into.fill(0);
     }
 }
 

@@ -115,8 +115,11 @@ pub struct SlotRead<'a> {
 /// removed by the next `abandon` or replaced by the next `stage` of the node, and a `commit` is
 /// still all or nothing.
 ///
-/// **Secrets.** There are none: an engine may log and time everything. The enclave verifies the
-/// bytes, so wrong bytes of an engine make a query fail and do no other harm.
+/// **Damage.** A slot that cannot be read may be an error, or wrong bytes: the enclave verifies all
+/// bytes. If a slot is wrong in two replies one after the other, its block is lost; so a passing
+/// failure must not be kept in a cache.
+///
+/// **Secrets.** There are none: an engine may log and time everything.
 pub trait NodeStore: Send + Sync {
     /// Reads slots. Fills them all, or fails; then their contents are unspecified.
     fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> impl Future<Output = Result> + Send;
@@ -127,6 +130,15 @@ pub trait NodeStore: Send + Sync {
         version: NodeVersion,
         into: &mut [u8],
     ) -> impl Future<Output = Result> + Send;
+
+    /// Reads a node as it lies in the store, past all caches, to find damage.
+    fn read_node_to_verify(
+        &self,
+        version: NodeVersion,
+        into: &mut [u8],
+    ) -> impl Future<Output = Result> + Send {
+        self.read_node(version, into)
+    }
 
     /// Stores the bytes of a new version, which is not readable before its commit. Staging a node
     /// again, under the same attempt or another, replaces its staged version.
@@ -155,6 +167,10 @@ impl<S: NodeStore + ?Sized> NodeStore for std::sync::Arc<S> {
 
     async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
         (**self).read_node(version, into).await
+    }
+
+    async fn read_node_to_verify(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+        (**self).read_node_to_verify(version, into).await
     }
 
     async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {

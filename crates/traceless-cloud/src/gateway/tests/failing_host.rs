@@ -127,7 +127,7 @@ pub fn keys() -> Keys {
 
 /// A job without nodes, which a host carries out like any other.
 pub fn no_job() -> RoundJob {
-    RoundJob { round: 0, attempt: 1, nodes: Vec::new(), batch: None }
+    RoundJob { round: 0, attempt: 1, nodes: Vec::new(), batch: None, zeroed: Vec::new() }
 }
 
 /// Fails if work does not end within ten seconds.

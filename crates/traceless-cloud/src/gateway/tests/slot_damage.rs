@@ -152,6 +152,12 @@ fn lost(gateway: &mut Gateway) -> BTreeSet<u64> {
 fn as_many_blocks_are_lost_as_slots_at_most() {
     for (count, seed) in [(1, 1), (10, 2), (100, 3), (1000, 4)] {
         let (mut gateway, damage) = filled(1500, seed);
+        if count == 1000 {
+            gateway.accept_loss();
+        }
+        if count == 10 {
+            gateway.keep_copies(1 << 20);
+        }
         let params = *gateway.params();
         damage.add_random(&params, count, &mut SeededRng::new(seed));
         let first = lost(&mut gateway);
@@ -292,14 +298,11 @@ fn lost_blocks_are_remembered_and_their_names_removed() {
         bind(Namespace::Values, b"whole", &[1, 2]),
         bind(Namespace::Values, b"torn", &[3, 4, 5]),
         bind(Namespace::Objects, b"b/torn", &[6]),
-        Record::Lose { id: 4 },
-        Record::Lose { id: 5 },
-        Record::Lose { id: 6 },
-        Record::Lose { id: 9 },
+        Record::Lost { ids: vec![4, 5, 6, 9] },
     ] {
         state.apply(record).unwrap();
     }
-    assert!(state.apply(Record::Lose { id: 50 }).is_err(), "no such block");
+    assert!(state.apply(Record::Lost { ids: vec![50] }).is_err(), "no such block");
     assert!(state.apply(Record::Damage { node: u32::MAX, slots: vec![] }).is_err());
     let mut saved = crate::codec::Writer::default();
     state.save(&mut saved);
@@ -327,4 +330,84 @@ fn damage_takes_no_query_outside_of_ticks() {
     let counts = gateway.counts();
     let reads = damage.reads.load(Ordering::Relaxed) - before;
     assert_eq!(counts.ticks_used + counts.ticks_unused, reads);
+}
+
+/// A store that is away, or another one, costs nothing that comes back with it.
+#[test]
+fn much_damage_at_once_is_an_error_and_loses_little() {
+    let (mut gateway, damage) = filled(6000, 51);
+    let params = *gateway.params();
+    let g = params.geometry;
+    let current = damage.current.lock().unwrap().clone();
+    for (node, attempt) in current {
+        let version = NodeVersion { node: Node(node), attempt };
+        for slot in 0..g.slots(g.layer_of(version.node)) as u32 {
+            damage.add(version, slot, Kind::Lasting);
+        }
+    }
+    let mut refused = 0;
+    for id in 0..600 {
+        match gateway.get(id) {
+            Err(Error::Tampered { .. }) => refused += 1,
+            Ok(_) | Err(Error::Lost { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(refused > 500, "{refused}");
+    assert!(matches!(gateway.scrub(Node(g.nodes() - 1)), Err(Error::Tampered { .. })));
+    damage.slots.lock().unwrap().clear();
+    let known = gateway.lost_blocks();
+    assert!(known <= 16, "{known}");
+    assert_eq!(lost(&mut gateway).len(), known);
+}
+
+/// Reports a damage of the test's choice for every round.
+struct LyingHost<H> {
+    host: H,
+    lie: Arc<Mutex<Option<DamagedSlot>>>,
+}
+
+impl<H: Host> Host for LyingHost<H> {
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
+        self.host.query(request)
+    }
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
+        match *self.lie.lock().unwrap() {
+            Some(lie) => Ok(vec![lie]),
+            None => self.host.stage(stage),
+        }
+    }
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.host.commit(sequence, versions)
+    }
+    fn sequence(&self) -> Result<u64> {
+        self.host.sequence()
+    }
+}
+
+#[test]
+fn a_report_of_slots_that_were_not_sent_changes_nothing() {
+    let params = params(1500);
+    let lie = Arc::new(Mutex::new(None));
+    let shared = lie.clone();
+    let mut gateway = gateway_behind(params, 61, |host| Arc::new(LyingHost { host, lie: shared }));
+    for id in 0..1500 {
+        gateway.put(id, &block(id, 1)).unwrap();
+    }
+    gateway.save().unwrap();
+    let slots = params.geometry.slots(0) as u32;
+    for (node, slot) in [(Node(u32::MAX), 0), (Node(0), slots), (Node(0), u32::MAX)] {
+        *lie.lock().unwrap() = Some(DamagedSlot { node, slot });
+        assert!(matches!(gateway.scrub(Node(0)), Err(Error::Malformed(_))));
+        let mut refused = 0;
+        for id in 0..2 * params.round_blocks as u64 {
+            match gateway.get(id % 1500) {
+                Err(Error::Malformed(_)) => refused += 1,
+                read => assert!(read.unwrap() == block(id % 1500, 1)),
+            }
+        }
+        assert!(refused > 0);
+        *lie.lock().unwrap() = None;
+        assert!(lost(&mut gateway).is_empty() && gateway.lost_blocks() == 0);
+    }
 }

@@ -39,6 +39,7 @@ pub fn measure(geometry: Geometry, kernel: BenchKernel, times: usize) -> Result<
         // A single root, outside a round: the same work per row as in a round, and no rows to make
         // first.
         let order = Eviction {
+            zeroed: Vec::new(),
             round: 0,
             node: geometry.node(0, 0),
             in_round: false,

@@ -1,0 +1,220 @@
+//! Steps that read and write objects.
+
+use super::Gateway;
+use super::lost_block::BlockRead;
+use super::names::{ByteRange, Namespace, Object, blocks_of};
+use super::queries::Access;
+use super::record::Record;
+use super::steps::BatchStep;
+use super::value::{NAME_LEN_MAX, VALUE_LEN_MAX, Value, size_class};
+use crate::error::{Error, Result};
+use crate::params::Params;
+use core::ops::Range;
+
+/// Reads values.
+pub(crate) struct LoadStep {
+    names: Vec<Vec<u8>>,
+    /// The parts of each value's blocks; `None` for a name without a value.
+    groups: Vec<Option<Vec<Range<usize>>>>,
+    /// The values, once the step has ended.
+    pub values: Vec<Option<Result<Vec<u8>>>>,
+}
+
+impl LoadStep {
+    /// Reads the values under these names of [`Namespace::Values`].
+    pub fn new(names: Vec<Vec<u8>>) -> Self {
+        Self { names, groups: Vec::new(), values: Vec::new() }
+    }
+}
+
+impl BatchStep for LoadStep {
+    fn plan(&mut self, gateway: &mut Gateway) -> Result<Vec<Access>> {
+        let block_len = gateway.params().geometry.block_len;
+        let (mut accesses, mut missing) = (Vec::new(), 0);
+        for name in &self.names {
+            let parts = gateway.find(Namespace::Values, name).cloned().map(|object| {
+                let (len, mut parts) = (object.len(), Vec::new());
+                let mut reading = ByteRange::new(object, 0..len);
+                while let Some((id, part)) = reading.next(block_len) {
+                    reading.blocks += 1;
+                    accesses.push(Access::Read(id));
+                    parts.push(part);
+                }
+                missing += size_class(parts.len()) - parts.len();
+                parts
+            });
+            self.groups.push(parts);
+        }
+        accesses.resize(accesses.len() + missing, Access::Dummy);
+        Ok(accesses)
+    }
+
+    fn finish(&mut self, _: &mut Gateway, read: Result<Vec<BlockRead>>) -> Result {
+        let mut blocks = read?.into_iter();
+        let mut value = |parts: &Vec<Range<usize>>| {
+            let mut bytes = Ok(Vec::new());
+            for (part, block) in parts.iter().cloned().zip(&mut blocks) {
+                match (&mut bytes, block) {
+                    (Ok(bytes), Ok(block)) => bytes.extend_from_slice(&block[part]),
+                    (Ok(_), Err(lost)) => bytes = Err(lost.into()),
+                    (Err(_), _) => {}
+                }
+            }
+            bytes
+        };
+        self.values = self.groups.iter().map(|parts| parts.as_ref().map(&mut value)).collect();
+        Ok(())
+    }
+}
+
+/// A value to be stored, with its name and note.
+struct OwnedValue {
+    name: Vec<u8>,
+    bytes: Vec<u8>,
+    note: Vec<u8>,
+}
+
+/// Called with each name that is bound, and its old object.
+pub(crate) type BindObserver = Box<dyn FnMut(&[u8], Option<&Object>) + Send>;
+
+/// Stores values.
+pub(crate) struct StoreStep {
+    values: Vec<OwnedValue>,
+    /// Blocks that are reserved for the values.
+    ids: Vec<u32>,
+    observer: Option<BindObserver>,
+}
+
+impl StoreStep {
+    /// Stores values under names of [`Namespace::Values`], one after the other.
+    pub fn new(values: &[Value<'_>]) -> Self {
+        let owned = |value: &Value<'_>| OwnedValue {
+            name: value.name.to_vec(),
+            bytes: value.bytes.to_vec(),
+            note: value.note.to_vec(),
+        };
+        Self { values: values.iter().map(owned).collect(), ids: Vec::new(), observer: None }
+    }
+
+    /// Also calls `observer` before a name is bound, while nothing else changes names.
+    pub fn observed_by(self, observer: BindObserver) -> Self {
+        Self { observer: Some(observer), ..self }
+    }
+
+    fn bind(&mut self, gateway: &mut Gateway) -> Result {
+        let block_len = gateway.params().geometry.block_len as u64;
+        let mut ids = core::mem::take(&mut self.ids);
+        for OwnedValue { name, bytes, note } in core::mem::take(&mut self.values) {
+            if let Some(observer) = &mut self.observer {
+                observer(&name, gateway.find(Namespace::Values, &name));
+            }
+            let rest = ids.split_off(blocks_of(bytes.len() as u64, block_len));
+            let object = Object { pieces: vec![bytes.len() as u64], ids: ids.into(), note };
+            ids = rest;
+            gateway.log_for_answer(Record::Bind { namespace: Namespace::Values, name, object })?;
+        }
+        Ok(())
+    }
+}
+
+impl BatchStep for StoreStep {
+    fn plan(&mut self, gateway: &mut Gateway) -> Result<Vec<Access>> {
+        let is_long = |value: &OwnedValue| {
+            value.name.len() > NAME_LEN_MAX || value.bytes.len() > VALUE_LEN_MAX
+        };
+        if self.values.iter().any(is_long) {
+            return Err(Error::Malformed("a name of 1 KiB and a value of 64 MiB is the most"));
+        }
+        let Params { blocks, geometry, .. } = *gateway.params();
+        let block_len = geometry.block_len;
+        let count = |value: &OwnedValue| blocks_of(value.bytes.len() as u64, block_len as u64);
+        let all: usize = self.values.iter().map(count).sum();
+        self.ids = gateway.reserve(all).ok_or(Error::Full { blocks })?;
+        let (mut accesses, mut missing) = (Vec::with_capacity(all), 0);
+        let mut ids = self.ids.iter();
+        for value in &self.values {
+            for nth in 0..count(value) {
+                let rest = &value.bytes[nth * block_len..];
+                let mut block = rest[..rest.len().min(block_len)].to_vec();
+                block.resize(block_len, 0);
+                accesses.push(Access::Write(*ids.next().expect("one for each block"), block));
+            }
+            missing += size_class(count(value)) - count(value);
+        }
+        accesses.resize(accesses.len() + missing, Access::Dummy);
+        Ok(accesses)
+    }
+
+    fn finish(&mut self, gateway: &mut Gateway, read: Result<Vec<BlockRead>>) -> Result {
+        if let Err(error) = read {
+            gateway.release(core::mem::take(&mut self.ids));
+            return Err(error);
+        }
+        self.bind(gateway)
+    }
+}
+
+/// Reads a part of an object, or fills its size class once all is read.
+pub(crate) struct ReadStep {
+    /// What is left to be read.
+    pub reading: ByteRange,
+    len: usize,
+    parts: Vec<Range<usize>>,
+    /// Dummy queries of this step.
+    dummies: usize,
+    /// The bytes, once the step has ended.
+    pub bytes: Vec<u8>,
+}
+
+impl ReadStep {
+    /// Reads `len` bytes, or up to a block more.
+    pub fn new(reading: ByteRange, len: usize) -> Self {
+        Self { reading, len, parts: Vec::new(), dummies: 0, bytes: Vec::new() }
+    }
+}
+
+impl BatchStep for ReadStep {
+    fn plan(&mut self, gateway: &mut Gateway) -> Result<Vec<Access>> {
+        let block_len = gateway.params().geometry.block_len;
+        let (mut accesses, mut planned_len) = (Vec::new(), 0);
+        while planned_len < self.len
+            && let Some((id, part)) = self.reading.next(block_len)
+        {
+            self.reading.blocks += 1;
+            planned_len += part.len();
+            accesses.push(Access::Read(id));
+            self.parts.push(part);
+        }
+        if planned_len == 0 {
+            let missing = size_class(self.reading.blocks) - self.reading.blocks;
+            let left = missing.saturating_sub(self.reading.padded);
+            let most = self.len.div_ceil(block_len).max(1);
+            // An empty range has read one block above, which the padding follows at once.
+            self.dummies = left.min(most);
+            accesses.resize(accesses.len() + self.dummies, Access::Dummy);
+        }
+        Ok(accesses)
+    }
+
+    fn finish(&mut self, _: &mut Gateway, read: Result<Vec<BlockRead>>) -> Result {
+        for (block, part) in read?.into_iter().zip(&self.parts) {
+            match block {
+                Ok(block) => self.bytes.extend_from_slice(&block[part.clone()]),
+                Err(lost) => {
+                    self.bytes.resize(self.bytes.len() + part.len(), 0);
+                    self.reading.lost = self.reading.lost.or(Some(lost));
+                }
+            }
+        }
+        if self.bytes.is_empty() {
+            self.reading.padded += self.dummies;
+            let missing = size_class(self.reading.blocks) - self.reading.blocks;
+            self.reading.done = self.reading.padded >= missing;
+        }
+        // Only the end is an error, so that the host observes as many queries as without damage.
+        match self.reading.lost {
+            Some(lost) if self.reading.done => Err(lost.into()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Steps of requests that share one batch of queries.
+//!
+//! A step plans its accesses, and uses what was read. Steps of several clients are planned
+//! together, and their queries are sent together, so that no client waits for the network of
+//! another one. At its end a step must not rely on the state of its plan: other steps may have
+//! ended since.
+
+use super::Gateway;
+use super::lost_block::BlockRead;
+use super::queries::{Access, Prepared, TOGETHER_MAX};
+use super::record::Record;
+use crate::error::Result;
+use crate::host::QueryRequest;
+
+/// A step of a request.
+pub(crate) trait BatchStep: Send {
+    /// The accesses that the step makes. After an error nothing else is called.
+    fn plan(&mut self, gateway: &mut Gateway) -> Result<Vec<Access>>;
+
+    /// Uses the blocks that were read, in order of the reading accesses, or cleans up after an
+    /// error. Records that the answer depends on are written when all steps have ended.
+    fn finish(&mut self, gateway: &mut Gateway, read: Result<Vec<BlockRead>>) -> Result;
+}
+
+/// Planned steps with queries that are on their way.
+pub(crate) struct StepsUnderWay {
+    /// For each step: how many of its accesses read, or why it could not be planned.
+    plans: Vec<Result<usize>>,
+    prepared: Result<Prepared>,
+    /// The queries to be sent.
+    pub requests: Vec<QueryRequest>,
+}
+
+impl Gateway {
+    /// Carries out steps with queries that are sent together.
+    pub(crate) fn run_steps(&mut self, steps: &mut [&mut dyn BatchStep]) -> Vec<Result> {
+        let under_way = self.begin_steps(steps);
+        let replies = self.host.clone().query_many(&under_way.requests);
+        self.end_steps(steps, under_way, replies)
+    }
+
+    /// Carries out one step.
+    pub(crate) fn run_step(&mut self, step: &mut dyn BatchStep) -> Result {
+        self.run_steps(&mut [step]).pop().expect("the outcome of one step")
+    }
+
+    /// Plans steps. Their queries are to be sent, and [`Self::end_steps`] is to be called with the
+    /// replies before anything else is done that sends queries.
+    pub(crate) fn begin_steps(&mut self, steps: &mut [&mut dyn BatchStep]) -> StepsUnderWay {
+        let mut accesses = Vec::new();
+        let plans = steps.iter_mut().map(|step| {
+            let planned = step.plan(self)?;
+            let reads = planned.iter().filter(|access| matches!(access, Access::Read(_))).count();
+            accesses.extend(planned);
+            Ok(reads)
+        });
+        let plans = plans.collect();
+        if accesses.is_empty() {
+            return StepsUnderWay {
+                plans,
+                prepared: Ok(Prepared::made(Vec::new())),
+                requests: Vec::new(),
+            };
+        }
+        self.observe_accesses(&accesses);
+        // At a constant rate each query has its own tick, and long batches are sent in parts.
+        let prepared = if self.constant_rate.is_some() || accesses.len() > TOGETHER_MAX {
+            self.access_now(&accesses).map(Prepared::made)
+        } else {
+            self.prepare_together(&accesses)
+        };
+        let requests = match &prepared {
+            Ok(_) => self.requests_to_send(),
+            Err(_) => Ok(Vec::new()),
+        };
+        match requests {
+            Ok(requests) => StepsUnderWay { plans, prepared, requests },
+            Err(error) => StepsUnderWay { plans, prepared: Err(error), requests: Vec::new() },
+        }
+    }
+
+    /// Takes the replies to the queries of steps, and ends the steps.
+    pub(crate) fn end_steps(
+        &mut self,
+        steps: &mut [&mut dyn BatchStep],
+        under_way: StepsUnderWay,
+        replies: Vec<Result<Vec<u8>>>,
+    ) -> Vec<Result> {
+        let StepsUnderWay { plans, prepared, .. } = under_way;
+        let read = prepared.and_then(|prepared| self.take_replies(prepared, replies));
+        let (mut read, failed) = match read {
+            Ok(read) => (read.into_iter(), None),
+            Err(error) => (Vec::new().into_iter(), Some(error)),
+        };
+        let mut outcomes: Vec<Result> = Vec::with_capacity(steps.len());
+        for (step, plan) in steps.iter_mut().zip(plans) {
+            let outcome = plan.and_then(|reads| {
+                let own = match &failed {
+                    None => Ok(read.by_ref().take(reads).collect()),
+                    Some(error) => Err(error.clone()),
+                };
+                step.finish(self, own)
+            });
+            outcomes.push(outcome);
+        }
+        if let Err(error) = self.write_answers() {
+            for outcome in &mut outcomes {
+                if outcome.is_ok() {
+                    *outcome = Err(error.clone());
+                }
+            }
+        }
+        outcomes
+    }
+
+    /// Applies a record that the answer of a step depends on. It is written when all steps have
+    /// ended; at a constant rate with the next tick, so that the timing of disk writes is
+    /// independent of requests.
+    pub(super) fn log_for_answer(&mut self, record: Record) -> Result {
+        self.log_deferred(record)?;
+        match &mut self.journal {
+            Some(journal) if self.constant_rate.is_some() => journal.defer_ack(),
+            _ => self.is_answer_due = true,
+        }
+        Ok(())
+    }
+
+    /// Writes the records that answers depend on, unless the next tick does.
+    fn write_answers(&mut self) -> Result {
+        if core::mem::take(&mut self.is_answer_due) { self.flush() } else { Ok(()) }
+    }
+}
