@@ -1,6 +1,6 @@
 //! The Redis protocol in front of a gateway, for trusted clients on the premises.
 //!
-//! Each connection has one thread. GET, MGET, SET and MSET share their queries with those of other
+//! Each connection has one thread. GET, MGET, SET and MSET share their queries with other
 //! connections; other commands have the gateway for themselves.
 //!
 //! Any client of Redis can use the server, even a line of text:

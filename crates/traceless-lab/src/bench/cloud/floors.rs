@@ -1,7 +1,7 @@
 //! The rows of the group cloud.
 
-use super::serving::{ServingProcess, redis_benchmark};
-use super::{Report, kernel, measure_in_rounds, operations};
+use super::serving::{RedisLoad, ServingProcess, redis_benchmark};
+use super::{Report, far, kernel, measure_in_rounds, operations};
 use crate::args::{BenchKernel, CloudArgs};
 use crate::bench::controls::{Controls, OperationTimes, Operations};
 use crate::report::{Row, Scale, TimePair, failed, print_rows, row, row_of_ratios};
@@ -45,6 +45,7 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     }
     rows.extend(redis(&mut controls, args.quick, &params(&base)?)?);
     rows.push(dashboard(args.quick)?);
+    rows.push(far::clients(args.quick)?);
     print_rows("traceless.cloud.bench.v1", &rows, args.json)
 }
 
@@ -153,7 +154,8 @@ fn redis(controls: &mut Controls, quick: bool, params: &Params) -> Result<[Row; 
     let unit = operations::request(params);
     let mut pairs = [vec![], vec![]];
     for _ in 0..ROUNDS {
-        let (rates, reading) = controls.beside(|| redis_benchmark(&gateway, requests))?;
+        let (rates, reading) =
+            controls.beside(|| redis_benchmark(&gateway, &RedisLoad::pipelined(requests)))?;
         for (pairs, rate) in pairs.iter_mut().zip(rates) {
             pairs.push(TimePair { ns: 1e9 / rate, control_ns: unit.ns(&reading) });
         }
@@ -176,7 +178,7 @@ fn dashboard(quick: bool) -> Result<Row, Failure> {
         // Each is first in every second round, so that other load on the machine affects both.
         for which in [nth % 2, 1 - nth % 2] {
             let gateway = [&alone, &shown][which as usize];
-            let [set, get] = redis_benchmark(gateway, requests)?;
+            let [set, get] = redis_benchmark(gateway, &RedisLoad::pipelined(requests))?;
             rates[which as usize] = 2.0 / (1.0 / set + 1.0 / get);
         }
         ratios.push(rates[1] / rates[0]);

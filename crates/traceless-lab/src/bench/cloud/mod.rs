@@ -4,6 +4,7 @@
 mod clients;
 mod compared;
 pub mod experiment;
+mod far;
 pub mod floors;
 mod kernel;
 mod operations;

@@ -44,12 +44,37 @@ impl Drop for ServingProcess {
     }
 }
 
-/// Requests per second of `redis-benchmark`: sets and gets of values.
-pub fn redis_benchmark(gateway: &ServingProcess, requests: u64) -> Result<[f64; 2], Failure> {
+/// What `redis-benchmark` sends: sets and gets of values of 1 KiB.
+#[derive(Clone, Copy)]
+pub struct RedisLoad {
+    pub clients: u32,
+    /// Commands that a client sends at once.
+    pub pipelined: u32,
+    /// Requests of each kind.
+    pub requests: u64,
+    /// The names are drawn from so many.
+    pub names: u32,
+}
+
+impl RedisLoad {
+    /// Many clients with pipelining.
+    pub fn pipelined(requests: u64) -> Self {
+        Self { clients: 50, pipelined: 16, requests, names: 100_000 }
+    }
+}
+
+/// Requests per second of `redis-benchmark`: sets and gets.
+pub fn redis_benchmark(gateway: &ServingProcess, load: &RedisLoad) -> Result<[f64; 2], Failure> {
     let port = gateway.address.rsplit(':').next().unwrap_or_default();
     let mut command = Command::new("redis-benchmark");
-    command.args(["-p", port, "-t", "set,get", "-d", "1024", "-c", "50", "-P", "16", "--csv"]);
-    command.args(["-r", "100000", "-n", &requests.to_string()]);
+    command.args(["-p", port, "-t", "set,get", "-d", "1024", "--csv"]);
+    let RedisLoad { clients, pipelined, requests, names } = load;
+    for (option, value) in
+        [("-c", clients.to_string()), ("-P", pipelined.to_string()), ("-r", names.to_string())]
+    {
+        command.args([option, &value]);
+    }
+    command.args(["-n", &requests.to_string()]);
     let output = command.output().map_err(|e| {
         Failure::new(DEVICE, format!("redis-benchmark: {e}; it is in Debian's redis-tools"))
     })?;
