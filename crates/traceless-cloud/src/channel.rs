@@ -66,6 +66,11 @@ impl Sender {
         Self { aead: Aead::new(key), next: 1, rng }
     }
 
+    /// The number of the next message.
+    pub fn next_number(&self) -> u64 {
+        self.next
+    }
+
     /// Seals a message.
     pub fn seal(&mut self, plain: &[u8]) -> Vec<u8> {
         let counter = self.next;
@@ -96,6 +101,11 @@ impl Receiver {
 
     /// The plaintext of a message. Messages may overtake each other, but none is accepted twice.
     pub fn open<'a>(&mut self, message: &'a mut [u8]) -> Result<&'a [u8]> {
+        Ok(self.open_numbered(message)?.1)
+    }
+
+    /// The number of a message, and its plaintext as of [`Self::open`].
+    pub fn open_numbered<'a>(&mut self, message: &'a mut [u8]) -> Result<(u64, &'a [u8])> {
         let parts = message
             .split_first_chunk_mut::<COUNTER_LEN>()
             .and_then(|(counter, rest)| Some((counter, rest.split_first_chunk_mut()?)))
@@ -106,7 +116,7 @@ impl Receiver {
         let nonce = seal::Nonce::new(counter, Salt::from_bytes(*salt));
         self.aead.open_in_place(nonce, &[], body, tag).map_err(|_| Error::Unauthentic)?;
         self.accept(counter)?;
-        Ok(body)
+        Ok((counter, body))
     }
 
     fn accept(&mut self, counter: u64) -> Result {

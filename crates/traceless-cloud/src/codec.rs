@@ -141,6 +141,16 @@ impl<'a> Reader<'a> {
         if self.remaining.is_empty() { Ok(()) } else { Err(self.error("too long")) }
     }
 
+    /// Takes the length of a list with entries of at least `len` bytes, of which there must be
+    /// enough: no memory is reserved for a damaged count.
+    pub fn count(&mut self, len: usize) -> Result<usize> {
+        let count = self.u32()? as usize;
+        if count > self.remaining.len() / len {
+            return Err(self.error("too short"));
+        }
+        Ok(count)
+    }
+
     fn error(&self, length: &'static str) -> Error {
         match self.source {
             Source::Message => Error::Malformed(length),
@@ -173,16 +183,6 @@ impl<'a> Reader<'a> {
     pub fn counted(&mut self) -> Result<&'a [u8]> {
         let len = self.u32()? as usize;
         self.bytes(len)
-    }
-
-    /// Takes the length of a list with entries of at least `len` bytes, of which there must be
-    /// enough: no memory is reserved for a damaged count.
-    pub fn count(&mut self, len: usize) -> Result<usize> {
-        let count = self.u32()? as usize;
-        if count > self.remaining.len() / len {
-            return Err(self.error("too short"));
-        }
-        Ok(count)
     }
 
     /// Takes as many numbers as `into` holds.

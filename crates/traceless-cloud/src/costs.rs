@@ -21,7 +21,7 @@
 //! ```
 
 use crate::channel::OVERHEAD;
-use crate::enclave::DAMAGE_LEN;
+use crate::enclave::REPLY_HEAD_LEN;
 use crate::enclave_orders::{Eviction, Location, Query};
 use crate::gateway::index_bytes;
 use crate::geometry::{Geometry, LAYERS_MAX, Node};
@@ -80,7 +80,7 @@ fn query_messages(g: &Geometry) -> usize {
     let order = Query { round: 0, leaf: 0, locations, target: 0 }.encode(g).len() + OVERHEAD;
     let locations = locations[..g.layers].to_vec();
     let request = QueryRequest { leaf: 0, locations, order: vec![0; order] };
-    let reply = vec![0; g.sealed_len() + DAMAGE_LEN + OVERHEAD];
+    let reply = vec![0; g.sealed_len() + REPLY_HEAD_LEN + OVERHEAD];
     message::queries(&[request]).len() + message::replies([Ok(reply)].into_iter()).len()
 }
 

@@ -135,7 +135,9 @@ impl Eviction {
         out.u64(self.round).u32(self.node.0).u8(u8::from(self.in_round));
         out.u64(self.before).u64(self.attempt);
         out.u32(self.zeroed.len() as u32);
-        out.u32s(&self.zeroed);
+        for slot in &self.zeroed {
+            out.u32(*slot);
+        }
         out.bytes(&self.control);
         out.into_bytes()
     }

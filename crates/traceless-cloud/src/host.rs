@@ -375,16 +375,24 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
             other => return other,
         }
         let slots = into.chunks_exact_mut(self.geometry.slot_len());
+        let (mut is_any_read, mut failed) = (false, Ok(()));
         for (layer, (location, into)) in request.locations.iter().zip(slots).enumerate() {
             let node = self.geometry.node(layer, request.leaf);
             let version = NodeVersion { node, attempt: location.attempt };
             let read = SlotRead { version, slot: location.slot, into };
             match block_on(self.store.read_slots(&mut [read])) {
-                Err(Error::Io(_)) => into.fill(0),
-                other => other?,
+                Err(Error::Io(error)) => {
+                    into.fill(0);
+                    failed = Err(Error::Io(error));
+                }
+                other => {
+                    other?;
+                    is_any_read = true;
+                }
             }
         }
-        Ok(())
+        // A path without any slot that can be read is on a disk that is away.
+        if is_any_read || self.geometry.layers == 1 { Ok(()) } else { failed }
     }
 
     /// Whether a query names a path and slots of this tree.

@@ -41,7 +41,7 @@ mod tests;
 
 pub use evict::{Evictor, WORKING_SET_MAX};
 pub use job::{DamagedSlots, NodeBytes, PartBytes, SlotParts};
-pub use query::{DAMAGE_LEN, Querier, QueryReply};
+pub use query::{Querier, QueryReply, REPLY_HEAD_LEN};
 
 use crate::channel::{Nonce, session_key};
 use crate::geometry::Geometry;

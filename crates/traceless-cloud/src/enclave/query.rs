@@ -47,7 +47,8 @@ impl Querier {
     /// block, and the reply says in which layers slots were wrong ([`QueryReply`]). The host can
     /// know that, too; replies with and without damage look alike.
     pub fn query(&mut self, order: &mut [u8], slots: &[u8]) -> Result<Vec<u8>> {
-        let order = Query::decode(self.receiver.open(order)?, &self.geometry)?;
+        let (number, order) = self.receiver.open_numbered(order)?;
+        let order = Query::decode(order, &self.geometry)?;
         if slots.len() != self.geometry.layers * self.geometry.slot_len() {
             return Err(Error::Malformed("not one slot of each layer"));
         }
@@ -55,8 +56,8 @@ impl Querier {
         let mut target = [order.target];
         classify(&mut target);
         ct::dispatch(Choose { rows: &self.rows, chosen: &mut self.chosen, target: target[0] });
-        let reply = [bytes_of(&self.chosen), &damaged.to_le_bytes()].concat();
-        let mut reply = self.sender.seal(&reply);
+        let reply = QueryReply { order: number, block: bytes_of(&self.chosen), damaged };
+        let mut reply = self.sender.seal(&reply.encode());
         declassify(&mut reply);
         Ok(reply)
     }
@@ -89,12 +90,15 @@ impl Querier {
     }
 }
 
-/// Bytes of a reply that report damage.
-pub const DAMAGE_LEN: usize = 2;
+/// Bytes of a reply beside its block.
+pub const REPLY_HEAD_LEN: usize = 8 + 2;
 
 /// The content of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueryReply<'a> {
+    /// The number of the order that this is the reply to. Without it the host could exchange
+    /// replies, and find out which ones are used.
+    pub order: u64,
     /// The wanted block under the gateway's seal; zeros if its slot was damaged.
     pub block: &'a [u8],
     /// The layers with damaged slots, a bit each. The host can know them.
@@ -102,11 +106,19 @@ pub struct QueryReply<'a> {
 }
 
 impl<'a> QueryReply<'a> {
+    /// The content as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        [&self.order.to_le_bytes()[..], &self.damaged.to_le_bytes(), self.block].concat()
+    }
+
     /// The content of an opened reply.
     pub fn decode(bytes: &'a [u8]) -> Result<Self> {
-        let (block, damaged) =
-            bytes.split_last_chunk().ok_or(Error::Malformed("not the reply to a query"))?;
-        Ok(Self { block, damaged: u16::from_le_bytes(*damaged) })
+        let parts = bytes
+            .split_first_chunk()
+            .and_then(|(order, rest)| Some((order, rest.split_first_chunk()?)));
+        let (order, (damaged, block)) =
+            parts.ok_or(Error::Malformed("not the reply to a query"))?;
+        Ok(Self { order: u64::from_le_bytes(*order), block, damaged: u16::from_le_bytes(*damaged) })
     }
 }
 

@@ -109,13 +109,13 @@ impl Gateway {
         let leaf = g.evicted(self.state.round);
         let path = || (0..g.layers).map(|layer| g.node(layer, leaf)).collect();
         let nodes = node.map_or_else(path, |node| vec![node]);
-        let mut zeroed = Vec::new();
+        let mut confirmed: Vec<(Node, Vec<u32>)> = Vec::new();
         for node in nodes {
             let version = NodeVersion { node, attempt: self.state.index.attempt(node) };
-            let slots = self.found_damage.confirmed(&g, version)?;
-            if slots.is_empty() {
-                continue;
-            }
+            confirmed.push((node, self.found_damage.confirmed(&g, version)?));
+        }
+        let mut zeroed = Vec::new();
+        for (node, slots) in confirmed.into_iter().filter(|(_, slots)| !slots.is_empty()) {
             zeroed.extend(slots.iter().map(|&slot| DamagedSlot { node, slot }));
             self.counts.damaged += slots.len() as u64;
             self.log_deferred(Record::Damage { node: node.0, slots })?;

@@ -78,8 +78,9 @@ impl FoundDamage {
         true
     }
 
-    /// The slots of a version that are given up. Fails if they are a large share of the node.
-    pub fn confirmed(&self, g: &Geometry, version: NodeVersion) -> Result<Vec<u32>> {
+    /// The slots of a version that are given up. If they are a large share of the node, this fails,
+    /// and the next attempt verifies the node anew.
+    pub fn confirmed(&mut self, g: &Geometry, version: NodeVersion) -> Result<Vec<u32>> {
         let known = self.nodes.get(&version.node.0);
         let Some(known) = known.filter(|known| known.attempt == version.attempt) else {
             return Ok(Vec::new());
@@ -88,6 +89,7 @@ impl FoundDamage {
         let limit = (slots / SHARE_MAX).max(SLOTS_MIN);
         match known.confirmed.first() {
             Some(&slot) if known.confirmed.len() > limit && !self.accepts_loss => {
+                self.forget(version.node);
                 Err(Error::Tampered { node: version.node.0, slot })
             }
             _ => Ok(known.confirmed.iter().copied().collect()),

@@ -13,7 +13,9 @@ use super::sessions::SESSIONS_MAX;
 use super::state::Pending;
 use super::{Gateway, Journal};
 use crate::enclave::QueryReply;
+use crate::enclave_orders::Query;
 use crate::error::{Error, Result};
+use crate::geometry::Geometry;
 use crate::host::QueryRequest;
 use core::time::Duration;
 use traceless_core::trace::Op;
@@ -29,7 +31,7 @@ pub struct Prepared {
     /// Places in `read` for the answers of queries, which arrive later, in order.
     answer_indices: Vec<usize>,
     /// Whether the accesses were made already.
-    is_made: bool,
+    pub is_made: bool,
 }
 
 impl Prepared {
@@ -37,6 +39,15 @@ impl Prepared {
     pub fn made(read: Vec<BlockRead>) -> Self {
         Self { read, answer_indices: Vec::new(), is_made: true }
     }
+}
+
+/// So often a query is sent if each reply reports another damage.
+const TRIES_MAX: u8 = 4;
+
+/// The error about the first damaged slot of a query.
+fn tampered(g: &Geometry, query: &Query, damaged: u16) -> Error {
+    let layer = damaged.trailing_zeros() as usize;
+    Error::Tampered { node: g.node(layer, query.leaf).0, slot: query.locations[layer].slot }
 }
 
 /// An access to a block.
@@ -129,13 +140,16 @@ impl Gateway {
             return Ok(Vec::new());
         }
         self.flush()?;
-        let g = &self.state.params.geometry;
-        let request = |Pending { query, .. }: &Pending| QueryRequest {
-            leaf: query.leaf,
-            locations: query.locations[..g.layers].to_vec(),
-            order: self.sender.seal(&query.encode(g)),
+        let (g, sender) = (self.state.params.geometry, &mut self.sender);
+        let request = |Pending { query, order, .. }: &mut Pending| {
+            *order = sender.next_number();
+            QueryRequest {
+                leaf: query.leaf,
+                locations: query.locations[..g.layers].to_vec(),
+                order: sender.seal(&query.encode(&g)),
+            }
         };
-        Ok(self.state.pending.iter().map(request).collect())
+        Ok(self.state.pending.iter_mut().map(request).collect())
     }
 
     /// Takes the replies to prepared queries that were sent, and sends again what must be.
@@ -262,9 +276,7 @@ impl Gateway {
         }
         let pending = self.state.pending.front_mut().expect("it got its reply");
         pending.damage = None;
-        let layer = damaged.trailing_zeros() as usize;
-        let node = self.state.params.geometry.node(layer, pending.query.leaf).0;
-        Err(Error::Tampered { node, slot: pending.query.locations[layer].slot })
+        Err(tampered(&self.state.params.geometry, &pending.query, damaged))
     }
 
     /// Begins a round if one is due. Otherwise waits for this query's share of the running round.
@@ -326,11 +338,10 @@ impl Gateway {
         // The first query without a reply is the one that is sent again.
         for (nth, reply) in (1..).zip(replies) {
             let mut reply = reply?;
-            let damaged = QueryReply::decode(self.receiver.open(&mut reply)?)?.damaged;
-            if let Some(pending) = self.state.pending.get_mut(nth)
-                && damaged != 0
-            {
-                pending.damage = Some(damaged);
+            let reply = QueryReply::decode(self.receiver.open(&mut reply)?)?;
+            if let Some(pending) = self.state.pending.get_mut(nth) {
+                pending.check_order(&reply)?;
+                pending.damage = Some(reply.damaged);
             }
         }
         Ok(())
@@ -342,9 +353,15 @@ impl Gateway {
     fn answer(&mut self, mut reply: Vec<u8>) -> Result<bool> {
         let pending = self.state.pending.front_mut().expect("a query that has no reply yet");
         let reply = QueryReply::decode(self.receiver.open(&mut reply)?)?;
+        pending.check_order(&reply)?;
         let before = pending.damage.replace(reply.damaged).unwrap_or_default();
         if reply.damaged & !before != 0 {
-            return Ok(false);
+            pending.tries += 1;
+            if pending.tries < TRIES_MAX {
+                return Ok(false);
+            }
+            (pending.damage, pending.tries) = (None, 0);
+            return Err(tampered(&self.state.params.geometry, &pending.query, reply.damaged));
         }
         let is_lost = pending.real && reply.damaged >> pending.query.target & 1 == 1;
         self.check_damage(reply.damaged)?;

@@ -9,6 +9,7 @@ use super::record::{Record, STATE};
 use super::rounds::RoundJob;
 use super::stash::{EvictionEntry, Stash};
 use crate::codec::{Reader, Writer};
+use crate::enclave::QueryReply;
 use crate::enclave_orders::{Location, Query};
 use crate::error::{Error, Result};
 use crate::geometry::{LAYERS_MAX, Node};
@@ -60,6 +61,21 @@ pub struct Pending {
     /// The layers with damaged slots in the last reply, a bit each. The query is sent again: a disk
     /// or a line may have failed for a moment. The host can know the layers, too.
     pub damage: Option<u16>,
+    /// How often the replies one after the other reported other damage.
+    pub tries: u8,
+    /// The number of the order that it was last sent with.
+    pub order: u64,
+}
+
+impl Pending {
+    fn new(query: Query, id: Option<u32>, real: bool, write: Option<Vec<u8>>) -> Self {
+        Self { query, id, real, write, damage: None, tries: 0, order: 0 }
+    }
+
+    /// Fails unless this is the reply to the query as it was last sent.
+    pub fn check_order(&self, reply: &QueryReply<'_>) -> Result {
+        if reply.order == self.order { Ok(()) } else { Err(Error::Unauthentic) }
+    }
 }
 
 /// The state that must outlive a gateway's process, and the cache.
@@ -208,8 +224,7 @@ impl State {
             }
         }
         self.queries += 1;
-        let real = target.is_some();
-        self.pending.push_back(Pending { query, id, real, write, damage: None });
+        self.pending.push_back(Pending::new(query, id, target.is_some(), write));
         Ok(())
     }
 
@@ -367,8 +382,11 @@ impl State {
             };
             // The query's slots were marked as read before the save.
             let query = state.query_at(leaf, &slots, target)?;
-            let real = target.is_some();
-            state.pending.push_back(Pending { query, id, real, write, damage: None });
+            if let Some(id) = id {
+                // It may be lost, too.
+                state.index.set_place(id, BlockPlace::Gateway);
+            }
+            state.pending.push_back(Pending::new(query, id, target.is_some(), write));
         }
         Ok(state)
     }

@@ -35,7 +35,10 @@ impl Gateway {
     /// Carries out steps with queries that are sent together.
     pub(crate) fn run_steps(&mut self, steps: &mut [&mut dyn BatchStep]) -> Vec<Result> {
         let under_way = self.begin_steps(steps);
-        let replies = self.host.clone().query_many(&under_way.requests);
+        let replies = match &under_way.requests[..] {
+            [] => Vec::new(),
+            requests => self.host.clone().query_many(requests),
+        };
         self.end_steps(steps, under_way, replies)
     }
 
@@ -69,9 +72,10 @@ impl Gateway {
         } else {
             self.prepare_together(&accesses)
         };
+        // Accesses that were made may have left a query for the next tick.
         let requests = match &prepared {
-            Ok(_) => self.requests_to_send(),
-            Err(_) => Ok(Vec::new()),
+            Ok(prepared) if !prepared.is_made => self.requests_to_send(),
+            _ => Ok(Vec::new()),
         };
         match requests {
             Ok(requests) => StepsUnderWay { plans, prepared, requests },

@@ -255,7 +255,8 @@ pub async fn send_object(
 }
 
 fn read(front: &SharedGateway, mut reading: ByteRange, to: &Sender<S3Result<Bytes>>) {
-    // After a lost block, or without a client, the same queries are made as ever.
+    // After a lost block the same queries are made as without it. At a constant rate that shows
+    // nothing.
     let mut is_silent = false;
     while !reading.is_done() {
         let step = ReadStep::new(reading.clone(), TURN_LEN);
@@ -277,7 +278,9 @@ fn read(front: &SharedGateway, mut reading: ByteRange, to: &Sender<S3Result<Byte
             }
         };
         is_silent = piece.is_err();
-        is_silent |= to.blocking_send(piece).is_err();
+        if to.blocking_send(piece).is_err() || (is_silent && front.has_constant_rate()) {
+            return;
+        }
     }
 }
 

@@ -151,7 +151,7 @@ impl SharedGateway {
     }
 
     /// Whether the gateway keeps a constant rate.
-    fn has_constant_rate(&self) -> bool {
+    pub(crate) fn has_constant_rate(&self) -> bool {
         self.has_rate.load(Ordering::Relaxed)
     }
 

@@ -80,6 +80,12 @@ impl SharedGateway {
             self.lead(&queued);
         }
         let outcome = queued.outcome();
+        if matches!(outcome, Err(Error::Full { .. })) {
+            // Steps that were planned before may have given room back.
+            let mut step = lock(&queued.step);
+            self.run(|gateway| gateway.run_step(&mut *step))?;
+            return Ok(output(&mut step));
+        }
         match &outcome {
             Ok(()) => self.metrics.succeeded(),
             Err(error) => self.metrics.failed(error),
@@ -89,17 +95,17 @@ impl SharedGateway {
 
     /// Carries out batches until the own step has ended, and hands the lead over.
     fn lead<S: BatchStep>(&self, own: &QueuedStep<S>) {
+        let _guard = LeadGuard(&self.steps);
         while !own.has_ended() {
-            let batch = self.steps.next_batch();
+            let batch = Batch(self.steps.next_batch());
             let began = self.steps.clock.now();
-            let outcomes = self.carry_out(&batch);
+            let outcomes = self.carry_out(&batch.0);
             let took = Duration::from_nanos(self.steps.clock.now() - began);
-            lock(&self.steps.state).last = (batch.len(), took);
-            for (queued, outcome) in batch.iter().zip(outcomes) {
+            lock(&self.steps.state).last = (batch.0.len(), took);
+            for (queued, outcome) in batch.0.iter().zip(outcomes) {
                 queued.set(Progress::Ended(outcome));
             }
         }
-        self.steps.hand_over();
     }
 
     fn carry_out(&self, batch: &[Arc<QueuedStep<dyn BatchStep>>]) -> Vec<Result> {
@@ -121,10 +127,34 @@ impl SharedGateway {
             gateway = self.lock();
             replies
         };
-        let outcomes = gateway.end_steps(&mut steps, under_way, replies);
+        let mut outcomes = gateway.end_steps(&mut steps, under_way, replies);
         self.metrics.observe(&gateway);
-        drop((gateway, turn));
+        drop(turn);
+        // A constant rate may have begun since the steps were queued.
+        if let Err(error) = self.wait_for_ack(gateway) {
+            outcomes.fill_with(|| Err(error.clone()));
+        }
         outcomes
+    }
+}
+
+/// The lead, which is handed over at its end, also if the leader panics.
+struct LeadGuard<'a>(&'a StepQueue);
+
+impl Drop for LeadGuard<'_> {
+    fn drop(&mut self) {
+        self.0.hand_over();
+    }
+}
+
+/// The steps of a batch. If the leader panics, their clients get an error.
+struct Batch(Vec<Arc<QueuedStep<dyn BatchStep>>>);
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        for queued in self.0.iter().filter(|queued| !queued.has_ended()) {
+            queued.set(Progress::Ended(Err(Error::Store("the thread of another client failed"))));
+        }
     }
 }
 
@@ -201,13 +231,26 @@ mod tests {
     use crate::host::{DamagedSlot, Host, QueryRequest, Stage};
     use crate::shared::Wall;
     use crate::store::NodeVersion;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     /// A host that is far away.
     struct FarHost<H> {
         host: H,
-        calls: Arc<AtomicUsize>,
+        journeys: Arc<Journeys>,
         under_way: AtomicUsize,
+    }
+
+    #[derive(Default)]
+    struct Journeys {
+        calls: AtomicUsize,
+        /// Whether no call comes back.
+        is_stopped: AtomicBool,
+    }
+
+    impl Journeys {
+        fn calls(&self) -> usize {
+            self.calls.load(Ordering::SeqCst)
+        }
     }
 
     impl<H: Host> Host for FarHost<H> {
@@ -216,8 +259,11 @@ mod tests {
         }
         fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
             assert_eq!(self.under_way.fetch_add(1, Ordering::SeqCst), 0, "one batch at a time");
-            self.calls.fetch_add(1, Ordering::SeqCst);
+            self.journeys.calls.fetch_add(1, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(2));
+            while self.journeys.is_stopped.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
             self.under_way.fetch_sub(1, Ordering::SeqCst);
             self.host.query_many(requests)
         }
@@ -232,13 +278,13 @@ mod tests {
         }
     }
 
-    fn far(blocks: u64, seed: u64) -> (SharedGateway, Arc<AtomicUsize>) {
-        let calls = Arc::new(AtomicUsize::new(0));
-        let counted = calls.clone();
+    fn far(blocks: u64, seed: u64) -> (SharedGateway, Arc<Journeys>) {
+        let journeys = Arc::new(Journeys::default());
+        let shared = journeys.clone();
         let gateway = gateway_behind(params(blocks), seed, |host| {
-            Arc::new(FarHost { host, calls: counted, under_way: AtomicUsize::new(0) })
+            Arc::new(FarHost { host, journeys: shared, under_way: AtomicUsize::new(0) })
         });
-        (SharedGateway::new(gateway, Arc::default(), Arc::new(Wall)), calls)
+        (SharedGateway::new(gateway, Arc::default(), Arc::new(Wall)), journeys)
     }
 
     fn name(client: usize, nth: usize) -> Vec<u8> {
@@ -253,7 +299,7 @@ mod tests {
     fn clients_share_round_trips_and_each_gets_its_own_answer() {
         const CLIENTS: usize = 8;
         const REQUESTS: usize = 25;
-        let (front, calls) = far(2000, 1);
+        let (front, journeys) = far(2000, 1);
         std::thread::scope(|scope| {
             for client in 0..CLIENTS {
                 let front = &front;
@@ -274,7 +320,7 @@ mod tests {
             }
         });
         let alone = 2 * CLIENTS * REQUESTS;
-        let calls = calls.load(Ordering::SeqCst);
+        let calls = journeys.calls();
         assert!(calls < alone / 3, "{calls} of {alone}");
         let all = (0..CLIENTS).flat_map(|client| (0..REQUESTS).map(move |nth| (client, nth)));
         for (client, nth) in all {
@@ -310,18 +356,53 @@ mod tests {
     /// While a batch is on its way, the state can be looked at.
     #[test]
     fn a_look_at_the_state_waits_for_no_round_trip() {
-        let (front, calls) = far(300, 3);
+        let (front, journeys) = far(300, 3);
         // Nine blocks and the dummy query of their size class, which is sent in any case.
         store(&front, b"a", &vec![1; 9 * BLOCK]).unwrap();
         std::thread::scope(|scope| {
-            let before = calls.load(Ordering::SeqCst);
+            let before = journeys.calls();
+            journeys.is_stopped.store(true, Ordering::SeqCst);
             let step = scope.spawn(|| front.run_step(LoadStep::new(vec![b"a".to_vec()]), |_| ()));
-            while calls.load(Ordering::SeqCst) == before {
+            while journeys.calls() == before {
                 std::thread::yield_now();
             }
             assert_eq!(front.inspect(Gateway::blocks_used), 9);
-            assert!(!step.is_finished(), "it sleeps in the host");
+            assert!(!step.is_finished(), "it waits in the host");
+            journeys.is_stopped.store(false, Ordering::SeqCst);
             step.join().unwrap().unwrap();
         });
+    }
+
+    /// A step that panics.
+    struct PanickingStep;
+
+    impl BatchStep for PanickingStep {
+        fn plan(&mut self, _: &mut Gateway) -> Result<Vec<crate::gateway::Access>> {
+            panic!("planned")
+        }
+        fn finish(&mut self, _: &mut Gateway, _: Result<Vec<crate::gateway::BlockRead>>) -> Result {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_client_that_fails_stops_no_other() {
+        let (front, _) = far(300, 4);
+        store(&front, b"a", b"1").unwrap();
+        std::thread::scope(|scope| {
+            for nth in 0..6 {
+                let front = &front;
+                scope.spawn(move || {
+                    // A step panics in the thread that leads, which may be that of another client.
+                    let call = std::panic::AssertUnwindSafe(|| match nth % 3 {
+                        0 => drop(front.run_step(PanickingStep, |_| ())),
+                        _ => drop(front.load_many(vec![b"a".to_vec()])),
+                    });
+                    drop(std::panic::catch_unwind(call));
+                });
+            }
+        });
+        let loaded = front.load_many(vec![b"a".to_vec()]).unwrap().pop().unwrap();
+        assert_eq!(loaded.unwrap().unwrap(), b"1");
     }
 }

@@ -356,6 +356,10 @@ fn much_damage_at_once_is_an_error_and_loses_little() {
     assert!(refused > 500, "{refused}");
     assert!(matches!(gateway.scrub(Node(g.nodes() - 1)), Err(Error::Tampered { .. })));
     damage.slots.lock().unwrap().clear();
+    // What was confirmed is refused once more, and then verified anew.
+    for _ in 0..100 {
+        let _ = gateway.dummies(8);
+    }
     let known = gateway.lost_blocks();
     assert!(known <= 16, "{known}");
     assert_eq!(lost(&mut gateway).len(), known);
@@ -410,4 +414,86 @@ fn a_report_of_slots_that_were_not_sent_changes_nothing() {
         *lie.lock().unwrap() = None;
         assert!(lost(&mut gateway).is_empty() && gateway.lost_blocks() == 0);
     }
+}
+
+/// At a constant rate, a query that waits for the next tick is not sent with a cache hit.
+#[test]
+fn a_hit_sends_nothing_that_waits_for_a_tick() {
+    let (mut gateway, damage) = filled(1500, 71);
+    let timer = Arc::new(traceless_core::clock::SimulatedClock::default());
+    gateway.start_constant_rate(1000, timer).unwrap();
+    gateway.store(b"a", b"1", b"").unwrap();
+    damage.add_random(&params(1500), 1000, &mut SeededRng::new(72));
+    gateway.accept_loss();
+    let mut waited = 0;
+    for _ in 0..100 {
+        gateway.fill_tick().unwrap();
+        if gateway.state.pending.is_empty() || gateway.state.running.is_some() {
+            continue;
+        }
+        waited += 1;
+        let before = damage.reads.load(Ordering::Relaxed);
+        if gateway.state.stash.is_cached(gateway.find(Namespace::Values, b"a").unwrap().ids[0]) {
+            assert_eq!(gateway.load(b"a").unwrap().unwrap(), b"1");
+            assert_eq!(damage.reads.load(Ordering::Relaxed), before);
+        }
+    }
+    assert!(waited > 3, "{waited}");
+}
+
+/// Exchanges the first two replies of a batch while the flag is set.
+struct ExchangingHost<H> {
+    host: H,
+    exchanges: Arc<AtomicBool>,
+}
+
+impl<H: Host> Host for ExchangingHost<H> {
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
+        self.host.query(request)
+    }
+    fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
+        let mut replies = self.host.query_many(requests);
+        if self.exchanges.load(Ordering::Relaxed) && replies.len() > 1 {
+            replies.swap(0, 1);
+        }
+        replies
+    }
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
+        self.host.stage(stage)
+    }
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.host.commit(sequence, versions)
+    }
+    fn sequence(&self) -> Result<u64> {
+        self.host.sequence()
+    }
+}
+
+/// Exchanged replies are refused for dummies as for blocks, and nothing is lost.
+#[test]
+fn exchanged_replies_are_refused() {
+    let exchanges = Arc::new(AtomicBool::new(false));
+    let flag = exchanges.clone();
+    let wrap = |host| Arc::new(ExchangingHost { host, exchanges: flag }) as Arc<dyn Host>;
+    let mut gateway = gateway_behind(params(1500), 81, wrap);
+    for id in 0..1500 {
+        gateway.put(id, &block(id, 1)).unwrap();
+    }
+    gateway.save().unwrap();
+    let mut all_refused = 0;
+    for nth in 0..20 {
+        exchanges.store(true, Ordering::Relaxed);
+        let refused = match nth % 2 {
+            0 => gateway.dummies(2),
+            _ => gateway.get_many(&[nth * 2, nth * 2 + 1]).map(drop),
+        };
+        match refused {
+            Err(Error::Unauthentic) => all_refused += 1,
+            // A round came between the two, so that they were sent one by one.
+            other => other.unwrap(),
+        }
+        exchanges.store(false, Ordering::Relaxed);
+        gateway.dummy().unwrap();
+    }
+    assert!(all_refused > 15 && lost(&mut gateway).is_empty(), "{all_refused}");
 }

@@ -229,7 +229,8 @@ impl Answers for FaultyEnclave {
             self.receiver = Receiver::new(&self.session.query);
         }
         let g = &self.geometry;
-        let query = Query::decode(self.receiver.open(order)?, g)?;
+        let (number, order) = self.receiver.open_numbered(order)?;
+        let query = Query::decode(order, g)?;
         let (mut answer, mut damaged) = (Vec::new(), 0_u16);
         for (layer, sealed) in slots.chunks_exact(g.slot_len()).enumerate() {
             let is_target = layer as u32 == query.target;
@@ -248,7 +249,7 @@ impl Answers for FaultyEnclave {
                 answer = plain;
             }
         }
-        answer.extend(damaged.to_le_bytes());
-        Ok(self.replies.seal(&answer))
+        let reply = QueryReply { order: number, block: &answer, damaged };
+        Ok(self.replies.seal(&reply.encode()))
     }
 }
