@@ -155,7 +155,7 @@ impl SharedGateway {
         self.has_rate.load(Ordering::Relaxed)
     }
 
-    /// The values under names of [`Namespace::Values`], as [`Gateway::load_many`] reads them.
+    /// The values under names of `Namespace::Values`, as [`Gateway::load_many`] reads them.
     pub fn load_many(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Result<Vec<u8>>>>> {
         self.run_step(LoadStep::new(names), |step| core::mem::take(&mut step.values))
     }
