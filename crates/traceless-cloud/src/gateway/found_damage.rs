@@ -39,22 +39,22 @@ impl FoundDamage {
     /// Takes a report about versions of nodes that were sent to the host. Fails if it names other
     /// slots.
     pub fn report(&mut self, g: &Geometry, sent: &[NodeVersion], damage: &[DamagedSlot]) -> Result {
-        let mut slots: BTreeMap<NodeVersionKey, BTreeSet<u32>> = BTreeMap::new();
+        let mut slots: BTreeMap<NodeVersion, BTreeSet<u32>> = BTreeMap::new();
         for DamagedSlot { node, slot } in damage {
             let version = sent.iter().find(|version| version.node == *node);
             let version = version.filter(|version| {
                 version.attempt != 0 && (*slot as usize) < g.slots(g.layer_of(version.node))
             });
             let version = version.ok_or(Error::Malformed("damage of slots that were not sent"))?;
-            slots.entry((version.node.0, version.attempt)).or_default().insert(*slot);
+            slots.entry(*version).or_default().insert(*slot);
         }
-        for ((node, attempt), reported) in slots {
-            let known = self.nodes.get(&node).filter(|known| known.attempt == attempt);
+        for (NodeVersion { node, attempt }, reported) in slots {
+            let known = self.nodes.get(&node.0).filter(|known| known.attempt == attempt);
             let (mut confirmed, before) = known.map_or_else(Default::default, |known| {
                 (known.confirmed.clone(), known.reported.clone())
             });
             confirmed.extend(reported.intersection(&before));
-            self.nodes.insert(node, NodeDamage { attempt, reported, confirmed });
+            self.nodes.insert(node.0, NodeDamage { attempt, reported, confirmed });
         }
         Ok(())
     }
@@ -96,6 +96,3 @@ impl FoundDamage {
         }
     }
 }
-
-/// Number and attempt of a node.
-type NodeVersionKey = (u32, u64);

@@ -74,7 +74,9 @@ pub use inspect::{LostPart, StateReport, check, new_anchor, repair};
 pub use journal::StateLocation;
 pub use lost_name::LostName;
 pub use names::{ByteRange, Namespace, Object};
-pub(crate) use object_steps::{LoadStep, ReadStep, StoreStep};
+#[cfg(feature = "http")]
+pub(crate) use object_steps::ReadStep;
+pub(crate) use object_steps::{LoadStep, StoreStep};
 pub use objects::Draft;
 pub use queries::TOGETHER_MAX;
 pub(crate) use steps::BatchStep;

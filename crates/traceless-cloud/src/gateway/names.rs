@@ -301,15 +301,10 @@ impl ByteRange {
         self.done
     }
 
-    /// Whether a block was lost: bytes that were read are zeros in its place, and the end of
-    /// reading and padding is an error.
-    pub fn is_lost(&self) -> bool {
-        self.lost.is_some()
-    }
-
-    /// The error about the lost block.
-    pub(crate) fn lost_error(&self) -> Error {
-        self.lost.map_or(Error::Store("nothing is lost"), Error::from)
+    /// The error about a lost block, if there was one: bytes that were read are zeros in its
+    /// place, and the end of reading and padding is this error.
+    pub fn lost_error(&self) -> Option<Error> {
+        self.lost.map(Error::from)
     }
 
     /// The next block and the range of its bytes that was requested; `None` after the last. An

@@ -267,10 +267,13 @@ fn read(front: &SharedGateway, mut reading: ByteRange, to: &Sender<S3Result<Byte
         let piece = match read {
             Err(_) if is_silent => return,
             Ok(bytes) if is_silent || bytes.is_empty() => continue,
-            Ok(_) if reading.is_lost() => Err(s3_error_of(&reading.lost_error())),
             Ok(bytes) => {
-                front.metrics().gave(Protocol::S3, bytes.len());
-                Ok(Bytes::from(bytes))
+                if let Some(error) = reading.lost_error() {
+                    Err(s3_error_of(&error))
+                } else {
+                    front.metrics().gave(Protocol::S3, bytes.len());
+                    Ok(Bytes::from(bytes))
+                }
             }
             Err(error) => {
                 let _ = to.blocking_send(Err(s3_error_of(&error)));

@@ -46,7 +46,7 @@ use crate::error::Result;
 use crate::geometry::Node;
 
 /// One version of a node, as the host knows it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeVersion {
     /// The node.
     pub node: Node,
