@@ -6,7 +6,7 @@ use traceless_block::registry;
 use traceless_core::activity::{AuditCounts, AuditReading, EventAudit};
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_core::scheme::SchemeContext;
-use traceless_core::scheme::contract::BlockScheme;
+use traceless_core::scheme::contract::{BlockScheme, Samples};
 use traceless_core::store::{DrawnPlaces, DrawnSlots, MemStore, PlaceAudit, Store, WatchedStore};
 use traceless_core::trace::{Event, Op, Recorder};
 use traceless_core::types::Addr;
@@ -26,6 +26,12 @@ fn audited(scheme: &dyn BlockScheme, events: &[Event]) -> AuditReading {
         audit.record(event, &counts);
     }
     counts.read()
+}
+
+/// Small schemes of the kinds with these names.
+fn samples(kinds: &[&str]) -> Samples {
+    let of_kind = |name: &&str| (registry::named(name).unwrap().samples)(700, 1500, 512).unwrap();
+    kinds.iter().flat_map(of_kind).collect()
 }
 
 /// The events of writes to skewed and random blocks, in batches of random length.
@@ -80,34 +86,28 @@ fn every_kind_writes_where_it_says() {
 /// The planted fault: now and then a write goes elsewhere than due.
 #[test]
 fn a_write_out_of_turn_is_noticed() {
-    for name in ["detwo", "sq"] {
-        let kind = registry::named(name).unwrap();
-        for (name, scheme) in (kind.samples)(700, 1500, 512).unwrap() {
-            let mut events = events(&*scheme);
-            let writes = events.iter_mut().filter(|event| event.op == Op::Write);
-            writes.skip(100).step_by(100).for_each(|event| event.at += 512);
-            let found = audited(&*scheme, &events);
-            assert!(found.out_of_turn > 0, "{name}: {found:?}");
-            assert!(found.first_out_of_turn.is_some());
-        }
+    for (name, scheme) in samples(&["detwo", "sq"]) {
+        let mut events = events(&*scheme);
+        let writes = events.iter_mut().filter(|event| event.op == Op::Write);
+        writes.skip(100).step_by(100).for_each(|event| event.at += 512);
+        let found = audited(&*scheme, &events);
+        assert!(found.out_of_turn > 0, "{name}: {found:?}");
+        assert!(found.first_out_of_turn.is_some());
     }
 }
 
 /// The planted fault: one draw in twenty goes to one slot, as if a block had a favourite place.
 #[test]
 fn a_favourite_slot_is_noticed() {
-    for name in ["hive", "datalair"] {
-        let kind = registry::named(name).unwrap();
-        for (name, scheme) in (kind.samples)(700, 1500, 512).unwrap() {
-            let mut events = events(&*scheme);
-            let slots = DrawnSlots { first: 0, layout: scheme.drawn_slots().unwrap() };
-            let drawn: Vec<usize> = (0..events.len())
-                .filter(|&nth| events[nth].op == Op::Write && slots.drawn(&events[nth]).is_some())
-                .collect();
-            let favourite = events[drawn[9]].at;
-            drawn.iter().step_by(20).for_each(|&nth| events[nth].at = favourite);
-            let found = audited(&*scheme, &events);
-            assert!(excess(&found) > 8.0, "{name}: {found:?}");
-        }
+    for (name, scheme) in samples(&["hive", "datalair"]) {
+        let mut events = events(&*scheme);
+        let slots = DrawnSlots { first: 0, layout: scheme.drawn_slots().unwrap() };
+        let drawn: Vec<usize> = (0..events.len())
+            .filter(|&nth| events[nth].op == Op::Write && slots.drawn(&events[nth]).is_some())
+            .collect();
+        let favourite = events[drawn[9]].at;
+        drawn.iter().step_by(20).for_each(|&nth| events[nth].at = favourite);
+        let found = audited(&*scheme, &events);
+        assert!(excess(&found) > 8.0, "{name}: {found:?}");
     }
 }
