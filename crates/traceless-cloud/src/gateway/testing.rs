@@ -1,10 +1,11 @@
 //! Gateways for tests.
 
 use super::{Gateway, Keys};
-use crate::host::{Host, InProcess};
+use crate::error::Result;
+use crate::host::{DamagedSlot, Host, InProcess, QueryRequest, Stage};
 use crate::kernel::Choice;
 use crate::params::Params;
-use crate::store::{MemStore, NodeStore};
+use crate::store::{MemStore, NodeStore, NodeVersion};
 use std::sync::Arc;
 use traceless_core::rng::SeededRng;
 use traceless_core::seal::Secret;
@@ -53,4 +54,64 @@ fn gateway_with<S: NodeStore + 'static>(
 pub fn in_memory(blocks: u64, seed: u64) -> Gateway {
     let params = params(blocks);
     gateway_over(params, MemStore::new(params.geometry), Choice::Benes, seed)
+}
+
+type Replies = Vec<Result<Vec<u8>>>;
+type AtQueries = Box<dyn Fn(&dyn Host, &[QueryRequest]) -> Replies + Send + Sync>;
+type AtStages = Box<dyn Fn(&dyn Host, &Stage) -> Result<Vec<DamagedSlot>> + Send + Sync>;
+
+/// A host with calls that a test replaces.
+pub struct HookedHost {
+    host: InProcess<MemStore>,
+    at_queries: AtQueries,
+    at_stages: AtStages,
+}
+
+impl HookedHost {
+    /// A host with all calls as they are.
+    pub fn new(host: InProcess<MemStore>) -> Self {
+        Self {
+            host,
+            at_queries: Box::new(|host, requests| host.query_many(requests)),
+            at_stages: Box::new(|host, stage| host.stage(stage)),
+        }
+    }
+
+    /// Replaces queries, alone or together.
+    pub fn at_queries(
+        self,
+        hook: impl Fn(&dyn Host, &[QueryRequest]) -> Replies + Send + Sync + 'static,
+    ) -> Arc<dyn Host> {
+        Arc::new(Self { at_queries: Box::new(hook), ..self })
+    }
+
+    /// Replaces stages.
+    pub fn at_stages(
+        self,
+        hook: impl Fn(&dyn Host, &Stage) -> Result<Vec<DamagedSlot>> + Send + Sync + 'static,
+    ) -> Arc<dyn Host> {
+        Arc::new(Self { at_stages: Box::new(hook), ..self })
+    }
+}
+
+impl Host for HookedHost {
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
+        self.query_many(std::slice::from_ref(request)).pop().expect("one reply")
+    }
+
+    fn query_many(&self, requests: &[QueryRequest]) -> Replies {
+        (self.at_queries)(&self.host, requests)
+    }
+
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
+        (self.at_stages)(&self.host, stage)
+    }
+
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.host.commit(sequence, versions)
+    }
+
+    fn sequence(&self) -> Result<u64> {
+        self.host.sequence()
+    }
 }

@@ -265,48 +265,20 @@ fn survives_a_failing_store() {
 /// A path and its slots.
 type ObservedQuery = (u32, Vec<Location>);
 
-/// Records the queries that the host receives.
-struct ObservingHost<H> {
-    host: H,
-    observed: Arc<Mutex<Vec<ObservedQuery>>>,
-}
-
-impl<H: Host> Host for ObservingHost<H> {
-    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
-        self.observed.lock().unwrap().push((request.leaf, request.locations.clone()));
-        self.host.query(request)
-    }
-
-    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
-        self.host.stage(stage)
-    }
-
-    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.host.commit(sequence, versions)
-    }
-
-    fn sequence(&self) -> Result<u64> {
-        self.host.sequence()
-    }
-}
-
 fn observed_queries(
     params: Params,
     seed: u64,
     ids: impl Iterator<Item = u64>,
 ) -> Vec<ObservedQuery> {
-    let mut rng = SeededRng::new(seed);
-    let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
-    let nonce = [3; 16];
-    let shared = keys.shared(&params, Choice::Benes);
-    let store = MemStore::new(params.geometry);
-    let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng).unwrap();
     let events = Arc::new(Mutex::new(Vec::new()));
-    let host = ObservingHost { host, observed: events.clone() };
-    let rng = Box::new(rng);
-    let mut gateway =
-        Gateway::open(params, &keys, Choice::Benes, Arc::new(host), (&nonce, &own), None, rng)
-            .unwrap();
+    let observed = events.clone();
+    let mut gateway = gateway_behind(params, seed, |host| {
+        HookedHost::new(host).at_queries(move |host, requests| {
+            let visible = |request: &QueryRequest| (request.leaf, request.locations.clone());
+            observed.lock().unwrap().extend(requests.iter().map(visible));
+            host.query_many(requests)
+        })
+    });
     for id in ids {
         gateway.put(id, &block(id, 0)).unwrap();
     }

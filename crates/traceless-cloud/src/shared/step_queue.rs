@@ -226,23 +226,16 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::testing::{BLOCK, gateway_behind, params};
+    use crate::gateway::testing::{BLOCK, HookedHost, gateway_behind, params};
     use crate::gateway::{Gateway, LoadStep, StoreStep, Value};
-    use crate::host::{DamagedSlot, Host, QueryRequest, Stage};
     use crate::shared::Wall;
-    use crate::store::NodeVersion;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-    /// A host that is far away.
-    struct FarHost<H> {
-        host: H,
-        journeys: Arc<Journeys>,
-        under_way: AtomicUsize,
-    }
-
+    /// The calls of a host that is far away.
     #[derive(Default)]
     struct Journeys {
         calls: AtomicUsize,
+        under_way: AtomicUsize,
         /// Whether no call comes back.
         is_stopped: AtomicBool,
     }
@@ -251,30 +244,16 @@ mod tests {
         fn calls(&self) -> usize {
             self.calls.load(Ordering::SeqCst)
         }
-    }
 
-    impl<H: Host> Host for FarHost<H> {
-        fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
-            self.host.query(request)
-        }
-        fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
+        /// Takes the time of a call.
+        fn travel(&self) {
             assert_eq!(self.under_way.fetch_add(1, Ordering::SeqCst), 0, "one batch at a time");
-            self.journeys.calls.fetch_add(1, Ordering::SeqCst);
+            self.calls.fetch_add(1, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(2));
-            while self.journeys.is_stopped.load(Ordering::SeqCst) {
+            while self.is_stopped.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
             self.under_way.fetch_sub(1, Ordering::SeqCst);
-            self.host.query_many(requests)
-        }
-        fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
-            self.host.stage(stage)
-        }
-        fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-            self.host.commit(sequence, versions)
-        }
-        fn sequence(&self) -> Result<u64> {
-            self.host.sequence()
         }
     }
 
@@ -282,7 +261,10 @@ mod tests {
         let journeys = Arc::new(Journeys::default());
         let shared = journeys.clone();
         let gateway = gateway_behind(params(blocks), seed, |host| {
-            Arc::new(FarHost { host, journeys: shared, under_way: AtomicUsize::new(0) })
+            HookedHost::new(host).at_queries(move |host, requests| {
+                shared.travel();
+                host.query_many(requests)
+            })
         });
         (SharedGateway::new(gateway, Arc::default(), Arc::new(Wall)), journeys)
     }
@@ -351,6 +333,39 @@ mod tests {
             }
         });
         assert_eq!(front.inspect(Gateway::blocks_used), 45, "nothing stays reserved");
+    }
+
+    /// A step for which there is no room until one of its batch gives room back is tried again.
+    #[test]
+    fn a_step_has_the_room_that_one_of_its_batch_gives_back() {
+        let (front, journeys) = far(300, 5);
+        store(&front, b"a", &vec![1; 200 * BLOCK]).unwrap();
+        store(&front, b"b", b"1").unwrap();
+        // Nine blocks and the dummy query of their size class.
+        store(&front, b"c", &vec![1; 9 * BLOCK]).unwrap();
+        let wait_for = |waiting: usize| {
+            while lock(&front.steps.state).waiting.len() < waiting {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            let before = journeys.calls();
+            journeys.is_stopped.store(true, Ordering::SeqCst);
+            // While this one is under way, the next batch collects.
+            let first = scope.spawn(|| front.load_many(vec![b"c".to_vec()]).map(drop));
+            while journeys.calls() == before {
+                std::thread::yield_now();
+            }
+            let small = scope.spawn(|| store(&front, b"a", b"1"));
+            wait_for(1);
+            let large = scope.spawn(|| store(&front, b"b", &vec![2; 250 * BLOCK]));
+            wait_for(2);
+            journeys.is_stopped.store(false, Ordering::SeqCst);
+            for step in [first, small, large] {
+                step.join().unwrap().unwrap();
+            }
+        });
+        assert_eq!(front.inspect(Gateway::blocks_used), 260);
     }
 
     /// While a batch is on its way, the state can be looked at.

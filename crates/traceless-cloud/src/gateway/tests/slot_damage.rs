@@ -362,36 +362,17 @@ fn much_damage_at_once_is_an_error_and_loses_little() {
     assert_eq!(lost(&mut gateway).len(), known);
 }
 
-/// Reports a damage of the test's choice for every round.
-struct LyingHost<H> {
-    host: H,
-    lie: Arc<Mutex<Option<DamagedSlot>>>,
-}
-
-impl<H: Host> Host for LyingHost<H> {
-    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
-        self.host.query(request)
-    }
-    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
-        match *self.lie.lock().unwrap() {
-            Some(lie) => Ok(vec![lie]),
-            None => self.host.stage(stage),
-        }
-    }
-    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.host.commit(sequence, versions)
-    }
-    fn sequence(&self) -> Result<u64> {
-        self.host.sequence()
-    }
-}
-
 #[test]
 fn a_report_of_slots_that_were_not_sent_changes_nothing() {
     let params = params(1500);
-    let lie = Arc::new(Mutex::new(None));
+    let lie: Arc<Mutex<Option<DamagedSlot>>> = Arc::default();
     let shared = lie.clone();
-    let mut gateway = gateway_behind(params, 61, |host| Arc::new(LyingHost { host, lie: shared }));
+    let mut gateway = gateway_behind(params, 61, |host| {
+        HookedHost::new(host).at_stages(move |host, stage| match *shared.lock().unwrap() {
+            Some(lie) => Ok(vec![lie]),
+            None => host.stage(stage),
+        })
+    });
     for id in 0..1500 {
         gateway.put(id, &block(id, 1)).unwrap();
     }
@@ -438,41 +419,20 @@ fn a_hit_sends_nothing_that_waits_for_a_tick() {
     assert!(waited > 3, "{waited}");
 }
 
-/// Exchanges the first two replies of a batch while the flag is set.
-struct ExchangingHost<H> {
-    host: H,
-    exchanges: Arc<AtomicBool>,
-}
-
-impl<H: Host> Host for ExchangingHost<H> {
-    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
-        self.host.query(request)
-    }
-    fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
-        let mut replies = self.host.query_many(requests);
-        if self.exchanges.load(Ordering::Relaxed) && replies.len() > 1 {
-            replies.swap(0, 1);
-        }
-        replies
-    }
-    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
-        self.host.stage(stage)
-    }
-    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.host.commit(sequence, versions)
-    }
-    fn sequence(&self) -> Result<u64> {
-        self.host.sequence()
-    }
-}
-
 /// Exchanged replies are refused for dummies as for blocks, and nothing is lost.
 #[test]
 fn exchanged_replies_are_refused() {
     let exchanges = Arc::new(AtomicBool::new(false));
     let flag = exchanges.clone();
-    let wrap = |host| Arc::new(ExchangingHost { host, exchanges: flag }) as Arc<dyn Host>;
-    let mut gateway = gateway_behind(params(1500), 81, wrap);
+    let mut gateway = gateway_behind(params(1500), 81, |host| {
+        HookedHost::new(host).at_queries(move |host, requests| {
+            let mut replies = host.query_many(requests);
+            if flag.load(Ordering::Relaxed) && replies.len() > 1 {
+                replies.swap(0, 1);
+            }
+            replies
+        })
+    });
     for id in 0..1500 {
         gateway.put(id, &block(id, 1)).unwrap();
     }
