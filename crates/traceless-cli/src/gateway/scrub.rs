@@ -87,7 +87,7 @@ fn scrub_all(gateway: &mut Gateway, args: &GatewayScrubArgs) -> Result<Report, F
         bytes += geometry.node_len(geometry.layer_of(node)) as u64;
         meter.update(bytes, geometry.tree_len());
         if let Some(speed) = args.speed {
-            let due = time_of(usize::try_from(bytes).unwrap_or(usize::MAX), speed);
+            let due = time_of(bytes, speed);
             let elapsed = std::time::Duration::from_nanos(clock.now());
             std::thread::sleep(due.saturating_sub(elapsed));
         }

@@ -25,17 +25,15 @@ impl Gateway {
         }
         self.counts.scrubbed += 1;
         self.send_pending()?;
-        if self.verify(node)?.is_empty() {
-            self.found_damage.forget(node);
-            return Ok(Vec::new());
+        let mut damage = self.verify(node)?;
+        if !damage.is_empty() {
+            // A disk or a line may have failed for a moment.
+            damage = self.verify(node)?;
         }
-        // A disk or a line may have failed for a moment.
-        let damage = self.verify(node)?;
-        if damage.is_empty() {
-            self.found_damage.forget(node);
-            return Ok(damage);
+        match damage.first() {
+            None => self.found_damage.forget(node),
+            Some(first) => self.write_anew(*first)?,
         }
-        self.write_anew(node)?;
         Ok(damage)
     }
 
@@ -70,7 +68,9 @@ impl Gateway {
         Err(Error::SessionLost)
     }
 
-    fn write_anew(&mut self, node: Node) -> Result {
+    /// Writes the node of a damaged slot anew.
+    fn write_anew(&mut self, damaged: DamagedSlot) -> Result {
+        let DamagedSlot { node, slot } = damaged;
         let before = self.state.index.attempt(node);
         for _ in 0..RENEWALS_MAX {
             self.begin(Some(node))?;
@@ -79,7 +79,7 @@ impl Gateway {
                 return Ok(());
             }
         }
-        Err(Error::Tampered { node: node.0, slot: 0 })
+        Err(Error::Tampered { node: node.0, slot })
     }
 
     /// Blocks that are lost until they are written again.

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use traceless_core::rng::{Rng as _, System};
 
-/// How long the host may read a node, at a speed in bytes a second.
-pub fn time_of(len: usize, speed: NonZeroU64) -> Duration {
+/// How long the host may read `len` bytes, at a speed in bytes a second.
+pub fn time_of(len: u64, speed: NonZeroU64) -> Duration {
     Duration::from_secs_f64(len as f64 / speed.get() as f64)
 }
 
@@ -39,7 +39,7 @@ impl ScrubThread {
                     ScrubOutcome::Verified => {
                         let len = geometry.node_len(geometry.layer_of(Node(node)));
                         node = (node + 1) % geometry.nodes();
-                        time_of(len, speed)
+                        time_of(len as u64, speed)
                     }
                     ScrubOutcome::Busy => BUSY_PAUSE,
                     ScrubOutcome::Failed => FAILED_PAUSE,
