@@ -105,7 +105,8 @@ impl Gateway {
 
     /// Reads the next `len` bytes, or up to a block more. After the last byte the result is empty,
     /// and each call makes dummy queries, at most as many as reading `len` bytes takes, until the
-    /// size class of the blocks read is filled. See [`ByteRange::is_lost`] for lost blocks.
+    /// size class of the blocks read is filled. If a block is lost, the last of these calls fails
+    /// with [`Error::Lost`], so that the host observes as many queries as without damage.
     pub fn read(&mut self, reading: &mut ByteRange, len: usize) -> Result<Vec<u8>> {
         let mut step = ReadStep::new(reading.clone(), len);
         let done = self.run_step(&mut step);
