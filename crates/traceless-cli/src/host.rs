@@ -5,6 +5,7 @@ use crate::cloud::{durability, enclave_program, failure, refused};
 use crate::failure::{DEVICE, Failure};
 use crate::output::{print_error, print_line};
 use crate::signals;
+use crate::store::{self, folder_of};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,11 +17,18 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
     // A wrong address is refused before anything is opened.
     let clients = server::clients(args.client_ca.is_some());
     listen::resolve(&args.listen, clients).map_err(refused)?;
+    let durability = durability(args.durability);
+    let Some(folder) = args.state.clone().or_else(|| folder_of(&args.store)) else {
+        return Err(Failure::usage(
+            "a host whose store is elsewhere needs a folder of its own: --state",
+        ));
+    };
+    let store = store::read(&args.store, &args.engine, durability)?;
     let identity = args.tls_cert.clone().zip(args.tls_key.clone());
     let settings = Settings {
-        folder: args.store.clone(),
-        durability: durability(args.durability),
-        cache: args.cache,
+        folder,
+        store,
+        cache: args.engine.cache,
         enclave: enclave_program(),
         identity: identity.map(|(certificate, key)| Identity { certificate, key }),
         clients: args.client_ca.clone(),

@@ -37,6 +37,8 @@ mod shares;
 pub mod signals;
 #[cfg(feature = "sim")]
 mod sim;
+#[cfg(feature = "cloud")]
+mod store;
 pub mod trace;
 #[cfg(feature = "volume")]
 pub mod volume;

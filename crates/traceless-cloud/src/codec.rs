@@ -1,4 +1,17 @@
 //! Fixed layouts as bytes: numbers, least significant byte first, and bytes after their length.
+//!
+//! ```
+//! use traceless_cloud::codec::{Reader, Writer};
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! let mut out = Writer::with_capacity(6);
+//! out.u32(258).bytes(b"ab");
+//! let bytes = out.into_bytes();
+//! let mut from = Reader::new(&bytes);
+//! assert_eq!((from.u32()?, from.bytes(2)?), (258, &b"ab"[..]));
+//! from.end()
+//! # }
+//! ```
 
 use crate::error::{Error, Result};
 use alloc::vec::Vec;

@@ -116,6 +116,9 @@ pub enum Error {
     /// The store failed.
     #[error("the store failed: {0}")]
     Store(&'static str),
+    /// The server of the store's engine failed, or cannot be reached.
+    #[error("the storage engine failed: {0}")]
+    Engine(String),
     /// The gateway does not accept the enclave's evidence.
     #[error("the enclave's evidence is refused: {0}")]
     Evidence(&'static str),
@@ -173,7 +176,7 @@ impl Error {
             Self::RolledBack { .. } | Self::Anchor { .. } => "rolled_back",
             Self::InUse(_) => "in_use",
             Self::Fenced { .. } => "fenced",
-            Self::Store(_) => "store",
+            Self::Store(_) | Self::Engine(_) => "store",
             Self::Evidence(_) => "evidence",
             Self::SessionLost | Self::Unreachable(_) | Self::Host(_) | Self::Tls(_) => "host",
             #[cfg(feature = "std")]

@@ -46,8 +46,9 @@
 //! * `channel`, `enclave_orders`: sealed messages from gateway to enclave, and their content
 //! * `enclave`: the core: `query` and `evict` (`job`: one node's eviction; `block_wise`: a
 //!   baseline)
-//! * `store`: the trait `NodeStore`, which engines implement; `mem`, `file`; `places`: the place of
-//!   each version; `cached`: keeps top layers in memory, before any engine
+//! * `store`: the trait `NodeStore`, which engines implement, and `suite`, which tests them; `mem`,
+//!   `file`; `versions`: which versions there are, `places`: the place of each; `cached`: keeps top
+//!   layers in memory, before any engine; `boxed`, `opener`: a store that is chosen at run time
 //! * `host`: the traits `Host` (used by the gateway) and `Enclave` (used by the host); a store with
 //!   an enclave
 //! * `tee`: `evidence`: the enclave's attestation; `provision`: the key sealed to the enclave
@@ -89,7 +90,7 @@ mod block_on;
 #[cfg(feature = "std")]
 mod block_seal;
 pub mod channel;
-mod codec;
+pub mod codec;
 #[cfg(feature = "http")]
 mod connection;
 #[cfg(feature = "std")]

@@ -35,13 +35,14 @@ use crate::channel::Nonce;
 use crate::durable::{make_folder, write_private};
 use crate::error::{Error, Result};
 use crate::gateway::{Gateway, Keys, StateLocation};
+use crate::geometry::Geometry;
 use crate::host::{DamagedSlot, Enclave, Host, HostedStore, Inside, QueryRequest, Stage};
 use crate::kernel::Choice;
 use crate::observed_host::observed;
 use crate::params::Params;
 use crate::process::{Program, Starting};
 use crate::random::SystemStream;
-use crate::store::{Durability, FileStore, NodeVersion};
+use crate::store::{BoxedStore, CachedStore, Durability, NodeVersion, OpenStore, StoreFolder};
 use crate::tee::{Candidate, EnclavePlace, Policy, Provision, verify};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -59,6 +60,15 @@ pub struct LocalDeployment {
     policy: Policy,
     anchor: Option<PathBuf>,
     witness: Option<Arc<dyn Witness>>,
+    /// Where the tree is; `None` for files in the folder.
+    store: Option<DistantStore>,
+}
+
+/// A tree outside the folder.
+struct DistantStore {
+    opener: Box<dyn OpenStore>,
+    /// Bytes of memory for nodes of the top layers.
+    cache: u64,
 }
 
 /// An open gateway, and a description of its enclave.
@@ -79,7 +89,7 @@ impl LocalDeployment {
         policy: Policy,
     ) -> Self {
         let (folder, key_file) = (folder.to_owned(), key_file.map(Path::to_owned));
-        Self { folder, key_file, enclave, policy, anchor: None, witness: None }
+        Self { folder, key_file, enclave, policy, anchor: None, witness: None, store: None }
     }
 
     /// Uses an anchor: a file elsewhere that records how far the gateway's state has come.
@@ -92,6 +102,13 @@ impl LocalDeployment {
     #[must_use]
     pub fn watched_by(self, witness: Option<Arc<dyn Witness>>) -> Self {
         Self { witness, ..self }
+    }
+
+    /// Keeps the tree in another store than files in the folder, and the nodes of its top layers in
+    /// `cache` bytes of memory.
+    #[must_use]
+    pub fn stored_by(self, opener: Box<dyn OpenStore>, cache: u64) -> Self {
+        Self { store: Some(DistantStore { opener, cache }), ..self }
     }
 
     /// The folder of the gateway's own files in `folder`.
@@ -110,9 +127,8 @@ impl LocalDeployment {
         make_folder(&home)?;
         let mut rng = SystemStream::drawn();
         let keys = read_keys(&home, self.key_file.as_deref(), &mut rng)?;
-        let store = FileStore::open(&self.folder.join("host"), params.geometry, durability)?;
         let host = LocalHost {
-            store: Arc::new(store),
+            store: Arc::new(self.open_store(params.geometry, durability)?),
             provision: keys.provision(&params, choice),
             enclave: self.enclave.clone(),
             policy: self.policy,
@@ -126,6 +142,14 @@ impl LocalDeployment {
         let gateway =
             Gateway::open(params, &keys, choice, host, session, Some(&home), Box::new(rng))?;
         Ok(OpenGateway { gateway, enclave: what })
+    }
+
+    fn open_store(&self, geometry: Geometry, durability: Durability) -> Result<BoxedStore> {
+        let Some(DistantStore { opener, cache }) = &self.store else {
+            return StoreFolder { folder: self.folder.join("host"), durability }.open(geometry);
+        };
+        let store = opener.open(geometry)?;
+        Ok(BoxedStore::new(CachedStore::new(store, geometry, *cache)))
     }
 }
 
@@ -157,11 +181,11 @@ pub fn existing_keys(home: &Path, key_file: Option<&Path>) -> Result<Keys> {
 }
 
 /// A store with an enclave of any kind.
-type Serving = HostedStore<Arc<FileStore>, Box<dyn Enclave>>;
+type Serving = HostedStore<Arc<BoxedStore>, Box<dyn Enclave>>;
 
 /// A host in the gateway's process, which can start one enclave after another.
 struct LocalHost {
-    store: Arc<FileStore>,
+    store: Arc<BoxedStore>,
     provision: Provision,
     enclave: Option<Program>,
     policy: Policy,

@@ -7,7 +7,7 @@ use crate::rust_text::{line_of, paths, skip_blanks, words};
 /// What a product over trees and block schemes stands on.
 const LIBRARY: [&str; 4] = ["traceless", "traceless-block", "traceless-core", "traceless-sys"];
 /// The crates of the products that users install.
-const PRODUCTS: [&str; 10] = [
+const PRODUCTS: [&str; 11] = [
     "traceless",
     "traceless-block",
     "traceless-core",
@@ -18,6 +18,7 @@ const PRODUCTS: [&str; 10] = [
     "traceless-sim",
     "traceless-audit",
     "traceless-dashboard",
+    "traceless-engines",
 ];
 /// The crates of the products, and the program, which shares code with the laboratory and with the
 /// Python package.
@@ -33,7 +34,8 @@ const LABORATORY: [&str; 10] = [
     "traceless-audit",
     "traceless-cli",
 ];
-const ASYNC_CRATE: &str = "crates/traceless-cloud";
+/// The crates that are async: the libraries of their protocols are.
+const ASYNC_CRATES: [&str; 2] = ["crates/traceless-cloud", "crates/traceless-engines"];
 
 /// The modules of the library that the auditor may use: events, and the types in them.
 const AUDIT_MODULES: [&str; 2] = ["trace", "types"];
@@ -44,7 +46,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         found.extend(check_manifest(folder, path, text));
     }
     for file in &tree.rust {
-        if !file.path.starts_with(ASYNC_CRATE) {
+        if !ASYNC_CRATES.iter().any(|name| file.path.starts_with(name)) {
             found.extend(async_code(file));
         }
         if file.path.starts_with("crates/traceless-audit/src/") {
@@ -63,6 +65,7 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "traceless" | "traceless-cloud" | "traceless-dashboard" => {
             Some(&["traceless-core", "traceless-sys"])
         }
+        "traceless-engines" => Some(&["traceless-cloud", "traceless-core"]),
         "traceless-volume" => Some(&["traceless-block", "traceless-core", "traceless-sys"]),
         "traceless-pager" => Some(&LIBRARY),
         "traceless-preload" => Some(&["traceless-pager"]),
@@ -82,10 +85,10 @@ fn check_manifest(folder: &str, path: &str, text: &str) -> Vec<Finding> {
         }
     };
     let mut found = Vec::new();
-    if folder != ASYNC_CRATE {
+    if !ASYNC_CRATES.contains(&folder) {
         for name in dependencies(&manifest, &["dependencies", "dev-dependencies"]) {
             if name == "tokio" {
-                let remedy = "only traceless-cloud is async; use threads";
+                let remedy = "only traceless-cloud and traceless-engines are async; use threads";
                 found.push(Finding::new(path, line_with(text, &name), "tokio", remedy));
             }
         }
@@ -137,7 +140,7 @@ fn line_with(text: &str, name: &str) -> usize {
 fn async_code(file: &RustFile) -> Vec<Finding> {
     let found = words(&file.code, "async").chain(words(&file.code, "await"));
     let finding = |at| {
-        let remedy = "only traceless-cloud is async; use threads";
+        let remedy = "only traceless-cloud and traceless-engines are async; use threads";
         Finding::new(&file.path, line_of(&file.code, at), "async code", remedy)
     };
     found.map(finding).collect()

@@ -1,6 +1,6 @@
 //! `traceless gateway`
 
-use super::{DashboardArgs, ProgressArgs, TraceArgs, parse_size};
+use super::{DashboardArgs, ProgressArgs, StoreArgs, TraceArgs, parse_size};
 use clap::{Args, Subcommand, ValueEnum};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -66,6 +66,12 @@ pub struct GatewayTreeArgs {
     pub home: GatewayHome,
     #[command(flatten)]
     pub remote: RemoteArgs,
+    /// Where the tree of `--local` is: `file:DIR`, or a URL: redis://, redis+cluster://, s3://,
+    /// postgres:// [default: in its folder]
+    #[arg(long, value_name = "STORE", conflicts_with = "state")]
+    pub store: Option<String>,
+    #[command(flatten)]
+    pub engine: StoreArgs,
     /// Blocks of the tree, the same at each start
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
         value_parser = clap::value_parser!(u64).range(1..))]

@@ -1,6 +1,6 @@
 //! `traceless host`
 
-use super::{GatewayDurability, parse_size};
+use super::{GatewayDurability, StoreArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -9,12 +9,15 @@ pub struct HostArgs {
     /// Serve gateways at this address
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6500")]
     pub listen: String,
-    /// Where the tree is kept: `file:DIR`
-    #[arg(long, value_name = "STORE", value_parser = parse_store)]
-    pub store: PathBuf,
-    /// Keep as many whole layers of the tree in memory, from the root on, as fit in so many bytes
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
-    pub cache: u64,
+    /// Where the tree is: `file:DIR`, or a URL: redis://, redis+cluster://, s3://, postgres://
+    #[arg(long, value_name = "STORE")]
+    pub store: String,
+    #[command(flatten)]
+    pub engine: StoreArgs,
+    /// Folder of the host's own files, its certificate and its record of gateways [default: the
+    /// folder of `file:DIR`]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
     /// The host's certificate, followed by the intermediate ones (PEM) [default: one that it makes,
     /// DIR/host.pem]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -29,11 +32,4 @@ pub struct HostArgs {
     /// What a commit has survived
     #[arg(long, value_enum, default_value = "power")]
     pub durability: GatewayDurability,
-}
-
-fn parse_store(text: &str) -> Result<PathBuf, String> {
-    match text.split_once(':') {
-        Some(("file", folder)) if !folder.is_empty() => Ok(PathBuf::from(folder)),
-        _ => Err("a store is file:DIR".to_owned()),
-    }
 }

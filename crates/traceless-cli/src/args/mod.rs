@@ -15,6 +15,8 @@ mod run;
 mod shares;
 #[cfg(feature = "sim")]
 mod sim;
+#[cfg(feature = "cloud")]
+mod store;
 #[cfg(feature = "volume")]
 mod volume;
 
@@ -33,6 +35,8 @@ pub use run::*;
 pub use shares::*;
 #[cfg(feature = "sim")]
 pub use sim::*;
+#[cfg(feature = "cloud")]
+pub use store::*;
 #[cfg(feature = "volume")]
 pub use volume::*;
 

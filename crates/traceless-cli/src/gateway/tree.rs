@@ -4,6 +4,7 @@ use crate::args::{EnclavePlace, GatewayTreeArgs};
 use crate::cloud::{choice, durability, enclave_program, failure, remote};
 use crate::failure::Failure;
 use crate::output::print_error;
+use crate::store;
 use std::path::PathBuf;
 use std::sync::Arc;
 use traceless_cloud::gateway::Gateway;
@@ -33,7 +34,11 @@ pub fn open(args: &GatewayTreeArgs, witness: Option<Arc<dyn Witness>>) -> Result
             let folder = folder.as_ref().expect("one of both is required");
             let enclave = (args.enclave == EnclavePlace::Process).then(enclave_program);
             let policy = Policy { allow_simulated: args.allow_simulated_tee };
-            let local = LocalDeployment::new(folder, key_file, enclave, policy);
+            let mut local = LocalDeployment::new(folder, key_file, enclave, policy);
+            if let Some(url) = &args.store {
+                let opener = store::read(url, &args.engine, durability)?;
+                local = local.stored_by(opener, args.engine.cache);
+            }
             local.watched_by(witness).anchored_by(anchor).open(params, choice, durability)
         }
     };

@@ -14,7 +14,7 @@
 //! # use traceless_cloud::process::{self, Program};
 //! use traceless_cloud::remote::Remote;
 //! # use traceless_cloud::server::{HostServer, STRANGER_TIME, Settings};
-//! use traceless_cloud::store::Durability;
+//! use traceless_cloud::store::{Durability, StoreFolder};
 //! use traceless_cloud::tee::Policy;
 //!
 //! # fn main() -> traceless_cloud::Result {
@@ -26,7 +26,10 @@
 //! # let (path, environment) = (std::env::current_exe()?, Vec::new());
 //! # let server = Arc::new(HostServer::new(Settings {
 //! #     folder: folder.path().join("host"),
-//! #     durability: Durability::Process,
+//! #     store: Box::new(StoreFolder {
+//! #         folder: folder.path().join("host/nodes"),
+//! #         durability: Durability::Process,
+//! #     }),
 //! #     cache: 0,
 //! #     enclave: Program { path, arguments: vec!["enclave".into()], environment },
 //! #     identity: None,

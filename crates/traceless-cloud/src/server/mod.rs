@@ -14,7 +14,7 @@
 //! use std::sync::atomic::{AtomicBool, Ordering};
 //! use traceless_cloud::process::Program;
 //! use traceless_cloud::server::{HostServer, STRANGER_TIME, Settings};
-//! use traceless_cloud::store::Durability;
+//! use traceless_cloud::store::{Durability, StoreFolder};
 //!
 //! # fn main() -> traceless_cloud::Result {
 //! # let temporary = tempfile::tempdir()?;
@@ -22,9 +22,9 @@
 //! let arguments = vec!["enclave".into()];
 //! let enclave = Program { path: "traceless".into(), arguments, environment: Vec::new() };
 //! let (identity, clients, stranger_time) = (None, None, STRANGER_TIME);
-//! let (durability, cache) = (Durability::Power, 64 << 20);
-//! let settings =
-//!     Settings { folder, durability, cache, enclave, identity, clients, stranger_time };
+//! let store = StoreFolder { folder: folder.join("nodes"), durability: Durability::Power };
+//! let (store, cache) = (Box::new(store), 64 << 20);
+//! let settings = Settings { folder, store, cache, enclave, identity, clients, stranger_time };
 //! let server = Arc::new(HostServer::new(settings)?);
 //! assert!(server.certificate().exists());
 //!
@@ -55,7 +55,7 @@ use crate::durable::make_folder;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::process::{Program, Starting};
-use crate::store::{CachedStore, Durability, FileStore};
+use crate::store::{BoxedStore, CachedStore, OpenStore};
 use crate::wire::fence::{Fence, Opening};
 use crate::wire::message::SessionId;
 use crate::wire::tls;
@@ -77,10 +77,10 @@ const NODES_MAX: u32 = 1 << 24;
 
 /// Settings of a host.
 pub struct Settings {
-    /// The folder of the host's store.
+    /// The folder of the host's own files: its certificate, and its record of openings.
     pub folder: PathBuf,
-    /// What a commit survives once it is acknowledged.
-    pub durability: Durability,
+    /// Where the tree is.
+    pub store: Box<dyn OpenStore>,
     /// Bytes of memory for nodes of the top layers.
     pub cache: u64,
     /// The program of the host's enclaves.
@@ -102,7 +102,7 @@ pub fn clients(has_certificates: bool) -> Clients {
 }
 
 /// The engine of a host.
-type Nodes = CachedStore<FileStore>;
+type Nodes = CachedStore<BoxedStore>;
 
 /// A host.
 pub struct HostServer {
@@ -234,8 +234,7 @@ impl HostServer {
             Some((known, store)) if *known == geometry => Ok(store.clone()),
             Some(_) => Err(Error::Parameters("the store is of another tree")),
             None => {
-                let folder = self.settings.folder.join("nodes");
-                let store = FileStore::open(&folder, geometry, self.settings.durability)?;
+                let store = self.settings.store.open(geometry)?;
                 let store = Arc::new(CachedStore::new(store, geometry, self.settings.cache));
                 state.store = Some((geometry, store.clone()));
                 Ok(store)

@@ -228,9 +228,9 @@ fn write_log(
 fn record(sequence: u64, placed: &[VersionPlace]) -> Vec<u8> {
     let mut out = Writer::with_capacity(8 + placed.len() * ENTRY_LEN);
     out.u64(sequence);
-    for VersionPlace { version, place } in placed {
+    for VersionPlace { version, location } in placed {
         version.encode(&mut out);
-        out.u32(*place);
+        out.u32(*location);
     }
     out.into_bytes()
 }
@@ -261,7 +261,7 @@ fn replay(
 
 fn is_place(geometry: &Geometry, places: &NodePlaces, one: VersionPlace) -> bool {
     let node = one.version.node;
-    node.0 < geometry.nodes() && one.place < NodePlaces::counts(geometry)[places.size_of(node)]
+    node.0 < geometry.nodes() && one.location < NodePlaces::counts(geometry)[places.size_of(node)]
 }
 
 fn commit_in(record: &[u8]) -> Result<(u64, Vec<VersionPlace>)> {
@@ -270,14 +270,14 @@ fn commit_in(record: &[u8]) -> Result<(u64, Vec<VersionPlace>)> {
     let mut placed = Vec::with_capacity(from.remaining().len() / ENTRY_LEN);
     while !from.remaining().is_empty() {
         let version = NodeVersion::decode(&mut from)?;
-        placed.push(VersionPlace { version, place: from.u32()? });
+        placed.push(VersionPlace { version, location: from.u32()? });
     }
     Ok((sequence, placed))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{path, write_round};
+    use super::super::suite::{path, write_round};
     use super::*;
     use crate::geometry::tests::rootless;
     use crate::log::testing::{Judged, damages, every_damage};
@@ -410,7 +410,7 @@ mod tests {
         let g = rootless();
         let placed = |node: u32, place: u32| {
             let version = NodeVersion { node: Node(node), attempt: 7 << 32 | 9 };
-            VersionPlace { version, place }
+            VersionPlace { version, location: place }
         };
         let (counts, empty, leaf) = (NodePlaces::counts(&g), NodePlaces::new(g), g.nodes() - 1);
         let [first, last] = [0, leaf].map(|node| {

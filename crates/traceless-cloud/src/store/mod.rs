@@ -26,15 +26,23 @@
 //! # }
 //! ```
 
+mod boxed;
 mod cached;
 mod file;
 mod mem;
+mod opener;
 mod places;
+#[cfg(any(test, feature = "suite"))]
+pub mod suite;
+mod versions;
 
 pub use crate::durable::Durability;
+pub use boxed::BoxedStore;
 pub use cached::CachedStore;
 pub use file::FileStore;
 pub use mem::MemStore;
+pub use opener::{OpenStore, StoreFolder};
+pub use versions::{StoredVersion, Versions};
 
 #[cfg(test)]
 mod slow_engine;
@@ -42,6 +50,8 @@ mod slow_engine;
 mod tests;
 
 use crate::codec::{Reader, Writer};
+#[cfg(doc)]
+use crate::error::Error;
 use crate::error::Result;
 use crate::geometry::Node;
 
@@ -115,9 +125,10 @@ pub struct SlotRead<'a> {
 /// removed by the next `abandon` or replaced by the next `stage` of the node, and a `commit` is
 /// still all or nothing.
 ///
-/// **Damage.** A slot that cannot be read may be an error, or wrong bytes: the enclave verifies all
-/// bytes. If a slot is wrong in two replies one after the other, its block is lost; so a passing
-/// failure must not be kept in a cache.
+/// **Damage.** A slot that cannot be read may be wrong bytes, or [`Error::Io`] for the whole call:
+/// then the host reads slot by slot what can be read. The enclave verifies all bytes. If a slot is
+/// wrong in two replies one after the other, its block is lost; so a passing failure must not be
+/// kept in a cache, and an engine that cannot be reached returns another error.
 ///
 /// **Secrets.** There are none: an engine may log and time everything.
 pub trait NodeStore: Send + Sync {

@@ -5,36 +5,24 @@
 //! of replaced versions are free again when the next round commits.
 
 use super::NodeVersion;
+use super::versions::{StoredVersion, Versions};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 
 /// A version and its place: the place's number among all of its size.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct VersionPlace {
-    /// The version.
-    pub version: NodeVersion,
-    /// The number of its place.
-    pub place: u32,
-}
+pub type VersionPlace = StoredVersion<u32>;
 
 /// The places of all readable and staged versions.
 pub struct NodePlaces {
-    geometry: Geometry,
-    current: Vec<Option<VersionPlace>>,
-    /// Versions that the last commit replaced.
-    previous: Vec<VersionPlace>,
-    staged: Vec<VersionPlace>,
+    versions: Versions<u32>,
     /// Free places, for inner nodes and for leaves.
     free: [Vec<u32>; 2],
-    sequence: u64,
 }
 
 impl NodePlaces {
     /// The places of an empty store.
     pub fn new(geometry: Geometry) -> Self {
-        let current = vec![None; geometry.nodes() as usize];
-        let (previous, staged, free) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
-        let mut places = Self { geometry, current, previous, staged, free, sequence: 0 };
+        let mut places = Self { versions: Versions::new(geometry), free: Default::default() };
         places.find_free();
         places
     }
@@ -48,80 +36,59 @@ impl NodePlaces {
 
     /// The size of a node's place: 0 for an inner node, 1 for a leaf.
     pub fn size_of(&self, node: Node) -> usize {
-        usize::from(self.geometry.layer_of(node) + 1 == self.geometry.layers)
+        let geometry = self.versions.geometry();
+        usize::from(geometry.layer_of(node) + 1 == geometry.layers)
     }
 
     /// The number of the last commit.
     pub fn sequence(&self) -> u64 {
-        self.sequence
+        self.versions.sequence()
     }
 
     /// All current versions.
     pub fn current(&self) -> impl Iterator<Item = VersionPlace> + '_ {
-        self.current.iter().flatten().copied()
+        self.versions.current()
     }
 
     /// The place of a version; `None` for the version that was never written.
     pub fn find(&self, version: NodeVersion) -> Result<Option<u32>> {
-        if version.attempt == 0 {
-            return Ok(None);
-        }
-        let current = self.current.get(version.node.0 as usize).copied().flatten();
-        let mut known = current.iter().chain(&self.previous);
-        let found = known.find(|placed| placed.version == version);
-        found.map(|placed| Some(placed.place)).ok_or(Error::Store("no such version of a node"))
+        self.versions.find(version)
     }
 
     /// Allocates a place for a new version.
     pub fn stage(&mut self, version: NodeVersion) -> Result<u32> {
-        if version.node.0 >= self.geometry.nodes() || version.attempt == 0 {
-            return Err(Error::Malformed("no such node"));
-        }
+        self.versions.check_new(version)?;
         let size = self.size_of(version.node);
-        if let Some(at) = self.staged.iter().position(|old| old.version.node == version.node) {
-            let old = self.staged.swap_remove(at);
-            self.free[size].push(old.place);
+        if let Some(old) = self.versions.unstage(version) {
+            self.free[size].push(old.location);
         }
         let place = self.free[size].pop().ok_or(Error::Store("too many nodes are staged"))?;
-        self.staged.push(VersionPlace { version, place });
+        self.versions.stage(VersionPlace { version, location: place })?;
         Ok(place)
     }
 
     /// Drops all staged versions.
     pub fn abandon(&mut self) {
-        self.staged.clear();
+        self.versions.abandon();
         self.find_free();
     }
 
     /// The places of staged versions, for the commit with number `sequence`.
     pub fn staged(&self, sequence: u64, versions: &[NodeVersion]) -> Result<Vec<VersionPlace>> {
-        if sequence != self.sequence + 1 {
-            return Err(Error::Store("a commit is missing or came twice"));
-        }
-        let find = |version: &NodeVersion| {
-            let found = self.staged.iter().find(|placed| placed.version == *version);
-            found.copied().ok_or(Error::Store("a node is not staged"))
-        };
-        versions.iter().map(find).collect()
+        self.versions.staged(sequence, versions)
     }
 
     /// Makes versions current, and drops all other staged versions.
     pub fn commit(&mut self, sequence: u64, placed: &[VersionPlace]) {
-        self.previous.clear();
-        self.staged.clear();
-        for &new in placed {
-            let node = new.version.node.0 as usize;
-            self.previous.extend(self.current[node].replace(new));
-        }
-        self.sequence = sequence;
+        self.versions.commit(sequence, placed);
         self.find_free();
     }
 
     fn find_free(&mut self) {
-        let counts = Self::counts(&self.geometry);
+        let counts = Self::counts(self.versions.geometry());
         let mut used = counts.map(|count| vec![false; count as usize]);
-        for placed in self.current.iter().flatten().chain(&self.previous) {
-            used[self.size_of(placed.version.node)][placed.place as usize] = true;
+        for placed in self.versions.current().chain(self.versions.previous()) {
+            used[self.size_of(placed.version.node)][placed.location as usize] = true;
         }
         for (free, used) in self.free.iter_mut().zip(used) {
             let unused = used.iter().enumerate().rev().filter(|(_, used)| !**used);

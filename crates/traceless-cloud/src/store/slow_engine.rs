@@ -1,7 +1,7 @@
 //! A remote engine, for tests: no read is answered at once, and every answer comes from another
 //! thread.
 
-use super::tests::{path, write_round};
+use super::suite::{path, write_round};
 use super::{MemStore, NodeStore, NodeVersion, SlotRead};
 use crate::block_on::block_on;
 use crate::enclave::{DamagedSlots, NodeBytes};

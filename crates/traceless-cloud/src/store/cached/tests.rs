@@ -1,7 +1,7 @@
 use super::*;
 use crate::block_on::block_on;
 use crate::geometry::tests::small;
-use crate::store::tests::{behaves, bytes_of, path, write_round};
+use crate::store::suite::{behaves, bytes_of, path, write_round};
 use crate::store::{Durability, FileStore, MemStore};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,0 +1,15 @@
+//! Options of a cloud store's tree in a storage engine.
+
+use super::parse_size;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args, Clone, Debug)]
+pub struct StoreArgs {
+    /// File with the password of the URL of --store, as its first line
+    #[arg(long, value_name = "FILE", requires = "store")]
+    pub store_password_file: Option<PathBuf>,
+    /// Keep as many whole layers of the tree in memory, from the root on, as fit in so many bytes
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub cache: u64,
+}

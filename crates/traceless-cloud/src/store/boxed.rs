@@ -1,0 +1,95 @@
+//! A store of a kind that is chosen when the program runs.
+
+use super::{NodeStore, NodeVersion, SlotRead};
+use crate::error::Result;
+use futures_util::future::BoxFuture;
+
+/// Any store. Each call allocates its future: nothing beside a call for all slots of all queries of
+/// a message, or for a whole node.
+pub struct BoxedStore(Box<dyn AnyStore>);
+
+impl BoxedStore {
+    /// Boxes a store.
+    pub fn new(store: impl NodeStore + 'static) -> Self {
+        Self(Box::new(store))
+    }
+}
+
+impl NodeStore for BoxedStore {
+    async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
+        self.0.read_slots(reads).await
+    }
+
+    async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+        self.0.read_node(version, into).await
+    }
+
+    async fn read_node_to_verify(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+        self.0.read_node_to_verify(version, into).await
+    }
+
+    async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        self.0.stage(version, bytes).await
+    }
+
+    async fn abandon(&self) -> Result {
+        self.0.abandon().await
+    }
+
+    async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.0.commit(sequence, versions).await
+    }
+
+    async fn sequence(&self) -> Result<u64> {
+        self.0.sequence().await
+    }
+}
+
+/// [`NodeStore`] without types that differ from store to store.
+trait AnyStore: Send + Sync {
+    fn read_slots<'a, 'b: 'a>(&'a self, reads: &'a mut [SlotRead<'b>]) -> BoxFuture<'a, Result>;
+    fn read_node<'a>(&'a self, version: NodeVersion, into: &'a mut [u8]) -> BoxFuture<'a, Result>;
+    fn read_node_to_verify<'a>(
+        &'a self,
+        version: NodeVersion,
+        into: &'a mut [u8],
+    ) -> BoxFuture<'a, Result>;
+    fn stage<'a>(&'a self, version: NodeVersion, bytes: &'a [u8]) -> BoxFuture<'a, Result>;
+    fn abandon(&self) -> BoxFuture<'_, Result>;
+    fn commit<'a>(&'a self, sequence: u64, versions: &'a [NodeVersion]) -> BoxFuture<'a, Result>;
+    fn sequence(&self) -> BoxFuture<'_, Result<u64>>;
+}
+
+impl<S: NodeStore> AnyStore for S {
+    fn read_slots<'a, 'b: 'a>(&'a self, reads: &'a mut [SlotRead<'b>]) -> BoxFuture<'a, Result> {
+        Box::pin(NodeStore::read_slots(self, reads))
+    }
+
+    fn read_node<'a>(&'a self, version: NodeVersion, into: &'a mut [u8]) -> BoxFuture<'a, Result> {
+        Box::pin(NodeStore::read_node(self, version, into))
+    }
+
+    fn read_node_to_verify<'a>(
+        &'a self,
+        version: NodeVersion,
+        into: &'a mut [u8],
+    ) -> BoxFuture<'a, Result> {
+        Box::pin(NodeStore::read_node_to_verify(self, version, into))
+    }
+
+    fn stage<'a>(&'a self, version: NodeVersion, bytes: &'a [u8]) -> BoxFuture<'a, Result> {
+        Box::pin(NodeStore::stage(self, version, bytes))
+    }
+
+    fn abandon(&self) -> BoxFuture<'_, Result> {
+        Box::pin(NodeStore::abandon(self))
+    }
+
+    fn commit<'a>(&'a self, sequence: u64, versions: &'a [NodeVersion]) -> BoxFuture<'a, Result> {
+        Box::pin(NodeStore::commit(self, sequence, versions))
+    }
+
+    fn sequence(&self) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(NodeStore::sequence(self))
+    }
+}

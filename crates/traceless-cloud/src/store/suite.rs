@@ -1,0 +1,116 @@
+//! The tests that every engine must pass.
+//!
+//! Each function panics if the store breaks the contract of [`NodeStore`]:
+//!
+//! ```
+//! use traceless_cloud::store::{MemStore, suite};
+//!
+//! for geometry in suite::shapes() {
+//!     suite::behaves(&MemStore::new(geometry), &geometry);
+//! }
+//! ```
+
+use super::{NodeStore, NodeVersion, SlotRead};
+use crate::block_on::block_on;
+use crate::geometry::Geometry;
+
+/// Trees with a root, without a root, and of leaves alone.
+pub fn shapes() -> [Geometry; 3] {
+    let (roots, arity, layers, block_len) = (1, 3, 4, 64);
+    let (round_slots, inner_slots, leaf_slots) = (10, 20, 25);
+    let whole = Geometry { roots, arity, layers, round_slots, inner_slots, leaf_slots, block_len };
+    let rootless = Geometry { roots: 3, layers: 3, ..whole };
+    [whole, rootless, Geometry { layers: 1, ..rootless }]
+}
+
+/// Checks reading, staging and committing of an empty store.
+pub fn behaves(store: &impl NodeStore, g: &Geometry) {
+    for sequence in 1..=40 {
+        write_round(store, g, sequence);
+        check_round(store, g, sequence);
+        if sequence > 1 {
+            check_round(store, g, sequence - 1);
+        }
+        assert_eq!(block_on(store.sequence()).unwrap(), sequence);
+    }
+    let versions = path(g, 40, 99);
+    assert!(block_on(store.commit(41, &versions)).is_err(), "nothing is staged");
+    block_on(store.stage(versions[0], &bytes_of(g, versions[0]))).unwrap();
+    assert!(
+        block_on(store.read_node(versions[0], &mut bytes_of(g, versions[0]))).is_err(),
+        "not yet"
+    );
+    assert!(block_on(store.commit(43, &versions[..1])).is_err(), "a commit is missing");
+    let replaced = path(g, 0, 1)[0];
+    assert!(
+        block_on(store.read_node(replaced, &mut bytes_of(g, replaced))).is_err(),
+        "replaced long ago"
+    );
+    assert_eq!(block_on(store.sequence()).unwrap(), 40);
+    block_on(store.stage(versions[0], &bytes_of(g, versions[0]))).unwrap();
+    block_on(store.abandon()).unwrap();
+    assert!(block_on(store.commit(41, &versions[..1])).is_err(), "it was abandoned");
+    assert_eq!(block_on(store.sequence()).unwrap(), 40);
+}
+
+/// Checks that a store opens in the state of its last commit. `open` opens it anew, after the store
+/// that it returned before was dropped.
+pub fn reopens<S: NodeStore>(open: impl Fn() -> S, g: &Geometry) {
+    for sequence in 1..=30 {
+        let store = open();
+        write_round(&store, g, sequence);
+        // Versions that were staged and never committed are dropped.
+        for version in path(g, sequence, 77) {
+            block_on(store.stage(version, &bytes_of(g, version))).unwrap();
+        }
+        drop(store);
+        let store = open();
+        assert_eq!(block_on(store.sequence()).unwrap(), sequence);
+        check_round(&store, g, sequence);
+        let staged = path(g, sequence, 77);
+        assert!(block_on(store.commit(sequence + 1, &staged)).is_err(), "staged before");
+    }
+}
+
+/// The versions that a round writes under an attempt.
+pub fn path(g: &Geometry, round: u64, attempt: u64) -> Vec<NodeVersion> {
+    let node = |layer| g.node(layer, g.evicted(round));
+    (0..g.layers).map(|layer| NodeVersion { node: node(layer), attempt }).collect()
+}
+
+/// The bytes of a version in these tests.
+pub fn bytes_of(g: &Geometry, version: NodeVersion) -> Vec<u8> {
+    let byte = (version.node.0 as u8).wrapping_mul(31) ^ version.attempt as u8;
+    let slot = |slot: usize| vec![byte.wrapping_add(slot as u8 * 3); g.slot_len()];
+    (0..g.slots(g.layer_of(version.node))).flat_map(slot).collect()
+}
+
+/// Stages and commits the round of a commit.
+pub fn write_round(store: &impl NodeStore, g: &Geometry, sequence: u64) {
+    let versions = path(g, sequence - 1, sequence);
+    for version in &versions {
+        block_on(store.stage(*version, &bytes_of(g, *version))).unwrap();
+    }
+    block_on(store.commit(sequence, &versions)).unwrap();
+}
+
+/// Checks that the nodes of the round of a commit can be read, whole and slot by slot.
+pub fn check_round(store: &impl NodeStore, g: &Geometry, sequence: u64) {
+    for version in path(g, sequence - 1, sequence) {
+        let want = bytes_of(g, version);
+        let mut node = vec![0; want.len()];
+        block_on(store.read_node(version, &mut node)).unwrap();
+        assert!(node == want);
+        let never = NodeVersion { attempt: 0, ..version };
+        let (mut first, mut second) = (vec![1; g.slot_len()], vec![1; g.slot_len()]);
+        let mut reads = [
+            SlotRead { version, slot: 3, into: &mut first },
+            SlotRead { version: never, slot: 4, into: &mut second },
+        ];
+        block_on(store.read_slots(&mut reads)).unwrap();
+        assert!(
+            first == want[3 * g.slot_len()..][..g.slot_len()]
+                && second.iter().all(|&byte| byte == 0)
+        );
+    }
+}

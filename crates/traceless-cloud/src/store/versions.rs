@@ -1,0 +1,135 @@
+//! Which versions of nodes a store has: the current ones, the ones that the last commit replaced,
+//! and the staged ones.
+//!
+//! An engine records for each version where its bytes are, and leaves the rules to [`Versions`]:
+//!
+//! ```
+//! use traceless_cloud::geometry::Node;
+//! use traceless_cloud::params::Params;
+//! use traceless_cloud::store::{NodeVersion, StoredVersion, Versions};
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! let mut versions = Versions::new(Params::new(1000, 64, 32)?.geometry);
+//! let version = NodeVersion { node: Node(0), attempt: 77 };
+//! versions.stage(StoredVersion { version, location: "a file" })?;
+//! assert!(versions.find(version).is_err(), "not before the commit");
+//! let staged = versions.staged(1, &[version])?;
+//! versions.commit(1, &staged);
+//! assert_eq!(versions.find(version)?, Some("a file"));
+//! # Ok(())
+//! # }
+//! ```
+
+use super::NodeVersion;
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+
+/// A version and the location of its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoredVersion<T> {
+    /// The version.
+    pub version: NodeVersion,
+    /// Where the engine keeps the version's bytes.
+    pub location: T,
+}
+
+/// All readable and staged versions.
+pub struct Versions<T> {
+    geometry: Geometry,
+    current: Vec<Option<StoredVersion<T>>>,
+    previous: Vec<StoredVersion<T>>,
+    staged: Vec<StoredVersion<T>>,
+    sequence: u64,
+}
+
+impl<T: Copy> Versions<T> {
+    /// The versions of an empty store.
+    pub fn new(geometry: Geometry) -> Self {
+        let current = vec![None; geometry.nodes() as usize];
+        Self { geometry, current, previous: Vec::new(), staged: Vec::new(), sequence: 0 }
+    }
+
+    /// The shape of the store's tree.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The number of the last commit.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// All current versions.
+    pub fn current(&self) -> impl Iterator<Item = StoredVersion<T>> + '_ {
+        self.current.iter().flatten().copied()
+    }
+
+    /// The versions that the last commit replaced.
+    pub fn previous(&self) -> impl Iterator<Item = StoredVersion<T>> + '_ {
+        self.previous.iter().copied()
+    }
+
+    /// The location of a readable version; `None` for the version that was never written.
+    pub fn find(&self, version: NodeVersion) -> Result<Option<T>> {
+        if version.attempt == 0 {
+            return Ok(None);
+        }
+        let current = self.current.get(version.node.0 as usize).copied().flatten();
+        let mut known = current.iter().chain(&self.previous);
+        let found = known.find(|stored| stored.version == version);
+        found.map(|stored| Some(stored.location)).ok_or(Error::Store("no such version of a node"))
+    }
+
+    /// Fails unless this can be a new version of a node of this tree.
+    pub fn check_new(&self, version: NodeVersion) -> Result {
+        if version.node.0 >= self.geometry.nodes() || version.attempt == 0 {
+            return Err(Error::Malformed("no such node"));
+        }
+        Ok(())
+    }
+
+    /// Removes the staged version of the node of `version`, and returns it.
+    pub fn unstage(&mut self, version: NodeVersion) -> Option<StoredVersion<T>> {
+        let at = self.staged.iter().position(|old| old.version.node == version.node)?;
+        Some(self.staged.swap_remove(at))
+    }
+
+    /// Stages a version. Returns the staged version of the same node that it replaces.
+    pub fn stage(&mut self, new: StoredVersion<T>) -> Result<Option<StoredVersion<T>>> {
+        self.check_new(new.version)?;
+        let old = self.unstage(new.version);
+        self.staged.push(new);
+        Ok(old)
+    }
+
+    /// Drops all staged versions, and returns them.
+    pub fn abandon(&mut self) -> Vec<StoredVersion<T>> {
+        core::mem::take(&mut self.staged)
+    }
+
+    /// The staged versions for the commit with number `sequence`.
+    pub fn staged(&self, sequence: u64, versions: &[NodeVersion]) -> Result<Vec<StoredVersion<T>>> {
+        if sequence != self.sequence + 1 {
+            return Err(Error::Store("a commit is missing or came twice"));
+        }
+        let find = |version: &NodeVersion| {
+            let found = self.staged.iter().find(|stored| stored.version == *version);
+            found.copied().ok_or(Error::Store("a node is not staged"))
+        };
+        versions.iter().map(find).collect()
+    }
+
+    /// Makes versions current. Returns the versions that can no longer be read or committed: the
+    /// ones that the previous commit had replaced, and all other staged ones.
+    pub fn commit(&mut self, sequence: u64, new: &[StoredVersion<T>]) -> Vec<StoredVersion<T>> {
+        let mut dropped = core::mem::take(&mut self.previous);
+        for &new in new {
+            let node = new.version.node.0 as usize;
+            self.previous.extend(self.current[node].replace(new));
+            self.staged.retain(|staged| staged.version != new.version);
+        }
+        dropped.append(&mut self.staged);
+        self.sequence = sequence;
+        dropped
+    }
+}

@@ -1,0 +1,105 @@
+//! Addresses of stores: an engine that is connected to later, and options of URLs.
+
+use crate::engine::{Engine, RequestError};
+use crate::engine_store::{EngineStore, runtime};
+use crate::names::StoreName;
+use crate::retry::{ONE_ATTEMPT, PATIENCE, persist};
+use std::sync::Arc;
+use traceless_cloud::geometry::Geometry;
+use traceless_cloud::store::{BoxedStore, OpenStore};
+use traceless_cloud::{Error, Result};
+use url::Url;
+
+/// A store in an engine.
+pub trait EngineAddress: OpenStore {
+    /// Connects once, and fails if the engine cannot be reached or cannot keep a store.
+    fn check(&self) -> Result;
+}
+
+/// The address of an engine that a function connects to.
+pub(crate) struct Address<F>(F);
+
+impl<E, F> Address<F>
+where
+    E: Engine,
+    F: Fn(Geometry) -> Result<E, RequestError> + Send + Sync + 'static,
+{
+    /// The address, if the function can make an engine, which needs no connection.
+    pub(crate) fn boxed(engine: F) -> Result<Box<dyn EngineAddress>, String> {
+        engine(SMALLEST).map_err(|failed| failed.message)?;
+        Ok(Box::new(Self(engine)))
+    }
+
+    fn engine(&self, geometry: Geometry) -> Result<E> {
+        (self.0)(geometry).map_err(|failed| Error::Engine(failed.message))
+    }
+}
+
+impl<E, F> OpenStore for Address<F>
+where
+    E: Engine,
+    F: Fn(Geometry) -> Result<E, RequestError> + Send + Sync + 'static,
+{
+    fn open(&self, geometry: Geometry) -> Result<BoxedStore> {
+        let engine = Arc::new(self.engine(geometry)?);
+        EngineStore::open(engine, geometry, PATIENCE).map(BoxedStore::new)
+    }
+}
+
+impl<E, F> EngineAddress for Address<F>
+where
+    E: Engine,
+    F: Fn(Geometry) -> Result<E, RequestError> + Send + Sync + 'static,
+{
+    fn check(&self) -> Result {
+        // A check reads no stripe, so any shape will do.
+        let engine = self.engine(SMALLEST)?;
+        let checked = runtime()?.block_on(persist(ONE_ATTEMPT, || engine.check()));
+        checked.map_err(|failed| Error::Engine(failed.message))
+    }
+}
+
+const SMALLEST: Geometry = Geometry {
+    roots: 1,
+    arity: 2,
+    layers: 1,
+    round_slots: 1,
+    inner_slots: 1,
+    leaf_slots: 1,
+    block_len: 32,
+};
+
+/// Options of a URL that are this program's, as `store=NAME`.
+pub(crate) struct Options(Vec<(String, String)>);
+
+impl Options {
+    /// Takes this program's options from a URL.
+    pub(crate) fn take(url: &mut Url) -> Self {
+        const NAMES: [&str; 4] = ["store", "replicas", "endpoint", "region"];
+        let all = url.query_pairs().into_owned();
+        let (own, others): (Vec<_>, Vec<_>) =
+            all.partition(|(name, _)| NAMES.contains(&name.as_str()));
+        url.set_query(None);
+        if !others.is_empty() {
+            url.query_pairs_mut().extend_pairs(others);
+        }
+        Self(own)
+    }
+
+    /// Takes the value of an option.
+    pub(crate) fn get(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.swap_remove(at).1)
+    }
+
+    /// Takes the name of a store in an engine that has several.
+    pub(crate) fn store(&mut self) -> Result<StoreName, String> {
+        self.get("store").map_or(Ok(StoreName::default()), |name| StoreName::parse(&name))
+    }
+
+    /// Fails if there is an option that was not taken.
+    pub(crate) fn end(self) -> Result<(), String> {
+        let unknown = |(name, _): &(String, String)| format!("{name}= is no option of this engine");
+        self.0.first().map_or(Ok(()), |first| Err(unknown(first)))
+    }
+}

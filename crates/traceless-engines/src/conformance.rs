@@ -1,0 +1,130 @@
+//! The tests that every engine must pass, on the server that it is for.
+
+use crate::engine::{Appended, Engine, StoredLog, StripeName, StripeRange, ValueName};
+use crate::engine_store::EngineStore;
+use crate::retry::PATIENCE;
+use bytes::Bytes;
+use std::sync::{Arc, LazyLock};
+use tokio::runtime::{Builder, Runtime};
+use traceless_cloud::geometry::{Geometry, Node};
+use traceless_cloud::store::suite::{behaves, reopens, shapes, write_round};
+use traceless_cloud::store::{NodeStore as _, NodeVersion};
+
+/// The longest stripe of these tests: an engine may allow any length.
+const STRIPE_LEN_MAX: usize = 5 << 20;
+
+/// Runs all tests. `connect` returns an engine with the store of a number, for a tree of a shape.
+pub fn conforms<E: Engine>(connect: impl Fn(u32, Geometry) -> E) {
+    let [whole, rootless, leaves] = shapes();
+    keeps_stripes(&connect(1, whole));
+    keeps_a_log(&connect(2, whole));
+    assert_eq!(block_on(connect(3, whole).load()).unwrap(), StoredLog::default());
+    for (number, g) in (10..).zip([whole, rootless, leaves]) {
+        let open = |number| EngineStore::open(Arc::new(connect(number, g)), g, PATIENCE).unwrap();
+        behaves(&open(number), &g);
+        reopens(|| open(10 + number), &g);
+        wait_until_tidy(&connect, 10 + number, g);
+    }
+    takes_over(&connect, 40, whole);
+}
+
+/// Waits for a future, on a runtime that all tests share: a connection lives no longer than the
+/// runtime that it was made on.
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
+    static SHARED: LazyLock<Runtime> =
+        LazyLock::new(|| Builder::new_multi_thread().enable_all().build().unwrap());
+    SHARED.block_on(work)
+}
+
+fn stripe(node: u32, stripe: u32) -> StripeName {
+    let version = NodeVersion { node: Node(node), attempt: u64::MAX - u64::from(node) };
+    StripeName { value: ValueName { version, staging: 7 }, stripe }
+}
+
+fn keeps_stripes<E: Engine>(engine: &E) {
+    block_on(async {
+        let contents = |len: usize| -> Bytes { (0..len).map(|i| (i * i / 7) as u8).collect() };
+        let whole = contents(engine.stripe_len_max().min(STRIPE_LEN_MAX));
+        let names: Vec<StripeName> = (0..5).map(|number| stripe(number * 7, number)).collect();
+        engine.write(names[0], whole.clone()).await.unwrap();
+        for name in &names[1..] {
+            engine.write(*name, contents(100)).await.unwrap();
+            // A repeated request changes nothing.
+            engine.write(*name, contents(100)).await.unwrap();
+        }
+        let range = |number: usize, at, len| StripeRange { name: names[number], at, len };
+        let missing = StripeRange { name: stripe(3, 9), at: 0, len: 1 };
+        let ranges = [range(0, 0, whole.len()), range(0, 777, 1000), range(4, 99, 1), missing];
+        let found = engine.read(&ranges).await.unwrap();
+        let wanted = [Some(whole.clone()), Some(whole.slice(777..1777))];
+        assert!(found[..2] == wanted);
+        assert_eq!(found[2..], [Some(contents(100).slice(99..)), None]);
+        let short = engine.read(&[range(1, 90, 20)]).await.unwrap().pop().unwrap();
+        assert!(short.is_none_or(|bytes| bytes.len() < 20), "the stripe ends within the range");
+        assert!(engine.read(&[]).await.unwrap().is_empty());
+        let mut listed = engine.list().await.unwrap();
+        listed.sort();
+        assert_eq!(listed, names);
+        engine.remove(&[names[0], stripe(3, 9), names[3]]).await.unwrap();
+        engine.remove(&[names[0]]).await.unwrap();
+        let mut listed = engine.list().await.unwrap();
+        listed.sort();
+        assert_eq!(listed, [names[1], names[2], names[4]]);
+        assert_eq!(engine.read(&[range(3, 0, 1)]).await.unwrap(), [None]);
+        engine.remove(&names).await.unwrap();
+    });
+}
+
+fn keeps_a_log<E: Engine>(engine: &E) {
+    block_on(async {
+        let entry = |number: u64| Bytes::from(vec![number as u8; 3000]);
+        assert_eq!(engine.load().await.unwrap(), StoredLog::default());
+        for position in 1..=9 {
+            let sent = entry(position);
+            assert_eq!(engine.append(position, sent.clone()).await.unwrap(), Appended::Done);
+            let again = engine.append(position, entry(0)).await.unwrap();
+            assert_eq!(again, Appended::Taken(Some(sent)));
+        }
+        engine.checkpoint(6, Bytes::from_static(b"six")).await.unwrap();
+        engine.checkpoint(4, Bytes::from_static(b"four")).await.unwrap();
+        let log = engine.load().await.unwrap();
+        let six = Bytes::from_static(b"six");
+        assert_eq!(log.checkpoint, Some((6, six)), "the newest");
+        let mut entries = log.entries;
+        entries.sort();
+        entries.retain(|(position, _)| *position > 6);
+        assert_eq!(entries, [7, 8, 9].map(|number| (number, entry(number))));
+        // A position that the checkpoint includes is not free again.
+        for position in 1..=9 {
+            let late = engine.append(position, entry(0)).await.unwrap();
+            assert!(matches!(late, Appended::Taken(_)), "{position}");
+        }
+        assert_eq!(engine.append(10, entry(10)).await.unwrap(), Appended::Done);
+    });
+}
+
+/// Waits until nothing is stored but the versions that can be read: the current ones, and the ones
+/// that the last commit replaced.
+fn wait_until_tidy<E: Engine>(connect: &impl Fn(u32, Geometry) -> E, number: u32, g: Geometry) {
+    let store = EngineStore::open(Arc::new(connect(number, g)), g, PATIENCE).unwrap();
+    let engine = connect(number, g);
+    let most = g.nodes() as usize + g.layers;
+    for _ in 0..500 {
+        if block_on(engine.list()).unwrap().len() <= most {
+            drop(store);
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("garbage remains");
+}
+
+fn takes_over<E: Engine>(connect: &impl Fn(u32, Geometry) -> E, number: u32, g: Geometry) {
+    let open = || EngineStore::open(Arc::new(connect(number, g)), g, PATIENCE).unwrap();
+    let first = open();
+    write_round(&first, &g, 1);
+    let second = open();
+    assert!(block_on(first.commit(2, &[])).is_err() && block_on(first.abandon()).is_err());
+    write_round(&second, &g, 2);
+    assert_eq!(block_on(second.sequence()).unwrap(), 2);
+}

@@ -1,0 +1,163 @@
+use super::*;
+use crate::conformance::block_on;
+use crate::memory::MemoryEngine;
+use futures_util::FutureExt as _;
+use std::collections::HashMap;
+use std::time::Duration;
+use traceless_cloud::store::suite::{
+    behaves, bytes_of, check_round, path, reopens, shapes, write_round,
+};
+use traceless_core::rng::SeededRng;
+
+/// So little that some failures reach the store.
+const PATIENCE: Patience = Patience {
+    attempt: Duration::from_secs(9),
+    total: Duration::from_micros(500),
+    pause: Duration::from_micros(100),
+};
+
+fn open(engine: &Arc<MemoryEngine>, g: Geometry) -> EngineStore<MemoryEngine> {
+    EngineStore::open(engine.clone(), g, PATIENCE).unwrap()
+}
+
+/// Waits until the engine has as many stripes as the versions that can be read.
+fn wait_for_removals(engine: &MemoryEngine, store: &EngineStore<MemoryEngine>) {
+    let versions = store.reading();
+    let known = versions.current().chain(versions.previous());
+    let wanted = known.flat_map(|stored| store.stripes(value_name(stored))).count();
+    for _ in 0..1000 {
+        if engine.stripes() == wanted {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{} stripes instead of {wanted}", engine.stripes());
+}
+
+#[test]
+fn an_engine_passes_the_store_tests_and_keeps_no_garbage() {
+    for g in shapes() {
+        let engine = Arc::new(MemoryEngine::new(1));
+        behaves(&open(&engine, g), &g);
+        wait_for_removals(&engine, &open(&engine, g));
+        let engine = Arc::new(MemoryEngine::new(2));
+        reopens(|| open(&engine, g), &g);
+        let store = open(&engine, g);
+        wait_for_removals(&engine, &store);
+    }
+}
+
+#[test]
+fn a_long_log_becomes_a_checkpoint() {
+    let (g, engine) = (shapes()[1], Arc::new(MemoryEngine::new(3)));
+    let rounds = 3 * ENTRIES_MAX;
+    let store = open(&engine, g);
+    for sequence in 1..=rounds {
+        write_round(&store, &g, sequence);
+        assert!(engine.entries() as u64 <= ENTRIES_MAX);
+    }
+    assert!(store.log.try_lock().unwrap().checkpoint > rounds - ENTRIES_MAX);
+    drop(store);
+    let store = open(&engine, g);
+    check_round(&store, &g, rounds);
+    check_round(&store, &g, rounds - 1);
+    write_round(&store, &g, rounds + 1);
+    check_round(&store, &g, rounds + 1);
+}
+
+#[test]
+fn a_host_that_another_one_follows_changes_nothing_more() {
+    let (g, engine) = (shapes()[0], Arc::new(MemoryEngine::new(4)));
+    let first = open(&engine, g);
+    write_round(&first, &g, 1);
+    let staged = path(&g, 1, 2);
+    for version in &staged {
+        block_on(first.stage(*version, &bytes_of(&g, *version))).unwrap();
+    }
+    let second = open(&engine, g);
+    for _ in 0..2 {
+        assert!(matches!(block_on(first.commit(2, &staged)), Err(Error::InUse(_))));
+        assert!(matches!(block_on(first.abandon()), Err(Error::InUse(_))));
+        assert!(matches!(block_on(first.sequence()), Err(Error::InUse(_))));
+    }
+    for sequence in 2..=30 {
+        write_round(&second, &g, sequence);
+        check_round(&second, &g, sequence);
+    }
+    wait_for_removals(&engine, &second);
+    // The first host's versions are gone, and that is no damage.
+    let mut node = bytes_of(&g, path(&g, 0, 1)[0]);
+    let gone = block_on(first.read_node(path(&g, 0, 1)[0], &mut node));
+    assert!(matches!(gone, Err(Error::InUse(_))), "{gone:?}");
+}
+
+#[test]
+fn a_lost_stripe_is_damage_of_its_slots_alone() {
+    let (g, engine) = (shapes()[0], Arc::new(MemoryEngine::new(5)));
+    let store = open(&engine, g);
+    write_round(&store, &g, 1);
+    let version = path(&g, 0, 1)[1];
+    let per_stripe = store.slots_per_stripe() as u32;
+    assert!(per_stripe > 1 && per_stripe < g.inner_slots as u32);
+    engine.lose(|name| name.value.version == version && name.stripe == 1);
+    let mut bytes = bytes_of(&g, version);
+    assert!(matches!(block_on(store.read_node(version, &mut bytes)), Err(Error::Io(_))));
+    for slot in 0..g.inner_slots as u32 {
+        let mut into = vec![0; g.slot_len()];
+        let read = block_on(store.read_slots(&mut [SlotRead { version, slot, into: &mut into }]));
+        assert_eq!(read.is_err(), slot / per_stripe == 1, "{slot}");
+        assert!(matches!(read, Ok(()) | Err(Error::Io(_))));
+    }
+    write_round(&store, &g, 2);
+}
+
+/// Requests and answers that get lost or arrive late never undo a commit, and never make a version
+/// readable that was not committed.
+#[test]
+fn commits_survive_failures_and_late_requests() {
+    for seed in 0..24 {
+        let (g, engine) = (shapes()[seed as usize % 3], Arc::new(MemoryEngine::new(seed)));
+        let (mut rng, mut store) = (SeededRng::new(seed), open(&engine, g));
+        let (mut sequence, mut attempt, mut current) = (0, 0, HashMap::new());
+        engine.fail(30);
+        for _ in 0..200 {
+            attempt += 1;
+            if rng.below(12) == 0 {
+                drop(store);
+                engine.fail(0);
+                store = open(&engine, g);
+                engine.fail(30);
+            }
+            let versions = path(&g, sequence, attempt);
+            let work = async {
+                store.abandon().await?;
+                for version in &versions {
+                    store.stage(*version, &bytes_of(&g, *version)).await?;
+                }
+                store.commit(sequence + 1, &versions).await
+            };
+            let done = match rng.below(8) {
+                // The caller gives up early.
+                0 => work.now_or_never().unwrap_or(Err(Error::SessionLost)),
+                _ => block_on(work),
+            };
+            engine.fail(0);
+            let after = block_on(store.sequence()).unwrap();
+            assert!(after == sequence + 1 || done.is_err() && after == sequence, "{seed}");
+            if after > sequence {
+                sequence = after;
+                current.extend(versions.into_iter().map(|version| (version.node, version)));
+            }
+            for version in current.values() {
+                let mut bytes = vec![0; bytes_of(&g, *version).len()];
+                block_on(store.read_node(*version, &mut bytes)).unwrap();
+                assert!(bytes == bytes_of(&g, *version), "{seed}");
+            }
+            engine.fail(30);
+        }
+        assert!(sequence > 10, "{seed}: {sequence}");
+        drop(store);
+        engine.fail(0);
+        wait_for_removals(&engine, &open(&engine, g));
+    }
+}

@@ -1,0 +1,51 @@
+//! Storage engines for the tree of a cloud store: Redis, S3 and PostgreSQL.
+//!
+//! A host keeps versions of nodes in a [`NodeStore`](traceless_cloud::store::NodeStore). Here the
+//! nodes are on a server that users run already. Engines are untrusted, as the host is: they see
+//! sealed slots, and when each of them is read.
+//!
+//! A URL is opened once the shape of the tree is known:
+//!
+//! ```
+//! let store = traceless_engines::parse("redis://127.0.0.1/?store=tree", None)?;
+//! // store.check()? connects; traceless_cloud::server::Settings takes the store.
+//!
+//! let unknown = traceless_engines::parse("mysql://127.0.0.1/", None).err();
+//! assert!(unknown.is_some_and(|reason| reason.contains("there are file, postgres, redis")));
+//! # Ok::<(), String>(())
+//! ```
+//!
+//! The files:
+//!
+//! * `store_url`, `address`: URLs of stores, and engines that are connected to later
+//! * `engine`: the trait `Engine`: stripes under names, and a log
+//! * `engine_store`: a store over an engine: commits, doubt about them, garbage
+//! * `entry`: entries of the log as bytes, and the versions that a log leads to
+//! * `redis` (`deployment`: one server or a cluster), `s3`, `postgres`
+//! * `names`: names of stores and stripes as text
+//! * `link`, `retry`: connections that are replaced, and requests that are repeated
+#![forbid(unsafe_code)]
+
+mod address;
+#[cfg(test)]
+mod conformance;
+mod engine;
+mod engine_store;
+mod entry;
+mod link;
+#[cfg(test)]
+mod memory;
+mod names;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
+mod retry;
+#[cfg(feature = "s3")]
+mod s3;
+#[cfg(all(test, any(feature = "postgres", feature = "redis")))]
+mod servers;
+mod store_url;
+
+pub use address::EngineAddress;
+pub use store_url::parse;

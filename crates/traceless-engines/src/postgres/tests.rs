@@ -1,0 +1,78 @@
+use super::*;
+use crate::conformance::{block_on, conforms};
+use crate::engine_store::EngineStore;
+use crate::servers::{TestServer, as_user, folder_of_user, free_port, program, start};
+use std::sync::Arc;
+use traceless_cloud::store::suite::{check_round, shapes, write_round};
+
+fn server(options: &[&str]) -> TestServer {
+    let (folder, port) = (folder_of_user(), free_port());
+    let data = folder.path().join("data");
+    let made = as_user(&program("initdb"))
+        .args(["--auth", "trust", "--username", "postgres", "--no-sync", "-D"])
+        .arg(&data)
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let mut command = as_user(&program("postgres"));
+    command.current_dir(folder.path()).arg("-D").arg(&data).args(options);
+    command.args(["-p", &port.to_string(), "-h", "127.0.0.1", "-k"]).arg(folder.path());
+    start(command, port, folder)
+}
+
+fn url(server: &TestServer) -> String {
+    format!("postgres://postgres@127.0.0.1:{}/postgres", server.port)
+}
+
+fn store(number: u32) -> StoreName {
+    StoreName::parse(&format!("store-{number}")).unwrap()
+}
+
+/// Waits until the server answers statements: it listens before that.
+fn engine(server: &TestServer, number: u32) -> PostgresEngine {
+    let engine = PostgresEngine::new(&url(server), store(number)).unwrap();
+    block_on(crate::retry::persist(PATIENCE, || engine.load())).unwrap();
+    engine
+}
+
+#[test]
+fn a_database_conforms() {
+    let postgres = server(&[]);
+    conforms(|number, _| engine(&postgres, number));
+}
+
+#[test]
+fn a_restart_of_the_server_is_waited_for() {
+    // The server's default would lose commits.
+    let (mut postgres, g) = (server(&["-c", "synchronous_commit=off"]), shapes()[0]);
+    let store = EngineStore::open(Arc::new(engine(&postgres, 1)), g, PATIENCE).unwrap();
+    for sequence in 1..=3 {
+        write_round(&store, &g, sequence);
+        postgres.kill();
+        let restart = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            postgres.restart();
+            postgres
+        });
+        check_round(&store, &g, sequence);
+        postgres = restart.join().unwrap();
+    }
+}
+
+#[test]
+fn lasting_failures_differ_from_passing_ones() {
+    let postgres = server(&[]);
+    drop(engine(&postgres, 1));
+    let load = |url: String| {
+        let engine = PostgresEngine::new(&url, store(1)).unwrap();
+        block_on(engine.load()).unwrap_err()
+    };
+    let wrong = load(format!("{}s", url(&postgres)));
+    assert!(!wrong.is_passing && wrong.message.contains("postgress"), "{wrong:?}");
+    let wrong = load(url(&postgres).replace("postgres@", "nobody@"));
+    assert!(!wrong.is_passing && wrong.message.contains("nobody"), "{wrong:?}");
+    let away = load(format!("postgres://postgres@127.0.0.1:{}/postgres", free_port()));
+    assert!(away.is_passing, "{away:?}");
+    assert!(PostgresEngine::new("postgres://a:b:c/", store(1)).is_err());
+}

@@ -1,0 +1,305 @@
+//! Redis and Valkey, one server or a cluster.
+//!
+//! | key | value |
+//! |---|---|
+//! | `{STORE:SUBTREE}:NODE:ATTEMPT:STAGING:STRIPE` | a stripe |
+//! | `{STORE}:log` | a hash: `next`, the next position; and the entry of each position |
+//! | `{STORE}:checkpoint` | a hash: `position` and `bytes` |
+//!
+//! Braces surround what decides on which server of a cluster a key lies. A *subtree* is a node of
+//! the first layer with many nodes and all nodes below it, so the lower part of a path is on one
+//! server. Scripts make a change of the log atomic.
+
+mod deployment;
+
+pub use deployment::{Cluster, Deployment, Server};
+
+use crate::address::{Address, EngineAddress, Options};
+use crate::engine::{Appended, Engine, RequestError, StoredLog, StripeName, StripeRange};
+use crate::link::Link;
+use crate::names::{StoreName, StripeText};
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, RetryMethod, pipe};
+use std::collections::{BTreeMap, HashMap};
+use traceless_cloud::geometry::{Geometry, Node};
+use url::Url;
+
+/// Large enough for few commands, and small enough that a slot does not wait long behind one.
+const STRIPE_LEN_MAX: usize = 256 << 10;
+/// Stripes of one request that reads whole nodes.
+const STRIPES_AT_ONCE: usize = 16;
+/// The first layer with so many nodes has the roots of the subtrees.
+const SUBTREES_MIN: u32 = 64;
+/// Milliseconds that a replica may take to have a change.
+const REPLICA_PATIENCE_MS: u64 = 2000;
+
+/// Takes a position of the log. Returns nothing if it was free, and else its entry.
+const APPEND: &str = "
+    if tonumber(redis.call('HGET', KEYS[1], 'next') or '1') ~= tonumber(ARGV[1]) then
+        return redis.call('HGET', KEYS[1], ARGV[1]) or ''
+    end
+    redis.call('HSET', KEYS[1], ARGV[1], ARGV[2], 'next', ARGV[3])
+    return false";
+
+/// Replaces the checkpoint by a newer one, and removes the entries that it includes.
+const REPLACE: &str = "
+    local position = tonumber(ARGV[1])
+    if tonumber(redis.call('HGET', KEYS[2], 'position') or '0') >= position then
+        return 0
+    end
+    redis.call('HSET', KEYS[2], 'position', ARGV[1], 'bytes', ARGV[2])
+    for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+        if field ~= 'next' and tonumber(field) <= position then
+            redis.call('HDEL', KEYS[1], field)
+        end
+    end
+    return 1";
+
+/// Reads checkpoint and log at one moment.
+const LOAD: &str = "
+    local position, bytes = unpack(redis.call('HMGET', KEYS[2], 'position', 'bytes'))
+    return {position, bytes, redis.call('HGETALL', KEYS[1])}";
+
+/// The position and bytes of a checkpoint, and the fields of a log.
+type LoadedLog = (Option<u64>, Option<Vec<u8>>, HashMap<String, Vec<u8>>);
+
+/// A store in Redis.
+pub struct RedisEngine<D: Deployment> {
+    deployment: D,
+    store: StoreName,
+    geometry: Geometry,
+    /// How many replicas must have a change before it counts as durable.
+    replicas: u32,
+    /// For slots, the log and names.
+    small: Link<D::Connection>,
+    /// For whole stripes, which slots should not wait for.
+    large: Link<D::Connection>,
+}
+
+impl<D: Deployment> RedisEngine<D> {
+    /// The store of a tree of this shape. Changes wait until so many replicas have them.
+    pub fn new(deployment: D, store: StoreName, geometry: Geometry, replicas: u32) -> Self {
+        let (small, large) = (Link::default(), Link::default());
+        Self { deployment, store, geometry, replicas, small, large }
+    }
+
+    async fn query<T: FromRedisValue>(
+        &self,
+        link: &Link<D::Connection>,
+        commands: &Pipeline,
+    ) -> Result<T, RequestError> {
+        let used = link.get(|| async { Ok(self.deployment.connect().await?) }).await?;
+        let mut connection = used.connection().clone();
+        let done = commands.query_async(&mut connection).await;
+        used.end(done.as_ref().err().is_none_or(is_of_command));
+        Ok(done?)
+    }
+
+    /// Carries out a command that changes something, and waits for the replicas.
+    async fn change<T: FromRedisValue>(
+        &self,
+        link: &Link<D::Connection>,
+        mut command: Pipeline,
+    ) -> Result<T, RequestError> {
+        if self.replicas == 0 {
+            return self.query::<(T,)>(link, &command).await.map(|(done,)| done);
+        }
+        command.cmd("WAIT").arg(self.replicas).arg(REPLICA_PATIENCE_MS);
+        let (done, reached) = self.query::<(T, u32)>(link, &command).await?;
+        if reached < self.replicas {
+            let message = format!("{reached} of {} replicas have a change", self.replicas);
+            return Err(RequestError::passing(message));
+        }
+        Ok(done)
+    }
+
+    /// Reads ranges that lie on one server.
+    async fn read_together(
+        &self,
+        link: &Link<D::Connection>,
+        ranges: &[(usize, &StripeRange)],
+    ) -> Result<Vec<(usize, Option<Bytes>)>, RequestError> {
+        let mut commands = pipe();
+        for (_, range) in ranges {
+            let last = range.at + range.len - 1;
+            commands.cmd("GETRANGE").arg(self.key(range.name)).arg(range.at).arg(last);
+        }
+        let found: Vec<Vec<u8>> = self.query(link, &commands).await?;
+        // A missing key reads as one without bytes.
+        let some = |bytes: Vec<u8>| (!bytes.is_empty()).then(|| Bytes::from(bytes));
+        Ok(ranges.iter().map(|(number, _)| *number).zip(found.into_iter().map(some)).collect())
+    }
+
+    fn key(&self, name: StripeName) -> String {
+        let subtree = subtree(&self.geometry, name.value.version.node).0;
+        let stripe = StripeText { name, separator: ':' };
+        format!("{{{}:{subtree:x}}}:{stripe}", self.store.as_str())
+    }
+
+    fn log_key(&self) -> String {
+        format!("{{{}}}:log", self.store.as_str())
+    }
+
+    fn checkpoint_key(&self) -> String {
+        format!("{{{}}}:checkpoint", self.store.as_str())
+    }
+}
+
+impl<D: Deployment> Engine for RedisEngine<D> {
+    fn stripe_len_max(&self) -> usize {
+        STRIPE_LEN_MAX
+    }
+
+    async fn check(&self) -> Result<(), RequestError> {
+        self.load().await?;
+        let mut command = pipe();
+        command.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
+        // Many services do not let their users ask.
+        let found = self.query::<(HashMap<String, String>,)>(&self.small, &command).await;
+        let policy = found.ok().and_then(|(mut found,)| found.remove("maxmemory-policy"));
+        match policy {
+            Some(policy) if policy != "noeviction" => Err(RequestError::lasting(format!(
+                "this Redis forgets values when its memory is full (maxmemory-policy {policy}): \
+                 use one with noeviction"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn read(&self, ranges: &[StripeRange]) -> Result<Vec<Option<Bytes>>, RequestError> {
+        let total: usize = ranges.iter().map(|range| range.len).sum();
+        let (link, most) = if total > STRIPE_LEN_MAX {
+            (&self.large, STRIPES_AT_ONCE)
+        } else {
+            (&self.small, ranges.len())
+        };
+        let mut servers: BTreeMap<Option<Node>, Vec<(usize, &StripeRange)>> = BTreeMap::new();
+        for (number, range) in ranges.iter().enumerate() {
+            let subtree = subtree(&self.geometry, range.name.value.version.node);
+            let server = D::HAS_SEVERAL_SERVERS.then_some(subtree);
+            servers.entry(server).or_default().push((number, range));
+        }
+        let parts = servers.values().flat_map(|ranges| ranges.chunks(most.max(1)));
+        let parts = try_join_all(parts.map(|part| self.read_together(link, part))).await?;
+        let mut found = vec![None; ranges.len()];
+        for (number, bytes) in parts.into_iter().flatten() {
+            found[number] = bytes;
+        }
+        Ok(found)
+    }
+
+    async fn write(&self, name: StripeName, bytes: Bytes) -> Result<(), RequestError> {
+        let mut command = pipe();
+        command.cmd("SET").arg(self.key(name)).arg(&bytes[..]);
+        self.change(&self.large, command).await
+    }
+
+    async fn remove(&self, names: &[StripeName]) -> Result<(), RequestError> {
+        let mut subtrees: HashMap<Node, Pipeline> = HashMap::new();
+        for &name in names {
+            let subtree = subtree(&self.geometry, name.value.version.node);
+            // Memory is released by another thread of the server.
+            subtrees.entry(subtree).or_default().cmd("UNLINK").arg(self.key(name)).ignore();
+        }
+        let all = subtrees.values().map(|commands| self.query::<()>(&self.large, commands));
+        try_join_all(all).await.map(drop)
+    }
+
+    async fn list(&self) -> Result<Vec<StripeName>, RequestError> {
+        let used = self.large.get(|| async { Ok(self.deployment.connect().await?) });
+        let used = used.await?;
+        let begin = format!("{{{}:", self.store.as_str());
+        let found = self.deployment.scan(used.connection().clone(), &format!("{begin}*")).await;
+        used.end(found.as_ref().err().is_none_or(is_of_command));
+        let name = |key: String| StripeText::parse(key.split_once("}:")?.1, ':');
+        Ok(found?.into_iter().filter_map(name).collect())
+    }
+
+    async fn append(&self, position: u64, entry: Bytes) -> Result<Appended, RequestError> {
+        let mut command = pipe();
+        command.cmd("EVAL").arg(APPEND).arg(1).arg(self.log_key());
+        command.arg(position).arg(&entry[..]).arg(position + 1);
+        let found: Option<Vec<u8>> = self.change(&self.small, command).await?;
+        Ok(match found {
+            None => Appended::Done,
+            Some(entry) if entry.is_empty() => Appended::Taken(None),
+            Some(entry) => Appended::Taken(Some(entry.into())),
+        })
+    }
+
+    async fn load(&self) -> Result<StoredLog, RequestError> {
+        let mut command = pipe();
+        command.cmd("EVAL").arg(LOAD).arg(2).arg(self.log_key()).arg(self.checkpoint_key());
+        let ((position, bytes, log),): (LoadedLog,) = self.query(&self.small, &command).await?;
+        let checkpoint = position.zip(bytes.map(Bytes::from));
+        let entry = |(field, bytes): (String, Vec<u8>)| Some((field.parse().ok()?, bytes.into()));
+        Ok(StoredLog { checkpoint, entries: log.into_iter().filter_map(entry).collect() })
+    }
+
+    async fn checkpoint(&self, position: u64, bytes: Bytes) -> Result<(), RequestError> {
+        let mut command = pipe();
+        command.cmd("EVAL").arg(REPLACE).arg(2).arg(self.log_key()).arg(self.checkpoint_key());
+        command.arg(position).arg(&bytes[..]);
+        self.change::<u32>(&self.small, command).await.map(drop)
+    }
+}
+
+/// The store of this URL.
+pub(crate) fn address(url: &Url, mut options: Options) -> Result<Box<dyn EngineAddress>, String> {
+    let store = options.store()?;
+    let replicas = options.get("replicas").map(|number| number.parse());
+    let replicas = replicas.transpose().map_err(|_| "replicas= is a number")?.unwrap_or(0);
+    options.end()?;
+    // The library knows the schemes of single servers alone.
+    let single = url.as_str().replacen("+cluster", "", 1);
+    if url.scheme().ends_with("+cluster") {
+        return Address::boxed(move |geometry| {
+            let cluster = Cluster::new(&single)?;
+            Ok(RedisEngine::new(cluster, store.clone(), geometry, replicas))
+        });
+    }
+    let server = url.to_string();
+    Address::boxed(move |geometry| {
+        let server = Server::new(&server)?;
+        Ok(RedisEngine::new(server, store.clone(), geometry, replicas))
+    })
+}
+
+/// The root of the subtree with this node.
+fn subtree(g: &Geometry, node: Node) -> Node {
+    let roots = (0..g.layers).find(|&layer| g.width(layer) >= SUBTREES_MIN);
+    let (layer, roots) = (g.layer_of(node), roots.unwrap_or(g.layers - 1));
+    if layer <= roots {
+        return node;
+    }
+    // The nodes of a path have equal numbers in their layers, modulo the width of the layer above.
+    g.node(roots, node.0 - g.node(layer, 0).0)
+}
+
+/// Whether the error is of one command, so that the connection can serve further ones.
+fn is_of_command(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Server(_)) && error.code() != Some("READONLY")
+}
+
+impl From<RedisError> for RequestError {
+    fn from(error: RedisError) -> Self {
+        let may_pass = match error.kind() {
+            ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => false,
+            ErrorKind::Server(_) => {
+                // Memory, replicas and time for a command may be missing now, and there later.
+                let passing = ["OOM", "NOREPLICAS", "BUSY", "MASTERDOWN", "LOADING", "READONLY"];
+                error.code().is_some_and(|code| passing.contains(&code))
+                    || !matches!(error.retry_method(), RetryMethod::NoRetry)
+            }
+            ErrorKind::Io => {
+                !matches!(error.retry_method(), RetryMethod::NoRetry) || error.is_timeout()
+            }
+            _ => !matches!(error.retry_method(), RetryMethod::NoRetry),
+        };
+        RequestError { message: error.to_string(), is_passing: may_pass }
+    }
+}
+
+#[cfg(test)]
+mod tests;

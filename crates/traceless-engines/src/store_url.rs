@@ -1,0 +1,85 @@
+//! URLs of stores.
+//!
+//! | URL | store |
+//! |---|---|
+//! | `redis://[USER:PASSWORD@]HOST[:PORT][/DB]` | Redis or Valkey; `rediss://` with TLS |
+//! | `redis+cluster://…`, `rediss+cluster://…` | the cluster with that server |
+//! | `s3://BUCKET[/PREFIX]` | a bucket; keys as for all clients of S3, in the environment |
+//! | `postgres://[USER:PASSWORD@]HOST[:PORT]/DATABASE` | PostgreSQL |
+//!
+//! After a question mark come options: `store=NAME` in Redis and PostgreSQL, `replicas=N` in Redis,
+//! `endpoint=URL` and `region=NAME` in S3.
+
+use crate::address::{EngineAddress, Options};
+use url::Url;
+
+/// The store with this URL. `password` replaces the URL's own.
+pub fn parse(text: &str, password: Option<&str>) -> Result<Box<dyn EngineAddress>, String> {
+    let mut url = Url::parse(text).map_err(|e| format!("no URL of a store: {e}"))?;
+    if let Some(password) = password {
+        let without = format!("{}: has no place for a password", url.scheme());
+        url.set_password(Some(password)).map_err(|()| without)?;
+    }
+    let options = Options::take(&mut url);
+    match url.scheme() {
+        #[cfg(feature = "redis")]
+        "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => {
+            crate::redis::address(&url, options)
+        }
+        #[cfg(feature = "s3")]
+        "s3" => crate::s3::address(&url, options),
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => crate::postgres::address(&url, options),
+        scheme => Err(unknown(scheme)),
+    }
+}
+
+fn unknown(scheme: &str) -> String {
+    const KNOWN: [&str; 3] = ["postgres", "redis", "s3"];
+    let begin = scheme.split('+').next().unwrap_or_default();
+    if KNOWN.iter().any(|known| begin.starts_with(known)) {
+        return format!("this program was built without the engine of {scheme}: URLs");
+    }
+    format!("{scheme}: is no engine: there are file, postgres, redis, redis+cluster and s3")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_understood_or_refused() {
+        for right in [
+            "redis://127.0.0.1",
+            "redis://:secret@[::1]:7000/3?store=a.b&replicas=2",
+            "rediss+cluster://user:secret@host:7000/",
+            "s3://bucket",
+            "s3://bucket/a/prefix?endpoint=http://127.0.0.1:9000&region=eu-1",
+            "postgres://user@host/database?store=tree",
+            "postgresql://user@host/database?connect_timeout=3",
+        ] {
+            assert!(parse(right, None).is_ok(), "{right}: {:?}", parse(right, None).err());
+        }
+        for (wrong, reason) in [
+            ("tree", "no URL"),
+            ("file:folder", "no engine"),
+            ("mysql://host/", "no engine"),
+            ("redis://host?store=a*b", "no name of a store"),
+            ("redis://host?replicas=many", "replicas"),
+            ("redis://host?region=eu", "region= is no option"),
+            ("s3://bucket?store=x", "store= is no option"),
+            ("s3:///prefix", "bucket"),
+            ("postgres://host:port/", "no URL"),
+        ] {
+            let refused = parse(wrong, None).err().expect(wrong);
+            assert!(refused.contains(reason), "{wrong}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_put_into_the_url() {
+        assert!(parse("redis://ann@host/", Some("a b&c@d")).is_ok());
+        let refused = parse("mailto:ann", Some("secret")).err().unwrap();
+        assert!(!refused.contains("secret"), "{refused}");
+    }
+}
