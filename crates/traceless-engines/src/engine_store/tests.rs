@@ -119,9 +119,13 @@ fn commits_survive_failures_and_late_requests() {
         let (g, engine) = (shapes()[seed as usize % 3], Arc::new(MemoryEngine::new(seed)));
         let (mut rng, mut store) = (SeededRng::new(seed), open(&engine, g));
         let (mut sequence, mut attempt, mut current) = (0, 0, HashMap::new());
+        let mut is_committed = true;
         engine.fail(30);
         for _ in 0..200 {
-            attempt += 1;
+            // After the end of a session a gateway sends an attempt again.
+            if rng.below(2) == 0 || is_committed {
+                attempt += 1;
+            }
             if rng.below(12) == 0 {
                 drop(store);
                 engine.fail(0);
@@ -141,10 +145,14 @@ fn commits_survive_failures_and_late_requests() {
                 0 => work.now_or_never().unwrap_or(Err(Error::SessionLost)),
                 _ => block_on(work),
             };
+            if rng.below(2) == 0 {
+                let _ = block_on(store.abandon());
+            }
             engine.fail(0);
             let after = block_on(store.sequence()).unwrap();
             assert!(after == sequence + 1 || done.is_err() && after == sequence, "{seed}");
-            if after > sequence {
+            is_committed = after > sequence;
+            if is_committed {
                 sequence = after;
                 current.extend(versions.into_iter().map(|version| (version.node, version)));
             }
