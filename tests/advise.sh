@@ -26,20 +26,6 @@ command_of() {
     mapfile -t words < <(number "'\\n'.join(a['commands'][$1]['words'][1:])")
 }
 
-# Starts the command $3... and waits until it says $2; its output goes to $1.out and $1.err.
-start() {
-    local name=$1 word=$2
-    shift 2
-    "$@" >"$name.out" 2>"$name.err" &
-    started=$!
-    for _ in $(seq 200); do
-        grep -q "$word" "$name.out" && return
-        sleep 0.05
-    done
-    cat "$name.err"
-    return 1
-}
-
 section "a volume is what was priced"
 for options in "" "--pattern scattered" "--memory 100K --space-factor 2" \
     "--writes 80 --space-factor 5"; do
@@ -81,7 +67,7 @@ asks() {
 }
 advise 0 --watcher cloud --size 4M
 command_of 2
-start local RESP "$traceless" "${words[@]/#127.0.0.1:6400/127.0.0.1:$port}"
+start_service local RESP "$traceless" "${words[@]/#127.0.0.1:6400/127.0.0.1:$port}"
 asks
 kill "$started"
 wait "$started" || fail "the gateway: $(cat local.err)"
@@ -92,11 +78,11 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 
     -keyout gateway.key -out gateway.pem 2>/dev/null
 host=127.0.0.1:$((port + 1))
 command_of 0
-start host "host at" "$traceless" "${words[@]/#0.0.0.0:6500/$host}"
+start_service host "host at" "$traceless" "${words[@]/#0.0.0.0:6500/$host}"
 cp tree/host.pem .
 command_of 1
 words=("${words[@]/#host.example:6500/$host}")
-start gateway RESP "$traceless" "${words[@]/#127.0.0.1:6400/127.0.0.1:$port}"
+start_service gateway RESP "$traceless" "${words[@]/#127.0.0.1:6400/127.0.0.1:$port}"
 asks
 kill "$started"
 wait "$started" || fail "the gateway: $(cat gateway.err)"

@@ -8,14 +8,7 @@ gateway=("$traceless" gateway --local store --blocks 6000 --block-len 256 --lamb
     --resp "127.0.0.1:$port")
 
 start() {
-    "${gateway[@]}" --allow-simulated-tee "$@" >gateway.out 2>gateway.err &
-    started=$!
-    for _ in $(seq 100); do
-        grep -q RESP gateway.out && return
-        sleep 0.1
-    done
-    cat gateway.err
-    return 1
+    start_service gateway RESP "${gateway[@]}" --allow-simulated-tee "$@"
 }
 
 # What the gateway answers to the words $@.

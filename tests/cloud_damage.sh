@@ -9,19 +9,7 @@ tree=(--local store --blocks 9000 --block-len 256 --lambda 8 --durability proces
 values=6000
 
 start() {
-    "$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$port" "$@" >gateway.out 2>gateway.err &
-    started=$!
-    for _ in $(seq 100); do
-        ! has_line gateway.out RESP || return 0
-        sleep 0.1
-    done
-    cat gateway.err
-    return 1
-}
-
-stop() {
-    kill "$started"
-    wait "$started"
+    start_service gateway RESP "$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$port" "$@"
 }
 
 # Changes a byte at each of $1 random places of the nodes' files.
@@ -81,7 +69,7 @@ section "a store without damage"
 start
 check "it is filled" fill
 check "all is there" [ "$(read_all)" = "0 0" ]
-stop
+stop_service
 expect 0 "$traceless" gateway scrub "${tree[@]}"
 check "it says so" grep -q "sound: every slot" out
 expect 0 "$traceless" gateway check --local store
@@ -98,10 +86,10 @@ for count in 1 10 100; do
     check "no more than were damaged, and none without an error" \
         [ "$lost" -le "$count" -a "$missing" = 0 ]
     check "the same ones are lost when they are read again" [ "$(read_all)" = "$lost 0" ]
-    stop
+    stop_service
     start
     check "and after a restart" [ "$(read_all)" = "$lost 0" ]
-    stop
+    stop_service
     code=$((lost > 0))
     expect "$code" "$traceless" gateway check --local store --json
     check "the state knows them" \
@@ -124,7 +112,7 @@ check "the damage is replaced" grep -q ": 0 slots are damaged" err
 check "the values are still named" [ "$(grep -c "^lost: 1 blocks of the value" out)" = "$lost" ]
 start
 check "clients get as many errors" [ "$(read_all)" = "$lost 0" ]
-stop
+stop_service
 expect 1 "$traceless" gateway repair --local store
 check "nothing is removed unasked" grep -q -e "--accept-loss" err
 expect 1 "$traceless" gateway repair --local store --accept-loss
@@ -135,7 +123,7 @@ start
 check "they are gone, and all others there" [ "$(read_all)" = "0 $lost" ]
 check "they can be written again" fill
 check "and read" [ "$(read_all)" = "0 0" ]
-stop
+stop_service
 
 section "a scrub beside clients, and its speed"
 rm -r store
@@ -153,7 +141,7 @@ check "and what is lost" grep -q "^traceless_lost_blocks $lost$" metrics.txt
 check "clients are served" [ "$(read_all)" = "$lost 0" ]
 check "the log names nodes, and no value" grep -q "the scrub found damaged slots" gateway.err
 check "no names in the log" bash -c '! grep -q name[0-9] gateway.err'
-stop
+stop_service
 bytes=$(python3 -c 'import json; print(json.load(open("scrub.json"))["bytes"])')
 began=$SECONDS
 expect 1 "$traceless" gateway scrub "${tree[@]}" --speed $((bytes / 3))

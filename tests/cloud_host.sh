@@ -11,20 +11,6 @@ gateway=("$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$port" --host "$lis
     --host-cert tree/host.pem)
 allowed=--allow-simulated-tee
 
-# Starts the command $3... and waits until it says $2; its output goes to $1.out and $1.err.
-start() {
-    local name=$1 word=$2
-    shift 2
-    "$@" >"$name.out" 2>"$name.err" &
-    started=$!
-    for _ in $(seq 200); do
-        grep -q "$word" "$name.out" && return
-        sleep 0.05
-    done
-    cat "$name.err"
-    return 1
-}
-
 ask() {
     redis-cli -p "$port" "$@"
 }
@@ -35,7 +21,7 @@ enclaves_of() {
 }
 
 section "a host, and a gateway that knows its certificate"
-start host "host at" "${host[@]}"
+start_service host "host at" "${host[@]}"
 serving=$started
 expect 2 "${gateway[@]}" --state state
 check "it says why" grep -q "protects nothing" err
@@ -44,7 +30,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=o
     -keyout other.key -out other.pem 2>/dev/null
 expect 2 "$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$port" --host "$listen" \
     --host-cert other.pem --state state "$allowed"
-start gateway RESP "${gateway[@]}" --state state "$allowed"
+start_service gateway RESP "${gateway[@]}" --state state "$allowed"
 older=$started
 check "the evidence says what it is" grep -q "simulated, in a process" gateway.err
 check "a value is kept" test "$(ask set name value)" = OK
@@ -72,7 +58,7 @@ check "another takes its place" test "$(ask set second value)" = OK
 section "of two gateways the newer has the store"
 expect 5 "${gateway[@]}" --state state "$allowed"
 cp -r state copy
-start newer RESP "$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$((port + 2))" \
+start_service newer RESP "$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$((port + 2))" \
     --host "$listen" --host-cert tree/host.pem --state copy "$allowed"
 newer=$started
 check "the newer has the values" test "$(redis-cli -p $((port + 2)) get name)" = value
@@ -88,7 +74,7 @@ expect 5 "${gateway[@]}" --state state "$allowed"
 check "it says why" grep -q "another gateway" err
 
 section "nothing outlives its host"
-start newer RESP "${gateway[@]}" --state copy "$allowed"
+start_service newer RESP "${gateway[@]}" --state copy "$allowed"
 newer=$started
 enclave=$(enclaves_of "$serving")
 kill -KILL "$serving"
@@ -97,7 +83,7 @@ for _ in $(seq 100); do
     sleep 0.02
 done
 check "the enclave is gone with it" test ! -d "/proc/${enclave% }"
-start host "host at" "${host[@]}"
+start_service host "host at" "${host[@]}"
 serving=$started
 check "the gateway goes on" test "$(ask get name)" = value
 kill "$newer"
@@ -111,7 +97,7 @@ check "the store and its checker agree" \
     python3 "$lib/kills.py" "$traceless" "$scratch/killed" "${KILLS:-20}"
 mkdir beating
 check "with a constant rate, too" \
-    python3 "$lib/kills.py" "$traceless" "$scratch/beating" "${KILLS:-12}" 2 --rate fixed=1500/s
+    python3 "$lib/kills.py" "$traceless" "$scratch/beating" "${KILLS:-12}" 2 file --rate fixed=1500/s
 
 section "a constant rate"
 # Low, so that ticks are kept while other programs use the processors, too.
@@ -122,9 +108,9 @@ for wrong in 100 fixed=100 fixed=0/s fixed=200000/s; do
 done
 # The old one belongs to another gateway.
 rm -r tree
-start host "host at" "${host[@]}"
+start_service host "host at" "${host[@]}"
 serving=$started
-start gateway RESP "${gateway[@]}" --state steady "$allowed" --rate "fixed=$rate/s" \
+start_service gateway RESP "${gateway[@]}" --state steady "$allowed" --rate "fixed=$rate/s" \
     --copies 100K --metrics "$metrics"
 steady=$started
 

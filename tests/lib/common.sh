@@ -124,6 +124,29 @@ has_line() {
     [ "$(tail -c 1 "$1" 2>/dev/null | wc -l)" = 1 ] && grep -q "^$2" "$1"
 }
 
+# Starts a command and waits until it has printed a line that begins with WORD. Its output goes to
+# NAME.out and NAME.err, its number to `started`. start_service NAME WORD COMMAND...
+start_service() {
+    local name=$1 word=$2
+    shift 2
+    rm -f "$name.out"
+    "$@" >"$name.out" 2>"$name.err" </dev/null &
+    started=$!
+    for _ in $(seq 400); do
+        ! has_line "$name.out" "$word" || return 0
+        [ -d "/proc/$started" ] || break
+        sleep 0.05
+    done
+    cat "$name.out" "$name.err" >&2
+    fail "$word was not printed by: $*"
+}
+
+# Ends what was started last, which must end well.
+stop_service() {
+    kill "$started"
+    wait "$started"
+}
+
 # Checks that `out` is JSON with the schema SCHEMA and each of the FIELDS.
 expect_json() {
     python3 "$lib/fields.py" "$@" <"$scratch/out" || fail "the JSON is not as promised"

@@ -1,6 +1,9 @@
-"""Kills gateway, host and enclave of a cloud store at random moments, and looks for lost writes.
+"""Kills the parts of a cloud store at random moments, and looks for lost writes.
 
-usage: kills.py TRACELESS FOLDER KILLS [SEED [OPTION OF THE GATEWAY]...]
+usage: kills.py TRACELESS FOLDER KILLS [SEED [ENGINE [OPTION OF THE GATEWAY]...]]
+
+The parts are gateway, host, enclave, and the server of the storage engine: of `redis`, `postgres`
+or `s3`, or none for `file`.
 
 A client writes, reads and removes values all the while, and keeps a model beside: under each name
 what was answered last or, where no answer came, all that it may be. Whatever is read must be among
@@ -16,9 +19,12 @@ import sys
 import threading
 import time
 
+import engines
+
 TRACELESS, FOLDER, KILLS = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3])
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 1
-OPTIONS = sys.argv[5:]
+ENGINE = sys.argv[5] if len(sys.argv) > 5 else "file"
+OPTIONS = sys.argv[6:]
 TREE = ["--blocks", "6000", "--block-len", "256", "--lambda", "4", "--allow-simulated-tee"]
 # The host's, another at each start: no layer in memory, the root, the whole tree.
 CACHES = ["0", "1M", "64M"]
@@ -26,6 +32,8 @@ NAMES = 400
 VALUE_LEN_MAX = 1500
 START_PATIENCE = 60
 END_PATIENCE = 10
+# Seconds of the slowest operation, with its repetitions.
+SLOWEST = 0.0
 
 
 def free_port():
@@ -88,12 +96,14 @@ class Client:
 
 
 class Killer(threading.Thread):
-    """Kills one of the three, again and again."""
+    """Kills one of the parts, again and again."""
 
-    def __init__(self, host, gateway, rng):
+    def __init__(self, host, gateway, engine, rng):
         super().__init__()
-        self.host, self.gateway, self.rng = host, gateway, rng
+        self.host, self.gateway, self.engine, self.rng = host, gateway, engine, rng
         self.counts = {"gateway": 0, "host": 0, "enclave": 0}
+        if engine:
+            self.counts["engine"] = 0
         self.failure = None
 
     def run(self):
@@ -112,6 +122,10 @@ class Killer(threading.Thread):
                 return
             for enclave in enclaves:
                 subprocess.run(["kill", "-KILL", str(enclave)], stderr=subprocess.DEVNULL)
+        elif victim == "engine":
+            self.engine.kill()
+            time.sleep(self.rng.random() / 2)
+            self.engine.start()
         else:
             process = getattr(self, victim)
             process.kill()
@@ -125,13 +139,18 @@ def main():
     rng = random.Random(SEED)
     resp, listen = free_port(), f"127.0.0.1:{free_port()}"
     store = FOLDER / "host"
-    where = ["--listen", listen, "--store", f"file:{store}", "--cache", CACHES[-1]]
+    engine = engines.start(ENGINE, FOLDER, TRACELESS)
+    if engine:
+        tree = ["--store", engine.url, "--state", str(store)]
+    else:
+        tree = ["--store", f"file:{store}"]
+    where = ["--listen", listen, *tree, "--cache", CACHES[-1]]
     host = Process("host at", [TRACELESS, "host", *where])
     certificate = str(store / "host.pem")
     state = ["--state", str(FOLDER / "gateway"), "--host", listen, "--host-cert", certificate]
     front = ["--resp", f"127.0.0.1:{resp}"]
     gateway = Process("RESP", [TRACELESS, "gateway", *state, *TREE, *front, *OPTIONS])
-    killer = Killer(host, gateway, random.Random(SEED + 1))
+    killer = Killer(host, gateway, engine, random.Random(SEED + 1))
     model, answered, client = {}, {"SET": 0, "GET": 0, "DEL": 0}, None
     killer.start()
     last = False
@@ -151,15 +170,18 @@ def main():
         raise SystemExit("the gateway waited for a host that is gone")
     if codes != (0, 0):
         raise SystemExit(f"gateway and host ended with {codes}")
-    print(f"kills {killer.counts}, answered {answered}, no answered write lost")
+    if engine:
+        engine.kill()
+    print(f"kills {killer.counts}, answered {answered}, slowest {SLOWEST:.1f} s, no write lost")
 
 
 def step(rng, model, answered, client, port, name, verb):
     """One operation, again until it is answered. Returns the client to go on with."""
+    global SLOWEST
     verb = verb or rng.choice(["SET", "SET", "SET", "GET", "GET", "DEL"])
     may_be = model.setdefault(name, {None})
     new = rng.randbytes(rng.randrange(VALUE_LEN_MAX)) if verb == "SET" else None
-    end = time.monotonic() + START_PATIENCE
+    begin = time.monotonic()
     while True:
         try:
             client = client or Client(port)
@@ -174,10 +196,11 @@ def step(rng, model, answered, client, port, name, verb):
                 client.ask(verb.encode(), name, *([new] if verb == "SET" else []))
                 model[name] = {new}
             answered[verb] += 1
+            SLOWEST = max(SLOWEST, time.monotonic() - begin)
             return client
         except OSError as error:
             client = None
-            if time.monotonic() > end:
+            if time.monotonic() > begin + START_PATIENCE:
                 raise SystemExit(f"no answer for {START_PATIENCE} s: {error}") from error
             time.sleep(0.02)
 

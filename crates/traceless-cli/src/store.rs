@@ -24,7 +24,8 @@ pub fn read(
 
 #[cfg(feature = "engines")]
 fn engine(url: &str, args: &StoreArgs) -> Result<Box<dyn OpenStore>, Failure> {
-    use crate::cloud::failure;
+    use crate::failure::DEVICE;
+    use crate::output::print_error;
     let password = args.store_password_file.as_deref().map(|path| {
         let text = std::fs::read_to_string(path).map(zeroize::Zeroizing::new);
         text.map_err(|e| Failure::usage(format!("{}: {e}", path.display())))
@@ -32,7 +33,18 @@ fn engine(url: &str, args: &StoreArgs) -> Result<Box<dyn OpenStore>, Failure> {
     let password = password.transpose()?;
     let password = password.as_ref().map(|text| text.lines().next().unwrap_or_default());
     let address = traceless_engines::parse(url, password).map_err(Failure::usage)?;
-    address.check().map_err(|e| failure(&e))?;
+    let checked = address.check().or_else(|failed| {
+        if !failed.is_passing {
+            return Err(failed);
+        }
+        // A server that was started with this program may need some seconds.
+        print_error(&format!("waiting for the storage engine: {}", failed.message));
+        address.wait()
+    });
+    let failed = |e: traceless_engines::RequestError| {
+        Failure::new(DEVICE, format!("the storage engine failed: {}", e.message))
+    };
+    checked.map_err(failed)?;
     Ok(address)
 }
 

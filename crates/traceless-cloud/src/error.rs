@@ -162,6 +162,11 @@ impl From<std::io::Error> for Error {
 }
 
 impl Error {
+    /// Whether the host or its engine is away, so that the same request may succeed later.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Engine(_) | Self::Host(_) | Self::SessionLost | Self::Unreachable(_))
+    }
+
     /// The error's kind in one word. Metrics and logs contain nothing else about an error.
     pub fn kind(&self) -> &'static str {
         match self {

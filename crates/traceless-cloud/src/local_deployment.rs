@@ -42,7 +42,9 @@ use crate::observed_host::observed;
 use crate::params::Params;
 use crate::process::{Program, Starting};
 use crate::random::SystemStream;
-use crate::store::{BoxedStore, CachedStore, Durability, NodeVersion, OpenStore, StoreFolder};
+use crate::store::{
+    BoxedStore, CachedStore, Durability, FileStore, NodeVersion, OpenStore, Opening,
+};
 use crate::tee::{Candidate, EnclavePlace, Policy, Provision, verify};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -128,7 +130,7 @@ impl LocalDeployment {
         let mut rng = SystemStream::drawn();
         let keys = read_keys(&home, self.key_file.as_deref(), &mut rng)?;
         let host = LocalHost {
-            store: Arc::new(self.open_store(params.geometry, durability)?),
+            store: Arc::new(self.open_store(params.geometry, durability, &mut rng)?),
             provision: keys.provision(&params, choice),
             enclave: self.enclave.clone(),
             policy: self.policy,
@@ -144,11 +146,18 @@ impl LocalDeployment {
         Ok(OpenGateway { gateway, enclave: what })
     }
 
-    fn open_store(&self, geometry: Geometry, durability: Durability) -> Result<BoxedStore> {
+    fn open_store(
+        &self,
+        geometry: Geometry,
+        durability: Durability,
+        rng: &mut dyn Rng,
+    ) -> Result<BoxedStore> {
         let Some(DistantStore { opener, cache }) = &self.store else {
-            return StoreFolder { folder: self.folder.join("host"), durability }.open(geometry);
+            let store = FileStore::open(&self.folder.join("host"), geometry, durability)?;
+            return Ok(BoxedStore::new(store));
         };
-        let store = opener.open(geometry)?;
+        let opening = Opening::next(&Self::home(&self.folder), rng)?;
+        let store = opener.open(geometry, opening)?;
         Ok(BoxedStore::new(CachedStore::new(store, geometry, *cache)))
     }
 }

@@ -3,17 +3,20 @@
 use crate::engine::{Engine, RequestError};
 use crate::engine_store::{EngineStore, runtime};
 use crate::names::StoreName;
-use crate::retry::{ONE_ATTEMPT, PATIENCE, persist};
+use crate::retry::{ONE_ATTEMPT, PATIENCE, Patience, persist};
 use std::sync::Arc;
 use traceless_cloud::geometry::Geometry;
-use traceless_cloud::store::{BoxedStore, OpenStore};
+use traceless_cloud::store::{BoxedStore, OpenStore, Opening};
 use traceless_cloud::{Error, Result};
 use url::Url;
 
 /// A store in an engine.
 pub trait EngineAddress: OpenStore {
     /// Connects once, and fails if the engine cannot be reached or cannot keep a store.
-    fn check(&self) -> Result;
+    fn check(&self) -> Result<(), RequestError>;
+
+    /// The same, but waits for an engine that is away or starts, as every request does.
+    fn wait(&self) -> Result<(), RequestError>;
 }
 
 /// The address of an engine that a function connects to.
@@ -30,8 +33,11 @@ where
         Ok(Box::new(Self(engine)))
     }
 
-    fn engine(&self, geometry: Geometry) -> Result<E> {
-        (self.0)(geometry).map_err(|failed| Error::Engine(failed.message))
+    fn check_within(&self, patience: Patience) -> Result<(), RequestError> {
+        // A check reads no stripe, so any shape will do.
+        let engine = (self.0)(SMALLEST)?;
+        let runtime = runtime().map_err(RequestError::lasting)?;
+        runtime.block_on(persist(patience, || engine.check()))
     }
 }
 
@@ -40,9 +46,10 @@ where
     E: Engine,
     F: Fn(Geometry) -> Result<E, RequestError> + Send + Sync + 'static,
 {
-    fn open(&self, geometry: Geometry) -> Result<BoxedStore> {
-        let engine = Arc::new(self.engine(geometry)?);
-        EngineStore::open(engine, geometry, PATIENCE).map(BoxedStore::new)
+    fn open(&self, geometry: Geometry, opening: Opening) -> Result<BoxedStore> {
+        let engine = (self.0)(geometry).map_err(|failed| Error::Engine(failed.message))?;
+        let engine = Arc::new(engine);
+        EngineStore::open(engine, geometry, opening, PATIENCE).map(BoxedStore::new)
     }
 }
 
@@ -51,11 +58,12 @@ where
     E: Engine,
     F: Fn(Geometry) -> Result<E, RequestError> + Send + Sync + 'static,
 {
-    fn check(&self) -> Result {
-        // A check reads no stripe, so any shape will do.
-        let engine = self.engine(SMALLEST)?;
-        let checked = runtime()?.block_on(persist(ONE_ATTEMPT, || engine.check()));
-        checked.map_err(|failed| Error::Engine(failed.message))
+    fn check(&self) -> Result<(), RequestError> {
+        self.check_within(ONE_ATTEMPT)
+    }
+
+    fn wait(&self) -> Result<(), RequestError> {
+        self.check_within(PATIENCE)
     }
 }
 

@@ -4,11 +4,12 @@ use crate::engine::{Appended, Engine, StoredLog, StripeName, StripeRange, ValueN
 use crate::engine_store::EngineStore;
 use crate::retry::PATIENCE;
 use bytes::Bytes;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use tokio::runtime::{Builder, Runtime};
 use traceless_cloud::geometry::{Geometry, Node};
-use traceless_cloud::store::suite::{behaves, reopens, shapes, write_round};
-use traceless_cloud::store::{NodeStore as _, NodeVersion};
+use traceless_cloud::store::suite::{behaves, check_round, reopens, shapes, write_round};
+use traceless_cloud::store::{NodeStore as _, NodeVersion, Opening};
 
 /// The longest stripe of these tests: an engine may allow any length.
 const STRIPE_LEN_MAX: usize = 5 << 20;
@@ -20,7 +21,9 @@ pub fn conforms<E: Engine>(connect: impl Fn(u32, Geometry) -> E) {
     keeps_a_log(&connect(2, whole));
     assert_eq!(block_on(connect(3, whole).load()).unwrap(), StoredLog::default());
     for (number, g) in (10..).zip([whole, rootless, leaves]) {
-        let open = |number| EngineStore::open(Arc::new(connect(number, g)), g, PATIENCE).unwrap();
+        let open = |number| {
+            EngineStore::open(Arc::new(connect(number, g)), g, next_opening(), PATIENCE).unwrap()
+        };
         behaves(&open(number), &g);
         reopens(|| open(10 + number), &g);
         wait_until_tidy(&connect, 10 + number, g);
@@ -34,6 +37,12 @@ pub fn block_on<T>(work: impl Future<Output = T>) -> T {
     static SHARED: LazyLock<Runtime> =
         LazyLock::new(|| Builder::new_multi_thread().enable_all().build().unwrap());
     SHARED.block_on(work)
+}
+
+/// An opening that is newer than all before.
+pub fn next_opening() -> Opening {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    Opening { number: COUNT.fetch_add(1, Ordering::Relaxed), instance: [1; 16] }
 }
 
 fn stripe(node: u32, stripe: u32) -> StripeName {
@@ -106,7 +115,8 @@ fn keeps_a_log<E: Engine>(engine: &E) {
 /// Waits until nothing is stored but the versions that can be read: the current ones, and the ones
 /// that the last commit replaced.
 fn wait_until_tidy<E: Engine>(connect: &impl Fn(u32, Geometry) -> E, number: u32, g: Geometry) {
-    let store = EngineStore::open(Arc::new(connect(number, g)), g, PATIENCE).unwrap();
+    let store =
+        EngineStore::open(Arc::new(connect(number, g)), g, next_opening(), PATIENCE).unwrap();
     let engine = connect(number, g);
     let most = g.nodes() as usize + g.layers;
     for _ in 0..500 {
@@ -120,11 +130,17 @@ fn wait_until_tidy<E: Engine>(connect: &impl Fn(u32, Geometry) -> E, number: u32
 }
 
 fn takes_over<E: Engine>(connect: &impl Fn(u32, Geometry) -> E, number: u32, g: Geometry) {
-    let open = || EngineStore::open(Arc::new(connect(number, g)), g, PATIENCE).unwrap();
+    let open =
+        || EngineStore::open(Arc::new(connect(number, g)), g, next_opening(), PATIENCE).unwrap();
     let first = open();
     write_round(&first, &g, 1);
     let second = open();
     assert!(block_on(first.commit(2, &[])).is_err() && block_on(first.abandon()).is_err());
     write_round(&second, &g, 2);
     assert_eq!(block_on(second.sequence()).unwrap(), 2);
+    // A newer gateway comes back to the first host.
+    block_on(first.admit(next_opening())).unwrap();
+    check_round(&first, &g, 2);
+    write_round(&first, &g, 3);
+    assert!(block_on(second.commit(3, &[])).is_err());
 }

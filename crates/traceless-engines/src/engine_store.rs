@@ -21,7 +21,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex, MutexGuard};
 use traceless_cloud::geometry::Geometry;
-use traceless_cloud::store::{NodeStore, NodeVersion, SlotRead, StoredVersion, Versions};
+use traceless_cloud::store::{NodeStore, NodeVersion, Opening, SlotRead, StoredVersion, Versions};
 use traceless_cloud::{Error, Result};
 use traceless_core::rng::{Rng as _, System};
 
@@ -57,49 +57,76 @@ struct LogEnd {
     entries: u64,
     /// Entries that had no answer, and may be at the next position.
     doubtful: Vec<(Bytes, Entry)>,
+    /// The newest opening of a gateway's state.
+    newest: Option<Opening>,
     /// Whether another host has opened the store.
     is_lost: bool,
 }
 
 impl<E: Engine> EngineStore<E> {
-    /// Opens the store of a tree of this shape, or creates an empty one. A host that has opened it
-    /// before loses it.
-    pub fn open(engine: Arc<E>, geometry: Geometry, patience: Patience) -> Result<Self> {
+    /// Opens the store of a tree of this shape for a gateway, or creates an empty one. A host that
+    /// has opened it before loses it.
+    pub fn open(
+        engine: Arc<E>,
+        geometry: Geometry,
+        opening: Opening,
+        patience: Patience,
+    ) -> Result<Self> {
         geometry.check()?;
         let mut owner = [0; OWNER_LEN];
         System.fill(&mut owner);
         let runtime = runtime()?;
         let versions = RwLock::new(Versions::new(geometry));
-        let log =
-            LogEnd { next: 1, checkpoint: 0, entries: 0, doubtful: Vec::new(), is_lost: false };
-        let log = Mutex::new(log);
+        let log = Mutex::new(LogEnd {
+            next: 1,
+            checkpoint: 0,
+            entries: 0,
+            doubtful: Vec::new(),
+            newest: None,
+            is_lost: true,
+        });
         let store = Self { geometry, engine, patience, runtime, owner, versions, log };
-        store.runtime.block_on(store.take_over())?;
-        store.runtime.block_on(store.find_garbage());
+        store.runtime.block_on(store.take_over(opening))?;
         Ok(store)
     }
 
-    /// Reads the log, and makes this opening its last entry.
-    async fn take_over(&self) -> Result {
+    /// Makes an opening the last entry of the log, unless a newer one is in it.
+    async fn take_over(&self, opening: Opening) -> Result {
+        let mut end = self.log.lock().await;
         for _ in 0..OPENINGS_MAX {
-            let mut stored = self.request(|engine| async move { engine.load().await }).await?;
-            stored.entries.sort_by_key(|(position, _)| *position);
-            let entries = stored.entries.iter().map(|(position, entry)| (*position, &entry[..]));
-            let entries: Vec<(u64, &[u8])> = entries.collect();
-            let checkpoint =
-                stored.checkpoint.as_ref().map(|(position, all)| (*position, &all[..]));
-            let (versions, last) = replay(self.geometry, checkpoint, &entries)?;
-            *self.writing() = versions;
-            let mut end = self.log.lock().await;
-            (end.next, end.checkpoint) = (last + 1, checkpoint.map_or(0, |(position, _)| position));
-            end.is_lost = false;
-            match self.append(&mut end, Entry::Open(self.geometry)).await {
+            let settled = self.settle(&mut end).await;
+            if matches!(settled, Err(Error::InUse(_))) {
+                self.reload(&mut end).await?;
+            } else {
+                settled?;
+            }
+            opening.check(end.newest)?;
+            match self.append(&mut end, Entry::Open { geometry: self.geometry, opening }).await {
                 // Another host was faster.
                 Err(Error::InUse(_)) => {}
-                other => return other,
+                Ok(()) => {
+                    self.find_garbage().await;
+                    return Ok(());
+                }
+                Err(other) => return Err(other),
             }
         }
         Err(IN_USE)
+    }
+
+    /// Reads the log of a store that this host has never had, or has lost.
+    async fn reload(&self, end: &mut MutexGuard<'_, LogEnd>) -> Result {
+        let mut stored = self.request(|engine| async move { engine.load().await }).await?;
+        stored.entries.sort_by_key(|(position, _)| *position);
+        let entries = stored.entries.iter().map(|(position, entry)| (*position, &entry[..]));
+        let entries: Vec<(u64, &[u8])> = entries.collect();
+        let checkpoint = stored.checkpoint.as_ref().map(|(position, all)| (*position, &all[..]));
+        let state = replay(self.geometry, checkpoint, &entries)?;
+        *self.writing() = state.versions;
+        end.next = state.last + 1;
+        end.checkpoint = checkpoint.map_or(0, |(position, _)| position);
+        (end.newest, end.is_lost) = (state.opening, false);
+        Ok(())
     }
 
     /// Adds an entry to the log, and applies it.
@@ -127,7 +154,14 @@ impl<E: Engine> EngineStore<E> {
         let (_, taken) = end.doubtful.swap_remove(own);
         end.doubtful.clear();
         end.next += 1;
-        self.apply(taken);
+        match taken {
+            Entry::Open { opening, .. } => end.newest = Some(opening),
+            Entry::Commit { sequence, versions } => {
+                let dropped = self.writing().commit(sequence, &versions);
+                self.remove(dropped);
+            }
+            Entry::Nothing | Entry::Checkpoint { .. } => {}
+        }
         Ok(())
     }
 
@@ -142,22 +176,15 @@ impl<E: Engine> EngineStore<E> {
         Ok(())
     }
 
-    fn apply(&self, entry: Entry) {
-        if let Entry::Commit { sequence, versions } = entry {
-            let dropped = self.writing().commit(sequence, &versions);
-            self.remove(dropped);
-        }
-    }
-
     /// Replaces the entries of the log by a checkpoint, if they are many. A failure does no harm.
     async fn shorten(&self, end: &mut MutexGuard<'_, LogEnd>) {
         let last = end.next - 1;
-        if last < end.checkpoint + ENTRIES_MAX {
+        let Some(newest) = end.newest.filter(|_| last >= end.checkpoint + ENTRIES_MAX) else {
             return;
-        }
+        };
         let mark = Mark { owner: self.owner, number: end.entries };
         end.entries += 1;
-        let bytes = Bytes::from(Entry::checkpoint(&self.reading()).encode(&mark));
+        let bytes = Bytes::from(Entry::checkpoint(&self.reading(), newest).encode(&mark));
         let shortened = self.request(move |engine| {
             let bytes = bytes.clone();
             async move { engine.checkpoint(last, bytes).await }
@@ -280,6 +307,10 @@ impl<E: Engine> EngineStore<E> {
 }
 
 impl<E: Engine> NodeStore for EngineStore<E> {
+    async fn admit(&self, opening: Opening) -> Result {
+        self.take_over(opening).await
+    }
+
     async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
         let mut wanted = Vec::with_capacity(reads.len());
         let mut ranges = Vec::with_capacity(reads.len());

@@ -8,7 +8,7 @@ use crate::engine::ValueName;
 use sha2::{Digest, Sha256};
 use traceless_cloud::codec::{Reader, Writer};
 use traceless_cloud::geometry::{GEOMETRY_LEN, Geometry, Node};
-use traceless_cloud::store::{NodeVersion, StoredVersion, Versions};
+use traceless_cloud::store::{NodeVersion, Opening, StoredVersion, Versions};
 use traceless_cloud::{Error, Result};
 
 /// A version of a node, and the number of its staging.
@@ -36,8 +36,13 @@ pub struct Mark {
 /// An entry of the log, or a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// A host opened the store of a tree of this shape.
-    Open(Geometry),
+    /// A host opened the store for a gateway.
+    Open {
+        /// The shape of the tree.
+        geometry: Geometry,
+        /// The opening of the gateway's state.
+        opening: Opening,
+    },
     /// New versions became current.
     Commit {
         /// The number of the commit.
@@ -51,6 +56,8 @@ pub enum Entry {
     Checkpoint {
         /// The shape of the store's tree.
         geometry: Geometry,
+        /// The newest opening.
+        opening: Opening,
         /// The number of the last commit.
         sequence: u64,
         /// The versions that the last commit replaced.
@@ -62,9 +69,10 @@ pub enum Entry {
 
 impl Entry {
     /// The checkpoint of these versions.
-    pub fn checkpoint(versions: &Versions<u64>) -> Self {
+    pub fn checkpoint(versions: &Versions<u64>, opening: Opening) -> Self {
         Self::Checkpoint {
             geometry: *versions.geometry(),
+            opening,
             sequence: versions.sequence(),
             previous: versions.previous().collect(),
             current: versions.current().collect(),
@@ -76,13 +84,16 @@ impl Entry {
         let mut out = Writer::default();
         out.bytes(MAGIC).bytes(&mark.owner).u64(mark.number);
         match self {
-            Self::Open(geometry) => _ = out.u8(OPEN).bytes(&geometry.encode()),
+            Self::Open { geometry, opening } => {
+                out.u8(OPEN).bytes(&geometry.encode()).bytes(&opening.encode());
+            }
             Self::Commit { sequence, versions } => {
                 write_versions(out.u8(COMMIT).u64(*sequence), versions);
             }
             Self::Nothing => _ = out.u8(NOTHING),
-            Self::Checkpoint { geometry, sequence, previous, current } => {
-                out.u8(CHECKPOINT).bytes(&geometry.encode()).u64(*sequence);
+            Self::Checkpoint { geometry, opening, sequence, previous, current } => {
+                out.u8(CHECKPOINT).bytes(&geometry.encode()).bytes(&opening.encode());
+                out.u64(*sequence);
                 write_versions(&mut out, previous);
                 write_versions(&mut out, current);
             }
@@ -104,11 +115,15 @@ impl Entry {
         from.bytes(OWNER_LEN)?;
         from.u64()?;
         let entry = match from.u8()? {
-            OPEN => Self::Open(geometry_in(&mut from)?),
+            OPEN => Self::Open {
+                geometry: geometry_in(&mut from)?,
+                opening: Opening::decode(&mut from)?,
+            },
             COMMIT => Self::Commit { sequence: from.u64()?, versions: versions_in(&mut from)? },
             NOTHING => Self::Nothing,
             CHECKPOINT => Self::Checkpoint {
                 geometry: geometry_in(&mut from)?,
+                opening: Opening::decode(&mut from)?,
                 sequence: from.u64()?,
                 previous: versions_in(&mut from)?,
                 current: versions_in(&mut from)?,
@@ -120,17 +135,26 @@ impl Entry {
     }
 }
 
-/// The versions that a log leads to, and the position of its last entry. The entries are in order
-/// of their positions.
+/// What a log leads to.
+pub struct LogState {
+    /// The versions.
+    pub versions: Versions<u64>,
+    /// The newest opening of a gateway's state.
+    pub opening: Option<Opening>,
+    /// The position of the last entry.
+    pub last: u64,
+}
+
+/// The state that a log leads to. The entries are in order of their positions.
 pub fn replay(
     geometry: Geometry,
     checkpoint: Option<(u64, &[u8])>,
     entries: &[(u64, &[u8])],
-) -> Result<(Versions<u64>, u64)> {
+) -> Result<LogState> {
     let mut versions = Versions::new(geometry);
-    let mut last = 0;
+    let (mut last, mut newest) = (0, None);
     if let Some((position, bytes)) = checkpoint {
-        let Entry::Checkpoint { geometry: known, sequence, previous, current } =
+        let Entry::Checkpoint { geometry: known, opening, sequence, previous, current } =
             Entry::decode(bytes)?
         else {
             return Err(Error::State(CONTENT));
@@ -141,7 +165,7 @@ pub fn replay(
         // A commit on top of the replaced versions leads to the same state.
         versions.commit(sequence.saturating_sub(1), &previous);
         versions.commit(sequence, &current);
-        last = position;
+        (last, newest) = (position, Some(opening));
     }
     for &(position, bytes) in entries {
         if position <= last {
@@ -152,7 +176,10 @@ pub fn replay(
         }
         last = position;
         match Entry::decode(bytes)? {
-            Entry::Open(known) => check_shape(&geometry, &known)?,
+            Entry::Open { geometry: known, opening } => {
+                check_shape(&geometry, &known)?;
+                newest = Some(opening);
+            }
             Entry::Commit { sequence, versions: new } => {
                 check_versions(&versions, &new)?;
                 if sequence != versions.sequence() + 1 {
@@ -164,7 +191,7 @@ pub fn replay(
             Entry::Checkpoint { .. } => return Err(Error::State(CONTENT)),
         }
     }
-    Ok((versions, last))
+    Ok(LogState { versions, opening: newest, last })
 }
 
 const OPEN: u8 = 1;
@@ -211,6 +238,7 @@ mod tests {
     use super::*;
     use traceless_cloud::store::suite::{path, shapes};
 
+    const OPENING: Opening = Opening { number: 3, instance: [9; 16] };
     const MARK: Mark = Mark { owner: [7; OWNER_LEN], number: 5 };
 
     fn staged(g: &Geometry, round: u64, attempt: u64) -> Vec<StagedVersion> {
@@ -219,7 +247,7 @@ mod tests {
     }
 
     fn commits(g: &Geometry, count: u64) -> Vec<Vec<u8>> {
-        let mut entries = vec![Entry::Open(*g)];
+        let mut entries = vec![Entry::Open { geometry: *g, opening: OPENING }];
         for sequence in 1..=count {
             let versions = staged(g, sequence - 1, sequence);
             entries.extend([Entry::Commit { sequence, versions }, Entry::Nothing]);
@@ -231,8 +259,13 @@ mod tests {
         (from..).zip(entries.iter().map(Vec::as_slice)).collect()
     }
 
-    fn state(versions: &Versions<u64>) -> (u64, Vec<StagedVersion>, Vec<StagedVersion>) {
-        (versions.sequence(), versions.previous().collect(), versions.current().collect())
+    /// Everything in a state, to compare it.
+    fn parts(
+        state: &LogState,
+    ) -> (u64, Option<Opening>, u64, Vec<StagedVersion>, Vec<StagedVersion>) {
+        let LogState { versions, opening, last } = state;
+        let (previous, current) = (versions.previous().collect(), versions.current().collect());
+        (*last, *opening, versions.sequence(), previous, current)
     }
 
     #[test]
@@ -240,15 +273,15 @@ mod tests {
         let g = shapes()[0];
         let entries = commits(&g, 40);
         let numbered = numbered(&entries, 1);
-        let (whole, last) = replay(g, None, &numbered).unwrap();
-        assert_eq!((whole.sequence(), last), (40, 81));
-        for cut in [0, 1, 2, 30, 80, 81] {
-            let (part, position) = replay(g, None, &numbered[..cut]).unwrap();
-            let checkpoint = Entry::checkpoint(&part).encode(&MARK);
-            let checkpoint = Some((position, &checkpoint[..]));
+        let whole = replay(g, None, &numbered).unwrap();
+        assert_eq!((whole.versions.sequence(), whole.last), (40, 81));
+        for cut in [1, 2, 30, 80, 81] {
+            let part = replay(g, None, &numbered[..cut]).unwrap();
+            let checkpoint = Entry::checkpoint(&part.versions, OPENING).encode(&MARK);
+            let checkpoint = Some((part.last, &checkpoint[..]));
             for from in [0, cut.saturating_sub(3), cut] {
-                let (again, last) = replay(g, checkpoint, &numbered[from..]).unwrap();
-                assert_eq!((state(&again), last), (state(&whole), 81), "{cut} {from}");
+                let again = replay(g, checkpoint, &numbered[from..]).unwrap();
+                assert_eq!(parts(&again), parts(&whole), "{cut} {from}");
             }
         }
     }

@@ -48,4 +48,5 @@ mod servers;
 mod store_url;
 
 pub use address::EngineAddress;
+pub use engine::RequestError;
 pub use store_url::parse;

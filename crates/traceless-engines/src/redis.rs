@@ -20,7 +20,7 @@ use crate::link::Link;
 use crate::names::{StoreName, StripeText};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, RetryMethod, pipe};
+use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, ServerError, pipe};
 use std::collections::{BTreeMap, HashMap};
 use traceless_cloud::geometry::{Geometry, Node};
 use url::Url;
@@ -33,6 +33,21 @@ const STRIPES_AT_ONCE: usize = 16;
 const SUBTREES_MIN: u32 = 64;
 /// Milliseconds that a replica may take to have a change.
 const REPLICA_PATIENCE_MS: u64 = 2000;
+
+/// Codes of errors that may be over when a command is repeated: memory, replicas, time or a primary
+/// are missing, or a slot moves from one server to another.
+const PASSING: [&str; 10] = [
+    "OOM",
+    "NOREPLICAS",
+    "BUSY",
+    "MASTERDOWN",
+    "LOADING",
+    "READONLY",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "MOVED",
+    "ASK",
+];
 
 /// Takes a position of the log. Returns nothing if it was free, and else its entry.
 const APPEND: &str = "
@@ -279,25 +294,28 @@ fn subtree(g: &Geometry, node: Node) -> Node {
 
 /// Whether the error is of one command, so that the connection can serve further ones.
 fn is_of_command(error: &RedisError) -> bool {
-    matches!(error.kind(), ErrorKind::Server(_)) && error.code() != Some("READONLY")
+    server_error(error).is_some_and(|error| error.code() != "READONLY")
+}
+
+/// The server's error, if it has answered with one.
+fn server_error(error: &RedisError) -> Option<ServerError> {
+    let errors = error.clone().into_server_errors()?;
+    errors.first().map(|(_, error)| error.clone())
 }
 
 impl From<RedisError> for RequestError {
     fn from(error: RedisError) -> Self {
-        let may_pass = match error.kind() {
-            ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => false,
-            ErrorKind::Server(_) => {
-                // Memory, replicas and time for a command may be missing now, and there later.
-                let passing = ["OOM", "NOREPLICAS", "BUSY", "MASTERDOWN", "LOADING", "READONLY"];
-                error.code().is_some_and(|code| passing.contains(&code))
-                    || !matches!(error.retry_method(), RetryMethod::NoRetry)
-            }
-            ErrorKind::Io => {
-                !matches!(error.retry_method(), RetryMethod::NoRetry) || error.is_timeout()
-            }
-            _ => !matches!(error.retry_method(), RetryMethod::NoRetry),
+        if let Some(error) = server_error(&error) {
+            let message = format!("{} {}", error.code(), error.details().unwrap_or_default());
+            return Self { message, is_passing: PASSING.contains(&error.code()) };
+        }
+        let is_lasting = match error.kind() {
+            ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => true,
+            ErrorKind::Io => error.is_unrecoverable_error() && !error.is_timeout(),
+            _ => error.is_unrecoverable_error(),
         };
-        RequestError { message: error.to_string(), is_passing: may_pass }
+        let is_lasting = is_lasting && !error.is_connection_dropped();
+        Self { message: error.to_string(), is_passing: !is_lasting }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::frame;
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, recv, sockopt};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::io;
@@ -12,8 +12,13 @@ use std::time::Duration;
 
 /// How long connecting may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a reply may take before the request is sent again on another connection.
-const REPLY_PATIENCE: Duration = Duration::from_mins(1);
+/// A silent peer is probed after so long, and then this often.
+const PROBE_AFTER: Duration = Duration::from_secs(5);
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+/// After so many probes without an answer, and after so long with sent bytes that did not arrive,
+/// the connection has ended. Without this the loss of a network looks like a host that is busy.
+const PROBES: u32 = 3;
+const DELIVERY_PATIENCE_MS: u32 = 10_000;
 const NUMBER_LEN: usize = 8;
 
 /// The host's address and how to authenticate it.
@@ -33,8 +38,9 @@ impl Dial {
         Ok(Self { address: address.to_owned(), name, tls })
     }
 
-    /// Opens a new connection.
-    pub fn connect(&self) -> Result<LineConnection> {
+    /// Opens a new connection. A request on it fails if its reply takes longer than `patience`, or
+    /// if the host can no longer be reached.
+    pub fn connect(&self, patience: Duration) -> Result<LineConnection> {
         let unreachable =
             |error: io::Error| Error::Unreachable(format!("{}: {error}", self.address));
         let mut last = io::Error::from(io::ErrorKind::NotFound);
@@ -43,8 +49,9 @@ impl Dial {
                 Ok(stream) => {
                     let prepared = stream
                         .set_nodelay(true)
-                        .and_then(|()| stream.set_read_timeout(Some(REPLY_PATIENCE)))
-                        .and_then(|()| stream.set_write_timeout(Some(REPLY_PATIENCE)));
+                        .and_then(|()| stream.set_read_timeout(Some(patience)))
+                        .and_then(|()| stream.set_write_timeout(Some(patience)))
+                        .and_then(|()| probe(&stream));
                     prepared.map_err(unreachable)?;
                     let connection = ClientConnection::new(self.tls.clone(), self.name.clone());
                     let connection = connection.map_err(|error| Error::Tls(error.to_string()))?;
@@ -128,6 +135,15 @@ impl Line {
         }
         reply
     }
+}
+
+/// Lets the system find out that the peer is gone.
+fn probe(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PROBE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_EVERY)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES)?;
+    Ok(sockopt::set_tcp_user_timeout(stream, DELIVERY_PATIENCE_MS)?)
 }
 
 /// An error of TLS is permanent. Any other error may pass.

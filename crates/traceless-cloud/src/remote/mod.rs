@@ -94,8 +94,12 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// The lines of queries and of rounds.
 const QUERIES: usize = 0;
 const ROUNDS: usize = 1;
+/// How long a reply on each line may take before the request is sent again on another connection. A
+/// host may work on a round, or open its store, for longer than a query takes.
+const REPLY_PATIENCE: [Duration; LINES] = [PATIENCE, Duration::from_mins(1)];
 
 /// A host, as used by one opening of a gateway's state.
 struct RemoteHost {
@@ -192,7 +196,7 @@ impl RemoteHost {
     /// A new connection that belongs to the session.
     fn attach(&self, line: usize) -> Result<LineConnection> {
         let session = guard(&self.session).ok_or(Error::SessionLost)?;
-        let mut connection = self.dial.connect()?;
+        let mut connection = self.dial.connect(REPLY_PATIENCE[line])?;
         let request = message::attach(&self.opening, &session, line);
         connection.call(0, &request, STRANGER_REPLY_LEN_MAX)?;
         Ok(connection)
@@ -202,7 +206,7 @@ impl RemoteHost {
     fn introduce(&self) -> Result<(Nonce, Nonce)> {
         let mut nonce = Nonce::default();
         System.fill(&mut nonce);
-        let mut connection = self.dial.connect()?;
+        let mut connection = self.dial.connect(REPLY_PATIENCE[ROUNDS])?;
         let hello = message::hello(&self.opening, self.geometry(), &nonce);
         let evidence = connection.call(0, &hello, STRANGER_REPLY_LEN_MAX)?;
         let attested = verify(&evidence, &nonce, self.policy)?;

@@ -112,7 +112,9 @@ fn wrong() -> io::Error {
 
 impl From<Error> for Reply {
     fn from(error: Error) -> Self {
-        Self::Error(format!("ERR {error}"))
+        // Clients repeat a command that is answered with TRYAGAIN.
+        let code = if error.is_passing() { "TRYAGAIN" } else { "ERR" };
+        Self::Error(format!("{code} {error}"))
     }
 }
 

@@ -31,6 +31,10 @@ pub fn s3_error_of(error: &Error) -> S3Error {
             result
         }
         Error::Malformed(what) => s3s::s3_error!(InvalidRequest, "{what}"),
+        // Clients repeat a request that is answered with 503.
+        passing if passing.is_passing() => {
+            s3s::s3_error!(ServiceUnavailable, "the store is away: try again")
+        }
         _ => s3s::s3_error!(InternalError, "the gateway failed: {}", error.kind()),
     }
 }

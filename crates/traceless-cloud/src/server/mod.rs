@@ -49,13 +49,14 @@ mod tests;
 pub use crate::connection_places::STRANGER_TIME;
 pub use crate::wire::tls::Identity;
 
+use crate::block_on::block_on;
 use crate::channel::Nonce;
 use crate::connection_places::{ConnectionPlaces, REST};
 use crate::durable::make_folder;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::process::{Program, Starting};
-use crate::store::{BoxedStore, CachedStore, OpenStore};
+use crate::store::{BoxedStore, CachedStore, NodeStore as _, OpenStore};
 use crate::wire::fence::{Fence, Opening};
 use crate::wire::message::SessionId;
 use crate::wire::tls;
@@ -188,11 +189,8 @@ impl HostServer {
     ) -> Result<(Visitor, Vec<u8>)> {
         let mut state = self.lock();
         state.fence.check(opening)?;
-        let store = self.store(&mut state, geometry)?;
+        let store = self.store(&mut state, geometry, opening)?;
         state.fence.admit(opening)?;
-        if let Some(current) = state.current.take() {
-            current.end();
-        }
         let (enclave, evidence) = Starting::start(&self.settings.enclave, nonce)?;
         Ok((Visitor { opening, geometry, store, enclave }, evidence))
     }
@@ -226,15 +224,27 @@ impl HostServer {
         self.lock().fence.check(opening).err().unwrap_or(Error::SessionLost)
     }
 
-    fn store(&self, state: &mut ServerState, geometry: Geometry) -> Result<Arc<Nodes>> {
+    fn store(
+        &self,
+        state: &mut ServerState,
+        geometry: Geometry,
+        opening: Opening,
+    ) -> Result<Arc<Nodes>> {
         if geometry.nodes() > NODES_MAX {
             return Err(Error::Parameters("a host keeps at most 2^24 nodes"));
         }
         match &state.store {
-            Some((known, store)) if *known == geometry => Ok(store.clone()),
+            Some((known, store)) if *known == geometry => {
+                let store = store.clone();
+                if let Some(current) = state.current.take() {
+                    current.end();
+                }
+                block_on(store.admit(opening))?;
+                Ok(store)
+            }
             Some(_) => Err(Error::Parameters("the store is of another tree")),
             None => {
-                let store = self.settings.store.open(geometry)?;
+                let store = self.settings.store.open(geometry, opening)?;
                 let store = Arc::new(CachedStore::new(store, geometry, self.settings.cache));
                 state.store = Some((geometry, store.clone()));
                 Ok(store)

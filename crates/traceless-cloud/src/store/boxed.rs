@@ -1,6 +1,6 @@
 //! A store of a kind that is chosen when the program runs.
 
-use super::{NodeStore, NodeVersion, SlotRead};
+use super::{NodeStore, NodeVersion, Opening, SlotRead};
 use crate::error::Result;
 use futures_util::future::BoxFuture;
 
@@ -43,6 +43,10 @@ impl NodeStore for BoxedStore {
     async fn sequence(&self) -> Result<u64> {
         self.0.sequence().await
     }
+
+    async fn admit(&self, opening: Opening) -> Result {
+        self.0.admit(opening).await
+    }
 }
 
 /// [`NodeStore`] without types that differ from store to store.
@@ -58,6 +62,7 @@ trait AnyStore: Send + Sync {
     fn abandon(&self) -> BoxFuture<'_, Result>;
     fn commit<'a>(&'a self, sequence: u64, versions: &'a [NodeVersion]) -> BoxFuture<'a, Result>;
     fn sequence(&self) -> BoxFuture<'_, Result<u64>>;
+    fn admit(&self, opening: Opening) -> BoxFuture<'_, Result>;
 }
 
 impl<S: NodeStore> AnyStore for S {
@@ -91,5 +96,9 @@ impl<S: NodeStore> AnyStore for S {
 
     fn sequence(&self) -> BoxFuture<'_, Result<u64>> {
         Box::pin(NodeStore::sequence(self))
+    }
+
+    fn admit(&self, opening: Opening) -> BoxFuture<'_, Result> {
+        Box::pin(NodeStore::admit(self, opening))
     }
 }

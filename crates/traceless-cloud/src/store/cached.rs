@@ -4,7 +4,7 @@
 //! from memory. Which layers are kept follows from the tree's shape and the size of the memory
 //! alone, not from requests.
 
-use super::{NodeStore, NodeVersion, SlotRead};
+use super::{NodeStore, NodeVersion, Opening, SlotRead};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 use futures_util::future::join_all;
@@ -145,6 +145,11 @@ impl<S: NodeStore> NodeStore for CachedStore<S> {
 
     async fn sequence(&self) -> Result<u64> {
         self.store.sequence().await
+    }
+
+    async fn admit(&self, opening: Opening) -> Result {
+        self.writing().abandon();
+        self.store.admit(opening).await
     }
 }
 

@@ -37,6 +37,7 @@ pub mod suite;
 mod versions;
 
 pub use crate::durable::Durability;
+pub use crate::wire::fence::Opening;
 pub use boxed::BoxedStore;
 pub use cached::CachedStore;
 pub use file::FileStore;
@@ -97,7 +98,8 @@ pub struct SlotRead<'a> {
 /// | `abandon` | a round begins | `read_slots` |
 /// | `read_node`, `stage` | the enclave works on a node, see below | each other, `read_slots` |
 /// | `commit` | all nodes of a round are staged | `read_slots` |
-/// | `sequence` | a session begins | `read_slots` |
+/// | `admit` | a session begins, but for the one that opened the store | nothing |
+/// | `sequence` | a session begins, a round is to be committed | `read_slots` |
 ///
 /// A round goes down a path from the root. While the enclave works on a node, the one below it is
 /// read and the one above it is staged.
@@ -169,6 +171,13 @@ pub trait NodeStore: Send + Sync {
 
     /// The number of the last commit; 0 if there was none.
     fn sequence(&self) -> impl Future<Output = Result<u64>> + Send;
+
+    /// Begins the session of a gateway, if the store is open already. An engine that several hosts
+    /// reach takes the store from the other hosts, and fails with [`Error::Fenced`] if one of them
+    /// has admitted a newer opening.
+    fn admit(&self, _opening: Opening) -> impl Future<Output = Result> + Send {
+        std::future::ready(Ok(()))
+    }
 }
 
 impl<S: NodeStore + ?Sized> NodeStore for std::sync::Arc<S> {
@@ -198,5 +207,9 @@ impl<S: NodeStore + ?Sized> NodeStore for std::sync::Arc<S> {
 
     async fn sequence(&self) -> Result<u64> {
         (**self).sequence().await
+    }
+
+    async fn admit(&self, opening: Opening) -> Result {
+        (**self).admit(opening).await
     }
 }

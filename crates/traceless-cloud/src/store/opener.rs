@@ -1,14 +1,17 @@
 //! Opens a store once the shape of its tree is known.
 
-use super::{BoxedStore, Durability, FileStore};
+use super::{BoxedStore, Durability, FileStore, Opening};
+#[cfg(doc)]
+use crate::error::Error;
 use crate::error::Result;
 use crate::geometry::Geometry;
 use std::path::PathBuf;
 
 /// A place that has a store, or will have one: a folder, or the URL of an engine.
 pub trait OpenStore: Send + Sync {
-    /// Opens the store of a tree of this shape, or creates an empty one.
-    fn open(&self, geometry: Geometry) -> Result<BoxedStore>;
+    /// Opens the store of a tree of this shape for a gateway, or creates an empty one. A store that
+    /// several hosts reach fails with [`Error::Fenced`] if one of them has admitted a newer opening.
+    fn open(&self, geometry: Geometry, opening: Opening) -> Result<BoxedStore>;
 }
 
 /// The folder of a [`FileStore`].
@@ -21,7 +24,7 @@ pub struct StoreFolder {
 }
 
 impl OpenStore for StoreFolder {
-    fn open(&self, geometry: Geometry) -> Result<BoxedStore> {
+    fn open(&self, geometry: Geometry, _: Opening) -> Result<BoxedStore> {
         FileStore::open(&self.folder, geometry, self.durability).map(BoxedStore::new)
     }
 }

@@ -39,6 +39,16 @@ impl Opening {
         Ok(Self { number: from.u64()?, instance: from.array()? })
     }
 
+    /// Fails if `newest` is a newer opening than this one, or another one with the same count.
+    pub fn check(self, newest: Option<Self>) -> Result {
+        match newest {
+            Some(newest) if newest != self && newest.number >= self.number => {
+                Err(Error::Fenced { own: self.number, newest: newest.number })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The next opening of the state in a folder, recorded before it is used.
     pub fn next(folder: &Path, rng: &mut dyn Rng) -> Result<Self> {
         let number = read(folder)?.map_or(0, |last| last.number) + 1;
@@ -74,12 +84,7 @@ impl Fence {
 
     /// Fails if a newer gateway was admitted, or another one with the same count.
     pub fn check(&self, opening: Opening) -> Result {
-        match self.newest {
-            Some(newest) if newest != opening && newest.number >= opening.number => {
-                Err(Error::Fenced { own: opening.number, newest: newest.number })
-            }
-            _ => Ok(()),
-        }
+        opening.check(self.newest)
     }
 }
 

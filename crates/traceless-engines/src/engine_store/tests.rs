@@ -1,5 +1,5 @@
 use super::*;
-use crate::conformance::block_on;
+use crate::conformance::{block_on, next_opening};
 use crate::memory::MemoryEngine;
 use futures_util::FutureExt as _;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ const PATIENCE: Patience = Patience {
 };
 
 fn open(engine: &Arc<MemoryEngine>, g: Geometry) -> EngineStore<MemoryEngine> {
-    EngineStore::open(engine.clone(), g, PATIENCE).unwrap()
+    EngineStore::open(engine.clone(), g, next_opening(), PATIENCE).unwrap()
 }
 
 /// Waits until the engine has as many stripes as the versions that can be read.
@@ -168,4 +168,31 @@ fn commits_survive_failures_and_late_requests() {
         engine.fail(0);
         wait_for_removals(&engine, &open(&engine, g));
     }
+}
+
+#[test]
+fn an_older_gateway_is_refused_and_a_newer_one_has_the_store() {
+    let (g, engine) = (shapes()[1], Arc::new(MemoryEngine::new(6)));
+    let [older, newer] = [next_opening(), next_opening()];
+    let twin = Opening { instance: [2; 16], ..newer };
+    let open = |opening| EngineStore::open(engine.clone(), g, opening, PATIENCE);
+    let first = open(older).unwrap();
+    write_round(&first, &g, 1);
+    let second = open(newer).unwrap();
+    for refused in [older, twin] {
+        assert!(matches!(open(refused), Err(Error::Fenced { .. })));
+        assert!(matches!(block_on(first.admit(refused)), Err(Error::Fenced { .. })));
+        assert!(matches!(block_on(second.admit(refused)), Err(Error::Fenced { .. })));
+    }
+    // A refused opening takes the store from no host, also after many entries.
+    for sequence in 2..=ENTRIES_MAX + 9 {
+        write_round(&second, &g, sequence);
+    }
+    assert!(matches!(open(older), Err(Error::Fenced { .. })));
+    // The same gateway, in its next session.
+    block_on(second.admit(newer)).unwrap();
+    write_round(&second, &g, ENTRIES_MAX + 10);
+    block_on(first.admit(newer)).unwrap();
+    assert_eq!(block_on(first.sequence()).unwrap(), ENTRIES_MAX + 10);
+    assert!(matches!(block_on(second.commit(ENTRIES_MAX + 11, &[])), Err(Error::InUse(_))));
 }

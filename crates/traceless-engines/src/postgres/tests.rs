@@ -1,5 +1,5 @@
 use super::*;
-use crate::conformance::{block_on, conforms};
+use crate::conformance::{block_on, conforms, next_opening};
 use crate::engine_store::EngineStore;
 use crate::servers::{TestServer, as_user, folder_of_user, free_port, program, start};
 use std::sync::Arc;
@@ -46,7 +46,8 @@ fn a_database_conforms() {
 fn a_restart_of_the_server_is_waited_for() {
     // The server's default would lose commits.
     let (mut postgres, g) = (server(&["-c", "synchronous_commit=off"]), shapes()[0]);
-    let store = EngineStore::open(Arc::new(engine(&postgres, 1)), g, PATIENCE).unwrap();
+    let store =
+        EngineStore::open(Arc::new(engine(&postgres, 1)), g, next_opening(), PATIENCE).unwrap();
     for sequence in 1..=3 {
         write_round(&store, &g, sequence);
         postgres.kill();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::conformance::{block_on, conforms};
+use crate::conformance::{block_on, conforms, next_opening};
 use crate::engine_store::EngineStore;
 use crate::retry::{PATIENCE, persist};
 use crate::servers::{TestServer, free_port, program, start};
@@ -83,7 +83,7 @@ fn a_restart_of_the_server_is_waited_for() {
     let mut redis = server_in(folder, port, &durable);
     let deployment = Server::new(&url(&redis)).unwrap();
     let engine = Arc::new(RedisEngine::new(deployment, store(1), g, 0));
-    let store = EngineStore::open(engine, g, PATIENCE).unwrap();
+    let store = EngineStore::open(engine, g, next_opening(), PATIENCE).unwrap();
     for sequence in 1..=4 {
         write_round(&store, &g, sequence);
         redis.kill();

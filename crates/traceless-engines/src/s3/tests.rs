@@ -1,5 +1,5 @@
 use super::*;
-use crate::conformance::{block_on, conforms};
+use crate::conformance::{block_on, conforms, next_opening};
 use crate::engine_store::EngineStore;
 use object_store::signer::Signer as _;
 use std::io::{Read as _, Write as _};
@@ -88,7 +88,7 @@ fn a_gateway_conforms() {
 #[test]
 fn an_object_that_was_cut_off_is_damage_of_its_slots_alone() {
     let (server, g) = (S3Server::start(), shapes()[0]);
-    let store = EngineStore::open(Arc::new(server.engine(1)), g, PATIENCE).unwrap();
+    let store = EngineStore::open(Arc::new(server.engine(1)), g, next_opening(), PATIENCE).unwrap();
     write_round(&store, &g, 1);
     let engine = server.engine(1);
     let name = block_on(engine.list()).unwrap().pop().unwrap();

@@ -1,0 +1,98 @@
+"""Servers of storage engines for tests: each can be killed, and started again with its data."""
+
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import time
+
+START_PATIENCE = 60
+# Root may not run PostgreSQL.
+ORDINARY_USER = 65534
+KEY, SECRET = "TLTESTS", "secret-of-the-tests"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Engine:
+    """A server that keeps its data in a folder."""
+
+    def __init__(self, url, port, command, user=None):
+        self.url, self.port, self.command, self.user = url, port, command, user
+        self.start()
+
+    def start(self):
+        null = subprocess.DEVNULL
+        self.process = subprocess.Popen(
+            self.command, stdin=null, stdout=null, stderr=null, user=self.user, group=self.user
+        )
+        end = time.monotonic() + START_PATIENCE
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            except OSError:
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise SystemExit(f"{self.command[0]} did not start") from None
+                time.sleep(0.02)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def redis(folder):
+    port = free_port()
+    durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+    where = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
+    return Engine(f"redis://127.0.0.1:{port}/", port, ["redis-server", *where, *durable])
+
+
+def postgres(folder):
+    port, user = free_port(), ORDINARY_USER if os.getuid() == 0 else None
+    data = folder / "data"
+    if user:
+        os.chown(folder, user, user)
+        # The folders above may be its owner's alone.
+        for above in folder.parents:
+            if not above.stat().st_mode & 1:
+                above.chmod(above.stat().st_mode | 1)
+    installed = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
+    found = [shutil.which("initdb")] + [str(folder / "initdb") for folder in installed]
+    programs = pathlib.Path(next(path for path in found if path)).resolve().parent
+    made = [programs / "initdb", "--auth", "trust", "--username", "postgres", "-D", data]
+    subprocess.run(made, check=True, stdout=subprocess.DEVNULL, user=user, group=user, cwd="/")
+    where = ["-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", folder]
+    url = f"postgres://postgres@127.0.0.1:{port}/postgres"
+    return Engine(url, port, [programs / "postgres", *where], user)
+
+
+def s3(folder, traceless):
+    import boto3
+
+    port = free_port()
+    keys = folder / "keys"
+    keys.write_text(f"{KEY} {SECRET}\n")
+    tree = ["--local", str(folder / "store"), "--blocks", "60000", "--lambda", "8"]
+    options = ["--allow-simulated-tee", "--enclave", "inside", "--s3-keys", str(keys)]
+    command = [traceless, "gateway", *tree, *options, "--s3", f"127.0.0.1:{port}"]
+    endpoint = f"http://127.0.0.1:{port}"
+    engine = Engine(f"s3://tree/a/prefix?endpoint={endpoint}&region=us-east-1", port, command)
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
+    os.environ.update(zip(names, (KEY, SECRET, "us-east-1")))
+    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="tree")
+    return engine
+
+
+def start(name, folder, traceless):
+    """Starts the server of an engine in a folder of its own; none for `file`."""
+    if name == "file":
+        return None
+    folder = folder / "engine"
+    folder.mkdir()
+    return s3(folder, traceless) if name == "s3" else {"redis": redis, "postgres": postgres}[name](folder)
