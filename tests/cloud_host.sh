@@ -97,7 +97,8 @@ check "the store and its checker agree" \
     python3 "$lib/kills.py" "$traceless" "$scratch/killed" "${KILLS:-20}"
 mkdir beating
 check "with a constant rate, too" \
-    python3 "$lib/kills.py" "$traceless" "$scratch/beating" "${KILLS:-12}" 2 file --rate fixed=1500/s
+    python3 "$lib/kills.py" "$traceless" "$scratch/beating" "${KILLS:-12}" 2 file \
+        --rate fixed=1500/s
 
 section "a constant rate"
 # Low, so that ticks are kept while other programs use the processors, too.

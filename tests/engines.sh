@@ -11,7 +11,8 @@ proxy=$((port + 2))
 
 start_redis() {
     mkdir -p redis
-    start_service redis '.*Ready' redis-server --port "$engine" --dir redis --save '' --appendonly yes "$@"
+    start_service redis '.*Ready' redis-server --port "$engine" --dir redis --save '' \
+        --appendonly yes "$@"
     redis=$started
 }
 

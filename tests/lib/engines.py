@@ -95,4 +95,6 @@ def start(name, folder, traceless):
         return None
     folder = folder / "engine"
     folder.mkdir()
-    return s3(folder, traceless) if name == "s3" else {"redis": redis, "postgres": postgres}[name](folder)
+    if name == "s3":
+        return s3(folder, traceless)
+    return {"redis": redis, "postgres": postgres}[name](folder)

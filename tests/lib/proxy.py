@@ -25,8 +25,8 @@ class Connection:
         for end in (self.client, self.target):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connections.add(self)
-        threading.Thread(target=self.pass_on, args=(client, self.target, 0), daemon=True).start()
-        threading.Thread(target=self.pass_on, args=(self.target, client, DELAY), daemon=True).start()
+        for arguments in ((client, self.target, 0), (self.target, client, DELAY)):
+            threading.Thread(target=self.pass_on, args=arguments, daemon=True).start()
 
     def pass_on(self, source, sink, delay):
         waiting, arrived = [], threading.Condition()

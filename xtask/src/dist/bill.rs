@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::compile::COMMAND_FEATURES;
 use super::files::{read_text, write};
 use super::platform::Platform;
 use super::release::Release;
@@ -29,13 +30,14 @@ pub type Components = BTreeMap<CrateId, Component>;
 pub fn write_bill(release: &Release, platform: Platform) -> Result<Components, String> {
     let mut components = Components::new();
     let mut roots = Vec::new();
-    for (package, target) in [
-        ("traceless-cli", platform.musl()),
-        ("traceless-preload", platform.gnu()),
-        ("traceless-py", platform.gnu()),
+    for (package, features, target) in [
+        ("traceless-cli", &COMMAND_FEATURES[..], platform.musl()),
+        ("traceless-preload", &[], platform.gnu()),
+        ("traceless-py", &[], platform.gnu()),
     ] {
         let mut tree = Command::new(cargo());
         tree.args(["tree", "--locked", "--package", package, "--target", &target]);
+        tree.args(features);
         tree.args(["--edges", "normal,no-proc-macro", "--prefix", "depth"]);
         tree.args(["--format", "|{p}|{l}"]).current_dir(&release.root);
         roots.push(add(&mut components, &output(&mut tree)?)?);

@@ -11,6 +11,9 @@ use crate::command::{cargo, output, run};
 /// The oldest C library of GNU that the preloaded library can be loaded with: that of Rust itself.
 pub const GLIBC: &str = "2.17";
 
+/// The features of the command in packages, besides its default ones, as arguments of cargo.
+pub const COMMAND_FEATURES: [&str; 2] = ["--features", "engines"];
+
 /// The files that were compiled for a processor.
 pub struct Programs {
     /// The command `traceless`, which needs nothing of the system but its kernel.
@@ -22,17 +25,23 @@ pub struct Programs {
 /// Compiles the programs for a processor.
 pub fn compile(release: &Release, platform: Platform) -> Result<Programs, String> {
     let (musl, gnu) = (platform.musl(), platform.gnu());
-    zigbuild(release, "traceless-cli", &musl)?;
-    zigbuild(release, "traceless-preload", &format!("{gnu}.{GLIBC}"))?;
+    zigbuild(release, "traceless-cli", &COMMAND_FEATURES, &musl)?;
+    zigbuild(release, "traceless-preload", &[], &format!("{gnu}.{GLIBC}"))?;
     Ok(Programs {
         command: release.builds.join(musl).join("release/traceless"),
         library: release.builds.join(gnu).join("release/libtraceless_preload.so"),
     })
 }
 
-fn zigbuild(release: &Release, package: &str, target: &str) -> Result<(), String> {
+fn zigbuild(
+    release: &Release,
+    package: &str,
+    features: &[&str],
+    target: &str,
+) -> Result<(), String> {
     let mut command = Command::new(release.tools.programs.join("cargo-zigbuild"));
     command.args(["zigbuild", "--release", "--locked", "--package", package]);
+    command.args(features);
     command.args(["--target", target, "--target-dir"]).arg(&release.builds);
     add_build_environment(release, &mut command)?;
     run(&mut command)

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 /// A place that has a store, or will have one: a folder, or the URL of an engine.
 pub trait OpenStore: Send + Sync {
-    /// Opens the store of a tree of this shape for a gateway, or creates an empty one. A store that
-    /// several hosts reach fails with [`Error::Fenced`] if one of them has admitted a newer opening.
+    /// Opens the store of a tree of this shape for a gateway, or creates an empty one. If several
+    /// hosts reach it, and one of them has admitted a newer opening, fails with [`Error::Fenced`].
     fn open(&self, geometry: Geometry, opening: Opening) -> Result<BoxedStore>;
 }
 
