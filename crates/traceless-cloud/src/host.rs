@@ -352,8 +352,10 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         let wrong = wrong.map(|_| Error::Malformed("no such path"));
         match self.read_together(requests, into) {
             Ok(()) => return (requests.len(), wrong),
-            Err(Error::Io(_)) => {}
-            Err(error) if requests.len() == 1 => return (0, Some(error)),
+            Err(error @ Error::Engine(_)) => return (0, Some(error)),
+            Err(error) if requests.len() == 1 && !matches!(error, Error::Io(_)) => {
+                return (0, Some(error));
+            }
             Err(_) => {}
         }
         // One of the queries fails. Reading each alone finds which.
@@ -445,6 +447,12 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
     }
 }
 
+/// A host that has lost its store to another host ends the session. In the next one the store is
+/// taken back, or the gateway learns that another one has it.
+fn without_store(error: Error) -> Error {
+    if matches!(error, Error::InUse(_)) { Error::SessionLost } else { error }
+}
+
 /// The result of work, unless what was done beside it failed.
 fn and_then_done<T>(worked: Result<T>, done: Result) -> Result<T> {
     worked.and_then(|value| done.map(|()| value))
@@ -477,7 +485,7 @@ impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
         let orders: Vec<(&[u8], &[u8])> = orders.zip(slots.chunks_exact(len)).collect();
         let mut replies = self.enclave.query_many(&orders);
         if replies.len() == orders.len() && replies.last().is_none_or(Result::is_ok) {
-            replies.extend(failed.map(Err));
+            replies.extend(failed.map(without_store).map(Err));
         }
         replies
     }
@@ -488,8 +496,8 @@ impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
             return Err(Error::Malformed("no such node"));
         }
         // Nodes that were staged and not committed can no longer be.
-        block_on(self.store.abandon())?;
-        self.carry_out(stage, &mut lock(&self.buffers))
+        block_on(self.store.abandon()).map_err(without_store)?;
+        self.carry_out(stage, &mut lock(&self.buffers)).map_err(without_store)
     }
 
     fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
@@ -502,11 +510,11 @@ impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        block_on(self.store.commit(sequence, versions))
+        block_on(self.store.commit(sequence, versions)).map_err(without_store)
     }
 
     fn sequence(&self) -> Result<u64> {
-        block_on(self.store.sequence())
+        block_on(self.store.sequence()).map_err(without_store)
     }
 }
 

@@ -31,6 +31,7 @@
 //! # }
 //! ```
 
+use crate::block_on::block_on;
 use crate::channel::Nonce;
 use crate::durable::{make_folder, write_private};
 use crate::error::{Error, Result};
@@ -43,7 +44,7 @@ use crate::params::Params;
 use crate::process::{Program, Starting};
 use crate::random::SystemStream;
 use crate::store::{
-    BoxedStore, CachedStore, Durability, FileStore, NodeVersion, OpenStore, Opening,
+    BoxedStore, CachedStore, Durability, FileStore, NodeStore as _, NodeVersion, OpenStore, Opening,
 };
 use crate::tee::{Candidate, EnclavePlace, Policy, Provision, verify};
 use std::path::{Path, PathBuf};
@@ -129,8 +130,13 @@ impl LocalDeployment {
         make_folder(&home)?;
         let mut rng = SystemStream::drawn();
         let keys = read_keys(&home, self.key_file.as_deref(), &mut rng)?;
+        let opening = match self.store {
+            None => None,
+            Some(_) => Some(Opening::next(&home, &mut rng)?),
+        };
         let host = LocalHost {
-            store: Arc::new(self.open_store(params.geometry, durability, &mut rng)?),
+            store: Arc::new(self.open_store(params.geometry, durability, opening)?),
+            opening,
             provision: keys.provision(&params, choice),
             enclave: self.enclave.clone(),
             policy: self.policy,
@@ -150,13 +156,12 @@ impl LocalDeployment {
         &self,
         geometry: Geometry,
         durability: Durability,
-        rng: &mut dyn Rng,
+        opening: Option<Opening>,
     ) -> Result<BoxedStore> {
-        let Some(DistantStore { opener, cache }) = &self.store else {
+        let (Some(DistantStore { opener, cache }), Some(opening)) = (&self.store, opening) else {
             let store = FileStore::open(&self.folder.join("host"), geometry, durability)?;
             return Ok(BoxedStore::new(store));
         };
-        let opening = Opening::next(&Self::home(&self.folder), rng)?;
         let store = opener.open(geometry, opening)?;
         Ok(BoxedStore::new(CachedStore::new(store, geometry, *cache)))
     }
@@ -195,6 +200,8 @@ type Serving = HostedStore<Arc<BoxedStore>, Box<dyn Enclave>>;
 /// A host in the gateway's process, which can start one enclave after another.
 struct LocalHost {
     store: Arc<BoxedStore>,
+    /// The opening of the gateway's state, if other hosts reach the store.
+    opening: Option<Opening>,
     provision: Provision,
     enclave: Option<Program>,
     policy: Policy,
@@ -256,6 +263,9 @@ impl Host for LocalHost {
     }
 
     fn renew(&self) -> Result<(Nonce, Nonce)> {
+        if let Some(opening) = self.opening {
+            block_on(self.store.admit(opening))?;
+        }
         self.begin().map(|(nonces, _)| nonces)
     }
 }

@@ -1,7 +1,8 @@
 //! Addresses of stores: an engine that is connected to later, and options of URLs.
 
+use crate::client::BackgroundRuntime;
 use crate::engine::{Engine, RequestError};
-use crate::engine_store::{EngineStore, runtime};
+use crate::engine_store::EngineStore;
 use crate::names::StoreName;
 use crate::retry::{ONE_ATTEMPT, PATIENCE, Patience, persist};
 use std::sync::Arc;
@@ -36,8 +37,8 @@ where
     fn check_within(&self, patience: Patience) -> Result<(), RequestError> {
         // A check reads no stripe, so any shape will do.
         let engine = (self.0)(SMALLEST)?;
-        let runtime = runtime().map_err(RequestError::lasting)?;
-        runtime.block_on(persist(patience, || engine.check()))
+        let runtime = BackgroundRuntime::new().map_err(RequestError::lasting)?;
+        runtime.get().block_on(persist(patience, || engine.check()))
     }
 }
 
@@ -83,13 +84,16 @@ pub(crate) struct Options(Vec<(String, String)>);
 impl Options {
     /// Takes this program's options from a URL.
     pub(crate) fn take(url: &mut Url) -> Self {
-        const NAMES: [&str; 4] = ["store", "replicas", "endpoint", "region"];
+        const NAMES: [&str; 5] = ["store", "replicas", "servers", "endpoint", "region"];
         let all = url.query_pairs().into_owned();
         let (own, others): (Vec<_>, Vec<_>) =
             all.partition(|(name, _)| NAMES.contains(&name.as_str()));
         url.set_query(None);
         if !others.is_empty() {
             url.query_pairs_mut().extend_pairs(others);
+            // Not every reader of URLs takes a plus for a blank.
+            let query = url.query().unwrap_or_default().replace('+', "%20");
+            url.set_query(Some(&query));
         }
         Self(own)
     }

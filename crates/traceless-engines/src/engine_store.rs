@@ -7,60 +7,41 @@
 //! **Doubt.** An entry that had no answer may be in the log now, later or never. Before anything
 //! else is decided, its position is read, or taken by an entry without a meaning.
 //!
-//! **Garbage.** Stripes that no commit can make readable again are removed in the background. What
-//! is left after a crash or a failure is found when the store is opened again.
+//! **Damage.** A stripe that the engine has lost reads as zeros, which the enclave finds to be
+//! damaged. The host first makes sure that it still has the store: to a host that has lost it, old
+//! stripes are missing because a newer host has removed them.
 
-use crate::engine::{Appended, Engine, RequestError, StripeName, StripeRange, ValueName};
-use crate::entry::{Entry, Mark, OWNER_LEN, StagedVersion, replay, value_name};
-use crate::retry::{Patience, persist};
+mod log_end;
+#[cfg(test)]
+mod tests;
+
+use crate::client::EngineClient;
+use crate::engine::{Engine, StripeName, StripeRange, ValueName};
+use crate::entry::{Entry, StagedVersion, value_name};
+use crate::garbage::Garbage;
+use crate::retry::Patience;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use std::collections::HashSet;
-use std::io;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Mutex, MutexGuard};
+use log_end::LogEnd;
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::Mutex;
+use traceless_cloud::Result;
 use traceless_cloud::geometry::Geometry;
 use traceless_cloud::store::{NodeStore, NodeVersion, Opening, SlotRead, StoredVersion, Versions};
-use traceless_cloud::{Error, Result};
 use traceless_core::rng::{Rng as _, System};
 
-/// Entries of the log after which a checkpoint replaces them.
-const ENTRIES_MAX: u64 = 256;
 /// Stripes of a node that are written at once.
 const WRITES_MAX: usize = 8;
-/// Stripes that one request removes.
-const REMOVALS_MAX: usize = 256;
-/// How often opening begins again because another host opens the store at the same time.
-const OPENINGS_MAX: u32 = 16;
-/// Threads that wait for the engine and copy its bytes.
-const THREADS: usize = 2;
 
 /// Nodes in an engine.
-pub struct EngineStore<E> {
+pub struct EngineStore<E: Engine> {
     geometry: Geometry,
-    engine: Arc<E>,
-    patience: Patience,
-    runtime: Runtime,
-    owner: [u8; OWNER_LEN],
+    client: EngineClient<E>,
     versions: RwLock<Versions<u64>>,
     log: Mutex<LogEnd>,
-}
-
-/// Where the log ends.
-struct LogEnd {
-    /// The next position.
-    next: u64,
-    /// The position of the last entry that a checkpoint includes.
-    checkpoint: u64,
-    /// Entries of this opening so far.
-    entries: u64,
-    /// Entries that had no answer, and may be at the next position.
-    doubtful: Vec<(Bytes, Entry)>,
-    /// The newest opening of a gateway's state.
-    newest: Option<Opening>,
-    /// Whether another host has opened the store.
-    is_lost: bool,
+    /// Versions with stripes that are being written.
+    unfinished: SyncMutex<Vec<StagedVersion>>,
+    garbage: Garbage,
 }
 
 impl<E: Engine> EngineStore<E> {
@@ -73,187 +54,51 @@ impl<E: Engine> EngineStore<E> {
         patience: Patience,
     ) -> Result<Self> {
         geometry.check()?;
-        let mut owner = [0; OWNER_LEN];
-        System.fill(&mut owner);
-        let runtime = runtime()?;
-        let versions = RwLock::new(Versions::new(geometry));
-        let log = Mutex::new(LogEnd {
-            next: 1,
-            checkpoint: 0,
-            entries: 0,
-            doubtful: Vec::new(),
-            newest: None,
-            is_lost: true,
-        });
-        let store = Self { geometry, engine, patience, runtime, owner, versions, log };
-        store.runtime.block_on(store.take_over(opening))?;
+        let store = Self {
+            geometry,
+            client: EngineClient::new(engine, patience)?,
+            versions: RwLock::new(Versions::new(geometry)),
+            log: Mutex::new(LogEnd::new()),
+            unfinished: SyncMutex::default(),
+            garbage: Garbage::default(),
+        };
+        store.client.block_on(store.take_over(opening))?;
         Ok(store)
     }
 
-    /// Makes an opening the last entry of the log, unless a newer one is in it.
-    async fn take_over(&self, opening: Opening) -> Result {
-        let mut end = self.log.lock().await;
-        for _ in 0..OPENINGS_MAX {
-            let settled = self.settle(&mut end).await;
-            if matches!(settled, Err(Error::InUse(_))) {
-                self.reload(&mut end).await?;
-            } else {
-                settled?;
-            }
-            opening.check(end.newest)?;
-            match self.append(&mut end, Entry::Open { geometry: self.geometry, opening }).await {
-                // Another host was faster.
-                Err(Error::InUse(_)) => {}
-                Ok(()) => {
-                    self.find_garbage().await;
-                    return Ok(());
-                }
-                Err(other) => return Err(other),
-            }
-        }
-        Err(IN_USE)
-    }
-
-    /// Reads the log of a store that this host has never had, or has lost.
-    async fn reload(&self, end: &mut MutexGuard<'_, LogEnd>) -> Result {
-        let mut stored = self.request(|engine| async move { engine.load().await }).await?;
-        stored.entries.sort_by_key(|(position, _)| *position);
-        let entries = stored.entries.iter().map(|(position, entry)| (*position, &entry[..]));
-        let entries: Vec<(u64, &[u8])> = entries.collect();
-        let checkpoint = stored.checkpoint.as_ref().map(|(position, all)| (*position, &all[..]));
-        let state = replay(self.geometry, checkpoint, &entries)?;
-        *self.writing() = state.versions;
-        end.next = state.last + 1;
-        end.checkpoint = checkpoint.map_or(0, |(position, _)| position);
-        (end.newest, end.is_lost) = (state.opening, false);
-        Ok(())
-    }
-
-    /// Adds an entry to the log, and applies it.
-    async fn append(&self, end: &mut MutexGuard<'_, LogEnd>, entry: Entry) -> Result {
-        let mark = Mark { owner: self.owner, number: end.entries };
-        end.entries += 1;
-        let (position, bytes) = (end.next, Bytes::from(entry.encode(&mark)));
-        // In doubt until there is an answer, also if nothing waits for the answer any more.
-        end.doubtful.push((bytes.clone(), entry));
-        let sent = bytes.clone();
-        let appended = self.request(move |engine| {
-            let sent = sent.clone();
-            async move { engine.append(position, sent).await }
-        });
-        let found = match appended.await? {
-            Appended::Done => Some(bytes),
-            Appended::Taken(found) => found,
-        };
-        let own = end.doubtful.iter().position(|(sent, _)| found.as_ref() == Some(sent));
-        let Some(own) = own else {
-            end.is_lost = true;
-            end.doubtful.clear();
-            return Err(IN_USE);
-        };
-        let (_, taken) = end.doubtful.swap_remove(own);
-        end.doubtful.clear();
-        end.next += 1;
-        match taken {
-            Entry::Open { opening, .. } => end.newest = Some(opening),
-            Entry::Commit { sequence, versions } => {
-                let dropped = self.writing().commit(sequence, &versions);
-                self.remove(dropped);
-            }
-            Entry::Nothing | Entry::Checkpoint { .. } => {}
-        }
-        Ok(())
-    }
-
-    /// Finds out which doubtful entries are in the log. Fails if another host has the store.
-    async fn settle(&self, end: &mut MutexGuard<'_, LogEnd>) -> Result {
-        if end.is_lost {
-            return Err(IN_USE);
-        }
-        while !end.doubtful.is_empty() {
-            self.append(end, Entry::Nothing).await?;
-        }
-        Ok(())
-    }
-
-    /// Replaces the entries of the log by a checkpoint, if they are many. A failure does no harm.
-    async fn shorten(&self, end: &mut MutexGuard<'_, LogEnd>) {
-        let last = end.next - 1;
-        let Some(newest) = end.newest.filter(|_| last >= end.checkpoint + ENTRIES_MAX) else {
-            return;
-        };
-        let mark = Mark { owner: self.owner, number: end.entries };
-        end.entries += 1;
-        let bytes = Bytes::from(Entry::checkpoint(&self.reading(), newest).encode(&mark));
-        let shortened = self.request(move |engine| {
-            let bytes = bytes.clone();
-            async move { engine.checkpoint(last, bytes).await }
-        });
-        // If it fails, the next commit tries again.
-        if shortened.await.is_ok() {
-            end.checkpoint = last;
-        }
-    }
-
-    /// Removes the bytes of versions in the background.
-    fn remove(&self, dropped: Vec<StagedVersion>) {
-        let names = dropped.into_iter().flat_map(|old| self.stripes(value_name(old)));
-        self.remove_stripes(names.collect());
-    }
-
-    /// Removes stripes in the background.
-    fn remove_stripes(&self, names: Vec<StripeName>) {
-        if names.is_empty() {
-            return;
-        }
-        let (engine, patience) = (self.engine.clone(), self.patience);
-        // What remains after a failure is found when the store is opened again.
-        self.runtime.spawn(async move {
-            for names in names.chunks(REMOVALS_MAX) {
-                let _ = persist(patience, || engine.remove(names)).await;
-            }
-        });
-    }
-
-    /// Carries a request out on the runtime, whichever thread waits for it.
-    async fn request<T, F>(
-        &self,
-        request: impl Fn(Arc<E>) -> F + Send + Sync + 'static,
-    ) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, RequestError>> + Send + 'static,
-    {
-        let (engine, patience) = (self.engine.clone(), self.patience);
-        let task =
-            self.runtime.spawn(async move { persist(patience, || request(engine.clone())).await });
-        match task.await {
-            Ok(done) => done.map_err(|failed| Error::Engine(failed.message)),
-            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
-            Err(_) => Err(Error::Engine("it was closed".to_owned())),
-        }
-    }
-
-    /// Reads ranges of stripes. A range that is missing is [`Error::Io`], unless it is missing
-    /// because another host has the store.
+    /// Reads ranges of stripes. A range that the engine has lost becomes zeros.
     async fn read(&self, ranges: Vec<StripeRange>) -> Result<Vec<Bytes>> {
         let ranges = Arc::new(ranges);
-        let wanted = ranges.clone();
-        let found = self.request(move |engine| {
-            let ranges = ranges.clone();
+        let mut found = self.read_once(&ranges).await?;
+        if found.iter().any(Option::is_none) {
+            self.confirm().await?;
+            // The answer may have come from a server that has lost its place to another one.
+            found = self.read_once(&ranges).await?;
+        }
+        let whole = |(bytes, range): (Option<Bytes>, &StripeRange)| {
+            bytes.unwrap_or_else(|| Bytes::from(vec![0; range.len]))
+        };
+        Ok(found.into_iter().zip(ranges.iter()).map(whole).collect())
+    }
+
+    /// Reads ranges; `None` for one that is not there in full.
+    async fn read_once(&self, ranges: &Arc<Vec<StripeRange>>) -> Result<Vec<Option<Bytes>>> {
+        let (sent, bytes) = (ranges.clone(), ranges.iter().map(|range| range.len).sum());
+        let found = self.client.request(bytes, move |engine| {
+            let ranges = sent.clone();
             async move { engine.read(&ranges).await }
         });
         let found = found.await?;
-        assert_eq!(found.len(), wanted.len(), "a result for each range");
-        let whole = found.into_iter().zip(wanted.iter());
+        assert_eq!(found.len(), ranges.len(), "a result for each range");
+        let whole = found.into_iter().zip(ranges.iter());
         let whole = whole.map(|(bytes, range)| bytes.filter(|bytes| bytes.len() == range.len));
-        let Some(whole) = whole.collect() else {
-            // A host that has lost the store may read versions that are gone.
-            self.append(&mut self.log.lock().await, Entry::Nothing).await?;
-            let missing = io::Error::new(io::ErrorKind::NotFound, "the engine has lost a stripe");
-            return Err(missing.into());
-        };
-        Ok(whole)
+        Ok(whole.collect())
+    }
+
+    /// Removes the bytes of versions in the background.
+    fn remove(&self, dropped: impl IntoIterator<Item = StagedVersion>) {
+        let names = dropped.into_iter().flat_map(|old| self.stripes(value_name(old)));
+        self.garbage.remove(&self.client, names.collect());
     }
 
     /// The range of a slot of a value.
@@ -273,22 +118,7 @@ impl<E: Engine> EngineStore<E> {
 
     /// Each stripe has whole slots, as many as suit the engine.
     fn slots_per_stripe(&self) -> usize {
-        (self.engine.stripe_len_max() / self.geometry.slot_len()).max(1)
-    }
-
-    /// Finds the stripes that no version needs, before any is staged, and removes them in the
-    /// background. This host could not open the store before all earlier ones had lost it, and what
-    /// is garbage for this one is so for all later ones.
-    async fn find_garbage(&self) {
-        let listed = self.request(|engine| async move { engine.list().await });
-        // If the engine cannot list them now, they are found another time.
-        let Ok(mut garbage) = listed.await else { return };
-        let known: HashSet<ValueName> = {
-            let versions = self.reading();
-            versions.current().chain(versions.previous()).map(value_name).collect()
-        };
-        garbage.retain(|name| !known.contains(&name.value));
-        self.remove_stripes(garbage);
+        (self.client.engine().stripe_len_max() / self.geometry.slot_len()).max(1)
     }
 
     /// The bytes of a readable version; `None` if it was never written.
@@ -303,6 +133,11 @@ impl<E: Engine> EngineStore<E> {
 
     fn writing(&self) -> RwLockWriteGuard<'_, Versions<u64>> {
         self.versions.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Versions with stripes that are missing, and that nothing writes any more.
+    fn take_unfinished(&self) -> Vec<StagedVersion> {
+        std::mem::take(&mut *self.unfinished.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -340,50 +175,69 @@ impl<E: Engine> NodeStore for EngineStore<E> {
             into.fill(0);
             return Ok(());
         };
-        let stripe_len = self.slots_per_stripe() * self.geometry.slot_len();
+        let slot_len = self.geometry.slot_len();
+        let stripe_len = self.slots_per_stripe() * slot_len;
+        // A stripe that was cut off has the slots before the cut, so slots are read, of which the
+        // engine reads many at once.
         let lens = into.chunks(stripe_len).map(<[u8]>::len);
         let range = |(name, len)| StripeRange { name, at: 0, len };
-        let stripes = self.read(self.stripes(value).zip(lens).map(range).collect()).await?;
-        for (into, bytes) in into.chunks_mut(stripe_len).zip(stripes) {
-            into.copy_from_slice(&bytes);
+        let whole: Vec<StripeRange> = self.stripes(value).zip(lens).map(range).collect();
+        let found = self.read_once(&Arc::new(whole)).await?;
+        let mut missing = Vec::new();
+        for (number, bytes) in found.into_iter().enumerate() {
+            let start = number * stripe_len;
+            let end = into.len().min(start + stripe_len);
+            match bytes {
+                Some(bytes) => into[start..end].copy_from_slice(&bytes),
+                None => missing.extend(start / slot_len..end / slot_len),
+            }
+        }
+        if !missing.is_empty() {
+            let ranges = missing.iter().map(|&slot| self.slot_range(value, slot as u32));
+            let slots = self.read(ranges.collect()).await?;
+            for (slot, bytes) in missing.into_iter().zip(slots) {
+                into[slot * slot_len..][..slot_len].copy_from_slice(&bytes);
+            }
         }
         Ok(())
     }
 
     async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
-        let old = {
+        // An entry in doubt may make the version current that this one replaces.
+        self.settle(&mut *self.log.lock().await).await?;
+        let replaced = {
             let mut versions = self.writing();
             versions.check_new(version)?;
             versions.unstage(version)
         };
-        self.remove(old.into_iter().collect());
+        self.remove(replaced);
         let mut staging = [0; 8];
         System.fill(&mut staging);
         let new = StoredVersion { version, location: u64::from_le_bytes(staging) };
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner).push(new);
         let stripes = bytes.chunks(self.slots_per_stripe() * self.geometry.slot_len());
-        let stripes = stripes.map(Bytes::copy_from_slice);
         let writes = self.stripes(value_name(new)).zip(stripes).map(|(name, bytes)| {
-            self.request(move |engine| {
+            let bytes = Bytes::copy_from_slice(bytes);
+            // Requests that are under way at the same time share the way.
+            self.client.request(WRITES_MAX * bytes.len(), move |engine| {
                 let bytes = bytes.clone();
                 async move { engine.write(name, bytes).await }
             })
         });
-        let writes: Vec<_> = writes.collect();
-        let written: Result = stream::iter(writes).buffer_unordered(WRITES_MAX).try_collect().await;
-        if let Err(error) = written {
-            self.remove(vec![new]);
-            return Err(error);
-        }
-        let replaced = self.writing().stage(new)?;
-        self.remove(replaced.into_iter().collect());
+        let mut written = stream::iter(writes.collect::<Vec<_>>()).buffer_unordered(WRITES_MAX);
+        while let Some(()) = written.try_next().await? {}
+        drop(written);
+        let mut unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
+        unfinished.retain(|other| *other != new);
+        self.writing().stage(new)?;
         Ok(())
     }
 
     async fn abandon(&self) -> Result {
-        // An entry that is in doubt may have made the staged versions current.
-        self.settle(&mut self.log.lock().await).await?;
+        // An entry in doubt may have made the staged versions current.
+        self.settle(&mut *self.log.lock().await).await?;
         let dropped = self.writing().abandon();
-        self.remove(dropped);
+        self.remove(dropped.into_iter().chain(self.take_unfinished()));
         Ok(())
     }
 
@@ -397,23 +251,7 @@ impl<E: Engine> NodeStore for EngineStore<E> {
     }
 
     async fn sequence(&self) -> Result<u64> {
-        self.settle(&mut self.log.lock().await).await?;
+        self.confirm().await?;
         Ok(self.reading().sequence())
     }
 }
-
-/// The error of a host that has lost the store to another one.
-const IN_USE: Error = Error::InUse("the store");
-
-/// A runtime for requests to an engine.
-pub(crate) fn runtime() -> Result<Runtime> {
-    let name = "storage engine";
-    Ok(Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .thread_name(name)
-        .enable_all()
-        .build()?)
-}
-
-#[cfg(test)]
-mod tests;

@@ -160,6 +160,9 @@ pub fn replay(
             return Err(Error::State(CONTENT));
         };
         check_shape(&geometry, &known)?;
+        if sequence > NUMBER_MAX || position > NUMBER_MAX {
+            return Err(Error::State(CONTENT));
+        }
         check_versions(&versions, &previous)?;
         check_versions(&versions, &current)?;
         // A commit on top of the replaced versions leads to the same state.
@@ -171,7 +174,7 @@ pub fn replay(
         if position <= last {
             continue;
         }
-        if position != last + 1 {
+        if position != last + 1 || position > NUMBER_MAX {
             return Err(Error::State(CONTENT));
         }
         last = position;
@@ -194,6 +197,8 @@ pub fn replay(
     Ok(LogState { versions, opening: newest, last })
 }
 
+/// The largest position, and number of a commit: no log gets there, and sums do not overflow.
+const NUMBER_MAX: u64 = 1 << 62;
 const OPEN: u8 = 1;
 const COMMIT: u8 = 2;
 const NOTHING: u8 = 3;

@@ -19,7 +19,8 @@
 //!
 //! * `store_url`, `address`: URLs of stores, and engines that are connected to later
 //! * `engine`: the trait `Engine`: stripes under names, and a log
-//! * `engine_store`: a store over an engine: commits, doubt about them, garbage
+//! * `engine_store`: a store over an engine; `log_end`: commits, doubt about them, other hosts
+//! * `client`, `garbage`: requests on threads of their own, and stripes that are to be removed
 //! * `entry`: entries of the log as bytes, and the versions that a log leads to
 //! * `redis` (`deployment`: one server or a cluster), `s3`, `postgres`
 //! * `names`: names of stores and stripes as text
@@ -27,11 +28,13 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod client;
 #[cfg(test)]
 mod conformance;
 mod engine;
 mod engine_store;
 mod entry;
+mod garbage;
 mod link;
 #[cfg(test)]
 mod memory;

@@ -9,6 +9,8 @@ use traceless_core::rng::{Rng as _, SeededRng};
 /// The engine.
 pub struct MemoryEngine {
     state: Mutex<State>,
+    /// What happens while the names are listed next, before the answer arrives.
+    at_list: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 struct State {
@@ -42,12 +44,17 @@ impl MemoryEngine {
             rng: SeededRng::new(seed),
             failures: 0,
         };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), at_list: Mutex::new(None) }
     }
 
     /// From now on so many of 100 requests fail.
     pub fn fail(&self, failures: u64) {
         self.state().failures = failures;
+    }
+
+    /// Does something when the names are listed next, before the list is made.
+    pub fn at_next_list(&self, work: impl FnOnce() + Send + 'static) {
+        *self.at_list.lock().unwrap() = Some(Box::new(work));
     }
 
     /// How many stripes there are.
@@ -178,6 +185,10 @@ impl Engine for MemoryEngine {
     }
 
     async fn list(&self) -> Result<Vec<StripeName>, RequestError> {
+        let work = self.at_list.lock().unwrap().take();
+        if let Some(work) = work {
+            tokio::task::spawn_blocking(work).await.unwrap();
+        }
         self.query(|state| state.stripes.keys().copied().collect())
     }
 

@@ -4,6 +4,7 @@
 //! the log is atomic; it locks the row with the store's next position.
 
 use crate::address::{Address, EngineAddress, Options};
+use crate::client::AbortedOnDrop;
 use crate::engine::{
     Appended, Engine, RequestError, StoredLog, StripeName, StripeRange, ValueName,
 };
@@ -23,6 +24,14 @@ use url::Url;
 const STRIPE_LEN_MAX: usize = 256 << 10;
 /// After so long without a packet from the server, the connection is probed.
 const SILENCE: Duration = Duration::from_secs(10);
+
+/// Errors that another session may not have: of a server that is no longer the primary one, and of
+/// prepared statements that a pool has lost.
+const OF_SESSION: [SqlState; 3] = [
+    SqlState::READ_ONLY_SQL_TRANSACTION,
+    SqlState::INVALID_SQL_STATEMENT_NAME,
+    SqlState::FEATURE_NOT_SUPPORTED,
+];
 
 /// Makes the tables. The lock keeps two hosts from doing it at once.
 const SCHEMA: &str = "
@@ -44,7 +53,10 @@ const HAS_SCHEMA: &str = "SELECT to_regclass('traceless.stripes') IS NOT NULL";
 /// A commit must be on the disk, also if the server's default is weaker.
 const SESSION: &str = "
     SELECT set_config('synchronous_commit', 'on', false)
-    WHERE current_setting('synchronous_commit') IN ('off', 'local')";
+    WHERE current_setting('synchronous_commit') IN ('off', 'local');
+    SET lock_timeout = '3s';
+    SET statement_timeout = '30s'";
+const HAS_STORE: &str = "SELECT FROM traceless.stores WHERE store = $1";
 const ADD_STORE: &str =
     "INSERT INTO traceless.stores VALUES ($1, 1) ON CONFLICT (store) DO NOTHING";
 const READ: &str = "
@@ -94,6 +106,8 @@ struct Session {
     read: Statement,
     write: Statement,
     remove: Statement,
+    /// Passes bytes, and ends with the session also if the server keeps it waiting.
+    _task: AbortedOnDrop<Result<(), tokio_postgres::Error>>,
 }
 
 impl PostgresEngine {
@@ -107,17 +121,19 @@ impl PostgresEngine {
 
     async fn connect(&self) -> Result<Session, RequestError> {
         let (client, connection) = self.config.connect(NoTls).await?;
-        // It ends with the client.
-        tokio::spawn(connection);
+        let task = AbortedOnDrop(tokio::spawn(connection));
         if !client.query_one(HAS_SCHEMA, &[]).await?.try_get::<_, bool>(0)? {
             client.batch_execute(SCHEMA).await?;
         }
         client.batch_execute(SESSION).await?;
-        client.execute(ADD_STORE, &[&self.store.as_str()]).await?;
+        // A server that may only be read for now can still be read.
+        if client.query_opt(HAS_STORE, &[&self.store.as_str()]).await?.is_none() {
+            client.execute(ADD_STORE, &[&self.store.as_str()]).await?;
+        }
         let read = client.prepare(READ).await?;
         let write = client.prepare(WRITE).await?;
         let remove = client.prepare(REMOVE).await?;
-        Ok(Session { client, read, write, remove })
+        Ok(Session { client, read, write, remove, _task: task })
     }
 
     /// Does some work on a connection.
@@ -128,12 +144,11 @@ impl PostgresEngine {
     ) -> Result<T, RequestError> {
         let used = link.get(|| self.connect()).await?;
         let done = work(used.connection()).await;
-        // A server that may only be read is no longer the primary one.
-        let is_demoted = |error: &tokio_postgres::Error| {
-            error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+        let needs_another = |error: &tokio_postgres::Error| {
+            error.code().is_some_and(|code| OF_SESSION.contains(code))
         };
-        let is_usable =
-            !used.connection().client.is_closed() && !done.as_ref().err().is_some_and(is_demoted);
+        let is_usable = !used.connection().client.is_closed()
+            && !done.as_ref().err().is_some_and(needs_another);
         used.end(is_usable);
         Ok(done?)
     }
@@ -181,7 +196,10 @@ impl Engine for PostgresEngine {
         for row in rows.await? {
             let number: i64 = row.try_get(0)?;
             let bytes: Vec<u8> = row.try_get(1)?;
-            found[number as usize - 1] = Some(Bytes::from(bytes));
+            let range = usize::try_from(number - 1).ok().and_then(|at| found.get_mut(at));
+            let range =
+                range.ok_or_else(|| RequestError::passing("an answer without a question"))?;
+            *range = Some(Bytes::from(bytes));
         }
         Ok(found)
     }
@@ -294,7 +312,8 @@ impl From<tokio_postgres::Error> for RequestError {
             None => true,
             // Classes of SQLSTATE: connection, rollback, resources, operator, system.
             Some(code) => {
-                *code == SqlState::READ_ONLY_SQL_TRANSACTION
+                OF_SESSION.contains(code)
+                    || *code == SqlState::LOCK_NOT_AVAILABLE
                     || ["08", "40", "53", "57", "58"]
                         .iter()
                         .any(|class| code.code().starts_with(class))

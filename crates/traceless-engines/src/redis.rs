@@ -5,6 +5,7 @@
 //! | `{STORE:SUBTREE}:NODE:ATTEMPT:STAGING:STRIPE` | a stripe |
 //! | `{STORE}:log` | a hash: `next`, the next position; and the entry of each position |
 //! | `{STORE}:checkpoint` | a hash: `position` and `bytes` |
+//! | `{STORE}:count` | how often the log was to be changed |
 //!
 //! Braces surround what decides on which server of a cluster a key lies. A *subtree* is a node of
 //! the first layer with many nodes and all nodes below it, so the lower part of a path is on one
@@ -20,7 +21,7 @@ use crate::link::Link;
 use crate::names::{StoreName, StripeText};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, ServerError, pipe};
+use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerError, pipe};
 use std::collections::{BTreeMap, HashMap};
 use traceless_cloud::geometry::{Geometry, Node};
 use url::Url;
@@ -31,12 +32,14 @@ const STRIPE_LEN_MAX: usize = 256 << 10;
 const STRIPES_AT_ONCE: usize = 16;
 /// The first layer with so many nodes has the roots of the subtrees.
 const SUBTREES_MIN: u32 = 64;
-/// Milliseconds that a replica may take to have a change.
-const REPLICA_PATIENCE_MS: u64 = 2000;
+/// Milliseconds that a replica may take to have a change. Several changes may wait in a row.
+const REPLICA_PATIENCE_MS: u64 = 400;
 
 /// Codes of errors that may be over when a command is repeated: memory, replicas, time or a primary
 /// are missing, or a slot moves from one server to another.
-const PASSING: [&str; 10] = [
+const PASSING: [&str; 12] = [
+    "UNBLOCKED",
+    "MISCONF",
     "OOM",
     "NOREPLICAS",
     "BUSY",
@@ -49,8 +52,11 @@ const PASSING: [&str; 10] = [
     "ASK",
 ];
 
-/// Takes a position of the log. Returns nothing if it was free, and else its entry.
+/// Takes a position of the log. Returns nothing if it was free, and else its entry. It always
+/// writes something: a server that may not write must not answer, and WAIT waits for this
+/// connection's writes alone.
 const APPEND: &str = "
+    redis.call('INCR', KEYS[2])
     if tonumber(redis.call('HGET', KEYS[1], 'next') or '1') ~= tonumber(ARGV[1]) then
         return redis.call('HGET', KEYS[1], ARGV[1]) or ''
     end
@@ -59,6 +65,7 @@ const APPEND: &str = "
 
 /// Replaces the checkpoint by a newer one, and removes the entries that it includes.
 const REPLACE: &str = "
+    redis.call('INCR', KEYS[3])
     local position = tonumber(ARGV[1])
     if tonumber(redis.call('HGET', KEYS[2], 'position') or '0') >= position then
         return 0
@@ -86,8 +93,10 @@ pub struct RedisEngine<D: Deployment> {
     geometry: Geometry,
     /// How many replicas must have a change before it counts as durable.
     replicas: u32,
-    /// For slots, the log and names.
+    /// For slots and names.
     small: Link<D::Connection>,
+    /// For the log, which may wait for replicas.
+    log: Link<D::Connection>,
     /// For whole stripes, which slots should not wait for.
     large: Link<D::Connection>,
 }
@@ -95,8 +104,8 @@ pub struct RedisEngine<D: Deployment> {
 impl<D: Deployment> RedisEngine<D> {
     /// The store of a tree of this shape. Changes wait until so many replicas have them.
     pub fn new(deployment: D, store: StoreName, geometry: Geometry, replicas: u32) -> Self {
-        let (small, large) = (Link::default(), Link::default());
-        Self { deployment, store, geometry, replicas, small, large }
+        let (small, log, large) = (Link::default(), Link::default(), Link::default());
+        Self { deployment, store, geometry, replicas, small, log, large }
     }
 
     async fn query<T: FromRedisValue>(
@@ -104,10 +113,38 @@ impl<D: Deployment> RedisEngine<D> {
         link: &Link<D::Connection>,
         commands: &Pipeline,
     ) -> Result<T, RequestError> {
+        self.on(link, async |mut connection| commands.query_async(&mut connection).await).await
+    }
+
+    /// Carries out commands one by one: while a subtree moves to another server, each of its keys
+    /// is on one of both, and only a single command is sent on to the right one.
+    async fn query_singly<T: FromRedisValue + Send>(
+        &self,
+        link: &Link<D::Connection>,
+        commands: &Pipeline,
+    ) -> Result<Vec<T>, RequestError> {
+        let mut all = Vec::with_capacity(commands.len());
+        // One after the other: what lets a server answer for a slot that moves is said before each
+        // command, and holds for the next one on the connection.
+        for command in commands.cmd_iter() {
+            let done =
+                self.on(link, async |mut connection| command.query_async(&mut connection).await);
+            all.push(done.await?);
+        }
+        Ok(all)
+    }
+
+    async fn on<T>(
+        &self,
+        link: &Link<D::Connection>,
+        work: impl AsyncFnOnce(D::Connection) -> RedisResult<T>,
+    ) -> Result<T, RequestError> {
         let used = link.get(|| async { Ok(self.deployment.connect().await?) }).await?;
-        let mut connection = used.connection().clone();
-        let done = commands.query_async(&mut connection).await;
-        used.end(done.as_ref().err().is_none_or(is_of_command));
+        // The connection to a cluster finds other servers by itself, and better than a new one,
+        // which begins with the servers of the URL.
+        let used = used.kept(D::HAS_SEVERAL_SERVERS);
+        let done = work(used.connection().clone()).await;
+        used.end(D::HAS_SEVERAL_SERVERS || done.as_ref().err().is_none_or(is_of_command));
         Ok(done?)
     }
 
@@ -129,8 +166,8 @@ impl<D: Deployment> RedisEngine<D> {
         Ok(done)
     }
 
-    /// Reads ranges that lie on one server.
-    async fn read_together(
+    /// Reads ranges of one subtree.
+    async fn read_subtree(
         &self,
         link: &Link<D::Connection>,
         ranges: &[(usize, &StripeRange)],
@@ -140,7 +177,10 @@ impl<D: Deployment> RedisEngine<D> {
             let last = range.at + range.len - 1;
             commands.cmd("GETRANGE").arg(self.key(range.name)).arg(range.at).arg(last);
         }
-        let found: Vec<Vec<u8>> = self.query(link, &commands).await?;
+        let found: Vec<Vec<u8>> = match self.query(link, &commands).await {
+            Err(_) if D::HAS_SEVERAL_SERVERS => self.query_singly(link, &commands).await?,
+            other => other?,
+        };
         // A missing key reads as one without bytes.
         let some = |bytes: Vec<u8>| (!bytes.is_empty()).then(|| Bytes::from(bytes));
         Ok(ranges.iter().map(|(number, _)| *number).zip(found.into_iter().map(some)).collect())
@@ -154,6 +194,10 @@ impl<D: Deployment> RedisEngine<D> {
 
     fn log_key(&self) -> String {
         format!("{{{}}}:log", self.store.as_str())
+    }
+
+    fn count_key(&self) -> String {
+        format!("{{{}}}:count", self.store.as_str())
     }
 
     fn checkpoint_key(&self) -> String {
@@ -196,7 +240,7 @@ impl<D: Deployment> Engine for RedisEngine<D> {
             servers.entry(server).or_default().push((number, range));
         }
         let parts = servers.values().flat_map(|ranges| ranges.chunks(most.max(1)));
-        let parts = try_join_all(parts.map(|part| self.read_together(link, part))).await?;
+        let parts = try_join_all(parts.map(|part| self.read_subtree(link, part))).await?;
         let mut found = vec![None; ranges.len()];
         for (number, bytes) in parts.into_iter().flatten() {
             found[number] = bytes;
@@ -215,27 +259,35 @@ impl<D: Deployment> Engine for RedisEngine<D> {
         for &name in names {
             let subtree = subtree(&self.geometry, name.value.version.node);
             // Memory is released by another thread of the server.
-            subtrees.entry(subtree).or_default().cmd("UNLINK").arg(self.key(name)).ignore();
+            subtrees.entry(subtree).or_default().cmd("UNLINK").arg(self.key(name));
         }
-        let all = subtrees.values().map(|commands| self.query::<()>(&self.large, commands));
+        let all = subtrees.values().map(|commands| async {
+            let removed: Result<Vec<u64>, _> = self.query(&self.large, commands).await;
+            match removed {
+                Err(_) if D::HAS_SEVERAL_SERVERS => {
+                    self.query_singly::<u64>(&self.large, commands).await.map(drop)
+                }
+                other => other.map(drop),
+            }
+        });
         try_join_all(all).await.map(drop)
     }
 
     async fn list(&self) -> Result<Vec<StripeName>, RequestError> {
-        let used = self.large.get(|| async { Ok(self.deployment.connect().await?) });
-        let used = used.await?;
         let begin = format!("{{{}:", self.store.as_str());
-        let found = self.deployment.scan(used.connection().clone(), &format!("{begin}*")).await;
-        used.end(found.as_ref().err().is_none_or(is_of_command));
+        let pattern = format!("{begin}*");
+        let found = self
+            .on(&self.large, async |connection| self.deployment.scan(connection, &pattern).await);
+        let found = found.await?;
         let name = |key: String| StripeText::parse(key.split_once("}:")?.1, ':');
-        Ok(found?.into_iter().filter_map(name).collect())
+        Ok(found.into_iter().filter_map(name).collect())
     }
 
     async fn append(&self, position: u64, entry: Bytes) -> Result<Appended, RequestError> {
         let mut command = pipe();
-        command.cmd("EVAL").arg(APPEND).arg(1).arg(self.log_key());
+        command.cmd("EVAL").arg(APPEND).arg(2).arg(self.log_key()).arg(self.count_key());
         command.arg(position).arg(&entry[..]).arg(position + 1);
-        let found: Option<Vec<u8>> = self.change(&self.small, command).await?;
+        let found: Option<Vec<u8>> = self.change(&self.log, command).await?;
         Ok(match found {
             None => Appended::Done,
             Some(entry) if entry.is_empty() => Appended::Taken(None),
@@ -246,7 +298,7 @@ impl<D: Deployment> Engine for RedisEngine<D> {
     async fn load(&self) -> Result<StoredLog, RequestError> {
         let mut command = pipe();
         command.cmd("EVAL").arg(LOAD).arg(2).arg(self.log_key()).arg(self.checkpoint_key());
-        let ((position, bytes, log),): (LoadedLog,) = self.query(&self.small, &command).await?;
+        let ((position, bytes, log),): (LoadedLog,) = self.query(&self.log, &command).await?;
         let checkpoint = position.zip(bytes.map(Bytes::from));
         let entry = |(field, bytes): (String, Vec<u8>)| Some((field.parse().ok()?, bytes.into()));
         Ok(StoredLog { checkpoint, entries: log.into_iter().filter_map(entry).collect() })
@@ -254,9 +306,9 @@ impl<D: Deployment> Engine for RedisEngine<D> {
 
     async fn checkpoint(&self, position: u64, bytes: Bytes) -> Result<(), RequestError> {
         let mut command = pipe();
-        command.cmd("EVAL").arg(REPLACE).arg(2).arg(self.log_key()).arg(self.checkpoint_key());
-        command.arg(position).arg(&bytes[..]);
-        self.change::<u32>(&self.small, command).await.map(drop)
+        command.cmd("EVAL").arg(REPLACE).arg(3).arg(self.log_key()).arg(self.checkpoint_key());
+        command.arg(self.count_key()).arg(position).arg(&bytes[..]);
+        self.change::<u32>(&self.log, command).await.map(drop)
     }
 }
 
@@ -265,12 +317,23 @@ pub(crate) fn address(url: &Url, mut options: Options) -> Result<Box<dyn EngineA
     let store = options.store()?;
     let replicas = options.get("replicas").map(|number| number.parse());
     let replicas = replicas.transpose().map_err(|_| "replicas= is a number")?.unwrap_or(0);
+    let further = url.scheme().ends_with("+cluster").then(|| options.get("servers")).flatten();
     options.end()?;
-    // The library knows the schemes of single servers alone.
-    let single = url.as_str().replacen("+cluster", "", 1);
     if url.scheme().ends_with("+cluster") {
+        // The library knows the schemes of single servers alone.
+        let single = url.as_str().replacen("+cluster", "", 1);
+        let single: Url = single.parse().map_err(|_| "no URL of a server")?;
+        let mut servers = vec![single.clone()];
+        for server in further.iter().flat_map(|servers| servers.split(',')) {
+            let (host, port) = server.rsplit_once(':').ok_or("servers= is HOST:PORT,...")?;
+            let mut other = single.clone();
+            other.set_host(Some(host)).map_err(|e| format!("servers={server}: {e}"))?;
+            let port = port.parse().map_err(|_| format!("servers={server}: no port"))?;
+            other.set_port(Some(port)).map_err(|()| format!("servers={server}"))?;
+            servers.push(other);
+        }
         return Address::boxed(move |geometry| {
-            let cluster = Cluster::new(&single)?;
+            let cluster = Cluster::new(servers.clone())?;
             Ok(RedisEngine::new(cluster, store.clone(), geometry, replicas))
         });
     }
@@ -294,7 +357,15 @@ fn subtree(g: &Geometry, node: Node) -> Node {
 
 /// Whether the error is of one command, so that the connection can serve further ones.
 fn is_of_command(error: &RedisError) -> bool {
-    server_error(error).is_some_and(|error| error.code() != "READONLY")
+    server_error(error).is_some_and(|error| !is_demoted(&error))
+}
+
+/// Whether the server has become a replica of another one. Scripts hide the code in their message.
+fn is_demoted(error: &ServerError) -> bool {
+    let details = error.details().unwrap_or_default();
+    error.code() == "READONLY"
+        || details.contains("READONLY")
+        || details.contains("WAIT cannot be used with replica")
 }
 
 /// The server's error, if it has answered with one.
@@ -307,7 +378,8 @@ impl From<RedisError> for RequestError {
     fn from(error: RedisError) -> Self {
         if let Some(error) = server_error(&error) {
             let message = format!("{} {}", error.code(), error.details().unwrap_or_default());
-            return Self { message, is_passing: PASSING.contains(&error.code()) };
+            let is_passing = PASSING.contains(&error.code()) || is_demoted(&error);
+            return Self { message, is_passing };
         }
         let is_lasting = match error.kind() {
             ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => true,
@@ -315,7 +387,10 @@ impl From<RedisError> for RequestError {
             _ => error.is_unrecoverable_error(),
         };
         let is_lasting = is_lasting && !error.is_connection_dropped();
-        Self { message: error.to_string(), is_passing: !is_lasting }
+        let message = error.to_string();
+        // A cluster's connection reports a refused password as a failed connection.
+        let is_refused = ["WRONGPASS", "NOAUTH"].iter().any(|code| message.contains(code));
+        Self { message, is_passing: !is_lasting && !is_refused }
     }
 }
 

@@ -15,6 +15,18 @@ pub struct Patience {
     pub pause: Duration,
 }
 
+impl Patience {
+    /// The patience for a request that moves so many bytes: a network that is slow but works must
+    /// not look as if it did not.
+    pub fn for_bytes(self, bytes: usize) -> Self {
+        let more = Duration::from_millis(bytes as u64 / BYTES_PER_MS_MIN);
+        Self { attempt: self.attempt + more, total: self.total + more, ..self }
+    }
+}
+
+/// Bytes that move in a millisecond at least, beyond the patience for an answer.
+const BYTES_PER_MS_MIN: u64 = 500;
+
 /// A network that drops a connection without a word is noticed in seconds, and a server may take
 /// some more to restart, or its replica to take its place. It is less than a gateway waits.
 pub const PATIENCE: Patience = Patience {

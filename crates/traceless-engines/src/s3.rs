@@ -28,6 +28,8 @@ use url::Url;
 const READS_MAX: usize = 64;
 /// The statuses of replies to requests that will never be carried out.
 const LASTING: [&str; 5] = ["400", "401", "403", "404", "405"];
+/// Codes of errors with one of these statuses that may be over when the request is repeated.
+const PASSING: [&str; 2] = ["RequestTimeout", "RequestTimeTooSkewed"];
 /// Digits of a position, so that the order of names is the order of positions.
 const DIGITS: usize = 20;
 
@@ -43,7 +45,7 @@ pub struct S3Engine {
 
 /// The address of a bucket, and the credentials for it. What is missing here comes from variables
 /// of the environment as `AWS_ACCESS_KEY_ID`, or from the machine's role.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default)]
 pub struct Bucket {
     /// The bucket's name.
     pub name: String,
@@ -60,8 +62,7 @@ impl S3Engine {
     pub fn new(bucket: &Bucket, prefix: &str) -> Result<Self, RequestError> {
         let mut builder = AmazonS3Builder::from_env().with_bucket_name(&bucket.name);
         if let Some(endpoint) = &bucket.endpoint {
-            let is_plain = endpoint.starts_with("http://");
-            builder = builder.with_endpoint(endpoint).with_allow_http(is_plain);
+            builder = builder.with_endpoint(endpoint);
         }
         if let Some(region) = &bucket.region {
             builder = builder.with_region(region);
@@ -70,13 +71,13 @@ impl S3Engine {
             builder = builder.with_access_key_id(key).with_secret_access_key(secret);
         }
         let options = ClientOptions::new().with_connect_timeout(PATIENCE.attempt);
-        let options = options.with_timeout(2 * PATIENCE.attempt);
-        let is_plain = bucket.endpoint.as_ref().is_some_and(|url| url.starts_with("http://"));
+        // Slots are sealed, and signatures cover requests: TLS is up to the endpoint's URL.
+        let options = options.with_timeout_disabled().with_allow_http(true);
         // Waiting and repeating is the caller's, with one deadline.
         let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
-        let builder = builder.with_client_options(options.with_allow_http(is_plain));
+        let builder = builder.with_client_options(options);
         let client = builder.with_retry(retry).build().map_err(RequestError::lasting)?;
-        let prefix = Path::from(prefix);
+        let prefix = Path::from_url_path(prefix).map_err(RequestError::lasting)?;
         let [nodes, log, checkpoints] =
             ["nodes", "log", "checkpoints"].map(|part| prefix.clone().join(part));
         Ok(Self { client, nodes, log, checkpoints, prefix })
@@ -189,16 +190,23 @@ impl Engine for S3Engine {
 
     async fn append(&self, position: u64, entry: Bytes) -> Result<Appended, RequestError> {
         let path = numbered(&self.log, position);
-        if !self.create(&path, entry).await? {
-            return self.get(&path).await.map(Appended::Taken);
-        }
+        let is_created = self.create(&path, entry).await?;
         // A checkpoint is stored before the entries that it includes are removed. So if the
         // position was free because its entry was removed, the checkpoint is there now.
-        if self.positions(&self.checkpoints, position - 1).await?.is_empty() {
-            return Ok(Appended::Done);
+        let included = self.positions(&self.checkpoints, position.saturating_sub(1)).await?;
+        match (is_created, included.is_empty()) {
+            (true, true) => Ok(Appended::Done),
+            (false, true) => match self.get(&path).await? {
+                Some(found) => Ok(Appended::Taken(Some(found))),
+                // Another request for the same object is under way, as an earlier one of this host.
+                None => Err(RequestError::passing("a conflict of conditional requests")),
+            },
+            // The object has no meaning, whichever request made it.
+            (_, false) => {
+                let _ = self.delete(vec![path]).await;
+                Ok(Appended::Taken(None))
+            }
         }
-        self.delete(vec![path]).await?;
-        Ok(Appended::Taken(None))
     }
 
     async fn load(&self) -> Result<StoredLog, RequestError> {
@@ -219,6 +227,10 @@ impl Engine for S3Engine {
         });
         let entries: Vec<_> = entries.collect();
         let entries = stream::iter(entries).buffered(READS_MAX).try_collect().await?;
+        // Entries that a newer checkpoint includes may have been removed before they were listed.
+        if !self.positions(&self.checkpoints, newest.unwrap_or(0)).await?.is_empty() {
+            return Err(gone());
+        }
         Ok(StoredLog { checkpoint, entries })
     }
 
@@ -243,6 +255,9 @@ impl Engine for S3Engine {
 pub(crate) fn address(url: &Url, mut options: Options) -> Result<Box<dyn EngineAddress>, String> {
     let name = url.host_str().filter(|name| !name.is_empty());
     let name = name.ok_or("s3: has no bucket: s3://BUCKET/PREFIX")?.to_owned();
+    if url.password().is_some() || !url.username().is_empty() {
+        return Err("the keys of s3: are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".into());
+    }
     let (endpoint, region) = (options.get("endpoint"), options.get("region"));
     options.end()?;
     let bucket = Bucket { name, endpoint, region, keys: None };
@@ -267,7 +282,10 @@ impl From<Error> for RequestError {
             | Error::UnknownConfigurationKey { .. }
             | Error::NotFound { .. } => true,
             // The library does not give the status of other replies but in its text.
-            _ => LASTING.iter().any(|status| message.contains(&format!("status code: {status}"))),
+            _ => {
+                let has = |status: &&str| message.contains(&format!("status code: {status}"));
+                LASTING.iter().any(has) && !PASSING.iter().any(|code| message.contains(code))
+            }
         };
         RequestError { message, is_passing: !is_lasting }
     }

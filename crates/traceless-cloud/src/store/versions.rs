@@ -22,7 +22,8 @@
 
 use super::NodeVersion;
 use crate::error::{Error, Result};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, Node};
+use std::collections::HashMap;
 
 /// A version and the location of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,15 +39,15 @@ pub struct Versions<T> {
     geometry: Geometry,
     current: Vec<Option<StoredVersion<T>>>,
     previous: Vec<StoredVersion<T>>,
-    staged: Vec<StoredVersion<T>>,
+    staged: HashMap<Node, StoredVersion<T>>,
     sequence: u64,
 }
 
-impl<T: Copy> Versions<T> {
+impl<T: Copy + PartialEq> Versions<T> {
     /// The versions of an empty store.
     pub fn new(geometry: Geometry) -> Self {
         let current = vec![None; geometry.nodes() as usize];
-        Self { geometry, current, previous: Vec::new(), staged: Vec::new(), sequence: 0 }
+        Self { geometry, current, previous: Vec::new(), staged: HashMap::new(), sequence: 0 }
     }
 
     /// The shape of the store's tree.
@@ -90,30 +91,27 @@ impl<T: Copy> Versions<T> {
 
     /// Removes the staged version of the node of `version`, and returns it.
     pub fn unstage(&mut self, version: NodeVersion) -> Option<StoredVersion<T>> {
-        let at = self.staged.iter().position(|old| old.version.node == version.node)?;
-        Some(self.staged.swap_remove(at))
+        self.staged.remove(&version.node)
     }
 
     /// Stages a version. Returns the staged version of the same node that it replaces.
     pub fn stage(&mut self, new: StoredVersion<T>) -> Result<Option<StoredVersion<T>>> {
         self.check_new(new.version)?;
-        let old = self.unstage(new.version);
-        self.staged.push(new);
-        Ok(old)
+        Ok(self.staged.insert(new.version.node, new))
     }
 
     /// Drops all staged versions, and returns them.
     pub fn abandon(&mut self) -> Vec<StoredVersion<T>> {
-        core::mem::take(&mut self.staged)
+        self.staged.drain().map(|(_, staged)| staged).collect()
     }
 
     /// The staged versions for the commit with number `sequence`.
     pub fn staged(&self, sequence: u64, versions: &[NodeVersion]) -> Result<Vec<StoredVersion<T>>> {
-        if sequence != self.sequence + 1 {
+        if self.sequence.checked_add(1) != Some(sequence) {
             return Err(Error::Store("a commit is missing or came twice"));
         }
         let find = |version: &NodeVersion| {
-            let found = self.staged.iter().find(|stored| stored.version == *version);
+            let found = self.staged.get(&version.node).filter(|stored| stored.version == *version);
             found.copied().ok_or(Error::Store("a node is not staged"))
         };
         versions.iter().map(find).collect()
@@ -126,9 +124,11 @@ impl<T: Copy> Versions<T> {
         for &new in new {
             let node = new.version.node.0 as usize;
             self.previous.extend(self.current[node].replace(new));
-            self.staged.retain(|staged| staged.version != new.version);
+            if self.staged.get(&new.version.node) == Some(&new) {
+                self.staged.remove(&new.version.node);
+            }
         }
-        dropped.append(&mut self.staged);
+        dropped.extend(self.abandon());
         self.sequence = sequence;
         dropped
     }

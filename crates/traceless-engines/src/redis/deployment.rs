@@ -9,6 +9,8 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo as _, RedisResult, Value,
     cmd, from_redis_value,
 };
+use std::sync::{Mutex, PoisonError};
+use url::Url;
 
 /// Keys that a server looks at for one answer to SCAN.
 const SCAN_COUNT: usize = 1000;
@@ -35,7 +37,12 @@ pub trait Deployment: Send + Sync + 'static {
 pub struct Server(Client);
 
 /// A cluster.
-pub struct Cluster(ClusterClient);
+pub struct Cluster {
+    /// A server, for its scheme and password.
+    first: Url,
+    /// Servers that were in the cluster when it was last looked at, and the ones of the URL.
+    servers: Mutex<Vec<Url>>,
+}
 
 impl Server {
     /// The server of a URL of the form `redis://` or `rediss://`.
@@ -45,12 +52,39 @@ impl Server {
 }
 
 impl Cluster {
-    /// The cluster with the server of a URL of the form `redis://` or `rediss://`.
-    pub fn new(url: &str) -> RedisResult<Self> {
-        let builder = ClusterClientBuilder::new([url.into_connection_info()?]);
-        // Waiting and repeating is the caller's, with one deadline.
-        let builder = builder.retries(2).response_timeout(PATIENCE.attempt);
-        Ok(Self(builder.connection_timeout(PATIENCE.attempt / 2).build()?))
+    /// The cluster with these servers, of which one must answer when the host starts.
+    pub fn new(servers: Vec<Url>) -> RedisResult<Self> {
+        let missing = (ErrorKind::InvalidClientConfig, "a cluster has a server");
+        let first = servers.first().cloned().ok_or(missing)?;
+        let cluster = Self { first, servers: Mutex::new(servers) };
+        cluster.client()?;
+        Ok(cluster)
+    }
+
+    fn client(&self) -> RedisResult<ClusterClient> {
+        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let servers = servers.iter().map(|url| url.as_str().into_connection_info());
+        let builder = ClusterClientBuilder::new(servers.collect::<RedisResult<Vec<_>>>()?);
+        // Waiting and repeating is the caller's, with one deadline. The library repeats a command
+        // that another server has the slot of, and may have to do so more than once.
+        let builder = builder.retries(5).min_retry_wait(20).max_retry_wait(200);
+        let builder = builder.response_timeout(PATIENCE.attempt);
+        builder.connection_timeout(PATIENCE.attempt / 2).build()
+    }
+
+    /// Remembers the servers of the cluster, so that later connections do not depend on the ones of
+    /// the URL.
+    async fn remember(&self, connection: &mut ClusterConnection) -> RedisResult<()> {
+        let found = servers(connection, usize::MAX).await?;
+        let mut known = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        for (host, port) in found {
+            let mut url = self.first.clone();
+            let is_set = url.set_host(Some(&host)).is_ok() && url.set_port(Some(port)).is_ok();
+            if is_set && !known.contains(&url) {
+                known.push(url);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -90,7 +124,10 @@ impl Deployment for Cluster {
     const HAS_SEVERAL_SERVERS: bool = true;
 
     async fn connect(&self) -> RedisResult<ClusterConnection> {
-        self.0.get_async_connection().await
+        let mut connection = self.client()?.get_async_connection().await?;
+        // Without it the cluster is reached by the servers that are known.
+        let _ = self.remember(&mut connection).await;
+        Ok(connection)
     }
 
     async fn scan(
@@ -99,7 +136,7 @@ impl Deployment for Cluster {
         pattern: &str,
     ) -> RedisResult<Vec<String>> {
         let mut keys = Vec::new();
-        for (host, port) in primaries(&mut connection).await? {
+        for (host, port) in servers(&mut connection, 1).await? {
             let mut cursor = 0;
             loop {
                 let server = SingleNodeRoutingInfo::ByAddress { host: host.clone(), port };
@@ -124,23 +161,30 @@ fn scan(cursor: u64, pattern: &str) -> Cmd {
     command
 }
 
-/// The addresses of the servers with slots, without duplicates.
-async fn primaries(connection: &mut ClusterConnection) -> RedisResult<Vec<(String, u16)>> {
+/// The addresses of servers of each range of slots, without duplicates: the primary first, and then
+/// its replicas, at most so many of each.
+async fn servers(
+    connection: &mut ClusterConnection,
+    most: usize,
+) -> RedisResult<Vec<(String, u16)>> {
     let ranges: Vec<Vec<Value>> = cmd("CLUSTER").arg("SLOTS").query_async(connection).await?;
-    let mut servers = Vec::new();
+    let mut all = Vec::new();
     for range in ranges {
-        // The first and the last slot, the primary, and its replicas.
-        let primary = range.into_iter().nth(2);
-        let Some(Value::Array(mut primary)) =
-            primary.filter(|primary| matches!(primary, Value::Array(parts) if parts.len() >= 2))
-        else {
-            return Err((ErrorKind::UnexpectedReturnType, "CLUSTER SLOTS").into());
-        };
-        let port = from_redis_value(primary.swap_remove(1))?;
-        let server = (from_redis_value(primary.swap_remove(0))?, port);
-        if !servers.contains(&server) {
-            servers.push(server);
+        // The first and the last slot come before the servers.
+        for server in range.into_iter().skip(2).take(most) {
+            let Some(mut parts) = array(server).filter(|parts| parts.len() >= 2) else {
+                return Err((ErrorKind::UnexpectedReturnType, "CLUSTER SLOTS").into());
+            };
+            let port = from_redis_value(parts.swap_remove(1))?;
+            let address = (from_redis_value(parts.swap_remove(0))?, port);
+            if !all.contains(&address) {
+                all.push(address);
+            }
         }
     }
-    Ok(servers)
+    Ok(all)
+}
+
+fn array(value: Value) -> Option<Vec<Value>> {
+    if let Value::Array(parts) = value { Some(parts) } else { None }
 }

@@ -1,11 +1,13 @@
 use super::*;
 use crate::conformance::{block_on, conforms, next_opening};
+use crate::engine::ValueName;
 use crate::engine_store::EngineStore;
 use crate::retry::{PATIENCE, persist};
 use crate::servers::{TestServer, free_port, program, start};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
+use traceless_cloud::store::NodeVersion;
 use traceless_cloud::store::suite::{check_round, shapes, write_round};
 
 fn server(port: u16, options: &[&str]) -> TestServer {
@@ -34,8 +36,8 @@ fn a_server_conforms() {
     conforms(|number, g| RedisEngine::new(deployment(), store(number), g, 0));
 }
 
-#[test]
-fn a_cluster_conforms() {
+/// The servers of a cluster.
+fn cluster(primaries: usize, replicas: usize) -> Vec<TestServer> {
     // The port for the cluster's own messages is 10,000 above.
     let port = || loop {
         let port = free_port();
@@ -43,15 +45,117 @@ fn a_cluster_conforms() {
             return port;
         }
     };
-    let options = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"];
-    let servers: Vec<TestServer> = (0..3).map(|_| server(port(), &options)).collect();
+    let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+    let count = primaries * (1 + replicas);
+    let servers: Vec<TestServer> = (0..count).map(|_| server(port(), &options)).collect();
     let mut create = Command::new(program("redis-cli"));
     create.args(["--cluster-yes", "--cluster", "create"]);
     create.args(servers.iter().map(|server| format!("127.0.0.1:{}", server.port)));
-    let created = create.output().unwrap();
+    let created = create.args(["--cluster-replicas", &replicas.to_string()]).output().unwrap();
     assert!(created.status.success(), "{created:?}");
-    let deployment = || Cluster::new(&url(&servers[0])).unwrap();
+    let is_up = |server: &TestServer| {
+        redis_cli(server, &["cluster", "info"]).starts_with("cluster_state:ok")
+    };
+    while !servers.iter().all(is_up) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    servers
+}
+
+#[test]
+fn a_cluster_conforms() {
+    let servers = cluster(3, 0);
+    let deployment = || Cluster::new(vec![url(&servers[0]).parse().unwrap()]).unwrap();
     conforms(|number, g| RedisEngine::new(deployment(), store(number), g, 0));
+}
+
+/// The first server is the only one that the URL names.
+#[test]
+fn a_cluster_survives_the_end_of_the_first_server() {
+    let (mut servers, g) = (cluster(3, 1), shapes()[0]);
+    let deployment = Cluster::new(vec![url(&servers[0]).parse().unwrap()]).unwrap();
+    let engine = Arc::new(RedisEngine::new(deployment, store(1), g, 1));
+    // The replicas join some seconds after the cluster.
+    let append = || engine.append(1, Bytes::new());
+    block_on(persist(PATIENCE, append)).unwrap();
+    let deployment = Cluster::new(vec![url(&servers[0]).parse().unwrap()]).unwrap();
+    let engine = Arc::new(RedisEngine::new(deployment, store(2), g, 0));
+    let store = EngineStore::open(engine, g, next_opening(), PATIENCE).unwrap();
+    for sequence in 1..=10 {
+        write_round(&store, &g, sequence);
+    }
+    // Time for the replicas to have it all: the new primary will have none to wait for.
+    std::thread::sleep(Duration::from_millis(300));
+    servers.remove(0).kill();
+    for sequence in 11..=20 {
+        write_round(&store, &g, sequence);
+        check_round(&store, &g, sequence);
+    }
+}
+
+#[test]
+fn stripes_are_found_while_their_slot_moves_to_another_server() {
+    let (servers, g) = (cluster(3, 0), shapes()[0]);
+    let deployment = Cluster::new(vec![url(&servers[0]).parse().unwrap()]).unwrap();
+    let engine = RedisEngine::new(deployment, store(1), g, 0);
+    let version = NodeVersion { node: Node(5), attempt: 7 };
+    let value = ValueName { version, staging: 9 };
+    let names: Vec<StripeName> = (0..4).map(|stripe| StripeName { value, stripe }).collect();
+    for name in &names {
+        block_on(engine.write(*name, Bytes::from_static(b"stripe"))).unwrap();
+    }
+    let key = engine.key(names[0]);
+    let slot = redis_cli(&servers[0], &["cluster", "keyslot", &key]);
+    let owner =
+        |server: &&TestServer| redis_cli(server, &["cluster", "countkeysinslot", &slot]) == "4";
+    let from = servers.iter().find(owner).unwrap();
+    let to = servers.iter().find(|server| server.port != from.port).unwrap();
+    let id = |server| redis_cli(server, &["cluster", "myid"]);
+    redis_cli(to, &["cluster", "setslot", &slot, "importing", &id(from)]);
+    redis_cli(from, &["cluster", "setslot", &slot, "migrating", &id(to)]);
+    let moved = ["migrate", "127.0.0.1", &to.port.to_string(), &key, "0", "1000"];
+    assert_eq!(redis_cli(from, &moved), "OK");
+    let ranges = names.iter().map(|name| StripeRange { name: *name, at: 0, len: 6 });
+    let ranges: Vec<StripeRange> = ranges.collect();
+    let read = || block_on(persist(PATIENCE, || engine.read(&ranges))).unwrap();
+    assert_eq!(read(), vec![Some(Bytes::from_static(b"stripe")); 4]);
+    block_on(persist(PATIENCE, || engine.remove(&names))).unwrap();
+    assert_eq!(read(), vec![None; 4]);
+}
+
+/// A server that has become a replica may not confirm what the log has.
+#[test]
+fn a_demoted_server_confirms_nothing() {
+    let (first, second) = (server(free_port(), &[]), server(free_port(), &[]));
+    for replicas in [0, 1] {
+        let deployment = Server::new(&url(&first)).unwrap();
+        let engine = RedisEngine::new(deployment, store(9), shapes()[0], 0);
+        let entry = Bytes::from_static(b"entry");
+        block_on(engine.append(1, entry.clone())).unwrap();
+        let demote = ["replicaof", "127.0.0.1", &second.port.to_string()];
+        redis_cli(&first, &demote);
+        let deployment = Server::new(&url(&first)).unwrap();
+        let waiting = RedisEngine::new(deployment, store(9), shapes()[0], replicas);
+        let refused = block_on(waiting.append(1, entry)).unwrap_err();
+        assert!(refused.is_passing, "{refused:?}");
+        redis_cli(&first, &["replicaof", "no", "one"]);
+    }
+}
+
+/// The answer to a command.
+fn redis_cli(server: &TestServer, words: &[&str]) -> String {
+    let mut command = Command::new(program("redis-cli"));
+    let done = command.args(["-p", &server.port.to_string()]).args(words).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8(done.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_full_memory_is_a_passing_failure() {
+    let redis = server(free_port(), &["--maxmemory", "100kb"]);
+    let engine = RedisEngine::new(Server::new(&url(&redis)).unwrap(), store(1), shapes()[0], 0);
+    let full = block_on(engine.append(1, Bytes::from_static(b"entry"))).unwrap_err();
+    assert!(full.is_passing && full.message.starts_with("OOM"), "{full:?}");
 }
 
 #[test]

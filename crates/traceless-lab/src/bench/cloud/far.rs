@@ -55,7 +55,7 @@ pub fn clients(quick: bool) -> Result<Row, Failure> {
 
 /// A proxy of `target` that holds all bytes back for so long in each direction. It ends with the
 /// process.
-fn delay(target: SocketAddr, time: Duration) -> Result<SocketAddr, Failure> {
+pub fn delay(target: SocketAddr, time: Duration) -> Result<SocketAddr, Failure> {
     let listener =
         listen::bind("127.0.0.1:0", listen::Clients::Anyone { remedy: "" }).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;

@@ -3,6 +3,7 @@
 
 mod clients;
 mod compared;
+mod engines;
 pub mod experiment;
 mod far;
 pub mod floors;

@@ -1,0 +1,101 @@
+//! Carries requests to an engine out on threads of their own.
+
+use crate::engine::{Engine, RequestError};
+use crate::retry::{Patience, persist};
+use std::sync::Arc;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use traceless_cloud::{Error, Result};
+
+/// Threads that wait for an engine and copy its bytes.
+const THREADS: usize = 2;
+
+/// An engine and the threads that wait for it.
+pub struct EngineClient<E> {
+    engine: Arc<E>,
+    patience: Patience,
+    runtime: BackgroundRuntime,
+}
+
+impl<E: Engine> EngineClient<E> {
+    /// A client of an engine.
+    pub fn new(engine: Arc<E>, patience: Patience) -> Result<Self> {
+        Ok(Self { engine, patience, runtime: BackgroundRuntime::new()? })
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &E {
+        &self.engine
+    }
+
+    /// Waits for a future on this thread, which must not be one of a runtime.
+    pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.get().block_on(work)
+    }
+
+    /// Carries out a request that moves so many bytes, again and again until it succeeds or the
+    /// patience is at its end. Any thread may wait for the result. If the future is dropped, no
+    /// further attempt begins.
+    pub async fn request<T, F>(
+        &self,
+        bytes: usize,
+        request: impl Fn(Arc<E>) -> F + Send + Sync + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, RequestError>> + Send + 'static,
+    {
+        let (engine, patience) = (self.engine.clone(), self.patience.for_bytes(bytes));
+        let work = async move { persist(patience, || request(engine.clone())).await };
+        let mut task = AbortedOnDrop(self.runtime.get().spawn(work));
+        match (&mut task.0).await {
+            Ok(done) => done.map_err(|failed| Error::Engine(failed.message)),
+            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+            Err(_) => Err(Error::Engine("it was closed".to_owned())),
+        }
+    }
+
+    /// Does some work in the background.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.get().spawn(work);
+    }
+
+    /// The engine and the patience, for work in the background.
+    pub fn parts(&self) -> (Arc<E>, Patience) {
+        (self.engine.clone(), self.patience)
+    }
+}
+
+/// A runtime that is dropped without waiting for its tasks.
+pub struct BackgroundRuntime(Option<Runtime>);
+
+impl BackgroundRuntime {
+    /// Starts the threads.
+    pub fn new() -> Result<Self> {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(THREADS).thread_name("storage engine").enable_all();
+        Ok(Self(Some(builder.build()?)))
+    }
+
+    /// The runtime.
+    pub fn get(&self) -> &Runtime {
+        self.0.as_ref().expect("it is there until the end")
+    }
+}
+
+impl Drop for BackgroundRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A task that ends when this is dropped.
+pub struct AbortedOnDrop<T>(pub JoinHandle<T>);
+
+impl<T> Drop for AbortedOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
