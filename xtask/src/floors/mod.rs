@@ -85,6 +85,7 @@ fn measure(root: &Path, group: &str, quick: bool) -> Result<String, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.args(["build", "--release", "--package", "traceless-lab", "--package", "traceless-cli"]);
+    build.args(["--features", "traceless-cli/engines"]);
     build.current_dir(root);
     let status = build.status().map_err(|error| format!("cannot run cargo: {error}"))?;
     if !status.success() {
