@@ -51,9 +51,14 @@ rm -r redis
 start_redis --maxmemory-policy allkeys-lru
 expect 4 "${local[@]}" other --store "$url"
 check "a Redis that forgets is refused" grep -q "noeviction" err
+redis-cli -p "$engine" config set maxmemory-policy noeviction >/dev/null
+redis-cli -p "$engine" config set appendonly no >/dev/null
+start_service gateway RESP "${local[@]}" other --store "$url"
+check "one that keeps nothing is a warning" grep -q "appendonly no" gateway.err
+stop_service
 kill "$redis"
 wait "$redis" || true
-rm -r redis gateway
+rm -r redis gateway other
 
 section "of two hosts the newer has the store, and a gateway goes on with it"
 start_redis
@@ -125,6 +130,8 @@ sleep 3
 kill -CONT "$redis"
 wait $!
 check "a server that stands still for seconds is waited for" test $((SECONDS - begin)) -le 10
+check "it is reported" grep -q "storage engine is away: waiting" gateway.err
+check "and its return" grep -q "storage engine is back" gateway.err
 check "and no client sees an error" diff silent <(seq -f value%g 11 20)
 kill "$redis"
 wait "$redis" || true

@@ -1,6 +1,5 @@
 //! `traceless gateway`: the Redis protocol and S3 in front of an oblivious store.
 
-mod log;
 mod scrub;
 mod state;
 mod tree;
@@ -9,6 +8,7 @@ use crate::args::{GatewayArgs, GatewayCommand, Rate};
 use crate::cloud::{failure, refused};
 use crate::dashboard::Dashboard;
 use crate::failure::{DEVICE, Failure};
+use crate::log;
 use crate::output::{print_error, print_line};
 use crate::signals;
 use crate::trace::Trace;

@@ -3,6 +3,7 @@
 use crate::args::HostArgs;
 use crate::cloud::{durability, enclave_program, failure, refused};
 use crate::failure::{DEVICE, Failure};
+use crate::log;
 use crate::output::{print_error, print_line};
 use crate::signals;
 use crate::store::{self, folder_of};
@@ -14,6 +15,7 @@ use traceless_cloud::server::{self, HostServer, Identity, STRANGER_TIME, Setting
 use traceless_sys::listen;
 
 pub fn run(args: &HostArgs) -> Result<(), Failure> {
+    log::start(args.log);
     // A wrong address is refused before anything is opened.
     let clients = server::clients(args.client_ca.is_some());
     listen::resolve(&args.listen, clients).map_err(refused)?;

@@ -30,6 +30,8 @@ mod gateway;
 #[cfg(feature = "cloud")]
 mod host;
 pub mod lab;
+#[cfg(feature = "cloud")]
+mod log;
 pub mod output;
 #[cfg(feature = "pager")]
 pub mod run;

@@ -224,7 +224,8 @@ pub struct HostedStore<S, E> {
     geometry: Geometry,
     store: S,
     enclave: E,
-    slots: Mutex<Vec<u8>>,
+    /// Buffers for slots of queries, for messages at once.
+    slots: Mutex<Vec<Vec<u8>>>,
     buffers: Mutex<Buffers>,
     /// Threads that wait for the store, started for the first large node.
     store_threads: LazyLock<Option<ThreadPool>>,
@@ -261,12 +262,11 @@ impl<S: NodeStore> InProcess<S> {
 impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
     /// A host of a store of this shape, and an enclave in a session with its gateway.
     pub fn new(geometry: Geometry, store: S, enclave: E) -> Self {
-        let slots = Mutex::new(vec![0; geometry.layers * geometry.slot_len()]);
         Self {
             geometry,
             store,
             enclave,
-            slots,
+            slots: Mutex::default(),
             buffers: Mutex::default(),
             store_threads: LazyLock::new(|| pool("store")),
         }
@@ -478,13 +478,15 @@ impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
 
     fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
         let len = self.geometry.layers * self.geometry.slot_len();
-        let mut slots = lock(&self.slots);
+        let mut slots = lock(&self.slots).pop().unwrap_or_default();
         slots.resize(len * requests.len(), 0);
         let (read, failed) = self.read_slots(requests, &mut slots);
         let orders = requests[..read].iter().map(|request| &request.order[..]);
         let orders: Vec<(&[u8], &[u8])> = orders.zip(slots.chunks_exact(len)).collect();
         let mut replies = self.enclave.query_many(&orders);
-        if replies.len() == orders.len() && replies.last().is_none_or(Result::is_ok) {
+        drop(orders);
+        lock(&self.slots).push(slots);
+        if replies.len() == read && replies.last().is_none_or(Result::is_ok) {
             replies.extend(failed.map(without_store).map(Err));
         }
         replies

@@ -1,7 +1,8 @@
 //! Carries requests to an engine out on threads of their own.
 
 use crate::engine::{Engine, RequestError};
-use crate::retry::{Patience, persist};
+use crate::outage::Outage;
+use crate::retry::{Patience, persist_observed};
 use std::sync::Arc;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
@@ -14,13 +15,14 @@ const THREADS: usize = 2;
 pub struct EngineClient<E> {
     engine: Arc<E>,
     patience: Patience,
+    outage: Arc<Outage>,
     runtime: BackgroundRuntime,
 }
 
 impl<E: Engine> EngineClient<E> {
     /// A client of an engine.
     pub fn new(engine: Arc<E>, patience: Patience) -> Result<Self> {
-        Ok(Self { engine, patience, runtime: BackgroundRuntime::new()? })
+        Ok(Self { engine, patience, outage: Arc::default(), runtime: BackgroundRuntime::new()? })
     }
 
     /// The engine.
@@ -46,7 +48,11 @@ impl<E: Engine> EngineClient<E> {
         F: Future<Output = Result<T, RequestError>> + Send + 'static,
     {
         let (engine, patience) = (self.engine.clone(), self.patience.for_bytes(bytes));
-        let work = async move { persist(patience, || request(engine.clone())).await };
+        let outage = self.outage.clone();
+        let work = async move {
+            let observe = |failed: Option<&RequestError>| outage.observe(failed);
+            persist_observed(patience, || request(engine.clone()), observe).await
+        };
         let mut task = AbortedOnDrop(self.runtime.get().spawn(work));
         match (&mut task.0).await {
             Ok(done) => done.map_err(|failed| Error::Engine(failed.message)),

@@ -24,7 +24,8 @@
 //! * `entry`: entries of the log as bytes, and the versions that a log leads to
 //! * `redis` (`deployment`: one server or a cluster), `s3`, `postgres`
 //! * `names`: names of stores and stripes as text
-//! * `link`, `retry`: connections that are replaced, and requests that are repeated
+//! * `link`, `retry`, `outage`: connections that are replaced, requests that are repeated, and
+//!   reports about it
 #![forbid(unsafe_code)]
 
 mod address;
@@ -39,6 +40,7 @@ mod link;
 #[cfg(test)]
 mod memory;
 mod names;
+mod outage;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]

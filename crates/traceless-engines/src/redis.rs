@@ -21,7 +21,7 @@ use crate::link::Link;
 use crate::names::{StoreName, StripeText};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerError, pipe};
+use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, pipe};
 use std::collections::{BTreeMap, HashMap};
 use traceless_cloud::geometry::{Geometry, Node};
 use url::Url;
@@ -106,6 +106,14 @@ impl<D: Deployment> RedisEngine<D> {
     pub fn new(deployment: D, store: StoreName, geometry: Geometry, replicas: u32) -> Self {
         let (small, log, large) = (Link::default(), Link::default(), Link::default());
         Self { deployment, store, geometry, replicas, small, log, large }
+    }
+
+    /// A setting of the server, if it may be known: many services do not let their users ask.
+    async fn setting(&self, name: &str) -> Option<String> {
+        let mut command = pipe();
+        command.cmd("CONFIG").arg("GET").arg(name);
+        let found = self.query::<(HashMap<String, String>,)>(&self.small, &command).await;
+        found.ok().and_then(|(mut found,)| found.remove(name))
     }
 
     async fn query<T: FromRedisValue>(
@@ -212,18 +220,17 @@ impl<D: Deployment> Engine for RedisEngine<D> {
 
     async fn check(&self) -> Result<(), RequestError> {
         self.load().await?;
-        let mut command = pipe();
-        command.cmd("CONFIG").arg("GET").arg("maxmemory-policy");
-        // Many services do not let their users ask.
-        let found = self.query::<(HashMap<String, String>,)>(&self.small, &command).await;
-        let policy = found.ok().and_then(|(mut found,)| found.remove("maxmemory-policy"));
-        match policy {
-            Some(policy) if policy != "noeviction" => Err(RequestError::lasting(format!(
+        let policy = self.setting("maxmemory-policy").await;
+        if let Some(policy) = policy.filter(|policy| policy != "noeviction") {
+            return Err(RequestError::lasting(format!(
                 "this Redis forgets values when its memory is full (maxmemory-policy {policy}): \
                  use one with noeviction"
-            ))),
-            _ => Ok(()),
+            )));
         }
+        if self.setting("appendonly").await.is_some_and(|value| value == "no") {
+            tracing::warn!("this Redis keeps the tree in memory (appendonly no): its end loses it");
+        }
+        Ok(())
     }
 
     async fn read(&self, ranges: &[StripeRange]) -> Result<Vec<Option<Bytes>>, RequestError> {
@@ -357,36 +364,29 @@ fn subtree(g: &Geometry, node: Node) -> Node {
 
 /// Whether the error is of one command, so that the connection can serve further ones.
 fn is_of_command(error: &RedisError) -> bool {
-    server_error(error).is_some_and(|error| !is_demoted(&error))
+    error.code().is_some() && !is_demoted(error)
 }
 
 /// Whether the server has become a replica of another one. Scripts hide the code in their message.
-fn is_demoted(error: &ServerError) -> bool {
-    let details = error.details().unwrap_or_default();
-    error.code() == "READONLY"
-        || details.contains("READONLY")
-        || details.contains("WAIT cannot be used with replica")
-}
-
-/// The server's error, if it has answered with one.
-fn server_error(error: &RedisError) -> Option<ServerError> {
-    let errors = error.clone().into_server_errors()?;
-    errors.first().map(|(_, error)| error.clone())
+fn is_demoted(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    error.code() == Some("READONLY")
+        || detail.contains("READONLY")
+        || detail.contains("WAIT cannot be used with replica")
 }
 
 impl From<RedisError> for RequestError {
     fn from(error: RedisError) -> Self {
-        if let Some(error) = server_error(&error) {
-            let message = format!("{} {}", error.code(), error.details().unwrap_or_default());
-            let is_passing = PASSING.contains(&error.code()) || is_demoted(&error);
+        if let Some(code) = error.code() {
+            let message = format!("{code} {}", error.detail().unwrap_or_default());
+            let is_passing = PASSING.contains(&code) || is_demoted(&error);
             return Self { message, is_passing };
         }
         let is_lasting = match error.kind() {
             ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => true,
-            ErrorKind::Io => error.is_unrecoverable_error() && !error.is_timeout(),
+            ErrorKind::IoError | ErrorKind::ClusterConnectionNotFound => false,
             _ => error.is_unrecoverable_error(),
         };
-        let is_lasting = is_lasting && !error.is_connection_dropped();
         let message = error.to_string();
         // A cluster's connection reports a refused password as a failed connection.
         let is_refused = ["WRONGPASS", "NOAUTH"].iter().any(|code| message.contains(code));

@@ -44,7 +44,19 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// attempts send the same request, and when they are made depends on the engine alone.
 pub async fn persist<T, F>(
     patience: Patience,
+    attempt: impl FnMut() -> F,
+) -> Result<T, RequestError>
+where
+    F: Future<Output = Result<T, RequestError>>,
+{
+    persist_observed(patience, attempt, |_| {}).await
+}
+
+/// The same, and `observe` gets each failure that may pass, or nothing after a success.
+pub async fn persist_observed<T, F>(
+    patience: Patience,
     mut attempt: impl FnMut() -> F,
+    observe: impl Fn(Option<&RequestError>),
 ) -> Result<T, RequestError>
 where
     F: Future<Output = Result<T, RequestError>>,
@@ -54,9 +66,14 @@ where
     loop {
         let failed = match timeout(patience.attempt, attempt()).await {
             Ok(Err(error)) if error.is_passing => error,
-            Ok(done) => return done,
+            Ok(Err(error)) => return Err(error),
+            Ok(Ok(done)) => {
+                observe(None);
+                return Ok(done);
+            }
             Err(_) => RequestError::passing("no answer"),
         };
+        observe(Some(&failed));
         if begin.elapsed() + pause >= patience.total {
             let after = begin.elapsed().as_secs_f32();
             let message = match patience.total {

@@ -1,6 +1,6 @@
 //! `traceless host`
 
-use super::{GatewayDurability, StoreArgs};
+use super::{GatewayDurability, LogForm, StoreArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -29,6 +29,9 @@ pub struct HostArgs {
     /// Needed to serve other machines than this one [default: no certificate is required]
     #[arg(long, value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
+    /// How to log to standard error
+    #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
+    pub log: LogForm,
     /// What a commit has survived
     #[arg(long, value_enum, default_value = "power")]
     pub durability: GatewayDurability,

@@ -94,9 +94,7 @@ impl Deployment for Server {
 
     async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new();
-        let config = config.set_connection_timeout(Some(PATIENCE.attempt));
-        // The caller's deadline is the only one.
-        let config = config.set_response_timeout(None);
+        let config = config.set_connection_timeout(PATIENCE.attempt);
         self.0.get_multiplexed_async_connection_with_config(&config).await
     }
 
@@ -109,7 +107,7 @@ impl Deployment for Server {
         let mut cursor = 0;
         loop {
             let answer = connection.req_packed_command(&scan(cursor, pattern)).await?;
-            let (next, found): (u64, Vec<String>) = from_redis_value(answer)?;
+            let (next, found): (u64, Vec<String>) = from_redis_value(&answer)?;
             keys.extend(found);
             cursor = next;
             if cursor == 0 {
@@ -142,8 +140,8 @@ impl Deployment for Cluster {
                 let server = SingleNodeRoutingInfo::ByAddress { host: host.clone(), port };
                 let command = scan(cursor, pattern);
                 let answer =
-                    connection.route_command(command, RoutingInfo::SingleNode(server)).await?;
-                let (next, found): (u64, Vec<String>) = from_redis_value(answer)?;
+                    connection.route_command(&command, RoutingInfo::SingleNode(server)).await?;
+                let (next, found): (u64, Vec<String>) = from_redis_value(&answer)?;
                 keys.extend(found);
                 cursor = next;
                 if cursor == 0 {
@@ -173,10 +171,10 @@ async fn servers(
         // The first and the last slot come before the servers.
         for server in range.into_iter().skip(2).take(most) {
             let Some(mut parts) = array(server).filter(|parts| parts.len() >= 2) else {
-                return Err((ErrorKind::UnexpectedReturnType, "CLUSTER SLOTS").into());
+                return Err((ErrorKind::TypeError, "CLUSTER SLOTS").into());
             };
-            let port = from_redis_value(parts.swap_remove(1))?;
-            let address = (from_redis_value(parts.swap_remove(0))?, port);
+            let port = from_redis_value(&parts.swap_remove(1))?;
+            let address = (from_redis_value(&parts.swap_remove(0))?, port);
             if !all.contains(&address) {
                 all.push(address);
             }
