@@ -1,4 +1,4 @@
-//! Reports when an engine goes away, and when it is back: one line each, for all requests that wait.
+//! Reports when an engine goes away, and when it is back: one line each for all waiting requests.
 
 use crate::engine::RequestError;
 use std::sync::{Mutex, PoisonError};
