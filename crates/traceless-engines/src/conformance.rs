@@ -3,9 +3,11 @@
 use crate::engine::{Appended, Engine, StoredLog, StripeName, StripeRange, ValueName};
 use crate::engine_store::EngineStore;
 use crate::retry::PATIENCE;
+use crate::servers::TestServer;
 use bytes::Bytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use traceless_cloud::geometry::{Geometry, Node};
 use traceless_cloud::store::suite::{behaves, check_round, reopens, shapes, write_round};
@@ -13,6 +15,9 @@ use traceless_cloud::store::{NodeStore as _, NodeVersion, Opening};
 
 /// The longest stripe of these tests: an engine may allow any length.
 const STRIPE_LEN_MAX: usize = 5 << 20;
+
+/// How long a server that was killed is away.
+const DOWN_TIME: Duration = Duration::from_millis(300);
 
 /// Runs all tests. `connect` returns an engine with the store of a number, for a tree of a shape.
 pub fn conforms<E: Engine>(connect: impl Fn(u32, Geometry) -> E) {
@@ -29,6 +34,23 @@ pub fn conforms<E: Engine>(connect: impl Fn(u32, Geometry) -> E) {
         wait_until_tidy(&connect, 10 + number, g);
     }
     takes_over(&connect, 40, whole);
+}
+
+/// Checks that a server that is killed and started again, again and again, costs a store time alone.
+pub fn waits_for_restarts<E: Engine>(mut server: TestServer, engine: E) {
+    let g = shapes()[0];
+    let store = EngineStore::open(Arc::new(engine), g, next_opening(), PATIENCE).unwrap();
+    for sequence in 1..=4 {
+        write_round(&store, &g, sequence);
+        server.kill();
+        let restart = std::thread::spawn(move || {
+            std::thread::sleep(DOWN_TIME);
+            server.restart();
+            server
+        });
+        check_round(&store, &g, sequence);
+        server = restart.join().unwrap();
+    }
 }
 
 /// Waits for a future, on a runtime that all tests share: a connection lives no longer than the
@@ -124,7 +146,7 @@ fn wait_until_tidy<E: Engine>(connect: &impl Fn(u32, Geometry) -> E, number: u32
             drop(store);
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
     panic!("garbage remains");
 }

@@ -23,7 +23,9 @@ use crate::retry::Patience;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use log_end::LogEnd;
-use std::sync::{Arc, Mutex as SyncMutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Mutex as SyncMutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use tokio::sync::Mutex;
 use traceless_cloud::Result;
 use traceless_cloud::geometry::Geometry;
@@ -39,7 +41,7 @@ pub struct EngineStore<E: Engine> {
     client: EngineClient<E>,
     versions: RwLock<Versions<u64>>,
     log: Mutex<LogEnd>,
-    /// Versions with stripes that are being written.
+    /// Versions with stripes that are being written, or were given up.
     unfinished: SyncMutex<Vec<StagedVersion>>,
     garbage: Garbage,
 }
@@ -135,9 +137,8 @@ impl<E: Engine> EngineStore<E> {
         self.versions.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Versions with stripes that are missing, and that nothing writes any more.
-    fn take_unfinished(&self) -> Vec<StagedVersion> {
-        std::mem::take(&mut *self.unfinished.lock().unwrap_or_else(PoisonError::into_inner))
+    fn unfinished(&self) -> MutexGuard<'_, Vec<StagedVersion>> {
+        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -214,7 +215,7 @@ impl<E: Engine> NodeStore for EngineStore<E> {
         let mut staging = [0; 8];
         System.fill(&mut staging);
         let new = StoredVersion { version, location: u64::from_le_bytes(staging) };
-        self.unfinished.lock().unwrap_or_else(PoisonError::into_inner).push(new);
+        self.unfinished().push(new);
         let stripes = bytes.chunks(self.slots_per_stripe() * self.geometry.slot_len());
         let writes = self.stripes(value_name(new)).zip(stripes).map(|(name, bytes)| {
             let bytes = Bytes::copy_from_slice(bytes);
@@ -227,9 +228,9 @@ impl<E: Engine> NodeStore for EngineStore<E> {
         let mut written = stream::iter(writes.collect::<Vec<_>>()).buffer_unordered(WRITES_MAX);
         while let Some(()) = written.try_next().await? {}
         drop(written);
-        let mut unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
-        unfinished.retain(|other| *other != new);
-        self.writing().stage(new)?;
+        self.unfinished().retain(|other| *other != new);
+        let replaced = self.writing().stage(new)?;
+        self.remove(replaced);
         Ok(())
     }
 
@@ -237,7 +238,8 @@ impl<E: Engine> NodeStore for EngineStore<E> {
         // An entry in doubt may have made the staged versions current.
         self.settle(&mut *self.log.lock().await).await?;
         let dropped = self.writing().abandon();
-        self.remove(dropped.into_iter().chain(self.take_unfinished()));
+        let unfinished = std::mem::take(&mut *self.unfinished());
+        self.remove(dropped.into_iter().chain(unfinished));
         Ok(())
     }
 

@@ -67,12 +67,6 @@ impl<C> Use<C> {
         &self.linked.connection
     }
 
-    /// The use. If `is_kept`, its connection stays in any case.
-    pub fn kept(mut self, is_kept: bool) -> Self {
-        self.is_usable = is_kept;
-        self
-    }
-
     /// Ends the use. If `is_usable`, the connection can serve further requests.
     pub fn end(mut self, is_usable: bool) {
         self.is_usable = is_usable;

@@ -50,7 +50,9 @@ const SCHEMA: &str = "
     ALTER TABLE traceless.stripes ALTER COLUMN bytes SET STORAGE EXTERNAL;
     COMMIT";
 const HAS_SCHEMA: &str = "SELECT to_regclass('traceless.stripes') IS NOT NULL";
-/// A commit must be on the disk, also if the server's default is weaker.
+/// A commit must be on the disk, also if the server's default is weaker. A statement that waits for
+/// a lock ends before its attempt does, and any statement ends at last, so that sessions that were
+/// given up do not take all the connections of the server.
 const SESSION: &str = "
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') IN ('off', 'local');

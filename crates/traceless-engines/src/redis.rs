@@ -13,6 +13,7 @@
 
 mod deployment;
 
+use deployment::scan;
 pub use deployment::{Cluster, Deployment, Server};
 
 use crate::address::{Address, EngineAddress, Options};
@@ -142,17 +143,15 @@ impl<D: Deployment> RedisEngine<D> {
         Ok(all)
     }
 
+    /// Does some work on a connection.
     async fn on<T>(
         &self,
         link: &Link<D::Connection>,
         work: impl AsyncFnOnce(D::Connection) -> RedisResult<T>,
     ) -> Result<T, RequestError> {
         let used = link.get(|| async { Ok(self.deployment.connect().await?) }).await?;
-        // The connection to a cluster finds other servers by itself, and better than a new one,
-        // which begins with the servers of the URL.
-        let used = used.kept(D::HAS_SEVERAL_SERVERS);
         let done = work(used.connection().clone()).await;
-        used.end(D::HAS_SEVERAL_SERVERS || done.as_ref().err().is_none_or(is_of_command));
+        used.end(done.as_ref().err().is_none_or(is_of_command));
         Ok(done?)
     }
 
@@ -174,8 +173,8 @@ impl<D: Deployment> RedisEngine<D> {
         Ok(done)
     }
 
-    /// Reads ranges of one subtree.
-    async fn read_subtree(
+    /// Reads ranges that lie on one server.
+    async fn read_part(
         &self,
         link: &Link<D::Connection>,
         ranges: &[(usize, &StripeRange)],
@@ -240,14 +239,15 @@ impl<D: Deployment> Engine for RedisEngine<D> {
         } else {
             (&self.small, ranges.len())
         };
-        let mut servers: BTreeMap<Option<Node>, Vec<(usize, &StripeRange)>> = BTreeMap::new();
+        // One server answers for all subtrees at once.
+        let mut subtrees: BTreeMap<Option<Node>, Vec<(usize, &StripeRange)>> = BTreeMap::new();
         for (number, range) in ranges.iter().enumerate() {
             let subtree = subtree(&self.geometry, range.name.value.version.node);
-            let server = D::HAS_SEVERAL_SERVERS.then_some(subtree);
-            servers.entry(server).or_default().push((number, range));
+            let subtree = D::HAS_SEVERAL_SERVERS.then_some(subtree);
+            subtrees.entry(subtree).or_default().push((number, range));
         }
-        let parts = servers.values().flat_map(|ranges| ranges.chunks(most.max(1)));
-        let parts = try_join_all(parts.map(|part| self.read_subtree(link, part))).await?;
+        let parts = subtrees.values().flat_map(|ranges| ranges.chunks(most.max(1)));
+        let parts = try_join_all(parts.map(|part| self.read_part(link, part))).await?;
         let mut found = vec![None; ranges.len()];
         for (number, bytes) in parts.into_iter().flatten() {
             found[number] = bytes;
@@ -284,7 +284,7 @@ impl<D: Deployment> Engine for RedisEngine<D> {
         let begin = format!("{{{}:", self.store.as_str());
         let pattern = format!("{begin}*");
         let found = self
-            .on(&self.large, async |connection| self.deployment.scan(connection, &pattern).await);
+            .on(&self.large, async |connection| scan(&self.deployment, connection, &pattern).await);
         let found = found.await?;
         let name = |key: String| StripeText::parse(key.split_once("}:")?.1, ':');
         Ok(found.into_iter().filter_map(name).collect())
@@ -324,31 +324,38 @@ pub(crate) fn address(url: &Url, mut options: Options) -> Result<Box<dyn EngineA
     let store = options.store()?;
     let replicas = options.get("replicas").map(|number| number.parse());
     let replicas = replicas.transpose().map_err(|_| "replicas= is a number")?.unwrap_or(0);
-    let further = url.scheme().ends_with("+cluster").then(|| options.get("servers")).flatten();
-    options.end()?;
-    if url.scheme().ends_with("+cluster") {
-        // The library knows the schemes of single servers alone.
-        let single = url.as_str().replacen("+cluster", "", 1);
-        let single: Url = single.parse().map_err(|_| "no URL of a server")?;
-        let mut servers = vec![single.clone()];
-        for server in further.iter().flat_map(|servers| servers.split(',')) {
-            let (host, port) = server.rsplit_once(':').ok_or("servers= is HOST:PORT,...")?;
-            let mut other = single.clone();
-            other.set_host(Some(host)).map_err(|e| format!("servers={server}: {e}"))?;
-            let port = port.parse().map_err(|_| format!("servers={server}: no port"))?;
-            other.set_port(Some(port)).map_err(|()| format!("servers={server}"))?;
-            servers.push(other);
-        }
+    if !url.scheme().ends_with("+cluster") {
+        options.end()?;
+        let server = url.to_string();
         return Address::boxed(move |geometry| {
-            let cluster = Cluster::new(servers.clone())?;
-            Ok(RedisEngine::new(cluster, store.clone(), geometry, replicas))
+            let server = Server::new(&server)?;
+            Ok(RedisEngine::new(server, store.clone(), geometry, replicas))
         });
     }
-    let server = url.to_string();
+    let further = options.get("servers");
+    options.end()?;
+    let servers = cluster_servers(url, further.as_deref())?;
     Address::boxed(move |geometry| {
-        let server = Server::new(&server)?;
-        Ok(RedisEngine::new(server, store.clone(), geometry, replicas))
+        let cluster = Cluster::new(servers.clone())?;
+        Ok(RedisEngine::new(cluster, store.clone(), geometry, replicas))
     })
+}
+
+/// The server of a cluster's URL, and further ones of the form `HOST:PORT,...`, each as the URL of a
+/// single server: the library knows no others.
+fn cluster_servers(url: &Url, further: Option<&str>) -> Result<Vec<Url>, String> {
+    let first = url.as_str().replacen("+cluster", "", 1);
+    let first: Url = first.parse().map_err(|e| format!("no URL of a server: {e}"))?;
+    let mut servers = vec![first.clone()];
+    for server in further.into_iter().flat_map(|servers| servers.split(',')) {
+        let wrong = || format!("servers={server} is not HOST:PORT,...");
+        let (host, port) = server.rsplit_once(':').ok_or_else(wrong)?;
+        let mut other = first.clone();
+        other.set_host(Some(host)).map_err(|_| wrong())?;
+        other.set_port(Some(port.parse().map_err(|_| wrong())?)).map_err(|()| wrong())?;
+        servers.push(other);
+    }
+    Ok(servers)
 }
 
 /// The root of the subtree with this node.

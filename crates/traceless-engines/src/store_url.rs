@@ -1,19 +1,20 @@
 //! URLs of stores.
-//!
-//! | URL | store |
-//! |---|---|
-//! | `redis://[USER:PASSWORD@]HOST[:PORT][/DB]` | Redis or Valkey; `rediss://` with TLS |
-//! | `redis+cluster://…`, `rediss+cluster://…` | the cluster with that server |
-//! | `s3://BUCKET[/PREFIX]` | a bucket; keys as for all clients of S3, in the environment |
-//! | `postgres://[USER:PASSWORD@]HOST[:PORT]/DATABASE` | PostgreSQL |
-//!
-//! After a question mark come options: `store=NAME` in Redis and PostgreSQL, `replicas=N` in Redis,
-//! `endpoint=URL` and `region=NAME` in S3.
 
 use crate::address::{EngineAddress, Options};
 use url::Url;
 
 /// The store with this URL. `password` replaces the URL's own.
+///
+/// | URL | store |
+/// |---|---|
+/// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB]` | Redis or Valkey; `rediss://` with TLS |
+/// | `redis+cluster://…`, `rediss+cluster://…` | the cluster with that server |
+/// | `s3://BUCKET[/PREFIX]` | a bucket; keys as for all clients of S3, in the environment |
+/// | `postgres://[USER:PASSWORD@]HOST[:PORT]/DATABASE` | PostgreSQL |
+///
+/// After a question mark come options: `store=NAME` in Redis and PostgreSQL; `replicas=N` in Redis,
+/// and `servers=HOST:PORT,...` for further servers of a cluster; `endpoint=URL` and `region=NAME`
+/// in S3.
 pub fn parse(text: &str, password: Option<&str>) -> Result<Box<dyn EngineAddress>, String> {
     let mut url = Url::parse(text).map_err(|e| format!("no URL of a store: {e}"))?;
     if let Some(password) = password {
@@ -52,7 +53,7 @@ mod tests {
         for right in [
             "redis://127.0.0.1",
             "redis://:secret@[::1]:7000/3?store=a.b&replicas=2",
-            "rediss+cluster://user:secret@host:7000/",
+            "rediss+cluster://user:secret@host:7000/?servers=other:7001,[::1]:7002",
             "s3://bucket",
             "s3://bucket/a/prefix?endpoint=http://127.0.0.1:9000&region=eu-1",
             "postgres://user@host/database?store=tree",
@@ -67,6 +68,8 @@ mod tests {
             ("redis://host?store=a*b", "no name of a store"),
             ("redis://host?replicas=many", "replicas"),
             ("redis://host?region=eu", "region= is no option"),
+            ("redis://host?servers=other:7001", "servers= is no option"),
+            ("redis+cluster://host?servers=other", "servers=other is not"),
             ("s3://bucket?store=x", "store= is no option"),
             ("s3:///prefix", "bucket"),
             ("postgres://host:port/", "no URL"),

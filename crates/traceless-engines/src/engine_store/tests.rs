@@ -49,6 +49,35 @@ fn an_engine_passes_the_store_tests_and_keeps_no_garbage() {
     }
 }
 
+/// A running host removes what it has given up, without being opened again.
+#[test]
+fn what_is_given_up_is_removed_before_the_store_is_opened_again() {
+    let (g, engine) = (shapes()[0], Arc::new(MemoryEngine::new(9)));
+    let store = open(&engine, g);
+    write_round(&store, &g, 1);
+    wait_for_removals(&engine, &store);
+    let versions = path(&g, 1, 2);
+    // A caller gives up a node whose stripes are written.
+    let (known, bytes) = (engine.stripes(), bytes_of(&g, versions[0]));
+    let mut stage = Box::pin(store.stage(versions[0], &bytes));
+    assert!(stage.as_mut().now_or_never().is_none());
+    while engine.stripes() == known {
+        std::thread::yield_now();
+    }
+    drop(stage);
+    block_on(store.abandon()).unwrap();
+    wait_for_removals(&engine, &store);
+    // A removal fails, and is made up for with the next one.
+    block_on(store.stage(versions[1], &bytes_of(&g, versions[1]))).unwrap();
+    engine.fail(100);
+    block_on(store.abandon()).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    engine.fail(0);
+    assert!(engine.stripes() > known);
+    write_round(&store, &g, 2);
+    wait_for_removals(&engine, &store);
+}
+
 #[test]
 fn a_long_log_becomes_a_checkpoint() {
     let (g, engine) = (shapes()[1], Arc::new(MemoryEngine::new(3)));

@@ -1,9 +1,6 @@
 use super::*;
-use crate::conformance::{block_on, conforms, next_opening};
-use crate::engine_store::EngineStore;
+use crate::conformance::{block_on, conforms, waits_for_restarts};
 use crate::servers::{TestServer, as_user, folder_of_user, free_port, program, start};
-use std::sync::Arc;
-use traceless_cloud::store::suite::{check_round, shapes, write_round};
 
 fn server(options: &[&str]) -> TestServer {
     let (folder, port) = (folder_of_user(), free_port());
@@ -45,20 +42,9 @@ fn a_database_conforms() {
 #[test]
 fn a_restart_of_the_server_is_waited_for() {
     // The server's default would lose commits.
-    let (mut postgres, g) = (server(&["-c", "synchronous_commit=off"]), shapes()[0]);
-    let store =
-        EngineStore::open(Arc::new(engine(&postgres, 1)), g, next_opening(), PATIENCE).unwrap();
-    for sequence in 1..=3 {
-        write_round(&store, &g, sequence);
-        postgres.kill();
-        let restart = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(300));
-            postgres.restart();
-            postgres
-        });
-        check_round(&store, &g, sequence);
-        postgres = restart.join().unwrap();
-    }
+    let postgres = server(&["-c", "synchronous_commit=off"]);
+    let engine = engine(&postgres, 1);
+    waits_for_restarts(postgres, engine);
 }
 
 #[test]

@@ -19,18 +19,51 @@ const SCAN_COUNT: usize = 1000;
 pub trait Deployment: Send + Sync + 'static {
     /// A connection that many requests share.
     type Connection: ConnectionLike + Clone + Send + Sync + 'static;
+    /// Identifies a server that has keys.
+    type Primary: Send + Sync;
     /// Whether keys of different subtrees may lie on different servers.
     const HAS_SEVERAL_SERVERS: bool;
 
     /// Connects.
     fn connect(&self) -> impl Future<Output = RedisResult<Self::Connection>> + Send;
 
-    /// All keys of a pattern.
-    fn scan(
+    /// The servers that have keys, without duplicates.
+    fn primaries(
         &self,
-        connection: Self::Connection,
-        pattern: &str,
-    ) -> impl Future<Output = RedisResult<Vec<String>>> + Send;
+        connection: &mut Self::Connection,
+    ) -> impl Future<Output = RedisResult<Vec<Self::Primary>>> + Send;
+
+    /// The answer of one of these servers to a command.
+    fn ask(
+        &self,
+        connection: &mut Self::Connection,
+        primary: &Self::Primary,
+        command: &Cmd,
+    ) -> impl Future<Output = RedisResult<Value>> + Send;
+}
+
+/// All keys of a pattern.
+pub async fn scan<D: Deployment>(
+    deployment: &D,
+    mut connection: D::Connection,
+    pattern: &str,
+) -> RedisResult<Vec<String>> {
+    let mut keys = Vec::new();
+    for primary in deployment.primaries(&mut connection).await? {
+        let mut cursor = 0_u64;
+        loop {
+            let mut command = cmd("SCAN");
+            command.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT);
+            let answer = deployment.ask(&mut connection, &primary, &command).await?;
+            let found: Vec<String>;
+            (cursor, found) = from_redis_value(&answer)?;
+            keys.extend(found);
+            if cursor == 0 {
+                break;
+            }
+        }
+    }
+    Ok(keys)
 }
 
 /// One server.
@@ -90,6 +123,7 @@ impl Cluster {
 
 impl Deployment for Server {
     type Connection = MultiplexedConnection;
+    type Primary = ();
     const HAS_SEVERAL_SERVERS: bool = false;
 
     async fn connect(&self) -> RedisResult<MultiplexedConnection> {
@@ -98,27 +132,24 @@ impl Deployment for Server {
         self.0.get_multiplexed_async_connection_with_config(&config).await
     }
 
-    async fn scan(
+    async fn primaries(&self, _: &mut MultiplexedConnection) -> RedisResult<Vec<()>> {
+        Ok(vec![()])
+    }
+
+    async fn ask(
         &self,
-        mut connection: MultiplexedConnection,
-        pattern: &str,
-    ) -> RedisResult<Vec<String>> {
-        let mut keys = Vec::new();
-        let mut cursor = 0;
-        loop {
-            let answer = connection.req_packed_command(&scan(cursor, pattern)).await?;
-            let (next, found): (u64, Vec<String>) = from_redis_value(&answer)?;
-            keys.extend(found);
-            cursor = next;
-            if cursor == 0 {
-                return Ok(keys);
-            }
-        }
+        connection: &mut MultiplexedConnection,
+        (): &(),
+        command: &Cmd,
+    ) -> RedisResult<Value> {
+        connection.req_packed_command(command).await
     }
 }
 
 impl Deployment for Cluster {
     type Connection = ClusterConnection;
+    /// Host and port.
+    type Primary = (String, u16);
     const HAS_SEVERAL_SERVERS: bool = true;
 
     async fn connect(&self) -> RedisResult<ClusterConnection> {
@@ -128,35 +159,22 @@ impl Deployment for Cluster {
         Ok(connection)
     }
 
-    async fn scan(
+    async fn primaries(
         &self,
-        mut connection: ClusterConnection,
-        pattern: &str,
-    ) -> RedisResult<Vec<String>> {
-        let mut keys = Vec::new();
-        for (host, port) in servers(&mut connection, 1).await? {
-            let mut cursor = 0;
-            loop {
-                let server = SingleNodeRoutingInfo::ByAddress { host: host.clone(), port };
-                let command = scan(cursor, pattern);
-                let answer =
-                    connection.route_command(&command, RoutingInfo::SingleNode(server)).await?;
-                let (next, found): (u64, Vec<String>) = from_redis_value(&answer)?;
-                keys.extend(found);
-                cursor = next;
-                if cursor == 0 {
-                    break;
-                }
-            }
-        }
-        Ok(keys)
+        connection: &mut ClusterConnection,
+    ) -> RedisResult<Vec<(String, u16)>> {
+        servers(connection, 1).await
     }
-}
 
-fn scan(cursor: u64, pattern: &str) -> Cmd {
-    let mut command = cmd("SCAN");
-    command.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT);
-    command
+    async fn ask(
+        &self,
+        connection: &mut ClusterConnection,
+        (host, port): &(String, u16),
+        command: &Cmd,
+    ) -> RedisResult<Value> {
+        let server = SingleNodeRoutingInfo::ByAddress { host: host.clone(), port: *port };
+        connection.route_command(command, RoutingInfo::SingleNode(server)).await
+    }
 }
 
 /// The addresses of servers of each range of slots, without duplicates: the primary first, and then

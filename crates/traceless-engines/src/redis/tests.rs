@@ -1,5 +1,5 @@
 use super::*;
-use crate::conformance::{block_on, conforms, next_opening};
+use crate::conformance::{block_on, conforms, next_opening, waits_for_restarts};
 use crate::engine::ValueName;
 use crate::engine_store::EngineStore;
 use crate::retry::{PATIENCE, persist};
@@ -11,10 +11,7 @@ use traceless_cloud::store::NodeVersion;
 use traceless_cloud::store::suite::{check_round, shapes, write_round};
 
 fn server(port: u16, options: &[&str]) -> TestServer {
-    server_in(tempfile::tempdir().unwrap(), port, options)
-}
-
-fn server_in(folder: tempfile::TempDir, port: u16, options: &[&str]) -> TestServer {
+    let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(program("redis-server"));
     command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--dir"]);
     command.arg(folder.path()).args(options);
@@ -46,6 +43,7 @@ fn cluster(primaries: usize, replicas: usize) -> Vec<TestServer> {
         }
     };
     let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+    let options = [&options[..], &["--repl-diskless-sync-delay", "0"]].concat();
     let count = primaries * (1 + replicas);
     let servers: Vec<TestServer> = (0..count).map(|_| server(port(), &options)).collect();
     let mut create = Command::new(program("redis-cli"));
@@ -56,7 +54,14 @@ fn cluster(primaries: usize, replicas: usize) -> Vec<TestServer> {
     let is_up = |server: &TestServer| {
         redis_cli(server, &["cluster", "info"]).starts_with("cluster_state:ok")
     };
-    while !servers.iter().all(is_up) {
+    // A replica that has not all of its primary's data yet cannot take its place.
+    let are_replicas = || {
+        let is_replica = |server: &&TestServer| {
+            redis_cli(server, &["info", "replication"]).contains("master_link_status:up")
+        };
+        servers.iter().filter(is_replica).count() == primaries * replicas
+    };
+    while !servers.iter().all(is_up) || !are_replicas() {
         std::thread::sleep(Duration::from_millis(50));
     }
     servers
@@ -74,12 +79,7 @@ fn a_cluster_conforms() {
 fn a_cluster_survives_the_end_of_the_first_server() {
     let (mut servers, g) = (cluster(3, 1), shapes()[0]);
     let deployment = Cluster::new(vec![url(&servers[0]).parse().unwrap()]).unwrap();
-    let engine = Arc::new(RedisEngine::new(deployment, store(1), g, 1));
-    // The replicas join some seconds after the cluster.
-    let append = || engine.append(1, Bytes::new());
-    block_on(persist(PATIENCE, append)).unwrap();
-    let deployment = Cluster::new(vec![url(&servers[0]).parse().unwrap()]).unwrap();
-    let engine = Arc::new(RedisEngine::new(deployment, store(2), g, 0));
+    let engine = Arc::new(RedisEngine::new(deployment, store(1), g, 0));
     let store = EngineStore::open(engine, g, next_opening(), PATIENCE).unwrap();
     for sequence in 1..=10 {
         write_round(&store, &g, sequence);
@@ -182,23 +182,9 @@ fn changes_wait_for_replicas() {
 
 #[test]
 fn a_restart_of_the_server_is_waited_for() {
-    let durable = ["--appendonly", "yes", "--appendfsync", "always"];
-    let (folder, port, g) = (tempfile::tempdir().unwrap(), free_port(), shapes()[0]);
-    let mut redis = server_in(folder, port, &durable);
+    let redis = server(free_port(), &["--appendonly", "yes", "--appendfsync", "always"]);
     let deployment = Server::new(&url(&redis)).unwrap();
-    let engine = Arc::new(RedisEngine::new(deployment, store(1), g, 0));
-    let store = EngineStore::open(engine, g, next_opening(), PATIENCE).unwrap();
-    for sequence in 1..=4 {
-        write_round(&store, &g, sequence);
-        redis.kill();
-        let restart = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(300));
-            redis.restart();
-            redis
-        });
-        check_round(&store, &g, sequence);
-        redis = restart.join().unwrap();
-    }
+    waits_for_restarts(redis, RedisEngine::new(deployment, store(1), shapes()[0], 0));
 }
 
 #[test]
