@@ -1,10 +1,12 @@
 """Servers of storage engines for tests: each can be killed, and started again with its data."""
 
+import atexit
 import os
 import pathlib
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 
 START_PATIENCE = 60
@@ -55,21 +57,22 @@ def redis(folder):
 
 def postgres(folder):
     port, user = free_port(), ORDINARY_USER if os.getuid() == 0 else None
-    data = folder / "data"
+    # A folder that the server's user can reach, which `folder` need not be.
+    place = pathlib.Path(tempfile.mkdtemp(prefix="postgres.", dir="/var/tmp"))
     if user:
-        os.chown(folder, user, user)
-        # The folders above may be its owner's alone.
-        for above in folder.parents:
-            if not above.stat().st_mode & 1:
-                above.chmod(above.stat().st_mode | 1)
+        os.chown(place, user, user)
+    data = place / "data"
     installed = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
     found = [shutil.which("initdb")] + [str(folder / "initdb") for folder in installed]
     programs = pathlib.Path(next(path for path in found if path)).resolve().parent
     made = [programs / "initdb", "--auth", "trust", "--username", "postgres", "-D", data]
     subprocess.run(made, check=True, stdout=subprocess.DEVNULL, user=user, group=user, cwd="/")
-    where = ["-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", folder]
+    where = ["-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", place]
     url = f"postgres://postgres@127.0.0.1:{port}/postgres"
-    return Engine(url, port, [programs / "postgres", *where], user)
+    engine = Engine(url, port, [programs / "postgres", *where], user)
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    atexit.register(engine.kill)
+    return engine
 
 
 def s3(folder, traceless):
