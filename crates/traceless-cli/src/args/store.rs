@@ -10,6 +10,7 @@ pub struct StoreArgs {
     #[arg(long, value_name = "FILE", requires = "store")]
     pub store_password_file: Option<PathBuf>,
     /// Keep as many whole layers of the tree in memory, from the root on, as fit in so many bytes
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(default_value = "64M", requires = "store")]
     pub cache: u64,
 }
