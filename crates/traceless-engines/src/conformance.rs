@@ -36,7 +36,7 @@ pub fn conforms<E: Engine>(connect: impl Fn(u32, Geometry) -> E) {
     takes_over(&connect, 40, whole);
 }
 
-/// Checks that a server that is killed and started again, again and again, costs a store time alone.
+/// Checks that a server that is killed and started again, often, costs a store time alone.
 pub fn waits_for_restarts<E: Engine>(mut server: TestServer, engine: E) {
     let g = shapes()[0];
     let store = EngineStore::open(Arc::new(engine), g, next_opening(), PATIENCE).unwrap();

@@ -341,8 +341,8 @@ pub(crate) fn address(url: &Url, mut options: Options) -> Result<Box<dyn EngineA
     })
 }
 
-/// The server of a cluster's URL, and further ones of the form `HOST:PORT,...`, each as the URL of a
-/// single server: the library knows no others.
+/// The server of a cluster's URL, and further ones of the form `HOST:PORT,...`, each as the URL of
+/// a single server: the library knows no cluster URL.
 fn cluster_servers(url: &Url, further: Option<&str>) -> Result<Vec<Url>, String> {
     let first = url.as_str().replacen("+cluster", "", 1);
     let first: Url = first.parse().map_err(|e| format!("no URL of a server: {e}"))?;
