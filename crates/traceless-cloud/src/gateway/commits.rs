@@ -25,8 +25,13 @@ impl Gateway {
         Ok(())
     }
 
-    /// Begins a round, or the renewal of one node.
+    /// Begins a round, or the renewal of one node. On demand it is also committed in its own
+    /// thread, while queries go on: they read old versions until the gateway learns of the commit.
     pub(super) fn begin(&mut self, node: Option<Node>) -> Result {
+        if self.state.has_old_pending() {
+            // The next commit makes unreadable what they read.
+            self.send_pending()?;
+        }
         let mut seed = [0; 32];
         self.rng.fill(&mut seed);
         let node = node.map(|node| node.0);
@@ -50,7 +55,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Commits the running round, if it is ready, or becomes ready within `wait`.
+    /// Ends the running round, if it is ready, or becomes ready within `wait`.
     pub(super) fn finish(&mut self, wait: Wait) -> Result {
         if self.state.running.is_none() {
             return Ok(());
@@ -87,6 +92,13 @@ impl Gateway {
             self.staged = true;
             if self.state.running.as_ref().is_some_and(Running::is_round) {
                 self.pacing.took(outcome.took);
+            }
+            match outcome.committed {
+                Some(Ok(())) => return self.log_commit(),
+                Some(Err(Error::SessionLost)) => return self.begin_next_session(),
+                // It is unknown whether the commit happened. The next call finds out.
+                Some(Err(error)) => return Err(error),
+                None => {}
             }
         }
         match self.commit() {
@@ -137,6 +149,10 @@ impl Gateway {
         } else if at_host != own + 1 {
             return Err(Error::RolledBack { host: at_host, gateway: own });
         }
+        self.log_commit()
+    }
+
+    fn log_commit(&mut self) -> Result {
         let round = self.state.round;
         // Not flushed at once: after a reopening the host's sequence shows the commit.
         self.log_deferred(Record::Commit)?;

@@ -3,6 +3,7 @@
 
 use super::names::{Namespace, Object, read_namespace, read_object, write_namespace, write_object};
 use crate::codec::{Reader, Writer};
+use crate::enclave_orders::Location;
 use crate::error::{Error, Result};
 
 /// Names the state in errors about bytes that are no records.
@@ -67,6 +68,22 @@ pub enum Record {
         /// The blocks.
         ids: Vec<u32>,
     },
+    /// A query without a reply that reads versions which the last commit replaced, as a part of a
+    /// saved state.
+    OldQuery {
+        /// How many rounds preceded it.
+        round: u64,
+        /// The path's leaf.
+        leaf: u32,
+        /// The slot of each layer, with its node's version.
+        locations: Vec<Location>,
+        /// The requested block; `None` for a dummy query.
+        id: Option<u32>,
+        /// The block's layer, if the block is in the tree.
+        target: Option<u32>,
+        /// The block's new content, if the request is a write.
+        write: Option<Vec<u8>>,
+    },
     /// The new versions are given up.
     Fail,
     /// A name is bound to a value.
@@ -119,10 +136,14 @@ impl Record {
                 out.u32(*leaf);
                 out.u32(slots.len() as u32);
                 out.u32s(slots);
-                out.option(*id);
-                out.option(*target);
-                out.option(write.as_ref().map(|bytes| bytes.len() as u32));
-                out.bytes(write.as_deref().unwrap_or_default());
+                write_access(*id, *target, write.as_deref(), &mut out);
+            }
+            Self::OldQuery { round, leaf, locations, id, target, write } => {
+                out.u8(14).u64(*round).u32(*leaf).u8(locations.len() as u8);
+                for location in locations {
+                    location.encode(&mut out);
+                }
+                write_access(*id, *target, write.as_deref(), &mut out);
             }
             Self::Stash { id, leaf, bytes } => {
                 out.u8(1).u32(*id).u32(*leaf);
@@ -192,11 +213,7 @@ impl Record {
             0 => {
                 let (leaf, count) = (from.u32()?, from.u32()? as usize);
                 let slots = (0..count).map(|_| from.u32()).collect::<Result<_>>()?;
-                let (id, target) = (from.option()?, from.option()?);
-                let write = match from.option()? {
-                    Some(len) => Some(from.bytes(len as usize)?.to_vec()),
-                    None => None,
-                };
+                let (id, target, write) = read_access(from)?;
                 Self::Query { leaf, slots, id, target, write }
             }
             1 => {
@@ -246,9 +263,35 @@ impl Record {
                 let count = from.count(4)?;
                 Self::Lost { ids: (0..count).map(|_| from.u32()).collect::<Result<_>>()? }
             }
+            14 => {
+                let (round, leaf, count) = (from.u64()?, from.u32()?, from.u8()?);
+                let locations =
+                    (0..count).map(|_| Location::decode(from)).collect::<Result<_>>()?;
+                let (id, target, write) = read_access(from)?;
+                Self::OldQuery { round, leaf, locations, id, target, write }
+            }
             _ => return Err(Error::State("a record of the gateway's state")),
         })
     }
+}
+
+/// The requested block, its layer and its new content.
+fn write_access(id: Option<u32>, target: Option<u32>, write: Option<&[u8]>, out: &mut Writer) {
+    out.option(id);
+    out.option(target);
+    out.option(write.map(|bytes| bytes.len() as u32));
+    out.bytes(write.unwrap_or_default());
+}
+
+type AccessParts = (Option<u32>, Option<u32>, Option<Vec<u8>>);
+
+fn read_access(from: &mut Reader<'_>) -> Result<AccessParts> {
+    let (id, target) = (from.option()?, from.option()?);
+    let write = match from.option()? {
+        Some(len) => Some(from.bytes(len as usize)?.to_vec()),
+        None => None,
+    };
+    Ok((id, target, write))
 }
 
 #[cfg(test)]
@@ -269,6 +312,14 @@ mod tests {
             Record::Damage { node: 7, slots: vec![3, 9] },
             Record::EndLost,
             Record::Lost { ids: vec![8, 2] },
+            Record::OldQuery {
+                round: 5,
+                leaf: 9,
+                locations: vec![Location { slot: 3, attempt: u64::MAX }, Location::default()],
+                id: Some(1),
+                target: Some(1),
+                write: Some(vec![7; 3]),
+            },
             Record::Fail,
             Record::Bind {
                 namespace: Namespace::Objects,
@@ -291,7 +342,7 @@ mod tests {
                 Record::decode(&mut Reader::of_state(&bytes[..bytes.len() - 1], STATE)).is_err()
             );
         }
-        assert!(Record::decode(&mut Reader::of_state(&[14], STATE)).is_err());
+        assert!(Record::decode(&mut Reader::of_state(&[15], STATE)).is_err());
         assert!(
             Record::decode(&mut Reader::of_state(&[7, 4, 0, 0, 0, 0], STATE)).is_err(),
             "no such space"

@@ -24,6 +24,8 @@ pub struct RoundJob {
     pub round: u64,
     /// The attempt number of this round.
     pub attempt: u64,
+    /// The number of its commit.
+    pub sequence: u64,
     /// Each node with the attempt of its current version, and the targets of its rows.
     pub nodes: Vec<(Node, u64, Vec<u32>)>,
     /// The blocks that come in; `None` for the renewal of one node.
@@ -36,6 +38,8 @@ pub struct RoundJob {
 pub struct Outcome {
     /// Success if the job's nodes are staged at the host; with the damaged slots of the old ones.
     pub staged: Result<Vec<DamagedSlot>>,
+    /// The result of the commit; `None` if it is left to the gateway, or nothing was staged.
+    pub committed: Option<Result>,
     /// Time from the start to the end of the job.
     pub took: Duration,
 }
@@ -51,16 +55,14 @@ pub enum Wait {
 
 /// A message to the thread.
 enum Task {
+    /// Stages and commits.
     CarryOut(RoundJob),
-    /// Prepares the messages of a job without sending them.
+    /// Prepares the message of a job without sending it. Its commit is left to the gateway.
     Prepare(RoundJob),
     /// Sends the prepared job, if there is one.
     Send,
     /// Verifies a version of a node, after so many committed rounds.
-    Verify {
-        round: u64,
-        version: NodeVersion,
-    },
+    Verify { round: u64, version: NodeVersion },
     /// Uses the channel of a new session.
     ReplaceSender(Sender),
 }
@@ -84,8 +86,12 @@ impl Worker {
             let mut ready = None;
             for task in todo {
                 let began = clock.now();
+                let mut sequence = None;
                 let stage = match task {
-                    Task::CarryOut(job) => Some(maker.stage(job)),
+                    Task::CarryOut(job) => {
+                        sequence = Some(job.sequence);
+                        Some(maker.stage(job))
+                    }
                     Task::Prepare(job) => {
                         ready = Some(maker.stage(job));
                         None
@@ -99,8 +105,12 @@ impl Worker {
                 };
                 let Some(stage) = stage else { continue };
                 let staged = host.stage(&stage);
+                let is_staged = staged.as_ref().is_ok_and(Vec::is_empty);
+                let committed = sequence
+                    .filter(|_| is_staged)
+                    .map(|sequence| host.commit(sequence, &stage.versions()));
                 let took = Duration::from_nanos(clock.now() - began);
-                if done.send(Outcome { staged, took }).is_err() {
+                if done.send(Outcome { staged, committed, took }).is_err() {
                     break;
                 }
             }
@@ -108,7 +118,7 @@ impl Worker {
         Self { tasks: Some(tasks), results, has_prepared: false, thread: Some(thread) }
     }
 
-    /// Hands over a job, one at a time.
+    /// Hands over a job, one at a time: its nodes are staged and committed.
     pub fn begin(&self, job: RoundJob) {
         self.send_task(Task::CarryOut(job));
     }
@@ -145,6 +155,7 @@ impl Worker {
     pub fn result(&self, wait: Wait) -> Option<Outcome> {
         let worker_failure = || Outcome {
             staged: Err(Error::Store("the thread that carries out rounds is gone")),
+            committed: None,
             took: Duration::ZERO,
         };
         match wait {
@@ -197,7 +208,7 @@ impl Maker {
 
     /// The messages to the host for a job.
     fn stage(&mut self, job: RoundJob) -> Stage {
-        let RoundJob { round, attempt, nodes, batch, zeroed: all_zeroed } = job;
+        let RoundJob { round, attempt, nodes, batch, zeroed: all_zeroed, .. } = job;
         let mut olds = Vec::with_capacity(nodes.len());
         let mut orders = Vec::with_capacity(nodes.len());
         let controls = self.controls(&nodes);

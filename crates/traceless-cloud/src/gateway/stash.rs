@@ -136,8 +136,9 @@ impl Stash {
         self.root[tree].drain(..count).map(evictions).collect()
     }
 
-    /// After a failed round: puts its blocks back into the root, before all other blocks.
-    pub fn return_failed(&mut self, evictions: &[EvictionEntry]) {
+    /// Puts blocks that leave with a round back into the root, before all other blocks, unless they
+    /// were accessed meanwhile.
+    pub fn return_to_root(&mut self, evictions: &[EvictionEntry]) {
         let trees = self.root.len();
         for entry in evictions.iter().rev() {
             let MovingBlock { id, leaf } = entry.block;
@@ -202,7 +203,7 @@ mod tests {
         stash.fill_root(|_, _| ());
         let evictions = stash.take_for_round(0, 3);
         stash.put(1, 8, vec![9]);
-        stash.return_failed(&evictions);
+        stash.return_to_root(&evictions);
         stash.fill_root(|_, _| ());
         assert_eq!(ids(&stash.take_for_round(0, 4)), [0, 2, 3, 1]);
     }
@@ -225,7 +226,7 @@ mod tests {
         stash.put(4, 3, vec![4]);
         stash.put(8, 1, vec![8]);
         assert!(stash.is_cached(4) && stash.is_cached(8) && !stash.is_cached(1));
-        stash.return_failed(&evictions);
+        stash.return_to_root(&evictions);
         assert_eq!([0, 1, 2].map(|tree| stash.ready(tree)), [2, 2, 3]);
         let [root, recent] = stash.in_order();
         let numbers = |blocks: &[(u32, u32, &[u8])]| -> Vec<u32> {

@@ -65,11 +65,34 @@ pub struct Pending {
     pub tries: u8,
     /// The number of the order that it was last sent with.
     pub order: u64,
+    /// How many commits preceded it. It reads the versions of that time.
+    pub sequence: u64,
 }
 
 impl Pending {
-    fn new(query: Query, id: Option<u32>, real: bool, write: Option<Vec<u8>>) -> Self {
-        Self { query, id, real, write, damage: None, tries: 0, order: 0 }
+    fn new(
+        query: Query,
+        sequence: u64,
+        id: Option<u32>,
+        real: bool,
+        write: Option<Vec<u8>>,
+    ) -> Self {
+        Self { query, id, real, write, damage: None, tries: 0, order: 0, sequence }
+    }
+
+    /// The record that saves it in a state with so many commits.
+    fn saved(&self, layers: usize, sequence: u64) -> Record {
+        let Self { query, id, real, write, .. } = self;
+        let locations = query.locations[..layers].iter();
+        let target = real.then_some(query.target);
+        let (leaf, id, write) = (query.leaf, *id, write.clone());
+        if self.sequence == sequence {
+            let slots = locations.map(|location| location.slot).collect();
+            Record::Query { leaf, slots, id, target, write }
+        } else {
+            let (round, locations) = (query.round, locations.copied().collect());
+            Record::OldQuery { round, leaf, locations, id, target, write }
+        }
     }
 
     /// Fails unless this is the reply to the query as it was last sent.
@@ -122,6 +145,12 @@ impl State {
         }
     }
 
+    /// Whether a query without a reply reads versions that the last commit replaced. They are
+    /// readable until the next commit.
+    pub fn has_old_pending(&self) -> bool {
+        self.pending.iter().any(|pending| pending.sequence < self.sequence)
+    }
+
     /// Whether a query for a block has no reply yet.
     pub fn is_pending(&self, id: u32) -> bool {
         self.pending.iter().any(|pending| pending.id == Some(id))
@@ -153,6 +182,7 @@ impl State {
                 self.lose(id.ok_or(Error::State("the gateway's log"))?)?;
             }
             Record::Lost { ids } => ids.into_iter().try_for_each(|id| self.lose(id))?,
+            Record::OldQuery { .. } => return Err(Error::State("the gateway's log")),
             Record::EndDummy => {
                 self.pending.pop_front();
             }
@@ -224,10 +254,12 @@ impl State {
             }
         }
         self.queries += 1;
-        self.pending.push_back(Pending::new(query, id, target.is_some(), write));
+        let pending = Pending::new(query, self.sequence, id, target.is_some(), write);
+        self.pending.push_back(pending);
         Ok(())
     }
 
+    /// The query of these slots of the current versions.
     fn query_at(&self, leaf: u32, slots: &[u32], target: Option<u32>) -> Result<Query> {
         let g = &self.params.geometry;
         let fits = |(layer, slot): (usize, &u32)| (*slot as usize) < g.slots(layer);
@@ -263,7 +295,8 @@ impl State {
         }
         let touched = HashSet::new();
         self.running = Some(Running { attempt, in_round, evictions, plans, touched });
-        RoundJob { round: self.round, attempt, nodes, batch, zeroed: Vec::new() }
+        let (round, sequence) = (self.round, self.sequence + 1);
+        RoundJob { round, attempt, sequence, nodes, batch, zeroed: Vec::new() }
     }
 
     fn plan(&mut self, rng: &mut dyn Rng) -> (Vec<EvictionEntry>, Vec<NodePlan>) {
@@ -284,11 +317,13 @@ impl State {
         let from_stash: HashSet<u32> =
             running.evictions.iter().map(|entry| entry.block.id).collect();
         let mut unchanged = HashSet::new();
-        for entry in &running.evictions {
-            let id = entry.block.id;
-            // The block's bytes are the answer to a query without a reply.
-            if !self.is_pending(id) && self.stash.remove_committed(entry) {
-                unchanged.insert(id);
+        // The bytes of these blocks are the answer to a query without a reply.
+        let (wanted, evicted): (Vec<EvictionEntry>, Vec<EvictionEntry>) =
+            running.evictions.iter().partition(|entry| self.is_pending(entry.block.id));
+        self.stash.return_to_root(&wanted);
+        for entry in evicted {
+            if self.stash.remove_committed(&entry) {
+                unchanged.insert(entry.block.id);
             }
         }
         for plan in &running.plans {
@@ -313,7 +348,7 @@ impl State {
 
     fn fail(&mut self) {
         if let Some(running) = self.running.take() {
-            self.stash.return_failed(&running.evictions);
+            self.stash.return_to_root(&running.evictions);
             if running.in_round {
                 // The round is due again, under another attempt number.
                 self.queries += self.params.round_blocks;
@@ -344,12 +379,8 @@ impl State {
         if let Some(lost) = lost {
             out.bytes(&lost.encode());
         }
-        for Pending { query, id, real, write, .. } in &self.pending {
-            let slots = query.locations[..self.params.geometry.layers].iter();
-            let slots = slots.map(|location| location.slot).collect();
-            let target = real.then_some(query.target);
-            let (leaf, id, write) = (query.leaf, *id, write.clone());
-            out.bytes(&Record::Query { leaf, slots, id, target, write }.encode());
+        for pending in &self.pending {
+            out.bytes(&pending.saved(self.params.geometry.layers, self.sequence).encode());
         }
     }
 
@@ -370,9 +401,16 @@ impl State {
         }
         state.names.load(from)?;
         for _ in 0..from.u32()? {
-            let (leaf, slots, id, target, write) = match Record::decode(from)? {
+            // The slots of queries were marked as read before the save.
+            let pending = match Record::decode(from)? {
                 Record::Query { leaf, slots, id, target, write } => {
-                    (leaf, slots, id, target, write)
+                    let query = state.query_at(leaf, &slots, target)?;
+                    Pending::new(query, state.sequence, id, target.is_some(), write)
+                }
+                Record::OldQuery { round, leaf, locations, id, target, write } => {
+                    let query = state.old_query(round, leaf, &locations, target)?;
+                    let before = state.sequence.checked_sub(1).ok_or(Error::State(STATE))?;
+                    Pending::new(query, before, id, target.is_some(), write)
                 }
                 lost @ Record::Lost { .. } => {
                     state.apply(lost)?;
@@ -380,15 +418,28 @@ impl State {
                 }
                 _ => return Err(Error::State(STATE)),
             };
-            // The query's slots were marked as read before the save.
-            let query = state.query_at(leaf, &slots, target)?;
-            if let Some(id) = id {
+            if let Some(id) = pending.id {
                 // It may be lost, too.
                 state.index.set_place(id, BlockPlace::Gateway);
             }
-            state.pending.push_back(Pending::new(query, id, target.is_some(), write));
+            state.pending.push_back(pending);
         }
         Ok(state)
+    }
+
+    /// The query of these slots of versions that were current in an earlier round.
+    fn old_query(
+        &self,
+        round: u64,
+        leaf: u32,
+        old: &[Location],
+        target: Option<u32>,
+    ) -> Result<Query> {
+        let slots: Vec<u32> = old.iter().map(|location| location.slot).collect();
+        let mut query = self.query_at(leaf, &slots, target)?;
+        query.round = round;
+        query.locations[..old.len()].copy_from_slice(old);
+        Ok(query)
     }
 }
 

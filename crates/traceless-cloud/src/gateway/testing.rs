@@ -58,6 +58,7 @@ pub fn in_memory(blocks: u64, seed: u64) -> Gateway {
 
 type Replies = Vec<Result<Vec<u8>>>;
 type AtQueries = Box<dyn Fn(&dyn Host, &[QueryRequest]) -> Replies + Send + Sync>;
+type AtCommits = Box<dyn Fn(&dyn Host, u64, &[NodeVersion]) -> Result + Send + Sync>;
 type AtStages = Box<dyn Fn(&dyn Host, &Stage) -> Result<Vec<DamagedSlot>> + Send + Sync>;
 
 /// A host with calls that a test replaces.
@@ -65,6 +66,7 @@ pub struct HookedHost {
     host: InProcess<MemStore>,
     at_queries: AtQueries,
     at_stages: AtStages,
+    at_commits: AtCommits,
 }
 
 impl HookedHost {
@@ -74,6 +76,7 @@ impl HookedHost {
             host,
             at_queries: Box::new(|host, requests| host.query_many(requests)),
             at_stages: Box::new(|host, stage| host.stage(stage)),
+            at_commits: Box::new(|host, sequence, versions| host.commit(sequence, versions)),
         }
     }
 
@@ -92,6 +95,14 @@ impl HookedHost {
     ) -> Arc<dyn Host> {
         Arc::new(Self { at_stages: Box::new(hook), ..self })
     }
+
+    /// Replaces commits.
+    pub fn at_commits(
+        self,
+        hook: impl Fn(&dyn Host, u64, &[NodeVersion]) -> Result + Send + Sync + 'static,
+    ) -> Arc<dyn Host> {
+        Arc::new(Self { at_commits: Box::new(hook), ..self })
+    }
 }
 
 impl Host for HookedHost {
@@ -108,7 +119,7 @@ impl Host for HookedHost {
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.host.commit(sequence, versions)
+        (self.at_commits)(&self.host, sequence, versions)
     }
 
     fn sequence(&self) -> Result<u64> {

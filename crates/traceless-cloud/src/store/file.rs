@@ -208,15 +208,19 @@ fn file_in(folder: &Path, name: &str) -> Result<File> {
     Ok(OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?)
 }
 
-/// Replaces the log by a new one with the current state.
+/// Replaces the log by a new one with the current state. Its last entry is the last commit, because
+/// the versions that this commit replaced are still readable.
 fn write_log(
     folder: &Path,
     geometry: &Geometry,
     places: &NodePlaces,
     durability: Durability,
 ) -> Result<Log<HashProof>> {
-    let current: Vec<VersionPlace> = places.current().collect();
-    let entries = [EntryDraft::of(1, &record(places.sequence(), &current))].into_iter();
+    let before: Vec<VersionPlace> = places.before_newest().collect();
+    let newest = places.sequence();
+    let before = newest.checked_sub(1).map(|sequence| record(sequence, &before));
+    let records = before.into_iter().chain([record(newest, places.newest())]);
+    let entries = records.map(|record| EntryDraft::of(1, &record));
     let head = Head::draw(MAGIC, places.sequence(), geometry.encode().to_vec(), &mut System);
     let new = folder.join(NEW_LOG);
     let log = Log::create(&new, &head, &(), entries, durability, Box::new(System))?;
@@ -277,7 +281,7 @@ fn commit_in(record: &[u8]) -> Result<(u64, Vec<VersionPlace>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::suite::{path, write_round};
+    use super::super::suite::{check_round, path, write_round};
     use super::*;
     use crate::geometry::tests::rootless;
     use crate::log::testing::{Judged, damages, every_damage};
@@ -390,6 +394,27 @@ mod tests {
         drop(store);
         let store = FileStore::open(folder.path(), g, Durability::Process).unwrap();
         assert_eq!(crate::block_on::block_on(store.sequence()).unwrap(), 2);
+    }
+
+    /// A query may still read what the last commit replaced, also after a new log and a restart.
+    #[test]
+    fn a_new_log_keeps_the_versions_that_the_last_commit_replaced() {
+        let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
+        let open = || FileStore::open(folder.path(), g, Durability::Process).unwrap();
+        for sequence in 1..=40 {
+            let store = open();
+            write_round(&store, &g, sequence);
+            for _ in 0..sequence % 3 {
+                store.log.lock().unwrap().give_up();
+                assert_eq!(crate::block_on::block_on(store.sequence()).unwrap(), sequence);
+            }
+            drop(store);
+            let store = open();
+            assert_eq!(crate::block_on::block_on(store.sequence()).unwrap(), sequence);
+            for round in sequence.saturating_sub(1).max(1)..=sequence {
+                check_round(&store, &g, round);
+            }
+        }
     }
 
     /// A log file of whole entries with these commits.

@@ -50,6 +50,16 @@ impl NodePlaces {
         self.versions.current()
     }
 
+    /// The versions of the last commit.
+    pub fn newest(&self) -> &[VersionPlace] {
+        self.versions.newest()
+    }
+
+    /// All versions that were current before the last commit.
+    pub fn before_newest(&self) -> impl Iterator<Item = VersionPlace> + '_ {
+        self.versions.before_newest()
+    }
+
     /// The place of a version; `None` for the version that was never written.
     pub fn find(&self, version: NodeVersion) -> Result<Option<u32>> {
         self.versions.find(version)

@@ -67,6 +67,10 @@ pub fn reopens<S: NodeStore>(open: impl Fn() -> S, g: &Geometry) {
         let store = open();
         assert_eq!(block_on(store.sequence()).unwrap(), sequence);
         check_round(&store, g, sequence);
+        if sequence > 1 {
+            // With the versions that the last commit replaced.
+            check_round(&store, g, sequence - 1);
+        }
         let staged = path(g, sequence, 77);
         assert!(block_on(store.commit(sequence + 1, &staged)).is_err(), "staged before");
     }

@@ -39,6 +39,8 @@ pub struct Versions<T> {
     geometry: Geometry,
     current: Vec<Option<StoredVersion<T>>>,
     previous: Vec<StoredVersion<T>>,
+    /// The versions of the last commit.
+    newest: Vec<StoredVersion<T>>,
     staged: HashMap<Node, StoredVersion<T>>,
     sequence: u64,
 }
@@ -47,7 +49,8 @@ impl<T: Copy + PartialEq> Versions<T> {
     /// The versions of an empty store.
     pub fn new(geometry: Geometry) -> Self {
         let current = vec![None; geometry.nodes() as usize];
-        Self { geometry, current, previous: Vec::new(), staged: HashMap::new(), sequence: 0 }
+        let (previous, newest, staged) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { geometry, current, previous, newest, staged, sequence: 0 }
     }
 
     /// The shape of the store's tree.
@@ -68,6 +71,21 @@ impl<T: Copy + PartialEq> Versions<T> {
     /// The versions that the last commit replaced.
     pub fn previous(&self) -> impl Iterator<Item = StoredVersion<T>> + '_ {
         self.previous.iter().copied()
+    }
+
+    /// The versions of the last commit.
+    pub fn newest(&self) -> &[StoredVersion<T>] {
+        &self.newest
+    }
+
+    /// All versions that were current before the last commit.
+    pub fn before_newest(&self) -> impl Iterator<Item = StoredVersion<T>> + '_ {
+        let mut is_new = vec![false; self.current.len()];
+        for newest in &self.newest {
+            is_new[newest.version.node.0 as usize] = true;
+        }
+        let is_old = move |stored: &StoredVersion<T>| !is_new[stored.version.node.0 as usize];
+        self.current().filter(is_old).chain(self.previous())
     }
 
     /// The location of a readable version; `None` for the version that was never written.
@@ -129,6 +147,7 @@ impl<T: Copy + PartialEq> Versions<T> {
             }
         }
         dropped.extend(self.abandon());
+        self.newest = new.to_vec();
         self.sequence = sequence;
         dropped
     }

@@ -127,7 +127,14 @@ pub fn keys() -> Keys {
 
 /// A job without nodes, which a host carries out like any other.
 pub fn no_job() -> RoundJob {
-    RoundJob { round: 0, attempt: 1, nodes: Vec::new(), batch: None, zeroed: Vec::new() }
+    RoundJob {
+        round: 0,
+        attempt: 1,
+        sequence: 1,
+        nodes: Vec::new(),
+        batch: None,
+        zeroed: Vec::new(),
+    }
 }
 
 /// Fails if work does not end within ten seconds.

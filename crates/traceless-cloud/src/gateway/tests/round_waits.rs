@@ -50,6 +50,49 @@ fn queries_wait_for_their_share_of_a_running_round() {
     assert!((1..=took).contains(&shares), "{shares} of {took}");
 }
 
+/// A commit at a host that is far away is made beside queries, which read old versions meanwhile.
+#[test]
+fn queries_do_not_wait_for_a_commit() {
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let (flag, begun) = (is_stopped.clone(), Arc::new(AtomicU64::new(0)));
+    let begun_there = begun.clone();
+    let mut gateway = gateway_behind(params(1500), 91, |host| {
+        HookedHost::new(host).at_commits(move |host, sequence, versions| {
+            begun_there.store(sequence, Ordering::SeqCst);
+            while flag.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            host.commit(sequence, versions)
+        })
+    });
+    for id in 0..1500 {
+        gateway.put(id, &block(id, 1)).unwrap();
+    }
+    gateway.save().unwrap();
+    let (commits, round_blocks) = (gateway.state.sequence, gateway.params().round_blocks as u64);
+    is_stopped.store(true, Ordering::SeqCst);
+    let mut id = 0;
+    while gateway.state.running.is_none() {
+        assert!(gateway.get(id).unwrap() == block(id, 1));
+        id += 1;
+    }
+    while begun.load(Ordering::SeqCst) == commits {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // As many as precede the next round, which waits for the commit.
+    let left = round_blocks - gateway.state.queries as u64;
+    assert!(left > round_blocks / 2);
+    for id in id..id + left {
+        assert!(gateway.get(id).unwrap() == block(id, 1));
+    }
+    assert_eq!(gateway.state.sequence, commits, "the commit has not happened");
+    is_stopped.store(false, Ordering::SeqCst);
+    for id in 0..1500 {
+        assert!(gateway.get(id).unwrap() == block(id, 1));
+    }
+    assert!(gateway.state.sequence > commits);
+}
+
 /// The pace of queries depends on the measured time of a round.
 #[test]
 fn a_rounds_duration_includes_its_preparation() {

@@ -404,7 +404,7 @@ fn a_hit_sends_nothing_that_waits_for_a_tick() {
     damage.add_random(&params(1500), 1000, &mut SeededRng::new(72));
     gateway.accept_loss();
     let mut waited = 0;
-    for _ in 0..100 {
+    for _ in 0..200 {
         gateway.fill_tick().unwrap();
         if gateway.state.pending.is_empty() || gateway.state.running.is_some() {
             continue;
