@@ -45,8 +45,10 @@ const COUNTER_LEN: usize = 8;
 const HEAD_LEN: usize = COUNTER_LEN + Salt::LEN;
 /// Bytes that a sealed message is longer than its plaintext.
 pub const OVERHEAD: usize = HEAD_LEN + TAG_LEN;
-/// How far a message's counter may lie behind the newest one.
-const WINDOW: u64 = 128;
+/// How far a message's counter may lie behind the newest one. Several messages of queries are under
+/// way at once, and may overtake each other.
+const WINDOW: u64 = 1024;
+const WORD_BITS: u64 = u64::BITS as u64;
 
 /// The key of one direction and purpose of a session.
 pub fn session_key(shared: &Secret, gateway: &Nonce, enclave: &Nonce, purpose: &[u8]) -> Secret {
@@ -89,14 +91,17 @@ impl Sender {
 pub struct Receiver {
     aead: Aead,
     newest: u64,
-    /// Bit i: whether the message `newest - i` was received.
-    received: u128,
+    /// Bit i: whether the last message with a counter of i, modulo the window, was received.
+    received: [u64; (WINDOW / WORD_BITS) as usize],
 }
 
 impl Receiver {
     /// Opens messages that are sealed under the sender's key.
     pub fn new(key: &Secret) -> Self {
-        Self { aead: Aead::new(key), newest: 0, received: 1 }
+        let mut received = [0; (WINDOW / WORD_BITS) as usize];
+        // No message has the counter zero.
+        received[0] = 1;
+        Self { aead: Aead::new(key), newest: 0, received }
     }
 
     /// The plaintext of a message. Messages may overtake each other, but none is accepted twice.
@@ -121,19 +126,29 @@ impl Receiver {
 
     fn accept(&mut self, counter: u64) -> Result {
         if counter > self.newest {
-            let ahead = counter - self.newest;
-            self.received = if ahead < WINDOW { self.received << ahead } else { 0 };
+            // These counters get the bits of those that leave the window.
+            let ahead = (counter - self.newest).min(WINDOW);
+            for new in counter - ahead + 1..=counter {
+                let (word, bit) = self.bit(new);
+                *word &= !bit;
+            }
             self.newest = counter;
         }
-        let bit = match self.newest - counter {
-            behind @ 0..WINDOW => 1_u128 << behind,
-            _ => return Err(Error::Replayed),
-        };
-        if self.received & bit != 0 {
+        if self.newest - counter >= WINDOW {
             return Err(Error::Replayed);
         }
-        self.received |= bit;
+        let (word, bit) = self.bit(counter);
+        if *word & bit != 0 {
+            return Err(Error::Replayed);
+        }
+        *word |= bit;
         Ok(())
+    }
+
+    /// The word with the bit of a counter, and the bit.
+    fn bit(&mut self, counter: u64) -> (&mut u64, u64) {
+        let place = counter % WINDOW;
+        (&mut self.received[(place / WORD_BITS) as usize], 1 << (place % WORD_BITS))
     }
 }
 
@@ -150,8 +165,8 @@ mod tests {
     #[test]
     fn each_message_is_accepted_once_in_any_order() {
         let (mut sender, mut receiver) = ends();
-        let messages: Vec<Vec<u8>> = (0..300_u16).map(|i| sender.seal(&i.to_le_bytes())).collect();
-        for i in [0, 5, 3, 4, 120, 1, 299, 172] {
+        let messages: Vec<Vec<u8>> = (0..2000_u16).map(|i| sender.seal(&i.to_le_bytes())).collect();
+        for i in [0, 5, 3, 4, 1000, 1, 1999, 1172] {
             let mut message = messages[i].clone();
             assert_eq!(receiver.open(&mut message).unwrap(), (i as u16).to_le_bytes());
             let mut again = messages[i].clone();

@@ -67,7 +67,8 @@ impl Gateway {
                 self.flush()?;
                 self.worker.send();
             }
-            let ready = self.worker.result(Wait::For(Duration::ZERO));
+            let ready = self.outcome.take();
+            let ready = ready.or_else(|| self.worker.result(Wait::For(Duration::ZERO)));
             if ready.is_none() && matches!(wait, Wait::Long) {
                 self.counts.waits += 1;
             }
@@ -105,6 +106,24 @@ impl Gateway {
             Err(Error::SessionLost) => self.begin_next_session(),
             other => other,
         }
+    }
+
+    /// Takes note of a commit beside batches that are under way, if it happens within `wait`. What
+    /// else becomes of the running round waits until no batch is under way.
+    pub(super) fn note_commit(&mut self, wait: Duration) -> Result {
+        if self.state.running.is_none() || self.staged || self.outcome.is_some() {
+            return Ok(());
+        }
+        let Some(outcome) = self.worker.result(Wait::For(wait)) else { return Ok(()) };
+        let is_staged = outcome.staged.as_ref().is_ok_and(Vec::is_empty);
+        if !is_staged || !matches!(outcome.committed, Some(Ok(()))) {
+            self.outcome = Some(outcome);
+            return Ok(());
+        }
+        if self.state.running.as_ref().is_some_and(Running::is_round) {
+            self.pacing.took(outcome.took);
+        }
+        self.log_commit()
     }
 
     /// Takes the host's report of damaged slots of current versions of nodes.

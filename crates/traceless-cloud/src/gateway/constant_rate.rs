@@ -10,7 +10,7 @@
 //! by a period or more, all later ones shift by that delay.
 
 use super::lost_block::BlockRead;
-use super::queries::Access;
+use super::queries::{Access, Preparation};
 use super::rounds::Wait;
 use super::{Gateway, Journal};
 use crate::error::{Error, Result};
@@ -121,7 +121,7 @@ impl Gateway {
                 }
                 self.answers.clear();
                 if self.use_tick(access)? {
-                    read.append(&mut self.answers);
+                    read.extend(self.answers.drain(..).map(|answer| answer.read));
                     break;
                 }
             }
@@ -147,7 +147,8 @@ impl Gateway {
                 }
                 self.begin(None)?;
             }
-            self.prepare_query(access)?;
+            let prepared = self.prepare_query(access)?;
+            assert!(prepared == Preparation::Done, "no batch is under way at a constant rate");
         }
         self.flush()?;
         self.pass_tick();

@@ -97,10 +97,12 @@ use index::BlockPlace;
 use journal::Journal;
 pub(crate) use lost_block::BlockRead;
 pub(crate) use queries::Access;
+use queries::{Answer, WaitingAccess};
 use query_pacing::QueryPacing;
 use record::Record;
-use rounds::{Maker, RoundJob, Wait, Worker};
+use rounds::{Maker, Outcome, RoundJob, Wait, Worker};
 use state::State;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use traceless_core::rng::Rng;
 use traceless_core::seal::Secret;
@@ -186,8 +188,18 @@ pub struct Gateway {
     counts: Counts,
     /// Called with each requested access: operation, first byte and length.
     observer: Option<Box<AccessObserver>>,
-    /// Blocks that the current batch of queries has read.
-    answers: Vec<BlockRead>,
+    /// What queries have read, with their batches, until the batches end.
+    answers: Vec<Answer>,
+    /// Accesses to blocks with queries that have no reply yet.
+    waiting: Vec<WaitingAccess>,
+    /// The batch of queries that was prepared last.
+    batch: u64,
+    /// The batches that are under way, oldest first.
+    under_way: VecDeque<u64>,
+    /// A result of the worker that waits until no batch is under way.
+    outcome: Option<Outcome>,
+    /// A leaf that was drawn for a query that waits until no batch is under way.
+    drawn_leaf: Option<u32>,
     /// What attempts of rounds and scrubs have found to be damaged.
     found_damage: FoundDamage,
     /// A step has ended with a record that its answer depends on, which is not written yet.
@@ -237,6 +249,11 @@ impl Gateway {
             counts: Counts::default(),
             observer: None,
             answers: Vec::new(),
+            waiting: Vec::new(),
+            batch: 0,
+            under_way: VecDeque::new(),
+            outcome: None,
+            drawn_leaf: None,
             found_damage: FoundDamage::default(),
             is_answer_due: false,
         };

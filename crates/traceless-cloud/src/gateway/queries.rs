@@ -23,13 +23,21 @@ use traceless_core::trace::Op;
 /// Most queries that are sent together. It must be less than the receiver's window.
 pub const TOGETHER_MAX: usize = 64;
 
-/// Accesses with prepared queries.
+/// A batch of accesses with prepared queries.
 #[derive(Default)]
 pub struct Prepared {
+    /// The number of the batch.
+    pub batch: u64,
+    /// The session in which its queries are sent.
+    session: u64,
     /// What was read, with room for answers.
     read: Vec<BlockRead>,
-    /// Places in `read` for the answers of queries, which arrive later, in order.
-    answer_indices: Vec<usize>,
+    /// How many accesses have a query, or wait for the reply to one.
+    unfinished: usize,
+    /// How many answers arrive later.
+    missing: usize,
+    /// Accesses that wait until no other batch is under way.
+    pub rest: Vec<Access>,
     /// Whether the accesses were made already.
     pub is_made: bool,
 }
@@ -37,8 +45,47 @@ pub struct Prepared {
 impl Prepared {
     /// Accesses that were made already.
     pub fn made(read: Vec<BlockRead>) -> Self {
-        Self { read, answer_indices: Vec::new(), is_made: true }
+        Self { read, is_made: true, ..Self::default() }
     }
+
+    /// Whether nothing has to arrive.
+    pub fn is_complete(&self) -> bool {
+        self.is_made || (self.unfinished == 0 && self.rest.is_empty())
+    }
+
+    /// Makes room for an answer, and returns its place.
+    fn expect(&mut self) -> usize {
+        self.missing += 1;
+        self.read.push(Ok(Vec::new()));
+        self.read.len() - 1
+    }
+}
+
+/// What a query has read.
+pub struct Answer {
+    batch: u64,
+    /// The place among the reads of the batch.
+    place: usize,
+    /// What was read.
+    pub read: BlockRead,
+}
+
+/// An access to a block with a query that has no reply yet. It is made once the reply is there,
+/// without a query of its own.
+pub struct WaitingAccess {
+    id: u32,
+    /// The batch that it belongs to.
+    pub batch: u64,
+    /// For a read: its place among the reads of the batch.
+    place: usize,
+    write: Option<Vec<u8>>,
+}
+
+/// Whether a query was prepared, or waits until no batch is under way.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Preparation {
+    Done,
+    MustWait,
 }
 
 /// So often a query is sent if each reply reports another damage.
@@ -109,34 +156,65 @@ impl Gateway {
         Ok(read)
     }
 
-    /// Prepares the queries of accesses, which are then sent together.
+    /// Prepares the queries of accesses, which are then sent together. No batch is under way.
     pub(super) fn prepare_together(&mut self, accesses: &[Access]) -> Result<Prepared> {
         self.finish_pending()?;
-        self.answers.clear();
-        let mut prepared = Prepared::default();
-        let Prepared { read, answer_indices, .. } = &mut prepared;
-        for access in accesses {
-            let id = access.id();
-            if id.is_some_and(|id| self.state.is_pending(id)) {
-                self.send_pending()?;
-            }
-            if self.serve_cached(access, read)? {
+        self.prepare_batch(accesses)
+    }
+
+    /// The same while batches may be under way. What would have to send something waits in
+    /// [`Prepared::rest`].
+    pub(super) fn prepare_beside(&mut self, accesses: &[Access]) -> Result<Prepared> {
+        self.host.check()?;
+        self.note_commit(Duration::ZERO)?;
+        self.prepare_batch(accesses)
+    }
+
+    fn prepare_batch(&mut self, accesses: &[Access]) -> Result<Prepared> {
+        self.batch += 1;
+        let (batch, session) = (self.batch, self.counts.sessions);
+        let mut prepared = Prepared { batch, session, ..Prepared::default() };
+        for (nth, access) in accesses.iter().enumerate() {
+            if let Some(id) = access.id().filter(|id| self.state.is_pending(*id)) {
                 self.counts.hits += 1;
-                continue;
-            }
-            self.pace_query()?;
-            self.prepare_query(access)?;
-            if matches!(access, Access::Read(_)) {
-                answer_indices.push(read.len());
-                read.push(Ok(Vec::new()));
+                self.wait_for_reply(id, access, &mut prepared);
+            } else if self.serve_cached(access, &mut prepared.read)? {
+                self.counts.hits += 1;
+            } else if self.pace_query()? == Preparation::MustWait
+                || self.prepare_query(access)? == Preparation::MustWait
+            {
+                prepared.rest = accesses[nth..].to_vec();
+                break;
+            } else {
+                let place = match access {
+                    Access::Read(_) => prepared.expect(),
+                    Access::Write(..) | Access::Dummy => 0,
+                };
+                let pending = self.state.pending.back_mut().expect("its query");
+                (pending.batch, pending.read) = (batch, place);
+                prepared.unfinished += 1;
             }
         }
         Ok(prepared)
     }
 
-    /// The messages of all queries without a reply, after their records are written.
-    pub(super) fn requests_to_send(&mut self) -> Result<Vec<QueryRequest>> {
-        if self.state.pending.is_empty() {
+    /// Lets an access wait for the reply to a query for its block.
+    fn wait_for_reply(&mut self, id: u32, access: &Access, prepared: &mut Prepared) {
+        let (place, write) = match access {
+            Access::Write(_, bytes) => (0, Some(bytes.clone())),
+            Access::Read(_) | Access::Dummy => (prepared.expect(), None),
+        };
+        prepared.unfinished += 1;
+        self.waiting.push(WaitingAccess { id, batch: prepared.batch, place, write });
+    }
+
+    /// The messages of the first queries without a reply that `is_sent` selects, after their records
+    /// are written.
+    pub(super) fn requests_to_send(
+        &mut self,
+        is_sent: impl Fn(&Pending) -> bool,
+    ) -> Result<Vec<QueryRequest>> {
+        if !self.state.pending.iter().any(&is_sent) {
             return Ok(Vec::new());
         }
         self.flush()?;
@@ -149,34 +227,67 @@ impl Gateway {
                 order: sender.seal(&query.encode(&g)),
             }
         };
-        Ok(self.state.pending.iter_mut().map(request).collect())
+        let sent = self.state.pending.iter_mut().filter(|pending| is_sent(pending));
+        Ok(sent.map(request).collect())
     }
 
-    /// Takes the replies to prepared queries that were sent, and sends again what must be.
+    /// Takes the replies to the queries of a batch, and sends again what must be. All older batches
+    /// have ended.
     pub(super) fn take_replies(
         &mut self,
-        prepared: Prepared,
+        mut prepared: Prepared,
         replies: Vec<Result<Vec<u8>>>,
     ) -> Result<Vec<BlockRead>> {
-        if prepared.is_made {
+        if prepared.is_complete() {
             return Ok(prepared.read);
         }
-        match self.answer_each(replies) {
-            Err(Error::SessionLost) => self.begin_next_session()?,
-            other => other?,
+        let (batch, rest) = (prepared.batch, core::mem::take(&mut prepared.rest));
+        let taken = self.take_each(&prepared, replies).and_then(|()| self.send_up_to(batch));
+        if let Err(error) = taken {
+            self.waiting.retain(|waiting| waiting.batch != batch);
+            return Err(error);
         }
-        self.send_pending()?;
-        Ok(self.take_answers(prepared))
+        let mut read = self.take_answers(prepared);
+        if !rest.is_empty() {
+            self.end_batch(batch);
+            read.extend(self.access_now(&rest)?);
+        }
+        Ok(read)
     }
 
-    /// What prepared accesses have read, once all queries are answered.
-    fn take_answers(&mut self, prepared: Prepared) -> Vec<BlockRead> {
-        let Prepared { mut read, answer_indices, .. } = prepared;
-        assert!(answer_indices.len() == self.answers.len(), "every query was answered");
-        for (at, answer) in answer_indices.into_iter().zip(self.answers.drain(..)) {
-            read[at] = answer;
+    fn take_each(&mut self, prepared: &Prepared, replies: Vec<Result<Vec<u8>>>) -> Result {
+        if prepared.session != self.counts.sessions {
+            // The queries are sent again in the new session.
+            return Ok(());
         }
-        read
+        // Queries of older batches have no reply if these batches have failed. They are answered
+        // first, as answers change the state in the order of the queries.
+        let is_older = |pending: &&Pending| pending.batch < prepared.batch;
+        let older = self.state.pending.iter().take_while(is_older).count();
+        let taken = if older == 0 {
+            self.answer_each(replies)
+        } else {
+            self.open_each(older, replies.into_iter())
+        };
+        match taken {
+            Err(Error::SessionLost) => self.begin_next_session(),
+            other => other,
+        }
+    }
+
+    /// What prepared accesses have read, once all their queries are answered.
+    fn take_answers(&mut self, mut prepared: Prepared) -> Vec<BlockRead> {
+        let (own, others) = core::mem::take(&mut self.answers)
+            .into_iter()
+            .partition::<Vec<Answer>, _>(|answer| answer.batch == prepared.batch);
+        assert!(own.len() == prepared.missing, "every query was answered");
+        for Answer { place, read, .. } in own {
+            prepared.read[place] = read;
+        }
+        // Batches that have failed do not take theirs.
+        let is_awaited = |answer: &Answer| self.under_way.contains(&answer.batch);
+        self.answers = others.into_iter().filter(is_awaited).collect();
+        prepared.read
     }
 
     /// Serves an access without a query if the block is at the gateway. Returns whether it is.
@@ -231,8 +342,13 @@ impl Gateway {
         Ok(())
     }
 
+    /// Whether a batch was prepared before, and has not ended.
+    fn is_beside(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
     /// Prepares a query, which is sent with the next batch.
-    pub(super) fn prepare_query(&mut self, access: &Access) -> Result {
+    pub(super) fn prepare_query(&mut self, access: &Access) -> Result<Preparation> {
         let id = access.id();
         let g = self.state.params.geometry;
         let known = id.and_then(|id| match self.state.index.place(id) {
@@ -241,10 +357,15 @@ impl Gateway {
             BlockPlace::Gateway => self.state.stash.leaf(id),
             BlockPlace::Nowhere => None,
         });
-        let leaf = known.unwrap_or_else(|| self.draw_leaf());
+        let leaf = known.or_else(|| self.drawn_leaf.take()).unwrap_or_else(|| self.draw_leaf());
         for layer in 0..g.layers {
             let node = g.node(layer, leaf);
             if self.state.index.reads(node) >= self.state.params.reads_max(layer) {
+                if self.is_beside() {
+                    // Another leaf would make some leaves rarer than others.
+                    self.drawn_leaf = known.is_none().then_some(leaf);
+                    return Ok(Preparation::MustWait);
+                }
                 self.wait_for_tick();
                 self.renew(node)?;
             }
@@ -265,7 +386,8 @@ impl Gateway {
             Access::Write(_, bytes) => Some(bytes.clone()),
             Access::Read(_) | Access::Dummy => None,
         };
-        self.log_deferred(Record::Query { leaf, slots, id, target, write })
+        self.log_deferred(Record::Query { leaf, slots, id, target, write })?;
+        Ok(Preparation::Done)
     }
 
     /// Fails if damage was found in many queries one after the other. The query is sent again with
@@ -280,49 +402,61 @@ impl Gateway {
     }
 
     /// Begins a round if one is due. Otherwise waits for this query's share of the running round.
-    fn pace_query(&mut self) -> Result {
+    fn pace_query(&mut self) -> Result<Preparation> {
         let (queries, due) = (self.state.queries, self.state.params.round_blocks);
         if queries >= due {
+            let is_waited_for = self.state.running.is_some() || self.state.has_old_pending();
+            if self.is_beside() && is_waited_for {
+                return Ok(Preparation::MustWait);
+            }
             self.finish(Wait::Long)?;
-            return self.begin(None);
+            self.begin(None)?;
+            return Ok(Preparation::Done);
         }
         let ahead = self.pacing.ahead(queries, due);
         if ahead.is_zero() || self.state.running.is_none() || self.staged {
-            return Ok(());
+            return Ok(Preparation::Done);
         }
         query_pacing::reduce_timer_slack();
-        self.finish(Wait::For(ahead))?;
+        if self.is_beside() {
+            self.note_commit(ahead)?;
+        } else {
+            self.finish(Wait::For(ahead))?;
+        }
         let waited = ahead.saturating_sub(self.pacing.ahead(queries, due));
         self.counts.shares_ns += waited.as_nanos() as u64;
-        Ok(())
+        Ok(Preparation::Done)
     }
 
-    /// Sends the queries that have no reply yet. A lost session is begun again.
+    /// Sends the queries that have no reply yet, while no batch is under way. A lost session is
+    /// begun again.
     pub(super) fn send_pending(&mut self) -> Result {
+        self.send_up_to(u64::MAX)
+    }
+
+    /// Sends the queries without a reply of this batch and of older ones, which are not under way.
+    fn send_up_to(&mut self, batch: u64) -> Result {
         for _ in 1..SESSIONS_MAX {
-            match self.send_once() {
+            match self.send_once(batch) {
                 Err(Error::SessionLost) => self.begin_next_session()?,
                 other => return other,
             }
         }
-        self.send_once()
+        self.send_once(batch)
     }
 
-    fn send_once(&mut self) -> Result {
-        while !self.state.pending.is_empty() {
-            self.send_each_once()?;
+    fn send_once(&mut self, batch: u64) -> Result {
+        let is_sent = |pending: &Pending| pending.batch <= batch;
+        while self.state.pending.front().is_some_and(is_sent) {
+            let requests = self.requests_to_send(is_sent)?;
+            let replies = self.host.clone().query_many(&requests);
+            self.answer_each(replies)?;
             // At a constant rate, what must be sent again waits for the next tick.
             if self.constant_rate.is_some() {
                 break;
             }
         }
         Ok(())
-    }
-
-    fn send_each_once(&mut self) -> Result {
-        let requests = self.requests_to_send()?;
-        let replies = self.host.clone().query_many(&requests);
-        self.answer_each(replies)
     }
 
     /// Takes replies to the first queries without one, in order. After the first one that must be
@@ -336,7 +470,17 @@ impl Gateway {
             }
         }
         // The first query without a reply is the one that is sent again.
-        for (nth, reply) in (1..).zip(replies) {
+        self.open_each(1, replies)
+    }
+
+    /// Opens replies to the queries from number `first` of those without a reply, which are sent
+    /// again.
+    fn open_each(
+        &mut self,
+        first: usize,
+        replies: impl Iterator<Item = Result<Vec<u8>>>,
+    ) -> Result {
+        for (nth, reply) in (first..).zip(replies) {
             let mut reply = reply?;
             let reply = QueryReply::decode(self.receiver.open(&mut reply)?)?;
             if let Some(pending) = self.state.pending.get_mut(nth) {
@@ -373,9 +517,12 @@ impl Gateway {
             return Ok(true);
         };
         let is_read = pending.write.is_none();
+        let (batch, place) = (pending.batch, pending.read);
         if is_read && (is_lost || (!pending.real && self.state.lost.contains(&id))) {
-            self.answers.push(Err(LostBlock(id)));
+            let read = Err(LostBlock(id));
+            self.answers.push(Answer { batch, place, read: read.clone() });
             self.log_deferred(Record::EndLost)?;
+            self.make_waiting(id, read)?;
             return Ok(true);
         }
         // The reply is opened even if the block is overwritten, so that both cases take the same
@@ -388,7 +535,7 @@ impl Gateway {
         let leaf = self.draw_leaf();
         if is_read {
             let bytes = block?;
-            self.answers.push(Ok(bytes.clone()));
+            self.answers.push(Answer { batch, place, read: Ok(bytes.clone()) });
             self.log_deferred(Record::Stash { id, leaf, bytes })?;
         } else {
             if !is_lost {
@@ -397,6 +544,30 @@ impl Gateway {
             self.log_deferred(Record::StashWrite { leaf })?;
         }
         self.counts.stash_max = self.counts.stash_max.max(self.state.stash.len());
+        if self.waiting.iter().any(|waiting| waiting.id == id) {
+            let bytes = self.state.stash.get(id).expect("it was put there").to_vec();
+            self.make_waiting(id, Ok(bytes))?;
+        }
         Ok(true)
+    }
+
+    /// Makes the accesses to a block that have waited for the reply to a query for it, in order.
+    fn make_waiting(&mut self, id: u32, mut read: BlockRead) -> Result {
+        let (own, others) = core::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition::<Vec<WaitingAccess>, _>(|waiting| waiting.id == id);
+        self.waiting = others;
+        for WaitingAccess { batch, place, write, .. } in own {
+            let Some(bytes) = write else {
+                self.answers.push(Answer { batch, place, read: read.clone() });
+                continue;
+            };
+            let leaf = self.draw_leaf();
+            self.log_deferred(Record::Stash { id, leaf, bytes: bytes.clone() })?;
+            // An answer may depend on it.
+            self.is_answer_due = true;
+            read = Ok(bytes);
+        }
+        Ok(())
     }
 }

@@ -27,7 +27,9 @@ impl Gateway {
         if !self.lost && self.state.running.is_some() && !self.staged {
             // The job's orders are invalid in the next session, so its result does not matter.
             self.worker.send();
-            let _ = self.worker.result(Wait::Long);
+            if self.outcome.take().is_none() {
+                let _ = self.worker.result(Wait::Long);
+            }
         }
         (self.lost, self.staged) = (true, false);
         for _ in 0..SESSIONS_MAX {

@@ -67,6 +67,10 @@ pub struct Pending {
     pub order: u64,
     /// How many commits preceded it. It reads the versions of that time.
     pub sequence: u64,
+    /// The batch of queries that it is sent with first; 0 for one of an earlier process.
+    pub batch: u64,
+    /// For a read: its number among the reads of its batch.
+    pub read: usize,
 }
 
 impl Pending {
@@ -77,7 +81,18 @@ impl Pending {
         real: bool,
         write: Option<Vec<u8>>,
     ) -> Self {
-        Self { query, id, real, write, damage: None, tries: 0, order: 0, sequence }
+        Self {
+            query,
+            id,
+            real,
+            write,
+            damage: None,
+            tries: 0,
+            order: 0,
+            sequence,
+            batch: 0,
+            read: 0,
+        }
     }
 
     /// The record that saves it in a state with so many commits.

@@ -5,10 +5,11 @@
 //! another one. At its end a step must not rely on the state of its plan: other steps may have
 //! ended since.
 
-use super::Gateway;
 use super::lost_block::BlockRead;
 use super::queries::{Access, Prepared, TOGETHER_MAX};
 use super::record::Record;
+use super::state::Pending;
+use super::{Gateway, Journal};
 use crate::error::Result;
 use crate::host::QueryRequest;
 
@@ -31,6 +32,19 @@ pub(crate) struct StepsUnderWay {
     pub requests: Vec<QueryRequest>,
 }
 
+impl StepsUnderWay {
+    /// The number of the batch that is under way; `None` if the steps can end at once.
+    pub fn batch(&self) -> Option<u64> {
+        let prepared = self.prepared.as_ref().ok().filter(|prepared| !prepared.is_complete())?;
+        Some(prepared.batch)
+    }
+
+    /// Whether some accesses wait until no other batch is under way.
+    pub fn has_rest(&self) -> bool {
+        self.prepared.as_ref().is_ok_and(|prepared| !prepared.rest.is_empty())
+    }
+}
+
 impl Gateway {
     /// Carries out steps with queries that are sent together.
     pub(crate) fn run_steps(&mut self, steps: &mut [&mut dyn BatchStep]) -> Vec<Result> {
@@ -39,7 +53,12 @@ impl Gateway {
             [] => Vec::new(),
             requests => self.host.clone().query_many(requests),
         };
-        self.end_steps(steps, under_way, replies)
+        let batch = under_way.batch();
+        let outcomes = self.end_steps(steps, under_way, replies);
+        if let Some(batch) = batch {
+            self.end_batch(batch);
+        }
+        outcomes
     }
 
     /// Carries out one step.
@@ -48,7 +67,8 @@ impl Gateway {
     }
 
     /// Plans steps. Their queries are to be sent, and [`Self::end_steps`] is to be called with the
-    /// replies before anything else is done that sends queries.
+    /// replies before anything else is done that sends queries. In between, further steps can be
+    /// planned if [`Self::may_plan_beside`] allows it, which end later.
     pub(crate) fn begin_steps(&mut self, steps: &mut [&mut dyn BatchStep]) -> StepsUnderWay {
         let mut accesses = Vec::new();
         let plans = steps.iter_mut().map(|step| {
@@ -67,23 +87,69 @@ impl Gateway {
         }
         self.observe_accesses(&accesses);
         // At a constant rate each query has its own tick, and long batches are sent in parts.
-        let prepared = if self.constant_rate.is_some() || accesses.len() > TOGETHER_MAX {
+        let is_long = accesses.len() > TOGETHER_MAX;
+        let prepared = if !self.under_way.is_empty() {
+            let (now, later) = accesses.split_at(accesses.len().min(TOGETHER_MAX));
+            self.prepare_beside(now).map(|mut prepared| {
+                prepared.rest.extend_from_slice(later);
+                prepared
+            })
+        } else if self.constant_rate.is_some() || is_long {
             self.access_now(&accesses).map(Prepared::made)
         } else {
             self.prepare_together(&accesses)
         };
         // Accesses that were made may have left a query for the next tick.
         let requests = match &prepared {
-            Ok(prepared) if !prepared.is_made => self.requests_to_send(),
+            Ok(prepared) if !prepared.is_made => {
+                let batch = prepared.batch;
+                self.requests_to_send(|pending| pending.batch == batch)
+            }
             _ => Ok(Vec::new()),
         };
-        match requests {
-            Ok(requests) => StepsUnderWay { plans, prepared, requests },
-            Err(error) => StepsUnderWay { plans, prepared: Err(error), requests: Vec::new() },
+        let (prepared, requests) = match requests {
+            Ok(requests) => (prepared, requests),
+            Err(error) => (Err(error), Vec::new()),
+        };
+        if let Ok(prepared) = &prepared
+            && !prepared.is_complete()
+        {
+            self.under_way.push_back(prepared.batch);
         }
+        StepsUnderWay { plans, prepared, requests }
     }
 
-    /// Takes the replies to the queries of steps, and ends the steps.
+    /// Whether steps may be planned while others are under way: nothing has to be sent first.
+    pub(crate) fn may_plan_beside(&self) -> bool {
+        let is_left_over = |pending: &Pending| !self.under_way.contains(&pending.batch);
+        !(self.constant_rate.is_some()
+            || self.lost
+            || self.staged
+            || self.outcome.is_some()
+            || self.journal.as_ref().is_some_and(Journal::is_long)
+            || self.check_stash().is_err()
+            || self.state.pending.front().is_some_and(is_left_over))
+    }
+
+    /// Whether no batch of steps is under way.
+    pub(crate) fn has_none_under_way(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Whether all batches before this one have ended, so that it can end.
+    pub(crate) fn may_end(&self, batch: u64) -> bool {
+        self.under_way.front() == Some(&batch)
+    }
+
+    /// Removes a batch that has ended, or never will. Queries of it that have no reply are sent
+    /// with the next request.
+    pub(crate) fn end_batch(&mut self, batch: u64) {
+        self.under_way.retain(|other| *other != batch);
+        self.waiting.retain(|waiting| waiting.batch != batch);
+    }
+
+    /// Takes the replies to the queries of steps, and ends the steps. All batches before them have
+    /// ended.
     pub(crate) fn end_steps(
         &mut self,
         steps: &mut [&mut dyn BatchStep],

@@ -78,12 +78,12 @@ use crate::store::NodeVersion;
 use crate::tee::{Policy, Provision, verify};
 use crate::wire::fence::Opening;
 use crate::wire::message::{
-    self, LINES, QUERIES_MAX, STRANGER_REPLY_LEN_MAX, SessionId, reply_len_max,
+    self, LINES, QUERIES_MAX, QUERY_LINES, STRANGER_REPLY_LEN_MAX, SessionId, reply_len_max,
 };
 use line::{Dial, Line, LineConnection};
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 use traceless_core::clock::{Clock, Monotonic};
 use traceless_core::rng::{Rng, System};
@@ -94,12 +94,11 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// The lines of queries and of rounds.
-const QUERIES: usize = 0;
-const ROUNDS: usize = 1;
-/// How long a reply on each line may take before the request is sent again on another connection. A
-/// host may work on a round, or open its store, for longer than a query takes.
-const REPLY_PATIENCE: [Duration; LINES] = [PATIENCE, Duration::from_mins(1)];
+/// The line of rounds. The lines before it are for queries.
+const ROUNDS: usize = QUERY_LINES;
+/// How long a reply on the line of rounds may take before the request is sent again on another
+/// connection. A host may work on a round, or open its store, for longer than a query takes.
+const ROUND_PATIENCE: Duration = Duration::from_mins(1);
 
 /// A host, as used by one opening of a gateway's state.
 struct RemoteHost {
@@ -180,24 +179,54 @@ impl RemoteHost {
         result
     }
 
-    /// The reply to a request, which is sent again unchanged if its connection fails.
+    /// The reply to a request, which is sent again unchanged if its connection fails. A request is
+    /// of one session.
     fn call(&self, line: usize, request: &[u8]) -> Result<Vec<u8>> {
-        let mut line_guard = guard(&self.lines[line]);
-        let number = line_guard.number();
+        let session = *guard(&self.session);
+        self.call_on(guard(&self.lines[line]), line, session, request)
+    }
+
+    /// The reply to queries, on a line that is free, if there is one.
+    fn call_for_queries(&self, request: &[u8]) -> Result<Vec<u8>> {
+        let session = *guard(&self.session);
+        let free =
+            self.lines[..QUERY_LINES].iter().enumerate().find_map(|(number, line)| {
+                match line.try_lock() {
+                    Ok(line) => Some((line, number)),
+                    Err(TryLockError::Poisoned(line)) => Some((line.into_inner(), number)),
+                    Err(TryLockError::WouldBlock) => None,
+                }
+            });
+        let (line, number) = free.unwrap_or_else(|| (guard(&self.lines[0]), 0));
+        self.call_on(line, number, session, request)
+    }
+
+    fn call_on(
+        &self,
+        mut line: MutexGuard<'_, Line>,
+        line_number: usize,
+        session: Option<SessionId>,
+        request: &[u8],
+    ) -> Result<Vec<u8>> {
+        let session = session.ok_or(Error::SessionLost)?;
+        let number = line.number();
         let reply = self.retry_until_reachable(|| {
-            if line_guard.connection.is_none() {
-                line_guard.connection = Some(self.attach(line)?);
+            // The messages of a request are sealed for the session in which it was made.
+            if *guard(&self.session) != Some(session) {
+                return Err(Error::SessionLost);
             }
-            line_guard.exchange(number, request, reply_len_max(self.geometry()))
+            if line.connection.is_none() {
+                line.connection = Some(self.attach(line_number, &session)?);
+            }
+            line.exchange(number, request, reply_len_max(self.geometry()))
         })?;
         self.record_fence(reply)
     }
 
-    /// A new connection that belongs to the session.
-    fn attach(&self, line: usize) -> Result<LineConnection> {
-        let session = guard(&self.session).ok_or(Error::SessionLost)?;
-        let mut connection = self.dial.connect(REPLY_PATIENCE[line])?;
-        let request = message::attach(&self.opening, &session, line);
+    /// A new connection that belongs to a session.
+    fn attach(&self, line: usize, session: &SessionId) -> Result<LineConnection> {
+        let mut connection = self.dial.connect(reply_patience(line))?;
+        let request = message::attach(&self.opening, session, line);
         connection.call(0, &request, STRANGER_REPLY_LEN_MAX)?;
         Ok(connection)
     }
@@ -206,7 +235,7 @@ impl RemoteHost {
     fn introduce(&self) -> Result<(Nonce, Nonce)> {
         let mut nonce = Nonce::default();
         System.fill(&mut nonce);
-        let mut connection = self.dial.connect(REPLY_PATIENCE[ROUNDS])?;
+        let mut connection = self.dial.connect(ROUND_PATIENCE)?;
         let hello = message::hello(&self.opening, self.geometry(), &nonce);
         let evidence = connection.call(0, &hello, STRANGER_REPLY_LEN_MAX)?;
         let attested = verify(&evidence, &nonce, self.policy)?;
@@ -227,7 +256,7 @@ impl Host for RemoteHost {
     fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
         let mut replies = Vec::with_capacity(requests.len());
         for requests in requests.chunks(QUERIES_MAX) {
-            match self.call(QUERIES, &message::queries(requests)) {
+            match self.call_for_queries(&message::queries(requests)) {
                 Ok(reply) => {
                     let some = message::take_replies(&reply, requests.len());
                     replies.extend(some.into_iter().map(|reply| self.record_fence(reply)));
@@ -267,7 +296,8 @@ impl Host for RemoteHost {
         }
         self.retry_until_reachable(|| {
             let nonces = self.introduce()?;
-            guard(&self.lines[QUERIES]).connection = Some(self.attach(QUERIES)?);
+            let session = guard(&self.session).ok_or(Error::SessionLost)?;
+            guard(&self.lines[0]).connection = Some(self.attach(0, &session)?);
             Ok(nonces)
         })
     }
@@ -280,20 +310,27 @@ impl Host for RemoteHost {
         if let Some(newest) = *guard(&self.fenced) {
             return Err(Error::Fenced { own: self.opening.number, newest });
         }
-        let mut queries = guard(&self.lines[QUERIES]);
-        if queries.connection.as_ref().is_some_and(LineConnection::has_input) {
-            // Unrequested input means that the connection has ended. A request shows whether the
-            // session has, too.
-            queries.connection = None;
-            drop(queries);
-            match self.call(QUERIES, &message::sequence()) {
-                // The gateway will notice a lost session itself and recover.
-                Ok(_) | Err(Error::SessionLost) => {}
-                Err(error) => return Err(error),
+        for (number, line) in self.lines[..QUERY_LINES].iter().enumerate() {
+            // A line in use will notice the end of its connection itself.
+            let Ok(mut free) = line.try_lock() else { continue };
+            if free.connection.as_ref().is_some_and(LineConnection::has_input) {
+                // Unrequested input means that the connection has ended. A request shows whether
+                // the session has, too.
+                free.connection = None;
+                drop(free);
+                match self.call(number, &message::sequence()) {
+                    // The gateway will notice a lost session itself and recover.
+                    Ok(_) | Err(Error::SessionLost) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(())
     }
+}
+
+fn reply_patience(line: usize) -> Duration {
+    if line == ROUNDS { ROUND_PATIENCE } else { PATIENCE }
 }
 
 fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

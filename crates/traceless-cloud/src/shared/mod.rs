@@ -61,10 +61,11 @@ const TICK_TIMEOUT: Duration = Duration::from_secs(20);
 /// A gateway that several front ends share.
 ///
 /// Steps that need no more than one batch of queries share their queries with the steps of other
-/// clients (`step_queue`). Everything else has the gateway for itself, one after the other.
+/// clients, and several batches may be under way (`step_queue`). Everything else has the gateway for
+/// itself, one after the other.
 pub struct SharedGateway {
     gateway: Mutex<Gateway>,
-    /// One thread at a time sends queries.
+    /// One thread at a time plans queries.
     turns: Turns,
     steps: StepQueue,
     /// Whether the gateway keeps a constant rate.
@@ -73,6 +74,8 @@ pub struct SharedGateway {
     host: Arc<dyn Host>,
     /// Notified when a tick of the gateway's constant rate has passed.
     tick_passed: Condvar,
+    /// Notified when a batch of steps has ended.
+    batch_ended: Condvar,
     metrics: Arc<Metrics>,
     wall: Arc<dyn Clock>,
 }
@@ -90,6 +93,7 @@ impl SharedGateway {
             has_rate,
             host,
             tick_passed: Condvar::new(),
+            batch_ended: Condvar::new(),
             metrics,
             wall,
         }
@@ -124,7 +128,7 @@ impl SharedGateway {
     pub fn run<T>(&self, work: impl FnOnce(&mut Gateway) -> Result<T>) -> Result<T> {
         let _request = self.metrics.waiting_request();
         let turn = self.turns.wait();
-        let mut gateway = self.lock();
+        let mut gateway = self.lock_alone();
         let result = gateway.check_host().and_then(|()| work(&mut gateway));
         self.has_rate.store(gateway.next_tick().is_some(), Ordering::Relaxed);
         if gateway.is_tick_due() {
@@ -147,7 +151,7 @@ impl SharedGateway {
     /// Saves the gateway's state, once no client sends requests. The host may be gone already.
     pub fn close(&self) -> Result {
         let _turn = self.turns.wait();
-        self.lock().close()
+        self.lock_alone().close()
     }
 
     /// Whether the gateway keeps a constant rate.
@@ -179,6 +183,18 @@ impl SharedGateway {
     /// Milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
         self.wall.now()
+    }
+
+    /// The gateway, once no batch of steps is under way. The caller has its turn, so no other batch
+    /// begins.
+    fn lock_alone(&self) -> MutexGuard<'_, Gateway> {
+        self.lock_when(Gateway::has_none_under_way)
+    }
+
+    /// The gateway, once `is_ready` holds, which ends of batches of steps bring about.
+    fn lock_when(&self, is_ready: impl Fn(&Gateway) -> bool) -> MutexGuard<'_, Gateway> {
+        let waited = self.batch_ended.wait_while(self.lock(), |gateway| !is_ready(gateway));
+        waited.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Gateway> {

@@ -1,13 +1,18 @@
 //! Steps of several clients, carried out together.
 //!
 //! A client that finds no leader leads: it takes all waiting steps, plans them while it holds the
-//! gateway, lets the gateway go while their queries are on the way, and takes it again for the
-//! replies. Steps that arrive meanwhile wait for the next batch, which one of their clients leads.
-//! So clients share a round trip.
+//! gateway, hands the lead over, and lets the gateway go while the queries are under way. So clients
+//! share a round trip. If planning takes long beside a round trip, the waiting steps are the next
+//! batch before the last one has ended. Batches end in the order in which they were planned.
+
+#[cfg(test)]
+mod tests;
 
 use super::SharedGateway;
+use super::turns::Turn;
 use crate::error::{Error, Result};
-use crate::gateway::BatchStep;
+use crate::gateway::{BatchStep, Gateway};
+use crate::wire::message::QUERY_LINES;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,12 +25,17 @@ const STEPS_MAX: usize = 64;
 const WAIT_SHARE: u32 = 8;
 /// The longest wait for them.
 const WAIT_MAX: Duration = Duration::from_micros(500);
+/// Most batches under way: each has a connection of its own to a remote host.
+const BATCHES_MAX: usize = QUERY_LINES;
+/// Batches are divided if the gateway works on all steps of a round trip for more than this share of
+/// it. Otherwise more messages would gain nothing.
+const WORK_SHARE: u32 = 8;
 
 /// The steps that wait.
 pub struct StepQueue {
     state: Mutex<QueueState>,
-    /// Notified when a step arrives.
-    arrived: Condvar,
+    /// Notified when a step arrives, or a batch ends.
+    changed: Condvar,
     clock: Monotonic,
 }
 
@@ -34,8 +44,38 @@ struct QueueState {
     waiting: VecDeque<Arc<QueuedStep<dyn BatchStep>>>,
     /// Whether a client leads.
     is_led: bool,
-    /// Steps of the last batch, and how long it took.
-    last: (usize, Duration),
+    /// Batches under way, and their steps.
+    batches: usize,
+    steps_under_way: usize,
+    /// The last batch.
+    last: BatchTimes,
+}
+
+/// How long the parts of a batch took.
+#[derive(Clone, Copy, Default)]
+struct BatchTimes {
+    steps: usize,
+    /// Planning, and taking replies.
+    work: Duration,
+    /// From the sending of the queries to their replies.
+    travel: Duration,
+}
+
+impl QueueState {
+    /// How many batches are to be under way at once.
+    fn depth(&self) -> usize {
+        let BatchTimes { steps, work, travel } = self.last;
+        let all = self.waiting.len() + self.steps_under_way;
+        let work_of_all = work / steps.max(1) as u32 * all as u32;
+        if work_of_all * WORK_SHARE > travel { BATCHES_MAX } else { 1 }
+    }
+
+    /// Whether the waiting steps are to be the next batch now, while others are under way.
+    fn is_batch_due(&self) -> bool {
+        let all = self.waiting.len() + self.steps_under_way;
+        let depth = self.depth();
+        self.batches < depth && self.waiting.len() * depth >= all
+    }
 }
 
 /// A step, and how far it is.
@@ -54,7 +94,7 @@ enum Progress {
 
 impl Default for StepQueue {
     fn default() -> Self {
-        Self { state: Mutex::default(), arrived: Condvar::new(), clock: Monotonic::start() }
+        Self { state: Mutex::default(), changed: Condvar::new(), clock: Monotonic::start() }
     }
 }
 
@@ -77,7 +117,7 @@ impl SharedGateway {
             step: Mutex::new(step),
         });
         if self.steps.join(queued.clone()) || queued.wait() {
-            self.lead(&queued);
+            self.lead();
         }
         let outcome = queued.outcome();
         if matches!(outcome, Err(Error::Full { .. })) {
@@ -93,48 +133,92 @@ impl SharedGateway {
         outcome.map(|()| output(&mut lock(&queued.step)))
     }
 
-    /// Carries out batches until the own step has ended, and hands the lead over.
-    fn lead<S: BatchStep>(&self, own: &QueuedStep<S>) {
-        let _guard = LeadGuard(&self.steps);
-        while !own.has_ended() {
-            let batch = Batch(self.steps.next_batch());
-            let began = self.steps.clock.now();
-            let outcomes = self.carry_out(&batch.0);
-            let took = Duration::from_nanos(self.steps.clock.now() - began);
-            lock(&self.steps.state).last = (batch.0.len(), took);
-            for (queued, outcome) in batch.0.iter().zip(outcomes) {
-                queued.set(Progress::Ended(outcome));
-            }
-        }
+    /// Carries out the next batch, of which the own step is the first.
+    fn lead(&self) {
+        let lead = LeadGuard(&self.steps);
+        let turn = self.turns.wait();
+        self.steps.wait_for_batch();
+        let gateway =
+            self.lock_when(|gateway| gateway.has_none_under_way() || gateway.may_plan_beside());
+        let batch = self.steps.next_batch();
+        self.carry_out(&batch, lead, turn, gateway);
     }
 
-    fn carry_out(&self, batch: &[Arc<QueuedStep<dyn BatchStep>>]) -> Vec<Result> {
-        let mut guards: Vec<_> = batch.iter().map(|queued| lock(&queued.step)).collect();
+    fn carry_out<'a>(
+        &'a self,
+        batch: &Batch<'_>,
+        lead: LeadGuard<'_>,
+        turn: Turn<'_>,
+        gateway: MutexGuard<'a, Gateway>,
+    ) {
+        let clock = &self.steps.clock;
+        let began = clock.now();
+        // It locks the gateway when it is dropped, so it is dropped after the gateway's guard.
+        let mut batch_guard = None;
+        let mut gateway = gateway;
+        let mut guards: Vec<_> = batch.steps.iter().map(|queued| lock(&queued.step)).collect();
         let mut steps: Vec<&mut dyn BatchStep> =
             guards.iter_mut().map(|guard| &mut **guard as &mut dyn BatchStep).collect();
-        let turn = self.turns.wait();
-        let mut gateway = self.lock();
         if let Err(error) = gateway.check_host() {
-            return batch.iter().map(|_| Err(error.clone())).collect();
+            return batch.end(vec![Err(error); steps.len()]);
         }
         let under_way = gateway.begin_steps(&mut steps);
-        let replies = if under_way.requests.is_empty() {
-            Vec::new()
-        } else {
-            // The state can be looked at meanwhile. The turn keeps other threads from sending.
-            drop(gateway);
-            let replies = self.host.query_many(&under_way.requests);
-            gateway = self.lock();
-            replies
-        };
+        // While a batch has to be alone at its end, no other one is planned.
+        let turn = under_way.has_rest().then_some(turn);
+        let (mut sent, mut arrived) = (began, began);
+        let mut replies = Vec::new();
+        if let Some(number) = under_way.batch() {
+            batch_guard = Some(UnderWayGuard { front: self, number });
+            drop((gateway, lead));
+            sent = clock.now();
+            if !under_way.requests.is_empty() {
+                replies = self.host.query_many(&under_way.requests);
+            }
+            arrived = clock.now();
+            gateway = self.lock_when(|gateway| gateway.may_end(number));
+        }
+        let locked = clock.now();
         let mut outcomes = gateway.end_steps(&mut steps, under_way, replies);
+        if let Some(guard) = batch_guard.take() {
+            guard.end(&mut gateway);
+        }
         self.metrics.observe(&gateway);
         drop(turn);
+        let ended = clock.now();
+        if arrived > sent {
+            let work = Duration::from_nanos(sent - began + ended - locked);
+            let travel = Duration::from_nanos(arrived - sent);
+            lock(&self.steps.state).last = BatchTimes { steps: steps.len(), work, travel };
+        }
         // A constant rate may have begun since the steps were queued.
         if let Err(error) = self.wait_for_ack(gateway) {
             outcomes.fill_with(|| Err(error.clone()));
         }
-        outcomes
+        drop(steps);
+        drop(guards);
+        batch.end(outcomes);
+    }
+}
+
+/// A batch under way. If its thread panics, its queries are sent again with the next request.
+struct UnderWayGuard<'a> {
+    front: &'a SharedGateway,
+    number: u64,
+}
+
+impl UnderWayGuard<'_> {
+    /// Ends the batch.
+    fn end(self, gateway: &mut Gateway) {
+        gateway.end_batch(self.number);
+        self.front.batch_ended.notify_all();
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for UnderWayGuard<'_> {
+    fn drop(&mut self) {
+        self.front.lock().end_batch(self.number);
+        self.front.batch_ended.notify_all();
     }
 }
 
@@ -148,13 +232,29 @@ impl Drop for LeadGuard<'_> {
 }
 
 /// The steps of a batch. If the leader panics, their clients get an error.
-struct Batch(Vec<Arc<QueuedStep<dyn BatchStep>>>);
+struct Batch<'a> {
+    queue: &'a StepQueue,
+    steps: Vec<Arc<QueuedStep<dyn BatchStep>>>,
+}
 
-impl Drop for Batch {
+impl Batch<'_> {
+    /// Ends the steps.
+    fn end(&self, outcomes: Vec<Result>) {
+        for (queued, outcome) in self.steps.iter().zip(outcomes) {
+            queued.set(Progress::Ended(outcome));
+        }
+    }
+}
+
+impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        for queued in self.0.iter().filter(|queued| !queued.has_ended()) {
+        for queued in self.steps.iter().filter(|queued| !queued.has_ended()) {
             queued.set(Progress::Ended(Err(Error::Store("the thread of another client failed"))));
         }
+        let mut state = lock(&self.queue.state);
+        state.batches -= 1;
+        state.steps_under_way -= self.steps.len();
+        self.queue.changed.notify_all();
     }
 }
 
@@ -163,22 +263,38 @@ impl StepQueue {
     fn join(&self, step: Arc<QueuedStep<dyn BatchStep>>) -> bool {
         let mut state = lock(&self.state);
         state.waiting.push_back(step);
-        self.arrived.notify_all();
+        self.changed.notify_all();
         !core::mem::replace(&mut state.is_led, true)
     }
 
-    /// The steps of the next batch, oldest first.
-    fn next_batch(&self) -> Vec<Arc<QueuedStep<dyn BatchStep>>> {
+    /// Waits until the next batch is due. If none is under way, the leader waits for the clients of
+    /// the last one.
+    fn wait_for_batch(&self) {
         let state = lock(&self.state);
-        let (expected, took) = state.last;
-        let expected = expected.min(STEPS_MAX);
-        let wait = (took / WAIT_SHARE).min(WAIT_MAX);
-        let (mut state, _) = self
-            .arrived
-            .wait_timeout_while(state, wait, |state| state.waiting.len() < expected)
+        let mut state = self
+            .changed
+            .wait_while(state, |state| state.batches > 0 && !state.is_batch_due())
             .unwrap_or_else(PoisonError::into_inner);
+        if state.batches == 0 {
+            let BatchTimes { steps, work, travel } = state.last;
+            let expected = steps.min(STEPS_MAX);
+            let wait = ((work + travel) / WAIT_SHARE).min(WAIT_MAX);
+            let waited = self
+                .changed
+                .wait_timeout_while(state, wait, |state| state.waiting.len() < expected);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+    }
+
+    /// The steps of the next batch, oldest first.
+    fn next_batch(&self) -> Batch<'_> {
+        let mut state = lock(&self.state);
         let count = state.waiting.len().min(STEPS_MAX);
-        state.waiting.drain(..count).collect()
+        let steps: Vec<_> = state.waiting.drain(..count).collect();
+        state.batches += 1;
+        state.steps_under_way += count;
+        Batch { queue: self, steps }
     }
 
     /// Lets the client of the oldest waiting step lead, if there is one.
@@ -221,203 +337,4 @@ impl<S: ?Sized> QueuedStep<S> {
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gateway::testing::{BLOCK, HookedHost, gateway_behind, params};
-    use crate::gateway::{Gateway, LoadStep, StoreStep, Value};
-    use crate::shared::Wall;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-    /// The calls of a host that is far away.
-    #[derive(Default)]
-    struct Journeys {
-        calls: AtomicUsize,
-        under_way: AtomicUsize,
-        /// Whether no call comes back.
-        is_stopped: AtomicBool,
-    }
-
-    impl Journeys {
-        fn calls(&self) -> usize {
-            self.calls.load(Ordering::SeqCst)
-        }
-
-        /// Takes the time of a call.
-        fn travel(&self) {
-            assert_eq!(self.under_way.fetch_add(1, Ordering::SeqCst), 0, "one batch at a time");
-            self.calls.fetch_add(1, Ordering::SeqCst);
-            std::thread::sleep(Duration::from_millis(2));
-            while self.is_stopped.load(Ordering::SeqCst) {
-                std::thread::yield_now();
-            }
-            self.under_way.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-
-    fn far(blocks: u64, seed: u64) -> (SharedGateway, Arc<Journeys>) {
-        let journeys = Arc::new(Journeys::default());
-        let shared = journeys.clone();
-        let gateway = gateway_behind(params(blocks), seed, |host| {
-            HookedHost::new(host).at_queries(move |host, requests| {
-                shared.travel();
-                host.query_many(requests)
-            })
-        });
-        (SharedGateway::new(gateway, Arc::default(), Arc::new(Wall)), journeys)
-    }
-
-    fn name(client: usize, nth: usize) -> Vec<u8> {
-        format!("{client} {nth}").into_bytes()
-    }
-
-    fn store(front: &SharedGateway, name: &[u8], bytes: &[u8]) -> Result {
-        front.run_step(StoreStep::new(&[Value { name, bytes, note: b"" }]), |_| ())
-    }
-
-    #[test]
-    fn clients_share_round_trips_and_each_gets_its_own_answer() {
-        const CLIENTS: usize = 8;
-        const REQUESTS: usize = 25;
-        let (front, journeys) = far(2000, 1);
-        std::thread::scope(|scope| {
-            for client in 0..CLIENTS {
-                let front = &front;
-                scope.spawn(move || {
-                    for nth in 0..REQUESTS {
-                        let (own, bytes) = (name(client, nth), vec![client as u8; nth]);
-                        store(front, &own, &bytes).unwrap();
-                        let mut loaded = front.load_many(vec![own, b"none".to_vec()]).unwrap();
-                        assert!(loaded.pop().unwrap().is_none());
-                        assert_eq!(loaded.pop().unwrap().unwrap().unwrap(), bytes);
-                    }
-                });
-            }
-            // Its requests have the gateway for themselves, and come to their turn.
-            for nth in 0..20 {
-                front.run(|gateway| gateway.put(1999, &[nth; BLOCK])).unwrap();
-                assert_eq!(front.run(|gateway| gateway.get(1999)).unwrap(), [nth; BLOCK]);
-            }
-        });
-        let alone = 2 * CLIENTS * REQUESTS;
-        let calls = journeys.calls();
-        assert!(calls < alone / 3, "{calls} of {alone}");
-        let all = (0..CLIENTS).flat_map(|client| (0..REQUESTS).map(move |nth| (client, nth)));
-        for (client, nth) in all {
-            let loaded = front.load_many(vec![name(client, nth)]).unwrap().pop().unwrap();
-            assert_eq!(loaded.unwrap().unwrap(), vec![client as u8; nth]);
-        }
-    }
-
-    #[test]
-    fn a_step_that_fails_harms_no_other() {
-        let (front, _) = far(300, 2);
-        std::thread::scope(|scope| {
-            for client in 0..6 {
-                let front = &front;
-                scope.spawn(move || {
-                    for nth in 0..15 {
-                        let own = name(client, nth);
-                        if client % 2 == 0 {
-                            let full = store(front, &own, &vec![1; 400 * BLOCK]);
-                            assert!(matches!(full, Err(Error::Full { .. })));
-                        } else {
-                            store(front, &own, &own).unwrap();
-                            let loaded = front.load_many(vec![own.clone()]).unwrap();
-                            assert_eq!(*loaded[0].as_ref().unwrap().as_ref().unwrap(), own);
-                        }
-                    }
-                });
-            }
-        });
-        assert_eq!(front.inspect(Gateway::blocks_used), 45, "nothing stays reserved");
-    }
-
-    /// A step for which there is no room until one of its batch gives room back is tried again.
-    #[test]
-    fn a_step_has_the_room_that_one_of_its_batch_gives_back() {
-        let (front, journeys) = far(300, 5);
-        store(&front, b"a", &vec![1; 200 * BLOCK]).unwrap();
-        store(&front, b"b", b"1").unwrap();
-        // Nine blocks and the dummy query of their size class.
-        store(&front, b"c", &vec![1; 9 * BLOCK]).unwrap();
-        let wait_for = |waiting: usize| {
-            while lock(&front.steps.state).waiting.len() < waiting {
-                std::thread::yield_now();
-            }
-        };
-        std::thread::scope(|scope| {
-            let before = journeys.calls();
-            journeys.is_stopped.store(true, Ordering::SeqCst);
-            // While this one is under way, the next batch collects.
-            let first = scope.spawn(|| front.load_many(vec![b"c".to_vec()]).map(drop));
-            while journeys.calls() == before {
-                std::thread::yield_now();
-            }
-            let small = scope.spawn(|| store(&front, b"a", b"1"));
-            wait_for(1);
-            let large = scope.spawn(|| store(&front, b"b", &vec![2; 250 * BLOCK]));
-            wait_for(2);
-            journeys.is_stopped.store(false, Ordering::SeqCst);
-            for step in [first, small, large] {
-                step.join().unwrap().unwrap();
-            }
-        });
-        assert_eq!(front.inspect(Gateway::blocks_used), 260);
-    }
-
-    /// While a batch is on its way, the state can be looked at.
-    #[test]
-    fn a_look_at_the_state_waits_for_no_round_trip() {
-        let (front, journeys) = far(300, 3);
-        // Nine blocks and the dummy query of their size class, which is sent in any case.
-        store(&front, b"a", &vec![1; 9 * BLOCK]).unwrap();
-        std::thread::scope(|scope| {
-            let before = journeys.calls();
-            journeys.is_stopped.store(true, Ordering::SeqCst);
-            let step = scope.spawn(|| front.run_step(LoadStep::new(vec![b"a".to_vec()]), |_| ()));
-            while journeys.calls() == before {
-                std::thread::yield_now();
-            }
-            assert_eq!(front.inspect(Gateway::blocks_used), 9);
-            assert!(!step.is_finished(), "it waits in the host");
-            journeys.is_stopped.store(false, Ordering::SeqCst);
-            step.join().unwrap().unwrap();
-        });
-    }
-
-    /// A step that panics.
-    struct PanickingStep;
-
-    impl BatchStep for PanickingStep {
-        fn plan(&mut self, _: &mut Gateway) -> Result<Vec<crate::gateway::Access>> {
-            panic!("planned")
-        }
-        fn finish(&mut self, _: &mut Gateway, _: Result<Vec<crate::gateway::BlockRead>>) -> Result {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn a_client_that_fails_stops_no_other() {
-        let (front, _) = far(300, 4);
-        store(&front, b"a", b"1").unwrap();
-        std::thread::scope(|scope| {
-            for nth in 0..6 {
-                let front = &front;
-                scope.spawn(move || {
-                    // A step panics in the thread that leads, which may be that of another client.
-                    let call = std::panic::AssertUnwindSafe(|| match nth % 3 {
-                        0 => drop(front.run_step(PanickingStep, |_| ())),
-                        _ => drop(front.load_many(vec![b"a".to_vec()])),
-                    });
-                    drop(std::panic::catch_unwind(call));
-                });
-            }
-        });
-        let loaded = front.load_many(vec![b"a".to_vec()]).unwrap().pop().unwrap();
-        assert_eq!(loaded.unwrap().unwrap(), b"1");
-    }
 }

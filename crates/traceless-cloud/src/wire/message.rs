@@ -11,11 +11,13 @@ use crate::host::{DamagedSlot, QueryRequest, Stage};
 use crate::store::NodeVersion;
 
 /// Version of the protocol.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Longest request from a gateway without a session, in bytes.
 pub const STRANGER_LEN_MAX: usize = 1024;
-/// Connections of a session: one for queries, one for everything else.
-pub const LINES: usize = 2;
+/// Connections of a session for queries: one for each message of queries that is under way.
+pub const QUERY_LINES: usize = 4;
+/// Connections of a session: those for queries, and one for everything else.
+pub const LINES: usize = QUERY_LINES + 1;
 /// Most queries of one request.
 pub const QUERIES_MAX: usize = 64;
 /// Longest query, in bytes.
