@@ -283,6 +283,9 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
         carried.clear();
         carried.extend_from_slice(&stage.batch);
         let mut last = None;
+        if !stage.only_verifies() {
+            self.store.announce(&stage.nodes);
+        }
         if let Some(first) = stage.nodes.first() {
             block_on(self.read(*first, stage.only_verifies(), next))?;
         }
@@ -307,6 +310,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
             core::mem::swap(carried, new_carried);
         }
         last.map_or(Ok(()), |new| block_on(self.store.stage(new, last_sealed)))?;
+        block_on(self.store.finish_stages())?;
         Ok(Vec::new())
     }
 
@@ -508,7 +512,8 @@ impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
         if !known || bytes.len() != g.node_len(g.layer_of(version.node)) {
             return Err(Error::Malformed("not the bytes of a node"));
         }
-        block_on(self.store.stage(version, bytes))
+        block_on(self.store.stage(version, bytes))?;
+        block_on(self.store.finish_stages())
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {

@@ -47,18 +47,34 @@ impl<E: Engine> EngineClient<E> {
         T: Send + 'static,
         F: Future<Output = Result<T, RequestError>> + Send + 'static,
     {
+        self.begin(self.repeated(bytes, request)).finish().await
+    }
+
+    /// The same as a future for [`Self::begin`].
+    pub fn repeated<T, F, R>(
+        &self,
+        bytes: usize,
+        request: R,
+    ) -> impl Future<Output = Result<T, RequestError>> + Send + use<T, F, R, E>
+    where
+        R: Fn(Arc<E>) -> F + Send + Sync + 'static,
+        T: Send + 'static,
+        F: Future<Output = Result<T, RequestError>> + Send + 'static,
+    {
         let (engine, patience) = (self.engine.clone(), self.patience.for_bytes(bytes));
         let outage = self.outage.clone();
-        let work = async move {
+        async move {
             let observe = |failed: Option<&RequestError>| outage.observe(failed);
             persist_observed(patience, || request(engine.clone()), observe).await
-        };
-        let mut task = AbortedOnDrop(self.runtime.get().spawn(work));
-        match (&mut task.0).await {
-            Ok(done) => done.map_err(|failed| Error::Engine(failed.message)),
-            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
-            Err(_) => Err(Error::Engine("it was closed".to_owned())),
         }
+    }
+
+    /// Begins work, which goes on whether it is waited for or not.
+    pub fn begin<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, RequestError>> + Send + 'static,
+    ) -> WorkUnderWay<T> {
+        WorkUnderWay(AbortedOnDrop(self.runtime.get().spawn(work)))
     }
 
     /// Does some work in the background.
@@ -69,6 +85,20 @@ impl<E: Engine> EngineClient<E> {
     /// The engine and the patience, for work in the background.
     pub fn parts(&self) -> (Arc<E>, Patience) {
         (self.engine.clone(), self.patience)
+    }
+}
+
+/// Work for an engine, which ends when this is dropped.
+pub struct WorkUnderWay<T>(AbortedOnDrop<Result<T, RequestError>>);
+
+impl<T> WorkUnderWay<T> {
+    /// Waits for the result. Any thread may wait.
+    pub async fn finish(mut self) -> Result<T> {
+        match (&mut self.0.0).await {
+            Ok(done) => done.map_err(|failed| Error::Engine(failed.message)),
+            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+            Err(_) => Err(Error::Engine("it was closed".to_owned())),
+        }
     }
 }
 

@@ -15,25 +15,36 @@ mod log_end;
 #[cfg(test)]
 mod tests;
 
-use crate::client::EngineClient;
-use crate::engine::{Engine, StripeName, StripeRange, ValueName};
+use crate::client::{EngineClient, WorkUnderWay};
+use crate::engine::{Engine, RequestError, StripeName, StripeRange, ValueName};
 use crate::entry::{Entry, StagedVersion, value_name};
 use crate::garbage::Garbage;
 use crate::retry::Patience;
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures_util::TryFutureExt as _;
+use futures_util::future::try_join_all;
 use log_end::LogEnd;
+use std::collections::HashMap;
 use std::sync::{
     Arc, Mutex as SyncMutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use traceless_cloud::Result;
 use traceless_cloud::geometry::Geometry;
 use traceless_cloud::store::{NodeStore, NodeVersion, Opening, SlotRead, StoredVersion, Versions};
 use traceless_core::rng::{Rng as _, System};
 
-/// Stripes of a node that are written at once.
+/// Stripes that are written at once.
 const WRITES_MAX: usize = 8;
+/// Nodes that are read at once.
+const READS_MAX: usize = 2;
+
+/// Nodes in memory that wait to be written, or to be used. Only very large trees have longer paths.
+const NODES_MAX: usize = 8;
+
+/// A node that is being read: its stripes, as far as they are there.
+type NodeRead = WorkUnderWay<Vec<Option<Bytes>>>;
+type ReadOutcome = Result<Vec<Option<Bytes>>, RequestError>;
 
 /// Nodes in an engine.
 pub struct EngineStore<E: Engine> {
@@ -43,6 +54,13 @@ pub struct EngineStore<E: Engine> {
     log: Mutex<LogEnd>,
     /// Versions with stripes that are being written, or were given up.
     unfinished: SyncMutex<Vec<StagedVersion>>,
+    /// Nodes that the running round is about to read.
+    announced: SyncMutex<HashMap<NodeVersion, NodeRead>>,
+    /// Staged versions that are being written.
+    writes: Mutex<Vec<(StagedVersion, WorkUnderWay<()>)>>,
+    /// Permits to write a stripe, and to read an announced node.
+    writers: Arc<Semaphore>,
+    readers: Arc<Semaphore>,
     garbage: Garbage,
 }
 
@@ -62,6 +80,10 @@ impl<E: Engine> EngineStore<E> {
             versions: RwLock::new(Versions::new(geometry)),
             log: Mutex::new(LogEnd::new()),
             unfinished: SyncMutex::default(),
+            announced: SyncMutex::default(),
+            writes: Mutex::default(),
+            writers: Arc::new(Semaphore::new(WRITES_MAX)),
+            readers: Arc::new(Semaphore::new(READS_MAX)),
             garbage: Garbage::default(),
         };
         store.client.block_on(store.take_over(opening))?;
@@ -85,16 +107,49 @@ impl<E: Engine> EngineStore<E> {
 
     /// Reads ranges; `None` for one that is not there in full.
     async fn read_once(&self, ranges: &Arc<Vec<StripeRange>>) -> Result<Vec<Option<Bytes>>> {
+        self.client.begin(self.reading_of(ranges.clone())).finish().await
+    }
+
+    /// The reading of ranges.
+    fn reading_of(
+        &self,
+        ranges: Arc<Vec<StripeRange>>,
+    ) -> impl Future<Output = ReadOutcome> + Send + use<E> {
         let (sent, bytes) = (ranges.clone(), ranges.iter().map(|range| range.len).sum());
-        let found = self.client.request(bytes, move |engine| {
+        let found = self.client.repeated(bytes, move |engine| {
             let ranges = sent.clone();
             async move { engine.read(&ranges).await }
         });
-        let found = found.await?;
-        assert_eq!(found.len(), ranges.len(), "a result for each range");
-        let whole = found.into_iter().zip(ranges.iter());
-        let whole = whole.map(|(bytes, range)| bytes.filter(|bytes| bytes.len() == range.len));
-        Ok(whole.collect())
+        async move {
+            let found = found.await?;
+            assert_eq!(found.len(), ranges.len(), "a result for each range");
+            let whole = found.into_iter().zip(ranges.iter());
+            let whole = whole.map(|(bytes, range)| bytes.filter(|bytes| bytes.len() == range.len));
+            Ok(whole.collect())
+        }
+    }
+
+    /// The stripes of a node, as ranges.
+    fn whole_node(&self, value: ValueName) -> Arc<Vec<StripeRange>> {
+        let slots = self.geometry.slots(self.geometry.layer_of(value.version.node));
+        let slot_len = self.geometry.slot_len();
+        let per_stripe = self.slots_per_stripe();
+        let len = |stripe: &StripeName| {
+            per_stripe.min(slots - stripe.stripe as usize * per_stripe) * slot_len
+        };
+        let range = |name| StripeRange { name, at: 0, len: len(&name) };
+        Arc::new(self.stripes(value).map(range).collect())
+    }
+
+    /// Waits until staged versions are written. What was not is left to the next call of `abandon`.
+    async fn finish_writes(&self, writes: &mut Vec<(StagedVersion, WorkUnderWay<()>)>) -> Result {
+        for (new, written) in writes.drain(..) {
+            written.finish().await?;
+            self.unfinished().retain(|other| *other != new);
+            let replaced = self.writing().stage(new)?;
+            self.remove(replaced);
+        }
+        Ok(())
     }
 
     /// Removes the bytes of versions in the background.
@@ -137,6 +192,10 @@ impl<E: Engine> EngineStore<E> {
         self.versions.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn announced(&self) -> MutexGuard<'_, HashMap<NodeVersion, NodeRead>> {
+        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn unfinished(&self) -> MutexGuard<'_, Vec<StagedVersion>> {
         self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,6 +203,8 @@ impl<E: Engine> EngineStore<E> {
 
 impl<E: Engine> NodeStore for EngineStore<E> {
     async fn admit(&self, opening: Opening) -> Result {
+        self.announced().clear();
+        self.writes.lock().await.clear();
         self.take_over(opening).await
     }
 
@@ -178,12 +239,13 @@ impl<E: Engine> NodeStore for EngineStore<E> {
         };
         let slot_len = self.geometry.slot_len();
         let stripe_len = self.slots_per_stripe() * slot_len;
+        let announced = self.announced().remove(&version);
+        let found = match announced {
+            Some(reading) => reading.finish().await?,
+            None => self.read_once(&self.whole_node(value)).await?,
+        };
         // A stripe that was cut off has the slots before the cut, so slots are read, of which the
         // engine reads many at once.
-        let lens = into.chunks(stripe_len).map(<[u8]>::len);
-        let range = |(name, len)| StripeRange { name, at: 0, len };
-        let whole: Vec<StripeRange> = self.stripes(value).zip(lens).map(range).collect();
-        let found = self.read_once(&Arc::new(whole)).await?;
         let mut missing = Vec::new();
         for (number, bytes) in found.into_iter().enumerate() {
             let start = number * stripe_len;
@@ -206,6 +268,10 @@ impl<E: Engine> NodeStore for EngineStore<E> {
     async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
         // An entry in doubt may make the version current that this one replaces.
         self.settle(&mut *self.log.lock().await).await?;
+        let mut writes = self.writes.lock().await;
+        if writes.iter().any(|(other, _)| other.version.node == version.node) {
+            self.finish_writes(&mut writes).await?;
+        }
         let replaced = {
             let mut versions = self.writing();
             versions.check_new(version)?;
@@ -217,26 +283,50 @@ impl<E: Engine> NodeStore for EngineStore<E> {
         let new = StoredVersion { version, location: u64::from_le_bytes(staging) };
         self.unfinished().push(new);
         let stripes = bytes.chunks(self.slots_per_stripe() * self.geometry.slot_len());
-        let writes = self.stripes(value_name(new)).zip(stripes).map(|(name, bytes)| {
-            let bytes = Bytes::copy_from_slice(bytes);
+        let requests = self.stripes(value_name(new)).zip(stripes).map(|(name, bytes)| {
+            let (bytes, writers) = (Bytes::copy_from_slice(bytes), self.writers.clone());
             // Requests that are under way at the same time share the way.
-            self.client.request(WRITES_MAX * bytes.len(), move |engine| {
+            let write = self.client.repeated(WRITES_MAX * bytes.len(), move |engine| {
                 let bytes = bytes.clone();
                 async move { engine.write(name, bytes).await }
-            })
+            });
+            async move {
+                let _permit = writers.acquire().await.expect("it is never closed");
+                write.await
+            }
         });
-        let mut written = stream::iter(writes.collect::<Vec<_>>()).buffer_unordered(WRITES_MAX);
-        while let Some(()) = written.try_next().await? {}
-        drop(written);
-        self.unfinished().retain(|other| *other != new);
-        let replaced = self.writing().stage(new)?;
-        self.remove(replaced);
+        let written = try_join_all(requests.collect::<Vec<_>>()).map_ok(drop);
+        writes.push((new, self.client.begin(written)));
+        if writes.len() >= NODES_MAX {
+            self.finish_writes(&mut writes).await?;
+        }
         Ok(())
+    }
+
+    fn announce(&self, versions: &[NodeVersion]) {
+        let found = versions.iter().filter_map(|&version| {
+            let value = Self::find(&self.reading(), version).ok()??;
+            let (readers, reading) =
+                (self.readers.clone(), self.reading_of(self.whole_node(value)));
+            let reading = async move {
+                let _permit = readers.acquire().await.expect("it is never closed");
+                reading.await
+            };
+            Some((version, self.client.begin(reading)))
+        });
+        let found = found.take(NODES_MAX).collect();
+        *self.announced() = found;
+    }
+
+    async fn finish_stages(&self) -> Result {
+        self.finish_writes(&mut *self.writes.lock().await).await
     }
 
     async fn abandon(&self) -> Result {
         // An entry in doubt may have made the staged versions current.
         self.settle(&mut *self.log.lock().await).await?;
+        self.announced().clear();
+        self.writes.lock().await.clear();
         let dropped = self.writing().abandon();
         let unfinished = std::mem::take(&mut *self.unfinished());
         self.remove(dropped.into_iter().chain(unfinished));
@@ -244,6 +334,7 @@ impl<E: Engine> NodeStore for EngineStore<E> {
     }
 
     async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.finish_stages().await?;
         let mut end = self.log.lock().await;
         self.settle(&mut end).await?;
         let versions = self.reading().staged(sequence, versions)?;

@@ -172,6 +172,7 @@ impl Gateway {
     }
 
     fn log_commit(&mut self) -> Result {
+        self.staged = false;
         let round = self.state.round;
         // Not flushed at once: after a reopening the host's sequence shows the commit.
         self.log_deferred(Record::Commit)?;

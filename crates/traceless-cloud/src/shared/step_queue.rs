@@ -2,8 +2,8 @@
 //!
 //! A client that finds no leader leads: it takes all waiting steps, plans them while it holds the
 //! gateway, hands the lead over, and lets the gateway go while the queries are under way. So clients
-//! share a round trip. If planning takes long beside a round trip, the waiting steps are the next
-//! batch before the last one has ended. Batches end in the order in which they were planned.
+//! share a round trip. Meanwhile the steps of other clients are the next batches: a few, so that
+//! messages stay long. Batches end in the order in which they were planned.
 
 #[cfg(test)]
 mod tests;
@@ -15,28 +15,17 @@ use crate::gateway::{BatchStep, Gateway};
 use crate::wire::message::QUERY_LINES;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use traceless_core::clock::{Clock as _, Monotonic};
 
 /// Most steps of a batch.
 const STEPS_MAX: usize = 64;
-/// A leader waits for the clients of the last batch for this share of its time, as they are about
-/// to send their next steps.
-const WAIT_SHARE: u32 = 8;
-/// The longest wait for them.
-const WAIT_MAX: Duration = Duration::from_micros(500);
 /// Most batches under way: each has a connection of its own to a remote host.
 const BATCHES_MAX: usize = QUERY_LINES;
-/// Batches are divided if the gateway works on all steps of a round trip for more than this share of
-/// it. Otherwise more messages would gain nothing.
-const WORK_SHARE: u32 = 8;
 
 /// The steps that wait.
 pub struct StepQueue {
     state: Mutex<QueueState>,
     /// Notified when a step arrives, or a batch ends.
     changed: Condvar,
-    clock: Monotonic,
 }
 
 #[derive(Default)]
@@ -47,34 +36,13 @@ struct QueueState {
     /// Batches under way, and their steps.
     batches: usize,
     steps_under_way: usize,
-    /// The last batch.
-    last: BatchTimes,
-}
-
-/// How long the parts of a batch took.
-#[derive(Clone, Copy, Default)]
-struct BatchTimes {
-    steps: usize,
-    /// Planning, and taking replies.
-    work: Duration,
-    /// From the sending of the queries to their replies.
-    travel: Duration,
 }
 
 impl QueueState {
-    /// How many batches are to be under way at once.
-    fn depth(&self) -> usize {
-        let BatchTimes { steps, work, travel } = self.last;
-        let all = self.waiting.len() + self.steps_under_way;
-        let work_of_all = work / steps.max(1) as u32 * all as u32;
-        if work_of_all * WORK_SHARE > travel { BATCHES_MAX } else { 1 }
-    }
-
     /// Whether the waiting steps are to be the next batch now, while others are under way.
     fn is_batch_due(&self) -> bool {
         let all = self.waiting.len() + self.steps_under_way;
-        let depth = self.depth();
-        self.batches < depth && self.waiting.len() * depth >= all
+        self.batches < BATCHES_MAX && self.waiting.len() * BATCHES_MAX >= all
     }
 }
 
@@ -94,7 +62,7 @@ enum Progress {
 
 impl Default for StepQueue {
     fn default() -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), clock: Monotonic::start() }
+        Self { state: Mutex::default(), changed: Condvar::new() }
     }
 }
 
@@ -151,8 +119,6 @@ impl SharedGateway {
         turn: Turn<'_>,
         gateway: MutexGuard<'a, Gateway>,
     ) {
-        let clock = &self.steps.clock;
-        let began = clock.now();
         // It locks the gateway when it is dropped, so it is dropped after the gateway's guard.
         let mut batch_guard = None;
         let mut gateway = gateway;
@@ -165,31 +131,21 @@ impl SharedGateway {
         let under_way = gateway.begin_steps(&mut steps);
         // While a batch has to be alone at its end, no other one is planned.
         let turn = under_way.has_rest().then_some(turn);
-        let (mut sent, mut arrived) = (began, began);
         let mut replies = Vec::new();
         if let Some(number) = under_way.batch() {
             batch_guard = Some(UnderWayGuard { front: self, number });
             drop((gateway, lead));
-            sent = clock.now();
             if !under_way.requests.is_empty() {
                 replies = self.host.query_many(&under_way.requests);
             }
-            arrived = clock.now();
             gateway = self.lock_when(|gateway| gateway.may_end(number));
         }
-        let locked = clock.now();
         let mut outcomes = gateway.end_steps(&mut steps, under_way, replies);
         if let Some(guard) = batch_guard.take() {
             guard.end(&mut gateway);
         }
         self.metrics.observe(&gateway);
         drop(turn);
-        let ended = clock.now();
-        if arrived > sent {
-            let work = Duration::from_nanos(sent - began + ended - locked);
-            let travel = Duration::from_nanos(arrived - sent);
-            lock(&self.steps.state).last = BatchTimes { steps: steps.len(), work, travel };
-        }
         // A constant rate may have begun since the steps were queued.
         if let Err(error) = self.wait_for_ack(gateway) {
             outcomes.fill_with(|| Err(error.clone()));
@@ -267,24 +223,10 @@ impl StepQueue {
         !core::mem::replace(&mut state.is_led, true)
     }
 
-    /// Waits until the next batch is due. If none is under way, the leader waits for the clients of
-    /// the last one.
+    /// Waits until the next batch is due: none is under way, or enough steps wait.
     fn wait_for_batch(&self) {
-        let state = lock(&self.state);
-        let mut state = self
-            .changed
-            .wait_while(state, |state| state.batches > 0 && !state.is_batch_due())
-            .unwrap_or_else(PoisonError::into_inner);
-        if state.batches == 0 {
-            let BatchTimes { steps, work, travel } = state.last;
-            let expected = steps.min(STEPS_MAX);
-            let wait = ((work + travel) / WAIT_SHARE).min(WAIT_MAX);
-            let waited = self
-                .changed
-                .wait_timeout_while(state, wait, |state| state.waiting.len() < expected);
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(state);
+        let is_early = |state: &mut QueueState| state.batches > 0 && !state.is_batch_due();
+        drop(self.changed.wait_while(lock(&self.state), is_early));
     }
 
     /// The steps of the next batch, oldest first.

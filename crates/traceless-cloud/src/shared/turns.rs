@@ -34,6 +34,13 @@ impl Turns {
         Turn(self)
     }
 
+    /// Whether a thread has its turn.
+    #[cfg(test)]
+    pub fn is_taken(&self) -> bool {
+        let numbers = self.lock();
+        numbers.now < numbers.next
+    }
+
     fn lock(&self) -> MutexGuard<'_, Numbers> {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -32,6 +32,14 @@ impl NodeStore for BoxedStore {
         self.0.stage(version, bytes).await
     }
 
+    fn announce(&self, versions: &[NodeVersion]) {
+        self.0.announce(versions);
+    }
+
+    async fn finish_stages(&self) -> Result {
+        self.0.finish_stages().await
+    }
+
     async fn abandon(&self) -> Result {
         self.0.abandon().await
     }
@@ -59,6 +67,8 @@ trait AnyStore: Send + Sync {
         into: &'a mut [u8],
     ) -> BoxFuture<'a, Result>;
     fn stage<'a>(&'a self, version: NodeVersion, bytes: &'a [u8]) -> BoxFuture<'a, Result>;
+    fn announce(&self, versions: &[NodeVersion]);
+    fn finish_stages(&self) -> BoxFuture<'_, Result>;
     fn abandon(&self) -> BoxFuture<'_, Result>;
     fn commit<'a>(&'a self, sequence: u64, versions: &'a [NodeVersion]) -> BoxFuture<'a, Result>;
     fn sequence(&self) -> BoxFuture<'_, Result<u64>>;
@@ -84,6 +94,14 @@ impl<S: NodeStore> AnyStore for S {
 
     fn stage<'a>(&'a self, version: NodeVersion, bytes: &'a [u8]) -> BoxFuture<'a, Result> {
         Box::pin(NodeStore::stage(self, version, bytes))
+    }
+
+    fn announce(&self, versions: &[NodeVersion]) {
+        NodeStore::announce(self, versions);
+    }
+
+    fn finish_stages(&self) -> BoxFuture<'_, Result> {
+        Box::pin(NodeStore::finish_stages(self))
     }
 
     fn abandon(&self) -> BoxFuture<'_, Result> {

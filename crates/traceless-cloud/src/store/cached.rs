@@ -131,6 +131,17 @@ impl<S: NodeStore> NodeStore for CachedStore<S> {
         Ok(())
     }
 
+    fn announce(&self, versions: &[NodeVersion]) {
+        let cache = self.reading();
+        let is_missing = |version: &&NodeVersion| cache.find(**version).is_none();
+        let missing: Vec<NodeVersion> = versions.iter().filter(is_missing).copied().collect();
+        self.store.announce(&missing);
+    }
+
+    async fn finish_stages(&self) -> Result {
+        self.store.finish_stages().await
+    }
+
     async fn abandon(&self) -> Result {
         self.writing().abandon();
         self.store.abandon().await

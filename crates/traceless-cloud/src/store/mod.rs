@@ -95,14 +95,17 @@ pub struct SlotRead<'a> {
 /// | call | when | at the same time as |
 /// |---|---|---|
 /// | `read_slots` | queries arrive: all slots of all queries sent together | any other |
-/// | `abandon` | a round begins | `read_slots` |
+/// | `abandon`, `announce` | a round begins | `read_slots` |
 /// | `read_node`, `stage` | the enclave works on a node, see below | each other, `read_slots` |
+/// | `finish_stages` | the last node of a round is staged | `read_slots` |
 /// | `commit` | all nodes of a round are staged | `read_slots` |
 /// | `admit` | a session begins, but for the one that opened the store | nothing |
 /// | `sequence` | a session begins, a round is to be committed | `read_slots` |
 ///
 /// A round goes down a path from the root. While the enclave works on a node, the one below it is
-/// read and the one above it is staged.
+/// read and the one above it is staged. An engine that is far away reads all of them from the
+/// beginning, and need not have stored a staged node before `finish_stages`: otherwise a round takes
+/// several of its round trips for each node.
 ///
 /// **Versions.** The bytes of a version never change once it is committed, so they may be cached
 /// forever. Version 0 of a node was never written and holds zeros. Readable are the current version
@@ -157,6 +160,15 @@ pub trait NodeStore: Send + Sync {
     /// again, under the same attempt or another, replaces its staged version.
     fn stage(&self, version: NodeVersion, bytes: &[u8]) -> impl Future<Output = Result> + Send;
 
+    /// The versions that are read next, one after the other. An engine that is far away begins to
+    /// read all of them.
+    fn announce(&self, _versions: &[NodeVersion]) {}
+
+    /// Waits until all staged versions are stored. After an error none of them may be committed.
+    fn finish_stages(&self) -> impl Future<Output = Result> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// Drops all staged versions.
     fn abandon(&self) -> impl Future<Output = Result> + Send;
 
@@ -195,6 +207,14 @@ impl<S: NodeStore + ?Sized> NodeStore for std::sync::Arc<S> {
 
     async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
         (**self).stage(version, bytes).await
+    }
+
+    fn announce(&self, versions: &[NodeVersion]) {
+        (**self).announce(versions);
+    }
+
+    async fn finish_stages(&self) -> Result {
+        (**self).finish_stages().await
     }
 
     async fn abandon(&self) -> Result {

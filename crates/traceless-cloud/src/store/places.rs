@@ -46,6 +46,7 @@ impl NodePlaces {
     }
 
     /// All current versions.
+    #[cfg(test)]
     pub fn current(&self) -> impl Iterator<Item = VersionPlace> + '_ {
         self.versions.current()
     }

@@ -59,16 +59,15 @@ fn what_is_given_up_is_removed_before_the_store_is_opened_again() {
     let versions = path(&g, 1, 2);
     // A caller gives up a node after its stripes are written.
     let (known, bytes) = (engine.stripes(), bytes_of(&g, versions[0]));
-    let mut stage = Box::pin(store.stage(versions[0], &bytes));
-    assert!(stage.as_mut().now_or_never().is_none());
+    block_on(store.stage(versions[0], &bytes)).unwrap();
     while engine.stripes() == known {
         std::thread::yield_now();
     }
-    drop(stage);
     block_on(store.abandon()).unwrap();
     wait_for_removals(&engine, &store);
     // A removal fails, and is made up for with the next one.
     block_on(store.stage(versions[1], &bytes_of(&g, versions[1]))).unwrap();
+    block_on(store.finish_stages()).unwrap();
     engine.fail(100);
     block_on(store.abandon()).unwrap();
     std::thread::sleep(Duration::from_millis(50));

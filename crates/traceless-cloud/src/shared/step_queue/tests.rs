@@ -5,6 +5,7 @@ use crate::gateway::testing::{BLOCK, HookedHost, gateway_behind, params};
 use crate::gateway::{LoadStep, StoreStep, Value};
 use crate::shared::Wall;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 use traceless_core::rng::{Rng as _, SeededRng};
 
 /// The calls of a host that is far away.
@@ -91,7 +92,7 @@ fn clients_share_round_trips_and_each_gets_its_own_answer() {
     });
     let alone = 2 * CLIENTS * REQUESTS;
     let calls = journeys.calls();
-    assert!(calls < alone / 3, "{calls} of {alone}");
+    assert!(calls < alone * 3 / 5, "{calls} of {alone}");
     let all = (0..CLIENTS).flat_map(|client| (0..REQUESTS).map(move |nth| (client, nth)));
     for (client, nth) in all {
         let loaded = front.load_many(vec![name(client, nth)]).unwrap().pop().unwrap();
@@ -126,34 +127,33 @@ fn a_step_that_fails_harms_no_other() {
 /// A step for which there is no room until one of its batch gives room back is tried again.
 #[test]
 fn a_step_has_the_room_that_one_of_its_batch_gives_back() {
-    let (front, journeys) = far(300, 5);
+    let (front, _) = far(300, 5);
     store(&front, b"a", &vec![1; 200 * BLOCK]).unwrap();
     store(&front, b"b", b"1").unwrap();
-    // Nine blocks and the dummy query of their size class.
-    store(&front, b"c", &vec![1; 9 * BLOCK]).unwrap();
     let wait_for = |waiting: usize| {
         while lock(&front.steps.state).waiting.len() < waiting {
             std::thread::yield_now();
         }
     };
     std::thread::scope(|scope| {
-        let before = journeys.calls();
-        journeys.is_stopped.store(true, Ordering::SeqCst);
-        // While this one is under way, the next batch collects.
-        let first = scope.spawn(|| front.load_many(vec![b"c".to_vec()]).map(drop));
-        while journeys.calls() == before {
+        // While this one has the gateway, a batch collects.
+        let first = scope.spawn(|| {
+            front.run(|_| {
+                wait_for(2);
+                Ok(())
+            })
+        });
+        while !front.turns.is_taken() {
             std::thread::yield_now();
         }
         let small = scope.spawn(|| store(&front, b"a", b"1"));
         wait_for(1);
         let large = scope.spawn(|| store(&front, b"b", &vec![2; 250 * BLOCK]));
-        wait_for(2);
-        journeys.is_stopped.store(false, Ordering::SeqCst);
         for step in [first, small, large] {
             step.join().unwrap().unwrap();
         }
     });
-    assert_eq!(front.inspect(Gateway::blocks_used), 260);
+    assert_eq!(front.inspect(Gateway::blocks_used), 251);
 }
 
 /// While a batch is on its way, the state can be looked at.
@@ -209,34 +209,12 @@ fn a_client_that_fails_stops_no_other() {
     assert_eq!(loaded.unwrap().unwrap(), b"1");
 }
 
-/// A step that is planned slowly.
-struct SlowStep<S>(S);
-
-impl<S: BatchStep> BatchStep for SlowStep<S> {
-    fn plan(&mut self, gateway: &mut Gateway) -> Result<Vec<crate::gateway::Access>> {
-        std::thread::sleep(Duration::from_micros(200));
-        self.0.plan(gateway)
-    }
-    fn finish(
-        &mut self,
-        gateway: &mut Gateway,
-        read: Result<Vec<crate::gateway::BlockRead>>,
-    ) -> Result {
-        self.0.finish(gateway, read)
-    }
-}
-
-fn store_slowly(front: &SharedGateway, name: &[u8], bytes: &[u8]) -> Result {
-    front.run_step(SlowStep(StoreStep::new(&[Value { name, bytes, note: b"" }])), |_| ())
-}
-
-fn load_slowly(front: &SharedGateway, names: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>> {
-    let values = front
-        .run_step(SlowStep(LoadStep::new(names)), |step| core::mem::take(&mut step.0.values))?;
+fn load(front: &SharedGateway, names: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>> {
+    let values = front.run_step(LoadStep::new(names), |step| core::mem::take(&mut step.values))?;
     Ok(values.into_iter().map(|value| value.map(Result::unwrap)).collect())
 }
 
-/// Clients that are planned slowly keep several batches under way, some of whose replies are lost. Each
+/// Clients keep several batches under way, and some replies are lost. Each
 /// client finds what it has stored, or after an error what it may have stored.
 #[test]
 fn several_batches_are_under_way_and_lost_replies_lose_nothing() {
@@ -255,7 +233,7 @@ fn several_batches_are_under_way_and_lost_replies_lose_nothing() {
         let most = journeys.most.load(Ordering::SeqCst);
         assert!(most > 1 && most <= BATCHES_MAX, "{most}");
         assert!(front.inspect(|gateway| gateway.counts().rounds) > 5);
-        let loaded = load_slowly(&front, vec![b"shared".to_vec(), b"shared".to_vec()]).unwrap();
+        let loaded = load(&front, vec![b"shared".to_vec(), b"shared".to_vec()]).unwrap();
         assert!(loaded.iter().all(|value| value.as_ref().unwrap() == b"both"));
     }
 }
@@ -265,19 +243,19 @@ fn use_names(front: &SharedGateway, client: usize, requests: usize) {
     let mut rng = SeededRng::new(client as u64);
     let mut possible: Vec<Vec<Vec<u8>>> = vec![vec![Vec::new()]; 4];
     for nth in 0..4 {
-        while store_slowly(front, &name(client, nth), b"").is_err() {}
+        while store(front, &name(client, nth), b"").is_err() {}
     }
     for version in 0..requests {
         let nth = rng.below(4) as usize;
         let own = name(client, nth);
         if rng.below(2) == 0 {
             let bytes = vec![version as u8; rng.below(5 * BLOCK as u64) as usize];
-            let _ = store_slowly(front, b"shared", b"both");
-            match store_slowly(front, &own, &bytes) {
+            let _ = store(front, b"shared", b"both");
+            match store(front, &own, &bytes) {
                 Ok(()) => possible[nth] = vec![bytes],
                 Err(_) => possible[nth].push(bytes),
             }
-        } else if let Ok(mut loaded) = load_slowly(front, vec![own, b"shared".to_vec()]) {
+        } else if let Ok(mut loaded) = load(front, vec![own, b"shared".to_vec()]) {
             assert!(loaded.pop().unwrap().is_none_or(|bytes| bytes == b"both"));
             let found = loaded.pop().unwrap().unwrap();
             assert!(possible[nth].contains(&found), "{client} {nth}: {found:?}");
@@ -286,7 +264,7 @@ fn use_names(front: &SharedGateway, client: usize, requests: usize) {
     }
     for (nth, possible) in possible.iter().enumerate() {
         let found = loop {
-            if let Ok(mut loaded) = load_slowly(front, vec![name(client, nth)]) {
+            if let Ok(mut loaded) = load(front, vec![name(client, nth)]) {
                 break loaded.pop().unwrap().unwrap();
             }
         };
