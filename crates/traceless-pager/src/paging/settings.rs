@@ -1,7 +1,7 @@
 //! How a program is to be paged. The program gets these settings in its environment.
 
 use super::error::{Error, Result};
-use super::faults::frames::Policy;
+use super::faults::frames::{PAGES_MAX, Policy};
 use super::faults::service::FRAMES_MIN;
 use super::kernel::evict::EvictMethod;
 use super::kernel::locking::Lock;
@@ -261,6 +261,11 @@ impl Settings {
                 "with as many pages as are resident none would leave",
             ));
         }
+        if self.pages > PAGES_MAX {
+            return Err(Error::Configuration(
+                "at most 4294967294 pages, which is 16 TiB less 8 KiB",
+            ));
+        }
         if (self.pages as u64) < self.refresh.at_most(1) {
             return Err(Error::Configuration("fewer pages than are refreshed at once"));
         }
@@ -295,6 +300,10 @@ impl Settings {
     /// The same as [`Self::build`] for the first program: its files have the names in the settings.
     pub fn build_first(&self) -> Result<(Box<dyn PageScheme>, Option<Recording>)> {
         self.check()?;
+        // Every scheme has as much for a page. Without room for it the process would be aborted.
+        if Vec::<u64>::new().try_reserve_exact(self.pages).is_err() {
+            return Err(Error::Configuration("so many pages need more memory than there is"));
+        }
         let recording = self.trace.as_deref().map(record).transpose()?;
         let witness = recording.clone().map(|recording| recording as Arc<dyn Witness>);
         let observers = Observers { witness, activity: self.open_activity()? };
@@ -527,6 +536,14 @@ fn parse_name<T: Copy>(all: &[T], name: fn(T) -> &'static str, value: &str) -> R
 mod tests {
     use super::*;
     use traceless::trace::{Op, TraceReader};
+
+    #[test]
+    fn more_pages_than_have_numbers_are_refused() {
+        let settings = |pages| Settings { pages, resident: 64, ..Settings::default() };
+        settings(PAGES_MAX).check().unwrap();
+        let refused = settings(PAGES_MAX + 1).check().unwrap_err().to_string();
+        assert!(refused.contains(&PAGES_MAX.to_string()), "{refused}");
+    }
 
     #[test]
     fn settings_survive_encoding() {

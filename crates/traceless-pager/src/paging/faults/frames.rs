@@ -29,6 +29,8 @@ impl Policy {
 }
 
 const NONE: u32 = u32::MAX;
+/// Pages at most: numbers of pages have four bytes.
+pub const PAGES_MAX: usize = NONE as usize - 1;
 
 /// The resident pages. Four bytes a page, and four a frame.
 pub struct Frames {
@@ -47,7 +49,7 @@ impl Frames {
     /// Frames for some of `pages` pages, of which none is resident. Random draws follow from
     /// `seed`.
     pub fn new(pages: usize, frames: usize, policy: Policy, seed: u64) -> Self {
-        assert!(pages < NONE as usize, "page numbers have four bytes");
+        assert!(pages <= PAGES_MAX, "page numbers have four bytes");
         Self {
             policy,
             rng: SeededRng::new(seed),
