@@ -41,6 +41,7 @@ pub struct FaultService {
     state: Mutex<State>,
     counters: SharedCounters,
     activity: Option<SharedActivity>,
+    /// Pages that may be resident in addition while other pages are pinned.
     overflow: usize,
 }
 
@@ -86,6 +87,22 @@ impl State {
     fn resident(&self) -> usize {
         self.frames.len() + self.standby.len()
     }
+
+    /// Notes that the program discarded the resident `page` without the pager.
+    fn forget(&mut self, page: usize) {
+        self.frames.remove(page);
+        self.scheme.forget(page as u64);
+    }
+}
+
+/// The outcome of a search for a page that leaves.
+enum Eviction {
+    /// This page left; its contents are in the frame.
+    Evicted(usize),
+    /// The program had discarded the page that was to leave, so one page fewer is resident.
+    Vanished,
+    /// All pages that were tried are pinned.
+    NothingEvictable,
 }
 
 /// Places on the standby list, if the policy has one.
@@ -327,13 +344,23 @@ impl FaultService {
         }
         // Pinned pages had to stay, so more are resident than should be: the surplus leaves first.
         while state.resident() > state.frames_max {
-            let Some(victim) = self.evict_one(state)? else { break };
+            let victim = match self.evict_one(state)? {
+                Eviction::Evicted(victim) => victim,
+                Eviction::Vanished => continue,
+                Eviction::NothingEvictable => break,
+            };
             let frame = self.arena.frame(true, &mut state.spare);
             state.scheme.swap(Some(victim as u64), None, frame)?;
             self.arena.discard_staged()?;
         }
-        let full = state.resident() >= state.frames_max;
-        let victim = if full { self.evict_one(state)? } else { None };
+        let victim = if state.resident() < state.frames_max {
+            None
+        } else {
+            match self.evict_one(state)? {
+                Eviction::Evicted(victim) => Some(victim),
+                Eviction::Vanished | Eviction::NothingEvictable => None,
+            }
+        };
         if state.resident() >= state.frames_max + self.overflow {
             return Err(Error::Pinned(self.overflow));
         }
@@ -372,22 +399,21 @@ impl FaultService {
                     state.standby.add(victim);
                 }
                 EvictOutcome::Pinned => bump(&self.counters.pinned),
-                EvictOutcome::Absent => {
-                    state.frames.remove(victim);
-                    state.scheme.forget(victim as u64);
-                }
+                EvictOutcome::Absent => state.forget(victim),
             }
         }
         Ok(())
     }
 
-    /// Evicts one page, and returns which: none if all that were tried are pinned.
-    fn evict_one(&self, state: &mut State) -> Result<Option<usize>> {
+    /// Evicts one page, unless a page that was discarded makes room.
+    fn evict_one(&self, state: &mut State) -> Result<Eviction> {
         if let Some((victim, place)) = state.standby.pop() {
             self.arena.stage(place)?;
             self.count_eviction(state, victim);
-            return Ok(Some(victim));
+            return Ok(Eviction::Evicted(victim));
         }
+        // Half of the overflow is for faults that try few pages. Beyond it a fault tries all pages,
+        // so the rest is used only while every page is pinned.
         let has_room = state.resident() < state.frames_max + self.overflow / 2;
         let tries = if has_room { PINNED_TRIES } else { usize::MAX };
         for _ in 0..state.frames.len().min(tries) {
@@ -396,17 +422,16 @@ impl FaultService {
                 EvictOutcome::Evicted => {
                     state.frames.remove(victim);
                     self.count_eviction(state, victim);
-                    return Ok(Some(victim));
+                    return Ok(Eviction::Evicted(victim));
                 }
                 EvictOutcome::Pinned => bump(&self.counters.pinned),
                 EvictOutcome::Absent => {
-                    state.frames.remove(victim);
-                    state.scheme.forget(victim as u64);
-                    return Ok(None);
+                    state.forget(victim);
+                    return Ok(Eviction::Vanished);
                 }
             }
         }
-        Ok(None)
+        Ok(Eviction::NothingEvictable)
     }
 
     fn count_eviction(&self, state: &State, victim: usize) {
@@ -469,4 +494,39 @@ fn update_affinity(state: &mut State, now: u64) {
         None => state.pinning.unpin(),
     }
     state.scheme.keep_off(cpu);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheme::Plain;
+    use crate::slots::{Cipher, Slots};
+    use std::sync::Arc;
+    use traceless::rng::System;
+    use traceless::seal::Secret;
+    use traceless::store::MemStore;
+
+    const PAGES: u64 = 64;
+
+    /// More pages are resident than there are frames, as when pinned pages had to stay.
+    #[test]
+    fn the_whole_surplus_leaves_past_a_discarded_page() {
+        let store = Arc::new(MemStore::new(Slots::store_len(PAGES)));
+        let key = Secret::random(&mut System);
+        let scheme = Plain::new(store, PAGES, Cipher::default(), &key, Box::new(System)).unwrap();
+        let config = Config { frames: FRAMES_MIN, ..Config::default() };
+        let frames = Frames::new(PAGES as usize, config.frames, config.policy, config.seed);
+        let arena = Arena::new(PAGES as usize, 0, &config, EvictMethod::Move).unwrap();
+        let service = FaultService::new(arena, Box::new(scheme), frames, 0, config);
+        let (state, clock) = (&mut *service.state(), Monotonic::start());
+        state.frames_max = 2 * FRAMES_MIN;
+        for page in 0..2 * FRAMES_MIN {
+            service.fault(state, page, &clock).unwrap();
+        }
+        state.frames_max = FRAMES_MIN;
+        // The program discards the page that is the first to leave, without the pager.
+        service.arena.discard(0, 1).unwrap();
+        service.fault(state, 2 * FRAMES_MIN, &clock).unwrap();
+        assert_eq!(state.resident(), FRAMES_MIN);
+    }
 }
