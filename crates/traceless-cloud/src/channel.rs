@@ -126,7 +126,7 @@ impl Receiver {
 
     fn accept(&mut self, counter: u64) -> Result {
         if counter > self.newest {
-            // These counters get the bits of those that leave the window.
+            // The new counters get the bits of the counters that leave the window.
             let ahead = (counter - self.newest).min(WINDOW);
             for new in counter - ahead + 1..=counter {
                 let (word, bit) = self.bit(new);

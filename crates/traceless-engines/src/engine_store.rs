@@ -284,14 +284,14 @@ impl<E: Engine> NodeStore for EngineStore<E> {
         self.unfinished().push(new);
         let stripes = bytes.chunks(self.slots_per_stripe() * self.geometry.slot_len());
         let requests = self.stripes(value_name(new)).zip(stripes).map(|(name, bytes)| {
-            let (bytes, writers) = (Bytes::copy_from_slice(bytes), self.writers.clone());
+            let (bytes, permits) = (Bytes::copy_from_slice(bytes), self.writers.clone());
             // Requests that are under way at the same time share the way.
             let write = self.client.repeated(WRITES_MAX * bytes.len(), move |engine| {
                 let bytes = bytes.clone();
                 async move { engine.write(name, bytes).await }
             });
             async move {
-                let _permit = writers.acquire().await.expect("it is never closed");
+                let _permit = permits.acquire().await.expect("it is never closed");
                 write.await
             }
         });

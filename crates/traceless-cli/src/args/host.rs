@@ -32,7 +32,7 @@ pub struct HostArgs {
     /// How to log to standard error
     #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
     pub log: LogForm,
-    /// What a commit to file:DIR has survived
+    /// What a commit to `file:DIR` has survived
     #[arg(long, value_enum, default_value = "power")]
     pub durability: GatewayDurability,
 }

@@ -208,8 +208,8 @@ impl Gateway {
         self.waiting.push(WaitingAccess { id, batch: prepared.batch, place, write });
     }
 
-    /// The messages of the first queries without a reply that `is_sent` selects, after their records
-    /// are written.
+    /// The messages of the first queries without a reply that `is_sent` selects, after their
+    /// records are written.
     pub(super) fn requests_to_send(
         &mut self,
         is_sent: impl Fn(&Pending) -> bool,
@@ -284,7 +284,7 @@ impl Gateway {
         for Answer { place, read, .. } in own {
             prepared.read[place] = read;
         }
-        // Batches that have failed do not take theirs.
+        // A batch that has failed takes no answers.
         let is_awaited = |answer: &Answer| self.under_way.contains(&answer.batch);
         self.answers = others.into_iter().filter(is_awaited).collect();
         prepared.read
@@ -362,7 +362,7 @@ impl Gateway {
             let node = g.node(layer, leaf);
             if self.state.index.reads(node) >= self.state.params.reads_max(layer) {
                 if self.is_beside() {
-                    // Another leaf would make some leaves rarer than others.
+                    // Another leaf would make the leaves of worn nodes rarer.
                     self.drawn_leaf = known.is_none().then_some(leaf);
                     return Ok(Preparation::MustWait);
                 }
@@ -473,8 +473,8 @@ impl Gateway {
         self.open_each(1, replies)
     }
 
-    /// Opens replies to the queries from number `first` of those without a reply, which are sent
-    /// again.
+    /// Opens replies to queries that are sent again: from number `first` on of the queries without
+    /// a reply.
     fn open_each(
         &mut self,
         first: usize,

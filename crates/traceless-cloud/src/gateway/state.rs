@@ -96,7 +96,7 @@ impl Pending {
     }
 
     /// The record that saves it in a state with so many commits.
-    fn saved(&self, layers: usize, sequence: u64) -> Record {
+    pub fn saved(&self, layers: usize, sequence: u64) -> Record {
         let Self { query, id, real, write, .. } = self;
         let locations = query.locations[..layers].iter();
         let target = real.then_some(query.target);

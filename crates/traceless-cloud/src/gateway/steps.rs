@@ -8,7 +8,6 @@
 use super::lost_block::BlockRead;
 use super::queries::{Access, Prepared, TOGETHER_MAX};
 use super::record::Record;
-use super::state::Pending;
 use super::{Gateway, Journal};
 use crate::error::Result;
 use crate::host::QueryRequest;
@@ -119,16 +118,14 @@ impl Gateway {
         StepsUnderWay { plans, prepared, requests }
     }
 
-    /// Whether steps may be planned while others are under way: nothing has to be sent first.
+    /// Whether steps may be planned while a batch is under way: nothing has to be sent first.
     pub(crate) fn may_plan_beside(&self) -> bool {
-        let is_left_over = |pending: &Pending| !self.under_way.contains(&pending.batch);
         !(self.constant_rate.is_some()
             || self.lost
             || self.staged
             || self.outcome.is_some()
             || self.journal.as_ref().is_some_and(Journal::is_long)
-            || self.check_stash().is_err()
-            || self.state.pending.front().is_some_and(is_left_over))
+            || self.check_stash().is_err())
     }
 
     /// Whether no batch of steps is under way.

@@ -11,8 +11,10 @@ mod state;
 mod values;
 mod written_records;
 
+use super::queries::Preparation;
 use super::testing::*;
 use super::*;
+use crate::codec::{Reader, Writer};
 use crate::enclave_orders::Location;
 use crate::host::{DamagedSlot, InProcess, QueryRequest, Stage};
 use crate::store::{Durability, FileStore, MemStore, NodeStore, NodeVersion, SlotRead};
@@ -201,6 +203,49 @@ fn a_block_with_a_pending_query_stays_in_the_stash() {
     assert_eq!((state.stash.get(0), state.stash.get(1)), (None, Some(&block(1, 1)[..])));
     state.apply(Record::Stash { id: 1, leaf: 3, bytes: block(1, 1) }).unwrap();
     assert!(state.stash.is_cached(1) && state.index.place(1) == BlockPlace::Gateway);
+}
+
+/// A query that was planned before a commit reads the same versions after a restart.
+#[test]
+fn a_saved_query_reads_the_versions_of_its_time() {
+    let params = params(3000);
+    let mut state = State::new(params);
+    let slots = vec![0; params.geometry.layers];
+    for attempt in 1..4 {
+        state.queries = params.round_blocks;
+        state.apply(Record::Begin { attempt, seed: [0; 32], node: None }).unwrap();
+        let (leaf, slots) = (params.geometry.evicted(state.round), slots.clone());
+        let (id, write) = (Some(attempt as u32), Some(block(1, 1)));
+        state.apply(Record::Query { leaf, slots, id, target: None, write }).unwrap();
+        state.apply(Record::Commit).unwrap();
+        assert!(state.has_old_pending());
+        let mut saved = Writer::default();
+        state.save(&mut saved);
+        let mut loaded = State::load(params, &mut Reader::new(saved.as_bytes())).unwrap();
+        let (was, is) = (state.pending.pop_front().unwrap(), loaded.pending.pop_front().unwrap());
+        assert!(was.query == is.query && was.write == is.write && was.id == is.id);
+        assert_eq!((was.sequence, is.sequence), (attempt - 1, attempt - 1));
+        // Only a saved state has a record of this kind.
+        let old = was.saved(params.geometry.layers, state.sequence);
+        assert!(matches!(old, Record::OldQuery { .. }) && state.apply(old).is_err());
+    }
+}
+
+/// A query that has to wait until no batch is under way keeps its leaf: leaves of worn nodes would
+/// be rarer otherwise.
+#[test]
+fn a_query_that_waits_for_a_renewal_keeps_its_leaf() {
+    let mut gateway = in_memory(1500, 95);
+    for _ in 0..20 {
+        gateway.under_way.push_back(u64::MAX);
+        while gateway.prepare_query(&Access::Dummy).unwrap() == Preparation::Done {}
+        let drawn = gateway.drawn_leaf.unwrap();
+        gateway.under_way.clear();
+        let renewed = gateway.counts().renewed;
+        assert_eq!(gateway.prepare_query(&Access::Dummy).unwrap(), Preparation::Done);
+        assert_eq!(gateway.state.pending.back().unwrap().query.leaf, drawn);
+        assert!(gateway.drawn_leaf.is_none() && gateway.counts().renewed > renewed);
+    }
 }
 
 /// A store with calls that fail at random, before or after they take effect.

@@ -61,8 +61,8 @@ const TICK_TIMEOUT: Duration = Duration::from_secs(20);
 /// A gateway that several front ends share.
 ///
 /// Steps that need no more than one batch of queries share their queries with the steps of other
-/// clients, and several batches may be under way (`step_queue`). Everything else has the gateway for
-/// itself, one after the other.
+/// clients, and several batches may be under way (`step_queue`). Everything else has the gateway
+/// for itself, one after the other.
 pub struct SharedGateway {
     gateway: Mutex<Gateway>,
     /// One thread at a time plans queries.

@@ -1,9 +1,9 @@
 //! Steps of several clients, carried out together.
 //!
 //! A client that finds no leader leads: it takes all waiting steps, plans them while it holds the
-//! gateway, hands the lead over, and lets the gateway go while the queries are under way. So clients
-//! share a round trip. Meanwhile the steps of other clients are the next batches: a few, so that
-//! messages stay long. Batches end in the order in which they were planned.
+//! gateway, hands the lead over, and lets the gateway go while the queries are under way. So
+//! clients share a round trip. Meanwhile the steps of other clients are the next batches: a few, so
+//! that messages stay long. Batches end in the order in which they were planned.
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ struct QueueState {
 }
 
 impl QueueState {
-    /// Whether the waiting steps are to be the next batch now, while others are under way.
+    /// Whether the waiting steps are to be the next batch now, while batches are under way.
     fn is_batch_due(&self) -> bool {
         let all = self.waiting.len() + self.steps_under_way;
         self.batches < BATCHES_MAX && self.waiting.len() * BATCHES_MAX >= all

@@ -104,8 +104,8 @@ pub struct SlotRead<'a> {
 ///
 /// A round goes down a path from the root. While the enclave works on a node, the one below it is
 /// read and the one above it is staged. An engine that is far away reads all of them from the
-/// beginning, and need not have stored a staged node before `finish_stages`: otherwise a round takes
-/// several of its round trips for each node.
+/// beginning, and need not have stored a staged node before `finish_stages`: otherwise a round
+/// takes several of its round trips for each node.
 ///
 /// **Versions.** The bytes of a version never change once it is committed, so they may be cached
 /// forever. Version 0 of a node was never written and holds zeros. Readable are the current version

@@ -16,7 +16,7 @@ pub const VERSION: u32 = 4;
 pub const STRANGER_LEN_MAX: usize = 1024;
 /// Connections of a session for queries: one for each message of queries that is under way.
 pub const QUERY_LINES: usize = 4;
-/// Connections of a session: those for queries, and one for everything else.
+/// Connections of a session: the ones for queries, and one for everything else.
 pub const LINES: usize = QUERY_LINES + 1;
 /// Most queries of one request.
 pub const QUERIES_MAX: usize = 64;
