@@ -72,30 +72,32 @@ lives() {
     rm -r "$1/data"
 }
 
-# Unpacks a small Debian in the folder $1, with what man needs. Sets `suite`.
+# Unpacks a small Debian with the packages $2 in the folder $1: the first release of $3... that can
+# be had. Sets `suite`.
 unpack_debian() {
-    local site
+    local site kept
     # Where this machine takes its own packages from; else debootstrap knows a place.
     site=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Origin: Debian' |
         head -n 1)
     mkdir -p "$cache"
-    for suite in "${suites[@]}"; do
-        if [ ! -e "$cache/$suite.tar" ]; then
+    for suite in "${@:3}"; do
+        kept=$cache/$suite-${2//,/-}.tar
+        if [ ! -e "$kept" ]; then
             rm -rf debian-new
-            if ! debootstrap --variant=minbase --include=man-db "$suite" debian-new \
+            if ! debootstrap --variant=minbase --include="$2" "$suite" debian-new \
                 ${site:+"$site"} >debootstrap.log 2>&1; then
                 echo "        $suite cannot be had: $(tail -n 1 debootstrap.log)"
                 continue
             fi
-            tar --one-file-system -C debian-new -cf "$cache/$suite.part" .
-            mv "$cache/$suite.part" "$cache/$suite.tar"
+            tar --one-file-system -C debian-new -cf "$kept.part" .
+            mv "$kept.part" "$kept"
             rm -rf debian-new
         fi
         mkdir "$1"
-        tar -C "$1" -xpf "$cache/$suite.tar"
+        tar -C "$1" -xpf "$kept"
         return
     done
-    fail "no release of Debian can be had: ${suites[*]}"
+    fail "no release of Debian can be had: ${*:3}"
 }
 
 # Whether the pattern $1 is in none of the files.
@@ -219,9 +221,38 @@ END
 expect 0 venv/bin/python use_wheel.py
 check "the version" grep -qx "$version" out
 
+# The tests of the Python package, in the Debian that is unpacked in the folder $1, with its Python.
+tests_the_wheel() {
+    local version crate=crates/traceless-py
+    version=$(inside "$1" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    echo "        Python $version of $suite"
+    mkdir -p "$1/src/$crate" "$1/wheels"
+    cp -r "$root"/{dist,experiments} "$1/src"
+    cp -r "$root/$crate/"{README.md,notebooks,tests} "$1/src/$crate"
+    cp archive/bin/traceless "$1/usr/bin"
+    cp "$wheel" "$1/wheels"
+    expect 0 venv/bin/pip download --quiet --disable-pip-version-check --only-binary=:all: \
+        --python-version "$version" --platform "manylinux2014_$machine" \
+        --platform "manylinux_2_28_$machine" --dest "$1/wheels" "$wheel" pytest nanoarrow \
+        typing_extensions tomli exceptiongroup
+    expect 0 inside "$1" python3 -m venv /venv
+    expect 0 inside "$1" /venv/bin/pip install --quiet --no-index --find-links /wheels \
+        traceless pytest nanoarrow typing_extensions
+    expect 0 inside "$1" env TRACELESS=/usr/bin/traceless TRACELESS_ROOT=/src \
+        /venv/bin/python -m pytest --quiet -p no:cacheprovider "/src/$crate/tests"
+    check "no test was left out: $(tail -n 1 out)" grep -q '^[0-9]* passed in' out
+}
+
+section "the wheel in the oldest Python that it takes, and in the newest of Debian"
+unpack_debian oldest python3,python3-venv bullseye
+tests_the_wheel oldest
+unpack_debian newest python3,python3-venv sid testing stable
+tests_the_wheel newest
+rm -r oldest newest
+
 section "the package for Debian"
 deb=$(one "$packages"/traceless_*_"$(dpkg --print-architecture)".deb)
-unpack_debian debian
+unpack_debian debian man-db "${suites[@]}"
 echo "        in $suite"
 files_of debian >before
 cp "$deb" debian/tmp/traceless.deb
@@ -291,7 +322,7 @@ dpkg-deb --contents "$deb" | awk '{ print $6 }' | sed 's|^\.||' | grep -v -e /do
 echo /etc/traceless >>of-deb
 echo /usr/lib/traceless >>of-deb
 expect 0 diff <(sort of-deb) of-rpm
-unpack_debian fedora
+unpack_debian fedora man-db "${suites[@]}"
 rpm_in() {
     rpm --root "$PWD/fedora" --force-debian --nodeps "$@"
 }
@@ -382,9 +413,9 @@ if [ -n "$other" ]; then
     mkdir other
     tar -C other --strip-components=1 -xzf "$other"
     expect 0 "$emulator" other/bin/traceless --version
-    expect 0 "$emulator" other/bin/traceless volume create image --size 16M --key-file key
-    expect 0 "$emulator" other/bin/traceless volume check image --key-file key
-    expect 0 archive/bin/traceless volume check image --key-file key
+    expect 0 "$emulator" other/bin/traceless volume create volume --size 16M --key-file key
+    expect 0 "$emulator" other/bin/traceless volume check volume --key-file key
+    expect 0 archive/bin/traceless volume check volume --key-file key
     leave_out "traceless run for it: the emulator has no userfaultfd"
 else
     leave_out "it was not built (DIST_FLAGS=' ')"
