@@ -29,6 +29,15 @@ pub(super) fn layout(slots: u64, body_len: usize) -> SlotLayout {
     SlotLayout { slots, body_len, entry_len: ENTRY_LEN, stripe_slots: STRIPE }
 }
 
+/// How a recovery treats a damaged live entry of a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum DamagePolicy {
+    /// The recovery fails, since the current contents of the entry's block are unknown.
+    Refuse,
+    /// The recovery continues as if the slot of the entry had not been written.
+    Accept,
+}
+
 /// The sealers of a log in one opening.
 pub(super) struct LogKeys {
     head: Box<dyn Sealer>,
@@ -153,7 +162,7 @@ pub(super) fn entry_synced(entry: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Even if two openings had the same keys, which never happens.
+    /// Two openings with the same keys, which never exist, would not open each other's entries.
     #[test]
     fn an_entry_opens_in_its_opening_with_every_bit_alone() {
         let opening = Opening { number: 3, id: [1; 16], start: 10 };

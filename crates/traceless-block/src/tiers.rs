@@ -4,19 +4,19 @@
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Result};
-use traceless_core::scheme::contract::MapPlacement;
+use traceless_core::scheme::contract::MapPlace;
 use traceless_core::types::Addr;
 
 /// Tiers of a map that may lie on the store.
 pub const MAP_TIERS_MAX: u8 = 3;
 
-/// Tiers of a map on the store for the place `map`, if `fitting` tiers there keep the rest of the
-/// map within the budget of memory.
-pub(super) fn placed(map: MapPlacement, fitting: u8) -> u8 {
+/// Tiers of a map on the store, if `fitting` tiers there keep the rest of the map within the budget
+/// of memory. The user may fix the place of the `map`.
+pub(super) fn placed(map: Option<MapPlace>, fitting: u8) -> u8 {
     match map {
-        MapPlacement::Auto => fitting,
-        MapPlacement::Memory => 0,
-        MapPlacement::Store => fitting.max(1),
+        None => fitting,
+        Some(MapPlace::Memory) => 0,
+        Some(MapPlace::Disk) => fitting.max(1),
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use traceless_block::detwo::Refresh;
 use traceless_block::registry;
 use traceless_core::clock::Monotonic;
-use traceless_core::scheme::contract::{BlockScheme, MapPlacement, SchemeOptions};
+use traceless_core::scheme::contract::{BlockScheme, MapPlace, SchemeOptions};
 use traceless_core::seal::Cipher;
 use traceless_core::trace::Witness;
 use traceless_volume::device::Device;
@@ -532,11 +532,12 @@ fn kdf(memory: Option<u64>, time: Option<u32>) -> Result<Kdf> {
     Ok(Kdf { memory_kib, time: time.unwrap_or(usual.time), ..usual })
 }
 
-fn map_named(name: &str) -> Result<MapPlacement> {
+/// The place of the map of this name; `auto` leaves it to the scheme.
+fn map_named(name: &str) -> Result<Option<MapPlace>> {
     match name {
-        "auto" => Ok(MapPlacement::Auto),
-        "memory" => Ok(MapPlacement::Memory),
-        "disk" => Ok(MapPlacement::Store),
+        "auto" => Ok(None),
+        "memory" => Ok(Some(MapPlace::Memory)),
+        "disk" => Ok(Some(MapPlace::Disk)),
         _ => Err(Failure::usage(format!("there is no map `{name}`; there are auto, memory, disk"))),
     }
 }

@@ -144,7 +144,7 @@ const PACES: [Pace; 4] =
     [Pace::Asked, Pace::StartToStart(900), Pace::AfterCompletion(200), Pace::FetchSlots(1000)];
 
 #[test]
-fn cycles_that_are_passed_over_change_no_scheme() {
+fn skipping_changes_nothing_in_any_scheme() {
     for (name, scheme) in Scheme::NAMED {
         if scheme == Scheme::Dram {
             continue;
@@ -161,7 +161,7 @@ fn cycles_that_are_passed_over_change_no_scheme() {
 }
 
 #[test]
-fn nor_any_pace() {
+fn skipping_changes_nothing_at_any_pace() {
     for pace in PACES {
         for core in CORES {
             for scheme in [Scheme::Baseline, Scheme::Unified, Scheme::LlcD] {
@@ -174,7 +174,7 @@ fn nor_any_pace() {
 
 /// Either search finds its lines in the same cycles.
 #[test]
-fn nor_what_is_written_back_early() {
+fn skipping_changes_nothing_with_early_write_backs() {
     for search in [Early::Scan, Early::Queue] {
         for pace in PACES {
             for core in CORES {
@@ -189,7 +189,7 @@ fn nor_what_is_written_back_early() {
 
 /// Paths that touch no line, or bytes that take no time, take a cycle.
 #[test]
-fn nor_paths_that_take_no_time() {
+fn skipping_changes_nothing_with_empty_paths() {
     for pace in PACES {
         let slots = [vec![5; 11], vec![0]].concat();
         let allocation = Some(Allocation::Levels(slots));
@@ -213,7 +213,7 @@ fn nor_paths_that_take_no_time() {
 }
 
 #[test]
-fn nor_a_memory_without_a_scheme() {
+fn skipping_changes_nothing_without_a_scheme() {
     let config = constant::Config { bytes_per_cycle: 1, ..constant::Config::default() };
     let run = |at_each| {
         let mut memory = Looked::new(constant::Straight::new(&config).unwrap(), at_each);

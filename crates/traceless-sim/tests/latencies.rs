@@ -187,7 +187,8 @@ fn reads_of_a_dram_are_distinguished() {
     assert_eq!(latencies.write_backs.count, 1);
 }
 
-/// Counts and means equal USIMM's statistics, channel by channel and together.
+/// Counts and means agree with the channels' own counters, channel by channel and together.
+/// `goldens.rs` compares these counters with USIMM's, and `usimm.rs` compares cycles.
 #[test]
 fn times_of_a_dram_are_what_its_channels_count() {
     for (name, len) in [("uniform?before=3&write_share=0.4", 20_000), ("uniform?bytes=1K", 5000)] {

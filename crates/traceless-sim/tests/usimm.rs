@@ -1,8 +1,11 @@
-//! Cycles by USIMM's rules in cases that the two known runs do not cover: one channel, full write
-//! queues, requests that merge, refreshes in idle stretches, stretches longer than the reorder
-//! buffer and than the time between refreshes, bytes within lines, addresses past the memory, one
-//! bank alone, rows that conflict, several cores. The numbers come from an independent model, which
-//! simulates each cycle by itself and reproduces the known runs.
+//! Cycles by USIMM's rules in cases that the two known runs of `goldens.rs` do not cover: one
+//! channel, full write queues, requests that merge, refreshes in idle stretches, stretches longer
+//! than the reorder buffer and than the time between refreshes, bytes within lines, addresses past
+//! the memory, one bank alone, rows that conflict, several cores.
+//!
+//! The numbers come from an independent model: USIMM's rules, written down a second time apart from
+//! this crate, by a program that is not kept in this repository. It simulates each cycle by itself
+//! and reproduces the known runs.
 
 use traceless_sim::dram;
 use traceless_sim::machine::Machine;
@@ -93,7 +96,7 @@ fn cycles(machine: &Machine, whats: &[&'static str]) -> u64 {
 }
 
 #[test]
-fn other_workloads_take_as_long_as_they_do() {
+fn cycles_equal_the_independent_models() {
     for (what, four, one) in [
         ("writes", 96_549, 384_333),
         ("mixed", 445_853, 1_000_617),
@@ -112,7 +115,7 @@ fn other_workloads_take_as_long_as_they_do() {
 }
 
 #[test]
-fn several_cores_take_as_long_as_they_do() {
+fn cycles_of_several_cores_equal_the_independent_models() {
     assert_eq!(cycles(&Machine::FOUR_CHANNELS, &["mixed", "rob"]), 1_095_480);
     assert_eq!(cycles(&ONE_CHANNEL, &["mixed", "rob"]), 2_001_888);
     assert_eq!(cycles(&Machine::FOUR_CHANNELS, &["mixed", "rob", "row"]), 1_138_468);

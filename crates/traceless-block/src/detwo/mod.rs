@@ -68,6 +68,7 @@ pub use refresh::{REFRESH_TERM_MAX, Refresh};
 pub use scheme::DETWO;
 pub use traceless_core::scheme::contract::BLOCKS_MAX;
 
+use crate::log::DamagePolicy;
 use crate::pool::Pool;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -116,15 +117,6 @@ struct DetWoTier {
     substitutes: BTreeMap<u64, DetWoLocation>,
 }
 
-/// How recovery treats a damaged live entry of the last tier.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum DetWoDamage {
-    /// Recovery fails, since the current contents of the entry's block are unknown.
-    Refused,
-    /// Recovery continues as if that write had not happened.
-    Accepted,
-}
-
 impl DetWo {
     /// Creates the scheme on a store; its old contents do not matter. Every block reads as zeros.
     pub fn create(geometry: DetWoGeometry, context: SchemeContext) -> Result<Self> {
@@ -146,7 +138,7 @@ impl DetWo {
         state.at_least = state.at_least.max(context.expect_writes);
         let read_only = context.read_only;
         let mut opened = Self::assemble(geometry, context, &state)?;
-        opened.recover(&state, DetWoDamage::Refused, progress)?;
+        opened.recover(&state, DamagePolicy::Refuse, progress)?;
         if !read_only {
             opened.begin_opening()?;
             opened.retire_old_openings()?;
@@ -170,7 +162,7 @@ impl DetWo {
         let mut state = SchemeState::decode(state)?;
         state.at_least = state.at_least.max(context.expect_writes);
         let mut opened = Self::assemble(geometry, context, &state)?;
-        let lost = opened.recover(&state, DetWoDamage::Accepted, progress)?;
+        let lost = opened.recover(&state, DamagePolicy::Accept, progress)?;
         opened.begin_opening()?;
         let top = opened.tiers.last().expect("the data is a tier");
         let pass = top.geometry.live_writes + geometry.unsynced_max;

@@ -5,8 +5,8 @@
 //! that time, and missing refreshes are redone byte for byte: same opening, same contents, so a
 //! nonce still covers only one content, at the same places as the lost writes.
 
-use super::{DetWo, DetWoDamage, DetWoLocation};
-use crate::log::{DUMMY, entry_count, entry_synced};
+use super::{DetWo, DetWoLocation};
+use crate::log::{DUMMY, DamagePolicy, entry_count, entry_synced};
 use crate::refreshed;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,12 +27,12 @@ impl DetWo {
     pub(super) fn recover(
         &mut self,
         state: &SchemeState,
-        damage: DetWoDamage,
+        policy: DamagePolicy,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Vec<Place>> {
         let (newest, synced) = self.find_newest(progress)?;
         let expected = state.at_least.max(synced);
-        if damage == DetWoDamage::Accepted {
+        if policy == DamagePolicy::Accept {
             self.count = newest.max(expected);
         } else {
             self.count = self.find_count(newest)?;
@@ -44,14 +44,14 @@ impl DetWo {
         let late = self.count.saturating_sub(self.geometry.unsynced_max);
         let late = late.max(self.keys.openings().last().start.min(self.count));
         let (homes, lost) = self.rebuild_map(late, progress)?;
-        if let (Some(&place), DetWoDamage::Refused) = (lost.first(), damage) {
+        if let (Some(&place), DamagePolicy::Refuse) = (lost.first(), policy) {
             return Err(Error::Tampered { place });
         }
         self.entries_from_counts(late)?;
         let missing = self.find_missing(late)?;
         for (count, home) in (late..self.count).zip(homes) {
             self.note_write(count, home)?;
-            self.redo_refreshes(count, &missing, damage)?;
+            self.redo_refreshes(count, &missing, policy)?;
         }
         for tier in 0..self.tiers.len() {
             self.tiers[tier].refreshed = self.refreshed_after(tier, self.count);
@@ -111,7 +111,7 @@ impl DetWo {
     ) -> Result<(Vec<u64>, Vec<Place>)> {
         let t = self.tiers.last().expect("the data is a tier");
         let oldest = self.count.saturating_sub(t.geometry.live_writes);
-        let mut there = 0;
+        let mut live_entries = 0;
         let mut homes = vec![DUMMY; (self.count - late) as usize];
         let mut top = core::mem::take(&mut self.top);
         let scanned = self.scan_entries(progress, |this, tier, entry| {
@@ -120,7 +120,7 @@ impl DetWo {
                 return;
             }
             let Some((_, home)) = this.open_entry(tier, entry) else { return };
-            there += u64::from(count >= oldest);
+            live_entries += u64::from(count >= oldest);
             if count >= late {
                 homes[(count - late) as usize] = home;
             } else if let Some(last) = usize::try_from(home).ok().and_then(|h| top.get_mut(h)) {
@@ -129,22 +129,23 @@ impl DetWo {
         });
         self.top = top;
         scanned?;
-        let lost = if there == self.count - oldest { vec![] } else { self.lost_entries(oldest)? };
+        let lost =
+            if live_entries == self.count - oldest { vec![] } else { self.lost_entries(oldest)? };
         Ok((homes, lost))
     }
 
     /// The places of missing entries of the last tier, from write `oldest` on.
     fn lost_entries(&self, oldest: u64) -> Result<Vec<Place>> {
-        let mut there = vec![false; (self.count - oldest) as usize];
+        let mut is_found = vec![false; (self.count - oldest) as usize];
         self.scan_entries(&mut |_, _| {}, |this, tier, entry| {
             let known = this.open_entry(tier, entry).map(|(count, _)| count);
             let at = known.and_then(|count| usize::try_from(count.checked_sub(oldest)?).ok());
-            if let Some(there) = at.and_then(|at| there.get_mut(at)) {
-                *there = true;
+            if let Some(is_found) = at.and_then(|at| is_found.get_mut(at)) {
+                *is_found = true;
             }
         })?;
         let t = self.tiers.last().expect("the data is a tier");
-        let lost = (oldest..self.count).zip(there).filter(|(_, there)| !there);
+        let lost = (oldest..self.count).zip(is_found).filter(|(_, is_found)| !is_found);
         Ok(lost
             .map(|(count, _)| Place {
                 area: t.hold.name(),
@@ -231,11 +232,11 @@ impl DetWo {
 
     /// Redoes the missing refreshes of write `count`. Later tiers come first, since they hold the
     /// map of the earlier ones.
-    fn redo_refreshes(&mut self, count: u64, missing: &[Vec<u64>], damage: DetWoDamage) -> Result {
+    fn redo_refreshes(&mut self, count: u64, missing: &[Vec<u64>], policy: DamagePolicy) -> Result {
         for tier in (0..self.tiers.len()).rev() {
             for r in self.refreshed_after(tier, count)..self.refreshed_after(tier, count + 1) {
                 if missing[tier].binary_search(&r).is_ok() {
-                    self.redo_refresh(tier, r, count, damage)?;
+                    self.redo_refresh(tier, r, count, policy)?;
                 }
             }
         }
@@ -268,7 +269,7 @@ impl DetWo {
 
     /// Redoes refresh `r`, caused by write `count`, with the copy that was the newest at that
     /// write. If the scheme is read-only, notes the place of that copy instead.
-    fn redo_refresh(&mut self, tier: usize, r: u64, count: u64, damage: DetWoDamage) -> Result {
+    fn redo_refresh(&mut self, tier: usize, r: u64, count: u64, policy: DamagePolicy) -> Result {
         let block = r % self.tiers[tier].geometry.blocks;
         let entry = self.entry_at(tier, block, count + 1)?;
         let mut plain = vec![0; self.tiers[tier].main.layout().body_len];
@@ -276,7 +277,7 @@ impl DetWo {
         // If writes are unknown, the refresh's contents are unknown too, and a nonce must not cover
         // other contents.
         let found = match self.read_lookup(tier, block, lookup, &mut plain) {
-            Ok(_) if damage == DetWoDamage::Accepted => None,
+            Ok(_) if policy == DamagePolicy::Accept => None,
             Err(Error::Tampered { .. }) => None,
             other => Some(other?),
         };

@@ -9,7 +9,7 @@ use crate::{log, refreshed};
 use alloc::format;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Result};
-use traceless_core::scheme::contract::check_size;
+use traceless_core::scheme::contract::{MapPlace, check_size};
 use traceless_core::scheme::{Facts, place_areas};
 use traceless_core::store::SlotLayout;
 
@@ -47,15 +47,6 @@ const LEVEL_NAMES: [&str; LEVELS_MAX as usize] = [
 ];
 const LAST_NAME: &str = "last level";
 
-/// The place of the access-time map and of the maps of the generations.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MapPlace {
-    /// In memory: 2 bytes a block, 4 in large volumes, and about one byte per slot of a level.
-    Memory,
-    /// Times in blocks of the ORAM itself, addresses in the entries of the levels.
-    Disk,
-}
-
 /// The rule for the number of slots that a write takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cadence {
@@ -79,7 +70,9 @@ pub struct SqGeometry {
     pub fanout: u32,
     /// Levels before the last, H.
     pub levels: u8,
-    /// The place of the maps.
+    /// The place of the access-time map and of the maps of the generations. In memory they take 2
+    /// bytes a block, 4 in large volumes, and about one byte per slot of a level. On the disk times
+    /// lie in blocks of the ORAM itself, addresses in the entries of the levels.
     pub map: MapPlace,
     /// The rule for the number of slots that a write takes.
     pub cadence: Cadence,

@@ -2,7 +2,7 @@
 //! 4 bytes each, and is located by the time of its own last write, which is kept in memory.
 
 use super::geometry::TIME_LEN;
-use super::{Sq, geometry::MapPlace};
+use super::{MapPlace, Sq};
 use crate::log::DUMMY;
 use alloc::collections::BTreeMap;
 use alloc::vec;

@@ -1,6 +1,7 @@
 //! A level from 1 on: a ring of generations, each sorted by address.
 
-use super::geometry::{CHUNK, MapPlace, SqGeometry};
+use super::MapPlace;
+use super::geometry::{CHUNK, SqGeometry};
 use super::index::AddressIndex;
 use super::keys::{SqKeyRing, level_version};
 use super::schedule::Schedule;

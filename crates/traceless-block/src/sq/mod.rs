@@ -83,10 +83,11 @@ mod times;
 mod write;
 
 pub use geometry::{
-    BUCKET_MAX, BUCKET_MIN, Cadence, FANOUT_MAX, FLUSHES_MAX, LEVELS_MAX, MapPlace, SqGeometry,
+    BUCKET_MAX, BUCKET_MIN, Cadence, FANOUT_MAX, FLUSHES_MAX, LEVELS_MAX, SqGeometry,
     SqPreferences, UNSYNCED_MAX,
 };
 
+use crate::log::DamagePolicy;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use keys::SqKeyRing;
@@ -95,14 +96,13 @@ use level::{Generation, Level};
 use merge::{Merge, SortedRun};
 use read::Readers;
 use recent::Recent;
-use salvage::SqDamage;
 use schedule::Schedule;
 pub use scheme::SQ;
 use times::Times;
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::oram::{BlockOram, Hides, Oram, check_request};
 use traceless_core::scheme::SchemeContext;
-pub use traceless_core::scheme::contract::BLOCKS_MAX;
+pub use traceless_core::scheme::contract::{BLOCKS_MAX, MapPlace};
 use traceless_core::scheme::lifecycle::Lifecycle;
 use traceless_core::scheme::openings::{SchemeState, dummies_to_retire, key_bytes_max};
 use traceless_core::store::{Area, Cursor, Store};
@@ -178,7 +178,7 @@ impl Sq {
         state.at_least = state.at_least.max(context.expect_writes * geometry.slots_per_write());
         let read_only = context.read_only;
         let mut opened = Self::assemble(geometry, context, &state)?;
-        opened.recover(&state, SqDamage::Refused, progress)?;
+        opened.recover(&state, DamagePolicy::Refuse, progress)?;
         if !read_only {
             opened.begin_opening()?;
             opened.retire_old_openings()?;

@@ -8,8 +8,8 @@
 use super::Sq;
 use super::geometry::SLOTS_PER_BATCH;
 use super::keys::level_version;
-use super::salvage::{LostEntries, SqDamage};
-use crate::log::{DUMMY, STRIPE, entry_count, entry_synced};
+use super::salvage::LostEntries;
+use crate::log::{DUMMY, DamagePolicy, STRIPE, entry_count, entry_synced};
 use crate::refreshed;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,19 +24,19 @@ impl Sq {
     pub(super) fn recover(
         &mut self,
         state: &SchemeState,
-        damage: SqDamage,
+        policy: DamagePolicy,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<LostEntries> {
         let (newest, synced) = self.find_newest()?;
         let expected = state.at_least.max(synced);
-        let must = if damage == SqDamage::Accepted { expected } else { 0 };
+        let must = if policy == DamagePolicy::Accept { expected } else { 0 };
         // A write counts only with all of its slots.
         let count = self.find_count(newest, must)?;
         self.count = count - count % self.geometry.slots_per_write();
         if self.count < expected {
             return Err(Error::RolledBack { expected, found: self.count });
         }
-        let lost = if damage == SqDamage::Accepted {
+        let lost = if policy == DamagePolicy::Accept {
             self.accept_damage()?
         } else {
             self.refuse_lost_tail(self.count / self.bucket())?;

@@ -5,23 +5,14 @@
 //! other contents under the same keys, so the count goes back to before this flush, and later
 //! writes belong to the next opening.
 
-use super::geometry::MapPlace;
-use super::{SchemeState, Sq};
+use super::{MapPlace, SchemeState, Sq};
+use crate::log::DamagePolicy;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::oram::BlockOram;
 use traceless_core::scheme::SchemeContext;
-
-/// How recovery treats a damaged live entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum SqDamage {
-    /// Recovery fails, since the block in the entry's slot is unknown.
-    Refused,
-    /// Recovery continues as if that slot had never been written.
-    Accepted,
-}
 
 /// The entries that were accepted as lost.
 #[derive(Default)]
@@ -50,7 +41,7 @@ impl Sq {
         let mut state = SchemeState::decode(state)?;
         state.at_least = state.at_least.max(context.expect_writes * geometry.slots_per_write());
         let mut opened = Self::assemble(geometry, context, &state)?;
-        let lost = opened.recover(&state, SqDamage::Accepted, progress)?;
+        let lost = opened.recover(&state, DamagePolicy::Accept, progress)?;
         // After the lost entries have expired, only this mark shows that leaves may still be
         // outdated.
         opened.half_salvaged = geometry.map == MapPlace::Disk;

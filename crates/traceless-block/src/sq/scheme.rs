@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::oram::{BlockOram, Hides, Oram};
 use traceless_core::scheme::contract::{
-    BlockScheme, MapPlacement, Samples, Scheme, SchemeKind, SchemeOptions, SharedScheme, Timetable,
-    u32_at, u64_at,
+    BlockScheme, Samples, Scheme, SchemeKind, SchemeOptions, SharedScheme, Timetable, u32_at,
+    u64_at,
 };
 use traceless_core::scheme::{Facts, PlacedArea, SchemeContext};
 use traceless_core::store::SlotLayout;
@@ -164,9 +164,8 @@ fn choose(blocks: u64, block_len: usize, options: &SchemeOptions) -> Result<Shar
     };
     let on_disk = cadence == Cadence::Paper
         || match options.map {
-            MapPlacement::Auto => shape(false)?.map_memory() > options.map_memory,
-            MapPlacement::Memory => false,
-            MapPlacement::Store => true,
+            None => shape(false)?.map_memory() > options.map_memory,
+            Some(place) => place == MapPlace::Disk,
         };
     let amortized = options.amortized.unwrap_or(false);
     let geometry = SqGeometry { cadence, amortized, ..shape(on_disk)? };

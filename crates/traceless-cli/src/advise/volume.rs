@@ -9,7 +9,7 @@ use traceless_block::detwo::DETWO;
 use traceless_block::registry;
 use traceless_block::sq::SQ;
 use traceless_core::oram::Hides;
-use traceless_core::scheme::contract::{MapPlacement, SchemeKind, SchemeOptions, SharedScheme};
+use traceless_core::scheme::contract::{MapPlace, SchemeKind, SchemeOptions, SharedScheme};
 use traceless_volume::format::AREAS_AT;
 
 /// The share of writes, in percent, from which on they are many: docs/volume.md, "Choosing
@@ -89,8 +89,13 @@ fn trials(
     for refresh in refreshes(kind, required) {
         for (map, map_memory) in maps(required) {
             for fanout in fanouts.clone() {
-                let choice =
-                    SchemeOptions { map, map_memory, fanout, refresh, ..SchemeOptions::default() };
+                let choice = SchemeOptions {
+                    map: Some(map),
+                    map_memory,
+                    fanout,
+                    refresh,
+                    ..SchemeOptions::default()
+                };
                 match (kind.choose)(blocks, BLOCK_LEN, &choice) {
                     Ok(scheme) => trials.push(VolumeTrial {
                         cost: cost(&scheme),
@@ -107,10 +112,10 @@ fn trials(
 }
 
 /// Places of the map to try, in order, each with the memory for what stays there of it.
-fn maps(required: &Requirements) -> Vec<(MapPlacement, u64)> {
+fn maps(required: &Requirements) -> Vec<(MapPlace, u64)> {
     let (usual, given) = (usual_map_memory(), required.memory);
-    let mut maps = vec![(MapPlacement::Memory, usual), (MapPlacement::Store, usual)];
-    maps.extend(given.filter(|&given| given < usual).map(|given| (MapPlacement::Store, given)));
+    let mut maps = vec![(MapPlace::Memory, usual), (MapPlace::Disk, usual)];
+    maps.extend(given.filter(|&given| given < usual).map(|given| (MapPlace::Disk, given)));
     maps
 }
 

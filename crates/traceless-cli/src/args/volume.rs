@@ -108,7 +108,7 @@ pub struct CreateArgs {
     /// Where the map lies: in memory, 8 bytes a block (sq: 3 to 5, hive and datalair: 16), or on
     /// the disk
     #[arg(long, value_enum, default_value = "auto")]
-    pub map: MapPlace,
+    pub map: MapPlaceName,
     /// Memory that the map may take before auto puts it on the disk
     #[arg(long, value_parser = parse_size, default_value = MAP_MEMORY)]
     pub map_memory: u64,
@@ -141,7 +141,7 @@ pub struct CreateArgs {
 #[derive(Args, Debug)]
 pub struct SqArgs {
     /// sq: runs that are merged into one. More mean fewer levels, so fewer writes, and more memory
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "RUNS")]
     pub fanout: Option<u32>,
     /// sq: writes that make a flush
     #[arg(long, value_name = "SLOTS")]
@@ -200,7 +200,7 @@ pub enum CipherName {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum MapPlace {
+pub enum MapPlaceName {
     /// In memory if it fits the budget
     Auto,
     /// In memory

@@ -1,7 +1,7 @@
 //! `traceless volume create`
 
 use super::key;
-use crate::args::{CadenceName, CipherName, CreateArgs, MapKind, MapPlace};
+use crate::args::{CadenceName, CipherName, CreateArgs, MapKind, MapPlaceName};
 use crate::failure::Failure;
 use crate::output::{Meter, print_json, print_line};
 use crate::signals;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use traceless_block::detwo::Refresh;
 use traceless_block::registry;
 use traceless_core::clock::Monotonic;
-use traceless_core::scheme::contract::{BlockScheme, MapPlacement, SchemeKind, SchemeOptions};
+use traceless_core::scheme::contract::{BlockScheme, MapPlace, SchemeKind, SchemeOptions};
 use traceless_core::seal::Cipher;
 use traceless_volume::volume::{CreateOptions, create, uuid_text};
 
@@ -132,9 +132,9 @@ fn options(args: &CreateArgs) -> Result<SchemeOptions, Failure> {
     let refresh = args.refresh.as_deref().map(Refresh::parse).transpose();
     Ok(SchemeOptions {
         map: match args.map {
-            MapPlace::Auto => MapPlacement::Auto,
-            MapPlace::Memory => MapPlacement::Memory,
-            MapPlace::Disk => MapPlacement::Store,
+            MapPlaceName::Auto => None,
+            MapPlaceName::Memory => Some(MapPlace::Memory),
+            MapPlaceName::Disk => Some(MapPlace::Disk),
         },
         map_memory: args.map_memory,
         refresh: refresh.map_err(Failure::usage)?.map(|k| (k.p(), k.q())),

@@ -275,8 +275,8 @@ impl Debug for SchemeKind {
 /// What a user may fix about a new scheme. The kind chooses the rest.
 #[derive(Clone, Debug, Default)]
 pub struct SchemeOptions {
-    /// Where the position map lies.
-    pub map: MapPlacement,
+    /// Where the position map lies. The kind chooses memory if it fits `map_memory`.
+    pub map: Option<MapPlace>,
     /// Bytes of memory that the map may take where the kind chooses its place.
     pub map_memory: u64,
     /// `refresh`: old blocks written anew with each write, as a ratio of two numbers.
@@ -294,16 +294,13 @@ pub struct SchemeOptions {
     pub amortized: Option<bool>,
 }
 
-/// Where the position map of a new scheme lies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum MapPlacement {
-    /// In memory if it fits the budget, otherwise on the store.
-    #[default]
-    Auto,
+/// Where a position map lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapPlace {
     /// In memory.
     Memory,
-    /// On the store.
-    Store,
+    /// On the disk: in the scheme's own store.
+    Disk,
 }
 
 /// When and how often a scheme writes each part of its store: public, and what an audit needs to

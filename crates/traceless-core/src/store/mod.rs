@@ -1,8 +1,8 @@
 //! The untrusted side: stores of bytes.
 //!
-//! Files: the trait `Store`; `mem`, `file`, `watched`; `area`: slots in stripes; `buffer`: aligned
-//! memory; `pages`: huge pages; `record_pair`: a record in two places, written in turns;
-//! `folder`: durable names of files.
+//! Files: the trait `Store`; `mem`, `file`, `watched`; `area`: slots in stripes; `run`: slots that
+//! are read or written together; `buffer`: aligned memory; `pages`: huge pages; `record_pair`: a
+//! record in two places, written in turns; `folder`: durable names of files.
 //!
 //! One call reads or writes several extents. Their bytes lie back to back in the buffer:
 //!
@@ -35,10 +35,11 @@ mod mem;
 mod pages;
 mod place_audit;
 mod record_pair;
+mod run;
 mod turns;
 mod watched;
 
-pub use area::{Area, Cursor, Run, SlotLayout};
+pub use area::{Area, SlotLayout};
 pub use buffer::{ALIGN, AlignedBuf};
 #[cfg(feature = "std")]
 pub use file::{Caching, FileStore};
@@ -49,6 +50,7 @@ pub use mem::MemStore;
 pub use pages::Pages;
 pub use place_audit::{DrawnPlaces, DrawnSlots, PlaceAudit};
 pub use record_pair::RecordPair;
+pub use run::{Cursor, Run};
 pub use turns::SlotTurns;
 pub use watched::WatchedStore;
 

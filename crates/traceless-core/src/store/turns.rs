@@ -1,6 +1,7 @@
 //! Whether the writes to an area go to its slots in turn: an adversary can check it by the layout.
 
-use super::area::{HeaderPart, SlotLayout};
+use super::area::SlotLayout;
+use super::run::HeaderPart;
 
 /// Follows the writes to an area: its slots are due one after the other, around the area.
 pub struct SlotTurns {

@@ -27,32 +27,31 @@ pub struct AuditArgs {
     pub output: OutputArgs,
 }
 
+/// The exit codes of an audit that runs schemes, for its help.
+const EXIT_CODES: &str = "\
+Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.";
+
 #[derive(Subcommand, Debug)]
 pub enum AuditCommand {
     /// Runs a volume's scheme over pairs of workloads and compares the recorded events
-    ///
-    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
+    #[command(after_long_help = EXIT_CODES)]
     Volume(AuditVolumeArgs),
     /// Runs schemes over trees at a fixed rate, and tries to distinguish their users
-    ///
-    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
+    #[command(after_long_help = EXIT_CODES)]
     Tree(AuditTreeArgs),
     /// Runs paged programs, and tries to distinguish them by the requests to the store
-    ///
-    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
+    #[command(after_long_help = EXIT_CODES)]
     Pager(AuditPagerArgs),
     /// Runs the cloud store's gateway and enclave, and tries to learn the requested blocks
-    ///
-    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
+    #[command(after_long_help = EXIT_CODES)]
     Cloud(AuditCloudArgs),
     /// Measures whether the time of an operation depends on a secret, where the claim denies it
     ///
-    /// Needs a machine that is not too busy: what is small is found only then. Exit codes: 0
-    /// nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
+    /// Needs a machine that is not too busy: what is small is found only then.
+    #[command(after_long_help = EXIT_CODES)]
     Timing(AuditTimingArgs),
     /// Runs the simulator's secure processors, and tries to distinguish programs at the memory bus
-    ///
-    /// Exit codes: 0 nothing found; 1 a finding; 2 could not run, or a planted fault was missed.
+    #[command(after_long_help = EXIT_CODES)]
     Sim(AuditSimArgs),
     /// Counts false alarms: audits honest schemes with many seeds, at level quick
     ///

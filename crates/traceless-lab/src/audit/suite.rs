@@ -16,7 +16,8 @@ pub trait Suite: 'static {
 
     /// The suite's name on the command line.
     const TARGET: &'static str;
-    const PLANTED: &'static [PlantedFault<Self>];
+    /// Schemes with a planted fault, and sound twins of them.
+    const PLANTED: &'static [SelfTestCase<Self>];
 
     /// All schemes without a known fault.
     fn honest() -> &'static [Self::Scheme];
@@ -52,8 +53,8 @@ pub trait Suite: 'static {
     ) -> Result<Vec<Claim>, AuditError>;
 
     /// The claim that `claims` find the planted fault, or nothing in a sound twin.
-    fn detection(planted: &PlantedFault<Self>, claims: &[Claim]) -> Claim {
-        detection_claim(Self::name(&planted.scheme), planted.fault, claims)
+    fn detection(case: &SelfTestCase<Self>, claims: &[Claim]) -> Claim {
+        detection_claim(Self::name(&case.scheme), case.kind.fault(), claims)
     }
 
     /// Pictures of what the adversary observes of users of a scheme.
@@ -63,13 +64,33 @@ pub trait Suite: 'static {
 /// The reason why an audit could not run.
 pub type AuditError = Box<dyn Error + Send + Sync>;
 
-/// A scheme with a fault that its audit must find, or a sound twin that must pass.
-pub struct PlantedFault<S: Suite + ?Sized> {
+/// A scheme that tests the audit itself. The command line calls most of them `mutant:...`, sound
+/// twins too.
+pub struct SelfTestCase<S: Suite + ?Sized> {
     pub scheme: S::Scheme,
-    /// The fault in words; `None` for a sound twin.
-    pub fault: Option<&'static str>,
+    pub kind: CaseKind,
     /// A size at which the audit finds the fault.
     pub size: S::Size,
+}
+
+/// What the audit must find in a case of its self-test.
+#[derive(Clone, Copy, Debug)]
+pub enum CaseKind {
+    /// This planted fault, in words.
+    Fault(&'static str),
+    /// Nothing: the scheme is made like faulty ones, without the fault. So what the audit finds in
+    /// a faulty scheme is its fault.
+    SoundTwin,
+}
+
+impl CaseKind {
+    /// The fault in words, if there is one.
+    fn fault(self) -> Option<&'static str> {
+        match self {
+            Self::Fault(fault) => Some(fault),
+            Self::SoundTwin => None,
+        }
+    }
 }
 
 pub fn run<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Outcome {
@@ -116,7 +137,7 @@ pub fn find_scheme<S: Suite>(name: &str) -> Option<&'static S::Scheme> {
 }
 
 fn all<S: Suite>() -> impl Iterator<Item = &'static S::Scheme> {
-    S::honest().iter().chain(S::PLANTED.iter().map(|planted| &planted.scheme))
+    S::honest().iter().chain(S::PLANTED.iter().map(|case| &case.scheme))
 }
 
 /// By how much the self-test advances the progress.
@@ -126,7 +147,7 @@ pub fn self_test_work<S: Suite>() -> u64 {
 }
 
 fn planted_work<S: Suite>() -> u64 {
-    S::PLANTED.iter().map(|planted| S::work(&planted.scheme, planted.size)).sum()
+    S::PLANTED.iter().map(|case| S::work(&case.scheme, case.size)).sum()
 }
 
 /// One claim for each scheme without a fault: the audit finds nothing in it.
@@ -138,11 +159,12 @@ pub fn honest_claims<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, AuditE
     in_parallel(S::honest(), S::at_once(), audit).into_iter().collect()
 }
 
-/// One claim for each planted fault: the audit finds it.
+/// One claim for each case of the self-test: the audit finds the planted fault, or nothing in a
+/// sound twin.
 pub fn planted_claims<S: Suite>(progress: &Progress) -> Result<Vec<Claim>, AuditError> {
-    let audit = |planted: &PlantedFault<S>| {
-        let claims = S::claims(&planted.scheme, planted.size, 1, progress)?;
-        Ok(S::detection(planted, &claims))
+    let audit = |case: &SelfTestCase<S>| {
+        let claims = S::claims(&case.scheme, case.size, 1, progress)?;
+        Ok(S::detection(case, &claims))
     };
     in_parallel(S::PLANTED, S::at_once(), audit).into_iter().collect()
 }
@@ -195,7 +217,7 @@ mod tests {
     #[test]
     fn the_progress_is_complete_when_the_claims_are() {
         fn check<S: Suite>() {
-            let PlantedFault { scheme, size, .. } = &S::PLANTED[0];
+            let SelfTestCase { scheme, size, .. } = &S::PLANTED[0];
             let progress = Progress::new(S::work(scheme, *size));
             S::claims(scheme, *size, 1, &progress).unwrap();
             let (done, all) = progress.work();

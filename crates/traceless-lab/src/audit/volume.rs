@@ -4,7 +4,7 @@
 use super::claims::{self, ARRAY, PLANTED_SIZE, VolumeSize};
 use super::html::Picture;
 use super::report::Progress;
-use super::suite::{self, AuditError, PlantedFault, Suite};
+use super::suite::{self, AuditError, CaseKind, SelfTestCase, Suite};
 use super::target::{AuditSubject, MutantKind};
 use super::workload::{Pattern, writes};
 use super::{Outcome, record_only, runner};
@@ -58,11 +58,14 @@ const fn planted(
     subject: AuditSubject,
     words: &'static str,
     finding: Finding,
-) -> PlantedFault<Volumes> {
-    let fault = if let Finding::Nothing = finding { None } else { Some(words) };
-    PlantedFault {
+) -> SelfTestCase<Volumes> {
+    let kind = match finding {
+        Finding::Nothing => CaseKind::SoundTwin,
+        Finding::Leak | Finding::Uneven | Finding::Loss => CaseKind::Fault(words),
+    };
+    SelfTestCase {
         scheme: VolumeScheme { name, subject, words, finding },
-        fault,
+        kind,
         size: PLANTED_SIZE,
     }
 }
@@ -72,7 +75,7 @@ const fn mutant(
     kind: MutantKind,
     words: &'static str,
     finding: Finding,
-) -> PlantedFault<Volumes> {
+) -> SelfTestCase<Volumes> {
     planted(name, AuditSubject::Mutant(kind), words, finding)
 }
 
@@ -81,7 +84,7 @@ impl Suite for Volumes {
     type Size = VolumeSize;
 
     const TARGET: &'static str = "volume";
-    const PLANTED: &'static [PlantedFault<Self>] = &[
+    const PLANTED: &'static [SelfTestCase<Self>] = &[
         planted("plain", AuditSubject::Block(&PLAIN), "plain", Finding::Leak),
         mutant(
             "mutant:skips-clean",
@@ -192,8 +195,8 @@ impl Suite for Volumes {
     }
 
     /// The claim holds if the checks for this kind of fault fail.
-    fn detection(planted: &PlantedFault<Self>, claims: &[Claim]) -> Claim {
-        planted.scheme.finding.claim(planted.scheme.words, claims)
+    fn detection(case: &SelfTestCase<Self>, claims: &[Claim]) -> Claim {
+        case.scheme.finding.claim(case.scheme.words, claims)
     }
 
     fn pictures(scheme: &VolumeScheme, seed: u64) -> std::result::Result<Vec<Picture>, AuditError> {

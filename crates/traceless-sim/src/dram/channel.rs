@@ -39,23 +39,24 @@ pub struct Channel {
 
 #[derive(Clone, Copy, Default)]
 struct Bank {
-    open: Option<u32>,
+    open_row: Option<u32>,
     /// The first time at which each command may be issued, as far as this bank is concerned.
-    activate: u64,
-    precharge: u64,
-    column: u64,
+    next_activate: u64,
+    next_precharge: u64,
+    next_column: u64,
     /// Column commands since the row was opened.
     columns: u32,
 }
 
 /// Banks of a rank that share more than its other banks do.
 #[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_field_names, reason = "each is the time of the next command of its kind")]
 struct Group {
     /// The first time at which each command may be issued, as far as rank, group and bus are
     /// concerned.
-    activate: u64,
-    read: u64,
-    write: u64,
+    next_activate: u64,
+    next_read: u64,
+    next_write: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -64,7 +65,7 @@ struct Rank {
     activations: [u64; ACTIVATIONS_A_WINDOW],
     count: usize,
     /// Banks that have a row open.
-    open: usize,
+    open_banks: usize,
     /// Since when the rank has a row open, or last had.
     since: u64,
     /// Until when it last had a row open, if all rows are closed.
@@ -203,9 +204,9 @@ impl Channel {
         *shut += last;
         *end += last;
         for bank in &mut self.banks {
-            bank.open = None;
+            bank.open_row = None;
             bank.columns = 0;
-            bank.activate = bank.activate.max(*end);
+            bank.next_activate = bank.next_activate.max(*end);
         }
         if now >= *end {
             *end += *window;
@@ -252,15 +253,17 @@ impl Channel {
         let (bank, group) = (&self.banks[request.bank], &self.groups[request.group]);
         let Timing { ras, rp, rtp, cwd, data, wr, .. } = self.timing;
         // The commands up to the bank's next precharge must fit in before a refresh.
-        let (command, time, guard) = match bank.open {
+        let (command, time, guard) = match bank.open_row {
             Some(row) if row == request.row => match op {
-                Op::Read => (Command::Read, bank.column.max(group.read), rtp),
-                Op::Write => (Command::Write, bank.column.max(group.write), cwd + data + wr),
+                Op::Read => (Command::Read, bank.next_column.max(group.next_read), rtp),
+                Op::Write => {
+                    (Command::Write, bank.next_column.max(group.next_write), cwd + data + wr)
+                }
             },
-            Some(_) => (Command::Precharge, bank.precharge, rp),
+            Some(_) => (Command::Precharge, bank.next_precharge, rp),
             None => {
                 let window = self.after_window(&self.ranks[request.rank]);
-                (Command::Activate, bank.activate.max(group.activate).max(window), ras)
+                (Command::Activate, bank.next_activate.max(group.next_activate).max(window), ras)
             }
         };
         let time = time.max(now);
@@ -293,10 +296,10 @@ impl Channel {
             Command::Read => {
                 self.read(&request, now);
                 self.reads.serve(nth);
-                let there = now + self.timing.cas + self.timing.data;
-                self.stats.reads.count(there - request.arrived);
-                self.times.reads.record(there - request.arrived);
-                done(request.ticket, there);
+                let data_at = now + self.timing.cas + self.timing.data;
+                self.stats.reads.count(data_at - request.arrived);
+                self.times.reads.record(data_at - request.arrived);
+                done(request.ticket, data_at);
             }
             Command::Write => {
                 self.write(&request, now);
@@ -308,7 +311,7 @@ impl Channel {
         }
         let closes = command == Command::column(op) && self.closes_after(&request);
         if closes {
-            self.close(&request, self.banks[request.bank].precharge);
+            self.close(&request, self.banks[request.bank].next_precharge);
         }
         if let Some(log) = &mut self.log {
             let Request { rank, row, bank, .. } = request;
@@ -337,16 +340,16 @@ impl Channel {
         let Scheduler::FrFcfsClosing(most) = self.scheduler else { return false };
         let bank = &mut self.banks[request.bank];
         bank.columns += 1;
-        bank.columns >= most && bank.precharge + self.timing.rp <= self.refresh.shut
+        bank.columns >= most && bank.next_precharge + self.timing.rp <= self.refresh.shut
     }
 
     /// The bank precharges from `at` on.
     fn close(&mut self, request: &Request, at: u64) {
         let bank = &mut self.banks[request.bank];
-        bank.open = None;
+        bank.open_row = None;
         bank.columns = 0;
-        bank.activate = bank.activate.max(at + self.timing.rp);
-        bank.precharge = bank.precharge.max(at + self.timing.rp);
+        bank.next_activate = bank.next_activate.max(at + self.timing.rp);
+        bank.next_precharge = bank.next_precharge.max(at + self.timing.rp);
         self.ranks[request.rank].close(at);
     }
 
@@ -369,18 +372,18 @@ impl Channel {
         let Timing { ras, rcd, rc, rrd, .. } = self.timing;
         let apart = self.timing.apart();
         let bank = &mut self.banks[request.bank];
-        bank.open = Some(request.row);
+        bank.open_row = Some(request.row);
         bank.columns = 0;
-        bank.precharge = bank.precharge.max(now + ras);
-        bank.column = bank.column.max(now + rcd);
-        bank.activate = bank.activate.max(now + rc);
+        bank.next_precharge = bank.next_precharge.max(now + ras);
+        bank.next_column = bank.next_column.max(now + rcd);
+        bank.next_activate = bank.next_activate.max(now + rc);
         for (near, group) in self.groups(request) {
             let gap = match near {
                 Near::Group => rrd,
                 Near::Rank => apart.rrd,
                 Near::Channel => continue,
             };
-            group.activate = group.activate.max(now + gap);
+            group.next_activate = group.next_activate.max(now + gap);
         }
         let rank = &mut self.ranks[request.rank];
         rank.open(now);
@@ -393,15 +396,15 @@ impl Channel {
         let Timing { cas, data, rtrs, ccd, cwd, rtp, .. } = self.timing;
         let Apart { ccd: ccd_apart, .. } = self.timing.apart();
         let bank = &mut self.banks[request.bank];
-        bank.precharge = bank.precharge.max(now + rtp);
+        bank.next_precharge = bank.next_precharge.max(now + rtp);
         for (near, group) in self.groups(request) {
             let gap = match near {
                 Near::Group => ccd.max(data),
                 Near::Rank => ccd_apart.max(data),
                 Near::Channel => data + rtrs,
             };
-            group.read = group.read.max(now + gap);
-            group.write = group.write.max(now + (cas + data + rtrs).saturating_sub(cwd));
+            group.next_read = group.next_read.max(now + gap);
+            group.next_write = group.next_write.max(now + (cas + data + rtrs).saturating_sub(cwd));
         }
     }
 
@@ -409,15 +412,15 @@ impl Channel {
         let Timing { cas, data, rtrs, ccd, cwd, wr, wtr, .. } = self.timing;
         let Apart { ccd: ccd_apart, wtr: wtr_apart, .. } = self.timing.apart();
         let bank = &mut self.banks[request.bank];
-        bank.precharge = bank.precharge.max(now + cwd + data + wr);
+        bank.next_precharge = bank.next_precharge.max(now + cwd + data + wr);
         for (near, group) in self.groups(request) {
             let (write, read) = match near {
                 Near::Group => (ccd.max(data), cwd + data + wtr),
                 Near::Rank => (ccd_apart.max(data), cwd + data + wtr_apart),
                 Near::Channel => (data + rtrs, (cwd + data + rtrs).saturating_sub(cas)),
             };
-            group.write = group.write.max(now + write);
-            group.read = group.read.max(now + read);
+            group.next_write = group.next_write.max(now + write);
+            group.next_read = group.next_read.max(now + read);
         }
     }
 }
@@ -436,29 +439,29 @@ enum Near {
 impl Rank {
     /// A row is opened.
     fn open(&mut self, now: u64) {
-        if self.open == 0 && now >= self.until {
+        if self.open_banks == 0 && now >= self.until {
             self.active += self.until - self.since;
             self.since = now;
         }
-        self.open += 1;
+        self.open_banks += 1;
     }
 
     /// A row is closed from `at` on.
     fn close(&mut self, at: u64) {
-        self.open -= 1;
+        self.open_banks -= 1;
         self.until = self.until.max(at);
     }
 
     fn close_all(&mut self, at: u64) {
-        if self.open > 0 {
-            self.open = 0;
+        if self.open_banks > 0 {
+            self.open_banks = 0;
             self.until = self.until.max(at);
         }
     }
 
     /// Cycles until `end` in which a row was open.
     fn active_until(&self, end: u64) -> u64 {
-        let until = if self.open > 0 { end } else { self.until.min(end) };
+        let until = if self.open_banks > 0 { end } else { self.until.min(end) };
         self.active + until.saturating_sub(self.since)
     }
 }

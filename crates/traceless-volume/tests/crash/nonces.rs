@@ -13,8 +13,11 @@ struct Use {
     tag: [u8; TAG_LEN],
 }
 
-/// The uses of nonces, by key and nonce. Salts are zero except for the insecure control, so that a
-/// write repeated after a crash seals the same contents under the same nonce.
+/// The uses of nonces, by key and nonce.
+///
+/// The crash test forces the salts of every scheme to zero, except the insecure control's. A write
+/// that a recovery repeats then has the nonce of the lost write, so that the two contents can be
+/// compared.
 #[derive(Clone, Default)]
 pub struct Nonces {
     seen: HashMap<(u64, Nonce), Use>,

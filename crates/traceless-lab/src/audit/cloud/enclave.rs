@@ -14,19 +14,28 @@ use traceless_cloud::geometry::{Geometry, PIECE_LEN};
 use traceless_cloud::kernel::{Choice, Nibbles, Slab, Touch};
 use traceless_cloud::transport_seal::{Stream, TransportKeys, Vector};
 
-/// An enclave, sound or with a fault.
+/// The enclave of an audit. Each variant with a fault is sound in all other respects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Enclave {
     /// The enclave of the product.
     Product,
     /// The enclave of this module, without a fault.
     Sound,
+    /// The enclave of this module, which verifies only the slot that is meant, as the paper prints
+    /// it.
     ChecksChosen,
+    /// The enclave of this module, which answers a query again when it is sent again.
     TakesReplays,
+    /// The enclave of the product, beside a kernel that moves each row straight to its page. Only
+    /// the list of pages shows the fault: queries move no rows.
     MovesStraight,
+    /// The enclave of the product, beside evictions with the key stream that the paper prints. Only
+    /// the server's attack on evictions ([`linker`]) shows the fault: queries do not use that
+    /// stream.
     PrintedStream,
 }
 
+/// All claims about an enclave. They run equally much at every level.
 pub fn claims(name: &str, enclave: Enclave, seed: u64) -> Result<Vec<Claim>, AuditError> {
     let mut fixture = Fixture::new(enclave, seed);
     let is_literal = enclave == Enclave::PrintedStream;
@@ -63,6 +72,7 @@ fn damage_claim(name: &str, fixture: &mut Fixture) -> Result<Claim> {
             return Ok(Claim::exact(name, Verdict::Leak, queries, power, evidence));
         }
     }
+    // An intact query must still be answered: an enclave that fails for good would be broken.
     let (mut order, slots) = fixture.query(0);
     fixture.enclave.query(&mut order, &slots)?;
     Ok(Claim::exact(name, Verdict::Pass, queries, power, format!("{queries} damaged queries")))

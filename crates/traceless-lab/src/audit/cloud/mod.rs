@@ -13,7 +13,7 @@ use super::Outcome;
 use super::html::{Picture, UserPoints};
 use super::report::Progress;
 use super::sampling::{UserDraws, claims_of_draws};
-use super::suite::{self, AuditError, PlantedFault, Suite};
+use super::suite::{self, AuditError, CaseKind, SelfTestCase, Suite};
 use crate::args::audit::{AuditCloudArgs, Level};
 use crate::audit::tree::users::TreeUser;
 use enclave::Enclave;
@@ -41,16 +41,12 @@ pub struct Clouds;
 
 impl Suite for Clouds {
     type Scheme = CloudPart;
-    /// Steps of each client.
+    /// Steps of each client of a gateway. An audit of an enclave always runs as much.
     type Size = u64;
 
     const TARGET: &'static str = "cloud";
-    const PLANTED: &'static [PlantedFault<Self>] = &[
-        PlantedFault {
-            scheme: gateway("mutant:sound-gateway", GatewayVariant::Fixed),
-            fault: None,
-            size: 4_000,
-        },
+    const PLANTED: &'static [SelfTestCase<Self>] = &[
+        sound_twin(gateway("mutant:sound-gateway", GatewayVariant::Fixed)),
         planted(
             gateway("mutant:hits-send-nothing", GatewayVariant::HitsSendNothing),
             "a cache hit sends nothing, and no other request in its place",
@@ -71,16 +67,14 @@ impl Suite for Clouds {
             gateway("mutant:prefers-half", GatewayVariant::PrefersHalf),
             "one path of four is drawn from one half of the tree",
         ),
-        PlantedFault {
-            scheme: gateway("mutant:root-at-hand", GatewayVariant::RootCached),
-            fault: Some("blocks of the root, which the gateway has, are at hand"),
+        SelfTestCase {
             size: 20_000,
+            ..planted(
+                gateway("mutant:root-at-hand", GatewayVariant::RootCached),
+                "blocks of the root, which the gateway has, are at hand",
+            )
         },
-        PlantedFault {
-            scheme: enclave("mutant:sound-enclave", Enclave::Sound),
-            fault: None,
-            size: 0,
-        },
+        sound_twin(enclave("mutant:sound-enclave", Enclave::Sound)),
         planted(
             enclave("mutant:checks-chosen", Enclave::ChecksChosen),
             "only the slot that is meant is verified, as the paper prints it",
@@ -175,9 +169,16 @@ const fn enclave(name: &'static str, enclave: Enclave) -> CloudPart {
     CloudPart { name, part: Part::Enclave(enclave) }
 }
 
-const fn planted(scheme: CloudPart, fault: &'static str) -> PlantedFault<Clouds> {
-    PlantedFault { scheme, fault: Some(fault), size: 4_000 }
+const fn planted(scheme: CloudPart, fault: &'static str) -> SelfTestCase<Clouds> {
+    SelfTestCase { scheme, kind: CaseKind::Fault(fault), size: PLANTED_STEPS }
 }
+
+const fn sound_twin(scheme: CloudPart) -> SelfTestCase<Clouds> {
+    SelfTestCase { scheme, kind: CaseKind::SoundTwin, size: PLANTED_STEPS }
+}
+
+/// Steps of each client that suffice to find most faults.
+const PLANTED_STEPS: u64 = 4_000;
 
 /// Clients of the gateway. They differ in cache hits, in the rate of requests and in how full the
 /// tree is. `Errors` requests blocks that do not exist, and `Batches` several blocks at once.

@@ -9,7 +9,7 @@ mod users;
 use super::html::{Picture, UserPoints};
 use super::report::Progress;
 use super::sampling::{UserDraws, claims_of_draws, pair_indices};
-use super::suite::{self, AuditError, PlantedFault, Suite};
+use super::suite::{self, AuditError, CaseKind, SelfTestCase, Suite};
 use super::{Outcome, grouped};
 use crate::args::audit::{AuditPagerArgs, Level};
 use run::{PagerKind, PagerRun, Wrong};
@@ -37,7 +37,7 @@ impl Suite for Pagers {
     type Size = u64;
 
     const TARGET: &'static str = "pager";
-    const PLANTED: &'static [PlantedFault<Self>] = &[
+    const PLANTED: &'static [SelfTestCase<Self>] = &[
         planted("plain", PagerKind::PLAIN, Wrong::Nothing, "each page has a place of its own"),
         planted(
             "opam",
@@ -184,8 +184,9 @@ const fn planted(
     kinds: &'static [PagerKind],
     wrong: Wrong,
     fault: &'static str,
-) -> PlantedFault<Pagers> {
-    PlantedFault { scheme: PagerScheme { name, kinds, wrong }, fault: Some(fault), size: 1_500 }
+) -> SelfTestCase<Pagers> {
+    let scheme = PagerScheme { name, kinds, wrong };
+    SelfTestCase { scheme, kind: CaseKind::Fault(fault), size: 1_500 }
 }
 
 fn name_of(scheme: &PagerScheme, kind: PagerKind) -> String {

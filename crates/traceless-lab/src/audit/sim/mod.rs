@@ -22,7 +22,7 @@ use machines::{
     AFTER_COMPLETION, BY_BANDWIDTH, Construction, MachineClaims, MachineScheme, ON_DEMAND, SCHEMES,
     TimeClaim,
 };
-use mutants::{PLANTED, Planted};
+use mutants::{MachineCase, PLANTED};
 use replay::replay;
 use run::{Job, MachineRun};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Suite for Processors {
     type Size = MachineSize;
 
     const TARGET: &'static str = "sim";
-    const PLANTED: &'static [Planted] = &PLANTED;
+    const PLANTED: &'static [MachineCase] = &PLANTED;
 
     fn honest() -> &'static [MachineScheme] {
         &SCHEMES

@@ -4,7 +4,8 @@
 //! controller](super::pacing), and some are the simulator's own with a T that depends on the
 //! program.
 
-use super::super::suite;
+use super::super::suite::CaseKind::{self, Fault, SoundTwin};
+use super::super::suite::SelfTestCase;
 use super::super::tree::mutants::{
     EvictsAtOnce, ForgetsRemap, NoPattern, OwnLeaf, PairFault, PairMutant, PathMutant, PlbBeside,
     SkipsClean, SkipsDummies, SoundPair, SoundTree, TreeFault, map_blocks,
@@ -26,43 +27,43 @@ use traceless_sim::dram::Memory;
 use traceless_sim::oram::{Config, Oram, Pace, Scheme as Kind, SimController, StepTrace};
 
 /// A computer with a fault that the audit must find, or a sound twin that must pass.
-pub type Planted = suite::PlantedFault<Processors>;
+pub type MachineCase = SelfTestCase<Processors>;
 
 /// All planted faults, and the sound twins.
-pub const PLANTED: [Planted; 20] = [
-    path::<SoundTree>("mutant:sound-path", None),
-    path::<SkipsDummies>("mutant:skips-dummies", Some("nothing is done without a request")),
-    path::<SkipsClean>("mutant:reads-only", Some("a path that did not change is not written")),
-    path::<EvictsAtOnce>("mutant:evicts-at-once", Some("a full stash takes a path more")).long(),
-    path::<ForgetsRemap>("mutant:forgets-remap", Some("one remap of twenty is forgotten")).long(),
-    path::<OwnLeaf>("mutant:leaf-of-block", Some("one new leaf of ten is the block's")).long(),
-    pair::<SoundPair>("mutant:sound-pair", None),
-    pair::<PlbBeside>("mutant:plb-beside-trees", Some("a PLB saves paths of the map's own tree")),
-    pair::<NoPattern>("mutant:no-pattern", Some("a tree is accessed when it is needed")),
-    pacing_fault::<pacing::SoundPace>("mutant:sound-pace", None),
+pub const PLANTED: [MachineCase; 20] = [
+    path::<SoundTree>("mutant:sound-path", SoundTwin),
+    path::<SkipsDummies>("mutant:skips-dummies", Fault("nothing is done without a request")),
+    path::<SkipsClean>("mutant:reads-only", Fault("a path that did not change is not written")),
+    path::<EvictsAtOnce>("mutant:evicts-at-once", Fault("a full stash takes a path more")).long(),
+    path::<ForgetsRemap>("mutant:forgets-remap", Fault("one remap of twenty is forgotten")).long(),
+    path::<OwnLeaf>("mutant:leaf-of-block", Fault("one new leaf of ten is the block's")).long(),
+    pair::<SoundPair>("mutant:sound-pair", SoundTwin),
+    pair::<PlbBeside>("mutant:plb-beside-trees", Fault("a PLB saves paths of the map's own tree")),
+    pair::<NoPattern>("mutant:no-pattern", Fault("a tree is accessed when it is needed")),
+    pacing_fault::<pacing::SoundPace>("mutant:sound-pace", SoundTwin),
     pacing_fault::<pacing::IntervalOfProgram>(
         "mutant:t-of-program",
-        Some("T is chosen for each program"),
+        Fault("T is chosen for each program"),
     ),
     pacing_fault::<pacing::EarlyAtOnce>(
         "mutant:early-at-once",
-        Some("early write-backs come at once"),
+        Fault("early write-backs come at once"),
     ),
     pacing_fault::<pacing::EarlyLater>(
         "mutant:early-later",
-        Some("early write-backs wait for a search"),
+        Fault("early write-backs wait for a search"),
     ),
     pacing_fault::<pacing::EvictsBetween>(
         "mutant:evicts-between",
-        Some("evictions wait for no slot"),
+        Fault("evictions wait for no slot"),
     ),
     pacing_fault::<pacing::AbortEndsStep>(
         "mutant:abort-ends-slot",
-        Some("an abort gives the slot back"),
+        Fault("an abort gives the slot back"),
     ),
     pacing_fault::<pacing::ReadsBeforeAnswer>(
         "mutant:reads-before-answer",
-        Some("a read before the S-Stash answers"),
+        Fault("a read before the S-Stash answers"),
     ),
     t_per_program(),
     configured("fetch-slots", "T grows with a program's memory operations", &[FETCH_SLOTS], || {
@@ -80,7 +81,7 @@ const LONG: MachineSize = MachineSize { exact: 20, statistic_steps: 2_500, leave
 /// Size for faults that hardly show in small trees, between early write-backs.
 const LONGEST: MachineSize = MachineSize { exact: 20, statistic_steps: 8_000, leaves: 0 };
 
-impl Planted {
+impl MachineCase {
     const fn long(self) -> Self {
         Self { size: LONG, ..self }
     }
@@ -94,29 +95,26 @@ const READINGS: [MachineClaims; 1] = [AFTER_COMPLETION];
 
 const fn outside_scheme(
     name: &'static str,
-    fault: Option<&'static str>,
+    kind: CaseKind,
     atlas: fn() -> Result<Atlas>,
     run: fn(&Job, &Bench) -> Result<()>,
-) -> Planted {
+) -> MachineCase {
     let construction = Construction::Own { atlas, run };
     let scheme =
         MachineScheme { construction, readings: &READINGS, ..scheme(name, || of(Kind::Path)) };
-    Planted { scheme, fault, size: EXACT }
+    MachineCase { scheme, kind, size: EXACT }
 }
 
-const fn path<F: TreeFault + 'static>(name: &'static str, fault: Option<&'static str>) -> Planted {
-    outside_scheme(name, fault, || Ok(Atlas::of(&layouts_of(&shapes(false)?))), run_path::<F>)
+const fn path<F: TreeFault + 'static>(name: &'static str, kind: CaseKind) -> MachineCase {
+    outside_scheme(name, kind, || Ok(Atlas::of(&layouts_of(&shapes(false)?))), run_path::<F>)
 }
 
-const fn pair<F: PairFault + 'static>(name: &'static str, fault: Option<&'static str>) -> Planted {
-    outside_scheme(name, fault, || Ok(Atlas::of(&layouts_of(&shapes(true)?))), run_pair::<F>)
+const fn pair<F: PairFault + 'static>(name: &'static str, kind: CaseKind) -> MachineCase {
+    outside_scheme(name, kind, || Ok(Atlas::of(&layouts_of(&shapes(true)?))), run_pair::<F>)
 }
 
-const fn pacing_fault<F: Pacing + 'static>(
-    name: &'static str,
-    fault: Option<&'static str>,
-) -> Planted {
-    outside_scheme(name, fault, pacing::atlas, pacing::run::<F>)
+const fn pacing_fault<F: Pacing + 'static>(name: &'static str, kind: CaseKind) -> MachineCase {
+    outside_scheme(name, kind, pacing::atlas, pacing::run::<F>)
 }
 
 /// A configuration of the simulator's own controller.
@@ -125,12 +123,12 @@ const fn configured(
     fault: &'static str,
     readings: &'static [MachineClaims],
     config: fn() -> Config,
-) -> Planted {
+) -> MachineCase {
     let scheme = MachineScheme { readings, ..scheme(name, config) };
-    Planted { scheme, fault: Some(fault), size: EXACT }
+    MachineCase { scheme, kind: Fault(fault), size: EXACT }
 }
 
-const fn t_per_program() -> Planted {
+const fn t_per_program() -> MachineCase {
     let otherwise: fn(Pace, ProgramUser) -> Pace = |pace, user| match user {
         ProgramUser::Computes => Pace::AfterCompletion(1004),
         _ => pace,
@@ -138,11 +136,11 @@ const fn t_per_program() -> Planted {
     let construction = Construction::OtherPace(|| of(Kind::Baseline), otherwise);
     let fault = "T is another for each program";
     let fault_scheme = configured("mutant:t-per-program", fault, &READINGS, || of(Kind::Baseline));
-    Planted { scheme: MachineScheme { construction, ..fault_scheme.scheme }, ..fault_scheme }
+    MachineCase { scheme: MachineScheme { construction, ..fault_scheme.scheme }, ..fault_scheme }
 }
 
 /// A block at hand costs no path, so a path is read for a block only after it has sunk.
-const fn as_printed(name: &'static str, config: fn() -> Config) -> Planted {
+const fn as_printed(name: &'static str, config: fn() -> Config) -> MachineCase {
     let fault = "what is at hand costs no path, and leaves tell what has sunk";
     configured(name, fault, &READINGS, config)
 }

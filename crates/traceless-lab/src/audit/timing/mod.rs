@@ -11,7 +11,7 @@ use super::html::{Picture, UserPoints};
 use super::report::Progress;
 use super::suite::{self, AuditError, Suite};
 use crate::args::audit::{AuditTimingArgs, Level};
-use subjects::{PLANTED, Planted, SUBJECTS, TimedOperation, TimingSubject};
+use subjects::{PLANTED, SUBJECTS, TimedOperation, TimingCase, TimingSubject};
 use traceless::clock::{Clock, Monotonic};
 use traceless::rng::{Rng, SeededRng};
 use traceless_audit::{Claim, Times, worst_of};
@@ -26,7 +26,7 @@ impl Suite for Timings {
     type Size = u64;
 
     const TARGET: &'static str = "timing";
-    const PLANTED: &'static [Planted] = &PLANTED;
+    const PLANTED: &'static [TimingCase] = &PLANTED;
 
     fn honest() -> &'static [TimingSubject] {
         &SUBJECTS

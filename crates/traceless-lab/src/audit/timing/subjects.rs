@@ -1,6 +1,6 @@
 //! Operations that the audit times, and operations with a planted fault.
 
-use super::super::suite;
+use super::super::suite::{CaseKind, SelfTestCase};
 use super::{Choose, Timings};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct TimingSubject {
 }
 
 /// An operation with a fault that the audit must find.
-pub type Planted = suite::PlantedFault<Timings>;
+pub type TimingCase = SelfTestCase<Timings>;
 
 /// Pairs of times that suffice to find each fault.
 const PLANTED_PAIRS: u64 = 8_000;
@@ -73,8 +73,8 @@ pub const SUBJECTS: [TimingSubject; 4] = [
 ];
 
 /// All operations with a planted fault.
-pub const PLANTED: [Planted; 4] = [
-    Planted {
+pub const PLANTED: [TimingCase; 4] = [
+    TimingCase {
         scheme: TimingSubject {
             name: "mutant:remembers-last",
             pairs: &BLOCK_PAIRS,
@@ -83,19 +83,19 @@ pub const PLANTED: [Planted; 4] = [
                 Ok(Box::new(RemembersLast { reads: Reads::of(oram)?, last: None }))
             },
         },
-        fault: Some("the block that was just read is at hand"),
+        kind: CaseKind::Fault("the block that was just read is at hand"),
         size: PLANTED_PAIRS,
     },
-    Planted {
+    TimingCase {
         scheme: TimingSubject {
             name: "mutant:stops-at-hit",
             pairs: &BLOCK_PAIRS,
             build: |_| Ok(Box::new(StopsAtHit(vec![[1; BLOCK_LEN]; SCANNED as usize]))),
         },
-        fault: Some("a scan stops at the block that it looks for"),
+        kind: CaseKind::Fault("a scan stops at the block that it looks for"),
         size: PLANTED_PAIRS,
     },
-    Planted {
+    TimingCase {
         scheme: TimingSubject {
             name: "mutant:skips-unwritten",
             pairs: &BLOCK_PAIRS,
@@ -104,16 +104,16 @@ pub const PLANTED: [Planted; 4] = [
                 Ok(Box::new(SkipsUnwritten(Reads::of(oram)?)))
             },
         },
-        fault: Some("a block that was never written needs no access"),
+        kind: CaseKind::Fault("a block that was never written needs no access"),
         size: PLANTED_PAIRS,
     },
-    Planted {
+    TimingCase {
         scheme: TimingSubject {
             name: "mutant:compares-early",
             pairs: &TAG_PAIRS,
             build: |_| Ok(Box::new(Tags::new(fits_until))),
         },
-        fault: Some("a tag is compared until it differs"),
+        kind: CaseKind::Fault("a tag is compared until it differs"),
         size: PLANTED_PAIRS,
     },
 ];

@@ -13,7 +13,7 @@ use super::sampling::{UserDraws, claims_of_draws, count_differences, pair_indice
 use super::suite::{self, AuditError, Suite};
 use super::{Outcome, grouped, record_only};
 use crate::args::audit::{AuditTreeArgs, Level, TREE_USERS};
-use mutants::{PLANTED, Planted};
+use mutants::{PLANTED, TreeCase};
 use run::{PICTURED_MAX, StepRequest, TreeRun, record_user, run_user, steps_of_requests};
 use schemes::{NamedScheme, SCHEMES};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Suite for Trees {
     type Size = TreeSize;
 
     const TARGET: &'static str = "tree";
-    const PLANTED: &'static [Planted] = &PLANTED;
+    const PLANTED: &'static [TreeCase] = &PLANTED;
 
     fn honest() -> &'static [NamedScheme] {
         &SCHEMES

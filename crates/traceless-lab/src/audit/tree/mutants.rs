@@ -3,7 +3,7 @@
 //! All but one are Path ORAM as printed, with a map in memory or in a tree of its own. Without a
 //! fault it passes ([`SoundTree`], [`SoundPair`]), so what an audit finds in a mutant is the fault.
 
-use super::super::suite;
+use super::super::suite::{CaseKind, SelfTestCase};
 use super::schemes::{NamedScheme, OneByOne, StepDriver, Tree, levels, rng, searches_first, tree};
 use super::watch::TreeObserver;
 use super::{TreeSize, Trees};
@@ -16,10 +16,10 @@ use traceless::types::Leaf;
 use traceless::{Addr, Error, Hides, Result};
 
 /// A mutant that the audit must find, or a sound twin that must pass.
-pub type Planted = suite::PlantedFault<Trees>;
+pub type TreeCase = SelfTestCase<Trees>;
 
 /// All planted faults, and the sound twins.
-pub const PLANTED: [Planted; 18] = [
+pub const PLANTED: [TreeCase; 18] = [
     sound_twin("mutant:sound-path", 1, path::<SoundTree>),
     planted("mutant:forgets-remap", "one remap of twenty is forgotten", path::<ForgetsRemap>),
     planted("mutant:remaps-to-previous", "one new leaf of twenty is the last", path::<Previous>),
@@ -43,14 +43,14 @@ pub const PLANTED: [Planted; 18] = [
     planted("mutant:reads-only", "a path that did not change is not written", path::<SkipsClean>),
     planted("mutant:evicts-at-once", "a full stash takes a path more", path::<EvictsAtOnce>),
     sound_twin("mutant:sound-pair", 2, pair::<SoundPair>),
-    Planted {
+    TreeCase {
         scheme: pair_scheme("mutant:plb-beside-trees", pair::<PlbBeside>),
-        fault: Some("a cache of the map saves paths of the map's own tree"),
+        kind: CaseKind::Fault("a cache of the map saves paths of the map's own tree"),
         size: SHORT,
     },
-    Planted {
+    TreeCase {
         scheme: pair_scheme("mutant:no-pattern", pair::<NoPattern>),
-        fault: Some("a tree is accessed when it is needed, not in its turn"),
+        kind: CaseKind::Fault("a tree is accessed when it is needed, not in its turn"),
         size: SHORT,
     },
     planted("mutant:searches-first", "what is at hand costs no path", searches_first),
@@ -61,25 +61,25 @@ const LONG: TreeSize = TreeSize { steps: 40_000, ..SHORT };
 
 type Build = fn(u64, &TreeObserver, u64) -> Result<Box<dyn StepDriver>>;
 
-const fn planted(name: &'static str, fault: &'static str, build: Build) -> Planted {
+const fn planted(name: &'static str, fault: &'static str, build: Build) -> TreeCase {
     let scheme =
         NamedScheme { name, trees: 1, turns: 1, is_public: |_| false, has_templates: true, build };
-    Planted { scheme, fault: Some(fault), size: SHORT }
+    TreeCase { scheme, kind: CaseKind::Fault(fault), size: SHORT }
 }
 
 /// A fault that takes many steps to find.
-const fn slow_to_find(name: &'static str, fault: &'static str, build: Build) -> Planted {
-    Planted { size: LONG, ..planted(name, fault, build) }
+const fn slow_to_find(name: &'static str, fault: &'static str, build: Build) -> TreeCase {
+    TreeCase { size: LONG, ..planted(name, fault, build) }
 }
 
 const fn pair_scheme(name: &'static str, build: Build) -> NamedScheme {
     NamedScheme { name, trees: 2, turns: 1, is_public: |_| false, has_templates: true, build }
 }
 
-const fn sound_twin(name: &'static str, trees: u8, build: Build) -> Planted {
+const fn sound_twin(name: &'static str, trees: u8, build: Build) -> TreeCase {
     let scheme =
         NamedScheme { name, trees, turns: 1, is_public: |_| false, has_templates: true, build };
-    Planted { scheme, fault: None, size: LONG }
+    TreeCase { scheme, kind: CaseKind::SoundTwin, size: LONG }
 }
 
 fn path<F: TreeFault + 'static>(
