@@ -8,8 +8,10 @@ gateway with --local:
 
 * a file is durable before it is renamed, and its folder after that, before the next answer;
 * so is the folder of each file of nodes and of each folder that is made;
-* an entry of a log is durable before the mark that says so, and before the next answer;
-* nodes are durable before the entry of the host's log that makes them the newest;
+* an entry of a log is durable before the mark that says so; of the state's log also before the next
+  answer;
+* nodes are durable before the entry of the host's log that makes them the newest, and this entry
+  before the next nodes, which may take the places of replaced ones;
 * an entry of the state's log is durable before the anchor knows of it, and the anchor before the
   next answer.
 
@@ -85,16 +87,18 @@ class Files:
             self.name_at(paths(rest)[0], "anchors")
         elif name in ("sendto", "sendmsg", "write") and file.startswith("TCP"):
             self.seen["answers"] += 1
-            files = [one for one in self.unsynced if is_log(one) or one.endswith(".anchor")]
+            files = [one for one in self.unsynced if is_state(one)]
             if files or self.named_in:
                 return f"an answer before {files or sorted(self.named_in)} was durable"
         elif name == "write" and base.endswith(".new"):
             self.unsynced.add(file)
         elif name == "pwrite64" and base.endswith(".nodes"):
             self.unsynced.add(file)
+            logs = [one for one in self.unsynced if base_of(one) == "places.log"]
+            return f"nodes before {logs}" if logs else None
         elif name == "pwrite64" and base.endswith(".anchor"):
             self.seen["anchors"] += 1
-            logs = [one for one in self.unsynced if is_log(one) and base_of(one) != "places.log"]
+            logs = [one for one in self.unsynced if is_state_log(one)]
             self.unsynced.add(file)
             return f"an anchor before {logs}" if logs else None
         elif name == "pwrite64" and is_log(file):
@@ -143,9 +147,17 @@ def paths(rest):
     return re.findall(r'"([^"]*)"', rest)
 
 
+def is_state_log(file):
+    return bool(re.fullmatch(r"state\.\d+", base_of(file)))
+
+
 def is_log(file):
-    base = base_of(file)
-    return base == "places.log" or bool(re.fullmatch(r"state\.\d+", base))
+    return base_of(file) == "places.log" or is_state_log(file)
+
+
+def is_state(file):
+    """Whether answers rest on the file. A round is committed beside answers."""
+    return is_state_log(file) or file.endswith(".anchor")
 
 
 def main():

@@ -141,6 +141,7 @@ impl LocalDeployment {
             enclave: self.enclave.clone(),
             policy: self.policy,
             host: RwLock::default(),
+            running: RwLock::default(),
         };
         let (nonces, what) = host.begin()?;
         let folder = state_folder(&home);
@@ -206,6 +207,8 @@ struct LocalHost {
     enclave: Option<Program>,
     policy: Policy,
     host: RwLock<Option<Arc<Serving>>>,
+    /// Held by each call while it runs: no session begins before all calls of the last one are done.
+    running: RwLock<()>,
 }
 
 impl LocalHost {
@@ -231,38 +234,42 @@ impl LocalHost {
         Ok(((attested.gateway, attested.enclave), attested.what))
     }
 
-    fn host(&self) -> Result<Arc<Serving>> {
-        let host = self.host.read().unwrap_or_else(PoisonError::into_inner);
-        host.clone().ok_or(Error::SessionLost)
+    /// Makes a call in the current session.
+    fn call<T>(&self, call: impl FnOnce(&Serving) -> Result<T>) -> Result<T> {
+        let _running = self.running.read().unwrap_or_else(PoisonError::into_inner);
+        let host = self.host.read().unwrap_or_else(PoisonError::into_inner).clone();
+        call(&*host.ok_or(Error::SessionLost)?)
     }
 }
 
 impl Host for LocalHost {
     fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
-        self.host()?.query(request)
+        self.call(|host| host.query(request))
     }
 
     fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
-        self.host().map_or_else(|error| vec![Err(error)], |host| host.query_many(requests))
+        let replies = self.call(|host| Ok(host.query_many(requests)));
+        replies.unwrap_or_else(|error| vec![Err(error)])
     }
 
     fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
-        self.host()?.stage(stage)
+        self.call(|host| host.stage(stage))
     }
 
     fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
-        self.host()?.place(version, bytes)
+        self.call(|host| host.place(version, bytes))
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.host()?.commit(sequence, versions)
+        self.call(|host| host.commit(sequence, versions))
     }
 
     fn sequence(&self) -> Result<u64> {
-        self.host()?.sequence()
+        self.call(Host::sequence)
     }
 
     fn renew(&self) -> Result<(Nonce, Nonce)> {
+        let _all_done = self.running.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(opening) = self.opening {
             block_on(self.store.admit(opening))?;
         }

@@ -2,8 +2,8 @@
 //!
 //! The addresses of events cover the tree node by node, from the roots. A query is a read of one
 //! slot of each node on a path. A staged round is a write after the end of the tree, as long as the
-//! message. When the round is committed its nodes are read and written, because old versions are
-//! read until then, and the commit is another write after the end of the tree.
+//! message. When the round is committed its nodes are read and written, and the commit is another
+//! write after the end of the tree.
 //!
 //! One query, as the host sees it: a slot of each layer, whichever block is read.
 //!

@@ -326,7 +326,10 @@ impl<E: Engine> NodeStore for EngineStore<E> {
         // An entry in doubt may have made the staged versions current.
         self.settle(&mut *self.log.lock().await).await?;
         self.announced().clear();
-        self.writes.lock().await.clear();
+        for (_, written) in self.writes.lock().await.drain(..) {
+            // A stripe that is written after its removal would stay.
+            let _ = written.finish().await;
+        }
         let dropped = self.writing().abandon();
         let unfinished = std::mem::take(&mut *self.unfinished());
         self.remove(dropped.into_iter().chain(unfinished));

@@ -131,7 +131,9 @@ impl Gateway {
     /// in its place, and all other accesses are made.
     pub(super) fn access(&mut self, accesses: &[Access]) -> Result<Vec<BlockRead>> {
         self.observe_accesses(accesses);
-        self.access_now(accesses)
+        let read = self.access_now(accesses)?;
+        self.write_answers()?;
+        Ok(read)
     }
 
     pub(super) fn observe_accesses(&self, accesses: &[Access]) {
@@ -172,8 +174,17 @@ impl Gateway {
 
     fn prepare_batch(&mut self, accesses: &[Access]) -> Result<Prepared> {
         self.batch += 1;
-        let (batch, session) = (self.batch, self.counts.sessions);
-        let mut prepared = Prepared { batch, session, ..Prepared::default() };
+        let batch = self.batch;
+        let prepared = self.prepare_each(batch, accesses);
+        if prepared.is_err() {
+            self.waiting.retain(|waiting| waiting.batch != batch);
+        }
+        // A session may have begun meanwhile. The queries are sealed in the current one.
+        prepared.map(|prepared| Prepared { session: self.counts.sessions, ..prepared })
+    }
+
+    fn prepare_each(&mut self, batch: u64, accesses: &[Access]) -> Result<Prepared> {
+        let mut prepared = Prepared { batch, ..Prepared::default() };
         for (nth, access) in accesses.iter().enumerate() {
             if let Some(id) = access.id().filter(|id| self.state.is_pending(*id)) {
                 self.counts.hits += 1;
@@ -256,6 +267,9 @@ impl Gateway {
     }
 
     fn take_each(&mut self, prepared: &Prepared, replies: Vec<Result<Vec<u8>>>) -> Result {
+        if self.lost {
+            return self.begin_next_session();
+        }
         if prepared.session != self.counts.sessions {
             // The queries are sent again in the new session.
             return Ok(());

@@ -108,7 +108,10 @@ impl Gateway {
         };
         let (prepared, requests) = match requests {
             Ok(requests) => (prepared, requests),
-            Err(error) => (Err(error), Vec::new()),
+            Err(error) => {
+                self.waiting.retain(|waiting| waiting.batch != self.batch);
+                (Err(error), Vec::new())
+            }
         };
         if let Ok(prepared) = &prepared
             && !prepared.is_complete()
@@ -131,6 +134,11 @@ impl Gateway {
     /// Whether no batch of steps is under way.
     pub(crate) fn has_none_under_way(&self) -> bool {
         self.under_way.is_empty()
+    }
+
+    /// Whether a round is in progress beside batches of steps.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.under_way.is_empty() && self.state.running.is_some()
     }
 
     /// Whether all batches before this one have ended, so that it can end.
@@ -193,7 +201,7 @@ impl Gateway {
     }
 
     /// Writes the records that answers depend on, unless the next tick does.
-    fn write_answers(&mut self) -> Result {
+    pub(super) fn write_answers(&mut self) -> Result {
         if core::mem::take(&mut self.is_answer_due) { self.flush() } else { Ok(()) }
     }
 }

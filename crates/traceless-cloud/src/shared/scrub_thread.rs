@@ -2,6 +2,7 @@
 
 use super::SharedGateway;
 use crate::error::Error;
+use crate::gateway::Gateway;
 use crate::geometry::Node;
 use std::num::NonZeroU64;
 use std::sync::{Arc, mpsc};
@@ -73,7 +74,10 @@ enum ScrubOutcome {
 impl SharedGateway {
     fn scrub(&self, node: Node) -> ScrubOutcome {
         let turn = self.turns.wait();
-        let mut gateway = self.lock();
+        if self.inspect(Gateway::is_busy) {
+            return ScrubOutcome::Busy;
+        }
+        let mut gateway = self.lock_alone();
         let scrubbed = match gateway.is_in_round() {
             Ok(true) => return ScrubOutcome::Busy,
             Ok(false) => gateway.scrub(node),
@@ -102,7 +106,8 @@ impl SharedGateway {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::testing::in_memory;
+    use crate::gateway::testing::{HookedHost, gateway_behind, in_memory, params};
+    use crate::gateway::{StoreStep, Value};
     use crate::shared::Wall;
     use traceless_core::clock::{Clock as _, Monotonic};
 
@@ -124,6 +129,35 @@ mod tests {
         std::thread::sleep(Duration::from_millis(60));
         assert_eq!(scrubbed(), all, "it has ended");
         assert_eq!(front.run(|gateway| gateway.get(7)).unwrap(), [1; 64]);
+    }
+
+    /// Batches of steps at a host that is far away are under way while nodes are verified.
+    #[test]
+    fn a_scrub_leaves_queries_that_are_under_way_alone() {
+        let gateway = gateway_behind(params(900), 4, |host| {
+            HookedHost::new(host).at_queries(|host, requests| {
+                std::thread::sleep(Duration::from_millis(1));
+                host.query_many(requests)
+            })
+        });
+        let front = Arc::new(SharedGateway::new(gateway, Arc::default(), Arc::new(Wall)));
+        let thread = ScrubThread::start(&front, NonZeroU64::MAX);
+        std::thread::scope(|scope| {
+            for client in 0..6_u8 {
+                let front = &front;
+                scope.spawn(move || {
+                    for version in 0..60 {
+                        let (name, bytes) = ([client, version % 5], vec![version; 100]);
+                        let value = Value { name: &name, bytes: &bytes, note: b"" };
+                        front.run_step(StoreStep::new(&[value]), |_| ()).unwrap();
+                        let loaded = front.load_many(vec![name.to_vec()]).unwrap().pop().unwrap();
+                        assert_eq!(loaded.unwrap().unwrap(), bytes);
+                    }
+                });
+            }
+        });
+        drop(thread);
+        assert!(front.inspect(|gateway| gateway.counts().scrubbed) > 3);
     }
 
     #[test]

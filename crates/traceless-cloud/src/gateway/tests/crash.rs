@@ -244,6 +244,24 @@ fn batched_writes_survive_the_gateway() {
     assert!(gateway.get_many(&all).unwrap() == array);
 }
 
+/// A block that is written twice at once has the second content, also after the end of the process.
+#[test]
+fn the_last_write_of_a_block_in_a_batch_survives() {
+    let mut world = World::new(1500, 41);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    for id in 0..1500 {
+        gateway.put(id, &block(id, 1)).unwrap();
+    }
+    gateway.save().unwrap();
+    for id in 0..40 {
+        let (first, second) = (block(id, 2), block(id, 3));
+        gateway.put_many(&[(id, &first), (id, &second)]).unwrap();
+        drop(gateway);
+        gateway = world.open(u64::MAX).unwrap();
+        assert!(gateway.get(id).unwrap() == second, "{id}");
+    }
+}
+
 #[test]
 fn named_values_survive_the_gateway() {
     let mut world = World::new(600, 25);
