@@ -207,7 +207,7 @@ struct LocalHost {
     enclave: Option<Program>,
     policy: Policy,
     host: RwLock<Option<Arc<Serving>>>,
-    /// Held by each call while it runs: no session begins before all calls of the last one are done.
+    /// Held by each call while it runs: no session begins beside calls of the last one.
     running: RwLock<()>,
 }
 
