@@ -177,11 +177,11 @@ impl Area {
 }
 
 #[cfg(all(test, feature = "std"))]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::store::MemStore;
 
-    const LAYOUT: SlotLayout =
+    pub const LAYOUT: SlotLayout =
         SlotLayout { slots: 10, body_len: 64, entry_len: 16, stripe_slots: 4 };
 
     #[test]

@@ -214,12 +214,10 @@ impl Run {
 
 #[cfg(all(test, feature = "std"))]
 mod tests {
+    use super::super::area::tests::LAYOUT;
     use super::*;
     use crate::store::MemStore;
     use std::sync::{Arc, Mutex};
-
-    const LAYOUT: SlotLayout =
-        SlotLayout { slots: 10, body_len: 64, entry_len: 16, stripe_slots: 4 };
 
     #[test]
     fn writes_in_pieces_are_read_back_in_other_pieces() {
