@@ -91,6 +91,12 @@ for left_out in "fdatasync state.*" "fdatasync places.log" "fdatasync *.nodes" "
     echo "        $left_out: $(cat out)"
 done
 
+section "nodes before the host's log is durable are noticed"
+# No program does that, and a log without its sync is noticed at its mark.
+printf '1 pwrite64(3</made/%s>, ""..., 100, 20000) = 100\n' places.log inner.nodes >nodes.trace
+expect 1 synced gateway nodes.trace
+check "$(cat out)" grep -q "nodes before .*places.log" out
+
 section "a gateway that promises less syncs less"
 trace_gateway process --durability process
 expect 1 synced gateway process.trace
