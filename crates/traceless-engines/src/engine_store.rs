@@ -38,7 +38,6 @@ use traceless_core::rng::{Rng as _, System};
 const WRITES_MAX: usize = 8;
 /// Nodes that are read at once.
 const READS_MAX: usize = 2;
-
 /// Nodes in memory that wait to be written, or to be used. Only very large trees have longer paths.
 const NODES_MAX: usize = 8;
 
@@ -58,8 +57,9 @@ pub struct EngineStore<E: Engine> {
     announced: SyncMutex<HashMap<NodeVersion, NodeRead>>,
     /// Staged versions that are being written.
     writes: Mutex<Vec<(StagedVersion, WorkUnderWay<()>)>>,
-    /// Permits to write a stripe, and to read an announced node.
+    /// Permits to write a stripe.
     writers: Arc<Semaphore>,
+    /// Permits to read an announced node.
     readers: Arc<Semaphore>,
     garbage: Garbage,
 }
@@ -152,6 +152,15 @@ impl<E: Engine> EngineStore<E> {
         Ok(())
     }
 
+    /// Ends what a round has under way. Its writes are waited for, as a stripe that is written
+    /// after its removal would stay.
+    async fn give_up_round(&self) {
+        self.announced().clear();
+        for (_, written) in self.writes.lock().await.drain(..) {
+            let _ = written.finish().await;
+        }
+    }
+
     /// Removes the bytes of versions in the background.
     fn remove(&self, dropped: impl IntoIterator<Item = StagedVersion>) {
         let names = dropped.into_iter().flat_map(|old| self.stripes(value_name(old)));
@@ -203,8 +212,7 @@ impl<E: Engine> EngineStore<E> {
 
 impl<E: Engine> NodeStore for EngineStore<E> {
     async fn admit(&self, opening: Opening) -> Result {
-        self.announced().clear();
-        self.writes.lock().await.clear();
+        self.give_up_round().await;
         self.take_over(opening).await
     }
 
@@ -325,11 +333,7 @@ impl<E: Engine> NodeStore for EngineStore<E> {
     async fn abandon(&self) -> Result {
         // An entry in doubt may have made the staged versions current.
         self.settle(&mut *self.log.lock().await).await?;
-        self.announced().clear();
-        for (_, written) in self.writes.lock().await.drain(..) {
-            // A stripe that is written after its removal would stay.
-            let _ = written.finish().await;
-        }
+        self.give_up_round().await;
         let dropped = self.writing().abandon();
         let unfinished = std::mem::take(&mut *self.unfinished());
         self.remove(dropped.into_iter().chain(unfinished));

@@ -22,6 +22,8 @@ struct State {
     rng: SeededRng,
     /// Of 100 requests, how many fail.
     failures: u64,
+    /// Requests to read stripes.
+    reads: usize,
 }
 
 /// A request that changes the engine.
@@ -43,6 +45,7 @@ impl MemoryEngine {
             late: Vec::new(),
             rng: SeededRng::new(seed),
             failures: 0,
+            reads: 0,
         };
         Self { state: Mutex::new(state), at_list: Mutex::new(None) }
     }
@@ -55,6 +58,11 @@ impl MemoryEngine {
     /// Does something when the names are listed next, before the list is made.
     pub fn at_next_list(&self, work: impl FnOnce() + Send + 'static) {
         *self.at_list.lock().unwrap() = Some(Box::new(work));
+    }
+
+    /// How many requests to read stripes there were.
+    pub fn reads(&self) -> usize {
+        self.state().reads
     }
 
     /// How many stripes there are.
@@ -173,6 +181,7 @@ impl Engine for MemoryEngine {
             let end = (range.at + range.len).min(stripe.len());
             Some(stripe.slice(range.at.min(end)..end))
         };
+        self.state().reads += 1;
         self.query(|state| ranges.iter().map(|range| part(state, range)).collect())
     }
 

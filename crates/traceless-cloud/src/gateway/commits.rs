@@ -115,15 +115,10 @@ impl Gateway {
             return Ok(());
         }
         let Some(outcome) = self.worker.result(Wait::For(wait)) else { return Ok(()) };
-        let is_staged = outcome.staged.as_ref().is_ok_and(Vec::is_empty);
-        if !is_staged || !matches!(outcome.committed, Some(Ok(()))) {
-            self.outcome = Some(outcome);
-            return Ok(());
-        }
-        if self.state.running.as_ref().is_some_and(Running::is_round) {
-            self.pacing.took(outcome.took);
-        }
-        self.log_commit()
+        let is_committed = matches!(outcome.committed, Some(Ok(())));
+        self.outcome = Some(outcome);
+        // A commit that has happened needs no further message.
+        if is_committed { self.finish(Wait::For(Duration::ZERO)) } else { Ok(()) }
     }
 
     /// Takes the host's report of damaged slots of current versions of nodes.

@@ -38,6 +38,7 @@
 //! ```
 
 mod anchor;
+mod batches;
 mod cache;
 mod commits;
 mod constant_rate;
@@ -91,13 +92,14 @@ use crate::kernel::Choice;
 use crate::params::Params;
 use crate::tee::Provision;
 use crate::transport_seal::TransportKeys;
+use batches::WaitingAccess;
 use constant_rate::ConstantRate;
 use found_damage::FoundDamage;
 use index::BlockPlace;
 use journal::Journal;
 pub(crate) use lost_block::BlockRead;
 pub(crate) use queries::Access;
-use queries::{Answer, WaitingAccess};
+use queries::Answer;
 use query_pacing::QueryPacing;
 use record::Record;
 use rounds::{Maker, Outcome, RoundJob, Wait, Worker};

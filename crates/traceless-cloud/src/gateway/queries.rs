@@ -23,62 +23,14 @@ use traceless_core::trace::Op;
 /// Most queries that are sent together. It must be less than the receiver's window.
 pub const TOGETHER_MAX: usize = 64;
 
-/// A batch of accesses with prepared queries.
-#[derive(Default)]
-pub struct Prepared {
-    /// The number of the batch.
-    pub batch: u64,
-    /// The session in which its queries are sent.
-    session: u64,
-    /// What was read, with room for answers.
-    read: Vec<BlockRead>,
-    /// How many accesses have a query, or wait for the reply to one.
-    unfinished: usize,
-    /// How many answers arrive later.
-    missing: usize,
-    /// Accesses that wait until no other batch is under way.
-    pub rest: Vec<Access>,
-    /// Whether the accesses were made already.
-    pub is_made: bool,
-}
-
-impl Prepared {
-    /// Accesses that were made already.
-    pub fn made(read: Vec<BlockRead>) -> Self {
-        Self { read, is_made: true, ..Self::default() }
-    }
-
-    /// Whether nothing has to arrive.
-    pub fn is_complete(&self) -> bool {
-        self.is_made || (self.unfinished == 0 && self.rest.is_empty())
-    }
-
-    /// Makes room for an answer, and returns its place.
-    fn expect(&mut self) -> usize {
-        self.missing += 1;
-        self.read.push(Ok(Vec::new()));
-        self.read.len() - 1
-    }
-}
-
 /// What a query has read.
 pub struct Answer {
-    batch: u64,
+    /// The batch of the query.
+    pub batch: u64,
     /// The place among the reads of the batch.
-    place: usize,
+    pub place: usize,
     /// What was read.
     pub read: BlockRead,
-}
-
-/// An access to a block with a query that has no reply yet. It is made once the reply is there,
-/// without a query of its own.
-pub struct WaitingAccess {
-    id: u32,
-    /// The batch that it belongs to.
-    pub batch: u64,
-    /// For a read: its place among the reads of the batch.
-    place: usize,
-    write: Option<Vec<u8>>,
 }
 
 /// Whether a query was prepared, or waits until no batch is under way.
@@ -158,67 +110,6 @@ impl Gateway {
         Ok(read)
     }
 
-    /// Prepares the queries of accesses, which are then sent together. No batch is under way.
-    pub(super) fn prepare_together(&mut self, accesses: &[Access]) -> Result<Prepared> {
-        self.finish_pending()?;
-        self.prepare_batch(accesses)
-    }
-
-    /// The same while batches may be under way. What would have to send something waits in
-    /// [`Prepared::rest`].
-    pub(super) fn prepare_beside(&mut self, accesses: &[Access]) -> Result<Prepared> {
-        self.host.check()?;
-        self.note_commit(Duration::ZERO)?;
-        self.prepare_batch(accesses)
-    }
-
-    fn prepare_batch(&mut self, accesses: &[Access]) -> Result<Prepared> {
-        self.batch += 1;
-        let batch = self.batch;
-        let prepared = self.prepare_each(batch, accesses);
-        if prepared.is_err() {
-            self.waiting.retain(|waiting| waiting.batch != batch);
-        }
-        // A session may have begun meanwhile. The queries are sealed in the current one.
-        prepared.map(|prepared| Prepared { session: self.counts.sessions, ..prepared })
-    }
-
-    fn prepare_each(&mut self, batch: u64, accesses: &[Access]) -> Result<Prepared> {
-        let mut prepared = Prepared { batch, ..Prepared::default() };
-        for (nth, access) in accesses.iter().enumerate() {
-            if let Some(id) = access.id().filter(|id| self.state.is_pending(*id)) {
-                self.counts.hits += 1;
-                self.wait_for_reply(id, access, &mut prepared);
-            } else if self.serve_cached(access, &mut prepared.read)? {
-                self.counts.hits += 1;
-            } else if self.pace_query()? == Preparation::MustWait
-                || self.prepare_query(access)? == Preparation::MustWait
-            {
-                prepared.rest = accesses[nth..].to_vec();
-                break;
-            } else {
-                let place = match access {
-                    Access::Read(_) => prepared.expect(),
-                    Access::Write(..) | Access::Dummy => 0,
-                };
-                let pending = self.state.pending.back_mut().expect("its query");
-                (pending.batch, pending.read) = (batch, place);
-                prepared.unfinished += 1;
-            }
-        }
-        Ok(prepared)
-    }
-
-    /// Lets an access wait for the reply to a query for its block.
-    fn wait_for_reply(&mut self, id: u32, access: &Access, prepared: &mut Prepared) {
-        let (place, write) = match access {
-            Access::Write(_, bytes) => (0, Some(bytes.clone())),
-            Access::Read(_) | Access::Dummy => (prepared.expect(), None),
-        };
-        prepared.unfinished += 1;
-        self.waiting.push(WaitingAccess { id, batch: prepared.batch, place, write });
-    }
-
     /// The messages of the first queries without a reply that `is_sent` selects, after their
     /// records are written.
     pub(super) fn requests_to_send(
@@ -240,68 +131,6 @@ impl Gateway {
         };
         let sent = self.state.pending.iter_mut().filter(|pending| is_sent(pending));
         Ok(sent.map(request).collect())
-    }
-
-    /// Takes the replies to the queries of a batch, and sends again what must be. All older batches
-    /// have ended.
-    pub(super) fn take_replies(
-        &mut self,
-        mut prepared: Prepared,
-        replies: Vec<Result<Vec<u8>>>,
-    ) -> Result<Vec<BlockRead>> {
-        if prepared.is_complete() {
-            return Ok(prepared.read);
-        }
-        let (batch, rest) = (prepared.batch, core::mem::take(&mut prepared.rest));
-        let taken = self.take_each(&prepared, replies).and_then(|()| self.send_up_to(batch));
-        if let Err(error) = taken {
-            self.waiting.retain(|waiting| waiting.batch != batch);
-            return Err(error);
-        }
-        let mut read = self.take_answers(prepared);
-        if !rest.is_empty() {
-            self.end_batch(batch);
-            read.extend(self.access_now(&rest)?);
-        }
-        Ok(read)
-    }
-
-    fn take_each(&mut self, prepared: &Prepared, replies: Vec<Result<Vec<u8>>>) -> Result {
-        if self.lost {
-            return self.begin_next_session();
-        }
-        if prepared.session != self.counts.sessions {
-            // The queries are sent again in the new session.
-            return Ok(());
-        }
-        // Queries of older batches have no reply if these batches have failed. They are answered
-        // first, as answers change the state in the order of the queries.
-        let is_older = |pending: &&Pending| pending.batch < prepared.batch;
-        let older = self.state.pending.iter().take_while(is_older).count();
-        let taken = if older == 0 {
-            self.answer_each(replies)
-        } else {
-            self.open_each(older, replies.into_iter())
-        };
-        match taken {
-            Err(Error::SessionLost) => self.begin_next_session(),
-            other => other,
-        }
-    }
-
-    /// What prepared accesses have read, once all their queries are answered.
-    fn take_answers(&mut self, mut prepared: Prepared) -> Vec<BlockRead> {
-        let (own, others) = core::mem::take(&mut self.answers)
-            .into_iter()
-            .partition::<Vec<Answer>, _>(|answer| answer.batch == prepared.batch);
-        assert!(own.len() == prepared.missing, "every query was answered");
-        for Answer { place, read, .. } in own {
-            prepared.read[place] = read;
-        }
-        // A batch that has failed takes no answers.
-        let is_awaited = |answer: &Answer| self.under_way.contains(&answer.batch);
-        self.answers = others.into_iter().filter(is_awaited).collect();
-        prepared.read
     }
 
     /// Serves an access without a query if the block is at the gateway. Returns whether it is.
@@ -334,7 +163,7 @@ impl Gateway {
     }
 
     /// Finishes what can be finished without waiting for a round.
-    fn finish_pending(&mut self) -> Result {
+    pub(super) fn finish_pending(&mut self) -> Result {
         self.host.check()?;
         if self.lost {
             self.begin_next_session()?;
@@ -354,11 +183,6 @@ impl Gateway {
             return Err(Error::StashOverflow { blocks, limit });
         }
         Ok(())
-    }
-
-    /// Whether a batch was prepared before, and has not ended.
-    fn is_beside(&self) -> bool {
-        !self.under_way.is_empty()
     }
 
     /// Prepares a query, which is sent with the next batch.
@@ -416,7 +240,7 @@ impl Gateway {
     }
 
     /// Begins a round if one is due. Otherwise waits for this query's share of the running round.
-    fn pace_query(&mut self) -> Result<Preparation> {
+    pub(super) fn pace_query(&mut self) -> Result<Preparation> {
         let (queries, due) = (self.state.queries, self.state.params.round_blocks);
         if queries >= due {
             let is_waited_for = self.state.running.is_some() || self.state.has_old_pending();
@@ -449,7 +273,7 @@ impl Gateway {
     }
 
     /// Sends the queries without a reply of this batch and of older ones, which are not under way.
-    fn send_up_to(&mut self, batch: u64) -> Result {
+    pub(super) fn send_up_to(&mut self, batch: u64) -> Result {
         for _ in 1..SESSIONS_MAX {
             match self.send_once(batch) {
                 Err(Error::SessionLost) => self.begin_next_session()?,
@@ -476,7 +300,7 @@ impl Gateway {
     /// Takes replies to the first queries without one, in order. After the first one that must be
     /// sent again, the rest are opened, so that none of them is valid later, and their queries are
     /// sent again, too.
-    fn answer_each(&mut self, replies: Vec<Result<Vec<u8>>>) -> Result {
+    pub(super) fn answer_each(&mut self, replies: Vec<Result<Vec<u8>>>) -> Result {
         let mut replies = replies.into_iter();
         for reply in replies.by_ref() {
             if !self.answer(reply?)? {
@@ -489,7 +313,7 @@ impl Gateway {
 
     /// Opens replies to queries that are sent again: from number `first` on of the queries without
     /// a reply.
-    fn open_each(
+    pub(super) fn open_each(
         &mut self,
         first: usize,
         replies: impl Iterator<Item = Result<Vec<u8>>>,
@@ -563,25 +387,5 @@ impl Gateway {
             self.make_waiting(id, Ok(bytes))?;
         }
         Ok(true)
-    }
-
-    /// Makes the accesses to a block that have waited for the reply to a query for it, in order.
-    fn make_waiting(&mut self, id: u32, mut read: BlockRead) -> Result {
-        let (own, others) = core::mem::take(&mut self.waiting)
-            .into_iter()
-            .partition::<Vec<WaitingAccess>, _>(|waiting| waiting.id == id);
-        self.waiting = others;
-        for WaitingAccess { batch, place, write, .. } in own {
-            let Some(bytes) = write else {
-                self.answers.push(Answer { batch, place, read: read.clone() });
-                continue;
-            };
-            let leaf = self.draw_leaf();
-            self.log_deferred(Record::Stash { id, leaf, bytes: bytes.clone() })?;
-            // An answer may depend on it.
-            self.is_answer_due = true;
-            read = Ok(bytes);
-        }
-        Ok(())
     }
 }

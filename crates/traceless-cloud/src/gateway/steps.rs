@@ -5,10 +5,11 @@
 //! another one. At its end a step must not rely on the state of its plan: other steps may have
 //! ended since.
 
+use super::Gateway;
+use super::batches::Prepared;
 use super::lost_block::BlockRead;
-use super::queries::{Access, Prepared, TOGETHER_MAX};
+use super::queries::{Access, TOGETHER_MAX};
 use super::record::Record;
-use super::{Gateway, Journal};
 use crate::error::Result;
 use crate::host::QueryRequest;
 
@@ -109,7 +110,7 @@ impl Gateway {
         let (prepared, requests) = match requests {
             Ok(requests) => (prepared, requests),
             Err(error) => {
-                self.waiting.retain(|waiting| waiting.batch != self.batch);
+                self.end_batch(self.batch);
                 (Err(error), Vec::new())
             }
         };
@@ -119,38 +120,6 @@ impl Gateway {
             self.under_way.push_back(prepared.batch);
         }
         StepsUnderWay { plans, prepared, requests }
-    }
-
-    /// Whether steps may be planned while a batch is under way: nothing has to be sent first.
-    pub(crate) fn may_plan_beside(&self) -> bool {
-        !(self.constant_rate.is_some()
-            || self.lost
-            || self.staged
-            || self.outcome.is_some()
-            || self.journal.as_ref().is_some_and(Journal::is_long)
-            || self.check_stash().is_err())
-    }
-
-    /// Whether no batch of steps is under way.
-    pub(crate) fn has_none_under_way(&self) -> bool {
-        self.under_way.is_empty()
-    }
-
-    /// Whether a round is in progress beside batches of steps.
-    pub(crate) fn is_busy(&self) -> bool {
-        !self.under_way.is_empty() && self.state.running.is_some()
-    }
-
-    /// Whether all batches before this one have ended, so that it can end.
-    pub(crate) fn may_end(&self, batch: u64) -> bool {
-        self.under_way.front() == Some(&batch)
-    }
-
-    /// Removes a batch that has ended, or never will. Queries of it that have no reply are sent
-    /// with the next request.
-    pub(crate) fn end_batch(&mut self, batch: u64) {
-        self.under_way.retain(|other| *other != batch);
-        self.waiting.retain(|waiting| waiting.batch != batch);
     }
 
     /// Takes the replies to the queries of steps, and ends the steps. All batches before them have

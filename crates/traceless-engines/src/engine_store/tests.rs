@@ -77,6 +77,49 @@ fn what_is_given_up_is_removed_before_the_store_is_opened_again() {
     wait_for_removals(&engine, &store);
 }
 
+/// The nodes of a path are read from its beginning, and once.
+#[test]
+fn announced_nodes_are_read_before_they_are_used() {
+    let (g, engine) = (shapes()[0], Arc::new(MemoryEngine::new(11)));
+    let store = open(&engine, g);
+    write_round(&store, &g, 1);
+    let versions = path(&g, 0, 1);
+    let before = engine.reads();
+    store.announce(&versions);
+    while engine.reads() < before + versions.len() {
+        std::thread::yield_now();
+    }
+    for version in &versions {
+        let mut bytes = vec![0; bytes_of(&g, *version).len()];
+        block_on(store.read_node(*version, &mut bytes)).unwrap();
+        assert!(bytes == bytes_of(&g, *version));
+    }
+    assert_eq!(engine.reads(), before + versions.len());
+}
+
+/// A node that could not be written is an error before the commit, and is not committed.
+#[test]
+fn nodes_that_are_not_written_are_not_committed() {
+    let (g, engine) = (shapes()[0], Arc::new(MemoryEngine::new(12)));
+    let store = open(&engine, g);
+    write_round(&store, &g, 1);
+    let versions = path(&g, 1, 2);
+    engine.fail(100);
+    for version in &versions {
+        block_on(store.stage(*version, &bytes_of(&g, *version))).unwrap();
+    }
+    assert!(matches!(block_on(store.finish_stages()), Err(Error::Engine(_))));
+    engine.fail(0);
+    assert!(block_on(store.commit(2, &versions)).is_err());
+    assert_eq!(block_on(store.sequence()).unwrap(), 1);
+    block_on(store.abandon()).unwrap();
+    write_round(&store, &g, 2);
+    check_round(&store, &g, 2);
+    // Late writes are found when the store is opened again.
+    drop(store);
+    wait_for_removals(&engine, &open(&engine, g));
+}
+
 #[test]
 fn a_long_log_becomes_a_checkpoint() {
     let (g, engine) = (shapes()[1], Arc::new(MemoryEngine::new(3)));
