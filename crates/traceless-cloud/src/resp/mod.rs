@@ -47,7 +47,10 @@
 mod glob;
 mod info;
 mod protocol;
+mod service;
 mod session;
+mod shared_commands;
+mod value_commands;
 mod values;
 
 pub use traceless_sys::password::Password;
@@ -58,7 +61,8 @@ use crate::gateway::TOGETHER_MAX;
 use crate::shared::{Protocol, SharedGateway, Stop};
 use crate::tls::Tls;
 use protocol::Reply;
-use session::{RespSession, SharedService};
+use service::SharedService;
+use session::RespSession;
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;

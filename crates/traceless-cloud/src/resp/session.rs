@@ -1,40 +1,18 @@
 //! One connection: its authentication, its version of the protocol, and its commands.
 
-use super::Password;
-use super::info::{config, hello, info};
-use super::protocol::{COMMAND_LEN_MAX, Command, Reply, parse, parse_signed, syntax};
-use super::values::{Expiries, SetOptions, Values};
-use crate::error::{Error, Result};
-use crate::gateway::{NAME_LEN_MAX, Namespace, Object, StoreStep, VALUE_LEN_MAX, Value};
-use crate::shared::{Kind, Protocol, SharedGateway};
+use super::info::{config, hello};
+use super::protocol::{COMMAND_LEN_MAX, Command, Reply, parse, syntax};
+use super::service::SharedService;
+use super::shared_commands::{Group, SharedCommand};
+use super::value_commands::kind_of;
+use super::values::SetOptions;
+use crate::shared::{Kind, Protocol};
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many cursors of SCAN a connection keeps.
 const CURSORS_MAX: usize = 64;
-/// Bytes of values that are read together for pipelined commands, at most.
-const REPLIES_LEN: usize = 1 << 20;
 /// Longest command of an unauthenticated client, in bytes.
 const STRANGER_LEN_MAX: usize = 16 << 10;
-
-/// The state that all connections share.
-pub struct SharedService {
-    pub front: Arc<SharedGateway>,
-    password: Option<Password>,
-    expiries: Arc<Mutex<Expiries>>,
-}
-
-impl SharedService {
-    pub fn new(front: Arc<SharedGateway>, password: Option<Password>) -> Self {
-        let expiries = Arc::new(Mutex::new(front.inspect(Expiries::find)));
-        Self { front, password, expiries }
-    }
-
-    #[cfg(test)]
-    pub fn expiring(&self) -> usize {
-        self.expiries.lock().unwrap().len()
-    }
-}
 
 /// The state of one connection.
 pub struct RespSession<'a> {
@@ -70,16 +48,17 @@ impl<'a> RespSession<'a> {
 
     /// Writes the replies to pipelined commands. Returns whether the connection ends.
     ///
-    /// Consecutive plain commands of one kind, get or set, are sent to the gateway together.
+    /// Consecutive GET, or SET without options, are sent to the gateway together.
     pub fn answer_all(&mut self, commands: &[Command], to: &mut impl Write) -> io::Result<bool> {
         let mut rest = commands;
         while let [command, after @ ..] = rest {
-            let alike = self.alike(rest);
-            if alike > 1 {
-                for reply in self.answer_together(&rest[..alike]) {
+            let group = self.is_known.then(|| Group::take(rest, self.served)).flatten();
+            if let Some(group) = group {
+                let (grouped, after) = rest.split_at(group.len());
+                for reply in self.answer_group(&group, grouped) {
                     reply.write(self.version, to)?;
                 }
-                rest = &rest[alike..];
+                rest = after;
                 continue;
             }
             let (reply, ends) = self.answer(command);
@@ -92,42 +71,14 @@ impl<'a> RespSession<'a> {
         Ok(false)
     }
 
-    /// How many of these commands, from the first on, are sent together.
-    pub(super) fn alike(&self, commands: &[Command]) -> usize {
-        let Some(first) = Plain::of(&commands[0]).filter(|_| self.is_known && commands.len() > 1)
-        else {
-            return 1;
-        };
-        let alike = commands.iter().take_while(|command| Plain::of(command) == Some(first));
-        self.served.front.inspect(|gateway| {
-            // At a constant rate each block takes its own tick, and other connections should not
-            // wait for all.
-            if gateway.next_tick().is_some() {
-                return 1;
-            }
-            // Replies are kept until all have arrived.
-            let mut room = REPLIES_LEN as u64;
-            let fits = |command: &&Command| {
-                let len = match first {
-                    Plain::Set => 0,
-                    Plain::Get => {
-                        gateway.find(Namespace::Values, &command[1]).map_or(0, Object::len)
-                    }
-                };
-                room.checked_sub(len).map(|left| room = left).is_some()
-            };
-            alike.take_while(fits).count()
-        })
-    }
-
-    /// The replies to plain commands of one kind.
-    fn answer_together(&self, commands: &[Command]) -> Vec<Reply> {
+    /// The replies to a group of commands, counted and timed.
+    fn answer_group(&self, group: &Group<'_>, commands: &[Command]) -> Vec<Reply> {
         let metrics = self.served.front.metrics();
         let name = commands[0][0].to_ascii_uppercase();
         let request = |_| metrics.request(Protocol::Resp, kind_of(&name));
         let requests: Vec<_> = commands.iter().map(request).collect();
         metrics.took(Protocol::Resp, commands.iter().flat_map(|c| &c[1..]).map(Vec::len).sum());
-        let done = self.answer_plain(commands);
+        let done = group.run(self.served);
         let replies = done.unwrap_or_else(|error| vec![error.into(); commands.len()]);
         for (request, reply) in requests.into_iter().zip(&replies) {
             request.answered(!matches!(reply, Reply::Error(_)));
@@ -170,98 +121,14 @@ impl<'a> RespSession<'a> {
         let request = metrics.request(Protocol::Resp, kind_of(name));
         let received: usize = words.iter().map(Vec::len).sum();
         metrics.took(Protocol::Resp, received);
-        let done = match self.plain_reply(name, words) {
-            Some(done) => done,
-            None => self.with_values(|values| values.answer(name, words)),
+        let done = match SharedCommand::parse(name, words) {
+            Some(command) => command.run(self.served),
+            None => self.served.with_values(|values| values.answer(name, words)),
         };
         let reply = done.unwrap_or_else(Reply::from);
         request.answered(!matches!(reply, Reply::Error(_)));
         metrics.gave(Protocol::Resp, reply.len());
         reply
-    }
-
-    /// The reply to a command that shares its queries with other clients; `None` for any other one,
-    /// which has the gateway for itself.
-    fn plain_reply(&self, name: &[u8], words: &[Vec<u8>]) -> Option<Result<Reply>> {
-        match (name, words) {
-            (b"GET", [name]) => {
-                let loaded = self.load(vec![name.clone()]);
-                Some(loaded.map(|mut replies| replies.pop().unwrap_or(Reply::Null)))
-            }
-            (b"MGET", [_, ..]) => Some(self.load(words.to_vec()).map(Reply::Array)),
-            (b"SET", [name, value]) => {
-                Some(self.store(&[[name, value]]).map(|()| Reply::Simple("OK")))
-            }
-            (b"MSET", [_, _, ..]) if words.len().is_multiple_of(2) => {
-                let pairs: Vec<[&[u8]; 2]> =
-                    words.as_chunks().0.iter().map(|[name, value]| [&name[..], value]).collect();
-                Some(self.store(&pairs).map(|()| Reply::Simple("OK")))
-            }
-            _ => None,
-        }
-    }
-
-    /// The replies to plain commands of one kind.
-    fn answer_plain(&self, commands: &[Command]) -> Result<Vec<Reply>> {
-        if Plain::of(&commands[0]) == Some(Plain::Get) {
-            return self.load(commands.iter().map(|command| command[1].clone()).collect());
-        }
-        let pairs = commands.iter().map(|command| [&command[1][..], &command[2]]);
-        let pairs: Vec<[&[u8]; 2]> = pairs.collect();
-        match self.store(&pairs) {
-            Ok(()) => Ok(vec![Reply::Simple("OK"); commands.len()]),
-            // There may be room for some of them.
-            Err(Error::Full { .. }) => {
-                let set = |pair: &[&[u8]; 2]| {
-                    self.store(&[*pair]).map_or_else(Reply::from, |()| Reply::Simple("OK"))
-                };
-                Ok(pairs.iter().map(set).collect())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn load(&self, names: Vec<Vec<u8>>) -> Result<Vec<Reply>> {
-        self.remove_expired()?;
-        let reply = |value: Option<Result<Vec<u8>>>| match value {
-            None => Reply::Null,
-            Some(Ok(bytes)) => Reply::Bulk(bytes),
-            Some(Err(lost)) => lost.into(),
-        };
-        Ok(self.served.front.load_many(names)?.into_iter().map(reply).collect())
-    }
-
-    /// Sets names to values that do not expire, in order.
-    fn store(&self, pairs: &[[&[u8]; 2]]) -> Result {
-        self.remove_expired()?;
-        let values = pairs.iter().map(|[name, bytes]| Value { name, bytes, note: &[] });
-        let values: Vec<Value<'_>> = values.collect();
-        let expiries = self.served.expiries.clone();
-        let forget = move |name: &[u8], old: Option<&Object>| {
-            let mut expiries = expiries.lock().unwrap_or_else(PoisonError::into_inner);
-            expiries.forget(name, old);
-        };
-        let step = StoreStep::new(&values).observed_by(Box::new(forget));
-        self.served.front.run_step(step, |_| ())
-    }
-
-    /// Removes expired values, if there are any.
-    fn remove_expired(&self) -> Result {
-        let now = self.served.front.now_ms();
-        let expiries = self.served.expiries.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = expiries.is_due(now);
-        drop(expiries);
-        if is_due { self.with_values(|_| Ok(())) } else { Ok(()) }
-    }
-
-    fn with_values<T>(&self, work: impl FnOnce(&mut Values<'_>) -> Result<T>) -> Result<T> {
-        let now = self.served.front.now_ms();
-        self.served.front.run(|gateway| {
-            let mut expiries = self.served.expiries.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut values = Values { gateway, expiries: &mut expiries, now };
-            values.remove_expired()?;
-            work(&mut values)
-        })
     }
 
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Reply {
@@ -318,7 +185,7 @@ impl<'a> RespSession<'a> {
         let Some(after) = after else { return Reply::Error("ERR invalid cursor".to_owned()) };
         let metrics = self.served.front.metrics();
         let request = metrics.request(Protocol::Resp, Kind::State);
-        let names = self.with_values(|values| Ok(values.behind(&after, count)));
+        let names = self.served.with_values(|values| Ok(values.behind(&after, count)));
         request.answered(names.is_ok());
         let mut names = match names {
             Ok(names) => names,
@@ -338,90 +205,6 @@ impl<'a> RespSession<'a> {
         }
         self.cursors.push((cursor, name.to_vec()));
         cursor
-    }
-}
-
-/// A command without options and with names and values of allowed length, which can be executed
-/// together with commands of its kind.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Plain {
-    Get,
-    Set,
-}
-
-impl Plain {
-    fn of(command: &Command) -> Option<Self> {
-        match &command[..] {
-            [verb, _] if verb.eq_ignore_ascii_case(b"GET") => Some(Self::Get),
-            [verb, name, value] if verb.eq_ignore_ascii_case(b"SET") => {
-                (name.len() <= NAME_LEN_MAX && value.len() <= VALUE_LEN_MAX).then_some(Self::Set)
-            }
-            _ => None,
-        }
-    }
-}
-
-impl Values<'_> {
-    fn answer(&mut self, name: &[u8], words: &[Vec<u8>]) -> Result<Reply> {
-        match (name, words) {
-            (b"SET", [name, value, rest @ ..]) => match SetOptions::parse(rest, self.now) {
-                Some(options) => self.set(name, value, &options),
-                None => Ok(syntax()),
-            },
-            (b"SETNX", [name, value]) => {
-                let options = SetOptions { wanted: Some(false), ..SetOptions::default() };
-                let set = self.set(name, value, &options)?;
-                Ok(Reply::Integer((set != Reply::Null).into()))
-            }
-            (b"SETEX" | b"PSETEX", [key, time, value]) => self.set_for(name, key, time, value),
-            (b"GETSET", [name, value]) => {
-                self.set(name, value, &SetOptions { get: true, ..SetOptions::default() })
-            }
-            (b"GETDEL", [name]) => {
-                let value = self.get(name)?;
-                self.delete(core::slice::from_ref(name))?;
-                Ok(value)
-            }
-            (b"GETEX", [name, rest @ ..]) => self.get_and_expire(name, rest),
-            (b"DEL" | b"UNLINK", [_, ..]) => self.delete(words),
-            (b"EXISTS" | b"TOUCH", [_, ..]) => {
-                let there = words.iter().filter(|name| self.find(name).is_some());
-                Ok(Reply::count(there.count()))
-            }
-            (b"TYPE", [name]) => {
-                Ok(Reply::Simple(if self.find(name).is_some() { "string" } else { "none" }))
-            }
-            (b"STRLEN", [name]) => Ok(Reply::count(self.len_of(name))),
-            (b"APPEND", [name, more]) => self.append(name, more),
-            (b"INCR", [name]) => self.add(name, Some(1)),
-            (b"DECR", [name]) => self.add(name, Some(-1)),
-            (b"INCRBY", [name, by]) => self.add(name, parse_signed(by)),
-            (b"DECRBY", [name, by]) => self.add(name, parse_signed(by).and_then(i64::checked_neg)),
-            (b"EXPIRE" | b"PEXPIRE" | b"EXPIREAT" | b"PEXPIREAT", [key, time, rest @ ..]) => {
-                self.expire(name, key, time, rest)
-            }
-            (b"PERSIST", [name]) => self.persist(name),
-            (b"TTL" | b"PTTL" | b"EXPIRETIME" | b"PEXPIRETIME", [key]) => {
-                Ok(Reply::Integer(self.time_left(name, key)))
-            }
-            (b"DBSIZE", []) => Ok(Reply::count(self.gateway.names(Namespace::Values))),
-            (b"KEYS", [pattern]) => Ok(self.keys(pattern)),
-            (b"INFO", _) => Ok(info(self.gateway, self.expiries.len())),
-            _ => {
-                let name = String::from_utf8_lossy(&name[..name.len().min(64)]);
-                Ok(Reply::Error(format!("ERR unknown command or wrong arguments: '{name}'")))
-            }
-        }
-    }
-}
-
-fn kind_of(name: &[u8]) -> Kind {
-    match name {
-        b"GET" | b"MGET" | b"GETEX" => Kind::Read,
-        b"SET" | b"SETNX" | b"SETEX" | b"PSETEX" | b"GETSET" | b"MSET" | b"APPEND" | b"INCR"
-        | b"DECR" | b"INCRBY" | b"DECRBY" => Kind::Write,
-        b"DEL" | b"UNLINK" | b"GETDEL" => Kind::Remove,
-        _ => Kind::State,
     }
 }
 
