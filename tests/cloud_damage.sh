@@ -12,9 +12,11 @@ start() {
     start_service gateway RESP "$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$port" "$@"
 }
 
-# Changes a byte at each of $1 random places of the nodes' files.
+# Changes a byte at each of $1 random places of the other arguments, else of the nodes' files.
 damage() {
-    python3 - "$1" store/host/*.nodes <<'DAMAGE'
+    local files=("${@:2}")
+    [ "$#" -gt 1 ] || files=(store/host/*.nodes)
+    python3 - "$1" "${files[@]}" <<'DAMAGE'
 import os, random, sys
 
 count, files = int(sys.argv[1]), sys.argv[2:]
@@ -147,3 +149,52 @@ began=$SECONDS
 expect 1 "$traceless" gateway scrub "${tree[@]}" --speed $((bytes / 3))
 check "no faster than it may" [ $((SECONDS - began)) -ge 2 ]
 expect 2 "$traceless" gateway scrub "${tree[@]}" --speed 0
+
+# Waits until the gateway's second copy has all that the store has, for the $1th time.
+wait_for_copy() {
+    for _ in $(seq 200); do
+        [ "$(grep -c "second copy is up to date" gateway.err)" -lt "$1" ] || return 0
+        sleep 0.1
+    done
+    fail "the copy is not brought up to date"
+}
+
+section "a second copy heals"
+rm -r store
+cp -r whole store
+copy=(--copy file:copy)
+start "${copy[@]}"
+wait_for_copy 1
+check "values are kept beside it" fill
+stop_service
+damage 100
+start "${copy[@]}"
+check "no value is lost" [ "$(read_all)" = "0 0" ]
+check "nor known as lost" [ "$(redis-cli -p "$port" dbsize)" = "$values" ]
+stop_service
+damage 60
+damage 61 copy/nodes/*.nodes
+expect 0 "$traceless" gateway scrub "${tree[@]}" "${copy[@]}" --json
+cp out scrub.json
+check "damaged slots are healed" [ "$(scrubbed healed_slots)" -gt 10 ]
+check "and none is lost" [ "$(scrubbed damaged_slots)$(scrubbed lost)" = 00 ]
+expect 0 "$traceless" gateway scrub "${tree[@]}" "${copy[@]}" --json
+cp out scrub.json
+check "then none is damaged" [ "$(scrubbed healed_slots)" = 0 ]
+start "${copy[@]}"
+wait_for_copy 1
+stop_service
+expect 0 "$traceless" gateway scrub "${tree[@]}"
+check "the store is whole without it" grep -q "sound: every slot" out
+
+section "a copy takes the place of a lost store"
+mv store/host lost
+expect 4 "$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$port" "${copy[@]}"
+check "an empty store does not replace its copy" grep -q "newer than the store" err
+rm -r store/host
+expect 0 "$traceless" gateway scrub "${tree[@]}" --store file:copy
+check "the copy is whole, too" grep -q "sound: every slot" out
+start --store file:copy --copy file:other
+check "all values are in it" [ "$(read_all)" = "0 0" ]
+wait_for_copy 1
+stop_service

@@ -108,6 +108,7 @@ network=$!
 rm -r gateway
 start_service gateway RESP "${local[@]}" local --cache 0 \
     --store "redis://127.0.0.1:$proxy/?store=local"
+local_gateway=$started
 for number in $(seq 3000); do
     echo "SET name$number value$number"
 done | redis-cli -p "$port" --pipe >fill
@@ -150,3 +151,48 @@ for _ in $(seq 3); do
 done
 check "the store goes on" test "$(cat back)$(ask get name3000)" = aftervalue3000
 kill "$started"
+wait "$started" || true
+rm -r redis
+
+section "a second copy in an engine that goes away"
+url="redis://127.0.0.1:$engine/?store=copy"
+wait_for_copy() {
+    for _ in $(seq 300); do
+        [ "$(grep -c "second copy is up to date" gateway.err)" -lt "$1" ] || return 0
+        sleep 0.1
+    done
+    fail "the copy is not brought up to date"
+}
+fill() {
+    for number in $(seq 2000); do
+        echo "SET name$number $1$number"
+    done | redis-cli -p "$port" --pipe | grep -q "errors: 0, replies: 2000"
+}
+kill "$network" "$local_gateway"
+wait "$network" "$local_gateway" || true
+start_service gateway RESP "${local[@]}" mirrored --copy "$url"
+mirrored=$started
+check "a copy that is away stops nothing" test "$(ask set early value)" = OK
+check "it is reported" grep -q "second copy is away" gateway.err
+start_redis
+wait_for_copy 1
+check "values are written to both" fill first
+kill -9 "$redis"
+wait "$redis" || true
+begin=$SECONDS
+check "writes go on without the copy" fill second
+check "soon" test $((SECONDS - begin)) -le 10
+check "it is reported" grep -q "second copy is behind" gateway.err
+start_redis
+wait_for_copy 2
+check "all of it is there" test "$(ask get name7) $(ask dbsize)" = "second7 2001"
+kill "$mirrored"
+wait "$mirrored"
+rm -r mirrored/host
+start_service gateway RESP "${local[@]}" mirrored --store "$url"
+for number in $(seq 2000); do
+    echo "get name$number"
+done | ask >answers
+check "the copy takes the place of a lost store" diff answers <(seq -f second%g 2000)
+stop_service
+kill "$redis"

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use traceless_cloud::process;
 use traceless_cloud::server::{self, HostServer, Identity, STRANGER_TIME, Settings};
+use traceless_cloud::store::StorePlace;
 use traceless_sys::listen;
 
 pub fn run(args: &HostArgs) -> Result<(), Failure> {
@@ -25,12 +26,13 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
             "a host whose store is elsewhere needs a folder of its own: --state",
         ));
     };
+    let copy = store::read_copy(&args.engine, durability)?;
     let store = store::read(&args.store, &args.engine, durability)?;
+    let store = StorePlace { copy, ..StorePlace::new(store, args.engine.cache) };
     let identity = args.tls_cert.clone().zip(args.tls_key.clone());
     let settings = Settings {
         folder,
         store,
-        cache: args.engine.cache,
         enclave: enclave_program(),
         identity: identity.map(|(certificate, key)| Identity { certificate, key }),
         clients: args.client_ca.clone(),

@@ -1,8 +1,9 @@
-//! The store that a URL names: a folder, or an engine.
+//! The stores that URLs name: folders, or engines.
 
 use crate::args::StoreArgs;
 use crate::failure::Failure;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use traceless_cloud::store::{Durability, OpenStore, StoreFolder};
 
 /// The folder of a URL of the form `file:DIR`.
@@ -16,44 +17,93 @@ pub fn read(
     args: &StoreArgs,
     durability: Durability,
 ) -> Result<Box<dyn OpenStore>, Failure> {
-    if let Some(folder) = folder_of(url) {
-        return Ok(Box::new(StoreFolder { folder: folder.join("nodes"), durability }));
+    match folder_of(url) {
+        Some(folder) => Ok(folder_store(&folder, durability)),
+        None => engine::reach(url, args.store_password_file.as_deref()),
     }
-    engine(url, args)
+}
+
+/// The second copy of the tree, if one is wanted. An engine that cannot be reached now is tried
+/// again later.
+pub fn read_copy(
+    args: &StoreArgs,
+    durability: Durability,
+) -> Result<Option<Arc<dyn OpenStore>>, Failure> {
+    let Some(url) = &args.copy else { return Ok(None) };
+    let copy = match folder_of(url) {
+        Some(folder) => folder_store(&folder, durability),
+        None => engine::find(url, args.copy_password_file.as_deref())?,
+    };
+    Ok(Some(Arc::from(copy)))
+}
+
+fn folder_store(folder: &Path, durability: Durability) -> Box<dyn OpenStore> {
+    Box::new(StoreFolder { folder: folder.join("nodes"), durability })
 }
 
 #[cfg(feature = "engines")]
-fn engine(url: &str, args: &StoreArgs) -> Result<Box<dyn OpenStore>, Failure> {
+mod engine {
+    use super::{Failure, OpenStore};
     use crate::failure::DEVICE;
     use crate::output::print_error;
-    let password = args.store_password_file.as_deref().map(|path| {
-        let text = std::fs::read_to_string(path).map(zeroize::Zeroizing::new);
-        text.map_err(|e| Failure::usage(format!("{}: {e}", path.display())))
-    });
-    let password = password.transpose()?;
-    let password = password.as_ref().map(|text| text.lines().next().unwrap_or_default());
-    let address = traceless_engines::parse(url, password).map_err(Failure::usage)?;
-    let checked = address.check().or_else(|failed| {
-        if !failed.is_passing {
-            return Err(failed);
+    use std::path::Path;
+    use traceless_engines::{EngineAddress, RequestError, parse};
+
+    /// The engine of a URL. Waits some time for one that cannot be reached, and fails then.
+    pub fn reach(url: &str, password_file: Option<&Path>) -> Result<Box<dyn OpenStore>, Failure> {
+        let address = address(url, password_file)?;
+        let checked = address.check().or_else(|error| {
+            if !error.is_passing {
+                return Err(error);
+            }
+            // A server that was started with this program may need some seconds.
+            print_error(&format!("waiting for the storage engine: {}", error.message));
+            address.wait()
+        });
+        checked.map_err(|error| failed(&error))?;
+        Ok(address)
+    }
+
+    /// The engine of a second copy, which may be away. Fails if it refuses.
+    pub fn find(url: &str, password_file: Option<&Path>) -> Result<Box<dyn OpenStore>, Failure> {
+        let mut address = address(url, password_file)?;
+        address.set_as_copy();
+        match address.check() {
+            Err(error) if !error.is_passing => Err(failed(&error)),
+            _ => Ok(address),
         }
-        // A server that was started with this program may need some seconds.
-        print_error(&format!("waiting for the storage engine: {}", failed.message));
-        address.wait()
-    });
-    let failed = |e: traceless_engines::RequestError| {
-        Failure::new(DEVICE, format!("the storage engine failed: {}", e.message))
-    };
-    checked.map_err(failed)?;
-    Ok(address)
+    }
+
+    fn address(url: &str, password_file: Option<&Path>) -> Result<Box<dyn EngineAddress>, Failure> {
+        let password = password_file.map(|path| {
+            let text = std::fs::read_to_string(path).map(zeroize::Zeroizing::new);
+            text.map_err(|e| Failure::usage(format!("{}: {e}", path.display())))
+        });
+        let password = password.transpose()?;
+        let password = password.as_ref().map(|text| text.lines().next().unwrap_or_default());
+        parse(url, password).map_err(Failure::usage)
+    }
+
+    fn failed(error: &RequestError) -> Failure {
+        Failure::new(DEVICE, format!("the storage engine failed: {}", error.message))
+    }
 }
 
 #[cfg(not(feature = "engines"))]
-fn engine(url: &str, _: &StoreArgs) -> Result<Box<dyn OpenStore>, Failure> {
-    if url.contains("://") {
-        let message = "this program was built without engines: build it with --features engines, \
-                       or install a package of Traceless";
-        return Err(Failure::usage(message));
+mod engine {
+    use super::{Failure, OpenStore};
+    use std::path::Path;
+
+    pub fn reach(url: &str, _: Option<&Path>) -> Result<Box<dyn OpenStore>, Failure> {
+        if url.contains("://") {
+            let message = "this program was built without engines: build it with --features \
+                           engines, or install a package of Traceless";
+            return Err(Failure::usage(message));
+        }
+        Err(Failure::usage("a store is file:DIR, or the URL of an engine, as redis://HOST"))
     }
-    Err(Failure::usage("a store is file:DIR, or the URL of an engine, as redis://HOST"))
+
+    pub fn find(url: &str, password_file: Option<&Path>) -> Result<Box<dyn OpenStore>, Failure> {
+        reach(url, password_file)
+    }
 }

@@ -300,6 +300,7 @@ impl<S: NodeStore, E: Enclave> HostedStore<S, E> {
             let reading = stage.nodes.get(i + 1).map(|old| (*old, &mut *next));
             let writing = last.map(|new| (new, &**last_sealed));
             let damaged = self.beside(evict, reading, writing)?;
+            self.store.judge(*old, &damaged);
             if !damaged.is_empty() {
                 let of_node = |slot| DamagedSlot { node: old.node, slot };
                 return Ok(damaged.into_iter().map(of_node).collect());

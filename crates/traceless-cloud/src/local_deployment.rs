@@ -44,7 +44,8 @@ use crate::params::Params;
 use crate::process::{Program, Starting};
 use crate::random::SystemStream;
 use crate::store::{
-    BoxedStore, CachedStore, Durability, FileStore, NodeStore as _, NodeVersion, OpenStore, Opening,
+    BoxedStore, Durability, FileStore, NodeStore as _, NodeVersion, OpenStore as _, Opening,
+    StorePlace,
 };
 use crate::tee::{Candidate, EnclavePlace, Policy, Provision, verify};
 use std::path::{Path, PathBuf};
@@ -64,14 +65,7 @@ pub struct LocalDeployment {
     anchor: Option<PathBuf>,
     witness: Option<Arc<dyn Witness>>,
     /// Where the tree is; `None` for files in the folder.
-    store: Option<DistantStore>,
-}
-
-/// A tree outside the folder.
-struct DistantStore {
-    opener: Box<dyn OpenStore>,
-    /// Bytes of memory for nodes of the top layers.
-    cache: u64,
+    store: Option<StorePlace>,
 }
 
 /// An open gateway, and a description of its enclave.
@@ -107,11 +101,15 @@ impl LocalDeployment {
         Self { witness, ..self }
     }
 
-    /// Keeps the tree in another store than files in the folder, and the nodes of its top layers in
-    /// `cache` bytes of memory.
+    /// Keeps the tree in another place than files in the folder alone.
     #[must_use]
-    pub fn stored_by(self, opener: Box<dyn OpenStore>, cache: u64) -> Self {
-        Self { store: Some(DistantStore { opener, cache }), ..self }
+    pub fn stored_in(self, place: StorePlace) -> Self {
+        Self { store: Some(place), ..self }
+    }
+
+    /// The folder of the tree in `folder`, unless it is stored elsewhere.
+    pub fn store_folder(folder: &Path) -> PathBuf {
+        folder.join("host")
     }
 
     /// The folder of the gateway's own files in `folder`.
@@ -159,12 +157,11 @@ impl LocalDeployment {
         durability: Durability,
         opening: Option<Opening>,
     ) -> Result<BoxedStore> {
-        let (Some(DistantStore { opener, cache }), Some(opening)) = (&self.store, opening) else {
-            let store = FileStore::open(&self.folder.join("host"), geometry, durability)?;
-            return Ok(BoxedStore::new(store));
-        };
-        let store = opener.open(geometry, opening)?;
-        Ok(BoxedStore::new(CachedStore::new(store, geometry, *cache)))
+        if let (Some(place), Some(opening)) = (&self.store, opening) {
+            return place.open(geometry, opening);
+        }
+        let store = FileStore::open(&Self::store_folder(&self.folder), geometry, durability)?;
+        Ok(BoxedStore::new(store))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::client::BackgroundRuntime;
 use crate::engine::{Engine, RequestError};
 use crate::engine_store::EngineStore;
 use crate::names::StoreName;
-use crate::retry::{ONE_ATTEMPT, PATIENCE, Patience, persist};
+use crate::retry::{COPY_PATIENCE, ONE_ATTEMPT, PATIENCE, Patience, persist};
 use std::sync::Arc;
 use traceless_cloud::geometry::Geometry;
 use traceless_cloud::store::{BoxedStore, OpenStore, Opening};
@@ -18,10 +18,17 @@ pub trait EngineAddress: OpenStore {
 
     /// The same, but waits for an engine that is away or starts, as every request does.
     fn wait(&self) -> Result<(), RequestError>;
+
+    /// Requests of a store at this address fail seconds after its engine goes away: the store is a
+    /// second copy, and the first one goes on.
+    fn set_as_copy(&mut self);
 }
 
 /// The address of an engine that a function connects to.
-pub(crate) struct Address<F>(F);
+pub(crate) struct Address<F> {
+    engine: F,
+    patience: Patience,
+}
 
 impl<E, F> Address<F>
 where
@@ -31,12 +38,12 @@ where
     /// The address, if the function can make an engine, which needs no connection.
     pub(crate) fn boxed(engine: F) -> Result<Box<dyn EngineAddress>, String> {
         engine(SMALLEST).map_err(|failed| failed.message)?;
-        Ok(Box::new(Self(engine)))
+        Ok(Box::new(Self { engine, patience: PATIENCE }))
     }
 
     fn check_within(&self, patience: Patience) -> Result<(), RequestError> {
         // A check reads no stripe, so any shape will do.
-        let engine = (self.0)(SMALLEST)?;
+        let engine = (self.engine)(SMALLEST)?;
         let runtime = BackgroundRuntime::new().map_err(RequestError::lasting)?;
         runtime.get().block_on(persist(patience, || engine.check()))
     }
@@ -48,9 +55,9 @@ where
     F: Fn(Geometry) -> Result<E, RequestError> + Send + Sync + 'static,
 {
     fn open(&self, geometry: Geometry, opening: Opening) -> Result<BoxedStore> {
-        let engine = (self.0)(geometry).map_err(|failed| Error::Engine(failed.message))?;
+        let engine = (self.engine)(geometry).map_err(|failed| Error::Engine(failed.message))?;
         let engine = Arc::new(engine);
-        EngineStore::open(engine, geometry, opening, PATIENCE).map(BoxedStore::new)
+        EngineStore::open(engine, geometry, opening, self.patience).map(BoxedStore::new)
     }
 }
 
@@ -65,6 +72,10 @@ where
 
     fn wait(&self) -> Result<(), RequestError> {
         self.check_within(PATIENCE)
+    }
+
+    fn set_as_copy(&mut self) {
+        self.patience = COPY_PATIENCE;
     }
 }
 

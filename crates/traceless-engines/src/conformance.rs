@@ -10,7 +10,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use traceless_cloud::geometry::{Geometry, Node};
-use traceless_cloud::store::suite::{behaves, check_round, reopens, shapes, write_round};
+use traceless_cloud::store::suite::{
+    behaves, check_round, is_copyable, reopens, shapes, write_round,
+};
 use traceless_cloud::store::{NodeStore as _, NodeVersion, Opening};
 
 /// The longest stripe of these tests: an engine may allow any length.
@@ -32,6 +34,7 @@ pub fn conforms<E: Engine>(connect: impl Fn(u32, Geometry) -> E) {
         behaves(&open(number), &g);
         reopens(|| open(10 + number), &g);
         wait_until_tidy(&connect, 10 + number, g);
+        is_copyable(|| open(20 + number), &g);
     }
     takes_over(&connect, 40, whole);
 }

@@ -31,7 +31,9 @@ use std::sync::{
 use tokio::sync::{Mutex, Semaphore};
 use traceless_cloud::Result;
 use traceless_cloud::geometry::Geometry;
-use traceless_cloud::store::{NodeStore, NodeVersion, Opening, SlotRead, StoredVersion, Versions};
+use traceless_cloud::store::{
+    CopyableStore, NodeStore, NodeVersion, Opening, SlotRead, StoredVersion, Versions,
+};
 use traceless_core::rng::{Rng as _, System};
 
 /// Stripes that are written at once.
@@ -353,5 +355,21 @@ impl<E: Engine> NodeStore for EngineStore<E> {
     async fn sequence(&self) -> Result<u64> {
         self.confirm().await?;
         Ok(self.reading().sequence())
+    }
+}
+
+impl<E: Engine> CopyableStore for EngineStore<E> {
+    fn current(&self) -> Vec<NodeVersion> {
+        self.reading().current().map(|stored| stored.version).collect()
+    }
+
+    async fn restore(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.finish_stages().await?;
+        let mut end = self.log.lock().await;
+        self.settle(&mut end).await?;
+        let versions = self.reading().copied(sequence, versions)?;
+        self.append(&mut end, Entry::Restore { sequence, versions }).await?;
+        self.shorten(&mut end).await;
+        Ok(())
     }
 }

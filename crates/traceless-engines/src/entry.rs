@@ -50,6 +50,13 @@ pub enum Entry {
         /// The new versions.
         versions: Vec<StagedVersion>,
     },
+    /// Versions were copied from another store.
+    Restore {
+        /// The number of the last commit of that store.
+        sequence: u64,
+        /// The copied versions.
+        versions: Vec<StagedVersion>,
+    },
     /// Takes its position from an entry that may still be on the way.
     Nothing,
     /// All versions of a store.
@@ -90,6 +97,9 @@ impl Entry {
             Self::Commit { sequence, versions } => {
                 write_versions(out.u8(COMMIT).u64(*sequence), versions);
             }
+            Self::Restore { sequence, versions } => {
+                write_versions(out.u8(RESTORE).u64(*sequence), versions);
+            }
             Self::Nothing => _ = out.u8(NOTHING),
             Self::Checkpoint { geometry, opening, sequence, previous, current } => {
                 out.u8(CHECKPOINT).bytes(&geometry.encode()).bytes(&opening.encode());
@@ -120,6 +130,7 @@ impl Entry {
                 opening: Opening::decode(&mut from)?,
             },
             COMMIT => Self::Commit { sequence: from.u64()?, versions: versions_in(&mut from)? },
+            RESTORE => Self::Restore { sequence: from.u64()?, versions: versions_in(&mut from)? },
             NOTHING => Self::Nothing,
             CHECKPOINT => Self::Checkpoint {
                 geometry: geometry_in(&mut from)?,
@@ -190,6 +201,13 @@ pub fn replay(
                 }
                 versions.commit(sequence, &new);
             }
+            Entry::Restore { sequence, versions: copied } => {
+                check_versions(&versions, &copied)?;
+                if sequence < versions.sequence() || sequence > NUMBER_MAX {
+                    return Err(Error::State(CONTENT));
+                }
+                versions.commit(sequence, &copied);
+            }
             Entry::Nothing => {}
             Entry::Checkpoint { .. } => return Err(Error::State(CONTENT)),
         }
@@ -203,6 +221,7 @@ const OPEN: u8 = 1;
 const COMMIT: u8 = 2;
 const NOTHING: u8 = 3;
 const CHECKPOINT: u8 = 4;
+const RESTORE: u8 = 5;
 
 fn check_shape(wanted: &Geometry, found: &Geometry) -> Result {
     if wanted == found { Ok(()) } else { Err(Error::Parameters("the store is of another tree")) }

@@ -35,6 +35,9 @@ pub const PATIENCE: Patience = Patience {
     pause: Duration::from_millis(20),
 };
 
+/// A second copy is rather left behind than waited for.
+pub(crate) const COPY_PATIENCE: Patience = Patience { total: Duration::from_secs(1), ..PATIENCE };
+
 /// One attempt, to find a wrong address soon.
 pub(crate) const ONE_ATTEMPT: Patience = Patience { total: Duration::ZERO, ..PATIENCE };
 

@@ -13,4 +13,11 @@ pub struct StoreArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     #[arg(default_value = "64M", requires = "store")]
     pub cache: u64,
+    /// Keep a second copy of the tree: `file:DIR`, or a URL as of --store. What is damaged in the
+    /// store is read from the copy; a copy that was away is brought up to date
+    #[arg(long, value_name = "STORE")]
+    pub copy: Option<String>,
+    /// File with the password of the URL of --copy, as its first line
+    #[arg(long, value_name = "FILE", requires = "copy")]
+    pub copy_password_file: Option<PathBuf>,
 }

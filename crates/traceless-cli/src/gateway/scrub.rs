@@ -6,7 +6,7 @@ use crate::cloud::failure;
 use crate::failure::{FINDING, Failure};
 use crate::output::{Meter, print_json, print_line};
 use serde::Serialize;
-use traceless_cloud::gateway::{Gateway, LostName};
+use traceless_cloud::gateway::{Gateway, LostName, NodeVerdict};
 use traceless_cloud::geometry::Node;
 use traceless_cloud::host::DamagedSlot;
 use traceless_cloud::shared::time_of;
@@ -20,6 +20,8 @@ struct Report {
     /// Bytes that the host has read.
     bytes: u64,
     damaged_slots: Vec<Slot>,
+    /// Slots that were damaged, and were found well in the second copy.
+    healed_slots: Vec<Slot>,
     /// Lost blocks, also of earlier scrubs.
     lost_blocks: usize,
     lost: Vec<LostNameReport>,
@@ -29,6 +31,12 @@ struct Report {
 struct Slot {
     node: u32,
     slot: u32,
+}
+
+impl From<DamagedSlot> for Slot {
+    fn from(DamagedSlot { node, slot }: DamagedSlot) -> Self {
+        Self { node: node.0, slot }
+    }
 }
 
 /// A value, an object, or a part of an upload, with lost blocks.
@@ -79,11 +87,11 @@ pub fn scrub(args: &GatewayScrubArgs) -> Result<(), Failure> {
 fn scrub_all(gateway: &mut Gateway, args: &GatewayScrubArgs) -> Result<Report, Failure> {
     let geometry = gateway.params().geometry;
     let (clock, mut meter) = (Monotonic::start(), Meter::new("verifying", args.progress.progress));
-    let (mut bytes, mut damaged_slots) = (0, Vec::new());
+    let (mut bytes, mut damaged_slots, mut healed_slots) = (0, Vec::new(), Vec::new());
     for node in (0..geometry.nodes()).map(Node) {
-        let damage = gateway.scrub(node).map_err(|e| failure(&e))?;
-        let slots = damage.iter().map(|&DamagedSlot { node, slot }| Slot { node: node.0, slot });
-        damaged_slots.extend(slots);
+        let NodeVerdict { lost, healed } = gateway.scrub(node).map_err(|e| failure(&e))?;
+        damaged_slots.extend(lost.into_iter().map(Slot::from));
+        healed_slots.extend(healed.into_iter().map(Slot::from));
         bytes += geometry.node_len(geometry.layer_of(node)) as u64;
         meter.update(bytes, geometry.tree_len());
         if let Some(speed) = args.speed {
@@ -100,19 +108,23 @@ fn scrub_all(gateway: &mut Gateway, args: &GatewayScrubArgs) -> Result<Report, F
         nodes: geometry.nodes(),
         bytes,
         damaged_slots,
+        healed_slots,
         lost_blocks: gateway.lost_blocks(),
         lost,
     })
 }
 
 fn print_report(report: &Report) {
-    let Report { nodes, bytes, damaged_slots, .. } = report;
+    let Report { nodes, bytes, damaged_slots, healed_slots, .. } = report;
     print_line(&format!("{nodes} nodes were verified, {bytes} bytes"));
     for Slot { node, slot } in damaged_slots {
         print_line(&format!("damaged: slot {slot} of node {node}; written anew"));
     }
+    for Slot { node, slot } in healed_slots {
+        print_line(&format!("healed: slot {slot} of node {node}; written anew"));
+    }
     report.lost.iter().for_each(LostNameReport::print);
     if report.sound {
-        print_line("sound: every slot is as it was written");
+        print_line("sound: every slot can be read as it was written");
     }
 }

@@ -11,6 +11,7 @@ use traceless_cloud::gateway::Gateway;
 use traceless_cloud::local_deployment::LocalDeployment;
 use traceless_cloud::params::Params;
 use traceless_cloud::remote::Remote;
+use traceless_cloud::store::{StoreFolder, StorePlace};
 use traceless_cloud::tee::Policy;
 use traceless_core::trace::Witness;
 
@@ -35,9 +36,15 @@ pub fn open(args: &GatewayTreeArgs, witness: Option<Arc<dyn Witness>>) -> Result
             let enclave = (args.enclave == EnclavePlace::Process).then(enclave_program);
             let policy = Policy { allow_simulated: args.allow_simulated_tee };
             let mut local = LocalDeployment::new(folder, key_file, enclave, policy);
+            let copy = store::read_copy(&args.engine, durability)?;
             if let Some(url) = &args.store {
                 let opener = store::read(url, &args.engine, durability)?;
-                local = local.stored_by(opener, args.engine.cache);
+                local = local
+                    .stored_in(StorePlace { copy, ..StorePlace::new(opener, args.engine.cache) });
+            } else if copy.is_some() {
+                let folder = LocalDeployment::store_folder(folder);
+                let opener = Box::new(StoreFolder { folder, durability });
+                local = local.stored_in(StorePlace { copy, ..StorePlace::new(opener, 0) });
             }
             local.watched_by(witness).anchored_by(anchor).open(params, choice, durability)
         }

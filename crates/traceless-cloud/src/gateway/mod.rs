@@ -80,6 +80,7 @@ pub(crate) use object_steps::ReadStep;
 pub(crate) use object_steps::{LoadStep, StoreStep};
 pub use objects::Draft;
 pub use queries::TOGETHER_MAX;
+pub use scrub::NodeVerdict;
 pub(crate) use steps::BatchStep;
 pub use value::{NAME_LEN_MAX, VALUE_LEN_MAX, Value, size_class};
 

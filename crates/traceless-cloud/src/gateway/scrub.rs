@@ -16,25 +16,38 @@ use core::time::Duration;
 /// Attempts to write a damaged node anew: further slots may be damaged meanwhile.
 const RENEWALS_MAX: usize = 4;
 
+/// What a verification of a node has found.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct NodeVerdict {
+    /// Damaged slots: their blocks are lost.
+    pub lost: Vec<DamagedSlot>,
+    /// Slots that were damaged, and read well the second time: from a second copy, or after a
+    /// passing failure.
+    pub healed: Vec<DamagedSlot>,
+}
+
 impl Gateway {
-    /// Verifies all slots of a node, and returns the damaged ones. Their blocks are lost, and the
-    /// node is written anew without them. If a round is in progress, it ends first.
-    pub fn scrub(&mut self, node: Node) -> Result<Vec<DamagedSlot>> {
+    /// Verifies all slots of a node. If some are damaged, the node is written anew, without the
+    /// lost ones. If a round is in progress, it ends first.
+    pub fn scrub(&mut self, node: Node) -> Result<NodeVerdict> {
         if node.0 >= self.state.params.geometry.nodes() {
             return Err(Error::Malformed("no such node"));
         }
         self.counts.scrubbed += 1;
         self.send_pending()?;
-        let mut damage = self.verify(node)?;
-        if !damage.is_empty() {
-            // A disk or a line may have failed for a moment.
-            damage = self.verify(node)?;
+        let mut healed = self.verify(node)?;
+        let Some(first) = healed.first().copied() else {
+            self.found_damage.forget(node);
+            return Ok(NodeVerdict::default());
+        };
+        // The host may have another copy, or a disk or a line may have failed for a moment.
+        let lost = self.verify(node)?;
+        if lost.is_empty() {
+            self.found_damage.forget(node);
         }
-        match damage.first() {
-            None => self.found_damage.forget(node),
-            Some(first) => self.write_anew(*first)?,
-        }
-        Ok(damage)
+        self.write_anew(lost.first().copied().unwrap_or(first))?;
+        healed.retain(|slot| !lost.contains(slot));
+        Ok(NodeVerdict { lost, healed })
     }
 
     /// Whether a round is in progress that would have to be waited for.

@@ -14,7 +14,7 @@
 //! # use traceless_cloud::process::{self, Program};
 //! use traceless_cloud::remote::Remote;
 //! # use traceless_cloud::server::{HostServer, STRANGER_TIME, Settings};
-//! use traceless_cloud::store::{Durability, StoreFolder};
+//! use traceless_cloud::store::{Durability, StoreFolder, StorePlace};
 //! use traceless_cloud::tee::Policy;
 //!
 //! # fn main() -> traceless_cloud::Result {
@@ -26,11 +26,13 @@
 //! # let (path, environment) = (std::env::current_exe()?, Vec::new());
 //! # let server = Arc::new(HostServer::new(Settings {
 //! #     folder: folder.path().join("host"),
-//! #     store: Box::new(StoreFolder {
-//! #         folder: folder.path().join("host/nodes"),
-//! #         durability: Durability::Process,
-//! #     }),
-//! #     cache: 0,
+//! #     store: StorePlace::new(
+//! #         Box::new(StoreFolder {
+//! #             folder: folder.path().join("host/nodes"),
+//! #             durability: Durability::Process,
+//! #         }),
+//! #         0,
+//! #     ),
 //! #     enclave: Program { path, arguments: vec!["enclave".into()], environment },
 //! #     identity: None,
 //! #     clients: None,

@@ -14,7 +14,7 @@
 //! use std::sync::atomic::{AtomicBool, Ordering};
 //! use traceless_cloud::process::Program;
 //! use traceless_cloud::server::{HostServer, STRANGER_TIME, Settings};
-//! use traceless_cloud::store::{Durability, StoreFolder};
+//! use traceless_cloud::store::{Durability, StoreFolder, StorePlace};
 //!
 //! # fn main() -> traceless_cloud::Result {
 //! # let temporary = tempfile::tempdir()?;
@@ -23,8 +23,8 @@
 //! let enclave = Program { path: "traceless".into(), arguments, environment: Vec::new() };
 //! let (identity, clients, stranger_time) = (None, None, STRANGER_TIME);
 //! let store = StoreFolder { folder: folder.join("nodes"), durability: Durability::Power };
-//! let (store, cache) = (Box::new(store), 64 << 20);
-//! let settings = Settings { folder, store, cache, enclave, identity, clients, stranger_time };
+//! let store = StorePlace::new(Box::new(store), 64 << 20);
+//! let settings = Settings { folder, store, enclave, identity, clients, stranger_time };
 //! let server = Arc::new(HostServer::new(settings)?);
 //! assert!(server.certificate().exists());
 //!
@@ -56,7 +56,7 @@ use crate::durable::make_folder;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::process::{Program, Starting};
-use crate::store::{BoxedStore, CachedStore, NodeStore as _, OpenStore};
+use crate::store::{BoxedStore, NodeStore as _, OpenStore as _, StorePlace};
 use crate::wire::fence::{Fence, Opening};
 use crate::wire::message::SessionId;
 use crate::wire::tls;
@@ -81,9 +81,7 @@ pub struct Settings {
     /// The folder of the host's own files: its certificate, and its record of openings.
     pub folder: PathBuf,
     /// Where the tree is.
-    pub store: Box<dyn OpenStore>,
-    /// Bytes of memory for nodes of the top layers.
-    pub cache: u64,
+    pub store: StorePlace,
     /// The program of the host's enclaves.
     pub enclave: Program,
     /// The host's certificate and key; `None` creates a certificate in the host's folder.
@@ -102,9 +100,6 @@ pub fn clients(has_certificates: bool) -> Clients {
     Clients::Anyone { remedy: "give --client-ca" }
 }
 
-/// The engine of a host.
-type Nodes = CachedStore<BoxedStore>;
-
 /// A host.
 pub struct HostServer {
     settings: Settings,
@@ -116,7 +111,7 @@ pub struct HostServer {
 struct ServerState {
     fence: Fence,
     /// Opened by the first gateway, which knows the tree's shape.
-    store: Option<(Geometry, Arc<Nodes>)>,
+    store: Option<(Geometry, Arc<BoxedStore>)>,
     current: Option<Arc<HostSession>>,
 }
 
@@ -124,7 +119,7 @@ struct ServerState {
 struct Visitor {
     opening: Opening,
     geometry: Geometry,
-    store: Arc<Nodes>,
+    store: Arc<BoxedStore>,
     enclave: Starting,
 }
 
@@ -229,7 +224,7 @@ impl HostServer {
         state: &mut ServerState,
         geometry: Geometry,
         opening: Opening,
-    ) -> Result<Arc<Nodes>> {
+    ) -> Result<Arc<BoxedStore>> {
         if geometry.nodes() > NODES_MAX {
             return Err(Error::Parameters("a host keeps at most 2^24 nodes"));
         }
@@ -244,8 +239,7 @@ impl HostServer {
             }
             Some(_) => Err(Error::Parameters("the store is of another tree")),
             None => {
-                let store = self.settings.store.open(geometry, opening)?;
-                let store = Arc::new(CachedStore::new(store, geometry, self.settings.cache));
+                let store = Arc::new(self.settings.store.open(geometry, opening)?);
                 state.store = Some((geometry, store.clone()));
                 Ok(store)
             }

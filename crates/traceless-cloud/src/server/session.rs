@@ -1,10 +1,10 @@
 //! A gateway's session at the host.
 
-use super::Nodes;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::host::{Host, HostedStore};
 use crate::process::EnclaveProcess;
+use crate::store::BoxedStore;
 use crate::wire::message::{LINES, NumberedRequest, SessionId, damage, replies};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 pub struct HostSession {
     id: SessionId,
     geometry: Geometry,
-    served: HostedStore<Arc<Nodes>, EnclaveProcess>,
+    served: HostedStore<Arc<BoxedStore>, EnclaveProcess>,
     over: AtomicBool,
     /// Held by each call while it runs, so that no call runs after the session has ended.
     running: RwLock<()>,
@@ -43,7 +43,7 @@ impl HostSession {
     pub fn new(
         id: SessionId,
         geometry: Geometry,
-        store: Arc<Nodes>,
+        store: Arc<BoxedStore>,
         enclave: EnclaveProcess,
     ) -> Self {
         Self {

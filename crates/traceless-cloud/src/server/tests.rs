@@ -8,7 +8,7 @@ use crate::kernel::Choice;
 use crate::local_deployment::OpenGateway;
 use crate::process::tests::this_program;
 use crate::remote::Remote;
-use crate::store::{Durability, StoreFolder};
+use crate::store::{Durability, StoreFolder, StorePlace};
 use crate::tee::Policy;
 use crate::wire::message::NumberedRequest;
 use std::net::{SocketAddr, TcpStream};
@@ -35,12 +35,14 @@ impl Running {
     fn start_for(folder: &Path, address: &str, known: Option<PathBuf>) -> Self {
         let server = HostServer::new(Settings {
             folder: folder.to_owned(),
-            store: Box::new(StoreFolder {
-                folder: folder.join("nodes"),
-                durability: Durability::Process,
-            }),
             // Room for the roots only.
-            cache: 3 * params(BLOCKS).geometry.node_len(0) as u64,
+            store: StorePlace::new(
+                Box::new(StoreFolder {
+                    folder: folder.join("nodes"),
+                    durability: Durability::Process,
+                }),
+                3 * params(BLOCKS).geometry.node_len(0) as u64,
+            ),
             enclave: this_program("enclave"),
             identity: None,
             clients: known,

@@ -2,7 +2,7 @@
 
 use super::SharedGateway;
 use crate::error::Error;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, NodeVerdict};
 use crate::geometry::Node;
 use std::num::NonZeroU64;
 use std::sync::{Arc, mpsc};
@@ -86,10 +86,14 @@ impl SharedGateway {
         self.metrics.observe(&gateway);
         drop((gateway, turn));
         match scrubbed {
-            Ok(damage) => {
-                if !damage.is_empty() {
-                    let (slots, node) = (damage.len(), node.0);
-                    tracing::error!(node, slots, "the scrub found damaged slots");
+            Ok(NodeVerdict { lost, healed }) => {
+                let node = node.0;
+                if !lost.is_empty() {
+                    tracing::error!(node, slots = lost.len(), "the scrub found damaged slots");
+                }
+                if !healed.is_empty() {
+                    let slots = healed.len();
+                    tracing::warn!(node, slots, "the scrub found damaged slots, which are healed");
                 }
                 self.metrics.succeeded();
                 ScrubOutcome::Verified

@@ -1,6 +1,7 @@
 //! A store of a kind that is chosen when the program runs.
 
-use super::{NodeStore, NodeVersion, Opening, SlotRead};
+use super::{CopyableStore, NodeStore, NodeVersion, Opening, SlotRead};
+use crate::enclave::DamagedSlots;
 use crate::error::Result;
 use futures_util::future::BoxFuture;
 
@@ -10,7 +11,7 @@ pub struct BoxedStore(Box<dyn AnyStore>);
 
 impl BoxedStore {
     /// Boxes a store.
-    pub fn new(store: impl NodeStore + 'static) -> Self {
+    pub fn new(store: impl CopyableStore + 'static) -> Self {
         Self(Box::new(store))
     }
 }
@@ -52,12 +53,26 @@ impl NodeStore for BoxedStore {
         self.0.sequence().await
     }
 
+    fn judge(&self, version: NodeVersion, damaged: &DamagedSlots) {
+        self.0.judge(version, damaged);
+    }
+
     async fn admit(&self, opening: Opening) -> Result {
         self.0.admit(opening).await
     }
 }
 
-/// [`NodeStore`] without types that differ from store to store.
+impl CopyableStore for BoxedStore {
+    fn current(&self) -> Vec<NodeVersion> {
+        self.0.current()
+    }
+
+    async fn restore(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.0.restore(sequence, versions).await
+    }
+}
+
+/// [`CopyableStore`] without types that differ from store to store.
 trait AnyStore: Send + Sync {
     fn read_slots<'a, 'b: 'a>(&'a self, reads: &'a mut [SlotRead<'b>]) -> BoxFuture<'a, Result>;
     fn read_node<'a>(&'a self, version: NodeVersion, into: &'a mut [u8]) -> BoxFuture<'a, Result>;
@@ -72,10 +87,13 @@ trait AnyStore: Send + Sync {
     fn abandon(&self) -> BoxFuture<'_, Result>;
     fn commit<'a>(&'a self, sequence: u64, versions: &'a [NodeVersion]) -> BoxFuture<'a, Result>;
     fn sequence(&self) -> BoxFuture<'_, Result<u64>>;
+    fn judge(&self, version: NodeVersion, damaged: &DamagedSlots);
     fn admit(&self, opening: Opening) -> BoxFuture<'_, Result>;
+    fn current(&self) -> Vec<NodeVersion>;
+    fn restore<'a>(&'a self, sequence: u64, versions: &'a [NodeVersion]) -> BoxFuture<'a, Result>;
 }
 
-impl<S: NodeStore> AnyStore for S {
+impl<S: CopyableStore> AnyStore for S {
     fn read_slots<'a, 'b: 'a>(&'a self, reads: &'a mut [SlotRead<'b>]) -> BoxFuture<'a, Result> {
         Box::pin(NodeStore::read_slots(self, reads))
     }
@@ -116,7 +134,19 @@ impl<S: NodeStore> AnyStore for S {
         Box::pin(NodeStore::sequence(self))
     }
 
+    fn judge(&self, version: NodeVersion, damaged: &DamagedSlots) {
+        NodeStore::judge(self, version, damaged);
+    }
+
     fn admit(&self, opening: Opening) -> BoxFuture<'_, Result> {
         Box::pin(NodeStore::admit(self, opening))
+    }
+
+    fn current(&self) -> Vec<NodeVersion> {
+        CopyableStore::current(self)
+    }
+
+    fn restore<'a>(&'a self, sequence: u64, versions: &'a [NodeVersion]) -> BoxFuture<'a, Result> {
+        Box::pin(CopyableStore::restore(self, sequence, versions))
     }
 }

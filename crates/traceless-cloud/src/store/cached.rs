@@ -4,7 +4,8 @@
 //! from memory. Which layers are kept follows from the tree's shape and the size of the memory
 //! alone, not from requests.
 
-use super::{NodeStore, NodeVersion, Opening, SlotRead};
+use super::{CopyableStore, NodeStore, NodeVersion, Opening, SlotRead};
+use crate::enclave::DamagedSlots;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 use futures_util::future::join_all;
@@ -158,9 +159,26 @@ impl<S: NodeStore> NodeStore for CachedStore<S> {
         self.store.sequence().await
     }
 
+    fn judge(&self, version: NodeVersion, damaged: &DamagedSlots) {
+        self.store.judge(version, damaged);
+    }
+
     async fn admit(&self, opening: Opening) -> Result {
         self.writing().abandon();
         self.store.admit(opening).await
+    }
+}
+
+impl<S: CopyableStore> CopyableStore for CachedStore<S> {
+    fn current(&self) -> Vec<NodeVersion> {
+        self.store.current()
+    }
+
+    async fn restore(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.store.restore(sequence, versions).await?;
+        let cached = versions.iter().filter(|version| self.is_cached(version.node));
+        self.writing().commit(cached);
+        Ok(())
     }
 }
 

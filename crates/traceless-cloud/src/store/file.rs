@@ -5,7 +5,7 @@
 //! lacks an acknowledged commit is not opened.
 
 use super::places::{NodePlaces, VersionPlace};
-use super::{NodeStore, NodeVersion, SlotRead};
+use super::{CopyableStore, NodeStore, NodeVersion, SlotRead};
 use crate::codec::{Reader, Writer};
 use crate::durable::{Durability, make_folder, put};
 use crate::error::{Error, Result};
@@ -28,6 +28,8 @@ const LOG: &str = "places.log";
 const NEW_LOG: &str = "places.new";
 const MAGIC: Magic = *b"tlnodes3";
 const ENTRY_LEN: usize = 16;
+/// Begins a record of versions that were copied from another store, before the number.
+const COPIED: u64 = u64::MAX;
 /// Names the log in errors about what its entries say.
 const LOG_CONTENT: &str = "the log of places";
 /// Length of a log, in bytes, above which a new one is written.
@@ -109,9 +111,32 @@ impl FileStore {
         (&self.nodes[places.size_of(node)], u64::from(place) * len)
     }
 
-    fn sync(&self, file: &File) -> Result {
+    fn sync_nodes(&self) -> Result {
         if self.durability == Durability::Power {
-            file.sync_data()?;
+            for file in &self.nodes {
+                file.sync_data()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the record of staged versions to the log, and makes them current.
+    fn apply(
+        &self,
+        places: &mut NodePlaces,
+        sequence: u64,
+        staged: &[VersionPlace],
+        record: &[u8],
+    ) -> Result {
+        let mut log = self.working_log(places)?;
+        log.write(&mut EntryDraft::of(1, record))?;
+        places.commit(sequence, staged);
+        if log.position().end > LOG_LEN_MAX {
+            match write_log(&self.folder, &self.geometry, places, self.durability) {
+                Ok(new) => *log = new,
+                // It is unknown which of both logs is in place: the next call tries again.
+                Err(_) => log.give_up(),
+            }
         }
         Ok(())
     }
@@ -166,28 +191,31 @@ impl NodeStore for FileStore {
     }
 
     async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        for file in &self.nodes {
-            self.sync(file)?;
-        }
+        self.sync_nodes()?;
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let staged = places.staged(sequence, versions)?;
-        let mut log = self.working_log(&places)?;
-        log.write(&mut EntryDraft::of(1, &record(sequence, &staged)))?;
-        places.commit(sequence, &staged);
-        if log.position().end > LOG_LEN_MAX {
-            match write_log(&self.folder, &self.geometry, &places, self.durability) {
-                Ok(new) => *log = new,
-                // It is unknown which of both logs is in place: the next call tries again.
-                Err(_) => log.give_up(),
-            }
-        }
-        Ok(())
+        self.apply(&mut places, sequence, &staged, &record(sequence, &staged))
     }
 
     async fn sequence(&self) -> Result<u64> {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
         drop(self.working_log(&places)?);
         Ok(places.sequence())
+    }
+}
+
+impl CopyableStore for FileStore {
+    fn current(&self) -> Vec<NodeVersion> {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        places.current().map(|placed| placed.version).collect()
+    }
+
+    async fn restore(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.sync_nodes()?;
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let staged = places.copied(sequence, versions)?;
+        let record = [&COPIED.to_le_bytes()[..], &record(sequence, &staged)].concat();
+        self.apply(&mut places, sequence, &staged, &record)
     }
 }
 
@@ -253,8 +281,13 @@ fn replay(
         return Err(Error::Parameters("the store is of another tree"));
     }
     for (before, (_, body)) in found.bodies().enumerate() {
+        let (is_copied, body) = match body.strip_prefix(&COPIED.to_le_bytes()) {
+            Some(copied) => (true, copied),
+            None => (false, body),
+        };
         let (number, nodes) = commit_in(body)?;
-        let follows = before == 0 || number == places.sequence() + 1;
+        let next = places.sequence() + 1;
+        let follows = before == 0 || number == next || is_copied && number >= places.sequence();
         if !follows || !nodes.iter().all(|one| is_place(geometry, places, *one)) {
             return Err(wrong());
         }

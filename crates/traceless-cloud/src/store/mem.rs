@@ -1,7 +1,7 @@
 //! Nodes in memory.
 
 use super::places::NodePlaces;
-use super::{NodeStore, NodeVersion, SlotRead};
+use super::{CopyableStore, NodeStore, NodeVersion, SlotRead};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use std::sync::{PoisonError, RwLock};
@@ -76,5 +76,19 @@ impl NodeStore for MemStore {
 
     async fn sequence(&self) -> Result<u64> {
         Ok(self.places.read().unwrap_or_else(PoisonError::into_inner).sequence())
+    }
+}
+
+impl CopyableStore for MemStore {
+    fn current(&self) -> Vec<NodeVersion> {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        places.current().map(|placed| placed.version).collect()
+    }
+
+    async fn restore(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let staged = places.copied(sequence, versions)?;
+        places.commit(sequence, &staged);
+        Ok(())
     }
 }

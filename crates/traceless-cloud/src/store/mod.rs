@@ -28,9 +28,12 @@
 
 mod boxed;
 mod cached;
+mod copyable;
 mod file;
 mod mem;
+mod mirrored;
 mod opener;
+mod place;
 mod places;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
@@ -40,9 +43,12 @@ pub use crate::durable::Durability;
 pub use crate::wire::fence::Opening;
 pub use boxed::BoxedStore;
 pub use cached::CachedStore;
+pub use copyable::CopyableStore;
 pub use file::FileStore;
 pub use mem::MemStore;
+pub use mirrored::MirroredStore;
 pub use opener::{OpenStore, StoreFolder};
+pub use place::StorePlace;
 pub use versions::{StoredVersion, Versions};
 
 #[cfg(test)]
@@ -51,6 +57,7 @@ mod slow_engine;
 mod tests;
 
 use crate::codec::{Reader, Writer};
+use crate::enclave::DamagedSlots;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
@@ -184,6 +191,10 @@ pub trait NodeStore: Send + Sync {
     /// The number of the last commit; 0 if there was none.
     fn sequence(&self) -> impl Future<Output = Result<u64>> + Send;
 
+    /// Takes the enclave's verdict about a node that was read: which of its slots are damaged. A
+    /// store with a second copy reads these from the other copy next time.
+    fn judge(&self, _version: NodeVersion, _damaged: &DamagedSlots) {}
+
     /// Begins the session of a gateway, if the store is open already. An engine that several hosts
     /// reach takes the store from the other hosts, and fails with [`Error::Fenced`] if one of them
     /// has admitted a newer opening.
@@ -227,6 +238,10 @@ impl<S: NodeStore + ?Sized> NodeStore for std::sync::Arc<S> {
 
     async fn sequence(&self) -> Result<u64> {
         (**self).sequence().await
+    }
+
+    fn judge(&self, version: NodeVersion, damaged: &DamagedSlots) {
+        (**self).judge(version, damaged);
     }
 
     async fn admit(&self, opening: Opening) -> Result {

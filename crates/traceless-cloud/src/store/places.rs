@@ -46,7 +46,6 @@ impl NodePlaces {
     }
 
     /// All current versions.
-    #[cfg(test)]
     pub fn current(&self) -> impl Iterator<Item = VersionPlace> + '_ {
         self.versions.current()
     }
@@ -87,6 +86,11 @@ impl NodePlaces {
     /// The places of staged versions, for the commit with number `sequence`.
     pub fn staged(&self, sequence: u64, versions: &[NodeVersion]) -> Result<Vec<VersionPlace>> {
         self.versions.staged(sequence, versions)
+    }
+
+    /// The places of staged versions that are copied from a store with this number.
+    pub fn copied(&self, sequence: u64, versions: &[NodeVersion]) -> Result<Vec<VersionPlace>> {
+        self.versions.copied(sequence, versions)
     }
 
     /// Makes versions current, and drops all other staged versions.

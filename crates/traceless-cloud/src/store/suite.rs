@@ -10,7 +10,7 @@
 //! }
 //! ```
 
-use super::{NodeStore, NodeVersion, SlotRead};
+use super::{CopyableStore, NodeStore, NodeVersion, SlotRead};
 use crate::block_on::block_on;
 use crate::geometry::Geometry;
 
@@ -74,6 +74,47 @@ pub fn reopens<S: NodeStore>(open: impl Fn() -> S, g: &Geometry) {
         let staged = path(g, sequence, 77);
         assert!(block_on(store.commit(sequence + 1, &staged)).is_err(), "staged before");
     }
+}
+
+/// Checks what a copy of another store must do. `open` opens the store anew, after the one that it
+/// returned before was dropped.
+pub fn is_copyable<S: CopyableStore>(open: impl Fn() -> S, g: &Geometry) {
+    let store = open();
+    for sequence in 1..=3 {
+        write_round(&store, g, sequence);
+    }
+    let copied = path(g, 9, 50);
+    let stage = |store: &S, version| block_on(store.stage(version, &bytes_of(g, version))).unwrap();
+    let number = |store: &S| block_on(store.sequence()).unwrap();
+    for version in &copied {
+        stage(&store, *version);
+        block_on(store.restore(3, &[*version])).unwrap();
+        assert_eq!(number(&store), 3);
+        assert!(store.current().contains(version));
+    }
+    stage(&store, copied[0]);
+    assert!(block_on(store.restore(2, &copied[..1])).is_err(), "older than itself");
+    assert!(block_on(store.restore(4, &path(g, 9, 51))).is_err(), "nothing is staged");
+    assert_eq!(number(&store), 3);
+    block_on(store.restore(7, &[])).unwrap();
+    let mut before = store.current();
+    drop(store);
+    let store = open();
+    assert_eq!(number(&store), 7);
+    let mut after = store.current();
+    before.sort_unstable();
+    after.sort_unstable();
+    assert_eq!(before, after);
+    for version in &copied {
+        let mut bytes = vec![0; bytes_of(g, *version).len()];
+        block_on(store.read_node(*version, &mut bytes)).unwrap();
+        assert!(bytes == bytes_of(g, *version));
+    }
+    assert!(block_on(store.commit(7, &[])).is_err());
+    write_round(&store, g, 8);
+    check_round(&store, g, 8);
+    drop(store);
+    assert_eq!(number(&open()), 8);
 }
 
 /// The versions that a round writes under an attempt.

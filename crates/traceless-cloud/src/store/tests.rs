@@ -1,4 +1,4 @@
-use super::suite::{behaves, bytes_of, path, reopens, shapes, write_round};
+use super::suite::{behaves, bytes_of, is_copyable, path, reopens, shapes, write_round};
 use super::*;
 use crate::block_on::block_on;
 use crate::error::Error;
@@ -50,6 +50,11 @@ fn files_reopen_in_the_state_of_the_last_commit() {
     let (folder, g) = (tempfile::tempdir().unwrap(), small());
     let open = || FileStore::open(folder.path(), g, Durability::Process);
     reopens(|| open().unwrap(), &g);
-    let _store = open().unwrap();
+    let store = open().unwrap();
     assert!(matches!(open(), Err(Error::InUse(_))));
+    drop(store);
+    for g in shapes() {
+        let folder = tempfile::tempdir().unwrap();
+        is_copyable(|| FileStore::open(folder.path(), g, Durability::Process).unwrap(), &g);
+    }
 }

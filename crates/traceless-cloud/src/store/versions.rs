@@ -128,6 +128,18 @@ impl<T: Copy + PartialEq> Versions<T> {
         if self.sequence.checked_add(1) != Some(sequence) {
             return Err(Error::Store("a commit is missing or came twice"));
         }
+        self.find_staged(versions)
+    }
+
+    /// The staged versions that are copied from a store after its commit `sequence`.
+    pub fn copied(&self, sequence: u64, versions: &[NodeVersion]) -> Result<Vec<StoredVersion<T>>> {
+        if sequence < self.sequence {
+            return Err(Error::Store("a copy is newer than its store"));
+        }
+        self.find_staged(versions)
+    }
+
+    fn find_staged(&self, versions: &[NodeVersion]) -> Result<Vec<StoredVersion<T>>> {
         let find = |version: &NodeVersion| {
             let found = self.staged.get(&version.node).filter(|stored| stored.version == *version);
             found.copied().ok_or(Error::Store("a node is not staged"))

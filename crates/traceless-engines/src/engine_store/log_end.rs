@@ -120,7 +120,7 @@ impl<E: Engine> EngineStore<E> {
         end.next += 1;
         match taken {
             Entry::Open { opening, .. } => end.newest = Some(opening),
-            Entry::Commit { sequence, versions } => {
+            Entry::Commit { sequence, versions } | Entry::Restore { sequence, versions } => {
                 let dropped = self.writing().commit(sequence, &versions);
                 self.remove(dropped);
             }

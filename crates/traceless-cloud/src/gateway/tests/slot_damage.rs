@@ -2,7 +2,8 @@
 //! host observes the same for live blocks and dummies.
 
 use super::*;
-use crate::geometry::Node;
+use crate::geometry::{Geometry, Node};
+use crate::store::{BoxedStore, CopyableStore, MirroredStore, OpenStore, Opening};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A store in memory with damaged slots.
@@ -111,6 +112,22 @@ impl NodeStore for DamagedStore {
     }
 }
 
+impl CopyableStore for DamagedStore {
+    fn current(&self) -> Vec<NodeVersion> {
+        self.store.current()
+    }
+
+    async fn restore(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.store.restore(sequence, versions).await?;
+        let mut current = self.damage.current.lock().unwrap();
+        current.extend(versions.iter().map(|version| (version.node.0, version.attempt)));
+        // The same version may have been written anew.
+        let mut slots = self.damage.slots.lock().unwrap();
+        slots.retain(|(version, _), _| !versions.contains(version));
+        Ok(())
+    }
+}
+
 fn damaged_gateway(blocks: u64, seed: u64) -> (Gateway, Arc<Damage>) {
     let params = params(blocks);
     let damage = Arc::new(Damage::default());
@@ -181,7 +198,7 @@ fn a_scrub_finds_all_damage_and_writes_its_nodes_anew() {
         let wanted = damage.found_by_now();
         let mut found = BTreeSet::new();
         for node in (0..params.geometry.nodes()).map(Node) {
-            let slots = gateway.scrub(node).unwrap();
+            let slots = gateway.scrub(node).unwrap().lost;
             found.extend(slots.iter().map(|one| (one.node.0, one.slot)));
         }
         assert_eq!(found, wanted);
@@ -191,7 +208,7 @@ fn a_scrub_finds_all_damage_and_writes_its_nodes_anew() {
         // What the scrub did not find to be lost is there.
         assert_eq!(lost(&mut gateway).len(), known);
         for node in (0..params.geometry.nodes()).map(Node) {
-            assert!(gateway.scrub(node).unwrap().is_empty());
+            assert_eq!(gateway.scrub(node).unwrap(), NodeVerdict::default());
         }
     }
 }
@@ -212,7 +229,7 @@ fn damage_that_passes_loses_nothing() {
         }
         assert!(lost(&mut gateway).is_empty());
         let node = Node(rng.below(u64::from(params.geometry.nodes())) as u32);
-        assert!(gateway.scrub(node).unwrap().is_empty());
+        assert!(gateway.scrub(node).unwrap().lost.is_empty());
     }
     assert_eq!(gateway.lost_blocks(), 0);
 }
@@ -453,4 +470,116 @@ fn exchanged_replies_are_refused() {
         gateway.dummy().unwrap();
     }
     assert!(all_refused > 15 && lost(&mut gateway).is_empty(), "{all_refused}");
+}
+
+/// Opens a second copy with damaged slots, once.
+struct DamagedCopy(Arc<Damage>);
+
+impl OpenStore for DamagedCopy {
+    fn open(&self, geometry: Geometry, _: Opening) -> Result<BoxedStore> {
+        let (store, damage) = (MemStore::new(geometry), self.0.clone());
+        Ok(BoxedStore::new(DamagedStore { store, damage }))
+    }
+}
+
+/// Slots, as numbers of nodes and of slots in them.
+type Slots = BTreeSet<(u32, u32)>;
+
+/// A gateway with every block written to two stores.
+struct Mirrored {
+    gateway: Gateway,
+    store: Arc<MirroredStore<DamagedStore>>,
+    /// Of the store, and of its copy.
+    damage: [Arc<Damage>; 2],
+}
+
+impl Mirrored {
+    fn filled(blocks: u64, seed: u64) -> Self {
+        let params = params(blocks);
+        let damage: [Arc<Damage>; 2] = Default::default();
+        let first =
+            DamagedStore { store: MemStore::new(params.geometry), damage: damage[0].clone() };
+        let copy = Arc::new(DamagedCopy(damage[1].clone()));
+        let opening = Opening { number: 1, instance: [1; 16] };
+        let store = MirroredStore::open(first, copy, params.geometry, opening).unwrap();
+        let store = Arc::new(store);
+        let mut gateway = gateway_over(params, store.clone(), Choice::Benes, seed);
+        for id in 0..blocks {
+            gateway.put(id, &block(id, 1)).unwrap();
+        }
+        gateway.save().unwrap();
+        let mirrored = Self { gateway, store, damage };
+        mirrored.wait_until_whole();
+        mirrored
+    }
+
+    fn wait_until_whole(&self) {
+        while !self.store.is_whole() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    /// Verifies all nodes, until no copy is damaged. Returns the lost and the healed slots.
+    fn scrub(&mut self) -> (Slots, Slots) {
+        let (mut lost, mut healed) = (BTreeSet::new(), BTreeSet::new());
+        for _ in 0..2 {
+            for node in (0..self.gateway.params().geometry.nodes()).map(Node) {
+                let found = self.gateway.scrub(node).unwrap();
+                lost.extend(found.lost.iter().map(|one| (one.node.0, one.slot)));
+                healed.extend(found.healed.iter().map(|one| (one.node.0, one.slot)));
+                self.wait_until_whole();
+            }
+        }
+        (lost, healed)
+    }
+
+    fn damaged(&self) -> [Slots; 2] {
+        self.damage.each_ref().map(|damage| damage.found_by_now())
+    }
+}
+
+#[test]
+fn damage_of_a_store_with_a_copy_loses_nothing() {
+    for (count, seed) in [(1, 61), (100, 62), (1000, 63)] {
+        let mut mirrored = Mirrored::filled(1500, seed);
+        let params = *mirrored.gateway.params();
+        mirrored.damage[0].add_random(&params, count, &mut SeededRng::new(seed));
+        assert!(lost(&mut mirrored.gateway).is_empty());
+        assert_eq!(mirrored.gateway.lost_blocks(), 0);
+        assert!(count == 1 || mirrored.gateway.counts().damaged == 0);
+        let wanted = mirrored.damaged()[0].clone();
+        assert_eq!(mirrored.scrub(), (BTreeSet::new(), wanted));
+        assert_eq!(mirrored.damaged(), [BTreeSet::new(), BTreeSet::new()]);
+    }
+}
+
+/// Damage of the copy is found by a scrub, too, and the copy is written anew.
+#[test]
+fn a_scrub_heals_each_copy_from_the_other_one() {
+    let mut mirrored = Mirrored::filled(1500, 71);
+    let params = *mirrored.gateway.params();
+    let mut rng = SeededRng::new(71);
+    for damage in &mirrored.damage {
+        damage.add_random(&params, 100, &mut rng);
+    }
+    let [first, copy] = mirrored.damaged();
+    let both: Slots = first.intersection(&copy).copied().collect();
+    let of_first = first.difference(&both).copied().collect();
+    assert_eq!(mirrored.scrub(), (both.clone(), of_first));
+    assert_eq!(mirrored.damaged(), [BTreeSet::new(), BTreeSet::new()]);
+    assert!(lost(&mut mirrored.gateway).len() <= both.len());
+}
+
+/// Only what is damaged in both copies is lost.
+#[test]
+fn damage_of_both_copies_of_a_slot_loses_its_block() {
+    let mut mirrored = Mirrored::filled(1500, 81);
+    let params = *mirrored.gateway.params();
+    for damage in &mirrored.damage {
+        damage.add_random(&params, 100, &mut SeededRng::new(81));
+    }
+    let [first, copy] = mirrored.damaged();
+    assert_eq!(first, copy);
+    let lost = lost(&mut mirrored.gateway);
+    assert!(lost.len() <= 100 && lost.len() > 10, "{}", lost.len());
 }
