@@ -26,6 +26,9 @@ pub fn open(args: &GatewayTreeArgs, witness: Option<Arc<dyn Witness>>) -> Result
     }
     let (key_file, anchor) = (args.key_file.as_deref(), args.anchor.clone());
     let opened = match (&args.home.local, &args.home.state) {
+        (None, Some(_)) if args.engine.copy.is_some() => {
+            return Err(Failure::usage("the host has the tree: give --copy to `traceless host`"));
+        }
         (None, Some(home)) => {
             let remote = remote(&args.remote, args.allow_simulated_tee)?;
             let remote = Remote { anchor, witness, ..remote };

@@ -214,8 +214,7 @@ impl CopyableStore for FileStore {
         self.sync_nodes()?;
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let staged = places.copied(sequence, versions)?;
-        let record = [&COPIED.to_le_bytes()[..], &record(sequence, &staged)].concat();
-        self.apply(&mut places, sequence, &staged, &record)
+        self.apply(&mut places, sequence, &staged, &copied_record(sequence, &staged))
     }
 }
 
@@ -246,8 +245,14 @@ fn write_log(
 ) -> Result<Log<HashProof>> {
     let before: Vec<VersionPlace> = places.before_newest().collect();
     let newest = places.sequence();
-    let before = newest.checked_sub(1).map(|sequence| record(sequence, &before));
-    let records = before.into_iter().chain([record(newest, places.newest())]);
+    let records = if newest == 0 && !before.is_empty() {
+        // A copy of a store, before its first commit.
+        vec![record(0, &before), copied_record(0, places.newest())]
+    } else {
+        let before = newest.checked_sub(1).map(|sequence| record(sequence, &before));
+        before.into_iter().chain([record(newest, places.newest())]).collect()
+    };
+    let records = records.into_iter();
     let entries = records.map(|record| EntryDraft::of(1, &record));
     let head = Head::draw(MAGIC, places.sequence(), geometry.encode().to_vec(), &mut System);
     let new = folder.join(NEW_LOG);
@@ -265,6 +270,11 @@ fn record(sequence: u64, placed: &[VersionPlace]) -> Vec<u8> {
         out.u32(*location);
     }
     out.into_bytes()
+}
+
+/// The same of versions that were copied from another store.
+fn copied_record(sequence: u64, placed: &[VersionPlace]) -> Vec<u8> {
+    [&COPIED.to_le_bytes()[..], &record(sequence, placed)].concat()
 }
 
 /// Applies the commits of a log, which must not be damaged.
@@ -367,6 +377,33 @@ mod tests {
             }
         }
         assert!(refused > 3, "{refused}");
+    }
+
+    /// A log that is replaced keeps all nodes, also nodes that were copied before a first commit.
+    #[test]
+    fn a_replaced_log_keeps_copied_nodes() {
+        let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
+        let open = || FileStore::open(folder.path(), g, Durability::Process).unwrap();
+        let nodes = |store: &FileStore| {
+            let mut current = store.current();
+            current.sort_unstable();
+            (crate::block_on::block_on(store.sequence()).unwrap(), current)
+        };
+        for (round, number) in [(1, 0), (2, 0), (3, 4), (4, 4)] {
+            let store = open();
+            for version in path(&g, round, 70 + round) {
+                let bytes = vec![7; g.node_len(g.layer_of(version.node))];
+                crate::block_on::block_on(store.stage(version, &bytes)).unwrap();
+                crate::block_on::block_on(store.restore(number, &[version])).unwrap();
+            }
+            let before = nodes(&store);
+            drop(store);
+            let log = folder.path().join(LOG);
+            let torn = [std::fs::read(&log).unwrap(), vec![0xaa; 40]].concat();
+            std::fs::write(&log, torn).unwrap();
+            assert_eq!(nodes(&open()), before);
+            assert_eq!(nodes(&open()), before);
+        }
     }
 
     /// An interrupted commit is ignored, and commits continue after the last whole one.

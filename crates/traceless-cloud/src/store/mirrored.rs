@@ -30,10 +30,11 @@ use crate::geometry::{Geometry, Node};
 use copier::{CopierThread, report_away};
 use futures_util::future::join;
 use futures_util::lock::Mutex as AsyncMutex;
+use kinship::is_mistake;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use suspects::{DamagedNodes, RecentReads};
+use suspects::{DamagedNodes, RecentReads, SlotSource};
 
 /// A store, and a second copy of its tree.
 pub struct MirroredStore<S: CopyableStore + 'static> {
@@ -83,7 +84,8 @@ enum CopyProgress {
 
 impl<S: CopyableStore + 'static> MirroredStore<S> {
     /// A store with a copy that `opener` opens. A copy that cannot be reached within seconds is
-    /// brought up to date later. Fails if the copy has another tree, or is newer than the store.
+    /// brought up to date later. Fails if the copy is of another shape, newer than the store, or in
+    /// use.
     pub fn open(
         first: S,
         opener: Arc<dyn OpenStore>,
@@ -112,8 +114,11 @@ impl<S: CopyableStore + 'static> MirroredStore<S> {
         let (copier, connected) = CopierThread::start(mirror.clone())?;
         match connected {
             Some(Ok(())) => {}
-            Some(Err(failed)) if is_of_the_disk(&failed) => report_away(&failed),
-            Some(Err(refused)) => return Err(refused),
+            Some(Err(refused)) if is_mistake(&refused) => {
+                tracing::error!(reason = %refused, "the second copy is not one of this store");
+                return Err(refused);
+            }
+            Some(Err(failed)) => report_away(&failed),
             None => report_away(&"it does not answer"),
         }
         Ok(Self { mirror, _copier: copier })
@@ -127,48 +132,36 @@ impl<S: CopyableStore + 'static> MirroredStore<S> {
 
 impl<S: CopyableStore> NodeStore for MirroredStore<S> {
     async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
-        let again = self.mirror.recent_reads().note(reads);
-        let read = self.mirror.first.read_slots(reads).await;
-        match (read, self.mirror.copy_to_read()) {
-            (Ok(()), Some(copy)) => {
-                for number in again {
-                    self.mirror.replace_slot(&copy, &mut reads[number]).await;
-                }
-                Ok(())
-            }
-            (Err(failed), Some(copy)) if is_of_the_disk(&failed) => {
-                copy.read_slots(reads).await.map_err(|_| failed)
-            }
-            (read, _) => read,
+        let mirror = &*self.mirror;
+        let again = mirror.recent_reads().note(reads);
+        let read = mirror.first.read_slots(reads).await;
+        let Some(copy) = mirror.copy_to_read() else { return read };
+        match read {
+            Err(Error::Io(_)) => mirror.read_each(&copy, reads).await?,
+            other => other?,
         }
+        if !again.is_empty() {
+            mirror.read_again(&copy, reads, &again).await;
+        }
+        Ok(())
     }
 
     async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
         let read = self.mirror.first.read_node(version, into).await;
-        match (read, self.mirror.copy_to_read()) {
-            (Ok(()), Some(copy)) => {
-                self.mirror.replace_damaged(&copy, version, into).await;
-                Ok(())
-            }
-            (Err(failed), Some(copy)) if is_of_the_disk(&failed) => {
-                copy.read_node(version, into).await.map_err(|_| failed)
-            }
-            (read, _) => read,
-        }
+        self.mirror.mend_node(version, into, read).await
     }
 
     async fn read_node_to_verify(&self, version: NodeVersion, into: &mut [u8]) -> Result {
-        let read = self.mirror.first.read_node_to_verify(version, into).await;
-        let Some(copy) = self.mirror.copy_to_read() else { return read };
+        let mirror = &*self.mirror;
+        let read = mirror.first.read_node_to_verify(version, into).await;
+        let Some(copy) = mirror.copy_to_read() else { return read };
         match read {
             // The enclave is to find what cannot be read, so that the node is written anew.
-            Err(failed) if is_of_the_disk(&failed) => {
-                self.mirror.read_slot_by_slot(version, into).await;
-            }
+            Err(Error::Io(_)) => _ = mirror.read_slot_by_slot(version, into).await?,
             other => other?,
         }
-        self.mirror.replace_damaged(&copy, version, into).await;
-        self.mirror.compare(&copy, version, into).await;
+        mirror.replace_damaged(&copy, version, into).await?;
+        mirror.compare(&copy, version, into).await;
         Ok(())
     }
 
@@ -247,11 +240,6 @@ impl<S: CopyableStore> CopyableStore for MirroredStore<S> {
     }
 }
 
-/// Whether a failure is one of a disk or an engine, which the copy may not have.
-fn is_of_the_disk(failed: &Error) -> bool {
-    matches!(failed, Error::Io(_) | Error::Engine(_))
-}
-
 impl<S: CopyableStore> Mirror<S> {
     fn state(&self) -> MutexGuard<'_, CopyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -280,11 +268,20 @@ impl<S: CopyableStore> Mirror<S> {
 
     /// Writes something of a round to the copy, if the round is staged there, too.
     async fn write_round(&self, write: impl AsyncFnOnce(&BoxedStore) -> Result) {
+        if !self.has_copied_round() {
+            // The copier may have the copy for long.
+            return;
+        }
         let _writes = self.copy_writes.lock().await;
         let Some((copy, true)) = self.whole_copy() else { return };
         if let Err(failed) = write(&copy).await {
             self.fall_behind(&failed);
         }
+    }
+
+    /// Whether the round is staged in the copy, too.
+    fn has_copied_round(&self) -> bool {
+        matches!(self.whole_copy(), Some((_, true)))
     }
 
     async fn commit_to_copy(
@@ -314,44 +311,145 @@ impl<S: CopyableStore> Mirror<S> {
     ) -> Result {
         bytes.resize(self.geometry.node_len(self.geometry.layer_of(version.node)), 0);
         match self.first.read_node(version, bytes).await {
-            // What cannot be read is damaged in both, and the enclave finds it.
-            Err(failed) if is_of_the_disk(&failed) => self.read_slot_by_slot(version, bytes).await,
+            Err(Error::Io(_)) => {
+                let unreadable = self.read_slot_by_slot(version, bytes).await?;
+                self.damaged().add_unreadable(version, unreadable);
+            }
             other => other?,
         }
         // The copy may be written anew because of other slots than the damaged ones of the store.
-        self.replace_damaged(copy, version, bytes).await;
+        self.replace_damaged(copy, version, bytes).await?;
         copy.stage(version, bytes).await?;
         copy.finish_stages().await
     }
 
-    /// Reads from the store what can be read of a node. A slot that cannot be read becomes zeros.
-    async fn read_slot_by_slot(&self, version: NodeVersion, into: &mut [u8]) {
+    /// Reads from the store what can be read of a node. Slots that cannot be read become zeros, and
+    /// are returned.
+    async fn read_slot_by_slot(
+        &self,
+        version: NodeVersion,
+        into: &mut [u8],
+    ) -> Result<DamagedSlots> {
+        let mut unreadable = DamagedSlots::new();
         let slots = into.chunks_exact_mut(self.geometry.slot_len());
-        for (slot, into) in slots.enumerate() {
-            let mut read = [SlotRead { version, slot: slot as u32, into }];
-            if self.first.read_slots(&mut read).await.is_err() {
-                read[0].into.fill(0);
+        for (slot, into) in (0..).zip(slots) {
+            let mut read = [SlotRead { version, slot, into }];
+            match self.first.read_slots(&mut read).await {
+                Err(Error::Io(_)) => {
+                    read[0].into.fill(0);
+                    unreadable.insert(slot);
+                }
+                other => other?,
             }
         }
+        Ok(unreadable)
     }
 
-    /// Reads a slot from the copy. What it cannot read stays as it is.
-    async fn replace_slot(&self, copy: &BoxedStore, read: &mut SlotRead<'_>) {
-        let mut bytes = vec![0; read.into.len()];
-        let mut copied = [SlotRead { into: &mut bytes, ..*read }];
-        if copy.read_slots(&mut copied).await.is_ok() {
-            read.into.copy_from_slice(&bytes);
+    /// Reads slots one by one, from the copy where the store cannot be read.
+    async fn read_each(&self, copy: &BoxedStore, reads: &mut [SlotRead<'_>]) -> Result {
+        for read in reads {
+            let read = core::slice::from_mut(read);
+            match self.first.read_slots(read).await {
+                Err(failed @ Error::Io(_)) => copy.read_slots(read).await.map_err(|_| failed)?,
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes slots that are read again from the copy, as far as it has them.
+    async fn read_again(
+        &self,
+        copy: &BoxedStore,
+        reads: &mut [SlotRead<'_>],
+        again: &[(usize, SlotSource)],
+    ) {
+        let slots = again.iter().map(|&(number, _)| (reads[number].version, reads[number].slot));
+        let Ok(copied) = self.read_copied(copy, slots.collect()).await else { return };
+        let mut differing = 0;
+        for (&(number, source), copied) in again.iter().zip(&copied) {
+            let into = &mut *reads[number].into;
+            if into == &copied[..] {
+                continue;
+            }
+            let is_copied = match source {
+                SlotSource::Copy => true,
+                SlotSource::Mixed { copy_first } => (differing % 2 == 0) == copy_first,
+            };
+            if is_copied {
+                into.copy_from_slice(copied);
+            }
+            differing += 1;
         }
     }
 
-    /// Reads the slots of a node that are known to be damaged from the copy.
-    async fn replace_damaged(&self, copy: &BoxedStore, version: NodeVersion, into: &mut [u8]) {
-        let len = self.geometry.slot_len();
+    /// Reads slots from the copy. A copy that does not answer is behind.
+    async fn read_copied(
+        &self,
+        copy: &BoxedStore,
+        slots: Vec<(NodeVersion, u32)>,
+    ) -> Result<Vec<Vec<u8>>> {
+        let mut copied = vec![vec![0; self.geometry.slot_len()]; slots.len()];
+        let mut reads: Vec<SlotRead<'_>> = slots
+            .into_iter()
+            .zip(&mut copied)
+            .map(|((version, slot), into)| SlotRead { version, slot, into })
+            .collect();
+        let read = copy.read_slots(&mut reads).await;
+        if let Err(failed @ Error::Engine(_)) = &read {
+            self.fall_behind(failed);
+        }
+        read.map(|()| copied)
+    }
+
+    /// A node that was read from the store, with what is damaged in it or cannot be read from the
+    /// copy.
+    async fn mend_node(&self, version: NodeVersion, into: &mut [u8], read: Result) -> Result {
+        let Some(copy) = self.copy_to_read() else { return read };
+        if let Err(Error::Io(_)) = &read {
+            let unreadable = self.read_slot_by_slot(version, into).await?;
+            let slots = unreadable.iter().map(|slot| (version, *slot)).collect();
+            // What cannot be read from the copy, either, is found to be damaged.
+            if let Ok(copied) = self.read_copied(&copy, slots).await {
+                for (slot, copied) in unreadable.iter().zip(copied) {
+                    self.slot_of(into, *slot).copy_from_slice(&copied);
+                }
+            }
+        } else {
+            read?;
+        }
+        self.replace_damaged(&copy, version, into).await
+    }
+
+    /// Takes the slots of a node that are known to be damaged from the copy. Fails if the copy does
+    /// not answer.
+    async fn replace_damaged(
+        &self,
+        copy: &BoxedStore,
+        version: NodeVersion,
+        into: &mut [u8],
+    ) -> Result {
         let damaged = self.damaged().slots(version);
-        for slot in damaged {
-            let into = &mut into[slot as usize * len..][..len];
-            self.replace_slot(copy, &mut SlotRead { version, slot, into }).await;
+        if damaged.is_empty() {
+            return Ok(());
         }
+        let slots = damaged.iter().map(|slot| (version, *slot)).collect();
+        match self.read_copied(copy, slots).await {
+            Ok(copied) => {
+                for (slot, copied) in damaged.iter().zip(copied) {
+                    self.slot_of(into, *slot).copy_from_slice(&copied);
+                }
+                Ok(())
+            }
+            // The copy does not have this version, or cannot read it.
+            Err(Error::Store(_) | Error::Io(_)) => Ok(()),
+            Err(failed) => Err(failed),
+        }
+    }
+
+    fn slot_of<'b>(&self, node: &'b mut [u8], slot: u32) -> &'b mut [u8] {
+        let len = self.geometry.slot_len();
+        &mut node[slot as usize * len..][..len]
     }
 
     /// Compares a node with the copy's, until the enclave has judged its bytes.
@@ -367,7 +465,7 @@ impl<S: CopyableStore> Mirror<S> {
                 let differing = pairs.enumerate().filter(|(_, (own, copied))| own != copied);
                 differing.map(|(slot, _)| slot as u32).collect()
             }
-            Err(failed) if is_of_the_disk(&failed) => (0..(bytes.len() / len) as u32).collect(),
+            Err(Error::Io(_)) => (0..(bytes.len() / len) as u32).collect(),
             // The version was replaced meanwhile.
             Err(_) => return,
         };

@@ -79,13 +79,24 @@ pub fn reopens<S: NodeStore>(open: impl Fn() -> S, g: &Geometry) {
 /// Checks what a copy of another store must do. `open` opens the store anew, after the one that it
 /// returned before was dropped.
 pub fn is_copyable<S: CopyableStore>(open: impl Fn() -> S, g: &Geometry) {
+    let stage = |store: &S, version| block_on(store.stage(version, &bytes_of(g, version))).unwrap();
+    let number = |store: &S| block_on(store.sequence()).unwrap();
+    let mut first = path(g, 4, 30);
     let store = open();
+    for version in &first {
+        stage(&store, *version);
+        block_on(store.restore(0, &[*version])).unwrap();
+    }
+    drop(store);
+    let store = open();
+    let mut found = store.current();
+    first.sort_unstable();
+    found.sort_unstable();
+    assert_eq!((number(&store), found), (0, first), "before the first commit");
     for sequence in 1..=3 {
         write_round(&store, g, sequence);
     }
     let copied = path(g, 9, 50);
-    let stage = |store: &S, version| block_on(store.stage(version, &bytes_of(g, version))).unwrap();
-    let number = |store: &S| block_on(store.sequence()).unwrap();
     for version in &copied {
         stage(&store, *version);
         block_on(store.restore(3, &[*version])).unwrap();

@@ -6,7 +6,8 @@
 //! last commit, so that no gateway takes a part of a tree for a whole one.
 
 use super::super::{BoxedStore, CopyableStore, NodeStore as _, NodeVersion, Opening};
-use super::{CopyProgress, CopyState, Mirror, is_of_the_disk};
+use super::kinship::is_mistake;
+use super::{CopyProgress, CopyState, Mirror};
 use crate::block_on::block_on;
 use crate::error::{Error, Result};
 use std::collections::HashSet;
@@ -18,15 +19,24 @@ use traceless_core::clock::{Clock as _, Monotonic};
 
 /// Wait after a failure.
 const RETRY_TIME: Duration = Duration::from_secs(2);
-/// How often all nodes that differ are copied beside rounds. If rounds write faster, the rest is
-/// copied while they wait.
+/// How often all nodes that differ are copied beside rounds. If rounds write faster, they wait in
+/// between.
 const PASSES_MAX: usize = 8;
-/// Paths of nodes that are copied while commits wait.
+/// Paths of nodes that are copied while commits wait, at the end.
 const PATHS_FEW: usize = 2;
+/// The same of each step, if rounds write faster than the copy takes nodes.
+const SLICE_PATHS: usize = 8;
 /// How long the opening waits for the copy.
 const FIRST_TIME: Duration = Duration::from_secs(2);
 /// How long the end waits for the copier, which may wait for an engine that is away.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// Whether rounds may replace nodes while they are copied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rounds {
+    GoOn,
+    Wait,
+}
 
 /// The copier. Dropping it ends it.
 pub(super) struct CopierThread<S: CopyableStore + 'static> {
@@ -44,7 +54,7 @@ impl<S: CopyableStore + 'static> CopierThread<S> {
             let reached = block_on(of_thread.connect()).map(drop);
             // The opening reports that the copy is away. What it refuses is tried again, and
             // reported if the opening has not waited for it.
-            let is_away = reached.as_ref().is_err_and(is_of_the_disk);
+            let is_away = reached.as_ref().is_err_and(|failed| !is_mistake(failed));
             let _ = connected.send(reached);
             of_thread.keep_up(is_away);
         })?;
@@ -114,21 +124,32 @@ impl<S: CopyableStore> Mirror<S> {
     /// Makes the copy whole. Returns how many nodes were copied.
     async fn catch_up(&self) -> Result<usize> {
         let copy = self.connect().await?;
-        let mut nodes = 0;
+        {
+            let _writes = self.copy_writes.lock().await;
+            copy.abandon().await?;
+        }
         let number = copy.sequence().await?;
-        for _ in 0..PASSES_MAX {
+        let few = PATHS_FEW * self.geometry.layers;
+        let (mut nodes, mut passes) = (0, 0);
+        loop {
             let lacking = self.lacking(&copy);
-            if lacking.len() <= PATHS_FEW * self.geometry.layers {
+            if lacking.len() <= few {
                 break;
             }
-            nodes += self.copy_nodes(&copy, number, &lacking).await?;
+            passes += 1;
+            if passes <= PASSES_MAX {
+                nodes += self.copy_nodes(&copy, number, &lacking, Rounds::GoOn).await?;
+            } else {
+                let _no_commit = self.commits.lock().await;
+                let slice = &lacking[..lacking.len().min(SLICE_PATHS * self.geometry.layers)];
+                nodes += self.copy_nodes(&copy, number, slice, Rounds::GoOn).await?;
+            }
         }
         let _no_commit = self.commits.lock().await;
         // It decides about a commit in doubt, so that no version becomes current later.
         let sequence = self.first.sequence().await?;
-        nodes += self.copy_nodes(&copy, number, &self.lacking(&copy)).await?;
+        nodes += self.copy_nodes(&copy, number, &self.lacking(&copy), Rounds::Wait).await?;
         let _writes = self.copy_writes.lock().await;
-        copy.abandon().await?;
         copy.restore(sequence, &[]).await?;
         let mut state = self.state();
         // A scrub or another session may have found a reason to begin again.
@@ -180,6 +201,7 @@ impl<S: CopyableStore> Mirror<S> {
         copy: &BoxedStore,
         number: u64,
         versions: &[NodeVersion],
+        rounds: Rounds,
     ) -> Result<usize> {
         let (mut nodes, mut bytes) = (0, Vec::new());
         for version in versions {
@@ -190,7 +212,7 @@ impl<S: CopyableStore> Mirror<S> {
             self.state().stale.remove(&version.node);
             match self.stage_copy(copy, *version, &mut bytes).await {
                 // The version was replaced meanwhile.
-                Err(Error::Store(_)) => continue,
+                Err(Error::Store(_)) if rounds == Rounds::GoOn => continue,
                 other => other?,
             }
             copy.restore(number, &[*version]).await?;

@@ -6,7 +6,20 @@ use crate::error::{Error, Result};
 use std::collections::HashSet;
 
 /// Nodes that are compared.
-const SAMPLES: usize = 8;
+const SAMPLES: usize = 16;
+
+const NEWER: Error =
+    Error::Store("the second copy is newer than the store: name it as the store, or empty it");
+const STRANGE: Error = Error::Store(
+    "the second copy has no node in common with the store: empty it, or name another place",
+);
+
+/// Whether a copy was refused because the operator has named a wrong one. Any other copy may be
+/// away or damaged, and the store goes on without it.
+pub(super) fn is_mistake(refused: &Error) -> bool {
+    matches!(refused, Error::Parameters(_) | Error::InUse(_) | Error::Fenced { .. })
+        || refused.to_string() == NEWER.to_string()
+}
 
 impl<S: CopyableStore> Mirror<S> {
     /// Fails unless `copy` is empty, or has an earlier state of the store: a copy that is named by
@@ -18,26 +31,31 @@ impl<S: CopyableStore> Mirror<S> {
             return Ok(());
         }
         if copied > own {
-            return Err(Error::Store(
-                "the second copy is newer than the store: name it as the store, or empty it",
-            ));
+            return Err(NEWER);
         }
         let of_store: HashSet<NodeVersion> = self.first.current().into_iter().collect();
         let common = of_copy.into_iter().filter(|version| of_store.contains(version));
+        let mut outcome = Err(STRANGE);
         for version in common.take(SAMPLES) {
-            let len = self.geometry.node_len(self.geometry.layer_of(version.node));
-            let (mut own, mut copied) = (vec![0; len], vec![0; len]);
-            self.first.read_node(version, &mut own).await?;
-            copy.read_node(version, &mut copied).await?;
-            let len = self.geometry.slot_len();
-            // A part of both may be damaged.
-            let mut slots = own.chunks_exact(len).zip(copied.chunks_exact(len));
-            if slots.any(|(own, copied)| own == copied && own.iter().any(|byte| *byte != 0)) {
-                return Ok(());
+            match self.has_slot_in_common(copy, version).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                // Another node may be readable in both.
+                Err(failed @ Error::Io(_)) => outcome = Err(failed),
+                Err(failed) => return Err(failed),
             }
         }
-        Err(Error::Store(
-            "the second copy has no node of this tree: empty it, or name another place",
-        ))
+        outcome
+    }
+
+    /// Whether a slot of a version is the same in both: a part of each may be damaged.
+    async fn has_slot_in_common(&self, copy: &BoxedStore, version: NodeVersion) -> Result<bool> {
+        let node_len = self.geometry.node_len(self.geometry.layer_of(version.node));
+        let (mut own, mut copied) = (vec![0; node_len], vec![0; node_len]);
+        self.first.read_node(version, &mut own).await?;
+        copy.read_node(version, &mut copied).await?;
+        let len = self.geometry.slot_len();
+        let mut slots = own.chunks_exact(len).zip(copied.chunks_exact(len));
+        Ok(slots.any(|(own, copied)| own == copied && own.iter().any(|byte| *byte != 0)))
     }
 }

@@ -2,14 +2,27 @@
 
 use super::super::{NodeVersion, SlotRead};
 use crate::enclave::DamagedSlots;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 /// Slots of queries that are remembered, of some hundred queries.
 const READS_MAX: usize = 4096;
-/// Nodes with damaged slots that are remembered.
-const NODES_MAX: usize = 64;
+/// Nodes that are remembered with damaged slots, or with slots that differ from the copy's.
+const NODES_MAX: usize = 1024;
 
 type SlotName = (NodeVersion, u32);
+
+/// Where the bytes of a slot are taken from that is read again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SlotSource {
+    /// The copy.
+    Copy,
+    /// The copy and the store in turn, for slots one after the other in which both differ: each of
+    /// both may have damage.
+    Mixed {
+        /// Whether the first of these slots comes from the copy.
+        copy_first: bool,
+    },
+}
 
 /// Slots that were read for queries, with how often.
 #[derive(Default)]
@@ -19,9 +32,9 @@ pub struct RecentReads {
 }
 
 impl RecentReads {
-    /// Takes note of reads. Returns the numbers of the reads that went to the store the last time,
-    /// and are to go to the copy this time.
-    pub fn note(&mut self, reads: &[SlotRead<'_>]) -> Vec<usize> {
+    /// Takes note of reads. Returns the numbers of the reads that were made before, and where their
+    /// bytes are taken from this time.
+    pub fn note(&mut self, reads: &[SlotRead<'_>]) -> Vec<(usize, SlotSource)> {
         let mut again = Vec::new();
         for (number, read) in reads.iter().enumerate() {
             if read.version.attempt == 0 {
@@ -32,8 +45,9 @@ impl RecentReads {
             *times += 1;
             match *times {
                 1 => self.oldest.push_back(name),
-                times if times % 2 == 0 => again.push(number),
-                _ => {}
+                // A query is sent four times at most.
+                times if times % 3 == 2 => again.push((number, SlotSource::Copy)),
+                times => again.push((number, SlotSource::Mixed { copy_first: times % 3 == 1 })),
             }
         }
         while self.oldest.len() > READS_MAX {
@@ -49,44 +63,109 @@ impl RecentReads {
 #[derive(Default)]
 pub struct DamagedNodes {
     /// Slots that are read from the copy.
-    damaged: BTreeMap<NodeVersion, BTreeSet<u32>>,
+    damaged: NodeSlots,
     /// Slots in which both stores differ, and which the enclave has not judged.
-    differing: BTreeMap<NodeVersion, Vec<u32>>,
+    differing: NodeSlots,
 }
 
 impl DamagedNodes {
     /// The slots of a version that are read from the copy.
-    pub fn slots(&self, version: NodeVersion) -> Vec<u32> {
-        self.damaged.get(&version).into_iter().flatten().copied().collect()
+    pub fn slots(&self, version: NodeVersion) -> DamagedSlots {
+        self.damaged.get(version).cloned().unwrap_or_default()
+    }
+
+    /// Takes slots that cannot be read from the store.
+    pub fn add_unreadable(&mut self, version: NodeVersion, mut slots: DamagedSlots) {
+        slots.append(&mut self.slots(version));
+        self.damaged.insert(version, slots);
     }
 
     /// Takes the slots in which a version differs from the copy's.
-    pub fn set_differing(&mut self, version: NodeVersion, slots: Vec<u32>) {
+    pub fn set_differing(&mut self, version: NodeVersion, slots: DamagedSlots) {
         self.differing.insert(version, slots);
-        shorten(&mut self.differing);
     }
 
     /// Takes the enclave's verdict about the bytes of a version that were read. Returns whether the
     /// copy's are damaged.
     pub fn judge(&mut self, version: NodeVersion, damaged: &DamagedSlots) -> bool {
         if !damaged.is_empty() {
-            let known = self.damaged.entry(version).or_default();
-            for slot in damaged {
-                // A damaged slot of the copy is read from the store again.
-                if !known.remove(slot) {
-                    known.insert(*slot);
-                }
-            }
-            shorten(&mut self.damaged);
+            // A damaged slot of the copy is read from the store again.
+            let known = self.slots(version);
+            self.damaged.insert(version, known.symmetric_difference(damaged).copied().collect());
         }
-        let differing = self.differing.remove(&version).unwrap_or_default();
-        differing.iter().any(|slot| !damaged.contains(slot))
+        let differing = self.differing.remove(version).unwrap_or_default();
+        !differing.is_subset(damaged)
     }
 }
 
-/// Forgets a node if there are too many.
-fn shorten<T>(nodes: &mut BTreeMap<NodeVersion, T>) {
-    if nodes.len() > NODES_MAX {
-        nodes.pop_first();
+/// Slots of versions of nodes, of one version of a node at a time, the oldest first.
+#[derive(Default)]
+struct NodeSlots(VecDeque<(NodeVersion, DamagedSlots)>);
+
+impl NodeSlots {
+    fn get(&self, version: NodeVersion) -> Option<&DamagedSlots> {
+        self.0.iter().find(|(known, _)| *known == version).map(|(_, slots)| slots)
+    }
+
+    fn insert(&mut self, version: NodeVersion, slots: DamagedSlots) {
+        self.0.retain(|(known, _)| known.node != version.node);
+        self.0.push_back((version, slots));
+        if self.0.len() > NODES_MAX {
+            self.0.pop_front();
+        }
+    }
+
+    fn remove(&mut self, version: NodeVersion) -> Option<DamagedSlots> {
+        let at = self.0.iter().position(|(known, _)| *known == version)?;
+        self.0.remove(at).map(|(_, slots)| slots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Node;
+
+    fn version(node: u32, attempt: u64) -> NodeVersion {
+        NodeVersion { node: Node(node), attempt }
+    }
+
+    /// New damage is read from the copy, however much was damaged before.
+    #[test]
+    fn the_newest_damage_is_remembered() {
+        let mut nodes = DamagedNodes::default();
+        let slots = DamagedSlots::from([3, 5]);
+        for node in (1..=NODES_MAX as u32).rev() {
+            nodes.judge(version(node, 7), &slots);
+        }
+        nodes.judge(version(0, 7), &slots);
+        assert_eq!(nodes.slots(version(0, 7)), slots);
+        assert_eq!(nodes.slots(version(NODES_MAX as u32, 7)), DamagedSlots::new(), "the oldest");
+        // A new version of a node is sound.
+        nodes.judge(version(0, 8), &DamagedSlots::from([1]));
+        assert_eq!(nodes.slots(version(0, 7)), DamagedSlots::new());
+        assert_eq!(nodes.slots(version(0, 8)), DamagedSlots::from([1]));
+    }
+
+    #[test]
+    fn reads_of_a_slot_go_to_the_copy_and_then_to_both() {
+        let mut reads = RecentReads::default();
+        let mut note = |attempt| {
+            let mut bytes = [[0; 2]; 2];
+            let [first, second] = bytes.each_mut();
+            let read = |slot, into| SlotRead { version: version(1, attempt), slot, into };
+            reads.note(&[read(4, &mut first[..]), read(5, &mut second[..])])
+        };
+        let both = |source| vec![(0, source), (1, source)];
+        assert_eq!(note(9), []);
+        for _ in 0..2 {
+            assert_eq!(note(9), both(SlotSource::Copy));
+            assert_eq!(note(9), both(SlotSource::Mixed { copy_first: false }));
+            assert_eq!(note(9), both(SlotSource::Mixed { copy_first: true }));
+        }
+        for _ in 0..3 {
+            assert_eq!(note(0), [], "what was never written has no damage");
+        }
+        assert_eq!(note(10), []);
     }
 }

@@ -87,18 +87,37 @@ impl CopyableStore for Switched {
 }
 
 fn mirrored(first: Arc<MemStore>, copy: &Switched, g: Geometry) -> MirroredStore<Shared> {
-    MirroredStore::open(Shared(first), Arc::new(copy.clone()), g, OPENING).unwrap()
+    MirroredStore::open(Shared::new(first), Arc::new(copy.clone()), g, OPENING).unwrap()
 }
 
-/// A store in memory that outlives its openings.
-struct Shared(Arc<MemStore>);
+/// A store in memory that outlives its openings, on a disk with a slot that cannot be read.
+struct Shared(Arc<MemStore>, Mutex<Option<(NodeVersion, u32)>>);
+
+impl Shared {
+    fn new(store: Arc<MemStore>) -> Self {
+        Self(store, Mutex::default())
+    }
+
+    fn check(&self, is_read: impl Fn(NodeVersion, u32) -> bool) -> Result {
+        match *self.1.lock().unwrap() {
+            Some((version, slot)) if is_read(version, slot) => {
+                Err(Error::Io(Arc::new(std::io::ErrorKind::InvalidData.into())))
+            }
+            _ => Ok(()),
+        }
+    }
+}
 
 impl NodeStore for Shared {
     async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
+        let is_read =
+            |version, slot| reads.iter().any(|read| (read.version, read.slot) == (version, slot));
+        self.check(is_read)?;
         self.0.read_slots(reads).await
     }
 
     async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+        self.check(|unreadable, _| unreadable == version)?;
         self.0.read_node(version, into).await
     }
 
@@ -277,42 +296,55 @@ fn a_copy_of_an_earlier_state_is_brought_up_to_date_when_opened() {
 }
 
 #[test]
-fn a_newer_copy_or_one_of_another_tree_is_refused() {
+fn a_newer_copy_is_refused() {
     let g = small();
-    let refused = |first: &Arc<MemStore>, copy: &Switched| {
-        let opened = MirroredStore::open(Shared(first.clone()), Arc::new(copy.clone()), g, OPENING);
-        match opened.err() {
-            Some(Error::Store(reason)) => reason,
+    let (first, copy) = (Arc::new(MemStore::new(g)), Switched::new(g));
+    let refused = || {
+        let first = Shared::new(first.clone());
+        match MirroredStore::open(first, Arc::new(copy.clone()), g, OPENING).err() {
+            Some(Error::Store(reason)) => assert!(reason.contains("newer than the store")),
             other => panic!("{other:?}"),
         }
     };
-    let (first, copy) = (Arc::new(MemStore::new(g)), Switched::new(g));
     make_round(&*copy.store, &g, 1);
-    assert!(refused(&first, &copy).contains("newer than the store"), "an empty store");
+    refused();
     for sequence in 1..=3 {
         make_round(&*first, &g, sequence);
     }
     for sequence in 2..=4 {
         make_round(&*copy.store, &g, sequence);
     }
-    assert!(refused(&first, &copy).contains("newer than the store"));
+    refused();
+}
+
+/// The store goes on without a copy that it does not know, and leaves it as it is.
+#[test]
+fn a_copy_of_another_tree_is_not_overwritten() {
+    let g = small();
+    let first = Arc::new(MemStore::new(g));
+    for sequence in 1..=60 {
+        make_round(&*first, &g, sequence);
+    }
     // So old that no node is the same: it could be of another tree.
     let old = Switched::new(g);
     make_round(&*old.store, &g, 1);
-    let newer = Arc::new(MemStore::new(g));
-    for sequence in 1..=60 {
-        make_round(&*newer, &g, sequence);
-    }
-    assert!(refused(&newer, &old).contains("no node of this tree"));
     // Versions with the same numbers and other bytes.
     let other = Switched::new(g);
-    for version in path(&g, 0, 1) {
+    let last = path(&g, 59, 60);
+    for version in &last {
         let bytes = vec![0xee; g.node_len(g.layer_of(version.node))];
-        block_on(other.store.stage(version, &bytes)).unwrap();
+        block_on(other.store.stage(*version, &bytes)).unwrap();
     }
-    block_on(other.store.commit(1, &path(&g, 0, 1))).unwrap();
-    assert!(refused(&first, &other).contains("no node of this tree"));
-    assert_eq!(other.store.current(), path(&g, 0, 1), "it is as it was");
+    block_on(other.store.commit(1, &last)).unwrap();
+    for copy in [old, other] {
+        let before = copy.store.current();
+        let store = mirrored(first.clone(), &copy, g);
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!store.is_whole());
+        check_round(&store, &g, 60);
+        drop(store);
+        assert_eq!(copy.store.current(), before);
+    }
 }
 
 /// Reads a slot as a query does.
@@ -342,7 +374,6 @@ fn what_is_read_again_or_known_to_be_damaged_comes_from_the_copy() {
     let read = |number: u32| slot(&store, &g, version, number);
     assert_eq!((read(2), read(3)), (vec![0xdd; len], vec![0xdd; len]));
     assert!(read(2) == good[2 * len..3 * len], "from the copy");
-    assert_eq!(read(2), vec![0xdd; len], "in turn");
     // The enclave has found two slots to be damaged.
     store.judge(version, &DamagedSlots::from([4, 6]));
     for _ in 0..2 {
@@ -358,6 +389,67 @@ fn what_is_read_again_or_known_to_be_damaged_comes_from_the_copy() {
     copy.switch(true);
     store.mirror.fall_behind(&"planned");
     assert_eq!(read(3), vec![0xdd; len], "the copy is away");
+}
+
+/// Each of both stores has damage, in another slot of a query.
+#[test]
+fn damage_in_both_stores_is_sorted_out_by_reading_again() {
+    let g = small();
+    let (first, copy) = (Arc::new(MemStore::new(g)), Switched::new(g));
+    let store = mirrored(first.clone(), &copy, g);
+    make_round(&store, &g, 1);
+    wait_until_whole(&store);
+    let [one, two, three, ..] = path(&g, 0, 1)[..] else { panic!("a path of three nodes") };
+    replace(&first, &g, one, 0xdd);
+    replace(&copy.store, &g, two, 0xcc);
+    let len = g.slot_len();
+    let read = |slot: u32| {
+        let mut bytes = vec![vec![0; len]; 3];
+        let reads = [one, two, three].into_iter().zip(&mut bytes);
+        let mut reads: Vec<SlotRead<'_>> =
+            reads.map(|(version, into)| SlotRead { version, slot, into }).collect();
+        block_on(store.read_slots(&mut reads)).unwrap();
+        let good = |version| bytes_of(&g, version)[slot as usize * len..][..len].to_vec();
+        [one, two, three].iter().zip(&bytes).filter(|(one, bytes)| good(**one) == **bytes).count()
+    };
+    let counts = [read(3), read(3), read(3), read(3)];
+    assert_eq!(counts[..2], [2, 2], "{counts:?}");
+    assert!(counts[2..].contains(&3), "{counts:?}");
+}
+
+#[test]
+fn what_the_disk_cannot_read_comes_from_the_copy() {
+    let g = small();
+    let copy = Switched::new(g);
+    let first = Shared::new(Arc::new(MemStore::new(g)));
+    let store = MirroredStore::open(first, Arc::new(copy.clone()), g, OPENING).unwrap();
+    make_round(&store, &g, 1);
+    wait_until_whole(&store);
+    let (versions, len) = (path(&g, 0, 1), g.slot_len());
+    let good =
+        |version: NodeVersion, slot: usize| bytes_of(&g, version)[slot * len..][..len].to_vec();
+    // The copy is damaged everywhere but in the slot that the store cannot read.
+    let bad = versions[2];
+    let mut bytes = vec![0xcc; g.node_len(g.layer_of(bad.node))];
+    bytes[4 * len..5 * len].copy_from_slice(&good(bad, 4));
+    block_on(copy.store.stage(bad, &bytes)).unwrap();
+    block_on(copy.store.restore(1, &[bad])).unwrap();
+    *store.mirror.first.1.lock().unwrap() = Some((bad, 4));
+    assert!(node(&store, &g, bad) == bytes_of(&g, bad));
+    let (mut four, mut five) = (vec![0; len], vec![0; len]);
+    let mut reads = [
+        SlotRead { version: bad, slot: 4, into: &mut four },
+        SlotRead { version: bad, slot: 5, into: &mut five },
+    ];
+    block_on(store.read_slots(&mut reads)).unwrap();
+    assert!(four == good(bad, 4) && five == good(bad, 5));
+    // A verification finds what cannot be read, so that it is written anew.
+    let mut verified = vec![0; bytes.len()];
+    block_on(store.read_node_to_verify(bad, &mut verified)).unwrap();
+    assert_eq!(verified[4 * len..5 * len], vec![0; len]);
+    store.judge(bad, &DamagedSlots::from([4]));
+    wait_until_whole(&store);
+    assert!(node(&*copy.store, &g, bad) == bytes_of(&g, bad), "from both");
 }
 
 #[test]
