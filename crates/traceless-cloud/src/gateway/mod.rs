@@ -67,6 +67,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod value;
+mod write_steps;
 
 pub use constant_rate::TICKS_PER_SECOND_MAX;
 pub use fill::Contents;
@@ -77,12 +78,15 @@ pub use lost_name::LostName;
 pub use names::{ByteRange, Namespace, Object};
 #[cfg(feature = "http")]
 pub(crate) use object_steps::ReadStep;
-pub(crate) use object_steps::{LoadStep, StoreStep};
+pub(crate) use object_steps::{BindObserver, LoadStep, StoreStep};
 pub use objects::Draft;
 pub use queries::TOGETHER_MAX;
 pub use scrub::NodeVerdict;
 pub(crate) use steps::BatchStep;
 pub use value::{NAME_LEN_MAX, VALUE_LEN_MAX, Value, size_class};
+pub(crate) use write_steps::RemoveStep;
+#[cfg(feature = "http")]
+pub(crate) use write_steps::WriteStep;
 
 use crate::block_seal::BlockKeys;
 use crate::channel::{Nonce, Receiver, Sender};

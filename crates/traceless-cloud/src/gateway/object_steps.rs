@@ -74,8 +74,8 @@ struct OwnedValue {
     note: Vec<u8>,
 }
 
-/// Called with each name that is bound, and its old object.
-pub(crate) type BindObserver = Box<dyn FnMut(&[u8], Option<&Object>) + Send>;
+/// Called with each name that is bound or removed, its old object, and its new note.
+pub(crate) type BindObserver = Box<dyn FnMut(&[u8], Option<&Object>, &[u8]) + Send>;
 
 /// Stores values.
 pub(crate) struct StoreStep {
@@ -83,6 +83,11 @@ pub(crate) struct StoreStep {
     /// Blocks that are reserved for the values.
     ids: Vec<u32>,
     observer: Option<BindObserver>,
+    /// Whether the names must exist, or must not.
+    wanted: Option<bool>,
+    keeps_notes: bool,
+    /// Whether the values were stored, once the step has ended.
+    pub is_stored: bool,
 }
 
 impl StoreStep {
@@ -93,7 +98,24 @@ impl StoreStep {
             bytes: value.bytes.to_vec(),
             note: value.note.to_vec(),
         };
-        Self { values: values.iter().map(owned).collect(), ids: Vec::new(), observer: None }
+        Self {
+            values: values.iter().map(owned).collect(),
+            ids: Vec::new(),
+            observer: None,
+            wanted: None,
+            keeps_notes: false,
+            is_stored: false,
+        }
+    }
+
+    /// Stores nothing unless all names exist, or none does.
+    pub fn only_if(self, wanted: Option<bool>) -> Self {
+        Self { wanted, ..self }
+    }
+
+    /// Keeps the notes of names that exist.
+    pub fn keeping_notes(self, keeps_notes: bool) -> Self {
+        Self { keeps_notes, ..self }
     }
 
     /// Also calls `observer` before a name is bound, while nothing else changes names.
@@ -101,18 +123,30 @@ impl StoreStep {
         Self { observer: Some(observer), ..self }
     }
 
+    /// Whether the names exist, or do not, as they must.
+    fn is_wanted(&self, gateway: &Gateway) -> bool {
+        let exists = |name: &[u8]| gateway.find(Namespace::Values, name).is_some();
+        let wanted = self.wanted;
+        self.values.iter().all(|value| wanted.is_none_or(|wanted| wanted == exists(&value.name)))
+    }
+
     fn bind(&mut self, gateway: &mut Gateway) -> Result {
         let block_len = gateway.params().geometry.block_len as u64;
         let mut ids = core::mem::take(&mut self.ids);
-        for OwnedValue { name, bytes, note } in core::mem::take(&mut self.values) {
+        for OwnedValue { name, bytes, mut note } in core::mem::take(&mut self.values) {
+            let old = gateway.find(Namespace::Values, &name);
+            if self.keeps_notes {
+                note = old.map_or_else(Vec::new, |old| old.note().to_vec());
+            }
             if let Some(observer) = &mut self.observer {
-                observer(&name, gateway.find(Namespace::Values, &name));
+                observer(&name, old, &note);
             }
             let rest = ids.split_off(blocks_of(bytes.len() as u64, block_len));
             let object = Object { pieces: vec![bytes.len() as u64], ids: ids.into(), note };
             ids = rest;
             gateway.log_for_answer(Record::Bind { namespace: Namespace::Values, name, object })?;
         }
+        self.is_stored = true;
         Ok(())
     }
 }
@@ -124,6 +158,9 @@ impl BatchStep for StoreStep {
         };
         if self.values.iter().any(is_long) {
             return Err(Error::Malformed("a name of 1 KiB and a value of 64 MiB is the most"));
+        }
+        if !self.is_wanted(gateway) {
+            self.values.clear();
         }
         let Params { blocks, geometry, .. } = *gateway.params();
         let block_len = geometry.block_len;
@@ -146,9 +183,10 @@ impl BatchStep for StoreStep {
     }
 
     fn finish(&mut self, gateway: &mut Gateway, read: Result<Vec<BlockRead>>) -> Result {
-        if let Err(error) = read {
+        // Another client's step may have ended since the plan.
+        if read.is_err() || self.values.is_empty() || !self.is_wanted(gateway) {
             gateway.release(core::mem::take(&mut self.ids));
-            return Err(error);
+            return read.map(drop);
         }
         self.bind(gateway)
     }

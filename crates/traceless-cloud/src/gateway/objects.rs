@@ -12,6 +12,7 @@ use super::object_steps::{LoadStep, ReadStep, StoreStep};
 use super::queries::TOGETHER_MAX;
 use super::record::Record;
 use super::value::{Value, size_class};
+use super::write_steps::WriteStep;
 use crate::error::{Error, Result};
 use crate::params::Params;
 use core::ops::Bound;
@@ -39,6 +40,44 @@ impl Draft {
     /// Whether nothing was appended.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Appends bytes. Returns the blocks that got full, which are to be written.
+    pub(crate) fn fill(&mut self, mut bytes: &[u8], block_len: usize) -> Vec<Vec<u8>> {
+        self.len += bytes.len() as u64;
+        let mut full = Vec::new();
+        while self.tail.len() + bytes.len() >= block_len {
+            let (part, rest) = bytes.split_at(block_len - self.tail.len());
+            self.tail.extend_from_slice(part);
+            bytes = rest;
+            full.push(core::mem::take(&mut self.tail));
+        }
+        self.tail.extend_from_slice(bytes);
+        full
+    }
+
+    /// Records the blocks that were written.
+    pub(crate) fn extend(&mut self, ids: &[u32]) {
+        self.ids.extend_from_slice(ids);
+    }
+
+    /// The last block, which is to be written, unless it was written as a full one.
+    pub(crate) fn take_last_block(&mut self, block_len: usize) -> Option<Vec<u8>> {
+        (self.ids.len() < blocks_of(self.len, block_len as u64)).then(|| {
+            let mut last = core::mem::take(&mut self.tail);
+            last.resize(block_len, 0);
+            last
+        })
+    }
+
+    /// Dummy queries that are to be made to fill the size class.
+    pub(crate) fn dummies_left(&self) -> usize {
+        size_class(self.ids.len()) - self.ids.len() - self.padded
+    }
+
+    /// Records dummy queries that were made.
+    pub(crate) fn count_dummies(&mut self, count: usize) {
+        self.padded += count;
     }
 }
 
@@ -134,33 +173,25 @@ impl Gateway {
     }
 
     /// Appends bytes to a draft. Blocks that get full are written together.
-    pub fn append(&mut self, draft: &mut Draft, mut bytes: &[u8]) -> Result {
+    pub fn append(&mut self, draft: &mut Draft, bytes: &[u8]) -> Result {
         let block_len = self.params().geometry.block_len;
-        draft.len += bytes.len() as u64;
-        let mut full = Vec::new();
-        while draft.tail.len() + bytes.len() >= block_len {
-            let (part, rest) = bytes.split_at(block_len - draft.tail.len());
-            draft.tail.extend_from_slice(part);
-            bytes = rest;
-            full.push(core::mem::take(&mut draft.tail));
-            if full.len() == TOGETHER_MAX {
-                self.write_blocks(draft, &core::mem::take(&mut full))?;
-            }
+        for blocks in draft.fill(bytes, block_len).chunks(TOGETHER_MAX) {
+            self.write_blocks(draft, blocks.to_vec())?;
         }
-        draft.tail.extend_from_slice(bytes);
-        self.write_blocks(draft, &full)
+        Ok(())
     }
 
     /// Writes the rest of a piece, and makes up to `most` of the dummy queries that fill its size
     /// class. Returns whether [`Gateway::bind`] has none left to make.
     pub fn complete(&mut self, draft: &mut Draft, most: usize) -> Result<bool> {
         let block_len = self.params().geometry.block_len;
-        if draft.ids.len() < blocks_of(draft.len, block_len as u64) {
-            let mut last = core::mem::take(&mut draft.tail);
-            last.resize(block_len, 0);
-            self.write_blocks(draft, &[last])?;
+        if let Some(last) = draft.take_last_block(block_len) {
+            self.write_blocks(draft, vec![last])?;
         }
-        self.pad(draft.ids.len(), &mut draft.padded, most)
+        let dummies = draft.dummies_left().min(most);
+        self.dummies(dummies)?;
+        draft.count_dummies(dummies);
+        Ok(draft.dummies_left() == 0)
     }
 
     /// Binds a name to a draft, or to no blocks at all, and keeps a note with the name.
@@ -216,22 +247,10 @@ impl Gateway {
     }
 
     /// Writes full blocks.
-    fn write_blocks(&mut self, draft: &mut Draft, full: &[Vec<u8>]) -> Result {
-        let blocks = self.params().blocks;
-        let ids = self.state.names.reserve(full.len(), blocks).ok_or(Error::Full { blocks })?;
-        draft.ids.extend_from_slice(&ids);
-        let puts: Vec<(u64, &[u8])> =
-            ids.into_iter().map(u64::from).zip(full.iter().map(Vec::as_slice)).collect();
-        self.put_many(&puts)
-    }
-
-    /// Makes at most `most` dummy queries towards the size class of `blocks` blocks; `padded`
-    /// counts them. Returns whether none is left.
-    fn pad(&mut self, blocks: usize, padded: &mut usize, most: usize) -> Result<bool> {
-        let missing = size_class(blocks) - blocks;
-        let until = missing.min(padded.saturating_add(most));
-        self.dummies(until - *padded)?;
-        *padded = until;
-        Ok(*padded == missing)
+    fn write_blocks(&mut self, draft: &mut Draft, blocks: Vec<Vec<u8>>) -> Result {
+        let mut step = WriteStep::blocks(blocks);
+        self.run_step(&mut step)?;
+        draft.extend(&step.ids);
+        Ok(())
     }
 }

@@ -1,7 +1,8 @@
 //! The Redis protocol in front of a gateway, for trusted clients on the premises.
 //!
-//! Each connection has one thread. GET, MGET, SET and MSET share their queries with other
-//! connections; other commands have the gateway for themselves.
+//! Each connection has one thread. Commands that only read values, or only set or remove them,
+//! share their queries with other connections; commands that change what they read have the gateway
+//! for themselves.
 //!
 //! Any client of Redis can use the server, even a line of text:
 //!

@@ -2,9 +2,9 @@
 
 use super::Password;
 use super::protocol::Reply;
-use super::values::{Expiries, Values};
+use super::values::{Expiries, SetOptions, Values, note_of};
 use crate::error::Result;
-use crate::gateway::{Object, StoreStep, Value};
+use crate::gateway::{BindObserver, Gateway, Object, RemoveStep, StoreStep, Value};
 use crate::shared::SharedGateway;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,26 +34,59 @@ impl SharedService {
 
     /// Sets names to values that do not expire, in order, beside the queries of other clients.
     pub fn store<'v>(&self, pairs: impl IntoIterator<Item = [&'v [u8]; 2]>) -> Result {
-        self.remove_expired()?;
         let values = pairs.into_iter().map(|[name, bytes]| Value { name, bytes, note: &[] });
-        let values: Vec<Value<'_>> = values.collect();
-        let expiries = self.expiries.clone();
-        let forget = move |name: &[u8], old: Option<&Object>| {
-            let mut expiries = expiries.lock().unwrap_or_else(PoisonError::into_inner);
-            expiries.forget(name, old);
-        };
-        let step = StoreStep::new(&values).observed_by(Box::new(forget));
-        self.front.run_step(step, |_| ())
+        self.run_store_step(StoreStep::new(&values.collect::<Vec<_>>())).map(drop)
     }
 
-    /// Executes commands that have the gateway for themselves.
+    /// The same of one value with options, but for GET. Returns whether it was stored.
+    pub fn store_with(&self, [name, bytes]: [&[u8]; 2], options: &SetOptions) -> Result<bool> {
+        let note = note_of(options.expiry);
+        let step = StoreStep::new(&[Value { name, bytes, note: &note }]);
+        self.run_store_step(step.only_if(options.wanted).keeping_notes(options.keeps_expiry))
+    }
+
+    /// Removes values beside the queries of other clients. Returns how many there were.
+    pub fn remove(&self, names: &[Vec<u8>]) -> Result<usize> {
+        self.remove_expired()?;
+        let step = RemoveStep::new(names.to_vec(), self.observer());
+        self.front.run_step(step, |step| step.removed)
+    }
+
+    /// Executes a command that sends no query, beside the queries of other clients.
+    pub fn with_names<T>(&self, work: impl FnOnce(&mut Values<'_>) -> Result<T>) -> Result<T> {
+        let now = self.front.now_ms();
+        self.front.update_state(|gateway| self.with(gateway, now, work))
+    }
+
+    /// Executes a command that has the gateway for itself.
     pub fn with_values<T>(&self, work: impl FnOnce(&mut Values<'_>) -> Result<T>) -> Result<T> {
         let now = self.front.now_ms();
-        self.front.run(|gateway| {
-            let mut expiries = self.expiries.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut values = Values { gateway, expiries: &mut expiries, now };
-            values.remove_expired()?;
-            work(&mut values)
+        self.front.run(|gateway| self.with(gateway, now, work))
+    }
+
+    fn with<T>(
+        &self,
+        gateway: &mut Gateway,
+        now: u64,
+        work: impl FnOnce(&mut Values<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut expiries = self.expiries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = Values { gateway, expiries: &mut expiries, now };
+        values.remove_expired()?;
+        work(&mut values)
+    }
+
+    fn run_store_step(&self, step: StoreStep) -> Result<bool> {
+        self.remove_expired()?;
+        self.front.run_step(step.observed_by(self.observer()), |step| step.is_stored)
+    }
+
+    /// Follows expiries of names that a step binds or removes.
+    fn observer(&self) -> BindObserver {
+        let expiries = self.expiries.clone();
+        Box::new(move |name: &[u8], old: Option<&Object>, note: &[u8]| {
+            let mut expiries = expiries.lock().unwrap_or_else(PoisonError::into_inner);
+            expiries.follow(name, old, note);
         })
     }
 
@@ -63,7 +96,7 @@ impl SharedService {
         let expiries = self.expiries.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = expiries.is_due(now);
         drop(expiries);
-        if is_due { self.with_values(|_| Ok(())) } else { Ok(()) }
+        if is_due { self.with_names(|_| Ok(())) } else { Ok(()) }
     }
 
     #[cfg(test)]

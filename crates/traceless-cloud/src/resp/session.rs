@@ -4,7 +4,7 @@ use super::info::{config, hello};
 use super::protocol::{COMMAND_LEN_MAX, Command, Reply, parse, syntax};
 use super::service::SharedService;
 use super::shared_commands::{Group, SharedCommand};
-use super::value_commands::kind_of;
+use super::value_commands::{changes_what_it_reads, kind_of};
 use super::values::SetOptions;
 use crate::shared::{Kind, Protocol};
 use std::io::{self, Write};
@@ -121,9 +121,13 @@ impl<'a> RespSession<'a> {
         let request = metrics.request(Protocol::Resp, kind_of(name));
         let received: usize = words.iter().map(Vec::len).sum();
         metrics.took(Protocol::Resp, received);
-        let done = match SharedCommand::parse(name, words) {
-            Some(command) => command.run(self.served),
-            None => self.served.with_values(|values| values.answer(name, words)),
+        let now = self.served.front.now_ms();
+        let done = if let Some(command) = SharedCommand::parse(name, words, now) {
+            command.run(self.served)
+        } else if changes_what_it_reads(name) {
+            self.served.with_values(|values| values.answer(name, words))
+        } else {
+            self.served.with_names(|values| values.answer(name, words))
         };
         let reply = done.unwrap_or_else(Reply::from);
         request.answered(!matches!(reply, Reply::Error(_)));
@@ -185,7 +189,7 @@ impl<'a> RespSession<'a> {
         let Some(after) = after else { return Reply::Error("ERR invalid cursor".to_owned()) };
         let metrics = self.served.front.metrics();
         let request = metrics.request(Protocol::Resp, Kind::State);
-        let names = self.served.with_values(|values| Ok(values.behind(&after, count)));
+        let names = self.served.with_names(|values| Ok(values.behind(&after, count)));
         request.answered(names.is_ok());
         let mut names = match names {
             Ok(names) => names,

@@ -2,6 +2,7 @@
 
 use super::protocol::{Command, Reply};
 use super::service::SharedService;
+use super::values::{SetOptions, expiry_after};
 use crate::error::{Error, Result};
 use crate::gateway::{NAME_LEN_MAX, Namespace, Object, VALUE_LEN_MAX};
 use core::mem::discriminant;
@@ -9,8 +10,7 @@ use core::mem::discriminant;
 /// Bytes of values that are read together for pipelined commands, at most.
 const REPLIES_LEN: usize = 1 << 20;
 
-/// A command that needs no more than the values of names, or no more than to set them. Any other
-/// command has the gateway for itself.
+/// A command that needs no more than to read values, to set or to remove them.
 #[derive(Clone, Copy)]
 pub enum SharedCommand<'a> {
     /// GET.
@@ -21,11 +21,18 @@ pub enum SharedCommand<'a> {
     Set([&'a [u8]; 2]),
     /// MSET: names and values in turn.
     SetMany(&'a [[Vec<u8>; 2]]),
+    /// SET with options but GET, SETEX and PSETEX.
+    SetWith([&'a [u8]; 2], SetOptions),
+    /// SETNX.
+    SetNew([&'a [u8]; 2]),
+    /// DEL and UNLINK.
+    Remove(&'a [Vec<u8>]),
 }
 
 impl<'a> SharedCommand<'a> {
-    /// The command of a name in upper case and its words, if it is one of these.
-    pub fn parse(name: &[u8], words: &'a [Vec<u8>]) -> Option<Self> {
+    /// The command of a name in upper case and its words, if it is one of these, at a time in
+    /// milliseconds since 1970.
+    pub fn parse(name: &[u8], words: &'a [Vec<u8>], now: u64) -> Option<Self> {
         match (name, words) {
             (b"GET", [name]) => Some(Self::Get(name)),
             (b"MGET", [_, ..]) => Some(Self::GetMany(words)),
@@ -33,6 +40,16 @@ impl<'a> SharedCommand<'a> {
             (b"MSET", [_, _, ..]) if words.len().is_multiple_of(2) => {
                 Some(Self::SetMany(words.as_chunks().0))
             }
+            (b"SET", [name, value, options @ ..]) => {
+                let options = SetOptions::parse(options, now).filter(|options| !options.get)?;
+                Some(Self::SetWith([name, value], options))
+            }
+            (b"SETEX" | b"PSETEX", [key, time, value]) => {
+                let expiry = Some(expiry_after(name, time, now)?);
+                Some(Self::SetWith([key, value], SetOptions { expiry, ..SetOptions::default() }))
+            }
+            (b"SETNX", [name, value]) => Some(Self::SetNew([name, value])),
+            (b"DEL" | b"UNLINK", [_, ..]) => Some(Self::Remove(words)),
             _ => None,
         }
     }
@@ -49,6 +66,15 @@ impl<'a> SharedCommand<'a> {
                 let pairs = pairs.iter().map(|[name, value]| [&name[..], value]);
                 service.store(pairs).map(|()| Reply::Simple("OK"))
             }
+            Self::SetWith(pair, options) => {
+                let is_stored = service.store_with(pair, &options)?;
+                Ok(if is_stored { Reply::Simple("OK") } else { Reply::Null })
+            }
+            Self::SetNew(pair) => {
+                let options = SetOptions { wanted: Some(false), ..SetOptions::default() };
+                Ok(Reply::Integer(service.store_with(pair, &options)?.into()))
+            }
+            Self::Remove(names) => service.remove(names).map(Reply::count),
         }
     }
 }
@@ -126,12 +152,12 @@ impl<'a> Group<'a> {
 /// A command that may be in a group.
 fn groupable(command: &Command) -> Option<SharedCommand<'_>> {
     let [name, words @ ..] = &command[..] else { return None };
-    let command = SharedCommand::parse(&name.to_ascii_uppercase(), words)?;
+    let command = SharedCommand::parse(&name.to_ascii_uppercase(), words, 0)?;
     match command {
         SharedCommand::Get(_) => Some(command),
         SharedCommand::Set([name, value]) => {
             (name.len() <= NAME_LEN_MAX && value.len() <= VALUE_LEN_MAX).then_some(command)
         }
-        SharedCommand::GetMany(_) | SharedCommand::SetMany(_) => None,
+        _ => None,
     }
 }

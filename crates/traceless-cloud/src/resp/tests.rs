@@ -155,6 +155,32 @@ fn values_expire() {
 }
 
 #[test]
+fn values_with_options_are_set_and_removed() {
+    assert_eq!(
+        replies(&[
+            "SET a 1 NX EX 100",
+            "SET a 2 NX",
+            "SET a 3 XX KEEPTTL",
+            "TTL a",
+            "SET b 1 XX",
+            "SETNX a 4",
+            "SETNX b 4",
+            "SET b 5 PX 100000 XX",
+            "PERSIST b",
+            "SET b 6 GET",
+            "DEL a b a none",
+            "DEL a",
+            "UNLINK",
+            "DBSIZE",
+            "SET a 1 EX 100 KEEPTTL",
+        ])
+        .join(" "),
+        "+OK $-1 +OK :100 $-1 :0 :1 +OK :1 $1 5 :2 :0 -ERR unknown command or wrong arguments: \
+         'UNLINK' :0 -ERR syntax error +OK"
+    );
+}
+
+#[test]
 fn commands_on_other_types_are_refused_by_their_type() {
     let refused = ["HSET h f v", "LPUSH l v", "sadd s v", "ZADD z 1 v", "XADD s * f v", "EVAL 1 0"];
     let lines = replies(&refused);

@@ -2,7 +2,7 @@
 
 use super::info::info;
 use super::protocol::{Reply, parse_signed, syntax};
-use super::values::{SetOptions, Values};
+use super::values::{SetOptions, Values, invalid_expiry};
 use crate::error::Result;
 use crate::gateway::Namespace;
 use crate::shared::Kind;
@@ -171,6 +171,17 @@ const OTHER_TYPES: [(&str, &[&str]); 8] = [
     ),
 ];
 
+/// Whether a command reads a value and then changes it: it has the gateway for itself. No other
+/// command here sends queries, so it runs beside the queries of other clients.
+///
+/// Two clients that change one value would have to wait for each other, or to try again, and the
+/// host would observe that their names are equal.
+pub fn changes_what_it_reads(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 9] =
+        [b"APPEND", b"DECR", b"DECRBY", b"GETDEL", b"GETEX", b"GETSET", b"INCR", b"INCRBY", b"SET"];
+    NAMES.contains(&name)
+}
+
 impl Values<'_> {
     /// The reply to a command of a name in upper case.
     pub fn answer(&mut self, name: &[u8], words: &[Vec<u8>]) -> Result<Reply> {
@@ -179,22 +190,13 @@ impl Values<'_> {
                 Some(options) => self.set(name, value, &options),
                 None => Ok(syntax()),
             },
-            (b"SETNX", [name, value]) => {
-                let options = SetOptions { wanted: Some(false), ..SetOptions::default() };
-                let set = self.set(name, value, &options)?;
-                Ok(Reply::Integer((set != Reply::Null).into()))
-            }
-            (b"SETEX" | b"PSETEX", [key, time, value]) => self.set_for(name, key, time, value),
+            // With a time that is one they are shared commands.
+            (b"SETEX" | b"PSETEX", [_, _, _]) => Ok(invalid_expiry()),
             (b"GETSET", [name, value]) => {
                 self.set(name, value, &SetOptions { get: true, ..SetOptions::default() })
             }
-            (b"GETDEL", [name]) => {
-                let value = self.get(name)?;
-                self.delete(core::slice::from_ref(name))?;
-                Ok(value)
-            }
+            (b"GETDEL", [name]) => self.get_and_delete(name),
             (b"GETEX", [name, rest @ ..]) => self.get_and_expire(name, rest),
-            (b"DEL" | b"UNLINK", [_, ..]) => self.delete(words),
             (b"EXISTS" | b"TOUCH", [_, ..]) => {
                 let there = words.iter().filter(|name| self.find(name).is_some());
                 Ok(Reply::count(there.count()))

@@ -10,10 +10,15 @@ use std::collections::BTreeSet;
 
 /// When a value expires, in milliseconds since 1970; `None` if it does not.
 fn expiry_of(object: &Object) -> Option<u64> {
-    object.note().first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    expiry_in(object.note())
 }
 
-fn note_of(expiry: Option<u64>) -> Vec<u8> {
+fn expiry_in(note: &[u8]) -> Option<u64> {
+    note.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The note of a value that expires at a time.
+pub fn note_of(expiry: Option<u64>) -> Vec<u8> {
     expiry.map_or_else(Vec::new, |at| at.to_le_bytes().to_vec())
 }
 
@@ -34,10 +39,13 @@ impl Expiries {
         self.0.first().is_some_and(|(at, _)| *at <= now)
     }
 
-    /// Forgets the expiry of a name: its old object is replaced.
-    pub fn forget(&mut self, name: &[u8], old: Option<&Object>) {
+    /// Follows a name: its old object is replaced or removed.
+    pub fn follow(&mut self, name: &[u8], old: Option<&Object>, note: &[u8]) {
         if let Some(at) = old.and_then(expiry_of) {
             self.0.remove(&(at, name.to_vec()));
+        }
+        if let Some(at) = expiry_in(note) {
+            self.0.insert((at, name.to_vec()));
         }
     }
 
@@ -48,7 +56,7 @@ impl Expiries {
 }
 
 /// The options of SET.
-#[derive(Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct SetOptions {
     /// Whether the name must exist, or must not.
     pub wanted: Option<bool>,
@@ -82,6 +90,12 @@ impl SetOptions {
         }
         Some(options)
     }
+}
+
+/// When SETEX and PSETEX let a value expire; `None` if the time is none.
+pub fn expiry_after(command: &[u8], time: &[u8], now: u64) -> Option<u64> {
+    let unit: &[u8] = if command == b"SETEX" { b"EX" } else { b"PX" };
+    expiry(unit, parse(time).filter(|&time| time > 0)?, now)
 }
 
 /// An expiry in milliseconds since 1970, from a time in `unit`.
@@ -164,23 +178,6 @@ impl Values<'_> {
         Ok(if options.get { old } else { Reply::Simple("OK") })
     }
 
-    /// SETEX and PSETEX.
-    pub fn set_for(
-        &mut self,
-        command: &[u8],
-        name: &[u8],
-        time: &[u8],
-        value: &[u8],
-    ) -> Result<Reply> {
-        let unit: &[u8] = if command == b"SETEX" { b"EX" } else { b"PX" };
-        let time = parse(time).filter(|&time| time > 0);
-        let Some(at) = time.and_then(|time| expiry(unit, time, self.now)) else {
-            return Ok(invalid_expiry());
-        };
-        self.put(name, value, Some(at))?;
-        Ok(Reply::Simple("OK"))
-    }
-
     /// GETEX.
     pub fn get_and_expire(&mut self, name: &[u8], rest: &[Vec<u8>]) -> Result<Reply> {
         let persist = matches!(rest, [word] if word.eq_ignore_ascii_case(b"PERSIST"));
@@ -198,14 +195,13 @@ impl Values<'_> {
         Ok(value)
     }
 
-    pub fn delete(&mut self, names: &[Vec<u8>]) -> Result<Reply> {
-        let mut count = 0;
-        for name in names {
-            let at = self.expiry(name);
-            count += usize::from(self.gateway.remove(name)?);
-            self.expect(name, at, None);
-        }
-        Ok(Reply::count(count))
+    /// GETDEL.
+    pub fn get_and_delete(&mut self, name: &[u8]) -> Result<Reply> {
+        let value = self.get(name)?;
+        let at = self.expiry(name);
+        self.gateway.remove(name)?;
+        self.expect(name, at, None);
+        Ok(value)
     }
 
     pub fn append(&mut self, name: &[u8], more: &[u8]) -> Result<Reply> {
@@ -319,6 +315,6 @@ impl Values<'_> {
     }
 }
 
-fn invalid_expiry() -> Reply {
+pub fn invalid_expiry() -> Reply {
     Reply::Error("ERR invalid expire time".to_owned())
 }

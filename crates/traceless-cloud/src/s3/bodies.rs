@@ -5,7 +5,7 @@
 
 use super::errors::{read_state, s3_error_of};
 use crate::error::Result;
-use crate::gateway::{ByteRange, Draft, Gateway, Object, ReadStep};
+use crate::gateway::{ByteRange, Draft, Gateway, Object};
 use crate::shared::{Protocol, SharedGateway};
 use bytes::Bytes;
 use core::ops::Range;
@@ -19,8 +19,6 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Bytes that the gateway reads or writes before other requests get a turn.
-pub const TURN_LEN: usize = 64 << 10;
 /// Pieces of a body that may wait between network and gateway.
 const QUEUE_LEN: usize = 4;
 
@@ -153,22 +151,14 @@ fn write<T>(
     match fill(front, from, announced, &mut draft) {
         Ok((md5, checksum)) => {
             let received = UploadBytes { draft, md5, checksum };
-            front.run(|gateway| bind(gateway, received)).map_err(|error| s3_error_of(&error))?
+            let bound = front.update_state(|gateway| bind(gateway, received));
+            bound.map_err(|error| s3_error_of(&error))?
         }
         Err(error) => {
-            abandon(front, draft);
+            front.abandon(draft);
             Err(error)
         }
     }
-}
-
-/// Gives back a draft that will not be bound.
-pub fn abandon(front: &SharedGateway, draft: Draft) {
-    // This cannot fail, because it sends nothing.
-    let _ = front.run(|gateway| {
-        gateway.abandon(draft);
-        Ok(())
-    });
 }
 
 fn fill(
@@ -183,7 +173,8 @@ fn fill(
             Some(Piece::Bytes(bytes)) => {
                 md5.update(&bytes);
                 sums.update(&bytes);
-                append(front, draft, &bytes)?;
+                front.metrics().took(Protocol::S3, bytes.len());
+                front.append(draft, &bytes).map_err(|error| s3_error_of(&error))?;
             }
             Some(Piece::End) => break,
             None => return Err(s3_error!(IncompleteBody)),
@@ -194,44 +185,8 @@ fn fill(
     }
     let (md5, sums) = (md5.finalize(), sums.finalize());
     check(announced, &md5, &sums)?;
-    complete(front, draft)?;
+    front.complete(draft).map_err(|error| s3_error_of(&error))?;
     Ok((md5, sums))
-}
-
-/// Appends bytes in turns, so that other requests run between them.
-pub fn append(front: &SharedGateway, draft: &mut Draft, bytes: &[u8]) -> S3Result<()> {
-    front.metrics().took(Protocol::S3, bytes.len());
-    for turn in bytes.chunks(TURN_LEN) {
-        front.run(|gateway| gateway.append(draft, turn)).map_err(|error| s3_error_of(&error))?;
-    }
-    Ok(())
-}
-
-/// Makes the dummy queries of a size class in turns.
-pub fn complete(front: &SharedGateway, draft: &mut Draft) -> S3Result<()> {
-    while !front
-        .run(|gateway| gateway.complete(draft, turn_blocks(gateway)))
-        .map_err(|error| s3_error_of(&error))?
-    {}
-    Ok(())
-}
-
-/// Makes dummy queries in turns.
-pub fn send_dummies(front: &SharedGateway, queries: usize) -> S3Result<()> {
-    let mut left = queries;
-    while left > 0 {
-        let done = front.run(|gateway| {
-            let turn = left.min(turn_blocks(gateway));
-            gateway.dummies(turn)?;
-            Ok(turn)
-        });
-        left -= done.map_err(|error| s3_error_of(&error))?;
-    }
-    Ok(())
-}
-
-fn turn_blocks(gateway: &Gateway) -> usize {
-    (TURN_LEN / gateway.params().geometry.block_len).max(1)
 }
 
 /// Sends bytes of an object. If the first bytes cannot be read, this is an error; if later ones
@@ -259,12 +214,7 @@ fn read(front: &SharedGateway, mut reading: ByteRange, to: &Sender<S3Result<Byte
     // nothing.
     let mut is_silent = false;
     while !reading.is_done() {
-        let step = ReadStep::new(reading.clone(), TURN_LEN);
-        let read = front.run_step(step, |step| {
-            reading = step.reading.clone();
-            core::mem::take(&mut step.bytes)
-        });
-        let piece = match read {
+        let piece = match front.read(&mut reading) {
             Err(_) if is_silent => return,
             Ok(bytes) if is_silent || bytes.is_empty() => continue,
             Ok(bytes) => {

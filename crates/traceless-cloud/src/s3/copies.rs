@@ -1,21 +1,18 @@
 //! Copies of objects, to other objects or to parts of uploads.
 
-use super::bodies::{abandon, append, complete, hex};
+use super::bodies::hex;
 use super::conditions::Conditions;
 use super::errors::s3_error_of;
 use super::note::{Note, timestamp};
 use super::objects::{ObjectInfo, Part, bind, wait_for};
 use super::uploads::bind_part;
 use crate::gateway::{ByteRange, Draft, Object};
-use crate::shared::SharedGateway;
+use crate::shared::{Protocol, SharedGateway};
 use core::ops::Range;
 use s3s::S3Result;
 use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::Timestamp;
 use std::sync::Arc;
-
-/// Bytes that a copy reads before it writes them.
-const COPY_LEN: usize = 256 << 10;
 
 /// The target of a copy.
 pub enum CopyOutcome {
@@ -39,12 +36,12 @@ pub async fn copy(
         let etag = match done {
             Ok(md5) => hex(&md5),
             Err(error) => {
-                abandon(&front, draft);
+                front.abandon(draft);
                 return Err(error);
             }
         };
         let modified = front.now_ms();
-        let bound = front.run(|gateway| match target {
+        let bound = front.update_state(|gateway| match target {
             CopyOutcome::Object { bucket, key, note } => {
                 let mut note = note.map_or(source.note, |note| *note);
                 (note.etag, note.modified) = (etag.clone(), modified);
@@ -70,11 +67,11 @@ fn copy_bytes(
     let mut reading = ByteRange::new(object, bytes);
     let mut md5 = Md5::new();
     while !reading.is_done() {
-        let read = front.run(|gateway| gateway.read(&mut reading, COPY_LEN));
-        let bytes = read.map_err(|error| s3_error_of(&error))?;
+        let bytes = front.read(&mut reading).map_err(|error| s3_error_of(&error))?;
         md5.update(&bytes);
-        append(front, draft, &bytes)?;
+        front.metrics().took(Protocol::S3, bytes.len());
+        front.append(draft, &bytes).map_err(|error| s3_error_of(&error))?;
     }
-    complete(front, draft)?;
+    front.complete(draft).map_err(|error| s3_error_of(&error))?;
     Ok(md5.finalize())
 }

@@ -1,7 +1,7 @@
 //! Buckets and objects.
 
 use super::access::AccessKeys;
-use super::bodies::{BodyClaims, UploadBytes, hex, receive, send_dummies, send_object};
+use super::bodies::{BodyClaims, UploadBytes, hex, receive, send_object};
 use super::conditions::Conditions;
 use super::errors::{read_state, s3_error_of};
 use super::listing::name_of;
@@ -80,7 +80,7 @@ pub fn find(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<ObjectInfo> 
 /// Creates a bucket.
 pub fn create_bucket(front: &SharedGateway, bucket: &str) -> S3Result<()> {
     let note = serde_json::to_vec(&BucketNote { created: front.now_ms() }).expect("it is text");
-    let result = front.run(|gateway| {
+    let result = front.update_state(|gateway| {
         if gateway.find(Namespace::Buckets, bucket.as_bytes()).is_some() {
             return Ok(Err(s3_error!(BucketAlreadyOwnedByYou)));
         }
@@ -92,7 +92,7 @@ pub fn create_bucket(front: &SharedGateway, bucket: &str) -> S3Result<()> {
 /// Removes a bucket, which must be empty.
 pub fn delete_bucket(front: &SharedGateway, bucket: &str) -> S3Result<()> {
     let name = name_of(bucket, "");
-    let removed = front.run(|gateway| {
+    let removed = front.update_state(|gateway| {
         if let Err(error) = check_bucket(gateway, bucket) {
             return Ok(Err(error));
         }
@@ -190,7 +190,7 @@ pub async fn delete(
 ) -> S3Result<()> {
     wait_for(move || {
         let name = name_of(&bucket, &key);
-        let removed = front.run(|gateway| {
+        let removed = front.update_state(|gateway| {
             let known = match find_info(gateway, &bucket, &key) {
                 Ok(Some(known)) => known,
                 Ok(None) => return Ok(Ok(0)),
@@ -203,7 +203,7 @@ pub async fn delete(
             Ok(Ok(known.object.blocks()))
         });
         let blocks = removed.map_err(|error| s3_error_of(&error))??;
-        send_dummies(&front, size_class(blocks))
+        front.send_dummies(size_class(blocks)).map_err(|error| s3_error_of(&error))
     })
     .await
 }

@@ -1,7 +1,7 @@
 //! Multipart uploads. Each part is in the tree under its own name, and a completed object consists
 //! of the blocks of its parts, one after another.
 
-use super::bodies::{BodyClaims, UploadBytes, hex, receive, send_dummies};
+use super::bodies::{BodyClaims, UploadBytes, hex, receive};
 use super::conditions::Conditions;
 use super::errors::s3_error_of;
 use super::listing::{name_of, size};
@@ -41,7 +41,7 @@ pub fn begin(
     rng.fill(&mut id);
     let id = hex(&id);
     note.modified = front.now_ms();
-    let begun = front.run(|gateway| {
+    let begun = front.update_state(|gateway| {
         if let Err(error) = check_bucket(gateway, &bucket) {
             return Ok(Err(error));
         }
@@ -132,7 +132,7 @@ pub fn complete(
     conditions: &Conditions,
 ) -> S3Result<String> {
     let modified = front.now_ms();
-    let joined = front.run(|gateway| {
+    let joined = front.update_state(|gateway| {
         let planned = plan(gateway, (bucket, key), id, requested, conditions);
         let (mut note, parts) = match planned {
             Ok(planned) => planned,
@@ -192,7 +192,7 @@ fn digest(etag: &str) -> S3Result<Vec<u8>> {
 /// Removes an upload and its parts, with as many queries as reading them takes.
 pub async fn abort(front: Arc<SharedGateway>, place: (String, String), id: String) -> S3Result<()> {
     wait_for(move || {
-        let aborted = front.run(|gateway| {
+        let aborted = front.update_state(|gateway| {
             if let Err(error) = find(gateway, &place.0, &place.1, &id) {
                 return Ok(Err(error));
             }
@@ -205,7 +205,8 @@ pub async fn abort(front: Arc<SharedGateway>, place: (String, String), id: Strin
             }
             Ok(Ok(own.iter().map(|(_, blocks)| size_class(*blocks)).sum()))
         });
-        send_dummies(&front, aborted.map_err(|error| s3_error_of(&error))??)
+        let queries = aborted.map_err(|error| s3_error_of(&error))??;
+        front.send_dummies(queries).map_err(|error| s3_error_of(&error))
     })
     .await
 }

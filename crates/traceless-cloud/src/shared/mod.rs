@@ -31,6 +31,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "http")]
+mod drafts;
 mod metrics;
 mod rate_thread;
 mod scrub_thread;
@@ -78,6 +80,9 @@ pub struct SharedGateway {
     batch_ended: Condvar,
     metrics: Arc<Metrics>,
     wall: Arc<dyn Clock>,
+    /// Bytes of a block.
+    #[cfg(feature = "http")]
+    block_len: usize,
 }
 
 impl SharedGateway {
@@ -86,6 +91,8 @@ impl SharedGateway {
         metrics.observe(&gateway);
         let host = gateway.host().clone();
         let has_rate = AtomicBool::new(gateway.next_tick().is_some());
+        #[cfg(feature = "http")]
+        let block_len = gateway.params().geometry.block_len;
         Self {
             gateway: Mutex::new(gateway),
             turns: Turns::default(),
@@ -96,6 +103,8 @@ impl SharedGateway {
             batch_ended: Condvar::new(),
             metrics,
             wall,
+            #[cfg(feature = "http")]
+            block_len,
         }
     }
 
@@ -122,6 +131,23 @@ impl SharedGateway {
             self.metrics.failed(error);
         }
         self.wait_for_ack(gateway).and(result)
+    }
+
+    /// Changes the gateway's own state, beside batches of steps under way. `change` must send
+    /// nothing.
+    pub fn update_state<T>(&self, change: impl FnOnce(&mut Gateway) -> Result<T>) -> Result<T> {
+        let _request = self.metrics.waiting_request();
+        let mut gateway = self.lock();
+        let queries = gateway.counts().queries;
+        let changed = gateway.check_host().and_then(|()| change(&mut gateway));
+        assert_eq!(gateway.counts().queries, queries, "a change of state sends nothing");
+        self.metrics.observe(&gateway);
+        let result = self.wait_for_ack(gateway).and(changed);
+        match &result {
+            Ok(_) => self.metrics.succeeded(),
+            Err(error) => self.metrics.failed(error),
+        }
+        result
     }
 
     /// Runs an operation of the gateway.

@@ -44,6 +44,50 @@ fn values_cost_as_many_queries_as_their_size_class() {
     assert_eq!((removed, sent), (true, 36));
 }
 
+/// Conditions are checked when the step is planned, and again at its end.
+#[test]
+fn of_two_steps_that_store_a_new_name_one_does() {
+    let mut gateway = in_memory(200, 35);
+    let new = |bytes: &[u8], wanted| {
+        StoreStep::new(&[Value { name: b"a", bytes, note: b"n" }]).only_if(Some(wanted))
+    };
+    let (mut early, mut first) = (new(&[1; BLOCK], true), new(&[2; 3 * BLOCK], false));
+    let mut second = new(&[3; 3 * BLOCK], false);
+    let (outcomes, sent) = queries(&mut gateway, |gateway| {
+        gateway.run_steps(&mut [&mut early, &mut first, &mut second])
+    });
+    assert!(outcomes.iter().all(Result::is_ok));
+    let stored = [&early, &first, &second].map(|step| step.is_stored);
+    assert_eq!((stored, sent), ([false, true, false], 6));
+    assert_eq!(gateway.load(b"a").unwrap().unwrap(), [2; 3 * BLOCK]);
+    assert_eq!(gateway.blocks_used(), 3, "nothing stays reserved");
+    let mut late = new(&[4; BLOCK], true).keeping_notes(true);
+    gateway.run_step(&mut late).unwrap();
+    assert!(late.is_stored);
+    assert_eq!(gateway.find(Namespace::Values, b"a").unwrap().note(), b"n");
+}
+
+#[test]
+fn removals_in_one_step_cost_as_many_queries_as_reads() {
+    let mut gateway = in_memory(200, 36);
+    let (long, short) = (bytes(LONG * BLOCK, 1), bytes(BLOCK, 2));
+    for (name, bytes) in [(b"a", &long), (b"b", &short), (b"c", &short)] {
+        gateway.store(name, bytes, b"").unwrap();
+    }
+    let removed = Arc::new(Mutex::new(Vec::new()));
+    let of_step = removed.clone();
+    let observer = move |name: &[u8], old: Option<&Object>, _: &[u8]| {
+        of_step.lock().unwrap().push((name.to_vec(), old.map(Object::blocks)));
+    };
+    let names = [&b"a"[..], b"none", b"b", b"a"].map(<[u8]>::to_vec).to_vec();
+    let mut step = RemoveStep::new(names, Box::new(observer));
+    let (done, sent) = queries(&mut gateway, |gateway| gateway.run_step(&mut step));
+    done.unwrap();
+    assert_eq!((step.removed, sent), (2, 36 + 1));
+    assert_eq!(*removed.lock().unwrap(), [(b"a".to_vec(), Some(LONG)), (b"b".to_vec(), Some(1))]);
+    assert_eq!((gateway.names(Namespace::Values), gateway.blocks_used()), (1, 1));
+}
+
 #[test]
 fn names_and_values_of_maximum_length_are_accepted() {
     let mut gateway = in_memory(10, 32);

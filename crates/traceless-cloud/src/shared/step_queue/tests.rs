@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gateway::testing::{BLOCK, HookedHost, gateway_behind, params};
-use crate::gateway::{LoadStep, StoreStep, Value};
+use crate::gateway::{LoadStep, Namespace, StoreStep, Value};
 use crate::shared::Wall;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -174,6 +174,38 @@ fn a_look_at_the_state_waits_for_no_round_trip() {
         journeys.is_stopped.store(false, Ordering::SeqCst);
         step.join().unwrap().unwrap();
     });
+}
+
+/// Names change while a batch is on its way, and the steps of the batch see that at their end.
+#[test]
+fn a_change_of_state_waits_for_no_round_trip() {
+    let (front, journeys) = far(300, 4);
+    store(&front, b"a", &vec![1; 9 * BLOCK]).unwrap();
+    let bound = |name: &[u8]| front.inspect(|g| g.find(Namespace::Values, name).is_some());
+    let new = |name| StoreStep::new(&[Value { name, bytes: b"2", note: b"" }]).only_if(Some(false));
+    std::thread::scope(|scope| {
+        let before = journeys.calls();
+        journeys.is_stopped.store(true, Ordering::SeqCst);
+        let step = scope.spawn(|| front.run_step(new(b"b"), |step| step.is_stored));
+        while journeys.calls() == before {
+            std::thread::yield_now();
+        }
+        let note = b"a note";
+        front.update_state(|g| g.bind(Namespace::Values, b"b", None, note)).unwrap();
+        front.update_state(|g| g.unbind(Namespace::Values, b"a")).unwrap();
+        assert!(!bound(b"a") && bound(b"b") && !step.is_finished());
+        journeys.is_stopped.store(false, Ordering::SeqCst);
+        assert!(!step.join().unwrap().unwrap(), "another client was faster");
+    });
+    front.inspect(|g| assert_eq!(g.find(Namespace::Values, b"b").unwrap().note(), b"a note"));
+    assert_eq!(front.inspect(Gateway::blocks_used), 0, "nothing stays reserved");
+}
+
+#[test]
+#[should_panic(expected = "a change of state sends nothing")]
+fn a_change_of_state_that_sends_a_query_is_a_bug() {
+    let (front, _) = far(300, 6);
+    drop(front.update_state(|gateway| gateway.put(7, &[1; BLOCK])));
 }
 
 /// A step that panics.
