@@ -29,19 +29,31 @@ class Engine:
         self.start()
 
     def start(self):
+        end = time.monotonic() + START_PATIENCE
+        while time.monotonic() < end:
+            self.spawn()
+            # Processes of a PostgreSQL that was killed hold its memory for a moment, and perhaps its
+            # port: the next one ends then.
+            while self.process.poll() is None and time.monotonic() < end:
+                if self.listens():
+                    time.sleep(0.05)
+                    if self.process.poll() is None:
+                        return
+                time.sleep(0.02)
+        raise SystemExit(f"{self.command[0]} did not start")
+
+    def spawn(self):
         null = subprocess.DEVNULL
         self.process = subprocess.Popen(
             self.command, stdin=null, stdout=null, stderr=null, user=self.user, group=self.user
         )
-        end = time.monotonic() + START_PATIENCE
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                return
-            except OSError:
-                if self.process.poll() is not None or time.monotonic() > end:
-                    raise SystemExit(f"{self.command[0]} did not start") from None
-                time.sleep(0.02)
+
+    def listens(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port)).close()
+            return True
+        except OSError:
+            return False
 
     def kill(self):
         self.process.kill()
