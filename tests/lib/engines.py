@@ -32,8 +32,8 @@ class Engine:
         end = time.monotonic() + START_PATIENCE
         while time.monotonic() < end:
             self.spawn()
-            # Processes of a PostgreSQL that was killed hold its memory for a moment, and perhaps its
-            # port: the next one ends then.
+            # Processes of a PostgreSQL that was killed hold its memory for a moment: the next one
+            # ends then.
             while self.process.poll() is None and time.monotonic() < end:
                 if self.listens():
                     time.sleep(0.05)

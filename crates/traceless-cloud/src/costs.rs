@@ -118,6 +118,7 @@ mod tests {
     use crate::error::Result;
     use crate::gateway::{Gateway, Keys};
     use crate::host::{DamagedSlot, Host, InProcess};
+    use crate::params::ARITY;
     use crate::store::MemStore;
     use std::sync::{Arc, Mutex};
     use traceless_core::rng::SeededRng;
@@ -161,7 +162,7 @@ mod tests {
         for (choice, blocks, block_len) in
             [(Choice::Benes, 3000, 64), (Choice::Benes, 500, 4096), (Choice::Paper, 3000, 64)]
         {
-            let params = Params::for_kernel(choice, blocks, block_len, 4).unwrap();
+            let params = Params::for_kernel(choice, ARITY, blocks, block_len, 4).unwrap();
             let costs = Costs::of(&params, choice);
             let mut rng = SeededRng::new(9);
             let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);

@@ -34,7 +34,9 @@ use crate::tail_probability::{binomial_above, poisson_above};
 /// more layer would renew as many more slots in a round.
 const LEAF_ROUNDS_MAX: f64 = 8.0;
 /// Children of a node, as in the paper.
-const ARITY: u32 = 8;
+pub const ARITY: u32 = 8;
+/// The most children of a node: beyond it a node has more slots than the enclave permutes.
+const ARITY_MAX: u32 = 64;
 /// Blocks, in rounds' worth, that may wait at the gateway besides a root's worth. Normally about
 /// two rounds' worth wait.
 const STASH_ROUNDS_MAX: usize = 6;
@@ -83,39 +85,61 @@ impl Params {
     /// The tree with its root at the gateway, for `blocks` blocks of `block_len` bytes. Each limit
     /// is exceeded with probability 2^-`lambda`.
     pub fn new(blocks: u64, block_len: usize, lambda: u32) -> Result<Self> {
-        Self::with_roots(ARITY, blocks, block_len, lambda)
+        Self::with_arity(ARITY, blocks, block_len, lambda)
+    }
+
+    /// The same with another number of children of a node. With more of them the tree has fewer
+    /// layers, so that a query reads fewer slots, and a round writes larger nodes.
+    pub fn with_arity(arity: u32, blocks: u64, block_len: usize, lambda: u32) -> Result<Self> {
+        Self::with_shape(ARITY, arity, blocks, block_len, lambda)
     }
 
     /// The paper's tree, with its root at the host.
     pub fn printed(blocks: u64, block_len: usize, lambda: u32) -> Result<Self> {
-        Self::with_roots(1, blocks, block_len, lambda)
+        Self::with_shape(1, ARITY, blocks, block_len, lambda)
     }
 
     /// The tree that belongs to a kernel: the paper's tree for the paper's kernel.
-    pub fn for_kernel(choice: Choice, blocks: u64, block_len: usize, lambda: u32) -> Result<Self> {
+    pub fn for_kernel(
+        choice: Choice,
+        arity: u32,
+        blocks: u64,
+        block_len: usize,
+        lambda: u32,
+    ) -> Result<Self> {
         match choice {
-            Choice::Benes => Self::new(blocks, block_len, lambda),
-            Choice::Paper => Self::printed(blocks, block_len, lambda),
+            Choice::Benes => Self::with_arity(arity, blocks, block_len, lambda),
+            Choice::Paper if arity == ARITY => Self::printed(blocks, block_len, lambda),
+            Choice::Paper => Err(Error::Parameters("nodes of the paper's kernel have 8 children")),
         }
     }
 
-    /// The paper's choices: 25·lambda slots a round, 8 children.
-    fn with_roots(roots: u32, blocks: u64, block_len: usize, lambda: u32) -> Result<Self> {
+    /// The paper's choices: 25·lambda slots a round.
+    fn with_shape(
+        roots: u32,
+        arity: u32,
+        blocks: u64,
+        block_len: usize,
+        lambda: u32,
+    ) -> Result<Self> {
         if !(1..=BLOCKS_MAX).contains(&blocks) {
             return Err(Error::Parameters("there are 1 to 2^32 - 2 blocks"));
         }
         if !(2..=128).contains(&lambda) {
             return Err(Error::Parameters("lambda is 2 to 128"));
         }
+        if !(2..=ARITY_MAX).contains(&arity) {
+            return Err(Error::Parameters("a node has 2 to 64 children"));
+        }
         let round_slots = 25 * lambda as usize;
         let round_blocks = 20 * lambda as usize;
         let leaf_mean_max = LEAF_ROUNDS_MAX * round_blocks as f64;
         let (mut layers, mut leaves) = (1, roots);
         while leaves < ARITY || blocks as f64 / f64::from(leaves) > leaf_mean_max {
-            (layers, leaves) = (layers + 1, leaves * ARITY);
+            (layers, leaves) = (layers + 1, leaves.saturating_mul(arity));
         }
         let bits = -f64::from(lambda);
-        let inner_blocks = smallest(|n| poisson_above(inner_mean(round_blocks), n) <= bits);
+        let inner_blocks = smallest(|n| poisson_above(inner_mean(round_blocks, arity), n) <= bits);
         let share = 1.0 / f64::from(leaves);
         let leaf_blocks = smallest(|n| binomial_above(blocks, share, n) <= bits);
         let reads = |width| smallest(|n| poisson_above(reads_mean(round_blocks, width), n) <= bits);
@@ -123,7 +147,7 @@ impl Params {
         let inner_reads = if roots == 1 { 2 * round_blocks } else { reads(roots) };
         let geometry = Geometry {
             roots,
-            arity: ARITY,
+            arity,
             layers,
             round_slots,
             inner_slots: inner_blocks + inner_reads,
@@ -171,7 +195,7 @@ impl Params {
         let (arity, leaves) = (g.arity, f64::from(g.leaves()));
         let visits = u64::from(arity) * self.round_blocks as u64;
         let round = binomial_above(visits, 1.0 / f64::from(arity), g.round_slots);
-        let inner = poisson_above(inner_mean(self.round_blocks), self.inner_blocks);
+        let inner = poisson_above(inner_mean(self.round_blocks, arity), self.inner_blocks);
         let leaf = binomial_above(self.blocks, 1.0 / leaves, self.leaf_blocks);
         let reads = |layer: usize| {
             poisson_above(reads_mean(self.round_blocks, g.width(layer)), self.reads_max(layer))
@@ -204,8 +228,8 @@ fn index_bits(g: &Geometry) -> u32 {
 
 /// Real blocks in an inner node, on average, just after its eviction: from 1 to m - 1 visits
 /// for each of the m children except the one just served.
-fn inner_mean(round_blocks: usize) -> f64 {
-    round_blocks as f64 * f64::from(ARITY - 1) / 2.0
+fn inner_mean(round_blocks: usize, arity: u32) -> f64 {
+    round_blocks as f64 * f64::from(arity - 1) / 2.0
 }
 
 /// Reads of a node between two of its evictions, on average, in a layer of `width` nodes, if the
@@ -279,6 +303,30 @@ mod tests {
         let b = Params::new(10 << 20, 1024, 32).unwrap().bounds();
         assert!((-36.0..-34.0).contains(&b.round), "{b:?}");
         assert!((-14.0..-8.0).contains(&b.lifetime), "{b:?}");
+    }
+
+    /// A store in which requests cost more than bytes: ten million blocks, with the layer that 64
+    /// MiB of memory hold.
+    #[test]
+    fn more_children_make_fewer_layers() {
+        let cached = |p: &Params| {
+            let g = &p.geometry;
+            let nodes = |layer| u64::from(g.width(layer)) + 2;
+            (0..g.layers)
+                .take_while(|&layer| nodes(layer) * g.node_len(layer) as u64 <= 64 << 20)
+                .count()
+        };
+        let tree = |arity| Params::with_arity(arity, 10_000_000, 1024, 32).unwrap();
+        let (narrow, wide) = (tree(8), tree(16));
+        assert_eq!((narrow.geometry.layers, cached(&narrow)), (4, 1));
+        assert_eq!((wide.geometry.layers, cached(&wide)), (3, 1));
+        assert!(wide.space() < 1.1 * narrow.space(), "{} {}", wide.space(), narrow.space());
+        let bounds = wide.bounds();
+        assert!(bounds.inner <= -32.0 && bounds.leaf <= -32.0 && bounds.round <= -32.0);
+        assert!(bounds.inner_reads <= -32.0 && bounds.leaf_reads <= -32.0);
+        let refused = |arity| Params::with_arity(arity, 10_000_000, 1024, 32).is_err();
+        assert_eq!([0, 1, 65, u32::MAX].map(refused), [true; 4]);
+        assert!(Params::for_kernel(Choice::Paper, 16, 1000, 64, 8).is_err());
     }
 
     #[test]

@@ -45,6 +45,8 @@ use traceless_core::trace::Witness;
 /// kernel: how the enclave permutes, the same at each opening: "benes" or "paper".
 /// limit_bits: each limit of the tree is met with probability 2^-limit_bits, the same at each
 ///     opening.
+/// arity: children of a node, the same at each opening: with 16 a large tree has a layer less, so
+///     fewer requests to the host, and larger nodes.
 /// trace: a file to make with what the host sees; see `read_trace`.
 ///
 /// It is used like a `dict` from byte strings to byte strings, and is a context manager that closes
@@ -79,7 +81,7 @@ impl Gateway {
         folder, blocks, block_len = 1024, *, host = None, host_cert = None, client_cert = None,
         client_key = None, allow_simulated_tee = false, rate = None, key_file = None,
         anchor = None, durability = "power", copies = None, kernel = "benes", limit_bits = 32,
-        trace = None,
+        arity = 8, trace = None,
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
     fn new(
@@ -99,6 +101,7 @@ impl Gateway {
         copies: Option<usize>,
         kernel: &str,
         limit_bits: u32,
+        arity: u32,
         trace: Option<PathBuf>,
     ) -> Result<Self> {
         let choice = choice(kernel)?;
@@ -112,7 +115,7 @@ impl Gateway {
             durability: durability_of(durability)?,
         };
         check_numbers(rate, limit_bits)?;
-        let params = Params::for_kernel(choice, blocks, block_len, limit_bits)?;
+        let params = Params::for_kernel(choice, arity, blocks, block_len, limit_bits)?;
         py.detach(|| {
             let recording = trace.as_deref().map(Recording::create).transpose()?;
             let witness = recording.as_ref().map(|r| r.witness.clone() as Arc<dyn Witness>);

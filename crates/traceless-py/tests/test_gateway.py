@@ -125,6 +125,7 @@ def test_a_constant_rate(home):
 @pytest.mark.parametrize("options, words", [
     ({"rate": 0}, "`rate` is from 1"),
     ({"limit_bits": 3}, "`limit_bits` is from 4"),
+    ({"arity": 1}, "2 to 64 children"),
     ({"kernel": "fast"}, "no kernel `fast`"),
     ({"durability": "none"}, "no durability `none`"),
     ({"host": "127.0.0.1:1"}, "`host_cert`"),

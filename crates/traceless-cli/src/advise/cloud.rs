@@ -8,7 +8,7 @@ use crate::args::{LAMBDA, size_text};
 use traceless_cloud::costs::Costs;
 use traceless_cloud::gateway::TICKS_PER_SECOND_MAX;
 use traceless_cloud::kernel::Choice;
-use traceless_cloud::params::Params;
+use traceless_cloud::params::{ARITY, Params};
 
 /// Lengths of a block to try. A longer one needs less memory for each byte, and a query more bytes.
 const BLOCK_LENS: [u64; 4] = [1 << 10, 4 << 10, 16 << 10, 64 << 10];
@@ -60,7 +60,7 @@ fn trial(
         return Err(refused("--block-len 0: a block has bytes".to_owned()));
     }
     let blocks = required.size.div_ceil(block_len);
-    let params = Params::for_kernel(choice, blocks, len, LAMBDA);
+    let params = Params::for_kernel(choice, ARITY, blocks, len, LAMBDA);
     let params = params.map_err(|e| refused(e.to_string()))?;
     Ok(GatewayTrial::new(params, choice, required.rate))
 }
@@ -287,7 +287,8 @@ mod tests {
                 let len = args.tree.block_len as usize;
                 let kernel = choice(args.tree.kernel);
                 let params =
-                    Params::for_kernel(kernel, args.tree.blocks, len, args.tree.lambda).unwrap();
+                    Params::for_kernel(kernel, ARITY, args.tree.blocks, len, args.tree.lambda)
+                        .unwrap();
                 let cost = &proposal.candidates[0].cost;
                 assert_eq!(Costs::of(&params, kernel).tree, cost.store_bytes, "{options}");
                 let rate = cost.queries.as_ref().unwrap().rate;

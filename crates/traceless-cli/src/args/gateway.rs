@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 /// The usual limit of failures, in bits.
 pub const LAMBDA: u32 = 32;
+/// The usual number of children of a node.
+const ARITY: u32 = 8;
 
 #[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -86,6 +88,11 @@ pub struct GatewayTreeArgs {
     #[arg(long, value_name = "BITS", default_value_t = LAMBDA,
         value_parser = clap::value_parser!(u32).range(4..=128))]
     pub lambda: u32,
+    /// Children of a node, the same at each start. With 16 a large tree has a layer less: fewer
+    /// requests to a store that is paid or far, and larger nodes
+    #[arg(long, value_name = "N", default_value_t = ARITY,
+        value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub arity: u32,
     /// Go on although the enclave is simulated, and so protects nothing from this machine
     #[arg(long)]
     pub allow_simulated_tee: bool,

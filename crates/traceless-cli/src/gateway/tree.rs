@@ -19,7 +19,7 @@ use traceless_core::trace::Witness;
 pub fn open(args: &GatewayTreeArgs, witness: Option<Arc<dyn Witness>>) -> Result<Gateway, Failure> {
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let (choice, durability) = (choice(args.kernel), durability(args.durability));
-    let params = Params::for_kernel(choice, args.blocks, block_len, args.lambda);
+    let params = Params::for_kernel(choice, args.arity, args.blocks, block_len, args.lambda);
     let params = params.map_err(Failure::usage)?;
     if args.key_file.is_none() {
         print_error("the key lies beside the data: a thief of the folder can read it (--key-file)");

@@ -4,6 +4,7 @@ use super::ExperimentArgs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use traceless_cli::args::{ProgressHow, RemoteArgs, parse_size};
+use traceless_cloud::params::ARITY;
 
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
@@ -21,6 +22,10 @@ pub struct CloudArgs {
     #[arg(long, value_name = "BITS", default_value_t = 32,
         value_parser = clap::value_parser!(u32).range(4..=128))]
     pub lambda: u32,
+    /// Children of a node
+    #[arg(long, value_name = "N", default_value_t = ARITY,
+        value_parser = clap::value_parser!(u32).range(2..=64))]
+    pub arity: u32,
     /// Queries that are measured, for blocks at random
     #[arg(long, value_name = "N", default_value_t = 20_000,
         value_parser = clap::value_parser!(u64).range(1..))]
@@ -54,7 +59,7 @@ pub struct CloudArgs {
     /// Instead of all that, measure a table of the paper, as a file of experiments/cloud describes
     /// it, and report whether its claims hold
     #[arg(long, value_name = "FILE", requires = "out", conflicts_with_all = ["floors", "compare",
-        "data", "block_len", "kernel", "lambda", "dir", "host"])]
+        "data", "block_len", "kernel", "lambda", "arity", "dir", "host"])]
     pub experiment: Option<PathBuf>,
     #[command(flatten)]
     pub of_experiment: ExperimentArgs,

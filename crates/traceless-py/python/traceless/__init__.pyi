@@ -199,6 +199,7 @@ class Gateway:
         copies: int | None = None,
         kernel: str = "benes",
         limit_bits: int = 32,
+        arity: int = 8,
         trace: _Path | None = None,
     ) -> Self: ...
     @property

@@ -12,6 +12,7 @@ use traceless_cli::failure::Failure;
 use traceless_cli::output::print_error;
 use traceless_cloud::geometry::PART_LEN;
 use traceless_cloud::params::Params;
+use traceless_cloud::store::{CachedStore, MemStore};
 
 /// Rounds of each measurement.
 const ROUNDS: u64 = 9;
@@ -43,6 +44,7 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
         let params = Params::new(data / 1024, 1024, 32).map_err(failed)?;
         rows.push(row(name, "ratio", vec![params.space()]));
     }
+    rows.extend(requests_of_a_query()?);
     rows.extend(redis(&mut controls, args.quick, &params(&base)?)?);
     rows.push(dashboard(args.quick)?);
     rows.push(far::clients(args.quick)?);
@@ -53,7 +55,20 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
 fn params(args: &CloudArgs) -> Result<Params, Failure> {
     let block_len = usize::try_from(args.block_len).map_err(failed)?;
     let blocks = args.data / args.block_len;
-    Params::for_kernel(args.kernel.choice(), blocks, block_len, args.lambda).map_err(failed)
+    Params::for_kernel(args.kernel.choice(), args.arity, blocks, block_len, args.lambda)
+        .map_err(failed)
+}
+
+/// The rows of requests to an engine, of a tree with wide nodes below the layers in memory.
+fn requests_of_a_query() -> Result<[Row; 2], Failure> {
+    let geometry = Params::with_arity(16, 10_000_000, 1024, 32).map_err(failed)?.geometry;
+    let cached = CachedStore::new(MemStore::new(geometry), geometry, 64 << 20).layers();
+    let requests = (geometry.layers - cached) as f64;
+    let bytes = requests * geometry.slot_len() as f64 / 1024.0;
+    Ok([
+        row("cloud-requests-10g", "requests", vec![requests]),
+        row("cloud-request-bytes-10g", "KiB", vec![bytes]),
+    ])
 }
 
 /// The rows of one client.

@@ -152,8 +152,8 @@ fn measure_in_rounds(
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let blocks = args.data / args.block_len.max(1);
     let choice = args.kernel.choice();
-    let params =
-        Params::for_kernel(choice, blocks, block_len, args.lambda).map_err(Failure::usage)?;
+    let params = Params::for_kernel(choice, args.arity, blocks, block_len, args.lambda);
+    let params = params.map_err(Failure::usage)?;
     let mut gateway = match &args.dir {
         _ if args.remote.host.is_some() => {
             if args.kernel == BenchKernel::BlockWise {
