@@ -88,20 +88,37 @@ def postgres(folder):
 
 
 def s3(folder, traceless):
-    import boto3
-
     port = free_port()
     keys = folder / "keys"
     keys.write_text(f"{KEY} {SECRET}\n")
     tree = ["--local", str(folder / "store"), "--blocks", "60000", "--lambda", "8"]
     options = ["--allow-simulated-tee", "--enclave", "inside", "--s3-keys", str(keys)]
     command = [traceless, "gateway", *tree, *options, "--s3", f"127.0.0.1:{port}"]
-    endpoint = f"http://127.0.0.1:{port}"
-    engine = Engine(f"s3://tree/a/prefix?endpoint={endpoint}&region=us-east-1", port, command)
+    engine = Engine(bucket_url(port), port, command)
+    create_bucket(port)
+    return engine
+
+
+def minio(folder):
+    port = free_port()
+    os.environ.update(MINIO_ROOT_USER=KEY, MINIO_ROOT_PASSWORD=SECRET)
+    command = ["minio", "server", "--quiet", "--address", f"127.0.0.1:{port}"]
+    engine = Engine(bucket_url(port), port, [*command, str(folder / "data")])
+    create_bucket(port)
+    return engine
+
+
+def bucket_url(port):
+    return f"s3://tree/a/prefix?endpoint=http://127.0.0.1:{port}&region=us-east-1"
+
+
+def create_bucket(port):
+    """Creates the bucket, and names its keys for all clients."""
+    import boto3
+
     names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
     os.environ.update(zip(names, (KEY, SECRET, "us-east-1")))
-    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket="tree")
-    return engine
+    boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}").create_bucket(Bucket="tree")
 
 
 def start(name, folder, traceless):
@@ -112,4 +129,4 @@ def start(name, folder, traceless):
     folder.mkdir()
     if name == "s3":
         return s3(folder, traceless)
-    return {"redis": redis, "postgres": postgres}[name](folder)
+    return {"redis": redis, "postgres": postgres, "minio": minio}[name](folder)

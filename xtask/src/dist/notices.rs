@@ -27,12 +27,15 @@ pub fn write_notices(
     let mut metadata = Command::new(cargo());
     metadata.args(["metadata", "--locked", "--format-version", "1"]).current_dir(&release.root);
     let folders = folders(&output(&mut metadata)?)?;
+    // Cargo names folders without links in their paths.
+    let root = std::fs::canonicalize(&release.root);
+    let root = root.map_err(|error| format!("cannot find {}: {error}", release.root.display()))?;
     // Each text with the names of what it is for.
     let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut listed = String::new();
     for (id, component) in components {
         let folder = folders.get(id).ok_or_else(|| format!("cargo has no folder of {id:?}"))?;
-        if folder.starts_with(&release.root) {
+        if folder.starts_with(&root) {
             continue;
         }
         let name = format!("{} {}", id.0, id.1);
