@@ -10,8 +10,8 @@ use super::platform::Platform;
 use super::release::Release;
 use crate::command::run;
 
-/// What adds licences to a wheel.
-const ADD_LICENSES: &str = include_str!("add_licenses.py");
+/// What adds licences to a wheel, and takes the folder of the sources out of it.
+const FINISH_WHEEL: &str = include_str!("finish_wheel.py");
 const LICENSES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Makes the wheel for a processor, with the licences of what is compiled into it.
@@ -30,7 +30,7 @@ pub fn write_wheel(release: &Release, platform: Platform, notices: &Path) -> Res
         return Err(format!("{} has not one wheel", folder.display()));
     };
     let mut python = Command::new(release.tools.programs.join("python3"));
-    python.args(["-c", ADD_LICENSES]).arg(wheel).arg(notices);
+    python.args(["-c", FINISH_WHEEL]).arg(wheel).arg(&release.root).arg(notices);
     run(python.args(LICENSES.map(|name| release.root.join(name))))?;
     let to = release.out.join(wheel.file_name().unwrap_or_default());
     std::fs::copy(wheel, &to)
