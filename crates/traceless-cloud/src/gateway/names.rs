@@ -287,6 +287,12 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
+    /// About how many blocks have `len` bytes.
+    pub(super) fn blocks_in(&self, len: usize) -> usize {
+        let block_len = self.object.len().div_ceil(self.object.blocks().max(1) as u64).max(1);
+        (len as u64).div_ceil(block_len).max(1) as usize
+    }
+
     /// A range of bytes inside an object.
     pub fn new(object: Object, bytes: Range<u64>) -> Self {
         assert!(bytes.start <= bytes.end && bytes.end <= object.len(), "bytes are in the object");

@@ -212,6 +212,10 @@ impl ReadStep {
 }
 
 impl BatchStep for ReadStep {
+    fn weight(&self) -> usize {
+        self.reading.blocks_in(self.len)
+    }
+
     fn plan(&mut self, gateway: &mut Gateway) -> Result<Vec<Access>> {
         let block_len = gateway.params().geometry.block_len;
         let (mut accesses, mut planned_len) = (Vec::new(), 0);

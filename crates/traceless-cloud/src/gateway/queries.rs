@@ -40,8 +40,9 @@ pub enum Preparation {
     MustWait,
 }
 
-/// So often a query is sent if each reply reports another damage.
-const TRIES_MAX: u8 = 4;
+/// So often a query is sent if each reply reports another damage. A store with a second copy reads
+/// the slots in another way each time.
+const TRIES_MAX: u8 = 5;
 
 /// The error about the first damaged slot of a query.
 fn tampered(g: &Geometry, query: &Query, damaged: u16) -> Error {

@@ -15,6 +15,11 @@ use crate::host::QueryRequest;
 
 /// A step of a request.
 pub(crate) trait BatchStep: Send {
+    /// About how many accesses the step makes: steps with many of them share a batch with few.
+    fn weight(&self) -> usize {
+        1
+    }
+
     /// The accesses that the step makes. After an error nothing else is called.
     fn plan(&mut self, gateway: &mut Gateway) -> Result<Vec<Access>>;
 

@@ -31,6 +31,10 @@ impl WriteStep {
 }
 
 impl BatchStep for WriteStep {
+    fn weight(&self) -> usize {
+        self.blocks.len() + self.dummies
+    }
+
     fn plan(&mut self, gateway: &mut Gateway) -> Result<Vec<Access>> {
         let blocks = gateway.params().blocks;
         self.ids = gateway.reserve(self.blocks.len()).ok_or(Error::Full { blocks })?;
@@ -67,8 +71,6 @@ impl RemoveStep {
 
 impl BatchStep for RemoveStep {
     fn plan(&mut self, gateway: &mut Gateway) -> Result<Vec<Access>> {
-        // A name that is not there now is not removed: it is no other client's new value.
-        self.names.retain(|name| gateway.find(Namespace::Values, name).is_some());
         self.names.sort_unstable();
         self.names.dedup();
         let objects = self.names.iter().filter_map(|name| gateway.find(Namespace::Values, name));

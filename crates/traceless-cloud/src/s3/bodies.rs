@@ -150,8 +150,12 @@ fn write<T>(
     let mut draft = Draft::default();
     match fill(front, from, announced, &mut draft) {
         Ok((md5, checksum)) => {
-            let received = UploadBytes { draft, md5, checksum };
-            let bound = front.update_state(|gateway| bind(gateway, received));
+            let mut received = Some(UploadBytes { draft, md5, checksum });
+            let bound = front
+                .update_state(|gateway| bind(gateway, received.take().expect("it is called once")));
+            if let Some(UploadBytes { draft, .. }) = received {
+                front.abandon(draft);
+            }
             bound.map_err(|error| s3_error_of(&error))?
         }
         Err(error) => {

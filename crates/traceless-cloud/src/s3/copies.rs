@@ -41,17 +41,24 @@ pub async fn copy(
             }
         };
         let modified = front.now_ms();
-        let bound = front.update_state(|gateway| match target {
-            CopyOutcome::Object { bucket, key, note } => {
-                let mut note = note.map_or(source.note, |note| *note);
-                (note.etag, note.modified) = (etag.clone(), modified);
-                bind(gateway, (&bucket, &key), &note, draft, &Conditions::default())
-            }
-            CopyOutcome::Part { name } => {
-                let note = Note { etag: etag.clone(), modified, ..Note::default() };
-                bind_part(gateway, &name, draft, &note)
+        let mut draft = Some(draft);
+        let bound = front.update_state(|gateway| {
+            let draft = draft.take().expect("it is called once");
+            match target {
+                CopyOutcome::Object { bucket, key, note } => {
+                    let mut note = note.map_or(source.note, |note| *note);
+                    (note.etag, note.modified) = (etag.clone(), modified);
+                    bind(gateway, (&bucket, &key), &note, draft, &Conditions::default())
+                }
+                CopyOutcome::Part { name } => {
+                    let note = Note { etag: etag.clone(), modified, ..Note::default() };
+                    bind_part(gateway, &name, draft, &note)
+                }
             }
         });
+        if let Some(draft) = draft {
+            front.abandon(draft);
+        }
         bound.map_err(|error| s3_error_of(&error))??;
         Ok((etag, timestamp(modified)))
     })

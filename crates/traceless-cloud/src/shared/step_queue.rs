@@ -11,7 +11,7 @@ mod tests;
 use super::SharedGateway;
 use super::turns::Turn;
 use crate::error::{Error, Result};
-use crate::gateway::{BatchStep, Gateway};
+use crate::gateway::{BatchStep, Gateway, TOGETHER_MAX};
 use crate::wire::message::QUERY_LINES;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -48,6 +48,8 @@ impl QueueState {
 
 /// A step, and how far it is.
 struct QueuedStep<S: ?Sized> {
+    /// About how many accesses it makes.
+    weight: usize,
     progress: Mutex<Progress>,
     changed: Condvar,
     step: Mutex<S>,
@@ -80,6 +82,7 @@ impl SharedGateway {
         }
         let _request = self.metrics.waiting_request();
         let queued = Arc::new(QueuedStep {
+            weight: step.weight(),
             progress: Mutex::new(Progress::Waits),
             changed: Condvar::new(),
             step: Mutex::new(step),
@@ -232,7 +235,13 @@ impl StepQueue {
     /// The steps of the next batch, oldest first.
     fn next_batch(&self) -> Batch<'_> {
         let mut state = lock(&self.state);
-        let count = state.waiting.len().min(STEPS_MAX);
+        let mut room = TOGETHER_MAX;
+        let fits = |step: &&Arc<QueuedStep<dyn BatchStep>>| {
+            let fits = step.weight <= room || room == TOGETHER_MAX;
+            room = room.saturating_sub(step.weight);
+            fits
+        };
+        let count = state.waiting.iter().take(STEPS_MAX).take_while(fits).count();
         let steps: Vec<_> = state.waiting.drain(..count).collect();
         state.batches += 1;
         state.steps_under_way += count;

@@ -136,9 +136,13 @@ impl<S: CopyableStore> NodeStore for MirroredStore<S> {
         let again = mirror.recent_reads().note(reads);
         let read = mirror.first.read_slots(reads).await;
         let Some(copy) = mirror.copy_to_read() else { return read };
-        match read {
-            Err(Error::Io(_)) => mirror.read_each(&copy, reads).await?,
-            other => other?,
+        let read = match read {
+            Err(Error::Io(_)) => mirror.read_each(&copy, reads).await,
+            other => other,
+        };
+        if read.is_err() {
+            mirror.recent_reads().take_back(reads);
+            return read;
         }
         if !again.is_empty() {
             mirror.read_again(&copy, reads, &again).await;
@@ -160,7 +164,7 @@ impl<S: CopyableStore> NodeStore for MirroredStore<S> {
             Err(Error::Io(_)) => _ = mirror.read_slot_by_slot(version, into).await?,
             other => other?,
         }
-        mirror.replace_damaged(&copy, version, into).await?;
+        mirror.replace_damaged(&copy, version, into).await;
         mirror.compare(&copy, version, into).await;
         Ok(())
     }
@@ -317,8 +321,11 @@ impl<S: CopyableStore> Mirror<S> {
             }
             other => other?,
         }
-        // The copy may be written anew because of other slots than the damaged ones of the store.
-        self.replace_damaged(copy, version, bytes).await?;
+        // The copy may be written anew because of other slots than the damaged ones of the store,
+        // which must not replace good ones.
+        if !self.replace_damaged(copy, version, bytes).await && copy.current().contains(&version) {
+            return Err(Error::Engine("a damaged slot cannot be read from the copy".to_owned()));
+        }
         copy.stage(version, bytes).await?;
         copy.finish_stages().await
     }
@@ -365,14 +372,19 @@ impl<S: CopyableStore> Mirror<S> {
         again: &[(usize, SlotSource)],
     ) {
         let slots = again.iter().map(|&(number, _)| (reads[number].version, reads[number].slot));
-        let Ok(copied) = self.read_copied(copy, slots.collect()).await else { return };
+        let copied = self.read_copied(copy, slots.collect()).await;
         let mut differing = 0;
         for (&(number, source), copied) in again.iter().zip(&copied) {
-            let into = &mut *reads[number].into;
+            if self.geometry.layer_of(reads[number].version.node) == 0 {
+                // The first slot of the next query.
+                differing = 0;
+            }
+            let (into, Some(copied)) = (&mut *reads[number].into, copied) else { continue };
             if into == &copied[..] {
                 continue;
             }
             let is_copied = match source {
+                SlotSource::Store => false,
                 SlotSource::Copy => true,
                 SlotSource::Mixed { copy_first } => (differing % 2 == 0) == copy_first,
             };
@@ -383,23 +395,39 @@ impl<S: CopyableStore> Mirror<S> {
         }
     }
 
-    /// Reads slots from the copy. A copy that does not answer is behind.
+    /// Reads slots from the copy; `None` for a slot that it cannot read. A copy that does not
+    /// answer is behind.
     async fn read_copied(
         &self,
         copy: &BoxedStore,
         slots: Vec<(NodeVersion, u32)>,
-    ) -> Result<Vec<Vec<u8>>> {
+    ) -> Vec<Option<Vec<u8>>> {
         let mut copied = vec![vec![0; self.geometry.slot_len()]; slots.len()];
         let mut reads: Vec<SlotRead<'_>> = slots
             .into_iter()
             .zip(&mut copied)
             .map(|((version, slot), into)| SlotRead { version, slot, into })
             .collect();
-        let read = copy.read_slots(&mut reads).await;
-        if let Err(failed @ Error::Engine(_)) = &read {
-            self.fall_behind(failed);
+        let mut found = vec![true; reads.len()];
+        let mut read = copy.read_slots(&mut reads).await;
+        if matches!(read, Err(Error::Io(_) | Error::Store(_))) {
+            // A part of them can be read.
+            read = Ok(());
+            for (read_slot, found) in reads.iter_mut().zip(&mut found) {
+                let one = copy.read_slots(core::slice::from_mut(read_slot)).await;
+                *found = one.is_ok();
+                if matches!(one, Err(Error::Engine(_))) {
+                    read = one;
+                    break;
+                }
+            }
         }
-        read.map(|()| copied)
+        drop(reads);
+        if let Err(failed) = &read {
+            self.fall_behind(failed);
+            found.fill(false);
+        }
+        copied.into_iter().zip(found).map(|(bytes, is_found)| is_found.then_some(bytes)).collect()
     }
 
     /// A node that was read from the store, with what is damaged in it or cannot be read from the
@@ -408,43 +436,45 @@ impl<S: CopyableStore> Mirror<S> {
         let Some(copy) = self.copy_to_read() else { return read };
         if let Err(Error::Io(_)) = &read {
             let unreadable = self.read_slot_by_slot(version, into).await?;
-            let slots = unreadable.iter().map(|slot| (version, *slot)).collect();
             // What cannot be read from the copy, either, is found to be damaged.
-            if let Ok(copied) = self.read_copied(&copy, slots).await {
-                for (slot, copied) in unreadable.iter().zip(copied) {
-                    self.slot_of(into, *slot).copy_from_slice(&copied);
-                }
-            }
+            self.replace_slots(&copy, version, into, &unreadable).await;
         } else {
             read?;
         }
-        self.replace_damaged(&copy, version, into).await
+        self.replace_damaged(&copy, version, into).await;
+        Ok(())
     }
 
-    /// Takes the slots of a node that are known to be damaged from the copy. Fails if the copy does
-    /// not answer.
+    /// Takes the slots of a node that are known to be damaged from the copy, as far as it has them.
+    /// Returns whether it has all of them.
     async fn replace_damaged(
         &self,
         copy: &BoxedStore,
         version: NodeVersion,
         into: &mut [u8],
-    ) -> Result {
+    ) -> bool {
         let damaged = self.damaged().slots(version);
-        if damaged.is_empty() {
-            return Ok(());
+        self.replace_slots(copy, version, into, &damaged).await
+    }
+
+    async fn replace_slots(
+        &self,
+        copy: &BoxedStore,
+        version: NodeVersion,
+        into: &mut [u8],
+        slots: &DamagedSlots,
+    ) -> bool {
+        if slots.is_empty() {
+            return true;
         }
-        let slots = damaged.iter().map(|slot| (version, *slot)).collect();
-        match self.read_copied(copy, slots).await {
-            Ok(copied) => {
-                for (slot, copied) in damaged.iter().zip(copied) {
-                    self.slot_of(into, *slot).copy_from_slice(&copied);
-                }
-                Ok(())
+        let names = slots.iter().map(|slot| (version, *slot)).collect();
+        let copied = self.read_copied(copy, names).await;
+        for (slot, copied) in slots.iter().zip(&copied) {
+            if let Some(copied) = copied {
+                self.slot_of(into, *slot).copy_from_slice(copied);
             }
-            // The copy does not have this version, or cannot read it.
-            Err(Error::Store(_) | Error::Io(_)) => Ok(()),
-            Err(failed) => Err(failed),
         }
+        copied.iter().all(Option::is_some)
     }
 
     fn slot_of<'b>(&self, node: &'b mut [u8], slot: u32) -> &'b mut [u8] {

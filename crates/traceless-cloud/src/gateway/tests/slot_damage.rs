@@ -583,3 +583,25 @@ fn damage_of_both_copies_of_a_slot_loses_its_block() {
     let lost = lost(&mut mirrored.gateway);
     assert!(lost.len() <= 100 && lost.len() > 10, "{}", lost.len());
 }
+
+/// A copy that is damaged takes nothing from a sound store, also where queries are sent again.
+#[test]
+fn a_damaged_copy_loses_no_block_of_the_store() {
+    let mut mirrored = Mirrored::filled(1500, 91);
+    let params = *mirrored.gateway.params();
+    mirrored.damage[1].add_random(&params, 600, &mut SeededRng::new(91));
+    // Some queries are sent again because of damage of the store beside them.
+    mirrored.damage[0].add_random(&params, 30, &mut SeededRng::new(92));
+    let both = {
+        let [first, copy] = mirrored.damaged();
+        first.intersection(&copy).count()
+    };
+    for ids in (0..1500_u64).collect::<Vec<_>>().chunks(40) {
+        let found = mirrored
+            .gateway
+            .access(&ids.iter().map(|id| Access::Read(*id as u32)).collect::<Vec<_>>());
+        drop(found.unwrap());
+    }
+    assert!(mirrored.gateway.lost_blocks() <= both, "{both}");
+    assert!(lost(&mut mirrored.gateway).len() <= both, "{both}");
+}

@@ -67,6 +67,19 @@ fn of_two_steps_that_store_a_new_name_one_does() {
     assert_eq!(gateway.find(Namespace::Values, b"a").unwrap().note(), b"n");
 }
 
+/// A name that another step binds meanwhile is removed, too: all names go at once.
+#[test]
+fn a_removal_removes_what_is_there_at_its_end() {
+    let mut gateway = in_memory(200, 37);
+    gateway.store(b"b", b"1", b"").unwrap();
+    let mut store = StoreStep::new(&[Value { name: b"a", bytes: b"2", note: b"" }]);
+    let names = [&b"a"[..], b"b"].map(<[u8]>::to_vec).to_vec();
+    let mut remove = RemoveStep::new(names, Box::new(|_: &[u8], _: Option<&Object>, _: &[u8]| {}));
+    let outcomes = gateway.run_steps(&mut [&mut store, &mut remove]);
+    assert!(outcomes.iter().all(Result::is_ok));
+    assert_eq!((remove.removed, gateway.names(Namespace::Values)), (2, 0));
+}
+
 #[test]
 fn removals_in_one_step_cost_as_many_queries_as_reads() {
     let mut gateway = in_memory(200, 36);

@@ -98,7 +98,7 @@ impl<S: CopyableStore> Mirror<S> {
                         report_away(&failed);
                     }
                     is_away = true;
-                    self.give_up();
+                    self.give_up(&failed);
                 }
             }
         }
@@ -114,9 +114,13 @@ impl<S: CopyableStore> Mirror<S> {
     }
 
     /// Waits before the next attempt.
-    fn give_up(&self) {
+    fn give_up(&self, failed: &Error) {
         let mut state = self.state();
         state.progress = CopyProgress::Behind;
+        if matches!(failed, Error::Io(_)) {
+            // A disk that was away has other files when it is back.
+            state.copy = None;
+        }
         let is_going_on = |state: &mut CopyState| !state.is_ending;
         drop(self.changed.wait_timeout_while(state, RETRY_TIME, is_going_on));
     }
@@ -209,13 +213,17 @@ impl<S: CopyableStore> Mirror<S> {
                 return Err(Error::Engine("it is closed".to_owned()));
             }
             let _writes = self.copy_writes.lock().await;
-            self.state().stale.remove(&version.node);
-            match self.stage_copy(copy, *version, &mut bytes).await {
+            let was_stale = self.state().stale.remove(&version.node);
+            let copied = match self.stage_copy(copy, *version, &mut bytes).await {
                 // The version was replaced meanwhile.
                 Err(Error::Store(_)) if rounds == Rounds::GoOn => continue,
-                other => other?,
+                Ok(()) => copy.restore(number, &[*version]).await,
+                failed => failed,
+            };
+            if copied.is_err() && was_stale {
+                self.state().stale.insert(version.node);
             }
-            copy.restore(number, &[*version]).await?;
+            copied?;
             nodes += 1;
         }
         Ok(nodes)

@@ -14,15 +14,27 @@ type SlotName = (NodeVersion, u32);
 /// Where the bytes of a slot are taken from that is read again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotSource {
+    /// The store, as the first time.
+    Store,
     /// The copy.
     Copy,
-    /// The copy and the store in turn, for slots one after the other in which both differ: each of
-    /// both may have damage.
+    /// The copy and the store in turn, for slots of a query in which both differ: each of both may
+    /// have damage.
     Mixed {
         /// Whether the first of these slots comes from the copy.
         copy_first: bool,
     },
 }
+
+/// Where a slot is read each time. A block is lost if two readings one after the other find the
+/// same damage, so no source comes twice in a row.
+const SOURCES: [SlotSource; 5] = [
+    SlotSource::Store,
+    SlotSource::Copy,
+    SlotSource::Store,
+    SlotSource::Mixed { copy_first: true },
+    SlotSource::Mixed { copy_first: false },
+];
 
 /// Slots that were read for queries, with how often.
 #[derive(Default)]
@@ -32,8 +44,8 @@ pub struct RecentReads {
 }
 
 impl RecentReads {
-    /// Takes note of reads. Returns the numbers of the reads that were made before, and where their
-    /// bytes are taken from this time.
+    /// Takes note of reads. Returns the numbers of the reads with bytes that do not come from the
+    /// store alone this time.
     pub fn note(&mut self, reads: &[SlotRead<'_>]) -> Vec<(usize, SlotSource)> {
         let mut again = Vec::new();
         for (number, read) in reads.iter().enumerate() {
@@ -41,14 +53,15 @@ impl RecentReads {
                 continue;
             }
             let name = (read.version, read.slot);
-            let times = self.times.entry(name).or_insert(0);
-            *times += 1;
-            match *times {
-                1 => self.oldest.push_back(name),
-                // A query is sent four times at most.
-                times if times % 3 == 2 => again.push((number, SlotSource::Copy)),
-                times => again.push((number, SlotSource::Mixed { copy_first: times % 3 == 1 })),
+            let times = self.times.entry(name).or_insert_with(|| {
+                self.oldest.push_back(name);
+                0
+            });
+            match SOURCES[*times as usize % SOURCES.len()] {
+                SlotSource::Store => {}
+                source => again.push((number, source)),
             }
+            *times += 1;
         }
         while self.oldest.len() > READS_MAX {
             if let Some(name) = self.oldest.pop_front() {
@@ -56,6 +69,15 @@ impl RecentReads {
             }
         }
         again
+    }
+
+    /// Takes back the note of reads that failed: they are made again.
+    pub fn take_back(&mut self, reads: &[SlotRead<'_>]) {
+        for read in reads {
+            if let Some(times) = self.times.get_mut(&(read.version, read.slot)) {
+                *times = times.saturating_sub(1);
+            }
+        }
     }
 }
 
@@ -148,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_of_a_slot_go_to_the_copy_and_then_to_both() {
+    fn reads_of_a_slot_go_to_the_store_and_the_copy_in_turn() {
         let mut reads = RecentReads::default();
         let mut note = |attempt| {
             let mut bytes = [[0; 2]; 2];
@@ -157,11 +179,12 @@ mod tests {
             reads.note(&[read(4, &mut first[..]), read(5, &mut second[..])])
         };
         let both = |source| vec![(0, source), (1, source)];
-        assert_eq!(note(9), []);
         for _ in 0..2 {
+            assert_eq!(note(9), []);
             assert_eq!(note(9), both(SlotSource::Copy));
-            assert_eq!(note(9), both(SlotSource::Mixed { copy_first: false }));
+            assert_eq!(note(9), []);
             assert_eq!(note(9), both(SlotSource::Mixed { copy_first: true }));
+            assert_eq!(note(9), both(SlotSource::Mixed { copy_first: false }));
         }
         for _ in 0..3 {
             assert_eq!(note(0), [], "what was never written has no damage");
