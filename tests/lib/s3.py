@@ -4,6 +4,7 @@ s3.py URL KEY SECRET fill|check|all|policy [CA]   fill stores what check then fi
 """
 
 import hashlib
+import http.client
 import random
 import sys
 import time
@@ -246,12 +247,26 @@ def policy():
     refused("AccessDenied", client.copy_object, Bucket="own", Key="mine", CopySource="some/p")
 
 
+def refused_early():
+    """A client that waits before it sends a body must not send a request in its place."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"))
+    connection.putrequest("PUT", "/some/early")
+    connection.putheader("Content-Length", "5")
+    connection.putheader("Expect", "100-continue")
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("Connection")) == (403, "close"), answer.status
+    connection.close()
+
+
 def all_():
     buckets()
     objects()
     conditions()
     listings()
     parts()
+    if url.startswith("http:"):
+        refused_early()
     if not sys.argv[5:]:
         strangers()
     client.delete_bucket(Bucket="some")

@@ -34,7 +34,9 @@ use crate::tls::Tls;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue, WWW_AUTHENTICATE,
+};
 use hyper::server::conn::http1;
 use hyper::service::HttpService;
 use hyper::{Method, Request, Response, StatusCode};
@@ -283,7 +285,17 @@ where
         let counted = ConnectionGauge::new(self.metrics.clone());
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(connection.clone());
-            service.clone().call(request)
+            let waits = request.headers().contains_key(EXPECT);
+            let answer = service.clone().call(request);
+            async move {
+                let mut answer = answer.await?;
+                if waits && !answer.status().is_success() {
+                    // The client does not send the body. The first byte of its next request would
+                    // be taken for it.
+                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+                Ok::<_, S::Error>(answer)
+            }
         });
         async move {
             // Replies are small or in large pieces, so Nagle's delay gains nothing.
