@@ -156,13 +156,6 @@ rm -r redis
 
 section "a second copy in an engine that goes away"
 url="redis://127.0.0.1:$engine/?store=copy"
-wait_for_copy() {
-    for _ in $(seq 300); do
-        [ "$(grep -c "second copy is up to date" gateway.err)" -lt "$1" ] || return 0
-        sleep 0.1
-    done
-    fail "the copy is not brought up to date"
-}
 fill() {
     for number in $(seq 2000); do
         echo "SET name$number $1$number"

@@ -147,6 +147,15 @@ stop_service() {
     wait "$started"
 }
 
+# Waits until the service `gateway` has said for the $1th time that its second copy is up to date.
+wait_for_copy() {
+    for _ in $(seq 300); do
+        [ "$(grep -c "second copy is up to date" gateway.err)" -lt "$1" ] || return 0
+        sleep 0.1
+    done
+    fail "the copy is not brought up to date"
+}
+
 # Checks that `out` is JSON with the schema SCHEMA and each of the FIELDS.
 expect_json() {
     python3 "$lib/fields.py" "$@" <"$scratch/out" || fail "the JSON is not as promised"

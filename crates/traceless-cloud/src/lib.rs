@@ -48,7 +48,8 @@
 //!   baseline)
 //! * `store`: the trait `NodeStore`, which engines implement, and `suite`, which tests them; `mem`,
 //!   `file`; `versions`: which versions there are, `places`: the place of each; `cached`: keeps top
-//!   layers in memory, before any engine; `boxed`, `opener`: a store that is chosen at run time
+//!   layers in memory, before any engine; `mirrored`: a store with a second copy (`copyable`);
+//!   `boxed`, `opener`, `place`: a store that is chosen at run time
 //! * `host`: the traits `Host` (used by the gateway) and `Enclave` (used by the host); a store with
 //!   an enclave
 //! * `tee`: `evidence`: the enclave's attestation; `provision`: the key sealed to the enclave
@@ -63,15 +64,18 @@
 //!   thread), `query_pacing` (spreads the waiting for rounds), `constant_rate` (instead of pacing),
 //!   `commits`, `sessions` (replace a lost enclave); `fill` (all blocks of an empty tree); `state`,
 //!   which changes by `record`s, stored in a `journal`, which an `anchor` may protect from rollback
-//!   and `inspect` checks; `names`, `objects`: values of any length
+//!   and `inspect` checks; `names`, `objects`: values of any length; `steps` of clients that share
+//!   a batch (`batches`): `object_steps`, `write_steps`
 //! * `log`: entries in a file, sealed for the gateway and hashed for the host: `proof`, `marks`
 //!   (how far the log is durable), `read` (finds whole entries and damage)
 //! * `local_deployment`, `lock`, `durable`: gateway and host in one folder and process; a folder's
 //!   lock; files and folders that survive a power cut
-//! * `shared`: what front ends share: one gateway behind a lock, `rate_thread` (sends dummy
-//!   queries at unused ticks), `metrics`, the time of day (`wall`), the request to `stop`
-//! * `resp`: the Redis protocol: `protocol` (bytes), `session` (one connection), `values` (the
-//!   commands, and the expiry of values), `info`, `glob`
+//! * `shared`: what front ends share: one gateway behind a lock, `step_queue` (steps of several
+//!   clients), `drafts` (objects that are written), `rate_thread` (sends dummy queries at unused
+//!   ticks), `metrics`, the time of day (`wall`), the request to `stop`
+//! * `resp`: the Redis protocol: `protocol` (bytes), `session` (one connection), `service` (what
+//!   connections share), `shared_commands` (run beside other clients' queries), `value_commands`,
+//!   `values` (with their expiry), `info`, `glob`
 //! * `observed_host`: a host that records requests for the audit; `block_on`: waits for the
 //!   futures of storage engines
 //! * `tls`, `http`: TLS and HTTP/1.1 for clients (`connection`: passed to requests); metrics

@@ -8,17 +8,18 @@ use std::collections::HashSet;
 /// Nodes that are compared.
 const SAMPLES: usize = 16;
 
-const NEWER: Error =
-    Error::Store("the second copy is newer than the store: name it as the store, or empty it");
-const STRANGE: Error = Error::Store(
-    "the second copy has no node in common with the store: empty it, or name another place",
-);
+const NEWER: &str = "the second copy is newer than the store: name it as the store, or empty it";
+const STRANGE: &str =
+    "the second copy has no node in common with the store: empty it, or name another place";
 
 /// Whether a copy was refused because the operator has named a wrong one. Any other copy may be
 /// away or damaged, and the store goes on without it.
 pub(super) fn is_mistake(refused: &Error) -> bool {
-    matches!(refused, Error::Parameters(_) | Error::InUse(_) | Error::Fenced { .. })
-        || refused.to_string() == NEWER.to_string()
+    match refused {
+        Error::Parameters(_) | Error::InUse(_) | Error::Fenced { .. } => true,
+        Error::Store(reason) => *reason == NEWER,
+        _ => false,
+    }
 }
 
 impl<S: CopyableStore> Mirror<S> {
@@ -31,11 +32,11 @@ impl<S: CopyableStore> Mirror<S> {
             return Ok(());
         }
         if copied > own {
-            return Err(NEWER);
+            return Err(Error::Store(NEWER));
         }
         let of_store: HashSet<NodeVersion> = self.first.current().into_iter().collect();
         let common = of_copy.into_iter().filter(|version| of_store.contains(version));
-        let mut outcome = Err(STRANGE);
+        let mut outcome = Err(Error::Store(STRANGE));
         for version in common.take(SAMPLES) {
             match self.has_slot_in_common(copy, version).await {
                 Ok(true) => return Ok(()),

@@ -11,19 +11,22 @@ use traceless_core::clock::{Clock as _, Monotonic};
 
 const OPENING: Opening = Opening { number: 1, instance: [5; 16] };
 
-/// A copy in memory that can be away, and outlives its openings.
-struct Switched {
-    store: Arc<MemStore>,
+/// A store in memory that outlives its openings. It can be away, and have a slot that cannot be
+/// read.
+#[derive(Clone)]
+struct TestStore {
+    nodes: Arc<MemStore>,
     is_away: Arc<AtomicBool>,
+    unreadable: Arc<Mutex<Option<(NodeVersion, u32)>>>,
 }
 
-impl Switched {
+impl TestStore {
     fn new(g: Geometry) -> Self {
-        Self { store: Arc::new(MemStore::new(g)), is_away: Arc::default() }
-    }
-
-    fn clone(&self) -> Self {
-        Self { store: self.store.clone(), is_away: self.is_away.clone() }
+        Self {
+            nodes: Arc::new(MemStore::new(g)),
+            is_away: Arc::default(),
+            unreadable: Arc::default(),
+        }
     }
 
     fn switch(&self, is_away: bool) {
@@ -34,72 +37,10 @@ impl Switched {
         let is_away = self.is_away.load(Ordering::SeqCst);
         if is_away { Err(Error::Engine("switched off".to_owned())) } else { Ok(()) }
     }
-}
 
-impl OpenStore for Switched {
-    fn open(&self, _: Geometry, _: Opening) -> Result<BoxedStore> {
+    fn check_read(&self, is_read: impl Fn(NodeVersion, u32) -> bool) -> Result {
         self.check()?;
-        Ok(BoxedStore::new(self.clone()))
-    }
-}
-
-impl NodeStore for Switched {
-    async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
-        self.check()?;
-        self.store.read_slots(reads).await
-    }
-
-    async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
-        self.check()?;
-        self.store.read_node(version, into).await
-    }
-
-    async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
-        self.check()?;
-        self.store.stage(version, bytes).await
-    }
-
-    async fn abandon(&self) -> Result {
-        self.check()?;
-        self.store.abandon().await
-    }
-
-    async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.check()?;
-        self.store.commit(sequence, versions).await
-    }
-
-    async fn sequence(&self) -> Result<u64> {
-        self.check()?;
-        self.store.sequence().await
-    }
-}
-
-impl CopyableStore for Switched {
-    fn current(&self) -> Vec<NodeVersion> {
-        self.store.current()
-    }
-
-    async fn restore(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.check()?;
-        self.store.restore(sequence, versions).await
-    }
-}
-
-fn mirrored(first: Arc<MemStore>, copy: &Switched, g: Geometry) -> MirroredStore<Shared> {
-    MirroredStore::open(Shared::new(first), Arc::new(copy.clone()), g, OPENING).unwrap()
-}
-
-/// A store in memory that outlives its openings, on a disk with a slot that cannot be read.
-struct Shared(Arc<MemStore>, Mutex<Option<(NodeVersion, u32)>>);
-
-impl Shared {
-    fn new(store: Arc<MemStore>) -> Self {
-        Self(store, Mutex::default())
-    }
-
-    fn check(&self, is_read: impl Fn(NodeVersion, u32) -> bool) -> Result {
-        match *self.1.lock().unwrap() {
+        match *self.unreadable.lock().unwrap() {
             Some((version, slot)) if is_read(version, slot) => {
                 Err(Error::Io(Arc::new(std::io::ErrorKind::InvalidData.into())))
             }
@@ -108,44 +49,65 @@ impl Shared {
     }
 }
 
-impl NodeStore for Shared {
-    async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
-        let is_read =
-            |version, slot| reads.iter().any(|read| (read.version, read.slot) == (version, slot));
-        self.check(is_read)?;
-        self.0.read_slots(reads).await
-    }
-
-    async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
-        self.check(|unreadable, _| unreadable == version)?;
-        self.0.read_node(version, into).await
-    }
-
-    async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
-        self.0.stage(version, bytes).await
-    }
-
-    async fn abandon(&self) -> Result {
-        self.0.abandon().await
-    }
-
-    async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.0.commit(sequence, versions).await
-    }
-
-    async fn sequence(&self) -> Result<u64> {
-        self.0.sequence().await
+impl OpenStore for TestStore {
+    fn open(&self, _: Geometry, _: Opening) -> Result<BoxedStore> {
+        self.check()?;
+        Ok(BoxedStore::new(self.clone()))
     }
 }
 
-impl CopyableStore for Shared {
+impl NodeStore for TestStore {
+    async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
+        let is_read =
+            |version, slot| reads.iter().any(|read| (read.version, read.slot) == (version, slot));
+        self.check_read(is_read)?;
+        self.nodes.read_slots(reads).await
+    }
+
+    async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
+        self.check_read(|unreadable, _| unreadable == version)?;
+        self.nodes.read_node(version, into).await
+    }
+
+    async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        self.check()?;
+        self.nodes.stage(version, bytes).await
+    }
+
+    async fn abandon(&self) -> Result {
+        self.check()?;
+        self.nodes.abandon().await
+    }
+
+    async fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        self.check()?;
+        self.nodes.commit(sequence, versions).await
+    }
+
+    async fn sequence(&self) -> Result<u64> {
+        self.check()?;
+        self.nodes.sequence().await
+    }
+}
+
+impl CopyableStore for TestStore {
     fn current(&self) -> Vec<NodeVersion> {
-        self.0.current()
+        self.nodes.current()
     }
 
     async fn restore(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        self.0.restore(sequence, versions).await
+        self.check()?;
+        self.nodes.restore(sequence, versions).await
     }
+}
+
+/// Two empty stores.
+fn pair(g: Geometry) -> (TestStore, TestStore) {
+    (TestStore::new(g), TestStore::new(g))
+}
+
+fn mirrored(first: &TestStore, copy: &TestStore, g: Geometry) -> MirroredStore<TestStore> {
+    MirroredStore::open(first.clone(), Arc::new(copy.clone()), g, OPENING).unwrap()
 }
 
 fn wait_until_whole<S: CopyableStore>(store: &MirroredStore<S>) {
@@ -185,14 +147,14 @@ fn assert_equal(first: &impl CopyableStore, copy: &impl CopyableStore, g: &Geome
 #[test]
 fn a_mirrored_store_passes_the_store_tests() {
     for g in shapes() {
-        let (first, copy) = (Arc::new(MemStore::new(g)), Switched::new(g));
-        let store = mirrored(first.clone(), &copy, g);
+        let (first, copy) = pair(g);
+        let store = mirrored(&first, &copy, g);
         behaves(&store, &g);
         wait_until_whole(&store);
-        assert_equal(&*first, &*copy.store, &g);
-        let copy = Switched::new(g);
+        assert_equal(&first, &copy, &g);
+        let copy = TestStore::new(g);
         copy.switch(true);
-        behaves(&mirrored(Arc::new(MemStore::new(g)), &copy, g), &g);
+        behaves(&mirrored(&TestStore::new(g), &copy, g), &g);
     }
 }
 
@@ -228,9 +190,9 @@ fn mirrored_folders_reopen_in_the_state_of_the_last_commit() {
 #[test]
 fn a_copy_that_was_away_is_brought_up_to_date() {
     let g = small();
-    let (first, copy) = (Arc::new(MemStore::new(g)), Switched::new(g));
+    let (first, copy) = pair(g);
     copy.switch(true);
-    let store = mirrored(first.clone(), &copy, g);
+    let store = mirrored(&first, &copy, g);
     for sequence in 1..=200 {
         if sequence % 40 == 0 {
             copy.switch(false);
@@ -246,15 +208,15 @@ fn a_copy_that_was_away_is_brought_up_to_date() {
     }
     copy.switch(false);
     wait_until_whole(&store);
-    assert_equal(&*first, &*copy.store, &g);
+    assert_equal(&first, &copy, &g);
 }
 
 /// Rounds go on while the copy catches up, falls behind and catches up.
 #[test]
 fn rounds_beside_the_copier_reach_both_stores() {
     let g = small();
-    let (first, copy) = (Arc::new(MemStore::new(g)), Switched::new(g));
-    let store = mirrored(first.clone(), &copy, g);
+    let (first, copy) = pair(g);
+    let store = mirrored(&first, &copy, g);
     for sequence in 1..=3000 {
         make_round(&store, &g, sequence);
         if sequence % 7 == 0 {
@@ -265,7 +227,7 @@ fn rounds_beside_the_copier_reach_both_stores() {
         }
         if sequence % 500 == 0 {
             wait_until_whole(&store);
-            assert_equal(&*first, &*copy.store, &g);
+            assert_equal(&first, &copy, &g);
         }
     }
 }
@@ -274,11 +236,11 @@ fn rounds_beside_the_copier_reach_both_stores() {
 #[test]
 fn a_copy_of_an_earlier_state_is_brought_up_to_date_when_opened() {
     let g = small();
-    let (first, copy) = (Arc::new(MemStore::new(g)), Switched::new(g));
+    let (first, copy) = pair(g);
     let mut last = 0;
     for alone in [1, 2, 9] {
         {
-            let store = mirrored(first.clone(), &copy, g);
+            let store = mirrored(&first, &copy, g);
             wait_until_whole(&store);
             for _ in 0..5 {
                 last += 1;
@@ -287,32 +249,30 @@ fn a_copy_of_an_earlier_state_is_brought_up_to_date_when_opened() {
         }
         for _ in 0..alone {
             last += 1;
-            make_round(&*first, &g, last);
+            make_round(&first, &g, last);
         }
-        let store = mirrored(first.clone(), &copy, g);
+        let store = mirrored(&first, &copy, g);
         wait_until_whole(&store);
-        assert_equal(&*first, &*copy.store, &g);
+        assert_equal(&first, &copy, &g);
     }
 }
 
 #[test]
 fn a_newer_copy_is_refused() {
     let g = small();
-    let (first, copy) = (Arc::new(MemStore::new(g)), Switched::new(g));
-    let refused = || {
-        let first = Shared::new(first.clone());
-        match MirroredStore::open(first, Arc::new(copy.clone()), g, OPENING).err() {
+    let (first, copy) = pair(g);
+    let refused =
+        || match MirroredStore::open(first.clone(), Arc::new(copy.clone()), g, OPENING).err() {
             Some(Error::Store(reason)) => assert!(reason.contains("newer than the store")),
             other => panic!("{other:?}"),
-        }
-    };
-    make_round(&*copy.store, &g, 1);
+        };
+    make_round(&copy, &g, 1);
     refused();
     for sequence in 1..=3 {
-        make_round(&*first, &g, sequence);
+        make_round(&first, &g, sequence);
     }
     for sequence in 2..=4 {
-        make_round(&*copy.store, &g, sequence);
+        make_round(&copy, &g, sequence);
     }
     refused();
 }
@@ -321,29 +281,29 @@ fn a_newer_copy_is_refused() {
 #[test]
 fn a_copy_of_another_tree_is_not_overwritten() {
     let g = small();
-    let first = Arc::new(MemStore::new(g));
+    let first = TestStore::new(g);
     for sequence in 1..=60 {
-        make_round(&*first, &g, sequence);
+        make_round(&first, &g, sequence);
     }
     // So old that no node is the same: it could be of another tree.
-    let old = Switched::new(g);
-    make_round(&*old.store, &g, 1);
+    let old = TestStore::new(g);
+    make_round(&old, &g, 1);
     // Versions with the same numbers and other bytes.
-    let other = Switched::new(g);
+    let other = TestStore::new(g);
     let last = path(&g, 59, 60);
     for version in &last {
         let bytes = vec![0xee; g.node_len(g.layer_of(version.node))];
-        block_on(other.store.stage(*version, &bytes)).unwrap();
+        block_on(other.stage(*version, &bytes)).unwrap();
     }
-    block_on(other.store.commit(1, &last)).unwrap();
+    block_on(other.commit(1, &last)).unwrap();
     for copy in [old, other] {
-        let before = copy.store.current();
-        let store = mirrored(first.clone(), &copy, g);
+        let before = copy.current();
+        let store = mirrored(&first, &copy, g);
         std::thread::sleep(Duration::from_millis(50));
         assert!(!store.is_whole());
         check_round(&store, &g, 60);
         drop(store);
-        assert_eq!(copy.store.current(), before);
+        assert_eq!(copy.current(), before);
     }
 }
 
@@ -355,7 +315,7 @@ fn slot(store: &impl NodeStore, g: &Geometry, version: NodeVersion, slot: u32) -
 }
 
 /// Replaces the bytes of a version in one store.
-fn replace(store: &MemStore, g: &Geometry, version: NodeVersion, byte: u8) {
+fn replace(store: &TestStore, g: &Geometry, version: NodeVersion, byte: u8) {
     block_on(store.stage(version, &vec![byte; g.node_len(g.layer_of(version.node))])).unwrap();
     block_on(store.restore(block_on(store.sequence()).unwrap(), &[version])).unwrap();
 }
@@ -363,8 +323,8 @@ fn replace(store: &MemStore, g: &Geometry, version: NodeVersion, byte: u8) {
 #[test]
 fn what_is_read_again_or_known_to_be_damaged_comes_from_the_copy() {
     let g = small();
-    let (first, copy) = (Arc::new(MemStore::new(g)), Switched::new(g));
-    let store = mirrored(first.clone(), &copy, g);
+    let (first, copy) = pair(g);
+    let store = mirrored(&first, &copy, g);
     make_round(&store, &g, 1);
     wait_until_whole(&store);
     let version = path(&g, 0, 1)[1];
@@ -395,13 +355,13 @@ fn what_is_read_again_or_known_to_be_damaged_comes_from_the_copy() {
 #[test]
 fn damage_in_both_stores_is_sorted_out_by_reading_again() {
     let g = small();
-    let (first, copy) = (Arc::new(MemStore::new(g)), Switched::new(g));
-    let store = mirrored(first.clone(), &copy, g);
+    let (first, copy) = pair(g);
+    let store = mirrored(&first, &copy, g);
     make_round(&store, &g, 1);
     wait_until_whole(&store);
     let [one, two, three, ..] = path(&g, 0, 1)[..] else { panic!("a path of three nodes") };
     replace(&first, &g, one, 0xdd);
-    replace(&copy.store, &g, two, 0xcc);
+    replace(&copy, &g, two, 0xcc);
     let len = g.slot_len();
     let read = |slot: u32| {
         let mut bytes = vec![vec![0; len]; 3];
@@ -420,9 +380,8 @@ fn damage_in_both_stores_is_sorted_out_by_reading_again() {
 #[test]
 fn what_the_disk_cannot_read_comes_from_the_copy() {
     let g = small();
-    let copy = Switched::new(g);
-    let first = Shared::new(Arc::new(MemStore::new(g)));
-    let store = MirroredStore::open(first, Arc::new(copy.clone()), g, OPENING).unwrap();
+    let (first, copy) = pair(g);
+    let store = mirrored(&first, &copy, g);
     make_round(&store, &g, 1);
     wait_until_whole(&store);
     let (versions, len) = (path(&g, 0, 1), g.slot_len());
@@ -432,9 +391,9 @@ fn what_the_disk_cannot_read_comes_from_the_copy() {
     let bad = versions[2];
     let mut bytes = vec![0xcc; g.node_len(g.layer_of(bad.node))];
     bytes[4 * len..5 * len].copy_from_slice(&good(bad, 4));
-    block_on(copy.store.stage(bad, &bytes)).unwrap();
-    block_on(copy.store.restore(1, &[bad])).unwrap();
-    *store.mirror.first.1.lock().unwrap() = Some((bad, 4));
+    block_on(copy.stage(bad, &bytes)).unwrap();
+    block_on(copy.restore(1, &[bad])).unwrap();
+    *first.unreadable.lock().unwrap() = Some((bad, 4));
     assert!(node(&store, &g, bad) == bytes_of(&g, bad));
     let (mut four, mut five) = (vec![0; len], vec![0; len]);
     let mut reads = [
@@ -449,20 +408,20 @@ fn what_the_disk_cannot_read_comes_from_the_copy() {
     assert_eq!(verified[4 * len..5 * len], vec![0; len]);
     store.judge(bad, &DamagedSlots::from([4]));
     wait_until_whole(&store);
-    assert!(node(&*copy.store, &g, bad) == bytes_of(&g, bad), "from both");
+    assert!(node(&copy, &g, bad) == bytes_of(&g, bad), "from both");
 }
 
 #[test]
 fn a_damaged_copy_is_found_by_a_verification() {
     let g = small();
-    let (first, copy) = (Arc::new(MemStore::new(g)), Switched::new(g));
-    let store = mirrored(first.clone(), &copy, g);
+    let (first, copy) = pair(g);
+    let store = mirrored(&first, &copy, g);
     for sequence in 1..=5 {
         make_round(&store, &g, sequence);
     }
     wait_until_whole(&store);
     let version = path(&g, 4, 5)[2];
-    replace(&copy.store, &g, version, 0xcc);
+    replace(&copy, &g, version, 0xcc);
     let verify = |damaged: &DamagedSlots| {
         let mut bytes = vec![0; bytes_of(&g, version).len()];
         block_on(store.read_node_to_verify(version, &mut bytes)).unwrap();
@@ -471,9 +430,9 @@ fn a_damaged_copy_is_found_by_a_verification() {
     // All differing slots may be damaged in the store.
     let all: DamagedSlots = (0..g.slots(2) as u32).collect();
     verify(&all);
-    assert!(store.is_whole() && node(&*copy.store, &g, version)[0] == 0xcc);
+    assert!(store.is_whole() && node(&copy, &g, version)[0] == 0xcc);
     store.mirror.damaged().judge(version, &all);
     verify(&DamagedSlots::new());
     wait_until_whole(&store);
-    assert_equal(&*first, &*copy.store, &g);
+    assert_equal(&first, &copy, &g);
 }
