@@ -179,7 +179,8 @@ impl<S: CopyableStore> Mirror<S> {
             }
             Err(Error::Io(_)) => (0..(bytes.len() / len) as u32).collect(),
             // The version was replaced meanwhile.
-            Err(_) => return,
+            Err(Error::Store(_)) => return,
+            Err(failed) => return self.fall_behind(&failed),
         };
         self.damaged().set_differing(version, differing);
     }

@@ -5,7 +5,7 @@ use super::super::{CachedStore, Durability, FileStore, MemStore, StoreFolder};
 use super::*;
 use crate::block_on::block_on;
 use crate::geometry::tests::small;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use traceless_core::clock::{Clock as _, Monotonic};
 
@@ -18,6 +18,8 @@ struct TestStore {
     nodes: Arc<MemStore>,
     is_away: Arc<AtomicBool>,
     unreadable: Arc<Mutex<Option<(NodeVersion, u32)>>>,
+    is_read_only: Arc<AtomicBool>,
+    openings: Arc<AtomicUsize>,
 }
 
 impl TestStore {
@@ -26,6 +28,8 @@ impl TestStore {
             nodes: Arc::new(MemStore::new(g)),
             is_away: Arc::default(),
             unreadable: Arc::default(),
+            is_read_only: Arc::default(),
+            openings: Arc::default(),
         }
     }
 
@@ -52,6 +56,7 @@ impl TestStore {
 impl OpenStore for TestStore {
     fn open(&self, _: Geometry, _: Opening) -> Result<BoxedStore> {
         self.check()?;
+        self.openings.fetch_add(1, Ordering::SeqCst);
         Ok(BoxedStore::new(self.clone()))
     }
 }
@@ -71,6 +76,9 @@ impl NodeStore for TestStore {
 
     async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {
         self.check()?;
+        if self.is_read_only.load(Ordering::SeqCst) {
+            return Err(Error::Io(Arc::new(std::io::ErrorKind::ReadOnlyFilesystem.into())));
+        }
         self.nodes.stage(version, bytes).await
     }
 
@@ -305,6 +313,42 @@ fn a_copy_of_another_tree_is_not_overwritten() {
         drop(store);
         assert_eq!(copy.current(), before);
     }
+}
+
+/// A disk that is full or away is opened again, and what was to be copied to it is not forgotten.
+#[test]
+fn a_node_that_could_not_be_copied_is_copied_later() {
+    let g = small();
+    let (first, copy) = pair(g);
+    let store = mirrored(&first, &copy, g);
+    make_round(&store, &g, 1);
+    wait_until_whole(&store);
+    let version = path(&g, 0, 1)[1];
+    replace(&copy, &g, version, 0xcc);
+    copy.is_read_only.store(true, Ordering::SeqCst);
+    let mut bytes = bytes_of(&g, version);
+    block_on(store.read_node_to_verify(version, &mut bytes)).unwrap();
+    store.judge(version, &DamagedSlots::new());
+    // The copier fails at once, and then waits.
+    std::thread::sleep(Duration::from_millis(200));
+    copy.is_read_only.store(false, Ordering::SeqCst);
+    wait_until_whole(&store);
+    assert_equal(&first, &copy, &g);
+    assert_eq!(copy.openings.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_copy_that_does_not_answer_a_verification_is_behind() {
+    let g = small();
+    let (first, copy) = pair(g);
+    let store = mirrored(&first, &copy, g);
+    make_round(&store, &g, 1);
+    wait_until_whole(&store);
+    copy.switch(true);
+    let version = path(&g, 0, 1)[1];
+    let mut bytes = bytes_of(&g, version);
+    block_on(store.read_node_to_verify(version, &mut bytes)).unwrap();
+    assert!(!store.is_whole());
 }
 
 /// Reads a slot as a query does.
