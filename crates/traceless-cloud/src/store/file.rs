@@ -489,11 +489,14 @@ mod tests {
 
     /// A log file of whole entries with these commits.
     fn log_of(g: &Geometry, commits: &[(u64, &[VersionPlace])]) -> Vec<u8> {
+        log_of_records(g, commits.iter().map(|(number, placed)| record(*number, placed)))
+    }
+
+    fn log_of_records(g: &Geometry, records: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(LOG);
         let head = Head { magic: MAGIC, generation: 0, id: [1; 16], about: g.encode().to_vec() };
-        let drafts =
-            commits.iter().map(|(number, placed)| EntryDraft::of(1, &record(*number, placed)));
+        let drafts = records.into_iter().map(|record| EntryDraft::of(1, &record));
         let process = Durability::Process;
         Log::<HashProof>::create(&path, &head, &(), drafts, process, Box::new(System)).unwrap();
         std::fs::read(path).unwrap()
@@ -525,6 +528,12 @@ mod tests {
         for number in [2, 3, 5] {
             let refused = state_of(log_of(&g, &[(3, &[]), (number, &[first.0])]), &g);
             assert!(matches!(refused, Err(Error::State(_))), "{number} does not follow 3");
+        }
+        // Copied nodes may skip numbers, and lead to no earlier one.
+        for (number, is_right) in [(2, false), (3, true), (9, true)] {
+            let records = [record(3, &[]), copied_record(number, &[first.0])];
+            let found = state_of(log_of_records(&g, records), &g);
+            assert_eq!(found.is_ok(), is_right, "{number}");
         }
         assert!(
             matches!(state_of(log_of(&g, &[]), &g), Err(Error::State(_))),

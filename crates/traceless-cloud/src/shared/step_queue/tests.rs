@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gateway::testing::{BLOCK, HookedHost, gateway_behind, params};
-use crate::gateway::{LoadStep, Namespace, StoreStep, Value};
+use crate::gateway::{LoadStep, Namespace, StoreStep, Value, WriteStep};
 use crate::shared::Wall;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -174,6 +174,41 @@ fn a_look_at_the_state_waits_for_no_round_trip() {
         journeys.is_stopped.store(false, Ordering::SeqCst);
         step.join().unwrap().unwrap();
     });
+}
+
+/// Steps with many accesses fill a batch, so that it needs no second message.
+#[test]
+fn a_batch_has_room_for_as_many_accesses_as_a_message() {
+    let lens = |weights: &[usize]| {
+        let queue = StepQueue::default();
+        for &weight in weights {
+            let step = WriteStep::dummies(weight);
+            queue.join(Arc::new(QueuedStep {
+                weight: step.weight(),
+                progress: Mutex::new(Progress::Waits),
+                changed: Condvar::new(),
+                step: Mutex::new(step),
+            }));
+        }
+        let mut lens = Vec::new();
+        while !lock(&queue.state).waiting.is_empty() {
+            lens.push(queue.next_batch().steps.len());
+        }
+        lens
+    };
+    assert_eq!(lens(&[1; STEPS_MAX + 1]), [STEPS_MAX, 1]);
+    assert_eq!(lens(&[40, 24, 40, 40, 1]), [2, 1, 2]);
+    assert_eq!(lens(&[1, 2 * TOGETHER_MAX, 2 * TOGETHER_MAX, 1]), [1, 1, 1, 1], "alone");
+}
+
+#[test]
+fn blocks_of_a_write_that_fails_are_given_back() {
+    let (front, journeys) = far(300, 7);
+    journeys.fails_every.store(1, Ordering::SeqCst);
+    let written = front.run_step(WriteStep::blocks(vec![vec![1; BLOCK]; 3]), |_| ());
+    assert!(matches!(written, Err(Error::Unreachable(_))));
+    journeys.fails_every.store(0, Ordering::SeqCst);
+    assert_eq!(front.inspect(Gateway::blocks_used), 0);
 }
 
 /// Names change while a batch is on its way, and the steps of the batch see that at their end.
