@@ -156,6 +156,11 @@ impl Geometry {
         (leaf % self.roots) as usize
     }
 
+    /// The index, below [`Geometry::roots`], of the root above a node.
+    pub fn root_of(&self, node: Node) -> usize {
+        self.root(node.0 - self.first(self.layer_of(node)))
+    }
+
     /// The node of a layer on the path to a leaf. The leaf's low digits choose first, so that the
     /// paths to 0, 1, 2 ... come in reverse-lexicographic order.
     pub fn node(&self, layer: usize, leaf: u32) -> Node {
@@ -294,6 +299,7 @@ pub(crate) mod tests {
         let g = rootless();
         assert_eq!((g.nodes(), g.leaves(), g.slots_in_all()), (39, 27, 12 * 20 + 27 * 25));
         for leaf in 0..27 {
+            assert!((0..3).all(|layer| g.root_of(g.node(layer, leaf)) == g.root(leaf)));
             let below = |layer: usize| g.node(layer, leaf).0 + 1;
             assert!((0..3).all(|layer| Node(below(layer)) == small().node(layer + 1, leaf)));
             assert_eq!(Node(g.root(leaf) as u32), g.node(0, leaf));

@@ -116,6 +116,8 @@ pub mod gateway;
 pub mod geometry;
 #[cfg(feature = "std")]
 pub mod host;
+#[cfg(feature = "std")]
+pub mod host_group;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod kernel;

@@ -60,18 +60,24 @@ pub fn observed(
     }
 }
 
-/// Reports to a witness what `host` can observe, with nanoseconds since the start.
-pub struct ObservedHost<H> {
-    host: H,
+/// Reports to a witness what hosts can observe, with nanoseconds since the start.
+#[derive(Clone)]
+pub struct Observation {
     geometry: Geometry,
     witness: Arc<dyn Witness>,
-    clock: Monotonic,
+    clock: Arc<Monotonic>,
 }
 
-impl<H> ObservedHost<H> {
-    /// Wraps the host of a tree of this shape.
-    pub fn new(host: H, geometry: Geometry, witness: Arc<dyn Witness>) -> Self {
-        Self { host, geometry, witness, clock: Monotonic::start() }
+impl Observation {
+    /// Observes the hosts of a tree of this shape.
+    pub fn new(geometry: Geometry, witness: Arc<dyn Witness>) -> Self {
+        Self { geometry, witness, clock: Arc::new(Monotonic::start()) }
+    }
+
+    /// A host whose queries are reported elsewhere: in the order in which the gateway sends queries
+    /// to several hosts.
+    pub fn of_rounds(&self, host: impl Host + 'static) -> Arc<dyn Host> {
+        Arc::new(ObservedHost { host, observation: self.clone(), has_queries: false })
     }
 
     fn report(&self, time: u64, op: Op, at: u64, len: usize) {
@@ -79,7 +85,8 @@ impl<H> ObservedHost<H> {
         self.witness.record(Event { time, surface: Surface::Wire, op, at, len });
     }
 
-    fn report_query(&self, request: &QueryRequest) {
+    /// Reports a query.
+    pub fn report_query(&self, request: &QueryRequest) {
         let (g, time) = (&self.geometry, self.clock.now());
         for (layer, location) in request.locations.iter().enumerate().take(g.layers) {
             let node = g.node(layer, request.leaf);
@@ -94,38 +101,59 @@ impl<H> ObservedHost<H> {
     }
 }
 
+/// A host with an observation.
+pub struct ObservedHost<H> {
+    host: H,
+    observation: Observation,
+    has_queries: bool,
+}
+
+impl<H> ObservedHost<H> {
+    /// Wraps the host of a tree of this shape.
+    pub fn new(host: H, geometry: Geometry, witness: Arc<dyn Witness>) -> Self {
+        Self { host, observation: Observation::new(geometry, witness), has_queries: true }
+    }
+
+    fn report_queries(&self, requests: &[QueryRequest]) {
+        if self.has_queries {
+            requests.iter().for_each(|request| self.observation.report_query(request));
+        }
+    }
+}
+
 impl<H: Host> Host for ObservedHost<H> {
     fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
-        self.report_query(request);
+        self.report_queries(std::slice::from_ref(request));
         self.host.query(request)
     }
 
     fn query_many(&self, requests: &[QueryRequest]) -> Vec<Result<Vec<u8>>> {
-        for request in requests {
-            self.report_query(request);
-        }
+        self.report_queries(requests);
         self.host.query_many(requests)
     }
 
     fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
         let len = stage.batch.len() + stage.orders.iter().map(Vec::len).sum::<usize>();
-        let at = self.geometry.tree_len() + COMMIT_LEN as u64;
-        self.report(self.clock.now(), Op::Write, at, len);
+        let observation = &self.observation;
+        let at = observation.geometry.tree_len() + COMMIT_LEN as u64;
+        observation.report(observation.clock.now(), Op::Write, at, len);
         self.host.stage(stage)
     }
 
     fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
-        self.report_node(self.clock.now(), Op::Write, version.node);
+        let observation = &self.observation;
+        observation.report_node(observation.clock.now(), Op::Write, version.node);
         self.host.place(version, bytes)
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        let time = self.clock.now();
+        let observation = &self.observation;
+        let time = observation.clock.now();
         for version in versions {
-            self.report_node(time, Op::Read, version.node);
-            self.report_node(time, Op::Write, version.node);
+            observation.report_node(time, Op::Read, version.node);
+            observation.report_node(time, Op::Write, version.node);
         }
-        self.report(time, Op::Write, self.geometry.tree_len(), COMMIT_LEN);
+        observation.report(time, Op::Write, observation.geometry.tree_len(), COMMIT_LEN);
         self.host.commit(sequence, versions)
     }
 

@@ -11,7 +11,6 @@ use super::record::Record;
 use super::state::Pending;
 use super::{Gateway, Journal};
 use crate::error::{Error, Result};
-use core::time::Duration;
 
 /// A batch of accesses with prepared queries.
 #[derive(Default)]
@@ -73,8 +72,8 @@ impl Gateway {
     /// The same while batches may be under way. What would have to send something waits in
     /// [`Prepared::rest`].
     pub(super) fn prepare_beside(&mut self, accesses: &[Access]) -> Result<Prepared> {
-        self.host.check()?;
-        self.note_commit(Duration::ZERO)?;
+        self.hosts.check()?;
+        self.note_commits()?;
         self.prepare_batch(accesses)
     }
 
@@ -147,7 +146,7 @@ impl Gateway {
     }
 
     fn take_each(&mut self, prepared: &Prepared, replies: Vec<Result<Vec<u8>>>) -> Result {
-        if self.lost {
+        if self.is_any_lost() {
             return self.begin_next_session();
         }
         if prepared.session != self.counts.sessions {
@@ -192,9 +191,10 @@ impl Gateway {
     /// Whether steps may be planned while a batch is under way: nothing has to be sent first.
     pub(crate) fn may_plan_beside(&self) -> bool {
         !(self.constant_rate.is_some()
-            || self.lost
-            || self.staged
-            || self.outcome.is_some()
+            || self
+                .links
+                .iter()
+                .any(|link| link.is_lost || link.is_staged || link.outcome.is_some())
             || self.journal.as_ref().is_some_and(Journal::is_long)
             || self.check_stash().is_err())
     }
@@ -206,7 +206,7 @@ impl Gateway {
 
     /// Whether a round is in progress beside batches of steps.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.under_way.is_empty() && self.state.running.is_some()
+        !self.under_way.is_empty() && self.state.is_any_running()
     }
 
     /// Whether all batches before this one have ended, so that it can end.

@@ -1,10 +1,11 @@
 //! Rounds and renewed nodes, from their beginning to their commit.
 
 use super::Gateway;
+use super::partitions::Running;
 use super::record::Record;
-use super::rounds::Wait;
+use super::rounds::{Outcome, Wait};
 use super::sessions::SESSIONS_MAX;
-use super::state::Running;
+use super::state::State;
 use crate::error::{Error, Result};
 use crate::geometry::Node;
 use crate::host::DamagedSlot;
@@ -12,113 +13,164 @@ use crate::store::NodeVersion;
 use core::time::Duration;
 
 impl Gateway {
-    /// Settles a round that was in progress when the last process ended: the host has committed it
-    /// or never will.
+    /// Settles rounds that were in progress when the last process ended: a host has committed its
+    /// round or never will.
     pub(super) fn resolve(&mut self) -> Result {
-        if let Some(record) = self.outcome()? {
+        let outcome = |partition| self.outcome(partition).transpose();
+        let records: Vec<Record> =
+            (0..self.state.partitions.count()).filter_map(outcome).collect::<Result<_>>()?;
+        let is_resolved = !records.is_empty();
+        for record in records {
             // Not written as a record: the next generation begins with the result.
             self.state.apply(record)?;
-            if let Some(journal) = &mut self.journal {
-                journal.renew(&self.state, &mut *self.rng)?;
+        }
+        match &mut self.journal {
+            Some(journal) if is_resolved => journal.renew(&self.state, &mut *self.rng),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds partitions for hosts that were not named before.
+    pub(super) fn add_partitions(&mut self) -> Result {
+        let hosts = self.links.len();
+        let before = self.state.partitions.count();
+        for link in &self.links[before..] {
+            // A new host must not have the store of another tree.
+            let host = link.host.sequence()?;
+            if host != 0 {
+                return Err(Error::RolledBack { host, gateway: 0 });
             }
         }
+        if hosts > before {
+            let added = self.state.partitions.with_added(hosts);
+            self.log_and_apply(added)?;
+        }
+        self.hosts.divide(self.state.partitions.of_roots());
         Ok(())
     }
 
     /// Begins a round, or the renewal of one node. On demand it is also committed in its own
     /// thread, while queries go on: they read old versions until the gateway learns of the commit.
+    /// Begins nothing if something is in progress in its partition.
     pub(super) fn begin(&mut self, node: Option<Node>) -> Result {
-        if self.state.has_old_pending() {
+        let partition_of = |state: &State| {
+            node.map_or_else(|| state.next_partition(), |node| state.partition_of_node(node))
+        };
+        if self.state.has_old_pending(partition_of(&self.state)) {
             // The next commit makes unreadable what they read.
             self.send_pending()?;
         }
+        let partition = partition_of(&self.state);
+        if self.state.running(partition).is_some() {
+            return Ok(());
+        }
         let mut seed = [0; 32];
         self.rng.fill(&mut seed);
-        let node = node.map(|node| node.0);
         // The gateway and the enclave seal only data under this attempt that follows from the
         // current state. A copy of this process that continues from an earlier state draws another
         // attempt; one that continues from here seals the same data. Zero stands for a node that
         // was never written.
         let attempt = self.rng.salt().0.max(1);
-        let zeroed = self.give_up_damage(node.map(Node))?;
+        let zeroed = self.give_up_damage(node)?;
+        let node = node.map(|node| node.0);
         if let Some(mut job) = self.log_and_apply(Record::Begin { attempt, seed, node })? {
             job.zeroed = zeroed;
-            self.staged = false;
-            self.pacing.begin();
+            let link = &mut self.links[partition];
+            link.is_staged = false;
+            link.pacing.begin();
             // At a constant rate the job is sent at a later tick, after its record is written.
             if self.constant_rate.is_some() {
-                self.worker.prepare(job);
+                link.worker.prepare(job);
             } else {
-                self.worker.begin(job);
+                link.worker.begin(job);
             }
         }
         Ok(())
     }
 
-    /// Ends the running round, if it is ready, or becomes ready within `wait`.
-    pub(super) fn finish(&mut self, wait: Wait) -> Result {
-        if self.state.running.is_none() {
+    /// Ends what is in progress in all partitions, as [`Self::finish`] does.
+    pub(super) fn finish_all(&mut self, wait: Wait) -> Result {
+        (0..self.links.len()).try_for_each(|partition| self.finish(partition, wait))
+    }
+
+    /// Ends what is in progress in a partition, if it is ready, or becomes ready within `wait`.
+    pub(super) fn finish(&mut self, partition: usize, wait: Wait) -> Result {
+        if self.state.running(partition).is_none() {
             return Ok(());
         }
-        if !self.staged {
-            // At a constant rate the caller waits for the end of the round, so it must be sent by
-            // now.
-            if self.constant_rate.is_some() {
-                self.flush()?;
-                self.worker.send();
-            }
-            let ready = self.outcome.take();
-            let ready = ready.or_else(|| self.worker.result(Wait::For(Duration::ZERO)));
-            if ready.is_none() && matches!(wait, Wait::Long) {
-                self.counts.waits += 1;
-            }
-            let Some(outcome) = ready.or_else(|| self.worker.result(wait)) else { return Ok(()) };
+        if !self.links[partition].is_staged {
+            let Some(outcome) = self.take_outcome(partition, wait)? else { return Ok(()) };
             if let Err(Error::SessionLost) = outcome.staged {
-                self.lost = true;
+                self.links[partition].is_lost = true;
                 return self.begin_next_session();
             }
             match outcome.staged {
                 Err(error) => {
-                    self.log_deferred(Record::Fail)?;
+                    self.log_deferred(fail(partition))?;
                     return Err(error);
                 }
                 // Nothing is staged, and the round is made again.
                 Ok(damage) if !damage.is_empty() => {
-                    let sent = self.state.running.as_ref().map_or_else(Vec::new, Running::nodes);
-                    self.log_deferred(Record::Fail)?;
+                    let sent = self.state.running(partition).map_or_else(Vec::new, Running::nodes);
+                    self.log_deferred(fail(partition))?;
                     return self.report_damage(&sent, &damage);
                 }
                 Ok(_) => {}
             }
-            self.staged = true;
-            if self.state.running.as_ref().is_some_and(Running::is_round) {
-                self.pacing.took(outcome.took);
+            let is_round = self.state.running(partition).is_some_and(|one| one.round().is_some());
+            let link = &mut self.links[partition];
+            link.is_staged = true;
+            if is_round {
+                link.pacing.took(outcome.took);
             }
             match outcome.committed {
-                Some(Ok(())) => return self.log_commit(),
-                Some(Err(Error::SessionLost)) => return self.begin_next_session(),
+                Some(Ok(())) => return self.log_commit(partition),
+                Some(Err(Error::SessionLost)) => return self.renew_session(partition),
                 // It is unknown whether the commit happened. The next call finds out.
                 Some(Err(error)) => return Err(error),
                 None => {}
             }
         }
-        match self.commit() {
+        match self.commit(partition) {
             Err(Error::SessionLost) => self.begin_next_session(),
             other => other,
         }
     }
 
-    /// Takes note of a commit beside batches that are under way, if it happens within `wait`. What
-    /// else becomes of the running round waits until no batch is under way.
-    pub(super) fn note_commit(&mut self, wait: Duration) -> Result {
-        if self.state.running.is_none() || self.staged || self.outcome.is_some() {
+    /// The worker's result, if it is ready, or becomes ready within `wait`.
+    fn take_outcome(&mut self, partition: usize, wait: Wait) -> Result<Option<Outcome>> {
+        // At a constant rate the caller waits for the end of the round, so it must be sent by now.
+        if self.constant_rate.is_some() {
+            self.flush()?;
+            self.links[partition].worker.send();
+        }
+        let link = &mut self.links[partition];
+        let ready = link.outcome.take();
+        let ready = ready.or_else(|| link.worker.result(Wait::For(Duration::ZERO)));
+        if ready.is_none() && matches!(wait, Wait::Long) {
+            self.counts.waits += 1;
+        }
+        Ok(ready.or_else(|| link.worker.result(wait)))
+    }
+
+    /// Takes note of commits beside batches that are under way. What else becomes of a round waits
+    /// until no batch is under way.
+    pub(super) fn note_commits(&mut self) -> Result {
+        (0..self.links.len()).try_for_each(|partition| self.note_commit(partition, Duration::ZERO))
+    }
+
+    /// The same for one partition, if its commit happens within `wait`.
+    pub(super) fn note_commit(&mut self, partition: usize, wait: Duration) -> Result {
+        let link = &mut self.links[partition];
+        let is_known = link.is_staged || link.outcome.is_some();
+        if self.state.running(partition).is_none() || is_known {
             return Ok(());
         }
-        let Some(outcome) = self.worker.result(Wait::For(wait)) else { return Ok(()) };
+        let Some(outcome) = link.worker.result(Wait::For(wait)) else { return Ok(()) };
         let is_committed = matches!(outcome.committed, Some(Ok(())));
-        self.outcome = Some(outcome);
+        link.outcome = Some(outcome);
         // A commit that has happened needs no further message.
-        if is_committed { self.finish(Wait::For(Duration::ZERO)) } else { Ok(()) }
+        if is_committed { self.finish(partition, Wait::For(Duration::ZERO)) } else { Ok(()) }
     }
 
     /// Takes the host's report of damaged slots of current versions of nodes.
@@ -132,7 +184,7 @@ impl Gateway {
     /// them are lost. Fails if they are a large share.
     fn give_up_damage(&mut self, node: Option<Node>) -> Result<Vec<DamagedSlot>> {
         let g = self.state.params.geometry;
-        let leaf = g.evicted(self.state.round);
+        let leaf = g.evicted(self.state.partitions.next_round());
         let path = || (0..g.layers).map(|layer| g.node(layer, leaf)).collect();
         let nodes = node.map_or_else(path, |node| vec![node]);
         let mut confirmed: Vec<(Node, Vec<u32>)> = Vec::new();
@@ -151,27 +203,32 @@ impl Gateway {
 
     /// Commits what is staged. After a failed commit it is unknown whether it happened, so the
     /// gateway queries the host's sequence; the versions that the host then has prove the answer.
-    fn commit(&mut self) -> Result {
+    fn commit(&mut self, partition: usize) -> Result {
         // Pending queries refer to old versions, which exist until the next commit.
         self.send_pending()?;
         // Makes sure that the journal has no query without a reply after the commit.
         self.flush()?;
-        let Some(running) = &self.state.running else { return Ok(()) };
-        let (at_host, own) = (self.host.sequence()?, self.state.sequence);
+        let Some(running) = self.state.running(partition) else { return Ok(()) };
+        let host = &self.links[partition].host;
+        let (at_host, own) = match host.sequence() {
+            Ok(at_host) => (at_host, self.state.partitions.get(partition).sequence),
+            Err(error) => return Err(self.mark_if_lost(partition, error)),
+        };
         if at_host == own {
-            self.host.commit(own + 1, &running.versions())?;
+            let committed = host.commit(own + 1, &running.versions());
+            committed.map_err(|error| self.mark_if_lost(partition, error))?;
         } else if at_host != own + 1 {
             return Err(Error::RolledBack { host: at_host, gateway: own });
         }
-        self.log_commit()
+        self.log_commit(partition)
     }
 
-    fn log_commit(&mut self) -> Result {
-        self.staged = false;
-        let round = self.state.round;
+    fn log_commit(&mut self, partition: usize) -> Result {
+        self.links[partition].is_staged = false;
+        let is_round = self.state.running(partition).is_some_and(|one| one.round().is_some());
         // Not flushed at once: after a reopening the host's sequence shows the commit.
-        self.log_deferred(Record::Commit)?;
-        if self.state.round > round {
+        self.log_deferred(Record::Commit { partition: partition as u32 })?;
+        if is_round {
             self.counts.rounds += 1;
         } else {
             self.counts.renewed += 1;
@@ -183,15 +240,20 @@ impl Gateway {
     /// so the moment reveals nothing.
     pub(super) fn renew(&mut self, node: Node) -> Result {
         let layer = self.state.params.geometry.layer_of(node);
+        let partition = self.state.partition_of_node(node);
         // A session may end during the attempt.
         for _ in 0..SESSIONS_MAX {
-            self.finish(Wait::Long)?;
+            self.finish(partition, Wait::Long)?;
             if self.state.index.reads(node) < self.state.params.reads_max(layer) {
                 return Ok(());
             }
             self.begin(Some(node))?;
-            self.finish(Wait::Long)?;
+            self.finish(partition, Wait::Long)?;
         }
         Err(Error::SessionLost)
     }
+}
+
+fn fail(partition: usize) -> Record {
+    Record::Fail { partition: partition as u32 }
 }

@@ -64,8 +64,9 @@ impl Gateway {
             return Err(Error::Parameters("there are 1 to 100000 slots a second"));
         }
         self.send_pending()?;
-        self.finish(Wait::Long)?;
-        self.constant_rate = Some(ConstantRate::new(per_second, timer, self.state.round));
+        self.finish_all(Wait::Long)?;
+        let rounds = self.state.partitions.begun();
+        self.constant_rate = Some(ConstantRate::new(per_second, timer, rounds));
         Ok(())
     }
 
@@ -132,8 +133,8 @@ impl Gateway {
     /// Uses the next tick. Returns whether it served `access`: a query that has no reply yet is
     /// sent first, and after a reply that reports damage a query is sent again with the next tick.
     fn use_tick(&mut self, access: &Access) -> Result<bool> {
-        self.host.check()?;
-        if self.lost {
+        self.hosts.check()?;
+        if self.is_any_lost() {
             self.wait_for_tick();
             self.begin_next_session()?;
         }
@@ -141,9 +142,9 @@ impl Gateway {
         let is_own = self.state.pending.is_empty();
         if is_own {
             if self.state.queries >= self.state.params.round_blocks {
-                if self.state.running.is_some() {
+                if self.state.is_any_running() {
                     self.wait_for_tick();
-                    self.finish(Wait::Long)?;
+                    self.finish_all(Wait::Long)?;
                 }
                 self.begin(None)?;
             }
@@ -182,14 +183,14 @@ impl Gateway {
     /// for that.
     fn advance_round(&mut self) -> Result {
         let (queries, params) = (self.state.queries, self.state.params);
-        if self.state.running.is_none() {
+        if !self.state.is_any_running() {
             return Ok(());
         }
         if queries >= params.commit_after() {
-            self.finish(Wait::Long)?;
+            self.finish_all(Wait::Long)?;
             self.save_if_due()?;
         } else if queries >= params.stage_after() {
-            self.worker.send();
+            self.links.iter_mut().for_each(|link| link.worker.send());
         }
         Ok(())
     }
@@ -201,10 +202,11 @@ impl Gateway {
             return Ok(());
         };
         let rounds = rounds_per_save(&self.state.params, self.state.index.bytes());
-        let is_time = self.state.round - rate.saved_in_round >= rounds;
-        if self.state.running.is_none() && (is_time || journal.is_overlong()) {
+        let begun = self.state.partitions.begun();
+        let is_time = begun - rate.saved_in_round >= rounds;
+        if !self.state.is_any_running() && (is_time || journal.is_overlong()) {
             journal.renew(&self.state, &mut *self.rng)?;
-            rate.saved_in_round = self.state.round;
+            rate.saved_in_round = begun;
         }
         Ok(())
     }

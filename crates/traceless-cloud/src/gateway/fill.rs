@@ -6,11 +6,12 @@
 
 use super::Gateway;
 use super::index::BlockPlace;
+use super::partitions::Partitions;
 use crate::block_seal::BlockKeys;
 use crate::error::{Error, Result};
 use crate::fork_join::{ForkJoin as _, TwoThreads};
 use crate::geometry::Geometry;
-use crate::host::Host;
+use crate::host_group::HostGroup;
 use crate::params::Params;
 use crate::store::NodeVersion;
 use crate::transport_seal::{TransportKeys, Version};
@@ -34,7 +35,7 @@ impl Gateway {
         let state = &self.state;
         // A query without a reply was counted, or is older than the running round.
         let accesses = state.queries + state.stash.len();
-        if state.sequence > 0 || accesses > 0 || state.running.is_some() {
+        if !state.partitions.are_unused() || accesses > 0 {
             return Err(Error::Store(NOT_EMPTY));
         }
         let params = state.params;
@@ -43,12 +44,18 @@ impl Gateway {
             geometry: params.geometry,
             block_keys: &self.block_keys,
             transport_keys: &self.transport_keys,
-            host: &*self.host,
+            hosts: &self.hosts,
+            partitions: &state.partitions,
             contents,
         };
         let leaves = filler.make_leaves(&by_leaf, &mut *self.rng)?;
-        let versions: Vec<NodeVersion> = leaves.iter().map(|leaf| leaf.version).collect();
-        self.host.commit(1, &versions)?;
+        for (partition, link) in self.links.iter().enumerate() {
+            let is_own =
+                |version: &NodeVersion| self.state.partition_of_node(version.node) == partition;
+            let versions: Vec<NodeVersion> =
+                leaves.iter().map(|leaf| leaf.version).filter(is_own).collect();
+            link.host.commit(1, &versions)?;
+        }
         for LeafNode { version, blocks } in leaves {
             let layer = params.geometry.layers - 1;
             let leaf = params.geometry.leaf_of(version.node);
@@ -57,7 +64,9 @@ impl Gateway {
                 self.state.index.set_place(id, BlockPlace::Tree { leaf, layer, slot });
             }
         }
-        self.state.sequence = 1;
+        for partition in 0..self.links.len() {
+            self.state.partitions.get_mut(partition).sequence = 1;
+        }
         self.save()?;
         let mut block = vec![0; params.geometry.block_len];
         for id in left.into_iter().map(u64::from) {
@@ -85,7 +94,8 @@ struct Filler<'a> {
     geometry: Geometry,
     block_keys: &'a BlockKeys,
     transport_keys: &'a TransportKeys,
-    host: &'a dyn Host,
+    hosts: &'a HostGroup,
+    partitions: &'a Partitions,
     contents: Contents<'a>,
 }
 
@@ -124,7 +134,7 @@ impl Filler<'_> {
             let attempt = rng.salt().0.max(1);
             let version = NodeVersion { node: g.node(g.layers - 1, leaf), attempt };
             self.seal(version, (&blocks, &plain), &mut bytes);
-            self.host.place(version, &bytes)?;
+            self.hosts.host(self.partitions.of_root(g.root(leaf))).place(version, &bytes)?;
             nodes.push(LeafNode { version, blocks });
         }
         Ok(nodes)

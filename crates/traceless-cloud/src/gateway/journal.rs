@@ -119,7 +119,7 @@ impl Journal {
             state_len: 0,
             broken: false,
         };
-        if state.running.is_none() {
+        if !state.is_any_running() {
             journal.renew(&state, rng)?;
         }
         Ok((journal, state))

@@ -44,6 +44,7 @@ mod commits;
 mod constant_rate;
 mod fill;
 mod found_damage;
+mod host_link;
 mod index;
 mod inspect;
 mod journal;
@@ -52,6 +53,7 @@ mod lost_name;
 mod names;
 mod object_steps;
 mod objects;
+mod partitions;
 mod plan;
 mod queries;
 mod query_pacing;
@@ -89,25 +91,27 @@ pub(crate) use write_steps::RemoveStep;
 pub(crate) use write_steps::WriteStep;
 
 use crate::block_seal::BlockKeys;
-use crate::channel::{Nonce, Receiver, Sender};
+use crate::channel::Nonce;
 use crate::enclave::Shared;
 use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::host_group::{ConnectedHost, HostGroup};
 use crate::kernel::Choice;
+use crate::observed_host::Observation;
 use crate::params::Params;
 use crate::tee::Provision;
 use crate::transport_seal::TransportKeys;
 use batches::WaitingAccess;
 use constant_rate::ConstantRate;
 use found_damage::FoundDamage;
+use host_link::HostLink;
 use index::BlockPlace;
 use journal::Journal;
 pub(crate) use lost_block::BlockRead;
 pub(crate) use queries::Access;
 use queries::Answer;
-use query_pacing::QueryPacing;
 use record::Record;
-use rounds::{Maker, Outcome, RoundJob, Wait, Worker};
+use rounds::{RoundJob, Wait};
 use state::State;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -177,20 +181,14 @@ pub struct Counts {
 pub struct Gateway {
     state: State,
     journal: Option<Journal>,
-    host: Arc<dyn Host>,
-    worker: Worker,
-    /// Whether the running round only needs its commit.
-    staged: bool,
-    /// The enclave is gone, and the worker thread's job with it.
-    lost: bool,
+    hosts: Arc<HostGroup>,
+    /// The sessions with the hosts, one for each partition.
+    links: Vec<HostLink>,
     shared: Shared,
-    pacing: QueryPacing,
     /// The constant rate; `None` if queries are sent on demand.
     constant_rate: Option<ConstantRate>,
     block_keys: BlockKeys,
     transport_keys: TransportKeys,
-    sender: Sender,
-    receiver: Receiver,
     rng: Box<dyn Rng>,
     counts: Counts,
     /// Called with each requested access: operation, first byte and length.
@@ -203,8 +201,6 @@ pub struct Gateway {
     batch: u64,
     /// The batches that are under way, oldest first.
     under_way: VecDeque<u64>,
-    /// A result of the worker that waits until no batch is under way.
-    outcome: Option<Outcome>,
     /// A leaf that was drawn for a query that waits until no batch is under way.
     drawn_leaf: Option<u32>,
     /// What attempts of rounds and scrubs have found to be damaged.
@@ -226,10 +222,27 @@ impl Gateway {
         host: Arc<dyn Host>,
         (gateway, enclave): (&Nonce, &Nonce),
         home: Option<&StateLocation<'_>>,
+        rng: Box<dyn Rng>,
+    ) -> Result<Self> {
+        let hosts = vec![ConnectedHost { host, session: (*gateway, *enclave) }];
+        Self::open_divided(params, keys, choice, (hosts, None), home, rng)
+    }
+
+    /// Opens a gateway to a tree that is divided among hosts, in the order in which they were named
+    /// first. More hosts than before get no tree yet, unless nothing was ever written. The
+    /// queries to several hosts are observed as a whole, if there is an observation.
+    pub fn open_divided(
+        params: Params,
+        keys: &Keys,
+        choice: Choice,
+        (hosts, observation): (Vec<ConnectedHost>, Option<Observation>),
+        home: Option<&StateLocation<'_>>,
         mut rng: Box<dyn Rng>,
     ) -> Result<Self> {
+        if hosts.is_empty() || hosts.len() > params.geometry.roots as usize {
+            return Err(Error::Parameters("a tree has a host, and at most one for each root"));
+        }
         let shared = keys.shared(&params, choice);
-        let session = shared.session(gateway, enclave);
         let (journal, state) = match home {
             Some(home) => {
                 let opened = Journal::open(home, &keys.state, &params, &mut *rng)?;
@@ -237,21 +250,24 @@ impl Gateway {
             }
             None => (None, State::new(params)),
         };
-        let maker = Maker::new(&shared, BlockKeys::new(&keys.block), &session, rng.fork());
+        if hosts.len() < state.partitions.count() {
+            return Err(Error::Parameters(
+                "the tree is divided among more hosts; name all of them",
+            ));
+        }
+        let block_keys = || BlockKeys::new(&keys.block);
+        let link = |host| HostLink::new(host, &shared, block_keys(), &mut *rng);
+        let links = hosts.iter().map(link).collect();
+        let hosts = hosts.into_iter().map(|connected| connected.host);
         let mut opened = Self {
             state,
             journal,
-            worker: Worker::start(maker, host.clone()),
-            host,
-            staged: false,
-            lost: false,
-            pacing: QueryPacing::new(),
+            hosts: Arc::new(HostGroup::new(params.geometry, hosts, observation)),
+            links,
             constant_rate: None,
-            block_keys: BlockKeys::new(&keys.block),
+            block_keys: block_keys(),
             transport_keys: TransportKeys::new(&shared.transport, choice),
             shared,
-            sender: Sender::new(&session.query, rng.fork()),
-            receiver: Receiver::new(&session.reply),
             rng,
             counts: Counts::default(),
             observer: None,
@@ -259,12 +275,12 @@ impl Gateway {
             waiting: Vec::new(),
             batch: 0,
             under_way: VecDeque::new(),
-            outcome: None,
             drawn_leaf: None,
             found_damage: FoundDamage::default(),
             is_answer_due: false,
         };
         opened.resolve()?;
+        opened.add_partitions()?;
         opened.state.names.find_free();
         Ok(opened)
     }
@@ -393,21 +409,21 @@ impl Gateway {
         self.journal.as_mut().map_or(Ok(()), Journal::flush)
     }
 
-    pub(crate) fn host(&self) -> &Arc<dyn Host> {
-        &self.host
+    pub(crate) fn hosts(&self) -> &Arc<HostGroup> {
+        &self.hosts
     }
 
     /// Fails if another gateway has taken over the store: then this gateway must not answer.
     pub fn check_host(&self) -> Result {
-        self.host.check()
+        self.hosts.check()
     }
 
     /// Saves the whole state, so that the next opening applies no records.
     pub fn save(&mut self) -> Result {
-        if self.lost {
+        if self.is_any_lost() {
             self.begin_next_session()?;
         }
-        self.finish(Wait::Long)?;
+        self.finish_all(Wait::Long)?;
         match &mut self.journal {
             Some(journal) => journal.renew(&self.state, &mut *self.rng),
             None => Ok(()),

@@ -10,7 +10,7 @@ use super::query_pacing;
 use super::record::Record;
 use super::rounds::Wait;
 use super::sessions::SESSIONS_MAX;
-use super::state::Pending;
+use super::state::{Pending, State};
 use super::{Gateway, Journal};
 use crate::enclave::QueryReply;
 use crate::enclave_orders::Query;
@@ -121,8 +121,10 @@ impl Gateway {
             return Ok(Vec::new());
         }
         self.flush()?;
-        let (g, sender) = (self.state.params.geometry, &mut self.sender);
+        let State { params, partitions, pending, .. } = &mut self.state;
+        let (g, links) = (params.geometry, &mut self.links);
         let request = |Pending { query, order, .. }: &mut Pending| {
+            let sender = &mut links[partitions.of_root(g.root(query.leaf))].sender;
             *order = sender.next_number();
             QueryRequest {
                 leaf: query.leaf,
@@ -130,7 +132,7 @@ impl Gateway {
                 order: sender.seal(&query.encode(&g)),
             }
         };
-        let sent = self.state.pending.iter_mut().filter(|pending| is_sent(pending));
+        let sent = pending.iter_mut().filter(|pending| is_sent(pending));
         Ok(sent.map(request).collect())
     }
 
@@ -165,12 +167,12 @@ impl Gateway {
 
     /// Finishes what can be finished without waiting for a round.
     pub(super) fn finish_pending(&mut self) -> Result {
-        self.host.check()?;
-        if self.lost {
+        self.hosts.check()?;
+        if self.is_any_lost() {
             self.begin_next_session()?;
         }
         self.send_pending()?;
-        self.finish(Wait::For(Duration::ZERO))?;
+        self.finish_all(Wait::For(Duration::ZERO))?;
         if self.journal.as_ref().is_some_and(Journal::is_long) {
             self.save()?;
         }
@@ -243,26 +245,34 @@ impl Gateway {
     /// Begins a round if one is due. Otherwise waits for this query's share of the running round.
     pub(super) fn pace_query(&mut self) -> Result<Preparation> {
         let (queries, due) = (self.state.queries, self.state.params.round_blocks);
+        let partition = self.state.next_partition();
         if queries >= due {
-            let is_waited_for = self.state.running.is_some() || self.state.has_old_pending();
+            let is_waited_for =
+                self.state.running(partition).is_some() || self.state.has_old_pending(partition);
             if self.is_beside() && is_waited_for {
                 return Ok(Preparation::MustWait);
             }
-            self.finish(Wait::Long)?;
+            self.finish(partition, Wait::Long)?;
             self.begin(None)?;
             return Ok(Preparation::Done);
         }
-        let ahead = self.pacing.ahead(queries, due);
-        if ahead.is_zero() || self.state.running.is_none() || self.staged {
+        // The next round waits for the one in progress in its partition, which has the time until
+        // then, also if rounds of other partitions have begun since.
+        let Some(running) = self.state.running(partition) else { return Ok(Preparation::Done) };
+        let begun = self.state.partitions.begun();
+        let since = running.round().map_or(0, |round| begun.saturating_sub(round + 1)) as usize;
+        let (number, all) = (queries + since * due, (since + 1) * due);
+        let ahead = self.links[partition].pacing.ahead(number, all);
+        if ahead.is_zero() || self.links[partition].is_staged {
             return Ok(Preparation::Done);
         }
         query_pacing::reduce_timer_slack();
         if self.is_beside() {
-            self.note_commit(ahead)?;
+            self.note_commit(partition, ahead)?;
         } else {
-            self.finish(Wait::For(ahead))?;
+            self.finish(partition, Wait::For(ahead))?;
         }
-        let waited = ahead.saturating_sub(self.pacing.ahead(queries, due));
+        let waited = ahead.saturating_sub(self.links[partition].pacing.ahead(number, all));
         self.counts.shares_ns += waited.as_nanos() as u64;
         Ok(Preparation::Done)
     }
@@ -288,7 +298,7 @@ impl Gateway {
         let is_sent = |pending: &Pending| pending.batch <= batch;
         while self.state.pending.front().is_some_and(is_sent) {
             let requests = self.requests_to_send(is_sent)?;
-            let replies = self.host.clone().query_many(&requests);
+            let replies = self.hosts.clone().query_many(&requests);
             self.answer_each(replies)?;
             // At a constant rate, what must be sent again waits for the next tick.
             if self.constant_rate.is_some() {
@@ -321,11 +331,13 @@ impl Gateway {
     ) -> Result {
         for (nth, reply) in (first..).zip(replies) {
             let mut reply = reply?;
-            let reply = QueryReply::decode(self.receiver.open(&mut reply)?)?;
-            if let Some(pending) = self.state.pending.get_mut(nth) {
-                pending.check_order(&reply)?;
-                pending.damage = Some(reply.damaged);
-            }
+            let Some(pending) = self.state.pending.get(nth) else { continue };
+            let partition = self.state.partition_of_leaf(pending.query.leaf);
+            let receiver = &mut self.links[partition].receiver;
+            let reply = QueryReply::decode(receiver.open(&mut reply)?)?;
+            let pending = &mut self.state.pending[nth];
+            pending.check_order(&reply)?;
+            pending.damage = Some(reply.damaged);
         }
         Ok(())
     }
@@ -334,8 +346,11 @@ impl Gateway {
     /// it is lost, the same query is sent again. Returns false if the reply reports damage that the
     /// one before did not: then the query is to be sent again.
     fn answer(&mut self, mut reply: Vec<u8>) -> Result<bool> {
-        let pending = self.state.pending.front_mut().expect("a query that has no reply yet");
-        let reply = QueryReply::decode(self.receiver.open(&mut reply)?)?;
+        let pending = self.state.pending.front().expect("a query that has no reply yet");
+        let partition = self.state.partition_of_leaf(pending.query.leaf);
+        let receiver = &mut self.links[partition].receiver;
+        let reply = QueryReply::decode(receiver.open(&mut reply)?)?;
+        let pending = self.state.pending.front_mut().expect("it is still there");
         pending.check_order(&reply)?;
         let before = pending.damage.replace(reply.damaged).unwrap_or_default();
         if reply.damaged & !before != 0 {

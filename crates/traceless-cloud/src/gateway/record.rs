@@ -52,8 +52,11 @@ pub enum Record {
         /// The node to be renewed; `None` for the whole path of a round.
         node: Option<u32>,
     },
-    /// The new versions are committed.
-    Commit,
+    /// The new versions of a partition are committed.
+    Commit {
+        /// The partition.
+        partition: u32,
+    },
     /// Slots of a node are damaged, while no round is in progress: the blocks in them are lost.
     Damage {
         /// The node.
@@ -84,8 +87,21 @@ pub enum Record {
         /// The block's new content, if the request is a write.
         write: Option<Vec<u8>>,
     },
-    /// The new versions are given up.
-    Fail,
+    /// The new versions of a partition are given up.
+    Fail {
+        /// The partition.
+        partition: u32,
+    },
+    /// The tree is divided among partitions, while no round is in progress. Also a part of a saved
+    /// state.
+    Divide {
+        /// How many commits there were in each partition.
+        sequences: Vec<u64>,
+        /// The partition of each tree, by its root.
+        of_root: Vec<u32>,
+        /// Rounds that have failed, and are to be made again.
+        failed: Vec<u64>,
+    },
     /// A name is bound to a value.
     Bind {
         /// What the name is for.
@@ -169,11 +185,23 @@ impl Record {
             Self::EndDummy => {
                 out.u8(2);
             }
-            Self::Commit => {
+            // Gateways of before there were partitions know the first one only.
+            Self::Commit { partition: 0 } => {
                 out.u8(4);
             }
-            Self::Fail => {
+            Self::Fail { partition: 0 } => {
                 out.u8(5);
+            }
+            Self::Commit { partition } => {
+                out.u8(15).u32(*partition);
+            }
+            Self::Fail { partition } => {
+                out.u8(16).u32(*partition);
+            }
+            Self::Divide { sequences, of_root, failed } => {
+                out.u8(17).u32(sequences.len() as u32).u64s(sequences);
+                out.u32(of_root.len() as u32).u32s(of_root);
+                out.u32(failed.len() as u32).u64s(failed);
             }
             Self::EndLost => {
                 out.u8(12);
@@ -226,8 +254,8 @@ impl Record {
                 let seed = from.array()?;
                 Self::Begin { attempt, seed, node: from.option()? }
             }
-            4 => Self::Commit,
-            5 => Self::Fail,
+            4 => Self::Commit { partition: 0 },
+            5 => Self::Fail { partition: 0 },
             6 => Self::Bind {
                 namespace: read_namespace(from)?,
                 name: from.counted()?.to_vec(),
@@ -270,6 +298,17 @@ impl Record {
                 let (id, target, write) = read_access(from)?;
                 Self::OldQuery { round, leaf, locations, id, target, write }
             }
+            15 => Self::Commit { partition: from.u32()? },
+            16 => Self::Fail { partition: from.u32()? },
+            17 => {
+                let count = from.count(8)?;
+                let sequences = (0..count).map(|_| from.u64()).collect::<Result<_>>()?;
+                let count = from.count(4)?;
+                let of_root = (0..count).map(|_| from.u32()).collect::<Result<_>>()?;
+                let count = from.count(8)?;
+                let failed = (0..count).map(|_| from.u64()).collect::<Result<_>>()?;
+                Self::Divide { sequences, of_root, failed }
+            }
             _ => return Err(Error::State("a record of the gateway's state")),
         })
     }
@@ -308,7 +347,10 @@ mod tests {
             Record::StashWrite { leaf: 3 },
             Record::EndDummy,
             Record::Begin { attempt: u64::MAX, seed: [6; 32], node: Some(8) },
-            Record::Commit,
+            Record::Commit { partition: 0 },
+            Record::Commit { partition: 3 },
+            Record::Fail { partition: u32::MAX },
+            Record::Divide { sequences: vec![5, 0], of_root: vec![0, 1, 0], failed: vec![7] },
             Record::Damage { node: 7, slots: vec![3, 9] },
             Record::EndLost,
             Record::Lost { ids: vec![8, 2] },
@@ -320,7 +362,7 @@ mod tests {
                 target: Some(1),
                 write: Some(vec![7; 3]),
             },
-            Record::Fail,
+            Record::Fail { partition: 0 },
             Record::Bind {
                 namespace: Namespace::Objects,
                 name: b"a".to_vec(),
@@ -342,7 +384,7 @@ mod tests {
                 Record::decode(&mut Reader::of_state(&bytes[..bytes.len() - 1], STATE)).is_err()
             );
         }
-        assert!(Record::decode(&mut Reader::of_state(&[15], STATE)).is_err());
+        assert!(Record::decode(&mut Reader::of_state(&[u8::MAX], STATE)).is_err());
         assert!(
             Record::decode(&mut Reader::of_state(&[7, 4, 0, 0, 0, 0], STATE)).is_err(),
             "no such space"

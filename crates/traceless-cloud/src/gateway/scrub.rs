@@ -50,28 +50,31 @@ impl Gateway {
         Ok(NodeVerdict { lost, healed })
     }
 
-    /// Whether a round is in progress that would have to be waited for.
-    pub(crate) fn is_in_round(&mut self) -> Result<bool> {
-        self.finish(Wait::For(Duration::ZERO))?;
-        Ok(self.state.running.is_some())
+    /// Whether a round is in progress that would have to be waited for to verify a node.
+    pub(crate) fn is_in_round(&mut self, node: Node) -> Result<bool> {
+        self.finish_all(Wait::For(Duration::ZERO))?;
+        Ok(self.state.running(self.state.partition_of_node(node)).is_some())
     }
 
     fn verify(&mut self, node: Node) -> Result<Vec<DamagedSlot>> {
+        let partition = self.state.partition_of_node(node);
         for _ in 0..SESSIONS_MAX {
-            if self.lost {
+            if self.is_any_lost() {
                 self.begin_next_session()?;
             }
-            while self.state.running.is_some() {
-                self.finish(Wait::Long)?;
+            while self.state.running(partition).is_some() {
+                self.finish(partition, Wait::Long)?;
             }
             let version = NodeVersion { node, attempt: self.state.index.attempt(node) };
             if version.attempt == 0 {
                 return Ok(Vec::new());
             }
-            self.worker.verify(self.state.round, version);
-            let damage = self.worker.result(Wait::Long).expect("it is waited for").staged;
+            let round = self.state.partitions.round_at(self.state.params.geometry.root_of(node));
+            let link = &mut self.links[partition];
+            link.worker.verify(round, version);
+            let damage = link.worker.result(Wait::Long).expect("it is waited for").staged;
             if matches!(damage, Err(Error::SessionLost)) {
-                self.lost = true;
+                link.is_lost = true;
                 continue;
             }
             let damage = damage?;
@@ -85,9 +88,10 @@ impl Gateway {
     fn write_anew(&mut self, damaged: DamagedSlot) -> Result {
         let DamagedSlot { node, slot } = damaged;
         let before = self.state.index.attempt(node);
+        let partition = self.state.partition_of_node(node);
         for _ in 0..RENEWALS_MAX {
             self.begin(Some(node))?;
-            self.finish(Wait::Long)?;
+            self.finish(partition, Wait::Long)?;
             if self.state.index.attempt(node) != before {
                 return Ok(());
             }

@@ -4,6 +4,7 @@ use super::cache::Cache;
 use super::index::{BlockPlace, Index};
 use super::lost_name::LostName;
 use super::names::Names;
+use super::partitions::{Partitions, Running};
 use super::plan::{MovingBlock, NodePlan, plan_node, plan_round, room};
 use super::record::{Record, STATE};
 use super::rounds::RoundJob;
@@ -14,37 +15,8 @@ use crate::enclave_orders::{Location, Query};
 use crate::error::{Error, Result};
 use crate::geometry::{LAYERS_MAX, Node};
 use crate::params::Params;
-use crate::store::NodeVersion;
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use traceless_core::rng::{Rng, SeededRng};
-
-/// A round or renewal that is in progress.
-pub struct Running {
-    attempt: u64,
-    in_round: bool,
-    evictions: Vec<EvictionEntry>,
-    plans: Vec<NodePlan>,
-    /// Blocks accessed since the plan was made: the places in the plan are wrong for them.
-    touched: HashSet<u32>,
-}
-
-impl Running {
-    /// Whether this is a round, not the renewal of one node.
-    pub fn is_round(&self) -> bool {
-        self.in_round
-    }
-
-    /// Its nodes.
-    pub fn nodes(&self) -> Vec<Node> {
-        self.plans.iter().map(|plan| plan.node).collect()
-    }
-
-    /// The versions that it creates.
-    pub fn versions(&self) -> Vec<NodeVersion> {
-        let version = |plan: &NodePlan| NodeVersion { node: plan.node, attempt: self.attempt };
-        self.plans.iter().map(version).collect()
-    }
-}
 
 /// A query without a reply. It is sent again unchanged: a different query would reveal that the
 /// block is still wanted.
@@ -65,7 +37,7 @@ pub struct Pending {
     pub tries: u8,
     /// The number of the order that it was last sent with.
     pub order: u64,
-    /// How many commits preceded it. It reads the versions of that time.
+    /// How many commits of its partition preceded it. It reads the versions of that time.
     pub sequence: u64,
     /// The batch of queries that it is sent with first; 0 for one of an earlier process.
     pub batch: u64,
@@ -95,7 +67,7 @@ impl Pending {
         }
     }
 
-    /// The record that saves it in a state with so many commits.
+    /// The record that saves it in a state with so many commits of its partition.
     pub fn saved(&self, layers: usize, sequence: u64) -> Record {
         let Self { query, id, real, write, .. } = self;
         let locations = query.locations[..layers].iter();
@@ -126,14 +98,10 @@ pub struct State {
     pub stash: Stash,
     /// Copies of blocks that are in the tree. They are not saved.
     pub cache: Cache,
-    /// How many rounds were committed.
-    pub round: u64,
-    /// How many commits there were, of rounds and of renewals.
-    pub sequence: u64,
+    /// The partitions of the tree, and the rounds that are in progress.
+    pub partitions: Partitions,
     /// Queries since the last round began.
     pub queries: usize,
-    /// The round or renewal in progress.
-    pub running: Option<Running>,
     /// Queries without a reply, in order.
     pub pending: VecDeque<Pending>,
     /// The map from names to objects.
@@ -150,20 +118,51 @@ impl State {
             index: Index::new(&params),
             stash: Stash::new(params.geometry.roots),
             cache: Cache::default(),
-            round: 0,
-            sequence: 0,
+            partitions: Partitions::new(&params.geometry),
             queries: 0,
-            running: None,
             pending: VecDeque::new(),
             names: Names::default(),
             lost: BTreeSet::new(),
         }
     }
 
-    /// Whether a query without a reply reads versions that the last commit replaced. They are
-    /// readable until the next commit.
-    pub fn has_old_pending(&self) -> bool {
-        self.pending.iter().any(|pending| pending.sequence < self.sequence)
+    /// The partition of the tree with a leaf.
+    pub fn partition_of_leaf(&self, leaf: u32) -> usize {
+        self.partitions.of_root(self.params.geometry.root(leaf))
+    }
+
+    /// The partition of a node.
+    pub fn partition_of_node(&self, node: Node) -> usize {
+        self.partitions.of_root(self.params.geometry.root_of(node))
+    }
+
+    /// The partition of the round that begins next.
+    pub fn next_partition(&self) -> usize {
+        self.partition_of_leaf(self.params.geometry.evicted(self.partitions.next_round()))
+    }
+
+    /// The round or renewal that is in progress in a partition.
+    pub fn running(&self, partition: usize) -> Option<&Running> {
+        self.partitions.get(partition).running.as_ref()
+    }
+
+    /// Whether a round or renewal is in progress in any partition.
+    pub fn is_any_running(&self) -> bool {
+        self.partitions.running().next().is_some()
+    }
+
+    /// How many commits there were in the partition of a leaf.
+    fn sequence_at(&self, leaf: u32) -> u64 {
+        self.partitions.get(self.partition_of_leaf(leaf)).sequence
+    }
+
+    /// Whether a query without a reply reads versions that the last commit of its partition
+    /// replaced. They are readable until the next commit there.
+    pub fn has_old_pending(&self, partition: usize) -> bool {
+        self.pending.iter().any(|pending| {
+            self.partition_of_leaf(pending.query.leaf) == partition
+                && pending.sequence < self.partitions.get(partition).sequence
+        })
     }
 
     /// Whether a query for a block has no reply yet.
@@ -202,10 +201,13 @@ impl State {
                 self.pending.pop_front();
             }
             Record::Begin { attempt, seed, node } => {
-                return Ok(Some(self.begin(attempt, seed, node.map(Node))));
+                return self.begin(attempt, seed, node.map(Node)).map(Some);
             }
-            Record::Commit => self.commit()?,
-            Record::Fail => self.fail(),
+            Record::Commit { partition } => self.commit(partition)?,
+            Record::Fail { partition } => self.fail(partition)?,
+            Record::Divide { sequences, of_root, failed } => {
+                self.partitions.restore(&sequences, of_root, &failed)?;
+            }
             Record::Bind { namespace, name, object } => self.names.bind(namespace, name, object),
             Record::Unbind { namespace, name } => self.names.unbind(namespace, &name),
             Record::SetNote { namespace, name, note } => self.names.note(namespace, &name, note),
@@ -218,7 +220,8 @@ impl State {
 
     /// The blocks of a node's slots are lost, and the slots hold dummies.
     fn lose_slots(&mut self, node: Node, slots: &[u32]) -> Result {
-        if node.0 >= self.params.geometry.nodes() || self.running.is_some() {
+        let is_known = node.0 < self.params.geometry.nodes();
+        if !is_known || self.running(self.partition_of_node(node)).is_some() {
             return Err(Error::State("the gateway's log"));
         }
         let damaged = |(slot, _): &(u32, u32)| slots.contains(slot);
@@ -264,12 +267,13 @@ impl State {
         if let Some(id) = id {
             self.index.set_place(id, BlockPlace::Gateway);
             self.cache.remove(id);
-            if let Some(running) = &mut self.running {
+            for running in self.partitions.running_mut() {
                 running.touched.insert(id);
             }
         }
         self.queries += 1;
-        let pending = Pending::new(query, self.sequence, id, target.is_some(), write);
+        let sequence = self.sequence_at(leaf);
+        let pending = Pending::new(query, sequence, id, target.is_some(), write);
         self.pending.push_back(pending);
         Ok(())
     }
@@ -285,14 +289,28 @@ impl State {
         for (layer, (location, &slot)) in locations.iter_mut().zip(slots).enumerate() {
             *location = Location { slot, attempt: self.index.attempt(g.node(layer, leaf)) };
         }
-        Ok(Query { round: self.round, leaf, locations, target: target.unwrap_or_default() })
+        let round = self.partitions.round_at(g.root(leaf));
+        Ok(Query { round, leaf, locations, target: target.unwrap_or_default() })
     }
 
-    fn begin(&mut self, attempt: u64, seed: [u8; 32], node: Option<Node>) -> RoundJob {
+    fn begin(&mut self, attempt: u64, seed: [u8; 32], node: Option<Node>) -> Result<RoundJob> {
+        let wrong = Error::State("the gateway's log");
+        let partition = match node {
+            Some(node) if node.0 >= self.params.geometry.nodes() => return Err(wrong),
+            Some(node) => self.partition_of_node(node),
+            None => self.next_partition(),
+        };
+        if self.running(partition).is_some() {
+            return Err(wrong);
+        }
         let mut rng = SeededRng::drawn(&mut Seed(seed));
+        let round = match node {
+            Some(node) => self.partitions.round_at(self.params.geometry.root_of(node)),
+            None => self.partitions.next_round(),
+        };
         let (evictions, mut plans) = match node {
             Some(node) => (Vec::new(), vec![plan_node(&self.index, &self.params, node, &mut rng)]),
-            None => self.plan(&mut rng),
+            None => self.plan(round, &mut rng),
         };
         let bytes = |entry: &EvictionEntry| {
             let id = entry.block.id;
@@ -304,31 +322,40 @@ impl State {
             (plan.node, self.index.attempt(plan.node), dest)
         };
         let nodes = plans.iter_mut().map(rows).collect();
-        let in_round = node.is_none();
-        if in_round {
-            self.queries -= self.params.round_blocks;
+        if node.is_none() {
+            self.queries = self.queries.checked_sub(self.params.round_blocks).ok_or(wrong)?;
+            self.partitions.begin_round();
         }
-        let touched = HashSet::new();
-        self.running = Some(Running { attempt, in_round, evictions, plans, touched });
-        let (round, sequence) = (self.round, self.sequence + 1);
-        RoundJob { round, attempt, sequence, nodes, batch, zeroed: Vec::new() }
+        let (of_round, touched) = (node.is_none().then_some(round), HashSet::new());
+        let partition = self.partitions.get_mut(partition);
+        partition.running = Some(Running { attempt, round: of_round, evictions, plans, touched });
+        let sequence = partition.sequence + 1;
+        Ok(RoundJob { round, attempt, sequence, nodes, batch, zeroed: Vec::new() })
     }
 
-    fn plan(&mut self, rng: &mut dyn Rng) -> (Vec<EvictionEntry>, Vec<NodePlan>) {
+    fn plan(&mut self, round: u64, rng: &mut dyn Rng) -> (Vec<EvictionEntry>, Vec<NodePlan>) {
         let g = &self.params.geometry;
         // Copies of all blocks are made now: when a block leaves the root depends on its leaf,
         // which a cache hit must not reveal.
         self.stash.fill_root(|id, bytes| self.cache.put(id, bytes));
-        let tree = g.root(g.evicted(self.round));
-        let count = room(&self.index, &self.params, self.round, self.stash.ready(tree));
+        let tree = g.root(g.evicted(round));
+        let count = room(&self.index, &self.params, round, self.stash.ready(tree));
         let evictions = self.stash.take_for_round(tree, count);
         let batch: Vec<MovingBlock> = evictions.iter().map(|entry| entry.block).collect();
-        let plans = plan_round(&self.index, &self.params, self.round, &batch, rng);
+        let plans = plan_round(&self.index, &self.params, round, &batch, rng);
         (evictions, plans)
     }
 
-    fn commit(&mut self) -> Result {
-        let running = self.running.take().ok_or(Error::State("the gateway's log"))?;
+    /// The partition of a record, and what is in progress in it.
+    fn take_running(&mut self, partition: u32) -> Result<(usize, Running)> {
+        let partition = partition as usize;
+        let is_known = partition < self.partitions.count();
+        let running = is_known.then(|| self.partitions.get_mut(partition).running.take()).flatten();
+        running.map(|running| (partition, running)).ok_or(Error::State("the gateway's log"))
+    }
+
+    fn commit(&mut self, partition: u32) -> Result {
+        let (partition, running) = self.take_running(partition)?;
         let from_stash: HashSet<u32> =
             running.evictions.iter().map(|entry| entry.block.id).collect();
         let mut unchanged = HashSet::new();
@@ -356,26 +383,26 @@ impl State {
             }
             self.index.renew(plan.node, running.attempt, &blocks);
         }
-        self.sequence += 1;
-        self.round += u64::from(running.in_round);
+        self.partitions.get_mut(partition).sequence += 1;
         Ok(())
     }
 
-    fn fail(&mut self) {
-        if let Some(running) = self.running.take() {
-            self.stash.return_to_root(&running.evictions);
-            if running.in_round {
-                // The round is due again, under another attempt number.
-                self.queries += self.params.round_blocks;
-            }
+    fn fail(&mut self, partition: u32) -> Result {
+        let (_, running) = self.take_running(partition)?;
+        self.stash.return_to_root(&running.evictions);
+        if let Some(round) = running.round {
+            // The round is due again, under another attempt number.
+            self.partitions.fail_round(round);
+            self.queries += self.params.round_blocks;
         }
+        Ok(())
     }
 
     /// Appends the whole state. No round may be in progress.
     pub fn save(&self, out: &mut Writer) {
-        assert!(self.running.is_none(), "a round is finished first");
-        out.u64(self.round);
-        out.u64(self.sequence);
+        assert!(!self.is_any_running(), "rounds are finished first");
+        out.u64(self.partitions.begun());
+        out.u64(self.partitions.get(0).sequence);
         out.u64(self.queries as u64);
         self.index.save(out);
         for blocks in self.stash.in_order() {
@@ -387,22 +414,26 @@ impl State {
             }
         }
         self.names.save(out);
-        // Lost blocks come first, as a record that a gateway without them refuses.
+        // Partitions and lost blocks come first, as records that a gateway without them refuses.
+        let divided = (self.partitions.count() > 1).then(|| self.partitions.record());
         let lost = Record::Lost { ids: self.lost.iter().copied().collect() };
         let lost = Some(lost).filter(|_| !self.lost.is_empty());
-        out.u32((self.pending.len() + usize::from(lost.is_some())) as u32);
-        if let Some(lost) = lost {
-            out.bytes(&lost.encode());
-        }
-        for pending in &self.pending {
-            out.bytes(&pending.saved(self.params.geometry.layers, self.sequence).encode());
+        let pending = self.pending.iter().map(|pending| {
+            let sequence = self.sequence_at(pending.query.leaf);
+            pending.saved(self.params.geometry.layers, sequence)
+        });
+        let records: Vec<Record> = divided.into_iter().chain(lost).chain(pending).collect();
+        out.u32(records.len() as u32);
+        for record in records {
+            out.bytes(&record.encode());
         }
     }
 
     /// Restores a saved state.
     pub fn load(params: Params, from: &mut Reader<'_>) -> Result<Self> {
         let mut state = Self::new(params);
-        (state.round, state.sequence) = (from.u64()?, from.u64()?);
+        state.partitions.set_begun(from.u64()?);
+        state.partitions.get_mut(0).sequence = from.u64()?;
         state.queries = from.u64()? as usize;
         state.index.load(from)?;
         for is_root in [true, false] {
@@ -420,15 +451,16 @@ impl State {
             let pending = match Record::decode(from)? {
                 Record::Query { leaf, slots, id, target, write } => {
                     let query = state.query_at(leaf, &slots, target)?;
-                    Pending::new(query, state.sequence, id, target.is_some(), write)
+                    Pending::new(query, state.sequence_at(leaf), id, target.is_some(), write)
                 }
                 Record::OldQuery { round, leaf, locations, id, target, write } => {
                     let query = state.old_query(round, leaf, &locations, target)?;
-                    let before = state.sequence.checked_sub(1).ok_or(Error::State(STATE))?;
+                    let before = state.sequence_at(leaf).checked_sub(1);
+                    let before = before.ok_or(Error::State(STATE))?;
                     Pending::new(query, before, id, target.is_some(), write)
                 }
-                lost @ Record::Lost { .. } => {
-                    state.apply(lost)?;
+                other @ (Record::Lost { .. } | Record::Divide { .. }) => {
+                    state.apply(other)?;
                     continue;
                 }
                 _ => return Err(Error::State(STATE)),

@@ -56,7 +56,7 @@ impl Gateway {
         let under_way = self.begin_steps(steps);
         let replies = match &under_way.requests[..] {
             [] => Vec::new(),
-            requests => self.host.clone().query_many(requests),
+            requests => self.hosts.clone().query_many(requests),
         };
         let batch = under_way.batch();
         let outcomes = self.end_steps(steps, under_way, replies);

@@ -2,6 +2,7 @@ mod constant_rate;
 mod crash;
 mod damage;
 mod failing_host;
+mod partitions;
 mod process_copies;
 mod reports;
 mod round_waits;
@@ -199,7 +200,7 @@ fn a_block_with_a_pending_query_stays_in_the_stash() {
     state.apply(Record::Begin { attempt: 1, seed: [0; 32], node: None }).unwrap();
     let slots = vec![0; params.geometry.layers];
     state.apply(Record::Query { leaf: 0, slots, id: Some(1), target: None, write: None }).unwrap();
-    state.apply(Record::Commit).unwrap();
+    state.apply(Record::Commit { partition: 0 }).unwrap();
     assert_eq!((state.stash.get(0), state.stash.get(1)), (None, Some(&block(1, 1)[..])));
     state.apply(Record::Stash { id: 1, leaf: 3, bytes: block(1, 1) }).unwrap();
     assert!(state.stash.is_cached(1) && state.index.place(1) == BlockPlace::Gateway);
@@ -214,11 +215,12 @@ fn a_saved_query_reads_the_versions_of_its_time() {
     for attempt in 1..4 {
         state.queries = params.round_blocks;
         state.apply(Record::Begin { attempt, seed: [0; 32], node: None }).unwrap();
-        let (leaf, slots) = (params.geometry.evicted(state.round), slots.clone());
+        let (leaf, slots) =
+            (params.geometry.evicted(state.partitions.next_round() - 1), slots.clone());
         let (id, write) = (Some(attempt as u32), Some(block(1, 1)));
         state.apply(Record::Query { leaf, slots, id, target: None, write }).unwrap();
-        state.apply(Record::Commit).unwrap();
-        assert!(state.has_old_pending());
+        state.apply(Record::Commit { partition: 0 }).unwrap();
+        assert!(state.has_old_pending(0));
         let mut saved = Writer::default();
         state.save(&mut saved);
         let mut loaded = State::load(params, &mut Reader::new(saved.as_bytes())).unwrap();
@@ -226,7 +228,7 @@ fn a_saved_query_reads_the_versions_of_its_time() {
         assert!(was.query == is.query && was.write == is.write && was.id == is.id);
         assert_eq!((was.sequence, is.sequence), (attempt - 1, attempt - 1));
         // Only a saved state has a record of this kind.
-        let old = was.saved(params.geometry.layers, state.sequence);
+        let old = was.saved(params.geometry.layers, attempt);
         assert!(matches!(old, Record::OldQuery { .. }) && state.apply(old).is_err());
     }
 }

@@ -49,7 +49,7 @@ pub use wall::Wall;
 
 use crate::error::Result;
 use crate::gateway::{Gateway, LoadStep};
-use crate::host::Host;
+use crate::host_group::HostGroup;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -72,8 +72,8 @@ pub struct SharedGateway {
     steps: StepQueue,
     /// Whether the gateway keeps a constant rate.
     has_rate: AtomicBool,
-    /// The gateway's host.
-    host: Arc<dyn Host>,
+    /// The gateway's hosts.
+    hosts: Arc<HostGroup>,
     /// Notified when a tick of the gateway's constant rate has passed.
     tick_passed: Condvar,
     /// Notified when a batch of steps has ended.
@@ -89,7 +89,7 @@ impl SharedGateway {
     /// Shares a gateway, its metrics, and a clock of milliseconds since 1970.
     pub fn new(gateway: Gateway, metrics: Arc<Metrics>, wall: Arc<dyn Clock>) -> Self {
         metrics.observe(&gateway);
-        let host = gateway.host().clone();
+        let hosts = gateway.hosts().clone();
         let has_rate = AtomicBool::new(gateway.next_tick().is_some());
         #[cfg(feature = "http")]
         let block_len = gateway.params().geometry.block_len;
@@ -98,7 +98,7 @@ impl SharedGateway {
             turns: Turns::default(),
             steps: StepQueue::default(),
             has_rate,
-            host,
+            hosts,
             tick_passed: Condvar::new(),
             batch_ended: Condvar::new(),
             metrics,
@@ -108,9 +108,9 @@ impl SharedGateway {
         }
     }
 
-    /// Stops all waiting for a host that is away, because the program ends.
+    /// Stops all waiting for hosts that are away, because the program ends.
     pub fn wait_no_more(&self) {
-        self.host.wait_no_more();
+        self.hosts.wait_no_more();
     }
 
     /// Reads the gateway's own state, which sends nothing. Another gateway may have taken over the

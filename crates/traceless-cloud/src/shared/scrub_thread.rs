@@ -78,7 +78,7 @@ impl SharedGateway {
             return ScrubOutcome::Busy;
         }
         let mut gateway = self.lock_alone();
-        let scrubbed = match gateway.is_in_round() {
+        let scrubbed = match gateway.is_in_round(node) {
             Ok(true) => return ScrubOutcome::Busy,
             Ok(false) => gateway.scrub(node),
             Err(error) => Err(error),

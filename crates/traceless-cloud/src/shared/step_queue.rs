@@ -139,7 +139,7 @@ impl SharedGateway {
             batch_guard = Some(UnderWayGuard { front: self, number });
             drop((gateway, lead));
             if !under_way.requests.is_empty() {
-                replies = self.host.query_many(&under_way.requests);
+                replies = self.hosts.query_many(&under_way.requests);
             }
             gateway = self.lock_when(|gateway| gateway.may_end(number));
         }

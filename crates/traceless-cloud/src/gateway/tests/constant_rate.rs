@@ -241,8 +241,8 @@ fn a_round_is_sent_after_its_tick() {
         for _ in 0..params.round_blocks + ticks {
             world.gateway.fill_tick().unwrap();
         }
-        world.gateway.worker.begin(no_job());
-        world.gateway.worker.result(Wait::Long).unwrap().staged.unwrap();
+        world.gateway.links[0].worker.begin(no_job());
+        world.gateway.links[0].worker.result(Wait::Long).unwrap().staged.unwrap();
         let observed = world.observed.lock().unwrap();
         let nodes = |message: &(Message, u64)| match message.0 {
             Message::Stage(nodes) => Some(nodes),

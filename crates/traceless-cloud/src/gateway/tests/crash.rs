@@ -10,7 +10,8 @@ use traceless_core::clock::SimulatedClock;
 /// answered, but may have taken effect.
 struct Mortal {
     host: InProcess<Arc<MemStore>>,
-    left: AtomicU64,
+    /// Calls that are left to all hosts of a gateway.
+    left: Arc<AtomicU64>,
     last_takes_effect: bool,
     observed: Arc<Mutex<Vec<ObservedQuery>>>,
 }
@@ -59,7 +60,8 @@ impl Host for Mortal {
 pub struct World {
     pub params: Params,
     pub keys: Keys,
-    store: Arc<MemStore>,
+    /// The store of each partition.
+    stores: Vec<Arc<MemStore>>,
     pub folder: tempfile::TempDir,
     observed: Arc<Mutex<Vec<ObservedQuery>>>,
     rng: SeededRng,
@@ -79,7 +81,7 @@ impl World {
         Self {
             params,
             keys: Keys::new(&Secret::random(&mut rng), &[7; 16]),
-            store: Arc::new(MemStore::new(params.geometry)),
+            stores: vec![Arc::new(MemStore::new(params.geometry))],
             folder: tempfile::tempdir().unwrap(),
             observed: Arc::default(),
             rng,
@@ -94,26 +96,58 @@ impl World {
     }
 
     pub fn open(&mut self, calls: u64) -> Result<Gateway> {
-        let nonce = self.rng.next_u64().to_le_bytes().repeat(2).try_into().unwrap();
         let shared = self.keys.shared(&self.params, Choice::Benes);
-        let store = self.store.clone();
-        let (host, own) = InProcess::start(&shared, store, &nonce, &mut self.rng)?;
-        let last_takes_effect = self.rng.below(2) == 0;
-        let observed = self.observed.clone();
-        let host =
-            Arc::new(Mortal { host, left: AtomicU64::new(calls), last_takes_effect, observed });
+        let left = Arc::new(AtomicU64::new(calls));
+        let mut hosts = Vec::new();
+        for store in &self.stores {
+            let nonce = self.rng.next_u64().to_le_bytes().repeat(2).try_into().unwrap();
+            let (host, own) = InProcess::start(&shared, store.clone(), &nonce, &mut self.rng)?;
+            let last_takes_effect = self.rng.below(2) == 0;
+            let (left, observed) = (left.clone(), self.observed.clone());
+            let host = Arc::new(Mortal { host, left, last_takes_effect, observed });
+            hosts.push(ConnectedHost { host, session: (nonce, own) });
+        }
         let anchor = self.anchor.as_deref();
         let durability = Durability::Process;
         let home = StateLocation { folder: self.folder.path(), durability, anchor };
         let rng = Box::new(SeededRng::drawn(&mut self.rng));
-        let session = (&nonce, &own);
+        let (params, hosts) = (self.params, (hosts, None));
         let mut gateway =
-            Gateway::open(self.params, &self.keys, Choice::Benes, host, session, Some(&home), rng)?;
+            Gateway::open_divided(params, &self.keys, Choice::Benes, hosts, Some(&home), rng)?;
         if self.beats {
             gateway.constant_rate =
                 Some(ConstantRate::new(1000, Arc::new(SimulatedClock::default()), 0));
         }
         Ok(gateway)
+    }
+
+    /// A world with its tree divided among hosts.
+    fn divided(partitions: usize, seed: u64) -> Self {
+        let mut world = Self::new(BLOCKS, seed);
+        world.add_hosts(partitions - 1);
+        world
+    }
+
+    /// The next gateways have so many hosts more.
+    pub fn add_hosts(&mut self, count: usize) {
+        let geometry = self.params.geometry;
+        self.stores.extend((0..count).map(|_| Arc::new(MemStore::new(geometry))));
+    }
+
+    /// Adds a host over a store.
+    pub fn add_store(&mut self, store: Arc<MemStore>) {
+        self.stores.push(store);
+    }
+
+    /// Removes the last host.
+    pub fn remove_host(&mut self) -> Arc<MemStore> {
+        self.stores.pop().unwrap()
+    }
+
+    /// How many commits the hosts have made.
+    fn commits(&self) -> u64 {
+        let of_store = |store: &Arc<MemStore>| crate::block_on::block_on(store.sequence()).unwrap();
+        self.stores.iter().map(of_store).sum()
     }
 
     /// Appends half a record to the log, like an interrupted write.
@@ -133,6 +167,14 @@ impl World {
 fn no_acknowledged_write_is_lost() {
     loses_nothing(World::new(BLOCKS, 21));
     loses_nothing(World::of(Params::printed(BLOCKS, BLOCK, 4).unwrap(), 22));
+}
+
+#[test]
+fn no_acknowledged_write_is_lost_at_several_hosts() {
+    for (partitions, seed) in [(2, 24), (3, 25), (8, 26)] {
+        loses_nothing(World::divided(partitions, seed));
+    }
+    loses_nothing(World { beats: true, ..World::divided(3, 27) });
 }
 
 /// At a constant rate an answer waits until its record is written with a tick.
@@ -184,7 +226,7 @@ fn loses_nothing(mut world: World) {
         if rng.below(2) == 0 {
             world.tear();
         }
-        commits = crate::block_on::block_on(world.store.sequence()).unwrap();
+        commits = world.commits();
     }
     assert!(commits > 30, "{commits}");
     let mut gateway = world.open(u64::MAX).unwrap();

@@ -2,6 +2,7 @@
 
 use super::failing_host::{no_job, planned};
 use super::*;
+use crate::gateway::query_pacing::QueryPacing;
 use traceless_core::clock::{Clock as _, Monotonic};
 
 #[test]
@@ -35,14 +36,14 @@ fn queries_that_wait_for_a_whole_round_are_counted() {
 fn queries_wait_for_their_share_of_a_running_round() {
     let (mut gateway, host) = planned(params(300), None);
     // A round far longer than this test.
-    gateway.pacing.took(Duration::from_secs(1_000_000));
-    gateway.pacing.begin();
+    gateway.links[0].pacing.took(Duration::from_secs(1_000_000));
+    gateway.links[0].pacing.begin();
     gateway.dummies(5).unwrap();
     assert_eq!(gateway.counts().shares_ns, 0, "there is no round to wait for");
     host.blocks_stages.store(true, Ordering::SeqCst);
     gateway.dummies(gateway.params().round_blocks - 5).unwrap();
-    gateway.pacing = QueryPacing::new();
-    gateway.pacing.took(Duration::from_secs(1));
+    gateway.links[0].pacing = QueryPacing::new();
+    gateway.links[0].pacing.took(Duration::from_secs(1));
     let clock = Monotonic::start();
     gateway.dummies(10).unwrap();
     let (shares, took) = (gateway.counts().shares_ns, clock.now());
@@ -69,10 +70,11 @@ fn queries_do_not_wait_for_a_commit() {
         gateway.put(id, &block(id, 1)).unwrap();
     }
     gateway.save().unwrap();
-    let (commits, round_blocks) = (gateway.state.sequence, gateway.params().round_blocks as u64);
+    let (commits, round_blocks) =
+        (gateway.state.partitions.get(0).sequence, gateway.params().round_blocks as u64);
     is_stopped.store(true, Ordering::SeqCst);
     let mut id = 0;
-    while gateway.state.running.is_none() {
+    while !gateway.state.is_any_running() {
         assert!(gateway.get(id).unwrap() == block(id, 1));
         id += 1;
     }
@@ -85,12 +87,12 @@ fn queries_do_not_wait_for_a_commit() {
     for id in id..id + left {
         assert!(gateway.get(id).unwrap() == block(id, 1));
     }
-    assert_eq!(gateway.state.sequence, commits, "the commit has not happened");
+    assert_eq!(gateway.state.partitions.get(0).sequence, commits, "the commit has not happened");
     is_stopped.store(false, Ordering::SeqCst);
     for id in 0..1500 {
         assert!(gateway.get(id).unwrap() == block(id, 1));
     }
-    assert!(gateway.state.sequence > commits);
+    assert!(gateway.state.partitions.get(0).sequence > commits);
 }
 
 /// The pace of queries depends on the measured time of a round.
@@ -102,7 +104,7 @@ fn a_rounds_duration_includes_its_preparation() {
     std::thread::sleep(Duration::from_millis(100));
     host.blocks_stages.store(true, Ordering::SeqCst);
     let (host_in_thread, clock) = (host.clone(), Monotonic::start());
-    gateway.worker.begin(no_job());
+    gateway.links[0].worker.begin(no_job());
     let opener = std::thread::spawn(move || {
         while host_in_thread.stages.load(Ordering::SeqCst) == 0 {
             std::thread::sleep(Duration::from_millis(1));
@@ -110,7 +112,7 @@ fn a_rounds_duration_includes_its_preparation() {
         std::thread::sleep(STAGE);
         host_in_thread.blocks_stages.store(false, Ordering::SeqCst);
     });
-    let outcome = gateway.worker.result(Wait::Long).unwrap();
+    let outcome = gateway.links[0].worker.result(Wait::Long).unwrap();
     let all = Duration::from_nanos(clock.now());
     opener.join().unwrap();
     outcome.staged.unwrap();

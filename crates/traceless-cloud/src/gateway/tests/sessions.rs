@@ -38,10 +38,10 @@ fn a_round_is_repeated_after_a_lost_session() {
         host.blocks_stages.store(true, Ordering::SeqCst);
         let round_blocks = gateway.params().round_blocks;
         gateway.dummies(round_blocks + 1).unwrap();
-        assert!(gateway.state.running.is_some(), "its stage is held");
+        assert!(gateway.state.is_any_running(), "its stage is held");
         *host.loses.lock().unwrap() = Some((Call::Query, false));
         gateway.put(1, &block(1, 1)).unwrap();
-        assert!(gateway.state.running.is_none() && gateway.state.queries > round_blocks);
+        assert!(!gateway.state.is_any_running() && gateway.state.queries > round_blocks);
         writes_and_reads(&mut gateway, 2);
         assert_eq!(gateway.counts().sessions, 1);
     });
@@ -52,17 +52,18 @@ fn the_hosts_sequence_decides_whether_a_round_committed() {
     let (mut gateway, host) = planned(params(600), None);
     let outcome = |gateway: &Gateway, says| {
         *host.sequence.lock().unwrap() = Some(says);
-        match gateway.outcome() {
+        match gateway.outcome(0) {
             Err(Error::RolledBack { host, gateway: 5 }) if host == says => Err(()),
             other => Ok(other.unwrap()),
         }
     };
-    gateway.state.sequence = 5;
+    gateway.state.partitions.get_mut(0).sequence = 5;
     let idle = [4, 5, 6].map(|says| outcome(&gateway, says));
     assert_eq!(idle, [Err(()), Ok(None), Err(())]);
     gateway.state.queries = gateway.params().round_blocks;
     gateway.begin(None).unwrap();
-    let (failed, committed) = (Ok(Some(Record::Fail)), Ok(Some(Record::Commit)));
+    let (failed, committed) =
+        (Ok(Some(Record::Fail { partition: 0 })), Ok(Some(Record::Commit { partition: 0 })));
     let on_its_way = [4, 5, 6, 7].map(|says| outcome(&gateway, says));
     assert_eq!(on_its_way, [Err(()), failed, committed, Err(())]);
 }

@@ -247,8 +247,8 @@ fn damage_of_blocks_and_of_dummies_looks_alike() {
         if gateway.state.queries + 1 >= gateway.params().round_blocks {
             gateway.dummies(2).unwrap();
         }
-        while gateway.state.running.is_some() {
-            gateway.finish(Wait::Long).unwrap();
+        while gateway.state.is_any_running() {
+            gateway.finish_all(Wait::Long).unwrap();
         }
         let BlockPlace::Tree { leaf, layer, slot } = gateway.state.index.place(id as u32) else {
             continue;
@@ -433,7 +433,7 @@ fn a_hit_sends_nothing_that_waits_for_a_tick() {
         let id = gateway.find(Namespace::Values, b"a").unwrap().ids[0];
         if !gateway.state.stash.is_cached(id) {
             gateway.store(b"a", b"1", b"").unwrap();
-        } else if !gateway.state.pending.is_empty() && gateway.state.running.is_none() {
+        } else if !gateway.state.pending.is_empty() && !gateway.state.is_any_running() {
             let before = damage.reads.load(Ordering::Relaxed);
             assert_eq!(gateway.load(b"a").unwrap().unwrap(), b"1");
             assert_eq!(damage.reads.load(Ordering::Relaxed), before);

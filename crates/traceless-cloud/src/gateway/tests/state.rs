@@ -36,7 +36,7 @@ fn rounds_and_single_renewals_are_distinguished() {
         let mut state = State::new(params(300));
         state.queries = state.params.round_blocks;
         state.apply(Record::Begin { attempt: 1, seed: [0; 32], node }).unwrap();
-        assert_eq!(state.running.unwrap().is_round(), node.is_none());
+        assert_eq!(state.running(0).unwrap().round().is_some(), node.is_none());
     }
 }
 

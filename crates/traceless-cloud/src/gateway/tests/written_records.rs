@@ -63,7 +63,8 @@ fn a_constant_rate_saves_the_whole_state_after_enough_rounds() {
     gateway.constant_rate = Some(constant_rate());
     let params = *gateway.params();
     // As if all but the last of these rounds were over.
-    gateway.state.round = rounds_per_save(&params, gateway.index_bytes()) - 2;
+    let rounds = rounds_per_save(&params, gateway.index_bytes()) - 2;
+    gateway.state.partitions.set_begun(rounds);
     gateway.save().unwrap();
     let mut newest = Vec::new();
     for round in 0..5 {
