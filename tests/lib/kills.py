@@ -2,14 +2,15 @@
 
 usage: kills.py TRACELESS FOLDER KILLS [SEED [ENGINE [OPTION OF THE GATEWAY]...]]
 
-The parts are gateway, host, enclave, and the server of the storage engine: of `redis`, `postgres`
-or `s3`, or none for `file`.
+The parts are gateway, hosts, enclaves, and the server of the storage engine: of `redis`, `postgres`
+or `s3`, or none for `file`. The tree is divided among HOSTS hosts [default: 1].
 
 A client writes, reads and removes values all the while, and keeps a model beside: under each name
 what was answered last or, where no answer came, all that it may be. Whatever is read must be among
 that, and is all that it may be from then on. Ends with an error if it is not.
 """
 
+import os
 import pathlib
 import random
 import signal
@@ -25,6 +26,7 @@ TRACELESS, FOLDER, KILLS = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[
 SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 1
 ENGINE = sys.argv[5] if len(sys.argv) > 5 else "file"
 OPTIONS = sys.argv[6:]
+HOSTS = int(os.environ.get("HOSTS", "1"))
 TREE = ["--blocks", "6000", "--block-len", "256", "--lambda", "4", "--allow-simulated-tee"]
 # The host's, another at each start: no layer in memory, the root, the whole tree.
 CACHES = ["0", "1M", "64M"]
@@ -98,9 +100,9 @@ class Client:
 class Killer(threading.Thread):
     """Kills one of the parts, again and again."""
 
-    def __init__(self, host, gateway, engine, rng):
+    def __init__(self, hosts, gateway, engine, rng):
         super().__init__()
-        self.host, self.gateway, self.engine, self.rng = host, gateway, engine, rng
+        self.hosts, self.gateway, self.engine, self.rng = hosts, gateway, engine, rng
         self.counts = {"gateway": 0, "host": 0, "enclave": 0}
         if engine:
             self.counts["engine"] = 0
@@ -115,9 +117,9 @@ class Killer(threading.Thread):
             self.failure = error
 
     def kill_one(self):
-        victim = self.rng.choice(list(self.counts))
+        victim, host = self.rng.choice(list(self.counts)), self.rng.choice(self.hosts)
         if victim == "enclave":
-            enclaves = children(self.host.process)
+            enclaves = children(host.process)
             if not enclaves:
                 return
             for enclave in enclaves:
@@ -127,7 +129,7 @@ class Killer(threading.Thread):
             time.sleep(self.rng.random() / 2)
             self.engine.start()
         else:
-            process = getattr(self, victim)
+            process = host if victim == "host" else self.gateway
             process.kill()
             if victim == "host":
                 process.command[-1] = self.rng.choice(CACHES)
@@ -137,20 +139,21 @@ class Killer(threading.Thread):
 
 def main():
     rng = random.Random(SEED)
-    resp, listen = free_port(), f"127.0.0.1:{free_port()}"
-    store = FOLDER / "host"
+    resp, state = free_port(), ["--state", str(FOLDER / "gateway")]
     engine = engines.start(ENGINE, FOLDER, TRACELESS)
-    if engine:
-        tree = ["--store", engine.url, "--state", str(store)]
-    else:
-        tree = ["--store", f"file:{store}"]
-    where = ["--listen", listen, *tree, "--cache", CACHES[-1]]
-    host = Process("host at", [TRACELESS, "host", *where])
-    certificate = str(store / "host.pem")
-    state = ["--state", str(FOLDER / "gateway"), "--host", listen, "--host-cert", certificate]
+    hosts = []
+    for number in range(HOSTS):
+        store, listen = FOLDER / f"host{number}", f"127.0.0.1:{free_port()}"
+        if engine:
+            tree = ["--store", engine.url, "--state", str(store)]
+        else:
+            tree = ["--store", f"file:{store}"]
+        where = ["--listen", listen, *tree, "--cache", CACHES[-1]]
+        hosts.append(Process("host at", [TRACELESS, "host", *where]))
+        state += ["--host", listen, "--host-cert", str(store / "host.pem")]
     front = ["--resp", f"127.0.0.1:{resp}"]
     gateway = Process("RESP", [TRACELESS, "gateway", *state, *TREE, *front, *OPTIONS])
-    killer = Killer(host, gateway, engine, random.Random(SEED + 1))
+    killer = Killer(hosts, gateway, engine, random.Random(SEED + 1))
     model, answered, client = {}, {"SET": 0, "GET": 0, "DEL": 0}, None
     killer.start()
     last = False
@@ -163,13 +166,14 @@ def main():
     if killer.failure:
         raise killer.failure
     gateway.process.send_signal(signal.SIGTERM)
-    host.process.send_signal(signal.SIGTERM)
+    for host in hosts:
+        host.process.send_signal(signal.SIGTERM)
     began = time.monotonic()
-    codes = gateway.process.wait(), host.process.wait()
+    codes = {process.process.wait() for process in [gateway, *hosts]}
     if time.monotonic() - began > END_PATIENCE:
         raise SystemExit("the gateway waited for a host that is gone")
-    if codes != (0, 0):
-        raise SystemExit(f"gateway and host ended with {codes}")
+    if codes != {0}:
+        raise SystemExit(f"gateway and hosts ended with {codes}")
     if engine:
         engine.kill()
     print(f"kills {killer.counts}, answered {answered}, slowest {SLOWEST:.1f} s, no write lost")

@@ -2,10 +2,11 @@
 
 use crate::args::{CloudKernel, GatewayDurability, RemoteArgs};
 use crate::failure::{BUSY, DEVICE, FINDING, Failure, of_listening};
+use std::path::PathBuf;
 use traceless_cloud::Error;
 use traceless_cloud::kernel::Choice;
 use traceless_cloud::process::Program;
-use traceless_cloud::remote::{Identity, Remote};
+use traceless_cloud::remote::{HostAddress, Identity, Remote};
 use traceless_cloud::store::Durability;
 use traceless_cloud::tee::Policy;
 use traceless_sys::listen::ListenError;
@@ -26,15 +27,24 @@ pub fn durability(of: GatewayDurability) -> Durability {
     }
 }
 
-/// The host that these arguments name.
+/// The hosts that these arguments name.
 pub fn remote(args: &RemoteArgs, allow_simulated: bool) -> Result<Remote, Failure> {
-    let (Some(address), Some(certificate)) = (args.host.clone(), args.host_cert.clone()) else {
-        return Err(Failure::usage("a host elsewhere needs --host and --host-cert"));
+    let certificates = match &args.host_cert[..] {
+        [all] => vec![all.clone(); args.host.len()],
+        each => each.to_vec(),
     };
+    if args.host.is_empty() || certificates.len() != args.host.len() {
+        return Err(Failure::usage("give --host-cert once, or once for each --host"));
+    }
+    let address = |(address, certificate): (&String, PathBuf)| HostAddress {
+        address: address.clone(),
+        certificate,
+    };
+    let hosts = args.host.iter().zip(certificates).map(address).collect();
     let identity = args.client_cert.clone().zip(args.client_key.clone());
     let identity = identity.map(|(certificate, key)| Identity { certificate, key });
     let policy = Policy { allow_simulated };
-    Ok(Remote { address, certificate, identity, policy, anchor: None, witness: None })
+    Ok(Remote { hosts, identity, policy, anchor: None, witness: None })
 }
 
 /// The program of the enclave: this program itself.

@@ -26,9 +26,9 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
             "a host whose store is elsewhere needs a folder of its own: --state",
         ));
     };
-    let copy = store::read_copy(&args.engine, durability)?;
     let store = store::read(&args.store, &args.engine, durability)?;
-    let store = StorePlace { copy, ..StorePlace::new(store, args.engine.cache) };
+    let stores = vec![StorePlace::new(store, args.engine.cache)];
+    let store = store::with_copies(stores, &args.engine, durability)?.remove(0);
     let identity = args.tls_cert.clone().zip(args.tls_key.clone());
     let settings = Settings {
         folder,

@@ -4,7 +4,7 @@ use crate::args::StoreArgs;
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use traceless_cloud::store::{Durability, OpenStore, StoreFolder};
+use traceless_cloud::store::{Durability, OpenStore, StoreFolder, StorePlace};
 
 /// The folder of a URL of the form `file:DIR`.
 pub fn folder_of(url: &str) -> Option<PathBuf> {
@@ -23,18 +23,26 @@ pub fn read(
     }
 }
 
-/// The second copy of the tree, if one is wanted. An engine that cannot be reached now is tried
-/// again later.
-pub fn read_copy(
+/// Gives stores their second copies, if they are wanted. An engine that cannot be reached now is
+/// tried again later.
+pub fn with_copies(
+    stores: Vec<StorePlace>,
     args: &StoreArgs,
     durability: Durability,
-) -> Result<Option<Arc<dyn OpenStore>>, Failure> {
-    let Some(url) = &args.copy else { return Ok(None) };
-    let copy = match folder_of(url) {
-        Some(folder) => folder_store(&folder, durability),
-        None => engine::find(url, args.copy_password_file.as_deref())?,
+) -> Result<Vec<StorePlace>, Failure> {
+    if !args.copy.is_empty() && args.copy.len() != stores.len() {
+        return Err(Failure::usage("give --copy once for each --store"));
+    }
+    let mut copies = args.copy.iter();
+    let with_copy = |place| {
+        let Some(url) = copies.next() else { return Ok(place) };
+        let copy = match folder_of(url) {
+            Some(folder) => folder_store(&folder, durability),
+            None => engine::find(url, args.copy_password_file.as_deref())?,
+        };
+        Ok(StorePlace { copy: Some(Arc::from(copy)), ..place })
     };
-    Ok(Some(Arc::from(copy)))
+    stores.into_iter().map(with_copy).collect()
 }
 
 fn folder_store(folder: &Path, durability: Durability) -> Box<dyn OpenStore> {

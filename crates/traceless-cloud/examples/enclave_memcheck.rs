@@ -60,6 +60,7 @@ fn geometry() -> Geometry {
         inner_slots: 60,
         leaf_slots: 70,
         block_len: 64,
+        partition: 0,
     }
 }
 

@@ -10,7 +10,10 @@
 //! # fn main() -> traceless_cloud::Result {
 //! let (inner_slots, leaf_slots, round_slots, block_len) = (20, 30, 10, 64);
 //! let (roots, arity, layers) = (1, 3, 4);
-//! let g = Geometry { roots, arity, layers, round_slots, inner_slots, leaf_slots, block_len };
+//! let partition = 0;
+//! let g = Geometry {
+//!     roots, arity, layers, round_slots, inner_slots, leaf_slots, block_len, partition,
+//! };
 //! g.check()?;
 //! assert_eq!((g.leaves(), g.nodes()), (27, 1 + 3 + 9 + 27));
 //! let path: Vec<Node> = (0..g.layers).map(|layer| g.node(layer, 5)).collect();
@@ -67,6 +70,9 @@ pub struct Geometry {
     pub leaf_slots: usize,
     /// Bytes of a block.
     pub block_len: usize,
+    /// The partition of the tree that a host has, if it is divided among several. It changes
+    /// nothing else: each host numbers nodes as if it had the whole tree.
+    pub partition: u32,
 }
 
 impl Geometry {
@@ -98,7 +104,8 @@ impl Geometry {
         let sizes =
             [self.layers, self.round_slots, self.inner_slots, self.leaf_slots, self.block_len];
         let mut out = Writer::with_capacity(GEOMETRY_LEN);
-        out.u64(u64::from(self.roots)).u64(u64::from(self.arity));
+        // Older programs refuse a partition: to them it is a part of the number of roots.
+        out.u32(self.roots).u32(self.partition).u64(u64::from(self.arity));
         for size in sizes {
             out.u64(size as u64);
         }
@@ -108,22 +115,38 @@ impl Geometry {
     /// Decodes untrusted bytes. An impossible shape is an error.
     pub fn decode(bytes: &[u8; GEOMETRY_LEN]) -> Result<Self> {
         let mut from = Reader::new(bytes);
+        let (roots, partition) = (from.u32()?, from.u32()?);
         let mut number = || {
             // All numbers of a shape are smaller.
             u32::try_from(from.u64()?)
                 .map_err(|_| Error::Parameters("a tree's numbers have 32 bits"))
         };
         let geometry = Self {
-            roots: number()?,
+            roots,
             arity: number()?,
             layers: number()? as usize,
             round_slots: number()? as usize,
             inner_slots: number()? as usize,
             leaf_slots: number()? as usize,
             block_len: number()? as usize,
+            partition,
         };
         geometry.check()?;
         Ok(geometry)
+    }
+
+    /// Fails unless a store was made for this shape and partition.
+    pub fn check_store(&self, made_for: &Self) -> Result {
+        if self == made_for {
+            return Ok(());
+        }
+        let is_other_partition = *self == Self { partition: self.partition, ..*made_for };
+        Err(Error::Parameters(if is_other_partition {
+            "the store has another partition of the tree: name hosts and stores in the same order \
+             at each start"
+        } else {
+            "the store is of another tree"
+        }))
     }
 
     /// How many leaves the tree has.
@@ -260,6 +283,7 @@ pub(crate) mod tests {
             inner_slots: 20,
             leaf_slots: 25,
             block_len: 64,
+            partition: 0,
         }
     }
 
@@ -309,7 +333,7 @@ pub(crate) mod tests {
     #[test]
     fn parts_cover_a_whole_slot() {
         for (block_len, parts) in [(32, 1), (1024, 1), (2048, 2), (4096, 4), (8192, 8)] {
-            let g = Geometry { block_len, ..small() };
+            let g = Geometry { block_len, partition: parts as u32, ..small() };
             assert_eq!(Geometry::decode(&g.encode()).unwrap(), g);
             assert_eq!(g.parts(), parts);
             let len: usize = (0..parts).map(|part| g.part_len(part)).sum();

@@ -7,6 +7,7 @@ use crate::host::{Host, QueryRequest};
 use crate::observed_host::Observation;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use traceless_core::trace::Witness;
 
 /// A host, and the session that has begun with its enclave.
 pub struct ConnectedHost {
@@ -14,6 +15,25 @@ pub struct ConnectedHost {
     pub host: Arc<dyn Host>,
     /// The nonces of the gateway and of the enclave.
     pub session: (Nonce, Nonce),
+}
+
+/// Hosts with their sessions, for a gateway that is observed by `witness`, if there is one.
+pub fn observed_hosts<H: Host + 'static>(
+    hosts: Vec<(H, (Nonce, Nonce))>,
+    geometry: Geometry,
+    witness: Option<Arc<dyn Witness>>,
+) -> (Vec<ConnectedHost>, Option<Observation>) {
+    let is_single = hosts.len() == 1;
+    let observation = witness.map(|witness| Observation::new(geometry, witness));
+    let connected = |(host, session)| {
+        let host: Arc<dyn Host> = match &observation {
+            None => Arc::new(host),
+            Some(observation) if is_single => observation.of(host),
+            Some(observation) => observation.of_rounds(host),
+        };
+        ConnectedHost { host, session }
+    };
+    (hosts.into_iter().map(connected).collect(), observation)
 }
 
 /// The hosts of a tree. Queries go to the host that has their leaf.

@@ -38,8 +38,8 @@ use crate::error::{Error, Result};
 use crate::gateway::{Gateway, Keys, StateLocation};
 use crate::geometry::Geometry;
 use crate::host::{DamagedSlot, Enclave, Host, HostedStore, Inside, QueryRequest, Stage};
+use crate::host_group::observed_hosts;
 use crate::kernel::Choice;
-use crate::observed_host::observed;
 use crate::params::Params;
 use crate::process::{Program, Starting};
 use crate::random::SystemStream;
@@ -64,8 +64,8 @@ pub struct LocalDeployment {
     policy: Policy,
     anchor: Option<PathBuf>,
     witness: Option<Arc<dyn Witness>>,
-    /// Where the tree is; `None` for files in the folder.
-    store: Option<StorePlace>,
+    /// Where the partitions of the tree are; none for files in the folder.
+    stores: Vec<StorePlace>,
 }
 
 /// An open gateway, and a description of its enclave.
@@ -86,7 +86,7 @@ impl LocalDeployment {
         policy: Policy,
     ) -> Self {
         let (folder, key_file) = (folder.to_owned(), key_file.map(Path::to_owned));
-        Self { folder, key_file, enclave, policy, anchor: None, witness: None, store: None }
+        Self { folder, key_file, enclave, policy, anchor: None, witness: None, stores: Vec::new() }
     }
 
     /// Uses an anchor: a file elsewhere that records how far the gateway's state has come.
@@ -101,10 +101,11 @@ impl LocalDeployment {
         Self { witness, ..self }
     }
 
-    /// Keeps the tree in another place than files in the folder alone.
+    /// Keeps the tree in other places than files in the folder alone. It is divided among them, in
+    /// the same order at each opening.
     #[must_use]
-    pub fn stored_in(self, place: StorePlace) -> Self {
-        Self { store: Some(place), ..self }
+    pub fn stored_in(self, stores: Vec<StorePlace>) -> Self {
+        Self { stores, ..self }
     }
 
     /// The folder of the tree in `folder`, unless it is stored elsewhere.
@@ -128,40 +129,46 @@ impl LocalDeployment {
         make_folder(&home)?;
         let mut rng = SystemStream::drawn();
         let keys = read_keys(&home, self.key_file.as_deref(), &mut rng)?;
-        let opening = match self.store {
-            None => None,
-            Some(_) => Some(Opening::next(&home, &mut rng)?),
-        };
-        let host = LocalHost {
-            store: Arc::new(self.open_store(params.geometry, durability, opening)?),
-            opening,
-            provision: keys.provision(&params, choice),
-            enclave: self.enclave.clone(),
-            policy: self.policy,
-            host: RwLock::default(),
-            running: RwLock::default(),
-        };
-        let (nonces, what) = host.begin()?;
+        let provision = keys.provision(&params, choice);
+        let (mut hosts, mut enclave) = (Vec::new(), String::new());
+        for (store, opening, partition) in self.open_stores(params.geometry, durability)? {
+            let host = LocalHost {
+                store: Arc::new(store),
+                opening,
+                provision: provision.for_partition(partition),
+                enclave: self.enclave.clone(),
+                policy: self.policy,
+                host: RwLock::default(),
+                running: RwLock::default(),
+            };
+            let (session, what) = host.begin()?;
+            enclave = what;
+            hosts.push((host, session));
+        }
         let folder = state_folder(&home);
         let home = StateLocation { folder: &folder, durability, anchor: self.anchor.as_deref() };
-        let session = (&nonces.0, &nonces.1);
-        let host = observed(host, params.geometry, self.witness.clone());
+        let hosts = observed_hosts(hosts, params.geometry, self.witness.clone());
         let gateway =
-            Gateway::open(params, &keys, choice, host, session, Some(&home), Box::new(rng))?;
-        Ok(OpenGateway { gateway, enclave: what })
+            Gateway::open_divided(params, &keys, choice, hosts, Some(&home), Box::new(rng))?;
+        Ok(OpenGateway { gateway, enclave })
     }
 
-    fn open_store(
+    /// The store of each partition, and its opening if other hosts reach it.
+    fn open_stores(
         &self,
         geometry: Geometry,
         durability: Durability,
-        opening: Option<Opening>,
-    ) -> Result<BoxedStore> {
-        if let (Some(place), Some(opening)) = (&self.store, opening) {
-            return place.open(geometry, opening);
+    ) -> Result<Vec<(BoxedStore, Option<Opening>, u32)>> {
+        if self.stores.is_empty() {
+            let store = FileStore::open(&Self::store_folder(&self.folder), geometry, durability)?;
+            return Ok(vec![(BoxedStore::new(store), None, 0)]);
         }
-        let store = FileStore::open(&Self::store_folder(&self.folder), geometry, durability)?;
-        Ok(BoxedStore::new(store))
+        let opening = Opening::next(&Self::home(&self.folder), &mut SystemStream::drawn())?;
+        let open = |(partition, place): (u32, &StorePlace)| {
+            let store = place.open(Geometry { partition, ..geometry }, opening)?;
+            Ok((store, Some(opening), partition))
+        };
+        (0..).zip(&self.stores).map(open).collect()
     }
 }
 

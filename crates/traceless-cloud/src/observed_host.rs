@@ -48,18 +48,6 @@ use traceless_core::trace::{Event, Op, Surface, Witness};
 /// Bytes of a commit's number, which comes first after the end of the tree.
 const COMMIT_LEN: usize = 8;
 
-/// Wraps `host` so that `witness` observes it, if there is one.
-pub fn observed(
-    host: impl Host + 'static,
-    geometry: Geometry,
-    witness: Option<Arc<dyn Witness>>,
-) -> Arc<dyn Host> {
-    match witness {
-        None => Arc::new(host),
-        Some(witness) => Arc::new(ObservedHost::new(host, geometry, witness)),
-    }
-}
-
 /// Reports to a witness what hosts can observe, with nanoseconds since the start.
 #[derive(Clone)]
 pub struct Observation {
@@ -72,6 +60,11 @@ impl Observation {
     /// Observes the hosts of a tree of this shape.
     pub fn new(geometry: Geometry, witness: Arc<dyn Witness>) -> Self {
         Self { geometry, witness, clock: Arc::new(Monotonic::start()) }
+    }
+
+    /// A host with all its calls reported.
+    pub fn of(&self, host: impl Host + 'static) -> Arc<dyn Host> {
+        Arc::new(ObservedHost { host, observation: self.clone(), has_queries: true })
     }
 
     /// A host whose queries are reported elsewhere: in the order in which the gateway sends queries

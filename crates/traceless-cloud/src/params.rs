@@ -153,6 +153,7 @@ impl Params {
             inner_slots: inner_blocks + inner_reads,
             leaf_slots: leaf_blocks + reads(leaves),
             block_len,
+            partition: 0,
         };
         geometry.check()?;
         if index_bits(&geometry) > INDEX_BITS_MAX {

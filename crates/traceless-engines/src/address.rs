@@ -87,6 +87,7 @@ const SMALLEST: Geometry = Geometry {
     inner_slots: 1,
     leaf_slots: 1,
     block_len: 32,
+    partition: 0,
 };
 
 /// Options of a URL that are this program's, as `store=NAME`.

@@ -170,7 +170,7 @@ pub fn replay(
         else {
             return Err(Error::State(CONTENT));
         };
-        check_shape(&geometry, &known)?;
+        geometry.check_store(&known)?;
         if sequence > NUMBER_MAX || position > NUMBER_MAX {
             return Err(Error::State(CONTENT));
         }
@@ -191,7 +191,7 @@ pub fn replay(
         last = position;
         match Entry::decode(bytes)? {
             Entry::Open { geometry: known, opening } => {
-                check_shape(&geometry, &known)?;
+                geometry.check_store(&known)?;
                 newest = Some(opening);
             }
             Entry::Commit { sequence, versions: new } => {
@@ -222,10 +222,6 @@ const COMMIT: u8 = 2;
 const NOTHING: u8 = 3;
 const CHECKPOINT: u8 = 4;
 const RESTORE: u8 = 5;
-
-fn check_shape(wanted: &Geometry, found: &Geometry) -> Result {
-    if wanted == found { Ok(()) } else { Err(Error::Parameters("the store is of another tree")) }
-}
 
 fn check_versions(of: &Versions<u64>, versions: &[StagedVersion]) -> Result {
     let check = |stored: &StagedVersion| of.check_new(stored.version);

@@ -17,7 +17,7 @@ use traceless_cloud::gateway::{Counts, Gateway as Store, Namespace, TICKS_PER_SE
 use traceless_cloud::kernel::Choice;
 use traceless_cloud::local_deployment::{LocalDeployment, OpenGateway};
 use traceless_cloud::params::Params;
-use traceless_cloud::remote::{Identity, Remote};
+use traceless_cloud::remote::{HostAddress, Identity, Remote};
 use traceless_cloud::shared::{RateThread, SharedGateway, Wall};
 use traceless_cloud::store::Durability;
 use traceless_cloud::tee::Policy;
@@ -29,8 +29,10 @@ use traceless_core::trace::Witness;
 /// folder: where the gateway keeps its state; without a `host` the whole store lies there.
 /// blocks: blocks of the store, the same at each opening. A value takes one or more of them.
 /// block_len: bytes of a block, the same at each opening.
-/// host: the address of a `traceless host`, as "host.example:6500".
-/// host_cert: a file with the host's certificate, or with the ones that sign it.
+/// host: the address of a `traceless host`, as "host.example:6500", or a list of addresses: the tree
+///     is divided among these hosts, which are named at most 8, in the same order each time.
+/// host_cert: a file with the host's certificate, or with the ones that sign it; a list of files if
+///     each host has its own.
 /// client_cert, client_key: files with the gateway's own certificate and its key, for a host that
 ///     requires one.
 /// allow_simulated_tee: go on although the enclave is simulated, and so protects nothing from the
@@ -89,8 +91,8 @@ impl Gateway {
         folder: PathBuf,
         blocks: u64,
         block_len: usize,
-        host: Option<String>,
-        host_cert: Option<PathBuf>,
+        host: Option<OneOrMore<String>>,
+        host_cert: Option<OneOrMore<PathBuf>>,
         client_cert: Option<PathBuf>,
         client_key: Option<PathBuf>,
         allow_simulated_tee: bool,
@@ -324,7 +326,7 @@ impl Session {
 /// Where a store is, and how it is opened.
 struct Place {
     folder: PathBuf,
-    host: Option<RemoteHost>,
+    host: Option<RemoteHosts>,
     policy: Policy,
     key_file: Option<PathBuf>,
     anchor: Option<PathBuf>,
@@ -332,9 +334,24 @@ struct Place {
     durability: Durability,
 }
 
-struct RemoteHost {
-    address: String,
-    certificate: PathBuf,
+/// One value, or a list of them.
+#[derive(FromPyObject)]
+enum OneOrMore<T> {
+    One(T),
+    More(Vec<T>),
+}
+
+impl<T> OneOrMore<T> {
+    fn list(self) -> Vec<T> {
+        match self {
+            Self::One(one) => vec![one],
+            Self::More(list) => list,
+        }
+    }
+}
+
+struct RemoteHosts {
+    hosts: Vec<HostAddress>,
     identity: Option<Identity>,
 }
 
@@ -342,30 +359,39 @@ impl Place {
     fn open(self, params: Params, witness: Option<Arc<dyn Witness>>) -> Result<OpenGateway> {
         let Self { folder, host, policy, key_file, anchor, choice, durability } = self;
         let key_file = key_file.as_deref();
-        let Some(RemoteHost { address, certificate, identity }) = host else {
+        let Some(RemoteHosts { hosts, identity }) = host else {
             let local = LocalDeployment::new(&folder, key_file, None, policy);
             let local = local.watched_by(witness).anchored_by(anchor);
             return Ok(local.open(params, choice, durability)?);
         };
-        let remote = Remote { address, certificate, identity, policy, anchor, witness };
+        let remote = Remote { hosts, identity, policy, anchor, witness };
         Ok(remote.open(&folder, key_file, params, choice, durability)?)
     }
 }
 
 fn host_of(
-    host: Option<String>,
-    certificate: Option<PathBuf>,
+    host: Option<OneOrMore<String>>,
+    certificate: Option<OneOrMore<PathBuf>>,
     client_cert: Option<PathBuf>,
     client_key: Option<PathBuf>,
-) -> Result<Option<RemoteHost>> {
+) -> Result<Option<RemoteHosts>> {
     let identity = match (client_cert, client_key) {
         (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
         (None, None) => None,
         _ => return Err(Failure::usage("`client_cert` and `client_key` go together")),
     };
     match (host, certificate) {
-        (Some(address), Some(certificate)) => {
-            Ok(Some(RemoteHost { address, certificate, identity }))
+        (Some(addresses), Some(certificates)) => {
+            let (addresses, mut certificates) = (addresses.list(), certificates.list());
+            if let [all] = &certificates[..] {
+                certificates = vec![all.clone(); addresses.len()];
+            }
+            if addresses.is_empty() || addresses.len() != certificates.len() {
+                return Err(Failure::usage("give one `host_cert`, or one for each `host`"));
+            }
+            let host = |(address, certificate)| HostAddress { address, certificate };
+            let hosts = addresses.into_iter().zip(certificates).map(host).collect();
+            Ok(Some(RemoteHosts { hosts, identity }))
         }
         (Some(_), None) => Err(Failure::usage("a `host` is known by its `host_cert`: give it")),
         (None, None) if identity.is_none() => Ok(None),

@@ -69,9 +69,10 @@ pub struct GatewayTreeArgs {
     #[command(flatten)]
     pub remote: RemoteArgs,
     /// Where the tree of `--local` is: `file:DIR`, or a URL: redis://, redis+cluster://, s3://,
-    /// postgres:// [default: in its folder]
+    /// postgres:// [default: in its folder]. Given several times, the tree is divided among them, as
+    /// among hosts
     #[arg(long, value_name = "STORE", conflicts_with = "state")]
-    pub store: Option<String>,
+    pub store: Vec<String>,
     #[command(flatten)]
     pub engine: StoreArgs,
     /// Blocks of the tree, the same at each start
@@ -229,13 +230,15 @@ pub struct GatewayHome {
 /// A host in another process or on another machine.
 #[derive(Args, Clone, Debug)]
 pub struct RemoteArgs {
-    /// The address of `traceless host`
+    /// The address of `traceless host`. Given several times, the tree is divided among these hosts,
+    /// at most 8: the same ones in the same order at each start
     #[arg(long, value_name = "ADDR", requires = "host_cert")]
-    pub host: Option<String>,
-    /// The host's certificate, or the ones that sign it (PEM); by itself a host makes DIR/host.pem
+    pub host: Vec<String>,
+    /// The host's certificate, or the ones that sign it (PEM); by itself a host makes DIR/host.pem.
+    /// Given once for all hosts, or once for each
     #[arg(long, value_name = "FILE", requires = "host")]
-    pub host_cert: Option<PathBuf>,
-    /// This gateway's certificate, for a host that requires one (PEM)
+    pub host_cert: Vec<PathBuf>,
+    /// This gateway's certificate, for hosts that require one (PEM)
     #[arg(long, value_name = "FILE", requires_all = ["host", "client_key"])]
     pub client_cert: Option<PathBuf>,
     /// Its private key (PEM)

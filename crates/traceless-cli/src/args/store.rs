@@ -14,9 +14,9 @@ pub struct StoreArgs {
     #[arg(default_value = "64M", requires = "store")]
     pub cache: u64,
     /// Keep a second copy of the tree: `file:DIR`, or a URL as of --store. What is damaged in the
-    /// store is read from the copy; a copy that was away is brought up to date
+    /// store is read from the copy; a copy that was away is brought up to date. One for each --store
     #[arg(long, value_name = "STORE")]
-    pub copy: Option<String>,
+    pub copy: Vec<String>,
     /// File with the password of the URL of --copy, as its first line
     #[arg(long, value_name = "FILE", requires = "copy")]
     pub copy_password_file: Option<PathBuf>,

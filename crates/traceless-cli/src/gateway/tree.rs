@@ -26,7 +26,7 @@ pub fn open(args: &GatewayTreeArgs, witness: Option<Arc<dyn Witness>>) -> Result
     }
     let (key_file, anchor) = (args.key_file.as_deref(), args.anchor.clone());
     let opened = match (&args.home.local, &args.home.state) {
-        (None, Some(_)) if args.engine.copy.is_some() => {
+        (None, Some(_)) if !args.engine.copy.is_empty() => {
             return Err(Failure::usage("the host has the tree: give --copy to `traceless host`"));
         }
         (None, Some(home)) => {
@@ -38,17 +38,17 @@ pub fn open(args: &GatewayTreeArgs, witness: Option<Arc<dyn Witness>>) -> Result
             let folder = folder.as_ref().expect("one of both is required");
             let enclave = (args.enclave == EnclavePlace::Process).then(enclave_program);
             let policy = Policy { allow_simulated: args.allow_simulated_tee };
-            let mut local = LocalDeployment::new(folder, key_file, enclave, policy);
-            let copy = store::read_copy(&args.engine, durability)?;
-            if let Some(url) = &args.store {
+            let mut stores = Vec::new();
+            for url in &args.store {
                 let opener = store::read(url, &args.engine, durability)?;
-                local = local
-                    .stored_in(StorePlace { copy, ..StorePlace::new(opener, args.engine.cache) });
-            } else if copy.is_some() {
-                let folder = LocalDeployment::store_folder(folder);
-                let opener = Box::new(StoreFolder { folder, durability });
-                local = local.stored_in(StorePlace { copy, ..StorePlace::new(opener, 0) });
+                stores.push(StorePlace::new(opener, args.engine.cache));
             }
+            if stores.is_empty() && !args.engine.copy.is_empty() {
+                let folder = LocalDeployment::store_folder(folder);
+                stores.push(StorePlace::new(Box::new(StoreFolder { folder, durability }), 0));
+            }
+            let stores = store::with_copies(stores, &args.engine, durability)?;
+            let local = LocalDeployment::new(folder, key_file, enclave, policy).stored_in(stores);
             local.watched_by(witness).anchored_by(anchor).open(params, choice, durability)
         }
     };

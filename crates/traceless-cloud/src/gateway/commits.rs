@@ -30,10 +30,15 @@ impl Gateway {
         }
     }
 
-    /// Adds partitions for hosts that were not named before.
+    /// Divides a tree that was never written to among all hosts.
     pub(super) fn add_partitions(&mut self) -> Result {
         let hosts = self.links.len();
         let before = self.state.partitions.count();
+        if hosts > before && !self.state.partitions.are_unused() {
+            return Err(Error::Parameters(
+                "the tree is divided among fewer hosts; name those that it was made with",
+            ));
+        }
         for link in &self.links[before..] {
             // A new host must not have the store of another tree.
             let host = link.host.sequence()?;
@@ -42,8 +47,7 @@ impl Gateway {
             }
         }
         if hosts > before {
-            let added = self.state.partitions.with_added(hosts);
-            self.log_and_apply(added)?;
+            self.log_and_apply(self.state.partitions.divided_among(hosts))?;
         }
         self.hosts.divide(self.state.partitions.of_roots());
         Ok(())

@@ -366,6 +366,7 @@ fn read_shape(from: &mut Reader<'_>) -> Result<Params> {
         inner_slots: number()?,
         leaf_slots: number()?,
         block_len: number()?,
+        partition: 0,
     };
     geometry.check()?;
     let (round_blocks, inner_blocks, leaf_blocks) = (number()?, number()?, number()?);

@@ -228,8 +228,7 @@ impl Gateway {
         Self::open_divided(params, keys, choice, (hosts, None), home, rng)
     }
 
-    /// Opens a gateway to a tree that is divided among hosts, in the order in which they were named
-    /// first. More hosts than before get no tree yet, unless nothing was ever written. The
+    /// Opens a gateway to a tree that is divided among hosts, in the same order at each opening. The
     /// queries to several hosts are observed as a whole, if there is an observation.
     pub fn open_divided(
         params: Params,

@@ -166,17 +166,13 @@ impl Partitions {
         }
     }
 
-    /// The record that adds partitions without trees, up to `count`. If nothing was ever written,
-    /// each gets its share of the trees.
-    pub fn with_added(&self, count: usize) -> Record {
-        let mut added = self.record();
-        if let Record::Divide { sequences, of_root, .. } = &mut added {
-            sequences.resize(count, 0);
-            if self.are_unused() {
-                *of_root = (0..of_root.len()).map(|root| (root % count) as u32).collect();
-            }
+    /// The record that divides a tree which was never written to.
+    pub fn divided_among(&self, count: usize) -> Record {
+        Record::Divide {
+            sequences: vec![0; count],
+            of_root: (0..self.of_root.len()).map(|root| (root % count) as u32).collect(),
+            failed: Vec::new(),
         }
-        added
     }
 
     /// Restores a division, while nothing is in progress.

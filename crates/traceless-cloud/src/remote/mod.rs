@@ -12,7 +12,7 @@
 //! use traceless_cloud::kernel::Choice;
 //! use traceless_cloud::params::Params;
 //! # use traceless_cloud::process::{self, Program};
-//! use traceless_cloud::remote::Remote;
+//! use traceless_cloud::remote::{HostAddress, Remote};
 //! # use traceless_cloud::server::{HostServer, STRANGER_TIME, Settings};
 //! use traceless_cloud::store::{Durability, StoreFolder, StorePlace};
 //! use traceless_cloud::tee::Policy;
@@ -44,8 +44,8 @@
 //! # let stopping = stop.clone();
 //! # let serving = std::thread::spawn(move || server.serve(&listener, &stopping));
 //! let remote = Remote {
-//!     address: address.to_string(),
-//!     certificate, // The host's, which it made for itself.
+//!     // With the certificate that the host made for itself.
+//!     hosts: vec![HostAddress { address: address.to_string(), certificate }],
 //!     identity: None,
 //!     policy: Policy { allow_simulated: true },
 //!     anchor: None,
@@ -69,7 +69,7 @@ mod line;
 mod open;
 
 pub use crate::wire::tls::Identity;
-pub use open::Remote;
+pub use open::{HostAddress, Remote};
 
 use crate::channel::Nonce;
 use crate::error::{Error, Result};

@@ -5,11 +5,11 @@ use super::line::Dial;
 use crate::durable::make_folder;
 use crate::error::Result;
 use crate::gateway::{Gateway, Keys, StateLocation};
-use crate::host::Host;
+use crate::host::Host as _;
+use crate::host_group::observed_hosts;
 use crate::kernel::Choice;
 use crate::local_deployment::{OpenGateway, read_keys, state_folder};
 use crate::lock::Lock;
-use crate::observed_host::observed;
 use crate::params::Params;
 use crate::random::SystemStream;
 use crate::store::Durability;
@@ -21,13 +21,20 @@ use std::sync::Arc;
 use traceless_core::seal::Secret;
 use traceless_core::trace::Witness;
 
-/// A host on another machine, and how to authenticate it.
-pub struct Remote {
+/// Where a host is, and how to authenticate it.
+#[derive(Clone, Debug)]
+pub struct HostAddress {
     /// The host's name or number, and its port.
     pub address: String,
     /// A file with the host's certificate, or with the certificates that sign it.
     pub certificate: PathBuf,
-    /// The gateway's own certificate and key, if the host requires them.
+}
+
+/// Hosts on other machines.
+pub struct Remote {
+    /// The hosts, among which the tree is divided, in the same order at each opening.
+    pub hosts: Vec<HostAddress>,
+    /// The gateway's own certificate and key, if the hosts require them.
     pub identity: Option<Identity>,
     /// Which evidence of the enclave is accepted.
     pub policy: Policy,
@@ -54,12 +61,9 @@ impl Remote {
         let mut rng = SystemStream::drawn();
         let keys = read_keys(home, key_file, &mut rng)?;
         let opening = Opening::next(home, &mut rng)?;
-        let dial = self.dial()?;
-        let provision = keys.provision(&params, choice);
-        let host = RemoteHost::new(dial, opening, provision, self.policy, Some(lock));
         let folder = state_folder(home);
         let home = StateLocation { folder: &folder, durability, anchor: self.anchor.as_deref() };
-        self.begin(host, params, &keys, choice, Some(&home), rng)
+        self.begin((opening, Some(lock)), params, &keys, choice, Some(&home), rng)
     }
 
     /// Creates a tree that cannot be opened again once its gateway is gone, for measurements. The
@@ -68,30 +72,30 @@ impl Remote {
         let mut rng = SystemStream::drawn();
         let keys = Keys::new(&Secret::random(&mut rng), &[0; 16]);
         let opening = Opening { number: 1, instance: [0; 16] };
-        let provision = keys.provision(&params, choice);
-        let host = RemoteHost::new(self.dial()?, opening, provision, self.policy, None);
-        self.begin(host, params, &keys, choice, None, rng)
+        self.begin((opening, None), params, &keys, choice, None, rng)
     }
 
-    fn dial(&self) -> Result<Dial> {
-        Dial::new(&self.address, tls::client(&self.certificate, self.identity.as_ref())?)
-    }
-
-    /// Begins the first session, and opens the gateway.
+    /// Begins the first sessions, and opens the gateway.
     fn begin(
         &self,
-        host: RemoteHost,
+        (opening, mut lock): (Opening, Option<Lock>),
         params: Params,
         keys: &Keys,
         choice: Choice,
         home: Option<&StateLocation<'_>>,
         rng: SystemStream,
     ) -> Result<OpenGateway> {
-        let (gateway, enclave) = host.renew()?;
-        let what = host.enclave();
-        let host = observed(host, params.geometry, self.witness.clone());
-        let session = (&gateway, &enclave);
-        let gateway = Gateway::open(params, keys, choice, host, session, home, Box::new(rng))?;
-        Ok(OpenGateway { gateway, enclave: what })
+        let (mut hosts, mut enclave) = (Vec::new(), String::new());
+        for (number, HostAddress { address, certificate }) in self.hosts.iter().enumerate() {
+            let dial = Dial::new(address, tls::client(certificate, self.identity.as_ref())?)?;
+            let provision = keys.provision(&params, choice).for_partition(number as u32);
+            let host = RemoteHost::new(dial, opening, provision, self.policy, lock.take());
+            let session = host.renew()?;
+            enclave = host.enclave();
+            hosts.push((host, session));
+        }
+        let hosts = observed_hosts(hosts, params.geometry, self.witness.clone());
+        let gateway = Gateway::open_divided(params, keys, choice, hosts, home, Box::new(rng))?;
+        Ok(OpenGateway { gateway, enclave })
     }
 }

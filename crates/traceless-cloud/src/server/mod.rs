@@ -229,7 +229,8 @@ impl HostServer {
             return Err(Error::Parameters("a host keeps at most 2^24 nodes"));
         }
         match &state.store {
-            Some((known, store)) if *known == geometry => {
+            Some((known, store)) => {
+                geometry.check_store(known)?;
                 let store = store.clone();
                 if let Some(current) = state.current.take() {
                     current.end();
@@ -237,7 +238,6 @@ impl HostServer {
                 block_on(store.admit(opening))?;
                 Ok(store)
             }
-            Some(_) => Err(Error::Parameters("the store is of another tree")),
             None => {
                 let store = Arc::new(self.settings.store.open(geometry, opening)?);
                 state.store = Some((geometry, store.clone()));

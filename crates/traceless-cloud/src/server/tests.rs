@@ -7,7 +7,7 @@ use crate::host::QueryRequest;
 use crate::kernel::Choice;
 use crate::local_deployment::OpenGateway;
 use crate::process::tests::this_program;
-use crate::remote::Remote;
+use crate::remote::{HostAddress, Remote};
 use crate::store::{Durability, StoreFolder, StorePlace};
 use crate::tee::Policy;
 use crate::wire::message::NumberedRequest;
@@ -57,10 +57,15 @@ impl Running {
         Self { server, address, stop, thread: Some(thread) }
     }
 
+    /// The host as reached at an address.
+    fn host_at(&self, address: SocketAddr) -> HostAddress {
+        let certificate = self.server.certificate().to_owned();
+        HostAddress { address: address.to_string(), certificate }
+    }
+
     fn remote(&self) -> Remote {
         Remote {
-            address: self.address.to_string(),
-            certificate: self.server.certificate().to_owned(),
+            hosts: vec![self.host_at(self.address)],
             identity: None,
             policy: Policy { allow_simulated: true },
             anchor: None,
@@ -291,7 +296,7 @@ fn a_cut_connection_leaks_no_file_descriptor() {
     let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let host = Running::start(folder.path(), "127.0.0.1:0");
     let network = Network::to(host.address);
-    let remote = Remote { address: network.address.to_string(), ..host.remote() };
+    let remote = Remote { hosts: vec![host.host_at(network.address)], ..host.remote() };
     let params = params(BLOCKS);
     let opened = remote.open(home.path(), None, params, Choice::Benes, Durability::Process);
     let mut gateway = opened.unwrap().gateway;
@@ -332,7 +337,8 @@ fn unauthenticated_clients_are_refused() {
         remote.open(home.path(), None, params, Choice::Benes, Durability::Process).err().unwrap()
     };
     let other = Identity::own(home.path()).unwrap().certificate;
-    let error = open(Remote { certificate: other, ..host.remote() });
+    let other = HostAddress { certificate: other, ..host.host_at(host.address) };
+    let error = open(Remote { hosts: vec![other], ..host.remote() });
     assert!(matches!(error, Error::Tls(_)), "{error:?}");
     let error = open(Remote { policy: Policy { allow_simulated: false }, ..host.remote() });
     assert!(matches!(error, Error::Evidence(_)), "{error:?}");

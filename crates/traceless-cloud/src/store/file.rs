@@ -9,7 +9,7 @@ use super::{CopyableStore, NodeStore, NodeVersion, SlotRead};
 use crate::codec::{Reader, Writer};
 use crate::durable::{Durability, make_folder, put};
 use crate::error::{Error, Result};
-use crate::geometry::{Geometry, Node};
+use crate::geometry::{GEOMETRY_LEN, Geometry, Node};
 use crate::lock::Lock;
 use crate::log::{Damage, EntryDraft, HashProof, Head, Log, Magic, WholeEntries, read};
 use rustix::fs::{Advice, fadvise};
@@ -287,9 +287,8 @@ fn replay(
     let wrong = || Error::State(LOG_CONTENT);
     let found: Result<WholeEntries<HashProof>, Damage> = read(bytes, MAGIC, &());
     let found = found.map_err(|damage| damage.error(path, ADVICE))?.undamaged(path, ADVICE)?;
-    if found.about != geometry.encode() {
-        return Err(Error::Parameters("the store is of another tree"));
-    }
+    let about = found.about.first_chunk::<GEOMETRY_LEN>().map(Geometry::decode);
+    geometry.check_store(&about.ok_or_else(wrong)?.map_err(|_| wrong())?)?;
     for (before, (_, body)) in found.bodies().enumerate() {
         let (is_copied, body) = match body.strip_prefix(&COPIED.to_le_bytes()) {
             Some(copied) => (true, copied),

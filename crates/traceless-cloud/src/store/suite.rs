@@ -18,7 +18,17 @@ use crate::geometry::Geometry;
 pub fn shapes() -> [Geometry; 3] {
     let (roots, arity, layers, block_len) = (1, 3, 4, 64);
     let (round_slots, inner_slots, leaf_slots) = (10, 20, 25);
-    let whole = Geometry { roots, arity, layers, round_slots, inner_slots, leaf_slots, block_len };
+    let partition = 0;
+    let whole = Geometry {
+        roots,
+        arity,
+        layers,
+        round_slots,
+        inner_slots,
+        leaf_slots,
+        block_len,
+        partition,
+    };
     let rootless = Geometry { roots: 3, layers: 3, ..whole };
     [whole, rootless, Geometry { layers: 1, ..rootless }]
 }

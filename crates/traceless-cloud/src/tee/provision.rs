@@ -46,6 +46,13 @@ impl Provision {
         Ok([encapsulated.0, sealed].concat())
     }
 
+    /// The same for the enclave of a partition.
+    #[must_use]
+    pub fn for_partition(&self, partition: u32) -> Self {
+        let geometry = Geometry { partition, ..self.geometry };
+        Self { geometry, choice: self.choice, key: self.key.clone() }
+    }
+
     /// The parameters and keys that gateway and enclave share.
     pub fn shared(&self) -> Shared {
         Shared::new(self.geometry, self.choice, &self.key)

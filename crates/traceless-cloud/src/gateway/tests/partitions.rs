@@ -77,11 +77,7 @@ fn watched(params: Params, hosts: usize, seed: u64) -> (Gateway, Vec<Arc<Watched
             renewals: AtomicU64::new(0),
         });
         watched.push(host.clone());
-        let host = if hosts == 1 {
-            crate::observed_host::observed(host, params.geometry, Some(recorder.clone()))
-        } else {
-            observation.of_rounds(host)
-        };
+        let host = if hosts == 1 { observation.of(host) } else { observation.of_rounds(host) };
         connected.push(ConnectedHost { host, session: (nonce, own) });
     }
     let hosts = (connected, Some(observation));
@@ -195,7 +191,7 @@ fn a_lost_session_is_that_of_its_host() {
 fn a_failed_round_is_made_again_first() {
     let params = params(1500);
     let mut state = State::new(params);
-    let divided = state.partitions.with_added(2);
+    let divided = state.partitions.divided_among(2);
     state.apply(divided).unwrap();
     state.queries = 4 * params.round_blocks;
     let begin = |state: &mut State, attempt| {
@@ -232,7 +228,7 @@ fn a_failed_round_is_made_again_first() {
 fn queries_are_old_in_their_own_partition() {
     let params = params(1500);
     let mut state = State::new(params);
-    state.apply(state.partitions.with_added(2)).unwrap();
+    state.apply(state.partitions.divided_among(2)).unwrap();
     let slots = vec![0; params.geometry.layers];
     let query = Record::Query { leaf: 0, slots, id: None, target: None, write: None };
     state.apply(query).unwrap();
@@ -272,6 +268,13 @@ fn divisions_that_do_not_fit_are_refused() {
 #[test]
 fn a_divided_tree_needs_all_its_hosts() {
     let mut world = crash::World::new(600, 80);
+    let mut used = crash::World::new(600, 81);
+    used.open(u64::MAX).unwrap().dummies(100).unwrap();
+    // A new tree, and a host with the store of another one.
+    let other = used.remove_host();
+    world.add_store(other);
+    assert!(matches!(world.open(u64::MAX), Err(Error::RolledBack { gateway: 0, .. })));
+    world.remove_host();
     world.add_hosts(1);
     let mut gateway = world.open(u64::MAX).unwrap();
     for id in 0..600 {
@@ -285,16 +288,15 @@ fn a_divided_tree_needs_all_its_hosts() {
     world.add_hosts(1);
     assert!(matches!(world.open(u64::MAX), Err(Error::RolledBack { host: 0, .. })));
     world.remove_host();
-    world.add_store(second.clone());
-    // More hosts than trees, and a host with the store of another tree.
-    world.add_hosts(7);
-    assert!(matches!(world.open(u64::MAX), Err(Error::Parameters(_))));
-    for _ in 0..7 {
-        world.remove_host();
-    }
     world.add_store(second);
-    assert!(matches!(world.open(u64::MAX), Err(Error::RolledBack { gateway: 0, .. })));
-    world.remove_host();
+    // A host more, and more hosts than trees.
+    for more in [1, 7] {
+        world.add_hosts(more);
+        assert!(matches!(world.open(u64::MAX), Err(Error::Parameters(_))));
+        for _ in 0..more {
+            world.remove_host();
+        }
+    }
     let mut gateway = world.open(u64::MAX).unwrap();
     for id in 0..600 {
         assert!(gateway.get(id).unwrap() == block(id, 1));

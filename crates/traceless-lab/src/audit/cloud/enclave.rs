@@ -163,6 +163,7 @@ impl Fixture {
             inner_slots: 20,
             leaf_slots: 25,
             block_len: 64,
+            partition: 0,
         };
         let key = Secret::random(&mut SeededRng::new(seed));
         let shared = Shared::new(geometry, Choice::Benes, &key);

@@ -117,6 +117,7 @@ fn params() -> Params {
         inner_slots: inner_blocks + 2 * round_blocks,
         leaf_slots: leaf_blocks + 2 * round_blocks,
         block_len: 32,
+        partition: 0,
     };
     Params { blocks, lambda: 16, geometry, round_blocks, inner_blocks, leaf_blocks }
 }

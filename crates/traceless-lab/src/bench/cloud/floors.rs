@@ -155,8 +155,8 @@ fn behind_tls(controls: &mut Controls, args: &CloudArgs) -> Result<Reports, Fail
     let listen = ["host", "--listen", "127.0.0.1:0", "--store", &store].map(OsStr::new);
     let host = ServingProcess::start(&listen, "host")?;
     let mut args = args.clone();
-    args.remote.host = Some(host.address.clone());
-    args.remote.host_cert = Some(tree.join("host.pem"));
+    args.remote.host = vec![host.address.clone()];
+    args.remote.host_cert = vec![tree.join("host.pem")];
     measure_in_rounds(&args, ROUNDS, controls)
 }
 

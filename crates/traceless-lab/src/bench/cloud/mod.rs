@@ -155,7 +155,7 @@ fn measure_in_rounds(
     let params = Params::for_kernel(choice, args.arity, blocks, block_len, args.lambda);
     let params = params.map_err(Failure::usage)?;
     let mut gateway = match &args.dir {
-        _ if args.remote.host.is_some() => {
+        _ if !args.remote.host.is_empty() => {
             if args.kernel == BenchKernel::BlockWise {
                 return Err(Failure::usage("no host has an enclave that evicts block-wise"));
             }
@@ -280,7 +280,7 @@ fn report(
         copies: args.copies,
         kernel: args.kernel.name(),
         store: match &args.dir {
-            _ if args.remote.host.is_some() => "host",
+            _ if !args.remote.host.is_empty() => "host",
             Some(_) => "files",
             None => "memory",
         },
