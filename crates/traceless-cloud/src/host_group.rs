@@ -1,4 +1,36 @@
 //! The hosts of a tree, each with a partition of it.
+//!
+//! A gateway to two hosts in its own process, each with about half of all queries:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use traceless_cloud::gateway::{Gateway, Keys};
+//! use traceless_cloud::host::InProcess;
+//! use traceless_cloud::host_group::ConnectedHost;
+//! use traceless_cloud::kernel::Choice;
+//! use traceless_cloud::params::Params;
+//! use traceless_cloud::random::SystemStream;
+//! use traceless_cloud::store::MemStore;
+//! use traceless_core::seal::Secret;
+//!
+//! # fn main() -> traceless_cloud::Result {
+//! # let mut rng = SystemStream::drawn();
+//! # let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
+//! let params = Params::new(1000, 64, 32)?;
+//! let shared = keys.shared(&params, Choice::Benes);
+//! let mut hosts = Vec::new();
+//! for own in [[1; 16], [2; 16]] {
+//!     let store = MemStore::new(params.geometry);
+//!     let (host, enclave) = InProcess::start(&shared, store, &own, &mut rng)?;
+//!     hosts.push(ConnectedHost { host: Arc::new(host), session: (own, enclave) });
+//! }
+//! let (hosts, rng) = ((hosts, None), Box::new(rng));
+//! let mut gateway = Gateway::open_divided(params, &keys, Choice::Benes, hosts, None, rng)?;
+//! gateway.put(7, &[1; 64])?;
+//! assert_eq!(gateway.get(7)?, [1; 64]);
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::channel::Nonce;
 use crate::error::{Error, Result};
@@ -90,7 +122,9 @@ impl HostGroup {
             return only.query_many(requests);
         }
         if let Some(observation) = &self.observation {
-            requests.iter().for_each(|request| observation.report_query(request));
+            for request in requests {
+                observation.report_query(request);
+            }
         }
         let mut own: Vec<Vec<QueryRequest>> = vec![Vec::new(); self.hosts.len()];
         let partitions: Vec<usize> = {
@@ -132,7 +166,7 @@ impl HostGroup {
         replies.into_iter().map(Vec::into_iter).collect()
     }
 
-    /// Whether a query has found the session with a host lost since this was asked last.
+    /// Whether a query has found the session with a host lost since the last call.
     pub fn take_lost_session(&self, partition: usize) -> bool {
         self.hosts[partition].has_lost_session.swap(false, Ordering::Relaxed)
     }

@@ -76,7 +76,8 @@
 //! * `resp`: the Redis protocol: `protocol` (bytes), `session` (one connection), `service` (what
 //!   connections share), `shared_commands` (run beside other clients' queries), `value_commands`,
 //!   `values` (with their expiry), `info`, `glob`
-//! * `observed_host`: a host that records requests for the audit; `block_on`: waits for the
+//! * `host_group`: the hosts of a divided tree (`gateway`: `partitions`, `host_link`);
+//!   `observed_host`: a host that records requests for the audit; `block_on`: waits for the
 //!   futures of storage engines
 //! * `tls`, `http`: TLS and HTTP/1.1 for clients (`connection`: passed to requests); metrics
 //! * `connection_places`, `deadline_stream`: connections of unauthenticated clients: they give

@@ -67,8 +67,8 @@ impl Observation {
         Arc::new(ObservedHost { host, observation: self.clone(), has_queries: true })
     }
 
-    /// A host whose queries are reported elsewhere: in the order in which the gateway sends queries
-    /// to several hosts.
+    /// A host without reports of its queries. They are reported for all hosts together, in the
+    /// order in which the gateway sends them.
     pub fn of_rounds(&self, host: impl Host + 'static) -> Arc<dyn Host> {
         Arc::new(ObservedHost { host, observation: self.clone(), has_queries: false })
     }
@@ -109,7 +109,9 @@ impl<H> ObservedHost<H> {
 
     fn report_queries(&self, requests: &[QueryRequest]) {
         if self.has_queries {
-            requests.iter().for_each(|request| self.observation.report_query(request));
+            for request in requests {
+                self.observation.report_query(request);
+            }
         }
     }
 }

@@ -29,8 +29,8 @@ use traceless_core::trace::Witness;
 /// folder: where the gateway keeps its state; without a `host` the whole store lies there.
 /// blocks: blocks of the store, the same at each opening. A value takes one or more of them.
 /// block_len: bytes of a block, the same at each opening.
-/// host: the address of a `traceless host`, as "host.example:6500", or a list of addresses: the tree
-///     is divided among these hosts, which are named at most 8, in the same order each time.
+/// host: the address of a `traceless host`, as "host.example:6500", or a list of addresses: the
+///     tree is divided among these hosts, which are named at most 8, in the same order each time.
 /// host_cert: a file with the host's certificate, or with the ones that sign it; a list of files if
 ///     each host has its own.
 /// client_cert, client_key: files with the gateway's own certificate and its key, for a host that

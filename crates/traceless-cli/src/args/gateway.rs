@@ -69,8 +69,8 @@ pub struct GatewayTreeArgs {
     #[command(flatten)]
     pub remote: RemoteArgs,
     /// Where the tree of `--local` is: `file:DIR`, or a URL: redis://, redis+cluster://, s3://,
-    /// postgres:// [default: in its folder]. Given several times, the tree is divided among them, as
-    /// among hosts
+    /// postgres:// [default: in its folder]. Given several times, the tree is divided among these
+    /// stores, at most 8: the same ones in the same order at each start
     #[arg(long, value_name = "STORE", conflicts_with = "state")]
     pub store: Vec<String>,
     #[command(flatten)]

@@ -14,7 +14,8 @@ pub struct StoreArgs {
     #[arg(default_value = "64M", requires = "store")]
     pub cache: u64,
     /// Keep a second copy of the tree: `file:DIR`, or a URL as of --store. What is damaged in the
-    /// store is read from the copy; a copy that was away is brought up to date. One for each --store
+    /// store is read from the copy; a copy that was away is brought up to date. Given once for each
+    /// --store
     #[arg(long, value_name = "STORE")]
     pub copy: Vec<String>,
     /// File with the password of the URL of --copy, as its first line

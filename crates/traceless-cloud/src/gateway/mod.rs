@@ -228,8 +228,8 @@ impl Gateway {
         Self::open_divided(params, keys, choice, (hosts, None), home, rng)
     }
 
-    /// Opens a gateway to a tree that is divided among hosts, in the same order at each opening. The
-    /// queries to several hosts are observed as a whole, if there is an observation.
+    /// Opens a gateway to a tree that is divided among hosts, which are named in the same order at
+    /// each opening. Queries to several hosts are reported to the observation, if there is one.
     pub fn open_divided(
         params: Params,
         keys: &Keys,

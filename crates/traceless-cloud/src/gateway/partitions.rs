@@ -3,7 +3,7 @@
 //! The trees below the gateway's root are divided among hosts: each has whole trees, with their
 //! roots. A query goes to the host that has its leaf, which was drawn at random at the last access,
 //! so the hosts together observe what one host would, and each of them the part that is its own.
-//! Neither batches nor dummies are needed to hide which host is asked.
+//! Neither padded batches nor dummies are needed to hide which host a request goes to.
 //!
 //! Rounds go to the trees in turn. A round needs nothing of another tree, so rounds of several
 //! partitions are in progress at once, one in each. They begin in the order of their numbers,

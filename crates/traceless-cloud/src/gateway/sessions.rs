@@ -38,15 +38,14 @@ impl Gateway {
         error
     }
 
-    /// Continues in new sessions, after some were lost: those that were marked, and those that
-    /// queries have found lost.
+    /// Begins a new session in the place of each lost one.
     pub(super) fn begin_next_session(&mut self) -> Result {
         for partition in 0..self.links.len() {
             if self.hosts.take_lost_session(partition) {
                 self.end_session(partition);
             }
         }
-        // A host that says less than it was asked is not trusted to have a session.
+        // If none is known to be lost, a host has left out replies.
         let are_all = !self.is_any_lost();
         for partition in 0..self.links.len() {
             if are_all || self.links[partition].is_lost {

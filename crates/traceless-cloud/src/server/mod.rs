@@ -228,22 +228,18 @@ impl HostServer {
         if geometry.nodes() > NODES_MAX {
             return Err(Error::Parameters("a host keeps at most 2^24 nodes"));
         }
-        match &state.store {
-            Some((known, store)) => {
-                geometry.check_store(known)?;
-                let store = store.clone();
-                if let Some(current) = state.current.take() {
-                    current.end();
-                }
-                block_on(store.admit(opening))?;
-                Ok(store)
-            }
-            None => {
-                let store = Arc::new(self.settings.store.open(geometry, opening)?);
-                state.store = Some((geometry, store.clone()));
-                Ok(store)
-            }
+        let Some((known, store)) = &state.store else {
+            let store = Arc::new(self.settings.store.open(geometry, opening)?);
+            state.store = Some((geometry, store.clone()));
+            return Ok(store);
+        };
+        geometry.check_store(known)?;
+        let store = store.clone();
+        if let Some(current) = state.current.take() {
+            current.end();
         }
+        block_on(store.admit(opening))?;
+        Ok(store)
     }
 
     fn lock(&self) -> MutexGuard<'_, ServerState> {

@@ -177,9 +177,11 @@ pub struct AuditCloudArgs {
 }
 
 /// Values of `audit cloud --scheme`.
-pub const CLOUD_PARTS: [&str; 15] = [
+pub const CLOUD_PARTS: [&str; 17] = [
     "gateway-fixed",
     "gateway-demand",
+    "gateway-fixed-divided",
+    "gateway-demand-divided",
     "enclave",
     "mutant:sound-gateway",
     "mutant:hits-send-nothing",

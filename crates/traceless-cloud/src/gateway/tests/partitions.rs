@@ -58,7 +58,7 @@ impl Host for Watched {
     }
 }
 
-/// A gateway whose hosts are observed by a recorder.
+/// A gateway to hosts that a recorder observes.
 fn watched(params: Params, hosts: usize, seed: u64) -> (Gateway, Vec<Arc<Watched>>, Arc<Recorder>) {
     let (mut rng, keys) = (SeededRng::new(seed), keys());
     let shared = keys.shared(&params, Choice::Benes);
@@ -113,7 +113,7 @@ fn a_divided_tree_is_filled_at_once() {
     }
 }
 
-/// The same events without their times, in whatever order the threads of rounds report theirs.
+/// The reads of single slots: threads of rounds report other events in any order.
 fn queries(events: &[Event], params: &Params) -> Vec<(u64, u32)> {
     let slot = params.geometry.slot_len() as u32;
     let queries = events.iter().filter(|event| event.len == slot);

@@ -95,6 +95,8 @@ impl Suite for Clouds {
             &[
                 gateway("gateway-fixed", GatewayVariant::Fixed),
                 gateway("gateway-demand", GatewayVariant::Demand),
+                gateway("gateway-fixed-divided", GatewayVariant::FixedDivided),
+                gateway("gateway-demand-divided", GatewayVariant::DemandDivided),
                 enclave("enclave", Enclave::Product),
             ]
         }
@@ -206,7 +208,7 @@ fn pairs(users: usize) -> Vec<(usize, usize)> {
 const ENCLAVE_WORK: u64 = 1000;
 
 fn users(gate: GatewayVariant) -> &'static [GatewayClient] {
-    if gate == GatewayVariant::Demand { &USERS[..OF_ONE] } else { &USERS }
+    if gate.is_fixed() { &USERS } else { &USERS[..OF_ONE] }
 }
 
 fn of_gateway(

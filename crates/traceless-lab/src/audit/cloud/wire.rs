@@ -15,6 +15,7 @@ use traceless_cloud::enclave_orders::Location;
 use traceless_cloud::gateway::{Gateway, Keys};
 use traceless_cloud::geometry::{Geometry, Node};
 use traceless_cloud::host::{DamagedSlot, Host, InProcess, QueryRequest, Stage};
+use traceless_cloud::host_group::ConnectedHost;
 use traceless_cloud::kernel::Choice;
 use traceless_cloud::params::Params;
 use traceless_cloud::store::{MemStore, NodeVersion};
@@ -27,6 +28,10 @@ pub enum GatewayVariant {
     Fixed,
     /// Sends queries on demand; the audit has each client send as many.
     Demand,
+    /// Sends queries at a constant rate to several hosts.
+    FixedDivided,
+    /// Sends queries on demand to several hosts.
+    DemandDivided,
     /// Leaves a tick out if the requested block is at hand.
     HitsSendNothing,
     /// Leaves a tick out if there is no request.
@@ -42,6 +47,16 @@ pub enum GatewayVariant {
 }
 
 impl GatewayVariant {
+    /// Whether each query has its tick.
+    pub fn is_fixed(self) -> bool {
+        !matches!(self, Self::Demand | Self::DemandDivided)
+    }
+
+    /// Among how many hosts the tree is divided.
+    fn hosts(self) -> u8 {
+        if matches!(self, Self::FixedDivided | Self::DemandDivided) { 3 } else { 1 }
+    }
+
     /// Whether the gateway leaves a tick out after a step with this result.
     fn skips_tick(self, outcome: SilentStep) -> bool {
         match self {
@@ -50,6 +65,8 @@ impl GatewayVariant {
             Self::ErrorsSendNothing => outcome == SilentStep::Failed,
             Self::Fixed
             | Self::Demand
+            | Self::FixedDivided
+            | Self::DemandDivided
             | Self::BatchesAtOnce
             | Self::PrefersHalf
             | Self::RootCached => false,
@@ -143,19 +160,22 @@ pub fn run(
     params.geometry.check()?;
     let mut rng = SeededRng::new(mix(seed, 1));
     let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
-    let nonce = [3; 16];
     let shared = keys.shared(&params, Choice::Benes);
-    let (host, session_key) =
-        InProcess::start(&shared, MemStore::new(params.geometry), &nonce, &mut rng)?;
     let clock = Arc::new(SimulatedClock::default());
-    let (is_fixed, hurries) = (gate != GatewayVariant::Demand, Arc::new(AtomicBool::new(false)));
+    let (is_fixed, hurries) = (gate.is_fixed(), Arc::new(AtomicBool::new(false)));
     let watch = WireWatch::new(&params, is_fixed.then(|| clock.clone()));
     let watch = Arc::new((Mutex::new(watch), Condvar::new()));
-    let host = Arc::new(ObservedHost { host, watch: watch.clone() });
+    let mut hosts = Vec::new();
+    for number in 0..gate.hosts() {
+        let (nonce, store) = ([3 + number; 16], MemStore::new(params.geometry));
+        let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng)?;
+        let host = Arc::new(ObservedHost { host, watch: watch.clone() });
+        hosts.push(ConnectedHost { host, session: (nonce, own) });
+    }
     let rng: Box<dyn Rng> =
         if gate == GatewayVariant::PrefersHalf { Box::new(BiasedRng(rng)) } else { Box::new(rng) };
-    let session = (&nonce, &session_key);
-    let mut gateway = Gateway::open(params, &keys, Choice::Benes, host, session, None, rng)?;
+    let hosts = (hosts, None);
+    let mut gateway = Gateway::open_divided(params, &keys, Choice::Benes, hosts, None, rng)?;
     if is_fixed {
         let timer = HurriedTimer { clock: clock.clone(), hurries: hurries.clone() };
         gateway.start_constant_rate(TICKS_PER_SECOND, Arc::new(timer))?;
@@ -190,7 +210,12 @@ pub fn run(
     }
     drop(gateway);
     let (watch, _) = Arc::into_inner(watch).expect("the gateway and its threads are gone");
-    Ok(watch.into_inner().unwrap_or_else(PoisonError::into_inner).view)
+    let mut view = watch.into_inner().unwrap_or_else(PoisonError::into_inner).view;
+    if is_fixed {
+        // A batch may have begun before the end, and ended after it. The last query has no end.
+        view.steps.truncate(steps as usize - 1);
+    }
+    Ok(view)
 }
 
 /// One step of a client. Returns its result, and a secret that paths must not depend on.
@@ -282,6 +307,8 @@ struct WireWatch {
     /// Number of queries that read each version of a node.
     reads: HashMap<(Node, u64), usize>,
     rounds: u64,
+    /// Number of rounds of each tree. Several hosts may learn of two rounds in any order.
+    rounds_of: Vec<u64>,
     /// Lengths of a round's batch and orders, which must not vary.
     form: Option<Vec<usize>>,
 }
@@ -309,6 +336,7 @@ impl WireWatch {
             queries: 0,
             reads: HashMap::new(),
             rounds: 0,
+            rounds_of: vec![0; g.roots as usize],
             form: None,
         }
     }
@@ -385,15 +413,17 @@ impl WireWatch {
                 reads.unwrap_or(0) >= self.params.reads_max(g.layer_of(version.node))
             })
         } else {
-            let path = g.evicted(self.rounds);
+            let root = stage.nodes.first().map_or(0, |version| g.root_of(version.node));
+            let round = root as u64 + self.rounds_of[root] * u64::from(g.roots);
+            self.rounds_of[root] += 1;
             self.rounds += 1;
             let form: Vec<usize> =
                 core::iter::once(&stage.batch).chain(&stage.orders).map(Vec::len).collect();
             let has_same_form = *self.form.get_or_insert_with(|| form.clone()) == form;
-            let due = self.rounds * self.params.round_blocks as u64;
+            let due = (round + 1) * self.params.round_blocks as u64;
             has_same_form
                 && self.queries >= due
-                && nodes().eq((0..g.layers).map(|i| g.node(i, path)))
+                && nodes().eq((0..g.layers).map(|i| g.node(i, g.evicted(round))))
         };
         self.view.untimely += u64::from(!is_due);
     }
