@@ -38,7 +38,8 @@ use crate::geometry::Geometry;
 use crate::host::{Host, QueryRequest};
 use crate::observed_host::Observation;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::thread::Builder;
 use traceless_core::trace::Witness;
 
 /// A host, and the session that has begun with its enclave.
@@ -47,6 +48,13 @@ pub struct ConnectedHost {
     pub host: Arc<dyn Host>,
     /// The nonces of the gateway and of the enclave.
     pub session: (Nonce, Nonce),
+}
+
+/// The descriptions of enclaves, each once.
+pub fn describe_enclaves(mut enclaves: Vec<String>) -> String {
+    enclaves.sort();
+    enclaves.dedup();
+    enclaves.join("; ")
 }
 
 /// Hosts with their sessions, for a gateway that is observed by `witness`, if there is one.
@@ -150,20 +158,24 @@ impl HostGroup {
 
     /// The replies of each host to its queries.
     fn query_each(&self, own: &[Vec<QueryRequest>]) -> Vec<std::vec::IntoIter<Result<Vec<u8>>>> {
-        let mut replies: Vec<_> = own.iter().map(|_| Vec::new()).collect();
-        let mut calls: Vec<_> = self.hosts.iter().zip(own).zip(&mut replies).collect();
+        let replies: Vec<OnceLock<Vec<Result<Vec<u8>>>>> = vec![OnceLock::new(); own.len()];
+        let mut calls: Vec<_> = self.hosts.iter().zip(own).zip(&replies).collect();
         calls.retain(|((_, own), _)| !own.is_empty());
         std::thread::scope(|scope| {
-            // This thread waits for the last one.
+            // This thread waits for the last host, and for each host without a thread.
             let last = calls.pop();
             for ((host, own), replies) in calls {
-                scope.spawn(move || *replies = host.query_many(own));
+                let call = move || drop(replies.set(host.query_many(own)));
+                if Builder::new().spawn_scoped(scope, call).is_err() {
+                    drop(replies.set(host.query_many(own)));
+                }
             }
             if let Some(((host, own), replies)) = last {
-                *replies = host.query_many(own);
+                drop(replies.set(host.query_many(own)));
             }
         });
-        replies.into_iter().map(Vec::into_iter).collect()
+        let replies = replies.into_iter().map(|replies| replies.into_inner().unwrap_or_default());
+        replies.map(Vec::into_iter).collect()
     }
 
     /// Whether a query has found the session with a host lost since the last call.

@@ -38,7 +38,7 @@ use crate::error::{Error, Result};
 use crate::gateway::{Gateway, Keys, StateLocation};
 use crate::geometry::Geometry;
 use crate::host::{DamagedSlot, Enclave, Host, HostedStore, Inside, QueryRequest, Stage};
-use crate::host_group::observed_hosts;
+use crate::host_group::{describe_enclaves, observed_hosts};
 use crate::kernel::Choice;
 use crate::params::Params;
 use crate::process::{Program, Starting};
@@ -130,7 +130,7 @@ impl LocalDeployment {
         let mut rng = SystemStream::drawn();
         let keys = read_keys(&home, self.key_file.as_deref(), &mut rng)?;
         let provision = keys.provision(&params, choice);
-        let (mut hosts, mut enclave) = (Vec::new(), String::new());
+        let (mut hosts, mut enclaves) = (Vec::new(), Vec::new());
         for (store, opening, partition) in self.open_stores(params.geometry, durability)? {
             let host = LocalHost {
                 store: Arc::new(store),
@@ -142,7 +142,7 @@ impl LocalDeployment {
                 running: RwLock::default(),
             };
             let (session, what) = host.begin()?;
-            enclave = what;
+            enclaves.push(what);
             hosts.push((host, session));
         }
         let folder = state_folder(&home);
@@ -150,7 +150,7 @@ impl LocalDeployment {
         let hosts = observed_hosts(hosts, params.geometry, self.witness.clone());
         let gateway =
             Gateway::open_divided(params, &keys, choice, hosts, Some(&home), Box::new(rng))?;
-        Ok(OpenGateway { gateway, enclave })
+        Ok(OpenGateway { gateway, enclave: describe_enclaves(enclaves) })
     }
 
     /// The store of each partition, and its opening if other hosts reach it.

@@ -11,6 +11,7 @@ use super::record::Record;
 use super::state::Pending;
 use super::{Gateway, Journal};
 use crate::error::{Error, Result};
+use crate::geometry::Node;
 
 /// A batch of accesses with prepared queries.
 #[derive(Default)]
@@ -150,7 +151,11 @@ impl Gateway {
             return self.begin_next_session();
         }
         if prepared.session != self.counts.sessions {
-            // The queries are sent again in the new session.
+            // The queries are sent again in the new session. What they have found lost was that of
+            // the old one.
+            for partition in 0..self.links.len() {
+                self.hosts.take_lost_session(partition);
+            }
             return Ok(());
         }
         // Queries of older batches have no reply if these batches have failed. They are answered
@@ -204,9 +209,10 @@ impl Gateway {
         self.under_way.is_empty()
     }
 
-    /// Whether a round is in progress beside batches of steps.
-    pub(crate) fn is_busy(&self) -> bool {
-        !self.under_way.is_empty() && self.state.is_any_running()
+    /// Whether a round is in progress in a node's partition beside batches of steps.
+    pub(crate) fn is_busy(&self, node: Node) -> bool {
+        let partition = self.state.partition_of_node(node);
+        !self.under_way.is_empty() && self.state.running(partition).is_some()
     }
 
     /// Whether all batches before this one have ended, so that it can end.

@@ -64,7 +64,7 @@ impl Gateway {
             return Err(Error::Parameters("there are 1 to 100000 slots a second"));
         }
         self.send_pending()?;
-        self.finish_all(Wait::Long)?;
+        self.settle()?;
         let rounds = self.state.partitions.begun();
         self.constant_rate = Some(ConstantRate::new(per_second, timer, rounds));
         Ok(())

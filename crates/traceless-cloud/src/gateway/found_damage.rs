@@ -21,8 +21,8 @@ const SLOTS_MIN: usize = 4;
 #[derive(Default)]
 pub struct FoundDamage {
     nodes: BTreeMap<u32, NodeDamage>,
-    /// Queries that met damage, since one did not.
-    queries_in_a_row: u32,
+    /// For each partition, its queries that met damage since one did not.
+    queries_in_a_row: BTreeMap<usize, u32>,
     /// Whether much damage is given up, too.
     pub accepts_loss: bool,
 }
@@ -64,17 +64,18 @@ impl FoundDamage {
         self.nodes.remove(&node.0);
     }
 
-    /// Counts a query that met damage or did not. Returns false if too many did, one after the
-    /// other: then the store is away, or another one, and nothing is given up.
-    pub fn count_query(&mut self, is_damaged: bool) -> bool {
+    /// Counts a query of a partition that met damage or did not. Returns false if too many did, one
+    /// after the other: then its store is away, or another one, and nothing is given up.
+    pub fn count_query(&mut self, partition: usize, is_damaged: bool) -> bool {
+        let in_a_row = self.queries_in_a_row.entry(partition).or_default();
         if !is_damaged {
-            self.queries_in_a_row = 0;
+            *in_a_row = 0;
             return true;
         }
-        if self.queries_in_a_row >= QUERIES_IN_A_ROW_MAX && !self.accepts_loss {
+        if *in_a_row >= QUERIES_IN_A_ROW_MAX && !self.accepts_loss {
             return false;
         }
-        self.queries_in_a_row += 1;
+        *in_a_row += 1;
         true
     }
 

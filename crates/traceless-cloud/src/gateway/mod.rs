@@ -417,12 +417,19 @@ impl Gateway {
         self.hosts.check()
     }
 
-    /// Saves the whole state, so that the next opening applies no records.
-    pub fn save(&mut self) -> Result {
+    /// Ends all that is in progress.
+    fn settle(&mut self) -> Result {
         if self.is_any_lost() {
             self.begin_next_session()?;
         }
         self.finish_all(Wait::Long)?;
+        // While one round ended, the session of another one's host may have been lost.
+        if self.state.is_any_running() { Err(Error::SessionLost) } else { Ok(()) }
+    }
+
+    /// Saves the whole state, so that the next opening applies no records.
+    pub fn save(&mut self) -> Result {
+        self.settle()?;
         match &mut self.journal {
             Some(journal) => journal.renew(&self.state, &mut *self.rng),
             None => Ok(()),

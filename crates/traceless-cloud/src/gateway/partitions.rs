@@ -22,6 +22,8 @@ pub struct Running {
     pub(super) attempt: u64,
     /// The number of the round; `None` for the renewal of one node.
     pub(super) round: Option<u64>,
+    /// How many rounds had begun when it began, with itself.
+    pub(super) begun: u64,
     pub(super) evictions: Vec<EvictionEntry>,
     pub(super) plans: Vec<NodePlan>,
     /// Blocks accessed since the plan was made: the places in the plan are wrong for them.
@@ -32,6 +34,11 @@ impl Running {
     /// The number of the round; `None` for the renewal of one node.
     pub fn round(&self) -> Option<u64> {
         self.round
+    }
+
+    /// How many rounds had begun when it began, with itself.
+    pub fn begun(&self) -> u64 {
+        self.begun
     }
 
     /// Its nodes.

@@ -181,7 +181,10 @@ impl Gateway {
 
     /// Fails if more blocks wait than the limit.
     pub(super) fn check_stash(&self) -> Result {
-        let (blocks, limit) = (self.state.stash.len(), self.state.params.stash_max());
+        let params = &self.state.params;
+        // The blocks of a round in progress wait until its commit, in each partition.
+        let in_rounds = (self.links.len() - 1) * params.round_blocks;
+        let (blocks, limit) = (self.state.stash.len(), params.stash_max() + in_rounds);
         if blocks > limit {
             return Err(Error::StashOverflow { blocks, limit });
         }
@@ -233,8 +236,8 @@ impl Gateway {
 
     /// Fails if damage was found in many queries one after the other. The query is sent again with
     /// the next request.
-    fn check_damage(&mut self, damaged: u16) -> Result {
-        if self.found_damage.count_query(damaged != 0) {
+    fn check_damage(&mut self, partition: usize, damaged: u16) -> Result {
+        if self.found_damage.count_query(partition, damaged != 0) {
             return Ok(());
         }
         let pending = self.state.pending.front_mut().expect("it got its reply");
@@ -259,8 +262,7 @@ impl Gateway {
         // The next round waits for the one in progress in its partition, which has the time until
         // then, also if rounds of other partitions have begun since.
         let Some(running) = self.state.running(partition) else { return Ok(Preparation::Done) };
-        let begun = self.state.partitions.begun();
-        let since = running.round().map_or(0, |round| begun.saturating_sub(round + 1)) as usize;
+        let since = self.state.partitions.begun().saturating_sub(running.begun()) as usize;
         let (number, all) = (queries + since * due, (since + 1) * due);
         let ahead = self.links[partition].pacing.ahead(number, all);
         if ahead.is_zero() || self.links[partition].is_staged {
@@ -362,7 +364,7 @@ impl Gateway {
             return Err(tampered(&self.state.params.geometry, &pending.query, reply.damaged));
         }
         let is_lost = pending.real && reply.damaged >> pending.query.target & 1 == 1;
-        self.check_damage(reply.damaged)?;
+        self.check_damage(partition, reply.damaged)?;
         let pending = self.state.pending.front().expect("it is still there");
         self.counts.queries += 1;
         self.counts.damaged += u64::from(reply.damaged.count_ones());

@@ -327,8 +327,10 @@ impl State {
             self.partitions.begin_round();
         }
         let (of_round, touched) = (node.is_none().then_some(round), HashSet::new());
+        let begun = self.partitions.begun();
         let partition = self.partitions.get_mut(partition);
-        partition.running = Some(Running { attempt, round: of_round, evictions, plans, touched });
+        let running = Running { attempt, round: of_round, begun, evictions, plans, touched };
+        partition.running = Some(running);
         let sequence = partition.sequence + 1;
         Ok(RoundJob { round, attempt, sequence, nodes, batch, zeroed: Vec::new() })
     }

@@ -6,7 +6,7 @@ use crate::durable::make_folder;
 use crate::error::Result;
 use crate::gateway::{Gateway, Keys, StateLocation};
 use crate::host::Host as _;
-use crate::host_group::observed_hosts;
+use crate::host_group::{describe_enclaves, observed_hosts};
 use crate::kernel::Choice;
 use crate::local_deployment::{OpenGateway, read_keys, state_folder};
 use crate::lock::Lock;
@@ -85,17 +85,17 @@ impl Remote {
         home: Option<&StateLocation<'_>>,
         rng: SystemStream,
     ) -> Result<OpenGateway> {
-        let (mut hosts, mut enclave) = (Vec::new(), String::new());
+        let (mut hosts, mut enclaves) = (Vec::new(), Vec::new());
         for (number, HostAddress { address, certificate }) in self.hosts.iter().enumerate() {
             let dial = Dial::new(address, tls::client(certificate, self.identity.as_ref())?)?;
             let provision = keys.provision(&params, choice).for_partition(number as u32);
             let host = RemoteHost::new(dial, opening, provision, self.policy, lock.take());
             let session = host.renew()?;
-            enclave = host.enclave();
+            enclaves.push(host.enclave());
             hosts.push((host, session));
         }
         let hosts = observed_hosts(hosts, params.geometry, self.witness.clone());
         let gateway = Gateway::open_divided(params, keys, choice, hosts, home, Box::new(rng))?;
-        Ok(OpenGateway { gateway, enclave })
+        Ok(OpenGateway { gateway, enclave: describe_enclaves(enclaves) })
     }
 }

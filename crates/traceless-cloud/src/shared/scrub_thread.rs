@@ -2,7 +2,7 @@
 
 use super::SharedGateway;
 use crate::error::Error;
-use crate::gateway::{Gateway, NodeVerdict};
+use crate::gateway::NodeVerdict;
 use crate::geometry::Node;
 use std::num::NonZeroU64;
 use std::sync::{Arc, mpsc};
@@ -74,7 +74,7 @@ enum ScrubOutcome {
 impl SharedGateway {
     fn scrub(&self, node: Node) -> ScrubOutcome {
         let turn = self.turns.wait();
-        if self.inspect(Gateway::is_busy) {
+        if self.inspect(|gateway| gateway.is_busy(node)) {
             return ScrubOutcome::Busy;
         }
         let mut gateway = self.lock_alone();

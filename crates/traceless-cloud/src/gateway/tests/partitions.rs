@@ -169,6 +169,29 @@ fn rounds_of_several_partitions_are_in_progress_at_once() {
     assert_eq!(gateway.counts().rounds, 2);
 }
 
+/// The blocks of rounds in progress at all hosts wait at the gateway, and that is no overflow.
+#[test]
+fn rounds_at_all_hosts_fit_the_stash() {
+    let (mut gateway, hosts, _) = watched(params(3000), 8, 65);
+    let round_blocks = gateway.params().round_blocks as u64;
+    for id in 0..10 * round_blocks {
+        gateway.put(id, &block(id, 1)).unwrap();
+    }
+    gateway.save().unwrap();
+    for host in &hosts {
+        host.blocks_stages.store(true, Ordering::SeqCst);
+    }
+    for id in 10 * round_blocks..17 * round_blocks {
+        gateway.put(id, &block(id, 1)).unwrap();
+    }
+    let most = gateway.counts().stash_max;
+    assert!(most > gateway.params().stash_max(), "{most}");
+    for host in &hosts {
+        host.blocks_stages.store(false, Ordering::SeqCst);
+    }
+    gateway.save().unwrap();
+}
+
 /// Only the session that was lost begins anew.
 #[test]
 fn a_lost_session_is_that_of_its_host() {
@@ -212,6 +235,7 @@ fn a_failed_round_is_made_again_first() {
     assert_eq!((state.partitions.next_round(), rounds_at(&state)), (0, [0, 2, 2]));
     assert_eq!(state.queries, 3 * params.round_blocks);
     assert_eq!(begin(&mut state, 4), 0);
+    assert_eq!(state.running(0).unwrap().begun(), 2, "it has the time until the third round");
     assert_eq!(rounds_at(&state), [0, 2, 2]);
     state.apply(Record::Commit { partition: 0 }).unwrap();
     assert_eq!([begin(&mut state, 5), begin(&mut state, 6)], [2, 3]);
@@ -221,6 +245,19 @@ fn a_failed_round_is_made_again_first() {
     assert_eq!((state.partitions.begun(), state.partitions.next_round()), (2, 2));
     let unknown = Record::Commit { partition: 2 };
     assert!(state.apply(unknown).is_err() && state.apply(Record::Commit { partition: 0 }).is_err());
+}
+
+/// A host with nothing but damage is found to be away, however sound another one is.
+#[test]
+fn damage_is_counted_for_each_partition() {
+    let mut found = FoundDamage::default();
+    let is_given_up = |found: &mut FoundDamage| {
+        assert!(found.count_query(0, false));
+        found.count_query(1, true)
+    };
+    let given_up = (0..100).filter(|_| is_given_up(&mut found)).count();
+    assert_eq!(given_up, 16);
+    assert!(found.count_query(1, false) && is_given_up(&mut found), "it is back");
 }
 
 /// A commit in one partition leaves the old versions of another one as they are.
