@@ -113,11 +113,6 @@ impl HostGroup {
         of_root.clone_into(&mut self.of_root.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// How many hosts there are.
-    pub fn count(&self) -> usize {
-        self.hosts.len()
-    }
-
     /// A host.
     pub fn host(&self, partition: usize) -> &Arc<dyn Host> {
         &self.hosts[partition].host

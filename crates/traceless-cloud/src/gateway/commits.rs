@@ -31,7 +31,7 @@ impl Gateway {
     }
 
     /// Divides a tree that was never written to among all hosts.
-    pub(super) fn add_partitions(&mut self) -> Result {
+    pub(super) fn divide_unused(&mut self) -> Result {
         let hosts = self.links.len();
         let before = self.state.partitions.count();
         if hosts > before && !self.state.partitions.are_unused() {

@@ -279,7 +279,7 @@ impl Gateway {
             is_answer_due: false,
         };
         opened.resolve()?;
-        opened.add_partitions()?;
+        opened.divide_unused()?;
         opened.state.names.find_free();
         Ok(opened)
     }

@@ -120,7 +120,7 @@ fn queries(events: &[Event], params: &Params) -> Vec<(u64, u32)> {
     queries.map(|event| (event.at, event.len)).collect()
 }
 
-/// The hosts together observe what one host would: the same queries in the same order.
+/// The hosts together observe as many queries, and as many rounds, as one host would.
 #[test]
 fn hosts_together_observe_what_one_host_would() {
     let params = params(1500);
