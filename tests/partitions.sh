@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A cloud store whose tree is divided among hosts.
+# A cloud store with its tree divided among hosts: what each has, what is refused, what is kept.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
