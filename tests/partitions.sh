@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A cloud store with its tree divided among hosts: what each has, what is refused, what is kept.
+# A cloud store with its tree divided among hosts: what each has, what is refused, what is kept, and
+# hosts that are added.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
@@ -37,6 +38,19 @@ gateway_at() {
     for number in "$@"; do
         gateway+=(--host "$(address "$number")" --host-cert "host$number/host.pem")
     done
+}
+
+# Waits until the host $1 has $2 trees.
+trees_at() {
+    local tries
+    for tries in $(seq 200); do
+        if curl -s "http://127.0.0.1:$((port + 1))/metrics" | grep -q "trees{host=\"$1\"} $2"; then
+            checks=$((checks + 1))
+            return
+        fi
+        sleep 0.1
+    done
+    fail "host $1 has $2 trees after $tries tries"
 }
 
 write_values() {
@@ -94,16 +108,26 @@ check "it says what to do" grep -q "in the same order" err
 gateway_at 0 1
 expect 2 "${gateway[@]}"
 check "it says so" grep -q "name all of them" err
+gateway_at 0 1 2
+expect 2 "${gateway[@]}" --host-cert host0/host.pem
+check "certificates are one, or one for each" grep -q "once for each --host" err
+
+section "trees move to a host more, beside clients"
 start_host 3
 gateway_at 0 1 2 3
-expect 2 "${gateway[@]}"
-check "it says which" grep -q "name those that it was made with" err
-if has_nodes host3; then
-    fail "a host without a part has nodes"
-fi
+start_service gateway RESP "${gateway[@]}"
+check_values value
+trees_at 3 2
+check_values value
+check "host 3 has its part" has_nodes host3
+stop_service
 gateway_at 0 1 2
-expect 2 "${gateway[@]}" --host-cert host3/host.pem
-check "certificates are one, or one for each" grep -q "once for each --host" err
+expect 2 "${gateway[@]}"
+check "all hosts are named from now on" grep -q "name all of them" err
+gateway_at 0 1 2 3
+start_service gateway RESP "${gateway[@]}"
+check_values value
+stop_service
 
 section "an old copy of a partition is refused"
 start_service gateway RESP "${gateway[@]}"
@@ -147,7 +171,21 @@ for part in one other one.copy other.copy; do
     check "$part is used" has_nodes "$part"
 done
 
+section "trees of one machine move to a store more"
+local+=(--store file:third --copy file:third.copy)
+start_service gateway RESP "${local[@]}"
+trees_at 2 2
+check_values local
+stop_service
+start_service gateway RESP "${local[@]}"
+check_values local
+stop_service
+check "the copy has its part" has_nodes third.copy
+
 section "no answered write is lost by killing gateway, hosts and enclaves"
 mkdir killed
 check "hosts and their checker agree" env HOSTS=3 \
     python3 "$lib/kills.py" "$traceless" "$scratch/killed" "${KILLS:-40}" 5
+mkdir grown
+check "trees move to new hosts meanwhile" env HOSTS=4 FIRST_HOSTS=1 \
+    python3 "$lib/kills.py" "$traceless" "$scratch/grown" "${KILLS:-40}" 6

@@ -3,7 +3,8 @@
 usage: kills.py TRACELESS FOLDER KILLS [SEED [ENGINE [OPTION OF THE GATEWAY]...]]
 
 The parts are gateway, hosts, enclaves, and the server of the storage engine: of `redis`, `postgres`
-or `s3`, or none for `file`. The tree is divided among HOSTS hosts [default: 1].
+or `s3`, or none for `file`. The tree is divided among HOSTS hosts [default: 1]. If it is at
+FIRST_HOSTS hosts first, each start of the gateway adds one, and trees move there.
 
 A client writes, reads and removes values all the while, and keeps a model beside: under each name
 what was answered last or, where no answer came, all that it may be. Whatever is read must be among
@@ -27,6 +28,7 @@ SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 1
 ENGINE = sys.argv[5] if len(sys.argv) > 5 else "file"
 OPTIONS = sys.argv[6:]
 HOSTS = int(os.environ.get("HOSTS", "1"))
+FIRST_HOSTS = int(os.environ.get("FIRST_HOSTS", HOSTS))
 TREE = ["--blocks", "6000", "--block-len", "256", "--lambda", "4", "--allow-simulated-tee"]
 # The host's, another at each start: no layer in memory, the root, the whole tree.
 CACHES = ["0", "1M", "64M"]
@@ -100,8 +102,9 @@ class Client:
 class Killer(threading.Thread):
     """Kills one of the parts, again and again."""
 
-    def __init__(self, hosts, gateway, engine, rng):
+    def __init__(self, hosts, later_hosts, gateway, engine, rng):
         super().__init__()
+        self.later_hosts = later_hosts
         self.hosts, self.gateway, self.engine, self.rng = hosts, gateway, engine, rng
         self.counts = {"gateway": 0, "host": 0, "enclave": 0}
         if engine:
@@ -133,6 +136,8 @@ class Killer(threading.Thread):
             process.kill()
             if victim == "host":
                 process.command[-1] = self.rng.choice(CACHES)
+            elif self.later_hosts:
+                process.command += self.later_hosts.pop(0)
             process.start()
         self.counts[victim] += 1
 
@@ -141,7 +146,7 @@ def main():
     rng = random.Random(SEED)
     resp, state = free_port(), ["--state", str(FOLDER / "gateway")]
     engine = engines.start(ENGINE, FOLDER, TRACELESS)
-    hosts = []
+    hosts, addresses = [], []
     for number in range(HOSTS):
         store, listen = FOLDER / f"host{number}", f"127.0.0.1:{free_port()}"
         if engine:
@@ -150,10 +155,12 @@ def main():
             tree = ["--store", f"file:{store}"]
         where = ["--listen", listen, *tree, "--cache", CACHES[-1]]
         hosts.append(Process("host at", [TRACELESS, "host", *where]))
-        state += ["--host", listen, "--host-cert", str(store / "host.pem")]
+        addresses.append(["--host", listen, "--host-cert", str(store / "host.pem")])
+    state += sum(addresses[:FIRST_HOSTS], [])
     front = ["--resp", f"127.0.0.1:{resp}"]
     gateway = Process("RESP", [TRACELESS, "gateway", *state, *TREE, *front, *OPTIONS])
-    killer = Killer(hosts, gateway, engine, random.Random(SEED + 1))
+    later_hosts = addresses[FIRST_HOSTS:]
+    killer = Killer(hosts, later_hosts, gateway, engine, random.Random(SEED + 1))
     model, answered, client = {}, {"SET": 0, "GET": 0, "DEL": 0}, None
     killer.start()
     last = False
@@ -176,6 +183,9 @@ def main():
         raise SystemExit(f"gateway and hosts ended with {codes}")
     if engine:
         engine.kill()
+    moves = (FOLDER / "gateway.err").read_text().count("a tree has moved")
+    if FIRST_HOSTS < HOSTS and (later_hosts or moves == 0):
+        raise SystemExit(f"{moves} trees have moved, and {len(later_hosts)} hosts were not added")
     print(f"kills {killer.counts}, answered {answered}, slowest {SLOWEST:.1f} s, no write lost")
 
 

@@ -184,6 +184,14 @@ impl Geometry {
         self.root(node.0 - self.first(self.layer_of(node)))
     }
 
+    /// The nodes of the tree with this root, in the order of their numbers.
+    pub fn nodes_of(&self, root: usize) -> impl Iterator<Item = Node> {
+        (0..self.layers).flat_map(move |layer| {
+            let own = (root as u32..self.width(layer)).step_by(self.roots as usize);
+            own.map(move |within| Node(self.first(layer) + within))
+        })
+    }
+
     /// The node of a layer on the path to a leaf. The leaf's low digits choose first, so that the
     /// paths to 0, 1, 2 ... come in reverse-lexicographic order.
     pub fn node(&self, layer: usize, leaf: u32) -> Node {

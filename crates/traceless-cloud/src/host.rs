@@ -120,10 +120,16 @@ pub trait Host: Send + Sync {
     /// nothing is staged. The attempt number 0 only verifies.
     fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>>;
 
-    /// Stages a node that the gateway sealed itself, without the enclave: for a tree that is filled
-    /// at once.
+    /// Stages a node that the gateway sealed itself, or that another host had, without the enclave:
+    /// for a tree that is filled at once, or moved.
     fn place(&self, _version: NodeVersion, _bytes: &[u8]) -> Result {
         Err(Error::Store("this host takes no nodes from the gateway"))
+    }
+
+    /// The bytes of a readable version of a node, to be placed at another host. A slot that cannot
+    /// be read is zeros.
+    fn node(&self, _version: NodeVersion) -> Result<Vec<u8>> {
+        Err(Error::Store("this host returns no nodes"))
     }
 
     /// Makes the staged versions current, all or none. `sequence` is one more than that of the
@@ -513,8 +519,17 @@ impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
         if !known || bytes.len() != g.node_len(g.layer_of(version.node)) {
             return Err(Error::Malformed("not the bytes of a node"));
         }
-        block_on(self.store.stage(version, bytes))?;
-        block_on(self.store.finish_stages())
+        block_on(self.store.stage(version, bytes)).map_err(without_store)?;
+        block_on(self.store.finish_stages()).map_err(without_store)
+    }
+
+    fn node(&self, version: NodeVersion) -> Result<Vec<u8>> {
+        if version.node >= Node(self.geometry.nodes()) {
+            return Err(Error::Malformed("no such node"));
+        }
+        let mut bytes = Vec::new();
+        block_on(self.read(version, false, &mut bytes)).map_err(without_store)?;
+        Ok(bytes)
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
@@ -541,6 +556,10 @@ impl<H: Host + ?Sized> Host for std::sync::Arc<H> {
 
     fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
         (**self).place(version, bytes)
+    }
+
+    fn node(&self, version: NodeVersion) -> Result<Vec<u8>> {
+        (**self).node(version)
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {

@@ -264,6 +264,10 @@ impl Host for LocalHost {
         self.call(|host| host.place(version, bytes))
     }
 
+    fn node(&self, version: NodeVersion) -> Result<Vec<u8>> {
+        self.call(|host| host.node(version))
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         self.call(|host| host.commit(sequence, versions))
     }

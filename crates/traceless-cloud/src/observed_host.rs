@@ -141,6 +141,12 @@ impl<H: Host> Host for ObservedHost<H> {
         self.host.place(version, bytes)
     }
 
+    fn node(&self, version: NodeVersion) -> Result<Vec<u8>> {
+        let observation = &self.observation;
+        observation.report_node(observation.clock.now(), Op::Read, version.node);
+        self.host.node(version)
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         let observation = &self.observation;
         let time = observation.clock.now();

@@ -70,7 +70,7 @@ pub struct GatewayTreeArgs {
     pub remote: RemoteArgs,
     /// Where the tree of `--local` is: `file:DIR`, or a URL: redis://, redis+cluster://, s3://,
     /// postgres:// [default: in its folder]. Given several times, the tree is divided among these
-    /// stores, at most 8: the same ones in the same order at each start
+    /// stores, at most 8: in the same order at each start, new ones last
     #[arg(long, value_name = "STORE", conflicts_with = "state")]
     pub store: Vec<String>,
     #[command(flatten)]
@@ -231,7 +231,7 @@ pub struct GatewayHome {
 #[derive(Args, Clone, Debug)]
 pub struct RemoteArgs {
     /// The address of `traceless host`. Given several times, the tree is divided among these hosts,
-    /// at most 8: the same ones in the same order at each start
+    /// at most 8: in the same order at each start, new ones last
     #[arg(long, value_name = "ADDR", requires = "host_cert")]
     pub host: Vec<String>,
     /// The host's certificate, or the ones that sign it (PEM); by itself a host makes DIR/host.pem.

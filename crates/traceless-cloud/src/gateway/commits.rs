@@ -1,7 +1,7 @@
-//! Rounds and renewed nodes, from their beginning to their commit.
+//! Rounds, renewed nodes and copies of nodes, from their beginning to their commit.
 
 use super::Gateway;
-use super::partitions::Running;
+use super::partitions::{Running, Work};
 use super::record::Record;
 use super::rounds::{Outcome, Wait};
 use super::sessions::SESSIONS_MAX;
@@ -30,15 +30,11 @@ impl Gateway {
         }
     }
 
-    /// Divides a tree that was never written to among all hosts.
-    pub(super) fn divide_unused(&mut self) -> Result {
+    /// Makes a partition for each host. A tree that was never written to is divided among them;
+    /// otherwise trees move to new hosts later ([`Self::move_step`]).
+    pub(super) fn add_partitions(&mut self) -> Result {
         let hosts = self.links.len();
         let before = self.state.partitions.count();
-        if hosts > before && !self.state.partitions.are_unused() {
-            return Err(Error::Parameters(
-                "the tree is divided among fewer hosts; name those that it was made with",
-            ));
-        }
         for link in &self.links[before..] {
             // A new host must not have the store of another tree.
             let host = link.host.sequence()?;
@@ -104,6 +100,9 @@ impl Gateway {
         }
         if !self.links[partition].is_staged {
             let Some(outcome) = self.take_outcome(partition, wait)? else { return Ok(()) };
+            if let Some(version) = self.state.running(partition).and_then(Running::copy) {
+                return self.finish_copy(partition, version, outcome);
+            }
             if let Err(Error::SessionLost) = outcome.staged {
                 self.links[partition].is_lost = true;
                 return self.begin_next_session();
@@ -171,7 +170,7 @@ impl Gateway {
             return Ok(());
         }
         let Some(outcome) = link.worker.result(Wait::For(wait)) else { return Ok(()) };
-        let is_committed = matches!(outcome.committed, Some(Ok(())));
+        let is_committed = matches!(outcome.committed, Some(Ok(()))) && outcome.staged.is_ok();
         link.outcome = Some(outcome);
         // A commit that has happened needs no further message.
         if is_committed { self.finish(partition, Wait::For(Duration::ZERO)) } else { Ok(()) }
@@ -227,15 +226,16 @@ impl Gateway {
         self.log_commit(partition)
     }
 
-    fn log_commit(&mut self, partition: usize) -> Result {
+    pub(super) fn log_commit(&mut self, partition: usize) -> Result {
         self.links[partition].is_staged = false;
-        let is_round = self.state.running(partition).is_some_and(|one| one.round().is_some());
+        let work = self.state.running(partition).map(|running| running.work);
         // Not flushed at once: after a reopening the host's sequence shows the commit.
         self.log_deferred(Record::Commit { partition: partition as u32 })?;
-        if is_round {
-            self.counts.rounds += 1;
-        } else {
-            self.counts.renewed += 1;
+        match work {
+            Some(Work::Round(_)) => self.counts.rounds += 1,
+            Some(Work::Renewal) => self.counts.renewed += 1,
+            Some(Work::Copy(_)) => self.counts.copied += 1,
+            None => {}
         }
         Ok(())
     }
@@ -258,6 +258,7 @@ impl Gateway {
     }
 }
 
-fn fail(partition: usize) -> Record {
+/// The record that gives up what is in progress in a partition.
+pub(super) fn fail(partition: usize) -> Record {
     Record::Fail { partition: partition as u32 }
 }

@@ -68,6 +68,7 @@ mod steps;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod tree_moves;
 mod value;
 mod write_steps;
 
@@ -85,6 +86,7 @@ pub use objects::Draft;
 pub use queries::TOGETHER_MAX;
 pub use scrub::NodeVerdict;
 pub(crate) use steps::BatchStep;
+pub(crate) use tree_moves::MoveStep;
 pub use value::{NAME_LEN_MAX, VALUE_LEN_MAX, Value, size_class};
 pub(crate) use write_steps::RemoveStep;
 #[cfg(feature = "http")]
@@ -118,6 +120,7 @@ use std::sync::Arc;
 use traceless_core::rng::Rng;
 use traceless_core::seal::Secret;
 use traceless_core::trace::Op;
+use tree_moves::CopyResults;
 
 /// The keys of a gateway.
 pub struct Keys {
@@ -155,6 +158,8 @@ pub struct Counts {
     pub rounds: u64,
     /// Nodes renewed outside a round.
     pub renewed: u64,
+    /// Nodes copied to another host.
+    pub copied: u64,
     /// Nodes verified by a scrub.
     pub scrubbed: u64,
     /// How often queries and renewals of nodes found a damaged slot.
@@ -205,6 +210,8 @@ pub struct Gateway {
     drawn_leaf: Option<u32>,
     /// What attempts of rounds and scrubs have found to be damaged.
     found_damage: FoundDamage,
+    /// What became of copies of nodes.
+    copy_results: CopyResults,
     /// A step has ended with a record that its answer depends on, which is not written yet.
     is_answer_due: bool,
 }
@@ -276,10 +283,11 @@ impl Gateway {
             under_way: VecDeque::new(),
             drawn_leaf: None,
             found_damage: FoundDamage::default(),
+            copy_results: CopyResults::default(),
             is_answer_due: false,
         };
         opened.resolve()?;
-        opened.divide_unused()?;
+        opened.add_partitions()?;
         opened.state.names.find_free();
         Ok(opened)
     }

@@ -15,13 +15,23 @@ use super::stash::EvictionEntry;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
 use crate::store::NodeVersion;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// A round or renewal that is in progress.
+/// What a host does until its next commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// The round with this number.
+    Round(u64),
+    /// The renewal of one node.
+    Renewal,
+    /// The copy of a node of another host.
+    Copy(NodeVersion),
+}
+
+/// A round, renewal or copy that is in progress.
 pub struct Running {
     pub(super) attempt: u64,
-    /// The number of the round; `None` for the renewal of one node.
-    pub(super) round: Option<u64>,
+    pub(super) work: Work,
     /// How many rounds had begun when it began, with itself.
     pub(super) begun: u64,
     pub(super) evictions: Vec<EvictionEntry>,
@@ -31,9 +41,14 @@ pub struct Running {
 }
 
 impl Running {
-    /// The number of the round; `None` for the renewal of one node.
+    /// The number of the round; `None` for other work.
     pub fn round(&self) -> Option<u64> {
-        self.round
+        if let Work::Round(number) = self.work { Some(number) } else { None }
+    }
+
+    /// The version that is copied; `None` for other work.
+    pub fn copy(&self) -> Option<NodeVersion> {
+        if let Work::Copy(version) = self.work { Some(version) } else { None }
     }
 
     /// How many rounds had begun when it began, with itself.
@@ -49,17 +64,26 @@ impl Running {
     /// The versions that it creates.
     pub fn versions(&self) -> Vec<NodeVersion> {
         let version = |plan: &NodePlan| NodeVersion { node: plan.node, attempt: self.attempt };
-        self.plans.iter().map(version).collect()
+        self.copy().into_iter().chain(self.plans.iter().map(version)).collect()
     }
 }
 
 /// The part of the tree at one host.
 #[derive(Default)]
 pub struct Partition {
-    /// How many commits its host has made, of rounds and of renewals.
+    /// How many commits its host has made, of rounds, renewals and copies.
     pub sequence: u64,
-    /// The round or renewal in progress.
+    /// The round, renewal or copy in progress.
     pub running: Option<Running>,
+}
+
+/// A tree that is to move to another host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeMove {
+    /// The tree's root.
+    pub root: usize,
+    /// The partition that gets it.
+    pub to: usize,
 }
 
 /// All partitions, and the order of rounds.
@@ -71,6 +95,8 @@ pub struct Partitions {
     begun: u64,
     /// Rounds that have failed, and are to be made again before any other.
     failed: BTreeSet<u64>,
+    /// The nodes of the tree that moves next which its new host has, with their attempts.
+    copied: BTreeMap<Node, u64>,
 }
 
 impl Partitions {
@@ -81,6 +107,7 @@ impl Partitions {
             of_root: vec![0; geometry.roots as usize],
             begun: 0,
             failed: BTreeSet::new(),
+            copied: BTreeMap::new(),
         }
     }
 
@@ -109,7 +136,7 @@ impl Partitions {
         &mut self.all[partition]
     }
 
-    /// The rounds and renewals in progress.
+    /// The rounds, renewals and copies in progress.
     pub fn running(&self) -> impl Iterator<Item = &Running> {
         self.all.iter().filter_map(|partition| partition.running.as_ref())
     }
@@ -166,20 +193,83 @@ impl Partitions {
 
     /// The record of the present division.
     pub fn record(&self) -> Record {
+        self.record_of(self.of_root.clone())
+    }
+
+    fn record_of(&self, of_root: Vec<u32>) -> Record {
         Record::Divide {
             sequences: self.all.iter().map(|one| one.sequence).collect(),
-            of_root: self.of_root.clone(),
+            of_root,
             failed: self.failed.iter().copied().collect(),
         }
     }
 
-    /// The record that divides a tree which was never written to.
+    /// The record after which there are `count` partitions. Trees that were written to stay.
     pub fn divided_among(&self, count: usize) -> Record {
-        Record::Divide {
-            sequences: vec![0; count],
-            of_root: (0..self.of_root.len()).map(|root| (root % count) as u32).collect(),
-            failed: Vec::new(),
+        let mut divided = self.record();
+        if let Record::Divide { sequences, of_root, .. } = &mut divided {
+            sequences.resize(count, 0);
+            if self.are_unused() {
+                *of_root = (0..of_root.len()).map(|root| (root % count) as u32).collect();
+            }
         }
+        divided
+    }
+
+    /// The record after which a tree is at its new host.
+    pub fn moved(&self, TreeMove { root, to }: TreeMove) -> Record {
+        let mut of_root = self.of_root.clone();
+        of_root[root] = to as u32;
+        self.record_of(of_root)
+    }
+
+    /// The next tree that moves: from the host with most trees to the one with fewest. `None` once
+    /// their numbers differ by one at most.
+    pub fn next_move(&self) -> Option<TreeMove> {
+        let trees = self.tree_counts();
+        let to = (0..trees.len()).min_by_key(|&partition| trees[partition])?;
+        let from = (0..trees.len()).max_by_key(|&partition| trees[partition])?;
+        let root = self.of_root.iter().rposition(|&partition| partition as usize == from)?;
+        (trees[from] > trees[to] + 1).then_some(TreeMove { root, to })
+    }
+
+    /// How many trees each partition has.
+    pub fn tree_counts(&self) -> Vec<usize> {
+        let mut trees = vec![0; self.all.len()];
+        for &partition in &self.of_root {
+            trees[partition as usize] += 1;
+        }
+        trees
+    }
+
+    /// Whether the new host of the tree that moves next has this version.
+    pub fn is_copied(&self, version: NodeVersion) -> bool {
+        self.copied.get(&version.node) == Some(&version.attempt)
+    }
+
+    /// The versions that the new host of the tree that moves next has.
+    pub fn copied(&self) -> impl Iterator<Item = NodeVersion> {
+        self.copied.iter().map(|(&node, &attempt)| NodeVersion { node, attempt })
+    }
+
+    /// Takes note that the new host of the tree that moves next has a version.
+    pub fn note_copy(&mut self, version: NodeVersion) {
+        self.copied.insert(version.node, version.attempt);
+    }
+
+    /// Begins to copy a version to a partition.
+    pub fn begin_copy(&mut self, partition: u32, version: NodeVersion) -> Result {
+        let begun = self.begun;
+        let to = self.all.get_mut(partition as usize).filter(|to| to.running.is_none());
+        to.ok_or(Error::State("the gateway's log"))?.running = Some(Running {
+            attempt: version.attempt,
+            work: Work::Copy(version),
+            begun,
+            evictions: Vec::new(),
+            plans: Vec::new(),
+            touched: HashSet::new(),
+        });
+        Ok(())
     }
 
     /// Restores a division, while nothing is in progress.
@@ -197,6 +287,7 @@ impl Partitions {
         let partition = |&sequence| Partition { sequence, running: None };
         self.all = sequences.iter().map(partition).collect();
         (self.of_root, self.failed) = (of_root, failed.iter().copied().collect());
+        self.copied.clear();
         Ok(())
     }
 }

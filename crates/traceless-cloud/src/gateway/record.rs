@@ -52,6 +52,20 @@ pub enum Record {
         /// The node to be renewed; `None` for the whole path of a round.
         node: Option<u32>,
     },
+    /// The copy of a node begins, to the partition that gets the node's tree.
+    Copy {
+        /// The partition that gets the tree.
+        partition: u32,
+        /// The node.
+        node: u32,
+        /// The attempt number of its current version.
+        attempt: u64,
+    },
+    /// Copies of nodes are verified. Also a part of a saved state.
+    Copied {
+        /// Each node with the attempt number of the copied version.
+        nodes: Vec<(u32, u64)>,
+    },
     /// The new versions of a partition are committed.
     Commit {
         /// The partition.
@@ -203,6 +217,15 @@ impl Record {
                 out.u32(of_root.len() as u32).u32s(of_root);
                 out.u32(failed.len() as u32).u64s(failed);
             }
+            Self::Copy { partition, node, attempt } => {
+                out.u8(18).u32(*partition).u32(*node).u64(*attempt);
+            }
+            Self::Copied { nodes } => {
+                out.u8(19).u32(nodes.len() as u32);
+                for (node, attempt) in nodes {
+                    out.u32(*node).u64(*attempt);
+                }
+            }
             Self::EndLost => {
                 out.u8(12);
             }
@@ -311,6 +334,12 @@ impl Record {
                 let failed = (0..count).map(|_| from.u64()).collect::<Result<_>>()?;
                 Self::Divide { sequences, of_root, failed }
             }
+            18 => Self::Copy { partition: from.u32()?, node: from.u32()?, attempt: from.u64()? },
+            19 => {
+                let count = from.count(12)?;
+                let nodes = (0..count).map(|_| Ok((from.u32()?, from.u64()?)));
+                Self::Copied { nodes: nodes.collect::<Result<_>>()? }
+            }
             _ => return Err(Error::State("a record of the gateway's state")),
         })
     }
@@ -353,6 +382,8 @@ mod tests {
             Record::Commit { partition: 3 },
             Record::Fail { partition: u32::MAX },
             Record::Divide { sequences: vec![5, 0], of_root: vec![0, 1, 0], failed: vec![7] },
+            Record::Copy { partition: 2, node: 9, attempt: u64::MAX - 1 },
+            Record::Copied { nodes: vec![(9, 4), (u32::MAX, u64::MAX)] },
             Record::Damage { node: 7, slots: vec![3, 9] },
             Record::EndLost,
             Record::Lost { ids: vec![8, 2] },

@@ -34,12 +34,27 @@ pub struct RoundJob {
     pub zeroed: Vec<DamagedSlot>,
 }
 
+/// A node that is copied from another host.
+pub struct CopyJob {
+    /// The host that has the node.
+    pub source: Arc<dyn Host>,
+    /// The node's current version.
+    pub version: NodeVersion,
+    /// How many rounds are committed.
+    pub round: u64,
+    /// The number of the copy's commit.
+    pub sequence: u64,
+}
+
 /// The result of a job, and how long it took.
 pub struct Outcome {
     /// Success if the job's nodes are staged at the host; with the damaged slots of the old ones.
+    /// Of a copy: success if it is verified after its commit; with its damaged slots.
     pub staged: Result<Vec<DamagedSlot>>,
     /// The result of the commit; `None` if it is left to the gateway, or nothing was staged.
     pub committed: Option<Result>,
+    /// Whether the session that is lost is the one of the host that a node is copied from.
+    pub has_lost_source: bool,
     /// Time from the start to the end of the job.
     pub took: Duration,
 }
@@ -61,6 +76,8 @@ enum Task {
     Prepare(RoundJob),
     /// Sends the prepared job, if there is one.
     Send,
+    /// Copies a node, commits the copy, and verifies it.
+    Copy(CopyJob),
     /// Verifies a version of a node, after so many committed rounds.
     Verify { round: u64, version: NodeVersion },
     /// Uses the channel of a new session.
@@ -88,6 +105,14 @@ impl Worker {
                 let began = clock.now();
                 let mut sequence = None;
                 let stage = match task {
+                    Task::Copy(job) => {
+                        let outcome = maker.copy(&*host, &job);
+                        let took = Duration::from_nanos(clock.now() - began);
+                        if done.send(Outcome { took, ..outcome }).is_err() {
+                            break;
+                        }
+                        None
+                    }
                     Task::CarryOut(job) => {
                         sequence = Some(job.sequence);
                         Some(maker.stage(job))
@@ -110,7 +135,8 @@ impl Worker {
                     .filter(|_| is_staged)
                     .map(|sequence| host.commit(sequence, &stage.versions()));
                 let took = Duration::from_nanos(clock.now() - began);
-                if done.send(Outcome { staged, committed, took }).is_err() {
+                let outcome = Outcome { staged, committed, has_lost_source: false, took };
+                if done.send(outcome).is_err() {
                     break;
                 }
             }
@@ -136,6 +162,11 @@ impl Worker {
         }
     }
 
+    /// Hands over the copy of a node, one job at a time.
+    pub fn copy(&self, job: CopyJob) {
+        self.send_task(Task::Copy(job));
+    }
+
     /// Verifies a version of a node, while no job is under way.
     pub fn verify(&self, round: u64, version: NodeVersion) {
         self.send_task(Task::Verify { round, version });
@@ -156,6 +187,7 @@ impl Worker {
         let worker_failure = || Outcome {
             staged: Err(Error::Store("the thread that carries out rounds is gone")),
             committed: None,
+            has_lost_source: false,
             took: Duration::ZERO,
         };
         match wait {
@@ -222,6 +254,21 @@ impl Maker {
         }
         let batch = batch.map(|blocks| self.batch(round, attempt, &blocks)).unwrap_or_default();
         Stage { nodes: olds, attempt, batch, orders }
+    }
+
+    /// Copies a node to a host, and lets its enclave verify the copy.
+    fn copy(&mut self, host: &dyn Host, job: &CopyJob) -> Outcome {
+        let &CopyJob { ref source, version, round, sequence } = job;
+        let bytes = source.node(version);
+        let has_lost_source = matches!(bytes, Err(Error::SessionLost));
+        let placed = bytes.and_then(|bytes| host.place(version, &bytes));
+        let committed = placed.map(|()| host.commit(sequence, &[version]));
+        let (staged, committed) = match committed {
+            Err(error) => (Err(error), None),
+            Ok(Ok(())) => (host.stage(&self.verification(round, version)), Some(Ok(()))),
+            failed @ Ok(Err(_)) => (Ok(Vec::new()), failed.ok()),
+        };
+        Outcome { staged, committed, has_lost_source, took: Duration::ZERO }
     }
 
     /// The message to the host that verifies a version of a node.

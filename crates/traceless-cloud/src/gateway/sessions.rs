@@ -56,7 +56,7 @@ impl Gateway {
     }
 
     /// Takes note of a lost session. What is in progress there has no result.
-    fn end_session(&mut self, partition: usize) {
+    pub(super) fn end_session(&mut self, partition: usize) {
         let is_running = self.state.running(partition).is_some();
         let link = &mut self.links[partition];
         if !link.is_lost && is_running && !link.is_staged {

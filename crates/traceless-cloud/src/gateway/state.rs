@@ -4,7 +4,7 @@ use super::cache::Cache;
 use super::index::{BlockPlace, Index};
 use super::lost_name::LostName;
 use super::names::Names;
-use super::partitions::{Partitions, Running};
+use super::partitions::{Partitions, Running, Work};
 use super::plan::{MovingBlock, NodePlan, plan_node, plan_round, room};
 use super::record::{Record, STATE};
 use super::rounds::RoundJob;
@@ -15,6 +15,7 @@ use crate::enclave_orders::{Location, Query};
 use crate::error::{Error, Result};
 use crate::geometry::{LAYERS_MAX, Node};
 use crate::params::Params;
+use crate::store::NodeVersion;
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use traceless_core::rng::{Rng, SeededRng};
 
@@ -141,12 +142,12 @@ impl State {
         self.partition_of_leaf(self.params.geometry.evicted(self.partitions.next_round()))
     }
 
-    /// The round or renewal that is in progress in a partition.
+    /// The round, renewal or copy that is in progress in a partition.
     pub fn running(&self, partition: usize) -> Option<&Running> {
         self.partitions.get(partition).running.as_ref()
     }
 
-    /// Whether a round or renewal is in progress in any partition.
+    /// Whether a round, renewal or copy is in progress in any partition.
     pub fn is_any_running(&self) -> bool {
         self.partitions.running().next().is_some()
     }
@@ -203,6 +204,19 @@ impl State {
             Record::Begin { attempt, seed, node } => {
                 return self.begin(attempt, seed, node.map(Node)).map(Some);
             }
+            Record::Copy { partition, node, attempt } => {
+                let version = self.version_to_copy(node, attempt)?;
+                if self.partition_of_node(version.node) == partition as usize {
+                    return Err(Error::State("the gateway's log"));
+                }
+                self.partitions.begin_copy(partition, version)?;
+            }
+            Record::Copied { nodes } => {
+                for (node, attempt) in nodes {
+                    let version = self.version_to_copy(node, attempt)?;
+                    self.partitions.note_copy(version);
+                }
+            }
             Record::Commit { partition } => self.commit(partition)?,
             Record::Fail { partition } => self.fail(partition)?,
             Record::Divide { sequences, of_root, failed } => {
@@ -216,6 +230,22 @@ impl State {
             }
         }
         Ok(None)
+    }
+
+    fn version_to_copy(&self, node: u32, attempt: u64) -> Result<NodeVersion> {
+        if node >= self.params.geometry.nodes() || attempt == 0 {
+            return Err(Error::State("the gateway's log"));
+        }
+        Ok(NodeVersion { node: Node(node), attempt })
+    }
+
+    /// The versions of a tree's nodes that its new host lacks, in the order of the nodes.
+    pub fn versions_to_copy(&self, root: usize) -> Vec<NodeVersion> {
+        let g = &self.params.geometry;
+        let version = |node| NodeVersion { node, attempt: self.index.attempt(node) };
+        let is_missing =
+            |version: &NodeVersion| version.attempt != 0 && !self.partitions.is_copied(*version);
+        g.nodes_of(root).map(version).filter(is_missing).collect()
     }
 
     /// The blocks of a node's slots are lost, and the slots hold dummies.
@@ -326,10 +356,10 @@ impl State {
             self.queries = self.queries.checked_sub(self.params.round_blocks).ok_or(wrong)?;
             self.partitions.begin_round();
         }
-        let (of_round, touched) = (node.is_none().then_some(round), HashSet::new());
-        let begun = self.partitions.begun();
+        let work = if node.is_none() { Work::Round(round) } else { Work::Renewal };
+        let (begun, touched) = (self.partitions.begun(), HashSet::new());
         let partition = self.partitions.get_mut(partition);
-        let running = Running { attempt, round: of_round, begun, evictions, plans, touched };
+        let running = Running { attempt, work, begun, evictions, plans, touched };
         partition.running = Some(running);
         let sequence = partition.sequence + 1;
         Ok(RoundJob { round, attempt, sequence, nodes, batch, zeroed: Vec::new() })
@@ -392,7 +422,7 @@ impl State {
     fn fail(&mut self, partition: u32) -> Result {
         let (_, running) = self.take_running(partition)?;
         self.stash.return_to_root(&running.evictions);
-        if let Some(round) = running.round {
+        if let Some(round) = running.round() {
             // The round is due again, under another attempt number.
             self.partitions.fail_round(round);
             self.queries += self.params.round_blocks;
@@ -418,13 +448,17 @@ impl State {
         self.names.save(out);
         // Partitions and lost blocks come first, as records that a gateway without them refuses.
         let divided = (self.partitions.count() > 1).then(|| self.partitions.record());
+        let nodes = self.partitions.copied().map(|version| (version.node.0, version.attempt));
+        let copied = Some(Record::Copied { nodes: nodes.collect() });
+        let copied = copied.filter(|_| self.partitions.copied().next().is_some());
         let lost = Record::Lost { ids: self.lost.iter().copied().collect() };
         let lost = Some(lost).filter(|_| !self.lost.is_empty());
         let pending = self.pending.iter().map(|pending| {
             let sequence = self.sequence_at(pending.query.leaf);
             pending.saved(self.params.geometry.layers, sequence)
         });
-        let records: Vec<Record> = divided.into_iter().chain(lost).chain(pending).collect();
+        let records: Vec<Record> =
+            [divided, copied, lost].into_iter().flatten().chain(pending).collect();
         out.u32(records.len() as u32);
         for record in records {
             out.bytes(&record.encode());
@@ -461,7 +495,7 @@ impl State {
                     let before = before.ok_or(Error::State(STATE))?;
                     Pending::new(query, before, id, target.is_some(), write)
                 }
-                other @ (Record::Lost { .. } | Record::Divide { .. }) => {
+                other @ (Record::Lost { .. } | Record::Divide { .. } | Record::Copied { .. }) => {
                     state.apply(other)?;
                     continue;
                 }

@@ -1,8 +1,10 @@
 //! Gateways for tests.
 
+use super::record::Record;
 use super::{Gateway, Keys};
 use crate::error::Result;
 use crate::host::{DamagedSlot, Host, InProcess, QueryRequest, Stage};
+use crate::host_group::ConnectedHost;
 use crate::kernel::Choice;
 use crate::params::Params;
 use crate::store::{MemStore, NodeStore, NodeVersion};
@@ -54,6 +56,38 @@ fn gateway_with<S: NodeStore + 'static>(
 pub fn in_memory(blocks: u64, seed: u64) -> Gateway {
     let params = params(blocks);
     gateway_over(params, MemStore::new(params.geometry), Choice::Benes, seed)
+}
+
+/// A tree in memory, at the first of two hosts. It was written to before the second one was added.
+pub fn two_hosts(blocks: u64, seed: u64) -> Gateway {
+    let (mut rng, params) = (SeededRng::new(seed), params(blocks));
+    let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
+    let shared = keys.shared(&params, Choice::Benes);
+    let mut hosts = Vec::new();
+    for own in [[1; 16], [2; 16]] {
+        let store = MemStore::new(params.geometry);
+        let (host, enclave) = InProcess::start(&shared, store, &own, &mut rng).unwrap();
+        hosts.push(ConnectedHost { host: Arc::new(host), session: (own, enclave) });
+    }
+    let (hosts, rng) = ((hosts, None), Box::new(rng));
+    let mut gateway =
+        Gateway::open_divided(params, &keys, Choice::Benes, hosts, None, rng).unwrap();
+    gateway.gather_at_first();
+    for id in 0..blocks {
+        gateway.put(id, &[1; BLOCK]).unwrap();
+    }
+    gateway
+}
+
+impl Gateway {
+    /// All trees are at the first host, as if the second and later ones were new.
+    pub fn gather_at_first(&mut self) {
+        let (partitions, roots) = (self.links.len(), self.params().geometry.roots as usize);
+        let (sequences, of_root) = (vec![0; partitions], vec![0; roots]);
+        let divided = Record::Divide { sequences, of_root, failed: Vec::new() };
+        self.log_and_apply(divided).unwrap();
+        self.hosts.divide(self.state.partitions.of_roots());
+    }
 }
 
 type Replies = Vec<Result<Vec<u8>>>;

@@ -9,6 +9,7 @@ mod round_waits;
 mod sessions;
 mod slot_damage;
 mod state;
+mod tree_moves;
 mod values;
 mod written_records;
 

@@ -280,6 +280,10 @@ impl Host for RemoteHost {
         self.call(ROUNDS, &message::place(version, bytes)).map(drop)
     }
 
+    fn node(&self, version: NodeVersion) -> Result<Vec<u8>> {
+        self.call(ROUNDS, &message::node(version))
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         self.call(ROUNDS, &message::commit(sequence, versions)).map(drop)
     }

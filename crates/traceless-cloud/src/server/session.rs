@@ -169,6 +169,7 @@ impl HostSession {
             NumberedRequest::Place { version, bytes } => {
                 self.served.place(version, &bytes).map(|()| Vec::new())
             }
+            NumberedRequest::Node(version) => self.served.node(version),
             NumberedRequest::Sequence => {
                 self.served.sequence().map(|last| last.to_le_bytes().to_vec())
             }

@@ -97,6 +97,8 @@ struct GatewayMetrics {
     rounds: IntCounter,
     renewed: IntCounter,
     scrubbed: IntCounter,
+    copied: IntCounter,
+    trees: IntGaugeVec,
     damaged: IntCounter,
     lost: IntGauge,
     waits: IntCounter,
@@ -306,6 +308,8 @@ impl GatewayMetrics {
             rounds: counter("rounds_total", "Rounds committed"),
             renewed: counter("renewed_nodes_total", "Nodes made anew by themselves"),
             scrubbed: counter("scrubbed_nodes_total", "Nodes verified by the scrub"),
+            copied: counter("copied_nodes_total", "Nodes copied to the host that gets their tree"),
+            trees: gauges(registry, "trees", "Trees at each host", "host"),
             damaged: counter("damaged_slots_total", "Times that a damaged slot was found"),
             lost: gauge("lost_blocks", "Blocks lost with damaged slots, and not written since"),
             waits: counter("waits_total", "Times that a query waited for a round"),
@@ -331,6 +335,10 @@ impl GatewayMetrics {
         raise(&self.rounds, counts.rounds);
         raise(&self.renewed, counts.renewed);
         raise(&self.scrubbed, counts.scrubbed);
+        raise(&self.copied, counts.copied);
+        for (host, trees) in gateway.tree_counts().into_iter().enumerate() {
+            self.trees.with_label_values(&[&host.to_string()]).set(level(trees));
+        }
         raise(&self.damaged, counts.damaged);
         self.lost.set(level(gateway.lost_blocks()));
         raise(&self.waits, counts.waits);

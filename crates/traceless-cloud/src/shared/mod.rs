@@ -34,7 +34,9 @@
 #[cfg(feature = "http")]
 mod drafts;
 mod metrics;
+mod move_thread;
 mod rate_thread;
+mod repeating_thread;
 mod scrub_thread;
 mod step_queue;
 mod stop;
@@ -42,6 +44,7 @@ mod turns;
 mod wall;
 
 pub use metrics::{Health, Kind, Metrics, Protocol};
+pub use move_thread::MoveThread;
 pub use rate_thread::RateThread;
 pub use scrub_thread::{ScrubThread, time_of};
 pub use stop::Stop;

@@ -1,12 +1,12 @@
 //! The thread that verifies the whole store again and again, beside the clients.
 
 use super::SharedGateway;
+use super::repeating_thread::RepeatingThread;
 use crate::error::Error;
 use crate::gateway::NodeVerdict;
 use crate::geometry::Node;
 use std::num::NonZeroU64;
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 use traceless_core::rng::{Rng as _, System};
 
@@ -17,47 +17,31 @@ pub fn time_of(len: u64, speed: NonZeroU64) -> Duration {
 
 /// Pauses before a node is tried again.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
-const FAILED_PAUSE: Duration = Duration::from_secs(10);
+pub(super) const FAILED_PAUSE: Duration = Duration::from_secs(10);
 
 /// Verifies nodes, in the order of their numbers, until it is dropped.
 pub struct ScrubThread {
-    ends: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _thread: RepeatingThread,
 }
 
 impl ScrubThread {
     /// Starts to verify `speed` bytes a second.
     pub fn start(front: &Arc<SharedGateway>, speed: NonZeroU64) -> Self {
-        let (ends, ended) = mpsc::channel();
         let front = front.clone();
-        let thread = std::thread::spawn(move || {
-            let geometry = front.inspect(|gateway| gateway.params().geometry);
-            // A gateway that is often started anew verifies all nodes, too.
-            let mut node = System.below(geometry.nodes().into()) as u32;
-            let mut pause = Duration::ZERO;
-            while ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
-                pause = match front.scrub(Node(node)) {
-                    ScrubOutcome::Verified => {
-                        let len = geometry.node_len(geometry.layer_of(Node(node)));
-                        node = (node + 1) % geometry.nodes();
-                        time_of(len as u64, speed)
-                    }
-                    ScrubOutcome::Busy => BUSY_PAUSE,
-                    ScrubOutcome::Failed => FAILED_PAUSE,
-                    ScrubOutcome::Over => break,
-                };
+        let geometry = front.inspect(|gateway| gateway.params().geometry);
+        // A gateway that is often started anew verifies all nodes, too.
+        let mut node = System.below(geometry.nodes().into()) as u32;
+        let step = move || match front.scrub(Node(node)) {
+            ScrubOutcome::Verified => {
+                let len = geometry.node_len(geometry.layer_of(Node(node)));
+                node = (node + 1) % geometry.nodes();
+                Some(time_of(len as u64, speed))
             }
-        });
-        Self { ends: Some(ends), thread: Some(thread) }
-    }
-}
-
-impl Drop for ScrubThread {
-    fn drop(&mut self) {
-        self.ends = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+            ScrubOutcome::Busy => Some(BUSY_PAUSE),
+            ScrubOutcome::Failed => Some(FAILED_PAUSE),
+            ScrubOutcome::Over => None,
+        };
+        Self { _thread: RepeatingThread::start(step) }
     }
 }
 

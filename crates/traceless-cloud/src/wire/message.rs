@@ -69,28 +69,34 @@ pub enum NumberedRequest {
     },
     /// Requests the number of the last commit.
     Sequence,
-    /// A node that the gateway sealed itself.
+    /// A node that the gateway sealed itself, or that another host had.
     Place {
         /// The node's version.
         version: NodeVersion,
         /// The node's content.
         bytes: Vec<u8>,
     },
+    /// Requests the bytes of a version of a node.
+    Node(NodeVersion),
 }
 
 /// Longest request in a session, in bytes.
 pub fn request_len_max(g: &Geometry) -> usize {
     let round = g.round_slots * g.slot_len() + LAYERS_MAX * (order_len_max(g) + NODE_LEN);
-    let node = (0..g.layers).map(|layer| g.node_len(layer)).max().unwrap_or_default();
     let queries = QUERIES_MAX * QUERY_LEN_MAX;
-    HEAD_LEN_MAX + round.max(node).max(queries).max(g.nodes() as usize * NODE_LEN)
+    HEAD_LEN_MAX + round.max(node_len_max(g)).max(queries).max(g.nodes() as usize * NODE_LEN)
 }
 
 /// Longest reply in a session, in bytes.
 pub fn reply_len_max(g: &Geometry) -> usize {
     let path_slots: usize = (0..g.layers).map(|layer| g.slots(layer)).sum();
     let damage = REPLY_HEAD_LEN_MAX + path_slots * DAMAGED_SLOT_LEN;
-    damage.max(QUERIES_MAX * (REPLY_HEAD_LEN_MAX + g.sealed_len()))
+    let queries = QUERIES_MAX * (REPLY_HEAD_LEN_MAX + g.sealed_len());
+    damage.max(queries).max(REPLY_HEAD_LEN_MAX + node_len_max(g))
+}
+
+fn node_len_max(g: &Geometry) -> usize {
+    (0..g.layers).map(|layer| g.node_len(layer)).max().unwrap_or_default()
 }
 
 /// Longest reply to a gateway without a session, in bytes.
@@ -200,6 +206,13 @@ pub fn place(version: NodeVersion, bytes: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
+/// Encodes [`NumberedRequest::Node`].
+pub fn node(version: NodeVersion) -> Vec<u8> {
+    let mut out = Writer::with_capacity(1 + NODE_LEN);
+    version.encode(out.u8(8));
+    out.into_bytes()
+}
+
 /// Encodes [`NumberedRequest::Sequence`].
 pub fn sequence() -> Vec<u8> {
     vec![6]
@@ -249,6 +262,7 @@ impl NumberedRequest {
                 let version = NodeVersion::decode(&mut from)?;
                 Self::Place { version, bytes: from.rest().to_vec() }
             }
+            8 => Self::Node(NodeVersion::decode(&mut from)?),
             _ => return Err(Error::Malformed("no such request")),
         };
         from.end()?;
@@ -312,6 +326,7 @@ mod tests {
                 place(nodes[2], &[4; 30]),
                 NumberedRequest::Place { version: nodes[2], bytes: vec![4; 30] },
             ),
+            (node(nodes[3]), NumberedRequest::Node(nodes[3])),
             (commit(10, &nodes), NumberedRequest::Commit { sequence: 10, versions: nodes }),
             (sequence(), NumberedRequest::Sequence),
         ]
@@ -382,7 +397,7 @@ mod tests {
         queries_max.push(queries_max[0].clone());
         assert!(NumberedRequest::decode(&queries(&queries_max)).is_err());
         assert!(
-            NumberedRequest::decode(&[6, 0]).is_err() && NumberedRequest::decode(&[8]).is_err()
+            NumberedRequest::decode(&[6, 0]).is_err() && NumberedRequest::decode(&[9]).is_err()
         );
     }
 }

@@ -47,6 +47,14 @@ impl Host for Mortal {
         self.call(|| self.host.stage(stage))
     }
 
+    fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        self.call(|| self.host.place(version, bytes))
+    }
+
+    fn node(&self, version: NodeVersion) -> Result<Vec<u8>> {
+        self.call(|| self.host.node(version))
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         self.call(|| self.host.commit(sequence, versions))
     }
@@ -67,6 +75,8 @@ pub struct World {
     rng: SeededRng,
     /// Whether gateways keep a constant rate.
     beats: bool,
+    /// How many hosts there are after some lives. Trees move to them beside the requests.
+    hosts_later: Vec<usize>,
     /// The anchor's file.
     pub anchor: Option<PathBuf>,
 }
@@ -86,6 +96,7 @@ impl World {
             observed: Arc::default(),
             rng,
             beats: false,
+            hosts_later: Vec::new(),
             anchor: None,
         }
     }
@@ -177,6 +188,14 @@ fn no_acknowledged_write_is_lost_at_several_hosts() {
     loses_nothing(World { beats: true, ..World::divided(3, 27) });
 }
 
+#[test]
+fn no_acknowledged_write_is_lost_while_trees_move() {
+    for (hosts_later, seed) in [(vec![2], 28), (vec![2, 3, 5, 8], 29)] {
+        // Trees have several nodes each.
+        loses_nothing(World { hosts_later, ..World::new(5 * BLOCKS, seed) });
+    }
+}
+
 /// At a constant rate an answer waits until its record is written with a tick.
 #[test]
 fn no_acknowledged_write_is_lost_at_a_constant_rate() {
@@ -196,15 +215,24 @@ fn kept(gateway: &mut Gateway) -> Result {
 const BLOCKS: u64 = 2000;
 
 fn loses_nothing(mut world: World) {
-    let mut array = vec![vec![0; BLOCK]; BLOCKS as usize];
+    let blocks = world.params.blocks;
+    let mut array = vec![vec![0; BLOCK]; blocks as usize];
     let mut rng = SeededRng::new(22);
     let mut commits = 0;
     for life in 0..100 {
+        if life % 10 == 9
+            && let Some(hosts) = world.hosts_later.get(life as usize / 10)
+        {
+            world.add_hosts(hosts - world.stores.len());
+        }
         let calls = if rng.below(3) == 0 { rng.below(12) } else { rng.below(300) };
         let mut gateway = world.open(calls + 1).unwrap();
         for version in 0..1000 {
-            let id = rng.below(BLOCKS);
+            let id = rng.below(blocks);
             let bytes = block(id, life * 1000 + version);
+            if gateway.move_step().is_err() {
+                break;
+            }
             if rng.below(3) > 0 {
                 if gateway.put(id, &bytes).and_then(|()| kept(&mut gateway)).is_err() {
                     // The write was not acknowledged, so both contents are allowed.
@@ -230,9 +258,12 @@ fn loses_nothing(mut world: World) {
     }
     assert!(commits > 30, "{commits}");
     let mut gateway = world.open(u64::MAX).unwrap();
-    for id in 0..BLOCKS {
+    for id in 0..blocks {
         assert!(gateway.get(id).unwrap() == array[id as usize], "{id}");
+        gateway.move_step().unwrap();
     }
+    assert_eq!(gateway.tree_counts().len(), world.stores.len());
+    assert!(!gateway.has_moves() || world.beats);
     drop(gateway);
     // A query without a reply is sent again unchanged. No other slot is read twice.
     let mut observed = world.observed.lock().unwrap().clone();

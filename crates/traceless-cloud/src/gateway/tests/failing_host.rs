@@ -1,7 +1,9 @@
 //! A host that fails as a test plans it.
 
 use super::*;
+use crate::block_on::block_on;
 use crate::channel::Nonce;
+use crate::store::CopyableStore;
 use std::path::Path;
 
 /// A gateway's calls of its host.
@@ -10,6 +12,8 @@ pub enum Call {
     Query,
     Stage,
     Commit,
+    Node,
+    Place,
 }
 
 /// A host over a store that outlives its sessions. After a session is lost all calls fail until the
@@ -26,6 +30,8 @@ pub struct Planned {
     pub stage_error: Mutex<Option<Error>>,
     /// How many stages were called.
     pub stages: AtomicU64,
+    /// Whether nodes that the gateway places are changed.
+    pub damages_placed: AtomicBool,
     /// Keeps stages from returning while it is set.
     pub blocks_stages: AtomicBool,
     /// The opening that has taken over the store.
@@ -48,6 +54,17 @@ impl Planned {
         if self.is_lost.load(Ordering::SeqCst) { Err(Error::SessionLost) } else { work() }
     }
 
+    /// Damages a slot of a version.
+    pub fn damage(&self, version: NodeVersion, slot: u32) {
+        let (g, store) = (self.shared.geometry, &self.store);
+        let mut bytes = vec![0; g.node_len(g.layer_of(version.node))];
+        block_on(store.read_node(version, &mut bytes)).unwrap();
+        bytes[slot as usize * g.slot_len() + 3] ^= 1;
+        block_on(store.stage(version, &bytes)).unwrap();
+        let sequence = block_on(store.sequence()).unwrap();
+        block_on(store.restore(sequence, &[version])).unwrap();
+    }
+
     fn host(&self) -> Arc<InProcess<Arc<MemStore>>> {
         self.host.lock().unwrap().clone()
     }
@@ -67,6 +84,16 @@ impl Host for Planned {
             return Err(error);
         }
         self.call(Call::Stage, || self.host().stage(stage))
+    }
+
+    fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
+        let mut bytes = bytes.to_vec();
+        bytes[5] ^= u8::from(self.damages_placed.load(Ordering::SeqCst));
+        self.call(Call::Place, || self.host().place(version, &bytes))
+    }
+
+    fn node(&self, version: NodeVersion) -> Result<Vec<u8>> {
+        self.call(Call::Node, || self.host().node(version))
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
@@ -94,30 +121,45 @@ impl Host for Planned {
 /// A gateway to an empty tree, with its state in `folder` if given, and its host. The keys are
 /// always the same.
 pub fn planned(params: Params, folder: Option<&Path>) -> (Gateway, Arc<Planned>) {
+    let (gateway, mut hosts) = planned_at(1, params, folder);
+    (gateway, hosts.remove(0))
+}
+
+/// The same with a tree that is divided among `count` hosts.
+pub fn planned_at(
+    count: usize,
+    params: Params,
+    folder: Option<&Path>,
+) -> (Gateway, Vec<Arc<Planned>>) {
     let mut rng = SeededRng::new(70);
     let keys = keys();
     let shared = keys.shared(&params, Choice::Benes);
-    let (nonce, store) = ([3; 16], Arc::new(MemStore::new(params.geometry)));
-    let (host, own) = InProcess::start(&shared, store.clone(), &nonce, &mut rng).unwrap();
-    let host = Arc::new(Planned {
-        host: Mutex::new(Arc::new(host)),
-        store,
-        shared,
-        rng: Mutex::new(SeededRng::new(71)),
-        is_lost: AtomicBool::new(false),
-        loses: Mutex::default(),
-        stage_error: Mutex::default(),
-        stages: AtomicU64::new(0),
-        blocks_stages: AtomicBool::new(false),
-        newest: Mutex::default(),
-        sequence: Mutex::default(),
-    });
+    let (mut hosts, mut connected) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let (nonce, store) = ([3; 16], Arc::new(MemStore::new(params.geometry)));
+        let (host, own) = InProcess::start(&shared, store.clone(), &nonce, &mut rng).unwrap();
+        let host = Arc::new(Planned {
+            host: Mutex::new(Arc::new(host)),
+            store,
+            shared: keys.shared(&params, Choice::Benes),
+            rng: Mutex::new(SeededRng::new(71 + number as u64)),
+            is_lost: AtomicBool::new(false),
+            loses: Mutex::default(),
+            stage_error: Mutex::default(),
+            stages: AtomicU64::new(0),
+            damages_placed: AtomicBool::new(false),
+            blocks_stages: AtomicBool::new(false),
+            newest: Mutex::default(),
+            sequence: Mutex::default(),
+        });
+        hosts.push(host.clone());
+        connected.push(ConnectedHost { host, session: (nonce, own) });
+    }
     let home = |folder| StateLocation { folder, durability: Durability::Process, anchor: None };
-    let (home, session) = (folder.map(home), (&nonce, &own));
-    let rng = Box::new(rng);
-    let opened =
-        Gateway::open(params, &keys, Choice::Benes, host.clone(), session, home.as_ref(), rng);
-    (opened.unwrap(), host)
+    let (home, rng) = (folder.map(home), Box::new(rng));
+    let connected = (connected, None);
+    let opened = Gateway::open_divided(params, &keys, Choice::Benes, connected, home.as_ref(), rng);
+    (opened.unwrap(), hosts)
 }
 
 /// The keys of these gateways.

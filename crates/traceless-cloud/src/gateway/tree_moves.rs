@@ -1,0 +1,215 @@
+//! Trees move to hosts that have fewer of them, beside the clients.
+//!
+//! One tree moves at a time. Its nodes are copied one after the other as the old host stores them:
+//! sealed, under the same attempts. The new host's enclave verifies each copy. Meanwhile queries
+//! and rounds of the tree go to the old host, and nodes that they renew are copied again. Once few
+//! are left, rounds wait for the last copies, and one record moves the tree.
+//!
+//! Which nodes are copied, and when, follows from the rounds, from renewals and from the time: the
+//! hosts learn nothing about the requests.
+
+use super::Gateway;
+use super::commits::fail;
+use super::partitions::TreeMove;
+use super::record::Record;
+use super::rounds::{CopyJob, Outcome, Wait};
+use crate::error::{Error, Result};
+use crate::host::DamagedSlot;
+use crate::store::NodeVersion;
+use core::time::Duration;
+
+/// So many copies in a row may be damaged while the old host's node is not.
+const DAMAGED_MAX: usize = 4;
+
+/// The result of [`Gateway::move_step`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MoveStep {
+    /// A node is being copied.
+    Copying,
+    /// A tree has moved.
+    Moved,
+    /// Each host has its share of the trees, or trees stay because the rate is constant.
+    Done,
+}
+
+/// What became of copies of nodes.
+#[derive(Default)]
+pub struct CopyResults {
+    /// Why the last copy failed.
+    error: Option<Error>,
+    /// A damaged slot of the last copy.
+    damaged: Option<DamagedSlot>,
+    /// Copies in a row that were damaged while the old host's node was not.
+    damaged_in_a_row: usize,
+}
+
+impl Gateway {
+    /// Goes on with the move of trees to new hosts, while no batch is under way. Clients wait for
+    /// it only while a tree's last nodes are copied.
+    pub(crate) fn move_step(&mut self) -> Result<MoveStep> {
+        let Some(tree) = self.next_move() else { return Ok(MoveStep::Done) };
+        if self.is_any_lost() {
+            self.begin_next_session()?;
+        }
+        self.finish(tree.to, Wait::For(Duration::ZERO))?;
+        if self.state.running(tree.to).is_some() {
+            return Ok(MoveStep::Copying);
+        }
+        self.check_last_copy()?;
+        let missing = self.state.versions_to_copy(tree.root);
+        if missing.len() <= self.last_nodes() {
+            return self.complete_move(tree);
+        }
+        // The lower layers first: the upper ones are renewed most often.
+        if let Some(&version) = missing.last() {
+            self.begin_copy(tree.to, version)?;
+        }
+        Ok(MoveStep::Copying)
+    }
+
+    /// How many trees each host has.
+    pub fn tree_counts(&self) -> Vec<usize> {
+        self.state.partitions.tree_counts()
+    }
+
+    /// Whether trees are still to move to other hosts.
+    pub fn has_moves(&self) -> bool {
+        self.state.partitions.next_move().is_some()
+    }
+
+    /// Whether the next step of the move has to wait for the end of a copy or round.
+    pub(crate) fn is_move_busy(&mut self) -> Result<bool> {
+        self.note_commits()?;
+        Ok(self.next_move().is_some_and(|tree| {
+            let link = &self.links[tree.to];
+            let is_under_way = link.outcome.is_none() && !link.is_staged && !link.is_lost;
+            is_under_way && self.state.running(tree.to).is_some()
+        }))
+    }
+
+    /// The next tree to move. At a constant rate none does: copies have no ticks.
+    fn next_move(&self) -> Option<TreeMove> {
+        let next = self.state.partitions.next_move();
+        next.filter(|_| self.constant_rate.is_none())
+    }
+
+    /// So many nodes are copied while rounds wait, as a round renews.
+    fn last_nodes(&self) -> usize {
+        self.state.params.geometry.layers
+    }
+
+    /// Copies a tree's last nodes, and moves the tree.
+    fn complete_move(&mut self, tree: TreeMove) -> Result<MoveStep> {
+        // Sessions may be lost, and copies may fail.
+        for _ in 0..2 * self.last_nodes() + DAMAGED_MAX {
+            self.send_pending()?;
+            self.settle()?;
+            self.check_last_copy()?;
+            if let Some(&version) = self.state.versions_to_copy(tree.root).last() {
+                self.begin_copy(tree.to, version)?;
+                self.finish(tree.to, Wait::Long)?;
+            } else if self.state.pending.is_empty() {
+                self.log_and_apply(self.state.partitions.moved(tree))?;
+                self.hosts.divide(self.state.partitions.of_roots());
+                // The copies were verified: what was damaged is at the old host.
+                let moved = self.state.params.geometry.nodes_of(tree.root);
+                moved.for_each(|node| self.found_damage.forget(node));
+                return Ok(MoveStep::Moved);
+            }
+        }
+        Ok(MoveStep::Copying)
+    }
+
+    /// Begins to copy a version of a node to the partition that gets its tree.
+    fn begin_copy(&mut self, to: usize, version: NodeVersion) -> Result {
+        if self.state.has_old_pending(to) {
+            // The next commit makes unreadable what they read.
+            self.send_pending()?;
+        }
+        let from = self.state.partition_of_node(version.node);
+        if self.state.running(to).is_some() || self.is_any_lost() {
+            return Ok(());
+        }
+        let NodeVersion { node, attempt } = version;
+        self.log_and_apply(Record::Copy { partition: to as u32, node: node.0, attempt })?;
+        let root = self.state.params.geometry.root_of(node);
+        let source = self.links[from].host.clone();
+        let link = &mut self.links[to];
+        link.is_staged = false;
+        link.worker.copy(CopyJob {
+            source,
+            version,
+            round: self.state.partitions.round_at(root),
+            sequence: self.state.partitions.get(to).sequence + 1,
+        });
+        Ok(())
+    }
+
+    /// Takes the result of a copy. What is wrong with it fails the next step of the move, and no
+    /// request of a client.
+    pub(super) fn finish_copy(
+        &mut self,
+        partition: usize,
+        version: NodeVersion,
+        outcome: Outcome,
+    ) -> Result {
+        let Outcome { staged, committed, has_lost_source, .. } = outcome;
+        match committed {
+            None if has_lost_source => {
+                self.log_deferred(fail(partition))?;
+                self.end_session(self.state.partition_of_node(version.node));
+                return self.begin_next_session();
+            }
+            None if !matches!(staged, Err(Error::SessionLost)) => {
+                self.log_deferred(fail(partition))?;
+                self.copy_results.error = staged.err();
+                return Ok(());
+            }
+            Some(Ok(())) => self.log_commit(partition)?,
+            Some(Err(error)) => {
+                // It is unknown whether the commit happened. The next call finds out.
+                self.links[partition].is_staged = true;
+                if matches!(error, Error::SessionLost) {
+                    return self.renew_session(partition);
+                }
+                self.copy_results.error = Some(error);
+                return Ok(());
+            }
+            None => {}
+        }
+        match staged {
+            Ok(damage) if damage.is_empty() => {
+                self.copy_results.damaged_in_a_row = 0;
+                let nodes = vec![(version.node.0, version.attempt)];
+                self.log_deferred(Record::Copied { nodes })?;
+            }
+            Ok(damage) => self.copy_results.damaged = damage.first().copied(),
+            Err(Error::SessionLost) => {
+                self.links[partition].is_lost = true;
+                self.begin_next_session()?;
+            }
+            Err(error) => self.copy_results.error = Some(error),
+        }
+        Ok(())
+    }
+
+    /// Fails if the last copy has failed. If it was damaged, the old host's node is verified, and
+    /// written anew if it is damaged, too.
+    fn check_last_copy(&mut self) -> Result {
+        if let Some(error) = self.copy_results.error.take() {
+            return Err(error);
+        }
+        let Some(DamagedSlot { node, slot }) = self.copy_results.damaged.take() else {
+            return Ok(());
+        };
+        let verdict = self.scrub(node)?;
+        if verdict.lost.is_empty() && verdict.healed.is_empty() {
+            self.copy_results.damaged_in_a_row += 1;
+            if self.copy_results.damaged_in_a_row == DAMAGED_MAX {
+                self.copy_results.damaged_in_a_row = 0;
+                return Err(Error::Tampered { node: node.0, slot });
+            }
+        }
+        Ok(())
+    }
+}
