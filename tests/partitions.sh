@@ -112,14 +112,33 @@ gateway_at 0 1 2
 expect 2 "${gateway[@]}" --host-cert host0/host.pem
 check "certificates are one, or one for each" grep -q "once for each --host" err
 
+# Kilobytes on the disk of the hosts that had all trees.
+room() {
+    du -ck host0 host1 host2 | tail -n 1 | cut -f 1
+}
+
+is_room_freed() {
+    local tries
+    for tries in $(seq 100); do
+        if [ "$(room)" -lt $(($1 * 9 / 10)) ]; then
+            return
+        fi
+        sleep 0.1
+    done
+    echo "$(room) of $1 KB after $tries tries"
+    return 1
+}
+
 section "trees move to a host more, beside clients"
 start_host 3
+before=$(room)
 gateway_at 0 1 2 3
 start_service gateway RESP "${gateway[@]}"
 check_values value
 trees_at 3 2
 check_values value
 check "host 3 has its part" has_nodes host3
+check "the old hosts have more room" is_room_freed "$before"
 stop_service
 gateway_at 0 1 2
 expect 2 "${gateway[@]}"

@@ -132,6 +132,11 @@ pub trait Host: Send + Sync {
         Err(Error::Store("this host returns no nodes"))
     }
 
+    /// Removes the nodes of all trees without these roots, which have moved to other hosts.
+    fn keep_trees(&self, _roots: &[u32]) -> Result {
+        Ok(())
+    }
+
     /// Makes the staged versions current, all or none. `sequence` is one more than that of the
     /// previous commit.
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result;
@@ -532,6 +537,13 @@ impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
         Ok(bytes)
     }
 
+    fn keep_trees(&self, roots: &[u32]) -> Result {
+        let others = (0..self.geometry.roots).filter(|root| !roots.contains(root));
+        let nodes: Vec<Node> =
+            others.flat_map(|root| self.geometry.nodes_of(root as usize)).collect();
+        block_on(self.store.remove(&nodes)).map_err(without_store)
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         block_on(self.store.commit(sequence, versions)).map_err(without_store)
     }
@@ -560,6 +572,10 @@ impl<H: Host + ?Sized> Host for std::sync::Arc<H> {
 
     fn node(&self, version: NodeVersion) -> Result<Vec<u8>> {
         (**self).node(version)
+    }
+
+    fn keep_trees(&self, roots: &[u32]) -> Result {
+        (**self).keep_trees(roots)
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {

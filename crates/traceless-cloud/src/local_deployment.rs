@@ -268,6 +268,10 @@ impl Host for LocalHost {
         self.call(|host| host.node(version))
     }
 
+    fn keep_trees(&self, roots: &[u32]) -> Result {
+        self.call(|host| host.keep_trees(roots))
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         self.call(|host| host.commit(sequence, versions))
     }

@@ -147,6 +147,10 @@ impl<H: Host> Host for ObservedHost<H> {
         self.host.node(version)
     }
 
+    fn keep_trees(&self, roots: &[u32]) -> Result {
+        self.host.keep_trees(roots)
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         let observation = &self.observation;
         let time = observation.clock.now();

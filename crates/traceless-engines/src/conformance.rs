@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use traceless_cloud::geometry::{Geometry, Node};
 use traceless_cloud::store::suite::{
-    behaves, check_round, is_copyable, reopens, shapes, write_round,
+    behaves, check_round, is_copyable, removes, reopens, shapes, write_round,
 };
 use traceless_cloud::store::{NodeStore as _, NodeVersion, Opening};
 
@@ -35,6 +35,7 @@ pub fn conforms<E: Engine>(connect: impl Fn(u32, Geometry) -> E) {
         reopens(|| open(10 + number), &g);
         wait_until_tidy(&connect, 10 + number, g);
         is_copyable(|| open(20 + number), &g);
+        removes(|| open(40 + number), &g);
     }
     takes_over(&connect, 40, whole);
 }

@@ -30,7 +30,7 @@ use std::sync::{
 };
 use tokio::sync::{Mutex, Semaphore};
 use traceless_cloud::Result;
-use traceless_cloud::geometry::Geometry;
+use traceless_cloud::geometry::{Geometry, Node};
 use traceless_cloud::store::{
     CopyableStore, NodeStore, NodeVersion, Opening, SlotRead, StoredVersion, Versions,
 };
@@ -349,6 +349,17 @@ impl<E: Engine> NodeStore for EngineStore<E> {
         let versions = self.reading().staged(sequence, versions)?;
         self.append(&mut end, Entry::Commit { sequence, versions }).await?;
         self.shorten(&mut end).await;
+        Ok(())
+    }
+
+    async fn remove(&self, nodes: &[Node]) -> Result {
+        let mut end = self.log.lock().await;
+        self.settle(&mut end).await?;
+        let removed = self.writing().remove(nodes);
+        if !removed.is_empty() {
+            self.checkpoint(&mut end).await?;
+            EngineStore::remove(self, removed);
+        }
         Ok(())
     }
 

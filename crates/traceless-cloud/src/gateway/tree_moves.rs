@@ -14,9 +14,10 @@ use super::partitions::TreeMove;
 use super::record::Record;
 use super::rounds::{CopyJob, Outcome, Wait};
 use crate::error::{Error, Result};
-use crate::host::DamagedSlot;
+use crate::host::{DamagedSlot, Host};
 use crate::store::NodeVersion;
 use core::time::Duration;
+use std::sync::Arc;
 
 /// So many copies in a row may be damaged while the old host's node is not.
 const DAMAGED_MAX: usize = 4;
@@ -70,6 +71,17 @@ impl Gateway {
     /// How many trees each host has.
     pub fn tree_counts(&self) -> Vec<usize> {
         self.state.partitions.tree_counts()
+    }
+
+    /// Each host with the roots of its trees.
+    pub(crate) fn hosts_with_roots(&self) -> Vec<(Arc<dyn Host>, Vec<u32>)> {
+        let of_root = self.state.partitions.of_roots();
+        let roots = |partition| {
+            let is_own = |root: &u32| of_root[*root as usize] as usize == partition;
+            (0..of_root.len() as u32).filter(is_own).collect()
+        };
+        let host = |partition: usize| (self.links[partition].host.clone(), roots(partition));
+        (0..self.links.len()).map(host).collect()
     }
 
     /// Whether trees are still to move to other hosts.

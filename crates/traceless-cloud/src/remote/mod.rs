@@ -284,6 +284,10 @@ impl Host for RemoteHost {
         self.call(ROUNDS, &message::node(version))
     }
 
+    fn keep_trees(&self, roots: &[u32]) -> Result {
+        self.call(ROUNDS, &message::keep_trees(roots)).map(drop)
+    }
+
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
         self.call(ROUNDS, &message::commit(sequence, versions)).map(drop)
     }

@@ -170,6 +170,9 @@ impl HostSession {
                 self.served.place(version, &bytes).map(|()| Vec::new())
             }
             NumberedRequest::Node(version) => self.served.node(version),
+            NumberedRequest::KeepTrees(roots) => {
+                self.served.keep_trees(&roots).map(|()| Vec::new())
+            }
             NumberedRequest::Sequence => {
                 self.served.sequence().map(|last| last.to_le_bytes().to_vec())
             }

@@ -4,7 +4,7 @@ use super::SharedGateway;
 use super::repeating_thread::RepeatingThread;
 use super::scrub_thread::FAILED_PAUSE;
 use crate::error::Error;
-use crate::gateway::MoveStep;
+use crate::gateway::{Gateway, MoveStep};
 use std::sync::Arc;
 use std::time::Duration;
 use traceless_core::clock::{Clock as _, Monotonic};
@@ -18,13 +18,18 @@ pub struct MoveThread {
 }
 
 impl MoveThread {
-    /// Starts to move trees, if there are some to be moved.
+    /// Starts to move trees, if there are several hosts. In the end each host removes the trees
+    /// that it no longer has.
     pub fn start(front: &Arc<SharedGateway>) -> Option<Self> {
-        if !front.inspect(|gateway| gateway.has_moves()) {
+        let (hosts, has_moves) =
+            front.inspect(|gateway| (gateway.tree_counts().len(), gateway.has_moves()));
+        if hosts == 1 {
             return None;
         }
         if front.has_constant_rate() {
-            tracing::warn!("at a constant rate no tree moves to a new host");
+            if has_moves {
+                tracing::warn!("at a constant rate no tree moves to a new host");
+            }
             return None;
         }
         let (front, clock) = (front.clone(), Monotonic::start());
@@ -38,7 +43,13 @@ impl MoveThread {
                 return Some(Duration::from_nanos(clock.now() - began));
             }
             match front.move_step() {
-                Ok(MoveStep::Done) => None,
+                Ok(MoveStep::Done) => match front.keep_own_trees() {
+                    Ok(()) | Err(Error::Fenced { .. }) => None,
+                    Err(error) => {
+                        tracing::warn!(%error, "a host cannot remove trees that have moved now");
+                        Some(FAILED_PAUSE)
+                    }
+                },
                 Ok(MoveStep::Moved) => Some(Duration::ZERO),
                 Ok(MoveStep::Copying) => {
                     copy_began = Some(clock.now());
@@ -60,6 +71,12 @@ impl SharedGateway {
     fn is_move_busy(&self) -> bool {
         // An error is that of the next step.
         self.lock().is_move_busy().is_ok_and(|is_busy| is_busy)
+    }
+
+    /// Lets each host remove the trees that it no longer has, beside the clients.
+    fn keep_own_trees(&self) -> Result<(), Error> {
+        let hosts = self.inspect(Gateway::hosts_with_roots);
+        hosts.into_iter().try_for_each(|(host, roots)| host.keep_trees(&roots))
     }
 
     /// Goes on with the move of trees.
@@ -88,7 +105,7 @@ mod tests {
     use crate::gateway::{StoreStep, Value};
     use crate::shared::Wall;
 
-    fn shared(gateway: crate::gateway::Gateway) -> Arc<SharedGateway> {
+    fn shared(gateway: Gateway) -> Arc<SharedGateway> {
         Arc::new(SharedGateway::new(gateway, Arc::default(), Arc::new(Wall)))
     }
 
@@ -98,7 +115,7 @@ mod tests {
         let front = shared(two_hosts(10_000, 97));
         let thread = MoveThread::start(&front);
         assert!(thread.is_some());
-        let has_moves = || front.inspect(|gateway| gateway.has_moves());
+        let has_moves = || front.inspect(Gateway::has_moves);
         std::thread::scope(|scope| {
             for client in 0..4_u8 {
                 let (front, has_moves) = (&front, &has_moves);
@@ -116,7 +133,11 @@ mod tests {
             }
         });
         drop(thread);
-        assert_eq!(front.inspect(|gateway| gateway.tree_counts()), [4, 4]);
+        assert_eq!(front.inspect(Gateway::tree_counts), [4, 4]);
+        // What the first host has removed was not read any more.
+        for id in 0..10_000 {
+            assert_eq!(front.run(|gateway| gateway.get(id)).unwrap().len(), 64);
+        }
         assert!(front.metrics().text().contains("traceless_trees{host=\"1\"} 4"));
     }
 
@@ -127,7 +148,7 @@ mod tests {
         let clock = Arc::new(traceless_core::clock::SimulatedClock::default());
         front.run(|gateway| gateway.start_constant_rate(1000, clock)).unwrap();
         assert!(MoveThread::start(&front).is_none());
-        assert!(front.run(|gateway| gateway.move_step()).unwrap() == MoveStep::Done);
-        assert_eq!(front.inspect(|gateway| gateway.tree_counts()), [8, 0]);
+        assert!(front.run(Gateway::move_step).unwrap() == MoveStep::Done);
+        assert_eq!(front.inspect(Gateway::tree_counts), [8, 0]);
     }
 }

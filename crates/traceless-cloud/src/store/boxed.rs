@@ -3,6 +3,7 @@
 use super::{CopyableStore, NodeStore, NodeVersion, Opening, SlotRead};
 use crate::enclave::DamagedSlots;
 use crate::error::Result;
+use crate::geometry::Node;
 use futures_util::future::BoxFuture;
 
 /// Any store. Each call allocates its future: nothing beside a call for all slots of all queries of
@@ -57,6 +58,10 @@ impl NodeStore for BoxedStore {
         self.0.judge(version, damaged);
     }
 
+    async fn remove(&self, nodes: &[Node]) -> Result {
+        self.0.remove(nodes).await
+    }
+
     async fn admit(&self, opening: Opening) -> Result {
         self.0.admit(opening).await
     }
@@ -88,6 +93,7 @@ trait AnyStore: Send + Sync {
     fn commit<'a>(&'a self, sequence: u64, versions: &'a [NodeVersion]) -> BoxFuture<'a, Result>;
     fn sequence(&self) -> BoxFuture<'_, Result<u64>>;
     fn judge(&self, version: NodeVersion, damaged: &DamagedSlots);
+    fn remove<'a>(&'a self, nodes: &'a [Node]) -> BoxFuture<'a, Result>;
     fn admit(&self, opening: Opening) -> BoxFuture<'_, Result>;
     fn current(&self) -> Vec<NodeVersion>;
     fn restore<'a>(&'a self, sequence: u64, versions: &'a [NodeVersion]) -> BoxFuture<'a, Result>;
@@ -136,6 +142,10 @@ impl<S: CopyableStore> AnyStore for S {
 
     fn judge(&self, version: NodeVersion, damaged: &DamagedSlots) {
         NodeStore::judge(self, version, damaged);
+    }
+
+    fn remove<'a>(&'a self, nodes: &'a [Node]) -> BoxFuture<'a, Result> {
+        Box::pin(NodeStore::remove(self, nodes))
     }
 
     fn admit(&self, opening: Opening) -> BoxFuture<'_, Result> {

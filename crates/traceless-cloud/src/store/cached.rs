@@ -163,6 +163,11 @@ impl<S: NodeStore> NodeStore for CachedStore<S> {
         self.store.judge(version, damaged);
     }
 
+    async fn remove(&self, nodes: &[Node]) -> Result {
+        self.writing().remove(nodes);
+        self.store.remove(nodes).await
+    }
+
     async fn admit(&self, opening: Opening) -> Result {
         self.writing().abandon();
         self.store.admit(opening).await
@@ -235,6 +240,11 @@ impl LayerCache {
         if let Some(other) = self.current.insert(kept.version.node, kept) {
             self.spare.push(other.bytes);
         }
+    }
+
+    fn remove(&mut self, nodes: &[Node]) {
+        let of_nodes = nodes.iter().filter_map(|node| self.current.remove(node));
+        self.spare.extend(of_nodes.map(|kept| kept.bytes));
     }
 
     fn drop_staged(&mut self, node: Node) {

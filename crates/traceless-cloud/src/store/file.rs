@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{GEOMETRY_LEN, Geometry, Node};
 use crate::lock::Lock;
 use crate::log::{Damage, EntryDraft, HashProof, Head, Log, Magic, WholeEntries, read};
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs::{File, OpenOptions};
 use std::io::IoSliceMut;
@@ -195,6 +195,29 @@ impl NodeStore for FileStore {
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let staged = places.staged(sequence, versions)?;
         self.apply(&mut places, sequence, &staged, &record(sequence, &staged))
+    }
+
+    async fn remove(&self, nodes: &[Node]) -> Result {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        if places.remove(nodes).is_empty() {
+            return Ok(());
+        }
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        // Their places are used again only under a log without them.
+        log.give_up();
+        *log = write_log(&self.folder, &self.geometry, &places, self.durability)?;
+        let sizes = self.nodes.iter().zip([0, self.geometry.layers - 1]);
+        for (size, (file, layer)) in sizes.enumerate() {
+            let len = self.geometry.node_len(layer) as u64;
+            // All free places: rounds would leave the file as long as it was if one were not.
+            for free in places.free(size) {
+                let (at, len) = (u64::from(free.start) * len, free.len() as u64 * len);
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                // A file system without holes keeps the room for other nodes.
+                let _ = fallocate(file, hole, at, len);
+            }
+        }
+        Ok(())
     }
 
     async fn sequence(&self) -> Result<u64> {

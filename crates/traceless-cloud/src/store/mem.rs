@@ -1,9 +1,9 @@
 //! Nodes in memory.
 
-use super::places::NodePlaces;
+use super::places::{NodePlaces, VersionPlace};
 use super::{CopyableStore, NodeStore, NodeVersion, SlotRead};
 use crate::error::{Error, Result};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, Node};
 use std::sync::{PoisonError, RwLock};
 
 /// A store in memory, for tests and measurements.
@@ -71,6 +71,15 @@ impl NodeStore for MemStore {
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let staged = places.staged(sequence, versions)?;
         places.commit(sequence, &staged);
+        Ok(())
+    }
+
+    async fn remove(&self, nodes: &[Node]) -> Result {
+        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        for VersionPlace { version, location } in places.remove(nodes) {
+            let bytes = &self.bytes[places.size_of(version.node)][location as usize];
+            *bytes.write().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+        }
         Ok(())
     }
 

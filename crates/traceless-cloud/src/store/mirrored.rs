@@ -223,6 +223,19 @@ impl<S: CopyableStore> NodeStore for MirroredStore<S> {
         }
     }
 
+    async fn remove(&self, nodes: &[Node]) -> Result {
+        let mirror = &*self.mirror;
+        let _one = mirror.commits.lock().await;
+        mirror.first.remove(nodes).await?;
+        if let Some(copy) = mirror.copy_to_read()
+            && let Err(failed) = copy.remove(nodes).await
+        {
+            // They are removed at the next opening.
+            report_away(&failed);
+        }
+        Ok(())
+    }
+
     async fn admit(&self, opening: Opening) -> Result {
         self.mirror.first.admit(opening).await?;
         // A commit in doubt may have been made.

@@ -108,6 +108,7 @@ pub struct SlotRead<'a> {
 /// | `commit` | all nodes of a round are staged | `read_slots` |
 /// | `admit` | a session begins, but for the one that opened the store | nothing |
 /// | `sequence` | a session begins, a round is to be committed | `read_slots` |
+/// | `remove` | trees have moved to another host | `read_slots` |
 ///
 /// A round goes down a path from the root. While the enclave works on a node, the one below it is
 /// read and the one above it is staged. An engine that is far away reads all of them from the
@@ -195,6 +196,12 @@ pub trait NodeStore: Send + Sync {
     /// store with a second copy reads these from the other copy next time.
     fn judge(&self, _version: NodeVersion, _damaged: &DamagedSlots) {}
 
+    /// Removes all versions of nodes of trees that have moved to another host. The room that they
+    /// took is free when this returns, or later. An engine that cannot do this leaves them alone.
+    fn remove(&self, _nodes: &[Node]) -> impl Future<Output = Result> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// Begins the session of a gateway, if the store is open already. An engine that several hosts
     /// reach takes the store from the other hosts, and fails with [`Error::Fenced`] if one of them
     /// has admitted a newer opening.
@@ -242,6 +249,10 @@ impl<S: NodeStore + ?Sized> NodeStore for std::sync::Arc<S> {
 
     fn judge(&self, version: NodeVersion, damaged: &DamagedSlots) {
         (**self).judge(version, damaged);
+    }
+
+    async fn remove(&self, nodes: &[Node]) -> Result {
+        (**self).remove(nodes).await
     }
 
     async fn admit(&self, opening: Opening) -> Result {

@@ -8,6 +8,7 @@ use super::NodeVersion;
 use super::versions::{StoredVersion, Versions};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
+use core::ops::Range;
 
 /// A version and its place: the place's number among all of its size.
 pub type VersionPlace = StoredVersion<u32>;
@@ -97,6 +98,27 @@ impl NodePlaces {
     pub fn commit(&mut self, sequence: u64, placed: &[VersionPlace]) {
         self.versions.commit(sequence, placed);
         self.find_free();
+    }
+
+    /// Removes all versions of nodes, and returns their places.
+    pub fn remove(&mut self, nodes: &[Node]) -> Vec<VersionPlace> {
+        let removed = self.versions.remove(nodes);
+        self.find_free();
+        removed
+    }
+
+    /// Free places of a size, as ranges.
+    pub fn free(&self, size: usize) -> Vec<Range<u32>> {
+        let mut free = self.free[size].clone();
+        free.sort_unstable();
+        let mut ranges: Vec<Range<u32>> = Vec::new();
+        for place in free {
+            match ranges.last_mut().filter(|range| range.end == place) {
+                Some(range) => range.end += 1,
+                None => ranges.push(place..place + 1),
+            }
+        }
+        ranges
     }
 
     fn find_free(&mut self) {

@@ -12,7 +12,7 @@
 
 use super::{CopyableStore, NodeStore, NodeVersion, SlotRead};
 use crate::block_on::block_on;
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, Node};
 
 /// Trees with a root, without a root, and of leaves alone.
 pub fn shapes() -> [Geometry; 3] {
@@ -136,6 +136,45 @@ pub fn is_copyable<S: CopyableStore>(open: impl Fn() -> S, g: &Geometry) {
     check_round(&store, g, 8);
     drop(store);
     assert_eq!(number(&open()), 8);
+}
+
+/// Checks that removed nodes are gone, and can be written again. `open` opens the store anew, after
+/// the one that it returned before was dropped.
+pub fn removes<S: CopyableStore>(open: impl Fn() -> S, g: &Geometry) {
+    let store = open();
+    for sequence in 1..=12 {
+        write_round(&store, g, sequence);
+    }
+    let removed: Vec<Node> = g.nodes_of(0).collect();
+    let is_removed = |version: &NodeVersion| removed.contains(&version.node);
+    let mut left = store.current();
+    assert!(left.iter().any(is_removed));
+    left.retain(|version| !is_removed(version));
+    left.sort_unstable();
+    let current = |store: &S| {
+        let mut current = store.current();
+        current.sort_unstable();
+        current
+    };
+    block_on(store.remove(&removed)).unwrap();
+    block_on(store.remove(&removed)).unwrap();
+    assert_eq!((current(&store), block_on(store.sequence()).unwrap()), (left.clone(), 12));
+    drop(store);
+    let store = open();
+    assert_eq!((current(&store), block_on(store.sequence()).unwrap()), (left.clone(), 12));
+    for version in left {
+        let mut bytes = vec![0; bytes_of(g, version).len()];
+        block_on(store.read_node(version, &mut bytes)).unwrap();
+        assert!(bytes == bytes_of(g, version));
+    }
+    for sequence in 13..=24 {
+        write_round(&store, g, sequence);
+        check_round(&store, g, sequence);
+    }
+    drop(store);
+    let store = open();
+    check_round(&store, g, 24);
+    assert!(current(&store).iter().any(is_removed));
 }
 
 /// The versions that a round writes under an attempt.

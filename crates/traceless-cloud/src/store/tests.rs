@@ -1,7 +1,8 @@
-use super::suite::{behaves, bytes_of, is_copyable, path, reopens, shapes, write_round};
+use super::suite::{behaves, bytes_of, is_copyable, path, removes, reopens, shapes, write_round};
 use super::*;
 use crate::block_on::block_on;
 use crate::error::Error;
+use crate::geometry::Geometry;
 use crate::geometry::tests::small;
 
 #[test]
@@ -56,5 +57,34 @@ fn files_reopen_in_the_state_of_the_last_commit() {
     for g in shapes() {
         let folder = tempfile::tempdir().unwrap();
         is_copyable(|| FileStore::open(folder.path(), g, Durability::Process).unwrap(), &g);
+        let folder = tempfile::tempdir().unwrap();
+        removes(|| FileStore::open(folder.path(), g, Durability::Process).unwrap(), &g);
     }
+}
+
+/// The room of removed nodes is free again.
+#[test]
+fn removed_nodes_leave_the_cache_and_the_disk() {
+    for g in shapes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = || FileStore::open(folder.path(), g, Durability::Process).unwrap();
+        removes(|| CachedStore::new(BoxedStore::new(file()), g, 1 << 20), &g);
+    }
+    let g = Geometry { block_len: 4096, ..small() };
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open(folder.path(), g, Durability::Process).unwrap();
+    for sequence in 1..=10 {
+        write_round(&store, &g, sequence);
+    }
+    let used = || {
+        let files = std::fs::read_dir(folder.path()).unwrap();
+        let blocks = |entry: std::io::Result<std::fs::DirEntry>| {
+            std::os::unix::fs::MetadataExt::blocks(&entry.unwrap().metadata().unwrap())
+        };
+        files.map(blocks).sum::<u64>() * 512
+    };
+    let all: Vec<Node> = (0..g.nodes()).map(Node).collect();
+    let before = used();
+    block_on(store.remove(&all)).unwrap();
+    assert!(used() < before / 4, "{} of {before}", used());
 }

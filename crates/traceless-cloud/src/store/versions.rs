@@ -23,7 +23,7 @@
 use super::NodeVersion;
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, Node};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A version and the location of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,6 +145,18 @@ impl<T: Copy + PartialEq> Versions<T> {
             found.copied().ok_or(Error::Store("a node is not staged"))
         };
         versions.iter().map(find).collect()
+    }
+
+    /// Removes all versions of nodes, and returns them.
+    pub fn remove(&mut self, nodes: &[Node]) -> Vec<StoredVersion<T>> {
+        let nodes: HashSet<Node> = nodes.iter().copied().collect();
+        let is_removed = |stored: &StoredVersion<T>| nodes.contains(&stored.version.node);
+        let of_node = |node: &Node| self.current.get_mut(node.0 as usize).and_then(Option::take);
+        let mut removed: Vec<StoredVersion<T>> = nodes.iter().filter_map(of_node).collect();
+        removed.extend(self.previous.extract_if(.., |stored| is_removed(stored)));
+        removed.extend(self.staged.extract_if(|_, stored| is_removed(stored)).map(|(_, one)| one));
+        self.newest.retain(|stored| !is_removed(stored));
+        removed
     }
 
     /// Makes versions current. Returns the versions that can no longer be read or committed: the

@@ -78,6 +78,8 @@ pub enum NumberedRequest {
     },
     /// Requests the bytes of a version of a node.
     Node(NodeVersion),
+    /// Removes the nodes of all trees but the ones with these roots.
+    KeepTrees(Vec<u32>),
 }
 
 /// Longest request in a session, in bytes.
@@ -213,6 +215,13 @@ pub fn node(version: NodeVersion) -> Vec<u8> {
     out.into_bytes()
 }
 
+/// Encodes [`NumberedRequest::KeepTrees`].
+pub fn keep_trees(roots: &[u32]) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.u8(9).u32s(roots);
+    out.into_bytes()
+}
+
 /// Encodes [`NumberedRequest::Sequence`].
 pub fn sequence() -> Vec<u8> {
     vec![6]
@@ -263,6 +272,13 @@ impl NumberedRequest {
                 Self::Place { version, bytes: from.rest().to_vec() }
             }
             8 => Self::Node(NodeVersion::decode(&mut from)?),
+            9 => {
+                let mut roots = Vec::new();
+                while !from.remaining().is_empty() {
+                    roots.push(from.u32()?);
+                }
+                Self::KeepTrees(roots)
+            }
             _ => return Err(Error::Malformed("no such request")),
         };
         from.end()?;
@@ -327,6 +343,7 @@ mod tests {
                 NumberedRequest::Place { version: nodes[2], bytes: vec![4; 30] },
             ),
             (node(nodes[3]), NumberedRequest::Node(nodes[3])),
+            (keep_trees(&[0, 7]), NumberedRequest::KeepTrees(vec![0, 7])),
             (commit(10, &nodes), NumberedRequest::Commit { sequence: 10, versions: nodes }),
             (sequence(), NumberedRequest::Sequence),
         ]
@@ -397,7 +414,7 @@ mod tests {
         queries_max.push(queries_max[0].clone());
         assert!(NumberedRequest::decode(&queries(&queries_max)).is_err());
         assert!(
-            NumberedRequest::decode(&[6, 0]).is_err() && NumberedRequest::decode(&[9]).is_err()
+            NumberedRequest::decode(&[6, 0]).is_err() && NumberedRequest::decode(&[10]).is_err()
         );
     }
 }

@@ -131,8 +131,15 @@ impl<E: Engine> EngineStore<E> {
 
     /// Replaces the entries of the log by a checkpoint, if they are many. A failure does no harm.
     pub(super) async fn shorten(&self, end: &mut LogEnd) {
+        if end.next > end.checkpoint_due {
+            let _ = self.checkpoint(end).await;
+        }
+    }
+
+    /// Replaces the entries of the log by a checkpoint.
+    pub(super) async fn checkpoint(&self, end: &mut LogEnd) -> Result {
         let last = end.next - 1;
-        let Some(newest) = end.newest.filter(|_| last >= end.checkpoint_due) else { return };
+        let Some(newest) = end.newest else { return Ok(()) };
         let checkpoint = Entry::checkpoint(&self.reading(), newest);
         let bytes = Bytes::from(checkpoint.encode(&end.mark()));
         let shortened = self.client.request(bytes.len(), move |engine| {
@@ -140,8 +147,10 @@ impl<E: Engine> EngineStore<E> {
             async move { engine.checkpoint(last, bytes).await }
         });
         // After a failure some commits are made before the next attempt.
-        let pause = if shortened.await.is_ok() { ENTRIES_MAX } else { ENTRIES_MAX / 8 };
+        let shortened = shortened.await;
+        let pause = if shortened.is_ok() { ENTRIES_MAX } else { ENTRIES_MAX / 8 };
         end.checkpoint_due = last + pause;
+        shortened
     }
 
     /// Reads the log of a store that this host has never had, or has lost.

@@ -96,9 +96,9 @@ fn copies_survive_the_gateway() {
     // The log alone, and a saved state.
     for saves in [false, true] {
         if saves {
-            gateway.save().unwrap()
+            gateway.save().unwrap();
         } else {
-            gateway.flush().unwrap()
+            gateway.flush().unwrap();
         }
         drop(gateway);
         gateway = world.open(u64::MAX).unwrap();

@@ -97,6 +97,11 @@ impl NodeStore for TestStore {
         if is_lost { Err(Error::Engine("no answer".to_owned())) } else { Ok(()) }
     }
 
+    async fn remove(&self, nodes: &[Node]) -> Result {
+        self.check()?;
+        self.nodes.remove(nodes).await
+    }
+
     async fn sequence(&self) -> Result<u64> {
         self.check()?;
         self.nodes.sequence().await
@@ -155,6 +160,24 @@ fn assert_equal(first: &impl CopyableStore, copy: &impl CopyableStore, g: &Geome
         assert!(node(first, g, version) == node(copy, g, version));
         assert!(node(copy, g, version) == bytes_of(g, version));
     }
+}
+
+#[test]
+fn removed_nodes_leave_both_stores() {
+    let g = small();
+    let (first, copy) = pair(g);
+    let store = mirrored(&first, &copy, g);
+    for sequence in 1..=5 {
+        make_round(&store, &g, sequence);
+    }
+    wait_until_whole(&store);
+    let leaves: Vec<Node> = g.nodes_of(0).filter(|node| g.layer_of(*node) > 0).collect();
+    block_on(store.remove(&leaves)).unwrap();
+    assert_equal(&first, &copy, &g);
+    assert_eq!(first.current().len(), 1);
+    make_round(&store, &g, 6);
+    check_round(&store, &g, 6);
+    assert_equal(&first, &copy, &g);
 }
 
 #[test]
