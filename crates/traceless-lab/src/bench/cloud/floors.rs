@@ -1,7 +1,7 @@
 //! The rows of the group cloud.
 
 use super::serving::{RedisLoad, ServingProcess, redis_benchmark};
-use super::{Report, engines, far, kernel, measure_in_rounds, operations};
+use super::{Report, engines, far, kernel, measure_in_rounds, operations, partitions};
 use crate::args::{BenchKernel, CloudArgs};
 use crate::bench::controls::{Controls, OperationTimes, Operations};
 use crate::report::{Row, Scale, TimePair, failed, print_rows, row, row_of_ratios};
@@ -48,6 +48,7 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     rows.extend(redis(&mut controls, args.quick, &params(&base)?)?);
     rows.push(dashboard(args.quick)?);
     rows.push(far::clients(args.quick)?);
+    rows.push(partitions::padding()?);
     rows.extend(engines::rows(args.quick)?);
     print_rows("traceless.cloud.bench.v1", &rows, args.json)
 }

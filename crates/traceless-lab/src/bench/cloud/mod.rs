@@ -9,6 +9,7 @@ mod far;
 pub mod floors;
 mod kernel;
 mod operations;
+mod partitions;
 mod serving;
 
 use crate::args::{BenchKernel, CloudArgs};
