@@ -226,6 +226,39 @@ def parts():
     client.delete_object(Bucket="some", Key="q")
 
 
+def versions():
+    """Each object is the only version of its name, as in a bucket of S3 without versions."""
+    names = ["v/1", "v/2", "v/ä b", "w"]
+    for name in names:
+        client.put_object(Bucket="some", Key=name, Body=name.encode())
+    pages = client.get_paginator("list_object_versions").paginate(
+        Bucket="some", Prefix="v/", PaginationConfig={"PageSize": 2}
+    )
+    listed = [one for page in pages for one in page["Versions"]]
+    assert [one["Key"] for one in listed] == names[:3]
+    assert all(one["VersionId"] == "null" and one["IsLatest"] for one in listed)
+    assert listed[0]["ETag"].strip('"') == hashlib.md5(b"v/1").hexdigest()
+    rolled = client.list_object_versions(Bucket="some", Prefix="v", Delimiter="/")
+    assert [one["Prefix"] for one in rolled["CommonPrefixes"]] == ["v/"]
+    refused("NoSuchBucket", client.list_object_versions, Bucket="none")
+    refused("InvalidArgument", client.list_object_versions, Bucket="some", VersionIdMarker="null")
+    assert body("some", "v/1", VersionId="null") == b"v/1"
+    refused("NoSuchVersion", client.get_object, Bucket="some", Key="v/1", VersionId="other")
+    refused("404", client.head_object, Bucket="some", Key="v/1", VersionId="other")
+    refused("NoSuchVersion", client.delete_object, Bucket="some", Key="v/1", VersionId="other")
+    source = {"Bucket": "some", "Key": "v/1", "VersionId": "other"}
+    refused("NoSuchVersion", client.copy_object, Bucket="some", Key="x", CopySource=source)
+    some = [{"Key": "v/1", "VersionId": "other"}, {"Key": "v/2", "VersionId": "null"}]
+    removed = client.delete_objects(Bucket="some", Delete={"Objects": some})
+    assert [one["Key"] for one in removed["Deleted"]] == ["v/2"]
+    assert [one["Code"] for one in removed["Errors"]] == ["NoSuchVersion"]
+    # As tools empty a bucket that may have versions.
+    for one in client.list_object_versions(Bucket="some")["Versions"]:
+        if one["Key"] in names:
+            client.delete_object(Bucket="some", Key=one["Key"], VersionId=one["VersionId"])
+    assert not set(names) & set(keys("some"))
+
+
 def strangers():
     refused("SignatureDoesNotMatch", connect(key, secret + "x").list_buckets)
     refused("InvalidAccessKeyId", connect("nobody", secret).list_buckets)
@@ -254,6 +287,7 @@ def all_():
     conditions()
     listings()
     parts()
+    versions()
     if not sys.argv[5:]:
         strangers()
     client.delete_bucket(Bucket="some")

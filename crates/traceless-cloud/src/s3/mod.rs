@@ -60,6 +60,7 @@ mod signature;
 #[cfg(test)]
 mod tests;
 mod uploads;
+mod versions;
 
 pub use access::{AccessKeys, Grant};
 pub(crate) use service::S3;

@@ -5,6 +5,7 @@ use crate::s3::bodies::hex;
 use crate::s3::errors::read_state;
 use crate::s3::listing::{ListRequest, count, escape, is_escaped, page_len};
 use crate::s3::uploads;
+use crate::s3::versions::{ONLY_VERSION, only_version};
 use s3s::dto;
 use s3s::{S3Result, s3_error};
 
@@ -69,6 +70,45 @@ impl Handlers {
             continuation_token: input.continuation_token,
             encoding_type: input.encoding_type,
             ..dto::ListObjectsV2Output::default()
+        })
+    }
+
+    /// Lists objects as the versions of a bucket without versions.
+    pub(super) fn versions(
+        &self,
+        input: dto::ListObjectVersionsInput,
+        owner: &dto::Owner,
+    ) -> S3Result<dto::ListObjectVersionsOutput> {
+        let len = page_len(input.max_keys)?;
+        let escaped = is_escaped(input.encoding_type.as_ref());
+        if input.version_id_marker.is_some() && input.key_marker.is_none() {
+            return Err(s3_error!(InvalidArgument, "a version to begin after needs its key"));
+        }
+        let list_request = ListRequest {
+            bucket: &input.bucket,
+            prefix: input.prefix.as_deref().unwrap_or_default(),
+            delimiter: input.delimiter.as_deref().unwrap_or_default(),
+            after: input.key_marker.as_deref().unwrap_or_default(),
+            len,
+            escaped,
+        };
+        let page = self.page(&list_request)?;
+        let versions = page.objects.into_iter().map(|object| only_version(object, owner));
+        let escaped_text = |text: Option<String>| text.map(|text| escape(&text, escaped));
+        Ok(dto::ListObjectVersionsOutput {
+            is_truncated: Some(page.next.is_some()),
+            next_version_id_marker: page.next.is_some().then(|| ONLY_VERSION.to_owned()),
+            next_key_marker: escaped_text(page.next),
+            versions: Some(versions.collect()),
+            common_prefixes: Some(page.prefixes),
+            name: Some(input.bucket),
+            prefix: escaped_text(Some(input.prefix.unwrap_or_default())),
+            key_marker: escaped_text(Some(input.key_marker.unwrap_or_default())),
+            version_id_marker: Some(input.version_id_marker.unwrap_or_default()),
+            delimiter: escaped_text(input.delimiter),
+            max_keys: Some(count(len)),
+            encoding_type: input.encoding_type,
+            ..dto::ListObjectVersionsOutput::default()
         })
     }
 

@@ -12,6 +12,7 @@ use super::errors::read_state;
 use super::listing::{ListRequest, Page, page};
 use super::objects::{self as objects_of, ObjectInfo};
 use super::uploads as uploads_of;
+use super::versions::check_version;
 use crate::shared::{Kind, Protocol, SharedGateway};
 use async_trait::async_trait;
 use s3s::dto::{self, CopySource};
@@ -52,9 +53,10 @@ impl Handlers {
 
     /// An object to be copied, if its conditions hold.
     fn source(&self, source: &CopySource, conditions: &Conditions) -> S3Result<ObjectInfo> {
-        let CopySource::Bucket { bucket, key, .. } = source else {
+        let CopySource::Bucket { bucket, key, version_id } = source else {
             return Err(s3_error!(NotImplemented));
         };
+        check_version(version_id.as_deref())?;
         let known = read_state(&self.front, |gateway| objects_of::find(gateway, bucket, key))?;
         conditions.check_copy(&known.note)?;
         Ok(known)
@@ -163,7 +165,8 @@ impl S3 for Handlers {
         request: S3Request<dto::GetObjectAclInput>,
     ) -> Answer<dto::GetObjectAclOutput> {
         let found = async {
-            let dto::GetObjectAclInput { bucket, key, .. } = &request.input;
+            let dto::GetObjectAclInput { bucket, key, version_id, .. } = &request.input;
+            check_version(version_id.as_deref())?;
             self.found(bucket, key, &Conditions::default())?;
             let (owner, grants) = inputs::owner_alone(request.credentials)?;
             Ok(dto::GetObjectAclOutput {
@@ -180,7 +183,8 @@ impl S3 for Handlers {
         request: S3Request<dto::GetObjectTaggingInput>,
     ) -> Answer<dto::GetObjectTaggingOutput> {
         let found = async {
-            let dto::GetObjectTaggingInput { bucket, key, .. } = &request.input;
+            let dto::GetObjectTaggingInput { bucket, key, version_id, .. } = &request.input;
+            check_version(version_id.as_deref())?;
             self.found(bucket, key, &Conditions::default())?;
             Ok(dto::GetObjectTaggingOutput { tag_set: vec![], version_id: None })
         };
@@ -308,6 +312,17 @@ impl S3 for Handlers {
         request: S3Request<dto::ListObjectsV2Input>,
     ) -> Answer<dto::ListObjectsV2Output> {
         self.counted(Kind::State, async { self.list_v2(request.input) }).await
+    }
+
+    async fn list_object_versions(
+        &self,
+        request: S3Request<dto::ListObjectVersionsInput>,
+    ) -> Answer<dto::ListObjectVersionsOutput> {
+        let listed = async {
+            let (owner, _) = inputs::owner_alone(request.credentials)?;
+            self.versions(request.input, &owner)
+        };
+        self.counted(Kind::State, listed).await
     }
 
     async fn create_multipart_upload(

@@ -12,6 +12,7 @@ use crate::s3::errors::read_state;
 use crate::s3::listing::{PAGE_LEN_MAX, count, size};
 use crate::s3::note::{Headers, Note, http_date};
 use crate::s3::objects::{self, ObjectInfo, Part};
+use crate::s3::versions::check_version;
 use s3s::dto::{self, CopySource, ETag, MetadataDirective};
 use s3s::{S3Result, s3_error};
 
@@ -44,6 +45,7 @@ impl Handlers {
         &self,
         input: dto::GetObjectInput,
     ) -> S3Result<dto::GetObjectOutput> {
+        check_version(input.version_id.as_deref())?;
         let conditions = read_conditions!(input);
         let known = self.found(&input.bucket, &input.key, &conditions)?;
         let part = part_of(input.range, input.part_number)?;
@@ -63,6 +65,7 @@ impl Handlers {
     }
 
     pub(super) fn head(&self, input: dto::HeadObjectInput) -> S3Result<dto::HeadObjectOutput> {
+        check_version(input.version_id.as_deref())?;
         let conditions = read_conditions!(input);
         let known = self.found(&input.bucket, &input.key, &conditions)?;
         let part = part_of(input.range, input.part_number)?;
@@ -89,6 +92,7 @@ impl Handlers {
         &self,
         input: dto::DeleteObjectInput,
     ) -> S3Result<dto::DeleteObjectOutput> {
+        check_version(input.version_id.as_deref())?;
         let conditions = Conditions { matches: input.if_match, ..Conditions::default() };
         objects::delete(self.front.clone(), (input.bucket, input.key), conditions).await?;
         Ok(dto::DeleteObjectOutput::default())
@@ -109,13 +113,19 @@ impl Handlers {
                 matches: one.e_tag.map(dto::ETagCondition::ETag),
                 ..Conditions::default()
             };
-            match objects::delete(self.front.clone(), place, conditions).await {
+            let removed = match check_version(one.version_id.as_deref()) {
+                Ok(()) => objects::delete(self.front.clone(), place, conditions).await,
+                wrong => wrong,
+            };
+            match removed {
                 Ok(()) => deleted.push(dto::DeletedObject {
                     key: Some(one.key),
+                    version_id: one.version_id,
                     ..dto::DeletedObject::default()
                 }),
                 Err(error) => errors.push(dto::Error {
                     key: Some(one.key),
+                    version_id: one.version_id,
                     code: Some(error.code().as_str().to_owned()),
                     message: error.message().map(str::to_owned),
                     ..dto::Error::default()
