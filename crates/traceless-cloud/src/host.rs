@@ -534,7 +534,13 @@ impl<S: NodeStore, E: Enclave> Host for HostedStore<S, E> {
         }
         let mut bytes = Vec::new();
         block_on(self.read(version, false, &mut bytes)).map_err(without_store)?;
-        Ok(bytes)
+        // A version that commits have removed meanwhile may have been read as zeros.
+        let mut slot = vec![0; self.geometry.slot_len()];
+        let read = SlotRead { version, slot: 0, into: &mut slot };
+        match block_on(self.store.read_slots(&mut [read])) {
+            Ok(()) | Err(Error::Io(_)) => Ok(bytes),
+            Err(error) => Err(without_store(error)),
+        }
     }
 
     fn keep_trees(&self, roots: &[u32]) -> Result {

@@ -16,7 +16,13 @@ impl Gateway {
     /// Settles rounds that were in progress when the last process ended: a host has committed its
     /// round or never will.
     pub(super) fn resolve(&mut self) -> Result {
-        let outcome = |partition| self.outcome(partition).transpose();
+        let outcome = |partition| {
+            if partition < self.links.len() {
+                return self.outcome(partition).transpose();
+            }
+            // A host without trees that is no longer named.
+            self.state.running(partition).map(|_| Ok(fail(partition)))
+        };
         let records: Vec<Record> =
             (0..self.state.partitions.count()).filter_map(outcome).collect::<Result<_>>()?;
         let is_resolved = !records.is_empty();
@@ -30,19 +36,20 @@ impl Gateway {
         }
     }
 
-    /// Makes a partition for each host. A tree that was never written to is divided among them;
-    /// otherwise trees move to new hosts later ([`Self::move_step`]).
-    pub(super) fn add_partitions(&mut self) -> Result {
+    /// Makes a partition for each host, and removes the partitions without trees of hosts that are
+    /// no longer named. A tree that was never written to is divided among new hosts; otherwise
+    /// trees move to them later ([`Self::move_step`]).
+    pub(super) fn match_partitions_to_hosts(&mut self) -> Result {
         let hosts = self.links.len();
         let before = self.state.partitions.count();
-        for link in &self.links[before..] {
+        for link in self.links.iter().skip(before) {
             // A new host must not have the store of another tree.
             let host = link.host.sequence()?;
             if host != 0 {
                 return Err(Error::RolledBack { host, gateway: 0 });
             }
         }
-        if hosts > before {
+        if hosts != before {
             self.log_and_apply(self.state.partitions.divided_among(hosts))?;
         }
         self.hosts.divide(self.state.partitions.of_roots());
@@ -97,6 +104,10 @@ impl Gateway {
     pub(super) fn finish(&mut self, partition: usize, wait: Wait) -> Result {
         if self.state.running(partition).is_none() {
             return Ok(());
+        }
+        if self.links[partition].is_staged && self.is_copying(partition) {
+            // Of a copy it is not insisted that its commit happens.
+            return if matches!(wait, Wait::Long) { self.end_copy(partition) } else { Ok(()) };
         }
         if !self.links[partition].is_staged {
             let Some(outcome) = self.take_outcome(partition, wait)? else { return Ok(()) };

@@ -22,6 +22,8 @@ pub struct HostLink {
     pub is_staged: bool,
     /// The enclave is gone, and the worker thread's job with it.
     pub is_lost: bool,
+    /// How many sessions have followed the first one.
+    pub sessions: u64,
     /// A result of the worker that waits until no batch is under way.
     pub outcome: Option<Outcome>,
 }
@@ -45,6 +47,7 @@ impl HostLink {
             pacing: QueryPacing::new(),
             is_staged: false,
             is_lost: false,
+            sessions: 0,
             outcome: None,
         }
     }
@@ -57,6 +60,7 @@ impl HostLink {
         rng: &mut dyn Rng,
     ) {
         let session = shared.session(gateway, enclave);
+        self.sessions += 1;
         self.sender = Sender::new(&session.query, rng.fork());
         self.receiver = Receiver::new(&session.reply);
         self.worker.renew(Sender::new(&session.evict, rng.fork()));

@@ -256,7 +256,7 @@ impl Gateway {
             }
             None => (None, State::new(params)),
         };
-        if hosts.len() < state.partitions.count() {
+        if !state.partitions.are_within(hosts.len()) {
             return Err(Error::Parameters(
                 "the tree is divided among more hosts; name all of them",
             ));
@@ -287,7 +287,7 @@ impl Gateway {
             is_answer_due: false,
         };
         opened.resolve()?;
-        opened.add_partitions()?;
+        opened.match_partitions_to_hosts()?;
         opened.state.names.find_free();
         Ok(opened)
     }
@@ -431,8 +431,11 @@ impl Gateway {
             self.begin_next_session()?;
         }
         self.finish_all(Wait::Long)?;
+        if !self.state.is_any_running() {
+            return Ok(());
+        }
         // While one round ended, the session of another one's host may have been lost.
-        if self.state.is_any_running() { Err(Error::SessionLost) } else { Ok(()) }
+        Err(self.copy_results.take_error().unwrap_or(Error::SessionLost))
     }
 
     /// Saves the whole state, so that the next opening applies no records.

@@ -233,6 +233,11 @@ impl Partitions {
         (trees[from] > trees[to] + 1).then_some(TreeMove { root, to })
     }
 
+    /// Whether all trees are in the first `count` partitions.
+    pub fn are_within(&self, count: usize) -> bool {
+        self.of_root.iter().all(|&partition| (partition as usize) < count)
+    }
+
     /// How many trees each partition has.
     pub fn tree_counts(&self) -> Vec<usize> {
         let mut trees = vec![0; self.all.len()];
@@ -278,7 +283,7 @@ impl Partitions {
         let is_known = |partition: &u32| (*partition as usize) < sequences.len();
         let fits = of_root.len() == self.of_root.len() && of_root.iter().all(is_known);
         let is_before = |round: &u64| *round < self.begun;
-        if sequences.len() < self.all.len() || !fits || !failed.iter().all(is_before) {
+        if !fits || !failed.iter().all(is_before) {
             return Err(wrong);
         }
         if self.running().next().is_some() {

@@ -36,8 +36,8 @@ pub struct RoundJob {
 
 /// A node that is copied from another host.
 pub struct CopyJob {
-    /// The host that has the node.
-    pub source: Arc<dyn Host>,
+    /// The host that has the node, and the number of the session with it.
+    pub source: (Arc<dyn Host>, u64),
     /// The node's current version.
     pub version: NodeVersion,
     /// How many rounds are committed.
@@ -53,8 +53,9 @@ pub struct Outcome {
     pub staged: Result<Vec<DamagedSlot>>,
     /// The result of the commit; `None` if it is left to the gateway, or nothing was staged.
     pub committed: Option<Result>,
-    /// Whether the session that is lost is the one of the host that a node is copied from.
-    pub has_lost_source: bool,
+    /// The number of the session that is lost, if it is one with the host that a node is copied
+    /// from.
+    pub lost_source: Option<u64>,
     /// Time from the start to the end of the job.
     pub took: Duration,
 }
@@ -135,7 +136,7 @@ impl Worker {
                     .filter(|_| is_staged)
                     .map(|sequence| host.commit(sequence, &stage.versions()));
                 let took = Duration::from_nanos(clock.now() - began);
-                let outcome = Outcome { staged, committed, has_lost_source: false, took };
+                let outcome = Outcome { staged, committed, lost_source: None, took };
                 if done.send(outcome).is_err() {
                     break;
                 }
@@ -187,7 +188,7 @@ impl Worker {
         let worker_failure = || Outcome {
             staged: Err(Error::Store("the thread that carries out rounds is gone")),
             committed: None,
-            has_lost_source: false,
+            lost_source: None,
             took: Duration::ZERO,
         };
         match wait {
@@ -259,8 +260,8 @@ impl Maker {
     /// Copies a node to a host, and lets its enclave verify the copy.
     fn copy(&mut self, host: &dyn Host, job: &CopyJob) -> Outcome {
         let &CopyJob { ref source, version, round, sequence } = job;
-        let bytes = source.node(version);
-        let has_lost_source = matches!(bytes, Err(Error::SessionLost));
+        let bytes = source.0.node(version);
+        let lost_source = matches!(bytes, Err(Error::SessionLost)).then_some(source.1);
         let placed = bytes.and_then(|bytes| host.place(version, &bytes));
         let committed = placed.map(|()| host.commit(sequence, &[version]));
         let (staged, committed) = match committed {
@@ -268,7 +269,7 @@ impl Maker {
             Ok(Ok(())) => (host.stage(&self.verification(round, version)), Some(Ok(()))),
             failed @ Ok(Err(_)) => (Ok(Vec::new()), failed.ok()),
         };
-        Outcome { staged, committed, has_lost_source, took: Duration::ZERO }
+        Outcome { staged, committed, lost_source, took: Duration::ZERO }
     }
 
     /// The message to the host that verifies a version of a node.

@@ -13,7 +13,9 @@ use super::commits::fail;
 use super::partitions::TreeMove;
 use super::record::Record;
 use super::rounds::{CopyJob, Outcome, Wait};
+use super::sessions::SESSIONS_MAX;
 use crate::error::{Error, Result};
+use crate::geometry::Node;
 use crate::host::{DamagedSlot, Host};
 use crate::store::NodeVersion;
 use core::time::Duration;
@@ -27,6 +29,8 @@ const DAMAGED_MAX: usize = 4;
 pub enum MoveStep {
     /// A node is being copied.
     Copying,
+    /// Something else is in progress at a host.
+    Busy,
     /// A tree has moved.
     Moved,
     /// Each host has its share of the trees, or trees stay because the rate is constant.
@@ -38,10 +42,21 @@ pub enum MoveStep {
 pub struct CopyResults {
     /// Why the last copy failed.
     error: Option<Error>,
+    /// The node of the last copy that failed. The next one is another node, if there is one.
+    failed: Option<Node>,
     /// A damaged slot of the last copy.
     damaged: Option<DamagedSlot>,
     /// Copies in a row that were damaged while the old host's node was not.
     damaged_in_a_row: usize,
+    /// Copies in a row that lost a session.
+    lost_in_a_row: usize,
+}
+
+impl CopyResults {
+    /// The error of the last copy, once.
+    pub fn take_error(&mut self) -> Option<Error> {
+        self.error.take()
+    }
 }
 
 impl Gateway {
@@ -52,9 +67,17 @@ impl Gateway {
         if self.is_any_lost() {
             self.begin_next_session()?;
         }
-        self.finish(tree.to, Wait::For(Duration::ZERO))?;
+        let is_staged_copy = self.links[tree.to].is_staged && self.is_copying(tree.to);
+        let wait = if is_staged_copy { Wait::Long } else { Wait::For(Duration::ZERO) };
+        self.finish(tree.to, wait)?;
         if self.state.running(tree.to).is_some() {
-            return Ok(MoveStep::Copying);
+            return self.copy_results.take_error().map_or(Ok(MoveStep::Busy), Err);
+        }
+        let damaged = self.copy_results.damaged.as_ref().map(|slot| slot.node);
+        if let Some(node) = damaged
+            && self.is_in_round(node)?
+        {
+            return Ok(MoveStep::Busy);
         }
         self.check_last_copy()?;
         let missing = self.state.versions_to_copy(tree.root);
@@ -62,7 +85,9 @@ impl Gateway {
             return self.complete_move(tree);
         }
         // The lower layers first: the upper ones are renewed most often.
-        if let Some(&version) = missing.last() {
+        let mut from_below = missing.iter().rev();
+        let next = from_below.find(|version| Some(version.node) != self.copy_results.failed);
+        if let Some(&version) = next {
             self.begin_copy(tree.to, version)?;
         }
         Ok(MoveStep::Copying)
@@ -145,7 +170,7 @@ impl Gateway {
         let NodeVersion { node, attempt } = version;
         self.log_and_apply(Record::Copy { partition: to as u32, node: node.0, attempt })?;
         let root = self.state.params.geometry.root_of(node);
-        let source = self.links[from].host.clone();
+        let source = (self.links[from].host.clone(), self.links[from].sessions);
         let link = &mut self.links[to];
         link.is_staged = false;
         link.worker.copy(CopyJob {
@@ -165,51 +190,104 @@ impl Gateway {
         version: NodeVersion,
         outcome: Outcome,
     ) -> Result {
-        let Outcome { staged, committed, has_lost_source, .. } = outcome;
+        let Outcome { staged, committed, lost_source, .. } = outcome;
+        let is_lost = |result: &Result| matches!(result, Err(Error::SessionLost));
+        if matches!(staged, Err(Error::SessionLost)) || committed.as_ref().is_some_and(is_lost) {
+            self.copy_results.lost_in_a_row += 1;
+        }
         match committed {
-            None if has_lost_source => {
+            None if lost_source.is_some() => {
                 self.log_deferred(fail(partition))?;
-                self.end_session(self.state.partition_of_node(version.node));
+                let source = self.state.partition_of_node(version.node);
+                // Another request may have begun the next session meanwhile.
+                if lost_source != Some(self.links[source].sessions) {
+                    return Ok(());
+                }
+                self.end_session(source);
                 return self.begin_next_session();
             }
             None if !matches!(staged, Err(Error::SessionLost)) => {
                 self.log_deferred(fail(partition))?;
-                self.copy_results.error = staged.err();
+                if let Err(error) = staged {
+                    self.fail_copy(version, error);
+                }
                 return Ok(());
             }
             Some(Ok(())) => self.log_commit(partition)?,
             Some(Err(error)) => {
-                // It is unknown whether the commit happened. The next call finds out.
+                // It is unknown whether the commit happened.
                 self.links[partition].is_staged = true;
                 if matches!(error, Error::SessionLost) {
                     return self.renew_session(partition);
                 }
-                self.copy_results.error = Some(error);
+                self.fail_copy(version, error);
                 return Ok(());
             }
             None => {}
         }
         match staged {
-            Ok(damage) if damage.is_empty() => {
-                self.copy_results.damaged_in_a_row = 0;
-                let nodes = vec![(version.node.0, version.attempt)];
-                self.log_deferred(Record::Copied { nodes })?;
-            }
-            Ok(damage) => self.copy_results.damaged = damage.first().copied(),
+            Ok(damage) => self.judge_copy(version, &damage),
             Err(Error::SessionLost) => {
                 self.links[partition].is_lost = true;
-                self.begin_next_session()?;
+                self.begin_next_session()
             }
-            Err(error) => self.copy_results.error = Some(error),
+            Err(error) => {
+                self.fail_copy(version, error);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the new host's verdict about a copy.
+    fn judge_copy(&mut self, version: NodeVersion, damage: &[DamagedSlot]) -> Result {
+        let g = &self.state.params.geometry;
+        let slots = g.slots(g.layer_of(version.node));
+        let is_own = |slot: &DamagedSlot| slot.node == version.node && (slot.slot as usize) < slots;
+        if !damage.iter().all(is_own) {
+            let error = Error::Malformed("damage of slots that were not sent");
+            self.fail_copy(version, error);
+        } else if let Some(&slot) = damage.first() {
+            self.copy_results.damaged = Some(slot);
+        } else {
+            self.copy_results = CopyResults::default();
+            self.log_deferred(Record::Copied { nodes: vec![(version.node.0, version.attempt)] })?;
         }
         Ok(())
+    }
+
+    fn fail_copy(&mut self, version: NodeVersion, error: Error) {
+        (self.copy_results.failed, self.copy_results.error) = (Some(version.node), Some(error));
+    }
+
+    /// Whether a copy to a partition is in progress.
+    pub(super) fn is_copying(&self, partition: usize) -> bool {
+        self.state.running(partition).is_some_and(|running| running.copy().is_some())
+    }
+
+    /// Ends a copy of which it is unknown whether its commit happened.
+    pub(super) fn end_copy(&mut self, partition: usize) -> Result {
+        match self.outcome(partition) {
+            Ok(record) => {
+                self.links[partition].is_staged = false;
+                record.map_or(Ok(()), |record| self.log_deferred(record))
+            }
+            Err(Error::SessionLost) => self.renew_session(partition),
+            Err(error) => {
+                self.copy_results.error = Some(error);
+                Ok(())
+            }
+        }
     }
 
     /// Fails if the last copy has failed. If it was damaged, the old host's node is verified, and
     /// written anew if it is damaged, too.
     fn check_last_copy(&mut self) -> Result {
-        if let Some(error) = self.copy_results.error.take() {
+        if let Some(error) = self.copy_results.take_error() {
             return Err(error);
+        }
+        if self.copy_results.lost_in_a_row >= SESSIONS_MAX {
+            self.copy_results.lost_in_a_row = 0;
+            return Err(Error::SessionLost);
         }
         let Some(DamagedSlot { node, slot }) = self.copy_results.damaged.take() else {
             return Ok(());

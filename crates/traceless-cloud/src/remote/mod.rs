@@ -281,7 +281,8 @@ impl Host for RemoteHost {
     }
 
     fn node(&self, version: NodeVersion) -> Result<Vec<u8>> {
-        self.call(ROUNDS, &message::node(version))
+        // Beside rounds, which may take long.
+        self.call_for_queries(&message::node(version))
     }
 
     fn keep_trees(&self, roots: &[u32]) -> Result {

@@ -51,6 +51,7 @@ impl MoveThread {
                     }
                 },
                 Ok(MoveStep::Moved) => Some(Duration::ZERO),
+                Ok(MoveStep::Busy) => Some(BUSY_PAUSE),
                 Ok(MoveStep::Copying) => {
                     copy_began = Some(clock.now());
                     Some(BUSY_PAUSE)
@@ -81,18 +82,13 @@ impl SharedGateway {
 
     /// Goes on with the move of trees.
     fn move_step(&self) -> Result<MoveStep, Error> {
-        let turn = self.turns.wait();
+        let _turn = self.turns.wait();
         let mut gateway = self.lock_alone();
         let step = gateway.check_host().and_then(|()| gateway.move_step());
         self.metrics.observe(&gateway);
         if let Ok(MoveStep::Moved) = step {
             let trees = gateway.tree_counts();
             tracing::info!(?trees, "a tree has moved to its new host");
-        }
-        drop((gateway, turn));
-        match &step {
-            Ok(_) => self.metrics.succeeded(),
-            Err(error) => self.metrics.failed(error),
         }
         step
     }

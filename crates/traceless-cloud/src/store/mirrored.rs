@@ -202,6 +202,12 @@ impl<S: CopyableStore> NodeStore for MirroredStore<S> {
             mirror.fall_behind(failed);
             return committed;
         }
+        for version in versions {
+            // A node that another host had is copied here again if it was damaged on the way.
+            if mirror.damaged().forget(*version) {
+                mirror.copy_again(version.node);
+            }
+        }
         let Some((copy, has_round)) = mirror.whole_copy() else { return Ok(()) };
         match mirror.commit_to_copy(&copy, has_round, sequence, versions).await {
             Ok(()) => mirror.advance(sequence),

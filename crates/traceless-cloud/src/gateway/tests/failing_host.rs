@@ -28,6 +28,8 @@ pub struct Planned {
     pub loses: Mutex<Option<(Call, bool)>>,
     /// The error of all stages.
     pub stage_error: Mutex<Option<Error>>,
+    /// The error of the next commit, and whether it takes effect.
+    pub commit_error: Mutex<Option<(Error, bool)>>,
     /// How many stages were called.
     pub stages: AtomicU64,
     /// Whether nodes that the gateway places are changed.
@@ -97,6 +99,12 @@ impl Host for Planned {
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        if let Some((error, takes_effect)) = self.commit_error.lock().unwrap().take() {
+            if takes_effect {
+                self.host().commit(sequence, versions)?;
+            }
+            return Err(error);
+        }
         self.call(Call::Commit, || self.host().commit(sequence, versions))
     }
 
@@ -146,6 +154,7 @@ pub fn planned_at(
             is_lost: AtomicBool::new(false),
             loses: Mutex::default(),
             stage_error: Mutex::default(),
+            commit_error: Mutex::default(),
             stages: AtomicU64::new(0),
             damages_placed: AtomicBool::new(false),
             blocks_stages: AtomicBool::new(false),

@@ -17,7 +17,7 @@ fn move_all(gateway: &mut Gateway) -> Vec<Error> {
     for _ in 0..10_000 {
         match gateway.move_step() {
             Ok(MoveStep::Done) => return errors,
-            Ok(MoveStep::Copying | MoveStep::Moved) => {}
+            Ok(_) => {}
             Err(error) => errors.push(error),
         }
         std::thread::sleep(Duration::from_micros(50));
@@ -156,6 +156,53 @@ fn failed_copies_fail_no_request() {
     assert!(errors.iter().any(|error| error.to_string().contains("planned")), "{errors:?}");
     assert_eq!(gateway.tree_counts(), [4, 4]);
     check_all(&mut gateway);
+}
+
+/// The commit of a copy fails, and may have happened.
+#[test]
+fn a_copy_in_doubt_fails_no_request() {
+    for takes_effect in [false, true] {
+        let (mut gateway, hosts) = filled(2);
+        *hosts[1].commit_error.lock().unwrap() = Some((Error::Store("planned"), takes_effect));
+        for id in 0..300 {
+            assert!(gateway.get(id).unwrap() == block(id, 1));
+            if hosts[1].commit_error.lock().unwrap().is_some() {
+                let _ = gateway.move_step();
+            }
+        }
+        gateway.save().unwrap();
+        move_all(&mut gateway);
+        assert_eq!(gateway.tree_counts(), [4, 4]);
+        check_all(&mut gateway);
+    }
+}
+
+/// A new host that is lost before it has a tree can be left out, or replaced by an empty one.
+#[test]
+fn hosts_without_trees_can_be_left_out() {
+    let mut world = crash::World::new(BLOCKS, 96);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    for id in 0..BLOCKS {
+        gateway.put(id, &block(id, 1)).unwrap();
+    }
+    drop(gateway);
+    world.add_hosts(1);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    // The log ends with the beginning of a copy.
+    assert_eq!(gateway.move_step().unwrap(), MoveStep::Copying);
+    drop(gateway);
+    world.remove_host();
+    let gateway = world.open(u64::MAX).unwrap();
+    assert_eq!(gateway.tree_counts(), [8]);
+    drop(gateway);
+    world.add_hosts(1);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    move_all(&mut gateway);
+    assert_eq!(gateway.tree_counts(), [4, 4]);
+    check_all(&mut gateway);
+    drop(gateway);
+    world.remove_host();
+    assert!(matches!(world.open(u64::MAX), Err(Error::Parameters(_))));
 }
 
 /// What is damaged at the old host is lost there, before the copy.

@@ -128,7 +128,6 @@ impl Handlers {
                     version_id: one.version_id,
                     code: Some(error.code().as_str().to_owned()),
                     message: error.message().map(str::to_owned),
-                    ..dto::Error::default()
                 }),
             }
         }

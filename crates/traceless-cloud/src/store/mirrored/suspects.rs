@@ -107,6 +107,12 @@ impl DamagedNodes {
         self.differing.insert(version, slots);
     }
 
+    /// Forgets what was found in a version that is written again. Returns whether anything was.
+    pub fn forget(&mut self, version: NodeVersion) -> bool {
+        let found = [self.damaged.remove(version), self.differing.remove(version)];
+        found.iter().any(Option::is_some)
+    }
+
     /// Takes the enclave's verdict about the bytes of a version that were read. Returns whether the
     /// copy's are damaged.
     pub fn judge(&mut self, version: NodeVersion, damaged: &DamagedSlots) -> bool {

@@ -180,6 +180,31 @@ fn removed_nodes_leave_both_stores() {
     assert_equal(&first, &copy, &g);
 }
 
+/// A copied node that was damaged on the way is written again, under the same version.
+#[test]
+fn a_version_that_is_written_again_replaces_the_damaged_one() {
+    let g = small();
+    let (first, copy) = pair(g);
+    let store = mirrored(&first, &copy, g);
+    wait_until_whole(&store);
+    let version = path(&g, 3, 9)[0];
+    let place = |sequence, bytes: &[u8]| {
+        block_on(store.abandon()).unwrap();
+        block_on(store.stage(version, bytes)).unwrap();
+        block_on(store.commit(sequence, &[version])).unwrap();
+    };
+    let mut damaged = bytes_of(&g, version);
+    damaged[..g.slot_len()].fill(0);
+    place(1, &damaged);
+    wait_until_whole(&store);
+    store.judge(version, &DamagedSlots::from([0]));
+    copy.switch(true);
+    place(2, &bytes_of(&g, version));
+    copy.switch(false);
+    wait_until_whole(&store);
+    assert_equal(&first, &copy, &g);
+}
+
 #[test]
 fn a_mirrored_store_passes_the_store_tests() {
     for g in shapes() {
