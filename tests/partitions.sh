@@ -129,8 +129,22 @@ is_room_freed() {
     return 1
 }
 
-section "trees move to a host more, beside clients"
+section "at a constant rate no tree moves, and the host can be left out again"
 start_host 3
+gateway_at 0 1 2 3
+start_service gateway RESP "${gateway[@]}" --rate fixed=200/s
+trees_at 3 0
+check "it says so" grep -q "no tree moves" gateway.err
+stop_service
+if has_nodes host3; then
+    fail "a host without a tree has nodes"
+fi
+gateway_at 0 1 2
+start_service gateway RESP "${gateway[@]}"
+check_values value
+stop_service
+
+section "trees move to a host more, beside clients"
 before=$(room)
 gateway_at 0 1 2 3
 start_service gateway RESP "${gateway[@]}"
