@@ -355,6 +355,8 @@ impl<E: Engine> NodeStore for EngineStore<E> {
     async fn remove(&self, nodes: &[Node]) -> Result {
         let mut end = self.log.lock().await;
         self.settle(&mut end).await?;
+        // No other host has the store.
+        self.append(&mut end, Entry::Nothing).await?;
         let removed = self.writing().remove(nodes);
         if !removed.is_empty() {
             self.checkpoint(&mut end).await?;

@@ -173,7 +173,9 @@ impl Gateway {
         }
         self.send_pending()?;
         self.finish_all(Wait::For(Duration::ZERO))?;
-        if self.journal.as_ref().is_some_and(Journal::is_long) {
+        // A state is not saved before the outcome of a copy is known.
+        let is_long = self.journal.as_ref().is_some_and(Journal::is_long);
+        if is_long && self.host_in_doubt().is_none() {
             self.save()?;
         }
         self.check_stash()

@@ -62,8 +62,9 @@ impl Gateway {
             if self.is_any_lost() {
                 self.begin_next_session()?;
             }
-            while self.state.running(partition).is_some() {
-                self.finish(partition, Wait::Long)?;
+            self.finish(partition, Wait::Long)?;
+            if self.state.running(partition).is_some() {
+                continue;
             }
             let version = NodeVersion { node, attempt: self.state.index.attempt(node) };
             if version.attempt == 0 {

@@ -42,6 +42,8 @@ pub enum MoveStep {
 pub struct CopyResults {
     /// Why the last copy failed.
     error: Option<Error>,
+    /// Versions that are to be copied next, the next one last. They may be outdated.
+    missing: Vec<NodeVersion>,
     /// The node of the last copy that failed. The next one is another node, if there is one.
     failed: Option<Node>,
     /// A damaged slot of the last copy.
@@ -80,17 +82,38 @@ impl Gateway {
             return Ok(MoveStep::Busy);
         }
         self.check_last_copy()?;
-        let missing = self.state.versions_to_copy(tree.root);
-        if missing.len() <= self.last_nodes() {
-            return self.complete_move(tree);
-        }
-        // The lower layers first: the upper ones are renewed most often.
-        let mut from_below = missing.iter().rev();
-        let next = from_below.find(|version| Some(version.node) != self.copy_results.failed);
-        if let Some(&version) = next {
-            self.begin_copy(tree.to, version)?;
+        match self.next_to_copy(tree) {
+            Some(version) => self.begin_copy(tree.to, version)?,
+            None => return self.complete_move(tree),
         }
         Ok(MoveStep::Copying)
+    }
+
+    /// The version that is copied next: of the lower layers first, as the upper ones are renewed
+    /// most often. `None` once few are left.
+    fn next_to_copy(&mut self, tree: TreeMove) -> Option<NodeVersion> {
+        for _ in 0..2 {
+            while let Some(version) = self.copy_results.missing.pop() {
+                let is_current = self.state.index.attempt(version.node) == version.attempt;
+                let has_failed = Some(version.node) == self.copy_results.failed;
+                if is_current && !has_failed && !self.state.partitions.is_copied(version) {
+                    return Some(version);
+                }
+            }
+            let missing = self.state.versions_to_copy(tree.root);
+            if missing.len() <= self.last_nodes() {
+                break;
+            }
+            self.copy_results.missing = missing;
+        }
+        None
+    }
+
+    /// The host of a copy of which it is unknown whether its commit happened.
+    pub(crate) fn host_in_doubt(&self) -> Option<Arc<dyn Host>> {
+        let in_doubt = (0..self.links.len())
+            .find(|&partition| self.links[partition].is_staged && self.is_copying(partition));
+        in_doubt.map(|partition| self.links[partition].host.clone())
     }
 
     /// How many trees each host has.
@@ -148,6 +171,7 @@ impl Gateway {
             } else if self.state.pending.is_empty() {
                 self.log_and_apply(self.state.partitions.moved(tree))?;
                 self.hosts.divide(self.state.partitions.of_roots());
+                self.copy_results = CopyResults::default();
                 // The copies were verified: what was damaged is at the old host.
                 let moved = self.state.params.geometry.nodes_of(tree.root);
                 moved.for_each(|node| self.found_damage.forget(node));
@@ -249,7 +273,8 @@ impl Gateway {
         } else if let Some(&slot) = damage.first() {
             self.copy_results.damaged = Some(slot);
         } else {
-            self.copy_results = CopyResults::default();
+            let missing = core::mem::take(&mut self.copy_results.missing);
+            self.copy_results = CopyResults { missing, ..CopyResults::default() };
             self.log_deferred(Record::Copied { nodes: vec![(version.node.0, version.attempt)] })?;
         }
         Ok(())

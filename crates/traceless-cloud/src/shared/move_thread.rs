@@ -42,6 +42,14 @@ impl MoveThread {
             if let Some(began) = copy_began.take() {
                 return Some(Duration::from_nanos(clock.now() - began));
             }
+            // While that host is away, the gateway does not wait for it.
+            if let Some(host) = front.inspect(Gateway::host_in_doubt)
+                && let Err(error) = host.sequence()
+                && !matches!(error, Error::SessionLost)
+            {
+                tracing::warn!(%error, "it is unknown whether a node was copied");
+                return Some(FAILED_PAUSE);
+            }
             match front.move_step() {
                 Ok(MoveStep::Done) => match front.keep_own_trees() {
                     Ok(()) | Err(Error::Fenced { .. }) => None,

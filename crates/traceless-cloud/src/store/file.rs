@@ -111,6 +111,23 @@ impl FileStore {
         (&self.nodes[places.size_of(node)], u64::from(place) * len)
     }
 
+    /// Gives the room of free places back to the file system.
+    fn free_places(&self) {
+        // No place is allocated meanwhile.
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        let sizes = self.nodes.iter().zip([0, self.geometry.layers - 1]);
+        for (size, (file, layer)) in sizes.enumerate() {
+            let len = self.geometry.node_len(layer) as u64;
+            // All of them: rounds would leave the file as long as it was if one were not.
+            for free in places.free(size) {
+                let (at, len) = (u64::from(free.start) * len, free.len() as u64 * len);
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                // A file system without holes keeps the room for other nodes.
+                let _ = fallocate(file, hole, at, len);
+            }
+        }
+    }
+
     fn sync_nodes(&self) -> Result {
         if self.durability == Durability::Power {
             for file in &self.nodes {
@@ -198,24 +215,19 @@ impl NodeStore for FileStore {
     }
 
     async fn remove(&self, nodes: &[Node]) -> Result {
-        let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
-        if places.remove(nodes).is_empty() {
-            return Ok(());
-        }
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        // Their places are used again only under a log without them.
-        log.give_up();
-        *log = write_log(&self.folder, &self.geometry, &places, self.durability)?;
-        let sizes = self.nodes.iter().zip([0, self.geometry.layers - 1]);
-        for (size, (file, layer)) in sizes.enumerate() {
-            let len = self.geometry.node_len(layer) as u64;
-            // All free places: rounds would leave the file as long as it was if one were not.
-            for free in places.free(size) {
-                let (at, len) = (u64::from(free.start) * len, free.len() as u64 * len);
-                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                // A file system without holes keeps the room for other nodes.
-                let _ = fallocate(file, hole, at, len);
-            }
+        let is_any_removed = {
+            let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+            !places.remove(nodes).is_empty()
+        };
+        // A disk may be full until then. The old log names what is removed, which nothing reads.
+        self.free_places();
+        let places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.working_log(&places)?;
+        if is_any_removed {
+            // Until another log is in place, this one must have no further entry: the places that
+            // it names may be used again.
+            log.give_up();
+            *log = write_log(&self.folder, &self.geometry, &places, self.durability)?;
         }
         Ok(())
     }

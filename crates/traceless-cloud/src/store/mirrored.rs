@@ -233,6 +233,7 @@ impl<S: CopyableStore> NodeStore for MirroredStore<S> {
         let mirror = &*self.mirror;
         let _one = mirror.commits.lock().await;
         mirror.first.remove(nodes).await?;
+        let _writes = mirror.copy_writes.lock().await;
         if let Some(copy) = mirror.copy_to_read()
             && let Err(failed) = copy.remove(nodes).await
         {

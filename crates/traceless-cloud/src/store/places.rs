@@ -103,7 +103,9 @@ impl NodePlaces {
     /// Removes all versions of nodes, and returns their places.
     pub fn remove(&mut self, nodes: &[Node]) -> Vec<VersionPlace> {
         let removed = self.versions.remove(nodes);
-        self.find_free();
+        if !removed.is_empty() {
+            self.find_free();
+        }
         removed
     }
 
@@ -124,7 +126,8 @@ impl NodePlaces {
     fn find_free(&mut self) {
         let counts = Self::counts(self.versions.geometry());
         let mut used = counts.map(|count| vec![false; count as usize]);
-        for placed in self.versions.current().chain(self.versions.previous()) {
+        let readable = self.versions.current().chain(self.versions.previous());
+        for placed in readable.chain(self.versions.all_staged()) {
             used[self.size_of(placed.version.node)][placed.location as usize] = true;
         }
         for (free, used) in self.free.iter_mut().zip(used) {

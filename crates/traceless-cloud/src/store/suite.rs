@@ -156,24 +156,42 @@ pub fn removes<S: CopyableStore>(open: impl Fn() -> S, g: &Geometry) {
         current.sort_unstable();
         current
     };
+    // What is staged of other trees stays.
+    let staged = path(g, 1, 70).into_iter().filter(|version| !is_removed(version));
+    let staged: Vec<NodeVersion> = staged.collect();
+    for version in &staged {
+        block_on(store.stage(*version, &bytes_of(g, *version))).unwrap();
+    }
     block_on(store.remove(&removed)).unwrap();
     block_on(store.remove(&removed)).unwrap();
-    assert_eq!((current(&store), block_on(store.sequence()).unwrap()), (left.clone(), 12));
+    let (new, node) = (path(g, 0, 71)[0], path(g, 0, 71)[0].node);
+    if is_removed(&new) {
+        // It gets a place of its own.
+        block_on(store.stage(new, &bytes_of(g, new))).unwrap();
+        block_on(store.remove(&[node])).unwrap();
+    }
+    block_on(store.commit(13, &staged)).unwrap();
+    for version in &staged {
+        left.retain(|old| old.node != version.node);
+        left.push(*version);
+    }
+    left.sort_unstable();
+    assert_eq!((current(&store), block_on(store.sequence()).unwrap()), (left.clone(), 13));
     drop(store);
     let store = open();
-    assert_eq!((current(&store), block_on(store.sequence()).unwrap()), (left.clone(), 12));
+    assert_eq!((current(&store), block_on(store.sequence()).unwrap()), (left.clone(), 13));
     for version in left {
         let mut bytes = vec![0; bytes_of(g, version).len()];
         block_on(store.read_node(version, &mut bytes)).unwrap();
         assert!(bytes == bytes_of(g, version));
     }
-    for sequence in 13..=24 {
+    for sequence in 14..=25 {
         write_round(&store, g, sequence);
         check_round(&store, g, sequence);
     }
     drop(store);
     let store = open();
-    check_round(&store, g, 24);
+    check_round(&store, g, 25);
     assert!(current(&store).iter().any(is_removed));
 }
 

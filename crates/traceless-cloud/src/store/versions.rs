@@ -78,6 +78,11 @@ impl<T: Copy + PartialEq> Versions<T> {
         &self.newest
     }
 
+    /// All staged versions.
+    pub fn all_staged(&self) -> impl Iterator<Item = StoredVersion<T>> + '_ {
+        self.staged.values().copied()
+    }
+
     /// All versions that were current before the last commit.
     pub fn before_newest(&self) -> impl Iterator<Item = StoredVersion<T>> + '_ {
         let mut is_new = vec![false; self.current.len()];
