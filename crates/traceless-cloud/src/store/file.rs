@@ -215,21 +215,17 @@ impl NodeStore for FileStore {
     }
 
     async fn remove(&self, nodes: &[Node]) -> Result {
-        let is_any_removed = {
+        {
             let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
-            !places.remove(nodes).is_empty()
-        };
-        // A disk may be full until then. The old log names what is removed, which nothing reads.
-        self.free_places();
-        let places = self.places.write().unwrap_or_else(PoisonError::into_inner);
-        let mut log = self.working_log(&places)?;
-        if is_any_removed {
-            // Until another log is in place, this one must have no further entry: the places that
-            // it names may be used again.
-            log.give_up();
-            *log = write_log(&self.folder, &self.geometry, &places, self.durability)?;
+            if !places.remove(nodes).is_empty() {
+                // Their places may be used again from now on, but in another log.
+                self.log.lock().unwrap_or_else(PoisonError::into_inner).give_up();
+            }
         }
-        Ok(())
+        // First, as the disk may be full. Nothing reads what the old log still names.
+        self.free_places();
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        self.working_log(&places).map(drop)
     }
 
     async fn sequence(&self) -> Result<u64> {

@@ -107,9 +107,8 @@ pub struct SlotRead<'a> {
 /// | `finish_stages` | the last node of a round is staged | `read_slots` |
 /// | `commit` | all nodes of a round are staged | `read_slots` |
 /// | `admit` | a session begins, but for the one that opened the store | nothing |
-/// | `read_node` | a tree moves to another host | any other |
 /// | `sequence` | a session begins, a round is to be committed | `read_slots` |
-/// | `remove` | trees have moved to another host | `read_slots` |
+/// | `read_node`, `remove` | a tree moves to another host, trees have moved | any other |
 ///
 /// A round goes down a path from the root. While the enclave works on a node, the one below it is
 /// read and the one above it is staged. An engine that is far away reads all of them from the
