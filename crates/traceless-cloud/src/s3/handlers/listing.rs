@@ -3,25 +3,34 @@
 use super::Handlers;
 use crate::s3::bodies::hex;
 use crate::s3::errors::read_state;
-use crate::s3::listing::{ListRequest, count, escape, is_escaped, page_len};
+use crate::s3::listing::{ListRequest, Page, count, escape, is_escaped, page, page_len};
+use crate::s3::objects;
 use crate::s3::uploads;
 use crate::s3::versions::{ONLY_VERSION, only_version};
 use s3s::dto;
 use s3s::{S3Result, s3_error};
 
 impl Handlers {
+    /// The next page of a list: names under a prefix, grouped by a delimiter, after one of them.
+    fn page(
+        &self,
+        bucket: &str,
+        names: [Option<&str>; 3],
+        len: usize,
+        escaped: bool,
+    ) -> S3Result<Page> {
+        let [prefix, delimiter, after] = names.map(Option::unwrap_or_default);
+        read_state(&self.front, |gateway| {
+            objects::check_bucket(gateway, bucket)?;
+            page(gateway, &ListRequest { bucket, prefix, delimiter, after, len, escaped })
+        })
+    }
+
     pub(super) fn list(&self, input: dto::ListObjectsInput) -> S3Result<dto::ListObjectsOutput> {
         let len = page_len(input.max_keys)?;
         let escaped = is_escaped(input.encoding_type.as_ref());
-        let list_request = ListRequest {
-            bucket: &input.bucket,
-            prefix: input.prefix.as_deref().unwrap_or_default(),
-            delimiter: input.delimiter.as_deref().unwrap_or_default(),
-            after: input.marker.as_deref().unwrap_or_default(),
-            len,
-            escaped,
-        };
-        let page = self.page(&list_request)?;
+        let names = [input.prefix.as_deref(), input.delimiter.as_deref(), input.marker.as_deref()];
+        let page = self.page(&input.bucket, names, len, escaped)?;
         let escaped_text = |text: Option<String>| text.map(|text| escape(&text, escaped));
         Ok(dto::ListObjectsOutput {
             is_truncated: Some(page.next.is_some()),
@@ -45,16 +54,9 @@ impl Handlers {
         let len = page_len(input.max_keys)?;
         let escaped = is_escaped(input.encoding_type.as_ref());
         let token = input.continuation_token.as_deref().map(read_token).transpose()?;
-        let after = token.as_deref().or(input.start_after.as_deref()).unwrap_or_default();
-        let list_request = ListRequest {
-            bucket: &input.bucket,
-            prefix: input.prefix.as_deref().unwrap_or_default(),
-            delimiter: input.delimiter.as_deref().unwrap_or_default(),
-            after,
-            len,
-            escaped,
-        };
-        let page = self.page(&list_request)?;
+        let after = token.as_deref().or(input.start_after.as_deref());
+        let names = [input.prefix.as_deref(), input.delimiter.as_deref(), after];
+        let page = self.page(&input.bucket, names, len, escaped)?;
         let escaped_text = |text: Option<String>| text.map(|text| escape(&text, escaped));
         Ok(dto::ListObjectsV2Output {
             is_truncated: Some(page.next.is_some()),
@@ -84,15 +86,9 @@ impl Handlers {
         if input.version_id_marker.is_some() && input.key_marker.is_none() {
             return Err(s3_error!(InvalidArgument, "a version to begin after needs its key"));
         }
-        let list_request = ListRequest {
-            bucket: &input.bucket,
-            prefix: input.prefix.as_deref().unwrap_or_default(),
-            delimiter: input.delimiter.as_deref().unwrap_or_default(),
-            after: input.key_marker.as_deref().unwrap_or_default(),
-            len,
-            escaped,
-        };
-        let page = self.page(&list_request)?;
+        let names =
+            [input.prefix.as_deref(), input.delimiter.as_deref(), input.key_marker.as_deref()];
+        let page = self.page(&input.bucket, names, len, escaped)?;
         let versions = page.objects.into_iter().map(|object| only_version(object, owner));
         let escaped_text = |text: Option<String>| text.map(|text| escape(&text, escaped));
         Ok(dto::ListObjectVersionsOutput {

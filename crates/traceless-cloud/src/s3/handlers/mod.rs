@@ -9,7 +9,6 @@ use super::access::AccessKeys;
 use super::bodies::Trailers;
 use super::conditions::Conditions;
 use super::errors::read_state;
-use super::listing::{ListRequest, Page, page};
 use super::objects::{self as objects_of, ObjectInfo};
 use super::uploads as uploads_of;
 use super::versions::check_version;
@@ -66,13 +65,6 @@ impl Handlers {
     async fn has_none<T>(&self, bucket: &str, none: S3Error) -> Answer<T> {
         let found = read_state(&self.front, |gateway| objects_of::check_bucket(gateway, bucket));
         self.counted(Kind::State, async { Err(found.err().unwrap_or(none)) }).await
-    }
-
-    fn page(&self, list_request: &ListRequest<'_>) -> S3Result<Page> {
-        read_state(&self.front, |gateway| {
-            objects_of::check_bucket(gateway, list_request.bucket)?;
-            page(gateway, list_request)
-        })
     }
 }
 
