@@ -210,7 +210,7 @@ pub struct Gateway {
     drawn_leaf: Option<u32>,
     /// What attempts of rounds and scrubs have found to be damaged.
     found_damage: FoundDamage,
-    /// What became of copies of nodes.
+    /// Which nodes are to be copied, and what became of the last copies.
     copy_results: CopyResults,
     /// A step has ended with a record that its answer depends on, which is not written yet.
     is_answer_due: bool,

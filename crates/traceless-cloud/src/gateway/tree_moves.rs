@@ -37,15 +37,13 @@ pub enum MoveStep {
     Done,
 }
 
-/// What became of copies of nodes.
+/// Which nodes are to be copied, and what became of the last copies.
 #[derive(Default)]
 pub struct CopyResults {
-    /// Why the last copy failed.
-    error: Option<Error>,
     /// Versions that are to be copied next, the next one last. They may be outdated.
     missing: Vec<NodeVersion>,
-    /// The node of the last copy that failed. The next one is another node, if there is one.
-    failed: Option<Node>,
+    /// Why the last copy failed.
+    error: Option<Error>,
     /// A damaged slot of the last copy.
     damaged: Option<DamagedSlot>,
     /// Copies in a row that were damaged while the old host's node was not.
@@ -95,8 +93,7 @@ impl Gateway {
         for _ in 0..2 {
             while let Some(version) = self.copy_results.missing.pop() {
                 let is_current = self.state.index.attempt(version.node) == version.attempt;
-                let has_failed = Some(version.node) == self.copy_results.failed;
-                if is_current && !has_failed && !self.state.partitions.is_copied(version) {
+                if is_current && !self.state.partitions.is_copied(version) {
                     return Some(version);
                 }
             }
@@ -233,7 +230,7 @@ impl Gateway {
             None if !matches!(staged, Err(Error::SessionLost)) => {
                 self.log_deferred(fail(partition))?;
                 if let Err(error) = staged {
-                    self.fail_copy(version, error);
+                    self.copy_results.error = Some(error);
                 }
                 return Ok(());
             }
@@ -244,7 +241,7 @@ impl Gateway {
                 if matches!(error, Error::SessionLost) {
                     return self.renew_session(partition);
                 }
-                self.fail_copy(version, error);
+                self.copy_results.error = Some(error);
                 return Ok(());
             }
             None => {}
@@ -256,7 +253,7 @@ impl Gateway {
                 self.begin_next_session()
             }
             Err(error) => {
-                self.fail_copy(version, error);
+                self.copy_results.error = Some(error);
                 Ok(())
             }
         }
@@ -269,7 +266,7 @@ impl Gateway {
         let is_own = |slot: &DamagedSlot| slot.node == version.node && (slot.slot as usize) < slots;
         if !damage.iter().all(is_own) {
             let error = Error::Malformed("damage of slots that were not sent");
-            self.fail_copy(version, error);
+            self.copy_results.error = Some(error);
         } else if let Some(&slot) = damage.first() {
             self.copy_results.damaged = Some(slot);
         } else {
@@ -278,10 +275,6 @@ impl Gateway {
             self.log_deferred(Record::Copied { nodes: vec![(version.node.0, version.attempt)] })?;
         }
         Ok(())
-    }
-
-    fn fail_copy(&mut self, version: NodeVersion, error: Error) {
-        (self.copy_results.failed, self.copy_results.error) = (Some(version.node), Some(error));
     }
 
     /// Whether a copy to a partition is in progress.

@@ -28,10 +28,12 @@ pub struct Planned {
     pub loses: Mutex<Option<(Call, bool)>>,
     /// The error of all stages.
     pub stage_error: Mutex<Option<Error>>,
-    /// The error of the next commit, and whether it takes effect.
+    /// The error of all commits, and whether they take effect.
     pub commit_error: Mutex<Option<(Error, bool)>>,
     /// How many stages were called.
     pub stages: AtomicU64,
+    /// A slot that all stages report as damaged.
+    pub reported: Mutex<Option<DamagedSlot>>,
     /// Whether nodes that the gateway places are changed.
     pub damages_placed: AtomicBool,
     /// Keeps stages from returning while it is set.
@@ -85,7 +87,9 @@ impl Host for Planned {
         if let Some(error) = self.stage_error.lock().unwrap().take() {
             return Err(error);
         }
-        self.call(Call::Stage, || self.host().stage(stage))
+        let mut damage = self.call(Call::Stage, || self.host().stage(stage))?;
+        damage.extend(*self.reported.lock().unwrap());
+        Ok(damage)
     }
 
     fn place(&self, version: NodeVersion, bytes: &[u8]) -> Result {
@@ -99,7 +103,7 @@ impl Host for Planned {
     }
 
     fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
-        if let Some((error, takes_effect)) = self.commit_error.lock().unwrap().take() {
+        if let Some((error, takes_effect)) = self.commit_error.lock().unwrap().clone() {
             if takes_effect {
                 self.host().commit(sequence, versions)?;
             }
@@ -156,6 +160,7 @@ pub fn planned_at(
             stage_error: Mutex::default(),
             commit_error: Mutex::default(),
             stages: AtomicU64::new(0),
+            reported: Mutex::default(),
             damages_placed: AtomicBool::new(false),
             blocks_stages: AtomicBool::new(false),
             newest: Mutex::default(),

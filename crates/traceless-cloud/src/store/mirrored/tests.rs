@@ -142,6 +142,17 @@ fn make_round(store: &impl NodeStore, g: &Geometry, sequence: u64) {
     write_round(store, g, sequence);
 }
 
+/// A store with a copy that has its rounds, of which there are so many.
+fn whole_after(rounds: u64, g: Geometry) -> (TestStore, TestStore, MirroredStore<TestStore>) {
+    let (first, copy) = pair(g);
+    let store = mirrored(&first, &copy, g);
+    for sequence in 1..=rounds {
+        make_round(&store, &g, sequence);
+    }
+    wait_until_whole(&store);
+    (first, copy, store)
+}
+
 fn node(store: &impl NodeStore, g: &Geometry, version: NodeVersion) -> Vec<u8> {
     let mut bytes = vec![0; g.node_len(g.layer_of(version.node))];
     block_on(store.read_node(version, &mut bytes)).unwrap();
@@ -165,12 +176,7 @@ fn assert_equal(first: &impl CopyableStore, copy: &impl CopyableStore, g: &Geome
 #[test]
 fn removed_nodes_leave_both_stores() {
     let g = small();
-    let (first, copy) = pair(g);
-    let store = mirrored(&first, &copy, g);
-    for sequence in 1..=5 {
-        make_round(&store, &g, sequence);
-    }
-    wait_until_whole(&store);
+    let (first, copy, store) = whole_after(5, g);
     let leaves: Vec<Node> = g.nodes_of(0).filter(|node| g.layer_of(*node) > 0).collect();
     block_on(store.remove(&leaves)).unwrap();
     assert_equal(&first, &copy, &g);
@@ -184,9 +190,7 @@ fn removed_nodes_leave_both_stores() {
 #[test]
 fn a_version_that_is_written_again_replaces_the_damaged_one() {
     let g = small();
-    let (first, copy) = pair(g);
-    let store = mirrored(&first, &copy, g);
-    wait_until_whole(&store);
+    let (first, copy, store) = whole_after(0, g);
     let version = path(&g, 3, 9)[0];
     let place = |sequence, bytes: &[u8]| {
         block_on(store.abandon()).unwrap();
@@ -372,10 +376,7 @@ fn a_copy_of_another_tree_is_not_overwritten() {
 #[test]
 fn a_node_that_could_not_be_copied_is_copied_later() {
     let g = small();
-    let (first, copy) = pair(g);
-    let store = mirrored(&first, &copy, g);
-    make_round(&store, &g, 1);
-    wait_until_whole(&store);
+    let (first, copy, store) = whole_after(1, g);
     let version = path(&g, 0, 1)[1];
     replace(&copy, &g, version, 0xcc);
     copy.is_read_only.store(true, Ordering::SeqCst);
@@ -394,10 +395,7 @@ fn a_node_that_could_not_be_copied_is_copied_later() {
 #[test]
 fn a_commit_without_an_answer_reaches_the_copy() {
     let g = small();
-    let (first, copy) = pair(g);
-    let store = mirrored(&first, &copy, g);
-    make_round(&store, &g, 1);
-    wait_until_whole(&store);
+    let (first, copy, store) = whole_after(1, g);
     let versions = path(&g, 1, 2);
     block_on(store.abandon()).unwrap();
     for version in &versions {
@@ -414,10 +412,7 @@ fn a_commit_without_an_answer_reaches_the_copy() {
 #[test]
 fn a_read_that_failed_does_not_count() {
     let g = small();
-    let (first, copy) = pair(g);
-    let store = mirrored(&first, &copy, g);
-    make_round(&store, &g, 1);
-    wait_until_whole(&store);
+    let (first, copy, store) = whole_after(1, g);
     let version = path(&g, 0, 1)[1];
     copy.switch(true);
     store.mirror.fall_behind(&"planned");
@@ -436,10 +431,7 @@ fn a_read_that_failed_does_not_count() {
 #[test]
 fn a_copy_that_does_not_answer_a_verification_is_behind() {
     let g = small();
-    let (first, copy) = pair(g);
-    let store = mirrored(&first, &copy, g);
-    make_round(&store, &g, 1);
-    wait_until_whole(&store);
+    let (_, copy, store) = whole_after(1, g);
     copy.switch(true);
     let version = path(&g, 0, 1)[1];
     let mut bytes = bytes_of(&g, version);
@@ -463,10 +455,7 @@ fn replace(store: &TestStore, g: &Geometry, version: NodeVersion, byte: u8) {
 #[test]
 fn what_is_read_again_or_known_to_be_damaged_comes_from_the_copy() {
     let g = small();
-    let (first, copy) = pair(g);
-    let store = mirrored(&first, &copy, g);
-    make_round(&store, &g, 1);
-    wait_until_whole(&store);
+    let (first, copy, store) = whole_after(1, g);
     let version = path(&g, 0, 1)[1];
     let good = bytes_of(&g, version);
     let len = g.slot_len();
@@ -495,10 +484,7 @@ fn what_is_read_again_or_known_to_be_damaged_comes_from_the_copy() {
 #[test]
 fn damage_in_both_stores_is_sorted_out_by_reading_again() {
     let g = small();
-    let (first, copy) = pair(g);
-    let store = mirrored(&first, &copy, g);
-    make_round(&store, &g, 1);
-    wait_until_whole(&store);
+    let (first, copy, store) = whole_after(1, g);
     let [one, two, three, ..] = path(&g, 0, 1)[..] else { panic!("a path of three nodes") };
     replace(&first, &g, one, 0xdd);
     replace(&copy, &g, two, 0xcc);
@@ -530,10 +516,7 @@ fn damage_in_both_stores_is_sorted_out_by_reading_again() {
 #[test]
 fn what_the_disk_cannot_read_comes_from_the_copy() {
     let g = small();
-    let (first, copy) = pair(g);
-    let store = mirrored(&first, &copy, g);
-    make_round(&store, &g, 1);
-    wait_until_whole(&store);
+    let (first, copy, store) = whole_after(1, g);
     let (versions, len) = (path(&g, 0, 1), g.slot_len());
     let good =
         |version: NodeVersion, slot: usize| bytes_of(&g, version)[slot * len..][..len].to_vec();
@@ -564,12 +547,7 @@ fn what_the_disk_cannot_read_comes_from_the_copy() {
 #[test]
 fn a_damaged_copy_is_found_by_a_verification() {
     let g = small();
-    let (first, copy) = pair(g);
-    let store = mirrored(&first, &copy, g);
-    for sequence in 1..=5 {
-        make_round(&store, &g, sequence);
-    }
-    wait_until_whole(&store);
+    let (first, copy, store) = whole_after(5, g);
     let version = path(&g, 4, 5)[2];
     replace(&copy, &g, version, 0xcc);
     let verify = |damaged: &DamagedSlots| {
