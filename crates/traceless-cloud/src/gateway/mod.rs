@@ -76,7 +76,7 @@ pub use constant_rate::TICKS_PER_SECOND_MAX;
 pub use fill::Contents;
 pub use index::index_bytes;
 pub use inspect::{LostPart, StateReport, check, new_anchor, repair};
-pub use journal::StateLocation;
+pub use journal::{OpenState, OpenedState, StateLocation};
 pub use lost_name::LostName;
 pub use names::{ByteRange, Namespace, Object};
 #[cfg(feature = "http")]
@@ -228,7 +228,7 @@ impl Gateway {
         choice: Choice,
         host: Arc<dyn Host>,
         (gateway, enclave): (&Nonce, &Nonce),
-        home: Option<&StateLocation<'_>>,
+        home: Option<&dyn OpenState>,
         rng: Box<dyn Rng>,
     ) -> Result<Self> {
         let hosts = vec![ConnectedHost { host, session: (*gateway, *enclave) }];
@@ -242,7 +242,7 @@ impl Gateway {
         keys: &Keys,
         choice: Choice,
         (hosts, observation): (Vec<ConnectedHost>, Option<Observation>),
-        home: Option<&StateLocation<'_>>,
+        home: Option<&dyn OpenState>,
         mut rng: Box<dyn Rng>,
     ) -> Result<Self> {
         if hosts.is_empty() || hosts.len() > params.geometry.roots as usize {
@@ -420,8 +420,10 @@ impl Gateway {
         &self.hosts
     }
 
-    /// Fails if another gateway has taken over the store: then this gateway must not answer.
+    /// Fails if another gateway has taken over the store, or may have: then this gateway must not
+    /// answer.
     pub fn check_host(&self) -> Result {
+        self.journal.as_ref().map_or(Ok(()), Journal::check)?;
         self.hosts.check()
     }
 
@@ -447,16 +449,19 @@ impl Gateway {
         }
     }
 
-    /// Closes the gateway: saves the whole state. At a constant rate, or if the host is gone, it
-    /// writes only the appended records, because saving needs the running round committed.
+    /// Closes the gateway: saves the whole state, and gives it up. At a constant rate, or if the
+    /// host is gone, it writes only the appended records, because saving needs the running round
+    /// committed.
     pub fn close(&mut self) -> Result {
-        if self.constant_rate.is_none() {
-            let saved = self.save();
-            if !matches!(saved, Err(Error::Unreachable(_) | Error::SessionLost)) {
-                return saved;
-            }
+        let is_saved = self.constant_rate.is_none()
+            && match self.save() {
+                Err(Error::Unreachable(_) | Error::SessionLost) => false,
+                saved => saved.map(|()| true)?,
+            };
+        if !is_saved {
+            self.flush()?;
         }
-        self.flush()
+        self.journal.as_mut().map_or(Ok(()), Journal::release)
     }
 
     fn draw_leaf(&mut self) -> u32 {

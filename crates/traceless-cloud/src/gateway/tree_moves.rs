@@ -15,7 +15,6 @@ use super::record::Record;
 use super::rounds::{CopyJob, Outcome, Wait};
 use super::sessions::SESSIONS_MAX;
 use crate::error::{Error, Result};
-use crate::geometry::Node;
 use crate::host::{DamagedSlot, Host};
 use crate::store::NodeVersion;
 use core::time::Duration;

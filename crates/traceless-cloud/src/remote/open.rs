@@ -4,7 +4,7 @@ use super::RemoteHost;
 use super::line::Dial;
 use crate::durable::make_folder;
 use crate::error::Result;
-use crate::gateway::{Gateway, Keys, StateLocation};
+use crate::gateway::{Gateway, Keys, OpenState, StateLocation};
 use crate::host::Host as _;
 use crate::host_group::{describe_enclaves, observed_hosts};
 use crate::kernel::Choice;
@@ -82,7 +82,7 @@ impl Remote {
         params: Params,
         keys: &Keys,
         choice: Choice,
-        home: Option<&StateLocation<'_>>,
+        home: Option<&dyn OpenState>,
         rng: SystemStream,
     ) -> Result<OpenGateway> {
         let (mut hosts, mut enclaves) = (Vec::new(), Vec::new());

@@ -1,6 +1,8 @@
 //! A journal's counts of appended and written records.
 
+use super::state_folder::{ADVICE, KEY_ADVICE};
 use super::*;
+use std::path::Path;
 use traceless_core::rng::SeededRng;
 
 const KEY: [u8; 32] = [90; 32];

@@ -172,7 +172,8 @@ pub fn planned_at(
     let home = |folder| StateLocation { folder, durability: Durability::Process, anchor: None };
     let (home, rng) = (folder.map(home), Box::new(rng));
     let connected = (connected, None);
-    let opened = Gateway::open_divided(params, &keys, Choice::Benes, connected, home.as_ref(), rng);
+    let home = home.as_ref().map(|home| home as &dyn OpenState);
+    let opened = Gateway::open_divided(params, &keys, Choice::Benes, connected, home, rng);
     (opened.unwrap(), hosts)
 }
 
