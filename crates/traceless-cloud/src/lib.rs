@@ -139,6 +139,8 @@ pub mod random;
 #[cfg(feature = "std")]
 pub mod remote;
 #[cfg(feature = "std")]
+mod repeating_thread;
+#[cfg(feature = "std")]
 pub mod resp;
 #[cfg(feature = "http")]
 pub mod s3;
@@ -146,6 +148,8 @@ pub mod s3;
 pub mod server;
 #[cfg(feature = "std")]
 pub mod shared;
+#[cfg(feature = "std")]
+pub mod state_log;
 #[cfg(feature = "std")]
 pub mod store;
 #[cfg(feature = "std")]
@@ -158,4 +162,6 @@ pub mod transport_seal;
 #[cfg(feature = "std")]
 mod wire;
 
+#[cfg(feature = "std")]
+pub use block_on::block_on;
 pub use error::{Error, Result};

@@ -35,7 +35,7 @@ use crate::block_on::block_on;
 use crate::channel::Nonce;
 use crate::durable::{make_folder, write_private};
 use crate::error::{Error, Result};
-use crate::gateway::{Gateway, Keys, StateLocation};
+use crate::gateway::{Gateway, Keys, OpenState, StateLease, StateLocation};
 use crate::geometry::Geometry;
 use crate::host::{DamagedSlot, Enclave, Host, HostedStore, Inside, QueryRequest, Stage};
 use crate::host_group::{describe_enclaves, observed_hosts};
@@ -129,9 +129,42 @@ impl LocalDeployment {
         make_folder(&home)?;
         let mut rng = SystemStream::drawn();
         let keys = read_keys(&home, self.key_file.as_deref(), &mut rng)?;
+        let stores = if self.stores.is_empty() {
+            let folder = Self::store_folder(&self.folder);
+            let store = FileStore::open(&folder, params.geometry, durability)?;
+            vec![OpenedStore { store: BoxedStore::new(store), opening: None, partition: 0 }]
+        } else {
+            self.open_stores(params.geometry, Opening::next(&home, &mut rng)?)?
+        };
+        let folder = state_folder(&home);
+        let home = StateLocation { folder: &folder, durability, anchor: self.anchor.as_deref() };
+        self.begin(stores, params, &keys, choice, &home)
+    }
+
+    /// Opens the tree whose state is under a lease, or creates it. The tree must not be stored in
+    /// the folder, which is not used. Uses the lease's own anchor.
+    pub fn open_leased(
+        &self,
+        lease: &Arc<StateLease>,
+        params: Params,
+        choice: Choice,
+    ) -> Result<OpenGateway> {
+        let stores = self.open_stores(params.geometry, lease.opening())?;
+        self.begin(stores, params, lease.keys(), choice, lease)
+    }
+
+    /// Begins the first sessions, and opens the gateway.
+    fn begin(
+        &self,
+        stores: Vec<OpenedStore>,
+        params: Params,
+        keys: &Keys,
+        choice: Choice,
+        home: &dyn OpenState,
+    ) -> Result<OpenGateway> {
         let provision = keys.provision(&params, choice);
         let (mut hosts, mut enclaves) = (Vec::new(), Vec::new());
-        for (store, opening, partition) in self.open_stores(params.geometry, durability)? {
+        for OpenedStore { store, opening, partition } in stores {
             let host = LocalHost {
                 store: Arc::new(store),
                 opening,
@@ -145,31 +178,28 @@ impl LocalDeployment {
             enclaves.push(what);
             hosts.push((host, session));
         }
-        let folder = state_folder(&home);
-        let home = StateLocation { folder: &folder, durability, anchor: self.anchor.as_deref() };
         let hosts = observed_hosts(hosts, params.geometry, self.witness.clone());
-        let gateway =
-            Gateway::open_divided(params, &keys, choice, hosts, Some(&home), Box::new(rng))?;
+        let rng = Box::new(SystemStream::drawn());
+        let gateway = Gateway::open_divided(params, keys, choice, hosts, Some(home), rng)?;
         Ok(OpenGateway { gateway, enclave: describe_enclaves(enclaves) })
     }
 
-    /// The store of each partition, and its opening if other hosts reach it.
-    fn open_stores(
-        &self,
-        geometry: Geometry,
-        durability: Durability,
-    ) -> Result<Vec<(BoxedStore, Option<Opening>, u32)>> {
-        if self.stores.is_empty() {
-            let store = FileStore::open(&Self::store_folder(&self.folder), geometry, durability)?;
-            return Ok(vec![(BoxedStore::new(store), None, 0)]);
-        }
-        let opening = Opening::next(&Self::home(&self.folder), &mut SystemStream::drawn())?;
+    /// The stores of the partitions, which other hosts reach.
+    fn open_stores(&self, geometry: Geometry, opening: Opening) -> Result<Vec<OpenedStore>> {
         let open = |(partition, place): (u32, &StorePlace)| {
             let store = place.open(Geometry { partition, ..geometry }, opening)?;
-            Ok((store, Some(opening), partition))
+            Ok(OpenedStore { store, opening: Some(opening), partition })
         };
         (0..).zip(&self.stores).map(open).collect()
     }
+}
+
+/// The store of a partition.
+struct OpenedStore {
+    store: BoxedStore,
+    /// The opening of the gateway's state, if other hosts reach the store.
+    opening: Option<Opening>,
+    partition: u32,
 }
 
 /// The file of S3 access keys in a gateway's own folder. A missing file is created with one random
@@ -308,7 +338,8 @@ fn secret_at(path: &Path, rng: &mut dyn Rng) -> Result<Secret> {
     read_secret(path)
 }
 
-fn read_secret(path: &Path) -> Result<Secret> {
+/// The master key, or another secret of 32 bytes, in a file.
+pub fn read_secret(path: &Path) -> Result<Secret> {
     let bytes = std::fs::read(path)?;
     let key = bytes.try_into().map_err(|_| Error::Parameters("a key file has 32 bytes"))?;
     Ok(Secret::from_bytes(key))

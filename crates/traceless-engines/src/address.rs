@@ -2,11 +2,13 @@
 
 use crate::client::BackgroundRuntime;
 use crate::engine::{Engine, RequestError};
+use crate::engine_state::EngineState;
 use crate::engine_store::EngineStore;
 use crate::names::StoreName;
-use crate::retry::{COPY_PATIENCE, ONE_ATTEMPT, PATIENCE, Patience, persist};
+use crate::retry::{COPY_PATIENCE, ONE_ATTEMPT, PATIENCE, Patience, STATE_PATIENCE, persist};
 use std::sync::Arc;
 use traceless_cloud::geometry::Geometry;
+use traceless_cloud::state_log::StateLog;
 use traceless_cloud::store::{BoxedStore, OpenStore, Opening};
 use traceless_cloud::{Error, Result};
 use url::Url;
@@ -18,6 +20,9 @@ pub trait EngineAddress: OpenStore {
 
     /// The same, but waits for an engine that is away or starts, as every request does.
     fn wait(&self) -> Result<(), RequestError>;
+
+    /// A gateway's state at this address, instead of a store. Needs no connection yet.
+    fn state_log(&self) -> Result<Arc<dyn StateLog>>;
 
     /// Requests of a store at this address fail seconds after its engine goes away: the store is a
     /// second copy, and the first one goes on.
@@ -72,6 +77,11 @@ where
 
     fn wait(&self) -> Result<(), RequestError> {
         self.check_within(PATIENCE)
+    }
+
+    fn state_log(&self) -> Result<Arc<dyn StateLog>> {
+        let engine = (self.engine)(SMALLEST).map_err(|failed| Error::Engine(failed.message))?;
+        Ok(Arc::new(EngineState::new(Arc::new(engine), STATE_PATIENCE)?))
     }
 
     fn set_as_copy(&mut self) {

@@ -1,6 +1,7 @@
 //! The tests that every engine must pass, on the server that it is for.
 
-use crate::engine::{Appended, Engine, StoredLog, StripeName, StripeRange, ValueName};
+use crate::engine::{Engine, StripeName, StripeRange, ValueName};
+use crate::engine_state::EngineState;
 use crate::engine_store::EngineStore;
 use crate::retry::PATIENCE;
 use crate::servers::TestServer;
@@ -9,11 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
+use traceless_cloud::gateway::{LEASE_MIN, LeaseOptions, StateLease};
 use traceless_cloud::geometry::{Geometry, Node};
+use traceless_cloud::state_log::{Appended, PieceName, StateLog as _, StoredLog};
 use traceless_cloud::store::suite::{
     behaves, check_round, is_copyable, removes, reopens, shapes, write_round,
 };
 use traceless_cloud::store::{NodeStore as _, NodeVersion, Opening};
+use traceless_core::seal::Secret;
 
 /// The longest stripe of these tests: an engine may allow any length.
 const STRIPE_LEN_MAX: usize = 5 << 20;
@@ -38,6 +42,7 @@ pub fn conforms<E: Engine>(connect: impl Fn(u32, Geometry) -> E) {
         removes(|| open(40 + number), &g);
     }
     takes_over(&connect, 40, whole);
+    keeps_a_state(&connect, 60, whole);
 }
 
 /// Checks that a server that is killed and started again, often, costs a store time alone.
@@ -118,7 +123,9 @@ fn keeps_a_log<E: Engine>(engine: &E) {
             let sent = entry(position);
             assert_eq!(engine.append(position, sent.clone()).await.unwrap(), Appended::Done);
             let again = engine.append(position, entry(0)).await.unwrap();
-            assert_eq!(again, Appended::Taken(Some(sent)));
+            assert_eq!(again, Appended::Taken(Some(sent.clone())));
+            assert_eq!(engine.entry(position).await.unwrap(), Some(sent));
+            assert_eq!(engine.entry(position + 1).await.unwrap(), None);
         }
         engine.checkpoint(6, Bytes::from_static(b"six")).await.unwrap();
         engine.checkpoint(4, Bytes::from_static(b"four")).await.unwrap();
@@ -129,6 +136,7 @@ fn keeps_a_log<E: Engine>(engine: &E) {
         entries.sort();
         entries.retain(|(position, _)| *position > 6);
         assert_eq!(entries, [7, 8, 9].map(|number| (number, entry(number))));
+        assert_eq!(engine.entry(3).await.unwrap(), None, "a checkpoint includes it");
         // A position that the checkpoint includes is not free again.
         for position in 1..=9 {
             let late = engine.append(position, entry(0)).await.unwrap();
@@ -169,4 +177,36 @@ fn takes_over<E: Engine>(connect: &impl Fn(u32, Geometry) -> E, number: u32, g: 
     check_round(&first, &g, 2);
     write_round(&first, &g, 3);
     assert!(block_on(second.commit(3, &[])).is_err());
+}
+
+/// A gateway's state in place of a tree: pieces, and a lease that one gateway at a time has.
+fn keeps_a_state<E: Engine>(connect: &impl Fn(u32, Geometry) -> E, number: u32, g: Geometry) {
+    let open = || Arc::new(EngineState::new(Arc::new(connect(number, g)), PATIENCE).unwrap());
+    let (log, piece) = (open(), |save, piece| PieceName { save, piece });
+    let contents = |len: usize| -> Bytes { (0..len).map(|i| (i * i / 11) as u8).collect() };
+    let names = [piece(u64::MAX, 0), piece(u64::MAX, 1), piece(3, 0)];
+    let lens = [1 << 20, 100, 5000];
+    let pieces = names.into_iter().zip(lens.map(contents));
+    log.write_pieces(pieces.collect()).unwrap();
+    let wanted: Vec<(PieceName, usize)> =
+        names.into_iter().zip(lens).chain([(piece(3, 1), 10), (names[1], 101)]).collect();
+    let found = log.read_pieces(&wanted).unwrap();
+    assert!(found[..3] == lens.map(|len| Some(contents(len))));
+    assert_eq!(found[3..], [None, None], "missing, and shorter");
+    log.remove_pieces(&names[..2]).unwrap();
+    assert_eq!(log.list_pieces().unwrap(), names[2..]);
+    let (master, waits) = (Secret::from_bytes([5; 32]), AtomicU64::new(0));
+    let options = LeaseOptions {
+        master: &master,
+        period: LEASE_MIN,
+        anchor: None,
+        is_stopped: &|| false,
+        on_wait: &|| _ = waits.fetch_add(1, Ordering::Relaxed),
+    };
+    let take = || StateLease::take(open(), &options).unwrap().unwrap();
+    // The first one ends without giving its lease up.
+    let first = take().opening();
+    let second = take();
+    assert_eq!((first.number, second.opening().number), (1, 2));
+    assert_eq!(waits.load(Ordering::Relaxed), 1);
 }

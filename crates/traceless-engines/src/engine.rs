@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use std::fmt;
+use traceless_cloud::state_log::{Appended, StoredLog};
 use traceless_cloud::store::NodeVersion;
 
 /// The name of a node's bytes in an engine.
@@ -36,24 +37,6 @@ pub struct StripeRange {
     pub at: usize,
     /// How many bytes.
     pub len: usize,
-}
-
-/// The result of [`Engine::append`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Appended {
-    /// The entry is in the log, and durable.
-    Done,
-    /// Another entry has the position. `None` if it is gone since then, because of a checkpoint.
-    Taken(Option<Bytes>),
-}
-
-/// A log as it is stored.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct StoredLog {
-    /// The newest checkpoint, and the position of the last entry that it includes.
-    pub checkpoint: Option<(u64, Bytes)>,
-    /// Entries with their positions, in any order. There may be some that the checkpoint includes.
-    pub entries: Vec<(u64, Bytes)>,
 }
 
 /// Why a request of an engine failed.
@@ -117,6 +100,12 @@ pub trait Engine: Send + Sync + 'static {
         position: u64,
         entry: Bytes,
     ) -> impl Future<Output = Result<Appended, RequestError>> + Send;
+
+    /// The entry at a position of the log; `None` if there is none yet, or a checkpoint includes it.
+    fn entry(
+        &self,
+        position: u64,
+    ) -> impl Future<Output = Result<Option<Bytes>, RequestError>> + Send;
 
     /// The log, as it was at one moment.
     fn load(&self) -> impl Future<Output = Result<StoredLog, RequestError>> + Send;

@@ -20,6 +20,7 @@
 //! * `store_url`, `address`: URLs of stores, and engines that are connected to later
 //! * `engine`: the trait `Engine`: stripes under names, and a log
 //! * `engine_store`: a store over an engine; `log_end`: commits, doubt about them, other hosts
+//! * `engine_state`: a gateway's state in an engine
 //! * `client`, `garbage`: requests on threads of their own, and stripes that are to be removed
 //! * `entry`: entries of the log as bytes, and the versions that a log leads to
 //! * `redis` (`deployment`: one server or a cluster), `s3`, `postgres`
@@ -33,6 +34,7 @@ mod client;
 #[cfg(test)]
 mod conformance;
 mod engine;
+mod engine_state;
 mod engine_store;
 mod entry;
 mod garbage;

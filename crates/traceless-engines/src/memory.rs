@@ -1,9 +1,10 @@
 //! An engine in memory that loses or delays requests and answers, as a seed says.
 
-use crate::engine::{Appended, Engine, RequestError, StoredLog, StripeName, StripeRange};
+use crate::engine::{Engine, RequestError, StripeName, StripeRange};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
+use traceless_cloud::state_log::{Appended, StoredLog};
 use traceless_core::rng::{Rng as _, SeededRng};
 
 /// The engine.
@@ -203,6 +204,10 @@ impl Engine for MemoryEngine {
 
     async fn append(&self, position: u64, entry: Bytes) -> Result<Appended, RequestError> {
         self.change(&Change::Append(position, entry))
+    }
+
+    async fn entry(&self, position: u64) -> Result<Option<Bytes>, RequestError> {
+        self.query(|state| state.log.get(&position).cloned())
     }
 
     async fn load(&self) -> Result<StoredLog, RequestError> {

@@ -5,9 +5,7 @@
 
 use crate::address::{Address, EngineAddress, Options};
 use crate::client::AbortedOnDrop;
-use crate::engine::{
-    Appended, Engine, RequestError, StoredLog, StripeName, StripeRange, ValueName,
-};
+use crate::engine::{Engine, RequestError, StripeName, StripeRange, ValueName};
 use crate::link::Link;
 use crate::names::StoreName;
 use crate::retry::PATIENCE;
@@ -17,6 +15,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row, Statement};
 use traceless_cloud::geometry::Node;
+use traceless_cloud::state_log::{Appended, StoredLog};
 use traceless_cloud::store::NodeVersion;
 use url::Url;
 
@@ -233,13 +232,18 @@ impl Engine for PostgresEngine {
     }
 
     async fn append(&self, position: u64, entry: Bytes) -> Result<Appended, RequestError> {
-        let (store, position) = (self.store.as_str(), position.cast_signed());
-        if self.execute(APPEND, &[&store, &position, &&entry[..]]).await? == 1 {
+        let store = self.store.as_str();
+        if self.execute(APPEND, &[&store, &position.cast_signed(), &&entry[..]]).await? == 1 {
             return Ok(Appended::Done);
         }
+        self.entry(position).await.map(Appended::Taken)
+    }
+
+    async fn entry(&self, position: u64) -> Result<Option<Bytes>, RequestError> {
+        let (store, position) = (self.store.as_str(), position.cast_signed());
         let rows = self.query(ENTRY, &[&store, &position]).await?;
         let found = rows.first().map(|row| row.try_get::<_, Vec<u8>>(0)).transpose();
-        Ok(Appended::Taken(found?.map(Bytes::from)))
+        Ok(found?.map(Bytes::from))
     }
 
     async fn load(&self) -> Result<StoredLog, RequestError> {

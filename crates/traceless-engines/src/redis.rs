@@ -17,7 +17,7 @@ use deployment::scan;
 pub use deployment::{Cluster, Deployment, Server};
 
 use crate::address::{Address, EngineAddress, Options};
-use crate::engine::{Appended, Engine, RequestError, StoredLog, StripeName, StripeRange};
+use crate::engine::{Engine, RequestError, StripeName, StripeRange};
 use crate::link::Link;
 use crate::names::{StoreName, StripeText};
 use bytes::Bytes;
@@ -25,6 +25,7 @@ use futures_util::future::try_join_all;
 use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, pipe};
 use std::collections::{BTreeMap, HashMap};
 use traceless_cloud::geometry::{Geometry, Node};
+use traceless_cloud::state_log::{Appended, StoredLog};
 use url::Url;
 
 /// Large enough for few commands, and small enough that a slot does not wait long behind one.
@@ -300,6 +301,13 @@ impl<D: Deployment> Engine for RedisEngine<D> {
             Some(entry) if entry.is_empty() => Appended::Taken(None),
             Some(entry) => Appended::Taken(Some(entry.into())),
         })
+    }
+
+    async fn entry(&self, position: u64) -> Result<Option<Bytes>, RequestError> {
+        let mut command = pipe();
+        command.cmd("HGET").arg(self.log_key()).arg(position);
+        let (found,): (Option<Vec<u8>>,) = self.query(&self.log, &command).await?;
+        Ok(found.map(Bytes::from))
     }
 
     async fn load(&self) -> Result<StoredLog, RequestError> {

@@ -10,7 +10,7 @@
 //! replace an object if the request says `If-None-Match: *`: this decides which host has the store.
 
 use crate::address::{Address, EngineAddress, Options};
-use crate::engine::{Appended, Engine, RequestError, StoredLog, StripeName, StripeRange};
+use crate::engine::{Engine, RequestError, StripeName, StripeRange};
 use crate::names::StripeText;
 use crate::retry::PATIENCE;
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use object_store::{
     ClientOptions, Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
     RetryConfig,
 };
+use traceless_cloud::state_log::{Appended, StoredLog};
 use traceless_core::rng::{Rng as _, System};
 use url::Url;
 
@@ -207,6 +208,10 @@ impl Engine for S3Engine {
                 Ok(Appended::Taken(None))
             }
         }
+    }
+
+    async fn entry(&self, position: u64) -> Result<Option<Bytes>, RequestError> {
+        self.get(&numbered(&self.log, position)).await
     }
 
     async fn load(&self) -> Result<StoredLog, RequestError> {

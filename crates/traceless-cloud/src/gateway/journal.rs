@@ -6,9 +6,10 @@
 //! was copied or restored reuses no nonce. A generation is whole and durable before it replaces its
 //! predecessor, which is then removed.
 //!
-//! Files: `state_store` (what stores generations), `state_folder` (files), `saved_state` (a
-//! generation's content).
+//! Files: `state_store` (what stores generations), `state_folder` (files), `leased_state` (a storage
+//! engine that several gateways reach), `saved_state` (a generation's content).
 
+mod leased_state;
 mod saved_state;
 mod state_folder;
 mod state_store;
@@ -27,7 +28,7 @@ use crate::durable::Durability;
 use crate::error::{Error, Result};
 use crate::log::{EntryDraft, Position};
 use crate::params::Params;
-use saved_state::first_entries;
+use saved_state::{encode_state, entries_of_state};
 use state_store::StateStore;
 use traceless_core::rng::Rng;
 use traceless_core::seal::Secret;
@@ -102,6 +103,7 @@ impl Journal {
     /// Whether a new generation is due.
     pub fn is_long(&self) -> bool {
         self.records_len() > Self::records_len_max(self.state_len)
+            || self.position.entries > self.store.entries_max()
     }
 
     /// Whether the log is far longer than its limit.
@@ -159,8 +161,8 @@ impl Journal {
     /// Begins the next generation, with this state.
     pub fn renew(&mut self, state: &State, rng: &mut dyn Rng) -> Result {
         self.ensure_working()?;
-        let (entries, state_len) = first_entries(state);
-        let position = self.store.prepare(self.position, entries, rng)?;
+        let plain = encode_state(state);
+        let position = self.store.prepare(self.position, &mut entries_of_state(&plain), rng)?;
         // Until the end of this function the store may be ahead of the fields here.
         self.broken = true;
         self.store.switch()?;
@@ -171,7 +173,7 @@ impl Journal {
         // The new state contains these records.
         self.unwritten.clear();
         self.written = self.appended;
-        self.state_len = state_len as u64;
+        self.state_len = plain.len() as u64;
         self.records_at = self.position.end;
         self.broken = false;
         self.store.remove_old()

@@ -48,6 +48,7 @@ mod host_link;
 mod index;
 mod inspect;
 mod journal;
+mod lease;
 mod lost_block;
 mod lost_name;
 mod names;
@@ -77,6 +78,7 @@ pub use fill::Contents;
 pub use index::index_bytes;
 pub use inspect::{LostPart, StateReport, check, new_anchor, repair};
 pub use journal::{OpenState, OpenedState, StateLocation};
+pub use lease::{LEASE_MIN, LeaseOptions, StateLease};
 pub use lost_name::LostName;
 pub use names::{ByteRange, Namespace, Object};
 #[cfg(feature = "http")]
@@ -127,13 +129,15 @@ pub struct Keys {
     block: Secret,
     enclave: Secret,
     state: Secret,
+    lease: Secret,
 }
 
 impl Keys {
     /// The keys of one tree under the gateway's master key.
     pub fn new(master: &Secret, tree: &[u8; 16]) -> Self {
         let key = |name: &[u8]| master.derive(&[tree, b"cloud", name]);
-        Self { block: key(b"inner"), enclave: key(b"enclave"), state: key(b"state") }
+        let (block, enclave) = (key(b"inner"), key(b"enclave"));
+        Self { block, enclave, state: key(b"state"), lease: key(b"lease") }
     }
 
     /// The parameters and keys that gateway and enclave share.

@@ -2,6 +2,7 @@ mod constant_rate;
 mod crash;
 mod damage;
 mod failing_host;
+mod leased_state;
 mod partitions;
 mod process_copies;
 mod reports;

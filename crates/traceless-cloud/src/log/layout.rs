@@ -1,6 +1,6 @@
 //! The layout of a log's file.
 
-use super::marks::{MARKS_LEN, PAGE_LEN};
+use super::marks::{MARKS_LEN, PAGE_LEN, Position};
 use super::proof::{CHAIN_LEN, Chain, Id, Proof, TAG_LEN};
 use crate::codec::{Reader, Writer};
 use traceless_core::rng::Rng;
@@ -8,8 +8,10 @@ use traceless_core::rng::Rng;
 const MAGIC_LEN: usize = 8;
 /// The kind of a log and the version of its format.
 pub type Magic = [u8; MAGIC_LEN];
+/// Bytes of a head.
+pub const HEAD_LEN: usize = PAGE_LEN;
 /// Offset of the marks.
-pub const MARKS_AT: usize = PAGE_LEN;
+pub const MARKS_AT: usize = HEAD_LEN;
 /// Offset of the first entry.
 pub const ENTRIES_AT: usize = MARKS_AT + MARKS_LEN;
 
@@ -64,8 +66,14 @@ impl Head {
         proof.fits(content, tag).then_some((Self { magic, generation, id, about }, proof))
     }
 
+    /// The position before the first entry.
+    pub fn position<P: Proof>(&self, proof: &P) -> Position {
+        let (generation, id, chain) = (self.generation, self.id, self.chain(proof));
+        Position { generation, id, entries: 0, end: ENTRIES_AT as u64, chain }
+    }
+
     /// The chain value before the first entry.
-    pub fn chain<P: Proof>(&self, proof: &P) -> Chain {
+    fn chain<P: Proof>(&self, proof: &P) -> Chain {
         let mut chain = [0; CHAIN_LEN];
         chain[..TAG_LEN].copy_from_slice(&proof.tag(&self.content()));
         chain

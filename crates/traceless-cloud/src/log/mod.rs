@@ -37,14 +37,17 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use layout::{ENTRIES_AT, Head, Magic};
+#[cfg(test)]
+pub use layout::ENTRIES_AT;
+pub use layout::{HEAD_LEN, Head, Magic};
 pub use marks::{MARKS_LEN, Mark, POSITION_LEN, Position};
 pub use proof::{HashProof, Proof, SealProof};
-pub use read::{Damage, WholeEntries, read};
+pub use read::{Damage, WholeEntries, read, read_stored};
 
 use crate::durable::Durability;
 use crate::error::{Error, Result};
 use layout::{HEADER_LEN, Header, MARKS_AT};
+use proof::CHAIN_LEN;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -89,6 +92,12 @@ impl EntryDraft {
         self.records = 0;
     }
 
+    /// Adds zeros, so that the finished entry has a multiple of `unit` bytes.
+    fn pad(&mut self, unit: usize) {
+        let len = (self.bytes.len() + CHAIN_LEN).next_multiple_of(unit);
+        self.bytes.resize(len - CHAIN_LEN, 0);
+    }
+
     /// Completes the entry after `position`, and advances the position.
     fn finish<P: Proof>(&mut self, proof: &P, position: &mut Position, rng: &mut dyn Rng) -> &[u8] {
         let (header, body) = self.bytes.split_at_mut(HEADER_LEN);
@@ -102,6 +111,37 @@ impl EntryDraft {
         position.end += self.bytes.len() as u64;
         position.chain = chain;
         &self.bytes
+    }
+}
+
+/// Finishes the entries of a log that is stored entry by entry, without marks.
+pub struct EntrySealer<P> {
+    proof: P,
+    /// The source of salts.
+    rng: Box<dyn Rng>,
+    position: Position,
+}
+
+impl<P: Proof> EntrySealer<P> {
+    /// The first position of a log with this head. Also returns the head as a page.
+    pub fn new(head: &Head, key: &P::Key, rng: Box<dyn Rng>) -> (Self, Vec<u8>) {
+        let proof = P::new(key, &head.id);
+        let (page, position) = (head.encode(&proof), head.position(&proof));
+        (Self { proof, rng, position }, page)
+    }
+
+    /// The position of the last finished entry.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Finishes an entry, with so many zeros that its length is a multiple of `unit`, and empties
+    /// the draft.
+    pub fn finish(&mut self, draft: &mut EntryDraft, unit: usize) -> Vec<u8> {
+        draft.pad(unit);
+        let entry = draft.finish(&self.proof, &mut self.position, &mut *self.rng).to_vec();
+        draft.clear();
+        entry
     }
 }
 
@@ -130,9 +170,7 @@ impl<P: Proof> Log<P> {
     ) -> Result<Self> {
         let proof = P::new(key, &head.id);
         let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(new)?;
-        let (generation, id) = (head.generation, head.id);
-        let (end, chain) = (ENTRIES_AT as u64, head.chain(&proof));
-        let mut position = Position { generation, id, entries: 0, end, chain };
+        let mut position = head.position(&proof);
         file.write_all(&head.encode(&proof))?;
         file.write_all(&[0; MARKS_LEN])?;
         for mut draft in entries {

@@ -89,9 +89,7 @@ pub fn read<P: Proof>(
     let Some((head, proof)) = Head::decode::<P>(&bytes, magic, key) else {
         return Err(Damage::of_all(bytes.len()));
     };
-    let (generation, id) = (head.generation, head.id);
-    let (end, chain) = (ENTRIES_AT as u64, head.chain(&proof));
-    let position = Position { generation, id, entries: 0, end, chain };
+    let position = head.position(&proof);
     let mark = bytes.get(MARKS_AT..ENTRIES_AT).and_then(|pages| Mark::newest(pages, &proof));
     let Some(mark) = mark.map(|mark| mark.position) else {
         // It is unknown how far the log was durable. A repair keeps the whole entries.
@@ -103,6 +101,32 @@ pub fn read<P: Proof>(
     let mut found = Reading { bytes, proof, position, mark }.all(head);
     if let Some(damage) = &mut found.damage {
         damage.lost_bytes = mark.end.max(len) - damage.at;
+    }
+    Ok(found)
+}
+
+/// Reads a log that was stored entry by entry, without marks: its head, and its entries. Each was
+/// stored as a whole, so what is not whole is damage.
+pub fn read_stored<P: Proof>(
+    head: &[u8],
+    entries: &[impl AsRef<[u8]>],
+    magic: Magic,
+    key: &P::Key,
+) -> Result<WholeEntries<P>, Damage> {
+    let len = entries.iter().map(|entry| entry.as_ref().len()).sum::<usize>();
+    let Some((head, proof)) = Head::decode::<P>(head, magic, key) else {
+        return Err(Damage::of_all(len));
+    };
+    // In memory the entries are where they are in a file.
+    let mut bytes = vec![0; ENTRIES_AT];
+    bytes.reserve(len);
+    entries.iter().for_each(|entry| bytes.extend_from_slice(entry.as_ref()));
+    let position = head.position(&proof);
+    let mut found = Reading { bytes, proof, position, mark: position }.all(head);
+    if found.torn > 0 && found.damage.is_none() {
+        let (entry, at) = (found.position.entries + 1, found.position.end);
+        let (lost_bytes, lost_records) = (found.torn, 0);
+        found.damage = Some(Damage { entry, at, lost_entries: 1, lost_records, lost_bytes });
     }
     Ok(found)
 }

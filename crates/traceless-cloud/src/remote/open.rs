@@ -4,7 +4,7 @@ use super::RemoteHost;
 use super::line::Dial;
 use crate::durable::make_folder;
 use crate::error::Result;
-use crate::gateway::{Gateway, Keys, OpenState, StateLocation};
+use crate::gateway::{Gateway, Keys, OpenState, StateLease, StateLocation};
 use crate::host::Host as _;
 use crate::host_group::{describe_enclaves, observed_hosts};
 use crate::kernel::Choice;
@@ -64,6 +64,17 @@ impl Remote {
         let folder = state_folder(home);
         let home = StateLocation { folder: &folder, durability, anchor: self.anchor.as_deref() };
         self.begin((opening, Some(lock)), params, &keys, choice, Some(&home), rng)
+    }
+
+    /// Opens the tree whose state is under a lease, or creates it. Uses the lease's own anchor.
+    pub fn open_leased(
+        &self,
+        lease: &Arc<StateLease>,
+        params: Params,
+        choice: Choice,
+    ) -> Result<OpenGateway> {
+        let (opening, rng) = ((lease.opening(), None), SystemStream::drawn());
+        self.begin(opening, params, lease.keys(), choice, Some(lease), rng)
     }
 
     /// Creates a tree that cannot be opened again once its gateway is gone, for measurements. The

@@ -36,7 +36,6 @@ mod drafts;
 mod metrics;
 mod move_thread;
 mod rate_thread;
-mod repeating_thread;
 mod scrub_thread;
 mod step_queue;
 mod stop;

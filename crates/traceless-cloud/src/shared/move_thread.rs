@@ -1,10 +1,10 @@
 //! The thread that moves trees to new hosts, beside the clients.
 
 use super::SharedGateway;
-use super::repeating_thread::RepeatingThread;
 use super::scrub_thread::FAILED_PAUSE;
 use crate::error::Error;
 use crate::gateway::{Gateway, MoveStep};
+use crate::repeating_thread::RepeatingThread;
 use std::sync::Arc;
 use std::time::Duration;
 use traceless_core::clock::{Clock as _, Monotonic};

@@ -1,10 +1,10 @@
 //! The thread that verifies the whole store again and again, beside the clients.
 
 use super::SharedGateway;
-use super::repeating_thread::RepeatingThread;
 use crate::error::Error;
 use crate::gateway::NodeVerdict;
 use crate::geometry::Node;
+use crate::repeating_thread::RepeatingThread;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;

@@ -16,14 +16,17 @@ pub(super) const MAGIC: Magic = *b"tlgate04";
 /// The state is sealed in pieces of this length, as entries without records. An empty one ends it.
 const PIECE_LEN: usize = 1 << 20;
 
-/// The entries that begin a generation with a state, and the length of the state.
-pub(super) fn first_entries(state: &State) -> (Vec<EntryDraft>, usize) {
+/// The bytes of a state with which a generation begins.
+pub(super) fn encode_state(state: &State) -> Vec<u8> {
     let mut plain = Writer::default();
     shape(&state.params, &mut plain);
     state.save(&mut plain);
-    let plain = plain.into_bytes();
-    let pieces = plain.chunks(PIECE_LEN).chain([&[][..]]);
-    (pieces.map(|piece| EntryDraft::of(0, piece)).collect(), plain.len())
+    plain.into_bytes()
+}
+
+/// The entries with the bytes of a state.
+pub(super) fn entries_of_state(plain: &[u8]) -> impl Iterator<Item = EntryDraft> {
+    plain.chunks(PIECE_LEN).chain([&[][..]]).map(|piece| EntryDraft::of(0, piece))
 }
 
 /// A generation as it is stored.

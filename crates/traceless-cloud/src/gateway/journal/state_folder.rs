@@ -63,10 +63,9 @@ impl StateStore for StateFolder {
     fn prepare(
         &mut self,
         parent: Position,
-        entries: Vec<EntryDraft>,
+        entries: &mut dyn Iterator<Item = EntryDraft>,
         rng: &mut dyn Rng,
     ) -> Result<Position> {
-        let entries = entries.into_iter();
         let next = write_new(&self.folder, &self.key, parent, entries, self.durability, rng)?;
         Ok(self.next.insert(next).position())
     }

@@ -33,7 +33,7 @@ pub(super) trait StateStore: Send {
     fn prepare(
         &mut self,
         parent: Position,
-        entries: Vec<EntryDraft>,
+        entries: &mut dyn Iterator<Item = EntryDraft>,
         rng: &mut dyn Rng,
     ) -> Result<Position>;
 
@@ -47,6 +47,11 @@ pub(super) trait StateStore: Send {
     /// once it is as durable as the state must be. After a failure it is unknown whether it was
     /// added.
     fn write(&mut self, entry: &mut EntryDraft) -> Result<Position>;
+
+    /// Entries of a generation after which the next one is due.
+    fn entries_max(&self) -> u64 {
+        u64::MAX
+    }
 
     /// Fails if another process may have the state, so that this one must not answer.
     fn check(&self) -> Result {

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::gateway::constant_rate::ConstantRate;
+use crate::gateway::lease::BootClock;
+use crate::state_log::memory::MemoryLog;
 use core::ops::Bound;
 use std::path::{Path, PathBuf};
 use traceless_core::clock::SimulatedClock;
@@ -67,10 +69,13 @@ impl Host for Mortal {
 /// The parts that outlive a gateway.
 pub struct World {
     pub params: Params,
+    master: Secret,
     pub keys: Keys,
     /// The store of each partition.
     stores: Vec<Arc<MemStore>>,
     pub folder: tempfile::TempDir,
+    /// A log of the state that several gateways reach, instead of the folder.
+    pub log: Option<Arc<MemoryLog>>,
     observed: Arc<Mutex<Vec<ObservedQuery>>>,
     rng: SeededRng,
     /// Whether gateways keep a constant rate.
@@ -88,11 +93,14 @@ impl World {
 
     fn of(params: Params, seed: u64) -> Self {
         let mut rng = SeededRng::new(seed);
+        let master = Secret::random(&mut rng);
         Self {
             params,
-            keys: Keys::new(&Secret::random(&mut rng), &[7; 16]),
+            keys: Keys::new(&master, &[7; 16]),
+            master,
             stores: vec![Arc::new(MemStore::new(params.geometry))],
             folder: tempfile::tempdir().unwrap(),
+            log: None,
             observed: Arc::default(),
             rng,
             beats: false,
@@ -101,13 +109,37 @@ impl World {
         }
     }
 
+    /// A world with its state in a log that several gateways reach.
+    pub fn leased(self) -> Self {
+        Self { log: Some(Arc::new(MemoryLog::new(self.params.blocks))), ..self }
+    }
+
     /// A world with an anchor.
     pub fn anchored(seed: u64, anchor: &Path) -> Self {
         Self { anchor: Some(anchor.to_owned()), ..Self::new(20, seed) }
     }
 
+    /// Opens a gateway, which ends after so many calls of its hosts, or of its log.
     pub fn open(&mut self, calls: u64) -> Result<Gateway> {
-        let shared = self.keys.shared(&self.params, Choice::Benes);
+        let lease = self.log.clone().map(|log| self.take(log)).transpose()?;
+        let gateway = self.open_with(lease.as_ref(), calls)?;
+        if let Some(log) = &self.log
+            && calls < u64::MAX
+            && self.rng.below(2) == 0
+        {
+            log.contents().left = 1 + self.rng.below(800);
+        }
+        Ok(gateway)
+    }
+
+    /// Opens a gateway under a lease.
+    pub fn open_under(&mut self, lease: &Arc<StateLease>) -> Result<Gateway> {
+        self.open_with(Some(lease), u64::MAX)
+    }
+
+    fn open_with(&mut self, lease: Option<&Arc<StateLease>>, calls: u64) -> Result<Gateway> {
+        let keys = lease.map_or(&self.keys, |lease| lease.keys());
+        let shared = keys.shared(&self.params, Choice::Benes);
         let left = Arc::new(AtomicU64::new(calls));
         let mut hosts = Vec::new();
         for store in &self.stores {
@@ -120,16 +152,31 @@ impl World {
         }
         let anchor = self.anchor.as_deref();
         let durability = Durability::Process;
-        let home = StateLocation { folder: self.folder.path(), durability, anchor };
+        let folder = StateLocation { folder: self.folder.path(), durability, anchor };
+        let home = lease.map_or(&folder as &dyn OpenState, |lease| lease);
         let rng = Box::new(SeededRng::drawn(&mut self.rng));
         let (params, hosts) = (self.params, (hosts, None));
         let mut gateway =
-            Gateway::open_divided(params, &self.keys, Choice::Benes, hosts, Some(&home), rng)?;
+            Gateway::open_divided(params, keys, Choice::Benes, hosts, Some(home), rng)?;
         if self.beats {
             gateway.constant_rate =
                 Some(ConstantRate::new(1000, Arc::new(SimulatedClock::default()), 0));
         }
         Ok(gateway)
+    }
+
+    /// Takes the lease, after the last gateway has ended.
+    pub fn take(&self, log: Arc<MemoryLog>) -> Result<Arc<StateLease>> {
+        log.contents().left = u64::MAX;
+        let options = LeaseOptions {
+            master: &self.master,
+            period: Duration::from_millis(2),
+            anchor: self.anchor.clone(),
+            is_stopped: &|| false,
+            on_wait: &|| {},
+        };
+        let taken = StateLease::take_with(log, &options, Arc::new(BootClock))?;
+        Ok(taken.expect("it was not stopped"))
     }
 
     /// A world with its tree divided among hosts.
@@ -163,6 +210,10 @@ impl World {
 
     /// Appends half a record to the log, like an interrupted write.
     fn tear(&mut self) {
+        // A storage engine stores an entry as a whole.
+        if self.log.is_some() {
+            return;
+        }
         for entry in std::fs::read_dir(self.folder.path()).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|end| end != "new") {
@@ -194,6 +245,15 @@ fn no_acknowledged_write_is_lost_while_trees_move() {
         // Trees have several nodes each.
         loses_nothing(World { hosts_later, ..World::new(5 * BLOCKS, seed) });
     }
+}
+
+/// The state is in a log that several gateways reach.
+#[test]
+fn no_acknowledged_write_is_lost_under_a_lease() {
+    loses_nothing(World::new(BLOCKS, 34).leased());
+    loses_nothing(World::divided(3, 35).leased());
+    loses_nothing(World { beats: true, ..World::new(BLOCKS, 36).leased() });
+    loses_nothing(World { hosts_later: vec![2, 3], ..World::new(5 * BLOCKS, 37).leased() });
 }
 
 /// At a constant rate an answer waits until its record is written with a tick.

@@ -171,7 +171,10 @@ fn reports_about_other_nodes_are_refused() {
     let (mut gateway, hosts) = filled(2);
     let root = gateway.params().geometry.node(0, 0);
     *hosts[1].reported.lock().unwrap() = Some(DamagedSlot { node: root, slot: 0 });
-    let refused = (0..10_000).find_map(|_| gateway.move_step().err());
+    let refused = (0..10_000).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        gateway.move_step().err()
+    });
     assert!(matches!(refused, Some(Error::Malformed(_))), "{refused:?}");
     assert_eq!(gateway.lost_blocks(), 0);
     *hosts[1].reported.lock().unwrap() = None;

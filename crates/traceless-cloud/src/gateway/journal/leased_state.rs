@@ -1,0 +1,214 @@
+//! A gateway's state in a storage engine, under a lease that one of several gateways has.
+//!
+//! | in the log | what |
+//! |---|---|
+//! | a checkpoint | the head of a generation, and the lengths of the pieces of its state |
+//! | entries of that generation | records, as in a file; padded, as the engine sees how long they are |
+//! | entries of the lease | between the others; without content |
+//!
+//! A generation becomes the newest with its checkpoint, which includes all entries of the previous
+//! one. A gateway that lost the lease may still store a checkpoint: it includes no entry that it
+//! does not know, so it changes nothing about the state.
+
+use super::saved_state::SavedState;
+use super::state_store::{OpenState, OpenedState, StateStore};
+use crate::durable::Durability;
+use crate::error::{Error, Result};
+use crate::gateway::lease::{
+    Checkpoint, GenerationAbout, HEAD_MAGIC, ReadLog, SharedLease, StateLease, generation_key,
+};
+use crate::log::{Damage, EntryDraft, EntrySealer, Head, Position, SealProof, read_stored};
+use crate::state_log::PieceName;
+use bytes::Bytes;
+use std::path::Path;
+use std::sync::Arc;
+use traceless_core::rng::Rng;
+use traceless_core::seal::Secret;
+
+/// Entries have a multiple of so many bytes.
+const ENTRY_UNIT: usize = 4096;
+/// Entries of a generation after which the next one is due: whoever takes over reads them all.
+const ENTRIES_MAX: u64 = 16_384;
+/// Pieces that are written or read at once.
+const PIECES_AT_ONCE: usize = 8;
+/// How often the state is read again because another gateway has saved it meanwhile.
+const READS_MAX: usize = 8;
+/// Names the state in errors about its content.
+const CONTENT: &str = "the gateway's state in the storage engine";
+/// Advice for the operator when the state is damaged.
+const ADVICE: &str = "restore a copy of the store";
+
+impl OpenState for Arc<StateLease> {
+    fn open(&self, key: &Secret) -> Result<OpenedState> {
+        let (lease, key) = (self.clone(), key.clone());
+        let saved = read_newest(lease.shared(), &key)?;
+        let anchor = lease.anchor().cloned();
+        let store = LeasedState { lease, key, newest: None, next: None, old: Vec::new() };
+        // What the engine acknowledges is durable.
+        Ok(OpenedState { store: Box::new(store), saved, durability: Durability::Power, anchor })
+    }
+}
+
+/// The store of a state under a lease.
+struct LeasedState {
+    lease: Arc<StateLease>,
+    key: Secret,
+    /// The newest generation, once this process has begun it.
+    newest: Option<Generation>,
+    /// A generation that is not the newest yet.
+    next: Option<Generation>,
+    /// Pieces of generations before the newest.
+    old: Vec<PieceName>,
+}
+
+/// A generation that this process has written.
+struct Generation {
+    sealer: EntrySealer<SealProof>,
+    checkpoint: Checkpoint,
+    pieces: Vec<PieceName>,
+}
+
+impl StateStore for LeasedState {
+    fn prepare(
+        &mut self,
+        parent: Position,
+        entries: &mut dyn Iterator<Item = EntryDraft>,
+        rng: &mut dyn Rng,
+    ) -> Result<Position> {
+        let shared = self.lease.shared();
+        let (opening, save) = (shared.opening(), rng.next_u64());
+        let about = GenerationAbout { parent, opening, save }.encode();
+        let head = Head::draw(HEAD_MAGIC, parent.generation + 1, about, rng);
+        let (mut sealer, head) = EntrySealer::new(&head, &generation_key(&self.key), rng.fork());
+        let (mut lens, mut pieces, mut batch) = (Vec::new(), Vec::new(), Vec::new());
+        for mut draft in entries {
+            let sealed = Bytes::from(sealer.finish(&mut draft, 1));
+            let name = PieceName { save, piece: pieces.len() as u32 };
+            lens.push(sealed.len() as u32);
+            pieces.push(name);
+            batch.push((name, sealed));
+            if batch.len() == PIECES_AT_ONCE {
+                shared.log().write_pieces(core::mem::take(&mut batch))?;
+            }
+        }
+        shared.log().write_pieces(batch)?;
+        let position = sealer.position();
+        let checkpoint = Checkpoint { tree: *shared.tree(), head, lens };
+        if let Some(unused) = self.next.replace(Generation { sealer, checkpoint, pieces }) {
+            self.old.extend(unused.pieces);
+        }
+        Ok(position)
+    }
+
+    fn switch(&mut self) -> Result {
+        let shared = self.lease.shared();
+        let next = self.next.take().expect("the next generation is prepared");
+        shared.log().checkpoint(shared.last(), next.checkpoint.encode())?;
+        match self.newest.replace(next) {
+            Some(replaced) => self.old.extend(replaced.pieces),
+            None => self.find_old(),
+        }
+        Ok(())
+    }
+
+    fn remove_old(&mut self) -> Result {
+        // What cannot be removed now is tried again after the next generation began.
+        if !self.old.is_empty() && self.lease.shared().log().remove_pieces(&self.old).is_ok() {
+            self.old.clear();
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, entry: &mut EntryDraft) -> Result<Position> {
+        let newest = self.newest.as_mut().expect("records happen after the first generation began");
+        let sealed = newest.sealer.finish(entry, ENTRY_UNIT);
+        self.lease.shared().write(&sealed.into())?;
+        Ok(newest.sealer.position())
+    }
+
+    fn entries_max(&self) -> u64 {
+        ENTRIES_MAX
+    }
+
+    fn check(&self) -> Result {
+        self.lease.shared().check()
+    }
+
+    fn release(&mut self) -> Result {
+        self.lease.shared().release()
+    }
+}
+
+impl LeasedState {
+    /// Finds the pieces of states that other gateways have saved, or begun to.
+    fn find_old(&mut self) {
+        let (shared, newest) = (self.lease.shared(), self.newest.as_ref());
+        let Ok(mut found) = shared.log().list_pieces() else { return };
+        // A later gateway may have written pieces that were listed, too. If this entry is in the
+        // log, there was no later gateway when they were listed.
+        if shared.extend().is_err() {
+            return;
+        }
+        let newest = newest.map_or(&[][..], |newest| &newest.pieces);
+        found.retain(|piece| !newest.contains(piece));
+        self.old.extend(found);
+    }
+}
+
+/// Reads the newest generation; `None` if no state was ever saved.
+fn read_newest(shared: &SharedLease, key: &Secret) -> Result<Option<SavedState>> {
+    let damaged = |damage: Damage| damage.error(Path::new(CONTENT), ADVICE);
+    let mut last_save = None;
+    for _ in 0..READS_MAX {
+        let found = ReadLog::read(shared.log())?;
+        let entries = entries_of_generation(shared, &found)?;
+        let Some(checkpoint) = &found.checkpoint else {
+            // Records follow a saved state.
+            let is_new = entries.is_empty();
+            return if is_new { Ok(None) } else { Err(Error::State(CONTENT)) };
+        };
+        let about = checkpoint.about(key).filter(|_| checkpoint.tree == *shared.tree());
+        let about = about.ok_or_else(|| damaged(Damage::of_all(checkpoint.head.len())))?;
+        let Some(mut all) = read_pieces(shared, &checkpoint.pieces(about.save))? else {
+            // A gateway that has lost the lease may have replaced the state, which it knew.
+            if last_save.replace(about.save) == Some(about.save) {
+                return Err(damaged(Damage::of_all(0)));
+            }
+            continue;
+        };
+        all.extend(entries);
+        let read = read_stored(&checkpoint.head, &all, HEAD_MAGIC, &generation_key(key));
+        let found = read.map_err(damaged)?.undamaged(Path::new(CONTENT), ADVICE)?;
+        return Ok(Some(SavedState { found }));
+    }
+    Err(Error::InUse("the gateway's state"))
+}
+
+/// The entries of the newest generation in a log. Only the gateway with the lease adds any.
+fn entries_of_generation(shared: &SharedLease, found: &ReadLog) -> Result<Vec<Bytes>> {
+    let (mut entries, mut owner) = (Vec::new(), None);
+    for (position, entry) in found.numbered() {
+        match shared.lease_entry(entry, position) {
+            Some(lease) => owner = Some(lease.opening),
+            None if owner == Some(shared.opening()) => return Err(Error::State(CONTENT)),
+            None => entries.push(entry.clone()),
+        }
+    }
+    // The last gateway that took the lease is this one.
+    if owner.is_some_and(|owner| owner != shared.opening()) {
+        return Err(Error::InUse("the gateway's state"));
+    }
+    Ok(entries)
+}
+
+/// Reads the pieces of a saved state; `None` if one is missing.
+fn read_pieces(shared: &SharedLease, pieces: &[(PieceName, usize)]) -> Result<Option<Vec<Bytes>>> {
+    let mut all = Vec::with_capacity(pieces.len());
+    for batch in pieces.chunks(PIECES_AT_ONCE) {
+        for piece in shared.log().read_pieces(batch)? {
+            let Some(piece) = piece else { return Ok(None) };
+            all.push(piece);
+        }
+    }
+    Ok(Some(all))
+}

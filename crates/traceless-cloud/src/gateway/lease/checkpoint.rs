@@ -1,0 +1,123 @@
+//! A checkpoint of the log: a saved state, whose pieces are stored apart.
+
+use super::entry::TREE_LEN;
+use crate::codec::{Reader, Writer};
+use crate::error::Result;
+use crate::log::{HEAD_LEN, Head, Magic, Position, SealProof};
+use crate::state_log::PieceName;
+use crate::wire::fence::Opening;
+use bytes::Bytes;
+use traceless_core::seal::Secret;
+
+/// The first bytes of each head.
+pub const HEAD_MAGIC: Magic = *b"tlgenr01";
+const MAGIC: &[u8; 8] = b"tlsaved1";
+/// Names the checkpoint in errors about its content.
+const CONTENT: &str = "the checkpoint in the storage engine of the gateway's state";
+
+/// A saved state, with which a generation begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Checkpoint {
+    /// The number of the tree.
+    pub tree: [u8; TREE_LEN],
+    /// The head of the generation, a page. Its own tag authenticates it.
+    pub head: Vec<u8>,
+    /// The length of each piece. A piece is an entry of the generation.
+    pub lens: Vec<u32>,
+}
+
+impl Checkpoint {
+    /// The proof of entries of a generation, and what its head says; `None` if the head is damaged
+    /// or of another key.
+    pub fn about(&self, key: &Secret) -> Option<GenerationAbout> {
+        let (head, _) = Head::decode::<SealProof>(&self.head, HEAD_MAGIC, &generation_key(key))?;
+        GenerationAbout::decode(&head.about).ok()
+    }
+
+    /// The pieces of a save, with their lengths.
+    pub fn pieces(&self, save: u64) -> Vec<(PieceName, usize)> {
+        let piece = |(piece, len): (u32, &u32)| (PieceName { save, piece }, *len as usize);
+        (0..).zip(&self.lens).map(piece).collect()
+    }
+
+    /// The checkpoint as bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut out = Writer::default();
+        // The rest of the page is zeros, which nothing authenticates.
+        let len = self.head.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        out.bytes(MAGIC).bytes(&self.tree).counted(&self.head[..len]);
+        out.u32(self.lens.len() as u32).u32s(&self.lens);
+        out.into_bytes().into()
+    }
+
+    /// The checkpoint in these bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let wrong = crate::Error::State(CONTENT);
+        let fields = bytes.strip_prefix(MAGIC).ok_or(wrong.clone())?;
+        let mut from = Reader::of_state(fields, CONTENT);
+        let (tree, mut head) = (from.array()?, from.counted()?.to_vec());
+        if head.len() > HEAD_LEN || head.last() == Some(&0) {
+            return Err(wrong);
+        }
+        head.resize(HEAD_LEN, 0);
+        let mut lens = vec![0; from.count(4)?];
+        from.u32s(&mut lens)?;
+        from.end()?;
+        Ok(Self { tree, head, lens })
+    }
+}
+
+/// What the head of a generation says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GenerationAbout {
+    /// The end of the previous generation.
+    pub parent: Position,
+    /// The opening that saved the state.
+    pub opening: Opening,
+    /// The number of the save.
+    pub save: u64,
+}
+
+impl GenerationAbout {
+    /// The user's bytes of the head.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.bytes(&self.parent.encode()).bytes(&self.opening.encode()).u64(self.save);
+        out.into_bytes()
+    }
+
+    /// Takes the user's bytes of a head.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut from = Reader::of_state(bytes, CONTENT);
+        let (parent, opening) = (Position::decode(&mut from)?, Opening::decode(&mut from)?);
+        let about = Self { parent, opening, save: from.u64()? };
+        from.end().map(|()| about)
+    }
+}
+
+/// The key of all generations in a log.
+pub fn generation_key(key: &Secret) -> Secret {
+    key.derive(&[b"leased generation"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_round_trip_and_cut_ones_are_refused() {
+        let checkpoint = Checkpoint { tree: [1; 16], head: vec![2; HEAD_LEN], lens: vec![3, 4] };
+        let bytes = checkpoint.encode();
+        assert_eq!(Checkpoint::decode(&bytes).unwrap(), checkpoint);
+        for end in 0..bytes.len() {
+            assert!(Checkpoint::decode(&bytes[..end]).is_err(), "{end}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(Checkpoint::decode(&longer).is_err());
+        let names = checkpoint.pieces(7);
+        assert_eq!(
+            names,
+            [(PieceName { save: 7, piece: 0 }, 3), (PieceName { save: 7, piece: 1 }, 4)]
+        );
+    }
+}

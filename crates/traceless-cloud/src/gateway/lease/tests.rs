@@ -1,0 +1,233 @@
+//! Who has a lease, and until when.
+
+use super::*;
+use crate::state_log::memory::MemoryLog;
+use std::sync::atomic::AtomicU32;
+use traceless_core::clock::SimulatedClock;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MASTER: [u8; 32] = [3; 32];
+
+/// Takes the lease of a log. The clock shows that the lease of every other gateway is over.
+fn take(log: &Arc<MemoryLog>, clock: &Arc<SimulatedClock>) -> Result<Arc<StateLease>> {
+    take_for(log, clock, Duration::from_hours(1))
+}
+
+fn take_for(
+    log: &Arc<MemoryLog>,
+    clock: &Arc<SimulatedClock>,
+    period: Duration,
+) -> Result<Arc<StateLease>> {
+    let master = Secret::from_bytes(MASTER);
+    let (is_stopped, advance) = (|| false, clock.clone());
+    // Time passes once the wait has begun.
+    let passing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        advance.advance(2 * period.as_nanos() as u64);
+    });
+    let options = LeaseOptions {
+        master: &master,
+        period,
+        anchor: None,
+        is_stopped: &is_stopped,
+        on_wait: &|| {},
+    };
+    let taken = StateLease::take_with(log.clone(), &options, clock.clone());
+    passing.join().unwrap();
+    taken.map(|taken| taken.expect("it was not stopped"))
+}
+
+fn new_log() -> (Arc<MemoryLog>, Arc<SimulatedClock>) {
+    (Arc::new(MemoryLog::new(5)), Arc::default())
+}
+
+#[test]
+fn a_lease_ends_with_its_period_and_can_be_extended() {
+    let (log, clock) = (Arc::new(MemoryLog::new(5)), Arc::new(SimulatedClock::default()));
+    let lease = take(&log, &clock).unwrap();
+    let shared = lease.shared();
+    shared.extend().unwrap();
+    let hour = 3600 * SECOND.as_nanos() as u64;
+    shared.check().unwrap();
+    clock.advance(hour - 1);
+    shared.check().unwrap();
+    clock.advance(1);
+    assert!(shared.check().unwrap_err().is_passing());
+    shared.write(&Bytes::from_static(b"record")).unwrap();
+    shared.check().unwrap();
+    // An extension without an answer extends nothing.
+    clock.advance(hour - 1);
+    log.contents().failures = 100;
+    assert!(shared.extend().is_err());
+    clock.advance(1);
+    assert!(shared.check().is_err());
+    log.contents().failures = 0;
+    shared.extend().unwrap();
+    shared.check().unwrap();
+}
+
+#[test]
+fn the_newest_lease_fences_all_others_off() {
+    let (log, clock) = new_log();
+    let first = take(&log, &clock).unwrap();
+    first.shared().write(&Bytes::from_static(b"one")).unwrap();
+    let losses = Arc::new(AtomicU32::new(0));
+    let count = losses.clone();
+    first.on_loss(move || _ = count.fetch_add(1, Ordering::SeqCst));
+    let second = take(&log, &clock).unwrap();
+    assert_eq!((first.opening().number, second.opening().number), (1, 2));
+    let refused = first.shared().write(&Bytes::from_static(b"two"));
+    assert!(matches!(refused, Err(Error::Fenced { own: 1, newest: 2 })), "{refused:?}");
+    for refused in [first.shared().check(), first.shared().extend(), first.shared().release()] {
+        assert!(matches!(refused, Err(Error::Fenced { own: 1, newest: 2 })), "{refused:?}");
+    }
+    second.shared().write(&Bytes::from_static(b"three")).unwrap();
+    let entries = log.contents().stored.entries.clone();
+    assert!(entries.values().any(|entry| entry == "one" || entry == "three"));
+    assert!(entries.values().all(|entry| entry != "two"));
+}
+
+/// The thread that extends a lease notices its loss.
+#[test]
+fn a_loss_is_reported_once() {
+    let (log, clock) = new_log();
+    let first = take_for(&log, &clock, Duration::from_millis(50)).unwrap();
+    let losses = Arc::new(AtomicU32::new(0));
+    let count = losses.clone();
+    first.on_loss(move || _ = count.fetch_add(1, Ordering::SeqCst));
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(log.contents().stored.entries.len() > 2, "it was extended");
+    assert_eq!(losses.load(Ordering::SeqCst), 0);
+    let position = *log.contents().stored.entries.keys().next_back().unwrap() + 1;
+    // Another gateway adds an entry without waiting.
+    while !matches!(log.append(position, Bytes::from_static(b"x")), Ok(Appended::Done)) {
+        assert!(log.append(position + 1, Bytes::from_static(b"x")).is_ok());
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(losses.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_released_lease_is_taken_at_once() {
+    let (log, clock) = new_log();
+    let first = take(&log, &clock).unwrap();
+    first.shared().release().unwrap();
+    assert!(first.shared().extend().is_err() && first.shared().check().is_err());
+    let master = Secret::from_bytes(MASTER);
+    let options = LeaseOptions {
+        master: &master,
+        period: SECOND,
+        anchor: None,
+        is_stopped: &|| panic!("it does not wait"),
+        on_wait: &|| panic!("it does not wait"),
+    };
+    let second = StateLease::take(log, &options).unwrap().unwrap();
+    assert_eq!(second.opening().number, 2);
+}
+
+#[test]
+fn waiting_is_announced_and_can_be_stopped() {
+    let (log, clock) = new_log();
+    let _first = take(&log, &clock).unwrap();
+    let (waits, looks) = (AtomicU32::new(0), AtomicU32::new(0));
+    let master = Secret::from_bytes(MASTER);
+    let options = LeaseOptions {
+        master: &master,
+        period: SECOND,
+        anchor: None,
+        is_stopped: &|| looks.fetch_add(1, Ordering::SeqCst) == 3,
+        on_wait: &|| _ = waits.fetch_add(1, Ordering::SeqCst),
+    };
+    assert!(StateLease::take(log.clone(), &options).unwrap().is_none());
+    assert_eq!((waits.load(Ordering::SeqCst), looks.load(Ordering::SeqCst)), (1, 4));
+    let short = LeaseOptions { period: LEASE_MIN - Duration::from_nanos(1), ..options };
+    assert!(matches!(StateLease::take(log, &short), Err(Error::Parameters(_))));
+}
+
+/// A gateway that stands by takes over from one that adds entries all the time, and then ends.
+#[test]
+fn a_gateway_that_writes_is_not_replaced() {
+    let log = Arc::new(MemoryLog::new(6));
+    let master = Secret::from_bytes(MASTER);
+    let period = Duration::from_millis(60);
+    let options = LeaseOptions {
+        master: &master,
+        period,
+        anchor: None,
+        is_stopped: &|| false,
+        on_wait: &|| {},
+    };
+    let take = || StateLease::take_with(log.clone(), &options, Arc::new(BootClock)).unwrap();
+    let first = take().unwrap();
+    let is_ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (is_ended, first) = (&is_ended, first);
+        scope.spawn(move || {
+            let clock = BootClock;
+            let end = clock.now() + 8 * period.as_nanos() as u64;
+            while clock.now() < end {
+                first.shared().write(&Bytes::from_static(b"record")).unwrap();
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            is_ended.store(true, Ordering::SeqCst);
+        });
+        let second = take().unwrap();
+        assert!(is_ended.load(Ordering::SeqCst));
+        assert_eq!(second.opening().number, 2);
+    });
+}
+
+/// Calls fail, and half of the failed ones take effect: of two gateways on one log, one has the
+/// lease, and what it was told to be written is in the log.
+#[test]
+fn lost_answers_lose_no_entry() {
+    for seed in 0..50 {
+        let log = Arc::new(MemoryLog::new(seed));
+        let clock = Arc::new(SimulatedClock::default());
+        let lease = take_for(&log, &clock, Duration::from_hours(1)).unwrap();
+        log.contents().failures = 30;
+        let mut written = Vec::new();
+        for number in 0..40_u64 {
+            let _ = lease.shared().extend();
+            let entry = Bytes::copy_from_slice(&number.to_le_bytes());
+            // After a failure nothing more is written: the entry may be in the log.
+            if lease.shared().write(&entry).is_err() {
+                break;
+            }
+            written.push(entry);
+        }
+        log.contents().failures = 0;
+        let found: Vec<Bytes> = log
+            .contents()
+            .stored
+            .entries
+            .values()
+            .filter(|entry| entry.len() == 8)
+            .cloned()
+            .collect();
+        assert!(found.len() - written.len() <= 1, "{seed}");
+        assert_eq!(found[..written.len()], written[..], "{seed}");
+    }
+}
+
+#[test]
+fn logs_of_other_keys_and_with_gaps_are_refused() {
+    let (log, clock) = new_log();
+    let lease = take(&log, &clock).unwrap();
+    for _ in 0..5 {
+        lease.shared().extend().unwrap();
+    }
+    let other = Secret::from_bytes([4; 32]);
+    let options = LeaseOptions {
+        master: &other,
+        period: SECOND,
+        anchor: None,
+        is_stopped: &|| false,
+        on_wait: &|| {},
+    };
+    let refused = StateLease::take(log.clone(), &options).map(drop);
+    assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+    log.contents().stored.entries.remove(&3);
+    let refused = take(&log, &clock).map(drop);
+    assert!(matches!(refused, Err(Error::State(_))), "{refused:?}");
+}
