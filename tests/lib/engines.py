@@ -28,6 +28,12 @@ class Engine:
         self.url, self.port, self.command, self.user = url, port, command, user
         self.start()
 
+    def url_of(self, store):
+        """The URL of another store at the server."""
+        if "/a/prefix?" in self.url:
+            return self.url.replace("/a/prefix?", f"/{store}?")
+        return f"{self.url}?store={store}"
+
     def start(self):
         end = time.monotonic() + START_PATIENCE
         while time.monotonic() < end:

@@ -4,7 +4,8 @@ usage: kills.py TRACELESS FOLDER KILLS [SEED [ENGINE [OPTION OF THE GATEWAY]...]
 
 The parts are gateway, hosts, enclaves, and the server of the storage engine: of `redis`, `postgres`
 or `s3`, or none for `file`. The tree is divided among HOSTS hosts [default: 1]. If it is at
-FIRST_HOSTS hosts first, each start of the gateway adds one, and trees move there.
+FIRST_HOSTS hosts first, each start of the gateway adds one, and trees move there. With GATEWAYS
+above 1 [default: 1] their state is in the engine, and all but one of them stand by.
 
 A client writes, reads and removes values all the while, and keeps a model beside: under each name
 what was answered last or, where no answer came, all that it may be. Whatever is read must be among
@@ -29,6 +30,8 @@ ENGINE = sys.argv[5] if len(sys.argv) > 5 else "file"
 OPTIONS = sys.argv[6:]
 HOSTS = int(os.environ.get("HOSTS", "1"))
 FIRST_HOSTS = int(os.environ.get("FIRST_HOSTS", HOSTS))
+GATEWAYS = int(os.environ.get("GATEWAYS", "1"))
+LEASE = 1
 TREE = ["--blocks", "6000", "--block-len", "256", "--lambda", "4", "--allow-simulated-tee"]
 # The host's, another at each start: no layer in memory, the root, the whole tree.
 CACHES = ["0", "1M", "64M"]
@@ -49,8 +52,8 @@ def free_port():
 class Process:
     """A program that is started again whenever it was killed."""
 
-    def __init__(self, word, command):
-        self.word, self.command = word, command
+    def __init__(self, words, command):
+        self.words, self.command = words, command
         self.errors = open(FOLDER / f"{command[1]}.err", "ab")
         self.start()
 
@@ -59,7 +62,7 @@ class Process:
             self.command, stdout=subprocess.PIPE, stderr=self.errors
         )
         line = self.process.stdout.readline().decode()
-        if self.word not in line:
+        if not any(word in line for word in self.words):
             raise SystemExit(f"{self.command[1]} did not start: see {self.errors.name}")
 
     def kill(self):
@@ -102,10 +105,10 @@ class Client:
 class Killer(threading.Thread):
     """Kills one of the parts, again and again."""
 
-    def __init__(self, hosts, later_hosts, gateway, engine, rng):
+    def __init__(self, hosts, later_hosts, gateways, engine, rng):
         super().__init__()
         self.later_hosts = later_hosts
-        self.hosts, self.gateway, self.engine, self.rng = hosts, gateway, engine, rng
+        self.hosts, self.gateways, self.engine, self.rng = hosts, gateways, engine, rng
         self.counts = {"gateway": 0, "host": 0, "enclave": 0}
         if engine:
             self.counts["engine"] = 0
@@ -120,7 +123,8 @@ class Killer(threading.Thread):
             self.failure = error
 
     def kill_one(self):
-        victim, host = self.rng.choice(list(self.counts)), self.rng.choice(self.hosts)
+        parts = list(self.counts) + ["gateway"] * (2 * (GATEWAYS - 1))
+        victim, host = self.rng.choice(parts), self.rng.choice(self.hosts)
         if victim == "enclave":
             enclaves = children(host.process)
             if not enclaves:
@@ -132,20 +136,27 @@ class Killer(threading.Thread):
             time.sleep(self.rng.random() / 2)
             self.engine.start()
         else:
-            process = host if victim == "host" else self.gateway
+            process = host if victim == "host" else self.rng.choice(self.gateways)
             process.kill()
             if victim == "host":
                 process.command[-1] = self.rng.choice(CACHES)
             elif self.later_hosts:
                 process.command += self.later_hosts.pop(0)
             process.start()
+            if victim == "gateway" and GATEWAYS > 1:
+                # Another one may take its place, or not yet.
+                time.sleep(3 * LEASE * self.rng.random())
         self.counts[victim] += 1
 
 
 def main():
     rng = random.Random(SEED)
-    resp, state = free_port(), ["--state", str(FOLDER / "gateway")]
+    state = ["--state", str(FOLDER / "gateway")]
     engine = engines.start(ENGINE, FOLDER, TRACELESS)
+    if GATEWAYS > 1:
+        key = FOLDER / "key"
+        key.write_bytes(rng.randbytes(32))
+        state = ["--state", engine.url_of("state"), "--lease", str(LEASE), "--key-file", str(key)]
     hosts, addresses = [], []
     for number in range(HOSTS):
         store, listen = FOLDER / f"host{number}", f"127.0.0.1:{free_port()}"
@@ -154,13 +165,15 @@ def main():
         else:
             tree = ["--store", f"file:{store}"]
         where = ["--listen", listen, *tree, "--cache", CACHES[-1]]
-        hosts.append(Process("host at", [TRACELESS, "host", *where]))
+        hosts.append(Process(["host at"], [TRACELESS, "host", *where]))
         addresses.append(["--host", listen, "--host-cert", str(store / "host.pem")])
     state += sum(addresses[:FIRST_HOSTS], [])
-    front = ["--resp", f"127.0.0.1:{resp}"]
-    gateway = Process("RESP", [TRACELESS, "gateway", *state, *TREE, *front, *OPTIONS])
+    ports = [free_port() for _ in range(GATEWAYS)]
+    gateway = [TRACELESS, "gateway", *state, *TREE, *OPTIONS, "--resp"]
+    words = ["RESP", "standing by"]
+    gateways = [Process(words, [*gateway, f"127.0.0.1:{port}"]) for port in ports]
     later_hosts = addresses[FIRST_HOSTS:]
-    killer = Killer(hosts, later_hosts, gateway, engine, random.Random(SEED + 1))
+    killer = Killer(hosts, later_hosts, gateways, engine, random.Random(SEED + 1))
     model, answered, client = {}, {"SET": 0, "GET": 0, "DEL": 0}, None
     killer.start()
     last = False
@@ -169,14 +182,13 @@ def main():
         last = not killer.is_alive()
         names = range(NAMES) if last else (rng.randrange(NAMES) for _ in range(50))
         for name in [b"name %d" % number for number in names]:
-            client = step(rng, model, answered, client, resp, name, "GET" if last else None)
+            client = step(rng, model, answered, client, ports, name, "GET" if last else None)
     if killer.failure:
         raise killer.failure
-    gateway.process.send_signal(signal.SIGTERM)
-    for host in hosts:
-        host.process.send_signal(signal.SIGTERM)
+    for process in [*gateways, *hosts]:
+        process.process.send_signal(signal.SIGTERM)
     began = time.monotonic()
-    codes = {process.process.wait() for process in [gateway, *hosts]}
+    codes = {process.process.wait() for process in [*gateways, *hosts]}
     if time.monotonic() - began > END_PATIENCE:
         raise SystemExit("the gateway waited for a host that is gone")
     if codes != {0}:
@@ -189,7 +201,17 @@ def main():
     print(f"kills {killer.counts}, answered {answered}, slowest {SLOWEST:.1f} s, no write lost")
 
 
-def step(rng, model, answered, client, port, name, verb):
+def connect(ports):
+    """A client of the gateway that serves."""
+    for port in ports[1:]:
+        try:
+            return Client(port)
+        except OSError:
+            pass
+    return Client(ports[0])
+
+
+def step(rng, model, answered, client, ports, name, verb):
     """One operation, again until it is answered. Returns the client to go on with."""
     global SLOWEST
     verb = verb or rng.choice(["SET", "SET", "SET", "GET", "GET", "DEL"])
@@ -198,7 +220,7 @@ def step(rng, model, answered, client, port, name, verb):
     begin = time.monotonic()
     while True:
         try:
-            client = client or Client(port)
+            client = client or connect(ports)
             if verb == "GET":
                 value = client.ask(b"GET", name)
                 if value not in may_be:

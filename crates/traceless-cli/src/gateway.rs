@@ -69,7 +69,8 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     }
     let trace = Trace::open(&args.trace)?;
     let dashboard = Dashboard::start(&args.dashboard, "gateway")?;
-    let mut gateway = tree::open(&args.tree, dashboard.witness(&trace))?;
+    let opened = tree::open(&args.tree, dashboard.witness(&trace), &stop)?;
+    let Some(mut gateway) = opened else { return Ok(()) };
     if let Some(observer) = access_observer(&trace, &dashboard) {
         gateway.set_observer(observer);
     }
@@ -142,7 +143,7 @@ impl<'a> Clients<'a> {
                 let path = if let Some(path) = &args.s3_keys {
                     path.clone()
                 } else {
-                    let path = s3_keys(&tree::home(&args.tree)).map_err(|e| failure(&e))?;
+                    let path = s3_keys(&tree::home(&args.tree)?).map_err(|e| failure(&e))?;
                     let what = "the access keys of S3 lie beside the data (--s3-keys)";
                     print_error(&format!("{what}: {}", path.display()));
                     path

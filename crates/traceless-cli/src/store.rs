@@ -4,6 +4,7 @@ use crate::args::StoreArgs;
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use traceless_cloud::state_log::StateLog;
 use traceless_cloud::store::{Durability, OpenStore, StoreFolder, StorePlace};
 
 /// The folder of a URL of the form `file:DIR`.
@@ -19,8 +20,13 @@ pub fn read(
 ) -> Result<Box<dyn OpenStore>, Failure> {
     match folder_of(url) {
         Some(folder) => Ok(folder_store(&folder, durability)),
-        None => engine::reach(url, args.store_password_file.as_deref()),
+        None => Ok(engine::reach(url, args.store_password_file.as_deref())?),
     }
+}
+
+/// The log of a gateway's state in the engine of a URL. Fails if the engine cannot be reached.
+pub fn state_log(url: &str, password_file: Option<&Path>) -> Result<Arc<dyn StateLog>, Failure> {
+    engine::state_log(url, password_file)
 }
 
 /// Gives stores their second copies, if they are wanted. An engine that cannot be reached now is
@@ -51,14 +57,17 @@ fn folder_store(folder: &Path, durability: Durability) -> Box<dyn OpenStore> {
 
 #[cfg(feature = "engines")]
 mod engine {
-    use super::{Failure, OpenStore};
+    use super::{Arc, Failure, OpenStore, StateLog};
     use crate::failure::DEVICE;
     use crate::output::print_error;
     use std::path::Path;
     use traceless_engines::{EngineAddress, RequestError, parse};
 
     /// The engine of a URL. Waits some time for one that cannot be reached, and fails then.
-    pub fn reach(url: &str, password_file: Option<&Path>) -> Result<Box<dyn OpenStore>, Failure> {
+    pub fn reach(
+        url: &str,
+        password_file: Option<&Path>,
+    ) -> Result<Box<dyn EngineAddress>, Failure> {
         let address = address(url, password_file)?;
         let checked = address.check().or_else(|error| {
             if !error.is_passing {
@@ -82,6 +91,13 @@ mod engine {
         }
     }
 
+    pub fn state_log(
+        url: &str,
+        password_file: Option<&Path>,
+    ) -> Result<Arc<dyn StateLog>, Failure> {
+        reach(url, password_file)?.state_log().map_err(|e| crate::cloud::failure(&e))
+    }
+
     fn address(url: &str, password_file: Option<&Path>) -> Result<Box<dyn EngineAddress>, Failure> {
         let password = password_file.map(|path| {
             let text = std::fs::read_to_string(path).map(zeroize::Zeroizing::new);
@@ -99,19 +115,27 @@ mod engine {
 
 #[cfg(not(feature = "engines"))]
 mod engine {
-    use super::{Failure, OpenStore};
+    use super::{Arc, Failure, OpenStore, StateLog};
     use std::path::Path;
 
     pub fn reach(url: &str, _: Option<&Path>) -> Result<Box<dyn OpenStore>, Failure> {
+        Err(refused(url))
+    }
+
+    pub fn find(url: &str, _: Option<&Path>) -> Result<Box<dyn OpenStore>, Failure> {
+        Err(refused(url))
+    }
+
+    pub fn state_log(url: &str, _: Option<&Path>) -> Result<Arc<dyn StateLog>, Failure> {
+        Err(refused(url))
+    }
+
+    fn refused(url: &str) -> Failure {
         if url.contains("://") {
             let message = "this program was built without engines: build it with --features \
                            engines, or install a package of Traceless";
-            return Err(Failure::usage(message));
+            return Failure::usage(message);
         }
-        Err(Failure::usage("a store is file:DIR, or the URL of an engine, as redis://HOST"))
-    }
-
-    pub fn find(url: &str, password_file: Option<&Path>) -> Result<Box<dyn OpenStore>, Failure> {
-        reach(url, password_file)
+        Failure::usage("a store is file:DIR, or the URL of an engine, as redis://HOST")
     }
 }

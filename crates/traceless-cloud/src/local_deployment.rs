@@ -149,8 +149,10 @@ impl LocalDeployment {
         params: Params,
         choice: Choice,
     ) -> Result<OpenGateway> {
-        let stores = self.open_stores(params.geometry, lease.opening())?;
-        self.begin(stores, params, lease.keys(), choice, lease)
+        lease.persist(|| {
+            let stores = self.open_stores(params.geometry, lease.opening())?;
+            self.begin(stores, params, lease.keys(), choice, lease)
+        })
     }
 
     /// Begins the first sessions, and opens the gateway.

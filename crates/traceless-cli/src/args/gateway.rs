@@ -2,6 +2,7 @@
 
 use super::{DashboardArgs, ProgressArgs, StoreArgs, TraceArgs, parse_size};
 use clap::{Args, Subcommand, ValueEnum};
+use std::convert::Infallible;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
@@ -67,11 +68,13 @@ pub struct GatewayTreeArgs {
     #[command(flatten)]
     pub home: GatewayHome,
     #[command(flatten)]
+    pub lease: LeaseArgs,
+    #[command(flatten)]
     pub remote: RemoteArgs,
-    /// Where the tree of `--local` is: `file:DIR`, or a URL: redis://, redis+cluster://, s3://,
-    /// postgres:// [default: in its folder]. Given several times, the tree is divided among these
-    /// stores, at most 8: in the same order at each start, new ones last
-    #[arg(long, value_name = "STORE", conflicts_with = "state")]
+    /// Where the tree is, without --host: `file:DIR`, or a URL: redis://, redis+cluster://, s3://,
+    /// postgres:// [default: in the folder of --local]. Given several times, the tree is divided
+    /// among these stores, at most 8: in the same order at each start, new ones last
+    #[arg(long, value_name = "STORE", conflicts_with = "host")]
     pub store: Vec<String>,
     #[command(flatten)]
     pub engine: StoreArgs,
@@ -105,8 +108,8 @@ pub struct GatewayTreeArgs {
     /// each answer waits for this file's disk, too
     #[arg(long, value_name = "FILE")]
     pub anchor: Option<PathBuf>,
-    /// Where the enclave of `--local` is
-    #[arg(long, value_enum, default_value = "process", conflicts_with = "state")]
+    /// Where the enclave is, without --host
+    #[arg(long, value_enum, default_value = "process", conflicts_with = "host")]
     pub enclave: EnclavePlace,
     /// What an answer to a write has survived
     #[arg(long, value_enum, default_value = "power")]
@@ -222,9 +225,41 @@ pub struct GatewayHome {
     /// Keep everything in this folder, with the host in this process
     #[arg(long, value_name = "DIR")]
     pub local: Option<PathBuf>,
-    /// Keep the gateway's state in this folder, with the host elsewhere
-    #[arg(long, value_name = "DIR", requires = "host")]
-    pub state: Option<PathBuf>,
+    /// Keep the gateway's state in this folder, with the tree at --host; or in a storage engine
+    /// that other gateways reach, a URL as of --store but with another name, with the tree at
+    /// --host or in --store: one gateway at a time has it, and the others wait to take its place
+    #[arg(long, value_name = "DIR|URL", value_parser = parse_state)]
+    pub state: Option<StatePlace>,
+}
+
+/// A state in a storage engine.
+#[derive(Args, Clone, Debug)]
+pub struct LeaseArgs {
+    /// File with the password of the URL of --state, as its first line
+    #[arg(long, value_name = "FILE", requires = "state")]
+    pub state_password_file: Option<PathBuf>,
+    /// How long a gateway that cannot reach its state goes on, and others wait before they take its
+    /// place: the same for all gateways of a state
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "state",
+        value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub lease: u32,
+}
+
+/// Where a gateway's state is.
+#[derive(Clone, Debug)]
+pub enum StatePlace {
+    /// A folder.
+    Folder(PathBuf),
+    /// The URL of a storage engine.
+    Engine(String),
+}
+
+fn parse_state(text: &str) -> Result<StatePlace, Infallible> {
+    Ok(if text.contains("://") {
+        StatePlace::Engine(text.to_owned())
+    } else {
+        StatePlace::Folder(text.into())
+    })
 }
 
 /// A host in another process or on another machine.

@@ -6,10 +6,11 @@ use crate::cloud::failure;
 use crate::failure::{FINDING, Failure};
 use crate::output::{Meter, print_json, print_line};
 use serde::Serialize;
+use std::sync::Arc;
 use traceless_cloud::gateway::{Gateway, LostName, NodeVerdict};
 use traceless_cloud::geometry::Node;
 use traceless_cloud::host::DamagedSlot;
-use traceless_cloud::shared::time_of;
+use traceless_cloud::shared::{Stop, time_of};
 use traceless_core::clock::{Clock, Monotonic};
 
 #[derive(Serialize)]
@@ -60,7 +61,9 @@ impl LostNameReport {
 }
 
 pub fn scrub(args: &GatewayScrubArgs) -> Result<(), Failure> {
-    let mut gateway = tree::open(&args.tree, None)?;
+    // After the loss of the state every call fails.
+    let stop = Arc::new(Stop::default());
+    let Some(mut gateway) = tree::open(&args.tree, None, &stop)? else { return Ok(()) };
     let scrubbed = scrub_all(&mut gateway, args);
     // What was found to be lost is kept even if the rest was not verified.
     let closed = gateway.close().map_err(|e| failure(&e));

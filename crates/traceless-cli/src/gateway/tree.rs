@@ -1,55 +1,62 @@
 //! Opens a gateway to its tree.
 
-use crate::args::{EnclavePlace, GatewayTreeArgs};
+use crate::args::{EnclavePlace, GatewayTreeArgs, StatePlace};
 use crate::cloud::{choice, durability, enclave_program, failure, remote};
 use crate::failure::Failure;
-use crate::output::print_error;
+use crate::output::{print_error, print_line};
 use crate::store;
 use std::path::PathBuf;
 use std::sync::Arc;
-use traceless_cloud::gateway::Gateway;
-use traceless_cloud::local_deployment::LocalDeployment;
+use std::time::Duration;
+use traceless_cloud::gateway::{Gateway, LeaseOptions, StateLease};
+use traceless_cloud::local_deployment::{LocalDeployment, read_secret};
 use traceless_cloud::params::Params;
 use traceless_cloud::remote::Remote;
-use traceless_cloud::store::{StoreFolder, StorePlace};
+use traceless_cloud::shared::Stop;
+use traceless_cloud::store::{Durability, StoreFolder, StorePlace};
 use traceless_cloud::tee::Policy;
 use traceless_core::trace::Witness;
 
-/// Opens the gateway, with a witness of what its host observes.
-pub fn open(args: &GatewayTreeArgs, witness: Option<Arc<dyn Witness>>) -> Result<Gateway, Failure> {
+/// Opens the gateway, with a witness of what its host observes. Returns `None` if it waits for its
+/// state, and `stop` is requested. Requests `stop` when another gateway takes its place.
+pub fn open(
+    args: &GatewayTreeArgs,
+    witness: Option<Arc<dyn Witness>>,
+    stop: &Arc<Stop>,
+) -> Result<Option<Gateway>, Failure> {
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let (choice, durability) = (choice(args.kernel), durability(args.durability));
     let params = Params::for_kernel(choice, args.arity, args.blocks, block_len, args.lambda);
     let params = params.map_err(Failure::usage)?;
+    let is_elsewhere = !args.remote.host.is_empty();
+    if is_elsewhere && !args.engine.copy.is_empty() {
+        return Err(Failure::usage("the host has the tree: give --copy to `traceless host`"));
+    }
+    let lease = match &args.home.state {
+        Some(StatePlace::Engine(url)) => match take_lease(url, args, stop)? {
+            Some(lease) => Some(lease),
+            None => return Ok(None),
+        },
+        Some(StatePlace::Folder(_)) if !is_elsewhere => {
+            return Err(Failure::usage("with its state in a folder, give a gateway its --host"));
+        }
+        _ => None,
+    };
     if args.key_file.is_none() {
         print_error("the key lies beside the data: a thief of the folder can read it (--key-file)");
     }
-    let (key_file, anchor) = (args.key_file.as_deref(), args.anchor.clone());
-    let opened = match (&args.home.local, &args.home.state) {
-        (None, Some(_)) if !args.engine.copy.is_empty() => {
-            return Err(Failure::usage("the host has the tree: give --copy to `traceless host`"));
+    let opened = if is_elsewhere {
+        let remote = remote(&args.remote, args.allow_simulated_tee)?;
+        let remote = Remote { anchor: args.anchor.clone(), witness, ..remote };
+        match lease {
+            Some(lease) => remote.open_leased(&lease, params, choice),
+            None => remote.open(&home(args)?, args.key_file.as_deref(), params, choice, durability),
         }
-        (None, Some(home)) => {
-            let remote = remote(&args.remote, args.allow_simulated_tee)?;
-            let remote = Remote { anchor, witness, ..remote };
-            remote.open(home, key_file, params, choice, durability)
-        }
-        (folder, _) => {
-            let folder = folder.as_ref().expect("one of both is required");
-            let enclave = (args.enclave == EnclavePlace::Process).then(enclave_program);
-            let policy = Policy { allow_simulated: args.allow_simulated_tee };
-            let mut stores = Vec::new();
-            for url in &args.store {
-                let opener = store::read(url, &args.engine, durability)?;
-                stores.push(StorePlace::new(opener, args.engine.cache));
-            }
-            if stores.is_empty() && !args.engine.copy.is_empty() {
-                let folder = LocalDeployment::store_folder(folder);
-                stores.push(StorePlace::new(Box::new(StoreFolder { folder, durability }), 0));
-            }
-            let stores = store::with_copies(stores, &args.engine, durability)?;
-            let local = LocalDeployment::new(folder, key_file, enclave, policy).stored_in(stores);
-            local.watched_by(witness).anchored_by(anchor).open(params, choice, durability)
+    } else {
+        let local = local(args, durability)?.watched_by(witness);
+        match lease {
+            Some(lease) => local.open_leased(&lease, params, choice),
+            None => local.open(params, choice, durability),
         }
     };
     let opened = opened.map_err(|e| failure(&e))?;
@@ -61,11 +68,72 @@ pub fn open(args: &GatewayTreeArgs, witness: Option<Arc<dyn Witness>>) -> Result
     if args.accept_damage {
         gateway.accept_loss();
     }
-    Ok(gateway)
+    Ok(Some(gateway))
 }
 
-/// The folder of the gateway's own state.
-pub fn home(args: &GatewayTreeArgs) -> PathBuf {
-    let local = args.home.local.as_deref().map(LocalDeployment::home);
-    local.or(args.home.state.clone()).expect("one of both is required")
+/// Takes the lease of the state in the engine of a URL; `None` if `stop` is requested first.
+fn take_lease(
+    url: &str,
+    args: &GatewayTreeArgs,
+    stop: &Arc<Stop>,
+) -> Result<Option<Arc<StateLease>>, Failure> {
+    let Some(key_file) = &args.key_file else {
+        return Err(Failure::usage(
+            "with its state in a storage engine, a gateway needs --key-file",
+        ));
+    };
+    if args.remote.host.is_empty() && args.store.is_empty() {
+        return Err(Failure::usage("where is the tree? give --host or --store"));
+    }
+    if args.store.contains(&url.to_owned()) {
+        let message = "the state needs a store of its own: give it another ?store=NAME, or prefix";
+        return Err(Failure::usage(message));
+    }
+    let log = store::state_log(url, args.lease.state_password_file.as_deref())?;
+    let master = read_secret(key_file).map_err(|e| failure(&e))?;
+    let options = LeaseOptions {
+        master: &master,
+        period: Duration::from_secs(args.lease.lease.into()),
+        anchor: args.anchor.clone(),
+        is_stopped: &|| stop.is_requested(),
+        on_wait: &|| print_line("standing by: another gateway has the state"),
+    };
+    let taken = StateLease::take(log, &options).map_err(|e| failure(&e))?;
+    if let Some(lease) = &taken {
+        let stop = stop.clone();
+        lease.on_loss(move || {
+            tracing::error!("the gateway's state is lost to another gateway, or cannot be written");
+            stop.request();
+        });
+    }
+    Ok(taken)
+}
+
+/// The tree in this process, or in stores.
+fn local(args: &GatewayTreeArgs, durability: Durability) -> Result<LocalDeployment, Failure> {
+    let mut stores = Vec::new();
+    for url in &args.store {
+        let opener = store::read(url, &args.engine, durability)?;
+        stores.push(StorePlace::new(opener, args.engine.cache));
+    }
+    // A state in an engine has no folder.
+    let folder = args.home.local.clone().unwrap_or_default();
+    if stores.is_empty() && !args.engine.copy.is_empty() {
+        let folder = LocalDeployment::store_folder(&folder);
+        stores.push(StorePlace::new(Box::new(StoreFolder { folder, durability }), 0));
+    }
+    let stores = store::with_copies(stores, &args.engine, durability)?;
+    let enclave = (args.enclave == EnclavePlace::Process).then(enclave_program);
+    let policy = Policy { allow_simulated: args.allow_simulated_tee };
+    let local = LocalDeployment::new(&folder, args.key_file.as_deref(), enclave, policy);
+    Ok(local.stored_in(stores).anchored_by(args.anchor.clone()))
+}
+
+/// The folder of the gateway's own files.
+pub fn home(args: &GatewayTreeArgs) -> Result<PathBuf, Failure> {
+    match (&args.home.local, &args.home.state) {
+        (Some(folder), _) => Ok(LocalDeployment::home(folder)),
+        (None, Some(StatePlace::Folder(folder))) => Ok(folder.clone()),
+        _ => Err(Failure::usage("a gateway without a folder needs --s3-keys")),
+    }
 }

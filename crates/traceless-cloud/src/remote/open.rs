@@ -73,8 +73,10 @@ impl Remote {
         params: Params,
         choice: Choice,
     ) -> Result<OpenGateway> {
-        let (opening, rng) = ((lease.opening(), None), SystemStream::drawn());
-        self.begin(opening, params, lease.keys(), choice, Some(lease), rng)
+        lease.persist(|| {
+            let (opening, rng) = ((lease.opening(), None), SystemStream::drawn());
+            self.begin(opening, params, lease.keys(), choice, Some(lease), rng)
+        })
     }
 
     /// Creates a tree that cannot be opened again once its gateway is gone, for measurements. The

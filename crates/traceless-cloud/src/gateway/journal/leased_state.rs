@@ -19,6 +19,7 @@ use crate::gateway::lease::{
 };
 use crate::log::{Damage, EntryDraft, EntrySealer, Head, Position, SealProof, read_stored};
 use crate::state_log::PieceName;
+use crate::wire::fence::Opening;
 use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
@@ -161,11 +162,9 @@ fn read_newest(shared: &SharedLease, key: &Secret) -> Result<Option<SavedState>>
     let mut last_save = None;
     for _ in 0..READS_MAX {
         let found = ReadLog::read(shared.log())?;
-        let entries = entries_of_generation(shared, &found)?;
         let Some(checkpoint) = &found.checkpoint else {
             // Records follow a saved state.
-            let is_new = entries.is_empty();
-            return if is_new { Ok(None) } else { Err(Error::State(CONTENT)) };
+            return entries_of(shared, &found, None).map(|_| None);
         };
         let about = checkpoint.about(key).filter(|_| checkpoint.tree == *shared.tree());
         let about = about.ok_or_else(|| damaged(Damage::of_all(checkpoint.head.len())))?;
@@ -176,7 +175,7 @@ fn read_newest(shared: &SharedLease, key: &Secret) -> Result<Option<SavedState>>
             }
             continue;
         };
-        all.extend(entries);
+        all.extend(entries_of(shared, &found, Some(about.opening))?);
         let read = read_stored(&checkpoint.head, &all, HEAD_MAGIC, &generation_key(key));
         let found = read.map_err(damaged)?.undamaged(Path::new(CONTENT), ADVICE)?;
         return Ok(Some(SavedState { found }));
@@ -184,13 +183,14 @@ fn read_newest(shared: &SharedLease, key: &Secret) -> Result<Option<SavedState>>
     Err(Error::InUse("the gateway's state"))
 }
 
-/// The entries of the newest generation in a log. Only the gateway with the lease adds any.
-fn entries_of_generation(shared: &SharedLease, found: &ReadLog) -> Result<Vec<Bytes>> {
-    let (mut entries, mut owner) = (Vec::new(), None);
+/// The entries of the generation in a log, which the opening that saved the state has added while
+/// it had the lease.
+fn entries_of(shared: &SharedLease, found: &ReadLog, saved: Option<Opening>) -> Result<Vec<Bytes>> {
+    let (mut entries, mut owner) = (Vec::new(), saved);
     for (position, entry) in found.numbered() {
         match shared.lease_entry(entry, position) {
             Some(lease) => owner = Some(lease.opening),
-            None if owner == Some(shared.opening()) => return Err(Error::State(CONTENT)),
+            None if saved.is_none() || owner != saved => return Err(Error::State(CONTENT)),
             None => entries.push(entry.clone()),
         }
     }

@@ -42,6 +42,8 @@ use wait::LogEnd;
 const EXTENSIONS: u32 = 3;
 /// A failed extension is repeated so often in the lease's period.
 const REPETITIONS: u32 = 20;
+/// How often a gateway is opened at most under one lease.
+const OPENINGS_MAX: u32 = 10;
 /// The shortest lease: a storage engine may be far away.
 pub const LEASE_MIN: Duration = Duration::from_millis(500);
 
@@ -153,6 +155,18 @@ impl StateLease {
     /// should end.
     pub fn on_loss(&self, call: impl FnOnce() + Send + 'static) {
         *lock(&self.shared.on_loss) = Some(Box::new(call));
+    }
+
+    /// Repeats the opening of a gateway while a host is away, or loses its enclave: whoever waits
+    /// for this gateway to end would find the same.
+    pub(crate) fn persist<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
+        let mut attempt = 1;
+        loop {
+            match open() {
+                Err(error) if error.is_passing() && attempt < OPENINGS_MAX => attempt += 1,
+                other => return other,
+            }
+        }
     }
 
     /// The anchor's file.

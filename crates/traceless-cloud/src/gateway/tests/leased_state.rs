@@ -165,6 +165,20 @@ fn a_gateway_without_the_lease_changes_nothing() {
     assert!(is_whole(&mut world.open(u64::MAX).unwrap()));
 }
 
+/// An opening that failed, perhaps after it wrote records, is repeated under the same lease.
+#[test]
+fn a_gateway_can_be_opened_again_under_its_lease() {
+    let (mut world, log) = filled(World::new(BLOCKS, 106));
+    let lease = world.take(log).unwrap();
+    for round in 0..3 {
+        let mut gateway = world.open_under(&lease).unwrap();
+        assert!(is_whole(&mut gateway), "{round}");
+        gateway.put(round, &block(round, 1)).unwrap();
+    }
+    drop(lease);
+    assert!(is_whole(&mut world.open(u64::MAX).unwrap()));
+}
+
 /// Entries of a state show neither how long a record is, up to a page, nor what kind it is.
 #[test]
 fn entries_are_whole_pages() {
