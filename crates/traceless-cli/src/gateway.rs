@@ -24,7 +24,8 @@ use traceless_cloud::observed_host::QueriedLeaves;
 use traceless_cloud::resp::{self, Password};
 use traceless_cloud::s3::AccessKeys;
 use traceless_cloud::shared::{
-    Health, Kind, Metrics, MoveThread, RateThread, ScrubThread, SharedGateway, Stop, Wall,
+    Health, Kind, Metrics, MoveThread, RateThread, SaveThread, ScrubThread, SharedGateway, Stop,
+    Wall,
 };
 use traceless_cloud::tls::Tls;
 use traceless_core::store::PlaceAudit;
@@ -85,7 +86,7 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
         Rate::Demand => None,
         Rate::Fixed(ticks) => Some(RateThread::start(&front, ticks).map_err(|e| failure(&e))?),
     };
-    let move_thread = MoveThread::start(&front);
+    let (move_thread, save_thread) = (MoveThread::start(&front), SaveThread::start(&front));
     let scrub_thread = args.scrub.map(|speed| ScrubThread::start(&front, speed));
     let resp_thread = clients.serve(&front, &mut http, &stop)?;
     metrics.set_health(Health::Ready);
@@ -101,7 +102,7 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
             .map_err(device)?;
     }
     // Answers may have waited for the ticks until now.
-    drop((rate_thread, move_thread, scrub_thread));
+    drop((rate_thread, move_thread, save_thread, scrub_thread));
     front.close().map_err(|e| failure(&e))?;
     tracing::info!("stopped");
     trace.finish()

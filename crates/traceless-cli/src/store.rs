@@ -1,6 +1,6 @@
 //! The stores that URLs name: folders, or engines.
 
-use crate::args::StoreArgs;
+use crate::args::{LeaseArgs, StoreArgs};
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub fn read(
 }
 
 /// The log of a gateway's state in the engine of a URL. Fails if the engine cannot be reached.
-pub fn state_log(url: &str, password_file: Option<&Path>) -> Result<Arc<dyn StateLog>, Failure> {
-    engine::state_log(url, password_file)
+pub fn state_log(url: &str, args: &LeaseArgs) -> Result<Arc<dyn StateLog>, Failure> {
+    engine::state_log(url, args)
 }
 
 /// Gives stores their second copies, if they are wanted. An engine that cannot be reached now is
@@ -57,7 +57,7 @@ fn folder_store(folder: &Path, durability: Durability) -> Box<dyn OpenStore> {
 
 #[cfg(feature = "engines")]
 mod engine {
-    use super::{Arc, Failure, OpenStore, StateLog};
+    use super::{Arc, Failure, LeaseArgs, OpenStore, StateLog};
     use crate::failure::DEVICE;
     use crate::output::print_error;
     use std::path::Path;
@@ -115,7 +115,7 @@ mod engine {
 
 #[cfg(not(feature = "engines"))]
 mod engine {
-    use super::{Arc, Failure, OpenStore, StateLog};
+    use super::{Arc, Failure, LeaseArgs, OpenStore, StateLog};
     use std::path::Path;
 
     pub fn reach(url: &str, _: Option<&Path>) -> Result<Box<dyn OpenStore>, Failure> {
@@ -126,7 +126,7 @@ mod engine {
         Err(refused(url))
     }
 
-    pub fn state_log(url: &str, _: Option<&Path>) -> Result<Arc<dyn StateLog>, Failure> {
+    pub fn state_log(url: &str, _: &LeaseArgs) -> Result<Arc<dyn StateLog>, Failure> {
         Err(refused(url))
     }
 

@@ -5,8 +5,9 @@ use crate::engine::{Engine, RequestError};
 use crate::engine_state::EngineState;
 use crate::engine_store::EngineStore;
 use crate::names::StoreName;
-use crate::retry::{COPY_PATIENCE, ONE_ATTEMPT, PATIENCE, Patience, STATE_PATIENCE, persist};
+use crate::retry::{COPY_PATIENCE, ONE_ATTEMPT, PATIENCE, Patience, persist};
 use std::sync::Arc;
+use std::time::Duration;
 use traceless_cloud::geometry::Geometry;
 use traceless_cloud::state_log::StateLog;
 use traceless_cloud::store::{BoxedStore, OpenStore, Opening};
@@ -21,8 +22,9 @@ pub trait EngineAddress: OpenStore {
     /// The same, but waits for an engine that is away or starts, as every request does.
     fn wait(&self) -> Result<(), RequestError>;
 
-    /// A gateway's state at this address, instead of a store. Needs no connection yet.
-    fn state_log(&self) -> Result<Arc<dyn StateLog>>;
+    /// A gateway's state at this address, instead of a store, for leases that last so long. Needs no
+    /// connection yet.
+    fn state_log(&self, lease: Duration) -> Result<Arc<dyn StateLog>>;
 
     /// Requests of a store at this address fail seconds after its engine goes away: the store is a
     /// second copy, and the first one goes on.
@@ -79,9 +81,9 @@ where
         self.check_within(PATIENCE)
     }
 
-    fn state_log(&self) -> Result<Arc<dyn StateLog>> {
+    fn state_log(&self, lease: Duration) -> Result<Arc<dyn StateLog>> {
         let engine = (self.engine)(SMALLEST).map_err(|failed| Error::Engine(failed.message))?;
-        Ok(Arc::new(EngineState::new(Arc::new(engine), STATE_PATIENCE)?))
+        Ok(Arc::new(EngineState::new(Arc::new(engine), lease)?))
     }
 
     fn set_as_copy(&mut self) {

@@ -2,8 +2,9 @@
 
 use crate::engine::{Engine, RequestError};
 use crate::outage::Outage;
-use crate::retry::{Patience, persist_observed};
+use crate::retry::{Patience, persist, persist_observed};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use traceless_cloud::{Error, Result};
@@ -48,6 +49,21 @@ impl<E: Engine> EngineClient<E> {
         F: Future<Output = Result<T, RequestError>> + Send + 'static,
     {
         self.begin(self.repeated(bytes, request)).finish().await
+    }
+
+    /// The same with one attempt.
+    pub async fn once<T, F>(
+        &self,
+        request: impl Fn(Arc<E>) -> F + Send + Sync + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, RequestError>> + Send + 'static,
+    {
+        let patience = Patience { total: Duration::ZERO, ..self.patience };
+        let engine = self.engine.clone();
+        let attempt = async move { persist(patience, || request(engine.clone())).await };
+        self.begin(attempt).finish().await
     }
 
     /// The same as a future for [`Self::begin`].

@@ -181,7 +181,7 @@ fn takes_over<E: Engine>(connect: &impl Fn(u32, Geometry) -> E, number: u32, g: 
 
 /// A gateway's state in place of a tree: pieces, and a lease that one gateway at a time has.
 fn keeps_a_state<E: Engine>(connect: &impl Fn(u32, Geometry) -> E, number: u32, g: Geometry) {
-    let open = || Arc::new(EngineState::new(Arc::new(connect(number, g)), PATIENCE).unwrap());
+    let open = || Arc::new(EngineState::new(Arc::new(connect(number, g)), LEASE_MIN).unwrap());
     let (log, piece) = (open(), |save, piece| PieceName { save, piece });
     let contents = |len: usize| -> Bytes { (0..len).map(|i| (i * i / 11) as u8).collect() };
     let names = [piece(u64::MAX, 0), piece(u64::MAX, 1), piece(3, 0)];

@@ -2,10 +2,11 @@
 
 use crate::client::EngineClient;
 use crate::engine::{Engine, RequestError, StripeName, StripeRange, ValueName};
-use crate::retry::Patience;
+use crate::retry::{Patience, STATE_PATIENCE};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use std::sync::Arc;
+use std::time::Duration;
 use traceless_cloud::Result;
 use traceless_cloud::block_on;
 use traceless_cloud::geometry::Node;
@@ -15,6 +16,9 @@ use traceless_cloud::store::NodeVersion;
 /// Bytes that an engine may have to read for its log, or a list of names: they are read in parts.
 const LOG_BYTES: usize = 64 << 20;
 
+/// The shortest time that an attempt gets.
+const ATTEMPT_MIN: Duration = Duration::from_millis(250);
+
 /// A state in an engine. A piece of it is a stripe.
 pub struct EngineState<E: Engine> {
     client: EngineClient<E>,
@@ -22,8 +26,13 @@ pub struct EngineState<E: Engine> {
 
 impl<E: Engine> EngineState<E> {
     /// The state in an engine, which needs no connection yet.
-    pub fn new(engine: Arc<E>, patience: Patience) -> Result<Self> {
-        Ok(Self { client: EngineClient::new(engine, patience)? })
+    ///
+    /// An attempt without an answer for a quarter of the lease is given up, so that there is time
+    /// for others in it.
+    pub fn new(engine: Arc<E>, lease: Duration) -> Result<Self> {
+        let attempt = (lease / 4).clamp(ATTEMPT_MIN, STATE_PATIENCE.attempt);
+        let client = EngineClient::new(engine, Patience { attempt, ..STATE_PATIENCE })?;
+        Ok(Self { client })
     }
 
     /// Carries out a request that moves so many bytes.
@@ -46,7 +55,9 @@ impl<E: Engine> StateLog for EngineState<E> {
     }
 
     fn entry(&self, position: u64) -> Result<Option<Bytes>> {
-        self.request(0, move |engine| async move { engine.entry(position).await })
+        // Whoever waits for an entry looks again soon.
+        let entry = self.client.once(move |engine| async move { engine.entry(position).await });
+        block_on(entry)
     }
 
     fn append(&self, position: u64, entry: Bytes) -> Result<Appended> {
@@ -57,7 +68,8 @@ impl<E: Engine> StateLog for EngineState<E> {
     }
 
     fn checkpoint(&self, position: u64, bytes: Bytes) -> Result {
-        self.request(bytes.len(), move |engine| {
+        // The entries that it includes are removed, too.
+        self.request(bytes.len() + LOG_BYTES, move |engine| {
             let bytes = bytes.clone();
             async move { engine.checkpoint(position, bytes).await }
         })

@@ -35,8 +35,9 @@ pub const PATIENCE: Patience = Patience {
     pause: Duration::from_millis(20),
 };
 
-/// A gateway that cannot write its state has to end, so it waits longer.
-pub(crate) const STATE_PATIENCE: Patience = Patience { total: Duration::from_mins(1), ..PATIENCE };
+/// A gateway that cannot write its state has to end, so it waits longer; but not longer than a
+/// supervisor waits for the end of a program.
+pub(crate) const STATE_PATIENCE: Patience = Patience { total: Duration::from_secs(25), ..PATIENCE };
 
 /// A second copy is rather left behind than waited for.
 pub(crate) const COPY_PATIENCE: Patience = Patience { total: Duration::from_secs(1), ..PATIENCE };

@@ -5,6 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::convert::Infallible;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The usual limit of failures, in bits.
 pub const LAMBDA: u32 = 32;
@@ -243,6 +244,12 @@ pub struct LeaseArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "state",
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub lease: u32,
+}
+
+impl LeaseArgs {
+    pub fn period(&self) -> Duration {
+        Duration::from_secs(self.lease.into())
+    }
 }
 
 /// Where a gateway's state is.

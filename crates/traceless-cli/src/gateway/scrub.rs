@@ -7,6 +7,7 @@ use crate::failure::{FINDING, Failure};
 use crate::output::{Meter, print_json, print_line};
 use serde::Serialize;
 use std::sync::Arc;
+use traceless_cloud::Error;
 use traceless_cloud::gateway::{Gateway, LostName, NodeVerdict};
 use traceless_cloud::geometry::Node;
 use traceless_cloud::host::DamagedSlot;
@@ -61,9 +62,11 @@ impl LostNameReport {
 }
 
 pub fn scrub(args: &GatewayScrubArgs) -> Result<(), Failure> {
-    // After the loss of the state every call fails.
     let stop = Arc::new(Stop::default());
-    let Some(mut gateway) = tree::open(&args.tree, None, &stop)? else { return Ok(()) };
+    // It does not stand by for a gateway that runs.
+    stop.request();
+    let opened = tree::open(&args.tree, None, &stop)?;
+    let mut gateway = opened.ok_or_else(|| failure(&Error::InUse("the gateway's state")))?;
     let scrubbed = scrub_all(&mut gateway, args);
     // What was found to be lost is kept even if the rest was not verified.
     let closed = gateway.close().map_err(|e| failure(&e));

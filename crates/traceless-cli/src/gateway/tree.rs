@@ -7,7 +7,6 @@ use crate::output::{print_error, print_line};
 use crate::store;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use traceless_cloud::gateway::{Gateway, LeaseOptions, StateLease};
 use traceless_cloud::local_deployment::{LocalDeployment, read_secret};
 use traceless_cloud::params::Params;
@@ -85,16 +84,20 @@ fn take_lease(
     if args.remote.host.is_empty() && args.store.is_empty() {
         return Err(Failure::usage("where is the tree? give --host or --store"));
     }
-    if args.store.contains(&url.to_owned()) {
+    if args.anchor.is_some() {
+        let message = "an anchor is for a state in a folder, which one gateway opens";
+        return Err(Failure::usage(message));
+    }
+    if args.store.iter().chain(&args.engine.copy).any(|store| store == url) {
         let message = "the state needs a store of its own: give it another ?store=NAME, or prefix";
         return Err(Failure::usage(message));
     }
-    let log = store::state_log(url, args.lease.state_password_file.as_deref())?;
+    let log = store::state_log(url, &args.lease)?;
     let master = read_secret(key_file).map_err(|e| failure(&e))?;
     let options = LeaseOptions {
         master: &master,
-        period: Duration::from_secs(args.lease.lease.into()),
-        anchor: args.anchor.clone(),
+        period: args.lease.period(),
+        anchor: None,
         is_stopped: &|| stop.is_requested(),
         on_wait: &|| print_line("standing by: another gateway has the state"),
     };

@@ -102,13 +102,13 @@ impl Journal {
 
     /// Whether a new generation is due.
     pub fn is_long(&self) -> bool {
-        self.records_len() > Self::records_len_max(self.state_len)
-            || self.position.entries > self.store.entries_max()
+        self.records_len() > Self::records_len_max(self.state_len) || self.store.is_long()
     }
 
     /// Whether the log is far longer than its limit.
     pub fn is_overlong(&self) -> bool {
         self.records_len() / OVERLONG > Self::records_len_max(self.state_len)
+            || self.store.is_long()
     }
 
     /// Bytes of records at most besides a state of this length.
@@ -149,13 +149,15 @@ impl Journal {
             return Ok(());
         }
         self.broken = true;
-        self.position = self.store.write(&mut self.unwritten)?;
-        if let Some(anchor) = &mut self.anchor {
-            anchor.record(self.position, self.durability)?;
-        }
-        self.broken = false;
+        let written = self.write();
+        self.note(written)?;
         self.written = self.appended;
         Ok(())
+    }
+
+    fn write(&mut self) -> Result {
+        self.position = self.store.write(&mut self.unwritten)?;
+        self.anchor(self.durability)
     }
 
     /// Begins the next generation, with this state.
@@ -163,20 +165,37 @@ impl Journal {
         self.ensure_working()?;
         let plain = encode_state(state);
         let position = self.store.prepare(self.position, &mut entries_of_state(&plain), rng)?;
-        // Until the end of this function the store may be ahead of the fields here.
+        // The store may be ahead of the fields here.
         self.broken = true;
-        self.store.switch()?;
-        self.position = position;
-        if let Some(anchor) = &mut self.anchor {
-            anchor.record(self.position, Durability::Power)?;
-        }
+        let switched = self.switch(position);
+        self.note(switched)?;
         // The new state contains these records.
         self.unwritten.clear();
         self.written = self.appended;
         self.state_len = plain.len() as u64;
         self.records_at = self.position.end;
-        self.broken = false;
         self.store.remove_old()
+    }
+
+    fn switch(&mut self, position: Position) -> Result {
+        self.store.switch()?;
+        self.position = position;
+        self.anchor(Durability::Power)
+    }
+
+    /// Records in the anchor how far the state has come.
+    fn anchor(&mut self, durability: Durability) -> Result {
+        let Some(anchor) = &mut self.anchor else { return Ok(()) };
+        anchor.record(self.position, durability)
+    }
+
+    /// Takes the result of a change of the store. After a failure nothing more can be written.
+    fn note(&mut self, result: Result) -> Result {
+        match &result {
+            Ok(()) => self.broken = false,
+            Err(error) => self.store.give_up(error),
+        }
+        result
     }
 
     /// Fails if another process may have the state, so that this one must not answer.

@@ -173,12 +173,15 @@ impl Gateway {
         }
         self.send_pending()?;
         self.finish_all(Wait::For(Duration::ZERO))?;
+        self.save_if_long()?;
+        self.check_stash()
+    }
+
+    /// Saves the whole state if its log is long.
+    pub(crate) fn save_if_long(&mut self) -> Result {
         // A state is not saved before the outcome of a copy is known.
         let is_long = self.journal.as_ref().is_some_and(Journal::is_long);
-        if is_long && self.host_in_doubt().is_none() {
-            self.save()?;
-        }
-        self.check_stash()
+        if is_long && self.host_in_doubt().is_none() { self.save() } else { Ok(()) }
     }
 
     /// Fails if more blocks wait than the limit.

@@ -10,6 +10,8 @@ use traceless_core::rng::{Rng as _, SeededRng};
 /// The log.
 pub struct MemoryLog {
     contents: Mutex<Contents>,
+    /// What happens before the next checkpoint is stored.
+    at_checkpoint: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// Everything that is stored.
@@ -23,6 +25,10 @@ pub struct Stored {
 /// What is stored, and what is planned.
 pub struct Contents {
     pub stored: Stored,
+    /// Entries cannot be read, as after a checkpoint that includes them.
+    pub hides_entries: bool,
+    /// Each position counts as taken.
+    pub refuses_entries: bool,
     /// Of 100 calls, how many fail. Half of these take effect.
     pub failures: u64,
     /// Calls until all calls fail. The last one may take effect.
@@ -34,13 +40,21 @@ impl MemoryLog {
     /// An empty log without failures.
     pub fn new(seed: u64) -> Self {
         Self {
+            at_checkpoint: Mutex::default(),
             contents: Mutex::new(Contents {
                 stored: Stored::default(),
+                hides_entries: false,
+                refuses_entries: false,
                 failures: 0,
                 left: u64::MAX,
                 rng: SeededRng::new(seed),
             }),
         }
+    }
+
+    /// Does something before a checkpoint is stored next.
+    pub fn at_next_checkpoint(&self, work: impl FnOnce() + Send + 'static) {
+        *self.at_checkpoint.lock().unwrap() = Some(Box::new(work));
     }
 
     /// What is stored.
@@ -71,10 +85,14 @@ impl StateLog for MemoryLog {
     }
 
     fn entry(&self, position: u64) -> Result<Option<Bytes>> {
-        self.call(|stored| stored.entries.get(&position).cloned())
+        let is_hidden = self.contents().hides_entries;
+        self.call(|stored| stored.entries.get(&position).filter(|_| !is_hidden).cloned())
     }
 
     fn append(&self, position: u64, entry: Bytes) -> Result<Appended> {
+        if self.contents().refuses_entries {
+            return Ok(Appended::Taken(None));
+        }
         self.call(|stored| {
             let included = stored.checkpoint.as_ref().map_or(0, |(position, _)| *position);
             let last = stored.entries.keys().next_back().copied().unwrap_or(included);
@@ -87,6 +105,10 @@ impl StateLog for MemoryLog {
     }
 
     fn checkpoint(&self, position: u64, bytes: Bytes) -> Result {
+        let work = self.at_checkpoint.lock().unwrap().take();
+        if let Some(work) = work {
+            work();
+        }
         self.call(|stored| {
             if stored.checkpoint.as_ref().is_some_and(|(newest, _)| *newest >= position) {
                 return;

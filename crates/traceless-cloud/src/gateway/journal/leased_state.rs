@@ -28,7 +28,7 @@ use traceless_core::seal::Secret;
 
 /// Entries have a multiple of so many bytes.
 const ENTRY_UNIT: usize = 4096;
-/// Entries of a generation after which the next one is due: whoever takes over reads them all.
+/// Entries of the log after which a checkpoint is due: whoever takes over reads them all.
 const ENTRIES_MAX: u64 = 16_384;
 /// Pieces that are written or read at once.
 const PIECES_AT_ONCE: usize = 8;
@@ -44,7 +44,8 @@ impl OpenState for Arc<StateLease> {
         let (lease, key) = (self.clone(), key.clone());
         let saved = read_newest(lease.shared(), &key)?;
         let anchor = lease.anchor().cloned();
-        let store = LeasedState { lease, key, newest: None, next: None, old: Vec::new() };
+        let store =
+            LeasedState { lease, key, newest: None, next: None, old: Vec::new(), included: 0 };
         // What the engine acknowledges is durable.
         Ok(OpenedState { store: Box::new(store), saved, durability: Durability::Power, anchor })
     }
@@ -60,6 +61,8 @@ struct LeasedState {
     next: Option<Generation>,
     /// Pieces of generations before the newest.
     old: Vec<PieceName>,
+    /// The position of the log's last checkpoint.
+    included: u64,
 }
 
 /// A generation that this process has written.
@@ -77,8 +80,10 @@ impl StateStore for LeasedState {
         rng: &mut dyn Rng,
     ) -> Result<Position> {
         let shared = self.lease.shared();
-        let (opening, save) = (shared.opening(), rng.next_u64());
-        let about = GenerationAbout { parent, opening, save }.encode();
+        // A gateway that has lost the lease would write pieces without a use.
+        shared.extend()?;
+        let (opening, period_ms, save) = (shared.opening(), shared.period_ms(), rng.next_u64());
+        let about = GenerationAbout { parent, opening, period_ms, save }.encode();
         let head = Head::draw(HEAD_MAGIC, parent.generation + 1, about, rng);
         let (mut sealer, head) = EntrySealer::new(&head, &generation_key(&self.key), rng.fork());
         let (mut lens, mut pieces, mut batch) = (Vec::new(), Vec::new(), Vec::new());
@@ -104,7 +109,13 @@ impl StateStore for LeasedState {
     fn switch(&mut self) -> Result {
         let shared = self.lease.shared();
         let next = self.next.take().expect("the next generation is prepared");
-        shared.log().checkpoint(shared.last(), next.checkpoint.encode())?;
+        // No checkpoint has this position yet.
+        shared.extend()?;
+        let position = shared.last();
+        shared.log().checkpoint(position, next.checkpoint.encode(position, shared.key()))?;
+        // No other gateway had taken the lease when it was stored.
+        shared.extend()?;
+        self.included = position;
         match self.newest.replace(next) {
             Some(replaced) => self.old.extend(replaced.pieces),
             None => self.find_old(),
@@ -127,12 +138,17 @@ impl StateStore for LeasedState {
         Ok(newest.sealer.position())
     }
 
-    fn entries_max(&self) -> u64 {
-        ENTRIES_MAX
+    fn is_long(&self) -> bool {
+        // Entries of the lease count, too.
+        self.lease.shared().last() - self.included > ENTRIES_MAX
     }
 
     fn check(&self) -> Result {
         self.lease.shared().check()
+    }
+
+    fn give_up(&self, error: &Error) {
+        self.lease.shared().give_up(error);
     }
 
     fn release(&mut self) -> Result {
@@ -162,7 +178,7 @@ fn read_newest(shared: &SharedLease, key: &Secret) -> Result<Option<SavedState>>
     let mut last_save = None;
     for _ in 0..READS_MAX {
         let found = ReadLog::read(shared.log())?;
-        let Some(checkpoint) = &found.checkpoint else {
+        let Some(checkpoint) = found.checkpoint(shared.key())? else {
             // Records follow a saved state.
             return entries_of(shared, &found, None).map(|_| None);
         };

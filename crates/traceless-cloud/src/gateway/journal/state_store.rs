@@ -2,7 +2,7 @@
 
 use super::saved_state::SavedState;
 use crate::durable::Durability;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::log::{EntryDraft, Position};
 use std::path::PathBuf;
 use traceless_core::rng::Rng;
@@ -48,15 +48,18 @@ pub(super) trait StateStore: Send {
     /// added.
     fn write(&mut self, entry: &mut EntryDraft) -> Result<Position>;
 
-    /// Entries of a generation after which the next one is due.
-    fn entries_max(&self) -> u64 {
-        u64::MAX
+    /// Whether the next generation is due because of how the state is stored.
+    fn is_long(&self) -> bool {
+        false
     }
 
     /// Fails if another process may have the state, so that this one must not answer.
     fn check(&self) -> Result {
         Ok(())
     }
+
+    /// Takes note that nothing is written any more, because of an error.
+    fn give_up(&self, _error: &Error) {}
 
     /// Gives the state up to another process. Nothing can be written any more.
     fn release(&mut self) -> Result {

@@ -7,7 +7,7 @@ use crate::log::{HEAD_LEN, Head, Magic, Position, SealProof};
 use crate::state_log::PieceName;
 use crate::wire::fence::Opening;
 use bytes::Bytes;
-use traceless_core::seal::Secret;
+use traceless_core::seal::{Mac, SECRET_LEN, Secret};
 
 /// The first bytes of each head.
 pub const HEAD_MAGIC: Magic = *b"tlgenr01";
@@ -40,20 +40,33 @@ impl Checkpoint {
         (0..).zip(&self.lens).map(piece).collect()
     }
 
-    /// The checkpoint as bytes.
-    pub fn encode(&self) -> Bytes {
+    /// The checkpoint as bytes, with a tag that also covers its position in the log.
+    pub fn encode(&self, position: u64, key: &Secret) -> Bytes {
         let mut out = Writer::default();
         // The rest of the page is zeros, which nothing authenticates.
         let len = self.head.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         out.bytes(MAGIC).bytes(&self.tree).counted(&self.head[..len]);
         out.u32(self.lens.len() as u32).u32s(&self.lens);
+        let tag = tag(out.as_bytes(), position, key);
+        out.bytes(tag.bytes());
         out.into_bytes().into()
     }
 
-    /// The checkpoint in these bytes.
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
+    /// The number of the tree in front of a checkpoint.
+    pub fn tree_of(bytes: &[u8]) -> Option<[u8; TREE_LEN]> {
+        bytes.strip_prefix(MAGIC)?.first_chunk().copied()
+    }
+
+    /// The checkpoint at a position of the log.
+    pub fn decode(bytes: &[u8], position: u64, key: &Secret) -> Result<Self> {
         let wrong = crate::Error::State(CONTENT);
-        let fields = bytes.strip_prefix(MAGIC).ok_or(wrong.clone())?;
+        let Some((content, found)) = bytes.split_last_chunk::<SECRET_LEN>() else {
+            return Err(wrong);
+        };
+        let fields = content.strip_prefix(MAGIC).ok_or(wrong.clone())?;
+        if !tag(content, position, key).fits(found) {
+            return Err(wrong);
+        }
         let mut from = Reader::of_state(fields, CONTENT);
         let (tree, mut head) = (from.array()?, from.counted()?.to_vec());
         if head.len() > HEAD_LEN || head.last() == Some(&0) {
@@ -67,6 +80,10 @@ impl Checkpoint {
     }
 }
 
+fn tag(content: &[u8], position: u64, key: &Secret) -> Mac {
+    key.mac(&[&position.to_le_bytes(), content].concat())
+}
+
 /// What the head of a generation says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GenerationAbout {
@@ -74,6 +91,8 @@ pub struct GenerationAbout {
     pub parent: Position,
     /// The opening that saved the state.
     pub opening: Opening,
+    /// How long the lease of that opening lasts, in milliseconds.
+    pub period_ms: u64,
     /// The number of the save.
     pub save: u64,
 }
@@ -82,7 +101,8 @@ impl GenerationAbout {
     /// The user's bytes of the head.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
-        out.bytes(&self.parent.encode()).bytes(&self.opening.encode()).u64(self.save);
+        out.bytes(&self.parent.encode()).bytes(&self.opening.encode());
+        out.u64(self.period_ms).u64(self.save);
         out.into_bytes()
     }
 
@@ -90,7 +110,7 @@ impl GenerationAbout {
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut from = Reader::of_state(bytes, CONTENT);
         let (parent, opening) = (Position::decode(&mut from)?, Opening::decode(&mut from)?);
-        let about = Self { parent, opening, save: from.u64()? };
+        let about = Self { parent, opening, period_ms: from.u64()?, save: from.u64()? };
         from.end().map(|()| about)
     }
 }
@@ -105,15 +125,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checkpoints_round_trip_and_cut_ones_are_refused() {
+    fn changed_and_moved_checkpoints_are_refused() {
+        let key = Secret::from_bytes([5; 32]);
         let checkpoint = Checkpoint { tree: [1; 16], head: vec![2; HEAD_LEN], lens: vec![3, 4] };
-        let bytes = checkpoint.encode();
-        assert_eq!(Checkpoint::decode(&bytes).unwrap(), checkpoint);
-        for end in 0..bytes.len() {
-            assert!(Checkpoint::decode(&bytes[..end]).is_err(), "{end}");
+        let bytes = checkpoint.encode(9, &key);
+        assert_eq!(Checkpoint::tree_of(&bytes), Some([1; 16]));
+        assert_eq!(Checkpoint::decode(&bytes, 9, &key).unwrap(), checkpoint);
+        assert!(Checkpoint::decode(&bytes, 8, &key).is_err());
+        assert!(Checkpoint::decode(&bytes, 9, &Secret::from_bytes([6; 32])).is_err());
+        for at in 0..bytes.len() {
+            let mut changed = bytes.to_vec();
+            changed[at] ^= 1;
+            assert!(Checkpoint::decode(&changed, 9, &key).is_err(), "{at}");
+            assert!(Checkpoint::decode(&bytes[..at], 9, &key).is_err(), "{at}");
         }
-        let longer = [&bytes[..], &[0]].concat();
-        assert!(Checkpoint::decode(&longer).is_err());
         let names = checkpoint.pieces(7);
         assert_eq!(
             names,

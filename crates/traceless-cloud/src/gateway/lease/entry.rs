@@ -15,6 +15,10 @@ pub struct LeaseEntry {
     pub opening: Opening,
     /// The entry's position in the log.
     pub position: u64,
+    /// How long the lease lasts, in milliseconds.
+    pub period_ms: u64,
+    /// A random number, which makes each entry unique.
+    pub salt: u64,
     /// Whether the gateway gives the lease up.
     pub is_last: bool,
 }
@@ -24,7 +28,7 @@ impl LeaseEntry {
     pub fn encode(&self, tree: &[u8; TREE_LEN], key: &Secret) -> Vec<u8> {
         let mut out = Writer::default();
         out.bytes(MAGIC).bytes(tree).bytes(&self.opening.encode());
-        out.u64(self.position).u8(u8::from(self.is_last));
+        out.u64(self.position).u64(self.period_ms).u64(self.salt).u8(u8::from(self.is_last));
         let tag = key.mac(out.as_bytes());
         out.bytes(tag.bytes());
         out.into_bytes()
@@ -44,7 +48,10 @@ impl LeaseEntry {
         }
         let mut from = Reader::new(fields);
         let opening = Opening::decode(&mut from).ok()?;
-        let entry = Self { opening, position: from.u64().ok()?, is_last: from.u8().ok()? != 0 };
+        let (position_found, period_ms, salt) =
+            (from.u64().ok()?, from.u64().ok()?, from.u64().ok()?);
+        let is_last = from.u8().ok()? != 0;
+        let entry = Self { opening, position: position_found, period_ms, salt, is_last };
         (entry.position == position && from.end().is_ok()).then_some(entry)
     }
 
@@ -63,7 +70,7 @@ mod tests {
         let (tree, key) = ([7; TREE_LEN], Secret::from_bytes([8; 32]));
         let opening = Opening { number: 3, instance: [9; 16] };
         for is_last in [false, true] {
-            let entry = LeaseEntry { opening, position: 5, is_last };
+            let entry = LeaseEntry { opening, position: 5, period_ms: 6, salt: 7, is_last };
             let bytes = entry.encode(&tree, &key);
             assert_eq!(LeaseEntry::tree_of(&bytes), Some(tree));
             assert_eq!(LeaseEntry::decode(&bytes, 5, &tree, &key), Some(entry));

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use traceless_core::clock::Clock;
-use traceless_core::rng::Rng as _;
+use traceless_core::rng::{Rng as _, System};
 use traceless_core::seal::Secret;
 use wait::LogEnd;
 
@@ -42,8 +42,9 @@ use wait::LogEnd;
 const EXTENSIONS: u32 = 3;
 /// A failed extension is repeated so often in the lease's period.
 const REPETITIONS: u32 = 20;
-/// How often a gateway is opened at most under one lease.
-const OPENINGS_MAX: u32 = 10;
+/// No attempt to open a gateway begins so long after the first one, and the pause between two.
+const OPENING_PATIENCE: Duration = Duration::from_secs(30);
+const OPENING_PAUSE: Duration = Duration::from_millis(100);
 /// The shortest lease: a storage engine may be far away.
 pub const LEASE_MIN: Duration = Duration::from_millis(500);
 
@@ -57,9 +58,9 @@ pub struct LeaseOptions<'a> {
     /// The anchor: a file that records how far the gateway's state has come.
     pub anchor: Option<PathBuf>,
     /// Whether to wait no more, because the program ends.
-    pub is_stopped: &'a dyn Fn() -> bool,
+    pub is_stopped: &'a (dyn Fn() -> bool + Sync),
     /// Called once if another gateway has the lease.
-    pub on_wait: &'a dyn Fn(),
+    pub on_wait: &'a (dyn Fn() + Sync),
 }
 
 /// The lease of a gateway's state, which is extended until it is lost or released.
@@ -104,16 +105,28 @@ impl StateLease {
                 key: end.keys.lease.clone(),
                 tree: end.tree,
                 opening,
-                period_ns: u64::try_from(options.period.as_nanos()).unwrap_or(u64::MAX),
+                period: options.period,
                 clock: clock.clone(),
-                next: Mutex::new(NextEntry { position: end.last + 1, over: None }),
+                next: Mutex::new(NextEntry {
+                    position: end.last + 1,
+                    doubtful: Vec::new(),
+                    over: None,
+                }),
                 ends_at: AtomicU64::new(0),
-                on_loss: Mutex::default(),
+                loss: Mutex::default(),
             };
             match shared.extend() {
                 Ok(()) => return Ok(Some(Self::extending(shared, end.keys, options))),
                 // Another gateway was faster, or has made a checkpoint meanwhile.
-                Err(Error::Fenced { .. }) => end = LogEnd::read(&*log, options.master, &mut rng)?,
+                Err(Error::Fenced { .. }) => {
+                    let found = LogEnd::read(&*log, options.master, &mut rng)?;
+                    if found.last == end.last {
+                        let message = "the log of the gateway's state in the storage engine, which \
+                                       refuses its next entry,";
+                        return Err(Error::State(message));
+                    }
+                    end = found;
+                }
                 Err(other) => return Err(other),
             }
         }
@@ -154,17 +167,31 @@ impl StateLease {
     /// Calls `call` when the lease is lost, or the state cannot be written any more: the program
     /// should end.
     pub fn on_loss(&self, call: impl FnOnce() + Send + 'static) {
-        *lock(&self.shared.on_loss) = Some(Box::new(call));
+        let mut loss = lock(&self.shared.loss);
+        if loss.is_reported {
+            drop(loss);
+            call();
+        } else {
+            loss.call = Some(Box::new(call));
+        }
     }
 
     /// Repeats the opening of a gateway while a host is away, or loses its enclave: whoever waits
-    /// for this gateway to end would find the same.
+    /// for this gateway to end would find the same. After a failure the lease is given up.
     pub(crate) fn persist<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
-        let mut attempt = 1;
+        let clock = &self.shared.clock;
+        let end = clock.now() + OPENING_PATIENCE.as_nanos() as u64;
         loop {
             match open() {
-                Err(error) if error.is_passing() && attempt < OPENINGS_MAX => attempt += 1,
-                other => return other,
+                Err(error) if error.is_passing() && clock.now() < end => {
+                    std::thread::sleep(OPENING_PAUSE);
+                }
+                Err(error) => {
+                    // Without an answer the lease ends by itself.
+                    let _ = self.shared.release();
+                    return Err(error);
+                }
+                opened => return opened,
             }
         }
     }
@@ -187,17 +214,26 @@ pub(super) struct SharedLease {
     key: Secret,
     tree: [u8; TREE_LEN],
     opening: Opening,
-    period_ns: u64,
+    period: Duration,
     clock: Arc<dyn Clock>,
     next: Mutex<NextEntry>,
     /// When the lease ends, by the clock.
     ends_at: AtomicU64,
-    on_loss: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    loss: Mutex<Loss>,
+}
+
+/// What is done about the loss of a lease.
+#[derive(Default)]
+struct Loss {
+    call: Option<Box<dyn FnOnce() + Send>>,
+    is_reported: bool,
 }
 
 /// The end of the log, as the gateway with the lease knows it.
 struct NextEntry {
     position: u64,
+    /// Extensions that had no answer, and may have the position.
+    doubtful: Vec<Bytes>,
     /// Why nothing can be added any more.
     over: Option<Error>,
 }
@@ -205,6 +241,11 @@ struct NextEntry {
 impl SharedLease {
     pub(super) fn log(&self) -> &dyn StateLog {
         &*self.log
+    }
+
+    /// Authenticates entries of the lease, and checkpoints.
+    pub(super) fn key(&self) -> &Secret {
+        &self.key
     }
 
     pub(super) fn tree(&self) -> &[u8; TREE_LEN] {
@@ -225,6 +266,11 @@ impl SharedLease {
         LeaseEntry::decode(bytes, position, &self.tree, &self.key)
     }
 
+    /// The period of the lease, in milliseconds.
+    pub(super) fn period_ms(&self) -> u64 {
+        u64::try_from(self.period.as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Adds an entry to the log. After a failure nothing more can be added.
     pub(super) fn write(&self, entry: &Bytes) -> Result {
         let mut next = self.next();
@@ -238,7 +284,20 @@ impl SharedLease {
     /// Adds an entry without content, which makes sure that the lease is still here, and extends
     /// it.
     pub(super) fn extend(&self) -> Result {
-        self.append(&mut self.next(), |position| self.own_entry(position, false))
+        let mut next = self.next();
+        let mut sent = None;
+        let extended = self.append(&mut next, |position| {
+            let entry = self.own_entry(position, false);
+            sent = Some((position, entry.clone()));
+            entry
+        });
+        if extended.is_err()
+            && let Some((position, entry)) = sent
+            && position == next.position
+        {
+            next.doubtful.push(entry);
+        }
+        extended
     }
 
     /// Fails if the lease is over.
@@ -253,18 +312,23 @@ impl SharedLease {
         }))
     }
 
+    /// Ends the lease here, because the state cannot be written any more.
+    pub(super) fn give_up(&self, error: &Error) {
+        self.end(&mut self.next(), error.clone());
+    }
+
     /// Gives the lease up.
     pub(super) fn release(&self) -> Result {
         let mut next = self.next();
         let released = self.append(&mut next, |position| self.own_entry(position, true));
         self.end(&mut next, Error::Store("the gateway's state was closed"));
         // It is released already, or lost to another gateway.
-        lock(&self.on_loss).take();
+        *lock(&self.loss) = Loss { call: None, is_reported: true };
         released
     }
 
     /// Adds an entry to the log at the next position.
-    fn append(&self, next: &mut NextEntry, entry_at: impl Fn(u64) -> Bytes) -> Result {
+    fn append(&self, next: &mut NextEntry, mut entry_at: impl FnMut(u64) -> Bytes) -> Result {
         if let Some(error) = &next.over {
             return Err(error.clone());
         }
@@ -275,9 +339,9 @@ impl SharedLease {
                 Appended::Done => Some(entry.clone()),
                 Appended::Taken(found) => found,
             };
-            // An extension that had no answer is in the log: it comes before this entry.
-            let is_extension = found.as_ref() == Some(&self.own_entry(position, false));
-            if !is_extension && found.as_ref() != Some(&entry) {
+            let is_own = found.as_ref() == Some(&entry);
+            // An extension that had no answer may be in the log, from an unknown time on.
+            if !is_own && !next.doubtful.iter().any(|doubtful| found.as_ref() == Some(doubtful)) {
                 let newer = found.and_then(|found| self.lease_entry(&found, position));
                 let own = self.opening.number;
                 let newest = newer.map_or(own + 1, |newer| newer.opening.number);
@@ -285,15 +349,18 @@ impl SharedLease {
                 return Err(Error::Fenced { own, newest });
             }
             next.position += 1;
-            if found == Some(entry) {
-                self.ends_at.store(begin.saturating_add(self.period_ns), Ordering::Relaxed);
+            next.doubtful.clear();
+            if is_own {
+                let period = u64::try_from(self.period.as_nanos()).unwrap_or(u64::MAX);
+                self.ends_at.store(begin.saturating_add(period), Ordering::Relaxed);
                 return Ok(());
             }
         }
     }
 
     fn own_entry(&self, position: u64, is_last: bool) -> Bytes {
-        let entry = LeaseEntry { opening: self.opening, position, is_last };
+        let (opening, period_ms, salt) = (self.opening, self.period_ms(), System.next_u64());
+        let entry = LeaseEntry { opening, position, period_ms, salt, is_last };
         entry.encode(&self.tree, &self.key).into()
     }
 
@@ -303,7 +370,11 @@ impl SharedLease {
     }
 
     fn report_loss(&self) {
-        let call = lock(&self.on_loss).take();
+        let call = {
+            let mut loss = lock(&self.loss);
+            loss.is_reported = true;
+            loss.call.take()
+        };
         if let Some(call) = call {
             call();
         }
@@ -314,7 +385,9 @@ impl SharedLease {
     }
 }
 
-/// The time since the machine was started, in nanoseconds. It goes on while the machine sleeps.
+/// The time since the machine was started, in nanoseconds. It goes on while the machine sleeps, but
+/// not while a hypervisor lets a virtual machine stand still: such a gateway may answer from its
+/// memory until it extends its lease.
 pub(super) struct BootClock;
 
 impl Clock for BootClock {

@@ -210,6 +210,85 @@ fn lost_answers_lose_no_entry() {
     }
 }
 
+/// An extension that had no answer was stored long ago, and counts from then on at most.
+#[test]
+fn an_extension_in_doubt_revives_no_lease() {
+    let (log, clock) = new_log();
+    let lease = take(&log, &clock).unwrap();
+    let hour = 3600 * SECOND.as_nanos() as u64;
+    let mut number = 0;
+    // Half of the failed calls take effect.
+    while log.contents().stored.entries.len() == 1 {
+        log.contents().failures = 100;
+        assert!(lease.shared().extend().is_err());
+        number += 1;
+    }
+    log.contents().failures = 0;
+    clock.advance(2 * hour);
+    let second = take(&log, &clock).unwrap();
+    assert_eq!(second.opening().number, 2);
+    assert!(matches!(lease.shared().extend(), Err(Error::Fenced { .. })), "{number}");
+    assert!(lease.shared().check().is_err());
+}
+
+/// A gateway with a shorter lease waits for the longer one that another gateway has.
+#[test]
+fn the_longer_lease_counts() {
+    let log = Arc::new(MemoryLog::new(7));
+    let master = Secret::from_bytes(MASTER);
+    let options = |period| LeaseOptions {
+        master: &master,
+        period,
+        anchor: None,
+        is_stopped: &|| false,
+        on_wait: &|| {},
+    };
+    let take =
+        |period| StateLease::take_with(log.clone(), &options(period), Arc::new(BootClock)).unwrap();
+    let first = take(Duration::from_millis(300)).unwrap();
+    let began = BootClock.now();
+    drop(first);
+    take(Duration::from_millis(10)).unwrap();
+    let waited = Duration::from_nanos(BootClock.now() - began);
+    assert!(waited >= Duration::from_millis(280), "{waited:?}");
+}
+
+/// A checkpoint includes the entries that a gateway which stands by has not read: it notices the
+/// end of the lease all the same.
+#[test]
+fn a_checkpoint_hides_no_released_lease() {
+    let log = Arc::new(MemoryLog::new(8));
+    let master = Secret::from_bytes(MASTER);
+    let options = LeaseOptions {
+        master: &master,
+        period: 2 * SECOND,
+        anchor: None,
+        is_stopped: &|| false,
+        on_wait: &|| {},
+    };
+    let take = || StateLease::take(log.clone(), &options).unwrap().unwrap();
+    let first = take();
+    log.contents().hides_entries = true;
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(take);
+        std::thread::sleep(Duration::from_millis(100));
+        first.shared().release().unwrap();
+        let began = BootClock.now();
+        assert_eq!(waiting.join().unwrap().opening().number, 2);
+        let waited = Duration::from_nanos(BootClock.now() - began);
+        assert!(waited < Duration::from_millis(1500), "{waited:?}");
+    });
+}
+
+#[test]
+fn a_log_that_refuses_its_next_entry_is_an_error() {
+    let (log, clock) = new_log();
+    take(&log, &clock).unwrap().shared().release().unwrap();
+    log.contents().refuses_entries = true;
+    let refused = take(&log, &clock).map(drop);
+    assert!(matches!(refused, Err(Error::State(_))), "{refused:?}");
+}
+
 #[test]
 fn logs_of_other_keys_and_with_gaps_are_refused() {
     let (log, clock) = new_log();

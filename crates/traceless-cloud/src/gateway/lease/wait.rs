@@ -5,6 +5,7 @@ use super::entry::{LeaseEntry, TREE_LEN};
 use super::read_log::ReadLog;
 use crate::error::{Error, Result};
 use crate::gateway::Keys;
+use crate::random::SystemStream;
 use crate::state_log::StateLog;
 use std::time::Duration;
 use traceless_core::clock::Clock;
@@ -32,48 +33,37 @@ pub struct LogEnd {
     pub last: u64,
     /// Whether no gateway has the lease.
     pub is_free: bool,
+    /// How long the newest lease lasts, in milliseconds.
+    period_ms: u64,
 }
 
 impl LogEnd {
     /// Reads the log. The number of a new tree is drawn from `rng`.
     pub fn read(log: &dyn StateLog, master: &Secret, rng: &mut dyn Rng) -> Result<Self> {
         let found = ReadLog::read(log)?;
-        let is_empty = found.checkpoint.is_none() && found.entries.is_empty();
-        let tree = found.tree().filter(|_| !is_empty);
-        let tree = tree.map_or_else(
-            || {
-                if !is_empty {
-                    return Err(unknown(&found));
-                }
-                let mut drawn = [0; TREE_LEN];
-                rng.fill(&mut drawn);
-                Ok(drawn)
-            },
-            Ok,
-        )?;
+        if found.is_empty() {
+            let mut tree = [0; TREE_LEN];
+            rng.fill(&mut tree);
+            let keys = Keys::new(master, &tree);
+            return Ok(Self { tree, keys, opening: 0, last: 0, is_free: true, period_ms: 0 });
+        }
+        let unknown = || unknown(&found);
+        let tree = found.tree().ok_or_else(unknown)?;
         let keys = Keys::new(master, &tree);
+        let saved = match found.checkpoint(&keys.lease).map_err(|_| unknown())? {
+            None => None,
+            Some(checkpoint) => Some(checkpoint.about(&keys.state).ok_or_else(unknown)?),
+        };
         let of_lease = |(position, entry): (u64, &bytes::Bytes)| {
             LeaseEntry::decode(entry, position, &tree, &keys.lease)
         };
-        let newest = found.numbered().rev().find_map(of_lease).map(|entry| entry.opening.number);
-        let saved = found.checkpoint.as_ref();
-        let saved = saved.map(|saved| saved.about(&keys.state));
-        let saved = match saved {
-            Some(None) => return Err(unknown(&found)),
-            Some(Some(about)) => Some(about.opening.number),
-            None => None,
-        };
-        if newest.is_none() && saved.is_none() && !is_empty {
-            return Err(unknown(&found));
-        }
+        let newest = found.numbered().rev().find_map(of_lease);
+        let newest = newest.map(|entry| (entry.opening.number, entry.period_ms));
+        let newest = newest.or(saved.map(|about| (about.opening.number, about.period_ms)));
+        let (opening, period_ms) = newest.ok_or_else(unknown)?;
         let last = found.numbered().next_back().and_then(of_lease);
-        Ok(Self {
-            opening: newest.max(saved).unwrap_or(0),
-            last: found.last(),
-            is_free: is_empty || last.is_some_and(|last| last.is_last),
-            tree,
-            keys,
-        })
+        let is_free = last.is_some_and(|last| last.is_last);
+        Ok(Self { opening, last: found.last(), is_free, period_ms, tree, keys })
     }
 
     /// Waits until the lease is free, or until there was no new entry for longer than a lease
@@ -84,20 +74,37 @@ impl LogEnd {
         clock: &dyn Clock,
         options: &LeaseOptions<'_>,
     ) -> Result<bool> {
-        let period = u64::try_from(options.period.as_nanos()).unwrap_or(u64::MAX / 2);
-        let patience = period.saturating_add(period / DRIFT);
         let pause = (options.period / LOOKS).min(PAUSE_MAX);
-        let mut since = clock.now();
+        let (mut since, mut is_read_again, mut is_away) = (clock.now(), false, false);
         while !self.is_free {
             if (options.is_stopped)() {
                 return Ok(false);
             }
+            // Of the gateway that has it.
+            let period = self.period_ms.saturating_mul(1_000_000).min(u64::MAX / 4);
             match self.follow(log) {
-                Ok(true) => since = clock.now(),
+                Ok(true) => (since, is_read_again, is_away) = (clock.now(), false, false),
                 // Nothing new was found after the lease was over.
-                Ok(false) if clock.now() - since > patience => break,
+                Ok(false) if clock.now() - since > period + period / DRIFT => break,
+                // The gateway with the lease has not extended it, or a checkpoint includes the next
+                // entry.
+                Ok(false) if !is_read_again && clock.now() - since > period / 2 => {
+                    let mut unused = SystemStream::drawn();
+                    match Self::read(log, options.master, &mut unused) {
+                        Ok(found) if found.last == self.last => is_read_again = true,
+                        Ok(found) => (*self, since) = (found, clock.now()),
+                        Err(Error::Engine(_)) => {}
+                        Err(other) => return Err(other),
+                    }
+                }
+                Ok(false) => std::thread::sleep(pause),
                 // Without an answer it is unknown whether there is a new entry.
-                Ok(false) | Err(Error::Engine(_)) => std::thread::sleep(pause),
+                Err(Error::Engine(reason)) => {
+                    if !core::mem::replace(&mut is_away, true) {
+                        tracing::warn!(reason, "the gateway's state cannot be read: waiting");
+                    }
+                    std::thread::sleep(pause);
+                }
                 Err(other) => return Err(other),
             }
         }
@@ -113,7 +120,10 @@ impl LogEnd {
             self.last += step;
             let found = LeaseEntry::decode(&entry, self.last, &self.tree, &self.keys.lease);
             self.is_free = found.is_some_and(|found| found.is_last);
-            self.opening = self.opening.max(found.map_or(0, |found| found.opening.number));
+            if let Some(found) = found {
+                self.opening = self.opening.max(found.opening.number);
+                self.period_ms = found.period_ms;
+            }
             step *= 2;
         }
         Ok(self.last > before)

@@ -76,6 +76,8 @@ pub struct World {
     pub folder: tempfile::TempDir,
     /// A log of the state that several gateways reach, instead of the folder.
     pub log: Option<Arc<MemoryLog>>,
+    /// How long leases last.
+    pub period: Duration,
     observed: Arc<Mutex<Vec<ObservedQuery>>>,
     rng: SeededRng,
     /// Whether gateways keep a constant rate.
@@ -101,6 +103,7 @@ impl World {
             stores: vec![Arc::new(MemStore::new(params.geometry))],
             folder: tempfile::tempdir().unwrap(),
             log: None,
+            period: Duration::from_millis(2),
             observed: Arc::default(),
             rng,
             beats: false,
@@ -168,15 +171,24 @@ impl World {
     /// Takes the lease, after the last gateway has ended.
     pub fn take(&self, log: Arc<MemoryLog>) -> Result<Arc<StateLease>> {
         log.contents().left = u64::MAX;
-        let options = LeaseOptions {
-            master: &self.master,
-            period: Duration::from_millis(2),
-            anchor: self.anchor.clone(),
-            is_stopped: &|| false,
-            on_wait: &|| {},
-        };
-        let taken = StateLease::take_with(log, &options, Arc::new(BootClock))?;
-        Ok(taken.expect("it was not stopped"))
+        self.taking()()
+    }
+
+    /// What takes the lease once it is called.
+    pub fn taking(&self) -> impl Fn() -> Result<Arc<StateLease>> + Send + use<> {
+        let log = self.log.clone().expect("the state is in a log");
+        let (master, anchor, period) = (self.master.clone(), self.anchor.clone(), self.period);
+        move || {
+            let options = LeaseOptions {
+                master: &master,
+                period,
+                anchor: anchor.clone(),
+                is_stopped: &|| false,
+                on_wait: &|| {},
+            };
+            let taken = StateLease::take_with(log.clone(), &options, Arc::new(BootClock))?;
+            Ok(taken.expect("it was not stopped"))
+        }
     }
 
     /// A world with its tree divided among hosts.

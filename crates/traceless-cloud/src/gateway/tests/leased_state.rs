@@ -3,6 +3,7 @@
 
 use super::crash::World;
 use super::*;
+use crate::state_log::StateLog as _;
 use crate::state_log::memory::{MemoryLog, Stored};
 use bytes::Bytes;
 
@@ -146,16 +147,18 @@ fn a_gateway_without_the_lease_changes_nothing() {
     let (mut world, log) = filled(World::new(BLOCKS, 104));
     let mut first = world.open(u64::MAX).unwrap();
     first.put(3, &block(3, 1)).unwrap();
-    // The first gateway saves its state after the other one has taken the lease, but before that
-    // one reads the state.
-    let lease = world.take(log.clone()).unwrap();
-    first.save().unwrap();
+    // The other gateway takes the lease just before the first one saves its state, and reads the
+    // state afterwards.
+    let (taken, taking) = (Arc::new(Mutex::new(None)), world.taking());
+    let lease = taken.clone();
+    log.at_next_checkpoint(move || *lease.lock().unwrap() = Some(taking().unwrap()));
+    assert!(matches!(first.save(), Err(Error::Fenced { .. })), "the lease was lost meanwhile");
+    let lease = taken.lock().unwrap().take().expect("a checkpoint was stored");
     let mut second = world.open_under(&lease).unwrap();
     assert!(is_whole(&mut second));
     let before = log.contents().stored.clone();
-    assert!(matches!(first.put(4, &block(4, 2)), Err(Error::Fenced { .. })));
-    let saved = first.save();
-    assert!(saved.is_err(), "it failed before");
+    assert!(first.put(4, &block(4, 2)).is_err());
+    assert!(first.save().is_err(), "it failed before");
     assert!(first.check_host().is_err());
     assert!(log.contents().stored.checkpoint == before.checkpoint);
     second.put(5, &block(5, 1)).unwrap();
@@ -177,6 +180,70 @@ fn a_gateway_can_be_opened_again_under_its_lease() {
     }
     drop(lease);
     assert!(is_whole(&mut world.open(u64::MAX).unwrap()));
+}
+
+/// Nothing is added to the log between two saves but entries of the lease.
+#[test]
+fn a_state_can_be_saved_twice_in_a_row() {
+    let (mut world, log) = filled(World::new(BLOCKS, 107));
+    world.period = Duration::from_hours(1);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    for _ in 0..3 {
+        gateway.save().unwrap();
+    }
+    gateway.close().unwrap();
+    drop(gateway);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    assert!(is_whole(&mut gateway));
+    // A checkpoint that arrives late is older than the newest one.
+    let (position, old) = log.contents().stored.checkpoint.clone().unwrap();
+    gateway.save().unwrap();
+    log.checkpoint(position, old).unwrap();
+    assert!(log.contents().stored.checkpoint.as_ref().unwrap().0 > position);
+    gateway.close().unwrap();
+}
+
+/// A gateway that cannot write its state any more gives its lease up.
+#[test]
+fn a_state_that_cannot_be_written_ends_the_lease() {
+    for save in [false, true] {
+        let (mut world, log) = filled(World::new(BLOCKS, 108));
+        world.period = Duration::from_millis(30);
+        let lease = world.take(log.clone()).unwrap();
+        let (lost, losses) = std::sync::mpsc::channel();
+        lease.on_loss(move || lost.send(()).unwrap());
+        let mut gateway = world.open_under(&lease).unwrap();
+        gateway.put(1, &block(1, 1)).unwrap();
+        gateway.check_host().unwrap();
+        let failing = log.clone();
+        let failed = if save {
+            log.at_next_checkpoint(move || failing.contents().failures = 100);
+            gateway.save()
+        } else {
+            log.contents().failures = 100;
+            gateway.put(1, &block(1, 1))
+        };
+        assert!(failed.is_err());
+        log.contents().failures = 0;
+        assert!(gateway.check_host().is_err());
+        losses.recv_timeout(Duration::from_secs(5)).unwrap();
+    }
+}
+
+/// Entries of the lease alone make a log long, and a checkpoint removes them.
+#[test]
+fn a_log_without_requests_does_not_grow_for_ever() {
+    let (mut world, log) = filled(World::new(BLOCKS, 109));
+    let lease = world.take(log.clone()).unwrap();
+    let mut gateway = world.open_under(&lease).unwrap();
+    for _ in 0..16_400 {
+        lease.shared().extend().unwrap();
+    }
+    assert!(log.contents().stored.entries.len() > 16_000);
+    gateway.save_if_long().unwrap();
+    assert!(log.contents().stored.entries.len() < 100);
+    gateway.save_if_long().unwrap();
+    assert!(is_whole(&mut gateway));
 }
 
 /// Entries of a state show neither how long a record is, up to a page, nor what kind it is.
