@@ -4,7 +4,7 @@ use crate::args::{LeaseArgs, StoreArgs};
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use traceless_cloud::state_log::StateLog;
+use traceless_cloud::gateway::StateLog;
 use traceless_cloud::store::{Durability, OpenStore, StoreFolder, StorePlace};
 
 /// The folder of a URL of the form `file:DIR`.
@@ -91,11 +91,9 @@ mod engine {
         }
     }
 
-    pub fn state_log(
-        url: &str,
-        password_file: Option<&Path>,
-    ) -> Result<Arc<dyn StateLog>, Failure> {
-        reach(url, password_file)?.state_log().map_err(|e| crate::cloud::failure(&e))
+    pub fn state_log(url: &str, args: &LeaseArgs) -> Result<Arc<dyn StateLog>, Failure> {
+        let address = reach(url, args.state_password_file.as_deref())?;
+        address.state_log(args.period()).map_err(|e| crate::cloud::failure(&e))
     }
 
     fn address(url: &str, password_file: Option<&Path>) -> Result<Box<dyn EngineAddress>, Failure> {

@@ -66,6 +66,7 @@
 //!   which changes by `record`s, stored in a `journal`, which an `anchor` may protect from rollback
 //!   and `inspect` checks; `names`, `objects`: values of any length; `steps` of clients that share
 //!   a batch (`batches`): `object_steps`, `write_steps`
+//! * `lease` of the gateway: one of several gateways has a state in a storage engine (`state_log`)
 //! * `log`: entries in a file, sealed for the gateway and hashed for the host: `proof`, `marks`
 //!   (how far the log is durable), `read` (finds whole entries and damage)
 //! * `local_deployment`, `lock`, `durable`: gateway and host in one folder and process; a folder's
@@ -149,7 +150,7 @@ pub mod server;
 #[cfg(feature = "std")]
 pub mod shared;
 #[cfg(feature = "std")]
-pub mod state_log;
+mod state_log;
 #[cfg(feature = "std")]
 pub mod store;
 #[cfg(feature = "std")]

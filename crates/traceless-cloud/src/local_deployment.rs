@@ -141,7 +141,7 @@ impl LocalDeployment {
         self.begin(stores, params, &keys, choice, &home)
     }
 
-    /// Opens the tree whose state is under a lease, or creates it. The tree must not be stored in
+    /// Opens a tree with its state under a lease, or creates it. The tree must not be stored in
     /// the folder, which is not used. Uses the lease's own anchor.
     pub fn open_leased(
         &self,

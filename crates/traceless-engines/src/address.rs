@@ -8,8 +8,8 @@ use crate::names::StoreName;
 use crate::retry::{COPY_PATIENCE, ONE_ATTEMPT, PATIENCE, Patience, persist};
 use std::sync::Arc;
 use std::time::Duration;
+use traceless_cloud::gateway::StateLog;
 use traceless_cloud::geometry::Geometry;
-use traceless_cloud::state_log::StateLog;
 use traceless_cloud::store::{BoxedStore, OpenStore, Opening};
 use traceless_cloud::{Error, Result};
 use url::Url;
@@ -22,8 +22,8 @@ pub trait EngineAddress: OpenStore {
     /// The same, but waits for an engine that is away or starts, as every request does.
     fn wait(&self) -> Result<(), RequestError>;
 
-    /// A gateway's state at this address, instead of a store, for leases that last so long. Needs no
-    /// connection yet.
+    /// A gateway's state at this address, instead of a store, for leases that last so long. Needs
+    /// no connection yet.
     fn state_log(&self, lease: Duration) -> Result<Arc<dyn StateLog>>;
 
     /// Requests of a store at this address fail seconds after its engine goes away: the store is a

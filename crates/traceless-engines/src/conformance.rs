@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
+use traceless_cloud::gateway::{Appended, PieceName, StateLog as _, StoredLog};
 use traceless_cloud::gateway::{LEASE_MIN, LeaseOptions, StateLease};
 use traceless_cloud::geometry::{Geometry, Node};
-use traceless_cloud::state_log::{Appended, PieceName, StateLog as _, StoredLog};
 use traceless_cloud::store::suite::{
     behaves, check_round, is_copyable, removes, reopens, shapes, write_round,
 };

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use std::fmt;
-use traceless_cloud::state_log::{Appended, StoredLog};
+use traceless_cloud::gateway::{Appended, StoredLog};
 use traceless_cloud::store::NodeVersion;
 
 /// The name of a node's bytes in an engine.
@@ -101,7 +101,8 @@ pub trait Engine: Send + Sync + 'static {
         entry: Bytes,
     ) -> impl Future<Output = Result<Appended, RequestError>> + Send;
 
-    /// The entry at a position of the log; `None` if there is none yet, or a checkpoint includes it.
+    /// The entry at a position of the log; `None` if there is none yet, or a checkpoint includes
+    /// it.
     fn entry(
         &self,
         position: u64,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use traceless_cloud::Result;
 use traceless_cloud::block_on;
+use traceless_cloud::gateway::{Appended, PieceName, StateLog, StoredLog};
 use traceless_cloud::geometry::Node;
-use traceless_cloud::state_log::{Appended, PieceName, StateLog, StoredLog};
 use traceless_cloud::store::NodeVersion;
 
 /// Bytes that an engine may have to read for its log, or a list of names: they are read in parts.
@@ -28,7 +28,7 @@ impl<E: Engine> EngineState<E> {
     /// The state in an engine, which needs no connection yet.
     ///
     /// An attempt without an answer for a quarter of the lease is given up, so that there is time
-    /// for others in it.
+    /// for further ones in it.
     pub fn new(engine: Arc<E>, lease: Duration) -> Result<Self> {
         let attempt = (lease / 4).clamp(ATTEMPT_MIN, STATE_PATIENCE.attempt);
         let client = EngineClient::new(engine, Patience { attempt, ..STATE_PATIENCE })?;
@@ -55,7 +55,7 @@ impl<E: Engine> StateLog for EngineState<E> {
     }
 
     fn entry(&self, position: u64) -> Result<Option<Bytes>> {
-        // Whoever waits for an entry looks again soon.
+        // A gateway that waits for an entry looks again soon.
         let entry = self.client.once(move |engine| async move { engine.entry(position).await });
         block_on(entry)
     }

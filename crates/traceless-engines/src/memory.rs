@@ -4,7 +4,7 @@ use crate::engine::{Engine, RequestError, StripeName, StripeRange};
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
-use traceless_cloud::state_log::{Appended, StoredLog};
+use traceless_cloud::gateway::{Appended, StoredLog};
 use traceless_core::rng::{Rng as _, SeededRng};
 
 /// The engine.

@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use traceless_cloud::gateway::{Appended, StoredLog};
 use traceless_cloud::geometry::Node;
-use traceless_cloud::state_log::{Appended, StoredLog};
 use traceless_cloud::store::NodeVersion;
 use url::Url;
 

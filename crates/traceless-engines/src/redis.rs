@@ -24,8 +24,8 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, pipe};
 use std::collections::{BTreeMap, HashMap};
+use traceless_cloud::gateway::{Appended, StoredLog};
 use traceless_cloud::geometry::{Geometry, Node};
-use traceless_cloud::state_log::{Appended, StoredLog};
 use url::Url;
 
 /// Large enough for few commands, and small enough that a slot does not wait long behind one.

@@ -21,7 +21,7 @@ use object_store::{
     ClientOptions, Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
     RetryConfig,
 };
-use traceless_cloud::state_log::{Appended, StoredLog};
+use traceless_cloud::gateway::{Appended, StoredLog};
 use traceless_core::rng::{Rng as _, System};
 use url::Url;
 

@@ -228,7 +228,7 @@ pub struct GatewayHome {
     pub local: Option<PathBuf>,
     /// Keep the gateway's state in this folder, with the tree at --host; or in a storage engine
     /// that other gateways reach, a URL as of --store but with another name, with the tree at
-    /// --host or in --store: one gateway at a time has it, and the others wait to take its place
+    /// --host or in --store: one gateway at a time has it, and the rest wait to take its place
     #[arg(long, value_name = "DIR|URL", value_parser = parse_state)]
     pub state: Option<StatePlace>,
 }
@@ -239,8 +239,8 @@ pub struct LeaseArgs {
     /// File with the password of the URL of --state, as its first line
     #[arg(long, value_name = "FILE", requires = "state")]
     pub state_password_file: Option<PathBuf>,
-    /// How long a gateway that cannot reach its state goes on, and others wait before they take its
-    /// place: the same for all gateways of a state
+    /// How long a gateway answers after it has reached its state for the last time, and how long a
+    /// gateway that stands by waits before it takes the place of one that is gone
     #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "state",
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub lease: u32,

@@ -6,8 +6,8 @@
 //! was copied or restored reuses no nonce. A generation is whole and durable before it replaces its
 //! predecessor, which is then removed.
 //!
-//! Files: `state_store` (what stores generations), `state_folder` (files), `leased_state` (a storage
-//! engine that several gateways reach), `saved_state` (a generation's content).
+//! Files: `state_store` (what stores generations), `state_folder` (files), `leased_state` (a
+//! storage engine that several gateways reach), `saved_state` (a generation's content).
 
 mod leased_state;
 mod saved_state;

@@ -94,6 +94,8 @@ pub(crate) use write_steps::RemoveStep;
 #[cfg(feature = "http")]
 pub(crate) use write_steps::WriteStep;
 
+pub use crate::state_log::{Appended, PieceName, StateLog, StoredLog};
+
 use crate::block_seal::BlockKeys;
 use crate::channel::Nonce;
 use crate::enclave::Shared;

@@ -66,7 +66,7 @@ impl Remote {
         self.begin((opening, Some(lock)), params, &keys, choice, Some(&home), rng)
     }
 
-    /// Opens the tree whose state is under a lease, or creates it. Uses the lease's own anchor.
+    /// Opens a tree with its state under a lease, or creates it. Uses the lease's own anchor.
     pub fn open_leased(
         &self,
         lease: &Arc<StateLease>,

@@ -1,5 +1,5 @@
-//! The thread that saves a state whose log grows without requests: a lease is extended by entries of
-//! the log.
+//! The thread that saves the state when its log is long, also without requests: entries of the log
+//! extend a lease.
 
 use super::SharedGateway;
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! A log in memory, whose calls fail as a test plans it.
+//! A log in memory. Its calls fail as a test plans it.
 
 use super::{Appended, PieceName, StateLog, StoredLog};
 use crate::error::{Error, Result};

@@ -5,7 +5,7 @@ use crate::engine::{Engine, StripeName, ValueName};
 use crate::entry::{Entry, Mark, OWNER_LEN, replay, value_name};
 use bytes::Bytes;
 use std::collections::HashSet;
-use traceless_cloud::state_log::Appended;
+use traceless_cloud::gateway::Appended;
 use traceless_cloud::store::Opening;
 use traceless_cloud::{Error, Result};
 use traceless_core::rng::{Rng as _, System};

@@ -3,8 +3,8 @@
 //! | in the log | what |
 //! |---|---|
 //! | a checkpoint | the head of a generation, and the lengths of the pieces of its state |
-//! | entries of that generation | records, as in a file; padded, as the engine sees how long they are |
-//! | entries of the lease | between the others; without content |
+//! | entries of that generation | records, as in a file, with zeros up to whole pages |
+//! | entries of the lease | without content, between any two entries |
 //!
 //! A generation becomes the newest with its checkpoint, which includes all entries of the previous
 //! one. A gateway that lost the lease may still store a checkpoint: it includes no entry that it
@@ -28,7 +28,7 @@ use traceless_core::seal::Secret;
 
 /// Entries have a multiple of so many bytes.
 const ENTRY_UNIT: usize = 4096;
-/// Entries of the log after which a checkpoint is due: whoever takes over reads them all.
+/// Entries of the log after which a checkpoint is due: a gateway that takes over reads them all.
 const ENTRIES_MAX: u64 = 16_384;
 /// Pieces that are written or read at once.
 const PIECES_AT_ONCE: usize = 8;

@@ -1,4 +1,4 @@
-//! A checkpoint of the log: a saved state, whose pieces are stored apart.
+//! A checkpoint of the log: the head of a saved state. The pieces of the state are stored apart.
 
 use super::entry::TREE_LEN;
 use crate::codec::{Reader, Writer};

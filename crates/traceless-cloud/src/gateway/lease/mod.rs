@@ -1,8 +1,8 @@
-//! The lease of a state that several gateways reach: one of them has it, and the others stand by.
+//! The lease of a state that several gateways reach: one of them has it, and the rest stand by.
 //!
 //! The state is a log in a storage engine ([`StateLog`]) in which each position is taken once.
-//! Whoever adds the next entry has the state; whoever finds its position taken by another gateway
-//! has lost it, and changes nothing more. This does not depend on time.
+//! The gateway that adds the next entry has the state; one that finds its position taken by another
+//! gateway has lost it, and changes nothing more. This does not depend on time.
 //!
 //! Answers from the gateway's own memory do: it answers only for so long after it began to add its
 //! last entry, the *lease*. It adds an entry without content a few times in that period, at fixed
@@ -176,8 +176,8 @@ impl StateLease {
         }
     }
 
-    /// Repeats the opening of a gateway while a host is away, or loses its enclave: whoever waits
-    /// for this gateway to end would find the same. After a failure the lease is given up.
+    /// Repeats the opening of a gateway while a host is away, or loses its enclave: a gateway that
+    /// stands by would find the same. After a failure the lease is given up.
     pub(crate) fn persist<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
         let clock = &self.shared.clock;
         let end = clock.now() + OPENING_PATIENCE.as_nanos() as u64;
@@ -386,7 +386,7 @@ impl SharedLease {
 }
 
 /// The time since the machine was started, in nanoseconds. It goes on while the machine sleeps, but
-/// not while a hypervisor lets a virtual machine stand still: such a gateway may answer from its
+/// not while a hypervisor lets a virtual machine stand still: a gateway in it may answer from its
 /// memory until it extends its lease.
 pub(super) struct BootClock;
 

@@ -1,4 +1,4 @@
-//! Who has a lease, and until when.
+//! Which gateway has a lease, and until when.
 
 use super::*;
 use crate::state_log::memory::MemoryLog;
@@ -67,7 +67,7 @@ fn a_lease_ends_with_its_period_and_can_be_extended() {
 }
 
 #[test]
-fn the_newest_lease_fences_all_others_off() {
+fn the_newest_lease_fences_older_ones_off() {
     let (log, clock) = new_log();
     let first = take(&log, &clock).unwrap();
     first.shared().write(&Bytes::from_static(b"one")).unwrap();
@@ -177,8 +177,7 @@ fn a_gateway_that_writes_is_not_replaced() {
     });
 }
 
-/// Calls fail, and half of the failed ones take effect: of two gateways on one log, one has the
-/// lease, and what it was told to be written is in the log.
+/// Calls fail, and half of the failed ones take effect: what was reported as written is in the log.
 #[test]
 fn lost_answers_lose_no_entry() {
     for seed in 0..50 {
