@@ -57,9 +57,9 @@
 //! each an `access` with its events (`footprint`) and their `template`; `judge`: two of them, by
 //! what is public and what is drawn (`schedule`), the `order` of accesses that come by chance,
 //! single events (`columns`) and `requests`; `import`: recordings of other tools; `recording`:
-//! files of events; `file_comparison`: two of them, judged; `report`; `svg`: plots, for any report;
-//! `mixer`: random numbers for the tests that draw. `models` are faulty schemes for the crate's
-//! tests.
+//! files of events; `file_comparison`: two of them, judged; `report`, `report_page`; `svg`: plots,
+//! for any report; `mixer`: random numbers for the tests that draw. `models` are faulty schemes for
+//! the crate's tests.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -92,6 +92,7 @@ mod permutation;
 mod recording;
 mod recurrence;
 mod report;
+mod report_page;
 mod requests;
 mod schedule;
 mod segment;
@@ -113,6 +114,7 @@ pub use judge::{ACCESSES_MIN, Judgement, judge, places_of};
 pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
 pub use recording::{FileFormat, ReadOptions, Recording, RecordingError, secrets};
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
+pub use report_page::{Page, Picture, UserPoints};
 pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};
 pub use stats::{ALPHA, worst_of};
 pub use template::Template;

@@ -1,11 +1,13 @@
 //! `traceless audit compare`: two trace files.
 
-use super::html::{Page, Picture, UserPoints};
-use super::outcome::{CLEAN, FOUND, NOT_JUDGED, Outcome, claim_line, grouped, json};
+use super::outcome::{CLEAN, FOUND, NOT_JUDGED, Outcome, claim_line, grouped, json, write_page};
 use super::source;
 use crate::args::audit::CompareArgs;
 use std::path::Path;
-use traceless_audit::{CompareReport, Comparison, Counts, FileComparison, Verdict, places_of};
+use traceless_audit::{
+    CompareReport, Comparison, Counts, FileComparison, Page, Picture, UserPoints, Verdict,
+    places_of,
+};
 
 pub fn run(args: &CompareArgs) -> Outcome {
     let files = files(args);
@@ -14,7 +16,7 @@ pub fn run(args: &CompareArgs) -> Outcome {
         Ok(report) => report,
     };
     if let Some(path) = &args.output.html
-        && let Err(outcome) = write_page(&files, &report, path)
+        && let Err(outcome) = write_pictures(&files, &report, path)
     {
         return outcome;
     }
@@ -46,7 +48,11 @@ fn files(args: &CompareArgs) -> FileComparison {
 }
 
 /// The verdict as a page, with the accesses of both traces.
-fn write_page(files: &FileComparison, report: &CompareReport, path: &Path) -> Result<(), Outcome> {
+fn write_pictures(
+    files: &FileComparison,
+    report: &CompareReport,
+    path: &Path,
+) -> Result<(), Outcome> {
     let [a, b] = files.accesses()?;
     let user = |name: &str, path: &Path, places: Vec<u64>| {
         let name = format!("{name}: {}", path.file_name().unwrap_or_default().display());
@@ -58,14 +64,14 @@ fn write_page(files: &FileComparison, report: &CompareReport, path: &Path) -> Re
     let picture = Picture { title, across: "access", up: "place", users };
     let why = if report.claims.is_empty() { "" } else { why(report) };
     let about = format!("{}{why}", exact_text(&report.comparison));
-    Page {
+    let page = Page {
         title: "two traces",
         verdict: report.verdict,
         about: &about,
         claims: &report.claims,
         pictures: &[picture],
-    }
-    .write(path)
+    };
+    write_page(&page, path)
 }
 
 fn text(report: &CompareReport) -> String {

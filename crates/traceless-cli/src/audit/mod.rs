@@ -7,12 +7,12 @@
 mod compare;
 mod convert;
 mod diff;
-pub mod html;
 mod outcome;
 mod source;
 
 pub use outcome::{
     CLEAN, FAILED, FOUND, NOT_JUDGED, NOT_WHAT_IT_SHOULD_BE, Outcome, claim_line, grouped, json,
+    write_page,
 };
 
 use crate::args::audit::{AuditArgs, AuditCommand};

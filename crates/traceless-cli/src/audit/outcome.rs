@@ -3,6 +3,7 @@
 use crate::failure::error_line;
 use std::io::Write;
 use std::path::Path;
+use traceless_audit::Page;
 
 /// Nothing was found.
 pub const CLEAN: u8 = 0;
@@ -21,6 +22,12 @@ pub struct Outcome {
     pub code: u8,
     pub out: String,
     pub err: String,
+}
+
+/// Writes the page of a report to a file.
+pub fn write_page(page: &Page<'_>, path: &Path) -> Result<(), Outcome> {
+    let failed = |error| Outcome::error(FAILED, &format!("{}: {error}", path.display()));
+    page.write(path).map_err(failed)
 }
 
 impl Outcome {

@@ -1,7 +1,6 @@
 //! The claims of a volume's scheme, each with the runs that check it.
 
 use super::grouped;
-use super::html::{Picture, UserPoints};
 use super::report::Progress;
 use super::runner::{Length, Session, trace_of};
 use super::slot_draws;
@@ -13,6 +12,7 @@ use traceless::scheme::openings::OPENINGS_MAX;
 use traceless::trace::Op;
 use traceless::{Addr, Hides, Result};
 use traceless_audit::{Claim, Compare, Counts, Verdict, compare, normalise};
+use traceless_audit::{Picture, UserPoints};
 
 /// How much an audit runs.
 #[derive(Clone, Copy, Debug)]

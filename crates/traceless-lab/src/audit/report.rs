@@ -1,10 +1,9 @@
 //! The result of an audit, and whether the audit finds planted faults.
 
-use super::html::{Page, Picture};
-use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json};
+use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json, write_page};
 use std::fmt::Display;
 use std::sync::Mutex;
-use traceless_audit::{ALPHA, Claim, Report, Verdict};
+use traceless_audit::{ALPHA, Claim, Page, Picture, Report, Verdict};
 use traceless_cli::args::ProgressHow;
 use traceless_cli::args::audit::OutputArgs;
 use traceless_cli::output::Meter;
@@ -51,7 +50,7 @@ impl AuditResult {
             let about = format!("Scheme {scheme}, level {level}. {}", self.not_hidden);
             let (title, verdict, pictures) = (target, *verdict, &self.pictures);
             let page = Page { title, verdict, about: &about, claims, pictures };
-            if let Err(outcome) = page.write(path) {
+            if let Err(outcome) = write_page(&page, path) {
                 return outcome;
             }
         }

@@ -1,11 +1,11 @@
 //! What audits of many schemes share, each with a list of planted faults.
 
 use super::Outcome;
-use super::html::Picture;
 use super::report::{self, AuditResult, Progress, clean_claim, detection_claim, with_second_run};
 use crate::args::audit::{Level, RunArgs};
 use std::error::Error;
 use traceless_audit::Claim;
+use traceless_audit::Picture;
 use traceless_sim::parallel::{cores, in_parallel};
 
 /// Schemes that are audited for the same claims.

@@ -2,7 +2,6 @@
 //! memory.
 
 use super::claims::{self, ARRAY, PLANTED_SIZE, VolumeSize};
-use super::html::Picture;
 use super::report::Progress;
 use super::suite::{self, AuditError, CaseKind, SelfTestCase, Suite};
 use super::target::{AuditSubject, MutantKind};
@@ -11,6 +10,7 @@ use super::{Outcome, record_only, runner};
 use crate::args::audit::{AuditVolumeArgs, Level, VOLUME_USERS};
 use std::sync::LazyLock;
 use traceless::{Hides, Result};
+use traceless_audit::Picture;
 use traceless_audit::{Claim, Statistic, Verdict};
 use traceless_block::plain::PLAIN;
 use traceless_block::registry;

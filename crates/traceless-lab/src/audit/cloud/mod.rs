@@ -10,7 +10,6 @@ mod linker;
 mod wire;
 
 use super::Outcome;
-use super::html::{Picture, UserPoints};
 use super::report::Progress;
 use super::sampling::{UserDraws, claims_of_draws};
 use super::suite::{self, AuditError, CaseKind, SelfTestCase, Suite};
@@ -18,6 +17,7 @@ use crate::args::audit::{AuditCloudArgs, Level};
 use crate::audit::tree::users::TreeUser;
 use enclave::Enclave;
 use traceless_audit::{Claim, Verdict};
+use traceless_audit::{Picture, UserPoints};
 use wire::{GatewayClient, GatewayVariant, WireRun};
 
 /// A part of the cloud store.

@@ -6,7 +6,6 @@
 mod run;
 mod users;
 
-use super::html::{Picture, UserPoints};
 use super::report::Progress;
 use super::sampling::{UserDraws, claims_of_draws, pair_indices};
 use super::suite::{self, AuditError, CaseKind, SelfTestCase, Suite};
@@ -14,6 +13,7 @@ use super::{Outcome, grouped};
 use crate::args::audit::{AuditPagerArgs, Level};
 use run::{PagerKind, PagerRun, Wrong};
 use traceless_audit::{Claim, Verdict};
+use traceless_audit::{Picture, UserPoints};
 use users::{PAIRS, PagerUser, USERS};
 
 /// Pages of a program: more than its frames, and enough leaves for the statistics.

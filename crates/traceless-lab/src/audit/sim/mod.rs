@@ -11,7 +11,6 @@ mod trees;
 mod users;
 mod watch;
 
-use super::html::{self, Picture};
 use super::report::Progress;
 use super::sampling::{UserDraws, claims_of_draws, count_differences, pair_indices};
 use super::suite::{self, AuditError, Suite};
@@ -27,6 +26,7 @@ use replay::replay;
 use run::{Job, MachineRun};
 use std::sync::Arc;
 use traceless_audit::{Claim, Draws, Verdict};
+use traceless_audit::{Picture, UserPoints};
 use traceless_sim::oram::Pace;
 use users::{PAIRS, ProgramUser, USERS};
 use watch::{Atlas, BusView, Step, WatchState, Watcher};
@@ -128,7 +128,7 @@ impl Suite for Processors {
             };
             let steps = users.iter().map(slots_of).collect::<traceless_sim::Result<Vec<_>>>()?;
             for tree in 0..atlas.leaves().len() {
-                let points_of = |nth: usize| html::UserPoints {
+                let points_of = |nth: usize| UserPoints {
                     name: users[nth].name().to_owned(),
                     points: paths_of(&steps[nth], tree),
                 };

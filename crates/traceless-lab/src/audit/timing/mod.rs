@@ -7,7 +7,6 @@
 mod subjects;
 
 use super::Outcome;
-use super::html::{Picture, UserPoints};
 use super::report::Progress;
 use super::suite::{self, AuditError, Suite};
 use crate::args::audit::{AuditTimingArgs, Level};
@@ -15,6 +14,7 @@ use subjects::{PLANTED, SUBJECTS, TimedOperation, TimingCase, TimingSubject};
 use traceless::clock::{Clock, Monotonic};
 use traceless::rng::{Rng, SeededRng};
 use traceless_audit::{Claim, Times, worst_of};
+use traceless_audit::{Picture, UserPoints};
 
 /// The suite of timed operations. One runs at a time, because other load on the machine adds to
 /// times.

@@ -7,7 +7,6 @@ pub mod schemes;
 pub mod users;
 mod watch;
 
-use super::html::{Picture, UserPoints};
 use super::report::Progress;
 use super::sampling::{UserDraws, claims_of_draws, count_differences, pair_indices};
 use super::suite::{self, AuditError, Suite};
@@ -19,6 +18,7 @@ use schemes::{NamedScheme, SCHEMES};
 use std::sync::Arc;
 use traceless::trace::{Op, Request, Witness};
 use traceless_audit::{Claim, Verdict};
+use traceless_audit::{Picture, UserPoints};
 use traceless_cli::trace::Trace;
 use users::{PAIRS, TreeUser, USERS};
 use watch::LINE_LEN;

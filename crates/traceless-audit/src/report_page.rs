@@ -1,22 +1,26 @@
 //! A report as a self-contained HTML page: the claims, and pictures of two users.
 
-use super::outcome::{FAILED, Outcome};
+use crate::svg::dots::{DotPanel, Series, to_svg};
+use crate::{Claim, Verdict};
 use std::fmt::Write as _;
+use std::io;
 use std::path::Path;
-use traceless_audit::svg::dots::{DotPanel, Series, to_svg};
-use traceless_audit::{Claim, Verdict};
 
 /// Two users side by side.
 pub struct Picture {
+    /// The title above the picture.
     pub title: String,
     /// The label of the horizontal axis, for example steps.
     pub across: &'static str,
+    /// The label of the vertical axis.
     pub up: &'static str,
+    /// The users' events.
     pub users: [UserPoints; 2],
 }
 
 /// The events of one user, in order.
 pub struct UserPoints {
+    /// The user's name.
     pub name: String,
     /// The time and place of each event.
     pub points: Vec<(u64, u64)>,
@@ -24,19 +28,22 @@ pub struct UserPoints {
 
 /// The contents of a page.
 pub struct Page<'a> {
+    /// What was audited.
     pub title: &'a str,
+    /// The verdict on all claims.
     pub verdict: Verdict,
     /// Sentences below the title.
     pub about: &'a str,
+    /// All claims, in the order of the report.
     pub claims: &'a [Claim],
+    /// Pictures of pairs of users.
     pub pictures: &'a [Picture],
 }
 
 impl Page<'_> {
     /// Writes the page to a file.
-    pub fn write(&self, path: &Path) -> Result<(), Outcome> {
-        let failed = |error| Outcome::error(FAILED, &format!("{}: {error}", path.display()));
-        std::fs::write(path, self.to_html()).map_err(failed)
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        std::fs::write(path, self.to_html())
     }
 
     fn to_html(&self) -> String {
