@@ -61,34 +61,18 @@ mod engine {
     use crate::failure::DEVICE;
     use crate::output::print_error;
     use std::path::Path;
-    use traceless_engines::{EngineAddress, RequestError, parse};
+    use traceless_engines::{EngineAddress, ReachError, reach_copy};
 
-    /// The engine of a URL. Waits some time for one that cannot be reached, and fails then.
     pub fn reach(
         url: &str,
         password_file: Option<&Path>,
     ) -> Result<Box<dyn EngineAddress>, Failure> {
-        let address = address(url, password_file)?;
-        let checked = address.check().or_else(|error| {
-            if !error.is_passing {
-                return Err(error);
-            }
-            // A server that was started with this program may need some seconds.
-            print_error(&format!("waiting for the storage engine: {}", error.message));
-            address.wait()
-        });
-        checked.map_err(|error| failed(&error))?;
-        Ok(address)
+        let on_wait = |why: &str| print_error(&format!("waiting for the storage engine: {why}"));
+        traceless_engines::reach(url, password_file, on_wait).map_err(failed)
     }
 
-    /// The engine of a second copy, which may be away. Fails if it refuses.
     pub fn find(url: &str, password_file: Option<&Path>) -> Result<Box<dyn OpenStore>, Failure> {
-        let mut address = address(url, password_file)?;
-        address.set_as_copy();
-        match address.check() {
-            Err(error) if !error.is_passing => Err(failed(&error)),
-            _ => Ok(address),
-        }
+        Ok(reach_copy(url, password_file).map_err(failed)?)
     }
 
     pub fn state_log(url: &str, args: &LeaseArgs) -> Result<Arc<dyn StateLog>, Failure> {
@@ -96,18 +80,11 @@ mod engine {
         address.state_log(args.period()).map_err(|e| crate::cloud::failure(&e))
     }
 
-    fn address(url: &str, password_file: Option<&Path>) -> Result<Box<dyn EngineAddress>, Failure> {
-        let password = password_file.map(|path| {
-            let text = std::fs::read_to_string(path).map(zeroize::Zeroizing::new);
-            text.map_err(|e| Failure::usage(format!("{}: {e}", path.display())))
-        });
-        let password = password.transpose()?;
-        let password = password.as_ref().map(|text| text.lines().next().unwrap_or_default());
-        parse(url, password).map_err(Failure::usage)
-    }
-
-    fn failed(error: &RequestError) -> Failure {
-        Failure::new(DEVICE, format!("the storage engine failed: {}", error.message))
+    fn failed(error: ReachError) -> Failure {
+        match error {
+            ReachError::Wrong(_) => Failure::usage(error),
+            ReachError::Failed(_) => Failure::new(DEVICE, error),
+        }
     }
 }
 

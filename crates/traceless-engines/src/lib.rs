@@ -17,7 +17,7 @@
 //!
 //! The files:
 //!
-//! * `store_url`, `address`: URLs of stores, and engines that are connected to later
+//! * `store_url`, `address`, `reach`: URLs of stores, engines that are connected to later, and now
 //! * `engine`: the trait `Engine`: stripes under names, and a log
 //! * `engine_store`: a store over an engine; `log_end`: commits, doubt about them, other hosts
 //! * `engine_state`: a gateway's state in an engine
@@ -45,6 +45,7 @@ mod names;
 mod outage;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod reach;
 #[cfg(feature = "redis")]
 mod redis;
 mod retry;
@@ -56,4 +57,5 @@ mod store_url;
 
 pub use address::EngineAddress;
 pub use engine::RequestError;
+pub use reach::{ReachError, reach, reach_copy};
 pub use store_url::parse;

@@ -2,7 +2,6 @@
 
 use super::{DashboardArgs, ProgressArgs, StoreArgs, TraceArgs, parse_size};
 use clap::{Args, Subcommand, ValueEnum};
-use std::convert::Infallible;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -229,7 +228,7 @@ pub struct GatewayHome {
     /// Keep the gateway's state in this folder, with the tree at --host; or in a storage engine
     /// that other gateways reach, a URL as of --store but with another name, with the tree at
     /// --host or in --store: one gateway at a time has it, and the rest wait to take its place
-    #[arg(long, value_name = "DIR|URL", value_parser = parse_state)]
+    #[arg(long, value_name = "DIR|URL")]
     pub state: Option<StatePlace>,
 }
 
@@ -261,12 +260,10 @@ pub enum StatePlace {
     Engine(String),
 }
 
-fn parse_state(text: &str) -> Result<StatePlace, Infallible> {
-    Ok(if text.contains("://") {
-        StatePlace::Engine(text.to_owned())
-    } else {
-        StatePlace::Folder(text.into())
-    })
+impl From<&str> for StatePlace {
+    fn from(text: &str) -> Self {
+        if text.contains("://") { Self::Engine(text.to_owned()) } else { Self::Folder(text.into()) }
+    }
 }
 
 /// A host in another process or on another machine.

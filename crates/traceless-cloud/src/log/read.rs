@@ -120,7 +120,9 @@ pub fn read_stored<P: Proof>(
     // In memory the entries are where they are in a file.
     let mut bytes = vec![0; ENTRIES_AT];
     bytes.reserve(len);
-    entries.iter().for_each(|entry| bytes.extend_from_slice(entry.as_ref()));
+    for entry in entries {
+        bytes.extend_from_slice(entry.as_ref());
+    }
     let position = head.position(&proof);
     let mut found = Reading { bytes, proof, position, mark: position }.all(head);
     if found.torn > 0 && found.damage.is_none() {

@@ -88,11 +88,11 @@ impl StateStore for LeasedState {
         let (mut sealer, head) = EntrySealer::new(&head, &generation_key(&self.key), rng.fork());
         let (mut lens, mut pieces, mut batch) = (Vec::new(), Vec::new(), Vec::new());
         for mut draft in entries {
-            let sealed = Bytes::from(sealer.finish(&mut draft, 1));
+            let piece = Bytes::from(sealer.finish(&mut draft, 1));
             let name = PieceName { save, piece: pieces.len() as u32 };
-            lens.push(sealed.len() as u32);
+            lens.push(piece.len() as u32);
             pieces.push(name);
-            batch.push((name, sealed));
+            batch.push((name, piece));
             if batch.len() == PIECES_AT_ONCE {
                 shared.log().write_pieces(core::mem::take(&mut batch))?;
             }

@@ -87,39 +87,24 @@ impl StateLease {
         options: &LeaseOptions<'_>,
         clock: Arc<dyn Clock>,
     ) -> Result<Option<Arc<Self>>> {
-        let (mut rng, mut is_announced) = (SystemStream::drawn(), false);
-        let mut end = LogEnd::read(&*log, options.master, &mut rng)?;
+        let candidate = LeaseCandidate { log, clock };
+        let (log, mut rng) = (&*candidate.log, SystemStream::drawn());
+        let mut end = LogEnd::read(log, options.master, &mut rng)?;
+        let mut is_announced = false;
         loop {
             if !end.is_free && !is_announced {
                 is_announced = true;
                 (options.on_wait)();
             }
-            if !end.wait_until_free(&*log, &*clock, options)? {
+            if !end.wait_until_free(log, &*candidate.clock, options)? {
                 return Ok(None);
             }
-            let mut instance = [0; 16];
-            rng.fill(&mut instance);
-            let opening = Opening { number: end.opening + 1, instance };
-            let shared = SharedLease {
-                log: log.clone(),
-                key: end.keys.lease.clone(),
-                tree: end.tree,
-                opening,
-                period: options.period,
-                clock: clock.clone(),
-                next: Mutex::new(NextEntry {
-                    position: end.last + 1,
-                    doubtful: Vec::new(),
-                    over: None,
-                }),
-                ends_at: AtomicU64::new(0),
-                loss: Mutex::default(),
-            };
+            let shared = candidate.lease_after(&end, options.period, &mut rng);
             match shared.extend() {
                 Ok(()) => return Ok(Some(Self::extending(shared, end.keys, options))),
                 // Another gateway was faster, or has made a checkpoint meanwhile.
                 Err(Error::Fenced { .. }) => {
-                    let found = LogEnd::read(&*log, options.master, &mut rng)?;
+                    let found = LogEnd::read(log, options.master, &mut rng)?;
                     if found.last == end.last {
                         let message = "the log of the gateway's state in the storage engine, which \
                                        refuses its next entry,";
@@ -204,6 +189,32 @@ impl StateLease {
     /// What has the lease, for the store of the state.
     pub(super) fn shared(&self) -> &Arc<SharedLease> {
         &self.shared
+    }
+}
+
+/// A gateway that wants the lease.
+struct LeaseCandidate {
+    log: Arc<dyn StateLog>,
+    clock: Arc<dyn Clock>,
+}
+
+impl LeaseCandidate {
+    /// The next lease after the end of the log. It begins with its first extension.
+    fn lease_after(&self, end: &LogEnd, period: Duration, rng: &mut SystemStream) -> SharedLease {
+        let mut instance = [0; 16];
+        rng.fill(&mut instance);
+        let next = NextEntry { position: end.last + 1, doubtful: Vec::new(), over: None };
+        SharedLease {
+            log: self.log.clone(),
+            key: end.keys.lease.clone(),
+            tree: end.tree,
+            opening: Opening { number: end.opening + 1, instance },
+            period,
+            clock: self.clock.clone(),
+            next: Mutex::new(next),
+            ends_at: AtomicU64::new(0),
+            loss: Mutex::default(),
+        }
     }
 }
 

@@ -140,7 +140,7 @@ fn waiting_is_announced_and_can_be_stopped() {
     };
     assert!(StateLease::take(log.clone(), &options).unwrap().is_none());
     assert_eq!((waits.load(Ordering::SeqCst), looks.load(Ordering::SeqCst)), (1, 4));
-    let short = LeaseOptions { period: LEASE_MIN - Duration::from_nanos(1), ..options };
+    let short = LeaseOptions { period: LEASE_MIN / 2, ..options };
     assert!(matches!(StateLease::take(log, &short), Err(Error::Parameters(_))));
 }
 

@@ -124,7 +124,7 @@ impl World {
 
     /// Opens a gateway, which ends after so many calls of its hosts, or of its log.
     pub fn open(&mut self, calls: u64) -> Result<Gateway> {
-        let lease = self.log.clone().map(|log| self.take(log)).transpose()?;
+        let lease = self.log.as_deref().map(|log| self.take(log)).transpose()?;
         let gateway = self.open_with(lease.as_ref(), calls)?;
         if let Some(log) = &self.log
             && calls < u64::MAX
@@ -169,7 +169,7 @@ impl World {
     }
 
     /// Takes the lease, after the last gateway has ended.
-    pub fn take(&self, log: Arc<MemoryLog>) -> Result<Arc<StateLease>> {
+    pub fn take(&self, log: &MemoryLog) -> Result<Arc<StateLease>> {
         log.contents().left = u64::MAX;
         self.taking()()
     }

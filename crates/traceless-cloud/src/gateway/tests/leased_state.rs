@@ -172,7 +172,7 @@ fn a_gateway_without_the_lease_changes_nothing() {
 #[test]
 fn a_gateway_can_be_opened_again_under_its_lease() {
     let (mut world, log) = filled(World::new(BLOCKS, 106));
-    let lease = world.take(log).unwrap();
+    let lease = world.take(&log).unwrap();
     for round in 0..3 {
         let mut gateway = world.open_under(&lease).unwrap();
         assert!(is_whole(&mut gateway), "{round}");
@@ -209,7 +209,7 @@ fn a_state_that_cannot_be_written_ends_the_lease() {
     for save in [false, true] {
         let (mut world, log) = filled(World::new(BLOCKS, 108));
         world.period = Duration::from_millis(30);
-        let lease = world.take(log.clone()).unwrap();
+        let lease = world.take(&log).unwrap();
         let (lost, losses) = std::sync::mpsc::channel();
         lease.on_loss(move || lost.send(()).unwrap());
         let mut gateway = world.open_under(&lease).unwrap();
@@ -234,7 +234,7 @@ fn a_state_that_cannot_be_written_ends_the_lease() {
 #[test]
 fn a_log_without_requests_does_not_grow_for_ever() {
     let (mut world, log) = filled(World::new(BLOCKS, 109));
-    let lease = world.take(log.clone()).unwrap();
+    let lease = world.take(&log).unwrap();
     let mut gateway = world.open_under(&lease).unwrap();
     for _ in 0..16_400 {
         lease.shared().extend().unwrap();
