@@ -47,6 +47,9 @@ pub trait StateLog: Send + Sync {
     /// The entry at a position; `None` if there is none yet, or a checkpoint includes it.
     fn entry(&self, position: u64) -> Result<Option<Bytes>>;
 
+    /// The position of the last entry that the newest checkpoint includes; 0 without a checkpoint.
+    fn included(&self) -> Result<u64>;
+
     /// Adds an entry, unless its position is taken, is not the next one, or is included in a
     /// checkpoint. Positions begin with 1. After a failure the entry may be in the log, now or
     /// later.

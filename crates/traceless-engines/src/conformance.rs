@@ -119,6 +119,7 @@ fn keeps_a_log<E: Engine>(engine: &E) {
     block_on(async {
         let entry = |number: u64| Bytes::from(vec![number as u8; 3000]);
         assert_eq!(engine.load().await.unwrap(), StoredLog::default());
+        assert_eq!(engine.included().await.unwrap(), 0);
         for position in 1..=9 {
             let sent = entry(position);
             assert_eq!(engine.append(position, sent.clone()).await.unwrap(), Appended::Done);
@@ -129,6 +130,7 @@ fn keeps_a_log<E: Engine>(engine: &E) {
         }
         engine.checkpoint(6, Bytes::from_static(b"six")).await.unwrap();
         engine.checkpoint(4, Bytes::from_static(b"four")).await.unwrap();
+        assert_eq!(engine.included().await.unwrap(), 6);
         let log = engine.load().await.unwrap();
         let six = Bytes::from_static(b"six");
         assert_eq!(log.checkpoint, Some((6, six)), "the newest");

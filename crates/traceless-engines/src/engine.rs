@@ -108,6 +108,9 @@ pub trait Engine: Send + Sync + 'static {
         position: u64,
     ) -> impl Future<Output = Result<Option<Bytes>, RequestError>> + Send;
 
+    /// The position of the last entry that the newest checkpoint includes; 0 without a checkpoint.
+    fn included(&self) -> impl Future<Output = Result<u64, RequestError>> + Send;
+
     /// The log, as it was at one moment.
     fn load(&self) -> impl Future<Output = Result<StoredLog, RequestError>> + Send;
 

@@ -60,6 +60,10 @@ impl<E: Engine> StateLog for EngineState<E> {
         block_on(entry)
     }
 
+    fn included(&self) -> Result<u64> {
+        block_on(self.client.once(|engine| async move { engine.included().await }))
+    }
+
     fn append(&self, position: u64, entry: Bytes) -> Result<Appended> {
         self.request(entry.len(), move |engine| {
             let entry = entry.clone();

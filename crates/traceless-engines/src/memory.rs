@@ -210,6 +210,10 @@ impl Engine for MemoryEngine {
         self.query(|state| state.log.get(&position).cloned())
     }
 
+    async fn included(&self) -> Result<u64, RequestError> {
+        self.query(State::included)
+    }
+
     async fn load(&self) -> Result<StoredLog, RequestError> {
         self.query(|state| StoredLog {
             checkpoint: state.checkpoint.clone(),

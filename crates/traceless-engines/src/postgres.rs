@@ -81,6 +81,7 @@ const APPEND: &str = "
         WHERE store = $1 AND next_position = $2 RETURNING 1)
     INSERT INTO traceless.log SELECT $1, $2, $3 FROM taken";
 const ENTRY: &str = "SELECT entry FROM traceless.log WHERE store = $1 AND position = $2";
+const INCLUDED: &str = "SELECT position FROM traceless.checkpoints WHERE store = $1";
 const LOAD: &str = "
     SELECT true, position, bytes FROM traceless.checkpoints WHERE store = $1
     UNION ALL SELECT false, position, entry FROM traceless.log WHERE store = $1";
@@ -244,6 +245,12 @@ impl Engine for PostgresEngine {
         let rows = self.query(ENTRY, &[&store, &position]).await?;
         let found = rows.first().map(|row| row.try_get::<_, Vec<u8>>(0)).transpose();
         Ok(found?.map(Bytes::from))
+    }
+
+    async fn included(&self) -> Result<u64, RequestError> {
+        let rows = self.query(INCLUDED, &[&self.store.as_str()]).await?;
+        let found = rows.first().map(|row| row.try_get::<_, i64>(0)).transpose();
+        Ok(found?.map_or(0, i64::cast_unsigned))
     }
 
     async fn load(&self) -> Result<StoredLog, RequestError> {

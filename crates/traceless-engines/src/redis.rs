@@ -310,6 +310,13 @@ impl<D: Deployment> Engine for RedisEngine<D> {
         Ok(found.map(Bytes::from))
     }
 
+    async fn included(&self) -> Result<u64, RequestError> {
+        let mut command = pipe();
+        command.cmd("HGET").arg(self.checkpoint_key()).arg("position");
+        let (found,): (Option<u64>,) = self.query(&self.log, &command).await?;
+        Ok(found.unwrap_or(0))
+    }
+
     async fn load(&self) -> Result<StoredLog, RequestError> {
         let mut command = pipe();
         command.cmd("EVAL").arg(LOAD).arg(2).arg(self.log_key()).arg(self.checkpoint_key());

@@ -214,6 +214,10 @@ impl Engine for S3Engine {
         self.get(&numbered(&self.log, position)).await
     }
 
+    async fn included(&self) -> Result<u64, RequestError> {
+        Ok(self.positions(&self.checkpoints, 0).await?.pop().unwrap_or(0))
+    }
+
     async fn load(&self) -> Result<StoredLog, RequestError> {
         let newest = self.positions(&self.checkpoints, 0).await?.pop();
         // Another host may replace it meanwhile. Then the log is loaded again.

@@ -12,6 +12,8 @@ pub struct MemoryLog {
     contents: Mutex<Contents>,
     /// What happens before the next checkpoint is stored.
     at_checkpoint: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// What happens before pieces are listed next.
+    at_list: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// Everything that is stored.
@@ -41,6 +43,7 @@ impl MemoryLog {
     pub fn new(seed: u64) -> Self {
         Self {
             at_checkpoint: Mutex::default(),
+            at_list: Mutex::default(),
             contents: Mutex::new(Contents {
                 stored: Stored::default(),
                 hides_entries: false,
@@ -55,6 +58,11 @@ impl MemoryLog {
     /// Does something before a checkpoint is stored next.
     pub fn at_next_checkpoint(&self, work: impl FnOnce() + Send + 'static) {
         *self.at_checkpoint.lock().unwrap() = Some(Box::new(work));
+    }
+
+    /// Does something before pieces are listed next.
+    pub fn at_next_list(&self, work: impl FnOnce() + Send + 'static) {
+        *self.at_list.lock().unwrap() = Some(Box::new(work));
     }
 
     /// What is stored.
@@ -87,6 +95,10 @@ impl StateLog for MemoryLog {
     fn entry(&self, position: u64) -> Result<Option<Bytes>> {
         let is_hidden = self.contents().hides_entries;
         self.call(|stored| stored.entries.get(&position).filter(|_| !is_hidden).cloned())
+    }
+
+    fn included(&self) -> Result<u64> {
+        self.call(|stored| stored.checkpoint.as_ref().map_or(0, |(position, _)| *position))
     }
 
     fn append(&self, position: u64, entry: Bytes) -> Result<Appended> {
@@ -132,6 +144,10 @@ impl StateLog for MemoryLog {
     }
 
     fn list_pieces(&self) -> Result<Vec<PieceName>> {
+        let work = self.at_list.lock().unwrap().take();
+        if let Some(work) = work {
+            work();
+        }
         self.call(|stored| stored.pieces.keys().copied().collect())
     }
 

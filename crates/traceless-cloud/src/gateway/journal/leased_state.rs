@@ -28,7 +28,10 @@ use traceless_core::seal::Secret;
 
 /// Entries have a multiple of so many bytes.
 const ENTRY_UNIT: usize = 4096;
-/// Entries of the log after which a checkpoint is due: a gateway that takes over reads them all.
+/// Entries of the log after which a checkpoint is due: a gateway that takes over reads them all. The
+/// more pieces a state has, the longer it takes to save it.
+const ENTRIES_MIN: u64 = 2048;
+const ENTRIES_PER_PIECE: u64 = 256;
 const ENTRIES_MAX: u64 = 16_384;
 /// Pieces that are written or read at once.
 const PIECES_AT_ONCE: usize = 8;
@@ -80,7 +83,7 @@ impl StateStore for LeasedState {
         rng: &mut dyn Rng,
     ) -> Result<Position> {
         let shared = self.lease.shared();
-        // A gateway that has lost the lease would write pieces without a use.
+        // No checkpoint has the next position yet; and without the lease pieces would be of no use.
         shared.extend()?;
         let (opening, period_ms, save) = (shared.opening(), shared.period_ms(), rng.next_u64());
         let about = GenerationAbout { parent, opening, period_ms, save }.encode();
@@ -109,8 +112,6 @@ impl StateStore for LeasedState {
     fn switch(&mut self) -> Result {
         let shared = self.lease.shared();
         let next = self.next.take().expect("the next generation is prepared");
-        // No checkpoint has this position yet.
-        shared.extend()?;
         let position = shared.last();
         shared.log().checkpoint(position, next.checkpoint.encode(position, shared.key()))?;
         // No other gateway had taken the lease when it was stored.
@@ -140,7 +141,9 @@ impl StateStore for LeasedState {
 
     fn is_long(&self) -> bool {
         // Entries of the lease count, too.
-        self.lease.shared().last() - self.included > ENTRIES_MAX
+        let pieces = self.newest.as_ref().map_or(0, |newest| newest.pieces.len() as u64);
+        let most = (ENTRIES_MIN + pieces * ENTRIES_PER_PIECE).min(ENTRIES_MAX);
+        self.lease.shared().last() - self.included > most
     }
 
     fn check(&self) -> Result {

@@ -1,6 +1,7 @@
 //! Which gateway has a lease, and until when.
 
 use super::*;
+use crate::log::{EntrySealer, Head, Position, SealProof};
 use crate::state_log::memory::MemoryLog;
 use std::sync::atomic::AtomicU32;
 use traceless_core::clock::SimulatedClock;
@@ -267,16 +268,34 @@ fn a_checkpoint_hides_no_released_lease() {
     };
     let take = || StateLease::take(log.clone(), &options).unwrap().unwrap();
     let first = take();
-    log.contents().hides_entries = true;
-    std::thread::scope(|scope| {
+    let waiting = std::thread::scope(|scope| {
         let waiting = scope.spawn(take);
         std::thread::sleep(Duration::from_millis(100));
+        // The gateway that stands by sees nothing of this.
+        log.contents().hides_entries = true;
+        for _ in 0..3 {
+            first.shared().extend().unwrap();
+        }
+        save_nothing(&first, &log);
         first.shared().release().unwrap();
         let began = BootClock.now();
-        assert_eq!(waiting.join().unwrap().opening().number, 2);
-        let waited = Duration::from_nanos(BootClock.now() - began);
-        assert!(waited < Duration::from_millis(1500), "{waited:?}");
+        let second = waiting.join().unwrap();
+        (second, Duration::from_nanos(BootClock.now() - began))
     });
+    assert_eq!(waiting.0.opening().number, 2);
+    assert!(waiting.1 < Duration::from_millis(1500), "{:?}", waiting.1);
+}
+
+/// Stores a checkpoint of a state without pieces.
+fn save_nothing(lease: &StateLease, log: &MemoryLog) {
+    let (shared, state) = (lease.shared(), &lease.keys().state);
+    let (opening, period_ms) = (shared.opening(), shared.period_ms());
+    let about = GenerationAbout { parent: Position::default(), opening, period_ms, save: 9 };
+    let head = Head::draw(HEAD_MAGIC, 1, about.encode(), &mut SystemStream::drawn());
+    let rng = Box::new(SystemStream::drawn());
+    let (_, head) = EntrySealer::<SealProof>::new(&head, &generation_key(state), rng);
+    let checkpoint = Checkpoint { tree: *shared.tree(), head, lens: Vec::new() };
+    log.checkpoint(shared.last(), checkpoint.encode(shared.last(), shared.key())).unwrap();
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl LogEnd {
         options: &LeaseOptions<'_>,
     ) -> Result<bool> {
         let pause = (options.period / LOOKS).min(PAUSE_MAX);
-        let (mut since, mut is_read_again, mut is_away) = (clock.now(), false, false);
+        let (mut since, mut is_looked_up, mut is_away) = (clock.now(), false, false);
         while !self.is_free {
             if (options.is_stopped)() {
                 return Ok(false);
@@ -83,16 +83,15 @@ impl LogEnd {
             // Of the gateway that has it.
             let period = self.period_ms.saturating_mul(1_000_000).min(u64::MAX / 4);
             match self.follow(log) {
-                Ok(true) => (since, is_read_again, is_away) = (clock.now(), false, false),
+                Ok(true) => (since, is_looked_up, is_away) = (clock.now(), false, false),
                 // Nothing new was found after the lease was over.
                 Ok(false) if clock.now() - since > period + period / DRIFT => break,
                 // The gateway with the lease has not extended it, or a checkpoint includes the next
                 // entry.
-                Ok(false) if !is_read_again && clock.now() - since > period / 2 => {
-                    let mut unused = SystemStream::drawn();
-                    match Self::read(log, options.master, &mut unused) {
-                        Ok(found) if found.last == self.last => is_read_again = true,
-                        Ok(found) => (*self, since) = (found, clock.now()),
+                Ok(false) if !is_looked_up && clock.now() - since > period / 2 => {
+                    match self.follow_checkpoint(log, options.master) {
+                        Ok(true) => since = clock.now(),
+                        Ok(false) => is_looked_up = true,
                         Err(Error::Engine(_)) => {}
                         Err(other) => return Err(other),
                     }
@@ -108,6 +107,16 @@ impl LogEnd {
                 Err(other) => return Err(other),
             }
         }
+        Ok(true)
+    }
+
+    /// Reads the log again if its checkpoint includes entries that are not known. Returns whether
+    /// it does.
+    fn follow_checkpoint(&mut self, log: &dyn StateLog, master: &Secret) -> Result<bool> {
+        if log.included()? <= self.last {
+            return Ok(false);
+        }
+        *self = Self::read(log, master, &mut SystemStream::drawn())?;
         Ok(true)
     }
 
