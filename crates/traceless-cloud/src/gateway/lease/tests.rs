@@ -231,6 +231,20 @@ fn an_extension_in_doubt_revives_no_lease() {
     assert!(lease.shared().check().is_err());
 }
 
+/// An extension without an answer is in the log: the lease goes on behind it.
+#[test]
+fn an_extension_in_doubt_loses_no_lease() {
+    let (log, clock) = new_log();
+    let lease = take(&log, &clock).unwrap();
+    while log.contents().stored.entries.len() < 4 {
+        log.contents().failures = 100;
+        assert!(lease.shared().extend().is_err());
+        log.contents().failures = 0;
+        lease.shared().write(&Bytes::from_static(b"record")).unwrap();
+        lease.shared().check().unwrap();
+    }
+}
+
 /// A gateway with a shorter lease waits for the longer one that another gateway has.
 #[test]
 fn the_longer_lease_counts() {
