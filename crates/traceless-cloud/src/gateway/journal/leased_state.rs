@@ -28,8 +28,8 @@ use traceless_core::seal::Secret;
 
 /// Entries have a multiple of so many bytes.
 const ENTRY_UNIT: usize = 4096;
-/// Entries of the log after which a checkpoint is due: a gateway that takes over reads them all. The
-/// more pieces a state has, the longer it takes to save it.
+/// Entries of the log after which a checkpoint is due: a gateway that takes over reads them all. A
+/// state with more pieces takes longer to save.
 const ENTRIES_MIN: u64 = 2048;
 const ENTRIES_PER_PIECE: u64 = 256;
 const ENTRIES_MAX: u64 = 16_384;
