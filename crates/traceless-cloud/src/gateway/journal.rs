@@ -155,11 +155,6 @@ impl Journal {
         Ok(())
     }
 
-    fn write(&mut self) -> Result {
-        self.position = self.store.write(&mut self.unwritten)?;
-        self.anchor(self.durability)
-    }
-
     /// Begins the next generation, with this state.
     pub fn renew(&mut self, state: &State, rng: &mut dyn Rng) -> Result {
         self.ensure_working()?;
@@ -175,6 +170,22 @@ impl Journal {
         self.state_len = plain.len() as u64;
         self.records_at = self.position.end;
         self.store.remove_old()
+    }
+
+    /// Fails if another process may have the state, so that this one must not answer.
+    pub fn check(&self) -> Result {
+        self.store.check()
+    }
+
+    /// Gives the state up to another process. Nothing can be written any more.
+    pub fn release(&mut self) -> Result {
+        self.broken = true;
+        self.store.release()
+    }
+
+    fn write(&mut self) -> Result {
+        self.position = self.store.write(&mut self.unwritten)?;
+        self.anchor(self.durability)
     }
 
     fn switch(&mut self, position: Position) -> Result {
@@ -196,17 +207,6 @@ impl Journal {
             Err(error) => self.store.give_up(error),
         }
         result
-    }
-
-    /// Fails if another process may have the state, so that this one must not answer.
-    pub fn check(&self) -> Result {
-        self.store.check()
-    }
-
-    /// Gives the state up to another process. Nothing can be written any more.
-    pub fn release(&mut self) -> Result {
-        self.broken = true;
-        self.store.release()
     }
 
     fn records_len(&self) -> u64 {

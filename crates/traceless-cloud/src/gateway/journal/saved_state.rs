@@ -5,14 +5,9 @@ use crate::error::{Error, Result};
 use crate::gateway::record::{Record, STATE};
 use crate::gateway::state::State;
 use crate::geometry::Geometry;
-use crate::log::{
-    Damage, EntryDraft, Magic, POSITION_LEN, Position, SealProof, WholeEntries, read,
-};
+use crate::log::{EntryDraft, Position, SealProof, WholeEntries};
 use crate::params::Params;
-use traceless_core::seal::Secret;
 
-/// The first bytes of each generation.
-pub(super) const MAGIC: Magic = *b"tlgate04";
 /// The state is sealed in pieces of this length, as entries without records. An empty one ends it.
 const PIECE_LEN: usize = 1 << 20;
 
@@ -36,21 +31,6 @@ pub(in crate::gateway) struct SavedState {
 }
 
 impl SavedState {
-    /// Parses the bytes of a generation's file.
-    pub(in crate::gateway) fn parse(
-        bytes: Vec<u8>,
-        generation: u64,
-        key: &Secret,
-    ) -> Result<Self, Damage> {
-        let len = bytes.len();
-        let found: WholeEntries<SealProof> = read(bytes, MAGIC, &generation_key(key))?;
-        // The file has another generation's name, or was not written by a gateway.
-        if found.generation != generation || found.about.len() != POSITION_LEN {
-            return Err(Damage::of_all(len));
-        }
-        Ok(Self { found })
-    }
-
     /// The last position of the previous generation when this one began.
     pub(in crate::gateway) fn parent(&self) -> Position {
         Position::decode(&mut Reader::of_state(&self.found.about, STATE))
@@ -91,10 +71,6 @@ impl SavedState {
         }
         Ok(state)
     }
-}
-
-pub(super) fn generation_key(key: &Secret) -> Secret {
-    key.derive(&[b"generation"])
 }
 
 /// The limit of failures that is assumed where the parameters are read from the state.

@@ -2,16 +2,20 @@
 //!
 //! A generation is whole and durable before it replaces its predecessor, which is then removed.
 
-use super::saved_state::{MAGIC, SavedState, generation_key};
+use super::saved_state::SavedState;
 use super::state_store::{OpenState, OpenedState, StateStore};
 use crate::durable::{Durability, make_folder, put};
 use crate::error::Result;
 use crate::lock::Lock;
-use crate::log::{Damage, EntryDraft, Head, Log, Position, SealProof};
+use crate::log::{
+    Damage, EntryDraft, Head, Log, Magic, POSITION_LEN, Position, SealProof, WholeEntries, read,
+};
 use std::path::{Path, PathBuf};
 use traceless_core::rng::Rng;
 use traceless_core::seal::Secret;
 
+/// The first bytes of each generation's file.
+const MAGIC: Magic = *b"tlgate04";
 /// File name of a generation that is not the newest yet.
 const NEW: &str = "state.new";
 /// Advice for the operator when a generation is damaged.
@@ -111,6 +115,21 @@ impl SavedState {
         let bytes = std::fs::read(path_of(folder, generation))?;
         Ok(Self::parse(bytes, generation, key))
     }
+
+    /// Parses the bytes of a generation's file.
+    pub(in crate::gateway) fn parse(
+        bytes: Vec<u8>,
+        generation: u64,
+        key: &Secret,
+    ) -> Result<Self, Damage> {
+        let len = bytes.len();
+        let found: WholeEntries<SealProof> = read(bytes, MAGIC, &generation_key(key))?;
+        // The file has another generation's name, or was not written by a gateway.
+        if found.generation != generation || found.about.len() != POSITION_LEN {
+            return Err(Damage::of_all(len));
+        }
+        Ok(Self { found })
+    }
 }
 
 /// Writes the generation after `parent`, with these entries. It is durable, but not the newest yet.
@@ -147,4 +166,8 @@ pub(in crate::gateway) fn generations(folder: &Path) -> Result<Vec<u64>> {
     }
     all.sort_unstable();
     Ok(all)
+}
+
+fn generation_key(key: &Secret) -> Secret {
+    key.derive(&[b"generation"])
 }

@@ -8,33 +8,33 @@
 //! last entry, the *lease*. It adds an entry without content a few times in that period, at fixed
 //! times. A gateway that stands by waits until there was no new entry for longer than that.
 //!
-//! Files: `entry` (the entries of the lease), `checkpoint` (a saved state), `read_log` (a log as it
-//! was found), `wait` (until the lease is free).
+//! Files: `shared_lease` (a lease, and the end of the log), `entry` (the entries of the lease),
+//! `checkpoint` (a saved state), `read_log` (a log as it was found), `wait` (until the lease is
+//! free).
 
 mod checkpoint;
 mod entry;
 mod read_log;
+mod shared_lease;
 #[cfg(test)]
 mod tests;
 mod wait;
 
 pub(super) use checkpoint::{Checkpoint, GenerationAbout, HEAD_MAGIC, generation_key};
-pub(super) use entry::{LeaseEntry, TREE_LEN};
 pub(super) use read_log::ReadLog;
+pub(super) use shared_lease::SharedLease;
 
 use super::Keys;
 use crate::error::{Error, Result};
 use crate::random::SystemStream;
 use crate::repeating_thread::RepeatingThread;
-use crate::state_log::{Appended, StateLog};
+use crate::state_log::StateLog;
 use crate::wire::fence::Opening;
-use bytes::Bytes;
+use shared_lease::LeaseCandidate;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use traceless_core::clock::Clock;
-use traceless_core::rng::{Rng as _, System};
 use traceless_core::seal::Secret;
 use wait::LogEnd;
 
@@ -52,8 +52,8 @@ pub const LEASE_MIN: Duration = Duration::from_millis(500);
 pub struct LeaseOptions<'a> {
     /// The gateway's master key.
     pub master: &'a Secret,
-    /// How long the gateway answers after its last entry in the log: at least [`LEASE_MIN`], and
-    /// the same for all gateways of the state.
+    /// How long the gateway answers after its last entry in the log: at least [`LEASE_MIN`]. Its
+    /// entries say so to the gateways that stand by.
     pub period: Duration,
     /// The anchor: a file that records how far the gateway's state has come.
     pub anchor: Option<PathBuf>,
@@ -128,7 +128,7 @@ impl StateLease {
             }
             match extended.extend() {
                 Ok(()) => Some(period / EXTENSIONS),
-                Err(_) if extended.next().over.is_some() => {
+                Err(_) if extended.is_over() => {
                     extended.report_loss();
                     None
                 }
@@ -146,25 +146,19 @@ impl StateLease {
 
     /// The opening of the state, for hosts.
     pub fn opening(&self) -> Opening {
-        self.shared.opening
+        self.shared.opening()
     }
 
     /// Calls `call` when the lease is lost, or the state cannot be written any more: the program
     /// should end.
     pub fn on_loss(&self, call: impl FnOnce() + Send + 'static) {
-        let mut loss = lock(&self.shared.loss);
-        if loss.is_reported {
-            drop(loss);
-            call();
-        } else {
-            loss.call = Some(Box::new(call));
-        }
+        self.shared.on_loss(call);
     }
 
     /// Repeats the opening of a gateway while a host is away, or loses its enclave: a gateway that
     /// stands by would find the same. After a failure the lease is given up.
     pub(crate) fn persist<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
-        let clock = &self.shared.clock;
+        let clock = self.shared.clock();
         let end = clock.now() + OPENING_PATIENCE.as_nanos() as u64;
         loop {
             match open() {
@@ -192,210 +186,6 @@ impl StateLease {
     }
 }
 
-/// A gateway that wants the lease.
-struct LeaseCandidate {
-    log: Arc<dyn StateLog>,
-    clock: Arc<dyn Clock>,
-}
-
-impl LeaseCandidate {
-    /// The next lease after the end of the log. It begins with its first extension.
-    fn lease_after(&self, end: &LogEnd, period: Duration, rng: &mut SystemStream) -> SharedLease {
-        let mut instance = [0; 16];
-        rng.fill(&mut instance);
-        let next = NextEntry { position: end.last + 1, doubtful: Vec::new(), over: None };
-        SharedLease {
-            log: self.log.clone(),
-            key: end.keys.lease.clone(),
-            tree: end.tree,
-            opening: Opening { number: end.opening + 1, instance },
-            period,
-            clock: self.clock.clone(),
-            next: Mutex::new(next),
-            ends_at: AtomicU64::new(0),
-            loss: Mutex::default(),
-        }
-    }
-}
-
-/// A lease, and the end of the log.
-pub(super) struct SharedLease {
-    log: Arc<dyn StateLog>,
-    /// Authenticates entries of the lease.
-    key: Secret,
-    tree: [u8; TREE_LEN],
-    opening: Opening,
-    period: Duration,
-    clock: Arc<dyn Clock>,
-    next: Mutex<NextEntry>,
-    /// When the lease ends, by the clock.
-    ends_at: AtomicU64,
-    loss: Mutex<Loss>,
-}
-
-/// What is done about the loss of a lease.
-#[derive(Default)]
-struct Loss {
-    call: Option<Box<dyn FnOnce() + Send>>,
-    is_reported: bool,
-}
-
-/// The end of the log, as the gateway with the lease knows it.
-struct NextEntry {
-    position: u64,
-    /// Extensions that had no answer, and may have the position.
-    doubtful: Vec<Bytes>,
-    /// Why nothing can be added any more.
-    over: Option<Error>,
-}
-
-impl SharedLease {
-    pub(super) fn log(&self) -> &dyn StateLog {
-        &*self.log
-    }
-
-    /// Authenticates entries of the lease, and checkpoints.
-    pub(super) fn key(&self) -> &Secret {
-        &self.key
-    }
-
-    pub(super) fn tree(&self) -> &[u8; TREE_LEN] {
-        &self.tree
-    }
-
-    pub(super) fn opening(&self) -> Opening {
-        self.opening
-    }
-
-    /// The position of the last entry of the log.
-    pub(super) fn last(&self) -> u64 {
-        self.next().position - 1
-    }
-
-    /// The entry of the lease in these bytes, if it is one of this state.
-    pub(super) fn lease_entry(&self, bytes: &[u8], position: u64) -> Option<LeaseEntry> {
-        LeaseEntry::decode(bytes, position, &self.tree, &self.key)
-    }
-
-    /// The period of the lease, in milliseconds.
-    pub(super) fn period_ms(&self) -> u64 {
-        u64::try_from(self.period.as_millis()).unwrap_or(u64::MAX)
-    }
-
-    /// Adds an entry to the log. After a failure nothing more can be added.
-    pub(super) fn write(&self, entry: &Bytes) -> Result {
-        let mut next = self.next();
-        let written = self.append(&mut next, |_| entry.clone());
-        if let Err(error) = &written {
-            self.end(&mut next, error.clone());
-        }
-        written
-    }
-
-    /// Adds an entry without content, which makes sure that the lease is still here, and extends
-    /// it.
-    pub(super) fn extend(&self) -> Result {
-        let mut next = self.next();
-        let mut sent = None;
-        let extended = self.append(&mut next, |position| {
-            let entry = self.own_entry(position, false);
-            sent = Some((position, entry.clone()));
-            entry
-        });
-        if extended.is_err()
-            && let Some((position, entry)) = sent
-            && position == next.position
-        {
-            next.doubtful.push(entry);
-        }
-        extended
-    }
-
-    /// Fails if the lease is over.
-    pub(super) fn check(&self) -> Result {
-        if self.clock.now() < self.ends_at.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let over = self.next.try_lock().ok().and_then(|next| next.over.clone());
-        Err(over.unwrap_or_else(|| {
-            let reason = "no answer about the gateway's state within its lease";
-            Error::Engine(reason.to_owned())
-        }))
-    }
-
-    /// Ends the lease here, because the state cannot be written any more.
-    pub(super) fn give_up(&self, error: &Error) {
-        self.end(&mut self.next(), error.clone());
-    }
-
-    /// Gives the lease up.
-    pub(super) fn release(&self) -> Result {
-        let mut next = self.next();
-        let released = self.append(&mut next, |position| self.own_entry(position, true));
-        self.end(&mut next, Error::Store("the gateway's state was closed"));
-        // It is released already, or lost to another gateway.
-        *lock(&self.loss) = Loss { call: None, is_reported: true };
-        released
-    }
-
-    /// Adds an entry to the log at the next position.
-    fn append(&self, next: &mut NextEntry, mut entry_at: impl FnMut(u64) -> Bytes) -> Result {
-        if let Some(error) = &next.over {
-            return Err(error.clone());
-        }
-        loop {
-            let (position, begin) = (next.position, self.clock.now());
-            let entry = entry_at(position);
-            let found = match self.log.append(position, entry.clone())? {
-                Appended::Done => Some(entry.clone()),
-                Appended::Taken(found) => found,
-            };
-            let is_own = found.as_ref() == Some(&entry);
-            // An extension that had no answer may be in the log, from an unknown time on.
-            if !is_own && !next.doubtful.iter().any(|doubtful| found.as_ref() == Some(doubtful)) {
-                let newer = found.and_then(|found| self.lease_entry(&found, position));
-                let own = self.opening.number;
-                let newest = newer.map_or(own + 1, |newer| newer.opening.number);
-                self.end(next, Error::Fenced { own, newest });
-                return Err(Error::Fenced { own, newest });
-            }
-            next.position += 1;
-            next.doubtful.clear();
-            if is_own {
-                let period = u64::try_from(self.period.as_nanos()).unwrap_or(u64::MAX);
-                self.ends_at.store(begin.saturating_add(period), Ordering::Relaxed);
-                return Ok(());
-            }
-        }
-    }
-
-    fn own_entry(&self, position: u64, is_last: bool) -> Bytes {
-        let (opening, period_ms, salt) = (self.opening, self.period_ms(), System.next_u64());
-        let entry = LeaseEntry { opening, position, period_ms, salt, is_last };
-        entry.encode(&self.tree, &self.key).into()
-    }
-
-    fn end(&self, next: &mut NextEntry, error: Error) {
-        next.over.get_or_insert(error);
-        self.ends_at.store(0, Ordering::Relaxed);
-    }
-
-    fn report_loss(&self) {
-        let call = {
-            let mut loss = lock(&self.loss);
-            loss.is_reported = true;
-            loss.call.take()
-        };
-        if let Some(call) = call {
-            call();
-        }
-    }
-
-    fn next(&self) -> MutexGuard<'_, NextEntry> {
-        lock(&self.next)
-    }
-}
-
 /// The time since the machine was started, in nanoseconds. It goes on while the machine sleeps, but
 /// not while a hypervisor lets a virtual machine stand still: a gateway in it may answer from its
 /// memory until it extends its lease.
@@ -406,8 +196,4 @@ impl Clock for BootClock {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::log::{EntrySealer, Head, Position, SealProof};
+use crate::state_log::Appended;
 use crate::state_log::memory::MemoryLog;
-use std::sync::atomic::AtomicU32;
+use bytes::Bytes;
+use std::sync::atomic::{AtomicU32, Ordering};
 use traceless_core::clock::SimulatedClock;
 
 const SECOND: Duration = Duration::from_secs(1);
