@@ -223,7 +223,7 @@ fn parse_rate(text: &str) -> Result<Rate, String> {
 #[group(required = true, multiple = false)]
 pub struct GatewayHome {
     /// Keep everything in this folder, with the host in this process
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "host")]
     pub local: Option<PathBuf>,
     /// Keep the gateway's state in this folder, with the tree at --host; or in a storage engine
     /// that other gateways reach, a URL as of --store but with another name, with the tree at

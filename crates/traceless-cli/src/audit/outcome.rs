@@ -24,12 +24,6 @@ pub struct Outcome {
     pub err: String,
 }
 
-/// Writes the page of a report to a file.
-pub fn write_page(page: &Page<'_>, path: &Path) -> Result<(), Outcome> {
-    let failed = |error| Outcome::error(FAILED, &format!("{}: {error}", path.display()));
-    page.write(path).map_err(failed)
-}
-
 impl Outcome {
     pub fn new(code: u8, out: String) -> Self {
         Self { code, out, err: String::new() }
@@ -68,6 +62,12 @@ impl Outcome {
             _ => self.code,
         }
     }
+}
+
+/// Writes the page of a report to a file.
+pub fn write_page(page: &Page<'_>, path: &Path) -> Result<(), Outcome> {
+    let failed = |error| Outcome::error(FAILED, &format!("{}: {error}", path.display()));
+    page.write(path).map_err(failed)
 }
 
 /// An exit code of the auditor as a word.
