@@ -9,6 +9,7 @@ ORAM with early reshuffles) and `square-root`. USER is `hot` (four blocks), `one
 """
 
 import argparse
+import functools
 import os
 import random
 import struct
@@ -132,15 +133,19 @@ class Path(Scheme):
     def read(self, leaf):
         self.leaves.append(leaf)
         for level in range(LEVELS):
-            yield self.event(READ, self.bucket(leaf, level))
-            self.stash.update(self.tree.pop(self.bucket(leaf, level), ()))
+            here = self.bucket(leaf, level)
+            yield self.event(READ, here)
+            self.stash.update(self.tree.pop(here, ()))
 
     def evict(self, leaf, levels):
+        position = self.position
         for level in levels:
             here = self.bucket(leaf, level)
-            fits = [b for b in self.stash if self.bucket(self.position[b], level) == here]
-            self.tree[here] = fits[: self.SLOTS]
-            self.stash.difference_update(self.tree[here])
+            below = LEVELS - 1 - level
+            prefix = leaf >> below
+            fits = [b for b in self.stash if position[b] >> below == prefix][: self.SLOTS]
+            self.tree[here] = fits
+            self.stash.difference_update(fits)
             yield self.event(WRITE, here)
 
 
@@ -354,6 +359,12 @@ USERS = {
 }
 
 
+@functools.cache
+def record(op, at, length):
+    """An event as it stands in the file."""
+    return struct.pack("<QQIBBH", 0, at, length, op, 0, 0)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("scheme", choices=SCHEMES)
@@ -377,9 +388,9 @@ def main():
         for nth in range(args.accesses):
             block = USERS[args.user](rng, nth)
             asked.append((seen, READ, block * BLOCK_LEN, BLOCK_LEN))
-            for op, at, length in scheme.access(block):
-                out.write(struct.pack("<QQIBBH", 0, at, length, op, 0, 0))
-                seen += 1
+            events = [record(*event) for event in scheme.access(block)]
+            out.write(b"".join(events))
+            seen += len(events)
     if args.secret:
         traceless_trace.write_secrets(args.secret, asked)
 

@@ -16,7 +16,7 @@ use traceless_pager::paging::{Config, PagedRegion, SharedMemory};
 use traceless_pager::scheme::{Areas, DetWo};
 use traceless_pager::slots::Cipher;
 
-const RESIDENT: usize = 64;
+const RESIDENT: usize = 32;
 const PAGES: usize = 20 * RESIDENT;
 
 /// A slot of the table: key and value, of eight bytes each. Key 0 is an empty slot.
@@ -24,7 +24,7 @@ const SLOT_LEN: usize = 16;
 const SLOTS: usize = PAGES * PAGE_LEN / SLOT_LEN;
 
 const CUSTOMERS: u64 = SLOTS as u64 / 4;
-const ORDERS: u64 = 100_000;
+const ORDERS: u64 = 20_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let refresh = Refresh::new(3, 1)?;
