@@ -32,8 +32,9 @@ for package in sys core block volume cli audit dashboard; do
     flags+=(--config "profile.release.package.traceless-$package.codegen-units=16")
 done
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
-(cd copy && KIND=twice cargo test "${flags[@]}" -p traceless-block --features suite --test suite \
-    every_kind_conforms -- --nocapture >"$scratch/suite.out" 2>&1) || fail "$(tail -n 20 suite.out)"
+(cd copy && TRACELESS_KIND=twice cargo test "${flags[@]}" -p traceless-block --features suite \
+    --test suite every_kind_conforms -- --nocapture >"$scratch/suite.out" 2>&1) ||
+    fail "$(tail -n 20 suite.out)"
 check "a test has run" grep -q "1 passed" suite.out
 check "of the toy" grep -q "^twice " suite.out
 # Under its own name it does not overwrite the program that other tests use.

@@ -9,10 +9,10 @@ use traceless_block::{random, registry, sq};
 use traceless_core::suite;
 
 /// Every kind of the registry conforms, in each of its samples: or the one that the environment
-/// variable `KIND` names.
+/// variable `TRACELESS_KIND` names.
 #[test]
 fn every_kind_conforms() {
-    let only = std::env::var("KIND").ok();
+    let only = std::env::var("TRACELESS_KIND").ok();
     let is_tested = |name: &str| only.as_deref().is_none_or(|only| only == name);
     assert!(registry::KINDS.iter().any(|kind| is_tested(kind.name)), "no kind {only:?}");
     for kind in registry::KINDS.iter().filter(|kind| is_tested(kind.name)) {
