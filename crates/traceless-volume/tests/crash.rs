@@ -90,8 +90,8 @@ fn crash_everywhere(family: &Family) -> Tally {
 }
 
 const QUICK: Effort = Effort {
-    exhaustive_max: 6,
-    subsets: 60,
+    exhaustive_max: 5,
+    subsets: 32,
     cuts: 1,
     torn: 20,
     again_every: 60,
@@ -231,7 +231,7 @@ fn a_repeated_opening_is_found_unless_it_draws_a_new_id() {
 /// then a run is crashed at every point instead.
 #[test]
 fn nothing_is_lost_in_random_rounds() {
-    Rounds::from_env(96, QUICK, THOROUGH).run();
+    Rounds::from_env(64, QUICK, THOROUGH).run();
 }
 
 /// A thousand openings with one write each. After them openings make dummy writes, so that old
