@@ -1,0 +1,86 @@
+use crate::error::{Error, Result};
+use dcap_qvl::QuoteCollateralV3;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
+use std::fs;
+use std::path::Path;
+
+/// Bytes of a file of collateral, at most. Intel's has some 10 to 40 KiB.
+const FILE_LEN_MAX: u64 = 4 << 20;
+/// Files of collateral, at most.
+const FILES_MAX: usize = 10_000;
+
+/// What makers of processors sign about them, as files. All of it is checked when it is used.
+#[derive(Default)]
+pub struct Collateral {
+    /// Of Intel: one for each model of processors.
+    pub(crate) intel: Vec<QuoteCollateralV3>,
+    /// Of AMD, in DER: roots, intermediate certificates, and certificates of chips' keys.
+    pub(crate) certificates: Vec<CertificateDer<'static>>,
+    /// Revocation lists of AMD, in DER.
+    pub(crate) revocations: Vec<CertificateRevocationListDer<'static>>,
+    /// Number of files that were added.
+    files: usize,
+}
+
+impl Collateral {
+    /// Adds a file, or all files of a folder: JSON as PCCS clients write it (the fields of
+    /// `sgx_ql_qve_collateral_t`), certificates and revocation lists in PEM or DER.
+    pub fn add(&mut self, path: &Path) -> Result {
+        let unusable = |reason: String| Error::File { path: path.into(), reason };
+        let unreadable = |error: std::io::Error| unusable(error.to_string());
+        if fs::metadata(path).map_err(unreadable)?.is_dir() {
+            let mut inside = Vec::new();
+            for entry in fs::read_dir(path).map_err(unreadable)? {
+                let entry = entry.map_err(unreadable)?.path();
+                if entry.is_file() {
+                    inside.push(entry);
+                }
+            }
+            inside.sort();
+            return inside.iter().try_for_each(|file| self.add(file));
+        }
+        if fs::metadata(path).map_err(unreadable)?.len() > FILE_LEN_MAX {
+            return Err(unusable(format!("a file of collateral has at most {FILE_LEN_MAX} bytes")));
+        }
+        self.files += 1;
+        if self.files > FILES_MAX {
+            return Err(unusable(format!("there are more than {FILES_MAX} files of collateral")));
+        }
+        self.add_bytes(&fs::read(path).map_err(unreadable)?).map_err(unusable)
+    }
+
+    /// Adds the contents of a file. Fails with the reason.
+    pub fn add_bytes(&mut self, bytes: &[u8]) -> std::result::Result<(), String> {
+        if bytes.trim_ascii_start().starts_with(b"{") {
+            let parsed = serde_json::from_slice(bytes);
+            self.intel.push(parsed.map_err(|error| format!("no collateral of Intel: {error}"))?);
+            return Ok(());
+        }
+        if bytes.starts_with(&[0x30]) {
+            // Both are sequences: what a certificate is, a revocation list is not.
+            let certificate = CertificateDer::from(bytes.to_vec());
+            if webpki::EndEntityCert::try_from(&certificate).is_ok()
+                || webpki::anchor_from_trusted_cert(&certificate).is_ok()
+            {
+                self.certificates.push(certificate);
+            } else {
+                self.revocations.push(CertificateRevocationListDer::from(bytes.to_vec()));
+            }
+            return Ok(());
+        }
+        let damaged = |error| format!("damaged PEM: {error}");
+        let certificates: std::result::Result<Vec<_>, _> =
+            CertificateDer::pem_slice_iter(bytes).collect();
+        let certificates = certificates.map_err(damaged)?;
+        let revocations: std::result::Result<Vec<_>, _> =
+            CertificateRevocationListDer::pem_slice_iter(bytes).collect();
+        let revocations = revocations.map_err(damaged)?;
+        if certificates.is_empty() && revocations.is_empty() {
+            return Err("neither JSON of Intel nor a certificate or revocation list of AMD".into());
+        }
+        self.certificates.extend(certificates);
+        self.revocations.extend(revocations);
+        Ok(())
+    }
+}

@@ -1,0 +1,39 @@
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why evidence was not verified.
+#[derive(Debug)]
+pub enum Error {
+    /// The evidence has another form than its kind must have.
+    Malformed(String),
+    /// The evidence is not genuine: a signature, a certificate or a statement about it is wrong.
+    NotGenuine(String),
+    /// What the maker signed is missing.
+    CollateralMissing(String),
+    /// A policy that cannot be used.
+    Policy(String),
+    /// A file cannot be used.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be used.
+        reason: String,
+    },
+}
+
+/// The result of what can fail with an [`Error`].
+pub type Result<T = ()> = std::result::Result<T, Error>;
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(reason) => write!(f, "no evidence: {reason}"),
+            Self::NotGenuine(reason) => write!(f, "not genuine: {reason}"),
+            Self::CollateralMissing(reason) => write!(f, "collateral is missing: {reason}"),
+            Self::Policy(reason) => write!(f, "the policy: {reason}"),
+            Self::File { path, reason } => write!(f, "{}: {reason}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,146 @@
+//! Quotes of real processors: the samples in the package of the crate `dcap-qvl`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use traceless_attest::{
+    Claims, Collateral, Error, Policy, Roots, Tcb, Tee, read_unverified, verify,
+};
+
+/// The name of a sample, a time at which its collateral is valid, and what is known about it.
+const SAMPLES: [(&str, u64, Tee, &str, usize); 3] = [
+    ("sgx_quote", 1_750_400_000, Tee::Sgx, "ConfigurationAndSWHardeningNeeded", 2),
+    ("tdx_quote", 1_750_400_000, Tee::Tdx, "UpToDate", 0),
+    ("tdx_quote_td15ex", 1_792_454_400, Tee::Tdx, "UpToDate", 0),
+];
+
+/// The folder of samples: cargo knows where the package was unpacked.
+fn samples() -> PathBuf {
+    let arguments = ["metadata", "--format-version", "1", "--locked", "--offline"];
+    let output = Command::new(env!("CARGO")).args(arguments).output().unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let package = packages.iter().find(|package| package["name"] == "dcap-qvl").unwrap();
+    let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap());
+    manifest.with_file_name("sample")
+}
+
+struct Sample {
+    quote: Vec<u8>,
+    collateral: Collateral,
+    /// When its collateral was valid.
+    at: u64,
+}
+
+impl Sample {
+    fn read(name: &str, at: u64) -> Self {
+        let folder = samples();
+        let mut collateral = Collateral::default();
+        collateral.add(&folder.join(format!("{name}_collateral.json"))).unwrap();
+        Self { quote: fs::read(folder.join(name)).unwrap(), collateral, at }
+    }
+
+    fn verify(&self) -> Result<Claims, Error> {
+        verify(&self.quote, &self.collateral, &Roots::default(), self.at)
+    }
+}
+
+#[test]
+fn real_quotes_are_genuine_with_the_collateral_of_their_time() {
+    for (name, at, tee, status, advisories) in SAMPLES {
+        let mut sample = Sample::read(name, at);
+        let claims = sample.verify().unwrap();
+        assert_eq!((claims.tee, claims.debug), (tee, false), "{name}");
+        let Tcb::Intel { status: found, advisories: applying } = &claims.tcb else { panic!() };
+        assert_eq!((&found[..], applying.len()), (status, advisories), "{name}");
+        let unverified = read_unverified(&sample.quote).unwrap();
+        assert_eq!(unverified.measurement, claims.measurement);
+        assert!(claims.collateral_issued.is_some_and(|issued| issued < at));
+
+        sample.at += 90 * 86_400;
+        let late = sample.verify().unwrap_err().to_string();
+        assert!(late.contains("not genuine") && late.contains("xpired"), "{late}");
+        sample.at = at - 300 * 86_400;
+        assert!(matches!(sample.verify(), Err(Error::NotGenuine(_))), "{name}: too early");
+    }
+}
+
+/// The processor's firmware is older than all that Intel has judged.
+#[test]
+fn a_quote_of_unknown_firmware_is_refused() {
+    let refused = Sample::read("tdx_quote_outdated", 1_771_977_600).verify().unwrap_err();
+    assert!(refused.to_string().contains("No matching TCB level"), "{refused}");
+}
+
+#[test]
+fn quotes_need_collateral_of_their_model_and_the_pinned_root() {
+    let (sgx, tdx) = (Sample::read("sgx_quote", 0), Sample::read("tdx_quote", 1_750_400_000));
+    for collateral in [&Collateral::default(), &sgx.collateral] {
+        let error = verify(&tdx.quote, collateral, &Roots::default(), tdx.at).unwrap_err();
+        assert!(matches!(error, Error::CollateralMissing(_)), "{error}");
+        assert!(error.to_string().contains("FMSPC"), "{error}");
+    }
+    let roots = Roots::made_up(vec![vec![0x30, 0]]);
+    let error = verify(&tdx.quote, &tdx.collateral, &roots, tdx.at).unwrap_err();
+    assert!(error.to_string().contains("Intel's root"), "{error}");
+}
+
+/// One bit of each byte of what is signed, and each length.
+#[test]
+fn changed_quotes_are_refused() {
+    for (name, at, ..) in SAMPLES {
+        let mut sample = Sample::read(name, at);
+        let honest = sample.verify().unwrap();
+        let signed = sample.quote.len();
+        for byte in 0..signed {
+            sample.quote[byte] ^= 1 << (byte % 8);
+            // The tail has lengths, padding and the line ends of certificates.
+            if let Ok(claims) = sample.verify() {
+                assert!(byte >= 632 && claims == honest, "{name}, byte {byte}");
+            }
+            sample.quote[byte] ^= 1 << (byte % 8);
+        }
+        for len in (0..1000).chain([signed / 2]) {
+            let cut = verify(&sample.quote[..len], &sample.collateral, &Roots::default(), at);
+            assert!(cut.is_err(), "{name}, cut to {len}");
+        }
+    }
+}
+
+#[test]
+fn a_policy_judges_real_quotes() {
+    let sgx = Sample::read("sgx_quote", 1_750_400_000).verify().unwrap();
+    let policy = |claims: &Claims, rest: &str| {
+        let (tee, measurement) = (claims.tee, &claims.measurement);
+        let text =
+            format!("[[accept]]\ntee = \"{tee}\"\nmeasurement = [\"{measurement}\"]\n{rest}");
+        Policy::parse(&text).unwrap()
+    };
+    let judge = |claims: &Claims, rest: &str| {
+        policy(claims, rest).appraise_one(claims, None, 1_750_400_000).map_err(|refusal| refusal.0)
+    };
+    let hardening = "tcb = [\"ConfigurationAndSWHardeningNeeded\"]";
+    assert!(judge(&sgx, hardening).unwrap_err().contains("INTEL-SA-00289"));
+    let named = "advisories = [\"INTEL-SA-00289\", \"INTEL-SA-00615\"]";
+    assert_eq!(judge(&sgx, &format!("{hardening}\n{named}")), Ok(()));
+    let signer = format!("{hardening}\n{named}\nsigner = [\"{}\"]", "00".repeat(32));
+    assert!(judge(&sgx, &signer).unwrap_err().contains("its signer is 815f42f1"));
+    assert!(judge(&sgx, &format!("{hardening}\n{named}\nsvn-min = 1")).is_err());
+    assert!(judge(&sgx, &format!("{hardening}\n{named}\nproduct = 1")).is_err());
+}
+
+/// The floor is 2 ms.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn a_quote_is_verified_in_milliseconds() {
+    let sample = Sample::read("tdx_quote", 1_750_400_000);
+    let best = (0..20).map(|_| {
+        let begun = Instant::now();
+        sample.verify().unwrap();
+        begun.elapsed()
+    });
+    // Far more than the floor: the machine may be busy.
+    let best = best.min().unwrap();
+    assert!(best < Duration::from_millis(20), "{best:?}");
+}
