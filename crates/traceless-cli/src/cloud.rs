@@ -1,15 +1,20 @@
 //! Options and exit codes that the commands of the cloud store share.
 
-use crate::args::{CloudKernel, GatewayDurability, RemoteArgs};
+use crate::args::{AttestationArgs, CloudKernel, GatewayDurability, RemoteArgs};
 use crate::failure::{BUSY, DEVICE, FINDING, Failure, of_listening};
+use std::env;
 use std::path::PathBuf;
+use std::sync::Arc;
 use traceless_cloud::Error;
 use traceless_cloud::kernel::Choice;
 use traceless_cloud::process::Program;
 use traceless_cloud::remote::{HostAddress, Identity, Remote};
 use traceless_cloud::store::Durability;
-use traceless_cloud::tee::Policy;
+use traceless_cloud::tee::{Policy, VerifierProgram};
 use traceless_sys::listen::ListenError;
+
+/// The verifier of evidence.
+const VERIFIER: &str = "traceless-attest";
 
 /// The kernel of this name.
 pub fn choice(kernel: CloudKernel) -> Choice {
@@ -28,7 +33,7 @@ pub fn durability(of: GatewayDurability) -> Durability {
 }
 
 /// The hosts that these arguments name.
-pub fn remote(args: &RemoteArgs, allow_simulated: bool) -> Result<Remote, Failure> {
+pub fn remote(args: &RemoteArgs, policy: Policy) -> Result<Remote, Failure> {
     let certificates = match &args.host_cert[..] {
         [all] => vec![all.clone(); args.host.len()],
         each => each.to_vec(),
@@ -43,8 +48,19 @@ pub fn remote(args: &RemoteArgs, allow_simulated: bool) -> Result<Remote, Failur
     let hosts = args.host.iter().zip(certificates).map(address).collect();
     let identity = args.client_cert.clone().zip(args.client_key.clone());
     let identity = identity.map(|(certificate, key)| Identity { certificate, key });
-    let policy = Policy { allow_simulated };
     Ok(Remote { hosts, identity, policy, anchor: None, witness: None })
+}
+
+/// Which evidence these arguments accept.
+pub fn policy(args: &AttestationArgs, allow_simulated: bool) -> Policy {
+    let Some(policy) = args.attestation_policy.clone() else {
+        return if allow_simulated { Policy::Simulated } else { Policy::Unset };
+    };
+    let beside = env::current_exe().ok().map(|program| program.with_file_name(VERIFIER));
+    let beside = beside.filter(|program| program.exists());
+    let path = args.verifier.clone().or(beside).unwrap_or_else(|| VERIFIER.into());
+    let (collateral, made_up_root) = (args.collateral.clone(), args.made_up_root.clone());
+    Policy::Hardware(Arc::new(VerifierProgram { path, policy, collateral, made_up_root }))
 }
 
 /// The program of the enclave: this program itself.
@@ -60,7 +76,8 @@ pub fn failure(error: &Error) -> Failure {
         Error::Parameters(_) | Error::OutOfRange { .. } | Error::Evidence(_) | Error::Tls(_) => {
             Failure::usage(error)
         }
-        Error::RolledBack { .. }
+        Error::EvidenceRefused(_)
+        | Error::RolledBack { .. }
         | Error::Tampered { .. }
         | Error::Forged { .. }
         | Error::Damaged { .. }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use traceless_cloud::process;
 use traceless_cloud::server::{self, HostServer, Identity, STRANGER_TIME, Settings};
 use traceless_cloud::store::StorePlace;
+use traceless_cloud::tee::ConfigfsTsm;
 use traceless_sys::listen;
 
 pub fn run(args: &HostArgs) -> Result<(), Failure> {
@@ -29,6 +30,9 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
     let store = store::read(&args.store, &args.engine, durability)?;
     let stores = vec![StorePlace::new(store, args.engine.cache)];
     let store = store::with_copies(stores, &args.engine, durability)?.remove(0);
+    let machine = args.evidence.as_ref().map(ConfigfsTsm::new);
+    let kind = machine.as_ref().map(ConfigfsTsm::provider).transpose();
+    let kind = kind.map_err(|e| failure(&e))?;
     let identity = args.tls_cert.clone().zip(args.tls_key.clone());
     let settings = Settings {
         folder,
@@ -36,12 +40,16 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
         enclave: enclave_program(),
         identity: identity.map(|(certificate, key)| Identity { certificate, key }),
         clients: args.client_ca.clone(),
+        machine,
         stranger_time: STRANGER_TIME,
     };
     let server = Arc::new(HostServer::new(settings).map_err(|e| failure(&e))?);
-    print_error(
-        "enclaves are simulated: they hide nothing from the party that controls this machine",
-    );
+    print_error(&match kind {
+        Some(kind) => format!("gateways get evidence of this machine ({kind})"),
+        None => "enclaves are simulated: they hide nothing from the party that controls this \
+                 machine"
+            .into(),
+    });
     if args.client_ca.is_none() {
         print_error("any user of this machine can take the store over (--client-ca)");
     }

@@ -122,6 +122,9 @@ pub enum Error {
     /// The gateway does not accept the enclave's evidence.
     #[error("the enclave's evidence is refused: {0}")]
     Evidence(&'static str),
+    /// The same, for a reason of the verifier or of the machine.
+    #[error("the enclave's evidence is refused: {0}")]
+    EvidenceRefused(String),
     /// Another gateway has taken over the store.
     #[error(
         "another gateway has taken over this store (opening {newest}, this one was {own}): go on \
@@ -182,7 +185,7 @@ impl Error {
             Self::InUse(_) => "in_use",
             Self::Fenced { .. } => "fenced",
             Self::Store(_) | Self::Engine(_) => "store",
-            Self::Evidence(_) => "evidence",
+            Self::Evidence(_) | Self::EvidenceRefused(_) => "evidence",
             Self::SessionLost | Self::Unreachable(_) | Self::Host(_) | Self::Tls(_) => "host",
             #[cfg(feature = "std")]
             Self::Io(_) => "io",

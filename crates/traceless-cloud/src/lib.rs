@@ -18,7 +18,7 @@
 //! # let folder = folder.path();
 //! // 1000 blocks of 1 KiB. Each limit of the tree is exceeded with probability 2^-32.
 //! let params = Params::new(1000, 1024, 32)?;
-//! let policy = Policy { allow_simulated: true };
+//! let policy = Policy::Simulated;
 //! let local = LocalDeployment::new(folder, None, None, policy);
 //! let mut gateway = local.open(params, Choice::Benes, Durability::Process)?.gateway;
 //! gateway.put(7, &[1; 1024])?;

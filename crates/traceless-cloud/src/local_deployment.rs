@@ -19,7 +19,7 @@
 //! # let folder = folder.path();
 //! let params = Params::new(1000, 64, 32)?;
 //! let open = || -> Result<Gateway> {
-//!     let local = LocalDeployment::new(folder, None, None, Policy { allow_simulated: true });
+//!     let local = LocalDeployment::new(folder, None, None, Policy::Simulated);
 //!     Ok(local.open(params, Choice::Benes, Durability::Process)?.gateway)
 //! };
 //! let mut gateway = open()?;
@@ -172,7 +172,7 @@ impl LocalDeployment {
                 opening,
                 provision: provision.for_partition(partition),
                 enclave: self.enclave.clone(),
-                policy: self.policy,
+                policy: self.policy.clone(),
                 host: RwLock::default(),
                 running: RwLock::default(),
             };
@@ -255,13 +255,13 @@ impl LocalHost {
         let geometry = self.provision.geometry;
         let (enclave, attested): (Box<dyn Enclave>, _) = if let Some(program) = &self.enclave {
             let (starting, evidence) = Starting::start(program, &nonce)?;
-            let attested = verify(&evidence, &nonce, self.policy)?;
+            let attested = verify(&evidence, &nonce, &self.policy)?;
             let sealed = self.provision.seal(&attested)?;
             (Box::new(starting.provision(&geometry, &sealed)?), attested)
         } else {
             let candidate = Candidate::new(&nonce)?;
             let evidence = candidate.evidence(EnclavePlace::Inside);
-            let attested = verify(&evidence, &nonce, self.policy)?;
+            let attested = verify(&evidence, &nonce, &self.policy)?;
             let (shared, session) = candidate.accept(&self.provision.seal(&attested)?)?;
             (Box::new(Inside::new(&shared, &session, Box::new(System))?), attested)
         };
@@ -355,8 +355,8 @@ mod tests {
     fn a_folder_reopens_under_its_own_key_only() {
         let folder = tempfile::tempdir().unwrap();
         let params = Params::new(500, 64, 4).unwrap();
-        let allowed = Policy { allow_simulated: true };
-        let local = |key: Option<&Path>| LocalDeployment::new(folder.path(), key, None, allowed);
+        let local =
+            |key: Option<&Path>| LocalDeployment::new(folder.path(), key, None, Policy::Simulated);
         let open = |local: LocalDeployment| {
             local.open(params, Choice::Benes, Durability::Process).map(|opened| opened.gateway)
         };
@@ -374,7 +374,7 @@ mod tests {
         std::fs::write(&other, [1; 31]).unwrap();
         let short = open(local(Some(&other)));
         assert!(matches!(short, Err(Error::Parameters(_))));
-        let strict = Policy { allow_simulated: false };
+        let strict = Policy::Unset;
         let refused = open(LocalDeployment::new(folder.path(), None, None, strict));
         assert!(matches!(refused, Err(Error::Evidence(_))));
         assert!(open(local(None)).is_ok());

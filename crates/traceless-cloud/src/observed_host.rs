@@ -21,7 +21,7 @@
 //! # let folder = folder.path();
 //! let (recorder, params) = (Arc::new(Recorder::default()), Params::new(1000, 64, 32)?);
 //! // The deployment wraps its host in an `ObservedHost`.
-//! let local = LocalDeployment::new(folder, None, None, Policy { allow_simulated: true })
+//! let local = LocalDeployment::new(folder, None, None, Policy::Simulated)
 //!     .watched_by(Some(recorder.clone()));
 //! let mut gateway = local.open(params, Choice::Benes, Durability::Process)?.gateway;
 //! recorder.take();

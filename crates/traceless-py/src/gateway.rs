@@ -110,7 +110,7 @@ impl Gateway {
         let place = Place {
             folder,
             host: host_of(host, host_cert, client_cert, client_key)?,
-            policy: Policy { allow_simulated: allow_simulated_tee },
+            policy: if allow_simulated_tee { Policy::Simulated } else { Policy::Unset },
             key_file,
             anchor,
             choice,

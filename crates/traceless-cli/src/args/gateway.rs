@@ -11,6 +11,24 @@ pub const LAMBDA: u32 = 32;
 /// The usual number of children of a node.
 const ARITY: u32 = 8;
 
+/// Which evidence of a host's confidential virtual machine is accepted.
+#[derive(Args, Clone, Debug)]
+pub struct AttestationArgs {
+    /// Give keys only to enclaves in confidential virtual machines (SGX, TDX, SEV-SNP) that this
+    /// policy accepts (docs/deploy.md). traceless-attest verifies them
+    #[arg(long, value_name = "FILE", requires = "host")]
+    pub attestation_policy: Option<PathBuf>,
+    /// What makers of processors signed: files, or folders of them
+    #[arg(long, value_name = "PATH", requires = "attestation_policy")]
+    pub collateral: Vec<PathBuf>,
+    /// Trust these certificates (PEM) in place of the makers': for simulators, which prove nothing
+    #[arg(long, value_name = "FILE", requires = "attestation_policy")]
+    pub made_up_root: Option<PathBuf>,
+    /// The program traceless-attest [default: beside this program, or in PATH]
+    #[arg(long, value_name = "FILE", requires = "attestation_policy")]
+    pub verifier: Option<PathBuf>,
+}
+
 #[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct GatewayArgs {
@@ -98,8 +116,10 @@ pub struct GatewayTreeArgs {
         value_parser = clap::value_parser!(u32).range(2..=64))]
     pub arity: u32,
     /// Go on although the enclave is simulated, and so protects nothing from this machine
-    #[arg(long)]
+    #[arg(long, conflicts_with = "attestation_policy")]
     pub allow_simulated_tee: bool,
+    #[command(flatten)]
+    pub attestation: AttestationArgs,
     /// The master key, 32 bytes [default: one of its own in the folder, beside the data]
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,

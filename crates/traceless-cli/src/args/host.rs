@@ -29,6 +29,11 @@ pub struct HostArgs {
     /// Needed to serve other machines than this one [default: no certificate is required]
     #[arg(long, value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
+    /// This machine is a confidential virtual machine (TDX, SEV-SNP): send gateways its evidence,
+    /// which Linux gives out in this folder (configfs-tsm)
+    #[arg(long, value_name = "DIR", num_args = 0..=1,
+        default_missing_value = "/sys/kernel/config/tsm/report")]
+    pub evidence: Option<PathBuf>,
     /// How to log to standard error
     #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
     pub log: LogForm,

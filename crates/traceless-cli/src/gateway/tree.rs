@@ -1,7 +1,7 @@
 //! Opens a gateway to its tree.
 
 use crate::args::{EnclavePlace, GatewayTreeArgs, StatePlace};
-use crate::cloud::{choice, durability, enclave_program, failure, remote};
+use crate::cloud::{choice, durability, enclave_program, failure, policy, remote};
 use crate::failure::Failure;
 use crate::output::{print_error, print_line};
 use crate::store;
@@ -13,7 +13,6 @@ use traceless_cloud::params::Params;
 use traceless_cloud::remote::Remote;
 use traceless_cloud::shared::Stop;
 use traceless_cloud::store::{Durability, StoreFolder, StorePlace};
-use traceless_cloud::tee::Policy;
 use traceless_core::trace::Witness;
 
 /// Opens the gateway, with a witness of what its host observes. Returns `None` if it waits for its
@@ -45,7 +44,7 @@ pub fn open(
         print_error("the key lies beside the data: a thief of the folder can read it (--key-file)");
     }
     let opened = if is_elsewhere {
-        let remote = remote(&args.remote, args.allow_simulated_tee)?;
+        let remote = remote(&args.remote, policy(&args.attestation, args.allow_simulated_tee))?;
         let remote = Remote { anchor: args.anchor.clone(), witness, ..remote };
         match lease {
             Some(lease) => remote.open_leased(&lease, params, choice),
@@ -127,7 +126,7 @@ fn local(args: &GatewayTreeArgs, durability: Durability) -> Result<LocalDeployme
     }
     let stores = store::with_copies(stores, &args.engine, durability)?;
     let enclave = (args.enclave == EnclavePlace::Process).then(enclave_program);
-    let policy = Policy { allow_simulated: args.allow_simulated_tee };
+    let policy = policy(&args.attestation, args.allow_simulated_tee);
     let local = LocalDeployment::new(&folder, args.key_file.as_deref(), enclave, policy);
     Ok(local.stored_in(stores).anchored_by(args.anchor.clone()))
 }

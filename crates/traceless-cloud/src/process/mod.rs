@@ -28,7 +28,7 @@
 //! let arguments = vec!["enclave".into()];
 //! let program = Program { path: env::current_exe()?, arguments, environment: Vec::new() };
 //! let (starting, evidence) = Starting::start(&program, &nonce)?;
-//! let attested = verify(&evidence, &nonce, Policy { allow_simulated: true })?;
+//! let attested = verify(&evidence, &nonce, &Policy::Simulated)?;
 //! let sealed = keys.provision(&params, Choice::Benes).seal(&attested)?;
 //! let enclave = starting.provision(&params.geometry, &sealed)?;
 //!
@@ -57,7 +57,7 @@ use crate::error::{Error, Result};
 use crate::frame;
 use crate::geometry::Geometry;
 use crate::host::Enclave;
-use crate::tee::EVIDENCE_LEN_MAX;
+use crate::tee::TOKEN_LEN_MAX;
 use nodes::{Lens, Nodes};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, kill_process};
@@ -243,7 +243,7 @@ struct Process {
 impl Process {
     fn call(&mut self, request: &[u8]) -> Result<Vec<u8>> {
         let mut reply = Vec::new();
-        let max = EVIDENCE_LEN_MAX + REPLY_HEAD_LEN_MAX;
+        let max = TOKEN_LEN_MAX + REPLY_HEAD_LEN_MAX;
         let received = frame::write(&mut self.control, &[request])
             .and_then(|()| frame::read(&mut self.control, max, &mut reply));
         match received {

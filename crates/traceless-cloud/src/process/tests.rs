@@ -73,7 +73,7 @@ fn open(seed: u64) -> (Gateway, Arc<HostedStore<MemStore, EnclaveProcess>>) {
     let mut nonce = [0; 16];
     rng.fill(&mut nonce);
     let (starting, evidence) = Starting::start(&this_program("enclave"), &nonce).unwrap();
-    let attested = verify(&evidence, &nonce, Policy { allow_simulated: true }).unwrap();
+    let attested = verify(&evidence, &nonce, &Policy::Simulated).unwrap();
     assert_eq!(attested.what, "simulated, in a process");
     let sealed = keys.provision(&params, Choice::Benes).seal(&attested).unwrap();
     let g = params.geometry;
@@ -115,7 +115,7 @@ fn the_enclave_never_holds_a_whole_node() {
     let g = params.geometry;
     let keys = Keys::new(&Secret::from_bytes([1; 32]), &[7; 16]);
     let (starting, evidence) = Starting::start(&this_program("enclave"), &[3; 16]).unwrap();
-    let attested = verify(&evidence, &[3; 16], Policy { allow_simulated: true }).unwrap();
+    let attested = verify(&evidence, &[3; 16], &Policy::Simulated).unwrap();
     let sealed = keys.provision(&params, Choice::Benes).seal(&attested).unwrap();
     let enclave = starting.provision(&g, &sealed).unwrap();
     let shared = keys.shared(&params, Choice::Benes);
@@ -157,7 +157,7 @@ fn a_key_for_another_enclave_is_refused() {
     let keys = Keys::new(&Secret::from_bytes([1; 32]), &[7; 16]);
     let start = || Starting::start(&this_program("enclave"), &[3; 16]).unwrap();
     let ((one, _), (_other, evidence)) = (start(), start());
-    let attested = verify(&evidence, &[3; 16], Policy { allow_simulated: true }).unwrap();
+    let attested = verify(&evidence, &[3; 16], &Policy::Simulated).unwrap();
     let sealed = keys.provision(&params(2000), Choice::Benes).seal(&attested).unwrap();
     let refused = one.provision(&params(2000).geometry, &sealed);
     assert!(matches!(refused, Err(Error::Unauthentic)));

@@ -36,6 +36,7 @@
 //! #     enclave: Program { path, arguments: vec!["enclave".into()], environment },
 //! #     identity: None,
 //! #     clients: None,
+//! #     machine: None,
 //! #     stranger_time: STRANGER_TIME,
 //! # })?);
 //! # let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -47,7 +48,7 @@
 //!     // With the certificate that the host made for itself.
 //!     hosts: vec![HostAddress { address: address.to_string(), certificate }],
 //!     identity: None,
-//!     policy: Policy { allow_simulated: true },
+//!     policy: Policy::Simulated,
 //!     anchor: None,
 //!     witness: None,
 //! };
@@ -240,7 +241,7 @@ impl RemoteHost {
         let mut connection = self.dial.connect(ROUND_PATIENCE)?;
         let hello = message::hello(&self.opening, self.geometry(), &nonce);
         let evidence = connection.call(0, &hello, STRANGER_REPLY_LEN_MAX)?;
-        let attested = verify(&evidence, &nonce, self.policy)?;
+        let attested = verify(&evidence, &nonce, &self.policy)?;
         let sealed = message::provision(&self.provision.seal(&attested)?);
         let session = connection.call(1, &sealed, STRANGER_REPLY_LEN_MAX)?;
         let session = session.try_into().map_err(|_| Error::Malformed("no session's number"))?;

@@ -102,7 +102,7 @@ impl Remote {
         for (number, HostAddress { address, certificate }) in self.hosts.iter().enumerate() {
             let dial = Dial::new(address, tls::client(certificate, self.identity.as_ref())?)?;
             let provision = keys.provision(&params, choice).for_partition(number as u32);
-            let host = RemoteHost::new(dial, opening, provision, self.policy, lock.take());
+            let host = RemoteHost::new(dial, opening, provision, self.policy.clone(), lock.take());
             let session = host.renew()?;
             enclaves.push(host.enclave());
             hosts.push((host, session));

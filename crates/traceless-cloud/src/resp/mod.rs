@@ -22,7 +22,7 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let params = Params::new(500, 64, 4)?;
 //! # let local =
-//! #     LocalDeployment::new(folder.path(), None, None, Policy { allow_simulated: true });
+//! #     LocalDeployment::new(folder.path(), None, None, Policy::Simulated);
 //! # let gateway = local.open(params, Choice::Benes, Durability::Process)?.gateway;
 //! # let metrics = Arc::default();
 //! let front = Arc::new(SharedGateway::new(gateway, metrics, Arc::new(Wall)));

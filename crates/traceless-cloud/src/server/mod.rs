@@ -57,6 +57,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::process::{Program, Starting};
 use crate::store::{BoxedStore, NodeStore as _, OpenStore as _, StorePlace};
+use crate::tee::{ConfigfsTsm, endorse, report_data};
 use crate::wire::fence::{Fence, Opening};
 use crate::wire::message::SessionId;
 use crate::wire::tls;
@@ -88,6 +89,9 @@ pub struct Settings {
     pub identity: Option<Identity>,
     /// Certificates that sign the gateways' certificates; `None` admits all gateways.
     pub clients: Option<PathBuf>,
+    /// The source of evidence of the confidential virtual machine that the host and its enclaves
+    /// run in; `None` on any other machine.
+    pub machine: Option<ConfigfsTsm>,
     /// How long a gateway may take to begin or join a session.
     pub stranger_time: Duration,
 }
@@ -186,7 +190,16 @@ impl HostServer {
         state.fence.check(opening)?;
         let store = self.store(&mut state, geometry, opening)?;
         state.fence.admit(opening)?;
-        let (enclave, evidence) = Starting::start(&self.settings.enclave, nonce)?;
+        let (enclave, token) = Starting::start(&self.settings.enclave, nonce)?;
+        // The machine takes its time for evidence.
+        drop(state);
+        let evidence = match &self.settings.machine {
+            Some(machine) => {
+                let evidence = machine.evidence(&report_data(&token))?;
+                endorse(token, evidence)
+            }
+            None => token,
+        };
         Ok((Visitor { opening, geometry, store, enclave }, evidence))
     }
 

@@ -46,6 +46,7 @@ impl Running {
             enclave: this_program("enclave"),
             identity: None,
             clients: known,
+            machine: None,
             stranger_time: STRANGER_TIME,
         });
         let server = Arc::new(server.unwrap());
@@ -67,7 +68,7 @@ impl Running {
         Remote {
             hosts: vec![self.host_at(self.address)],
             identity: None,
-            policy: Policy { allow_simulated: true },
+            policy: Policy::Simulated,
             anchor: None,
             witness: None,
         }
@@ -340,7 +341,7 @@ fn unauthenticated_clients_are_refused() {
     let other = HostAddress { certificate: other, ..host.host_at(host.address) };
     let error = open(Remote { hosts: vec![other], ..host.remote() });
     assert!(matches!(error, Error::Tls(_)), "{error:?}");
-    let error = open(Remote { policy: Policy { allow_simulated: false }, ..host.remote() });
+    let error = open(Remote { policy: Policy::Unset, ..host.remote() });
     assert!(matches!(error, Error::Evidence(_)), "{error:?}");
     // A client without TLS does no harm.
     let mut plain = TcpStream::connect(host.address).unwrap();

@@ -19,9 +19,9 @@
 //! let candidate = Candidate::new(&nonce)?;
 //! let evidence = candidate.evidence(EnclavePlace::Inside);
 //!
-//! let strict = verify(&evidence, &nonce, Policy { allow_simulated: false });
+//! let strict = verify(&evidence, &nonce, &Policy::Unset);
 //! assert!(matches!(strict, Err(Error::Evidence(_))));
-//! let attested = verify(&evidence, &nonce, Policy { allow_simulated: true })?;
+//! let attested = verify(&evidence, &nonce, &Policy::Simulated)?;
 //! let geometry = Params::new(1000, 64, 32)?.geometry;
 //! let key = Secret::random(&mut System);
 //! let provision = Provision { geometry, choice: Choice::Benes, key };
@@ -33,8 +33,15 @@
 //! # }
 //! ```
 
+mod configfs_tsm;
 mod evidence;
 mod provision;
+mod verifier;
 
-pub use evidence::{AttestedEnclave, EVIDENCE_LEN_MAX, EnclavePlace, Policy, verify};
+pub use configfs_tsm::ConfigfsTsm;
+pub use evidence::{
+    AttestedEnclave, EVIDENCE_LEN_MAX, EnclavePlace, Policy, TOKEN_LEN_MAX, endorse, report_data,
+    verify,
+};
 pub use provision::{Candidate, Provision, SEALED_LEN_MAX};
+pub use verifier::{EvidenceVerifier, ReportData, VerifierProgram};

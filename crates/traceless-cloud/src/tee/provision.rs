@@ -117,8 +117,8 @@ mod tests {
     }
 
     fn attested(candidate: &Candidate) -> AttestedEnclave {
-        let policy = Policy { allow_simulated: true };
-        verify(&candidate.evidence(EnclavePlace::Inside), &NONCE, policy).unwrap()
+        let policy = Policy::Simulated;
+        verify(&candidate.evidence(EnclavePlace::Inside), &NONCE, &policy).unwrap()
     }
 
     #[test]

@@ -28,7 +28,7 @@ struct S3Server {
 impl S3Server {
     fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let policy = Policy { allow_simulated: true };
+        let policy = Policy::Simulated;
         let local = LocalDeployment::new(folder.path(), None, None, policy);
         let params = Params::new(20_000, 1024, 4).unwrap();
         let opened = local.open(params, Choice::Benes, Durability::Process).unwrap();

@@ -35,6 +35,7 @@ use traceless_cloud::kernel::Choice;
 use traceless_cloud::params::Params;
 use traceless_cloud::random::SystemStream;
 use traceless_cloud::store::{Durability, FileStore, MemStore, NodeStore};
+use traceless_cloud::tee::Policy;
 use traceless_sim::experiment::text_table::shortened;
 
 /// Tables I to III of the paper: bytes of data and of a block, best and average milliseconds, and
@@ -160,7 +161,7 @@ fn measure_in_rounds(
             if args.kernel == BenchKernel::BlockWise {
                 return Err(Failure::usage("no host has an enclave that evicts block-wise"));
             }
-            let remote = remote(&args.remote, true)?;
+            let remote = remote(&args.remote, Policy::Simulated)?;
             remote.open_once(params, choice).map_err(failed)?.gateway
         }
         Some(dir) => {
