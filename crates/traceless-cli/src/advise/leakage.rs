@@ -68,7 +68,8 @@ pub const GATEWAY_AT_A_RATE: Leakage = Leakage {
     observes: "every message between gateway and host, and the clock; the host; all memory that \
                its enclave touches",
     learns: "the rate N, starts and stops, late ticks and lost messages, openings, sizes of the \
-             tree. All enclaves are simulated, and hide nothing from their machine",
+             tree. An enclave is simulated, and hides nothing from its machine, unless that is a \
+             confidential virtual machine",
 };
 
 pub const GATEWAY_ON_DEMAND: Leakage = Leakage {
@@ -79,7 +80,8 @@ pub const GATEWAY_ON_DEMAND: Leakage = Leakage {
 };
 
 /// The limit of every gateway; it stands in the row of [`GATEWAY_AT_A_RATE`].
-pub const ENCLAVES: &str = "All enclaves are simulated, and hide nothing from their machine";
+pub const ENCLAVES: &str = "An enclave is simulated, and hides nothing from its machine, unless \
+                            that is a confidential virtual machine";
 
 #[cfg(test)]
 mod tests {

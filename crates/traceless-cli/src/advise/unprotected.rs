@@ -38,8 +38,8 @@ pub fn explain(required: &Requirements) -> (String, Option<Leakage>, Vec<Alterna
             vec![
                 gateway(
                     "values and objects at another machine, from an observer of that machine's \
-                     messages and store. All enclaves are simulated, and hide nothing from their \
-                     machine",
+                     messages and store. An enclave is simulated, and hides nothing from its \
+                     machine, unless that is a confidential virtual machine",
                     size,
                 ),
                 protection(
@@ -57,8 +57,9 @@ pub fn explain(required: &Requirements) -> (String, Option<Leakage>, Vec<Alterna
             None,
             vec![
                 gateway(
-                    "values and objects in place of a block device: reads are hidden. All enclaves \
-                     are simulated, and hide nothing from their machine",
+                    "values and objects in place of a block device: reads are hidden. An enclave \
+                     is simulated, and hides nothing from its machine, unless that is a \
+                     confidential virtual machine",
                     size,
                 ),
                 protection(
