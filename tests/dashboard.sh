@@ -49,6 +49,12 @@ audit() {
     get /adversary.json 'json.loads(t)["audit"]'
 }
 
+# Whether the most used place of the user is in the hot megabyte, and few are used nearly as much.
+are_in_one_place() {
+    [ "$(get /user.json '(lambda p: p.index(max(p)) > 16 and
+        sum(3 * n > max(p) for n in p) <= 8)(json.loads(t)["places"][0])')" = True ]
+}
+
 # Whether the audit beside the product has found nothing, in $1 or more checks.
 is_clean() {
     [ "$(get /adversary.json '(lambda audit: audit["verdict"] == "nothing_found" and
@@ -194,7 +200,7 @@ for options in "--scheme detwo" "--mode process" "--scheme eager-parallel" "--sc
     rm -f stop
     read -ra words <<<"$options"
     "$traceless" run --resident 64 --memory 64M "${words[@]}" --dashboard 127.0.0.1:0 \
-        -- "$python" hot.py >run.out 2>run.err &
+        -- "$python" -I -S hot.py >run.out 2>run.err &
     program=$!
     find_page run.err
     wait_for 'metric("user_requests_total{op=\"write\"}") > 20000'
@@ -203,8 +209,13 @@ for options in "--scheme detwo" "--mode process" "--scheme eager-parallel" "--sc
         metric("pager_evictions") >= 20000 and
         metric("user_request_seconds_count{op=\"read\"}") >= 20000')" = True ]
     # However long the program has run meanwhile.
-    check "the program's pages are in one place" [ "$(get /user.json \
-        '(lambda p: sum(10 * n > max(p) for n in p))(json.loads(t)["places"][0]) <= 8')" = True ]
+    # The beginning of Python touches ten places, thousands of times.
+    for _ in $(seq 100); do
+        ! are_in_one_place || break
+        sleep 0.25
+    done
+    check "the program's pages are in one place: $(get /user.json 'json.loads(t)["places"][0]')" \
+        are_in_one_place
     check "the store's are everywhere" [ "$(get /adversary.json \
         'used(json.loads(t)["places"][1]) > 120')" = True ]
     audit
