@@ -83,6 +83,14 @@ expect 2 "${attested[@]}" --allow-simulated-tee
 expect 2 "${gateway[@]}" --collateral made-up
 expect 2 "${gateway[@]}"
 check "it says what to do" grep -q "attestation-policy verifies hardware" err
+
+section "the policy of the guide"
+awk '/^```toml/ { inside = 1; next } /^```/ { inside = 0 } inside' "$root/docs/deploy.md" |
+    sed "s/…/$(printf 'b5%.0s' $(seq 48))/g" >policy.toml
+check "it accepts two kinds" [ "$(grep -c '^tee = ' policy.toml)" = 2 ]
+sed -i '/collateral-age/d' policy.toml
+refuses "its measurement is a5a5" "${attested[@]}"
+policy >policy.toml
 stop_host
 
 section "a host without evidence, and one that repeats another's"

@@ -6,7 +6,7 @@ use crate::certificate_table::certificates;
 use crate::claims::{AmdTcb, Claims};
 use crate::collateral::Collateral;
 use crate::error::{Error, Result};
-use crate::hex::HexBytes;
+use crate::hex_bytes::HexBytes;
 use crate::roots::Roots;
 use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED, RSA_PSS_2048_8192_SHA384, UnparsedPublicKey};
 use der::asn1::ObjectIdentifier;
@@ -69,7 +69,7 @@ fn is_signed_by(report: &Report<'_>, certificate: &CertificateDer<'_>) -> Result
 
 /// The error if no certificate's key signed a report.
 fn no_key(report: &Report<'_>) -> Error {
-    let whose = match (report.signing_key(), report.chip_id()) {
+    let key = match (report.signing_key(), report.chip_id()) {
         (Ok(SigningKey::Vlek), _) => "the provider's VLEK".into(),
         (_, None) => "the VCEK of a chip that the report does not name".into(),
         (_, Some(chip)) => {
@@ -82,7 +82,7 @@ fn no_key(report: &Report<'_>) -> Error {
             )
         }
     };
-    let reason = format!("no certificate there has the key that signed the report: {whose}");
+    let reason = format!("no certificate there has the key that signed the report: {key}");
     Error::CollateralMissing(reason)
 }
 
@@ -96,7 +96,8 @@ fn verify_chain(
     now: u64,
 ) -> std::result::Result<(), String> {
     let anchor = webpki::anchor_from_trusted_cert(root).map_err(|error| error.to_string())?;
-    let mut algorithms: Vec<&dyn SignatureVerificationAlgorithm> = vec![&AmdPss];
+    let mut algorithms: Vec<&dyn SignatureVerificationAlgorithm> =
+        vec![&AmdPss, webpki::aws_lc_rs::RSA_PSS_2048_8192_SHA384_LEGACY_KEY];
     if roots.are_made_up() {
         algorithms.push(webpki::aws_lc_rs::ECDSA_P384_SHA384);
     }
@@ -205,8 +206,8 @@ fn oldest_revocation_list(collateral: &Collateral, root: &CertificateDer<'_>) ->
         .min()
 }
 
-/// RSA-PSS as AMD's certificates name it: with a field that has its default value, which DER leaves
-/// out, so that no library knows this name.
+/// RSA-PSS as certificates of VCEKs name it: with a field that has its default value, which DER
+/// leaves out, so that no library knows this name. Certificates of VLEKs have the usual name.
 #[derive(Debug)]
 struct AmdPss;
 

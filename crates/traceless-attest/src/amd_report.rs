@@ -3,7 +3,7 @@
 
 use crate::claims::{AmdTcb, Claims, Tcb, Tee};
 use crate::error::{Error, Result};
-use crate::hex::HexBytes;
+use crate::hex_bytes::HexBytes;
 
 /// Bytes of a report.
 pub const REPORT_LEN: usize = 0x4a0;

@@ -1,4 +1,4 @@
-use crate::hex::HexBytes;
+use crate::hex_bytes::HexBytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -1,9 +1,12 @@
 use crate::error::{Error, Result};
 use dcap_qvl::QuoteCollateralV3;
+use der::Decode;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use std::fs;
 use std::path::Path;
+use webpki::BorrowedCertRevocationList;
+use x509_cert::Certificate;
 
 /// Bytes of a file of collateral, at most. Intel's has some 10 to 40 KiB.
 const FILE_LEN_MAX: u64 = 4 << 20;
@@ -27,8 +30,8 @@ impl Collateral {
     /// Adds a file, or all files of a folder: JSON as PCCS clients write it (the fields of
     /// `sgx_ql_qve_collateral_t`), certificates and revocation lists in PEM or DER.
     pub fn add(&mut self, path: &Path) -> Result {
-        let unusable = |reason: String| Error::File { path: path.into(), reason };
-        let unreadable = |error: std::io::Error| unusable(error.to_string());
+        let unusable = |reason: String| Error::file(path, reason);
+        let unreadable = |error: std::io::Error| Error::file(path, error);
         if fs::metadata(path).map_err(unreadable)?.is_dir() {
             let mut inside = Vec::new();
             for entry in fs::read_dir(path).map_err(unreadable)? {
@@ -58,16 +61,11 @@ impl Collateral {
             return Ok(());
         }
         if bytes.starts_with(&[0x30]) {
-            // Both are sequences: what a certificate is, a revocation list is not.
-            let certificate = CertificateDer::from(bytes.to_vec());
-            if webpki::EndEntityCert::try_from(&certificate).is_ok()
-                || webpki::anchor_from_trusted_cert(&certificate).is_ok()
-            {
-                self.certificates.push(certificate);
-            } else {
-                self.revocations.push(CertificateRevocationListDer::from(bytes.to_vec()));
+            if Certificate::from_der(bytes).is_ok() {
+                self.certificates.push(bytes.to_vec().into());
+                return Ok(());
             }
-            return Ok(());
+            return self.add_revocations(vec![bytes.to_vec().into()]);
         }
         let damaged = |error| format!("damaged PEM: {error}");
         let certificates: std::result::Result<Vec<_>, _> =
@@ -80,7 +78,19 @@ impl Collateral {
             return Err("neither JSON of Intel nor a certificate or revocation list of AMD".into());
         }
         self.certificates.extend(certificates);
-        self.revocations.extend(revocations);
+        self.add_revocations(revocations)
+    }
+
+    /// Adds revocation lists. One that cannot be read must not be left out: it may revoke.
+    fn add_revocations(
+        &mut self,
+        lists: Vec<CertificateRevocationListDer<'static>>,
+    ) -> std::result::Result<(), String> {
+        for list in &lists {
+            BorrowedCertRevocationList::from_der(list)
+                .map_err(|error| format!("neither a certificate nor a revocation list: {error}"))?;
+        }
+        self.revocations.extend(lists);
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 use crate::claims::Claims;
 use crate::error::{Error, Result};
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64_simd::URL_SAFE_NO_PAD;
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use rustls_pki_types::pem::PemObject;
@@ -23,17 +23,12 @@ pub struct EarKey(EcdsaKeyPair);
 impl EarKey {
     /// The key of a file: PKCS #8 in PEM.
     pub fn read(path: &Path) -> Result<Self> {
-        let unusable = |reason: String| Error::File { path: path.into(), reason };
+        let unusable = |reason: String| Error::file(path, reason);
         let key = PrivatePkcs8KeyDer::from_pem_file(path)
             .map_err(|error| unusable(format!("no key in PEM (PKCS #8): {error}")))?;
         let pair =
             EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.secret_pkcs8_der());
         Ok(Self(pair.map_err(|error| unusable(format!("no key of P-256: {error}")))?))
-    }
-
-    /// The public key: an uncompressed point.
-    pub fn public(&self) -> &[u8] {
-        self.0.public_key().as_ref()
     }
 }
 

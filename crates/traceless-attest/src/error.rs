@@ -1,5 +1,5 @@
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why evidence was not verified.
 #[derive(Debug)]
@@ -23,6 +23,13 @@ pub enum Error {
 
 /// The result of what can fail with an [`Error`].
 pub type Result<T = ()> = std::result::Result<T, Error>;
+
+impl Error {
+    /// A file that cannot be used.
+    pub fn file(path: &Path, reason: impl fmt::Display) -> Self {
+        Self::File { path: path.into(), reason: reason.to_string() }
+    }
+}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,7 @@
 use crate::claims::{Claims, Tcb, Tee};
 use crate::collateral::Collateral;
 use crate::error::{Error, Result};
-use crate::hex::HexBytes;
+use crate::hex_bytes::HexBytes;
 use crate::roots::Roots;
 use dcap_qvl::config::{Config, CryptoProvider};
 use dcap_qvl::quote::{EnclaveReport, Quote, Report, TDReport10};

@@ -132,19 +132,18 @@ fn verify_all(args: &VerifyArgs) -> Result<u8> {
     let mut all = Vec::new();
     for file in &args.evidence {
         let evidence = read_evidence(file)?;
-        let appraisal = match verify(&evidence, &collateral, &roots, now) {
+        let (claims, refusal) = match verify(&evidence, &collateral, &roots, now) {
             Ok(claims) => {
                 let refusal = policy.appraise_one(&claims, report_data, now).err();
                 (Some(claims), refusal.map(|refusal| refusal.to_string()))
             }
             Err(error) => (None, Some(error.to_string())),
         };
-        let (claims, refusal) = appraisal;
         all.push(Appraisal { file: file.clone(), claims, refusal });
     }
     let refusal = all.iter().find_map(|each| each.refusal.clone()).or_else(|| {
-        let claims: Vec<_> = all.iter().filter_map(|each| each.claims.clone()).collect();
-        policy.appraise(&claims, report_data, now).err().map(|refusal| refusal.to_string())
+        let claims: Vec<_> = all.iter().filter_map(|each| each.claims.as_ref()).collect();
+        policy.check_makers(&claims).err().map(|refusal| refusal.to_string())
     });
     if let (Some(file), Some(key)) = (&args.ear, &ear_key) {
         write_result(file, &all, refusal.as_deref(), args.nonce.as_deref(), now, key)?;
@@ -172,18 +171,15 @@ fn write_result(
     now: u64,
     key: &EarKey,
 ) -> Result {
-    let submodule = |each: &Appraisal| {
-        let claims = each.claims.clone();
-        (claims, each.refusal.clone().or_else(|| refusal.map(str::to_owned)))
-    };
-    let appraised: Vec<_> = all.iter().map(submodule).collect();
-    let submodules: Vec<_> = appraised
+    let submodules: Vec<_> = all
         .iter()
-        .map(|(claims, refusal)| Submodule { claims: claims.as_ref(), refusal: refusal.as_deref() })
+        .map(|each| Submodule {
+            claims: each.claims.as_ref(),
+            refusal: each.refusal.as_deref().or(refusal),
+        })
         .collect();
     let token = attestation_result(&submodules, nonce, now, key)?;
-    fs::write(file, token)
-        .map_err(|error| Error::File { path: file.into(), reason: error.to_string() })
+    fs::write(file, token).map_err(|error| Error::file(file, error))
 }
 
 fn print_all(as_json: bool, all: &[Appraisal], refusal: Option<&str>, made_up: bool) {
@@ -244,26 +240,25 @@ fn read_evidence(file: &Path) -> Result<Vec<u8>> {
     } else {
         fs::File::open(file).and_then(|file| file.take(most).read_to_end(&mut evidence))
     };
-    read.map_err(|error| Error::File { path: file.into(), reason: error.to_string() })?;
+    read.map_err(|error| Error::file(file, error))?;
     Ok(evidence)
 }
 
 fn read_text(file: &Path) -> Result<String> {
-    fs::read_to_string(file)
-        .map_err(|error| Error::File { path: file.into(), reason: error.to_string() })
+    fs::read_to_string(file).map_err(|error| Error::file(file, error))
 }
 
 fn certificates(file: &Path) -> Result<Vec<Vec<u8>>> {
-    let unusable = |reason: String| Error::File { path: file.into(), reason };
-    let read = CertificateDer::pem_file_iter(file).map_err(|error| unusable(error.to_string()))?;
-    let certificates: Vec<_> = read
-        .map(|each| each.map(|certificate| certificate.to_vec()))
-        .collect::<std::result::Result<_, _>>()
-        .map_err(|error| unusable(error.to_string()))?;
-    if certificates.is_empty() {
-        return Err(unusable("there is no certificate in PEM in it".into()));
+    let read = CertificateDer::pem_file_iter(file).map_err(|error| Error::file(file, error))?;
+    let read = read.map(|each| each.map(|certificate| certificate.to_vec()));
+    let certificates: std::result::Result<Vec<_>, _> = read.collect();
+    match certificates {
+        Ok(none) if none.is_empty() => {
+            Err(Error::file(file, "there is no certificate in PEM in it"))
+        }
+        Ok(certificates) => Ok(certificates),
+        Err(error) => Err(Error::file(file, error)),
     }
-    Ok(certificates)
 }
 
 #[expect(clippy::disallowed_methods, reason = "certificates are valid until a date")]

@@ -1,6 +1,6 @@
 use crate::claims::{AmdTcb, Claims, Tcb, Tee};
 use crate::error::{Error, Result};
-use crate::hex::HexBytes;
+use crate::hex_bytes::HexBytes;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -101,6 +101,11 @@ impl Policy {
         for each in claims {
             self.appraise_one(each, report_data, now)?;
         }
+        self.check_makers(&claims.iter().collect::<Vec<_>>())
+    }
+
+    /// Whether pieces of evidence, each of them accepted, come from enough makers together.
+    pub fn check_makers(&self, claims: &[&Claims]) -> std::result::Result<(), Refusal> {
         let makers: BTreeSet<_> = claims.iter().map(|each| each.tee.maker()).collect();
         if makers.len() < self.makers {
             return Err(Refusal(format!(

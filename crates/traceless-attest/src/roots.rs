@@ -1,5 +1,5 @@
 use crate::amd_report::Generation;
-use crate::hex::HexBytes;
+use crate::hex_bytes::HexBytes;
 use sha2::{Digest, Sha256};
 
 /// SHA-256 of the certificate "Intel SGX Root CA", in DER.

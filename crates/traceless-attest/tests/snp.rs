@@ -136,6 +136,10 @@ fn revoked_certificates_are_refused_and_lists_grow_old() {
     *list.last_mut().unwrap() ^= 1;
     collateral.add_bytes(&list).unwrap();
     assert!(refused(&chip, &evidence, &collateral).contains("signing key"));
+    // What cannot be read may revoke, and is not left out.
+    for cut in [&list[..list.len() - 1], &[0x30, 0]] {
+        assert!(collateral.add_bytes(cut).unwrap_err().contains("nor a revocation list"));
+    }
     let without = accepted(&chip, &Fields::default());
     assert!(aged.appraise_one(&without, None, NOW).unwrap_err().0.contains("no revocation list"));
 }

@@ -16,6 +16,14 @@
 use crate::error::{Error, Result};
 use alloc::vec::Vec;
 
+/// Bytes as hexadecimal digits.
+#[cfg(feature = "std")]
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(DIGITS[digit as usize])).collect()
+}
+
 /// Bytes of the length that precedes counted bytes.
 #[cfg(feature = "std")]
 pub const LEN_LEN: usize = 4;

@@ -14,7 +14,7 @@ const ARITY: u32 = 8;
 /// Which evidence of a host's confidential virtual machine is accepted.
 #[derive(Args, Clone, Debug)]
 pub struct AttestationArgs {
-    /// Give keys only to enclaves in confidential virtual machines (SGX, TDX, SEV-SNP) that this
+    /// Give keys only to enclaves in confidential virtual machines (TDX, SEV-SNP) that this
     /// policy accepts (docs/deploy.md). traceless-attest verifies them
     #[arg(long, value_name = "FILE", requires = "host")]
     pub attestation_policy: Option<PathBuf>,

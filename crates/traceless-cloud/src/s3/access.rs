@@ -1,6 +1,6 @@
 //! Access keys, and the rights of each key on each bucket.
 
-use super::bodies::hex;
+use crate::codec::hex;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
 use async_trait::async_trait;

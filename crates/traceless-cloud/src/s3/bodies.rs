@@ -285,10 +285,3 @@ fn check(announced: &BodyClaims, md5: &[u8; 16], sums: &Checksum) -> S3Result<()
     }
     Ok(())
 }
-
-/// A digest in hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[digit as usize])).collect()
-}

@@ -1,11 +1,11 @@
 //! Copies of objects, to other objects or to parts of uploads.
 
-use super::bodies::hex;
 use super::conditions::Conditions;
 use super::errors::s3_error_of;
 use super::note::{Note, timestamp};
 use super::objects::{ObjectInfo, Part, bind, wait_for};
 use super::uploads::bind_part;
+use crate::codec::hex;
 use crate::gateway::{ByteRange, Draft, Object};
 use crate::shared::{Protocol, SharedGateway};
 use core::ops::Range;

@@ -1,11 +1,12 @@
 //! Buckets and objects.
 
 use super::access::AccessKeys;
-use super::bodies::{BodyClaims, UploadBytes, hex, receive, send_object};
+use super::bodies::{BodyClaims, UploadBytes, receive, send_object};
 use super::conditions::Conditions;
 use super::errors::{read_state, s3_error_of};
 use super::listing::name_of;
 use super::note::{Note, timestamp};
+use crate::codec::hex;
 use crate::error::Result;
 use crate::gateway::{Draft, Gateway, Namespace, Object, size_class};
 use crate::shared::SharedGateway;

@@ -1,12 +1,13 @@
 //! Multipart uploads. Each part is in the tree under its own name, and a completed object consists
 //! of the blocks of its parts, one after another.
 
-use super::bodies::{BodyClaims, UploadBytes, hex, receive};
+use super::bodies::{BodyClaims, UploadBytes, receive};
 use super::conditions::Conditions;
 use super::errors::s3_error_of;
 use super::listing::{name_of, size};
 use super::note::Note;
 use super::objects::{WrittenObject, check_bucket, check_place, wait_for};
+use crate::codec::hex;
 use crate::error::Result;
 use crate::gateway::{Draft, Gateway, Namespace, Object, size_class};
 use crate::shared::SharedGateway;

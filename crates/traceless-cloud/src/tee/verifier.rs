@@ -1,9 +1,10 @@
 //! The verifier of hardware's evidence: a program of its own, so that no parser of certificates is
 //! in a process with keys.
 
+use crate::codec::hex;
 use serde_json::Value;
 use std::ffi::OsString;
-use std::fmt::{Debug, Write as _};
+use std::fmt::Debug;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -32,14 +33,10 @@ pub struct VerifierProgram {
 }
 
 impl VerifierProgram {
-    fn arguments(&self, report_data: &ReportData) -> Vec<OsString> {
-        let mut digits = String::with_capacity(2 * report_data.len());
-        for byte in report_data {
-            write!(digits, "{byte:02x}").expect("a string takes all");
-        }
+    fn arguments(&self, report_data: &str) -> Vec<OsString> {
         let mut arguments: Vec<OsString> =
             vec!["verify".into(), "-".into(), "--json".into(), "--report-data".into()];
-        arguments.extend([digits.into(), "--policy".into(), self.policy.clone().into()]);
+        arguments.extend([report_data.into(), "--policy".into(), self.policy.clone().into()]);
         for path in &self.collateral {
             arguments.extend(["--collateral".into(), path.clone().into()]);
         }
@@ -49,7 +46,7 @@ impl VerifierProgram {
         arguments
     }
 
-    fn run(&self, evidence: &[u8], report_data: &ReportData) -> std::io::Result<Output> {
+    fn run(&self, evidence: &[u8], report_data: &str) -> std::io::Result<Output> {
         let mut child = Command::new(&self.path)
             .args(self.arguments(report_data))
             .stdin(Stdio::piped())
@@ -64,8 +61,9 @@ impl VerifierProgram {
 
 impl EvidenceVerifier for VerifierProgram {
     fn verify(&self, evidence: &[u8], report_data: &ReportData) -> Result<String, String> {
+        let report_data = hex(report_data);
         let output = self
-            .run(evidence, report_data)
+            .run(evidence, &report_data)
             .map_err(|error| format!("the verifier {} cannot run: {error}", self.path.display()))?;
         let Ok(report) = serde_json::from_slice::<Value>(&output.stdout) else {
             let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
@@ -82,8 +80,8 @@ impl EvidenceVerifier for VerifierProgram {
         let [only] = report["evidence"].as_array().map_or(&[][..], Vec::as_slice) else {
             return Err("the verifier did not judge it".into());
         };
-        let bound = only["claims"]["report_data"].as_str();
-        if !output.status.success() || report["verdict"] != "accepted" || bound.is_none() {
+        let is_bound = only["claims"]["report_data"] == report_data;
+        if !output.status.success() || report["verdict"] != "accepted" || !is_bound {
             return Err("the verifier did not accept it".into());
         }
         let tee = only["claims"]["tee"].as_str().unwrap_or("an unknown machine");

@@ -1,7 +1,7 @@
 //! Requests that list objects, uploads and parts.
 
 use super::Handlers;
-use crate::s3::bodies::hex;
+use crate::codec::hex;
 use crate::s3::errors::read_state;
 use crate::s3::listing::{ListRequest, Page, count, escape, is_escaped, page, page_len};
 use crate::s3::objects;

@@ -15,7 +15,7 @@ impl HexBytes {
 
 impl fmt::Display for HexBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(&self.0))
     }
 }
 
@@ -29,14 +29,9 @@ impl FromStr for HexBytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let digit = |c: char| c.to_digit(16).map(|digit| digit as u8);
-        let digits: Option<Vec<u8>> = text.chars().map(digit).collect();
-        let digits = digits.ok_or_else(|| format!("\"{text}\" is not hexadecimal"))?;
-        let (pairs, rest) = digits.as_chunks::<2>();
-        if !rest.is_empty() {
-            return Err(format!("\"{text}\" has an odd number of digits"));
-        }
-        Ok(Self(pairs.iter().map(|[high, low]| high << 4 | low).collect()))
+        let bytes = hex::decode(text);
+        let reason = || format!("\"{text}\" is not hexadecimal, or has an odd number of digits");
+        bytes.map(Self).map_err(|_| reason())
     }
 }
 
