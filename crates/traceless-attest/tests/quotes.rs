@@ -84,6 +84,18 @@ fn quotes_need_collateral_of_their_model_and_the_pinned_root() {
     let roots = Roots::made_up(vec![vec![0x30, 0]]);
     let error = verify(&tdx.quote, &tdx.collateral, &roots, tdx.at).unwrap_err();
     assert!(error.to_string().contains("Intel's root"), "{error}");
+
+    // A chain of Intel that ends below its root.
+    let text = fs::read(samples().join("tdx_quote_collateral.json")).unwrap();
+    let mut fields: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let chain = fields["tcb_info_issuer_chain"].as_str().unwrap();
+    let end = "-----END CERTIFICATE-----";
+    let signer = chain.split_inclusive(end).next().unwrap().to_owned();
+    fields["tcb_info_issuer_chain"] = signer.into();
+    let mut collateral = Collateral::default();
+    collateral.add_bytes(fields.to_string().as_bytes()).unwrap();
+    let error = verify(&tdx.quote, &collateral, &Roots::default(), tdx.at).unwrap_err();
+    assert!(error.to_string().contains("Intel's root"), "{error}");
 }
 
 /// One bit of each byte of what is signed, and each length.
