@@ -2,7 +2,7 @@
 
 use crate::args::HostArgs;
 use crate::cloud::{durability, enclave_program, failure, refused};
-use crate::failure::{DEVICE, Failure};
+use crate::failure::{DEVICE, FINDING, Failure};
 use crate::log;
 use crate::output::{print_error, print_line};
 use crate::signals;
@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use traceless_cloud::process;
 use traceless_cloud::server::{self, HostServer, Identity, STRANGER_TIME, Settings};
 use traceless_cloud::store::StorePlace;
-use traceless_cloud::tee::ConfigfsTsm;
-use traceless_sys::listen;
+use traceless_sys::{listen, machine_evidence};
 
 pub fn run(args: &HostArgs) -> Result<(), Failure> {
     log::start(args.log);
@@ -30,9 +29,9 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
     let store = store::read(&args.store, &args.engine, durability)?;
     let stores = vec![StorePlace::new(store, args.engine.cache)];
     let store = store::with_copies(stores, &args.engine, durability)?.remove(0);
-    let machine = args.evidence.as_ref().map(ConfigfsTsm::new);
-    let kind = machine.as_ref().map(ConfigfsTsm::provider).transpose();
-    let kind = kind.map_err(|e| failure(&e))?;
+    let machine = args.evidence.as_ref().map(machine_evidence::source);
+    let kind = machine.as_ref().map(|machine| machine.machine()).transpose();
+    let kind = kind.map_err(|e| Failure::new(FINDING, e))?;
     let identity = args.tls_cert.clone().zip(args.tls_key.clone());
     let settings = Settings {
         folder,

@@ -4,8 +4,8 @@
 //! Without the feature `std`: work on secrets without side channels ([`ct`]), large memory for
 //! trees, and bits that the processor draws at random ([`hardware_random`]). With it: memory for
 //! keys that is never swapped out and never dumped, a process without core dumps, which addresses
-//! servers may listen on, and passwords of their clients. With the feature `ublk`: block devices of
-//! the kernel.
+//! servers may listen on, passwords of their clients, and evidence of the machine
+//! ([`machine_evidence`]). With the feature `ublk`: block devices of the kernel.
 //!
 //! A process without core dumps keeps a key in memory that is locked and wiped, and compares two
 //! secrets:
@@ -36,8 +36,9 @@
 //! choice of the processor's level, `secret`: marks for memcheck); `random`: the processor's random
 //! generator; `forked` (feature): a copy of the process, for tests; `memory`: large pages for
 //! trees; `locked`: memory for keys; `process`: no core dumps, no swap; `listen`: which addresses
-//! servers may listen on, and where TCP sockets are bound; `password`: passwords of
-//! clients; `ublk` (feature): commands to the kernel's block device driver, and its queues.
+//! servers may listen on, and where TCP sockets are bound; `password`: passwords of clients;
+//! `machine_evidence`: evidence of the machine; `ublk` (feature): commands to the kernel's block
+//! device driver, and its queues.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -51,6 +52,8 @@ mod forked;
 pub mod listen;
 #[cfg(feature = "std")]
 mod locked;
+#[cfg(feature = "std")]
+pub mod machine_evidence;
 mod memory;
 #[cfg(feature = "std")]
 pub mod password;

@@ -60,8 +60,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 fn allowed(name: &str) -> Option<&'static [&'static str]> {
     match name {
         // Knows nothing of the products: it judges hardware, in a process of its own.
-        "traceless-sys" | "traceless-attest" => Some(&[]),
-        "traceless-core" => Some(&["traceless-sys"]),
+        "traceless-sys" => Some(&[]),
+        "traceless-attest" | "traceless-core" => Some(&["traceless-sys"]),
         "traceless-block" | "traceless-audit" => Some(&["traceless-core"]),
         "traceless" | "traceless-cloud" | "traceless-dashboard" => {
             Some(&["traceless-core", "traceless-sys"])

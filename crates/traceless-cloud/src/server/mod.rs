@@ -57,7 +57,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::process::{Program, Starting};
 use crate::store::{BoxedStore, NodeStore as _, OpenStore as _, StorePlace};
-use crate::tee::{ConfigfsTsm, endorse, report_data};
+use crate::tee::{endorse, report_data};
 use crate::wire::fence::{Fence, Opening};
 use crate::wire::message::SessionId;
 use crate::wire::tls;
@@ -71,6 +71,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use traceless_core::rng::{Rng, System};
 use traceless_sys::listen::{self, Clients};
+use traceless_sys::machine_evidence::MachineEvidence;
 
 /// Connections at once. A further connection replaces the oldest that is in no session.
 const CONNECTIONS_MAX: usize = 64;
@@ -91,7 +92,7 @@ pub struct Settings {
     pub clients: Option<PathBuf>,
     /// The source of evidence of the confidential virtual machine that the host and its enclaves
     /// run in; `None` on any other machine.
-    pub machine: Option<ConfigfsTsm>,
+    pub machine: Option<Box<dyn MachineEvidence>>,
     /// How long a gateway may take to begin or join a session.
     pub stranger_time: Duration,
 }

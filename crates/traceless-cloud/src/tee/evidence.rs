@@ -6,7 +6,7 @@
 
 use crate::channel::Nonce;
 use crate::error::{Error, Result};
-use crate::tee::verifier::{EvidenceVerifier, ReportData};
+use crate::tee::verifier::EvidenceVerifier;
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use coset::cbor::de::from_reader;
 use coset::cbor::ser::into_writer;
@@ -20,11 +20,12 @@ use coset::{
 use rustls::crypto::hpke::HpkePublicKey;
 use sha2::{Digest, Sha256, Sha512};
 use std::sync::Arc;
+use traceless_sys::machine_evidence::{self, ReportData};
 
 /// Bytes of an enclave's token, at most.
 pub const TOKEN_LEN_MAX: usize = 1 << 12;
 /// Bytes of evidence, at most: of a token and of the hardware's evidence for it.
-pub const EVIDENCE_LEN_MAX: usize = (64 << 10) + TOKEN_LEN_MAX + 16;
+pub const EVIDENCE_LEN_MAX: usize = machine_evidence::EVIDENCE_LEN_MAX + TOKEN_LEN_MAX + 16;
 /// Prefix of the hash that a machine's evidence is bound to.
 const ENDORSED_TOKEN: &[u8] = b"traceless: the token of an enclave, version 1";
 /// The profile of a token that a simulated enclave signed.

@@ -33,15 +33,13 @@
 //! # }
 //! ```
 
-mod configfs_tsm;
 mod evidence;
 mod provision;
 mod verifier;
 
-pub use configfs_tsm::ConfigfsTsm;
 pub use evidence::{
     AttestedEnclave, EVIDENCE_LEN_MAX, EnclavePlace, Policy, TOKEN_LEN_MAX, endorse, report_data,
     verify,
 };
 pub use provision::{Candidate, Provision, SEALED_LEN_MAX};
-pub use verifier::{EvidenceVerifier, ReportData, VerifierProgram};
+pub use verifier::{EvidenceVerifier, VerifierProgram};

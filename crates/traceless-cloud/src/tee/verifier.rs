@@ -8,9 +8,7 @@ use std::fmt::Debug;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-
-/// What evidence is bound to.
-pub type ReportData = [u8; 64];
+use traceless_sys::machine_evidence::ReportData;
 
 /// Decides whether a machine's evidence is genuine and acceptable.
 pub trait EvidenceVerifier: Debug + Send + Sync {

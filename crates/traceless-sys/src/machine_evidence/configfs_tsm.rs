@@ -1,21 +1,18 @@
-//! Evidence of the confidential virtual machine that this program runs in, of TDX or SEV-SNP:
-//! configfs-tsm of Linux 6.7 (Documentation/ABI/testing/configfs-tsm-report).
+//! Linux in a confidential virtual machine: configfs-tsm, from 6.7 on
+//! (Documentation/ABI/testing/configfs-tsm-report).
 
-use crate::error::{Error, Result};
-use crate::tee::EVIDENCE_LEN_MAX;
-use crate::tee::verifier::ReportData;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use super::{EVIDENCE_LEN_MAX, Machine, MachineEvidence, ReportData, read_evidence};
+use std::fs;
+use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Attempts, if another process writes to the same entry.
 const ATTEMPTS: usize = 3;
-/// The provider of TDX, and of SEV-SNP: its `auxblob` is a certificate table.
-const TDX: &str = "tdx_guest";
-const SNP: &str = "sev_guest";
+/// The kernel's providers.
+const PROVIDERS: [(&str, Machine); 2] = [("tdx_guest", Machine::Tdx), ("sev_guest", Machine::Snp)];
 
-/// A machine's source of evidence.
+/// The folder of entries, each of which gives evidence.
 #[derive(Debug)]
 pub struct ConfigfsTsm {
     reports: PathBuf,
@@ -24,26 +21,9 @@ pub struct ConfigfsTsm {
 }
 
 impl ConfigfsTsm {
-    /// The source in this folder: Linux has `/sys/kernel/config/tsm/report`.
+    /// The source in this folder: Linux has [`super::REPORTS`].
     pub fn new(reports: impl Into<PathBuf>) -> Self {
         Self { reports: reports.into(), turn: Mutex::default() }
-    }
-
-    /// The kind of the machine. Fails if it is no confidential virtual machine.
-    pub fn provider(&self) -> Result<String> {
-        self.with_entry(|entry| Ok(text(&entry.join("provider"))?))
-    }
-
-    /// Evidence that is bound to `report_data`, as `traceless-attest` takes it.
-    pub fn evidence(&self, report_data: &ReportData) -> Result<Vec<u8>> {
-        self.with_entry(|entry| {
-            for _ in 0..ATTEMPTS {
-                if let Some(evidence) = request(entry, report_data)? {
-                    return Ok(evidence);
-                }
-            }
-            Err(Error::Evidence("another process keeps writing to the entry of configfs-tsm"))
-        })
     }
 
     fn with_entry<T>(&self, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
@@ -54,7 +34,7 @@ impl ConfigfsTsm {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
                 let place = self.reports.display();
-                return Err(Error::EvidenceRefused(format!(
+                return Err(Error::other(format!(
                     "{place}: {error}: this machine is no confidential virtual machine, or \
                      Linux is older than 6.7, or this is not root"
                 )));
@@ -68,32 +48,50 @@ impl ConfigfsTsm {
     }
 }
 
+impl MachineEvidence for ConfigfsTsm {
+    fn machine(&self) -> Result<Machine> {
+        self.with_entry(machine)
+    }
+
+    fn evidence(&self, report_data: &ReportData) -> Result<Vec<u8>> {
+        self.with_entry(|entry| {
+            for _ in 0..ATTEMPTS {
+                if let Some(evidence) = request(entry, report_data)? {
+                    return Ok(evidence);
+                }
+            }
+            Err(Error::other("another process keeps writing to the entry of configfs-tsm"))
+        })
+    }
+}
+
 /// One request. `None` if another process wrote to the entry meanwhile.
 fn request(entry: &Path, report_data: &ReportData) -> Result<Option<Vec<u8>>> {
     fs::write(entry.join("inblob"), report_data)?;
     let generation = text(&entry.join("generation"))?;
-    let mut evidence = bytes(&entry.join("outblob"))?;
-    match &text(&entry.join("provider"))?[..] {
-        TDX => {}
-        SNP => evidence.extend(bytes(&entry.join("auxblob"))?),
-        _ => return Err(Error::Evidence("the machine is of a kind that is not known here")),
+    let mut evidence = read_evidence(&entry.join("outblob"))?;
+    match machine(entry)? {
+        // The host's certificate table.
+        Machine::Snp => evidence.extend(read_evidence(&entry.join("auxblob"))?),
+        Machine::Tdx | Machine::Sgx => {}
     }
     let undisturbed = text(&entry.join("generation"))? == generation;
     if evidence.len() > EVIDENCE_LEN_MAX {
-        return Err(Error::Evidence("it is too long"));
+        return Err(Error::other("the machine's evidence is too long"));
     }
     Ok(undisturbed.then_some(evidence))
 }
 
-fn text(file: &Path) -> std::io::Result<String> {
-    Ok(fs::read_to_string(file)?.trim().to_owned())
+fn machine(entry: &Path) -> Result<Machine> {
+    let provider = text(&entry.join("provider"))?;
+    let known = PROVIDERS.iter().find(|(name, _)| *name == provider);
+    let unknown =
+        || Error::other(format!("the machine's provider {provider} is of a kind not known here"));
+    known.map(|(_, machine)| *machine).ok_or_else(unknown)
 }
 
-fn bytes(file: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    // One byte more shows that there is too much.
-    File::open(file)?.take(EVIDENCE_LEN_MAX as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+fn text(file: &Path) -> Result<String> {
+    Ok(fs::read_to_string(file)?.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -116,11 +114,13 @@ mod tests {
     fn reports_are_requested_and_certificates_follow_them() {
         let folder = tempfile::tempdir().unwrap();
         let source = ConfigfsTsm::new(folder.path());
-        for (provider, evidence) in [("sev_guest", "reporttable"), ("tdx_guest", "report")] {
+        for (provider, machine, evidence) in
+            [("sev_guest", Machine::Snp, "reporttable"), ("tdx_guest", Machine::Tdx, "report")]
+        {
             let entry = entry(folder.path(), provider);
             assert_eq!(source.evidence(&[7; 64]).unwrap(), evidence.as_bytes());
             assert_eq!(fs::read(entry.join("inblob")).unwrap(), [7; 64]);
-            assert_eq!(source.provider().unwrap(), provider);
+            assert_eq!(source.machine().unwrap(), machine);
         }
         entry(folder.path(), "arm_cca_guest");
         assert!(source.evidence(&[7; 64]).unwrap_err().to_string().contains("not known"));
