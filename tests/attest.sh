@@ -24,17 +24,27 @@ policy() {
 # Starts a host once the made-up kernel has an entry under its number.
 start_host() {
     rm -rf tsm/* pid made-up
+    start_kernel
+    # shellcheck disable=SC2016  # of the inner shell
+    start_service host "host at" sh -c "$in_machine" sh "$traceless" host --listen "$listen" \
+        --store file:tree "$@"
+    serving=$started
+}
+
+# Starts a made-up kernel, which answers the next process that writes its number into `pid`.
+start_kernel() {
     (
         until [ -s pid ]; do sleep 0.02; done
         exec "$guest" made-up "tsm/traceless-$(cat pid)" 2>guest.err
     ) &
     kernel=$!
-    # shellcheck disable=SC2016  # of the inner shell
-    start_service host "host at" sh -c 'echo $$ >pid.part && mv pid.part pid
-        until [ -e "tsm/traceless-$$/provider" ]; do sleep 0.02; done
-        exec "$@"' sh "$traceless" host --listen "$listen" --store file:tree "$@"
-    serving=$started
 }
+
+# Becomes the command of the arguments, once the kernel has an entry for this process.
+# shellcheck disable=SC2016  # of the inner shell
+in_machine='echo $$ >pid.part && mv pid.part pid
+    until [ -e "tsm/traceless-$$/provider" ]; do sleep 0.02; done
+    exec "$@"'
 
 stop_host() {
     kill "$serving"
@@ -116,3 +126,29 @@ cat report "$entry/auxblob" >evidence
 expect 0 "$attest" verify evidence --policy policy.toml --collateral made-up/chain.pem \
     --made-up-root made-up/root.pem --report-data "$(printf '00%.0s' $(seq 64))"
 stop_host
+
+section "a gateway in a confidential machine, and clients that verify it"
+rm -rf tsm/* pid made-up
+start_kernel
+printf '#!/bin/sh\nset -- %s "$@"\n%s\n' "$attest" "$in_machine" >certifier
+chmod +x certifier
+served=("$traceless" gateway --local "$scratch/local" --blocks 500 --block-len 256 --lambda 8
+    --allow-simulated-tee --resp "127.0.0.1:$port" --certify localhost --certify 127.0.0.1)
+start_service gateway RESP "${served[@]}" --verifier "$scratch/certifier" --evidence tsm
+judged=(--policy policy.toml --collateral made-up/chain.pem --made-up-root made-up/root.pem)
+expect 0 "$attest" pin "localhost:$port" "${judged[@]}" --out trusted.pem
+expect 0 "$attest" verify trusted.pem "${judged[@]}"
+check "clients trust what was verified" test "$(redis-cli -h localhost -p "$port" --tls \
+    --cacert trusted.pem set name value)" = OK
+openssl s_client -connect "localhost:$port" -CAfile trusted.pem -verify_hostname localhost \
+    </dev/null >shown 2>&1
+check "openssl finds the name" grep -q 'Verify return code: 0' shown
+policy | sed 's/"a5/"b5/' >policy.toml
+expect 1 "$attest" pin "localhost:$port" "${judged[@]}" --out other.pem
+check "it says why" grep -q "its measurement is a5a5" err
+check "and writes nothing" [ ! -e other.pem ]
+kill "$started"
+wait "$started"
+end "$kernel"
+expect 4 "${served[@]}" --verifier "$attest"
+check "elsewhere there is no evidence" grep -q "no confidential virtual machine" err

@@ -35,7 +35,8 @@ const CHIP: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.3704.1.
 /// The claims of a genuine report. Certificates may follow it, in a table.
 pub fn verify(evidence: &[u8], collateral: &Collateral, roots: &Roots, now: u64) -> Result<Claims> {
     let (report, table) = Report::parse(evidence)?;
-    let passed = certificates(table)?.into_iter().map(CertificateDer::from);
+    let passed = certificates(table)?;
+    let passed = passed.iter().map(|entry| CertificateDer::from(entry.certificate));
     let known: Vec<_> = passed.chain(collateral.certificates.iter().cloned()).collect();
     let key = known.iter().find(|each| is_signed_by(&report, each).unwrap_or(false));
     let Some(key) = key else { return Err(no_key(&report)) };

@@ -30,7 +30,7 @@ pub enum Generation {
 
 impl Generation {
     /// Decodes `TCB_VERSION`.
-    fn decode_tcb(self, bytes: [u8; 8]) -> AmdTcb {
+    pub fn decode_tcb(self, bytes: [u8; 8]) -> AmdTcb {
         let microcode = bytes[7];
         match self {
             Self::BeforeTurin => {
@@ -72,6 +72,11 @@ impl<'a> Report<'a> {
         }
         report.signing_key()?;
         Ok((report, rest))
+    }
+
+    /// All its bytes.
+    pub fn bytes(&self) -> &'a [u8; REPORT_LEN] {
+        self.bytes
     }
 
     /// The signed bytes.

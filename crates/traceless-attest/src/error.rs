@@ -12,6 +12,17 @@ pub enum Error {
     CollateralMissing(String),
     /// A policy that cannot be used.
     Policy(String),
+    /// A key broker refuses, or what it answers cannot be used.
+    Broker(String),
+    /// A server or a key broker does not answer, or fails.
+    Unreachable {
+        /// Its address.
+        server: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The machine that this program runs in gives no evidence.
+    Machine(String),
     /// A file cannot be used.
     File {
         /// The file.
@@ -29,6 +40,11 @@ impl Error {
     pub fn file(path: &Path, reason: impl fmt::Display) -> Self {
         Self::File { path: path.into(), reason: reason.to_string() }
     }
+
+    /// A server that cannot be used.
+    pub fn unreachable(server: &str, reason: impl fmt::Display) -> Self {
+        Self::Unreachable { server: server.into(), reason: reason.to_string() }
+    }
 }
 
 impl fmt::Display for Error {
@@ -38,6 +54,11 @@ impl fmt::Display for Error {
             Self::NotGenuine(reason) => write!(f, "not genuine: {reason}"),
             Self::CollateralMissing(reason) => write!(f, "collateral is missing: {reason}"),
             Self::Policy(reason) => write!(f, "the policy: {reason}"),
+            Self::Broker(reason) => write!(f, "the key broker: {reason}"),
+            Self::Unreachable { server, reason } => {
+                write!(f, "{server} cannot be used now: {reason}")
+            }
+            Self::Machine(reason) => write!(f, "this machine's evidence: {reason}"),
             Self::File { path, reason } => write!(f, "{}: {reason}", path.display()),
         }
     }

@@ -56,11 +56,16 @@ pub fn policy(args: &AttestationArgs, allow_simulated: bool) -> Policy {
     let Some(policy) = args.attestation_policy.clone() else {
         return if allow_simulated { Policy::Simulated } else { Policy::Unset };
     };
-    let beside = env::current_exe().ok().map(|program| program.with_file_name(VERIFIER));
-    let beside = beside.filter(|program| program.exists());
-    let path = args.verifier.clone().or(beside).unwrap_or_else(|| VERIFIER.into());
+    let path = attest_program(args);
     let (collateral, made_up_root) = (args.collateral.clone(), args.made_up_root.clone());
     Policy::Hardware(Arc::new(VerifierProgram { path, policy, collateral, made_up_root }))
+}
+
+/// The program that verifies evidence, and makes certificates with it.
+pub fn attest_program(args: &AttestationArgs) -> PathBuf {
+    let beside = env::current_exe().ok().map(|program| program.with_file_name(VERIFIER));
+    let beside = beside.filter(|program| program.exists());
+    args.verifier.clone().or(beside).unwrap_or_else(|| VERIFIER.into())
 }
 
 /// The program of the enclave: this program itself.

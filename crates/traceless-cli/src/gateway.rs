@@ -5,7 +5,7 @@ mod state;
 mod tree;
 
 use crate::args::{GatewayArgs, GatewayCommand, Rate};
-use crate::cloud::{failure, refused};
+use crate::cloud::{attest_program, failure, refused};
 use crate::dashboard::Dashboard;
 use crate::failure::{DEVICE, Failure};
 use crate::log;
@@ -108,6 +108,19 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     trace.finish()
 }
 
+/// TLS for clients, with a certificate from files or one that is made now.
+fn tls(args: &GatewayArgs) -> Result<Option<Tls>, Failure> {
+    if let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        return Tls::read(chain, key).map(Some).map_err(Failure::usage);
+    }
+    if args.certify.is_empty() {
+        return Ok(None);
+    }
+    let program = attest_program(&args.tree.attestation);
+    let tls = Tls::with_evidence(&program, &args.certify, args.evidence.as_deref());
+    tls.map(Some).map_err(device)
+}
+
 /// What the gateway serves to clients.
 struct Clients<'a> {
     resp: Option<&'a str>,
@@ -119,8 +132,7 @@ struct Clients<'a> {
 
 impl<'a> Clients<'a> {
     fn read(args: &'a GatewayArgs) -> Result<Self, Failure> {
-        let tls = args.tls_cert.as_deref().zip(args.tls_key.as_deref());
-        let tls = tls.map(|(chain, key)| Tls::read(chain, key)).transpose();
+        let tls = tls(args);
         let resp = args.resp.as_deref();
         let resp = resp.or_else(|| args.s3.is_none().then_some(RESP_ADDRESS));
         let read = |path: &Path| Password::read(path).map_err(|e| unfit(path, e));
@@ -129,7 +141,7 @@ impl<'a> Clients<'a> {
         check(resp, resp::clients(password.is_some()))?;
         check(args.s3.as_deref(), listen::Clients::Authenticated)?;
         check(args.metrics.as_deref(), metrics_clients(metrics_password.is_some()))?;
-        let tls = tls.map_err(Failure::usage)?;
+        let tls = tls?;
         if tls.is_none() {
             let mut all = [resp, args.s3.as_deref()].into_iter().flatten();
             all.try_for_each(|address| warn_in_the_clear(address, "--tls-cert"))?;

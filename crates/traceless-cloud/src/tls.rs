@@ -40,7 +40,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// The configuration of a TLS server.
 #[derive(Clone)]
@@ -57,10 +59,43 @@ impl Tls {
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .map_err(|e| wrong(certificates, &e))?;
         let own = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(key, &e))?;
+        Self::new(chain, own).map_err(|e| wrong(certificates, &e))
+    }
+
+    /// A new key, and a certificate for these names with evidence of this machine: the program
+    /// `traceless-attest` makes them. `evidence` is the folder that gives the evidence out, if it
+    /// is not a usual one.
+    pub fn with_evidence(
+        program: &Path,
+        names: &[String],
+        evidence: Option<&Path>,
+    ) -> io::Result<Self> {
+        let mut command = Command::new(program);
+        command.arg("certify").args(names).args(["--cert", "-", "--key", "-"]);
+        if let Some(folder) = evidence {
+            command.arg("--evidence").arg(folder);
+        }
+        let failed =
+            |reason: &str| io::Error::other(format!("{}: {}", program.display(), reason.trim()));
+        let output = command.output().map_err(|error| failed(&error.to_string()))?;
+        let text = Zeroizing::new(output.stdout);
+        if !output.status.success() {
+            return Err(failed(&String::from_utf8_lossy(&output.stderr)));
+        }
+        let chain = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
+        let chain = chain.map_err(|error| failed(&error.to_string()))?;
+        let own = PrivateKeyDer::from_pem_slice(&text);
+        let own = own.map_err(|error| failed(&error.to_string()))?;
+        Self::new(chain, own).map_err(|error| failed(&error.to_string()))
+    }
+
+    fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, rustls::Error> {
         let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
-            .and_then(|config| config.with_no_client_auth().with_single_cert(chain, own))
-            .map_err(|e| wrong(certificates, &e))?;
+            .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key))?;
         Ok(Self(Arc::new(config)))
     }
 

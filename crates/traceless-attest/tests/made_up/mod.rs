@@ -10,6 +10,11 @@ use rcgen::{
     CustomExtension, DnType, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
     PKCS_ECDSA_P384_SHA384, RevocationReason, RevokedCertParams, SerialNumber, date_time_ymd,
 };
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 /// The number of the chip.
 pub const CHIP: [u8; 64] = [0xc4; 64];
@@ -29,6 +34,18 @@ pub struct Chip {
     pub key_certificate: Vec<u8>,
     key: EcdsaKeyPair,
 }
+
+/// Identifiers of the kinds of certificates in a table: VCEK and ASK.
+const KINDS: [[u8; 16]; 2] = [
+    [
+        0x63, 0xda, 0x75, 0x8d, 0xe6, 0x64, 0x45, 0x64, 0xad, 0xc5, 0xf4, 0xb9, 0x3b, 0xe8, 0xac,
+        0xcd,
+    ],
+    [
+        0x4a, 0xb7, 0xb3, 0x79, 0xbb, 0xac, 0x4f, 0xe4, 0xa0, 0x2f, 0x05, 0xae, 0xf3, 0x27, 0xc7,
+        0x82,
+    ],
+];
 
 /// The fields of a report that tests change.
 #[derive(Clone)]
@@ -139,8 +156,8 @@ impl Chip {
         let certificates = [&self.key_certificate[..], self.intermediate.der()];
         let head = 24 * (certificates.len() + 1);
         let (mut table, mut bytes) = (Vec::new(), Vec::new());
-        for (number, certificate) in certificates.iter().enumerate() {
-            table.extend([number as u8 + 1; 16]);
+        for (kind, certificate) in KINDS.iter().zip(certificates) {
+            table.extend(kind);
             table.extend(((head + bytes.len()) as u32).to_le_bytes());
             table.extend((certificate.len() as u32).to_le_bytes());
             bytes.extend_from_slice(certificate);
@@ -148,6 +165,29 @@ impl Chip {
         table.resize(head, 0);
         table.extend(bytes);
         table
+    }
+
+    /// Plays the kernel's part of configfs-tsm in a folder: answers requests for ever.
+    pub fn serve(&self, entry: &Path) -> io::Result<()> {
+        fs::create_dir_all(entry)?;
+        fs::write(entry.join("generation"), "1\n")?;
+        fs::write(entry.join("auxblob"), self.table())?;
+        let reports = entry.join("outblob");
+        if !Command::new("mkfifo").arg(&reports).status()?.success() {
+            return Err(io::Error::other("mkfifo failed"));
+        }
+        // The last attribute: when it is there, all are.
+        fs::write(entry.join("provider"), "sev_guest\n")?;
+        loop {
+            // Waits for a reader, which has written what its report is bound to.
+            let mut reader = OpenOptions::new().write(true).open(&reports)?;
+            let report_data = fs::read(entry.join("inblob"))?;
+            let report_data = report_data.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
+            reader.write_all(&self.report(&Fields { report_data, ..Fields::default() }))?;
+            drop(reader);
+            // The reader sees the end before the next report.
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 

@@ -25,7 +25,7 @@ pub struct AttestationArgs {
     #[arg(long, value_name = "FILE", requires = "attestation_policy")]
     pub made_up_root: Option<PathBuf>,
     /// The program traceless-attest [default: beside this program, or in PATH]
-    #[arg(long, value_name = "FILE", requires = "attestation_policy")]
+    #[arg(long, value_name = "FILE")]
     pub verifier: Option<PathBuf>,
 }
 
@@ -61,6 +61,13 @@ pub struct GatewayArgs {
     /// The private key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
+    /// This machine is a confidential virtual machine or an enclave: speak TLS with a new key and a
+    /// certificate for this name, which carries evidence for clients to verify
+    #[arg(long, value_name = "NAME", conflicts_with = "tls_cert")]
+    pub certify: Vec<String>,
+    /// The folder that gives out the evidence [default: that of configfs-tsm, or of Gramine]
+    #[arg(long, value_name = "DIR", requires = "certify")]
+    pub evidence: Option<PathBuf>,
     /// Serve metrics at /metrics, and readiness at /healthz, at this address
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<String>,
