@@ -28,12 +28,12 @@ stdenvNoCC.mkDerivation rec {
 
   installPhase = ''
     runHook preInstall
-    install -D -m 755 bin/traceless $out/bin/traceless
+    install -D -m 755 -t $out/bin bin/traceless bin/traceless-attest
     install -D -m 644 -t $out/lib/traceless lib/traceless/libtraceless_preload.so
     installManPage share/man/man1/*
-    installShellCompletion --bash share/bash-completion/completions/traceless
-    installShellCompletion --zsh share/zsh/site-functions/_traceless
-    installShellCompletion --fish share/fish/vendor_completions.d/traceless.fish
+    installShellCompletion --bash share/bash-completion/completions/*
+    installShellCompletion --zsh share/zsh/site-functions/*
+    installShellCompletion --fish share/fish/vendor_completions.d/*
     runHook postInstall
   '';
 

@@ -18,12 +18,12 @@ class Traceless < Formula
   end
 
   def install
-    bin.install "bin/traceless"
+    bin.install "bin/traceless", "bin/traceless-attest"
     (lib/"traceless").install "lib/traceless/libtraceless_preload.so"
     man1.install Dir["share/man/man1/*"]
-    bash_completion.install "share/bash-completion/completions/traceless"
-    zsh_completion.install "share/zsh/site-functions/_traceless"
-    fish_completion.install "share/fish/vendor_completions.d/traceless.fish"
+    bash_completion.install Dir["share/bash-completion/completions/*"]
+    zsh_completion.install Dir["share/zsh/site-functions/*"]
+    fish_completion.install Dir["share/fish/vendor_completions.d/*"]
   end
 
   test do

@@ -168,7 +168,9 @@ section "the archive, in an empty folder"
 archive=$(one "$packages"/traceless-*-"$machine"-linux.tar.gz)
 mkdir archive
 tar -C archive --strip-components=1 -xzf "$archive"
-for file in bin/traceless lib/traceless/libtraceless_preload.so LICENSE-MIT LICENSE-APACHE \
+for file in bin/traceless bin/traceless-attest share/man/man1/traceless-attest-verify.1.gz \
+    share/bash-completion/completions/traceless-attest share/zsh/site-functions/_traceless-attest \
+    lib/traceless/libtraceless_preload.so LICENSE-MIT LICENSE-APACHE \
     README.md THIRD-PARTY.txt lib/systemd/system/traceless-host.service \
     lib/sysusers.d/traceless.conf share/man/man1/traceless-volume-create.1.gz \
     share/bash-completion/completions/traceless share/zsh/site-functions/_traceless \
@@ -176,12 +178,14 @@ for file in bin/traceless lib/traceless/libtraceless_preload.so LICENSE-MIT LICE
     check "$file" [ -s "archive/$file" ]
 done
 check "no path of this machine" \
-    lacks "${CARGO_HOME:-$HOME/.cargo}" archive/bin/traceless \
+    lacks "${CARGO_HOME:-$HOME/.cargo}" archive/bin/traceless archive/bin/traceless-attest \
     archive/lib/traceless/libtraceless_preload.so
-check "nor of the sources" lacks "$root" archive/bin/traceless \
+check "nor of the sources" lacks "$root" archive/bin/traceless archive/bin/traceless-attest \
     archive/lib/traceless/libtraceless_preload.so
 mkdir empty
-cp archive/bin/traceless empty/traceless
+cp archive/bin/traceless archive/bin/traceless-attest empty
+check "the verifier runs alone" grep -qx "traceless-attest $(chroot empty /traceless --version |
+    cut -d ' ' -f 2)" <(chroot empty /traceless-attest --version)
 version=$(chroot empty /traceless --version | cut -d ' ' -f 2)
 check "the version $version" [ "$archive" = "$packages/traceless-$version-$machine-linux.tar.gz" ]
 lives empty /traceless
@@ -266,7 +270,7 @@ check "the version" grep -qx "traceless $version" out
 for user in traceless-gateway traceless-host; do
     check "$user" grep -q "^$user:.*:/var/lib/$user:.*nologin$" debian/etc/passwd
 done
-for page in traceless traceless-volume-create traceless-gateway; do
+for page in traceless traceless-volume-create traceless-gateway traceless-attest; do
     expect 0 inside debian man -w "$page"
     check "its place" grep -qx "/usr/share/man/man1/$page.1.gz" out
 done

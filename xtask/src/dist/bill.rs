@@ -23,7 +23,7 @@ pub struct Component {
     dependencies: BTreeSet<CrateId>,
 }
 
-/// The crates of the command, of the preloaded library, and of the Python package.
+/// The crates of the programs, of the preloaded library, and of the Python package.
 pub type Components = BTreeMap<CrateId, Component>;
 
 /// Writes the bill of a processor's programs, and returns the crates in it.
@@ -32,6 +32,7 @@ pub fn write_bill(release: &Release, platform: Platform) -> Result<Components, S
     let mut roots = Vec::new();
     for (package, features, target) in [
         ("traceless-cli", &COMMAND_FEATURES[..], platform.musl()),
+        ("traceless-attest", &[], platform.musl()),
         ("traceless-preload", &[], platform.gnu()),
         ("traceless-py", &[], platform.gnu()),
     ] {

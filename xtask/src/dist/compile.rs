@@ -18,17 +18,29 @@ pub const COMMAND_FEATURES: [&str; 2] = ["--features", "engines"];
 pub struct Programs {
     /// The command `traceless`, which needs nothing of the system but its kernel.
     pub command: PathBuf,
+    /// The verifier of evidence, `traceless-attest`, which needs as little.
+    pub verifier: PathBuf,
     /// The library that `traceless run` preloads.
     pub library: PathBuf,
+}
+
+impl Programs {
+    /// The programs that users start, by their names.
+    pub fn named(&self) -> [(&'static str, &Path); 2] {
+        [("traceless", &self.command), ("traceless-attest", &self.verifier)]
+    }
 }
 
 /// Compiles the programs for a processor.
 pub fn compile(release: &Release, platform: Platform) -> Result<Programs, String> {
     let (musl, gnu) = (platform.musl(), platform.gnu());
     zigbuild(release, "traceless-cli", &COMMAND_FEATURES, &musl)?;
+    zigbuild(release, "traceless-attest", &[], &musl)?;
     zigbuild(release, "traceless-preload", &[], &format!("{gnu}.{GLIBC}"))?;
+    let programs = release.builds.join(musl).join("release");
     Ok(Programs {
-        command: release.builds.join(musl).join("release/traceless"),
+        command: programs.join("traceless"),
+        verifier: programs.join("traceless-attest"),
         library: release.builds.join(gnu).join("release/libtraceless_preload.so"),
     })
 }

@@ -21,6 +21,8 @@ const SERVICES: [(&str, &str); 5] = [
 const TEXTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
 /// The folder of these texts in packages of a system, below `usr`.
 const DOCUMENTS: &str = "share/doc/traceless";
+/// Shells that packages have completions for.
+const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 /// The folder of options and keys.
 pub const SETTINGS: &str = "etc/traceless";
 
@@ -38,11 +40,13 @@ impl PackageKind {
         if self == Self::Tarball { "" } else { "usr/" }
     }
 
-    /// Where zsh looks for completions, below the prefix.
-    fn zsh(self) -> &'static str {
-        match self {
-            Self::Deb => "share/zsh/vendor-completions/_traceless",
-            Self::Tarball | Self::Rpm => "share/zsh/site-functions/_traceless",
+    /// Where a shell looks for the completions of a program, below the prefix.
+    fn completions(self, shell: &str, program: &str) -> String {
+        match (shell, self) {
+            ("bash", _) => format!("share/bash-completion/completions/{program}"),
+            ("fish", _) => format!("share/fish/vendor_completions.d/{program}.fish"),
+            (_, Self::Deb) => format!("share/zsh/vendor-completions/_{program}"),
+            (_, Self::Tarball | Self::Rpm) => format!("share/zsh/site-functions/_{program}"),
         }
     }
 
@@ -52,7 +56,7 @@ impl PackageKind {
     }
 }
 
-/// Manual pages, and completions by the name of their shell. The command writes them itself.
+/// Manual pages, and a folder of completions for each program, which writes them itself.
 pub struct Shares {
     pages: Vec<PathBuf>,
     completions: PathBuf,
@@ -71,22 +75,23 @@ pub fn shares(release: &Release, contents: &[Contents]) -> Result<Shares, String
         let arch = std::env::consts::ARCH;
         format!("man pages are written by the command itself: add --target {arch}")
     })?;
-    let command = &native.programs.command;
-    let pages = release.stage("man1");
+    let (pages, completions) = (release.stage("man1"), release.stage("completions"));
     empty(&pages)?;
-    // What the command says about the pages is no news here.
-    output(Command::new(command).arg("man").arg(&pages))?;
-    let completions = release.stage("completions");
     empty(&completions)?;
-    for shell in ["bash", "zsh", "fish"] {
-        let text = output(Command::new(command).args(["completions", shell]))?;
-        write(&completions.join(shell), text.as_bytes())?;
+    for (name, program) in native.programs.named() {
+        let before = list(&pages)?.len();
+        // What the program says about the pages is no news here.
+        output(Command::new(program).arg("man").arg(&pages))?;
+        if list(&pages)?.len() == before {
+            return Err(format!("{} writes no man pages", program.display()));
+        }
+        empty(&completions.join(name))?;
+        for shell in SHELLS {
+            let text = output(Command::new(program).args(["completions", shell]))?;
+            write(&completions.join(name).join(shell), text.as_bytes())?;
+        }
     }
-    let pages = list(&pages)?;
-    if pages.is_empty() {
-        return Err(format!("{} writes no man pages", command.display()));
-    }
-    Ok(Shares { pages, completions })
+    Ok(Shares { pages: list(&pages)?, completions })
 }
 
 impl Contents {
@@ -107,7 +112,13 @@ impl Contents {
         };
         let staging = Staging::new(folder)?;
         let below = |path: &str| format!("{}{path}", kind.prefix());
-        staging.copy(&self.programs.command, &below("bin/traceless"), PROGRAM)?;
+        for (name, program) in self.programs.named() {
+            staging.copy(program, &below(&format!("bin/{name}")), PROGRAM)?;
+            for shell in SHELLS {
+                let from = shares.completions.join(name).join(shell);
+                staging.copy(&from, &below(&kind.completions(shell, name)), DATA)?;
+            }
+        }
         let library = below("lib/traceless/libtraceless_preload.so");
         staging.copy(&self.programs.library, &library, DATA)?;
         for (from, to) in SERVICES {
@@ -117,14 +128,6 @@ impl Contents {
             let name = page.file_name().unwrap_or_default().to_string_lossy();
             let to = below(&format!("share/man/man1/{name}.gz"));
             staging.write(&to, &gzip(page)?, DATA)?;
-        }
-        let completions = [
-            ("bash", "share/bash-completion/completions/traceless"),
-            ("zsh", kind.zsh()),
-            ("fish", "share/fish/vendor_completions.d/traceless.fish"),
-        ];
-        for (shell, to) in completions {
-            staging.copy(&shares.completions.join(shell), &below(to), DATA)?;
         }
         for name in TEXTS {
             let to = format!("{}{name}", kind.documents());

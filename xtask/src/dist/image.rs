@@ -97,8 +97,8 @@ fn config(platform: Platform, labels: &Value, time: &str, diff: &str) -> Value {
     })
 }
 
-/// Adds the only layer: the static command, its user and its folder. Returns its descriptor, and
-/// the digest of the archive before it is compressed.
+/// Adds the only layer: the static programs, their user and their folder. Returns its descriptor,
+/// and the digest of the archive before it is compressed.
 fn layer(
     release: &Release,
     layout: &Staging,
@@ -106,7 +106,9 @@ fn layer(
 ) -> Result<(Value, String), String> {
     let name = format!("layer-{}", contents.platform.arch());
     let tree = Staging::new(release.stage(&name))?;
-    tree.copy(&contents.programs.command, "usr/bin/traceless", PROGRAM)?;
+    for (name, program) in contents.programs.named() {
+        tree.copy(program, &format!("usr/bin/{name}"), PROGRAM)?;
+    }
     for text in ["LICENSE-MIT", "LICENSE-APACHE"] {
         let to = format!("usr/share/doc/traceless/{text}");
         tree.copy(&release.root.join(text), &to, DATA)?;
