@@ -38,24 +38,31 @@ pub fn verify(evidence: &[u8], collateral: &Collateral, roots: &Roots, now: u64)
     let passed = certificates(table)?;
     let passed = passed.iter().map(|entry| CertificateDer::from(entry.certificate));
     let known: Vec<_> = passed.chain(collateral.certificates.iter().cloned()).collect();
-    let key = known.iter().find(|each| is_signed_by(&report, each).unwrap_or(false));
-    let Some(key) = key else { return Err(no_key(&report)) };
-    let not_genuine = |reason: String| Error::NotGenuine(reason);
+    // A key may have several certificates: AMD issues them anew.
+    let keys: Vec<_> =
+        known.iter().filter(|each| is_signed_by(&report, each).unwrap_or(false)).collect();
+    if keys.is_empty() {
+        return Err(no_key(&report));
+    }
     let mut reason = "no root certificate of AMD is there (its key distribution service has it: \
         https://kdsintf.amd.com/vcek/v1/Milan/cert_chain, or of Genoa, Turin)"
         .to_owned();
     for root in &known {
         let Some(generation) = roots.amd_generation(root) else { continue };
-        match verify_chain(key, &known, root, roots, collateral, now) {
-            Ok(()) => {
-                check_key(&report, key, generation).map_err(not_genuine)?;
-                let collateral_issued = oldest_revocation_list(collateral, root);
-                return Ok(Claims { collateral_issued, ..report.claims(generation) });
+        for key in &keys {
+            let verified = verify_chain(key, &known, root, roots, collateral, now)
+                .map_err(|error| format!("the certificate of the signing key: {error}"))
+                .and_then(|()| check_key(&report, key, generation));
+            match verified {
+                Ok(()) => {
+                    let collateral_issued = oldest_revocation_list(collateral, root);
+                    return Ok(Claims { collateral_issued, ..report.claims(generation) });
+                }
+                Err(error) => reason = error,
             }
-            Err(error) => reason = format!("the certificate of the signing key: {error}"),
         }
     }
-    Err(Error::NotGenuine(reason))
+    Err(Error::NotVerified(reason))
 }
 
 /// Whether the key of a certificate signed a report.
@@ -73,18 +80,27 @@ fn no_key(report: &Report<'_>) -> Error {
     let key = match (report.signing_key(), report.chip_id()) {
         (Ok(SigningKey::Vlek), _) => "the provider's VLEK".into(),
         (_, None) => "the VCEK of a chip that the report does not name".into(),
-        (_, Some(chip)) => {
-            let AmdTcb { bootloader, tee, snp, microcode, .. } =
-                report.reported_tcb(Generation::BeforeTurin);
-            format!(
-                "the VCEK (https://kdsintf.amd.com/vcek/v1/Milan/{}?blSPL={bootloader}&\
-                 teeSPL={tee}&snpSPL={snp}&ucodeSPL={microcode}, or of Genoa)",
-                HexBytes(chip.to_vec())
-            )
-        }
+        (_, Some(chip)) => format!("the VCEK ({})", key_address(report, &chip)),
     };
-    let reason = format!("no certificate there has the key that signed the report: {key}");
-    Error::CollateralMissing(reason)
+    Error::CollateralMissing(format!(
+        "no certificate there has the key that signed the report, {key}, or the report was changed"
+    ))
+}
+
+/// Where AMD gives out the certificate of a chip's key.
+fn key_address(report: &Report<'_>, chip: &[u8; 64]) -> String {
+    let generation = report.generation();
+    let AmdTcb { bootloader, tee, snp, microcode, fmc } = report.reported_tcb(generation);
+    let rest = format!("blSPL={bootloader}&teeSPL={tee}&snpSPL={snp}&ucodeSPL={microcode}");
+    let service = "https://kdsintf.amd.com/vcek/v1";
+    match generation {
+        Generation::BeforeTurin => {
+            format!("{service}/Milan/{}?{rest}, or of Genoa", HexBytes(chip.to_vec()))
+        }
+        Generation::Turin => {
+            format!("{service}/Turin/{}?fmcSPL={fmc}&{rest}", HexBytes(chip[..8].to_vec()))
+        }
+    }
 }
 
 /// Checks the path from a key's certificate to a root, and that nothing on it is revoked.

@@ -15,6 +15,9 @@ const SIGNATURE_HALF_LEN: usize = 72;
 const SCALAR_LEN: usize = 48;
 /// `SIGNATURE_ALGO`: ECDSA with P-384 and SHA-384.
 const ECDSA_P384_SHA384: u32 = 1;
+/// The version from which on a report names the processor, and the family of Turin.
+pub const NAMES_PROCESSOR: u32 = 3;
+const FAMILY_TURIN: u8 = 0x1a;
 /// Bits of the guest's policy.
 const POLICY_MIGRATABLE: u64 = 1 << 18;
 const POLICY_DEBUG: u64 = 1 << 19;
@@ -77,6 +80,22 @@ impl<'a> Report<'a> {
     /// All its bytes.
     pub fn bytes(&self) -> &'a [u8; REPORT_LEN] {
         self.bytes
+    }
+
+    /// The version of its layout.
+    pub fn version(&self) -> u32 {
+        self.u32(0)
+    }
+
+    /// The generation of the processor, as the report tells it. Nothing but a certificate proves it.
+    pub fn generation(&self) -> Generation {
+        let is_turin = if self.version() >= NAMES_PROCESSOR {
+            self.bytes[0x188] == FAMILY_TURIN
+        } else {
+            // Numbers of chips are shorter since Turin.
+            self.chip_id().is_some_and(|chip| chip[8..].iter().all(|byte| *byte == 0))
+        };
+        if is_turin { Generation::Turin } else { Generation::BeforeTurin }
     }
 
     /// The signed bytes.

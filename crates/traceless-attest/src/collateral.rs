@@ -10,6 +10,8 @@ use x509_cert::Certificate;
 
 /// Bytes of a file of collateral, at most. Intel's has some 10 to 40 KiB.
 const FILE_LEN_MAX: u64 = 4 << 20;
+/// The version of Intel's statements about security versions.
+const TCB_INFO_VERSION: u64 = 3;
 /// Files of collateral, at most.
 const FILES_MAX: usize = 10_000;
 
@@ -56,8 +58,18 @@ impl Collateral {
     /// Adds the contents of a file. Fails with the reason.
     pub fn add_bytes(&mut self, bytes: &[u8]) -> std::result::Result<(), String> {
         if bytes.trim_ascii_start().starts_with(b"{") {
-            let parsed = serde_json::from_slice(bytes);
-            self.intel.push(parsed.map_err(|error| format!("no collateral of Intel: {error}"))?);
+            let parsed: QuoteCollateralV3 = serde_json::from_slice(bytes)
+                .map_err(|error| format!("no collateral of Intel: {error}"))?;
+            let about: serde_json::Value = serde_json::from_str(&parsed.tcb_info)
+                .map_err(|error| format!("no statement about security versions: {error}"))?;
+            if about["version"] != TCB_INFO_VERSION {
+                return Err(format!(
+                    "its statement about security versions (TCB info) has version {}, and version \
+                     {TCB_INFO_VERSION} is needed: a PCCS has it under /v4/",
+                    about["version"]
+                ));
+            }
+            self.intel.push(parsed);
             return Ok(());
         }
         if bytes.starts_with(&[0x30]) {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// The evidence has another form than its kind must have.
     Malformed(String),
-    /// The evidence is not genuine: a signature, a certificate or a statement about it is wrong.
-    NotGenuine(String),
+    /// The evidence is not genuine (a signature, a certificate or a statement about it is wrong), or
+    /// of a machine that no policy can accept.
+    NotVerified(String),
     /// What the maker signed is missing.
     CollateralMissing(String),
     /// A policy that cannot be used.
@@ -51,7 +52,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(reason) => write!(f, "no evidence: {reason}"),
-            Self::NotGenuine(reason) => write!(f, "not genuine: {reason}"),
+            Self::NotVerified(reason) => write!(f, "not verified: {reason}"),
             Self::CollateralMissing(reason) => write!(f, "collateral is missing: {reason}"),
             Self::Policy(reason) => write!(f, "the policy: {reason}"),
             Self::Broker(reason) => write!(f, "the key broker: {reason}"),

@@ -1,5 +1,5 @@
 use crate::amd;
-use crate::amd_report::{Generation, Report};
+use crate::amd_report::Report;
 use crate::claims::Claims;
 use crate::collateral::Collateral;
 use crate::error::{Error, Result};
@@ -30,7 +30,10 @@ pub fn verify(evidence: &[u8], collateral: &Collateral, roots: &Roots, now: u64)
 pub fn read_unverified(evidence: &[u8]) -> Result<Claims> {
     match kind_of(evidence)? {
         Kind::Quote => intel::read_unverified(evidence),
-        Kind::Report => Ok(Report::parse(evidence)?.0.claims(Generation::BeforeTurin)),
+        Kind::Report => {
+            let (report, _) = Report::parse(evidence)?;
+            Ok(report.claims(report.generation()))
+        }
     }
 }
 

@@ -110,7 +110,7 @@ impl CertificateEvidence {
         let key = certificate.subject_public_key_info().to_der().map_err(|_| malformed())?;
         let hash = claimed_hash(&claims).ok_or_else(malformed)?;
         if !hash.fits(&key) {
-            return Err(Error::NotGenuine("its evidence is for another key".into()));
+            return Err(Error::NotVerified("its evidence is for another key".into()));
         }
         Ok(Self { evidence, report_data: report_data(&claims) })
     }

@@ -20,7 +20,6 @@ use std::str::FromStr;
 
 /// Attribute bits of an enclave and of a trust domain.
 const SGX_DEBUG: u8 = 1 << 1;
-const TDX_DEBUG: u8 = 1 << 0;
 const TDX_MIGRATABLE: u64 = 1 << 29;
 
 /// The claims of a genuine quote. A quote of a program under debugging is genuine, too.
@@ -60,13 +59,13 @@ fn verify_with(quote: &[u8], with: &QuoteCollateralV3, roots: &Roots, now: u64) 
     let chain = CertificateDer::pem_slice_iter(with.tcb_info_issuer_chain.as_bytes());
     let root = chain.filter_map(std::result::Result::ok).find(|each| roots.is_intel(each));
     let root = root.ok_or_else(|| {
-        Error::NotGenuine("the collateral's certificates do not end at Intel's root".into())
+        Error::NotVerified("the collateral's certificates do not end at Intel's root".into())
     })?;
     // A policy of our own judges debugging and security versions.
     let verified = QuoteVerifier::<AwsLcConfig>::new_with_config(root.to_vec())
         .allow_debug(true)
         .verify_with_policy(quote, with, now, &QuotePolicy::claims_only(now));
-    let verified = verified.map_err(|error| Error::NotGenuine(format!("{error:#}")))?;
+    let verified = verified.map_err(|error| Error::NotVerified(format!("{error:#}")))?;
     claims(&verified, with)
 }
 
@@ -77,7 +76,7 @@ fn claims(verified: &QuoteClaims, with: &QuoteCollateralV3) -> Result<Claims> {
     };
     let issued = [&with.tcb_info, &with.qe_identity].map(|statement| issue_time(statement));
     let [Some(tcb_info), Some(qe_identity)] = issued else {
-        return Err(Error::NotGenuine("the collateral does not say when it was issued".into()));
+        return Err(Error::NotVerified("the collateral does not say when it was issued".into()));
     };
     Ok(Claims {
         platform: Some(HexBytes(verified.platform.pck.ppid.clone())),
@@ -132,7 +131,9 @@ fn claims_of_domain(report: &TDReport10, tcb: Tcb) -> Claims {
         host_data: Some(HexBytes(report.mr_config_id.to_vec())),
         product: None,
         svn: 0,
-        debug: report.td_attributes[0] & TDX_DEBUG != 0,
+        // Any bit of the first byte ("TD under debug") lets the host look into the domain: debugging,
+        // and profiling with its counters.
+        debug: report.td_attributes[0] != 0,
         migratable: u64::from_le_bytes(report.td_attributes) & TDX_MIGRATABLE != 0,
         privilege_level: 0,
         tcb,
@@ -177,5 +178,37 @@ impl CryptoProvider for AwsLcCrypto {
 
     fn sha384(data: &[u8]) -> [u8; 48] {
         Sha384::digest(data).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_whose_host_may_look_inside_is_under_debugging() {
+        let mut report = TDReport10 {
+            tee_tcb_svn: [0; 16],
+            mr_seam: [0; 48],
+            mr_signer_seam: [0; 48],
+            seam_attributes: [0; 8],
+            td_attributes: [0; 8],
+            xfam: [0; 8],
+            mr_td: [0; 48],
+            mr_config_id: [0; 48],
+            mr_owner: [0; 48],
+            mr_owner_config: [0; 48],
+            rt_mr0: [0; 48],
+            rt_mr1: [0; 48],
+            rt_mr2: [0; 48],
+            rt_mr3: [0; 48],
+            report_data: [0; 64],
+        };
+        let unknown = || Tcb::Intel { status: String::new(), advisories: Vec::new() };
+        for bit in 0..64 {
+            report.td_attributes = (1_u64 << bit).to_le_bytes();
+            let claims = claims_of_domain(&report, unknown());
+            assert_eq!((claims.debug, claims.migratable), (bit < 8, bit == 29), "{bit}");
+        }
     }
 }

@@ -256,6 +256,9 @@ impl Program {
         if !self.registers.is_empty() && self.tee != Tee::Tdx {
             return Err("only TDX has registers".into());
         }
+        if self.allow_migration && self.tee != Tee::Snp {
+            return Err("allow-migration is for SEV-SNP: of TDX no such machine is accepted".into());
+        }
         if self.tee == Tee::Snp && self.tcb_min.is_none() {
             return Err("SEV-SNP needs tcb-min: AMD does not say which firmware is old".into());
         }

@@ -97,6 +97,13 @@ fn a_policy_that_says_too_little_is_refused() {
         (accept("measurment = []"), "unknown field"),
         (
             format!(
+                "[[accept]]\ntee = \"tdx\"\nmeasurement = [\"{measurement}\"]\n\
+                 allow-migration = true"
+            ),
+            "of TDX no such machine",
+        ),
+        (
+            format!(
                 "makers = 2\n{}",
                 accept(&format!("measurement = [\"{measurement}\"]\ntcb-min = {{}}"))
             ),

@@ -60,9 +60,9 @@ fn real_quotes_are_genuine_with_the_collateral_of_their_time() {
 
         sample.at += 90 * 86_400;
         let late = sample.verify().unwrap_err().to_string();
-        assert!(late.contains("not genuine") && late.contains("xpired"), "{late}");
+        assert!(late.contains("not verified") && late.contains("xpired"), "{late}");
         sample.at = at - 300 * 86_400;
-        assert!(matches!(sample.verify(), Err(Error::NotGenuine(_))), "{name}: too early");
+        assert!(matches!(sample.verify(), Err(Error::NotVerified(_))), "{name}: too early");
     }
 }
 
@@ -84,6 +84,13 @@ fn quotes_need_collateral_of_their_model_and_the_pinned_root() {
     let roots = Roots::made_up(vec![vec![0x30, 0]]);
     let error = verify(&tdx.quote, &tdx.collateral, &roots, tdx.at).unwrap_err();
     assert!(error.to_string().contains("Intel's root"), "{error}");
+
+    // A statement of an older version, which names no kind of enclave.
+    let text = fs::read_to_string(samples().join("sgx_quote_collateral.json")).unwrap();
+    assert!(text.contains("\\\"version\\\":3"), "{text:.200}");
+    let older = text.replace("\\\"version\\\":3", "\\\"version\\\":2");
+    let reason = Collateral::default().add_bytes(older.as_bytes()).unwrap_err();
+    assert!(reason.contains("version 3 is needed"), "{reason}");
 
     // A chain of Intel that ends below its root.
     let text = fs::read(samples().join("tdx_quote_collateral.json")).unwrap();

@@ -105,9 +105,34 @@ fn what_is_missing_is_named_with_its_place() {
     let error = refused(&chip, &report, &collateral(&chip));
     let place = format!("/{}?blSPL=4&teeSPL=1&snpSPL=22&ucodeSPL=213", "c4".repeat(64));
     assert!(error.contains(&place), "{error}");
+    let mut turin = report.clone();
+    turin[0x188] = 0x1a;
+    let error = refused(&chip, &turin, &collateral(&chip));
+    let place =
+        format!("/Turin/{}?fmcSPL=4&blSPL=1&teeSPL=0&snpSPL=0&ucodeSPL=213", "c4".repeat(8));
+    assert!(error.contains(&place), "{error}");
     let with_key = [report, chip.table()].concat();
     let error = refused(&chip, &with_key, &Collateral::default());
     assert!(error.contains("/cert_chain"), "{error}");
+}
+
+/// AMD issues certificates of the same key anew; a folder may have all of them, in any order.
+#[test]
+fn one_valid_certificate_of_a_key_is_enough() {
+    let chip = Chip::new();
+    let report = chip.report(&Fields::default());
+    let roots = Roots::made_up(vec![chip.root_der()]);
+    for order in [
+        [&chip.reissued_certificate, &chip.key_certificate],
+        [&chip.key_certificate, &chip.reissued_certificate],
+    ] {
+        let mut collateral = collateral(&chip);
+        order.iter().for_each(|each| collateral.add_bytes(each).unwrap());
+        verify(&report, &collateral, &roots, NOW).unwrap();
+    }
+    let mut collateral = collateral(&chip);
+    collateral.add_bytes(&chip.reissued_certificate).unwrap();
+    assert!(refused(&chip, &report, &collateral).contains("CertNotValidYet"));
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub struct Chip {
     root_params: CertificateParams,
     intermediate: Certificate,
     pub key_certificate: Vec<u8>,
+    /// Another certificate of the same key, from 2040 on.
+    pub reissued_certificate: Vec<u8>,
     key: EcdsaKeyPair,
 }
 
@@ -84,6 +86,8 @@ impl Chip {
         let chip = extension(&[1, 3, 6, 1, 4, 1, 3704, 1, 4], CHIP.to_vec());
         params.custom_extensions.push(chip);
         let key_certificate = params.signed_by(&key, &issuer).expect("a certificate");
+        params.not_before = date_time_ymd(2040, 1, 1);
+        let reissued_certificate = params.signed_by(&key, &issuer).expect("a certificate");
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, &key.serialize_der());
         Self {
             root,
@@ -91,6 +95,7 @@ impl Chip {
             root_params,
             intermediate,
             key_certificate: key_certificate.der().to_vec(),
+            reissued_certificate: reissued_certificate.der().to_vec(),
             key: pair.expect("a key of P-384"),
         }
     }

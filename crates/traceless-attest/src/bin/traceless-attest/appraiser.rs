@@ -63,7 +63,7 @@ impl Appraiser {
                 let claims = self.genuine(&read.evidence)?;
                 if claims.report_data != HexBytes(read.report_data.to_vec()) {
                     let reason = "its evidence is not bound to the certificate's key";
-                    return Err(Error::NotGenuine(reason.into()));
+                    return Err(Error::NotVerified(reason.into()));
                 }
                 Ok(claims)
             }),

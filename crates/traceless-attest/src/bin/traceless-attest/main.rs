@@ -82,7 +82,7 @@ fn code_of(error: &Error) -> u8 {
         Error::Policy(_) => USAGE,
         Error::File { .. } | Error::Unreachable { .. } | Error::Machine(_) => UNUSABLE,
         Error::Malformed(_)
-        | Error::NotGenuine(_)
+        | Error::NotVerified(_)
         | Error::CollateralMissing(_)
         | Error::Broker(_) => REFUSED,
     }
