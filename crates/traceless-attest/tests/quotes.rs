@@ -105,14 +105,14 @@ fn quotes_need_collateral_of_their_model_and_the_pinned_root() {
     assert!(error.to_string().contains("Intel's root"), "{error}");
 }
 
-/// One bit of each byte of what is signed, and each length.
+/// One bit of each byte of the first quote, of each fifth of the rest, and each length.
 #[test]
 fn changed_quotes_are_refused() {
-    for (name, at, ..) in SAMPLES {
+    for ((name, at, ..), step) in SAMPLES.into_iter().zip([1, 5, 5]) {
         let mut sample = Sample::read(name, at);
         let honest = sample.verify().unwrap();
         let signed = sample.quote.len();
-        for byte in 0..signed {
+        for byte in (0..signed).step_by(step) {
             sample.quote[byte] ^= 1 << (byte % 8);
             // The tail has lengths, padding and the line ends of certificates.
             if let Ok(claims) = sample.verify() {

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use traceless_cloud::process;
 use traceless_cloud::server::{self, HostServer, Identity, STRANGER_TIME, Settings};
 use traceless_cloud::store::StorePlace;
-use traceless_sys::{listen, machine_evidence};
+use traceless_sys::listen;
+use traceless_sys::machine_evidence::{self, Machine};
 
 pub fn run(args: &HostArgs) -> Result<(), Failure> {
     log::start(args.log);
@@ -36,7 +37,8 @@ pub fn run(args: &HostArgs) -> Result<(), Failure> {
     let settings = Settings {
         folder,
         store,
-        enclave: enclave_program(),
+        // Another process would be another enclave of SGX.
+        enclave: (kind != Some(Machine::Sgx)).then(enclave_program),
         identity: identity.map(|(certificate, key)| Identity { certificate, key }),
         clients: args.client_ca.clone(),
         machine,

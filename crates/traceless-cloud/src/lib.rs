@@ -120,6 +120,8 @@ pub mod geometry;
 pub mod host;
 #[cfg(feature = "std")]
 pub mod host_group;
+#[cfg(feature = "std")]
+mod hosted_enclave;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod kernel;

@@ -37,17 +37,18 @@ use crate::durable::{make_folder, write_private};
 use crate::error::{Error, Result};
 use crate::gateway::{Gateway, Keys, OpenState, StateLease, StateLocation};
 use crate::geometry::Geometry;
-use crate::host::{DamagedSlot, Enclave, Host, HostedStore, Inside, QueryRequest, Stage};
+use crate::host::{DamagedSlot, Host, HostedStore, QueryRequest, Stage};
 use crate::host_group::{describe_enclaves, observed_hosts};
+use crate::hosted_enclave::{AwaitingEnclave, HostedEnclave};
 use crate::kernel::Choice;
 use crate::params::Params;
-use crate::process::{Program, Starting};
+use crate::process::Program;
 use crate::random::SystemStream;
 use crate::store::{
     BoxedStore, Durability, FileStore, NodeStore as _, NodeVersion, OpenStore as _, Opening,
     StorePlace,
 };
-use crate::tee::{Candidate, EnclavePlace, Policy, Provision, verify};
+use crate::tee::{Policy, Provision, verify};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use traceless_core::rng::{Rng, System};
@@ -232,7 +233,7 @@ pub fn existing_keys(home: &Path, key_file: Option<&Path>) -> Result<Keys> {
 }
 
 /// A store with an enclave of any kind.
-type Serving = HostedStore<Arc<BoxedStore>, Box<dyn Enclave>>;
+type Serving = HostedStore<Arc<BoxedStore>, HostedEnclave>;
 
 /// A host in the gateway's process, which can start one enclave after another.
 struct LocalHost {
@@ -253,18 +254,9 @@ impl LocalHost {
         let mut nonce = Nonce::default();
         System.fill(&mut nonce);
         let geometry = self.provision.geometry;
-        let (enclave, attested): (Box<dyn Enclave>, _) = if let Some(program) = &self.enclave {
-            let (starting, evidence) = Starting::start(program, &nonce)?;
-            let attested = verify(&evidence, &nonce, &self.policy)?;
-            let sealed = self.provision.seal(&attested)?;
-            (Box::new(starting.provision(&geometry, &sealed)?), attested)
-        } else {
-            let candidate = Candidate::new(&nonce)?;
-            let evidence = candidate.evidence(EnclavePlace::Inside);
-            let attested = verify(&evidence, &nonce, &self.policy)?;
-            let (shared, session) = candidate.accept(&self.provision.seal(&attested)?)?;
-            (Box::new(Inside::new(&shared, &session, Box::new(System))?), attested)
-        };
+        let (enclave, evidence) = AwaitingEnclave::start(self.enclave.as_ref(), &nonce)?;
+        let attested = verify(&evidence, &nonce, &self.policy)?;
+        let enclave = enclave.provision(&geometry, &self.provision.seal(&attested)?)?;
         let host = Arc::new(HostedStore::new(geometry, self.store.clone(), enclave));
         *self.host.write().unwrap_or_else(PoisonError::into_inner) = Some(host);
         Ok(((attested.gateway, attested.enclave), attested.what))

@@ -33,7 +33,7 @@
 //! #         }),
 //! #         0,
 //! #     ),
-//! #     enclave: Program { path, arguments: vec!["enclave".into()], environment },
+//! #     enclave: Some(Program { path, arguments: vec!["enclave".into()], environment }),
 //! #     identity: None,
 //! #     clients: None,
 //! #     machine: None,

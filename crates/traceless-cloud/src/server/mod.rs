@@ -21,10 +21,12 @@
 //! # let folder = temporary.path().to_owned();
 //! let arguments = vec!["enclave".into()];
 //! let enclave = Program { path: "traceless".into(), arguments, environment: Vec::new() };
-//! let (identity, clients, stranger_time) = (None, None, STRANGER_TIME);
+//! let (identity, clients, machine, stranger_time) = (None, None, None, STRANGER_TIME);
+//! let enclave = Some(enclave);
 //! let store = StoreFolder { folder: folder.join("nodes"), durability: Durability::Power };
 //! let store = StorePlace::new(Box::new(store), 64 << 20);
-//! let settings = Settings { folder, store, enclave, identity, clients, stranger_time };
+//! let settings =
+//!     Settings { folder, store, enclave, identity, clients, machine, stranger_time };
 //! let server = Arc::new(HostServer::new(settings)?);
 //! assert!(server.certificate().exists());
 //!
@@ -55,7 +57,8 @@ use crate::connection_places::{ConnectionPlaces, REST};
 use crate::durable::make_folder;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::process::{Program, Starting};
+use crate::hosted_enclave::AwaitingEnclave;
+use crate::process::Program;
 use crate::store::{BoxedStore, NodeStore as _, OpenStore as _, StorePlace};
 use crate::tee::{endorse, report_data};
 use crate::wire::fence::{Fence, Opening};
@@ -84,8 +87,9 @@ pub struct Settings {
     pub folder: PathBuf,
     /// Where the tree is.
     pub store: StorePlace,
-    /// The program of the host's enclaves.
-    pub enclave: Program,
+    /// The program of the host's enclaves; `None` for enclaves in this process, where the whole host
+    /// runs in hardware's enclave.
+    pub enclave: Option<Program>,
     /// The host's certificate and key; `None` creates a certificate in the host's folder.
     pub identity: Option<Identity>,
     /// Certificates that sign the gateways' certificates; `None` admits all gateways.
@@ -125,7 +129,7 @@ struct Visitor {
     opening: Opening,
     geometry: Geometry,
     store: Arc<BoxedStore>,
-    enclave: Starting,
+    enclave: AwaitingEnclave,
 }
 
 impl HostServer {
@@ -191,7 +195,7 @@ impl HostServer {
         state.fence.check(opening)?;
         let store = self.store(&mut state, geometry, opening)?;
         state.fence.admit(opening)?;
-        let (enclave, token) = Starting::start(&self.settings.enclave, nonce)?;
+        let (enclave, token) = AwaitingEnclave::start(self.settings.enclave.as_ref(), nonce)?;
         // The machine takes its time for evidence.
         drop(state);
         let evidence = match &self.settings.machine {

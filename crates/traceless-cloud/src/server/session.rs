@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::host::{Host, HostedStore};
-use crate::process::EnclaveProcess;
+use crate::hosted_enclave::HostedEnclave;
 use crate::store::BoxedStore;
 use crate::wire::message::{LINES, NumberedRequest, SessionId, damage, replies};
 use std::net::{Shutdown, TcpStream};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 pub struct HostSession {
     id: SessionId,
     geometry: Geometry,
-    served: HostedStore<Arc<BoxedStore>, EnclaveProcess>,
+    served: HostedStore<Arc<BoxedStore>, HostedEnclave>,
     over: AtomicBool,
     /// Held by each call while it runs, so that no call runs after the session has ended.
     running: RwLock<()>,
@@ -44,7 +44,7 @@ impl HostSession {
         id: SessionId,
         geometry: Geometry,
         store: Arc<BoxedStore>,
-        enclave: EnclaveProcess,
+        enclave: HostedEnclave,
     ) -> Self {
         Self {
             id,
@@ -69,8 +69,8 @@ impl HostSession {
 
     /// The number of the enclave's process.
     #[cfg(test)]
-    pub fn enclave_id(&self) -> u32 {
-        self.served.enclave().id()
+    pub fn enclave_id(&self) -> Option<u32> {
+        self.served.enclave().process_id()
     }
 
     /// Whether the session has ended.

@@ -43,7 +43,7 @@ impl Running {
                 }),
                 3 * params(BLOCKS).geometry.node_len(0) as u64,
             ),
-            enclave: this_program("enclave"),
+            enclave: Some(this_program("enclave")),
             identity: None,
             clients: known,
             machine: None,
@@ -80,7 +80,7 @@ impl Running {
     }
 
     fn enclave(&self) -> Option<u32> {
-        self.server.lock().current.as_ref().map(|current| current.enclave_id())
+        self.server.lock().current.as_ref().and_then(|current| current.enclave_id())
     }
 }
 
