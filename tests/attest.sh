@@ -58,7 +58,7 @@ check "it says so" grep -q "no confidential virtual machine" err
 
 section "a gateway whose policy accepts the machine"
 start_host --evidence tsm
-check "the host says what it sends" grep -q "evidence of this machine (sev_guest)" host.err
+check "the host says what it sends" grep -q "evidence of this machine (snp)" host.err
 policy >policy.toml
 start_service gateway RESP "${attested[@]}"
 check "the gateway says what it accepted" \
@@ -152,3 +152,45 @@ wait "$started"
 end "$kernel"
 expect 4 "${served[@]}" --verifier "$attest"
 check "elsewhere there is no evidence" grep -q "no confidential virtual machine" err
+
+section "manifests name options that there are"
+# The command of a manifest, one word a line, with files of this folder in place of its own.
+cat "$root/dist/gramine/traceless-host.manifest.template" >manifest
+python3 - <<'PYTHON' >gramine
+import tomllib
+words = tomllib.loads(open("manifest").read())["loader"]["argv"]
+print("\n".join(words[1:]))
+PYTHON
+sed -n '/command: >-/,/# configfs/p' "$root/dist/dstack/docker-compose.yaml" | sed '1d;$d' |
+    xargs -n 1 >dstack
+for manifest in gramine dstack; do
+    mapfile -t words < <(sed "s|0.0.0.0:6500|$listen|; s|/gateways.pem|$PWD/tree/host.pem|
+        s|^/config||; s|/state|$PWD/hosted|; s|file:.*|file:$PWD/hosted/tree|
+        s|/dev/attestation|$PWD/gramine-files|" "$manifest")
+    mkdir -p gramine-files
+    touch gramine-files/user_report_data gramine-files/quote
+    if [ "$manifest" = gramine ]; then
+        start_service host "host at" "$traceless" "${words[@]}"
+        check "the host is inside its enclave" grep -q "evidence of this machine (sgx)" host.err
+        kill "$started"
+        wait "$started"
+    else
+        expect 1 "$traceless" "${words[@]}"
+        check "without a machine: it says so" grep -q "no confidential virtual machine" err
+    fi
+done
+
+section "a host inside an enclave of SGX serves as another one"
+start_service host "host at" "$traceless" host --listen "$listen" --store "file:$PWD/inside" \
+    --evidence "$PWD/gramine-files"
+serving=$started
+start_service gateway RESP "$traceless" gateway --blocks 500 --block-len 256 --lambda 8 \
+    --resp "127.0.0.1:$port" --host "$listen" --host-cert inside/host.pem --state inner \
+    --allow-simulated-tee
+check "a value is kept" test "$(redis-cli -p "$port" set name value)" = OK
+check "and found" test "$(redis-cli -p "$port" get name)" = value
+check "the host has no other process" [ -z "$(pgrep -P "$serving" || true)" ]
+kill "$started"
+wait "$started"
+kill "$serving"
+wait "$serving"

@@ -87,7 +87,7 @@ impl<'a> Report<'a> {
         self.u32(0)
     }
 
-    /// The generation of the processor, as the report tells it. Nothing but a certificate proves it.
+    /// The generation of the processor, as the report has it. Only a certificate proves it.
     pub fn generation(&self) -> Generation {
         let is_turin = if self.version() >= NAMES_PROCESSOR {
             self.bytes[0x188] == FAMILY_TURIN

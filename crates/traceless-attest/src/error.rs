@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// The evidence has another form than its kind must have.
     Malformed(String),
-    /// The evidence is not genuine (a signature, a certificate or a statement about it is wrong), or
-    /// of a machine that no policy can accept.
+    /// The evidence is not genuine (a signature, a certificate or a statement about it is wrong),
+    /// or of a machine that no policy can accept.
     NotVerified(String),
     /// What the maker signed is missing.
     CollateralMissing(String),

@@ -131,8 +131,8 @@ fn claims_of_domain(report: &TDReport10, tcb: Tcb) -> Claims {
         host_data: Some(HexBytes(report.mr_config_id.to_vec())),
         product: None,
         svn: 0,
-        // Any bit of the first byte ("TD under debug") lets the host look into the domain: debugging,
-        // and profiling with its counters.
+        // Any bit of the first byte ("TD under debug") lets the host look into the domain:
+        // debugging, and profiling with its counters.
         debug: report.td_attributes[0] != 0,
         migratable: u64::from_le_bytes(report.td_attributes) & TDX_MIGRATABLE != 0,
         privilege_level: 0,
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_domain_whose_host_may_look_inside_is_under_debugging() {
+    fn debugging_and_profiling_let_the_host_look_inside() {
         let mut report = TDReport10 {
             tee_tcb_svn: [0; 16],
             mr_seam: [0; 48],

@@ -127,7 +127,9 @@ fn one_valid_certificate_of_a_key_is_enough() {
         [&chip.key_certificate, &chip.reissued_certificate],
     ] {
         let mut collateral = collateral(&chip);
-        order.iter().for_each(|each| collateral.add_bytes(each).unwrap());
+        for each in order {
+            collateral.add_bytes(each).unwrap();
+        }
         verify(&report, &collateral, &roots, NOW).unwrap();
     }
     let mut collateral = collateral(&chip);

@@ -94,14 +94,8 @@ fn crash_everywhere(family: &Family) -> Tally {
     sum.into_inner().expect("nothing panics here")
 }
 
-const QUICK: Effort = Effort {
-    exhaustive_max: 4,
-    subsets: 16,
-    cuts: 1,
-    torn: 8,
-    again_every: 60,
-    continue_every: 1,
-};
+const QUICK: Effort =
+    Effort { exhaustive_max: 4, subsets: 16, cuts: 1, torn: 8, again_every: 60, continue_every: 1 };
 
 /// Flushes, syncs that writing itself makes, kills and closes, each with writes in flight.
 fn steps_for_faults() -> Vec<Step> {

@@ -87,8 +87,8 @@ pub struct Settings {
     pub folder: PathBuf,
     /// Where the tree is.
     pub store: StorePlace,
-    /// The program of the host's enclaves; `None` for enclaves in this process, where the whole host
-    /// runs in hardware's enclave.
+    /// The program of the host's enclaves; `None` for enclaves in this process, where the whole
+    /// host runs in hardware's enclave.
     pub enclave: Option<Program>,
     /// The host's certificate and key; `None` creates a certificate in the host's folder.
     pub identity: Option<Identity>,
