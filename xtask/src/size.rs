@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use serde::Serialize;
 
@@ -39,7 +40,7 @@ impl SizeRow {
     }
 }
 
-/// The report of the group `size`. A quick one leaves out the quickstart, which is built anew.
+/// The report of the group `size`. A quick one leaves out what is built anew.
 pub fn measure(root: &Path, quick: bool) -> Result<String, String> {
     let all = root.join(BUILDS).join("all");
     build(root, &all, &["-p", "traceless-preload"])?;
@@ -51,11 +52,18 @@ pub fn measure(root: &Path, quick: bool) -> Result<String, String> {
         let minutes = cpu_of_quickstart(root, &volume)?;
         SizeRow::new("size-quickstart-cpu", "min", minutes)
     };
+    let tests = if quick {
+        let why = Some("the tests of a clean clone take long; leave out --quick");
+        SizeRow { name: "size-tests-wall", unit: "min", measured: None, why }
+    } else {
+        SizeRow::new("size-tests-wall", "min", wall_of_tests(root)?)
+    };
     build(root, &volume, &VOLUME_ONLY)?;
     let files = installed_files(root, &all)?;
     let of_command = |path: &&PathBuf| path.starts_with(root.join("crates/traceless-cli"));
     let rows = vec![
         quickstart,
+        tests,
         SizeRow::new("size-packages-all", "packages", packages(root, &[])?),
         SizeRow::new("size-packages-volume", "packages", packages(root, &VOLUME_ONLY)?),
         SizeRow::new("size-binary-all", "MB", megabytes(&all)?),
@@ -84,6 +92,21 @@ fn cpu_of_quickstart(root: &Path, target: &Path) -> Result<f64, String> {
     let mut quickstart = Command::new(root.join("quickstart"));
     run(quickstart.env("CARGO_TARGET_DIR", target).stdout(Stdio::null()))?;
     Ok((cpu_seconds_of_children()? - before) / 60.0)
+}
+
+/// Minutes that `./test` takes in a clean clone of what is committed.
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn wall_of_tests(root: &Path) -> Result<f64, String> {
+    let clone = root.join(BUILDS).join("clone");
+    if clone.exists() {
+        std::fs::remove_dir_all(&clone)
+            .map_err(|error| format!("cannot remove {}: {error}", clone.display()))?;
+    }
+    run(Command::new("git").args(["clone", "--quiet"]).arg(root).arg(&clone))?;
+    let begun = Instant::now();
+    let mut tests = Command::new(clone.join("test"));
+    run(tests.env_remove("CARGO_TARGET_DIR").env_remove("TRACELESS").stdout(Stdio::null()))?;
+    Ok(begun.elapsed().as_secs_f64() / 60.0)
 }
 
 /// Processor time of all processes below this one that have ended, in seconds.
