@@ -34,6 +34,8 @@ const KEY_HASH: &str = "pubkey-hash";
 const SHA_256: u64 = 1;
 const SHA_384: u64 = 7;
 const SHA_512: u64 = 8;
+/// The first bytes of a text in PEM.
+const PEM: &[u8] = b"-----BEGIN ";
 /// Bytes of a certificate with evidence, as a file, at most.
 pub const CERTIFICATE_LEN_MAX: usize = 3 * EVIDENCE_LEN_MAX;
 
@@ -86,6 +88,10 @@ impl CertificateEvidence {
     pub fn read(bytes: &[u8]) -> Option<Result<Self>> {
         if let Ok(certificate) = Certificate::from_der(bytes) {
             return Some(Self::of(&certificate));
+        }
+        // Quotes have certificates in PEM, too, further inside.
+        if !bytes.trim_ascii_start().starts_with(PEM) {
+            return None;
         }
         let first = CertificateDer::pem_slice_iter(bytes).next()?.ok()?;
         Some(Self::of(&Certificate::from_der(&first).ok()?))

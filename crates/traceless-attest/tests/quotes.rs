@@ -149,6 +149,37 @@ fn a_policy_judges_real_quotes() {
     assert!(judge(&sgx, &format!("{hardening}\n{named}\nproduct = 1")).is_err());
 }
 
+/// A quote has certificates inside, and is none.
+#[test]
+fn the_command_takes_quotes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (quote, policy) = (samples().join("tdx_quote"), folder.path().join("policy.toml"));
+    let run = |arguments: &[&std::ffi::OsStr]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_traceless-attest"));
+        let output = command.args(arguments).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let (code, said) = run(&["show".as_ref(), quote.as_os_str(), "--json".as_ref()]);
+    assert_eq!(code, Some(0), "{said}");
+    let shown: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let measurement = shown["claims"]["measurement"].as_str().unwrap();
+    let accept = format!("[[accept]]\ntee = \"tdx\"\nmeasurement = [\"{measurement}\"]\n");
+    fs::write(&policy, accept).unwrap();
+    let collateral = samples().join("tdx_quote_collateral.json");
+    let (code, said) = run(&[
+        "verify".as_ref(),
+        quote.as_os_str(),
+        "--policy".as_ref(),
+        policy.as_os_str(),
+        "--collateral".as_ref(),
+        collateral.as_os_str(),
+        "--at".as_ref(),
+        "1750400000".as_ref(),
+    ]);
+    assert!(code == Some(0) && said.ends_with("ACCEPTED\n"), "{said}");
+}
+
 /// The floor is 2 ms.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "it measures")]
