@@ -33,6 +33,14 @@ impl Tee {
         }
     }
 
+    /// Bytes of what the host passes at the start.
+    pub fn host_data_len(self) -> usize {
+        match self {
+            Self::Sgx | Self::Snp => 32,
+            Self::Tdx => 48,
+        }
+    }
+
     /// Bytes of the measurement of a program.
     pub fn measurement_len(self) -> usize {
         match self {
@@ -61,8 +69,8 @@ pub struct Claims {
     pub report_data: HexBytes,
     /// The program as it was started: MRENCLAVE, MRTD, or the launch measurement.
     pub measurement: HexBytes,
-    /// The key that vouches for the program: MRSIGNER, the hash in MROWNER, or the digest of the ID
-    /// key.
+    /// The key that vouches for the program: MRSIGNER, or the digest of the ID key. MROWNER of TDX,
+    /// which the host chooses.
     pub signer: Option<HexBytes>,
     /// What was measured after the start: RTMR0 to RTMR3 of TDX.
     pub registers: Vec<HexBytes>,

@@ -13,6 +13,7 @@ use std::path::Path;
 
 const PROFILE: &str = "tag:ietf.org,2026:rats/ear#04";
 /// Values of AR4SI.
+const NO_CLAIM: i8 = 0;
 const AFFIRMING: i8 = 2;
 const UNRECOGNISED: i8 = 33;
 const CONTRAINDICATED: i8 = 97;
@@ -38,9 +39,11 @@ pub struct Submodule<'a> {
     pub claims: Option<&'a Claims>,
     /// Why it was refused, if it was.
     pub refusal: Option<&'a str>,
+    /// Whether its root is made up, so that it proves nothing.
+    pub made_up: bool,
 }
 
-/// A signed result for pieces of evidence, at the time `now` in seconds since 1970.
+/// A signed result for pieces of evidence, issued at the time `now` in seconds since 1970.
 pub fn attestation_result(
     submodules: &[Submodule<'_>],
     nonce: Option<&str>,
@@ -76,8 +79,9 @@ pub fn attestation_result(
 
 fn appraisal(submodule: &Submodule<'_>) -> Value {
     let (status, hardware, executables) = match submodule {
+        Submodule { refusal: None, made_up: true, .. } => ("none", NO_CLAIM, NO_CLAIM),
         Submodule { refusal: None, .. } => ("affirming", AFFIRMING, AFFIRMING),
-        Submodule { claims: Some(_), .. } => ("contraindicated", AFFIRMING, UNRECOGNISED),
+        Submodule { claims: Some(_), .. } => ("contraindicated", NO_CLAIM, UNRECOGNISED),
         Submodule { claims: None, .. } => ("contraindicated", CONTRAINDICATED, UNRECOGNISED),
     };
     json!({

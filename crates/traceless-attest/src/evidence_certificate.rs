@@ -83,7 +83,7 @@ pub struct CertificateEvidence {
 }
 
 impl CertificateEvidence {
-    /// The evidence in a certificate, in DER or the first one of a text in PEM. `None` if these
+    /// The evidence in a certificate, in DER or as a text in PEM with nothing else. `None` if these
     /// bytes are no certificate.
     pub fn read(bytes: &[u8]) -> Option<Result<Self>> {
         if let Ok(certificate) = Certificate::from_der(bytes) {
@@ -93,21 +93,31 @@ impl CertificateEvidence {
         if !bytes.trim_ascii_start().starts_with(PEM) {
             return None;
         }
-        let first = CertificateDer::pem_slice_iter(bytes).next()?.ok()?;
-        Some(Self::of(&Certificate::from_der(&first).ok()?))
+        // A client would trust every certificate of the file.
+        let begins = bytes.windows(PEM.len()).filter(|window| *window == PEM).count();
+        let certificates: Vec<_> = CertificateDer::pem_slice_iter(bytes).collect();
+        let [Ok(only)] = &certificates[..] else { return Some(Err(not_alone())) };
+        if begins != 1 {
+            return Some(Err(not_alone()));
+        }
+        Some(Self::of(&Certificate::from_der(only).ok()?))
     }
 
     fn of(certificate: &Certificate) -> Result<Self> {
         let malformed = || Error::Malformed("the certificate's evidence is damaged".into());
         let certificate = certificate.tbs_certificate();
         let extensions = certificate.extensions().map(Vec::as_slice).unwrap_or_default();
-        let extension = extensions.iter().find(|each| each.extn_id == EXTENSION);
-        let extension = extension
+        let mut found = extensions.iter().filter(|each| each.extn_id == EXTENSION);
+        let extension = found
+            .next()
             .ok_or_else(|| Error::Malformed("there is no evidence in the certificate".into()))?;
         let mut rest = extension.extn_value.as_bytes();
         let Ok(Value::Tag(INTEL_QUOTE | SNP_REPORT, parts)) = de::from_reader(&mut rest) else {
             return Err(malformed());
         };
+        if !rest.is_empty() || found.next().is_some() {
+            return Err(malformed());
+        }
         let Value::Array(parts) = *parts else { return Err(malformed()) };
         let Ok([Value::Bytes(evidence), Value::Bytes(claims)]) = <[Value; 2]>::try_from(parts)
         else {
@@ -120,6 +130,10 @@ impl CertificateEvidence {
         }
         Ok(Self { evidence, report_data: report_data(&claims) })
     }
+}
+
+fn not_alone() -> Error {
+    Error::Malformed("a file of a certificate to be verified has this one alone".into())
 }
 
 /// A hash of a public key.

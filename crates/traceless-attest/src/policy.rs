@@ -32,12 +32,12 @@ struct Program {
     /// Measurements of which one must be that of the evidence. None: any that the signer signed.
     #[serde(default)]
     measurement: Vec<HexBytes>,
-    /// Keys, of which one must vouch for the program. None: any.
+    /// Keys, of which one must vouch for the program. None: any. A host chooses that of TDX.
     #[serde(default)]
     signer: Vec<HexBytes>,
-    /// Values of registers of TDX, by their numbers.
-    #[serde(default)]
-    registers: BTreeMap<String, Vec<HexBytes>>,
+    /// Values of registers of TDX, by their numbers. They hold what its measurement does not cover:
+    /// the kernel, its command line, and what these vouch for.
+    registers: Option<BTreeMap<String, Vec<HexBytes>>>,
     /// What the host may have passed at the start. None: anything.
     #[serde(default)]
     host_data: Vec<HexBytes>,
@@ -185,7 +185,7 @@ impl Program {
             let signer = claims.signer.as_ref().map_or("none".into(), HexBytes::to_string);
             return Err(format!("its signer is {signer}"));
         }
-        for (number, accepted) in &self.registers {
+        for (number, accepted) in self.registers.iter().flatten() {
             let found = number.parse().ok().and_then(|number: usize| claims.registers.get(number));
             if !one_of(accepted, found) {
                 let found = found.map_or("absent".into(), HexBytes::to_string);
@@ -234,6 +234,33 @@ impl Program {
         }
     }
 
+    /// What only TDX has, and needs.
+    fn check_tdx(&self) -> std::result::Result<(), String> {
+        match &self.registers {
+            Some(registers) if self.tee == Tee::Tdx => {
+                let is_register =
+                    |name: &String| name.parse().is_ok_and(|number: u8| number < REGISTERS);
+                if let Some(wrong) = registers.keys().find(|name| !is_register(name)) {
+                    return Err(format!("there is no register {wrong}: TDX has 0 to 3"));
+                }
+                if registers.values().any(Vec::is_empty) {
+                    return Err("a register without values accepts nothing: leave it out".into());
+                }
+            }
+            Some(_) => return Err("only TDX has registers".into()),
+            None if self.tee == Tee::Tdx => {
+                return Err("TDX needs registers: its measurement is of the firmware alone. \
+                            `registers = {}` accepts any kernel"
+                    .into());
+            }
+            None => {}
+        }
+        if self.tee == Tee::Tdx && self.measurement.is_empty() {
+            return Err("TDX needs a measurement: its host chooses the signer".into());
+        }
+        Ok(())
+    }
+
     fn check(&self) -> std::result::Result<(), String> {
         if self.measurement.is_empty() && self.signer.is_empty() {
             return Err("without measurement or signer, anybody's program is accepted".into());
@@ -249,12 +276,11 @@ impl Program {
         if let Some(wrong) = self.signer.iter().find(|each| each.0.len() != len) {
             return Err(format!("a signer of {} has {len} bytes, unlike {wrong}", self.tee));
         }
-        let is_register = |name: &String| name.parse().is_ok_and(|number: u8| number < REGISTERS);
-        if let Some(wrong) = self.registers.keys().find(|name| !is_register(name)) {
-            return Err(format!("there is no register {wrong}: TDX has 0 to 3"));
-        }
-        if !self.registers.is_empty() && self.tee != Tee::Tdx {
-            return Err("only TDX has registers".into());
+        self.check_tdx()?;
+        if let Some(wrong) =
+            self.host_data.iter().find(|each| each.0.len() != self.tee.host_data_len())
+        {
+            return Err(format!("host-data of {} has another length than {wrong}", self.tee));
         }
         if self.allow_migration && self.tee != Tee::Snp {
             return Err("allow-migration is for SEV-SNP: of TDX no such machine is accepted".into());

@@ -1,5 +1,6 @@
 //! Quotes of real processors: the samples in the package of the crate `dcap-qvl`.
 
+use base64_simd::URL_SAFE_NO_PAD;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -165,7 +166,10 @@ fn the_command_takes_quotes() {
     let shown: serde_json::Value = serde_json::from_str(&said).unwrap();
     let measurement = shown["claims"]["measurement"].as_str().unwrap();
     let accept = format!("[[accept]]\ntee = \"tdx\"\nmeasurement = [\"{measurement}\"]\n");
-    fs::write(&policy, accept).unwrap();
+    fs::write(&policy, accept + "registers = {}\n").unwrap();
+    let (key, token) = (folder.path().join("ear.pem"), folder.path().join("ear.jwt"));
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    fs::write(&key, pair.serialize_pem()).unwrap();
     let collateral = samples().join("tdx_quote_collateral.json");
     let (code, said) = run(&[
         "verify".as_ref(),
@@ -176,8 +180,16 @@ fn the_command_takes_quotes() {
         collateral.as_os_str(),
         "--at".as_ref(),
         "1750400000".as_ref(),
+        "--ear".as_ref(),
+        token.as_os_str(),
+        "--ear-key".as_ref(),
+        key.as_os_str(),
     ]);
     assert!(code == Some(0) && said.ends_with("ACCEPTED\n"), "{said}");
+    let token = fs::read_to_string(token).unwrap();
+    let claims = URL_SAFE_NO_PAD.decode_to_vec(token.split('.').nth(1).unwrap()).unwrap();
+    let claims: serde_json::Value = serde_json::from_slice(&claims).unwrap();
+    assert_eq!(claims["submods"]["tdx-0"]["ear_status"], "affirming");
 }
 
 /// The floor is 2 ms.

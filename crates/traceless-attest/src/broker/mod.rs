@@ -61,6 +61,9 @@ impl Broker {
             return refused("it is no address: https://HOST:PORT");
         };
         let host = parsed.host().unwrap_or_default();
+        if url.contains(['@', '?', '#']) {
+            return Err(Error::Broker("its address has neither a password nor a query".into()));
+        }
         match parsed.scheme_str() {
             Some("https") if trusted.is_empty() => {
                 return refused("--broker-cert is needed, with the certificate that signs its own");
@@ -229,6 +232,8 @@ mod tests {
             ("http://127.0.0.1.example", "use https"),
             ("https://broker:8080", "--broker-cert"),
             ("broker:8080", "no address"),
+            ("http://127.0.0.1@broker/", "neither a password"),
+            ("http://127.0.0.1:80/?x=", "neither a password"),
             ("", "no address"),
         ] {
             let error = Broker::new(url, &[]).map(|_| ()).unwrap_err().to_string();

@@ -95,19 +95,20 @@ impl SessionKey {
     /// The key that wraps the content's key (RFC 7518, 4.6.2: one round of Concat KDF).
     fn wrapping_key(&self, point: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
         let point = UnparsedPublicKey::new(&ECDH_P256, point);
-        let derived = agree(&self.private, point, (), |shared| {
-            let mut hash = Sha256::new();
-            hash.update(1_u32.to_be_bytes());
-            hash.update(shared);
-            hash.update((KEY_AGREEMENT.len() as u32).to_be_bytes());
-            hash.update(KEY_AGREEMENT);
-            // Neither party has a name.
-            hash.update([0; 8]);
-            hash.update(WRAPPING_KEY_BITS.to_be_bytes());
-            Ok(Zeroizing::new(hash.finalize().into()))
-        });
-        derived.ok()
+        agree(&self.private, point, (), |shared| Ok(derive(shared))).ok()
     }
+}
+
+fn derive(shared: &[u8]) -> Zeroizing<[u8; 32]> {
+    let mut hash = Sha256::new();
+    hash.update(1_u32.to_be_bytes());
+    hash.update(shared);
+    hash.update((KEY_AGREEMENT.len() as u32).to_be_bytes());
+    hash.update(KEY_AGREEMENT);
+    // Neither party has a name.
+    hash.update([0; 8]);
+    hash.update(WRAPPING_KEY_BITS.to_be_bytes());
+    Zeroizing::new(hash.finalize().into())
 }
 
 #[cfg(test)]
@@ -173,8 +174,7 @@ mod tests {
         }
     }
 
-    /// RFC 7518, appendix C, but for the algorithm's name and the parties': the point is Bob's and
-    /// the private key Alice's, so the agreed secret is that of the appendix.
+    /// RFC 7518, appendix C: the point is Bob's and the private key Alice's.
     #[test]
     fn keys_agree_as_in_the_standard() {
         let decode = |text: &str| URL_SAFE_NO_PAD.decode_to_vec(text).unwrap();
@@ -182,5 +182,13 @@ mod tests {
         let alice = SessionKey::from_private(&alice.try_into().unwrap()).unwrap();
         assert_eq!(alice.x, "gI0GAILBdu7T53akrFmMyGcsF3n5dO7MmwNBHKW5SV0");
         assert_eq!(alice.y, "SLW_xSffzlPWrHEVI30DHM_4egVwt3NQqeUD7nMFpps");
+        let x = decode("weNJy2HscCSM6AEDTDg04biOvhFhyyWvOHQfeF_PxMQ");
+        let y = decode("e8lnCO-AlStT-NJVX-crhB7QRYhiix03illJOVAOyck");
+        let shared = [
+            158, 86, 217, 29, 129, 113, 53, 211, 114, 131, 66, 131, 191, 132, 38, 156, 251, 49,
+            110, 163, 218, 128, 106, 72, 246, 218, 167, 121, 140, 254, 144, 196,
+        ];
+        let agreed = alice.wrapping_key(&[vec![UNCOMPRESSED], x, y].concat()).unwrap();
+        assert_eq!(agreed, derive(&shared));
     }
 }

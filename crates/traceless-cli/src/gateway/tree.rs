@@ -58,10 +58,12 @@ pub fn open(
         }
     };
     let opened = opened.map_err(|e| failure(&e))?;
-    print_error(&format!(
-        "the enclave is {}: it hides nothing from the party that controls its machine",
-        opened.enclave
-    ));
+    let hides_nothing = if opened.enclave.contains("simulated") {
+        ": it hides nothing from the party that controls its machine"
+    } else {
+        ""
+    };
+    print_error(&format!("the enclave is {}{hides_nothing}", opened.enclave));
     let mut gateway = opened.gateway;
     if args.accept_damage {
         gateway.accept_loss();

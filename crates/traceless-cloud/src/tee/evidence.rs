@@ -30,6 +30,8 @@ pub const EVIDENCE_LEN_MAX: usize = machine_evidence::EVIDENCE_LEN_MAX + TOKEN_L
 const ENDORSED_TOKEN: &[u8] = b"traceless: the token of an enclave, version 1";
 /// The profile of a token that a simulated enclave signed.
 const SIMULATED: &str = "traceless-sim";
+/// How the description of a simulated enclave begins.
+const SIMULATED_PLACE: &str = "simulated, ";
 /// The name and the seed of the key that signs simulated tokens. The seed is not secret.
 const SIMULATED_KEY: &[u8] = b"SIM";
 const SIMULATED_SEED: &[u8; 32] = b"a simulated TEE protects nothing";
@@ -153,7 +155,8 @@ pub fn verify(evidence: &[u8], nonce: &Nonce, policy: &Policy) -> Result<Atteste
         (Policy::Hardware(verifier), Some(EndorsedToken { token, evidence })) => {
             let machine = verifier.verify(&evidence, &report_data(&token));
             let machine = machine.map_err(Error::EvidenceRefused)?;
-            Ok(AttestedEnclave { what: format!("in a process, in {machine}"), ..enclave })
+            let place = enclave.what.trim_start_matches(SIMULATED_PLACE);
+            Ok(AttestedEnclave { what: format!("{place}, in {machine}"), ..enclave })
         }
         (Policy::Hardware(_), None) => Err(Error::Evidence(
             "the enclave is simulated and protects nothing: its host has no evidence of hardware",

@@ -83,6 +83,6 @@ impl Appraiser {
 }
 
 #[expect(clippy::disallowed_methods, reason = "certificates are valid until a date")]
-fn seconds_since_1970() -> u64 {
+pub fn seconds_since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,7 +1,8 @@
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write, stdin, stdout};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tempfile::NamedTempFile;
 use traceless_attest::{CERTIFICATE_LEN_MAX, Error, Result};
@@ -72,9 +73,12 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Writes a file, or replaces it, whole or not at all.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result {
-    let written = written_beside(path, bytes).and_then(|file| Ok(file.persist(path)?));
+/// Writes a file that all users may read, or replaces it, whole or not at all.
+pub fn replace_public(path: &Path, bytes: &[u8]) -> Result {
+    let written = written_beside(path, bytes).and_then(|file| {
+        file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+        Ok(file.persist(path)?)
+    });
     written.map(|_| ()).map_err(|error| Error::file(path, error))
 }
 

@@ -4,9 +4,9 @@ use crate::files::{Output, read_certificates};
 use crate::machine::MachineArgs;
 use crate::output::print_note;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use traceless_attest::{
-    Attester, Broker, MachineAttester, ResourceName, Result, SampleAttester, SessionKey,
+    Attester, Broker, Error, MachineAttester, ResourceName, Result, SampleAttester, SessionKey,
 };
 
 #[derive(Args)]
@@ -25,12 +25,17 @@ pub struct KeyArgs {
     out: PathBuf,
     #[command(flatten)]
     machine: MachineArgs,
-    /// Send evidence of Trustee's kind `sample`, which proves nothing: to try a broker out
+    /// Send evidence of Trustee's kind `sample`, which proves nothing: to try a broker out, with
+    /// `--out -` alone
     #[arg(long, conflicts_with = "evidence")]
     sample: bool,
 }
 
 pub fn run(args: &KeyArgs) -> Result {
+    if args.sample && args.out != Path::new("-") {
+        let reason = "a key for a sample is no secret, and is written into no file: --out -";
+        return Err(Error::Policy(reason.into()));
+    }
     let out = Output::new(&args.out)?;
     let trusted =
         args.broker_cert.as_deref().map(read_certificates).transpose()?.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! `traceless-attest pin`: verifies the certificate of a server, for clients to trust.
 
 use crate::appraiser::{Appraiser, AppraiserArgs};
-use crate::files::replace;
+use crate::files::replace_public;
 use crate::output::{print, print_note};
 use clap::Args;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub fn run(args: &PinArgs) -> Result<bool> {
         print_note(&format!("{}: REFUSED: {refusal}", args.server));
         return Ok(false);
     }
-    replace(&args.out, certificate.to_pem().as_bytes())?;
+    replace_public(&args.out, certificate.to_pem().as_bytes())?;
     if appraiser.roots.are_made_up() {
         print("MADE-UP ROOT: this proves nothing about a processor.");
     }

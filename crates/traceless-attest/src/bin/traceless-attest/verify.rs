@@ -1,6 +1,6 @@
 //! `traceless-attest verify`: judges files of evidence.
 
-use crate::appraiser::{Appraisal, Appraiser, AppraiserArgs};
+use crate::appraiser::{Appraisal, Appraiser, AppraiserArgs, seconds_since_1970};
 use crate::files::read_evidence;
 use crate::output::{describe, print};
 use clap::Args;
@@ -54,11 +54,11 @@ pub fn run(args: &VerifyArgs) -> Result<bool> {
         let claims: Vec<_> = all.iter().filter_map(|(_, each)| each.claims.as_ref()).collect();
         appraiser.policy.check_makers(&claims).err().map(|refusal| refusal.to_string())
     });
+    let made_up = appraiser.roots.are_made_up();
     if let (Some(file), Some(key)) = (&args.ear, &ear_key) {
-        let token = token(&all, refusal.as_deref(), args.nonce.as_deref(), appraiser.now, key)?;
+        let token = token(&all, refusal.as_deref(), args.nonce.as_deref(), made_up, key)?;
         fs::write(file, token).map_err(|error| Error::file(file, error))?;
     }
-    let made_up = appraiser.roots.are_made_up();
     if args.json {
         print(&report(&all, refusal.as_deref(), made_up).to_string());
     } else {
@@ -72,7 +72,7 @@ fn token(
     all: &[(&Path, Appraisal)],
     refusal: Option<&str>,
     nonce: Option<&str>,
-    now: u64,
+    made_up: bool,
     key: &EarKey,
 ) -> Result<String> {
     let submodules: Vec<_> = all
@@ -80,9 +80,10 @@ fn token(
         .map(|(_, each)| Submodule {
             claims: each.claims.as_ref(),
             refusal: each.refusal.as_deref().or(refusal),
+            made_up,
         })
         .collect();
-    attestation_result(&submodules, nonce, now, key)
+    attestation_result(&submodules, nonce, seconds_since_1970(), key)
 }
 
 fn report(all: &[(&Path, Appraisal)], refusal: Option<&str>, made_up: bool) -> Value {
