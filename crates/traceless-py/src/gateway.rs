@@ -20,8 +20,12 @@ use traceless_cloud::params::Params;
 use traceless_cloud::remote::{HostAddress, Identity, Remote};
 use traceless_cloud::shared::{RateThread, SharedGateway, Wall};
 use traceless_cloud::store::Durability;
-use traceless_cloud::tee::Policy;
+use traceless_cloud::tee::{Policy, VerifierProgram};
 use traceless_core::trace::Witness;
+
+/// The verifier of evidence, in PATH.
+const VERIFIER: &str = "traceless-attest";
+const EXCLUSIVE: &str = "`attestation_policy` and `allow_simulated_tee` exclude each other";
 
 /// A cloud store of values under names. It does not learn which value is requested, nor whether a
 /// request reads or writes. This object is the gateway, which knows where each block lies.
@@ -37,6 +41,11 @@ use traceless_core::trace::Witness;
 ///     requires one.
 /// allow_simulated_tee: go on although the enclave is simulated, and so protects nothing from the
 ///     machine that it runs on.
+/// attestation_policy: a file; the key is given only to hosts in confidential virtual machines that
+///     it accepts. The program traceless-attest verifies them.
+/// collateral: files, or folders of them, that makers of processors signed.
+/// made_up_root: certificates that take the place of the makers', for simulators.
+/// verifier: the program traceless-attest, if it is not in PATH.
 /// rate: always send so many queries a second; by default they are sent as they are needed, and
 ///     the host learns when requests are made, and the size class of each value.
 /// key_file: a file of 32 bytes, the master key; by default it is in the folder, beside the state.
@@ -81,7 +90,8 @@ impl Gateway {
     #[new]
     #[pyo3(signature = (
         folder, blocks, block_len = 1024, *, host = None, host_cert = None, client_cert = None,
-        client_key = None, allow_simulated_tee = false, rate = None, key_file = None,
+        client_key = None, allow_simulated_tee = false, attestation_policy = None,
+        collateral = None, made_up_root = None, verifier = None, rate = None, key_file = None,
         anchor = None, durability = "power", copies = None, kernel = "benes", limit_bits = 32,
         arity = 8, trace = None,
     ))]
@@ -96,6 +106,10 @@ impl Gateway {
         client_cert: Option<PathBuf>,
         client_key: Option<PathBuf>,
         allow_simulated_tee: bool,
+        attestation_policy: Option<PathBuf>,
+        collateral: Option<OneOrMore<PathBuf>>,
+        made_up_root: Option<PathBuf>,
+        verifier: Option<PathBuf>,
         rate: Option<u32>,
         key_file: Option<PathBuf>,
         anchor: Option<PathBuf>,
@@ -110,7 +124,12 @@ impl Gateway {
         let place = Place {
             folder,
             host: host_of(host, host_cert, client_cert, client_key)?,
-            policy: if allow_simulated_tee { Policy::Simulated } else { Policy::Unset },
+            policy: match attestation_policy {
+                None if allow_simulated_tee => Policy::Simulated,
+                None => Policy::Unset,
+                Some(_) if allow_simulated_tee => return Err(Failure::usage(EXCLUSIVE)),
+                Some(policy) => hardware(policy, collateral, made_up_root, verifier),
+            },
             key_file,
             anchor,
             choice,
@@ -332,6 +351,21 @@ struct Place {
     anchor: Option<PathBuf>,
     choice: Choice,
     durability: Durability,
+}
+
+/// The evidence of hardware that a policy accepts.
+fn hardware(
+    policy: PathBuf,
+    collateral: Option<OneOrMore<PathBuf>>,
+    made_up_root: Option<PathBuf>,
+    verifier: Option<PathBuf>,
+) -> Policy {
+    Policy::Hardware(Arc::new(VerifierProgram {
+        path: verifier.unwrap_or_else(|| VERIFIER.into()),
+        policy,
+        collateral: collateral.map(OneOrMore::list).unwrap_or_default(),
+        made_up_root,
+    }))
 }
 
 /// One value, or a list of them.

@@ -69,6 +69,8 @@ def test_a_store_in_a_folder(home):
 def test_a_store_at_a_host(home, host):
     with pytest.raises(traceless.UsageError, match="protects nothing|simulated"):
         traceless.Gateway(home / "state", **SIZES, **host)
+    with pytest.raises(traceless.UsageError, match="no evidence of hardware"):
+        traceless.Gateway(home / "state", **SIZES, **host, attestation_policy=home / "policy")
     with traceless.Gateway(home / "state", **SIMULATED, **host) as store:
         assert store.enclave == "simulated, in a process"
         use(store)
@@ -133,6 +135,7 @@ def test_a_constant_rate(home):
     ({"client_cert": "x"}, "go together"),
     ({"blocks": 0}, "impossible parameters"),
     ({"allow_simulated_tee": False}, "evidence"),
+    ({"attestation_policy": "x"}, "exclude each other"),
 ])
 def test_what_cannot_be(home, options, words):
     with pytest.raises(traceless.UsageError, match=words):
