@@ -11,7 +11,8 @@ port=$((20000 + RANDOM % 12000))
 url=http://127.0.0.1:$port
 metrics=http://127.0.0.1:$((port + 1))
 gateway=("$traceless" gateway --local store --blocks 120000 --block-len 1K --lambda 8
-    --allow-simulated-tee --s3 "127.0.0.1:$port" --metrics "127.0.0.1:$((port + 1))")
+    --allow-simulated-tee --s3 "127.0.0.1:$port" --s3-domain localhost
+    --metrics "127.0.0.1:$((port + 1))")
 
 start() {
     "${gateway[@]}" "$@" >gateway.out 2>gateway.err &
@@ -45,6 +46,7 @@ read -r key secret < <(grep -v '^#' store/gateway/s3-keys)
 section "boto3"
 s3 fill
 s3 all
+s3 virtual
 checks=$((checks + 1))
 
 section "signatures: version 2, other bodies, other times, other headers"

@@ -1,12 +1,14 @@
 """Speaks S3 to a gateway as programs do, through boto3.
 
-s3.py URL KEY SECRET fill|check|all|policy [CA]   fill stores what check then finds
+s3.py URL KEY SECRET fill|check|all|virtual|policy [CA]   fill stores what check then finds
 """
 
 import hashlib
+import http.client
 import random
 import sys
 import time
+import urllib.parse
 import urllib.request
 
 import boto3
@@ -17,6 +19,56 @@ url, key, secret, what = sys.argv[1:5]
 config = botocore.config.Config(
     signature_version="s3v4", s3={"addressing_style": "path"}, retries={"max_attempts": 1}
 )
+
+
+def tags_are_kept():
+    """Tags of objects and buckets: from headers and lists, through copies and uploads."""
+    refused("NoSuchTagSet", client.get_bucket_tagging, Bucket="some")
+    own = [{"Key": "team", "Value": "red"}, {"Key": "a b", "Value": "ä/+="}]
+    client.put_bucket_tagging(Bucket="some", Tagging={"TagSet": own})
+    assert client.get_bucket_tagging(Bucket="some")["TagSet"] == own
+    client.delete_bucket_tagging(Bucket="some")
+    refused("NoSuchTagSet", client.get_bucket_tagging, Bucket="some")
+
+    def of(key):
+        tags = client.get_object_tagging(Bucket="some", Key=key)["TagSet"]
+        count = client.head_object(Bucket="some", Key=key).get("TagCount", None)
+        assert count in (None, len(tags)), count
+        return {tag["Key"]: tag["Value"] for tag in tags}
+
+    client.put_object(Bucket="some", Key="tagged", Body=b"x", Tagging="team=red&a%20b=%C3%A4")
+    assert of("tagged") == {"team": "red", "a b": "ä"}
+    assert client.get_object(Bucket="some", Key="tagged")["TagCount"] == 2
+    source = {"Bucket": "some", "Key": "tagged"}
+    client.copy_object(Bucket="some", Key="again", CopySource=source)
+    assert of("again") == of("tagged")
+    client.copy_object(
+        Bucket="some", Key="again", CopySource=source, TaggingDirective="REPLACE", Tagging="n=1"
+    )
+    assert of("again") == {"n": "1"}
+    client.put_object_tagging(Bucket="some", Key="again", Tagging={"TagSet": own[:1]})
+    assert of("again") == {"team": "red"}
+    client.delete_object_tagging(Bucket="some", Key="again")
+    assert of("again") == {}
+    many = [{"Key": str(n), "Value": ""} for n in range(11)]
+    refused(
+        "InvalidTag", client.put_object_tagging, Bucket="some", Key="again",
+        Tagging={"TagSet": many},
+    )
+    refused("InvalidTag", client.put_object, Bucket="some", Key="again", Body=b"", Tagging="a&a")
+    refused(
+        "NoSuchKey", client.put_object_tagging, Bucket="some", Key="none",
+        Tagging={"TagSet": own[:1]},
+    )
+    upload = client.create_multipart_upload(Bucket="some", Key="again", Tagging="n=2")
+    part = {"Bucket": "some", "Key": "again", "UploadId": upload["UploadId"]}
+    tag = client.upload_part(**part, PartNumber=1, Body=b"y")["ETag"]
+    client.complete_multipart_upload(
+        **part, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": tag}]}
+    )
+    assert of("again") == {"n": "2"}
+    for key in ("tagged", "again"):
+        client.delete_object(Bucket="some", Key=key)
 
 
 def connect(key, secret):
@@ -118,7 +170,7 @@ def objects():
     # What clients look for before they copy.
     assert client.get_object_tagging(Bucket="some", Key="a b/ä+%")["TagSet"] == []
     refused("NoSuchKey", client.get_object_tagging, Bucket="some", Key="none")
-    refused("NoSuchTagSet", client.get_bucket_tagging, Bucket="some")
+    tags_are_kept()
     refused("NoSuchBucket", client.get_bucket_tagging, Bucket="none")
     refused(
         "BadDigest", client.put_object, Bucket="some", Key="bad", Body=b"x",
@@ -281,6 +333,30 @@ def policy():
     refused("AccessDenied", client.copy_object, Bucket="own", Key="mine", CopySource="some/p")
 
 
+def virtual():
+    """The address of a request names the bucket; it is sent to this machine all the same."""
+    style = config.merge(botocore.config.Config(s3={"addressing_style": "virtual"}))
+    named = boto3.client(
+        "s3", endpoint_url=url.replace("127.0.0.1", "localhost"), aws_access_key_id=key,
+        aws_secret_access_key=secret, region_name="us-east-1", config=style,
+    )
+    client.create_bucket(Bucket="hosted")
+    for method, operation, sent, status in [
+        ("PUT", "put_object", b"blue", 200), ("GET", "get_object", None, 200),
+        ("DELETE", "delete_object", None, 204), ("GET", "get_object", None, 404),
+    ]:
+        place = {"Bucket": "hosted", "Key": "a b/ä"}
+        signed = urllib.parse.urlsplit(named.generate_presigned_url(operation, place))
+        assert signed.hostname == "hosted.localhost", signed
+        to = http.client.HTTPConnection("127.0.0.1", signed.port)
+        to.request(method, f"{signed.path}?{signed.query}", sent, {"Host": signed.netloc})
+        reply = to.getresponse()
+        answer = reply.read()
+        assert reply.status == status, (method, reply.status, answer)
+        assert (method, status) != ("GET", 200) or answer == b"blue"
+    client.delete_bucket(Bucket="hosted")
+
+
 def all_():
     buckets()
     objects()
@@ -293,4 +369,4 @@ def all_():
     client.delete_bucket(Bucket="some")
 
 
-{"fill": fill, "check": check, "all": all_, "policy": policy}[what]()
+{"fill": fill, "check": check, "all": all_, "virtual": virtual, "policy": policy}[what]()

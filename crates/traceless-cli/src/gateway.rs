@@ -126,6 +126,7 @@ struct Clients<'a> {
     resp: Option<&'a str>,
     password: Option<Password>,
     s3: Option<(&'a str, AccessKeys)>,
+    domains: &'a [String],
     metrics_password: Option<Password>,
     tls: Option<Tls>,
 }
@@ -164,7 +165,7 @@ impl<'a> Clients<'a> {
                 Some((&address[..], AccessKeys::read(&path).map_err(|e| unfit(&path, e))?))
             }
         };
-        Ok(Self { resp, password, s3, metrics_password, tls })
+        Ok(Self { resp, password, s3, domains: &args.s3_domain, metrics_password, tls })
     }
 
     /// Serves S3 and the Redis protocol; returns the thread of the Redis protocol.
@@ -174,9 +175,10 @@ impl<'a> Clients<'a> {
         http: &mut Http,
         stop: &Arc<Stop>,
     ) -> Result<Option<JoinHandle<std::io::Result<()>>>, Failure> {
-        let Self { resp, password, s3, tls, .. } = self;
+        let Self { resp, password, s3, domains, tls, .. } = self;
         if let Some((address, keys)) = s3 {
-            serving("S3", http.s3(address, front, keys, tls.as_ref()).map_err(device)?);
+            let bound = http.s3(address, front, keys, domains.to_vec(), tls.as_ref());
+            serving("S3", bound.map_err(device)?);
         }
         let Some(address) = resp else { return Ok(None) };
         let listener = listen::bind(address, resp::clients(password.is_some())).map_err(refused)?;

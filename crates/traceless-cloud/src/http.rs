@@ -119,16 +119,17 @@ impl Http {
         self.serve((address, clients), None, service, None)
     }
 
-    /// Serves S3 to clients with one of these keys.
+    /// Serves S3 to clients with one of these keys. Names below one of the domains are buckets.
     pub fn s3(
         &mut self,
         address: &str,
         front: &Arc<SharedGateway>,
         keys: AccessKeys,
+        domains: Vec<String>,
         tls: Option<&Tls>,
     ) -> io::Result<SocketAddr> {
         let metrics = front.metrics().clone();
-        let service = s3::S3::new(front.clone(), keys);
+        let service = s3::S3::new(front.clone(), keys, domains);
         self.serve((address, Clients::Authenticated), tls, service, Some(metrics))
     }
 

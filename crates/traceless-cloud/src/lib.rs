@@ -85,7 +85,7 @@
 //!   way to newer ones, and have one deadline
 //! * `s3`: S3, with a library for its protocol: `handlers` (requests), `objects`, `uploads`,
 //!   `copies`, `listing`, `bodies` (streamed bytes), `note` (an object's metadata), `conditions`,
-//!   `access` (keys and grants)
+//!   `tags` and `tagging` (their changes), `domains`, `access` (keys and grants)
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "std"), no_std)]
 

@@ -52,6 +52,9 @@ pub struct GatewayArgs {
     /// Serve S3 at this address
     #[arg(long, value_name = "ADDR")]
     pub s3: Option<String>,
+    /// A name below this domain in the address of a request is a bucket (virtual-host style)
+    #[arg(long, value_name = "DOMAIN", requires = "s3")]
+    pub s3_domain: Vec<String>,
     /// Access keys, each line KEY SECRET [BUCKET=ro|rw]... [default: one of its own in the folder]
     #[arg(long, value_name = "FILE")]
     pub s3_keys: Option<PathBuf>,

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// The target of a copy.
 pub enum CopyOutcome {
-    /// An object, with its own note or the source's.
-    Object { bucket: String, key: String, note: Option<Box<Note>> },
+    /// An object with this note, but for tag and time.
+    Object { bucket: String, key: String, note: Box<Note> },
     /// A part of an upload.
     Part { name: Vec<u8> },
 }
@@ -45,8 +45,7 @@ pub async fn copy(
         let bound = front.update_state(|gateway| {
             let draft = draft.take().expect("it is called once");
             match target {
-                CopyOutcome::Object { bucket, key, note } => {
-                    let mut note = note.map_or(source.note, |note| *note);
+                CopyOutcome::Object { bucket, key, mut note } => {
                     (note.etag, note.modified) = (etag.clone(), modified);
                     bind(gateway, (&bucket, &key), &note, draft, &Conditions::default())
                 }

@@ -34,7 +34,7 @@
 //!
 //! let stop = Stop::default();
 //! let mut http = Http::start(&stop)?;
-//! let address = http.s3("127.0.0.1:0", &front, keys, None)?;
+//! let address = http.s3("127.0.0.1:0", &front, keys, vec![], None)?;
 //! let mut client = std::net::TcpStream::connect(address)?;
 //! client.write_all(b"GET /photos HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n")?;
 //! let mut reply = String::new();
@@ -50,6 +50,7 @@ mod access;
 mod bodies;
 mod conditions;
 mod copies;
+mod domains;
 mod errors;
 mod handlers;
 mod listing;
@@ -57,6 +58,8 @@ mod note;
 mod objects;
 mod service;
 mod signature;
+mod tagging;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod uploads;

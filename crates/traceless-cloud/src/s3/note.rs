@@ -1,5 +1,6 @@
 //! An object's metadata, kept so that HEAD and LIST need no query.
 
+use super::tags::Tags;
 use s3s::dto::{ETag, Timestamp, TimestampFormat};
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,9 @@ pub struct Note {
     pub headers: Headers,
     /// The user's metadata.
     pub metadata: BTreeMap<String, String>,
+    /// Tags of an object.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
     /// For an upload: the object's bucket and key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<(String, String)>,
@@ -54,6 +58,11 @@ impl Note {
             return Err(s3_error!(MetadataTooLarge));
         }
         Ok(note)
+    }
+
+    /// The same with tags, which count for themselves.
+    pub fn tagged(self, tags: Tags) -> Self {
+        Self { tags, ..self }
     }
 
     /// Decodes a note of the gateway.

@@ -6,6 +6,7 @@ use super::conditions::Conditions;
 use super::errors::{read_state, s3_error_of};
 use super::listing::name_of;
 use super::note::{Note, timestamp};
+use super::tags::Tags;
 use crate::codec::hex;
 use crate::error::Result;
 use crate::gateway::{Draft, Gateway, Namespace, Object, size_class};
@@ -18,8 +19,23 @@ use std::sync::Arc;
 
 /// A bucket's metadata.
 #[derive(Serialize, Deserialize)]
-struct BucketNote {
-    created: u64,
+pub struct BucketNote {
+    /// When it was created, in milliseconds since 1970.
+    pub created: u64,
+    /// Tags of the bucket.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
+}
+
+impl BucketNote {
+    /// Encodes the note for the gateway.
+    pub fn bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("it is text")
+    }
+
+    fn read(bytes: &[u8]) -> S3Result<Self> {
+        serde_json::from_slice(bytes).map_err(|_| s3_error!(InternalError, "a note is damaged"))
+    }
 }
 
 /// An object and its metadata.
@@ -63,6 +79,12 @@ pub fn check_bucket(gateway: &Gateway, bucket: &str) -> S3Result<()> {
     found.map(drop).ok_or_else(|| s3_error!(NoSuchBucket))
 }
 
+/// The note of a bucket, which must exist.
+pub fn bucket_note(gateway: &Gateway, bucket: &str) -> S3Result<BucketNote> {
+    let found = gateway.find(Namespace::Buckets, bucket.as_bytes());
+    BucketNote::read(found.ok_or_else(|| s3_error!(NoSuchBucket))?.note())
+}
+
 /// An object, if it exists.
 pub fn find_info(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<Option<ObjectInfo>> {
     check_bucket(gateway, bucket)?;
@@ -80,7 +102,7 @@ pub fn find(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<ObjectInfo> 
 
 /// Creates a bucket.
 pub fn create_bucket(front: &SharedGateway, bucket: &str) -> S3Result<()> {
-    let note = serde_json::to_vec(&BucketNote { created: front.now_ms() }).expect("it is text");
+    let note = BucketNote { created: front.now_ms(), tags: Tags::default() }.bytes();
     let result = front.update_state(|gateway| {
         if gateway.find(Namespace::Buckets, bucket.as_bytes()).is_some() {
             return Ok(Err(s3_error!(BucketAlreadyOwnedByYou)));
@@ -114,8 +136,7 @@ pub fn buckets(front: &SharedGateway, keys: &AccessKeys, id: &str) -> S3Result<V
         let all = all.map(|(name, object)| (String::from_utf8_lossy(name).into_owned(), object));
         let visible = all.filter(|(name, _)| keys.grant(id, name).is_some());
         let bucket = |(name, object): (String, &Object)| {
-            let note: BucketNote = serde_json::from_slice(object.note())
-                .map_err(|_| s3_error!(InternalError, "a note is damaged"))?;
+            let note = BucketNote::read(object.note())?;
             let creation_date = Some(timestamp(note.created));
             Ok(Bucket { name: Some(name), creation_date, ..Bucket::default() })
         };

@@ -1,6 +1,7 @@
 //! The protocol's library as a service, and its workarounds for clients.
 
 use super::access::{self, AccessKeys};
+use super::domains::Domains;
 use super::handlers::Handlers;
 use super::signature;
 use crate::connection::{Connection, Wire};
@@ -30,9 +31,10 @@ const ORDER_LEN_MAX: usize = 4 << 20;
 pub struct S3(S3Service);
 
 impl S3 {
-    pub fn new(front: Arc<SharedGateway>, keys: AccessKeys) -> Self {
+    pub fn new(front: Arc<SharedGateway>, keys: AccessKeys, domains: Vec<String>) -> Self {
         let keys = Arc::new(keys);
         let mut builder = S3ServiceBuilder::new(Handlers::new(front, keys.clone()));
+        builder.set_host(Domains(domains));
         builder.set_auth(access::Door(keys.clone()));
         builder.set_access(access::Door(keys));
         let mut config = S3Config::default();

@@ -38,7 +38,7 @@ impl S3Server {
         let keys = AccessKeys::read(&path).unwrap();
         let stop = Arc::new(Stop::default());
         let mut http = Http::start(&stop).unwrap();
-        let address = http.s3("127.0.0.1:0", &Arc::new(front), keys, None).unwrap();
+        let address = http.s3("127.0.0.1:0", &Arc::new(front), keys, vec![], None).unwrap();
         let server = Self { address, stop, http: Some(http), _folder: folder };
         server.create_bucket();
         server

@@ -10,6 +10,8 @@ use super::bodies::Trailers;
 use super::conditions::Conditions;
 use super::errors::read_state;
 use super::objects::{self as objects_of, ObjectInfo};
+use super::tagging;
+use super::tags::Tags;
 use super::uploads as uploads_of;
 use super::versions::check_version;
 use crate::shared::{Kind, Protocol, SharedGateway};
@@ -20,6 +22,9 @@ use std::sync::{Arc, Mutex};
 use traceless_core::rng::{SeededRng, System};
 
 type Answer<T> = S3Result<S3Response<T>>;
+
+/// How many tags an object has.
+const TAG_COUNT: &str = "x-amz-tagging-count";
 
 /// Answers requests.
 pub struct Handlers {
@@ -177,17 +182,76 @@ impl S3 for Handlers {
         let found = async {
             let dto::GetObjectTaggingInput { bucket, key, version_id, .. } = &request.input;
             check_version(version_id.as_deref())?;
-            self.found(bucket, key, &Conditions::default())?;
-            Ok(dto::GetObjectTaggingOutput { tag_set: vec![], version_id: None })
+            let known = self.found(bucket, key, &Conditions::default())?;
+            Ok(dto::GetObjectTaggingOutput { tag_set: known.note.tags.set(), version_id: None })
         };
         self.counted(Kind::State, found).await
+    }
+
+    async fn put_object_tagging(
+        &self,
+        request: S3Request<dto::PutObjectTaggingInput>,
+    ) -> Answer<dto::PutObjectTaggingOutput> {
+        let put = async {
+            let dto::PutObjectTaggingInput { bucket, key, version_id, tagging, .. } = request.input;
+            check_version(version_id.as_deref())?;
+            let tags = Tags::of_object(tagging.tag_set)?;
+            tagging::put_of_object(&self.front, &bucket, &key, &tags)?;
+            Ok(dto::PutObjectTaggingOutput::default())
+        };
+        self.counted(Kind::State, put).await
+    }
+
+    async fn delete_object_tagging(
+        &self,
+        request: S3Request<dto::DeleteObjectTaggingInput>,
+    ) -> Answer<dto::DeleteObjectTaggingOutput> {
+        let deleted = async {
+            let dto::DeleteObjectTaggingInput { bucket, key, version_id, .. } = request.input;
+            check_version(version_id.as_deref())?;
+            tagging::put_of_object(&self.front, &bucket, &key, &Tags::default())?;
+            Ok(dto::DeleteObjectTaggingOutput::default())
+        };
+        self.counted(Kind::State, deleted).await
     }
 
     async fn get_bucket_tagging(
         &self,
         request: S3Request<dto::GetBucketTaggingInput>,
     ) -> Answer<dto::GetBucketTaggingOutput> {
-        self.has_none(&request.input.bucket, s3_error!(NoSuchTagSet)).await
+        let found = async {
+            let bucket = &request.input.bucket;
+            let tags = read_state(&self.front, |gateway| tagging::of_bucket(gateway, bucket))?;
+            if tags.is_empty() {
+                return Err(s3_error!(NoSuchTagSet));
+            }
+            Ok(dto::GetBucketTaggingOutput { tag_set: tags.set() })
+        };
+        self.counted(Kind::State, found).await
+    }
+
+    async fn put_bucket_tagging(
+        &self,
+        request: S3Request<dto::PutBucketTaggingInput>,
+    ) -> Answer<dto::PutBucketTaggingOutput> {
+        let put = async {
+            let dto::PutBucketTaggingInput { bucket, tagging, .. } = request.input;
+            let tags = Tags::of_bucket(tagging.tag_set)?;
+            tagging::put_of_bucket(&self.front, &bucket, &tags)?;
+            Ok(dto::PutBucketTaggingOutput::default())
+        };
+        self.counted(Kind::State, put).await
+    }
+
+    async fn delete_bucket_tagging(
+        &self,
+        request: S3Request<dto::DeleteBucketTaggingInput>,
+    ) -> Answer<dto::DeleteBucketTaggingOutput> {
+        let deleted = async {
+            tagging::put_of_bucket(&self.front, &request.input.bucket, &Tags::default())?;
+            Ok(dto::DeleteBucketTaggingOutput::default())
+        };
+        self.counted(Kind::State, deleted).await
     }
 
     async fn get_bucket_policy(
@@ -260,7 +324,14 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::HeadObjectInput>,
     ) -> Answer<dto::HeadObjectOutput> {
-        self.counted(Kind::State, async { self.head(request.input) }).await
+        let found = self.counted(Kind::State, async { self.head(request.input) }).await?;
+        let S3Response { output: (output, tags), .. } = found;
+        let mut response = S3Response::new(output);
+        // The library's reply has no field for it.
+        if let Some(count) = tags {
+            response.headers.insert(TAG_COUNT, count.into());
+        }
+        Ok(response)
     }
 
     async fn put_object(

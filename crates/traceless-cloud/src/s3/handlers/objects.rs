@@ -12,8 +12,9 @@ use crate::s3::errors::read_state;
 use crate::s3::listing::{PAGE_LEN_MAX, count, size};
 use crate::s3::note::{Headers, Note, http_date};
 use crate::s3::objects::{self, ObjectInfo, Part};
+use crate::s3::tags::Tags;
 use crate::s3::versions::check_version;
-use s3s::dto::{self, CopySource, ETag, MetadataDirective};
+use s3s::dto::{self, CopySource, ETag, MetadataDirective, TaggingDirective};
 use s3s::{S3Result, s3_error};
 
 /// Properties of an object from its bytes and note, for different reply types.
@@ -53,6 +54,7 @@ impl Handlers {
         let body = objects::get(self.front.clone(), &known, &part).await?;
         let output = found!(GetObjectOutput, known, part, bytes);
         Ok(dto::GetObjectOutput {
+            tag_count: known.note.tags.count(),
             body: Some(body),
             content_type: input.response_content_type.or(output.content_type),
             content_encoding: input.response_content_encoding.or(output.content_encoding),
@@ -64,13 +66,17 @@ impl Handlers {
         })
     }
 
-    pub(super) fn head(&self, input: dto::HeadObjectInput) -> S3Result<dto::HeadObjectOutput> {
+    /// What is known of an object, and how many tags it has, if any.
+    pub(super) fn head(
+        &self,
+        input: dto::HeadObjectInput,
+    ) -> S3Result<(dto::HeadObjectOutput, Option<i32>)> {
         check_version(input.version_id.as_deref())?;
         let conditions = read_conditions!(input);
         let known = self.found(&input.bucket, &input.key, &conditions)?;
         let part = part_of(input.range, input.part_number)?;
         let bytes = known.bytes(&part)?;
-        Ok(found!(HeadObjectOutput, known, part, bytes))
+        Ok((found!(HeadObjectOutput, known, part, bytes), known.note.tags.count()))
     }
 
     pub(super) async fn put(
@@ -79,7 +85,8 @@ impl Handlers {
         trailers: Trailers,
     ) -> S3Result<dto::PutObjectOutput> {
         let headers = headers!(input);
-        let note = Note::new(headers, input.metadata)?;
+        let tags = Tags::of_header(input.tagging.as_deref())?;
+        let note = Note::new(headers, input.metadata)?.tagged(tags);
         let announced = announced!(input, trailers);
         let conditions = write_conditions!(input);
         let place = (input.bucket, input.key);
@@ -150,13 +157,25 @@ impl Handlers {
             .is_some_and(|directive| directive.as_str() == MetadataDirective::REPLACE);
         let onto_itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, .. }
             if **bucket == *input.bucket && **key == *input.key);
-        if onto_itself && !replaces {
+        if onto_itself && !replaces && input.tagging_directive.is_none() {
             return Err(s3_error!(InvalidRequest, "a copy onto itself must replace its metadata"));
         }
+        let replaces_tags = input
+            .tagging_directive
+            .is_some_and(|directive| directive.as_str() == TaggingDirective::REPLACE);
+        let tags = if replaces_tags {
+            Tags::of_header(input.tagging.as_deref())?
+        } else {
+            source.note.tags.clone()
+        };
         let headers = headers!(input);
-        let note =
-            if replaces { Some(Box::new(Note::new(headers, input.metadata)?)) } else { None };
-        let target = CopyOutcome::Object { bucket: input.bucket, key: input.key, note };
+        let note = if replaces {
+            Note::new(headers, input.metadata)?.tagged(tags)
+        } else {
+            source.note.clone().tagged(tags)
+        };
+        let target =
+            CopyOutcome::Object { bucket: input.bucket, key: input.key, note: Box::new(note) };
         let (etag, modified) =
             copies::copy(self.front.clone(), source, Part::Whole, target).await?;
         Ok(dto::CopyObjectOutput {

@@ -11,6 +11,7 @@ use crate::s3::errors::read_state;
 use crate::s3::listing::escape;
 use crate::s3::note::{Headers, Note, http_date};
 use crate::s3::objects::Part;
+use crate::s3::tags::Tags;
 use crate::s3::uploads;
 use s3s::dto::{self, ETag};
 use s3s::{S3Result, s3_error};
@@ -22,7 +23,8 @@ impl Handlers {
         input: dto::CreateMultipartUploadInput,
     ) -> S3Result<dto::CreateMultipartUploadOutput> {
         let headers = headers!(input);
-        let note = Note::new(headers, input.metadata)?;
+        let tags = Tags::of_header(input.tagging.as_deref())?;
+        let note = Note::new(headers, input.metadata)?.tagged(tags);
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         let place = (input.bucket.clone(), input.key.clone());
         let id = uploads::begin(&self.front, place, note, &mut *rng)?;
