@@ -14,7 +14,7 @@ const VALUE_LEN_MAX: usize = 256;
 /// The beginning of keys that AWS keeps for itself.
 const RESERVED: &str = "aws:";
 
-/// Tags, in the order in which a client gave them.
+/// Tags, in the order of their keys.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Tags(Vec<(String, String)>);
 
@@ -60,7 +60,7 @@ impl Tags {
         Self::checked(pairs.ok_or_else(|| s3_error!(MalformedXML))?, most)
     }
 
-    fn checked(pairs: Vec<(String, String)>, most: usize) -> S3Result<Self> {
+    fn checked(mut pairs: Vec<(String, String)>, most: usize) -> S3Result<Self> {
         if pairs.len() > most {
             return Err(s3_error!(InvalidTag, "there are too many tags"));
         }
@@ -84,6 +84,7 @@ impl Tags {
                 return Err(s3_error!(InvalidTag, "two tags have the same key"));
             }
         }
+        pairs.sort();
         Ok(Self(pairs))
     }
 }
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn tags_come_from_headers_and_lists_and_are_limited() {
-        let tags = Tags::of_header(Some("a=1&b%20c=d%2Fe&empty")).unwrap();
+        let tags = Tags::of_header(Some("empty&b%20c=d%2Fe&a=1")).unwrap();
         assert_eq!(tags.count(), Some(3));
         assert_eq!(Tags::of_object(tags.set()).unwrap(), tags);
         assert_eq!(tags.set()[1].value.as_deref(), Some("d/e"));
