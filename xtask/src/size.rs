@@ -4,6 +4,7 @@
 //! preloads, with comments and blank lines, without tests.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -84,10 +85,7 @@ fn build(root: &Path, target: &Path, arguments: &[&str]) -> Result<(), String> {
 
 /// Minutes of processor time of `./quickstart` with a build from nothing.
 fn cpu_of_quickstart(root: &Path, target: &Path) -> Result<f64, String> {
-    if target.exists() {
-        std::fs::remove_dir_all(target)
-            .map_err(|error| format!("cannot remove {}: {error}", target.display()))?;
-    }
+    remove(target)?;
     let before = cpu_seconds_of_children()?;
     let mut quickstart = Command::new(root.join("quickstart"));
     run(quickstart.env("CARGO_TARGET_DIR", target).stdout(Stdio::null()))?;
@@ -98,15 +96,22 @@ fn cpu_of_quickstart(root: &Path, target: &Path) -> Result<f64, String> {
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 fn wall_of_tests(root: &Path) -> Result<f64, String> {
     let clone = root.join(BUILDS).join("clone");
-    if clone.exists() {
-        std::fs::remove_dir_all(&clone)
-            .map_err(|error| format!("cannot remove {}: {error}", clone.display()))?;
-    }
+    remove(&clone)?;
     run(Command::new("git").args(["clone", "--quiet"]).arg(root).arg(&clone))?;
     let begun = Instant::now();
     let mut tests = Command::new(clone.join("test"));
     run(tests.env_remove("CARGO_TARGET_DIR").env_remove("TRACELESS").stdout(Stdio::null()))?;
     Ok(begun.elapsed().as_secs_f64() / 60.0)
+}
+
+/// Removes a folder, if it is there.
+fn remove(folder: &Path) -> Result<(), String> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(format!("cannot remove {}: {error}", folder.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Processor time of all processes below this one that have ended, in seconds.

@@ -73,7 +73,7 @@ pub fn attestation_result(
     let encode = |value: &Value| URL_SAFE_NO_PAD.encode_to_string(value.to_string());
     let message = format!("{}.{}", encode(&json!({"typ": "JWT", "alg": "ES256"})), encode(&token));
     let signature = key.0.sign(&SystemRandom::new(), message.as_bytes());
-    let signature = signature.map_err(|_| Error::Policy("the result cannot be signed".into()))?;
+    let signature = signature.map_err(|_| Error::Machine("the result cannot be signed".into()))?;
     Ok(format!("{message}.{}", URL_SAFE_NO_PAD.encode_to_string(signature)))
 }
 

@@ -13,6 +13,8 @@ pub enum Error {
     CollateralMissing(String),
     /// A policy that cannot be used.
     Policy(String),
+    /// Wrong use.
+    Usage(String),
     /// A key broker refuses, or what it answers cannot be used.
     Broker(String),
     /// A server or a key broker does not answer, or fails.
@@ -55,6 +57,7 @@ impl fmt::Display for Error {
             Self::NotVerified(reason) => write!(f, "not verified: {reason}"),
             Self::CollateralMissing(reason) => write!(f, "collateral is missing: {reason}"),
             Self::Policy(reason) => write!(f, "the policy: {reason}"),
+            Self::Usage(reason) => f.write_str(reason),
             Self::Broker(reason) => write!(f, "the key broker: {reason}"),
             Self::Unreachable { server, reason } => {
                 write!(f, "{server} cannot be used now: {reason}")

@@ -5,9 +5,7 @@ use crate::collateral::Collateral;
 use crate::error::{Error, Result};
 use crate::intel;
 use crate::roots::Roots;
-
-/// Bytes of a piece of evidence, at most.
-pub const EVIDENCE_LEN_MAX: usize = 64 << 10;
+use traceless_sys::machine_evidence::EVIDENCE_LEN_MAX;
 
 /// A kind of evidence, by its first bytes.
 enum Kind {

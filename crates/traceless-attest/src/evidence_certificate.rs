@@ -5,7 +5,6 @@
 //! certificate's public key.
 
 use crate::error::{Error, Result};
-use crate::evidence::EVIDENCE_LEN_MAX;
 use ciborium::Value;
 use ciborium::{de, ser};
 use der::asn1::ObjectIdentifier;
@@ -17,7 +16,7 @@ use rcgen::{
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use sha2::{Digest, Sha256, Sha384, Sha512};
-use traceless_sys::machine_evidence::{Machine, MachineEvidence, ReportData};
+use traceless_sys::machine_evidence::{EVIDENCE_LEN_MAX, Machine, MachineEvidence, ReportData};
 use x509_cert::Certificate;
 use zeroize::Zeroizing;
 

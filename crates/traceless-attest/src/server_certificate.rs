@@ -1,7 +1,6 @@
 //! The certificate of a server, before anything is known about it.
 
 use crate::error::{Error, Result};
-use base64_simd::STANDARD;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -12,27 +11,10 @@ use std::time::Duration;
 
 /// How long a server may take for each step.
 const STEP_TIME: Duration = Duration::from_secs(20);
-/// Characters of a line of PEM (RFC 7468).
-const LINE_LEN: usize = 64;
 
-/// The certificate of a server that has its key. Nothing else is known about it.
-pub struct ServerCertificate {
-    /// The certificate, in DER.
-    pub der: Vec<u8>,
-}
-
-impl ServerCertificate {
-    /// The certificate in PEM.
-    pub fn to_pem(&self) -> String {
-        let text = STANDARD.encode_to_string(&self.der);
-        let lines = text.as_bytes().chunks(LINE_LEN).map(String::from_utf8_lossy);
-        let body: Vec<_> = lines.collect();
-        format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", body.join("\n"))
-    }
-}
-
-/// The certificate of the server at `HOST:PORT`, which proves in TLS that it has the key.
-pub fn server_certificate(server: &str) -> Result<ServerCertificate> {
+/// The certificate of the server at `HOST:PORT`, in DER. The server has proved in TLS that it has
+/// the key; nothing else is known.
+pub fn server_certificate(server: &str) -> Result<Vec<u8>> {
     let failed = |reason: String| Error::unreachable(server, reason);
     let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -52,7 +34,7 @@ pub fn server_certificate(server: &str) -> Result<ServerCertificate> {
     }
     let first = session.peer_certificates().and_then(|chain| chain.first());
     let first = first.ok_or_else(|| failed("it sends no certificate".into()))?;
-    Ok(ServerCertificate { der: first.to_vec() })
+    Ok(first.to_vec())
 }
 
 fn connect(server: &str) -> std::io::Result<TcpStream> {

@@ -1,14 +1,20 @@
 //! A key from a key broker: exchanges with Trustee (its commit 78962cd, feature `coco-as-builtin`,
 //! a resource policy that allows or denies all), recorded with this session key.
 
-use serde_json::Value;
+mod made_up;
+
+use made_up::{Chip, Fields};
+use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
-use traceless_attest::{Broker, Error, Result, SampleAttester, SessionKey};
+use traceless_attest::{
+    Attester, Broker, Error, MachineAttester, Result, SampleAttester, SessionKey,
+};
 use traceless_sys::listen::{self, Clients};
+use traceless_sys::machine_evidence::{Machine, MachineEvidence, ReportData};
 
 const NAME: &str = "default/traceless/gateway-key";
 const KEY: [u8; 32] = [7; 32];
@@ -99,6 +105,93 @@ fn answer(stream: &mut TcpStream, exchange: &Value) {
 fn recorded(name: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trustee").join(name);
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// A machine of SEV-SNP without a kernel.
+#[derive(Debug)]
+struct Guest(Vec<u8>);
+
+impl MachineEvidence for Guest {
+    fn machine(&self) -> io::Result<Machine> {
+        Ok(Machine::Snp)
+    }
+
+    fn evidence(&self, report_data: &ReportData) -> io::Result<Vec<u8>> {
+        let mut evidence = self.0.clone();
+        evidence[0x50..0x90].copy_from_slice(report_data);
+        Ok(evidence)
+    }
+}
+
+/// Trustee reads the fields with the crate `sev`, by its names.
+#[test]
+fn a_report_has_the_form_that_trustee_takes() {
+    let chip = Chip::new();
+    let report = chip.report(&Fields::default());
+    let sent = |evidence: Vec<u8>| {
+        let attester = MachineAttester::new(Box::new(Guest(evidence))).unwrap();
+        assert_eq!(attester.kind(), "snp");
+        attester.evidence(&[9; 48]).unwrap()
+    };
+    let with_table = sent([report.clone(), chip.table()].concat());
+    let chain = with_table["cert_chain"].as_array().unwrap();
+    let kinds: Vec<_> = chain.iter().map(|each| each["cert_type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["VCEK", "ASK"]);
+    assert_eq!(chain[0]["data"], json!(chip.key_certificate));
+
+    let fields = &with_table["attestation_report"];
+    let mut report_data = vec![9; 48];
+    report_data.resize(64, 0);
+    assert_eq!(fields["report_data"], json!(report_data));
+    assert_eq!(fields["chip_id"], json!(vec![0xc4; 64]));
+    assert_eq!(fields["signature"]["r"], json!(report[0x2a0..0x2a0 + 72]));
+    assert_eq!((&fields["version"], &fields["sig_algo"]), (&json!(3), &json!(1)));
+    let [bootloader, tee, snp, microcode] = made_up::TCB;
+    let tcb = json!({
+        "fmc": null, "bootloader": bootloader, "tee": tee, "snp": snp, "microcode": microcode,
+    });
+    assert_eq!(fields["reported_tcb"], tcb);
+    let names: Vec<_> = fields.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "author_key_digest",
+            "chip_id",
+            "committed",
+            "committed_tcb",
+            "cpuid_fam_id",
+            "cpuid_mod_id",
+            "cpuid_step",
+            "current",
+            "current_mit_vector",
+            "current_tcb",
+            "family_id",
+            "guest_svn",
+            "host_data",
+            "id_key_digest",
+            "image_id",
+            "key_info",
+            "launch_mit_vector",
+            "launch_tcb",
+            "measurement",
+            "plat_info",
+            "policy",
+            "report_data",
+            "report_id",
+            "report_id_ma",
+            "reported_tcb",
+            "sig_algo",
+            "signature",
+            "version",
+            "vmpl",
+        ]
+    );
+    // Without its key's certificate, the broker looks it up.
+    assert_eq!(sent(report.clone())["cert_chain"], Value::Null);
+    let mut turin = report;
+    turin[0x188] = 0x1a;
+    let tcb = sent(turin)["attestation_report"]["reported_tcb"].clone();
+    assert_eq!((&tcb["fmc"], &tcb["bootloader"]), (&json!(bootloader), &json!(tee)));
 }
 
 #[test]

@@ -3,10 +3,11 @@
 mod made_up;
 
 use made_up::{Chip, NOW};
-use rcgen::KeyPair;
+use rcgen::{KeyPair, PublicKeyData};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, crypto::aws_lc_rs};
+use sha2::{Digest, Sha256};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -146,11 +147,14 @@ fn evidence_for_another_key_is_refused() {
         let read = CertificateEvidence::read(&changed);
         assert!(!matches!(read, Some(Ok(_))), "{byte}");
     }
-    // Clients would trust both.
-    let two = [&text[..], b"\n", &text[..]].concat();
-    fs::write(world.path().join("two.pem"), two).unwrap();
-    let (code, said) = world.judge(&["verify", "two.pem"]);
-    assert!(code == Some(1) && said.contains("this one alone"), "{said}");
+    // Clients would trust both. openssl takes the second form, too.
+    let trusted =
+        String::from_utf8(text.clone()).unwrap().replace("CERTIFICATE", "TRUSTED CERTIFICATE");
+    for more in [&text[..], trusted.as_bytes()] {
+        fs::write(world.path().join("two.pem"), [&text[..], b"\n", more].concat()).unwrap();
+        let (code, said) = world.judge(&["verify", "two.pem"]);
+        assert!(code == Some(1) && said.contains("this one alone"), "{said}");
+    }
     let plain = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
     fs::write(world.path().join("plain.pem"), plain.cert.pem()).unwrap();
     let (code, said) = world.judge(&["verify", "plain.pem"]);
@@ -165,12 +169,21 @@ fn evidence_for_another_key_is_refused() {
         let found = extensions.iter().find(|each| each.extn_id.to_string() == name).unwrap();
         found.extn_value.as_bytes().to_vec()
     };
-    let mut params = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap();
-    let extension = rcgen::CustomExtension::from_oid_content(&[2, 23, 133, 5, 4, 9], extension);
-    params.custom_extensions.push(extension);
-    fs::write(world.path().join("stolen.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-    let (code, said) = world.judge(&["verify", "stolen.pem"]);
-    assert!(code == Some(1) && said.contains("for another key"), "{said}");
+    // Claims for the other key, beside evidence that is bound to the honest claims.
+    let own = Sha256::digest(key_of(&honest));
+    let other = Sha256::digest(key.subject_public_key_info());
+    let at = extension.windows(32).position(|window| window == own.as_slice()).unwrap();
+    let mut forged = extension.clone();
+    forged[at..at + 32].copy_from_slice(&other);
+    for (extension, reason) in [(extension, "for another key"), (forged, "is not bound to")] {
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap();
+        let extension = rcgen::CustomExtension::from_oid_content(&[2, 23, 133, 5, 4, 9], extension);
+        params.custom_extensions.push(extension);
+        let stolen = params.self_signed(&key).unwrap().pem();
+        fs::write(world.path().join("stolen.pem"), stolen).unwrap();
+        let (code, said) = world.judge(&["verify", "stolen.pem"]);
+        assert!(code == Some(1) && said.contains(reason), "{said}");
+    }
 }
 
 /// The public key of a certificate, in DER.

@@ -171,6 +171,15 @@ pub trait Enclave: Send + Sync {
 
     /// Makes a new version of a node, as the order says, or returns the old one's damaged slots.
     fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result<DamagedSlots>;
+
+    /// Ends the enclave's process, if it has one of its own, and with it all calls that wait for
+    /// it.
+    fn end(&self) {}
+
+    /// The number of the enclave's process, if it has one of its own.
+    fn process_id(&self) -> Option<u32> {
+        None
+    }
 }
 
 impl<E: Enclave + ?Sized> Enclave for Box<E> {
@@ -184,6 +193,14 @@ impl<E: Enclave + ?Sized> Enclave for Box<E> {
 
     fn evict(&self, order: &[u8], bytes: NodeBytes<'_>) -> Result<DamagedSlots> {
         (**self).evict(order, bytes)
+    }
+
+    fn end(&self) {
+        (**self).end();
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        (**self).process_id()
     }
 }
 

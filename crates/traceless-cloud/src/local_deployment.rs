@@ -37,9 +37,9 @@ use crate::durable::{make_folder, write_private};
 use crate::error::{Error, Result};
 use crate::gateway::{Gateway, Keys, OpenState, StateLease, StateLocation};
 use crate::geometry::Geometry;
-use crate::host::{DamagedSlot, Host, HostedStore, QueryRequest, Stage};
+use crate::host::{DamagedSlot, Enclave, Host, HostedStore, QueryRequest, Stage};
 use crate::host_group::{describe_enclaves, observed_hosts};
-use crate::hosted_enclave::{AwaitingEnclave, HostedEnclave};
+use crate::hosted_enclave::AwaitingEnclave;
 use crate::kernel::Choice;
 use crate::params::Params;
 use crate::process::Program;
@@ -233,7 +233,7 @@ pub fn existing_keys(home: &Path, key_file: Option<&Path>) -> Result<Keys> {
 }
 
 /// A store with an enclave of any kind.
-type Serving = HostedStore<Arc<BoxedStore>, HostedEnclave>;
+type Serving = HostedStore<Arc<BoxedStore>, Box<dyn Enclave>>;
 
 /// A host in the gateway's process, which can start one enclave after another.
 struct LocalHost {

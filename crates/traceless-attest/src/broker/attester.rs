@@ -1,3 +1,5 @@
+//! Evidence in the forms that Trustee takes.
+
 use super::snp_evidence;
 use crate::error::{Error, Result};
 use base64_simd::STANDARD;
@@ -7,27 +9,37 @@ use traceless_sys::machine_evidence::{Machine, MachineEvidence, ReportData};
 /// What speaks for the machine that this program runs in.
 pub trait Attester {
     /// The name of the machine's kind in the protocol.
-    fn kind(&self) -> Result<String>;
+    fn kind(&self) -> String;
 
     /// Evidence that is bound to a hash of at most 64 bytes, in the form that Trustee takes.
     fn evidence(&self, hash: &[u8]) -> Result<Value>;
 }
 
 /// A machine that evidence speaks for.
-pub struct MachineAttester(pub Box<dyn MachineEvidence>);
+pub struct MachineAttester {
+    source: Box<dyn MachineEvidence>,
+    machine: Machine,
+}
+
+impl MachineAttester {
+    /// Fails if the source has no evidence.
+    pub fn new(source: Box<dyn MachineEvidence>) -> Result<Self> {
+        let machine = source.machine().map_err(|error| Error::Machine(error.to_string()))?;
+        Ok(Self { source, machine })
+    }
+}
 
 impl Attester for MachineAttester {
-    fn kind(&self) -> Result<String> {
-        let machine = self.0.machine().map_err(|error| Error::Machine(error.to_string()))?;
-        Ok(machine.to_string())
+    fn kind(&self) -> String {
+        self.machine.to_string()
     }
 
     fn evidence(&self, hash: &[u8]) -> Result<Value> {
-        let failed = |error: std::io::Error| Error::Machine(error.to_string());
         let mut report_data: ReportData = [0; 64];
         report_data[..hash.len()].copy_from_slice(hash);
-        let evidence = self.0.evidence(&report_data).map_err(failed)?;
-        match self.0.machine().map_err(failed)? {
+        let evidence = self.source.evidence(&report_data);
+        let evidence = evidence.map_err(|error| Error::Machine(error.to_string()))?;
+        match self.machine {
             Machine::Tdx => {
                 Ok(json!({"quote": STANDARD.encode_to_string(evidence), "cc_eventlog": null}))
             }
@@ -42,8 +54,8 @@ impl Attester for MachineAttester {
 pub struct SampleAttester;
 
 impl Attester for SampleAttester {
-    fn kind(&self) -> Result<String> {
-        Ok("sample".into())
+    fn kind(&self) -> String {
+        "sample".into()
     }
 
     fn evidence(&self, hash: &[u8]) -> Result<Value> {

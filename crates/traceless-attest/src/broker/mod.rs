@@ -100,8 +100,7 @@ impl Broker {
         attester: &dyn Attester,
         key: &SessionKey,
     ) -> Result<Zeroizing<Vec<u8>>> {
-        let kind = attester.kind()?;
-        let hello = json!({"version": VERSION, "tee": kind, "extra-params": {}});
+        let hello = json!({"version": VERSION, "tee": attester.kind(), "extra-params": {}});
         let answer = self.post("auth", None, &hello)?;
         let cookie = session_cookie(&answer)?;
         let challenge: Challenge = self.parse(answer, "challenge")?;

@@ -58,7 +58,7 @@ pub fn open(
         }
     };
     let opened = opened.map_err(|e| failure(&e))?;
-    let hides_nothing = if opened.enclave.contains("simulated") {
+    let hides_nothing = if args.allow_simulated_tee {
         ": it hides nothing from the party that controls its machine"
     } else {
         ""

@@ -158,19 +158,6 @@ impl Starting {
     }
 }
 
-impl EnclaveProcess {
-    /// Ends the process, and with it all calls that wait for it.
-    pub fn end(&self) {
-        // The process was not waited for, so its number is not reused.
-        let _ = kill_process(Pid::from_child(&self.process.child), Signal::KILL);
-    }
-
-    /// The number of the process.
-    pub fn id(&self) -> u32 {
-        self.process.child.id()
-    }
-}
-
 impl Enclave for EnclaveProcess {
     fn query(&self, order: &[u8], slots: &[u8]) -> Result<Vec<u8>> {
         let mut replies = self.query_many(&[(order, slots)]);
@@ -217,6 +204,15 @@ impl Enclave for EnclaveProcess {
         let reply = line.call(&[&Lens::of(&bytes).encode(), order], reply_len_max)?;
         nodes.read_new(&self.geometry, &mut bytes, buffer)?;
         decode_slots(&reply)
+    }
+
+    fn end(&self) {
+        // The process was not waited for, so its number is not reused.
+        let _ = kill_process(Pid::from_child(&self.process.child), Signal::KILL);
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        Some(self.process.child.id())
     }
 }
 

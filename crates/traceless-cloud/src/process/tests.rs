@@ -146,7 +146,8 @@ fn the_enclave_never_holds_a_whole_node() {
         assert!(new_node == expected, "each part is in its slot");
         std::mem::swap(&mut node, &mut new_node);
     }
-    let status = std::fs::read_to_string(format!("/proc/{}/status", enclave.id())).unwrap();
+    let process = enclave.process_id().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let most: usize = most.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(most << 10 < WORKING_SET_MAX, "{most} KiB");

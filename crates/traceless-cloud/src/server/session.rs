@@ -2,8 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
-use crate::host::{Host, HostedStore};
-use crate::hosted_enclave::HostedEnclave;
+use crate::host::{Enclave, Host, HostedStore};
 use crate::store::BoxedStore;
 use crate::wire::message::{LINES, NumberedRequest, SessionId, damage, replies};
 use std::net::{Shutdown, TcpStream};
@@ -14,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 pub struct HostSession {
     id: SessionId,
     geometry: Geometry,
-    served: HostedStore<Arc<BoxedStore>, HostedEnclave>,
+    served: HostedStore<Arc<BoxedStore>, Box<dyn Enclave>>,
     over: AtomicBool,
     /// Held by each call while it runs, so that no call runs after the session has ended.
     running: RwLock<()>,
@@ -44,7 +43,7 @@ impl HostSession {
         id: SessionId,
         geometry: Geometry,
         store: Arc<BoxedStore>,
-        enclave: HostedEnclave,
+        enclave: Box<dyn Enclave>,
     ) -> Self {
         Self {
             id,

@@ -1,3 +1,5 @@
+//! Reads and writes the files of the commands, each whole or not at all.
+
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use std::fs::{self, Permissions};

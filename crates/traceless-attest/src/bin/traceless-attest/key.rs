@@ -34,14 +34,14 @@ pub struct KeyArgs {
 pub fn run(args: &KeyArgs) -> Result {
     if args.sample && args.out != Path::new("-") {
         let reason = "a key for a sample is no secret, and is written into no file: --out -";
-        return Err(Error::Policy(reason.into()));
+        return Err(Error::Usage(reason.into()));
     }
     let out = Output::new(&args.out)?;
     let trusted =
         args.broker_cert.as_deref().map(read_certificates).transpose()?.unwrap_or_default();
     let broker = Broker::new(&args.broker, &trusted)?;
     let attester: &dyn Attester =
-        if args.sample { &SampleAttester } else { &MachineAttester(args.machine.source()) };
+        if args.sample { &SampleAttester } else { &MachineAttester::new(args.machine.source())? };
     let key = broker.resource(&args.name, attester, &SessionKey::random()?)?;
     out.write(&key)?;
     if args.sample {

@@ -1,3 +1,5 @@
+//! The option that names where the evidence of this machine comes from.
+
 use clap::Args;
 use std::path::PathBuf;
 use traceless_sys::machine_evidence::{MachineEvidence, source, usual_source};

@@ -79,7 +79,7 @@ fn main() -> ExitCode {
 
 fn code_of(error: &Error) -> u8 {
     match error {
-        Error::Policy(_) => USAGE,
+        Error::Policy(_) | Error::Usage(_) => USAGE,
         Error::File { .. } | Error::Unreachable { .. } | Error::Machine(_) => UNUSABLE,
         Error::Malformed(_)
         | Error::NotVerified(_)

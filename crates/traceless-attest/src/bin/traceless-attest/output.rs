@@ -1,3 +1,5 @@
+//! Prints for users.
+
 use serde_json::{Value, json};
 use std::io::{Write, stderr, stdout};
 use traceless_attest::Claims;

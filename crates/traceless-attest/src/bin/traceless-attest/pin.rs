@@ -4,6 +4,7 @@ use crate::appraiser::{Appraiser, AppraiserArgs};
 use crate::files::replace_public;
 use crate::output::{print, print_note};
 use clap::Args;
+use pem::{EncodeConfig, LineEnding, Pem};
 use std::path::PathBuf;
 use traceless_attest::{Result, server_certificate};
 
@@ -24,7 +25,7 @@ pub struct PinArgs {
 pub fn run(args: &PinArgs) -> Result<bool> {
     let appraiser = Appraiser::read(&args.appraiser)?;
     let certificate = server_certificate(&args.server)?;
-    let appraisal = appraiser.appraise(&certificate.der, None);
+    let appraisal = appraiser.appraise(&certificate, None);
     let refusal = appraisal.refusal.or_else(|| {
         let claims = appraisal.claims.as_ref()?;
         appraiser.policy.check_makers(&[claims]).err().map(|refusal| refusal.to_string())
@@ -33,7 +34,9 @@ pub fn run(args: &PinArgs) -> Result<bool> {
         print_note(&format!("{}: REFUSED: {refusal}", args.server));
         return Ok(false);
     }
-    replace_public(&args.out, certificate.to_pem().as_bytes())?;
+    let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
+    let text = pem::encode_config(&Pem::new("CERTIFICATE", certificate), lines);
+    replace_public(&args.out, text.as_bytes())?;
     if appraiser.roots.are_made_up() {
         print("MADE-UP ROOT: this proves nothing about a processor.");
     }

@@ -1,11 +1,10 @@
 //! `traceless-attest verify`: judges files of evidence.
 
 use crate::appraiser::{Appraisal, Appraiser, AppraiserArgs, seconds_since_1970};
-use crate::files::read_evidence;
+use crate::files::{read_evidence, replace_public};
 use crate::output::{describe, print};
 use clap::Args;
 use serde_json::{Value, json};
-use std::fs;
 use std::path::{Path, PathBuf};
 use traceless_attest::{EarKey, Error, HexBytes, Result, Submodule, attestation_result};
 
@@ -41,7 +40,7 @@ pub fn run(args: &VerifyArgs) -> Result<bool> {
     let appraiser = Appraiser::read(&args.appraiser)?;
     let report_data = args.report_data.as_ref().map(|bytes| {
         let bytes = bytes.0.as_slice().try_into();
-        bytes.map_err(|_| Error::Policy("--report-data has 64 bytes, 128 digits".into()))
+        bytes.map_err(|_| Error::Usage("--report-data has 64 bytes, 128 digits".into()))
     });
     let report_data: Option<&[u8; 64]> = report_data.transpose()?;
     let ear_key = args.ear_key.as_deref().map(EarKey::read).transpose()?;
@@ -57,7 +56,7 @@ pub fn run(args: &VerifyArgs) -> Result<bool> {
     let made_up = appraiser.roots.are_made_up();
     if let (Some(file), Some(key)) = (&args.ear, &ear_key) {
         let token = token(&all, refusal.as_deref(), args.nonce.as_deref(), made_up, key)?;
-        fs::write(file, token).map_err(|error| Error::file(file, error))?;
+        replace_public(file, token.as_bytes())?;
     }
     if args.json {
         print(&report(&all, refusal.as_deref(), made_up).to_string());

@@ -157,12 +157,12 @@ impl Handlers {
             .is_some_and(|directive| directive.as_str() == MetadataDirective::REPLACE);
         let onto_itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, .. }
             if **bucket == *input.bucket && **key == *input.key);
-        if onto_itself && !replaces && input.tagging_directive.is_none() {
-            return Err(s3_error!(InvalidRequest, "a copy onto itself must replace its metadata"));
-        }
         let replaces_tags = input
             .tagging_directive
             .is_some_and(|directive| directive.as_str() == TaggingDirective::REPLACE);
+        if onto_itself && !replaces && !replaces_tags {
+            return Err(s3_error!(InvalidRequest, "a copy onto itself must replace its metadata"));
+        }
         let tags = if replaces_tags {
             Tags::of_header(input.tagging.as_deref())?
         } else {
