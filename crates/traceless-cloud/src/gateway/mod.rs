@@ -51,6 +51,7 @@ mod journal;
 mod lease;
 mod lost_block;
 mod lost_name;
+mod name_changes;
 mod names;
 mod object_steps;
 mod objects;
@@ -80,6 +81,7 @@ pub use inspect::{LostPart, StateReport, check, new_anchor, repair};
 pub use journal::{OpenState, OpenedState, StateLocation};
 pub use lease::{LEASE_MIN, LeaseOptions, StateLease};
 pub use lost_name::LostName;
+pub use name_changes::NameChanges;
 pub use names::{ByteRange, Namespace, Object};
 #[cfg(feature = "http")]
 pub(crate) use object_steps::ReadStep;

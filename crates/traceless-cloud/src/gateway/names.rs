@@ -14,7 +14,7 @@ pub enum Namespace {
     Values,
     /// Buckets of S3, which have no blocks.
     Buckets,
-    /// Objects of S3: the bucket, `/`, the key.
+    /// Objects of S3: the bucket, `/`, the key. Older versions have names that no bucket begins.
     Objects,
     /// Multipart uploads of S3, which have no blocks; each one's parts follow it.
     Uploads,
@@ -174,6 +174,13 @@ impl Names {
     pub fn unbind(&mut self, namespace: Namespace, name: &[u8]) {
         if let Some(old) = self.spaces[namespace as usize].remove(name) {
             self.retire(old);
+        }
+    }
+
+    /// Gives an object another name, and frees the blocks of the object that had it.
+    pub fn rename(&mut self, namespace: Namespace, from: &[u8], to: Vec<u8>) {
+        if let Some(object) = self.spaces[namespace as usize].remove(from) {
+            self.bind(namespace, to, object);
         }
     }
 
@@ -389,6 +396,21 @@ mod tests {
         assert_eq!(of(&[], &[]), (0, true, 0));
         assert_eq!(of(&[0], &[7]), (0, true, 1));
         assert_eq!(of(&[0, 64, 1], &[7, 8, 9, 4]), (65, false, 4));
+    }
+
+    #[test]
+    fn a_renamed_object_keeps_its_blocks_and_frees_those_of_the_name() {
+        let mut names = Names::default();
+        let ids = names.reserve(3, 5).unwrap();
+        names.bind(Namespace::Objects, b"a".to_vec(), object(&ids[..2]));
+        names.bind(Namespace::Objects, b"b".to_vec(), object(&ids[2..]));
+        names.rename(Namespace::Objects, b"a", b"b".to_vec());
+        assert_eq!((names.len(Namespace::Objects), names.used()), (1, 2));
+        assert_eq!(names.get(Namespace::Objects, b"b").unwrap().ids[..], ids[..2]);
+        names.rename(Namespace::Objects, b"a", b"b".to_vec());
+        assert_eq!(names.used(), 2, "there is no such name any more");
+        names.rename(Namespace::Objects, b"b", b"b".to_vec());
+        assert_eq!((names.len(Namespace::Objects), names.used()), (1, 2));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! reads the value unchanged.
 
 use super::Gateway;
+use super::name_changes::NameChanges;
 use super::names::{ByteRange, Namespace, Object, blocks_of};
 use super::object_steps::{LoadStep, ReadStep, StoreStep};
 use super::queries::TOGETHER_MAX;
@@ -202,19 +203,32 @@ impl Gateway {
         draft: Option<Draft>,
         note: &[u8],
     ) -> Result {
-        let (name, note) = (name.to_vec(), note.to_vec());
-        let Some(mut draft) = draft else {
-            let object = Object { note, ..Object::default() };
-            self.log_and_apply(Record::Bind { namespace, name, object })?;
-            return Ok(());
-        };
-        if let Err(error) = self.complete(&mut draft, usize::MAX) {
-            self.abandon(draft);
-            return Err(error);
+        let mut changes = NameChanges::default();
+        changes.bind(namespace, name, draft, note);
+        self.change_names(changes)
+    }
+
+    /// Changes names. All of the changes are made or, after an error or a crash, none.
+    pub fn change_names(&mut self, changes: NameChanges) -> Result {
+        let (mut records, draft) = changes.into_parts();
+        if let Some((index, mut draft)) = draft {
+            if let Err(error) = self.complete(&mut draft, usize::MAX) {
+                self.abandon(draft);
+                return Err(error);
+            }
+            if let Record::Bind { object, .. } = &mut records[index] {
+                (object.pieces, object.ids) = (vec![draft.len], draft.ids.into());
+            }
         }
-        let object = Object { pieces: vec![draft.len], ids: draft.ids.into(), note };
-        self.log_and_apply(Record::Bind { namespace, name, object })?;
-        Ok(())
+        let record = match records.pop() {
+            None => return Ok(()),
+            Some(only) if records.is_empty() => only,
+            Some(last) => {
+                records.push(last);
+                Record::Together { changes: records }
+            }
+        };
+        self.log_and_apply(record).map(drop)
     }
 
     /// Gives back the blocks of a draft that was not bound.
@@ -236,13 +250,6 @@ impl Gateway {
     /// like a read.
     pub fn unbind(&mut self, namespace: Namespace, name: &[u8]) -> Result {
         self.log_and_apply(Record::Unbind { namespace, name: name.to_vec() })?;
-        Ok(())
-    }
-
-    /// Makes an object of an upload's parts, and removes the upload, which sends nothing.
-    pub fn join(&mut self, upload: &[u8], parts: Vec<Vec<u8>>, name: &[u8], note: &[u8]) -> Result {
-        let (upload, name, note) = (upload.to_vec(), name.to_vec(), note.to_vec());
-        self.log_and_apply(Record::Join { upload, parts, name, note })?;
         Ok(())
     }
 

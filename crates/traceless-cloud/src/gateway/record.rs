@@ -8,6 +8,8 @@ use crate::error::{Error, Result};
 
 /// Names the state in errors about bytes that are no records.
 pub const STATE: &str = "the gateway's state";
+/// The number of the record that groups others.
+const GROUP: u8 = 21;
 
 /// One change of the state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -152,6 +154,20 @@ pub enum Record {
         /// The object's note.
         note: Vec<u8>,
     },
+    /// An object gets another name in its space.
+    Rename {
+        /// What the names are for.
+        namespace: Namespace,
+        /// The name until now.
+        from: Vec<u8>,
+        /// The name from now on.
+        to: Vec<u8>,
+    },
+    /// Changes of names that are made together. No other records are among them.
+    Together {
+        /// The changes, in order.
+        changes: Vec<Record>,
+    },
 }
 
 impl Record {
@@ -254,8 +270,32 @@ impl Record {
                 out.counted(name);
                 out.counted(note);
             }
+            Self::Rename { namespace, from, to } => {
+                out.u8(20);
+                write_namespace(*namespace, &mut out);
+                out.counted(from);
+                out.counted(to);
+            }
+            Self::Together { changes } => {
+                out.u8(GROUP).u32(changes.len() as u32);
+                for change in changes {
+                    out.bytes(&change.encode());
+                }
+            }
         }
         out.into_bytes()
+    }
+
+    /// Whether the record changes names only.
+    fn is_of_names(&self) -> bool {
+        matches!(
+            self,
+            Self::Bind { .. }
+                | Self::Unbind { .. }
+                | Self::SetNote { .. }
+                | Self::Join { .. }
+                | Self::Rename { .. }
+        )
     }
 
     /// Takes a record off the front of `from`.
@@ -340,9 +380,29 @@ impl Record {
                 let nodes = (0..count).map(|_| Ok((from.u32()?, from.u64()?)));
                 Self::Copied { nodes: nodes.collect::<Result<_>>()? }
             }
+            20 => Self::Rename {
+                namespace: read_namespace(from)?,
+                from: from.counted()?.to_vec(),
+                to: from.counted()?.to_vec(),
+            },
+            GROUP => Self::Together { changes: read_changes(from)? },
             _ => return Err(Error::State("a record of the gateway's state")),
         })
     }
+}
+
+/// Takes changes of names. Their kinds are read first, so that damaged bytes cannot nest groups.
+fn read_changes(from: &mut Reader<'_>) -> Result<Vec<Record>> {
+    let count = from.count(1)?;
+    let mut changes = Vec::new();
+    for _ in 0..count {
+        if from.remaining().first() == Some(&GROUP) {
+            return Err(Error::State(STATE));
+        }
+        changes.push(Record::decode(from)?);
+    }
+    let is_sound = changes.iter().all(Record::is_of_names);
+    if is_sound { Ok(changes) } else { Err(Error::State(STATE)) }
 }
 
 /// The requested block, its layer and its new content.
@@ -409,6 +469,22 @@ mod tests {
                 name: b"b/k".to_vec(),
                 note: vec![2],
             },
+            Record::Rename {
+                namespace: Namespace::Objects,
+                from: b"b/k".to_vec(),
+                to: b"b/l".to_vec(),
+            },
+            Record::Together { changes: vec![] },
+            Record::Together {
+                changes: vec![
+                    Record::Unbind { namespace: Namespace::Objects, name: b"b/k".to_vec() },
+                    Record::Rename {
+                        namespace: Namespace::Objects,
+                        from: b"b/l".to_vec(),
+                        to: b"b/k".to_vec(),
+                    },
+                ],
+            },
         ];
         for record in records {
             let bytes = record.encode();
@@ -422,5 +498,16 @@ mod tests {
             Record::decode(&mut Reader::of_state(&[7, 4, 0, 0, 0, 0], STATE)).is_err(),
             "no such space"
         );
+    }
+
+    #[test]
+    fn only_changes_of_names_are_made_together() {
+        let nested = Record::Together { changes: vec![Record::Together { changes: vec![] }] };
+        for changes in [vec![Record::EndDummy], vec![nested]] {
+            let bytes = Record::Together { changes }.encode();
+            assert!(Record::decode(&mut Reader::of_state(&bytes, STATE)).is_err());
+        }
+        let deep: Vec<u8> = [GROUP, 1, 0, 0, 0].repeat(100_000);
+        assert!(Record::decode(&mut Reader::of_state(&deep, STATE)).is_err());
     }
 }

@@ -228,6 +228,12 @@ impl State {
             Record::Join { upload, parts, name, note } => {
                 self.names.join(&upload, &parts, name, note);
             }
+            Record::Rename { namespace, from, to } => self.names.rename(namespace, &from, to),
+            Record::Together { changes } => {
+                for change in changes {
+                    self.apply(change)?;
+                }
+            }
         }
         Ok(None)
     }

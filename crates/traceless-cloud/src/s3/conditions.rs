@@ -61,12 +61,12 @@ fn fits(condition: &ETagCondition, note: &Note) -> bool {
 
 /// Whether an object was written after the given second.
 fn is_later(note: &Note, since: &Timestamp) -> bool {
-    super::note::timestamp(note.modified / 1000 * 1000) > *since
+    super::times::timestamp(note.modified / 1000 * 1000) > *since
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::note::timestamp;
+    use super::super::times::timestamp;
     use super::*;
     use s3s::dto::ETag;
 

@@ -1,9 +1,10 @@
 //! Copies of objects, to other objects or to parts of uploads.
 
-use super::conditions::Conditions;
 use super::errors::s3_error_of;
-use super::note::{Note, timestamp};
-use super::objects::{ObjectInfo, Part, bind, wait_for};
+use super::note::Note;
+use super::object_info::{ObjectInfo, Part};
+use super::objects::{Target, bind, wait_for};
+use super::times::timestamp;
 use super::uploads::bind_part;
 use crate::codec::hex;
 use crate::gateway::{ByteRange, Draft, Object};
@@ -17,18 +18,26 @@ use std::sync::Arc;
 /// The target of a copy.
 pub enum CopyOutcome {
     /// An object with this note, but for tag and time.
-    Object { bucket: String, key: String, note: Box<Note> },
+    Object { target: Box<Target>, note: Box<Note> },
     /// A part of an upload.
     Part { name: Vec<u8> },
 }
 
-/// Copies bytes of an object with ordinary reads and writes. Returns tag and time.
+/// A finished copy.
+pub struct CopiedObject {
+    pub etag: String,
+    pub modified: Timestamp,
+    /// The version, in a bucket that keeps versions.
+    pub version: Option<String>,
+}
+
+/// Copies bytes of an object with ordinary reads and writes.
 pub async fn copy(
     front: Arc<SharedGateway>,
     source: ObjectInfo,
     part: Part,
     target: CopyOutcome,
-) -> S3Result<(String, Timestamp)> {
+) -> S3Result<CopiedObject> {
     wait_for(move || {
         let bytes = source.bytes(&part)?;
         let mut draft = Draft::default();
@@ -45,21 +54,21 @@ pub async fn copy(
         let bound = front.update_state(|gateway| {
             let draft = draft.take().expect("it is called once");
             match target {
-                CopyOutcome::Object { bucket, key, mut note } => {
+                CopyOutcome::Object { target, mut note } => {
                     (note.etag, note.modified) = (etag.clone(), modified);
-                    bind(gateway, (&bucket, &key), &note, draft, &Conditions::default())
+                    bind(gateway, &target, *note, draft)
                 }
                 CopyOutcome::Part { name } => {
                     let note = Note { etag: etag.clone(), modified, ..Note::default() };
-                    bind_part(gateway, &name, draft, &note)
+                    Ok(bind_part(gateway, &name, draft, &note)?.map(|()| None))
                 }
             }
         });
         if let Some(draft) = draft {
             front.abandon(draft);
         }
-        bound.map_err(|error| s3_error_of(&error))??;
-        Ok((etag, timestamp(modified)))
+        let version = bound.map_err(|error| s3_error_of(&error))??;
+        Ok(CopiedObject { etag, modified: timestamp(modified), version })
     })
     .await
 }

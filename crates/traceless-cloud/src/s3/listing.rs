@@ -1,5 +1,6 @@
 //! Lists objects: in order, under a prefix, and grouped by a delimiter.
 
+use super::names::name_of;
 use super::note::Note;
 use crate::gateway::{Gateway, Namespace};
 use core::ops::Bound;
@@ -36,11 +37,6 @@ impl Page {
     pub fn len(&self) -> usize {
         self.objects.len() + self.prefixes.len()
     }
-}
-
-/// The gateway's name of an object.
-pub fn name_of(bucket: &str, key: &str) -> Vec<u8> {
-    [bucket.as_bytes(), b"/", key.as_bytes()].concat()
 }
 
 /// How many entries a client wants.
@@ -124,14 +120,14 @@ pub fn page(gateway: &Gateway, request: &ListRequest<'_>) -> S3Result<Page> {
 }
 
 /// The front of a key up to its first delimiter after the prefix.
-fn rolled_up<'a>(key: &'a str, prefix: &str, delimiter: &str) -> Option<&'a str> {
+pub fn rolled_up<'a>(key: &'a str, prefix: &str, delimiter: &str) -> Option<&'a str> {
     let rest = key.strip_prefix(prefix).filter(|_| !delimiter.is_empty())?;
     let at = rest.find(delimiter)?;
     Some(&key[..prefix.len() + at + delimiter.len()])
 }
 
 /// The first name after all names that begin with `front`. Text has no byte 255, so it exists.
-fn behind_all(front: &[u8]) -> Vec<u8> {
+pub fn behind_all(front: &[u8]) -> Vec<u8> {
     let mut name = front.to_vec();
     if let Some(last) = name.last_mut() {
         *last += 1;

@@ -48,21 +48,26 @@
 
 mod access;
 mod bodies;
+mod buckets;
 mod conditions;
 mod copies;
 mod domains;
 mod errors;
 mod handlers;
 mod listing;
+mod locks;
+mod names;
 mod note;
+mod object_info;
 mod objects;
 mod service;
 mod signature;
-mod tagging;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod times;
 mod uploads;
+mod version_listing;
 mod versions;
 
 pub use access::{AccessKeys, Grant};

@@ -1,11 +1,12 @@
 //! An object's metadata, kept so that HEAD and LIST need no query.
 
+use super::locks::Locks;
 use super::tags::Tags;
+use super::times::timestamp;
 use s3s::dto::{ETag, Timestamp, TimestampFormat};
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, SystemTime};
 
 /// Most bytes of an object's headers and metadata in all.
 const METADATA_LEN_MAX: usize = 8 << 10;
@@ -26,6 +27,18 @@ pub struct Note {
     /// Tags of an object.
     #[serde(default, skip_serializing_if = "Tags::is_empty")]
     pub tags: Tags,
+    /// The version, in a bucket that keeps versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Whether clients know the version as `null`, because versions were suspended.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub has_null_version: bool,
+    /// Whether this is a delete marker.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_marker: bool,
+    /// Object Lock.
+    #[serde(default, skip_serializing_if = "Locks::is_none")]
+    pub locks: Locks,
     /// For an upload: the object's bucket and key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<(String, String)>,
@@ -65,6 +78,16 @@ impl Note {
         Self { tags, ..self }
     }
 
+    /// The same with the locks of a request.
+    pub fn locked(self, locks: Locks) -> Self {
+        Self { locks, ..self }
+    }
+
+    /// The same as a new object's: of its source it has neither version nor locks.
+    pub fn of_copy(self) -> Self {
+        Self { version: None, has_null_version: false, locks: Locks::default(), ..self }
+    }
+
     /// Decodes a note of the gateway.
     pub fn read(bytes: &[u8]) -> S3Result<Self> {
         serde_json::from_slice(bytes).map_err(|_| s3_error!(InternalError, "a note is damaged"))
@@ -101,20 +124,9 @@ impl Note {
     }
 }
 
-/// A time in S3's type.
-pub fn timestamp(ms: u64) -> Timestamp {
-    Timestamp::from(SystemTime::UNIX_EPOCH + Duration::from_millis(ms))
-}
-
-/// A time in the form in which it is kept.
-pub fn http_date(time: Option<&Timestamp>) -> Option<String> {
-    let mut text = Vec::new();
-    time?.format(TimestampFormat::HttpDate, &mut text).ok()?;
-    String::from_utf8(text).ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::times::http_date;
     use super::*;
 
     #[test]

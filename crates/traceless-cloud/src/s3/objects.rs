@@ -1,198 +1,133 @@
-//! Buckets and objects.
+//! Objects.
 
-use super::access::AccessKeys;
 use super::bodies::{BodyClaims, UploadBytes, receive, send_object};
+use super::buckets::{BucketNote, check_bucket};
 use super::conditions::Conditions;
 use super::errors::{read_state, s3_error_of};
-use super::listing::name_of;
-use super::note::{Note, timestamp};
-use super::tags::Tags;
+use super::names::Place;
+use super::note::Note;
+use super::object_info::{ObjectInfo, Part};
+use super::versions::{self, Removal, Stamp, VersionId, is_deleted};
 use crate::codec::hex;
 use crate::error::Result;
-use crate::gateway::{Draft, Gateway, Namespace, Object, size_class};
+use crate::gateway::{Draft, Gateway, NameChanges, Namespace, size_class};
 use crate::shared::SharedGateway;
-use core::ops::Range;
-use s3s::dto::{Bucket, Checksum, StreamingBlob};
+use s3s::dto::{Checksum, StreamingBlob};
 use s3s::{S3Result, s3_error};
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// A bucket's metadata.
-#[derive(Serialize, Deserialize)]
-pub struct BucketNote {
-    /// When it was created, in milliseconds since 1970.
-    pub created: u64,
-    /// Tags of the bucket.
-    #[serde(default, skip_serializing_if = "Tags::is_empty")]
-    pub tags: Tags,
-}
-
-impl BucketNote {
-    /// Encodes the note for the gateway.
-    pub fn bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("it is text")
-    }
-
-    fn read(bytes: &[u8]) -> S3Result<Self> {
-        serde_json::from_slice(bytes).map_err(|_| s3_error!(InternalError, "a note is damaged"))
-    }
-}
-
-/// An object and its metadata.
-pub struct ObjectInfo {
-    pub object: Object,
-    pub note: Note,
-}
-
-/// Which bytes of an object are wanted.
-pub enum Part {
-    /// All bytes.
-    Whole,
-    /// A range of bytes.
-    Range(s3s::dto::Range),
-    /// The bytes of one part of the upload, counted from 1.
-    Number(i32),
-}
-
-impl ObjectInfo {
-    /// The range of the wanted bytes.
-    pub fn bytes(&self, part: &Part) -> S3Result<Range<u64>> {
-        let len = self.object.len();
-        match part {
-            Part::Whole => Ok(0..len),
-            Part::Range(range) => Ok(range.check(len)?),
-            Part::Number(number) => {
-                let index = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
-                let pieces = self.object.pieces();
-                let index = index.filter(|&index| index < pieces.len());
-                let index = index.ok_or_else(|| s3_error!(InvalidRange))?;
-                let first: u64 = pieces[..index].iter().sum();
-                Ok(first..first + pieces[index])
+/// An object, which must exist: a version of it, or the current one.
+pub fn find(gateway: &Gateway, place: &Place, version: Option<&VersionId>) -> S3Result<ObjectInfo> {
+    check_bucket(gateway, &place.bucket)?;
+    let Some(version) = version else {
+        return match versions::newest(gateway, place)? {
+            Some(newest) if newest.note.is_marker => {
+                Err(is_deleted(s3_error!(NoSuchKey), &newest.note))
             }
+            Some(newest) => Ok(newest),
+            None => Err(s3_error!(NoSuchKey)),
+        };
+    };
+    match versions::find(gateway, place, version)? {
+        Some(known) if known.note.is_marker => {
+            Err(is_deleted(s3_error!(MethodNotAllowed), &known.note))
         }
+        Some(known) => Ok(known),
+        None => Err(s3_error!(NoSuchVersion)),
     }
 }
 
-/// Fails unless the bucket exists.
-pub fn check_bucket(gateway: &Gateway, bucket: &str) -> S3Result<()> {
-    let found = gateway.find(Namespace::Buckets, bucket.as_bytes());
-    found.map(drop).ok_or_else(|| s3_error!(NoSuchBucket))
+/// Where and under which conditions an object is written.
+#[derive(Clone)]
+pub struct Target {
+    pub place: Place,
+    pub conditions: Conditions,
+    pub stamp: Stamp,
 }
 
-/// The note of a bucket, which must exist.
-pub fn bucket_note(gateway: &Gateway, bucket: &str) -> S3Result<BucketNote> {
-    let found = gateway.find(Namespace::Buckets, bucket.as_bytes());
-    BucketNote::read(found.ok_or_else(|| s3_error!(NoSuchBucket))?.note())
-}
-
-/// An object, if it exists.
-pub fn find_info(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<Option<ObjectInfo>> {
-    check_bucket(gateway, bucket)?;
-    let Some(object) = gateway.find(Namespace::Objects, &name_of(bucket, key)).cloned() else {
-        return Ok(None);
-    };
-    let note = Note::read(object.note())?;
-    Ok(Some(ObjectInfo { object, note }))
-}
-
-/// An object, which must exist.
-pub fn find(gateway: &Gateway, bucket: &str, key: &str) -> S3Result<ObjectInfo> {
-    find_info(gateway, bucket, key)?.ok_or_else(|| s3_error!(NoSuchKey))
-}
-
-/// Creates a bucket.
-pub fn create_bucket(front: &SharedGateway, bucket: &str) -> S3Result<()> {
-    let note = BucketNote { created: front.now_ms(), tags: Tags::default() }.bytes();
-    let result = front.update_state(|gateway| {
-        if gateway.find(Namespace::Buckets, bucket.as_bytes()).is_some() {
-            return Ok(Err(s3_error!(BucketAlreadyOwnedByYou)));
-        }
-        gateway.bind(Namespace::Buckets, bucket.as_bytes(), None, &note).map(Ok)
-    });
-    result.map_err(|error| s3_error_of(&error))?
-}
-
-/// Removes a bucket, which must be empty.
-pub fn delete_bucket(front: &SharedGateway, bucket: &str) -> S3Result<()> {
-    let name = name_of(bucket, "");
-    let removed = front.update_state(|gateway| {
-        if let Err(error) = check_bucket(gateway, bucket) {
-            return Ok(Err(error));
-        }
-        let from = core::ops::Bound::Included(&name[..]);
-        let first = gateway.names_from(Namespace::Objects, from).next();
-        if first.is_some_and(|(first, _)| first.starts_with(&name)) {
-            return Ok(Err(s3_error!(BucketNotEmpty)));
-        }
-        gateway.unbind(Namespace::Buckets, bucket.as_bytes()).map(Ok)
-    });
-    removed.map_err(|error| s3_error_of(&error))?
-}
-
-/// The buckets that a key has rights on.
-pub fn buckets(front: &SharedGateway, keys: &AccessKeys, id: &str) -> S3Result<Vec<Bucket>> {
-    read_state(front, |gateway| {
-        let all = gateway.names_from(Namespace::Buckets, core::ops::Bound::Unbounded);
-        let all = all.map(|(name, object)| (String::from_utf8_lossy(name).into_owned(), object));
-        let visible = all.filter(|(name, _)| keys.grant(id, name).is_some());
-        let bucket = |(name, object): (String, &Object)| {
-            let note = BucketNote::read(object.note())?;
-            let creation_date = Some(timestamp(note.created));
-            Ok(Bucket { name: Some(name), creation_date, ..Bucket::default() })
-        };
-        visible.map(bucket).collect()
-    })
-}
-
-/// Tag and checksums of a written object.
+/// Tag, checksums and version of a written object.
 pub struct WrittenObject {
     pub etag: String,
     pub checksum: Checksum,
+    /// The version, in a bucket that keeps versions.
+    pub version: Option<String>,
 }
 
 /// Writes an object.
 pub async fn put(
     front: Arc<SharedGateway>,
-    (bucket, key): (String, String),
+    target: Target,
     mut note: Note,
     body: Option<StreamingBlob>,
     announced: BodyClaims,
-    conditions: Conditions,
 ) -> S3Result<WrittenObject> {
-    read_state(&front, |gateway| check_place(gateway, &bucket, &key, &conditions))?;
-    let now = front.now_ms();
+    read_state(&front, |gateway| {
+        check_locks(gateway, &target.place, &note)?;
+        check_target(gateway, &target)
+    })?;
     receive(front, body, announced, move |gateway, received| {
         let UploadBytes { draft, md5, checksum } = received;
-        (note.etag, note.modified) = (hex(&md5), now);
-        let put = WrittenObject { etag: note.etag.clone(), checksum };
-        Ok(bind(gateway, (&bucket, &key), &note, draft, &conditions)?.map(|()| put))
+        let etag = hex(&md5);
+        (note.etag, note.modified) = (etag.clone(), target.stamp.now);
+        let bound = bind(gateway, &target, note, draft)?;
+        Ok(bound.map(|version| WrittenObject { etag, checksum, version }))
     })
     .await
 }
 
-/// Fails unless an object may be written at this key.
-pub fn check_place(
-    gateway: &Gateway,
-    bucket: &str,
-    key: &str,
-    conditions: &Conditions,
-) -> S3Result<()> {
-    conditions.check_write(find_info(gateway, bucket, key)?.as_ref().map(|known| &known.note))
+/// Fails unless an object may be written.
+pub fn check_target(gateway: &Gateway, Target { place, conditions, .. }: &Target) -> S3Result<()> {
+    check_bucket(gateway, &place.bucket)?;
+    let current = versions::current(gateway, place)?;
+    conditions.check_write(current.as_ref().map(|known| &known.note))
 }
 
-/// Binds a key to a draft, if the conditions hold.
+/// Fails if a note has locks, and its bucket has no Object Lock.
+pub fn check_locks(gateway: &Gateway, place: &Place, note: &Note) -> S3Result<()> {
+    let bucket = BucketNote::find(gateway, &place.bucket)?;
+    if bucket.lock.is_none() && !note.locks.is_none() {
+        return Err(s3_error!(InvalidRequest, "Bucket is missing Object Lock Configuration"));
+    }
+    Ok(())
+}
+
+/// The changes of names that make room for a new version, and its note, with the retention of its
+/// bucket unless it has one of its own.
+pub fn plan(
+    gateway: &Gateway,
+    target: &Target,
+    mut note: Note,
+    changes: &mut NameChanges,
+) -> S3Result<Note> {
+    check_target(gateway, target)?;
+    check_locks(gateway, &target.place, &note)?;
+    if let Some(lock) = BucketNote::find(gateway, &target.place.bucket)?.lock
+        && note.locks.retention.is_none()
+    {
+        note.locks.retention = lock.retention(target.stamp.now);
+    }
+    versions::make_room(gateway, &target.place, note, target.stamp, changes)
+}
+
+/// Binds a key to a draft, if the conditions hold. Returns the version.
 pub fn bind(
     gateway: &mut Gateway,
-    (bucket, key): (&str, &str),
-    note: &Note,
+    target: &Target,
+    note: Note,
     draft: Draft,
-    conditions: &Conditions,
-) -> Result<S3Result<()>> {
-    if let Err(error) = check_place(gateway, bucket, key, conditions) {
-        gateway.abandon(draft);
-        return Ok(Err(error));
-    }
-    gateway.bind(Namespace::Objects, &name_of(bucket, key), Some(draft), &note.bytes()).map(Ok)
+) -> Result<S3Result<Option<String>>> {
+    let mut changes = NameChanges::default();
+    let note = match plan(gateway, target, note, &mut changes) {
+        Ok(note) => note,
+        Err(error) => {
+            gateway.abandon(draft);
+            return Ok(Err(error));
+        }
+    };
+    let name = target.place.name();
+    changes.bind(Namespace::Objects, &name, Some(draft), &note.bytes());
+    gateway.change_names(changes)?;
+    Ok(Ok(note.version.is_some().then(|| note.version_id())))
 }
 
 /// Streams bytes of an object.
@@ -204,30 +139,78 @@ pub async fn get(
     send_object(front, known.object.clone(), known.bytes(part)?).await
 }
 
-/// Removes an object, if it exists. This makes as many queries as a read.
-pub async fn delete(
-    front: Arc<SharedGateway>,
-    (bucket, key): (String, String),
-    conditions: Conditions,
-) -> S3Result<()> {
+/// What is to be removed.
+pub struct RemovalRequest {
+    pub target: Target,
+    /// The version that is removed for good. Without it, a bucket with versions gets a delete
+    /// marker.
+    pub version: Option<VersionId>,
+    /// Whether it ends a retention of governance.
+    pub bypass: bool,
+}
+
+/// Removes an object or a version, if it exists. This makes as many queries as reading what is
+/// removed; a delete marker needs none.
+pub async fn delete(front: Arc<SharedGateway>, request: RemovalRequest) -> S3Result<Removal> {
     wait_for(move || {
-        let name = name_of(&bucket, &key);
         let removed = front.update_state(|gateway| {
-            let known = match find_info(gateway, &bucket, &key) {
-                Ok(Some(known)) => known,
-                Ok(None) => return Ok(Ok(0)),
-                Err(error) => return Ok(Err(error)),
-            };
-            if let Err(error) = conditions.check_write(Some(&known.note)) {
-                return Ok(Err(error));
+            let mut changes = NameChanges::default();
+            match plan_removal(gateway, &request, &mut changes) {
+                Ok(removal) => gateway.change_names(changes).map(|()| Ok(removal)),
+                Err(error) => Ok(Err(error)),
             }
-            gateway.unbind(Namespace::Objects, &name)?;
-            Ok(Ok(known.object.blocks()))
         });
-        let blocks = removed.map_err(|error| s3_error_of(&error))??;
-        front.send_dummies(size_class(blocks)).map_err(|error| s3_error_of(&error))
+        let removal = removed.map_err(|error| s3_error_of(&error))??;
+        if removal.blocks > 0 {
+            let class = size_class(removal.blocks);
+            front.send_dummies(class).map_err(|error| s3_error_of(&error))?;
+        }
+        Ok(removal)
     })
     .await
+}
+
+fn plan_removal(
+    gateway: &Gateway,
+    RemovalRequest { target, version, bypass }: &RemovalRequest,
+    changes: &mut NameChanges,
+) -> S3Result<Removal> {
+    let Target { place, conditions, stamp } = target;
+    check_bucket(gateway, &place.bucket)?;
+    let known = match version {
+        None => versions::current(gateway, place)?,
+        Some(version) => versions::find(gateway, place, version)?,
+    };
+    if let Some(known) = known {
+        conditions.check_write(Some(&known.note))?;
+    }
+    match version {
+        None => versions::remove_object(gateway, place, *stamp, changes),
+        Some(version) => {
+            let check = |note: &Note| note.locks.check_removal(stamp.now, *bypass);
+            versions::remove_version(gateway, place, version, check, changes)
+        }
+    }
+}
+
+/// Changes the note of an object, which must exist. This sends nothing.
+pub fn change_note(
+    front: &SharedGateway,
+    place: &Place,
+    version: Option<&VersionId>,
+    change: impl FnOnce(&mut Note) -> S3Result<()>,
+) -> S3Result<Note> {
+    let changed = front.update_state(|gateway| {
+        let changed = find(gateway, place, version)
+            .and_then(|mut known| change(&mut known.note).map(|()| known));
+        match changed {
+            Ok(ObjectInfo { name, note, .. }) => {
+                gateway.note(Namespace::Objects, &name, &note.bytes()).map(|()| Ok(note))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    });
+    changed.map_err(|error| s3_error_of(&error))?
 }
 
 /// Runs work that may block in a thread.

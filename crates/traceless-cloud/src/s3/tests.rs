@@ -1,11 +1,15 @@
 //! Objects over a small gateway, without the network.
 
 use super::bodies::BodyClaims;
+use super::buckets;
 use super::conditions::Conditions;
 use super::listing::{ListRequest, page};
+use super::names::Place;
 use super::note::{Headers, Note};
-use super::objects::{self, ObjectInfo, Part};
+use super::object_info::{ObjectInfo, Part};
+use super::objects::{self, RemovalRequest, Target};
 use super::uploads;
+use super::versions::Stamp;
 use crate::gateway::size_class;
 use crate::gateway::testing::{BLOCK, in_memory};
 use crate::shared::{Metrics, SharedGateway, Wall};
@@ -20,8 +24,13 @@ use traceless_core::rng::SeededRng;
 fn front(blocks: u64) -> Arc<SharedGateway> {
     let front =
         SharedGateway::new(in_memory(blocks, 1), Arc::new(Metrics::default()), Arc::new(Wall));
-    objects::create_bucket(&front, "b").unwrap();
+    buckets::create_bucket(&front, "b", false).unwrap();
     Arc::new(front)
+}
+
+fn target(key: &str) -> Target {
+    let stamp = Stamp { now: 5, salt: 0 };
+    Target { place: Place::new("b", key), conditions: Conditions::default(), stamp }
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
@@ -40,14 +49,12 @@ fn put(front: &Arc<SharedGateway>, key: &str, bytes: &[u8]) -> S3Result<String> 
 
 fn put_body(front: &Arc<SharedGateway>, key: &str, body: StreamingBlob) -> S3Result<String> {
     let note = Note::new(Headers::default(), None).unwrap();
-    let place = ("b".to_owned(), key.to_owned());
-    let (announced, conditions) = (BodyClaims::default(), Conditions::default());
-    run(objects::put(front.clone(), place, note, Some(body), announced, conditions))
-        .map(|put| put.etag)
+    let announced = BodyClaims::default();
+    run(objects::put(front.clone(), target(key), note, Some(body), announced)).map(|put| put.etag)
 }
 
 fn find(front: &SharedGateway, key: &str) -> S3Result<ObjectInfo> {
-    front.inspect(|gateway| objects::find(gateway, "b", key))
+    front.inspect(|gateway| objects::find(gateway, &Place::new("b", key), None))
 }
 
 async fn bytes_of(mut body: StreamingBlob) -> Vec<u8> {
@@ -64,8 +71,8 @@ fn get(front: &Arc<SharedGateway>, key: &str) -> S3Result<Vec<u8>> {
 }
 
 fn delete(front: &Arc<SharedGateway>, key: &str) {
-    let place = ("b".to_owned(), key.to_owned());
-    run(objects::delete(front.clone(), place, Conditions::default())).unwrap();
+    let request = RemovalRequest { target: target(key), version: None, bypass: false };
+    run(objects::delete(front.clone(), request)).unwrap();
 }
 
 /// How many blocks were accessed: queries plus cache hits.
@@ -115,15 +122,19 @@ fn listings_and_heads_send_no_queries() {
             escaped: false,
         };
         assert_eq!(front.inspect(|gateway| page(gateway, &all)).unwrap().prefixes.len(), 1);
-        objects::create_bucket(&front, "c").unwrap();
-        objects::delete_bucket(&front, "c").unwrap();
-        assert!(objects::delete_bucket(&front, "b").is_err());
+        buckets::create_bucket(&front, "c", false).unwrap();
+        buckets::delete_bucket(&front, "c").unwrap();
+        assert!(buckets::delete_bucket(&front, "b").is_err());
         delete(&front, "none");
-        let place = ("b".to_owned(), "k".to_owned());
+        let place = || Place::new("b", "k");
         let note = Note::default();
-        let id = uploads::begin(&front, place, note, &mut SeededRng::new(1)).unwrap();
-        front.inspect(|gateway| uploads::find(gateway, "b", "k", &id).map(drop)).unwrap();
-        assert!(front.inspect(|gateway| uploads::find(gateway, "b", "other", &id)).is_err());
+        let id = uploads::begin(&front, place(), note, &mut SeededRng::new(1)).unwrap();
+        front.inspect(|gateway| uploads::find(gateway, &place(), &id).map(drop)).unwrap();
+        assert!(
+            front
+                .inspect(|gateway| uploads::find(gateway, &Place::new("b", "other"), &id))
+                .is_err()
+        );
     });
     assert_eq!(sent, 0);
 }
@@ -140,14 +151,12 @@ fn failed_uploads_leave_nothing_behind() {
     put(&front, "k", &[1; 20 * BLOCK]).unwrap();
     let condition =
         Conditions { matches_not: Some(s3s::dto::ETagCondition::Any), ..Conditions::default() };
-    let place = ("b".to_owned(), "k".to_owned());
     let again = objects::put(
         front.clone(),
-        place,
+        Target { conditions: condition, ..target("k") },
         Note::default(),
         Some(body(vec![Ok(vec![2; 100])])),
         BodyClaims::default(),
-        condition,
     );
     assert_eq!(run(again).err().unwrap().code().as_str(), "PreconditionFailed");
     assert_eq!(used(), 20);
@@ -157,16 +166,8 @@ fn failed_uploads_leave_nothing_behind() {
 fn wrong_digests_are_refused() {
     let front = front(50);
     let announce = |announced: BodyClaims| {
-        let place = ("b".to_owned(), "k".to_owned());
         let body = Some(body(vec![Ok(b"hello".to_vec())]));
-        let put = objects::put(
-            front.clone(),
-            place,
-            Note::default(),
-            body,
-            announced,
-            Conditions::default(),
-        );
+        let put = objects::put(front.clone(), target("k"), Note::default(), body, announced);
         run(put).map(|put| put.etag).map_err(|error| error.code().as_str().to_owned())
     };
     let md5 = |md5: &str| BodyClaims { md5: Some(md5.to_owned()), ..BodyClaims::default() };

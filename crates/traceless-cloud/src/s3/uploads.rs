@@ -2,14 +2,15 @@
 //! of the blocks of its parts, one after another.
 
 use super::bodies::{BodyClaims, UploadBytes, receive};
-use super::conditions::Conditions;
+use super::buckets::check_bucket;
 use super::errors::s3_error_of;
-use super::listing::{name_of, size};
+use super::listing::size;
+use super::names::Place;
 use super::note::Note;
-use super::objects::{WrittenObject, check_bucket, check_place, wait_for};
+use super::objects::{Target, WrittenObject, check_locks, plan, wait_for};
 use crate::codec::hex;
 use crate::error::Result;
-use crate::gateway::{Draft, Gateway, Namespace, Object, size_class};
+use crate::gateway::{Draft, Gateway, NameChanges, Namespace, Object, size_class};
 use crate::shared::SharedGateway;
 use core::ops::Bound;
 use s3s::crypto::{Checksum as _, Md5};
@@ -34,7 +35,7 @@ pub struct Upload {
 /// Begins an upload.
 pub fn begin(
     front: &SharedGateway,
-    (bucket, key): (String, String),
+    place: Place,
     mut note: Note,
     rng: &mut dyn Rng,
 ) -> S3Result<String> {
@@ -43,10 +44,10 @@ pub fn begin(
     let id = hex(&id);
     note.modified = front.now_ms();
     let begun = front.update_state(|gateway| {
-        if let Err(error) = check_bucket(gateway, &bucket) {
+        if let Err(error) = check_locks(gateway, &place, &note) {
             return Ok(Err(error));
         }
-        note.object = Some((bucket, key));
+        note.object = Some((place.bucket, place.key));
         gateway.bind(Namespace::Uploads, id.as_bytes(), None, &note.bytes()).map(Ok)
     });
     begun.map_err(|error| s3_error_of(&error))??;
@@ -54,7 +55,7 @@ pub fn begin(
 }
 
 /// Fails unless this upload of this object exists.
-pub fn find(gateway: &Gateway, bucket: &str, key: &str, id: &str) -> S3Result<Upload> {
+pub fn find(gateway: &Gateway, Place { bucket, key }: &Place, id: &str) -> S3Result<Upload> {
     check_bucket(gateway, bucket)?;
     let found = gateway.find(Namespace::Uploads, id.as_bytes()).filter(|_| id.len() == ID_LEN);
     let note = Note::read(found.ok_or_else(|| s3_error!(NoSuchUpload))?.note())?;
@@ -85,7 +86,7 @@ pub async fn put_part(
         let UploadBytes { draft, md5, checksum } = received;
         let note = Note { etag: hex(&md5), modified, ..Note::default() };
         let bound = bind_part(gateway, &name, draft, &note)?;
-        Ok(bound.map(|()| WrittenObject { etag: note.etag, checksum }))
+        Ok(bound.map(|()| WrittenObject { etag: note.etag, checksum, version: None }))
     })
     .await
 }
@@ -124,38 +125,40 @@ pub fn parts(gateway: &Gateway, id: &str, after: i32, count: usize) -> S3Result<
     own.take(count).map(part).collect()
 }
 
-/// Makes the object of its parts. Returns its tag.
+/// Makes the object of its parts. Returns its tag and, in a bucket that keeps versions, its version.
 pub fn complete(
     front: &SharedGateway,
-    (bucket, key): (&str, &str),
+    target: &Target,
     id: &str,
     requested: &[CompletedPart],
-    conditions: &Conditions,
-) -> S3Result<String> {
-    let modified = front.now_ms();
+) -> S3Result<(String, Option<String>)> {
     let joined = front.update_state(|gateway| {
-        let planned = plan(gateway, (bucket, key), id, requested, conditions);
-        let (mut note, parts) = match planned {
+        let mut changes = NameChanges::default();
+        let planned =
+            plan_object(gateway, &target.place, id, requested).and_then(|(note, parts)| {
+                let note = Note { modified: target.stamp.now, ..note };
+                Ok((plan(gateway, target, note, &mut changes)?, parts))
+            });
+        let (note, parts) = match planned {
             Ok(planned) => planned,
             Err(error) => return Ok(Err(error)),
         };
-        note.modified = modified;
-        gateway.join(id.as_bytes(), parts, &name_of(bucket, key), &note.bytes())?;
-        Ok(Ok(note.etag))
+        changes.join(id.as_bytes(), parts, &target.place.name(), &note.bytes());
+        gateway.change_names(changes)?;
+        let version = note.version.is_some().then(|| note.version_id());
+        Ok(Ok((note.etag, version)))
     });
     joined.map_err(|error| s3_error_of(&error))?
 }
 
 /// The note of the future object, and the names of its parts.
-fn plan(
+fn plan_object(
     gateway: &Gateway,
-    (bucket, key): (&str, &str),
+    place: &Place,
     id: &str,
     requested: &[CompletedPart],
-    conditions: &Conditions,
 ) -> S3Result<(Note, Vec<Vec<u8>>)> {
-    let mut note = find(gateway, bucket, key, id)?.note;
-    check_place(gateway, bucket, key, conditions)?;
+    let mut note = find(gateway, place, id)?.note;
     if requested.is_empty() {
         return Err(s3_error!(InvalidRequest, "an object is made of one part at least"));
     }
@@ -191,10 +194,10 @@ fn digest(etag: &str) -> S3Result<Vec<u8>> {
 }
 
 /// Removes an upload and its parts, with as many queries as reading them takes.
-pub async fn abort(front: Arc<SharedGateway>, place: (String, String), id: String) -> S3Result<()> {
+pub async fn abort(front: Arc<SharedGateway>, place: Place, id: String) -> S3Result<()> {
     wait_for(move || {
         let aborted = front.update_state(|gateway| {
-            if let Err(error) = find(gateway, &place.0, &place.1, &id) {
+            if let Err(error) = find(gateway, &place, &id) {
                 return Ok(Err(error));
             }
             let from = Bound::Included(id.as_bytes());

@@ -467,13 +467,20 @@ fn uploads_and_notes_survive_the_gateway() {
     let mut gateway = world.open(u64::MAX).unwrap();
     assert_eq!(gateway.find(Namespace::Uploads, b"u").unwrap().note(), b"begun");
     let parts = [1, 2, 4].map(|number| vec![b'u', b'/', number]).to_vec();
-    gateway.join(b"u", parts, b"b/k", b"first").unwrap();
+    let mut changes = NameChanges::default();
+    changes.join(b"u", parts, b"b/j", b"first");
+    changes.bind(Namespace::Objects, b"b/old", None, b"gone");
+    changes.rename(Namespace::Objects, b"b/j", b"b/k");
+    changes.unbind(Namespace::Objects, b"b/old");
+    gateway.change_names(changes).unwrap();
+    assert!(gateway.names(Namespace::Objects) == 1, "b/j has another name and b/old is gone");
     gateway.note(Namespace::Objects, b"b/k", b"second").unwrap();
     let used = gateway.blocks_used();
     drop(gateway);
     for life in 0..2 {
         let mut gateway = world.open(u64::MAX).unwrap();
         assert_eq!((gateway.names(Namespace::Uploads), gateway.blocks_used()), (0, used), "{life}");
+        assert_eq!(gateway.names(Namespace::Objects), 1, "{life}");
         let object = gateway.find(Namespace::Objects, b"b/k").unwrap().clone();
         assert_eq!((object.note(), object.pieces()), (&b"second"[..], &[1000, 0, 65][..]));
         for bytes in [0..1065, 999..1001, 1000..1000, 63..64, 1064..1065] {

@@ -73,6 +73,18 @@ macro_rules! write_conditions {
     };
 }
 
+/// The locks that a request's headers set.
+macro_rules! locks {
+    ($input:ident, $now:expr) => {
+        Locks::of_headers(
+            $input.object_lock_mode.as_ref().map(|mode| mode.as_str()),
+            $input.object_lock_retain_until_date.as_ref(),
+            $input.object_lock_legal_hold_status.as_ref(),
+            $now,
+        )?
+    };
+}
+
 /// Tag and checksums of written bytes, for different reply types.
 macro_rules! written {
     ($put:ident, $Output:ident) => {
@@ -88,7 +100,9 @@ macro_rules! written {
     };
 }
 
-pub(super) use {announced, copy_conditions, headers, read_conditions, write_conditions, written};
+pub(super) use {
+    announced, copy_conditions, headers, locks, read_conditions, write_conditions, written,
+};
 
 /// The announced length.
 pub(super) fn length(announced: Option<i64>) -> S3Result<Option<u64>> {

@@ -2,11 +2,13 @@
 
 use super::Handlers;
 use crate::codec::hex;
+use crate::s3::buckets::check_bucket;
 use crate::s3::errors::read_state;
-use crate::s3::listing::{ListRequest, Page, count, escape, is_escaped, page, page_len};
-use crate::s3::objects;
+use crate::s3::listing::{ListRequest, Page, count, escape, is_escaped, page, page_len, size};
+use crate::s3::names::Place;
 use crate::s3::uploads;
-use crate::s3::versions::{ONLY_VERSION, only_version};
+use crate::s3::version_listing::{ListedVersion, version_page};
+use crate::s3::versions::VersionId;
 use s3s::dto;
 use s3s::{S3Result, s3_error};
 
@@ -21,7 +23,7 @@ impl Handlers {
     ) -> S3Result<Page> {
         let [prefix, delimiter, after] = names.map(Option::unwrap_or_default);
         read_state(&self.front, |gateway| {
-            objects::check_bucket(gateway, bucket)?;
+            check_bucket(gateway, bucket)?;
             page(gateway, &ListRequest { bucket, prefix, delimiter, after, len, escaped })
         })
     }
@@ -75,7 +77,6 @@ impl Handlers {
         })
     }
 
-    /// Lists objects as the versions of a bucket without versions.
     pub(super) fn versions(
         &self,
         input: dto::ListObjectVersionsInput,
@@ -83,19 +84,30 @@ impl Handlers {
     ) -> S3Result<dto::ListObjectVersionsOutput> {
         let len = page_len(input.max_keys)?;
         let escaped = is_escaped(input.encoding_type.as_ref());
-        if input.version_id_marker.is_some() && input.key_marker.is_none() {
+        let [prefix, delimiter, after] =
+            [&input.prefix, &input.delimiter, &input.key_marker].map(|text| text.as_deref());
+        let [prefix, delimiter, after] = [prefix, delimiter, after].map(Option::unwrap_or_default);
+        let marker = input.version_id_marker.as_deref().filter(|marker| !marker.is_empty());
+        if marker.is_some() && after.is_empty() {
             return Err(s3_error!(InvalidArgument, "a version to begin after needs its key"));
         }
-        let names =
-            [input.prefix.as_deref(), input.delimiter.as_deref(), input.key_marker.as_deref()];
-        let page = self.page(&input.bucket, names, len, escaped)?;
-        let versions = page.objects.into_iter().map(|object| only_version(object, owner));
+        let marker = VersionId::parse(marker)?;
+        let bucket = &input.bucket[..];
+        let page = read_state(&self.front, |gateway| {
+            check_bucket(gateway, bucket)?;
+            let request = ListRequest { bucket, prefix, delimiter, after, len, escaped };
+            version_page(gateway, &request, marker.as_ref())
+        })?;
+        let (markers, versions): (Vec<_>, Vec<_>) =
+            page.versions.into_iter().partition(|version| version.known.note.is_marker);
         let escaped_text = |text: Option<String>| text.map(|text| escape(&text, escaped));
+        let (next_key, next_version) = page.next.unzip();
         Ok(dto::ListObjectVersionsOutput {
-            is_truncated: Some(page.next.is_some()),
-            next_version_id_marker: page.next.is_some().then(|| ONLY_VERSION.to_owned()),
-            next_key_marker: escaped_text(page.next),
-            versions: Some(versions.collect()),
+            is_truncated: Some(next_key.is_some()),
+            next_version_id_marker: next_version.filter(|version| !version.is_empty()),
+            next_key_marker: escaped_text(next_key),
+            versions: Some(versions.into_iter().map(|one| object_version(one, owner)).collect()),
+            delete_markers: Some(markers.into_iter().map(|one| marker_entry(one, owner)).collect()),
             common_prefixes: Some(page.prefixes),
             name: Some(input.bucket),
             prefix: escaped_text(Some(input.prefix.unwrap_or_default())),
@@ -112,7 +124,8 @@ impl Handlers {
         let len = page_len(input.max_parts)?;
         let after = input.part_number_marker.unwrap_or_default();
         let mut parts = read_state(&self.front, |gateway| {
-            let upload = uploads::find(gateway, &input.bucket, &input.key, &input.upload_id)?;
+            let place = Place::new(&input.bucket[..], &input.key[..]);
+            let upload = uploads::find(gateway, &place, &input.upload_id)?;
             uploads::parts(gateway, &upload.id, after, len + 1)
         })?;
         let is_cut = parts.len() > len;
@@ -159,6 +172,32 @@ impl Handlers {
             encoding_type: input.encoding_type,
             ..dto::ListMultipartUploadsOutput::default()
         })
+    }
+}
+
+fn object_version(listed: ListedVersion, owner: &dto::Owner) -> dto::ObjectVersion {
+    let ListedVersion { key, known, is_latest } = listed;
+    dto::ObjectVersion {
+        version_id: Some(known.note.version_id()),
+        is_latest: Some(is_latest),
+        key: Some(key),
+        e_tag: Some(known.note.etag()),
+        last_modified: Some(known.note.modified()),
+        size: Some(size(known.object.len())),
+        storage_class: Some(dto::ObjectVersionStorageClass::from_static("STANDARD")),
+        owner: Some(owner.clone()),
+        ..dto::ObjectVersion::default()
+    }
+}
+
+fn marker_entry(listed: ListedVersion, owner: &dto::Owner) -> dto::DeleteMarkerEntry {
+    let ListedVersion { key, known, is_latest } = listed;
+    dto::DeleteMarkerEntry {
+        version_id: Some(known.note.version_id()),
+        is_latest: Some(is_latest),
+        key: Some(key),
+        last_modified: Some(known.note.modified()),
+        owner: Some(owner.clone()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The operations of S3, as the protocol's library calls them.
 
+mod configurations;
 mod inputs;
 mod listing;
 mod objects;
@@ -7,19 +8,21 @@ mod uploads;
 
 use super::access::AccessKeys;
 use super::bodies::Trailers;
+use super::buckets;
 use super::conditions::Conditions;
 use super::errors::read_state;
-use super::objects::{self as objects_of, ObjectInfo};
-use super::tagging;
+use super::names::Place;
+use super::object_info::ObjectInfo;
+use super::objects::{self as objects_of, Target};
 use super::tags::Tags;
 use super::uploads as uploads_of;
-use super::versions::check_version;
+use super::versions::{Stamp, VersionId};
 use crate::shared::{Kind, Protocol, SharedGateway};
 use async_trait::async_trait;
 use s3s::dto::{self, CopySource};
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
-use std::sync::{Arc, Mutex};
-use traceless_core::rng::{SeededRng, System};
+use std::sync::{Arc, Mutex, PoisonError};
+use traceless_core::rng::{Rng as _, SeededRng, System};
 
 type Answer<T> = S3Result<S3Response<T>>;
 
@@ -30,7 +33,7 @@ const TAG_COUNT: &str = "x-amz-tagging-count";
 pub struct Handlers {
     front: Arc<SharedGateway>,
     keys: Arc<AccessKeys>,
-    /// Source of upload names.
+    /// Source of names of uploads and versions.
     rng: Mutex<SeededRng>,
 }
 
@@ -49,8 +52,13 @@ impl Handlers {
     }
 
     /// An object to be read, if its conditions hold.
-    fn found(&self, bucket: &str, key: &str, conditions: &Conditions) -> S3Result<ObjectInfo> {
-        let known = read_state(&self.front, |gateway| objects_of::find(gateway, bucket, key))?;
+    fn found(
+        &self,
+        place: &Place,
+        version: Option<&VersionId>,
+        conditions: &Conditions,
+    ) -> S3Result<ObjectInfo> {
+        let known = read_state(&self.front, |gateway| objects_of::find(gateway, place, version))?;
         conditions.check_read(&known.note)?;
         Ok(known)
     }
@@ -60,15 +68,24 @@ impl Handlers {
         let CopySource::Bucket { bucket, key, version_id } = source else {
             return Err(s3_error!(NotImplemented));
         };
-        check_version(version_id.as_deref())?;
-        let known = read_state(&self.front, |gateway| objects_of::find(gateway, bucket, key))?;
+        let version = VersionId::parse(version_id.as_deref())?;
+        let place = Place::new(&bucket[..], &key[..]);
+        let known =
+            read_state(&self.front, |gateway| objects_of::find(gateway, &place, version.as_ref()))?;
         conditions.check_copy(&known.note)?;
         Ok(known)
     }
 
+    /// Where an object is written now.
+    fn target(&self, bucket: &str, key: &str, conditions: Conditions) -> Target {
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = Stamp { now: self.front.now_ms(), salt: rng.next_u64() };
+        Target { place: Place::new(bucket, key), conditions, stamp }
+    }
+
     /// Reports `none` if a bucket exists: it lacks a configuration that clients look up beforehand.
     async fn has_none<T>(&self, bucket: &str, none: S3Error) -> Answer<T> {
-        let found = read_state(&self.front, |gateway| objects_of::check_bucket(gateway, bucket));
+        let found = read_state(&self.front, |gateway| buckets::check_bucket(gateway, bucket));
         self.counted(Kind::State, async { Err(found.err().unwrap_or(none)) }).await
     }
 }
@@ -81,7 +98,7 @@ impl S3 for Handlers {
     ) -> Answer<dto::ListBucketsOutput> {
         let listed = async {
             let known = request.credentials.ok_or_else(|| s3_error!(AccessDenied))?;
-            let buckets = objects_of::buckets(&self.front, &self.keys, &known.access_key)?;
+            let buckets = buckets::buckets(&self.front, &self.keys, &known.access_key)?;
             let owner = dto::Owner { id: Some(known.access_key), ..dto::Owner::default() };
             Ok(dto::ListBucketsOutput {
                 buckets: Some(buckets),
@@ -96,9 +113,10 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::CreateBucketInput>,
     ) -> Answer<dto::CreateBucketOutput> {
-        let bucket = request.input.bucket;
+        let dto::CreateBucketInput { bucket, object_lock_enabled_for_bucket: lock, .. } =
+            request.input;
         let created = async {
-            objects_of::create_bucket(&self.front, &bucket)?;
+            buckets::create_bucket(&self.front, &bucket, lock == Some(true))?;
             let location = Some(format!("/{bucket}"));
             Ok(dto::CreateBucketOutput { location })
         };
@@ -110,7 +128,7 @@ impl S3 for Handlers {
         request: S3Request<dto::DeleteBucketInput>,
     ) -> Answer<dto::DeleteBucketOutput> {
         let removed = async {
-            objects_of::delete_bucket(&self.front, &request.input.bucket)?;
+            buckets::delete_bucket(&self.front, &request.input.bucket)?;
             Ok(dto::DeleteBucketOutput::default())
         };
         self.counted(Kind::State, removed).await
@@ -122,7 +140,7 @@ impl S3 for Handlers {
     ) -> Answer<dto::HeadBucketOutput> {
         let found = async {
             read_state(&self.front, |gateway| {
-                objects_of::check_bucket(gateway, &request.input.bucket)
+                buckets::check_bucket(gateway, &request.input.bucket)
             })?;
             Ok(dto::HeadBucketOutput::default())
         };
@@ -135,7 +153,7 @@ impl S3 for Handlers {
     ) -> Answer<dto::GetBucketLocationOutput> {
         let found = async {
             read_state(&self.front, |gateway| {
-                objects_of::check_bucket(gateway, &request.input.bucket)
+                buckets::check_bucket(gateway, &request.input.bucket)
             })?;
             // No location means the first region, which clients expect by default.
             Ok(dto::GetBucketLocationOutput::default())
@@ -149,7 +167,7 @@ impl S3 for Handlers {
     ) -> Answer<dto::GetBucketAclOutput> {
         let found = async {
             read_state(&self.front, |gateway| {
-                objects_of::check_bucket(gateway, &request.input.bucket)
+                buckets::check_bucket(gateway, &request.input.bucket)
             })?;
             let (owner, grants) = inputs::owner_alone(request.credentials)?;
             Ok(dto::GetBucketAclOutput { owner: Some(owner), grants: Some(grants) })
@@ -163,8 +181,9 @@ impl S3 for Handlers {
     ) -> Answer<dto::GetObjectAclOutput> {
         let found = async {
             let dto::GetObjectAclInput { bucket, key, version_id, .. } = &request.input;
-            check_version(version_id.as_deref())?;
-            self.found(bucket, key, &Conditions::default())?;
+            let version = VersionId::parse(version_id.as_deref())?;
+            let place = Place::new(&bucket[..], &key[..]);
+            self.found(&place, version.as_ref(), &Conditions::default())?;
             let (owner, grants) = inputs::owner_alone(request.credentials)?;
             Ok(dto::GetObjectAclOutput {
                 owner: Some(owner),
@@ -179,13 +198,7 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::GetObjectTaggingInput>,
     ) -> Answer<dto::GetObjectTaggingOutput> {
-        let found = async {
-            let dto::GetObjectTaggingInput { bucket, key, version_id, .. } = &request.input;
-            check_version(version_id.as_deref())?;
-            let known = self.found(bucket, key, &Conditions::default())?;
-            Ok(dto::GetObjectTaggingOutput { tag_set: known.note.tags.set(), version_id: None })
-        };
-        self.counted(Kind::State, found).await
+        self.counted(Kind::State, async { self.tags(&request.input) }).await
     }
 
     async fn put_object_tagging(
@@ -194,10 +207,9 @@ impl S3 for Handlers {
     ) -> Answer<dto::PutObjectTaggingOutput> {
         let put = async {
             let dto::PutObjectTaggingInput { bucket, key, version_id, tagging, .. } = request.input;
-            check_version(version_id.as_deref())?;
             let tags = Tags::of_object(tagging.tag_set)?;
-            tagging::put_of_object(&self.front, &bucket, &key, &tags)?;
-            Ok(dto::PutObjectTaggingOutput::default())
+            let version_id = self.put_tags((&bucket, &key, version_id.as_deref()), tags)?;
+            Ok(dto::PutObjectTaggingOutput { version_id })
         };
         self.counted(Kind::State, put).await
     }
@@ -208,9 +220,9 @@ impl S3 for Handlers {
     ) -> Answer<dto::DeleteObjectTaggingOutput> {
         let deleted = async {
             let dto::DeleteObjectTaggingInput { bucket, key, version_id, .. } = request.input;
-            check_version(version_id.as_deref())?;
-            tagging::put_of_object(&self.front, &bucket, &key, &Tags::default())?;
-            Ok(dto::DeleteObjectTaggingOutput::default())
+            let object = (&bucket[..], &key[..], version_id.as_deref());
+            let version_id = self.put_tags(object, Tags::default())?;
+            Ok(dto::DeleteObjectTaggingOutput { version_id })
         };
         self.counted(Kind::State, deleted).await
     }
@@ -219,15 +231,7 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::GetBucketTaggingInput>,
     ) -> Answer<dto::GetBucketTaggingOutput> {
-        let found = async {
-            let bucket = &request.input.bucket;
-            let tags = read_state(&self.front, |gateway| tagging::of_bucket(gateway, bucket))?;
-            if tags.is_empty() {
-                return Err(s3_error!(NoSuchTagSet));
-            }
-            Ok(dto::GetBucketTaggingOutput { tag_set: tags.set() })
-        };
-        self.counted(Kind::State, found).await
+        self.counted(Kind::State, async { self.bucket_tags(&request.input.bucket) }).await
     }
 
     async fn put_bucket_tagging(
@@ -237,7 +241,7 @@ impl S3 for Handlers {
         let put = async {
             let dto::PutBucketTaggingInput { bucket, tagging, .. } = request.input;
             let tags = Tags::of_bucket(tagging.tag_set)?;
-            tagging::put_of_bucket(&self.front, &bucket, &tags)?;
+            self.put_bucket_tags(&bucket, tags)?;
             Ok(dto::PutBucketTaggingOutput::default())
         };
         self.counted(Kind::State, put).await
@@ -248,7 +252,7 @@ impl S3 for Handlers {
         request: S3Request<dto::DeleteBucketTaggingInput>,
     ) -> Answer<dto::DeleteBucketTaggingOutput> {
         let deleted = async {
-            tagging::put_of_bucket(&self.front, &request.input.bucket, &Tags::default())?;
+            self.put_bucket_tags(&request.input.bucket, Tags::default())?;
             Ok(dto::DeleteBucketTaggingOutput::default())
         };
         self.counted(Kind::State, deleted).await
@@ -297,20 +301,72 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::GetObjectLockConfigurationInput>,
     ) -> Answer<dto::GetObjectLockConfigurationOutput> {
-        self.has_none(&request.input.bucket, s3_error!(ObjectLockConfigurationNotFoundError)).await
+        self.counted(Kind::State, async { self.bucket_lock(&request.input.bucket) }).await
     }
 
     async fn get_bucket_versioning(
         &self,
         request: S3Request<dto::GetBucketVersioningInput>,
     ) -> Answer<dto::GetBucketVersioningOutput> {
-        let found = async {
-            read_state(&self.front, |gateway| {
-                objects_of::check_bucket(gateway, &request.input.bucket)
-            })?;
-            Ok(dto::GetBucketVersioningOutput::default())
+        self.counted(Kind::State, async { self.versioning(&request.input.bucket) }).await
+    }
+
+    async fn put_bucket_versioning(
+        &self,
+        request: S3Request<dto::PutBucketVersioningInput>,
+    ) -> Answer<dto::PutBucketVersioningOutput> {
+        let put = async {
+            self.put_versioning(&request.input)?;
+            Ok(dto::PutBucketVersioningOutput::default())
         };
-        self.counted(Kind::State, found).await
+        self.counted(Kind::State, put).await
+    }
+
+    async fn put_object_lock_configuration(
+        &self,
+        request: S3Request<dto::PutObjectLockConfigurationInput>,
+    ) -> Answer<dto::PutObjectLockConfigurationOutput> {
+        let put = async {
+            self.put_bucket_lock(request.input)?;
+            Ok(dto::PutObjectLockConfigurationOutput::default())
+        };
+        self.counted(Kind::State, put).await
+    }
+
+    async fn get_object_retention(
+        &self,
+        request: S3Request<dto::GetObjectRetentionInput>,
+    ) -> Answer<dto::GetObjectRetentionOutput> {
+        self.counted(Kind::State, async { self.retention(&request.input) }).await
+    }
+
+    async fn put_object_retention(
+        &self,
+        request: S3Request<dto::PutObjectRetentionInput>,
+    ) -> Answer<dto::PutObjectRetentionOutput> {
+        let put = async {
+            self.put_retention(&request.input)?;
+            Ok(dto::PutObjectRetentionOutput::default())
+        };
+        self.counted(Kind::State, put).await
+    }
+
+    async fn get_object_legal_hold(
+        &self,
+        request: S3Request<dto::GetObjectLegalHoldInput>,
+    ) -> Answer<dto::GetObjectLegalHoldOutput> {
+        self.counted(Kind::State, async { self.legal_hold(&request.input) }).await
+    }
+
+    async fn put_object_legal_hold(
+        &self,
+        request: S3Request<dto::PutObjectLegalHoldInput>,
+    ) -> Answer<dto::PutObjectLegalHoldOutput> {
+        let put = async {
+            self.put_legal_hold(&request.input)?;
+            Ok(dto::PutObjectLegalHoldOutput::default())
+        };
+        self.counted(Kind::State, put).await
     }
 
     async fn get_object(
@@ -423,7 +479,7 @@ impl S3 for Handlers {
     ) -> Answer<dto::AbortMultipartUploadOutput> {
         let dto::AbortMultipartUploadInput { bucket, key, upload_id, .. } = request.input;
         let aborted = async {
-            uploads_of::abort(self.front.clone(), (bucket, key), upload_id).await?;
+            uploads_of::abort(self.front.clone(), Place::new(bucket, key), upload_id).await?;
             Ok(dto::AbortMultipartUploadOutput::default())
         };
         self.counted(Kind::Remove, aborted).await

@@ -2,18 +2,23 @@
 
 use super::Handlers;
 use super::inputs::{
-    announced, copy_conditions, headers, length, own_encoding, read_conditions, write_conditions,
-    written,
+    announced, copy_conditions, headers, length, locks, own_encoding, read_conditions,
+    write_conditions, written,
 };
 use crate::s3::bodies::{BodyClaims, Trailers};
+use crate::s3::buckets::check_bucket;
 use crate::s3::conditions::Conditions;
 use crate::s3::copies::{self, CopyOutcome};
 use crate::s3::errors::read_state;
 use crate::s3::listing::{PAGE_LEN_MAX, count, size};
-use crate::s3::note::{Headers, Note, http_date};
-use crate::s3::objects::{self, ObjectInfo, Part};
+use crate::s3::locks::Locks;
+use crate::s3::names::Place;
+use crate::s3::note::{Headers, Note};
+use crate::s3::object_info::{ObjectInfo, Part};
+use crate::s3::objects::{self, RemovalRequest, check_locks};
 use crate::s3::tags::Tags;
-use crate::s3::versions::check_version;
+use crate::s3::times::{http_date, timestamp};
+use crate::s3::versions::{Removal, VersionId};
 use s3s::dto::{self, CopySource, ETag, MetadataDirective, TaggingDirective};
 use s3s::{S3Result, s3_error};
 
@@ -36,6 +41,16 @@ macro_rules! found {
             content_language: headers.content_language,
             cache_control: headers.cache_control,
             expires: note.expires(),
+            version_id: note.version.is_some().then(|| note.version_id()),
+            object_lock_mode: note
+                .locks
+                .retention
+                .map(|retention| dto::ObjectLockMode::from_static(retention.mode.word())),
+            object_lock_retain_until_date: note
+                .locks
+                .retention
+                .map(|retention| timestamp(retention.until)),
+            object_lock_legal_hold_status: note.locks.hold_status(),
             ..dto::$Output::default()
         }
     }};
@@ -46,9 +61,10 @@ impl Handlers {
         &self,
         input: dto::GetObjectInput,
     ) -> S3Result<dto::GetObjectOutput> {
-        check_version(input.version_id.as_deref())?;
+        let version = VersionId::parse(input.version_id.as_deref())?;
         let conditions = read_conditions!(input);
-        let known = self.found(&input.bucket, &input.key, &conditions)?;
+        let place = Place::new(&input.bucket[..], &input.key[..]);
+        let known = self.found(&place, version.as_ref(), &conditions)?;
         let part = part_of(input.range, input.part_number)?;
         let bytes = known.bytes(&part)?;
         let body = objects::get(self.front.clone(), &known, &part).await?;
@@ -71,9 +87,10 @@ impl Handlers {
         &self,
         input: dto::HeadObjectInput,
     ) -> S3Result<(dto::HeadObjectOutput, Option<i32>)> {
-        check_version(input.version_id.as_deref())?;
+        let version = VersionId::parse(input.version_id.as_deref())?;
         let conditions = read_conditions!(input);
-        let known = self.found(&input.bucket, &input.key, &conditions)?;
+        let place = Place::new(&input.bucket[..], &input.key[..]);
+        let known = self.found(&place, version.as_ref(), &conditions)?;
         let part = part_of(input.range, input.part_number)?;
         let bytes = known.bytes(&part)?;
         Ok((found!(HeadObjectOutput, known, part, bytes), known.note.tags.count()))
@@ -86,23 +103,31 @@ impl Handlers {
     ) -> S3Result<dto::PutObjectOutput> {
         let headers = headers!(input);
         let tags = Tags::of_header(input.tagging.as_deref())?;
-        let note = Note::new(headers, input.metadata)?.tagged(tags);
+        let target = self.target(&input.bucket, &input.key, write_conditions!(input));
+        let locks = locks!(input, target.stamp.now);
+        let note = Note::new(headers, input.metadata)?.tagged(tags).locked(locks);
         let announced = announced!(input, trailers);
-        let conditions = write_conditions!(input);
-        let place = (input.bucket, input.key);
-        let put = objects::put(self.front.clone(), place, note, input.body, announced, conditions)
-            .await?;
-        Ok(written!(put, PutObjectOutput))
+        let put = objects::put(self.front.clone(), target, note, input.body, announced).await?;
+        let version = put.version;
+        Ok(dto::PutObjectOutput { version_id: version, ..written!(put, PutObjectOutput) })
     }
 
     pub(super) async fn delete(
         &self,
         input: dto::DeleteObjectInput,
     ) -> S3Result<dto::DeleteObjectOutput> {
-        check_version(input.version_id.as_deref())?;
         let conditions = Conditions { matches: input.if_match, ..Conditions::default() };
-        objects::delete(self.front.clone(), (input.bucket, input.key), conditions).await?;
-        Ok(dto::DeleteObjectOutput::default())
+        let request = RemovalRequest {
+            target: self.target(&input.bucket, &input.key, conditions),
+            version: VersionId::parse(input.version_id.as_deref())?,
+            bypass: input.bypass_governance_retention == Some(true),
+        };
+        let removal = objects::delete(self.front.clone(), request).await?;
+        Ok(dto::DeleteObjectOutput {
+            delete_marker: removal.is_marker.then_some(true),
+            version_id: removal.version,
+            ..dto::DeleteObjectOutput::default()
+        })
     }
 
     pub(super) async fn delete_all(
@@ -112,27 +137,24 @@ impl Handlers {
         if input.delete.objects.len() > PAGE_LEN_MAX {
             return Err(s3_error!(MalformedXML, "1000 objects is the most"));
         }
-        read_state(&self.front, |gateway| objects::check_bucket(gateway, &input.bucket))?;
+        read_state(&self.front, |gateway| check_bucket(gateway, &input.bucket))?;
+        let bypass = input.bypass_governance_retention == Some(true);
         let (mut deleted, mut errors) = (Vec::new(), Vec::new());
         for one in input.delete.objects {
-            let place = (input.bucket.clone(), one.key.clone());
-            let conditions = Conditions {
-                matches: one.e_tag.map(dto::ETagCondition::ETag),
-                ..Conditions::default()
-            };
-            let removed = match check_version(one.version_id.as_deref()) {
-                Ok(()) => objects::delete(self.front.clone(), place, conditions).await,
-                wrong => wrong,
-            };
-            match removed {
-                Ok(()) => deleted.push(dto::DeletedObject {
-                    key: Some(one.key),
-                    version_id: one.version_id,
-                    ..dto::DeletedObject::default()
-                }),
+            let dto::ObjectIdentifier { key, version_id, .. } = one.clone();
+            match self.delete_one(&input.bucket, one, bypass).await {
+                Ok(removal) => {
+                    let marker = removal.version.filter(|_| removal.is_marker);
+                    deleted.push(dto::DeletedObject {
+                        key: Some(key),
+                        delete_marker: marker.is_some().then_some(true),
+                        delete_marker_version_id: marker,
+                        version_id,
+                    });
+                }
                 Err(error) => errors.push(dto::Error {
-                    key: Some(one.key),
-                    version_id: one.version_id,
+                    key: Some(key),
+                    version_id,
                     code: Some(error.code().as_str().to_owned()),
                     message: error.message().map(str::to_owned),
                 }),
@@ -146,6 +168,22 @@ impl Handlers {
         })
     }
 
+    /// Removes one of several objects or versions.
+    async fn delete_one(
+        &self,
+        bucket: &str,
+        one: dto::ObjectIdentifier,
+        bypass: bool,
+    ) -> S3Result<Removal> {
+        let matches = one.e_tag.map(dto::ETagCondition::ETag);
+        let request = RemovalRequest {
+            target: self.target(bucket, &one.key, Conditions { matches, ..Conditions::default() }),
+            version: VersionId::parse(one.version_id.as_deref())?,
+            bypass,
+        };
+        objects::delete(self.front.clone(), request).await
+    }
+
     pub(super) async fn copy(
         &self,
         input: dto::CopyObjectInput,
@@ -155,7 +193,7 @@ impl Handlers {
         let replaces = input
             .metadata_directive
             .is_some_and(|directive| directive.as_str() == MetadataDirective::REPLACE);
-        let onto_itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, .. }
+        let onto_itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, version_id: None }
             if **bucket == *input.bucket && **key == *input.key);
         let replaces_tags = input
             .tagging_directive
@@ -169,21 +207,29 @@ impl Handlers {
             source.note.tags.clone()
         };
         let headers = headers!(input);
+        let target = self.target(&input.bucket, &input.key, Conditions::default());
+        let locks = locks!(input, target.stamp.now);
         let note = if replaces {
-            Note::new(headers, input.metadata)?.tagged(tags)
+            Note::new(headers, input.metadata)?
         } else {
-            source.note.clone().tagged(tags)
+            source.note.clone().of_copy()
         };
-        let target =
-            CopyOutcome::Object { bucket: input.bucket, key: input.key, note: Box::new(note) };
-        let (etag, modified) =
-            copies::copy(self.front.clone(), source, Part::Whole, target).await?;
+        let note = Box::new(note.tagged(tags).locked(locks));
+        read_state(&self.front, |gateway| {
+            check_bucket(gateway, &target.place.bucket)?;
+            check_locks(gateway, &target.place, &note)
+        })?;
+        let target = CopyOutcome::Object { target: Box::new(target), note };
+        let source_version = source.note.version.is_some().then(|| source.note.version_id());
+        let copied = copies::copy(self.front.clone(), source, Part::Whole, target).await?;
         Ok(dto::CopyObjectOutput {
             copy_object_result: Some(dto::CopyObjectResult {
-                e_tag: Some(ETag::Strong(etag)),
-                last_modified: Some(modified),
+                e_tag: Some(ETag::Strong(copied.etag)),
+                last_modified: Some(copied.modified),
                 ..dto::CopyObjectResult::default()
             }),
+            copy_source_version_id: source_version,
+            version_id: copied.version,
             ..dto::CopyObjectOutput::default()
         })
     }

@@ -1,0 +1,131 @@
+//! Buckets and their metadata.
+
+use super::access::AccessKeys;
+use super::errors::{read_state, s3_error_of};
+use super::locks::BucketLock;
+use super::names::{archives_of, name_of};
+use super::tags::Tags;
+use super::times::timestamp;
+use crate::gateway::{Gateway, Namespace, Object};
+use crate::shared::SharedGateway;
+use core::ops::Bound;
+use s3s::dto::Bucket;
+use s3s::{S3Result, s3_error};
+use serde::{Deserialize, Serialize};
+
+/// Whether a bucket keeps the old versions of its objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Versioning {
+    /// All of them.
+    Enabled,
+    /// Those that were written while versions were enabled.
+    Suspended,
+}
+
+/// A bucket's metadata.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct BucketNote {
+    /// When it was created, in milliseconds since 1970.
+    pub created: u64,
+    /// Tags of the bucket.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    pub tags: Tags,
+    /// Whether new versions of objects leave the old ones; `None` if they never did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versioning: Option<Versioning>,
+    /// Object Lock, if it is enabled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<BucketLock>,
+}
+
+impl BucketNote {
+    /// The note of a bucket, which must exist.
+    pub fn find(gateway: &Gateway, bucket: &str) -> S3Result<Self> {
+        let found = gateway.find(Namespace::Buckets, bucket.as_bytes());
+        Self::read(found.ok_or_else(|| s3_error!(NoSuchBucket))?.note())
+    }
+
+    /// Decodes a note of the gateway.
+    pub fn read(bytes: &[u8]) -> S3Result<Self> {
+        serde_json::from_slice(bytes).map_err(|_| s3_error!(InternalError, "a note is damaged"))
+    }
+
+    /// Encodes the note for the gateway.
+    pub fn bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("it is text")
+    }
+}
+
+/// Fails unless the bucket exists.
+pub fn check_bucket(gateway: &Gateway, bucket: &str) -> S3Result<()> {
+    let found = gateway.find(Namespace::Buckets, bucket.as_bytes());
+    found.map(drop).ok_or_else(|| s3_error!(NoSuchBucket))
+}
+
+/// Changes the note of a bucket, which must exist. This sends nothing.
+pub fn change_bucket(
+    front: &SharedGateway,
+    bucket: &str,
+    change: impl FnOnce(&mut BucketNote) -> S3Result<()>,
+) -> S3Result<()> {
+    let changed = front.update_state(|gateway| {
+        let note =
+            BucketNote::find(gateway, bucket).and_then(|mut note| change(&mut note).map(|()| note));
+        match note {
+            Ok(note) => gateway.note(Namespace::Buckets, bucket.as_bytes(), &note.bytes()).map(Ok),
+            Err(error) => Ok(Err(error)),
+        }
+    });
+    changed.map_err(|error| s3_error_of(&error))?
+}
+
+/// Creates a bucket, with Object Lock if it `is_locked`.
+pub fn create_bucket(front: &SharedGateway, bucket: &str, is_locked: bool) -> S3Result<()> {
+    let note = BucketNote {
+        created: front.now_ms(),
+        versioning: is_locked.then_some(Versioning::Enabled),
+        lock: is_locked.then(BucketLock::default),
+        ..BucketNote::default()
+    };
+    let note = note.bytes();
+    let result = front.update_state(|gateway| {
+        if gateway.find(Namespace::Buckets, bucket.as_bytes()).is_some() {
+            return Ok(Err(s3_error!(BucketAlreadyOwnedByYou)));
+        }
+        gateway.bind(Namespace::Buckets, bucket.as_bytes(), None, &note).map(Ok)
+    });
+    result.map_err(|error| s3_error_of(&error))?
+}
+
+/// Removes a bucket, which must be empty, also of old versions.
+pub fn delete_bucket(front: &SharedGateway, bucket: &str) -> S3Result<()> {
+    let removed = front.update_state(|gateway| {
+        if let Err(error) = check_bucket(gateway, bucket) {
+            return Ok(Err(error));
+        }
+        let is_any = |base: &[u8]| {
+            let mut names = gateway.names_from(Namespace::Objects, Bound::Included(base));
+            names.next().is_some_and(|(first, _)| first.starts_with(base))
+        };
+        if is_any(&name_of(bucket, "")) || is_any(&archives_of(bucket, "")) {
+            return Ok(Err(s3_error!(BucketNotEmpty)));
+        }
+        gateway.unbind(Namespace::Buckets, bucket.as_bytes()).map(Ok)
+    });
+    removed.map_err(|error| s3_error_of(&error))?
+}
+
+/// The buckets that a key has rights on.
+pub fn buckets(front: &SharedGateway, keys: &AccessKeys, id: &str) -> S3Result<Vec<Bucket>> {
+    read_state(front, |gateway| {
+        let all = gateway.names_from(Namespace::Buckets, Bound::Unbounded);
+        let all = all.map(|(name, object)| (String::from_utf8_lossy(name).into_owned(), object));
+        let visible = all.filter(|(name, _)| keys.grant(id, name).is_some());
+        let bucket = |(name, object): (String, &Object)| {
+            let note = BucketNote::read(object.note())?;
+            let creation_date = Some(timestamp(note.created));
+            Ok(Bucket { name: Some(name), creation_date, ..Bucket::default() })
+        };
+        visible.map(bucket).collect()
+    })
+}

@@ -1,0 +1,98 @@
+use super::*;
+use crate::gateway::NameChanges;
+use crate::gateway::testing::in_memory;
+use crate::s3::buckets::{BucketNote, Versioning};
+use crate::s3::note::Note;
+use crate::s3::versions::{Stamp, make_room, remove_object};
+
+/// Versions in the buckets `b` and `bb`, written without versions first, then with them.
+fn gateway() -> Gateway {
+    let mut gateway = in_memory(10, 1);
+    let mut now = 1000;
+    for versioning in [None, Some(Versioning::Enabled)] {
+        for bucket in ["b", "bb"] {
+            let note = BucketNote { versioning, ..BucketNote::default() };
+            gateway.bind(Namespace::Buckets, bucket.as_bytes(), None, &note.bytes()).unwrap();
+            for key in ["a", "a/1", "a/2", "a0", "c", "\u{e4}"] {
+                let place = Place::new(bucket, key);
+                let mut changes = NameChanges::default();
+                now += 1;
+                let note = Note { etag: format!("{now}"), modified: now, ..Note::default() };
+                let stamp = Stamp { now, salt: 0 };
+                let note = make_room(&gateway, &place, note, stamp, &mut changes).unwrap();
+                changes.bind(Namespace::Objects, &place.name(), None, &note.bytes());
+                gateway.change_names(changes).unwrap();
+            }
+        }
+    }
+    for key in ["a/2", "c"] {
+        let mut changes = NameChanges::default();
+        let stamp = Stamp { now: 2000, salt: 0 };
+        remove_object(&gateway, &Place::new("b", key), stamp, &mut changes).unwrap();
+        gateway.change_names(changes).unwrap();
+    }
+    gateway
+}
+
+/// All pages of a given length, joined: `+` is the newest version, `x` a delete marker.
+fn list(gateway: &Gateway, prefix: &str, delimiter: &str, len: usize) -> String {
+    let (mut words, mut next) = (Vec::new(), (String::new(), String::new()));
+    loop {
+        let (after, version) = &next;
+        let request = ListRequest { bucket: "b", prefix, delimiter, after, len, escaped: false };
+        let version = VersionId::parse(Some(&version[..]).filter(|id| !id.is_empty())).unwrap();
+        let page = version_page(gateway, &request, version.as_ref()).unwrap();
+        assert!(page.len() <= len);
+        let versions = page.versions.iter().map(|version| {
+            let latest = if version.is_latest { "+" } else { "" };
+            let marker = if version.known.note.is_marker { "x" } else { "" };
+            let null = if version.known.note.is_null() { "0" } else { "" };
+            format!("{}{latest}{marker}{null}", version.key)
+        });
+        words.extend(versions);
+        words.extend(page.prefixes.into_iter().map(|one| one.prefix.unwrap() + "*"));
+        match page.next {
+            Some(more) => next = more,
+            None => return words.join(" "),
+        }
+    }
+}
+
+#[test]
+fn all_versions_are_listed_in_order() {
+    let gateway = gateway();
+    for len in [1, 2, 3, 5, 100] {
+        let all = "a+ a0 a/1+ a/10 a/2+x a/2 a/20 a0+ a00 c+x c c0 \u{e4}+ \u{e4}0";
+        assert_eq!(list(&gateway, "", "", len), all, "{len}");
+        assert_eq!(list(&gateway, "a/", "", len), "a/1+ a/10 a/2+x a/2 a/20", "{len}");
+        assert_eq!(list(&gateway, "none", "", len), "");
+        if len < 100 {
+            let grouped = list(&gateway, "", "/", len);
+            assert_eq!(grouped.matches('*').count(), 1, "{grouped}");
+        }
+    }
+    let grouped = "a+ a0 a0+ a00 c+x c c0 \u{e4}+ \u{e4}0 a/*";
+    assert_eq!(list(&gateway, "", "/", 100), grouped);
+}
+
+#[test]
+fn a_page_begins_after_versions_that_are_gone() {
+    let gateway = gateway();
+    let page = |after, version: Option<VersionId>| {
+        let request = ListRequest {
+            bucket: "b",
+            prefix: "a/",
+            delimiter: "",
+            after,
+            len: 100,
+            escaped: false,
+        };
+        let page = version_page(&gateway, &request, version.as_ref()).unwrap();
+        page.versions.into_iter().map(|version| version.key).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(page("a/1", None), "a/2 a/2 a/2");
+    let gone = VersionId::Named("f".repeat(32));
+    assert_eq!(page("a/1", Some(gone.clone())), "a/2 a/2 a/2");
+    assert_eq!(page("a/1", Some(VersionId::Named("0".repeat(32)))), "a/1 a/2 a/2 a/2");
+    assert_eq!(page("a", Some(gone)), "a/1 a/1 a/2 a/2 a/2", "a key before the prefix");
+}
