@@ -12,9 +12,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 lib=$root/tests/lib
 name=$(basename "$0" .sh)
 if [ -z "${TRACELESS:-}" ]; then
-    # An example brings the features of the unit tests, so that what these compiled is used again.
-    (cd "$root" && cargo build --release --workspace --all-features --locked \
-        --lib --bins --example scan)
+    # An example brings the features of the unit tests.
+    "$lib/build" --release --lib --bins --example scan
     TRACELESS=$(cd "$root" && cd "${CARGO_TARGET_DIR:-target}" && pwd)/release/traceless
 fi
 traceless=$(realpath "$TRACELESS")

@@ -42,6 +42,7 @@ mod batches;
 mod cache;
 mod commits;
 mod constant_rate;
+mod draft;
 mod fill;
 mod found_damage;
 mod host_link;
@@ -75,6 +76,7 @@ mod value;
 mod write_steps;
 
 pub use constant_rate::TICKS_PER_SECOND_MAX;
+pub use draft::Draft;
 pub use fill::Contents;
 pub use index::index_bytes;
 pub use inspect::{LostPart, StateReport, check, new_anchor, repair};
@@ -86,7 +88,6 @@ pub use names::{ByteRange, Namespace, Object};
 #[cfg(feature = "http")]
 pub(crate) use object_steps::ReadStep;
 pub(crate) use object_steps::{BindObserver, LoadStep, StoreStep};
-pub use objects::Draft;
 pub use queries::TOGETHER_MAX;
 pub use scrub::NodeVerdict;
 pub(crate) use steps::BatchStep;

@@ -1,7 +1,7 @@
 //! Changes of names that are made together.
 
+use super::draft::Draft;
 use super::names::{Namespace, Object};
-use super::objects::Draft;
 use super::record::Record;
 
 /// Changes of names, in order, which [`Gateway::change_names`](super::Gateway::change_names) makes
@@ -59,7 +59,7 @@ impl NameChanges {
         self.with(Record::Join { upload, parts, name, note })
     }
 
-    /// The records, and the draft with the index of its record, whose object has no blocks yet.
+    /// The records, and the draft with the index of its record. The object there has no blocks yet.
     pub(super) fn into_parts(self) -> (Vec<Record>, Option<(usize, Draft)>) {
         (self.records, self.draft)
     }

@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_object_keeps_its_blocks_and_frees_those_of_the_name() {
+    fn a_renamed_object_keeps_its_blocks_and_replaces_another() {
         let mut names = Names::default();
         let ids = names.reserve(3, 5).unwrap();
         names.bind(Namespace::Objects, b"a".to_vec(), object(&ids[..2]));

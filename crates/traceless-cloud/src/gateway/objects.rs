@@ -7,6 +7,7 @@
 //! reads the value unchanged.
 
 use super::Gateway;
+use super::draft::Draft;
 use super::name_changes::NameChanges;
 use super::names::{ByteRange, Namespace, Object, blocks_of};
 use super::object_steps::{LoadStep, ReadStep, StoreStep};
@@ -17,70 +18,6 @@ use super::write_steps::WriteStep;
 use crate::error::{Error, Result};
 use crate::params::Params;
 use core::ops::Bound;
-
-/// A piece of an object that is being written. It is invisible until a name is bound to it. A draft
-/// that is not bound must be given back ([`Gateway::abandon`]), or its blocks stay reserved until
-/// the gateway is opened again.
-#[derive(Default)]
-#[must_use]
-pub struct Draft {
-    ids: Vec<u32>,
-    len: u64,
-    /// Bytes that do not fill a block yet.
-    tail: Vec<u8>,
-    /// Dummy queries made to fill the size class.
-    padded: usize,
-}
-
-impl Draft {
-    /// Bytes appended so far.
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Whether nothing was appended.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Appends bytes. Returns the blocks that got full, which are to be written.
-    pub(crate) fn fill(&mut self, mut bytes: &[u8], block_len: usize) -> Vec<Vec<u8>> {
-        self.len += bytes.len() as u64;
-        let mut full = Vec::new();
-        while self.tail.len() + bytes.len() >= block_len {
-            let (part, rest) = bytes.split_at(block_len - self.tail.len());
-            self.tail.extend_from_slice(part);
-            bytes = rest;
-            full.push(core::mem::take(&mut self.tail));
-        }
-        self.tail.extend_from_slice(bytes);
-        full
-    }
-
-    /// Records the blocks that were written.
-    pub(crate) fn extend(&mut self, ids: &[u32]) {
-        self.ids.extend_from_slice(ids);
-    }
-
-    /// The last block, which is to be written, unless it was written as a full one.
-    pub(crate) fn take_last_block(&mut self, block_len: usize) -> Option<Vec<u8>> {
-        (self.ids.len() < blocks_of(self.len, block_len as u64)).then(|| {
-            let mut last = core::mem::take(&mut self.tail);
-            last.resize(block_len, 0);
-            last
-        })
-    }
-
-    /// Dummy queries that are to be made to fill the size class.
-    pub(crate) fn dummies_left(&self) -> usize {
-        size_class(self.ids.len()) - self.ids.len() - self.padded
-    }
-
-    /// Records dummy queries that were made.
-    pub(crate) fn count_dummies(&mut self, count: usize) {
-        self.padded += count;
-    }
-}
 
 impl Gateway {
     /// How many names there are in a space.
@@ -217,7 +154,8 @@ impl Gateway {
                 return Err(error);
             }
             if let Record::Bind { object, .. } = &mut records[index] {
-                (object.pieces, object.ids) = (vec![draft.len], draft.ids.into());
+                let (len, ids) = draft.into_parts();
+                (object.pieces, object.ids) = (vec![len], ids.into());
             }
         }
         let record = match records.pop() {
@@ -233,7 +171,7 @@ impl Gateway {
 
     /// Gives back the blocks of a draft that was not bound.
     pub fn abandon(&mut self, draft: Draft) {
-        self.state.names.release(draft.ids);
+        self.state.names.release(draft.into_parts().1);
     }
 
     /// Replaces the note of a name, which sends nothing.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// Names the state in errors about bytes that are no records.
 pub const STATE: &str = "the gateway's state";
-/// The number of the record that groups others.
+/// The number of the record that is a group of records.
 const GROUP: u8 = 21;
 
 /// One change of the state.

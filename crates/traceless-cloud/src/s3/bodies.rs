@@ -3,6 +3,7 @@
 //! The gateway works in threads that may block; the network's tasks only pass bytes. When a client
 //! goes away its channel closes, and the thread gives back its reserved blocks.
 
+use super::checksums::Algorithm;
 use super::errors::{read_state, s3_error_of};
 use crate::error::Result;
 use crate::gateway::{ByteRange, Draft, Gateway, Object};
@@ -12,13 +13,15 @@ use core::ops::Range;
 use futures_util::StreamExt;
 use hyper::{HeaderMap, StatusCode};
 use s3s::checksum::ChecksumHasher;
-use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
+use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::{Checksum, StreamingBlob};
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, TrailingHeaders, s3_error};
 use std::io;
 use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+/// The checksum of bytes for which a client announces none.
+pub const DEFAULT_CHECKSUM: Algorithm = Algorithm::Crc64nvme;
 /// Pieces of a body that may wait between network and gateway.
 const QUEUE_LEN: usize = 4;
 
@@ -85,7 +88,7 @@ pub struct UploadBytes {
     pub draft: Draft,
     /// The digest of the bytes.
     pub md5: [u8; 16],
-    /// The announced kinds of checksums of the bytes.
+    /// The announced kinds of checksums of the bytes, or one if none was announced.
     pub checksum: Checksum,
 }
 
@@ -248,13 +251,19 @@ fn hasher(announced: &BodyClaims) -> ChecksumHasher {
         let trailer = format!("x-amz-checksum-{}", name.to_ascii_lowercase());
         sum.is_some() || algorithm == name || announced.trailers.announces(&trailer)
     };
-    ChecksumHasher {
-        crc32: wants("CRC32", &sums.checksum_crc32).then(Crc32::new),
-        crc32c: wants("CRC32C", &sums.checksum_crc32c).then(Crc32c::new),
-        crc64nvme: wants("CRC64NVME", &sums.checksum_crc64nvme).then(Crc64Nvme::new),
-        sha1: wants("SHA1", &sums.checksum_sha1).then(Sha1::new),
-        sha256: wants("SHA256", &sums.checksum_sha256).then(Sha256::new),
+    let mut hasher = ChecksumHasher::default();
+    let mut announced_sums = sums.clone();
+    let mut is_any = false;
+    for one in Algorithm::ALL {
+        if wants(one.word(), one.field(&mut announced_sums)) {
+            one.add_to(&mut hasher);
+            is_any = true;
+        }
     }
+    if !is_any {
+        DEFAULT_CHECKSUM.add_to(&mut hasher);
+    }
+    hasher
 }
 
 fn check(announced: &BodyClaims, md5: &[u8; 16], sums: &Checksum) -> S3Result<()> {

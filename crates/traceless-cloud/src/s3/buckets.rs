@@ -18,8 +18,17 @@ use serde::{Deserialize, Serialize};
 pub enum Versioning {
     /// All of them.
     Enabled,
-    /// Those that were written while versions were enabled.
+    /// Versions that were written before; new ones replace each other.
     Suspended,
+}
+
+/// The block of public access, as its owner has set it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct PublicAccessBlock {
+    pub acls: bool,
+    pub policy: bool,
+    pub ignores_acls: bool,
+    pub restricts: bool,
 }
 
 /// A bucket's metadata.
@@ -33,6 +42,12 @@ pub struct BucketNote {
     /// Whether new versions of objects leave the old ones; `None` if they never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versioning: Option<Versioning>,
+    /// The access key that created it; buckets of older gateways have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// What the owner has set of the block of public access, which is in force all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_access: Option<PublicAccessBlock>,
     /// Object Lock, if it is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<BucketLock>,
@@ -79,9 +94,15 @@ pub fn change_bucket(
     changed.map_err(|error| s3_error_of(&error))?
 }
 
-/// Creates a bucket, with Object Lock if it `is_locked`.
-pub fn create_bucket(front: &SharedGateway, bucket: &str, is_locked: bool) -> S3Result<()> {
+/// Creates a bucket, with Object Lock if it `is_locked`. Its owner may do so again.
+pub fn create_bucket(
+    front: &SharedGateway,
+    bucket: &str,
+    owner: &str,
+    is_locked: bool,
+) -> S3Result<()> {
     let note = BucketNote {
+        owner: Some(owner.to_owned()),
         created: front.now_ms(),
         versioning: is_locked.then_some(Versioning::Enabled),
         lock: is_locked.then(BucketLock::default),
@@ -90,7 +111,12 @@ pub fn create_bucket(front: &SharedGateway, bucket: &str, is_locked: bool) -> S3
     let note = note.bytes();
     let result = front.update_state(|gateway| {
         if gateway.find(Namespace::Buckets, bucket.as_bytes()).is_some() {
-            return Ok(Err(s3_error!(BucketAlreadyOwnedByYou)));
+            let known = BucketNote::find(gateway, bucket);
+            return Ok(known.and_then(|known| match known.owner {
+                Some(other) if other != owner => Err(s3_error!(BucketAlreadyExists)),
+                _ if is_locked && known.lock.is_none() => Err(s3_error!(BucketAlreadyOwnedByYou)),
+                _ => Ok(()),
+            }));
         }
         gateway.bind(Namespace::Buckets, bucket.as_bytes(), None, &note).map(Ok)
     });

@@ -1,5 +1,6 @@
 //! Lists objects: in order, under a prefix, and grouped by a delimiter.
 
+use super::checksums::StoredChecksum;
 use super::names::name_of;
 use super::note::Note;
 use crate::gateway::{Gateway, Namespace};
@@ -106,6 +107,8 @@ pub fn page(gateway: &Gateway, request: &ListRequest<'_>) -> S3Result<Page> {
             let note = Note::read(object.note())?;
             page.objects.push(Object {
                 key: Some(escape(key, escaped)),
+                checksum_algorithm: note.checksum.as_ref().map(|one| vec![one.algorithm()]),
+                checksum_type: note.checksum.as_ref().map(StoredChecksum::kind),
                 e_tag: Some(note.etag()),
                 last_modified: Some(note.modified()),
                 size: Some(size(object.len())),

@@ -12,13 +12,13 @@ const DAYS_PER_YEAR: u64 = 365;
 /// Longest retention by default: a hundred years.
 const DAYS_MAX: u64 = 100 * DAYS_PER_YEAR;
 
-/// Who may end a retention before its time.
+/// What ends a retention before its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum LockMode {
-    /// Clients that ask for it with `x-amz-bypass-governance-retention`.
+    /// A request with `x-amz-bypass-governance-retention`.
     Governance,
-    /// Nothing but time.
+    /// Nothing.
     Compliance,
 }
 

@@ -49,6 +49,7 @@
 mod access;
 mod bodies;
 mod buckets;
+mod checksums;
 mod conditions;
 mod copies;
 mod domains;

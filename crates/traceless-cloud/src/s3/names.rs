@@ -1,5 +1,5 @@
-//! The gateway's names of objects: a bucket, `/` and a key for the current version, and names that no
-//! bucket begins for older ones.
+//! The gateway's names of objects: a bucket, `/` and a key for the current version, and names that
+//! no bucket begins for older ones.
 
 /// Characters of a version's name.
 pub const ID_LEN: usize = 32;
@@ -9,12 +9,12 @@ const ARCHIVE: &str = "\0";
 const KEY_END: &str = "\0";
 /// The bucket and the key of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ObjectPlace {
     pub bucket: String,
     pub key: String,
 }
 
-impl Place {
+impl ObjectPlace {
     /// The place with this key in this bucket.
     pub fn new(bucket: impl Into<String>, key: impl Into<String>) -> Self {
         Self { bucket: bucket.into(), key: key.into() }
@@ -68,13 +68,13 @@ mod tests {
     fn names_of_the_archive_are_read_again() {
         let id = "0123456789abcdef0123456789abcdef";
         for key in ["a", "a/b", "a\0", "", "\u{e4}"] {
-            let name = Place::new("bbb", key).archived(id);
+            let name = ObjectPlace::new("bbb", key).archived(id);
             assert_eq!(key_and_version("bbb", &name), Some((key, id)));
             assert_eq!(key_and_version("bb", &name), None);
             assert!(name.starts_with(&archives_of("bbb", key)));
             assert!(!name.starts_with(&name_of("bbb", "")));
         }
-        let upper = Place::new("bbb", "a").archived(&id.to_uppercase());
+        let upper = ObjectPlace::new("bbb", "a").archived(&id.to_uppercase());
         assert_eq!(key_and_version("bbb", &upper), None);
         assert_eq!(key_and_version("bbb", b"\0bbb/short"), None);
     }

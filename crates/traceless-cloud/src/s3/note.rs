@@ -1,5 +1,6 @@
 //! An object's metadata, kept so that HEAD and LIST need no query.
 
+use super::checksums::{StoredChecksum, UploadChecksum};
 use super::locks::Locks;
 use super::tags::Tags;
 use super::times::timestamp;
@@ -39,6 +40,12 @@ pub struct Note {
     /// Object Lock.
     #[serde(default, skip_serializing_if = "Locks::is_none")]
     pub locks: Locks,
+    /// A checksum of the bytes. Objects of older gateways have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<StoredChecksum>,
+    /// For an upload: the checksum that the object gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload_checksum: Option<UploadChecksum>,
     /// For an upload: the object's bucket and key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<(String, String)>,

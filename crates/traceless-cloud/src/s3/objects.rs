@@ -2,9 +2,10 @@
 
 use super::bodies::{BodyClaims, UploadBytes, receive, send_object};
 use super::buckets::{BucketNote, check_bucket};
+use super::checksums::StoredChecksum;
 use super::conditions::Conditions;
 use super::errors::{read_state, s3_error_of};
-use super::names::Place;
+use super::names::ObjectPlace;
 use super::note::Note;
 use super::object_info::{ObjectInfo, Part};
 use super::versions::{self, Removal, Stamp, VersionId, is_deleted};
@@ -17,7 +18,11 @@ use s3s::{S3Result, s3_error};
 use std::sync::Arc;
 
 /// An object, which must exist: a version of it, or the current one.
-pub fn find(gateway: &Gateway, place: &Place, version: Option<&VersionId>) -> S3Result<ObjectInfo> {
+pub fn find(
+    gateway: &Gateway,
+    place: &ObjectPlace,
+    version: Option<&VersionId>,
+) -> S3Result<ObjectInfo> {
     check_bucket(gateway, &place.bucket)?;
     let Some(version) = version else {
         return match versions::newest(gateway, place)? {
@@ -40,7 +45,7 @@ pub fn find(gateway: &Gateway, place: &Place, version: Option<&VersionId>) -> S3
 /// Where and under which conditions an object is written.
 #[derive(Clone)]
 pub struct Target {
-    pub place: Place,
+    pub place: ObjectPlace,
     pub conditions: Conditions,
     pub stamp: Stamp,
 }
@@ -69,6 +74,7 @@ pub async fn put(
         let UploadBytes { draft, md5, checksum } = received;
         let etag = hex(&md5);
         (note.etag, note.modified) = (etag.clone(), target.stamp.now);
+        note.checksum = StoredChecksum::first_of(&checksum);
         let bound = bind(gateway, &target, note, draft)?;
         Ok(bound.map(|version| WrittenObject { etag, checksum, version }))
     })
@@ -83,7 +89,7 @@ pub fn check_target(gateway: &Gateway, Target { place, conditions, .. }: &Target
 }
 
 /// Fails if a note has locks, and its bucket has no Object Lock.
-pub fn check_locks(gateway: &Gateway, place: &Place, note: &Note) -> S3Result<()> {
+pub fn check_locks(gateway: &Gateway, place: &ObjectPlace, note: &Note) -> S3Result<()> {
     let bucket = BucketNote::find(gateway, &place.bucket)?;
     if bucket.lock.is_none() && !note.locks.is_none() {
         return Err(s3_error!(InvalidRequest, "Bucket is missing Object Lock Configuration"));
@@ -127,7 +133,7 @@ pub fn bind(
     let name = target.place.name();
     changes.bind(Namespace::Objects, &name, Some(draft), &note.bytes());
     gateway.change_names(changes)?;
-    Ok(Ok(note.version.is_some().then(|| note.version_id())))
+    Ok(Ok(note.new_version()))
 }
 
 /// Streams bytes of an object.
@@ -196,7 +202,7 @@ fn plan_removal(
 /// Changes the note of an object, which must exist. This sends nothing.
 pub fn change_note(
     front: &SharedGateway,
-    place: &Place,
+    place: &ObjectPlace,
     version: Option<&VersionId>,
     change: impl FnOnce(&mut Note) -> S3Result<()>,
 ) -> S3Result<Note> {

@@ -4,7 +4,7 @@ use super::bodies::BodyClaims;
 use super::buckets;
 use super::conditions::Conditions;
 use super::listing::{ListRequest, page};
-use super::names::Place;
+use super::names::ObjectPlace;
 use super::note::{Headers, Note};
 use super::object_info::{ObjectInfo, Part};
 use super::objects::{self, RemovalRequest, Target};
@@ -24,13 +24,13 @@ use traceless_core::rng::SeededRng;
 fn front(blocks: u64) -> Arc<SharedGateway> {
     let front =
         SharedGateway::new(in_memory(blocks, 1), Arc::new(Metrics::default()), Arc::new(Wall));
-    buckets::create_bucket(&front, "b", false).unwrap();
+    buckets::create_bucket(&front, "b", "ann", false).unwrap();
     Arc::new(front)
 }
 
 fn target(key: &str) -> Target {
     let stamp = Stamp { now: 5, salt: 0 };
-    Target { place: Place::new("b", key), conditions: Conditions::default(), stamp }
+    Target { place: ObjectPlace::new("b", key), conditions: Conditions::default(), stamp }
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
@@ -54,7 +54,7 @@ fn put_body(front: &Arc<SharedGateway>, key: &str, body: StreamingBlob) -> S3Res
 }
 
 fn find(front: &SharedGateway, key: &str) -> S3Result<ObjectInfo> {
-    front.inspect(|gateway| objects::find(gateway, &Place::new("b", key), None))
+    front.inspect(|gateway| objects::find(gateway, &ObjectPlace::new("b", key), None))
 }
 
 async fn bytes_of(mut body: StreamingBlob) -> Vec<u8> {
@@ -122,17 +122,17 @@ fn listings_and_heads_send_no_queries() {
             escaped: false,
         };
         assert_eq!(front.inspect(|gateway| page(gateway, &all)).unwrap().prefixes.len(), 1);
-        buckets::create_bucket(&front, "c", false).unwrap();
+        buckets::create_bucket(&front, "c", "ann", false).unwrap();
         buckets::delete_bucket(&front, "c").unwrap();
         assert!(buckets::delete_bucket(&front, "b").is_err());
         delete(&front, "none");
-        let place = || Place::new("b", "k");
+        let place = || ObjectPlace::new("b", "k");
         let note = Note::default();
         let id = uploads::begin(&front, place(), note, &mut SeededRng::new(1)).unwrap();
         front.inspect(|gateway| uploads::find(gateway, &place(), &id).map(drop)).unwrap();
         assert!(
             front
-                .inspect(|gateway| uploads::find(gateway, &Place::new("b", "other"), &id))
+                .inspect(|gateway| uploads::find(gateway, &ObjectPlace::new("b", "other"), &id))
                 .is_err()
         );
     });

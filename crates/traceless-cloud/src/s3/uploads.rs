@@ -1,11 +1,12 @@
 //! Multipart uploads. Each part is in the tree under its own name, and a completed object consists
 //! of the blocks of its parts, one after another.
 
-use super::bodies::{BodyClaims, UploadBytes, receive};
+use super::bodies::{BodyClaims, DEFAULT_CHECKSUM, UploadBytes, receive};
 use super::buckets::check_bucket;
+use super::checksums::{Algorithm, StoredChecksum, UploadChecksum};
 use super::errors::s3_error_of;
 use super::listing::size;
-use super::names::Place;
+use super::names::ObjectPlace;
 use super::note::Note;
 use super::objects::{Target, WrittenObject, check_locks, plan, wait_for};
 use crate::codec::hex;
@@ -14,8 +15,8 @@ use crate::gateway::{Draft, Gateway, NameChanges, Namespace, Object, size_class}
 use crate::shared::SharedGateway;
 use core::ops::Bound;
 use s3s::crypto::{Checksum as _, Md5};
-use s3s::dto::{CompletedPart, MultipartUpload, Part, StreamingBlob};
-use s3s::{S3Result, s3_error};
+use s3s::dto::{Checksum, CompletedPart, MultipartUpload, Part, StreamingBlob};
+use s3s::{S3Error, S3Result, s3_error};
 use std::sync::Arc;
 use traceless_core::rng::Rng;
 
@@ -32,10 +33,18 @@ pub struct Upload {
     pub note: Note,
 }
 
+impl Upload {
+    /// The checksum that the object gets.
+    pub fn checksum(&self) -> UploadChecksum {
+        let default = UploadChecksum { algorithm: DEFAULT_CHECKSUM, is_composite: false };
+        self.note.upload_checksum.unwrap_or(default)
+    }
+}
+
 /// Begins an upload.
 pub fn begin(
     front: &SharedGateway,
-    place: Place,
+    place: ObjectPlace,
     mut note: Note,
     rng: &mut dyn Rng,
 ) -> S3Result<String> {
@@ -55,7 +64,11 @@ pub fn begin(
 }
 
 /// Fails unless this upload of this object exists.
-pub fn find(gateway: &Gateway, Place { bucket, key }: &Place, id: &str) -> S3Result<Upload> {
+pub fn find(
+    gateway: &Gateway,
+    ObjectPlace { bucket, key }: &ObjectPlace,
+    id: &str,
+) -> S3Result<Upload> {
     check_bucket(gateway, bucket)?;
     let found = gateway.find(Namespace::Uploads, id.as_bytes()).filter(|_| id.len() == ID_LEN);
     let note = Note::read(found.ok_or_else(|| s3_error!(NoSuchUpload))?.note())?;
@@ -84,7 +97,8 @@ pub async fn put_part(
     let modified = front.now_ms();
     receive(front, body, announced, move |gateway, received| {
         let UploadBytes { draft, md5, checksum } = received;
-        let note = Note { etag: hex(&md5), modified, ..Note::default() };
+        let stored = StoredChecksum::first_of(&checksum);
+        let note = Note { etag: hex(&md5), modified, checksum: stored, ..Note::default() };
         let bound = bind_part(gateway, &name, draft, &note)?;
         Ok(bound.map(|()| WrittenObject { etag: note.etag, checksum, version: None }))
     })
@@ -114,7 +128,13 @@ pub fn parts(gateway: &Gateway, id: &str, after: i32, count: usize) -> S3Result<
     let part = |(name, object): (&[u8], &Object)| {
         let number = core::str::from_utf8(&name[ID_LEN + 1..]).ok().and_then(|n| n.parse().ok());
         let note = Note::read(object.note())?;
+        let checksum = note.checksum.as_ref().map(StoredChecksum::field).unwrap_or_default();
         Ok(Part {
+            checksum_crc32: checksum.checksum_crc32,
+            checksum_crc32c: checksum.checksum_crc32c,
+            checksum_crc64nvme: checksum.checksum_crc64nvme,
+            checksum_sha1: checksum.checksum_sha1,
+            checksum_sha256: checksum.checksum_sha256,
             part_number: number,
             e_tag: Some(note.etag()),
             last_modified: Some(note.modified()),
@@ -125,28 +145,33 @@ pub fn parts(gateway: &Gateway, id: &str, after: i32, count: usize) -> S3Result<
     own.take(count).map(part).collect()
 }
 
-/// Makes the object of its parts. Returns its tag and, in a bucket that keeps versions, its version.
+/// What a client says about the object of an upload.
+pub struct UploadClaims {
+    pub parts: Vec<CompletedPart>,
+    /// The checksum of the object, in its field.
+    pub checksum: Checksum,
+}
+
+/// Makes the object of its parts. Returns its note.
 pub fn complete(
     front: &SharedGateway,
     target: &Target,
     id: &str,
-    requested: &[CompletedPart],
-) -> S3Result<(String, Option<String>)> {
+    claims: &UploadClaims,
+) -> S3Result<Note> {
     let joined = front.update_state(|gateway| {
         let mut changes = NameChanges::default();
-        let planned =
-            plan_object(gateway, &target.place, id, requested).and_then(|(note, parts)| {
-                let note = Note { modified: target.stamp.now, ..note };
-                Ok((plan(gateway, target, note, &mut changes)?, parts))
-            });
+        let planned = plan_object(gateway, &target.place, id, claims).and_then(|(note, parts)| {
+            let note = Note { modified: target.stamp.now, ..note };
+            Ok((plan(gateway, target, note, &mut changes)?, parts))
+        });
         let (note, parts) = match planned {
             Ok(planned) => planned,
             Err(error) => return Ok(Err(error)),
         };
         changes.join(id.as_bytes(), parts, &target.place.name(), &note.bytes());
         gateway.change_names(changes)?;
-        let version = note.version.is_some().then(|| note.version_id());
-        Ok(Ok((note.etag, version)))
+        Ok(Ok(note))
     });
     joined.map_err(|error| s3_error_of(&error))?
 }
@@ -154,11 +179,12 @@ pub fn complete(
 /// The note of the future object, and the names of its parts.
 fn plan_object(
     gateway: &Gateway,
-    place: &Place,
+    place: &ObjectPlace,
     id: &str,
-    requested: &[CompletedPart],
+    claims: &UploadClaims,
 ) -> S3Result<(Note, Vec<Vec<u8>>)> {
-    let mut note = find(gateway, place, id)?.note;
+    let (upload, requested) = (find(gateway, place, id)?, &claims.parts);
+    let (kind, mut note, mut checksums) = (upload.checksum(), upload.note, Vec::new());
     if requested.is_empty() {
         return Err(s3_error!(InvalidRequest, "an object is made of one part at least"));
     }
@@ -172,7 +198,9 @@ fn plan_object(
         let name = part_name(id, number).map_err(|_| s3_error!(InvalidPart))?;
         let object =
             gateway.find(Namespace::Uploads, &name).ok_or_else(|| s3_error!(InvalidPart))?;
-        let etag = Note::read(object.note())?.etag;
+        let Note { etag, checksum, .. } = Note::read(object.note())?;
+        check_claims(&part_checksum(part), checksum.as_ref(), || s3_error!(InvalidPart))?;
+        checksums.push((checksum, object.len()));
         if part.e_tag.as_ref().is_some_and(|tag| tag.value() != etag) {
             return Err(s3_error!(InvalidPart));
         }
@@ -183,8 +211,40 @@ fn plan_object(
         names.push(name);
     }
     note.etag = format!("{}-{}", hex(&md5.finalize()), names.len());
-    note.object = None;
+    (note.object, note.upload_checksum) = (None, None);
+    note.checksum = kind.join(&checksums);
+    let wrong = || s3_error!(BadDigest, "the parts do not have the checksum that was announced");
+    check_claims(&claims.checksum, note.checksum.as_ref(), wrong)?;
     Ok((note, names))
+}
+
+fn part_checksum(part: &CompletedPart) -> Checksum {
+    let part = part.clone();
+    Checksum {
+        checksum_crc32: part.checksum_crc32,
+        checksum_crc32c: part.checksum_crc32c,
+        checksum_crc64nvme: part.checksum_crc64nvme,
+        checksum_sha1: part.checksum_sha1,
+        checksum_sha256: part.checksum_sha256,
+        ..Checksum::default()
+    }
+}
+
+/// Fails if a client has announced another checksum than there is.
+fn check_claims(
+    announced: &Checksum,
+    found: Option<&StoredChecksum>,
+    error: impl Fn() -> S3Error,
+) -> S3Result<()> {
+    let mut announced = announced.clone();
+    for algorithm in Algorithm::ALL {
+        let Some(value) = algorithm.field(&mut announced).take() else { continue };
+        let found = found.filter(|found| found.algorithm == algorithm);
+        if found.is_none_or(|found| found.value != value) {
+            return Err(error());
+        }
+    }
+    Ok(())
 }
 
 fn digest(etag: &str) -> S3Result<Vec<u8>> {
@@ -194,7 +254,7 @@ fn digest(etag: &str) -> S3Result<Vec<u8>> {
 }
 
 /// Removes an upload and its parts, with as many queries as reading them takes.
-pub async fn abort(front: Arc<SharedGateway>, place: Place, id: String) -> S3Result<()> {
+pub async fn abort(front: Arc<SharedGateway>, place: ObjectPlace, id: String) -> S3Result<()> {
     wait_for(move || {
         let aborted = front.update_state(|gateway| {
             if let Err(error) = find(gateway, &place, &id) {

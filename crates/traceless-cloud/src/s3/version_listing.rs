@@ -1,8 +1,8 @@
-//! Lists versions of objects: in the order of keys, the newest first, under a prefix, and grouped by
-//! a delimiter.
+//! Lists versions of objects: in the order of keys, the newest first, under a prefix, and grouped
+//! by a delimiter.
 
 use super::listing::{ListRequest, behind_all, escape, rolled_up};
-use super::names::{Place, archives_of, key_and_version, name_of};
+use super::names::{ObjectPlace, archives_of, key_and_version, name_of};
 use super::object_info::ObjectInfo;
 use super::versions::{VersionId, archived, current, find};
 use crate::gateway::{Gateway, Namespace};
@@ -34,7 +34,7 @@ impl VersionPage {
     }
 }
 
-/// The next page of a list that begins after a version, or after all those of a key.
+/// The next page of a list that begins after a version, or after all versions of a key.
 pub fn version_page(
     gateway: &Gateway,
     request: &ListRequest<'_>,
@@ -50,7 +50,7 @@ pub fn version_page(
     };
     let is_key = matches!(from, Bound::Excluded(_));
     let mut rest = match after_version.filter(|_| is_key) {
-        Some(version) => versions_after(gateway, &Place::new(bucket, after), version)?,
+        Some(version) => versions_after(gateway, &ObjectPlace::new(bucket, after), version)?,
         None => Vec::new(),
     };
     let mut key = after.to_owned();
@@ -74,14 +74,14 @@ pub fn version_page(
             from = Bound::Included(behind_all(rolled.as_bytes()));
             last = (rolled.to_owned(), String::new());
         } else {
-            rest = all_versions(gateway, &Place::new(bucket, &key[..]))?;
+            rest = all_versions(gateway, &ObjectPlace::new(bucket, &key[..]))?;
             from = Bound::Excluded(key.clone().into_bytes());
         }
     }
 }
 
 /// The versions of an object, newest first, and whether each one is the newest.
-fn all_versions(gateway: &Gateway, place: &Place) -> S3Result<Vec<(ObjectInfo, bool)>> {
+fn all_versions(gateway: &Gateway, place: &ObjectPlace) -> S3Result<Vec<(ObjectInfo, bool)>> {
     let current = current(gateway, place)?.map(Ok);
     let all = current.into_iter().chain(archived(gateway, place, None));
     all.enumerate().map(|(index, known)| Ok((known?, index == 0))).collect()
@@ -90,7 +90,7 @@ fn all_versions(gateway: &Gateway, place: &Place) -> S3Result<Vec<(ObjectInfo, b
 /// The versions of an object that are older than one of them.
 fn versions_after(
     gateway: &Gateway,
-    place: &Place,
+    place: &ObjectPlace,
     version: &VersionId,
 ) -> S3Result<Vec<(ObjectInfo, bool)>> {
     let after = match find(gateway, place, version)? {

@@ -2,10 +2,10 @@
 //!
 //! The current version of an object has the object's name, so that reads and lists that name no
 //! version find nothing else. Older versions and delete markers are in the object's archive, newest
-//! first. An object whose newest version is a delete marker has no current version.
+//! first. An object has no current version if its newest one is a delete marker.
 
 use super::buckets::{BucketNote, Versioning};
-use super::names::{ID_LEN, Place, is_id};
+use super::names::{ID_LEN, ObjectPlace, is_id};
 use super::note::Note;
 use super::object_info::ObjectInfo;
 use crate::gateway::{Gateway, NameChanges, Namespace, Object};
@@ -15,7 +15,7 @@ use s3s::{S3Error, S3Result, s3_error};
 
 /// The version of objects that were written without versions.
 const NULL: &str = "null";
-/// Bits that times are moved up by in the order of versions, so that several of a millisecond differ.
+/// Bits that times are moved up by in the order of versions: several of a millisecond differ.
 const ORDER_SHIFT: u32 = 16;
 
 /// A version that a request names.
@@ -59,7 +59,7 @@ fn id_of(order: u64, salt: u64) -> String {
 /// The archived versions of an object with their names, newest first, after `after` if it is one.
 pub fn archived<'a>(
     gateway: &'a Gateway,
-    place: &Place,
+    place: &ObjectPlace,
     after: Option<&str>,
 ) -> impl Iterator<Item = S3Result<ObjectInfo>> + use<'a> {
     let base = place.archive();
@@ -81,13 +81,17 @@ fn info(name: &[u8], object: &Object) -> S3Result<ObjectInfo> {
 }
 
 /// The current version of an object, if there is one.
-pub fn current(gateway: &Gateway, place: &Place) -> S3Result<Option<ObjectInfo>> {
+pub fn current(gateway: &Gateway, place: &ObjectPlace) -> S3Result<Option<ObjectInfo>> {
     let name = place.name();
     gateway.find(Namespace::Objects, &name).map(|object| info(&name, object)).transpose()
 }
 
 /// A version of an object, if there is one; it can be a delete marker.
-pub fn find(gateway: &Gateway, place: &Place, version: &VersionId) -> S3Result<Option<ObjectInfo>> {
+pub fn find(
+    gateway: &Gateway,
+    place: &ObjectPlace,
+    version: &VersionId,
+) -> S3Result<Option<ObjectInfo>> {
     let is_it = |known: &ObjectInfo| match version {
         VersionId::Null => known.note.is_null(),
         VersionId::Named(id) => known.note.version.as_deref() == Some(id) && !known.note.is_null(),
@@ -100,18 +104,18 @@ pub fn find(gateway: &Gateway, place: &Place, version: &VersionId) -> S3Result<O
 }
 
 /// The newest version of an object: an object or a delete marker.
-pub fn newest(gateway: &Gateway, place: &Place) -> S3Result<Option<ObjectInfo>> {
+pub fn newest(gateway: &Gateway, place: &ObjectPlace) -> S3Result<Option<ObjectInfo>> {
     match current(gateway, place)? {
         Some(current) => Ok(Some(current)),
         None => archived(gateway, place, None).next().transpose(),
     }
 }
 
-/// The changes of names that make room for a new version of an object, and the note of that version.
+/// The changes of names that make room for a new version of an object, and the note of the new one.
 /// The current version remains where it is if the new one replaces it.
 pub fn make_room(
     gateway: &Gateway,
-    place: &Place,
+    place: &ObjectPlace,
     note: Note,
     stamp: Stamp,
     changes: &mut NameChanges,
@@ -141,7 +145,7 @@ pub fn make_room(
 }
 
 /// Moves the current version into the archive.
-fn archive(place: &Place, current: ObjectInfo, changes: &mut NameChanges) {
+fn archive(place: &ObjectPlace, current: ObjectInfo, changes: &mut NameChanges) {
     let id = id_of(current.note.order(), 0);
     let id = current.note.version.clone().unwrap_or(id);
     let name = place.archived(&id);
@@ -166,6 +170,16 @@ impl Note {
         }
     }
 
+    /// The version as replies to a write have it, which do not name `null`.
+    pub fn new_version(&self) -> Option<String> {
+        (!self.is_null()).then(|| self.version_id())
+    }
+
+    /// The version as other replies have it: none in a bucket that never kept versions.
+    pub fn known_version(&self) -> Option<String> {
+        self.version.is_some().then(|| self.version_id())
+    }
+
     fn order(&self) -> u64 {
         self.version.as_deref().map_or(self.modified << ORDER_SHIFT, order_of)
     }
@@ -183,10 +197,10 @@ pub struct Removal {
     pub is_marker: bool,
 }
 
-/// The changes of names that remove an object. In a bucket with versions they write a delete marker.
+/// The changes of names that remove an object. Where versions are kept, they write a delete marker.
 pub fn remove_object(
     gateway: &Gateway,
-    place: &Place,
+    place: &ObjectPlace,
     stamp: Stamp,
     changes: &mut NameChanges,
 ) -> S3Result<Removal> {
@@ -212,7 +226,7 @@ pub fn remove_object(
 /// unless it is a delete marker. There need not be the version.
 pub fn remove_version(
     gateway: &Gateway,
-    place: &Place,
+    place: &ObjectPlace,
     version: &VersionId,
     check: impl FnOnce(&Note) -> S3Result<()>,
     changes: &mut NameChanges,
@@ -242,7 +256,7 @@ pub fn remove_version(
     })
 }
 
-/// The error of a request whose object is a delete marker.
+/// The error of a request for an object that is a delete marker.
 pub fn is_deleted(mut error: S3Error, marker: &Note) -> S3Error {
     let mut headers = HeaderMap::new();
     headers

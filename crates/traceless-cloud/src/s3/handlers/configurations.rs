@@ -1,18 +1,68 @@
 //! Requests for what buckets and objects have beside their bytes: tags, versions and locks.
 
 use super::Handlers;
-use crate::s3::buckets::{BucketNote, Versioning, change_bucket};
+use super::inputs::check_acl;
+use crate::s3::buckets::{BucketNote, PublicAccessBlock, Versioning, change_bucket, create_bucket};
 use crate::s3::errors::read_state;
 use crate::s3::locks::{BucketLock, Retention, read_hold};
-use crate::s3::names::Place;
+use crate::s3::names::ObjectPlace;
 use crate::s3::note::Note;
 use crate::s3::objects;
 use crate::s3::tags::Tags;
 use crate::s3::versions::VersionId;
-use s3s::dto::{self, BucketVersioningStatus, ObjectLockLegalHold};
-use s3s::{S3Result, s3_error};
+use s3s::dto::{self, BucketVersioningStatus, ObjectLockLegalHold, ObjectOwnership};
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 impl Handlers {
+    /// Creates a bucket. Returns its location.
+    pub(super) fn create(&self, input: &dto::CreateBucketInput, owner: &str) -> S3Result<String> {
+        check_acl(
+            input.acl.as_ref().map(|acl| acl.as_str()),
+            [
+                input.grant_full_control.as_deref(),
+                input.grant_read.as_deref(),
+                input.grant_read_acp.as_deref(),
+                input.grant_write.as_deref(),
+                input.grant_write_acp.as_deref(),
+            ],
+        )?;
+        let ownership = input.object_ownership.as_ref().map(|ownership| ownership.as_str());
+        check_ownership(ownership.is_none_or(|one| one == ObjectOwnership::BUCKET_OWNER_ENFORCED))?;
+        let is_locked = input.object_lock_enabled_for_bucket == Some(true);
+        create_bucket(&self.front, &input.bucket, owner, is_locked)?;
+        Ok(format!("/{}", input.bucket))
+    }
+
+    /// Accepts the only list of rights that there is.
+    pub(super) fn put_bucket_acl_of(&self, input: &dto::PutBucketAclInput) -> S3Result<()> {
+        self.bucket_note(&input.bucket)?;
+        let list = input.access_control_policy.as_ref().map(|_| "");
+        let canned = input.acl.as_ref().map(|acl| acl.as_str());
+        let grants = [
+            list.or(input.grant_full_control.as_deref()),
+            input.grant_read.as_deref(),
+            input.grant_read_acp.as_deref(),
+            input.grant_write.as_deref(),
+            input.grant_write_acp.as_deref(),
+        ];
+        check_acl(canned, grants)
+    }
+
+    /// Accepts the only list of rights that there is.
+    pub(super) fn put_object_acl_of(&self, input: &dto::PutObjectAclInput) -> S3Result<()> {
+        self.note(&input.bucket, &input.key, input.version_id.as_deref())?;
+        let list = input.access_control_policy.as_ref().map(|_| "");
+        let canned = input.acl.as_ref().map(|acl| acl.as_str());
+        let grants = [
+            list.or(input.grant_full_control.as_deref()),
+            input.grant_read.as_deref(),
+            input.grant_read_acp.as_deref(),
+            input.grant_write.as_deref(),
+            input.grant_write_acp.as_deref(),
+        ];
+        check_acl(canned, grants)
+    }
+
     fn bucket_note(&self, bucket: &str) -> S3Result<BucketNote> {
         read_state(&self.front, |gateway| BucketNote::find(gateway, bucket))
     }
@@ -20,7 +70,7 @@ impl Handlers {
     /// The note of an object or a version.
     fn note(&self, bucket: &str, key: &str, version: Option<&str>) -> S3Result<Note> {
         let version = VersionId::parse(version)?;
-        let place = Place::new(bucket, key);
+        let place = ObjectPlace::new(bucket, key);
         let known =
             read_state(&self.front, |gateway| objects::find(gateway, &place, version.as_ref()));
         Ok(known?.note)
@@ -33,7 +83,7 @@ impl Handlers {
         change: impl FnOnce(&mut Note) -> S3Result<()>,
     ) -> S3Result<Note> {
         let version = VersionId::parse(version)?;
-        let place = Place::new(bucket, key);
+        let place = ObjectPlace::new(bucket, key);
         objects::change_note(&self.front, &place, version.as_ref(), change)
     }
 
@@ -44,7 +94,7 @@ impl Handlers {
         let note = self.note(&input.bucket, &input.key, input.version_id.as_deref())?;
         Ok(dto::GetObjectTaggingOutput {
             tag_set: note.tags.set(),
-            version_id: note.version.is_some().then(|| note.version_id()),
+            version_id: note.known_version(),
         })
     }
 
@@ -59,7 +109,7 @@ impl Handlers {
             Ok(())
         };
         let note = self.change(object, put)?;
-        Ok(note.version.is_some().then(|| note.version_id()))
+        Ok(note.known_version())
     }
 
     pub(super) fn bucket_tags(&self, bucket: &str) -> S3Result<dto::GetBucketTaggingOutput> {
@@ -132,6 +182,69 @@ impl Handlers {
         })
     }
 
+    pub(super) fn public_access(&self, bucket: &str) -> S3Result<dto::GetPublicAccessBlockOutput> {
+        let block = self.bucket_note(bucket)?.public_access.ok_or_else(|| {
+            let code = S3ErrorCode::Custom("NoSuchPublicAccessBlockConfiguration".into());
+            let mut error = S3Error::with_message(code, "the bucket has no such configuration");
+            error.set_status_code(hyper::StatusCode::NOT_FOUND);
+            error
+        })?;
+        let configuration = dto::PublicAccessBlockConfiguration {
+            block_public_acls: Some(block.acls),
+            block_public_policy: Some(block.policy),
+            ignore_public_acls: Some(block.ignores_acls),
+            restrict_public_buckets: Some(block.restricts),
+        };
+        Ok(dto::GetPublicAccessBlockOutput {
+            public_access_block_configuration: Some(configuration),
+        })
+    }
+
+    /// Keeps what clients set. There is no public access, whether they block it or not.
+    pub(super) fn put_public_access(
+        &self,
+        bucket: &str,
+        configuration: Option<dto::PublicAccessBlockConfiguration>,
+    ) -> S3Result<()> {
+        let block = configuration.map(|configuration| PublicAccessBlock {
+            acls: configuration.block_public_acls == Some(true),
+            policy: configuration.block_public_policy == Some(true),
+            ignores_acls: configuration.ignore_public_acls == Some(true),
+            restricts: configuration.restrict_public_buckets == Some(true),
+        });
+        change_bucket(&self.front, bucket, |note| {
+            note.public_access = block;
+            Ok(())
+        })
+    }
+
+    /// The owner of objects: always the bucket's owner.
+    pub(super) fn ownership(
+        &self,
+        bucket: &str,
+    ) -> S3Result<dto::GetBucketOwnershipControlsOutput> {
+        self.bucket_note(bucket)?;
+        let enforced = ObjectOwnership::from_static(ObjectOwnership::BUCKET_OWNER_ENFORCED);
+        let rules = vec![dto::OwnershipControlsRule { object_ownership: enforced }];
+        let ownership_controls = Some(dto::OwnershipControls { rules });
+        Ok(dto::GetBucketOwnershipControlsOutput { ownership_controls })
+    }
+
+    pub(super) fn put_ownership(
+        &self,
+        input: &dto::PutBucketOwnershipControlsInput,
+    ) -> S3Result<()> {
+        self.bucket_note(&input.bucket)?;
+        let rules = &input.ownership_controls.rules;
+        let is_enforced = |rule: &dto::OwnershipControlsRule| {
+            rule.object_ownership.as_str() == ObjectOwnership::BUCKET_OWNER_ENFORCED
+        };
+        if rules.len() != 1 {
+            return Err(s3_error!(MalformedXML, "there is one rule"));
+        }
+        check_ownership(rules.iter().all(is_enforced))
+    }
+
     /// Fails unless a bucket has Object Lock.
     fn check_lock(&self, bucket: &str) -> S3Result<()> {
         let lock = self.bucket_note(bucket)?.lock;
@@ -185,4 +298,10 @@ impl Handlers {
         })
         .map(drop)
     }
+}
+
+/// Fails unless objects are to belong to the bucket's owner.
+pub(super) fn check_ownership(is_enforced: bool) -> S3Result<()> {
+    let text = "objects belong to the owner of their bucket: BucketOwnerEnforced";
+    if is_enforced { Ok(()) } else { Err(s3_error!(NotImplemented, "{text}")) }
 }

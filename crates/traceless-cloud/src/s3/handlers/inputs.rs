@@ -10,14 +10,7 @@ macro_rules! announced {
         BodyClaims {
             len: length($input.content_length)?,
             md5: $input.content_md5,
-            checksum: dto::Checksum {
-                checksum_crc32: $input.checksum_crc32,
-                checksum_crc32c: $input.checksum_crc32c,
-                checksum_crc64nvme: $input.checksum_crc64nvme,
-                checksum_sha1: $input.checksum_sha1,
-                checksum_sha256: $input.checksum_sha256,
-                ..dto::Checksum::default()
-            },
+            checksum: checksum!($input),
             algorithm: $input.checksum_algorithm.map(|one| one.as_str().to_owned()),
             trailers: $trailers,
         }
@@ -35,6 +28,22 @@ macro_rules! headers {
             cache_control: $input.cache_control,
             expires: http_date($input.expires.as_ref()),
         }
+    };
+}
+
+/// Fails if the request sets rights that only access control lists give.
+macro_rules! check_rights {
+    ($input:ident) => {
+        check_acl(
+            $input.acl.as_ref().map(|acl| acl.as_str()),
+            [
+                $input.grant_full_control.as_deref(),
+                $input.grant_read.as_deref(),
+                $input.grant_read_acp.as_deref(),
+                None,
+                $input.grant_write_acp.as_deref(),
+            ],
+        )?
     };
 }
 
@@ -90,18 +99,43 @@ macro_rules! written {
     ($put:ident, $Output:ident) => {
         dto::$Output {
             e_tag: Some(ETag::Strong($put.etag)),
-            checksum_crc32: $put.checksum.checksum_crc32,
-            checksum_crc32c: $put.checksum.checksum_crc32c,
-            checksum_crc64nvme: $put.checksum.checksum_crc64nvme,
-            checksum_sha1: $put.checksum.checksum_sha1,
-            checksum_sha256: $put.checksum.checksum_sha256,
+            ..with_checksum!($put.checksum, $Output)
+        }
+    };
+}
+
+/// A checksum in different reply types.
+macro_rules! with_checksum {
+    ($checksum:expr, $Output:ident) => {{
+        let checksum: dto::Checksum = $checksum;
+        dto::$Output {
+            checksum_crc32: checksum.checksum_crc32,
+            checksum_crc32c: checksum.checksum_crc32c,
+            checksum_crc64nvme: checksum.checksum_crc64nvme,
+            checksum_sha1: checksum.checksum_sha1,
+            checksum_sha256: checksum.checksum_sha256,
             ..dto::$Output::default()
+        }
+    }};
+}
+
+/// The checksum that a request's headers announce.
+macro_rules! checksum {
+    ($input:ident) => {
+        dto::Checksum {
+            checksum_crc32: $input.checksum_crc32,
+            checksum_crc32c: $input.checksum_crc32c,
+            checksum_crc64nvme: $input.checksum_crc64nvme,
+            checksum_sha1: $input.checksum_sha1,
+            checksum_sha256: $input.checksum_sha256,
+            ..dto::Checksum::default()
         }
     };
 }
 
 pub(super) use {
-    announced, copy_conditions, headers, locks, read_conditions, write_conditions, written,
+    announced, check_rights, checksum, copy_conditions, headers, locks, read_conditions,
+    with_checksum, write_conditions, written,
 };
 
 /// The announced length.
@@ -122,18 +156,46 @@ pub(super) fn owner_alone(credentials: Option<Credentials>) -> S3Result<(Owner, 
     let grantee = Grantee {
         id: Some(known.access_key.clone()),
         type_: Type::from_static(Type::CANONICAL_USER),
-        display_name: None,
+        display_name: Some(known.access_key.clone()),
         email_address: None,
         uri: None,
     };
     let permission = Permission::from_static(Permission::FULL_CONTROL);
     let grant = Grant { grantee: Some(grantee), permission: Some(permission) };
-    Ok((Owner { id: Some(known.access_key), ..Owner::default() }, vec![grant]))
+    Ok((owner(&known.access_key), vec![grant]))
+}
+
+/// A client as owner.
+pub(super) fn owner(id: &str) -> Owner {
+    Owner { id: Some(id.to_owned()), display_name: Some(id.to_owned()) }
+}
+
+/// Fails if a request sets rights that only access control lists give, which are disabled: each
+/// object is its bucket owner's alone.
+pub(super) fn check_acl(canned: Option<&str>, grants: [Option<&str>; 5]) -> S3Result<()> {
+    let is_owners = matches!(canned, None | Some("private" | "bucket-owner-full-control"));
+    if is_owners && grants.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    Err(s3_error!(AccessControlListNotSupported, "The bucket does not allow ACLs"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_owners_rights_are_accepted() {
+        let none = [None; 5];
+        for own in [None, Some("private"), Some("bucket-owner-full-control")] {
+            assert!(check_acl(own, none).is_ok());
+        }
+        for other in ["public-read", "authenticated-read", "aws-exec-read", ""] {
+            let error = check_acl(Some(other), none).unwrap_err();
+            assert_eq!(error.code().as_str(), "AccessControlListNotSupported");
+        }
+        assert!(check_acl(None, [None, Some("id=bob"), None, None, None]).is_err());
+    }
 
     #[test]
     fn the_transfer_encoding_of_a_request_is_not_stored() {

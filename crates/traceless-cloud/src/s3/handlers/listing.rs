@@ -3,9 +3,10 @@
 use super::Handlers;
 use crate::codec::hex;
 use crate::s3::buckets::check_bucket;
+use crate::s3::checksums::StoredChecksum;
 use crate::s3::errors::read_state;
 use crate::s3::listing::{ListRequest, Page, count, escape, is_escaped, page, page_len, size};
-use crate::s3::names::Place;
+use crate::s3::names::ObjectPlace;
 use crate::s3::uploads;
 use crate::s3::version_listing::{ListedVersion, version_page};
 use crate::s3::versions::VersionId;
@@ -124,7 +125,7 @@ impl Handlers {
         let len = page_len(input.max_parts)?;
         let after = input.part_number_marker.unwrap_or_default();
         let mut parts = read_state(&self.front, |gateway| {
-            let place = Place::new(&input.bucket[..], &input.key[..]);
+            let place = ObjectPlace::new(&input.bucket[..], &input.key[..]);
             let upload = uploads::find(gateway, &place, &input.upload_id)?;
             uploads::parts(gateway, &upload.id, after, len + 1)
         })?;
@@ -181,6 +182,8 @@ fn object_version(listed: ListedVersion, owner: &dto::Owner) -> dto::ObjectVersi
         version_id: Some(known.note.version_id()),
         is_latest: Some(is_latest),
         key: Some(key),
+        checksum_algorithm: known.note.checksum.as_ref().map(|one| vec![one.algorithm()]),
+        checksum_type: known.note.checksum.as_ref().map(StoredChecksum::kind),
         e_tag: Some(known.note.etag()),
         last_modified: Some(known.note.modified()),
         size: Some(size(known.object.len())),

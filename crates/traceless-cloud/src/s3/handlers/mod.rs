@@ -11,7 +11,7 @@ use super::bodies::Trailers;
 use super::buckets;
 use super::conditions::Conditions;
 use super::errors::read_state;
-use super::names::Place;
+use super::names::ObjectPlace;
 use super::object_info::ObjectInfo;
 use super::objects::{self as objects_of, Target};
 use super::tags::Tags;
@@ -54,7 +54,7 @@ impl Handlers {
     /// An object to be read, if its conditions hold.
     fn found(
         &self,
-        place: &Place,
+        place: &ObjectPlace,
         version: Option<&VersionId>,
         conditions: &Conditions,
     ) -> S3Result<ObjectInfo> {
@@ -69,7 +69,7 @@ impl Handlers {
             return Err(s3_error!(NotImplemented));
         };
         let version = VersionId::parse(version_id.as_deref())?;
-        let place = Place::new(&bucket[..], &key[..]);
+        let place = ObjectPlace::new(&bucket[..], &key[..]);
         let known =
             read_state(&self.front, |gateway| objects_of::find(gateway, &place, version.as_ref()))?;
         conditions.check_copy(&known.note)?;
@@ -80,7 +80,7 @@ impl Handlers {
     fn target(&self, bucket: &str, key: &str, conditions: Conditions) -> Target {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = Stamp { now: self.front.now_ms(), salt: rng.next_u64() };
-        Target { place: Place::new(bucket, key), conditions, stamp }
+        Target { place: ObjectPlace::new(bucket, key), conditions, stamp }
     }
 
     /// Reports `none` if a bucket exists: it lacks a configuration that clients look up beforehand.
@@ -99,7 +99,7 @@ impl S3 for Handlers {
         let listed = async {
             let known = request.credentials.ok_or_else(|| s3_error!(AccessDenied))?;
             let buckets = buckets::buckets(&self.front, &self.keys, &known.access_key)?;
-            let owner = dto::Owner { id: Some(known.access_key), ..dto::Owner::default() };
+            let owner = inputs::owner(&known.access_key);
             Ok(dto::ListBucketsOutput {
                 buckets: Some(buckets),
                 owner: Some(owner),
@@ -113,12 +113,10 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::CreateBucketInput>,
     ) -> Answer<dto::CreateBucketOutput> {
-        let dto::CreateBucketInput { bucket, object_lock_enabled_for_bucket: lock, .. } =
-            request.input;
         let created = async {
-            buckets::create_bucket(&self.front, &bucket, lock == Some(true))?;
-            let location = Some(format!("/{bucket}"));
-            Ok(dto::CreateBucketOutput { location })
+            let known = request.credentials.ok_or_else(|| s3_error!(AccessDenied))?;
+            let location = self.create(&request.input, &known.access_key)?;
+            Ok(dto::CreateBucketOutput { location: Some(location) })
         };
         self.counted(Kind::State, created).await
     }
@@ -182,7 +180,7 @@ impl S3 for Handlers {
         let found = async {
             let dto::GetObjectAclInput { bucket, key, version_id, .. } = &request.input;
             let version = VersionId::parse(version_id.as_deref())?;
-            let place = Place::new(&bucket[..], &key[..]);
+            let place = ObjectPlace::new(&bucket[..], &key[..]);
             self.found(&place, version.as_ref(), &Conditions::default())?;
             let (owner, grants) = inputs::owner_alone(request.credentials)?;
             Ok(dto::GetObjectAclOutput {
@@ -369,6 +367,83 @@ impl S3 for Handlers {
         self.counted(Kind::State, put).await
     }
 
+    async fn put_bucket_acl(
+        &self,
+        request: S3Request<dto::PutBucketAclInput>,
+    ) -> Answer<dto::PutBucketAclOutput> {
+        let put = async {
+            self.put_bucket_acl_of(&request.input)?;
+            Ok(dto::PutBucketAclOutput::default())
+        };
+        self.counted(Kind::State, put).await
+    }
+
+    async fn put_object_acl(
+        &self,
+        request: S3Request<dto::PutObjectAclInput>,
+    ) -> Answer<dto::PutObjectAclOutput> {
+        let put = async {
+            self.put_object_acl_of(&request.input)?;
+            Ok(dto::PutObjectAclOutput::default())
+        };
+        self.counted(Kind::State, put).await
+    }
+
+    async fn get_public_access_block(
+        &self,
+        request: S3Request<dto::GetPublicAccessBlockInput>,
+    ) -> Answer<dto::GetPublicAccessBlockOutput> {
+        self.counted(Kind::State, async { self.public_access(&request.input.bucket) }).await
+    }
+
+    async fn put_public_access_block(
+        &self,
+        request: S3Request<dto::PutPublicAccessBlockInput>,
+    ) -> Answer<dto::PutPublicAccessBlockOutput> {
+        let put = async {
+            let configuration = request.input.public_access_block_configuration;
+            self.put_public_access(&request.input.bucket, Some(configuration))?;
+            Ok(dto::PutPublicAccessBlockOutput::default())
+        };
+        self.counted(Kind::State, put).await
+    }
+
+    async fn delete_public_access_block(
+        &self,
+        request: S3Request<dto::DeletePublicAccessBlockInput>,
+    ) -> Answer<dto::DeletePublicAccessBlockOutput> {
+        let deleted = async {
+            self.put_public_access(&request.input.bucket, None)?;
+            Ok(dto::DeletePublicAccessBlockOutput::default())
+        };
+        self.counted(Kind::State, deleted).await
+    }
+
+    async fn get_bucket_ownership_controls(
+        &self,
+        request: S3Request<dto::GetBucketOwnershipControlsInput>,
+    ) -> Answer<dto::GetBucketOwnershipControlsOutput> {
+        self.counted(Kind::State, async { self.ownership(&request.input.bucket) }).await
+    }
+
+    async fn put_bucket_ownership_controls(
+        &self,
+        request: S3Request<dto::PutBucketOwnershipControlsInput>,
+    ) -> Answer<dto::PutBucketOwnershipControlsOutput> {
+        let put = async {
+            self.put_ownership(&request.input)?;
+            Ok(dto::PutBucketOwnershipControlsOutput::default())
+        };
+        self.counted(Kind::State, put).await
+    }
+
+    async fn get_object_attributes(
+        &self,
+        request: S3Request<dto::GetObjectAttributesInput>,
+    ) -> Answer<dto::GetObjectAttributesOutput> {
+        self.counted(Kind::State, async { self.attributes(&request.input) }).await
+    }
+
     async fn get_object(
         &self,
         request: S3Request<dto::GetObjectInput>,
@@ -479,7 +554,7 @@ impl S3 for Handlers {
     ) -> Answer<dto::AbortMultipartUploadOutput> {
         let dto::AbortMultipartUploadInput { bucket, key, upload_id, .. } = request.input;
         let aborted = async {
-            uploads_of::abort(self.front.clone(), Place::new(bucket, key), upload_id).await?;
+            uploads_of::abort(self.front.clone(), ObjectPlace::new(bucket, key), upload_id).await?;
             Ok(dto::AbortMultipartUploadOutput::default())
         };
         self.counted(Kind::Remove, aborted).await

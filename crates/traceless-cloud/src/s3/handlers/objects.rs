@@ -2,17 +2,18 @@
 
 use super::Handlers;
 use super::inputs::{
-    announced, copy_conditions, headers, length, locks, own_encoding, read_conditions,
-    write_conditions, written,
+    announced, check_acl, check_rights, checksum, copy_conditions, headers, length, locks,
+    own_encoding, read_conditions, with_checksum, write_conditions, written,
 };
 use crate::s3::bodies::{BodyClaims, Trailers};
 use crate::s3::buckets::check_bucket;
+use crate::s3::checksums::{Algorithm, StoredChecksum};
 use crate::s3::conditions::Conditions;
 use crate::s3::copies::{self, CopyOutcome};
 use crate::s3::errors::read_state;
-use crate::s3::listing::{PAGE_LEN_MAX, count, size};
+use crate::s3::listing::{PAGE_LEN_MAX, count, page_len, size};
 use crate::s3::locks::Locks;
-use crate::s3::names::Place;
+use crate::s3::names::ObjectPlace;
 use crate::s3::note::{Headers, Note};
 use crate::s3::object_info::{ObjectInfo, Part};
 use crate::s3::objects::{self, RemovalRequest, check_locks};
@@ -24,9 +25,12 @@ use s3s::{S3Result, s3_error};
 
 /// Properties of an object from its bytes and note, for different reply types.
 macro_rules! found {
-    ($Output:ident, $known:ident, $part:ident, $bytes:ident) => {{
+    ($Output:ident, $known:ident, $part:ident, $bytes:ident, $input:ident) => {{
         let note = &$known.note;
         let headers = note.headers.clone();
+        let is_wanted =
+            $input.checksum_mode.as_ref().is_some_and(|mode| mode.as_str() == "ENABLED");
+        let checksum = note.checksum.as_ref().filter(|_| is_wanted && matches!($part, Part::Whole));
         dto::$Output {
             accept_ranges: Some("bytes".to_owned()),
             content_length: Some(size($bytes.end - $bytes.start)),
@@ -41,7 +45,7 @@ macro_rules! found {
             content_language: headers.content_language,
             cache_control: headers.cache_control,
             expires: note.expires(),
-            version_id: note.version.is_some().then(|| note.version_id()),
+            version_id: note.known_version(),
             object_lock_mode: note
                 .locks
                 .retention
@@ -51,7 +55,8 @@ macro_rules! found {
                 .retention
                 .map(|retention| timestamp(retention.until)),
             object_lock_legal_hold_status: note.locks.hold_status(),
-            ..dto::$Output::default()
+            checksum_type: checksum.map(StoredChecksum::kind),
+            ..with_checksum!(checksum.map(StoredChecksum::field).unwrap_or_default(), $Output)
         }
     }};
 }
@@ -63,12 +68,12 @@ impl Handlers {
     ) -> S3Result<dto::GetObjectOutput> {
         let version = VersionId::parse(input.version_id.as_deref())?;
         let conditions = read_conditions!(input);
-        let place = Place::new(&input.bucket[..], &input.key[..]);
+        let place = ObjectPlace::new(&input.bucket[..], &input.key[..]);
         let known = self.found(&place, version.as_ref(), &conditions)?;
         let part = part_of(input.range, input.part_number)?;
         let bytes = known.bytes(&part)?;
         let body = objects::get(self.front.clone(), &known, &part).await?;
-        let output = found!(GetObjectOutput, known, part, bytes);
+        let output = found!(GetObjectOutput, known, part, bytes, input);
         Ok(dto::GetObjectOutput {
             tag_count: known.note.tags.count(),
             body: Some(body),
@@ -89,11 +94,11 @@ impl Handlers {
     ) -> S3Result<(dto::HeadObjectOutput, Option<i32>)> {
         let version = VersionId::parse(input.version_id.as_deref())?;
         let conditions = read_conditions!(input);
-        let place = Place::new(&input.bucket[..], &input.key[..]);
+        let place = ObjectPlace::new(&input.bucket[..], &input.key[..]);
         let known = self.found(&place, version.as_ref(), &conditions)?;
         let part = part_of(input.range, input.part_number)?;
         let bytes = known.bytes(&part)?;
-        Ok((found!(HeadObjectOutput, known, part, bytes), known.note.tags.count()))
+        Ok((found!(HeadObjectOutput, known, part, bytes, input), known.note.tags.count()))
     }
 
     pub(super) async fn put(
@@ -101,6 +106,7 @@ impl Handlers {
         input: dto::PutObjectInput,
         trailers: Trailers,
     ) -> S3Result<dto::PutObjectOutput> {
+        check_rights!(input);
         let headers = headers!(input);
         let tags = Tags::of_header(input.tagging.as_deref())?;
         let target = self.target(&input.bucket, &input.key, write_conditions!(input));
@@ -188,13 +194,18 @@ impl Handlers {
         &self,
         input: dto::CopyObjectInput,
     ) -> S3Result<dto::CopyObjectOutput> {
+        check_rights!(input);
         let conditions = copy_conditions!(input);
         let source = self.source(&input.copy_source, &conditions)?;
         let replaces = input
             .metadata_directive
             .is_some_and(|directive| directive.as_str() == MetadataDirective::REPLACE);
-        let onto_itself = matches!(&input.copy_source, CopySource::Bucket { bucket, key, version_id: None }
-            if **bucket == *input.bucket && **key == *input.key);
+        let onto_itself = match &input.copy_source {
+            CopySource::Bucket { bucket, key, version_id: None } => {
+                **bucket == *input.bucket && **key == *input.key
+            }
+            _ => false,
+        };
         let replaces_tags = input
             .tagging_directive
             .is_some_and(|directive| directive.as_str() == TaggingDirective::REPLACE);
@@ -220,19 +231,82 @@ impl Handlers {
             check_locks(gateway, &target.place, &note)
         })?;
         let target = CopyOutcome::Object { target: Box::new(target), note };
-        let source_version = source.note.version.is_some().then(|| source.note.version_id());
-        let copied = copies::copy(self.front.clone(), source, Part::Whole, target).await?;
+        let source_version = source.note.known_version();
+        let algorithm = input.checksum_algorithm.as_ref();
+        let algorithm = algorithm.map(|one| Algorithm::parse(one.as_str())).transpose()?;
+        let copied =
+            copies::copy(self.front.clone(), source, Part::Whole, target, algorithm).await?;
         Ok(dto::CopyObjectOutput {
             copy_object_result: Some(dto::CopyObjectResult {
                 e_tag: Some(ETag::Strong(copied.etag)),
                 last_modified: Some(copied.modified),
-                ..dto::CopyObjectResult::default()
+                ..with_checksum!(copied.checksum, CopyObjectResult)
             }),
             copy_source_version_id: source_version,
             version_id: copied.version,
             ..dto::CopyObjectOutput::default()
         })
     }
+}
+
+impl Handlers {
+    /// Properties of an object that a request names, without its bytes.
+    pub(super) fn attributes(
+        &self,
+        input: &dto::GetObjectAttributesInput,
+    ) -> S3Result<dto::GetObjectAttributesOutput> {
+        let version = VersionId::parse(input.version_id.as_deref())?;
+        let place = ObjectPlace::new(&input.bucket[..], &input.key[..]);
+        let known = self.found(&place, version.as_ref(), &Conditions::default())?;
+        let wants = |name| input.object_attributes.iter().any(|one| one.as_str() == name);
+        let note = &known.note;
+        let pieces = known.object.pieces();
+        let is_upload = note.etag.contains('-');
+        let parts = (is_upload && wants(dto::ObjectAttributes::OBJECT_PARTS))
+            .then(|| part_list(pieces, input.part_number_marker, input.max_parts))
+            .transpose()?;
+        let checksum = note.checksum.as_ref().filter(|_| wants(dto::ObjectAttributes::CHECKSUM));
+        Ok(dto::GetObjectAttributesOutput {
+            checksum: checksum.map(StoredChecksum::field),
+            e_tag: wants(dto::ObjectAttributes::ETAG).then(|| note.etag()),
+            last_modified: Some(note.modified()),
+            object_parts: parts,
+            object_size: wants(dto::ObjectAttributes::OBJECT_SIZE)
+                .then(|| size(known.object.len())),
+            storage_class: wants(dto::ObjectAttributes::STORAGE_CLASS)
+                .then(|| dto::StorageClass::from_static(dto::StorageClass::STANDARD)),
+            version_id: note.known_version(),
+            ..dto::GetObjectAttributesOutput::default()
+        })
+    }
+}
+
+/// Numbers and lengths of the parts of an upload, after one of them.
+fn part_list(
+    pieces: &[u64],
+    after: Option<i32>,
+    most: Option<i32>,
+) -> S3Result<dto::GetObjectAttributesParts> {
+    let most = page_len(most)?;
+    let skipped =
+        usize::try_from(after.unwrap_or_default()).map_err(|_| s3_error!(InvalidArgument))?;
+    let rest = pieces.iter().enumerate().skip(skipped);
+    let parts: Vec<_> = rest
+        .take(most)
+        .map(|(index, len)| dto::ObjectPart {
+            part_number: Some(count(index + 1)),
+            size: Some(size(*len)),
+            ..dto::ObjectPart::default()
+        })
+        .collect();
+    Ok(dto::GetObjectAttributesParts {
+        is_truncated: Some(skipped + parts.len() < pieces.len()),
+        max_parts: Some(count(most)),
+        next_part_number_marker: parts.last().and_then(|part| part.part_number),
+        part_number_marker: Some(count(skipped)),
+        parts: Some(parts),
+        total_parts_count: Some(count(pieces.len())),
+    })
 }
 
 fn part_of(range: Option<dto::Range>, number: Option<i32>) -> S3Result<Part> {

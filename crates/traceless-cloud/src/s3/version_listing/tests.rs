@@ -14,7 +14,7 @@ fn gateway() -> Gateway {
             let note = BucketNote { versioning, ..BucketNote::default() };
             gateway.bind(Namespace::Buckets, bucket.as_bytes(), None, &note.bytes()).unwrap();
             for key in ["a", "a/1", "a/2", "a0", "c", "\u{e4}"] {
-                let place = Place::new(bucket, key);
+                let place = ObjectPlace::new(bucket, key);
                 let mut changes = NameChanges::default();
                 now += 1;
                 let note = Note { etag: format!("{now}"), modified: now, ..Note::default() };
@@ -28,7 +28,7 @@ fn gateway() -> Gateway {
     for key in ["a/2", "c"] {
         let mut changes = NameChanges::default();
         let stamp = Stamp { now: 2000, salt: 0 };
-        remove_object(&gateway, &Place::new("b", key), stamp, &mut changes).unwrap();
+        remove_object(&gateway, &ObjectPlace::new("b", key), stamp, &mut changes).unwrap();
         gateway.change_names(changes).unwrap();
     }
     gateway

@@ -24,7 +24,7 @@ impl Bucket {
     fn new() -> Self {
         let gateway = in_memory(400, 1);
         let front = SharedGateway::new(gateway, Arc::new(Metrics::default()), Arc::new(Wall));
-        create_bucket(&front, "b", false).unwrap();
+        create_bucket(&front, "b", "ann", false).unwrap();
         let model = vec![Vec::new(); KEYS.len()];
         Self { front: Arc::new(front), now: 1000, versioning: None, model }
     }
@@ -32,7 +32,7 @@ impl Bucket {
     fn target(&mut self, key: usize, salt: u64) -> Target {
         // Several versions are of one millisecond, and clocks are put back.
         self.now = if salt % 5 == 0 { self.now - 1 } else { self.now + salt % 2 };
-        let place = Place::new("b", KEYS[key]);
+        let place = ObjectPlace::new("b", KEYS[key]);
         let stamp = Stamp { now: self.now, salt };
         Target { place, conditions: Conditions::default(), stamp }
     }
@@ -69,7 +69,7 @@ impl Bucket {
             bind(gateway, &target, note, draft.take().expect("it is called once"))
         });
         let version = bound.unwrap().unwrap();
-        assert_eq!(version.is_some(), self.versioning.is_some());
+        assert_eq!(version.is_some(), self.versioning == Some(Versioning::Enabled));
         self.add(key, version, &etag, false);
     }
 
@@ -108,7 +108,7 @@ impl Bucket {
         let used = self.front.inspect(Gateway::blocks_used);
         assert_eq!(used, objects.count(), "each version has a block, and each block a version");
         for (key, versions) in KEYS.iter().zip(&self.model) {
-            let place = Place::new("b", *key);
+            let place = ObjectPlace::new("b", *key);
             self.front.inspect(|gateway| {
                 let found = find_object(gateway, &place, None);
                 match versions.first() {
@@ -180,7 +180,7 @@ fn locked_versions_are_not_removed_but_by_markers() {
     let id = bucket.model[0][0].0.clone();
     let until = Retention { mode: LockMode::Compliance, until: u64::MAX };
     let lock = |locks: Locks| {
-        let place = Place::new("b", KEYS[0]);
+        let place = ObjectPlace::new("b", KEYS[0]);
         let version = VersionId::parse(Some(&id)).unwrap();
         crate::s3::objects::change_note(&bucket.front, &place, version.as_ref(), |note| {
             note.locks = locks;
