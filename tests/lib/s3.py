@@ -3,6 +3,8 @@
 s3.py URL KEY SECRET fill|check|all|virtual|policy [CA]   fill stores what check then finds
 """
 
+import base64
+import datetime
 import hashlib
 import http.client
 import random
@@ -10,6 +12,7 @@ import sys
 import time
 import urllib.parse
 import urllib.request
+import zlib
 
 import boto3
 import botocore.config
@@ -128,7 +131,8 @@ def check():
 def buckets():
     refused("NoSuchBucket", client.list_objects, Bucket="first")
     client.create_bucket(Bucket="first")
-    refused("BucketAlreadyOwnedByYou", client.create_bucket, Bucket="first")
+    client.create_bucket(Bucket="first")
+    refused("AccessControlListNotSupported", client.create_bucket, Bucket="x-1", ACL="public-read")
     refused("InvalidBucketName", client.get_bucket_location, Bucket="Not-A-Bucket")
     client.head_bucket(Bucket="first")
     assert "first" in [one["Name"] for one in client.list_buckets()["Buckets"]]
@@ -189,7 +193,9 @@ def objects():
 
 def conditions():
     etag = client.put_object(Bucket="some", Key="c", Body=b"1")["ETag"]
-    refused("304", client.get_object, Bucket="some", Key="c", IfNoneMatch=etag)
+    headers = refused("304", client.get_object, Bucket="some", Key="c", IfNoneMatch=etag)
+    assert headers["etag"] == etag and headers["last-modified"].endswith("GMT")
+    refused("InvalidPart", client.get_object, Bucket="some", Key="c", PartNumber=2)
     refused("PreconditionFailed", client.get_object, Bucket="some", Key="c", IfMatch='"no"')
     assert body("some", "c", IfMatch=etag) == b"1"
     url = client.generate_presigned_url("get_object", Params={"Bucket": "some", "Key": "c"})
@@ -295,20 +301,261 @@ def versions():
     refused("NoSuchBucket", client.list_object_versions, Bucket="none")
     refused("InvalidArgument", client.list_object_versions, Bucket="some", VersionIdMarker="null")
     assert body("some", "v/1", VersionId="null") == b"v/1"
-    refused("NoSuchVersion", client.get_object, Bucket="some", Key="v/1", VersionId="other")
-    refused("404", client.head_object, Bucket="some", Key="v/1", VersionId="other")
-    refused("NoSuchVersion", client.delete_object, Bucket="some", Key="v/1", VersionId="other")
-    source = {"Bucket": "some", "Key": "v/1", "VersionId": "other"}
-    refused("NoSuchVersion", client.copy_object, Bucket="some", Key="x", CopySource=source)
+    none = "0" * 32
+    for wrong, code in (("other", "InvalidArgument"), (none, "NoSuchVersion")):
+        refused(code, client.get_object, Bucket="some", Key="v/1", VersionId=wrong)
+        source = {"Bucket": "some", "Key": "v/1", "VersionId": wrong}
+        refused(code, client.copy_object, Bucket="some", Key="x", CopySource=source)
+    refused("404", client.head_object, Bucket="some", Key="v/1", VersionId=none)
+    refused("InvalidArgument", client.delete_object, Bucket="some", Key="v/1", VersionId="other")
+    client.delete_object(Bucket="some", Key="v/1", VersionId=none)
     some = [{"Key": "v/1", "VersionId": "other"}, {"Key": "v/2", "VersionId": "null"}]
     removed = client.delete_objects(Bucket="some", Delete={"Objects": some})
     assert [one["Key"] for one in removed["Deleted"]] == ["v/2"]
-    assert [one["Code"] for one in removed["Errors"]] == ["NoSuchVersion"]
+    assert [one["Code"] for one in removed["Errors"]] == ["InvalidArgument"]
     # As tools empty a bucket that may have versions.
     for one in client.list_object_versions(Bucket="some")["Versions"]:
         if one["Key"] in names:
             client.delete_object(Bucket="some", Key=one["Key"], VersionId=one["VersionId"])
     assert not set(names) & set(keys("some"))
+
+
+def switch(bucket, status):
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": status})
+    assert client.get_bucket_versioning(Bucket=bucket)["Status"] == status
+
+
+def put(bucket, key, bytes_, **more):
+    return client.put_object(Bucket=bucket, Key=key, Body=bytes_, **more).get("VersionId")
+
+
+def listed(bucket, **more):
+    """Keys and versions, the newest first; a delete marker ends with a cross."""
+    pages = client.get_paginator("list_object_versions").paginate(Bucket=bucket, **more)
+    found = []
+    for page in pages:
+        found += [(one["Key"], one["VersionId"], "", one["LastModified"])
+                  for one in page.get("Versions", [])]
+        found += [(one["Key"], one["VersionId"], "x", one["LastModified"])
+                  for one in page.get("DeleteMarkers", [])]
+    return {(key, version, mark) for key, version, mark, _ in found}
+
+
+def versioning():
+    """Versions that stay, markers that hide them, and what comes back."""
+    client.create_bucket(Bucket="versioned")
+    assert "Status" not in client.get_bucket_versioning(Bucket="versioned")
+    assert put("versioned", "k", b"before") is None
+    switch("versioned", "Enabled")
+    first, second = put("versioned", "k", b"first"), put("versioned", "k", b"second")
+    assert body("versioned", "k") == b"second"
+    for version, bytes_ in ((first, b"first"), (second, b"second"), ("null", b"before")):
+        reply = client.get_object(Bucket="versioned", Key="k", VersionId=version)
+        assert (reply["Body"].read(), reply["VersionId"]) == (bytes_, version)
+    marker = client.delete_object(Bucket="versioned", Key="k")
+    assert marker["DeleteMarker"] and marker["VersionId"] not in (first, second)
+    headers = refused("NoSuchKey", client.get_object, Bucket="versioned", Key="k")
+    assert headers["x-amz-delete-marker"] == "true"
+    assert headers["x-amz-version-id"] == marker["VersionId"]
+    of_marker = {"Bucket": "versioned", "Key": "k", "VersionId": marker["VersionId"]}
+    refused("MethodNotAllowed", client.get_object, **of_marker)
+    assert keys("versioned") == []
+    everything = {("k", first, ""), ("k", second, ""), ("k", "null", ""),
+                  ("k", marker["VersionId"], "x")}
+    assert listed("versioned") == listed("versioned", PaginationConfig={"PageSize": 1})
+    assert listed("versioned") == everything
+    refused("BucketNotEmpty", client.delete_bucket, Bucket="versioned")
+    source = {"Bucket": "versioned", "Key": "k", "VersionId": first}
+    copied = client.copy_object(Bucket="versioned", Key="copy", CopySource=source)
+    assert copied["CopySourceVersionId"] == first and body("versioned", "copy") == b"first"
+    tags = {"TagSet": [{"Key": "a", "Value": "b"}]}
+    of_first = {"Bucket": "versioned", "Key": "k", "VersionId": first}
+    assert client.put_object_tagging(**of_first, Tagging=tags)["VersionId"] == first
+    assert client.get_object_tagging(**of_first)["TagSet"] == tags["TagSet"]
+    removed = client.delete_object(**of_marker)
+    assert removed["DeleteMarker"] and removed["VersionId"] == marker["VersionId"]
+    assert body("versioned", "k") == b"second"
+    client.delete_object(Bucket="versioned", Key="k", VersionId=second)
+    assert body("versioned", "k") == b"first"
+    switch("versioned", "Suspended")
+    assert put("versioned", "k", b"after") is None
+    refused_version = {"Bucket": "versioned", "Key": "k", "VersionId": second}
+    refused("NoSuchVersion", client.get_object, **refused_version)
+    assert body("versioned", "k", VersionId="null") == b"after"
+    assert listed("versioned", Prefix="k") == {("k", first, ""), ("k", "null", "")}
+    upload = client.create_multipart_upload(Bucket="versioned", Key="m")["UploadId"]
+    part = {"Bucket": "versioned", "Key": "m", "UploadId": upload}
+    etag = client.upload_part(**part, PartNumber=1, Body=b"z" * 5_300_000)["ETag"]
+    switch("versioned", "Enabled")
+    done = client.complete_multipart_upload(
+        **part, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]}
+    )
+    assert body("versioned", "m", VersionId=done["VersionId"]) == b"z" * 5_300_000
+    several = [{"Key": key, "VersionId": version} for key, version, _ in listed("versioned")]
+    assert "Errors" not in client.delete_objects(Bucket="versioned", Delete={"Objects": several})
+    assert listed("versioned") == set()
+    client.delete_bucket(Bucket="versioned")
+
+
+def locks():
+    """Versions that nothing removes before their time."""
+    client.create_bucket(Bucket="locked", ObjectLockEnabledForBucket=True)
+    assert client.get_bucket_versioning(Bucket="locked")["Status"] == "Enabled"
+    suspended = {"Status": "Suspended"}
+    refused("InvalidBucketState", client.put_bucket_versioning, Bucket="locked",
+            VersioningConfiguration=suspended)
+    soon = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=5)
+    soon = soon.replace(microsecond=0)
+    late = soon + datetime.timedelta(days=1)
+
+    def remove(version, **more):
+        return client.delete_object(Bucket="locked", Key="k", VersionId=version, **more)
+
+    def denied(version, **more):
+        refused("AccessDenied", remove, version=version, **more)
+
+    strict = put("locked", "k", b"1", ObjectLockMode="COMPLIANCE", ObjectLockRetainUntilDate=soon)
+    loose = put("locked", "k", b"2", ObjectLockMode="GOVERNANCE", ObjectLockRetainUntilDate=late)
+    held = put("locked", "k", b"3", ObjectLockLegalHoldStatus="ON")
+    head = client.head_object(Bucket="locked", Key="k", VersionId=loose)
+    assert head["ObjectLockMode"] == "GOVERNANCE"
+    assert head["ObjectLockRetainUntilDate"] == late
+    for version in (strict, loose, held):
+        denied(version)
+    denied(strict, BypassGovernanceRetention=True)
+    denied(held, BypassGovernanceRetention=True)
+    several = [{"Key": "k", "VersionId": version} for version in (strict, loose, held)]
+    removed = client.delete_objects(Bucket="locked", Delete={"Objects": several})
+    assert [one["Code"] for one in removed["Errors"]] == ["AccessDenied"] * 3
+    of = {"Bucket": "locked", "Key": "k"}
+    mode = {"Mode": "GOVERNANCE", "RetainUntilDate": soon}
+    refused("AccessDenied", client.put_object_retention, **of, VersionId=loose, Retention=mode)
+    mode["RetainUntilDate"] = late + datetime.timedelta(days=1)
+    client.put_object_retention(**of, VersionId=loose, Retention=mode)
+    found = client.get_object_retention(**of, VersionId=loose)["Retention"]
+    assert found["Mode"] == "GOVERNANCE" and found["RetainUntilDate"] > late
+    remove(loose, BypassGovernanceRetention=True)
+    assert client.get_object_legal_hold(**of, VersionId=held)["LegalHold"] == {"Status": "ON"}
+    client.put_object_legal_hold(**of, VersionId=held, LegalHold={"Status": "OFF"})
+    remove(held)
+    # A marker hides it, and does not remove it.
+    marker = client.delete_object(**of)["VersionId"]
+    denied(strict)
+    rule = {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 1}}
+    lock = {"ObjectLockEnabled": "Enabled", "Rule": rule}
+    client.put_object_lock_configuration(Bucket="locked", ObjectLockConfiguration=lock)
+    found = client.get_object_lock_configuration(Bucket="locked")["ObjectLockConfiguration"]
+    assert found == lock, found
+    kept_a_day = put("locked", "k", b"4")
+    denied(kept_a_day)
+    refused("BucketNotEmpty", client.delete_bucket, Bucket="locked")
+    refused("InvalidRequest", client.put_object, Bucket="some", Key="x", Body=b"",
+            ObjectLockMode="GOVERNANCE", ObjectLockRetainUntilDate=late)
+    refused("ObjectLockConfigurationNotFoundError", client.get_object_lock_configuration,
+            Bucket="some")
+    remove(kept_a_day, BypassGovernanceRetention=True)
+    remove(marker)
+    while datetime.datetime.now(datetime.timezone.utc) <= soon:
+        time.sleep(0.1)
+    remove(strict)
+    client.delete_bucket(Bucket="locked")
+
+
+def lifecycle():
+    """Rules that are due are carried out soon after they come."""
+    client.create_bucket(Bucket="fleeting")
+    switch("fleeting", "Enabled")
+    for key in ("old/1", "old/2", "new/1"):
+        put("fleeting", key, b"x")
+    none = "NoSuchLifecycleConfiguration"
+    refused(none, client.get_bucket_lifecycle_configuration, Bucket="fleeting")
+    past = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
+    rule = {"ID": "a", "Status": "Enabled", "Filter": {"Prefix": "old/"},
+            "Expiration": {"Date": past}}
+    client.put_bucket_lifecycle_configuration(
+        Bucket="fleeting", LifecycleConfiguration={"Rules": [rule]}
+    )
+    found = client.get_bucket_lifecycle_configuration(Bucket="fleeting")["Rules"]
+    assert found == [rule], found
+    for _ in range(100):
+        if keys("fleeting") == ["new/1"]:
+            break
+        time.sleep(0.1)
+    assert keys("fleeting") == ["new/1"]
+    assert sorted(mark for _, _, mark in listed("fleeting")) == ["", "", "", "x", "x"]
+    client.delete_bucket_lifecycle(Bucket="fleeting")
+    refused(none, client.get_bucket_lifecycle_configuration, Bucket="fleeting")
+    rule["Transitions"] = [{"Days": 1, "StorageClass": "GLACIER"}]
+    refused("NotImplemented", client.put_bucket_lifecycle_configuration, Bucket="fleeting",
+            LifecycleConfiguration={"Rules": [rule]})
+    several = [{"Key": key, "VersionId": version} for key, version, _ in listed("fleeting")]
+    client.delete_objects(Bucket="fleeting", Delete={"Objects": several})
+    client.delete_bucket(Bucket="fleeting")
+
+
+def checksums():
+    """Checksums that clients announce are kept, and compared."""
+    of = {"Bucket": "some", "Key": "sums"}
+    bytes_ = data(70_000)
+    digest = base64.b64encode(hashlib.sha256(bytes_).digest()).decode()
+    assert client.put_object(**of, Body=bytes_, ChecksumSHA256=digest)["ChecksumSHA256"] == digest
+    assert client.head_object(**of, ChecksumMode="ENABLED")["ChecksumSHA256"] == digest
+    assert "ChecksumSHA256" not in client.head_object(**of)
+    wanted = ["Checksum", "ETag", "ObjectSize", "StorageClass", "ObjectParts"]
+    found = client.get_object_attributes(**of, ObjectAttributes=wanted)
+    assert found["Checksum"]["ChecksumSHA256"] == digest, found
+    assert found["ObjectSize"] == 70_000 and "ObjectParts" not in found
+    copy = client.copy_object(Bucket="some", Key="copied", CopySource="some/sums")
+    assert copy["CopyObjectResult"]["ChecksumSHA256"] == digest
+    parts = [data(5 << 20), data(1000)]
+    begun = client.create_multipart_upload(**of, ChecksumAlgorithm="CRC32")
+    upload = {**of, "UploadId": begun["UploadId"]}
+    sums = [zlib.crc32(part).to_bytes(4, "big") for part in parts]
+    sent = [client.upload_part(**upload, PartNumber=n, Body=part, ChecksumAlgorithm="CRC32")
+            for n, part in enumerate(parts, 1)]
+    assert [base64.b64decode(one["ChecksumCRC32"]) for one in sent] == sums
+    of_parts = [{"PartNumber": n, "ETag": one["ETag"], "ChecksumCRC32": one["ChecksumCRC32"]}
+                for n, one in enumerate(sent, 1)]
+    wrong = [of_parts[0], of_parts[1] | {"ChecksumCRC32": "AAAAAA=="}]
+    refused("InvalidPart", client.complete_multipart_upload, **upload,
+            MultipartUpload={"Parts": wrong})
+    for _ in ("the first time", "as by a client that got no reply"):
+        done = client.complete_multipart_upload(**upload, MultipartUpload={"Parts": of_parts})
+    whole = base64.b64encode(zlib.crc32(b"".join(sums)).to_bytes(4, "big")).decode()
+    assert done["ChecksumCRC32"] == whole + "-2", done
+    assert body("some", "sums", ChecksumMode="ENABLED") == b"".join(parts)
+    found = client.get_object_attributes(**of, ObjectAttributes=["ObjectParts"])["ObjectParts"]
+    assert [one["Size"] for one in found["Parts"]] == [5 << 20, 1000]
+    for key in ("sums", "copied"):
+        client.delete_object(Bucket="some", Key=key)
+
+
+def rights():
+    """Rights that only access control lists give are refused, and not ignored."""
+    of = {"Bucket": "some", "Key": "own"}
+    client.put_object(**of, Body=b"", ACL="private")
+    refused("AccessControlListNotSupported", client.put_object, **of, Body=b"", ACL="public-read")
+    refused("AccessControlListNotSupported", client.put_object_acl, **of, ACL="public-read")
+    refused("AccessControlListNotSupported", client.put_bucket_acl, Bucket="some",
+            GrantRead="id=bob")
+    client.put_object_acl(**of, ACL="private")
+    found = client.get_object_acl(**of)
+    same = {"Owner": found["Owner"], "Grants": found["Grants"]}
+    client.put_object_acl(**of, AccessControlPolicy=same)
+    same["Grants"][0]["Permission"] = "READ"
+    refused("AccessControlListNotSupported", client.put_object_acl, **of, AccessControlPolicy=same)
+    client.put_bucket_acl(Bucket="some", ACL="bucket-owner-full-control")
+    assert client.get_object_acl(**of)["Grants"][0]["Permission"] == "FULL_CONTROL"
+    rules = client.get_bucket_ownership_controls(Bucket="some")["OwnershipControls"]["Rules"]
+    assert rules == [{"ObjectOwnership": "BucketOwnerEnforced"}]
+    refused("NoSuchPublicAccessBlockConfiguration", client.get_public_access_block, Bucket="some")
+    block = {"BlockPublicAcls": True, "IgnorePublicAcls": True, "BlockPublicPolicy": False,
+             "RestrictPublicBuckets": True}
+    client.put_public_access_block(Bucket="some", PublicAccessBlockConfiguration=block)
+    found = client.get_public_access_block(Bucket="some")
+    assert found["PublicAccessBlockConfiguration"] == block
+    client.delete_public_access_block(Bucket="some")
+    client.delete_object(**of)
 
 
 def strangers():
@@ -364,6 +611,11 @@ def all_():
     listings()
     parts()
     versions()
+    versioning()
+    locks()
+    lifecycle()
+    checksums()
+    rights()
     if not sys.argv[5:]:
         strangers()
     client.delete_bucket(Bucket="some")

@@ -48,9 +48,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
+use traceless_core::rng::{Rng as _, SeededRng, System};
 use traceless_sys::listen::{self, Clients};
 
 /// Connections at once, for each listening address. A further connection replaces the oldest one
@@ -64,6 +65,8 @@ const HEAD_TIME: Duration = Duration::from_secs(75);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// How long running requests may take after a stop is requested.
 const GRACE: Duration = Duration::from_secs(10);
+/// How often objects expire.
+const EXPIRY_PERIOD: Duration = Duration::from_secs(3600);
 /// The media type of metrics.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -129,7 +132,10 @@ impl Http {
         tls: Option<&Tls>,
     ) -> io::Result<SocketAddr> {
         let metrics = front.metrics().clone();
-        let service = s3::S3::new(front.clone(), keys, domains);
+        let new_rules = Arc::new(Notify::new());
+        let service = s3::S3::new(front.clone(), keys, domains, new_rules.clone());
+        let expiring = expire_objects(front.clone(), new_rules, self.stopped.clone());
+        self.tasks.push(self.runtime.spawn(expiring));
         self.serve((address, Clients::Authenticated), tls, service, Some(metrics))
     }
 
@@ -170,6 +176,34 @@ impl Http {
         let server = Server { listener, tls, service, metrics, stopped, stranger_time };
         self.tasks.push(self.runtime.spawn(server.run()));
         Ok(bound)
+    }
+}
+
+/// Carries out the rules by which objects expire, now and then and when there are new ones.
+async fn expire_objects(
+    front: Arc<SharedGateway>,
+    new_rules: Arc<Notify>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    while !*stopped.borrow() {
+        let (front, is_stopped) = (front.clone(), stopped.clone());
+        let expired = tokio::task::spawn_blocking(move || {
+            let mut rng = SeededRng::drawn(&mut System);
+            s3::expire(&front, &mut || rng.next_u64(), &|| *is_stopped.borrow())
+        });
+        match expired.await {
+            Ok(Ok(count)) if count.versions + count.uploads > 0 => {
+                tracing::info!(versions = count.versions, uploads = count.uploads, "expired");
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(kind = error.kind(), "objects do not expire"),
+            Err(_) => return,
+        }
+        tokio::select! {
+            () = new_rules.notified() => {}
+            () = tokio::time::sleep(EXPIRY_PERIOD) => {}
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
     }
 }
 

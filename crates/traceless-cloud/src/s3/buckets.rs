@@ -2,6 +2,7 @@
 
 use super::access::AccessKeys;
 use super::errors::{read_state, s3_error_of};
+use super::lifecycle::Rule;
 use super::locks::BucketLock;
 use super::names::{archives_of, name_of};
 use super::tags::Tags;
@@ -48,6 +49,9 @@ pub struct BucketNote {
     /// What the owner has set of the block of public access, which is in force all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_access: Option<PublicAccessBlock>,
+    /// Rules by which objects expire.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lifecycle: Vec<Rule>,
     /// Object Lock, if it is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<BucketLock>,
@@ -141,17 +145,40 @@ pub fn delete_bucket(front: &SharedGateway, bucket: &str) -> S3Result<()> {
     removed.map_err(|error| s3_error_of(&error))?
 }
 
-/// The buckets that a key has rights on.
-pub fn buckets(front: &SharedGateway, keys: &AccessKeys, id: &str) -> S3Result<Vec<Bucket>> {
-    read_state(front, |gateway| {
-        let all = gateway.names_from(Namespace::Buckets, Bound::Unbounded);
+/// Which buckets are listed.
+pub struct BucketRequest<'a> {
+    /// The access key, which has rights on them.
+    pub id: &'a str,
+    pub prefix: &'a str,
+    /// The name after which to begin.
+    pub after: &'a str,
+    /// The most buckets of a page.
+    pub len: usize,
+}
+
+/// Some of the buckets, in order, and the name of the last one if more follow.
+pub fn buckets(
+    front: &SharedGateway,
+    keys: &AccessKeys,
+    request: &BucketRequest<'_>,
+) -> S3Result<(Vec<Bucket>, Option<String>)> {
+    let BucketRequest { id, prefix, after, len } = *request;
+    let (mut found, more) = read_state(front, |gateway| {
+        let all = gateway.names_from(Namespace::Buckets, Bound::Excluded(after.as_bytes()));
         let all = all.map(|(name, object)| (String::from_utf8_lossy(name).into_owned(), object));
-        let visible = all.filter(|(name, _)| keys.grant(id, name).is_some());
+        let visible =
+            all.filter(|(name, _)| name.starts_with(prefix) && keys.grant(id, name).is_some());
         let bucket = |(name, object): (String, &Object)| {
             let note = BucketNote::read(object.note())?;
             let creation_date = Some(timestamp(note.created));
             Ok(Bucket { name: Some(name), creation_date, ..Bucket::default() })
         };
-        visible.map(bucket).collect()
-    })
+        let found: Vec<_> =
+            visible.take(len.saturating_add(1)).map(bucket).collect::<S3Result<_>>()?;
+        let more = found.len() > len;
+        Ok((found, more))
+    })?;
+    found.truncate(len);
+    let last = found.last().and_then(|last| last.name.clone());
+    Ok((found, last.filter(|_| more)))
 }

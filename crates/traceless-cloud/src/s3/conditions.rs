@@ -1,8 +1,9 @@
 //! Conditional requests.
 
 use super::note::Note;
-use s3s::dto::{ETagCondition, Timestamp};
-use s3s::{S3Result, s3_error};
+use hyper::header::{ETAG, HeaderName, HeaderValue, LAST_MODIFIED};
+use s3s::dto::{ETagCondition, Timestamp, TimestampFormat};
+use s3s::{S3Error, S3Result, s3_error};
 
 /// The conditions on an object under which a request is carried out.
 #[derive(Clone, Default)]
@@ -31,7 +32,7 @@ impl Conditions {
             (None, Some(since)) => !is_later(note, since),
             (None, None) => false,
         };
-        if unchanged { Err(s3_error!(NotModified)) } else { Ok(()) }
+        if unchanged { Err(not_modified(note)) } else { Ok(()) }
     }
 
     /// Fails unless an object may be copied.
@@ -53,6 +54,22 @@ impl Conditions {
             _ => Ok(()),
         }
     }
+}
+
+/// The reply to a client that has the object already, with what identifies it.
+fn not_modified(note: &Note) -> S3Error {
+    let mut modified = Vec::new();
+    let written = note.modified().format(TimestampFormat::HttpDate, &mut modified);
+    let modified = written.ok().and_then(|()| HeaderValue::from_bytes(&modified).ok());
+    let etag = HeaderValue::from_str(&format!("\"{}\"", note.etag)).ok();
+    let version = note.known_version().and_then(|id| HeaderValue::from_str(&id).ok());
+    let version_name = HeaderName::from_static("x-amz-version-id");
+    let headers = [(LAST_MODIFIED, modified), (ETAG, etag), (version_name, version)];
+    let mut error = s3_error!(NotModified);
+    error.set_headers(
+        headers.into_iter().filter_map(|(name, value)| Some((name, value?))).collect(),
+    );
+    error
 }
 
 fn fits(condition: &ETagCondition, note: &Note) -> bool {

@@ -2,12 +2,11 @@
 //!
 //! The gateway's clock decides whether a time has come.
 
-use super::times::{ms_of, timestamp};
+use super::times::{DAY_MS, ms_of, timestamp};
 use s3s::dto::{self, ObjectLockLegalHoldStatus, ObjectLockRetentionMode, Timestamp};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const DAYS_PER_YEAR: u64 = 365;
 /// Longest retention by default: a hundred years.
 const DAYS_MAX: u64 = 100 * DAYS_PER_YEAR;

@@ -54,7 +54,9 @@ mod conditions;
 mod copies;
 mod domains;
 mod errors;
+mod expiry;
 mod handlers;
+mod lifecycle;
 mod listing;
 mod locks;
 mod names;
@@ -72,4 +74,5 @@ mod version_listing;
 mod versions;
 
 pub use access::{AccessKeys, Grant};
+pub(crate) use expiry::expire;
 pub(crate) use service::S3;

@@ -43,6 +43,9 @@ pub struct Note {
     /// A checksum of the bytes. Objects of older gateways have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<StoredChecksum>,
+    /// The upload that the object was made of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<String>,
     /// For an upload: the checksum that the object gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload_checksum: Option<UploadChecksum>,
@@ -92,7 +95,8 @@ impl Note {
 
     /// The same as a new object's: of its source it has neither version nor locks.
     pub fn of_copy(self) -> Self {
-        Self { version: None, has_null_version: false, locks: Locks::default(), ..self }
+        let locks = Locks::default();
+        Self { version: None, has_null_version: false, upload: None, locks, ..self }
     }
 
     /// Decodes a note of the gateway.

@@ -34,7 +34,7 @@ impl ObjectInfo {
                 let index = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
                 let pieces = self.object.pieces();
                 let index = index.filter(|&index| index < pieces.len());
-                let index = index.ok_or_else(|| s3_error!(InvalidRange))?;
+                let index = index.ok_or_else(|| s3_error!(InvalidPart))?;
                 let first: u64 = pieces[..index].iter().sum();
                 Ok(first..first + pieces[index])
             }

@@ -17,6 +17,7 @@ use s3s::region::Region;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpError};
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// The region that is named to clients with an invalid one.
 const REGION: &str = "us-east-1";
@@ -31,9 +32,16 @@ const ORDER_LEN_MAX: usize = 4 << 20;
 pub struct S3(S3Service);
 
 impl S3 {
-    pub fn new(front: Arc<SharedGateway>, keys: AccessKeys, domains: Vec<String>) -> Self {
+    /// Requests with new rules by which objects expire notify `new_rules`.
+    pub fn new(
+        front: Arc<SharedGateway>,
+        keys: AccessKeys,
+        domains: Vec<String>,
+        new_rules: Arc<Notify>,
+    ) -> Self {
         let keys = Arc::new(keys);
-        let mut builder = S3ServiceBuilder::new(Handlers::new(front, keys.clone()));
+        let handlers = Handlers::new(front, keys.clone(), new_rules);
+        let mut builder = S3ServiceBuilder::new(handlers);
         builder.set_host(Domains(domains));
         builder.set_auth(access::Door(keys.clone()));
         builder.set_access(access::Door(keys));

@@ -40,6 +40,11 @@ impl Tags {
         self.0.is_empty()
     }
 
+    /// Whether all of `others` are among them.
+    pub fn contain(&self, others: &Self) -> bool {
+        others.0.iter().all(|tag| self.0.contains(tag))
+    }
+
     /// How many there are; `None` for none, as headers have it.
     pub fn count(&self) -> Option<i32> {
         i32::try_from(self.0.len()).ok().filter(|count| *count > 0)

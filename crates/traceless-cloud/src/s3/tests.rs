@@ -1,7 +1,8 @@
 //! Objects over a small gateway, without the network.
 
+use super::access::AccessKeys;
 use super::bodies::BodyClaims;
-use super::buckets;
+use super::buckets::{self, BucketRequest};
 use super::conditions::Conditions;
 use super::listing::{ListRequest, page};
 use super::names::ObjectPlace;
@@ -213,4 +214,46 @@ fn a_reader_sees_one_version() {
     });
     assert!(read == old);
     assert!(get(&front, "k").unwrap() == vec![8; 70_000]);
+}
+
+#[test]
+fn buckets_are_listed_in_pages() {
+    let front = front(50);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys");
+    std::fs::write(&path, "ann secret-of-ann\nbob secret-of-bob c1=ro c3=rw\n").unwrap();
+    let keys = AccessKeys::read(&path).unwrap();
+    for bucket in ["c1", "c2", "c3"] {
+        buckets::create_bucket(&front, bucket, "ann", false).unwrap();
+    }
+    let list = |id, prefix, len| {
+        let (mut names, mut after) = (Vec::new(), String::new());
+        loop {
+            let request = BucketRequest { id, prefix, after: &after, len };
+            let (page, next) = buckets::buckets(&front, &keys, &request).unwrap();
+            assert!(page.len() <= len);
+            names.extend(page.into_iter().map(|bucket| bucket.name.unwrap()));
+            match next {
+                Some(last) => after = last,
+                None => return names.join(" "),
+            }
+        }
+    };
+    for len in [1, 2, 10] {
+        assert_eq!(list("ann", "", len), "b c1 c2 c3");
+        assert_eq!(list("ann", "c", len), "c1 c2 c3");
+        assert_eq!(list("bob", "", len), "c1 c3");
+    }
+}
+
+#[test]
+fn a_bucket_is_created_again_by_its_owner_only() {
+    let front = front(50);
+    let create = |owner, is_locked| {
+        let created = buckets::create_bucket(&front, "b", owner, is_locked);
+        created.map_err(|error| error.code().as_str().to_owned())
+    };
+    assert_eq!(create("ann", false), Ok(()));
+    assert_eq!(create("bob", false), Err("BucketAlreadyExists".to_owned()));
+    assert_eq!(create("ann", true), Err("BucketAlreadyOwnedByYou".to_owned()));
 }

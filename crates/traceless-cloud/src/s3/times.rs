@@ -3,6 +3,9 @@
 use s3s::dto::{Timestamp, TimestampFormat};
 use std::time::{Duration, SystemTime};
 
+/// Milliseconds of a day.
+pub const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
 /// A time in S3's type.
 pub fn timestamp(ms: u64) -> Timestamp {
     Timestamp::from(SystemTime::UNIX_EPOCH + Duration::from_millis(ms))

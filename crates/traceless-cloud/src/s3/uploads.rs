@@ -9,6 +9,7 @@ use super::listing::size;
 use super::names::ObjectPlace;
 use super::note::Note;
 use super::objects::{Target, WrittenObject, check_locks, plan, wait_for};
+use super::times::timestamp;
 use crate::codec::hex;
 use crate::error::Result;
 use crate::gateway::{Draft, Gateway, NameChanges, Namespace, Object, size_class};
@@ -152,7 +153,8 @@ pub struct UploadClaims {
     pub checksum: Checksum,
 }
 
-/// Makes the object of its parts. Returns its note.
+/// Makes the object of its parts. Returns its note, also if that was done before: a client that got
+/// no reply repeats its request.
 pub fn complete(
     front: &SharedGateway,
     target: &Target,
@@ -160,9 +162,13 @@ pub fn complete(
     claims: &UploadClaims,
 ) -> S3Result<Note> {
     let joined = front.update_state(|gateway| {
+        if let Some(note) = completed(gateway, &target.place, id) {
+            return Ok(Ok(note));
+        }
         let mut changes = NameChanges::default();
         let planned = plan_object(gateway, &target.place, id, claims).and_then(|(note, parts)| {
-            let note = Note { modified: target.stamp.now, ..note };
+            let upload = Some(id.to_owned());
+            let note = Note { modified: target.stamp.now, upload, ..note };
             Ok((plan(gateway, target, note, &mut changes)?, parts))
         });
         let (note, parts) = match planned {
@@ -174,6 +180,12 @@ pub fn complete(
         Ok(Ok(note))
     });
     joined.map_err(|error| s3_error_of(&error))?
+}
+
+/// The note of the current object, if it was made of this upload.
+fn completed(gateway: &Gateway, place: &ObjectPlace, id: &str) -> Option<Note> {
+    let object = gateway.find(Namespace::Objects, &place.name())?;
+    Note::read(object.note()).ok().filter(|note| note.upload.as_deref() == Some(id))
 }
 
 /// The note of the future object, and the names of its parts.
@@ -260,19 +272,53 @@ pub async fn abort(front: Arc<SharedGateway>, place: ObjectPlace, id: String) ->
             if let Err(error) = find(gateway, &place, &id) {
                 return Ok(Err(error));
             }
-            let from = Bound::Included(id.as_bytes());
-            let own = gateway.names_from(Namespace::Uploads, from);
-            let own = own.take_while(|(name, _)| name.starts_with(id.as_bytes()));
-            let own: Vec<_> = own.map(|(name, object)| (name.to_vec(), object.blocks())).collect();
+            let (own, mut changes) = (names_of(gateway, &id), NameChanges::default());
             for (name, _) in &own {
-                gateway.unbind(Namespace::Uploads, name)?;
+                changes.unbind(Namespace::Uploads, name);
             }
+            gateway.change_names(changes)?;
             Ok(Ok(own.iter().map(|(_, blocks)| size_class(*blocks)).sum()))
         });
         let queries = aborted.map_err(|error| s3_error_of(&error))??;
         front.send_dummies(queries).map_err(|error| s3_error_of(&error))
     })
     .await
+}
+
+/// The names of an upload and its parts, and how many blocks each has.
+pub fn names_of(gateway: &Gateway, id: &str) -> Vec<(Vec<u8>, usize)> {
+    let own = gateway.names_from(Namespace::Uploads, Bound::Included(id.as_bytes()));
+    let own = own.take_while(|(name, _)| name.starts_with(id.as_bytes()));
+    own.map(|(name, object)| (name.to_vec(), object.blocks())).collect()
+}
+
+/// An upload in progress, as lists have it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct UploadInfo {
+    pub key: String,
+    pub id: String,
+    /// In milliseconds since 1970.
+    pub begun: u64,
+}
+
+/// A bucket's uploads in progress, in order of their keys.
+pub fn of_bucket(gateway: &Gateway, bucket: &str) -> S3Result<Vec<UploadInfo>> {
+    check_bucket(gateway, bucket)?;
+    let mut found = Vec::new();
+    for (name, object) in gateway.names_from(Namespace::Uploads, Bound::Unbounded) {
+        if name.len() != ID_LEN {
+            continue;
+        }
+        let Note { object: Some((own, key)), modified: begun, .. } = Note::read(object.note())?
+        else {
+            continue;
+        };
+        if own == bucket {
+            found.push(UploadInfo { key, id: String::from_utf8_lossy(name).into_owned(), begun });
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// A bucket's uploads in progress, in order of their keys, after `after`.
@@ -283,27 +329,17 @@ pub fn uploads(
     after: (&str, &str),
     count: usize,
 ) -> S3Result<(Vec<MultipartUpload>, bool)> {
-    check_bucket(gateway, bucket)?;
-    let mut found = Vec::new();
-    for (name, object) in gateway.names_from(Namespace::Uploads, Bound::Unbounded) {
-        if name.len() != ID_LEN {
-            continue;
-        }
-        let note = Note::read(object.note())?;
-        let Some((own, key)) = note.object.clone() else { continue };
-        let id = String::from_utf8_lossy(name).into_owned();
+    let mut found = of_bucket(gateway, bucket)?;
+    found.retain(|UploadInfo { key, id, .. }| {
         let is_behind = (&key[..], &id[..]) > after && (key != after.0 || !after.1.is_empty());
-        if own == bucket && key.starts_with(prefix) && is_behind {
-            found.push((key, id, note));
-        }
-    }
-    found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        key.starts_with(prefix) && is_behind
+    });
     let is_cut = found.len() > count;
     found.truncate(count);
-    let upload = |(key, id, note): (String, String, Note)| MultipartUpload {
+    let upload = |UploadInfo { key, id, begun }| MultipartUpload {
         key: Some(key),
         upload_id: Some(id),
-        initiated: Some(note.modified()),
+        initiated: Some(timestamp(begun)),
         ..MultipartUpload::default()
     };
     Ok((found.into_iter().map(upload).collect(), is_cut))

@@ -106,7 +106,7 @@ fn versions_after(
 }
 
 /// The first key of a bucket, from a bound on, that has a version.
-fn next_key(
+pub fn next_key(
     gateway: &Gateway,
     bucket: &str,
     prefix: &str,

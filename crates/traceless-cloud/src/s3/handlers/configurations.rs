@@ -1,9 +1,10 @@
 //! Requests for what buckets and objects have beside their bytes: tags, versions and locks.
 
 use super::Handlers;
-use super::inputs::check_acl;
+use super::inputs::{check_acl, gives_owner_alone};
 use crate::s3::buckets::{BucketNote, PublicAccessBlock, Versioning, change_bucket, create_bucket};
 use crate::s3::errors::read_state;
+use crate::s3::lifecycle::Rule;
 use crate::s3::locks::{BucketLock, Retention, read_hold};
 use crate::s3::names::ObjectPlace;
 use crate::s3::note::Note;
@@ -36,7 +37,8 @@ impl Handlers {
     /// Accepts the only list of rights that there is.
     pub(super) fn put_bucket_acl_of(&self, input: &dto::PutBucketAclInput) -> S3Result<()> {
         self.bucket_note(&input.bucket)?;
-        let list = input.access_control_policy.as_ref().map(|_| "");
+        let is_foreign = |policy: &&dto::AccessControlPolicy| !gives_owner_alone(policy);
+        let list = input.access_control_policy.as_ref().filter(is_foreign).map(|_| "");
         let canned = input.acl.as_ref().map(|acl| acl.as_str());
         let grants = [
             list.or(input.grant_full_control.as_deref()),
@@ -51,7 +53,8 @@ impl Handlers {
     /// Accepts the only list of rights that there is.
     pub(super) fn put_object_acl_of(&self, input: &dto::PutObjectAclInput) -> S3Result<()> {
         self.note(&input.bucket, &input.key, input.version_id.as_deref())?;
-        let list = input.access_control_policy.as_ref().map(|_| "");
+        let is_foreign = |policy: &&dto::AccessControlPolicy| !gives_owner_alone(policy);
+        let list = input.access_control_policy.as_ref().filter(is_foreign).map(|_| "");
         let canned = input.acl.as_ref().map(|acl| acl.as_str());
         let grants = [
             list.or(input.grant_full_control.as_deref()),
@@ -180,6 +183,30 @@ impl Handlers {
             note.lock = Some(lock);
             Ok(())
         })
+    }
+
+    pub(super) fn lifecycle(
+        &self,
+        bucket: &str,
+    ) -> S3Result<dto::GetBucketLifecycleConfigurationOutput> {
+        let rules = self.bucket_note(bucket)?.lifecycle;
+        if rules.is_empty() {
+            return Err(s3_error!(NoSuchLifecycleConfiguration));
+        }
+        Ok(dto::GetBucketLifecycleConfigurationOutput {
+            rules: Some(rules.iter().map(Rule::reply).collect()),
+            ..dto::GetBucketLifecycleConfigurationOutput::default()
+        })
+    }
+
+    /// Replaces the rules of a bucket, which are carried out soon.
+    pub(super) fn put_lifecycle(&self, bucket: &str, rules: Vec<Rule>) -> S3Result<()> {
+        change_bucket(&self.front, bucket, |note| {
+            note.lifecycle = rules;
+            Ok(())
+        })?;
+        self.new_rules.notify_one();
+        Ok(())
     }
 
     pub(super) fn public_access(&self, bucket: &str) -> S3Result<dto::GetPublicAccessBlockOutput> {

@@ -1,7 +1,7 @@
 //! Conversions that several requests share. The types are the library's and have no common trait.
 
 use s3s::auth::Credentials;
-use s3s::dto::{Grant, Grantee, Owner, Permission, Type};
+use s3s::dto::{AccessControlPolicy, Grant, Grantee, Owner, Permission, Type};
 use s3s::{S3Result, s3_error};
 
 /// The announced properties of an upload's bytes.
@@ -146,7 +146,7 @@ pub(super) fn length(announced: Option<i64>) -> S3Result<Option<u64>> {
 /// The object's encoding, without the encoding of the request.
 pub(super) fn own_encoding(encoding: &str) -> Option<String> {
     let own = encoding.split(',').map(str::trim).filter(|one| *one != "aws-chunked");
-    let own = own.collect::<Vec<_>>().join(",");
+    let own = own.collect::<Vec<_>>().join(", ");
     Some(own).filter(|own| !own.is_empty())
 }
 
@@ -180,6 +180,17 @@ pub(super) fn check_acl(canned: Option<&str>, grants: [Option<&str>; 5]) -> S3Re
     Err(s3_error!(AccessControlListNotSupported, "The bucket does not allow ACLs"))
 }
 
+/// Whether a list gives all rights to its owner and none to other clients: the only list there is.
+pub(super) fn gives_owner_alone(policy: &AccessControlPolicy) -> bool {
+    let owner = policy.owner.as_ref().and_then(|owner| owner.id.as_deref());
+    let is_owners = |grant: &Grant| {
+        let grantee = grant.grantee.as_ref().and_then(|grantee| grantee.id.as_deref());
+        let permission = grant.permission.as_ref().map(|permission| permission.as_str());
+        owner.is_some() && grantee == owner && permission == Some(Permission::FULL_CONTROL)
+    };
+    policy.grants.as_ref().is_some_and(|grants| !grants.is_empty() && grants.iter().all(is_owners))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +206,22 @@ mod tests {
             assert_eq!(error.code().as_str(), "AccessControlListNotSupported");
         }
         assert!(check_acl(None, [None, Some("id=bob"), None, None, None]).is_err());
+    }
+
+    #[test]
+    fn the_list_that_clients_read_can_be_written_back() {
+        let key = Credentials { access_key: "ann".to_owned(), secret_key: "secret".into() };
+        let (owner, grants) = owner_alone(Some(key)).unwrap();
+        let policy = AccessControlPolicy { owner: Some(owner), grants: Some(grants) };
+        assert!(gives_owner_alone(&policy));
+        let mut foreign = policy.clone();
+        foreign.owner = Some(super::owner("bob"));
+        assert!(!gives_owner_alone(&foreign));
+        let mut reading = policy.clone();
+        let grant = &mut reading.grants.as_mut().unwrap()[0];
+        grant.permission = Some(Permission::from_static(Permission::READ));
+        assert!(!gives_owner_alone(&reading));
+        assert!(!gives_owner_alone(&AccessControlPolicy { grants: None, ..policy }));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Requests that list objects, uploads and parts.
 
 use super::Handlers;
+use super::inputs::owner;
 use crate::codec::hex;
-use crate::s3::buckets::check_bucket;
+use crate::s3::buckets::{BucketRequest, buckets, check_bucket};
 use crate::s3::checksums::StoredChecksum;
 use crate::s3::errors::read_state;
 use crate::s3::listing::{ListRequest, Page, count, escape, is_escaped, page, page_len, size};
@@ -14,6 +15,28 @@ use s3s::dto;
 use s3s::{S3Result, s3_error};
 
 impl Handlers {
+    pub(super) fn buckets(
+        &self,
+        input: &dto::ListBucketsInput,
+        id: &str,
+    ) -> S3Result<dto::ListBucketsOutput> {
+        let after = input.continuation_token.as_deref().map(read_token).transpose()?;
+        let len = input.max_buckets.map_or(Ok(usize::MAX), usize::try_from);
+        let request = BucketRequest {
+            id,
+            prefix: input.prefix.as_deref().unwrap_or_default(),
+            after: after.as_deref().unwrap_or_default(),
+            len: len.map_err(|_| s3_error!(InvalidArgument))?,
+        };
+        let (found, next) = buckets(&self.front, &self.keys, &request)?;
+        Ok(dto::ListBucketsOutput {
+            buckets: Some(found),
+            continuation_token: next.as_deref().map(write_token),
+            owner: Some(owner(id)),
+            prefix: input.prefix.clone(),
+        })
+    }
+
     /// The next page of a list: names under a prefix, grouped by a delimiter, after one of them.
     fn page(
         &self,
@@ -29,7 +52,11 @@ impl Handlers {
         })
     }
 
-    pub(super) fn list(&self, input: dto::ListObjectsInput) -> S3Result<dto::ListObjectsOutput> {
+    pub(super) fn list(
+        &self,
+        input: dto::ListObjectsInput,
+        owner: &dto::Owner,
+    ) -> S3Result<dto::ListObjectsOutput> {
         let len = page_len(input.max_keys)?;
         let escaped = is_escaped(input.encoding_type.as_ref());
         let names = [input.prefix.as_deref(), input.delimiter.as_deref(), input.marker.as_deref()];
@@ -38,12 +65,12 @@ impl Handlers {
         Ok(dto::ListObjectsOutput {
             is_truncated: Some(page.next.is_some()),
             next_marker: escaped_text(page.next),
-            contents: Some(page.objects),
+            contents: Some(owned(page.objects, owner)),
             common_prefixes: Some(page.prefixes),
             name: Some(input.bucket),
             prefix: escaped_text(Some(input.prefix.unwrap_or_default())),
             marker: escaped_text(Some(input.marker.unwrap_or_default())),
-            delimiter: escaped_text(input.delimiter),
+            delimiter: escaped_text(input.delimiter.filter(|delimiter| !delimiter.is_empty())),
             max_keys: Some(count(len)),
             encoding_type: input.encoding_type,
             ..dto::ListObjectsOutput::default()
@@ -53,6 +80,7 @@ impl Handlers {
     pub(super) fn list_v2(
         &self,
         input: dto::ListObjectsV2Input,
+        owner: &dto::Owner,
     ) -> S3Result<dto::ListObjectsV2Output> {
         let len = page_len(input.max_keys)?;
         let escaped = is_escaped(input.encoding_type.as_ref());
@@ -61,16 +89,20 @@ impl Handlers {
         let names = [input.prefix.as_deref(), input.delimiter.as_deref(), after];
         let page = self.page(&input.bucket, names, len, escaped)?;
         let escaped_text = |text: Option<String>| text.map(|text| escape(&text, escaped));
+        let objects = match input.fetch_owner {
+            Some(true) => owned(page.objects, owner),
+            _ => page.objects,
+        };
         Ok(dto::ListObjectsV2Output {
             is_truncated: Some(page.next.is_some()),
-            key_count: Some(count(page.len())),
+            key_count: Some(count(objects.len() + page.prefixes.len())),
             next_continuation_token: page.next.as_deref().map(write_token),
-            contents: Some(page.objects),
+            contents: Some(objects),
             common_prefixes: Some(page.prefixes),
             name: Some(input.bucket),
             prefix: escaped_text(Some(input.prefix.unwrap_or_default())),
             start_after: escaped_text(input.start_after),
-            delimiter: escaped_text(input.delimiter),
+            delimiter: escaped_text(input.delimiter.filter(|delimiter| !delimiter.is_empty())),
             max_keys: Some(count(len)),
             continuation_token: input.continuation_token,
             encoding_type: input.encoding_type,
@@ -114,7 +146,7 @@ impl Handlers {
             prefix: escaped_text(Some(input.prefix.unwrap_or_default())),
             key_marker: escaped_text(Some(input.key_marker.unwrap_or_default())),
             version_id_marker: Some(input.version_id_marker.unwrap_or_default()),
-            delimiter: escaped_text(input.delimiter),
+            delimiter: escaped_text(input.delimiter.filter(|delimiter| !delimiter.is_empty())),
             max_keys: Some(count(len)),
             encoding_type: input.encoding_type,
             ..dto::ListObjectVersionsOutput::default()
@@ -174,6 +206,12 @@ impl Handlers {
             ..dto::ListMultipartUploadsOutput::default()
         })
     }
+}
+
+/// Listed objects with their owner.
+fn owned(objects: Vec<dto::Object>, owner: &dto::Owner) -> Vec<dto::Object> {
+    let with_owner = |object| dto::Object { owner: Some(owner.clone()), ..object };
+    objects.into_iter().map(with_owner).collect()
 }
 
 fn object_version(listed: ListedVersion, owner: &dto::Owner) -> dto::ObjectVersion {

@@ -11,6 +11,7 @@ use super::bodies::Trailers;
 use super::buckets;
 use super::conditions::Conditions;
 use super::errors::read_state;
+use super::lifecycle::Rule;
 use super::names::ObjectPlace;
 use super::object_info::ObjectInfo;
 use super::objects::{self as objects_of, Target};
@@ -22,6 +23,7 @@ use async_trait::async_trait;
 use s3s::dto::{self, CopySource};
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
 use traceless_core::rng::{Rng as _, SeededRng, System};
 
 type Answer<T> = S3Result<S3Response<T>>;
@@ -35,11 +37,13 @@ pub struct Handlers {
     keys: Arc<AccessKeys>,
     /// Source of names of uploads and versions.
     rng: Mutex<SeededRng>,
+    /// Wakes what carries out the rules by which objects expire.
+    new_rules: Arc<Notify>,
 }
 
 impl Handlers {
-    pub fn new(front: Arc<SharedGateway>, keys: Arc<AccessKeys>) -> Self {
-        Self { front, keys, rng: Mutex::new(SeededRng::drawn(&mut System)) }
+    pub fn new(front: Arc<SharedGateway>, keys: Arc<AccessKeys>, new_rules: Arc<Notify>) -> Self {
+        Self { front, keys, rng: Mutex::new(SeededRng::drawn(&mut System)), new_rules }
     }
 
     /// Counts and times an answer.
@@ -98,13 +102,7 @@ impl S3 for Handlers {
     ) -> Answer<dto::ListBucketsOutput> {
         let listed = async {
             let known = request.credentials.ok_or_else(|| s3_error!(AccessDenied))?;
-            let buckets = buckets::buckets(&self.front, &self.keys, &known.access_key)?;
-            let owner = inputs::owner(&known.access_key);
-            Ok(dto::ListBucketsOutput {
-                buckets: Some(buckets),
-                owner: Some(owner),
-                ..dto::ListBucketsOutput::default()
-            })
+            self.buckets(&request.input, &known.access_key)
         };
         self.counted(Kind::State, listed).await
     }
@@ -274,7 +272,30 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::GetBucketLifecycleConfigurationInput>,
     ) -> Answer<dto::GetBucketLifecycleConfigurationOutput> {
-        self.has_none(&request.input.bucket, s3_error!(NoSuchLifecycleConfiguration)).await
+        self.counted(Kind::State, async { self.lifecycle(&request.input.bucket) }).await
+    }
+
+    async fn put_bucket_lifecycle_configuration(
+        &self,
+        request: S3Request<dto::PutBucketLifecycleConfigurationInput>,
+    ) -> Answer<dto::PutBucketLifecycleConfigurationOutput> {
+        let put = async {
+            let rules = Rule::of_request(request.input.lifecycle_configuration)?;
+            self.put_lifecycle(&request.input.bucket, rules)?;
+            Ok(dto::PutBucketLifecycleConfigurationOutput::default())
+        };
+        self.counted(Kind::State, put).await
+    }
+
+    async fn delete_bucket_lifecycle(
+        &self,
+        request: S3Request<dto::DeleteBucketLifecycleInput>,
+    ) -> Answer<dto::DeleteBucketLifecycleOutput> {
+        let deleted = async {
+            self.put_lifecycle(&request.input.bucket, Vec::new())?;
+            Ok(dto::DeleteBucketLifecycleOutput::default())
+        };
+        self.counted(Kind::State, deleted).await
     }
 
     async fn get_bucket_encryption(
@@ -498,14 +519,22 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::ListObjectsInput>,
     ) -> Answer<dto::ListObjectsOutput> {
-        self.counted(Kind::State, async { self.list(request.input) }).await
+        let listed = async {
+            let (owner, _) = inputs::owner_alone(request.credentials)?;
+            self.list(request.input, &owner)
+        };
+        self.counted(Kind::State, listed).await
     }
 
     async fn list_objects_v2(
         &self,
         request: S3Request<dto::ListObjectsV2Input>,
     ) -> Answer<dto::ListObjectsV2Output> {
-        self.counted(Kind::State, async { self.list_v2(request.input) }).await
+        let listed = async {
+            let (owner, _) = inputs::owner_alone(request.credentials)?;
+            self.list_v2(request.input, &owner)
+        };
+        self.counted(Kind::State, listed).await
     }
 
     async fn list_object_versions(

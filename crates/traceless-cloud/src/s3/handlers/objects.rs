@@ -258,7 +258,9 @@ impl Handlers {
         let version = VersionId::parse(input.version_id.as_deref())?;
         let place = ObjectPlace::new(&input.bucket[..], &input.key[..]);
         let known = self.found(&place, version.as_ref(), &Conditions::default())?;
-        let wants = |name| input.object_attributes.iter().any(|one| one.as_str() == name);
+        // Some clients send one header with all names.
+        let names = || input.object_attributes.iter().flat_map(|one| one.as_str().split(','));
+        let wants = |name| names().any(|one| one.trim() == name);
         let note = &known.note;
         let pieces = known.object.pieces();
         let is_upload = note.etag.contains('-');

@@ -73,6 +73,11 @@ impl Handlers {
         let source = self.source(&input.copy_source, &conditions)?;
         let range = input.copy_source_range.as_deref().map(dto::Range::parse).transpose();
         let range = range.map_err(|_| s3_error!(InvalidArgument))?;
+        if let Some(dto::Range::Int { last: Some(last), .. }) = range
+            && last >= source.object.len()
+        {
+            return Err(s3_error!(InvalidRange, "the range ends behind the object"));
+        }
         let part = range.map_or(Part::Whole, Part::Range);
         let target = CopyOutcome::Part { name };
         let (source_version, algorithm) = (source.note.known_version(), Some(checksum.algorithm));
