@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # The suites of `volume bench`: every row is there, on any scheme that this build has.
-# Alone: it measures.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 

@@ -25,8 +25,8 @@ for file in "$root"/experiments/{ir-oram,unified-oram}/*.toml; do
     check "$figure is in it" grep -q "^| .*\`$figure\`.* |" "$root/experiments/README.md"
 done
 
-section "each of them, at its small size"
-expect 0 sim sweep "${all[@]}" --out small --jobs 2 --json
+section "each of them, cut short"
+expect 0 sim sweep "${all[@]}" --records 300 --out small --jobs 2 --json
 expect_json traceless.sim.sweep.v1 experiments
 told "len(told['experiments']) == ${#all[@]}"
 mv out swept

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # Programs that another process pages: they may fork, and their keys are not theirs.
-# Alone: threads of the pager have processors of their own.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 # shellcheck source=lib/paged.sh

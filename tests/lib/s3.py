@@ -526,6 +526,7 @@ def checksums():
     assert body("some", "sums", ChecksumMode="ENABLED") == b"".join(parts)
     found = client.get_object_attributes(**of, ObjectAttributes=["ObjectParts"])["ObjectParts"]
     assert [one["Size"] for one in found["Parts"]] == [5 << 20, 1000]
+    assert [base64.b64decode(one["ChecksumCRC32"]) for one in found["Parts"]] == sums
     for key in ("sums", "copied"):
         client.delete_object(Bucket="some", Key=key)
 

@@ -203,6 +203,9 @@ impl Rule {
 fn expiration(of: &dto::LifecycleExpiration) -> S3Result<Expiration> {
     match (of.days, &of.date, of.expired_object_delete_marker) {
         (Some(number), None, None) => days(Some(number)).map(Expiration::Days),
+        (None, Some(date), None) if ms_of(date) % DAY_MS != 0 => {
+            Err(s3_error!(InvalidArgument, "the date of a rule is at midnight"))
+        }
         (None, Some(date), None) => Ok(Expiration::Date(ms_of(date))),
         (None, None, Some(true)) => Ok(Expiration::Marker),
         _ => Err(malformed("an expiration has days, a date, or the word for delete markers")),
@@ -305,6 +308,14 @@ mod tests {
             expiration: Some(dto::LifecycleExpiration { days: Some(days), ..Default::default() }),
             ..rule()
         };
+        let at = |ms| dto::LifecycleRule {
+            expiration: Some(dto::LifecycleExpiration {
+                date: Some(timestamp(ms)),
+                ..Default::default()
+            }),
+            ..rule()
+        };
+        assert!(read(vec![at(3 * DAY_MS)]).is_ok());
         let both = dto::LifecycleRule { prefix: Some(String::new()), ..rule() };
         let idle = dto::LifecycleRule { expiration: None, ..rule() };
         let moves = dto::LifecycleRule { transitions: Some(Vec::new()), ..rule() };
@@ -313,6 +324,7 @@ mod tests {
             (vec![], "MalformedXML"),
             (vec![of_days(0)], "InvalidArgument"),
             (vec![of_days(-1)], "InvalidArgument"),
+            (vec![at(3 * DAY_MS + 1000)], "InvalidArgument"),
             (vec![rule(), rule()], "InvalidArgument"),
             (vec![both], "MalformedXML"),
             (vec![idle], "InvalidRequest"),

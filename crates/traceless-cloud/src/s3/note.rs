@@ -43,6 +43,9 @@ pub struct Note {
     /// A checksum of the bytes. Objects of older gateways have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<StoredChecksum>,
+    /// The checksums of the parts that the object was joined of, if it has one itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub part_checksums: Vec<String>,
     /// The upload that the object was made of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<String>,
@@ -96,7 +99,14 @@ impl Note {
     /// The same as a new object's: of its source it has neither version nor locks.
     pub fn of_copy(self) -> Self {
         let locks = Locks::default();
-        Self { version: None, has_null_version: false, upload: None, locks, ..self }
+        Self {
+            version: None,
+            has_null_version: false,
+            part_checksums: Vec::new(),
+            upload: None,
+            locks,
+            ..self
+        }
     }
 
     /// Decodes a note of the gateway.
@@ -107,6 +117,12 @@ impl Note {
     /// Encodes the note for the gateway.
     pub fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a note is text")
+    }
+
+    /// The checksum of one of the parts, counted from 0.
+    pub fn part_checksum(&self, index: usize) -> Option<StoredChecksum> {
+        let value = self.part_checksums.get(index)?.clone();
+        Some(StoredChecksum { algorithm: self.checksum.as_ref()?.algorithm, value })
     }
 
     /// The entity tag.

@@ -225,6 +225,10 @@ fn plan_object(
     note.etag = format!("{}-{}", hex(&md5.finalize()), names.len());
     (note.object, note.upload_checksum) = (None, None);
     note.checksum = kind.join(&checksums);
+    if note.checksum.is_some() {
+        let values = checksums.into_iter().filter_map(|(checksum, _)| checksum);
+        note.part_checksums = values.map(|checksum| checksum.value).collect();
+    }
     let wrong = || s3_error!(BadDigest, "the parts do not have the checksum that was announced");
     check_claims(&claims.checksum, note.checksum.as_ref(), wrong)?;
     Ok((note, names))

@@ -30,7 +30,16 @@ macro_rules! found {
         let headers = note.headers.clone();
         let is_wanted =
             $input.checksum_mode.as_ref().is_some_and(|mode| mode.as_str() == "ENABLED");
-        let checksum = note.checksum.as_ref().filter(|_| is_wanted && matches!($part, Part::Whole));
+        let checksum = match $part {
+            Part::Whole if is_wanted => note.checksum.clone(),
+            Part::Number(number) => usize::try_from(number - 1)
+                .ok()
+                .and_then(|index| note.part_checksum(index))
+                .or_else(|| note.checksum.clone().filter(|_| $known.object.pieces().len() == 1)),
+            _ => None,
+        };
+        let kind = checksum.as_ref().and(note.checksum.as_ref()).map(StoredChecksum::kind);
+        let checksum = checksum.as_ref();
         dto::$Output {
             accept_ranges: Some("bytes".to_owned()),
             content_length: Some(size($bytes.end - $bytes.start)),
@@ -55,7 +64,7 @@ macro_rules! found {
                 .retention
                 .map(|retention| timestamp(retention.until)),
             object_lock_legal_hold_status: note.locks.hold_status(),
-            checksum_type: checksum.map(StoredChecksum::kind),
+            checksum_type: kind,
             ..with_checksum!(checksum.map(StoredChecksum::field).unwrap_or_default(), $Output)
         }
     }};
@@ -265,7 +274,7 @@ impl Handlers {
         let pieces = known.object.pieces();
         let is_upload = note.etag.contains('-');
         let parts = (is_upload && wants(dto::ObjectAttributes::OBJECT_PARTS))
-            .then(|| part_list(pieces, input.part_number_marker, input.max_parts))
+            .then(|| part_list(note, pieces, input.part_number_marker, input.max_parts))
             .transpose()?;
         let checksum = note.checksum.as_ref().filter(|_| wants(dto::ObjectAttributes::CHECKSUM));
         Ok(dto::GetObjectAttributesOutput {
@@ -283,8 +292,9 @@ impl Handlers {
     }
 }
 
-/// Numbers and lengths of the parts of an upload, after one of them.
+/// Numbers, lengths and checksums of the parts of an upload, after one of them.
 fn part_list(
+    note: &Note,
     pieces: &[u64],
     after: Option<i32>,
     most: Option<i32>,
@@ -295,10 +305,16 @@ fn part_list(
     let rest = pieces.iter().enumerate().skip(skipped);
     let parts: Vec<_> = rest
         .take(most)
-        .map(|(index, len)| dto::ObjectPart {
-            part_number: Some(count(index + 1)),
-            size: Some(size(*len)),
-            ..dto::ObjectPart::default()
+        .map(|(index, len)| {
+            let checksum = note.part_checksum(index);
+            dto::ObjectPart {
+                part_number: Some(count(index + 1)),
+                size: Some(size(*len)),
+                ..with_checksum!(
+                    checksum.as_ref().map(StoredChecksum::field).unwrap_or_default(),
+                    ObjectPart
+                )
+            }
         })
         .collect();
     Ok(dto::GetObjectAttributesParts {
