@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Runs ceph/s3-tests, as published, against a gateway, and compares each result with expected.tsv. It
-# takes ten minutes, and is no part of ./test without arguments.
+# tests/s3_tests/run.sh FOLDER: runs ceph/s3-tests, of which FOLDER is a clone, against a gateway,
+# and compares each result with expected.tsv. It takes ten minutes.
+set -euo pipefail
+folder=$(realpath "${1:?the folder of a clone of ceph/s3-tests}")
 # shellcheck source-path=SCRIPTDIR source=../lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
 
@@ -12,7 +14,7 @@ MARKS=$(printf 'not %s and ' fails_on_aws encryption sse_s3 bucket_encryption bu
 MARKS=${MARKS% and }
 
 section "the tests and what they need"
-git clone --quiet https://github.com/ceph/s3-tests tests
+git clone --quiet "$folder" tests
 git -C tests checkout --quiet "$COMMIT"
 python3 -m venv venv
 venv/bin/pip install --quiet --disable-pip-version-check --requirement tests/requirements.txt
