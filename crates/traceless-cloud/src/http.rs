@@ -66,7 +66,7 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// How long running requests may take after a stop is requested.
 const GRACE: Duration = Duration::from_secs(10);
 /// How often objects expire.
-const EXPIRY_PERIOD: Duration = Duration::from_secs(3600);
+const EXPIRY_PERIOD: Duration = Duration::from_hours(1);
 /// The media type of metrics.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 

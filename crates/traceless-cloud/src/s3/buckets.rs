@@ -24,6 +24,7 @@ pub enum Versioning {
 }
 
 /// The block of public access, as its owner has set it.
+#[expect(clippy::struct_excessive_bools, reason = "S3 has four switches")]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct PublicAccessBlock {
     pub acls: bool,

@@ -164,7 +164,9 @@ impl UploadChecksum {
         let value = if is_composite {
             let mut hasher = ChecksumHasher::default();
             algorithm.add_to(&mut hasher);
-            sums.iter().for_each(|(sum, _)| hasher.update(sum));
+            for (sum, _) in &sums {
+                hasher.update(sum);
+            }
             let value = algorithm.field(&mut hasher.finalize()).take()?;
             format!("{value}-{}", parts.len())
         } else {

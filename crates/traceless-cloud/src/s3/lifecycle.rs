@@ -203,7 +203,7 @@ impl Rule {
 fn expiration(of: &dto::LifecycleExpiration) -> S3Result<Expiration> {
     match (of.days, &of.date, of.expired_object_delete_marker) {
         (Some(number), None, None) => days(Some(number)).map(Expiration::Days),
-        (None, Some(date), None) if ms_of(date) % DAY_MS != 0 => {
+        (None, Some(date), None) if !ms_of(date).is_multiple_of(DAY_MS) => {
             Err(s3_error!(InvalidArgument, "the date of a rule is at midnight"))
         }
         (None, Some(date), None) => Ok(Expiration::Date(ms_of(date))),

@@ -140,7 +140,6 @@ pub fn parts(gateway: &Gateway, id: &str, after: i32, count: usize) -> S3Result<
             e_tag: Some(note.etag()),
             last_modified: Some(note.modified()),
             size: Some(size(object.len())),
-            ..Part::default()
         })
     };
     own.take(count).map(part).collect()

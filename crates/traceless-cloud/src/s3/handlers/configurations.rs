@@ -18,7 +18,7 @@ impl Handlers {
     /// Creates a bucket. Returns its location.
     pub(super) fn create(&self, input: &dto::CreateBucketInput, owner: &str) -> S3Result<String> {
         check_acl(
-            input.acl.as_ref().map(|acl| acl.as_str()),
+            input.acl.as_ref().map(dto::BucketCannedACL::as_str),
             [
                 input.grant_full_control.as_deref(),
                 input.grant_read.as_deref(),
@@ -27,7 +27,7 @@ impl Handlers {
                 input.grant_write_acp.as_deref(),
             ],
         )?;
-        let ownership = input.object_ownership.as_ref().map(|ownership| ownership.as_str());
+        let ownership = input.object_ownership.as_ref().map(ObjectOwnership::as_str);
         check_ownership(ownership.is_none_or(|one| one == ObjectOwnership::BUCKET_OWNER_ENFORCED))?;
         let is_locked = input.object_lock_enabled_for_bucket == Some(true);
         create_bucket(&self.front, &input.bucket, owner, is_locked)?;
@@ -39,7 +39,7 @@ impl Handlers {
         self.bucket_note(&input.bucket)?;
         let is_foreign = |policy: &&dto::AccessControlPolicy| !gives_owner_alone(policy);
         let list = input.access_control_policy.as_ref().filter(is_foreign).map(|_| "");
-        let canned = input.acl.as_ref().map(|acl| acl.as_str());
+        let canned = input.acl.as_ref().map(dto::BucketCannedACL::as_str);
         let grants = [
             list.or(input.grant_full_control.as_deref()),
             input.grant_read.as_deref(),
@@ -55,7 +55,7 @@ impl Handlers {
         self.note(&input.bucket, &input.key, input.version_id.as_deref())?;
         let is_foreign = |policy: &&dto::AccessControlPolicy| !gives_owner_alone(policy);
         let list = input.access_control_policy.as_ref().filter(is_foreign).map(|_| "");
-        let canned = input.acl.as_ref().map(|acl| acl.as_str());
+        let canned = input.acl.as_ref().map(dto::ObjectCannedACL::as_str);
         let grants = [
             list.or(input.grant_full_control.as_deref()),
             input.grant_read.as_deref(),
@@ -142,11 +142,11 @@ impl Handlers {
 
     pub(super) fn put_versioning(&self, input: &dto::PutBucketVersioningInput) -> S3Result<()> {
         let configuration = &input.versioning_configuration;
-        let mfa = configuration.mfa_delete.as_ref().map(|status| status.as_str());
+        let mfa = configuration.mfa_delete.as_ref().map(dto::MFADelete::as_str);
         if mfa.is_some_and(|status| status != dto::MFADelete::DISABLED) {
             return Err(s3_error!(NotImplemented, "there is no MFA delete"));
         }
-        let versioning = match configuration.status.as_ref().map(|status| status.as_str()) {
+        let versioning = match configuration.status.as_ref().map(BucketVersioningStatus::as_str) {
             Some(BucketVersioningStatus::ENABLED) => Versioning::Enabled,
             Some(BucketVersioningStatus::SUSPENDED) => Versioning::Suspended,
             _ => return Err(s3_error!(MalformedXML, "versions are Enabled or Suspended")),
@@ -318,7 +318,7 @@ impl Handlers {
     pub(super) fn put_legal_hold(&self, input: &dto::PutObjectLegalHoldInput) -> S3Result<()> {
         self.check_lock(&input.bucket)?;
         let status = input.legal_hold.as_ref().and_then(|hold| hold.status.as_ref());
-        let on = read_hold(status.map(|status| status.as_str()).unwrap_or_default())?;
+        let on = read_hold(status.map_or("", dto::ObjectLockLegalHoldStatus::as_str))?;
         self.change((&input.bucket, &input.key, input.version_id.as_deref()), |note| {
             note.locks.legal_hold = Some(on);
             Ok(())

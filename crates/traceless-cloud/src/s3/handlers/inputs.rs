@@ -185,7 +185,7 @@ pub(super) fn gives_owner_alone(policy: &AccessControlPolicy) -> bool {
     let owner = policy.owner.as_ref().and_then(|owner| owner.id.as_deref());
     let is_owners = |grant: &Grant| {
         let grantee = grant.grantee.as_ref().and_then(|grantee| grantee.id.as_deref());
-        let permission = grant.permission.as_ref().map(|permission| permission.as_str());
+        let permission = grant.permission.as_ref().map(Permission::as_str);
         owner.is_some() && grantee == owner && permission == Some(Permission::FULL_CONTROL)
     };
     policy.grants.as_ref().is_some_and(|grants| !grants.is_empty() && grants.iter().all(is_owners))

@@ -32,8 +32,8 @@ impl Handlers {
         let tags = Tags::of_header(input.tagging.as_deref())?;
         let locks = locks!(input, self.front.now_ms());
         let checksum = UploadChecksum::of_request(
-            input.checksum_algorithm.as_ref().map(|one| one.as_str()),
-            input.checksum_type.as_ref().map(|one| one.as_str()),
+            input.checksum_algorithm.as_ref().map(dto::ChecksumAlgorithm::as_str),
+            input.checksum_type.as_ref().map(dto::ChecksumType::as_str),
         )?;
         let mut note = Note::new(headers, input.metadata)?.tagged(tags).locked(locks);
         note.upload_checksum = checksum;

@@ -31,7 +31,7 @@ impl Bucket {
 
     fn target(&mut self, key: usize, salt: u64) -> Target {
         // Several versions are of one millisecond, and clocks are put back.
-        self.now = if salt % 5 == 0 { self.now - 1 } else { self.now + salt % 2 };
+        self.now = if salt.is_multiple_of(5) { self.now - 1 } else { self.now + salt % 2 };
         let place = ObjectPlace::new("b", KEYS[key]);
         let stamp = Stamp { now: self.now, salt };
         Target { place, conditions: Conditions::default(), stamp }
@@ -73,9 +73,9 @@ impl Bucket {
         self.add(key, version, &etag, false);
     }
 
-    fn remove(&mut self, key: usize, version: Option<String>, salt: u64) -> S3Result<Removal> {
+    fn remove(&mut self, key: usize, version: Option<&str>, salt: u64) -> S3Result<Removal> {
         let target = self.target(key, salt);
-        let version = VersionId::parse(version.as_deref())?;
+        let version = VersionId::parse(version)?;
         let request = RemovalRequest { target, version, bypass: false };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(delete(self.front.clone(), request))
@@ -94,10 +94,10 @@ impl Bucket {
         let at = salt as usize % (self.model[key].len() + 1);
         let Some((id, _, is_marker)) = self.model[key].get(at).cloned() else {
             let id = id_of(7, salt);
-            assert!(!self.remove(key, Some(id), salt).unwrap().is_marker);
+            assert!(!self.remove(key, Some(&id), salt).unwrap().is_marker);
             return;
         };
-        let removal = self.remove(key, Some(id.clone()), salt).unwrap();
+        let removal = self.remove(key, Some(&id), salt).unwrap();
         assert_eq!(removal.is_marker, is_marker);
         assert_eq!(removal.version, self.versioning.map(|_| id));
         self.model[key].remove(at);
@@ -189,11 +189,11 @@ fn locked_versions_are_not_removed_but_by_markers() {
         .unwrap();
     };
     lock(Locks { retention: Some(until), legal_hold: None });
-    assert_eq!(bucket.remove(0, Some(id.clone()), 3).unwrap_err().code().as_str(), "AccessDenied");
+    assert_eq!(bucket.remove(0, Some(&id), 3).unwrap_err().code().as_str(), "AccessDenied");
     bucket.remove_newest(0, 3);
     bucket.check();
     assert_eq!(
-        bucket.remove(0, Some(id.clone()), 3).unwrap_err().code().as_str(),
+        bucket.remove(0, Some(&id), 3).unwrap_err().code().as_str(),
         "AccessDenied",
         "it is archived now"
     );
