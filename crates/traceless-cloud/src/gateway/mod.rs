@@ -71,6 +71,7 @@ mod steps;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod tree_moves;
 mod value;
 mod write_steps;
@@ -223,6 +224,8 @@ pub struct Gateway {
     copy_results: CopyResults,
     /// A step has ended with a record that its answer depends on, which is not written yet.
     is_answer_due: bool,
+    /// The changes of names of a transaction, which are applied and not written yet.
+    gathered: Option<Vec<Record>>,
 }
 
 /// Called with each requested block: operation, first byte and length.
@@ -294,6 +297,7 @@ impl Gateway {
             found_damage: FoundDamage::default(),
             copy_results: CopyResults::default(),
             is_answer_due: false,
+            gathered: None,
         };
         opened.resolve()?;
         opened.match_partitions_to_hosts()?;
@@ -405,7 +409,9 @@ impl Gateway {
     /// Applies a record that an answer depends on, after it is written. At a constant rate it is
     /// written with the next tick, so that the timing of disk writes is independent of requests.
     fn log_and_apply(&mut self, record: Record) -> Result<Option<RoundJob>> {
-        if let Some(journal) = &mut self.journal {
+        if !self.gather(&record)
+            && let Some(journal) = &mut self.journal
+        {
             journal.append(&record);
             if self.constant_rate.is_some() { journal.defer_ack() } else { journal.flush()? }
         }
@@ -414,7 +420,9 @@ impl Gateway {
 
     /// Applies a record that is written with the next one that must be.
     fn log_deferred(&mut self, record: Record) -> Result {
-        if let Some(journal) = &mut self.journal {
+        if !self.gather(&record)
+            && let Some(journal) = &mut self.journal
+        {
             journal.append(&record);
         }
         self.state.apply(record).map(drop)
@@ -451,6 +459,10 @@ impl Gateway {
 
     /// Saves the whole state, so that the next opening applies no records.
     pub fn save(&mut self) -> Result {
+        if self.gathered.is_some() {
+            // What a transaction has changed may be taken back.
+            return Ok(());
+        }
         self.settle()?;
         match &mut self.journal {
             Some(journal) => journal.renew(&self.state, &mut *self.rng),

@@ -89,6 +89,17 @@ pub struct Names {
     free: Vec<u32>,
     /// Blocks without a name that a reader may still hold.
     retired: Vec<Arc<[u32]>>,
+    /// What a transaction has changed.
+    transaction: Option<Transaction>,
+}
+
+/// Changes of names that can be taken back.
+#[derive(Default)]
+struct Transaction {
+    /// The names that were changed, in order, with their objects before.
+    before: Vec<(Namespace, Vec<u8>, Option<Object>)>,
+    /// Blocks that are free once the changes stay.
+    freed: Vec<Arc<[u32]>>,
 }
 
 impl Names {
@@ -156,15 +167,60 @@ impl Names {
         self.free.extend(ids);
     }
 
+    /// Begins a transaction.
+    pub fn begin(&mut self) {
+        self.transaction = Some(Transaction::default());
+    }
+
+    /// Ends a transaction: its changes stay.
+    pub fn commit(&mut self) {
+        let Some(Transaction { before, freed }) = self.transaction.take() else { return };
+        drop(before);
+        freed.into_iter().for_each(|ids| self.retire(ids));
+    }
+
+    /// Ends a transaction: its changes are taken back, the last one first.
+    pub fn roll_back(&mut self) {
+        let Some(Transaction { before, freed }) = self.transaction.take() else { return };
+        drop(freed);
+        let (mut displaced, mut names) = (Vec::new(), Vec::new());
+        for (namespace, name, object) in before.into_iter().rev() {
+            let space = &mut self.spaces[namespace as usize];
+            displaced.extend(match object {
+                Some(object) => space.insert(name.clone(), object),
+                None => space.remove(&name),
+            });
+            names.push((namespace, name));
+        }
+        let objects = names.iter().filter_map(|(namespace, name)| self.get(*namespace, name));
+        let restored: BTreeSet<_> = objects.map(|object| Arc::as_ptr(&object.ids)).collect();
+        let mut freed: Vec<Arc<[u32]>> = displaced.into_iter().map(|object| object.ids).collect();
+        freed.retain(|ids| !restored.contains(&Arc::as_ptr(ids)));
+        freed.sort_by_key(Arc::as_ptr);
+        // A note that was replaced twice displaces the same blocks twice.
+        freed.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        freed.into_iter().for_each(|ids| self.retire(ids));
+    }
+
+    /// Keeps the object of a name that a transaction is about to change.
+    fn keep_before(&mut self, namespace: Namespace, name: &[u8]) {
+        if let Some(transaction) = &mut self.transaction {
+            let object = self.spaces[namespace as usize].get(name).cloned();
+            transaction.before.push((namespace, name.to_vec(), object));
+        }
+    }
+
     /// Binds a name to an object, and frees the blocks of its old object.
     pub fn bind(&mut self, namespace: Namespace, name: Vec<u8>, object: Object) {
+        self.keep_before(namespace, &name);
         if let Some(old) = self.spaces[namespace as usize].insert(name, object) {
-            self.retire(old);
+            self.retire(old.ids);
         }
     }
 
     /// Replaces the note of a name.
     pub fn note(&mut self, namespace: Namespace, name: &[u8], note: Vec<u8>) {
+        self.keep_before(namespace, name);
         if let Some(object) = self.spaces[namespace as usize].get_mut(name) {
             object.note = note;
         }
@@ -172,13 +228,15 @@ impl Names {
 
     /// Removes a name.
     pub fn unbind(&mut self, namespace: Namespace, name: &[u8]) {
+        self.keep_before(namespace, name);
         if let Some(old) = self.spaces[namespace as usize].remove(name) {
-            self.retire(old);
+            self.retire(old.ids);
         }
     }
 
     /// Gives an object another name, and frees the blocks of the object that had it.
     pub fn rename(&mut self, namespace: Namespace, from: &[u8], to: Vec<u8>) {
+        assert!(self.transaction.is_none(), "a transaction is of values, which keep their names");
         if let Some(object) = self.spaces[namespace as usize].remove(from) {
             self.bind(namespace, to, object);
         }
@@ -187,6 +245,7 @@ impl Names {
     /// Makes one object of these parts of an upload, and removes the upload with all its other
     /// parts.
     pub fn join(&mut self, upload: &[u8], parts: &[Vec<u8>], name: Vec<u8>, note: Vec<u8>) {
+        assert!(self.transaction.is_none(), "a transaction is of values, which have no parts");
         let (mut pieces, mut ids) = (Vec::new(), Vec::new());
         for part in parts {
             if let Some(part) = self.spaces[Namespace::Uploads as usize].remove(part) {
@@ -202,11 +261,13 @@ impl Names {
         self.bind(Namespace::Objects, name, Object { pieces, ids: ids.into(), note });
     }
 
-    fn retire(&mut self, old: Object) {
-        if Arc::strong_count(&old.ids) > 1 {
-            self.retired.push(old.ids);
+    fn retire(&mut self, ids: Arc<[u32]>) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.freed.push(ids);
+        } else if Arc::strong_count(&ids) > 1 {
+            self.retired.push(ids);
         } else {
-            self.free.extend_from_slice(&old.ids);
+            self.free.extend_from_slice(&ids);
         }
     }
 
@@ -411,6 +472,43 @@ mod tests {
         assert_eq!(names.used(), 2, "there is no such name any more");
         names.rename(Namespace::Objects, b"b", b"b".to_vec());
         assert_eq!((names.len(Namespace::Objects), names.used()), (1, 2));
+    }
+
+    #[test]
+    fn a_transaction_stays_as_a_whole_or_is_taken_back() {
+        let values = Namespace::Values;
+        let begin = || {
+            let mut names = Names::default();
+            let ids = names.reserve(4, 9).unwrap();
+            names.bind(values, b"a".to_vec(), object(&ids[..2]));
+            names.bind(values, b"b".to_vec(), object(&ids[2..]));
+            names.begin();
+            // New blocks for `a`, twice; a note for `b`, twice; `c` comes and goes; `b` goes.
+            for _ in 0..2 {
+                let ids = names.reserve(2, 9).unwrap();
+                names.bind(values, b"a".to_vec(), object(&ids));
+                names.note(values, b"b", vec![7]);
+            }
+            let ids = names.reserve(1, 9).unwrap();
+            names.bind(values, b"c".to_vec(), object(&ids));
+            names.unbind(values, b"c");
+            names.unbind(values, b"b");
+            assert_eq!(names.reserve(1, 9), None, "nothing that was freed is used again");
+            names
+        };
+        let mut stays = begin();
+        stays.commit();
+        assert_eq!((stays.len(values), stays.used()), (1, 2));
+        assert_eq!(stays.get(values, b"a").unwrap().ids[..], [6, 7]);
+        assert_eq!(stays.reserve(7, 9).map(|ids| ids.len()), Some(7));
+        assert!(stays.retired.is_empty());
+        let mut back = begin();
+        back.roll_back();
+        assert_eq!((back.len(values), back.used()), (2, 4));
+        assert_eq!(back.get(values, b"a").unwrap().ids[..], [0, 1]);
+        assert_eq!(*back.get(values, b"b").unwrap(), object(&[2, 3]));
+        assert_eq!(back.reserve(5, 9).map(|ids| ids.len()), Some(5));
+        assert!(back.retired.is_empty());
     }
 
     #[test]

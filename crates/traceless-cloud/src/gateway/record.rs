@@ -287,7 +287,7 @@ impl Record {
     }
 
     /// Whether the record changes names only.
-    fn is_of_names(&self) -> bool {
+    pub fn is_of_names(&self) -> bool {
         matches!(
             self,
             Self::Bind { .. }
@@ -295,6 +295,7 @@ impl Record {
                 | Self::SetNote { .. }
                 | Self::Join { .. }
                 | Self::Rename { .. }
+                | Self::Together { .. }
         )
     }
 

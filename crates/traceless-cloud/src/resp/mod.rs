@@ -51,6 +51,7 @@ mod protocol;
 mod service;
 mod session;
 mod shared_commands;
+mod transaction;
 mod value_commands;
 mod values;
 

@@ -30,6 +30,8 @@ pub enum Reply {
     Bulk(Vec<u8>),
     /// No value.
     Null,
+    /// No replies.
+    NullArray,
     /// Several replies.
     Array(Vec<Reply>),
     /// Keys and values, alternating.
@@ -145,7 +147,9 @@ impl Reply {
                 to.write_all(b"\r\n")
             }
             Self::Null if version == 3 => to.write_all(b"_\r\n"),
+            Self::NullArray if version == 3 => to.write_all(b"_\r\n"),
             Self::Null => to.write_all(b"$-1\r\n"),
+            Self::NullArray => to.write_all(b"*-1\r\n"),
             Self::Map(pairs) if version == 3 => {
                 write!(to, "%{}\r\n", pairs.len() / 2)?;
                 pairs.iter().try_for_each(|reply| reply.write(version, to))

@@ -4,6 +4,7 @@ use super::info::{config, hello};
 use super::protocol::{COMMAND_LEN_MAX, Command, Reply, parse, syntax};
 use super::service::SharedService;
 use super::shared_commands::{Group, SharedCommand};
+use super::transaction::SessionTransaction;
 use super::value_commands::{changes_what_it_reads, kind_of};
 use super::values::SetOptions;
 use crate::shared::{Kind, Protocol};
@@ -23,12 +24,20 @@ pub struct RespSession<'a> {
     /// Each cursor with the name after which it continues.
     cursors: Vec<(u64, Vec<u8>)>,
     next_cursor: u64,
+    transaction: SessionTransaction,
 }
 
 impl<'a> RespSession<'a> {
     pub fn new(served: &'a SharedService) -> Self {
         let is_known = served.password.is_none();
-        Self { served, version: 2, is_known, cursors: Vec::new(), next_cursor: 1 }
+        Self {
+            served,
+            version: 2,
+            is_known,
+            cursors: Vec::new(),
+            next_cursor: 1,
+            transaction: SessionTransaction::default(),
+        }
     }
 
     /// The version of the protocol for replies.
@@ -52,7 +61,8 @@ impl<'a> RespSession<'a> {
     pub fn answer_all(&mut self, commands: &[Command], to: &mut impl Write) -> io::Result<bool> {
         let mut rest = commands;
         while let [command, after @ ..] = rest {
-            let group = self.is_known.then(|| Group::take(rest, self.served)).flatten();
+            let may_group = self.is_known && !self.transaction.is_open();
+            let group = may_group.then(|| Group::take(rest, self.served)).flatten();
             if let Some(group) = group {
                 let (grouped, after) = rest.split_at(group.len());
                 for reply in self.answer_group(&group, grouped) {
@@ -91,6 +101,12 @@ impl<'a> RespSession<'a> {
     pub fn answer(&mut self, command: &Command) -> (Reply, bool) {
         let (name, words) = (command[0].to_ascii_uppercase(), &command[1..]);
         let ends = name == b"QUIT";
+        if self.is_known
+            && !ends
+            && let Some(reply) = self.transaction.answer(&name, command, self.served)
+        {
+            return (reply, false);
+        }
         let reply = match (&name[..], words) {
             (b"QUIT", _) => Reply::Simple("OK"),
             (b"AUTH", [password]) => self.authenticate(b"default", password),

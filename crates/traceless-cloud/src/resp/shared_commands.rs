@@ -2,7 +2,7 @@
 
 use super::protocol::{Command, Reply};
 use super::service::SharedService;
-use super::values::{SetOptions, expiry_after};
+use super::values::{SetOptions, Values, expiry_after};
 use crate::error::{Error, Result};
 use crate::gateway::{NAME_LEN_MAX, Namespace, Object, VALUE_LEN_MAX};
 use core::mem::discriminant;
@@ -75,6 +75,38 @@ impl<'a> SharedCommand<'a> {
                 Ok(Reply::Integer(service.store_with(pair, &options)?.into()))
             }
             Self::Remove(names) => service.remove(names).map(Reply::count),
+        }
+    }
+
+    /// The same for a command that has the gateway for itself.
+    pub fn run_alone(&self, values: &mut Values<'_>) -> Result<Reply> {
+        let plain = SetOptions::default();
+        match *self {
+            Self::Get(name) => values.get(name),
+            Self::GetMany(names) => {
+                names.iter().map(|name| values.get(name)).collect::<Result<_>>().map(Reply::Array)
+            }
+            Self::Set([name, value]) => values.set(name, value, &plain),
+            Self::SetMany(pairs) => {
+                for [name, value] in pairs {
+                    values.set(name, value, &plain)?;
+                }
+                Ok(Reply::Simple("OK"))
+            }
+            Self::SetWith([name, value], options) => values.set(name, value, &options),
+            Self::SetNew([name, value]) => {
+                let is_new = values.find(name).is_none();
+                let options = SetOptions { wanted: Some(false), ..plain };
+                values.set(name, value, &options)?;
+                Ok(Reply::Integer(is_new.into()))
+            }
+            Self::Remove(names) => {
+                let mut removed = 0;
+                for name in names {
+                    removed += usize::from(values.remove(name)?);
+                }
+                Ok(Reply::count(removed))
+            }
         }
     }
 }

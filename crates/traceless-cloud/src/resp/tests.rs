@@ -345,3 +345,135 @@ fn valid_commands_of_a_pipeline_run_despite_invalid_ones() {
     assert_eq!(lines[0], "+OK");
     assert_eq!(&lines[2..], ["+OK", "$1", "1", "$1", "3", "+OK"]);
 }
+
+/// Two connections to one server.
+fn with_two(work: impl FnOnce(&mut dyn FnMut(&str) -> Reply, &mut dyn FnMut(&str) -> Reply)) {
+    let front =
+        SharedGateway::new(in_memory(2000, 1), Arc::new(Metrics::default()), Arc::new(Wall));
+    let served = SharedService::new(Arc::new(front), None);
+    let (mut one, mut other) = (RespSession::new(&served), RespSession::new(&served));
+    let words =
+        |command: &str| command.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+    work(&mut |command| one.answer(&words(command)).0, &mut |command| {
+        other.answer(&words(command)).0
+    });
+}
+
+fn bulk(text: &str) -> Reply {
+    Reply::Bulk(text.as_bytes().to_vec())
+}
+
+#[test]
+fn transactions_run_as_a_whole() {
+    with_two(|one, other| {
+        assert_eq!(one("MULTI"), Reply::Simple("OK"));
+        for command in ["SET a 1", "INCR a", "APPEND a 0", "MGET a b", "SETNX a 5", "DEL a b"] {
+            assert_eq!(one(command), Reply::Simple("QUEUED"), "{command}");
+        }
+        assert_eq!(other("GET a"), Reply::Null);
+        let replies = vec![
+            Reply::Simple("OK"),
+            Reply::Integer(2),
+            Reply::Integer(2),
+            Reply::Array(vec![bulk("20"), Reply::Null]),
+            Reply::Integer(0),
+            Reply::Integer(1),
+        ];
+        assert_eq!(one("EXEC"), Reply::Array(replies));
+        assert_eq!(other("EXISTS a"), Reply::Integer(0));
+        // A command that fails does not end the transaction.
+        for command in ["MULTI", "SET a word", "INCR a", "SET b 2 PX 100000", "PTTL b"] {
+            one(command);
+        }
+        let Reply::Array(replies) = one("EXEC") else { panic!() };
+        assert!(matches!(&replies[1], Reply::Error(text) if text.contains("not an integer")));
+        assert!(matches!(replies[3], Reply::Integer(left) if left > 90_000));
+        assert_eq!(other("MGET a b"), Reply::Array(vec![bulk("word"), bulk("2")]));
+    });
+}
+
+#[test]
+fn refused_transactions_change_nothing() {
+    with_two(|one, _| {
+        let error = |reply: Reply| match reply {
+            Reply::Error(text) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(error(one("EXEC")).contains("without MULTI"));
+        assert!(error(one("DISCARD")).contains("without MULTI"));
+        one("MULTI");
+        assert!(error(one("MULTI")).contains("nested"));
+        assert!(error(one("WATCH a")).contains("inside MULTI"));
+        assert_eq!(one("SET a 1"), Reply::Simple("QUEUED"));
+        assert!(error(one("LPUSH l 1")).contains("no lists"));
+        assert!(error(one("EXEC")).starts_with("EXECABORT"));
+        assert_eq!(one("GET a"), Reply::Null);
+        one("MULTI");
+        one("SET a 1");
+        assert_eq!(one("DISCARD"), Reply::Simple("OK"));
+        assert_eq!(
+            (one("GET a"), one("MULTI"), one("EXEC")),
+            (Reply::Null, Reply::Simple("OK"), Reply::Array(Vec::new()))
+        );
+    });
+}
+
+#[test]
+fn watched_names_end_a_transaction() {
+    let changes =
+        ["SET a 1", "INCR a", "DEL a", "EXPIRE a 100", "SET a 0", "SET b 1", "MSET a 0 c 1"];
+    for change in changes {
+        with_two(|one, other| {
+            one("SET a 0");
+            assert_eq!(one("WATCH a b"), Reply::Simple("OK"));
+            other(change);
+            one("MULTI");
+            one("SET d 1");
+            assert_eq!(one("EXEC"), Reply::NullArray, "{change}");
+            assert_eq!(one("GET d"), Reply::Null);
+            // The names are watched no longer.
+            one("MULTI");
+            one("SET d 1");
+            assert_eq!(one("EXEC"), Reply::Array(vec![Reply::Simple("OK")]));
+        });
+    }
+    for (before, unrelated) in [("WATCH a", "SET c 1"), ("WATCH a", "GET a"), ("UNWATCH", "INCR a")]
+    {
+        with_two(|one, other| {
+            one("SET a 0");
+            one("WATCH a");
+            one(before);
+            other(unrelated);
+            one("MULTI");
+            one("INCR a");
+            assert!(matches!(one("EXEC"), Reply::Array(_)), "{unrelated}");
+        });
+    }
+}
+
+/// The blocks of a watched value are no other value's, so that a value that comes back is noticed.
+#[test]
+fn a_watched_value_that_comes_back_is_a_change() {
+    with_two(|one, other| {
+        one("SET a 0");
+        one("WATCH a");
+        for _ in 0..50 {
+            other("SET a 1");
+            other("DEL a");
+            other("SET a 0");
+        }
+        one("MULTI");
+        assert_eq!(one("EXEC"), Reply::NullArray);
+    });
+}
+
+#[test]
+fn pipelined_commands_are_queued() {
+    let bytes = b"MULTI\r\nSET a 1\r\nSET b 2\r\nGET a\r\nEXEC\r\nGET b\r\n";
+    let lines = answers(bytes);
+    assert_eq!(
+        lines,
+        "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n+OK\r\n$1\r\n1\r\n\
+         $1\r\n2\r\n+OK\r\n"
+    );
+}

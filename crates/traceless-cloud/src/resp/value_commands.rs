@@ -102,8 +102,16 @@ impl Values<'_> {
     }
 }
 
+/// Whether transactions may have a command.
+pub fn is_known(name: &[u8]) -> bool {
+    const NAMES: &str = "APPEND DBSIZE DECR DECRBY DEL EXISTS EXPIRE EXPIREAT EXPIRETIME GET \
+        GETDEL GETEX GETSET INCR INCRBY INFO KEYS MGET MSET PERSIST PEXPIRE PEXPIREAT \
+        PEXPIRETIME PSETEX PTTL SET SETEX SETNX STRLEN TOUCH TTL TYPE UNLINK";
+    NAMES.split(' ').any(|known| known.as_bytes() == name)
+}
+
 /// The reply to a command that this server does not have, or has with other words.
-fn refusal(name: &[u8]) -> Reply {
+pub fn refusal(name: &[u8]) -> Reply {
     let name = String::from_utf8_lossy(&name[..name.len().min(64)]);
     let other =
         OTHER_TYPES.iter().find(|(_, commands)| commands.split(' ').any(|command| command == name));

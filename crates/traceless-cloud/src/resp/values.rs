@@ -195,6 +195,29 @@ impl Values<'_> {
         Ok(value)
     }
 
+    /// Removes a name. Returns whether there was one.
+    pub fn remove(&mut self, name: &[u8]) -> Result<bool> {
+        let at = self.expiry(name);
+        let removed = self.gateway.remove(name)?;
+        self.expect(name, at, None);
+        Ok(removed)
+    }
+
+    /// Carries out work that changes all it is to change or, after an error, nothing.
+    pub fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&mut Values<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let Self { gateway, expiries, now } = self;
+        let done = gateway.transact(|gateway| {
+            work(&mut Values { gateway, expiries: &mut **expiries, now: *now })
+        });
+        if done.is_err() {
+            **expiries = Expiries::find(gateway);
+        }
+        done.map(Some)
+    }
+
     /// GETDEL.
     pub fn get_and_delete(&mut self, name: &[u8]) -> Result<Reply> {
         let value = self.get(name)?;

@@ -447,6 +447,71 @@ fn named_values_survive_the_gateway() {
     assert!(matches!(gateway.store(&[0; 1025], b"", b""), Err(Error::Malformed(_))));
 }
 
+/// A transaction moves a number from one value to another one, and leaves a third as it finds it.
+/// Whenever the gateway ends, the sum is the same, and an answered transaction is not lost.
+#[test]
+fn transactions_are_made_as_a_whole_or_not_at_all() {
+    let (mut world, mut rng) = (World::new(600, 51), SeededRng::new(52));
+    let values = |balance: u8| {
+        [(b"a".to_vec(), vec![balance; 100]), (b"b".to_vec(), vec![200 - balance; 300])]
+    };
+    let (mut balance, mut committed, mut failed) = (0, 0, 0);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    for (name, value) in values(balance) {
+        gateway.store(&name, &value, b"").unwrap();
+    }
+    drop(gateway);
+    for life in 0..60 {
+        let mut gateway = world.open(1 + rng.below(120)).unwrap();
+        let used = gateway.blocks_used();
+        for step in 0..30_u8 {
+            let next = (balance + 1 + step) % 200;
+            let done = gateway.transact(|gateway| {
+                for (name, value) in values(next) {
+                    gateway.store(&name, &vec![7; 50], b"")?;
+                    gateway.store(&name, &value, b"")?;
+                }
+                gateway.store(b"c", b"x", b"")?;
+                gateway.note(Namespace::Values, b"c", b"note")?;
+                assert!(gateway.load(b"a")?.is_some());
+                gateway.remove(b"c")?;
+                if rng.below(3) == 0 { Err(Error::Malformed("planned")) } else { Ok(()) }
+            });
+            match done {
+                Ok(()) => (balance, committed) = (next, committed + 1),
+                Err(Error::Malformed("planned")) => {
+                    failed += 1;
+                    let [(name, value), _] = values(balance);
+                    let object = gateway.find(Namespace::Values, &name).unwrap();
+                    assert_eq!(object.len(), value.len() as u64);
+                    assert!(gateway.find(Namespace::Values, b"c").is_none());
+                }
+                Err(_) => {
+                    drop(gateway);
+                    gateway = world.open(u64::MAX).unwrap();
+                    let found = gateway.load(b"a").unwrap().unwrap()[0];
+                    assert!(found == balance || found == next, "{life} {step}");
+                    balance = found;
+                    break;
+                }
+            }
+        }
+        drop(gateway);
+        if rng.below(2) == 0 {
+            world.tear();
+        }
+        let mut gateway = world.open(u64::MAX).unwrap();
+        for (name, value) in values(balance) {
+            assert!(gateway.load(&name).unwrap().unwrap() == value, "{life}");
+        }
+        assert_eq!((gateway.names(Namespace::Values), gateway.blocks_used()), (2, used));
+        if life % 7 == 0 {
+            gateway.save().unwrap();
+        }
+    }
+    assert!(committed > 50 && failed > 50, "{committed} {failed}");
+}
+
 #[test]
 fn uploads_and_notes_survive_the_gateway() {
     let mut world = World::new(600, 27);
