@@ -36,6 +36,8 @@ pub struct BodyClaims {
     pub checksum: Checksum,
     /// The kind of checksum that follows the bytes.
     pub algorithm: Option<String>,
+    /// The kind of checksum that is kept, whichever the client sends.
+    pub kept: Option<Algorithm>,
     /// Headers that follow the bytes.
     pub trailers: Trailers,
 }
@@ -260,7 +262,9 @@ fn hasher(announced: &BodyClaims) -> ChecksumHasher {
             is_any = true;
         }
     }
-    if !is_any {
+    if let Some(kept) = announced.kept {
+        kept.add_to(&mut hasher);
+    } else if !is_any {
         DEFAULT_CHECKSUM.add_to(&mut hasher);
     }
     hasher

@@ -5,9 +5,10 @@ use super::errors::{read_state, s3_error_of};
 use super::lifecycle::Rule;
 use super::locks::BucketLock;
 use super::names::{archives_of, name_of};
+use super::note::Note;
 use super::tags::Tags;
 use super::times::timestamp;
-use crate::gateway::{Gateway, Namespace, Object};
+use crate::gateway::{Gateway, NameChanges, Namespace, Object};
 use crate::shared::SharedGateway;
 use core::ops::Bound;
 use s3s::dto::Bucket;
@@ -128,7 +129,7 @@ pub fn create_bucket(
     result.map_err(|error| s3_error_of(&error))?
 }
 
-/// Removes a bucket, which must be empty, also of old versions.
+/// Removes a bucket, which must be empty, also of old versions. Its unfinished uploads go with it.
 pub fn delete_bucket(front: &SharedGateway, bucket: &str) -> S3Result<()> {
     let removed = front.update_state(|gateway| {
         if let Err(error) = check_bucket(gateway, bucket) {
@@ -141,7 +142,21 @@ pub fn delete_bucket(front: &SharedGateway, bucket: &str) -> S3Result<()> {
         if is_any(&name_of(bucket, "")) || is_any(&archives_of(bucket, "")) {
             return Ok(Err(s3_error!(BucketNotEmpty)));
         }
-        gateway.unbind(Namespace::Buckets, bucket.as_bytes()).map(Ok)
+        let mut changes = NameChanges::default();
+        changes.unbind(Namespace::Buckets, bucket.as_bytes());
+        let all = gateway.names_from(Namespace::Uploads, Bound::Unbounded);
+        let mut own: Option<&[u8]> = None;
+        for (name, object) in all {
+            // The parts of an upload follow it.
+            if own.is_none_or(|upload| !name.starts_with(upload)) {
+                let upload = Note::read(object.note()).ok().and_then(|note| note.object);
+                own = upload.filter(|(of, _)| of == bucket).map(|_| name);
+            }
+            if own.is_some() {
+                changes.unbind(Namespace::Uploads, name);
+            }
+        }
+        gateway.change_names(changes).map(Ok)
     });
     removed.map_err(|error| s3_error_of(&error))?
 }

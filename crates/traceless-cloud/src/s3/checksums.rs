@@ -84,11 +84,13 @@ pub struct StoredChecksum {
 impl StoredChecksum {
     /// The first of computed checksums.
     pub fn first_of(computed: &Checksum) -> Option<Self> {
-        let mut computed = computed.clone();
-        Algorithm::ALL.into_iter().find_map(|algorithm| {
-            let value = algorithm.field(&mut computed).take()?;
-            Some(Self { algorithm, value })
-        })
+        Algorithm::ALL.into_iter().find_map(|algorithm| Self::of(computed, algorithm))
+    }
+
+    /// The checksum of this kind, if it was computed.
+    pub fn of(computed: &Checksum, algorithm: Algorithm) -> Option<Self> {
+        let value = algorithm.field(&mut computed.clone()).take()?;
+        Some(Self { algorithm, value })
     }
 
     /// Whether it is one of the checksums of the parts.

@@ -6,11 +6,10 @@
 use super::buckets::BucketNote;
 use super::lifecycle::{Expiration, Rule, is_past};
 use super::names::ObjectPlace;
-use super::note::Note;
 use super::object_info::ObjectInfo;
 use super::uploads::{self, UploadInfo};
 use super::version_listing::next_key;
-use super::versions::{Stamp, VersionId, archived, current, remove_object, remove_version};
+use super::versions::{Stamp, archived, current, remove_object};
 use crate::error::Result;
 use crate::gateway::{Gateway, NameChanges, Namespace};
 use crate::shared::SharedGateway;
@@ -19,6 +18,8 @@ use s3s::S3Result;
 
 /// Keys that are looked at before requests of clients have their turn.
 const KEYS_AT_A_TIME: usize = 64;
+/// Old versions of a key that are removed before requests of clients have their turn.
+const REMOVALS_AT_A_TIME: usize = 2048;
 
 /// What has expired.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -35,80 +36,84 @@ pub fn expire(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<ExpiredCount> {
     let mut count = ExpiredCount::default();
-    let buckets: Vec<(String, Vec<Rule>)> = front.read_state(|gateway| {
+    let buckets: Vec<String> = front.read_state(|gateway| {
         let all = gateway.names_from(Namespace::Buckets, Bound::Unbounded);
-        let rules = all.filter_map(|(name, object)| {
-            let rules = BucketNote::read(object.note()).ok()?.lifecycle;
-            let rules: Vec<_> = rules.into_iter().filter(|rule| rule.is_enabled).collect();
-            Some((String::from_utf8(name.to_vec()).ok()?, rules))
-        });
-        rules.filter(|(_, rules)| !rules.is_empty()).collect()
+        all.filter_map(|(name, _)| String::from_utf8(name.to_vec()).ok()).collect()
     })?;
-    for (bucket, rules) in &buckets {
-        count.uploads +=
-            front.update_state(|gateway| abort_uploads(gateway, bucket, rules, front.now_ms()))?;
-        let mut from = Bound::Unbounded;
-        while !is_stopped() {
+    for bucket in &buckets {
+        let now = front.now_ms();
+        count.uploads += front.update_state(|gateway| {
+            let rules = rules_of(gateway, bucket);
+            abort_uploads(gateway, bucket, &rules, now)
+        })?;
+        let mut from = Some(Bound::Unbounded);
+        while let Some(next) = from.take()
+            && !is_stopped()
+        {
             let stamp = Stamp { now: front.now_ms(), salt: salt() };
-            let (versions, next) =
-                front.update_state(|gateway| expire_some(gateway, (bucket, rules), from, stamp))?;
-            count.versions += versions;
-            match next {
-                Some(key) => from = Bound::Excluded(key),
-                None => break,
-            }
+            let expired =
+                front.update_state(|gateway| expire_some(gateway, bucket, next, stamp))?;
+            count.versions += expired.0;
+            from = expired.1;
         }
     }
     Ok(count)
 }
 
-/// Carries out the rules for some keys. Returns how many versions it removed, and the last key if
-/// more follow.
+/// The rules of a bucket that are in force now.
+fn rules_of(gateway: &Gateway, bucket: &str) -> Vec<Rule> {
+    let rules = BucketNote::find(gateway, bucket).map(|note| note.lifecycle).unwrap_or_default();
+    rules.into_iter().filter(|rule| rule.is_enabled).collect()
+}
+
+/// Carries out the rules for some keys. Returns how many versions it removed, and where to go on.
 fn expire_some(
     gateway: &mut Gateway,
-    (bucket, rules): (&str, &[Rule]),
+    bucket: &str,
     mut from: Bound<Vec<u8>>,
     stamp: Stamp,
-) -> Result<(usize, Option<Vec<u8>>)> {
-    let mut removed = 0;
+) -> Result<(usize, Option<Bound<Vec<u8>>>)> {
+    let (rules, mut removed) = (rules_of(gateway, bucket), 0);
+    if rules.is_empty() {
+        return Ok((0, None));
+    }
     for _ in 0..KEYS_AT_A_TIME {
         let Some(key) = next_key(gateway, bucket, "", &from) else { return Ok((removed, None)) };
         let place = ObjectPlace::new(bucket, &key[..]);
         // What is damaged stays.
-        while let Ok(Some(changes)) = next_change(gateway, &place, rules, stamp) {
-            gateway.change_names(changes)?;
-            removed += 1;
+        let due = due_changes(gateway, &place, &rules, stamp).unwrap_or_default();
+        removed += due.count;
+        gateway.change_names(due.changes)?;
+        let key = key.into_bytes();
+        if due.count >= REMOVALS_AT_A_TIME {
+            return Ok((removed, Some(Bound::Included(key))));
         }
-        from = Bound::Excluded(key.into_bytes());
+        from = Bound::Excluded(key);
     }
-    let last = match from {
-        Bound::Excluded(key) => Some(key),
-        _ => None,
-    };
-    Ok((removed, last))
+    Ok((removed, Some(from)))
 }
 
-/// The changes of names that carry out a rule for one version of an object, if there is one.
-fn next_change(
+/// Changes of names that carry out rules.
+#[derive(Default)]
+struct DueChanges {
+    changes: NameChanges,
+    /// How many versions they remove or hide.
+    count: usize,
+}
+
+/// The changes of names that carry out rules for the versions of an object.
+fn due_changes(
     gateway: &Gateway,
     place: &ObjectPlace,
     rules: &[Rule],
     stamp: Stamp,
-) -> S3Result<Option<NameChanges>> {
+) -> S3Result<DueChanges> {
     let current = current(gateway, place)?;
     let all = current.into_iter().map(Ok).chain(archived(gateway, place, None));
     let all: Vec<ObjectInfo> = all.collect::<S3Result<_>>()?;
-    let mut changes = NameChanges::default();
-    let Some((newest, old)) = all.split_first() else { return Ok(None) };
-    if newest.note.is_marker {
-        if old.is_empty() && rules.iter().any(|rule| ends_marker(rule, place, newest, stamp.now)) {
-            remove(gateway, place, newest, &mut changes)?;
-            return Ok(Some(changes));
-        }
-    } else if rules.iter().any(|rule| expires(rule, place, newest, stamp.now)) {
-        remove_object(gateway, place, stamp, &mut changes)?;
-        return Ok(Some(changes));
-    }
+    let mut due = DueChanges::default();
+    let Some((newest, old)) = all.split_first() else { return Ok(due) };
+    let mut left = old.len();
     for (index, version) in old.iter().enumerate() {
         // It is an old version since the next newer one was written.
         let since = all[index].note.modified;
@@ -121,11 +126,24 @@ fn next_change(
         };
         let is_locked = version.note.locks.check_removal(stamp.now, false).is_err();
         if !is_locked && rules.iter().any(ends) {
-            remove(gateway, place, version, &mut changes)?;
-            return Ok(Some(changes));
+            if due.count == REMOVALS_AT_A_TIME {
+                return Ok(due);
+            }
+            due.changes.unbind(Namespace::Objects, &version.name);
+            due.count += 1;
+            left -= 1;
         }
     }
-    Ok(None)
+    if newest.note.is_marker {
+        if left == 0 && rules.iter().any(|rule| ends_marker(rule, place, newest, stamp.now)) {
+            due.changes.unbind(Namespace::Objects, &newest.name);
+            due.count += 1;
+        }
+    } else if rules.iter().any(|rule| expires(rule, place, newest, stamp.now)) {
+        remove_object(gateway, place, stamp, &mut due.changes)?;
+        due.count += 1;
+    }
+    Ok(due)
 }
 
 fn expires(rule: &Rule, place: &ObjectPlace, known: &ObjectInfo, now: u64) -> bool {
@@ -146,20 +164,6 @@ fn ends_marker(rule: &Rule, place: &ObjectPlace, marker: &ObjectInfo, now: u64) 
         None => false,
     };
     is_time && rule.filter.includes(&place.key, &marker.note, 0)
-}
-
-fn remove(
-    gateway: &Gateway,
-    place: &ObjectPlace,
-    known: &ObjectInfo,
-    changes: &mut NameChanges,
-) -> S3Result<()> {
-    let version = match &known.note.version {
-        Some(id) if !known.note.is_null() => VersionId::Named(id.clone()),
-        _ => VersionId::Null,
-    };
-    let any = |_: &Note| Ok(());
-    remove_version(gateway, place, &version, any, changes).map(drop)
 }
 
 /// Aborts uploads that were begun long ago. Returns how many.

@@ -2,7 +2,7 @@
 
 use super::note::Note;
 use super::tags::Tags;
-use super::times::{DAY_MS, ms_of, timestamp};
+use super::times::{DAY_MS, TIME_MAX, ms_of, timestamp};
 use s3s::dto::{self, ExpirationStatus};
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 
 /// Most rules of a bucket.
 const RULES_MAX: usize = 1000;
+/// Longest prefix of a rule: that of a key.
+const PREFIX_LEN_MAX: usize = 1024;
 /// Longest name of a rule.
 const ID_LEN_MAX: usize = 255;
 
@@ -150,6 +152,9 @@ impl Rule {
             return Err(s3_error!(InvalidArgument, "the name of a rule has at most 255 bytes"));
         }
         let filter = Filter::of_request(rule)?;
+        if filter.prefix.len() > PREFIX_LEN_MAX {
+            return Err(s3_error!(InvalidArgument, "a prefix has at most 1024 bytes"));
+        }
         let expiration = rule.expiration.as_ref().map(expiration).transpose()?;
         let noncurrent = rule.noncurrent_version_expiration.as_ref().map(noncurrent).transpose()?;
         let abort = rule.abort_incomplete_multipart_upload.as_ref();
@@ -203,7 +208,9 @@ impl Rule {
 fn expiration(of: &dto::LifecycleExpiration) -> S3Result<Expiration> {
     match (of.days, &of.date, of.expired_object_delete_marker) {
         (Some(number), None, None) => days(Some(number)).map(Expiration::Days),
-        (None, Some(date), None) if !ms_of(date).is_multiple_of(DAY_MS) => {
+        (None, Some(date), None)
+            if !ms_of(date).is_multiple_of(DAY_MS) || ms_of(date) > TIME_MAX =>
+        {
             Err(s3_error!(InvalidArgument, "the date of a rule is at midnight"))
         }
         (None, Some(date), None) => Ok(Expiration::Date(ms_of(date))),

@@ -2,7 +2,7 @@
 //!
 //! The gateway's clock decides whether a time has come.
 
-use super::times::{DAY_MS, ms_of, timestamp};
+use super::times::{DAY_MS, TIME_MAX, ms_of, timestamp};
 use s3s::dto::{self, ObjectLockLegalHoldStatus, ObjectLockRetentionMode, Timestamp};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use serde::{Deserialize, Serialize};
@@ -81,7 +81,7 @@ impl Retention {
 
     fn future(mode: LockMode, until: &Timestamp, now: u64) -> S3Result<Self> {
         let until = ms_of(until);
-        if until <= now {
+        if until <= now || until > TIME_MAX {
             return Err(s3_error!(InvalidArgument, "the date of a retention is in the future"));
         }
         Ok(Self { mode, until })
@@ -324,6 +324,9 @@ mod tests {
             assert_eq!(read(mode, until), Err("InvalidArgument".to_owned()), "{mode:?} {until:?}");
         }
         assert_eq!(Retention::of_body(Some(&governance.body()), NOW).unwrap(), Some(governance));
+        let text = "9999-12-31T23:59:59-01:00";
+        let late = Timestamp::parse(s3s::dto::TimestampFormat::DateTime, text).unwrap();
+        assert!(Retention::of_headers(Some("GOVERNANCE"), Some(&late), NOW).is_err());
         let half = dto::ObjectLockRetention { mode: None, ..governance.body() };
         assert_eq!(
             Retention::of_body(Some(&half), NOW).unwrap_err().code().as_str(),

@@ -26,11 +26,12 @@ pub fn find(
     check_bucket(gateway, &place.bucket)?;
     let Some(version) = version else {
         return match versions::newest(gateway, place)? {
+            Some(newest) if newest.name == place.name() => Ok(newest),
             Some(newest) if newest.note.is_marker => {
                 Err(is_deleted(s3_error!(NoSuchKey), &newest.note))
             }
-            Some(newest) => Ok(newest),
-            None => Err(s3_error!(NoSuchKey)),
+            // The current version was lost with damage, and given up: older ones do not replace it.
+            _ => Err(s3_error!(NoSuchKey)),
         };
     };
     match versions::find(gateway, place, version)? {
@@ -84,6 +85,9 @@ pub async fn put(
 /// Fails unless an object may be written.
 pub fn check_target(gateway: &Gateway, Target { place, conditions, .. }: &Target) -> S3Result<()> {
     check_bucket(gateway, &place.bucket)?;
+    if place.key.contains('\0') {
+        return Err(s3_error!(InvalidArgument, "a key has no zero byte"));
+    }
     let current = versions::current(gateway, place)?;
     conditions.check_write(current.as_ref().map(|known| &known.note))
 }

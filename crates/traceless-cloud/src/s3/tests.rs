@@ -257,3 +257,24 @@ fn a_bucket_is_created_again_by_its_owner_only() {
     assert_eq!(create("bob", false), Err("BucketAlreadyExists".to_owned()));
     assert_eq!(create("ann", true), Err("BucketAlreadyOwnedByYou".to_owned()));
 }
+
+#[test]
+fn a_bucket_takes_its_unfinished_uploads_with_it() {
+    let front = front(50);
+    buckets::create_bucket(&front, "c", "ann", false).unwrap();
+    let mut rng = SeededRng::new(1);
+    for bucket in ["b", "c"] {
+        let place = ObjectPlace::new(bucket, "k");
+        let id = uploads::begin(&front, place, Note::default(), &mut rng).unwrap();
+        let name = uploads::part_name(&id, 1).unwrap();
+        let bytes = Some(body(vec![Ok(vec![1; 100])]));
+        run(uploads::put_part(front.clone(), name, bytes, BodyClaims::default())).unwrap();
+    }
+    let used = || front.inspect(crate::gateway::Gateway::blocks_used);
+    let both = used();
+    buckets::delete_bucket(&front, "c").unwrap();
+    assert_eq!(used() * 2, both);
+    buckets::create_bucket(&front, "c", "bob", false).unwrap();
+    let left = |bucket| front.inspect(|gateway| uploads::of_bucket(gateway, bucket)).unwrap().len();
+    assert_eq!((left("b"), left("c")), (1, 0));
+}

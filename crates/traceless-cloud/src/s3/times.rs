@@ -6,8 +6,12 @@ use std::time::{Duration, SystemTime};
 /// Milliseconds of a day.
 pub const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// A time in S3's type.
+/// The last time that S3's texts can have: the end of the year 9999, in milliseconds since 1970.
+pub const TIME_MAX: u64 = 253_402_300_799_000;
+
+/// A time in S3's type; the last one for times behind it.
 pub fn timestamp(ms: u64) -> Timestamp {
+    let ms = ms.min(TIME_MAX);
     Timestamp::from(SystemTime::UNIX_EPOCH + Duration::from_millis(ms))
 }
 
@@ -32,6 +36,15 @@ pub fn ms_of(time: &Timestamp) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_behind_the_last_one_can_be_sent() {
+        let last = timestamp(u64::MAX);
+        assert_eq!(ms_of(&last), TIME_MAX);
+        assert_eq!(http_date(Some(&last)).unwrap(), "Fri, 31 Dec 9999 23:59:59 GMT");
+        let text = "9999-12-31T23:59:59-01:00";
+        assert!(ms_of(&Timestamp::parse(TimestampFormat::DateTime, text).unwrap()) > TIME_MAX);
+    }
 
     #[test]
     fn times_are_read_to_the_millisecond() {

@@ -95,10 +95,10 @@ pub async fn put_part(
     body: Option<StreamingBlob>,
     announced: BodyClaims,
 ) -> S3Result<WrittenObject> {
-    let modified = front.now_ms();
+    let (modified, kept) = (front.now_ms(), announced.kept.unwrap_or(DEFAULT_CHECKSUM));
     receive(front, body, announced, move |gateway, received| {
         let UploadBytes { draft, md5, checksum } = received;
-        let stored = StoredChecksum::first_of(&checksum);
+        let stored = StoredChecksum::of(&checksum, kept);
         let note = Note { etag: hex(&md5), modified, checksum: stored, ..Note::default() };
         let bound = bind_part(gateway, &name, draft, &note)?;
         Ok(bound.map(|()| WrittenObject { etag: note.etag, checksum, version: None }))
@@ -210,7 +210,12 @@ fn plan_object(
         let object =
             gateway.find(Namespace::Uploads, &name).ok_or_else(|| s3_error!(InvalidPart))?;
         let Note { etag, checksum, .. } = Note::read(object.note())?;
-        check_claims(&part_checksum(part), checksum.as_ref(), || s3_error!(InvalidPart))?;
+        // A checksum of another kind was compared when the part arrived.
+        let same = checksum.as_ref().map(|checksum| checksum.algorithm);
+        let claim = same.and_then(|same| StoredChecksum::of(&part_checksum(part), same));
+        if claim.is_some() && claim != checksum {
+            return Err(s3_error!(InvalidPart));
+        }
         checksums.push((checksum, object.len()));
         if part.e_tag.as_ref().is_some_and(|tag| tag.value() != etag) {
             return Err(s3_error!(InvalidPart));

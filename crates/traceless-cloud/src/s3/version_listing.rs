@@ -4,7 +4,7 @@
 use super::listing::{ListRequest, behind_all, escape, rolled_up};
 use super::names::{ObjectPlace, archives_of, key_and_version, name_of};
 use super::object_info::ObjectInfo;
-use super::versions::{VersionId, archived, current, find};
+use super::versions::{VersionId, archived, current, find, newest, order_of};
 use crate::gateway::{Gateway, Namespace};
 use core::ops::Bound;
 use s3s::S3Result;
@@ -48,9 +48,11 @@ pub fn version_page(
         Some(rolled) if rolled == after => Bound::Included(behind_all(rolled.as_bytes())),
         _ => Bound::Excluded(after.as_bytes().to_vec()),
     };
-    let is_key = matches!(from, Bound::Excluded(_));
-    let mut rest = match after_version.filter(|_| is_key) {
-        Some(version) => versions_after(gateway, &ObjectPlace::new(bucket, after), version)?,
+    let is_own = after.starts_with(prefix) && rolled_up(after, prefix, delimiter).is_none();
+    let mut rest = match after_version.filter(|_| is_own && !after.is_empty()) {
+        Some(version) => {
+            versions_after(gateway, &ObjectPlace::new(bucket, after), version, len + 1)?
+        }
         None => Vec::new(),
     };
     let mut key = after.to_owned();
@@ -74,35 +76,52 @@ pub fn version_page(
             from = Bound::Included(behind_all(rolled.as_bytes()));
             last = (rolled.to_owned(), String::new());
         } else {
-            rest = all_versions(gateway, &ObjectPlace::new(bucket, &key[..]))?;
+            let room = len - page.len() + 1;
+            rest = all_versions(gateway, &ObjectPlace::new(bucket, &key[..]), room)?;
             from = Bound::Excluded(key.clone().into_bytes());
         }
     }
 }
 
-/// The versions of an object, newest first, and whether each one is the newest.
-fn all_versions(gateway: &Gateway, place: &ObjectPlace) -> S3Result<Vec<(ObjectInfo, bool)>> {
+/// Up to `most` versions of an object, newest first, and whether each one is the newest.
+fn all_versions(
+    gateway: &Gateway,
+    place: &ObjectPlace,
+    most: usize,
+) -> S3Result<Vec<(ObjectInfo, bool)>> {
     let current = current(gateway, place)?.map(Ok);
     let all = current.into_iter().chain(archived(gateway, place, None));
-    all.enumerate().map(|(index, known)| Ok((known?, index == 0))).collect()
+    all.take(most).enumerate().map(|(index, known)| Ok((known?, index == 0))).collect()
 }
 
-/// The versions of an object that are older than one of them.
+/// Up to `most` versions of an object that are older than one of them. That one may be gone: then
+/// the current version can be older, too.
 fn versions_after(
     gateway: &Gateway,
     place: &ObjectPlace,
     version: &VersionId,
+    most: usize,
 ) -> S3Result<Vec<(ObjectInfo, bool)>> {
-    let after = match find(gateway, place, version)? {
-        Some(known) if known.name == place.name() => None,
-        Some(known) => known.note.version,
-        // It was removed meanwhile.
-        None => match version {
-            VersionId::Null => return Ok(Vec::new()),
-            VersionId::Named(id) => Some(id.clone()),
-        },
+    let current = current(gateway, place)?;
+    let (current, after) = match (find(gateway, place, version)?, version) {
+        (Some(known), _) if known.name == place.name() => (None, None),
+        (Some(known), _) => (None, known.note.version),
+        (None, VersionId::Named(id)) => {
+            let is_older = |current: &ObjectInfo| current.note.order() < order_of(id);
+            (current.filter(is_older), Some(id.clone()))
+        }
+        // Its place in the order is not known, so all versions follow.
+        (None, VersionId::Null) => (current, None),
     };
-    archived(gateway, place, after.as_deref()).map(|known| Ok((known?, false))).collect()
+    let rest = archived(gateway, place, after.as_deref());
+    let rest = current.into_iter().map(Ok).chain(rest).take(most);
+    let newest = newest(gateway, place)?.map(|newest| newest.name);
+    rest.map(|known| {
+        let known = known?;
+        let is_latest = newest.as_ref() == Some(&known.name);
+        Ok((known, is_latest))
+    })
+    .collect()
 }
 
 /// The first key of a bucket, from a bound on, that has a version.
@@ -130,8 +149,12 @@ pub fn next_key(
     let under = archives_of(bucket, prefix);
     let archive = gateway.names_from(Namespace::Objects, Bound::Included(&archive[..]));
     let mut archive = archive.take_while(|(name, _)| name.starts_with(&under));
-    let archive = archive.find_map(|(name, _)| key_and_version(bucket, name));
-    let archive = archive.map(|(key, _)| key);
+    let is_behind = |key: &&str| match from {
+        Bound::Excluded(after) => key.as_bytes() > &after[..],
+        _ => true,
+    };
+    let archive = archive
+        .find_map(|(name, _)| key_and_version(bucket, name).map(|(key, _)| key).filter(is_behind));
     current.into_iter().chain(archive).min().map(str::to_owned)
 }
 

@@ -48,7 +48,7 @@ pub struct Stamp {
 }
 
 /// The place of a version in the order of an object's versions.
-fn order_of(id: &str) -> u64 {
+pub fn order_of(id: &str) -> u64 {
     u64::from_str_radix(id.get(..16).unwrap_or_default(), 16).map_or(0, |number| !number)
 }
 
@@ -99,6 +99,11 @@ pub fn find(
     if let Some(current) = current(gateway, place)?.filter(is_it) {
         return Ok(Some(current));
     }
+    if let VersionId::Named(id) = version {
+        let name = place.archived(id);
+        let found = gateway.find(Namespace::Objects, &name).map(|object| info(&name, object));
+        return Ok(found.transpose()?.filter(is_it));
+    }
     let mut all = archived(gateway, place, None);
     all.find(|known| known.as_ref().map_or(true, is_it)).transpose()
 }
@@ -123,9 +128,6 @@ pub fn make_room(
     let Some(versioning) = BucketNote::find(gateway, &place.bucket)?.versioning else {
         return Ok(note);
     };
-    if place.key.contains('\0') {
-        return Err(s3_error!(InvalidArgument, "keys with versions have no zero bytes"));
-    }
     let newest = newest(gateway, place)?;
     let last = newest.as_ref().map_or(0, |newest| newest.note.order());
     let order = (stamp.now << ORDER_SHIFT).max(last + 1);
@@ -180,7 +182,8 @@ impl Note {
         self.version.is_some().then(|| self.version_id())
     }
 
-    fn order(&self) -> u64 {
+    /// The place of the version in the order of an object's versions: newer ones have larger ones.
+    pub fn order(&self) -> u64 {
         self.version.as_deref().map_or(self.modified << ORDER_SHIFT, order_of)
     }
 }

@@ -4,8 +4,10 @@ use crate::s3::buckets::{Versioning, change_bucket, create_bucket};
 use crate::s3::conditions::Conditions;
 use crate::s3::lifecycle::{Filter, NoncurrentExpiration};
 use crate::s3::locks::{LockMode, Locks, Retention};
+use crate::s3::note::Note;
 use crate::s3::objects::{Target, bind, change_note};
 use crate::s3::times::DAY_MS;
+use crate::s3::versions::{VersionId, make_room};
 use crate::shared::Metrics;
 use std::sync::Arc;
 use traceless_core::clock::{SimulatedClock, Timer as _};
@@ -205,4 +207,50 @@ fn many_objects_expire_in_turns() {
     let stopped = expire(&buckets.front, &mut || 7, &|| true).unwrap();
     assert_eq!(stopped, ExpiredCount::default());
     assert_eq!((buckets.expire(), buckets.list("b")), ((150, 0), String::new()));
+}
+
+/// More old versions than are removed in one turn.
+#[test]
+fn many_old_versions_expire_in_turns() {
+    let noncurrent = Some(NoncurrentExpiration { days: 1, newer: 2 });
+    let buckets = Buckets::new(Some(Versioning::Enabled), &[Rule { noncurrent, ..rule("") }]);
+    let place = ObjectPlace::new("b", "k");
+    for _ in 0..REMOVALS_AT_A_TIME + 100 {
+        let stamp = Stamp { now: buckets.front.now_ms(), salt: 0 };
+        let written = buckets.front.update_state(|gateway| {
+            let mut changes = NameChanges::default();
+            let note = Note { modified: stamp.now, ..Note::default() };
+            let note = make_room(gateway, &place, note, stamp, &mut changes).unwrap();
+            changes.bind(Namespace::Objects, &place.name(), None, &note.bytes());
+            gateway.change_names(changes)
+        });
+        written.unwrap();
+    }
+    buckets.at(1);
+    assert_eq!(buckets.expire(), (REMOVALS_AT_A_TIME + 97, 0));
+    assert_eq!(buckets.list("b"), "k k k");
+}
+
+/// Rules that are withdrawn while they are carried out are carried out no longer.
+#[test]
+fn withdrawn_rules_end_a_sweep() {
+    let buckets = Buckets::new(None, &[Rule { expiration: Some(Expiration::Days(1)), ..rule("") }]);
+    for n in 0..3 * KEYS_AT_A_TIME {
+        buckets.put("b", &format!("{n:03}"));
+    }
+    buckets.at(1);
+    let mut turns = 0;
+    let mut salt = || {
+        turns += 1;
+        if turns == 2 {
+            change_bucket(&buckets.front, "b", |note| {
+                note.lifecycle.clear();
+                Ok(())
+            })
+            .unwrap();
+        }
+        7
+    };
+    let count = expire(&buckets.front, &mut salt, &|| false).unwrap();
+    assert_eq!(count.versions, KEYS_AT_A_TIME);
 }

@@ -35,9 +35,13 @@ impl Handlers {
     }
 
     /// Accepts the only list of rights that there is.
-    pub(super) fn put_bucket_acl_of(&self, input: &dto::PutBucketAclInput) -> S3Result<()> {
+    pub(super) fn put_bucket_acl_of(
+        &self,
+        input: &dto::PutBucketAclInput,
+        id: &str,
+    ) -> S3Result<()> {
         self.bucket_note(&input.bucket)?;
-        let is_foreign = |policy: &&dto::AccessControlPolicy| !gives_owner_alone(policy);
+        let is_foreign = |policy: &&dto::AccessControlPolicy| !gives_owner_alone(policy, id);
         let list = input.access_control_policy.as_ref().filter(is_foreign).map(|_| "");
         let canned = input.acl.as_ref().map(dto::BucketCannedACL::as_str);
         let grants = [
@@ -51,9 +55,13 @@ impl Handlers {
     }
 
     /// Accepts the only list of rights that there is.
-    pub(super) fn put_object_acl_of(&self, input: &dto::PutObjectAclInput) -> S3Result<()> {
+    pub(super) fn put_object_acl_of(
+        &self,
+        input: &dto::PutObjectAclInput,
+        id: &str,
+    ) -> S3Result<()> {
         self.note(&input.bucket, &input.key, input.version_id.as_deref())?;
-        let is_foreign = |policy: &&dto::AccessControlPolicy| !gives_owner_alone(policy);
+        let is_foreign = |policy: &&dto::AccessControlPolicy| !gives_owner_alone(policy, id);
         let list = input.access_control_policy.as_ref().filter(is_foreign).map(|_| "");
         let canned = input.acl.as_ref().map(dto::ObjectCannedACL::as_str);
         let grants = [

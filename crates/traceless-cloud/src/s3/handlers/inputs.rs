@@ -12,6 +12,7 @@ macro_rules! announced {
             md5: $input.content_md5,
             checksum: checksum!($input),
             algorithm: $input.checksum_algorithm.map(|one| one.as_str().to_owned()),
+            kept: None,
             trailers: $trailers,
         }
     };
@@ -181,12 +182,12 @@ pub(super) fn check_acl(canned: Option<&str>, grants: [Option<&str>; 5]) -> S3Re
 }
 
 /// Whether a list gives all rights to its owner and none to other clients: the only list there is.
-pub(super) fn gives_owner_alone(policy: &AccessControlPolicy) -> bool {
+pub(super) fn gives_owner_alone(policy: &AccessControlPolicy, client: &str) -> bool {
     let owner = policy.owner.as_ref().and_then(|owner| owner.id.as_deref());
     let is_owners = |grant: &Grant| {
         let grantee = grant.grantee.as_ref().and_then(|grantee| grantee.id.as_deref());
         let permission = grant.permission.as_ref().map(Permission::as_str);
-        owner.is_some() && grantee == owner && permission == Some(Permission::FULL_CONTROL)
+        owner == Some(client) && grantee == owner && permission == Some(Permission::FULL_CONTROL)
     };
     policy.grants.as_ref().is_some_and(|grants| !grants.is_empty() && grants.iter().all(is_owners))
 }
@@ -213,15 +214,16 @@ mod tests {
         let key = Credentials { access_key: "ann".to_owned(), secret_key: "secret".into() };
         let (owner, grants) = owner_alone(Some(key)).unwrap();
         let policy = AccessControlPolicy { owner: Some(owner), grants: Some(grants) };
-        assert!(gives_owner_alone(&policy));
+        assert!(gives_owner_alone(&policy, "ann"));
+        assert!(!gives_owner_alone(&policy, "bob"));
         let mut foreign = policy.clone();
         foreign.owner = Some(super::owner("bob"));
-        assert!(!gives_owner_alone(&foreign));
+        assert!(!gives_owner_alone(&foreign, "ann"));
         let mut reading = policy.clone();
         let grant = &mut reading.grants.as_mut().unwrap()[0];
         grant.permission = Some(Permission::from_static(Permission::READ));
-        assert!(!gives_owner_alone(&reading));
-        assert!(!gives_owner_alone(&AccessControlPolicy { grants: None, ..policy }));
+        assert!(!gives_owner_alone(&reading, "ann"));
+        assert!(!gives_owner_alone(&AccessControlPolicy { grants: None, ..policy }, "ann"));
     }
 
     #[test]

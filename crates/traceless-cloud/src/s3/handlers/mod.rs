@@ -393,7 +393,8 @@ impl S3 for Handlers {
         request: S3Request<dto::PutBucketAclInput>,
     ) -> Answer<dto::PutBucketAclOutput> {
         let put = async {
-            self.put_bucket_acl_of(&request.input)?;
+            let known = request.credentials.ok_or_else(|| s3_error!(AccessDenied))?;
+            self.put_bucket_acl_of(&request.input, &known.access_key)?;
             Ok(dto::PutBucketAclOutput::default())
         };
         self.counted(Kind::State, put).await
@@ -404,7 +405,8 @@ impl S3 for Handlers {
         request: S3Request<dto::PutObjectAclInput>,
     ) -> Answer<dto::PutObjectAclOutput> {
         let put = async {
-            self.put_object_acl_of(&request.input)?;
+            let known = request.credentials.ok_or_else(|| s3_error!(AccessDenied))?;
+            self.put_object_acl_of(&request.input, &known.access_key)?;
             Ok(dto::PutObjectAclOutput::default())
         };
         self.counted(Kind::State, put).await

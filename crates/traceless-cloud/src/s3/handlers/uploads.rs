@@ -58,7 +58,7 @@ impl Handlers {
         let (name, checksum) =
             self.part(&input.bucket, &input.key, &input.upload_id, input.part_number)?;
         let mut announced = announced!(input, trailers);
-        announced.algorithm.get_or_insert_with(|| checksum.algorithm.word().to_owned());
+        announced.kept = Some(checksum.algorithm);
         let put = uploads::put_part(self.front.clone(), name, input.body, announced).await?;
         Ok(written!(put, UploadPartOutput))
     }

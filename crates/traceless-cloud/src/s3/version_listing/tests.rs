@@ -3,7 +3,7 @@ use crate::gateway::NameChanges;
 use crate::gateway::testing::in_memory;
 use crate::s3::buckets::{BucketNote, Versioning};
 use crate::s3::note::Note;
-use crate::s3::versions::{Stamp, make_room, remove_object};
+use crate::s3::versions::{Stamp, make_room, remove_object, remove_version};
 
 /// Versions in the buckets `b` and `bb`, written without versions first, then with them.
 fn gateway() -> Gateway {
@@ -93,6 +93,61 @@ fn a_page_begins_after_versions_that_are_gone() {
     assert_eq!(page("a/1", None), "a/2 a/2 a/2");
     let gone = VersionId::Named("f".repeat(32));
     assert_eq!(page("a/1", Some(gone.clone())), "a/2 a/2 a/2");
-    assert_eq!(page("a/1", Some(VersionId::Named("0".repeat(32)))), "a/1 a/2 a/2 a/2");
+    assert_eq!(page("a/1", Some(VersionId::Named("0".repeat(32)))), "a/1 a/1 a/2 a/2 a/2");
     assert_eq!(page("a", Some(gone)), "a/1 a/1 a/2 a/2 a/2", "a key before the prefix");
+}
+
+/// The versions of a page are removed before the next page is listed, as tools empty a bucket.
+#[test]
+fn a_bucket_is_emptied_page_by_page() {
+    for len in [1, 2, 3, 4, 100] {
+        let (mut gateway, mut removed) = (gateway(), 0);
+        let mut next = (String::new(), None);
+        loop {
+            let (after, version) = &next;
+            let request =
+                ListRequest { bucket: "b", prefix: "", delimiter: "", after, len, escaped: false };
+            let page = version_page(&gateway, &request, version.as_ref()).unwrap();
+            for listed in page.versions {
+                let place = ObjectPlace::new("b", &listed.key[..]);
+                let id = VersionId::parse(Some(&listed.known.note.version_id())).unwrap().unwrap();
+                let mut changes = NameChanges::default();
+                remove_version(&gateway, &place, &id, |_| Ok(()), &mut changes).unwrap();
+                gateway.change_names(changes).unwrap();
+                removed += 1;
+            }
+            match page.next {
+                Some((key, id)) => next = (key, VersionId::parse(Some(&id)).unwrap()),
+                None => break,
+            }
+        }
+        assert_eq!((list(&gateway, "", "", 100), removed), (String::new(), 14), "{len}");
+    }
+}
+
+/// Keys with a zero byte are older than versions, and new ones are refused.
+#[test]
+fn keys_with_a_zero_byte_do_not_lead_back() {
+    let mut gateway = gateway();
+    let note = Note::default().bytes();
+    for key in ["a\0", "a\0b"] {
+        gateway.bind(Namespace::Objects, &name_of("b", key), None, &note).unwrap();
+    }
+    let all = list(&gateway, "a", "", 2);
+    assert!(all.starts_with("a+ a0 a\0+0 a\0b+0 a/1+ a/10"), "{all:?}");
+}
+
+#[test]
+fn markers_outside_the_list_lead_into_it() {
+    let gateway = gateway();
+    let page = |prefix, delimiter, after| {
+        let request =
+            ListRequest { bucket: "b", prefix, delimiter, after, len: 100, escaped: false };
+        let page = version_page(&gateway, &request, Some(&VersionId::Null)).unwrap();
+        let keys = page.versions.into_iter().map(|version| version.key);
+        let prefixes = page.prefixes.into_iter().map(|one| one.prefix.unwrap());
+        keys.chain(prefixes).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(page("a/", "", "c"), "");
+    assert_eq!(page("", "/", "a/1"), "a0 a0 c c c \u{e4} \u{e4} a/");
 }
