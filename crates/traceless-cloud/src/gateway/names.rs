@@ -176,7 +176,9 @@ impl Names {
     pub fn commit(&mut self) {
         let Some(Transaction { before, freed }) = self.transaction.take() else { return };
         drop(before);
-        freed.into_iter().for_each(|ids| self.retire(ids));
+        for ids in freed {
+            self.retire(ids);
+        }
     }
 
     /// Ends a transaction: its changes are taken back, the last one first.
@@ -199,7 +201,9 @@ impl Names {
         freed.sort_by_key(Arc::as_ptr);
         // A note that was replaced twice displaces the same blocks twice.
         freed.dedup_by(|a, b| Arc::ptr_eq(a, b));
-        freed.into_iter().for_each(|ids| self.retire(ids));
+        for ids in freed {
+            self.retire(ids);
+        }
     }
 
     /// Keeps the object of a name that a transaction is about to change.

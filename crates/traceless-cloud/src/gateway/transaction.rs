@@ -18,9 +18,9 @@ impl Gateway {
         let changes = self.gathered.take().unwrap_or_default();
         let done = done.and_then(|value| self.write_together(changes).map(|()| value));
         if done.is_ok() {
-            self.state.names.commit()
+            self.state.names.commit();
         } else {
-            self.state.names.roll_back()
+            self.state.names.roll_back();
         }
         done
     }

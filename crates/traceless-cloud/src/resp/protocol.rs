@@ -146,8 +146,7 @@ impl Reply {
                 to.write_all(bytes)?;
                 to.write_all(b"\r\n")
             }
-            Self::Null if version == 3 => to.write_all(b"_\r\n"),
-            Self::NullArray if version == 3 => to.write_all(b"_\r\n"),
+            Self::Null | Self::NullArray if version == 3 => to.write_all(b"_\r\n"),
             Self::Null => to.write_all(b"$-1\r\n"),
             Self::NullArray => to.write_all(b"*-1\r\n"),
             Self::Map(pairs) if version == 3 => {

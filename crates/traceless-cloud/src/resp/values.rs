@@ -209,9 +209,7 @@ impl Values<'_> {
         work: impl FnOnce(&mut Values<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         let Self { gateway, expiries, now } = self;
-        let done = gateway.transact(|gateway| {
-            work(&mut Values { gateway, expiries: &mut **expiries, now: *now })
-        });
+        let done = gateway.transact(|gateway| work(&mut Values { gateway, expiries, now: *now }));
         if done.is_err() {
             **expiries = Expiries::find(gateway);
         }

@@ -468,7 +468,7 @@ fn transactions_are_made_as_a_whole_or_not_at_all() {
             let next = (balance + 1 + step) % 200;
             let done = gateway.transact(|gateway| {
                 for (name, value) in values(next) {
-                    gateway.store(&name, &vec![7; 50], b"")?;
+                    gateway.store(&name, &[7; 50], b"")?;
                     gateway.store(&name, &value, b"")?;
                 }
                 gateway.store(b"c", b"x", b"")?;
