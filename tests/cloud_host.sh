@@ -34,6 +34,10 @@ start_service gateway RESP "${gateway[@]}" --state state "$allowed"
 older=$started
 check "the evidence says what it is" grep -q "simulated, in a process" gateway.err
 check "a value is kept" test "$(ask set name value)" = OK
+check "a transaction is answered as a whole" diff <(printf 'OK\nQUEUED\nQUEUED\nOK\n2\n') \
+    <(printf 'multi\nset number 1\nincr number\nexec\n' | redis-cli -p "$port")
+check "a watched name that was changed ends one" diff <(printf 'OK\nOK\nOK\nQUEUED\n\n') \
+    <(printf 'watch number\nset number 3\nmulti\nset number 4\nexec\n' | redis-cli -p "$port")
 
 section "only gateways that say who they are come from a network, and all speak TLS 1.3"
 expect 2 "$traceless" host --listen "0.0.0.0:$((port + 4))" --store file:other
