@@ -73,9 +73,7 @@ impl Gateway {
         let Some(blocks) = self.find(Namespace::Values, name).map(Object::blocks) else {
             return Ok(false);
         };
-        for _ in 0..size_class(blocks) {
-            self.dummy()?;
-        }
+        self.dummies(size_class(blocks))?;
         self.unbind(Namespace::Values, name)?;
         Ok(true)
     }

@@ -12,7 +12,7 @@ const WORD_LEN_MAX: usize = 64 << 20;
 /// Longest command, in bytes, including a few bytes for each word.
 pub const COMMAND_LEN_MAX: usize = 256 << 20;
 /// Bytes that each word counts besides its content.
-const WORD_COST: usize = 32;
+pub const WORD_COST: usize = 32;
 
 /// A command: its name and its arguments.
 pub type Command = Vec<Vec<u8>>;

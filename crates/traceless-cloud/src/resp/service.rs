@@ -12,13 +12,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct SharedService {
     pub front: Arc<SharedGateway>,
     pub(super) password: Option<Password>,
+    /// Most bytes that the commands of a transaction have, and most that it reads.
+    pub(super) transaction_len_max: usize,
     expiries: Arc<Mutex<Expiries>>,
 }
+
+/// Most bytes of a transaction's commands, and of what it reads.
+const TRANSACTION_LEN_MAX: usize = 64 << 20;
 
 impl SharedService {
     pub fn new(front: Arc<SharedGateway>, password: Option<Password>) -> Self {
         let expiries = Arc::new(Mutex::new(front.inspect(Expiries::find)));
-        Self { front, password, expiries }
+        Self { front, password, transaction_len_max: TRANSACTION_LEN_MAX, expiries }
     }
 
     /// The values of names, read by queries that are sent together with other clients' queries.

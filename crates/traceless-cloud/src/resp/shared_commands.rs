@@ -83,16 +83,9 @@ impl<'a> SharedCommand<'a> {
         let plain = SetOptions::default();
         match *self {
             Self::Get(name) => values.get(name),
-            Self::GetMany(names) => {
-                names.iter().map(|name| values.get(name)).collect::<Result<_>>().map(Reply::Array)
-            }
+            Self::GetMany(names) => values.get_many(names),
             Self::Set([name, value]) => values.set(name, value, &plain),
-            Self::SetMany(pairs) => {
-                for [name, value] in pairs {
-                    values.set(name, value, &plain)?;
-                }
-                Ok(Reply::Simple("OK"))
-            }
+            Self::SetMany(pairs) => values.set_many(pairs),
             Self::SetWith([name, value], options) => values.set(name, value, &options),
             Self::SetNew([name, value]) => {
                 let is_new = values.find(name).is_none();

@@ -367,7 +367,9 @@ fn bulk(text: &str) -> Reply {
 fn transactions_run_as_a_whole() {
     with_two(|one, other| {
         assert_eq!(one("MULTI"), Reply::Simple("OK"));
-        for command in ["SET a 1", "INCR a", "APPEND a 0", "MGET a b", "SETNX a 5", "DEL a b"] {
+        for command in
+            ["SET a 1", "INCR a", "APPEND a 0", "MGET a b", "SETNX a 5", "DEL a b", "PING"]
+        {
             assert_eq!(one(command), Reply::Simple("QUEUED"), "{command}");
         }
         assert_eq!(other("GET a"), Reply::Null);
@@ -378,6 +380,7 @@ fn transactions_run_as_a_whole() {
             Reply::Array(vec![bulk("20"), Reply::Null]),
             Reply::Integer(0),
             Reply::Integer(1),
+            Reply::Simple("PONG"),
         ];
         assert_eq!(one("EXEC"), Reply::Array(replies));
         assert_eq!(other("EXISTS a"), Reply::Integer(0));
@@ -408,6 +411,19 @@ fn refused_transactions_change_nothing() {
         assert!(error(one("LPUSH l 1")).contains("no lists"));
         assert!(error(one("EXEC")).starts_with("EXECABORT"));
         assert_eq!(one("GET a"), Reply::Null);
+        for wrong in ["SET a", "INCR", "MGET", "SCAN 0", "KEYS *", "NONE"] {
+            one("MULTI");
+            one("SET a 1");
+            assert!(error(one(wrong)).starts_with("ERR"), "{wrong}");
+            assert!(error(one("EXEC")).starts_with("EXECABORT"), "{wrong}");
+        }
+        // A name that is too long ends it all; MSET is all or nothing, too.
+        one("MULTI");
+        one("SET a 1");
+        one(&format!("MSET b 1 {} 2", "n".repeat(1025)));
+        assert!(error(one("EXEC")).starts_with("EXECABORT"));
+        assert_eq!((one("GET a"), one("GET b")), (Reply::Null, Reply::Null));
+        assert!(error(one(&format!("WATCH {}", "n".repeat(1025)))).contains("1 KiB"));
         one("MULTI");
         one("SET a 1");
         assert_eq!(one("DISCARD"), Reply::Simple("OK"));
@@ -476,4 +492,34 @@ fn pipelined_commands_are_queued() {
         "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n+OK\r\n$1\r\n1\r\n\
          $1\r\n2\r\n+OK\r\n"
     );
+}
+
+/// What a transaction reads is bounded: no other client is answered meanwhile.
+#[test]
+fn transactions_that_read_too_much_change_nothing() {
+    let front =
+        SharedGateway::new(in_memory(2000, 1), Arc::new(Metrics::default()), Arc::new(Wall));
+    let mut served = SharedService::new(Arc::new(front), None);
+    served.transaction_len_max = 100_000;
+    let mut session = RespSession::new(&served);
+    let mut send = |command: &str| {
+        session.answer(&command.split(' ').map(|word| word.as_bytes().to_vec()).collect()).0
+    };
+    let long = "x".repeat(30_000);
+    send(&format!("SET a {long}"));
+    for (count, is_refused) in [(3, false), (4, true)] {
+        send("MULTI");
+        send("SET b 1");
+        for _ in 0..count {
+            assert_eq!(send("GET a"), Reply::Simple("QUEUED"));
+        }
+        let reply = send("EXEC");
+        assert_eq!(matches!(reply, Reply::Error(_)), is_refused);
+        assert_eq!(send("DEL b"), Reply::Integer(i64::from(!is_refused)));
+    }
+    // The commands themselves are bounded, too.
+    send("MULTI");
+    let replies = [0, 1, 2, 3].map(|_| send(&format!("SET b {long}")));
+    assert!(matches!(&replies[3], Reply::Error(text) if text.contains("64 MiB at most")));
+    assert!(matches!(send("EXEC"), Reply::Error(_)));
 }

@@ -1,16 +1,15 @@
 //! MULTI, EXEC and WATCH.
 
-use super::protocol::{Command, Reply};
+use super::protocol::{Command, Reply, WORD_COST};
 use super::service::SharedService;
 use super::shared_commands::SharedCommand;
 use super::value_commands::{is_known, refusal};
 use super::values::Values;
 use crate::error::{Error, Result};
-use crate::gateway::Object;
+use crate::gateway::{NAME_LEN_MAX, Object};
 
-/// Most commands of a transaction, and most bytes of their words.
+/// Most commands of a transaction.
 const COMMANDS_MAX: usize = 10_000;
-const BYTES_MAX: usize = 64 << 20;
 /// Most names that a connection watches. Their blocks are not used again meanwhile.
 const WATCHES_MAX: usize = 1000;
 
@@ -25,7 +24,8 @@ pub struct SessionTransaction {
     watched: Vec<Watch>,
 }
 
-/// A watched name, and its value when it was watched. While this refers to the blocks of the value,
+/// A watched name, and its value when it was watched; that there was none and is none again is no
+/// change. While this refers to the blocks of the value,
 /// no other value gets them: equal blocks are the same value.
 struct Watch {
     name: Vec<u8>,
@@ -74,14 +74,16 @@ impl SessionTransaction {
                 self.watched.clear();
                 Some(Reply::Simple("OK"))
             }
-            (_, _, true) => Some(self.queue(name, command)),
+            (_, _, true) => Some(self.queue(name, command, service.transaction_len_max)),
             (_, _, false) => None,
         }
     }
 
     fn watch(&mut self, names: &[Vec<u8>], service: &SharedService) -> Reply {
-        if self.watched.len() + names.len() > WATCHES_MAX {
-            return Reply::Error("ERR a connection watches 1000 names at most".to_owned());
+        let is_long = |name: &Vec<u8>| name.len() > NAME_LEN_MAX;
+        if self.watched.len() + names.len() > WATCHES_MAX || names.iter().any(is_long) {
+            let text = "ERR a connection watches 1000 names of 1 KiB at most";
+            return Reply::Error(text.to_owned());
         }
         let found = service.with_names(|values| {
             let watch = |name: &Vec<u8>| {
@@ -99,12 +101,12 @@ impl SessionTransaction {
         }
     }
 
-    fn queue(&mut self, name: &[u8], command: &Command) -> Reply {
+    fn queue(&mut self, name: &[u8], command: &Command, len_max: usize) -> Reply {
         let Some(queue) = &mut self.queue else { return Reply::Null };
-        self.bytes += command.iter().map(Vec::len).sum::<usize>();
-        let reply = if !is_known(name) {
+        self.bytes += command.iter().map(|word| word.len() + WORD_COST).sum::<usize>();
+        let reply = if !is_known(name, command.len() - 1) {
             refusal(name)
-        } else if queue.len() == COMMANDS_MAX || self.bytes > BYTES_MAX {
+        } else if queue.len() == COMMANDS_MAX || self.bytes > len_max {
             Reply::Error("ERR a transaction has 10000 commands and 64 MiB at most".to_owned())
         } else {
             queue.push(command.clone());
@@ -125,29 +127,57 @@ impl SessionTransaction {
             if watched.iter().any(|watch| watch.is_changed(values)) {
                 return Ok(None);
             }
-            values.transact(|values| {
-                queue.iter().flatten().map(|command| run(command, values)).collect()
-            })
+            let len_max = service.transaction_len_max;
+            values.transact(|values| run_all(queue.iter().flatten(), values, len_max))
         });
         match done {
             Ok(Some(replies)) => Reply::Array(replies),
             Ok(None) => Reply::NullArray,
-            Err(error) => error.into(),
+            Err(error) => Reply::Error(format!("EXECABORT {error}. Nothing was changed.")),
         }
     }
+}
+
+/// The replies to the commands of a transaction, which ends if they, or the blocks that are
+/// accessed for them, get too many: no other client is answered meanwhile.
+fn run_all<'c>(
+    commands: impl Iterator<Item = &'c Command>,
+    values: &mut Values<'_>,
+    len_max: usize,
+) -> Result<Vec<Reply>> {
+    let accesses = |values: &Values<'_>| {
+        let counts = values.gateway.counts();
+        counts.queries + counts.hits
+    };
+    let block_len = values.gateway.params().geometry.block_len;
+    let (begun, most) = (accesses(values), 2 * (COMMANDS_MAX + len_max / block_len) as u64);
+    let (mut replies, mut bytes) = (Vec::new(), 0);
+    for command in commands {
+        let reply = run(command, values)?;
+        bytes += reply.len();
+        if bytes > len_max || accesses(values) - begun > most {
+            return Err(Error::Malformed("a transaction with too many bytes of values"));
+        }
+        replies.push(reply);
+    }
+    Ok(replies)
 }
 
 /// The reply to a command of a transaction. An error ends the transaction.
 fn run(command: &Command, values: &mut Values<'_>) -> Result<Reply> {
     let (name, words) = (command[0].to_ascii_uppercase(), &command[1..]);
-    let done = match SharedCommand::parse(&name, words, values.now) {
-        Some(command) => command.run_alone(values),
-        None => values.answer(&name, words),
+    let done = match (&name[..], words) {
+        (b"PING", []) => return Ok(Reply::Simple("PONG")),
+        (b"PING" | b"ECHO", [word]) => return Ok(Reply::Bulk(word.clone())),
+        // EXEC has done that.
+        (b"UNWATCH", []) => return Ok(Reply::Simple("OK")),
+        _ => match SharedCommand::parse(&name, words, values.now) {
+            Some(command) => command.run_alone(values),
+            None => values.answer(&name, words),
+        },
     };
     match done {
-        Err(error @ (Error::Full { .. } | Error::Lost { .. } | Error::Malformed(_))) => {
-            Ok(error.into())
-        }
+        Err(error @ (Error::Full { .. } | Error::Lost { .. })) => Ok(error.into()),
         done => done,
     }
 }

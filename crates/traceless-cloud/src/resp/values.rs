@@ -4,7 +4,7 @@
 use super::glob::matches;
 use super::protocol::{Reply, parse, parse_signed, syntax};
 use crate::error::{Error, Result};
-use crate::gateway::{Gateway, Namespace, Object, VALUE_LEN_MAX, size_class};
+use crate::gateway::{Gateway, Namespace, Object, VALUE_LEN_MAX, Value, size_class};
 use core::ops::Bound;
 use std::collections::BTreeSet;
 
@@ -149,7 +149,31 @@ impl Values<'_> {
     }
 
     pub fn get(&mut self, name: &[u8]) -> Result<Reply> {
-        Ok(self.load(name, self.len_of(name))?.map_or(Reply::Null, Reply::Bulk))
+        Ok(self.gateway.load(name)?.map_or(Reply::Null, Reply::Bulk))
+    }
+
+    /// MGET, with an error in the place of a lost value.
+    pub fn get_many(&mut self, names: &[Vec<u8>]) -> Result<Reply> {
+        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let reply = |value: Option<Result<Vec<u8>>>| match value {
+            None => Reply::Null,
+            Some(Ok(bytes)) => Reply::Bulk(bytes),
+            Some(Err(lost)) => lost.into(),
+        };
+        let values = self.gateway.load_many(&names)?;
+        Ok(Reply::Array(values.into_iter().map(reply).collect()))
+    }
+
+    /// MSET: all of the values, or none.
+    pub fn set_many(&mut self, pairs: &[[Vec<u8>; 2]]) -> Result<Reply> {
+        let old: Vec<_> = pairs.iter().map(|[name, _]| self.expiry(name)).collect();
+        let values = pairs.iter().map(|[name, bytes]| Value { name, bytes, note: &[] });
+        let values: Vec<Value<'_>> = values.collect();
+        self.gateway.store_many(&values)?;
+        for ([name, _], old) in pairs.iter().zip(old) {
+            self.expect(name, old, None);
+        }
+        Ok(Reply::Simple("OK"))
     }
 
     /// The value of a name, which is about to be removed or replaced by one of `len` bytes. If it
@@ -218,7 +242,7 @@ impl Values<'_> {
 
     /// GETDEL.
     pub fn get_and_delete(&mut self, name: &[u8]) -> Result<Reply> {
-        let value = self.get(name)?;
+        let value = self.load(name, self.len_of(name))?.map_or(Reply::Null, Reply::Bulk);
         let at = self.expiry(name);
         self.gateway.remove(name)?;
         self.expect(name, at, None);

@@ -512,6 +512,29 @@ fn transactions_are_made_as_a_whole_or_not_at_all() {
     assert!(committed > 50 && failed > 50, "{committed} {failed}");
 }
 
+/// A panic in a transaction takes its changes back, and later writes are not gathered with them.
+#[test]
+fn a_panic_ends_a_transaction() {
+    let mut world = World::new(600, 53);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    gateway.store(b"a", b"before", b"").unwrap();
+    let panicked = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
+        gateway.transact(|gateway| {
+            gateway.store(b"a", b"within", b"").unwrap();
+            panic!("planned");
+            #[expect(unreachable_code, reason = "it names the type of the work")]
+            Ok(())
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(gateway.load(b"a").unwrap().unwrap(), b"before");
+    gateway.store(b"b", b"after", b"").unwrap();
+    drop(gateway);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    assert_eq!(gateway.load(b"a").unwrap().unwrap(), b"before");
+    assert_eq!(gateway.load(b"b").unwrap().unwrap(), b"after");
+}
+
 #[test]
 fn uploads_and_notes_survive_the_gateway() {
     let mut world = World::new(600, 27);
