@@ -46,18 +46,21 @@ impl From<DamagedSlot> for Slot {
 pub struct LostNameReport {
     kind: &'static str,
     name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
     blocks: usize,
 }
 
 impl LostNameReport {
     pub fn of(lost: &LostName) -> Self {
-        let name = String::from_utf8_lossy(&lost.name).into_owned();
-        Self { kind: lost.namespace.word(), name, blocks: lost.blocks }
+        let (name, version) = lost.text();
+        Self { kind: lost.namespace.word(), name, version, blocks: lost.blocks }
     }
 
     pub fn print(&self) {
-        let Self { kind, name, blocks } = self;
-        print_line(&format!("lost: {blocks} blocks of the {kind} {name:?}"));
+        let Self { kind, name, version, blocks } = self;
+        let version = version.as_ref().map_or_else(String::new, |id| format!(", version {id}"));
+        print_line(&format!("lost: {blocks} blocks of the {kind} {name:?}{version}"));
     }
 }
 

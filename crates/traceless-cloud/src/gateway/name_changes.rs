@@ -64,11 +64,6 @@ impl NameChanges {
         (self.records, self.draft)
     }
 
-    /// Takes the draft away, if there is one.
-    pub fn take_draft(&mut self) -> Option<Draft> {
-        self.draft.take().map(|(_, draft)| draft)
-    }
-
     fn with(&mut self, record: Record) -> &mut Self {
         self.records.push(record);
         self

@@ -181,7 +181,7 @@ impl Names {
         }
     }
 
-    /// Ends a transaction: its changes are taken back, the last one first.
+    /// Ends a transaction, if there is one: its changes are taken back, the last one first.
     pub fn roll_back(&mut self) {
         let Some(Transaction { before, freed }) = self.transaction.take() else { return };
         drop(freed);

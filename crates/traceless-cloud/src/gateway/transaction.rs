@@ -4,17 +4,6 @@ use super::Gateway;
 use super::record::Record;
 use crate::error::{Error, Result};
 
-/// Takes the changes of a transaction back if its work ends with an error or a panic.
-struct OpenTransaction<'a>(&'a mut Gateway);
-
-impl Drop for OpenTransaction<'_> {
-    fn drop(&mut self) {
-        if self.0.gathered.take().is_some() {
-            self.0.state.names.roll_back();
-        }
-    }
-}
-
 impl Gateway {
     /// Carries out work. Its changes of names are written as one record: after an error or a crash
     /// none of them was made. Not at a constant rate, where the time at which the state is saved
@@ -28,12 +17,9 @@ impl Gateway {
         let guard = OpenTransaction(self);
         let value = work(guard.0)?;
         let changes = guard.0.gathered.take().unwrap_or_default();
-        let written = guard.0.write_together(changes);
-        match &written {
-            Ok(()) => guard.0.state.names.commit(),
-            Err(_) => guard.0.state.names.roll_back(),
-        }
-        written.map(|()| value)
+        guard.0.write_together(changes)?;
+        guard.0.state.names.commit();
+        Ok(value)
     }
 
     /// Keeps a record for the end of a transaction, if there is one and the record is of names.
@@ -59,5 +45,15 @@ impl Gateway {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Takes the changes of a transaction back unless they were committed, also after a panic.
+struct OpenTransaction<'a>(&'a mut Gateway);
+
+impl Drop for OpenTransaction<'_> {
+    fn drop(&mut self) {
+        self.0.gathered = None;
+        self.0.state.names.roll_back();
     }
 }

@@ -3,10 +3,11 @@
 use super::protocol::{Command, Reply, WORD_COST};
 use super::service::SharedService;
 use super::shared_commands::SharedCommand;
-use super::value_commands::{is_known, refusal};
+use super::value_commands::{is_known, kind_of, refusal};
 use super::values::Values;
 use crate::error::{Error, Result};
 use crate::gateway::{NAME_LEN_MAX, Object};
+use crate::shared::Protocol;
 
 /// Most commands of a transaction.
 const COMMANDS_MAX: usize = 10_000;
@@ -127,8 +128,7 @@ impl SessionTransaction {
             if watched.iter().any(|watch| watch.is_changed(values)) {
                 return Ok(None);
             }
-            let len_max = service.transaction_len_max;
-            values.transact(|values| run_all(queue.iter().flatten(), values, len_max))
+            values.transact(|values| run_all(queue.iter().flatten(), values, service))
         });
         match done {
             Ok(Some(replies)) => Reply::Array(replies),
@@ -143,8 +143,9 @@ impl SessionTransaction {
 fn run_all<'c>(
     commands: impl Iterator<Item = &'c Command>,
     values: &mut Values<'_>,
-    len_max: usize,
+    service: &SharedService,
 ) -> Result<Vec<Reply>> {
+    let (len_max, metrics) = (service.transaction_len_max, service.front.metrics());
     let accesses = |values: &Values<'_>| {
         let counts = values.gateway.counts();
         counts.queries + counts.hits
@@ -153,7 +154,11 @@ fn run_all<'c>(
     let (begun, most) = (accesses(values), 2 * (COMMANDS_MAX + len_max / block_len) as u64);
     let (mut replies, mut bytes) = (Vec::new(), 0);
     for command in commands {
+        let request = metrics.request(Protocol::Resp, kind_of(&command[0].to_ascii_uppercase()));
+        metrics.took(Protocol::Resp, command[1..].iter().map(Vec::len).sum());
         let reply = run(command, values)?;
+        request.answered(!matches!(reply, Reply::Error(_)));
+        metrics.gave(Protocol::Resp, reply.len());
         bytes += reply.len();
         if bytes > len_max || accesses(values) - begun > most {
             return Err(Error::Malformed("a transaction with too many bytes of values"));

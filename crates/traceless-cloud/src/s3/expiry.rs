@@ -3,7 +3,7 @@
 //! Names are removed from the gateway's own state, which sends nothing: the host does not learn
 //! that anything expires.
 
-use super::buckets::BucketNote;
+use super::buckets::{BucketNote, Versioning};
 use super::lifecycle::{Expiration, Rule, is_past};
 use super::names::ObjectPlace;
 use super::object_info::ObjectInfo;
@@ -43,7 +43,7 @@ pub fn expire(
     for bucket in &buckets {
         let now = front.now_ms();
         count.uploads += front.update_state(|gateway| {
-            let rules = rules_of(gateway, bucket);
+            let (rules, _) = rules_of(gateway, bucket);
             abort_uploads(gateway, bucket, &rules, now)
         })?;
         let mut from = Some(Bound::Unbounded);
@@ -60,10 +60,11 @@ pub fn expire(
     Ok(count)
 }
 
-/// The rules of a bucket that are in force now.
-fn rules_of(gateway: &Gateway, bucket: &str) -> Vec<Rule> {
-    let rules = BucketNote::find(gateway, bucket).map(|note| note.lifecycle).unwrap_or_default();
-    rules.into_iter().filter(|rule| rule.is_enabled).collect()
+/// The rules of a bucket that are in force now, and whether it keeps versions.
+fn rules_of(gateway: &Gateway, bucket: &str) -> (Vec<Rule>, Option<Versioning>) {
+    let BucketNote { lifecycle, versioning, .. } =
+        BucketNote::find(gateway, bucket).unwrap_or_default();
+    (lifecycle.into_iter().filter(|rule| rule.is_enabled).collect(), versioning)
 }
 
 /// Carries out the rules for some keys. Returns how many versions it removed, and where to go on.
@@ -73,7 +74,7 @@ fn expire_some(
     mut from: Bound<Vec<u8>>,
     stamp: Stamp,
 ) -> Result<(usize, Option<Bound<Vec<u8>>>)> {
-    let (rules, mut removed) = (rules_of(gateway, bucket), 0);
+    let ((rules, versioning), mut removed) = (rules_of(gateway, bucket), 0);
     if rules.is_empty() {
         return Ok((0, None));
     }
@@ -81,7 +82,7 @@ fn expire_some(
         let Some(key) = next_key(gateway, bucket, "", &from) else { return Ok((removed, None)) };
         let place = ObjectPlace::new(bucket, &key[..]);
         // What is damaged stays.
-        let due = due_changes(gateway, &place, &rules, stamp).unwrap_or_default();
+        let due = due_changes(gateway, versioning, &place, &rules, stamp).unwrap_or_default();
         removed += due.count;
         gateway.change_names(due.changes)?;
         let key = key.into_bytes();
@@ -104,6 +105,7 @@ struct DueChanges {
 /// The changes of names that carry out rules for the versions of an object.
 fn due_changes(
     gateway: &Gateway,
+    versioning: Option<Versioning>,
     place: &ObjectPlace,
     rules: &[Rule],
     stamp: Stamp,
@@ -140,7 +142,7 @@ fn due_changes(
             due.count += 1;
         }
     } else if rules.iter().any(|rule| expires(rule, place, newest, stamp.now)) {
-        remove_object(gateway, place, stamp, &mut due.changes)?;
+        remove_object(gateway, versioning, place, stamp, &mut due.changes)?;
         due.count += 1;
     }
     Ok(due)

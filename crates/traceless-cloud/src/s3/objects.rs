@@ -67,10 +67,7 @@ pub async fn put(
     body: Option<StreamingBlob>,
     announced: BodyClaims,
 ) -> S3Result<WrittenObject> {
-    read_state(&front, |gateway| {
-        check_locks(gateway, &target.place, &note)?;
-        check_target(gateway, &target)
-    })?;
+    read_state(&front, |gateway| check_target(gateway, &target, &note).map(drop))?;
     receive(front, body, announced, move |gateway, received| {
         let UploadBytes { draft, md5, checksum } = received;
         let etag = hex(&md5);
@@ -82,19 +79,21 @@ pub async fn put(
     .await
 }
 
-/// Fails unless an object may be written.
-pub fn check_target(gateway: &Gateway, Target { place, conditions, .. }: &Target) -> S3Result<()> {
-    check_bucket(gateway, &place.bucket)?;
+/// The bucket of an object that may be written. Fails if it may not.
+pub fn check_target(gateway: &Gateway, target: &Target, note: &Note) -> S3Result<BucketNote> {
+    let Target { place, conditions, .. } = target;
+    let bucket = BucketNote::find(gateway, &place.bucket)?;
     if place.key.contains('\0') {
         return Err(s3_error!(InvalidArgument, "a key has no zero byte"));
     }
+    check_locks(&bucket, note)?;
     let current = versions::current(gateway, place)?;
-    conditions.check_write(current.as_ref().map(|known| &known.note))
+    conditions.check_write(current.as_ref().map(|known| &known.note))?;
+    Ok(bucket)
 }
 
 /// Fails if a note has locks, and its bucket has no Object Lock.
-pub fn check_locks(gateway: &Gateway, place: &ObjectPlace, note: &Note) -> S3Result<()> {
-    let bucket = BucketNote::find(gateway, &place.bucket)?;
+pub fn check_locks(bucket: &BucketNote, note: &Note) -> S3Result<()> {
     if bucket.lock.is_none() && !note.locks.is_none() {
         return Err(s3_error!(InvalidRequest, "Bucket is missing Object Lock Configuration"));
     }
@@ -109,14 +108,11 @@ pub fn plan(
     mut note: Note,
     changes: &mut NameChanges,
 ) -> S3Result<Note> {
-    check_target(gateway, target)?;
-    check_locks(gateway, &target.place, &note)?;
-    if let Some(lock) = BucketNote::find(gateway, &target.place.bucket)?.lock
-        && note.locks.retention.is_none()
-    {
-        note.locks.retention = lock.retention(target.stamp.now);
-    }
-    versions::make_room(gateway, &target.place, note, target.stamp, changes)
+    let bucket = check_target(gateway, target, &note)?;
+    let default = bucket.lock.and_then(|lock| lock.retention(target.stamp.now));
+    note.locks.retention = note.locks.retention.or(default);
+    let Target { place, stamp, .. } = target;
+    versions::make_room(gateway, bucket.versioning, place, note, *stamp, changes)
 }
 
 /// Binds a key to a draft, if the conditions hold. Returns the version.
@@ -186,7 +182,7 @@ fn plan_removal(
     changes: &mut NameChanges,
 ) -> S3Result<Removal> {
     let Target { place, conditions, stamp } = target;
-    check_bucket(gateway, &place.bucket)?;
+    let versioning = BucketNote::find(gateway, &place.bucket)?.versioning;
     let known = match version {
         None => versions::current(gateway, place)?,
         Some(version) => versions::find(gateway, place, version)?,
@@ -195,10 +191,10 @@ fn plan_removal(
         conditions.check_write(Some(&known.note))?;
     }
     match version {
-        None => versions::remove_object(gateway, place, *stamp, changes),
+        None => versions::remove_object(gateway, versioning, place, *stamp, changes),
         Some(version) => {
             let check = |note: &Note| note.locks.check_removal(stamp.now, *bypass);
-            versions::remove_version(gateway, place, version, check, changes)
+            versions::remove_version(gateway, versioning, place, version, check, changes)
         }
     }
 }

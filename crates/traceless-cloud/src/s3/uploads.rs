@@ -2,7 +2,7 @@
 //! of the blocks of its parts, one after another.
 
 use super::bodies::{BodyClaims, DEFAULT_CHECKSUM, UploadBytes, receive};
-use super::buckets::check_bucket;
+use super::buckets::{BucketNote, check_bucket};
 use super::checksums::{Algorithm, StoredChecksum, UploadChecksum};
 use super::errors::s3_error_of;
 use super::listing::size;
@@ -54,7 +54,8 @@ pub fn begin(
     let id = hex(&id);
     note.modified = front.now_ms();
     let begun = front.update_state(|gateway| {
-        if let Err(error) = check_locks(gateway, &place, &note) {
+        let bucket = BucketNote::find(gateway, &place.bucket);
+        if let Err(error) = bucket.and_then(|bucket| check_locks(&bucket, &note)) {
             return Ok(Err(error));
         }
         note.object = Some((place.bucket, place.key));

@@ -4,7 +4,7 @@
 //! version find nothing else. Older versions and delete markers are in the object's archive, newest
 //! first. An object has no current version if its newest one is a delete marker.
 
-use super::buckets::{BucketNote, Versioning};
+use super::buckets::Versioning;
 use super::names::{ID_LEN, ObjectPlace, is_id};
 use super::note::Note;
 use super::object_info::ObjectInfo;
@@ -120,14 +120,13 @@ pub fn newest(gateway: &Gateway, place: &ObjectPlace) -> S3Result<Option<ObjectI
 /// The current version remains where it is if the new one replaces it.
 pub fn make_room(
     gateway: &Gateway,
+    versioning: Option<Versioning>,
     place: &ObjectPlace,
     note: Note,
     stamp: Stamp,
     changes: &mut NameChanges,
 ) -> S3Result<Note> {
-    let Some(versioning) = BucketNote::find(gateway, &place.bucket)?.versioning else {
-        return Ok(note);
-    };
+    let Some(versioning) = versioning else { return Ok(note) };
     let newest = newest(gateway, place)?;
     let last = newest.as_ref().map_or(0, |newest| newest.note.order());
     let order = (stamp.now << ORDER_SHIFT).max(last + 1);
@@ -203,13 +202,14 @@ pub struct Removal {
 /// The changes of names that remove an object. Where versions are kept, they write a delete marker.
 pub fn remove_object(
     gateway: &Gateway,
+    versioning: Option<Versioning>,
     place: &ObjectPlace,
     stamp: Stamp,
     changes: &mut NameChanges,
 ) -> S3Result<Removal> {
     let current = current(gateway, place)?;
     let marker = Note { modified: stamp.now, is_marker: true, ..Note::default() };
-    let marker = make_room(gateway, place, marker, stamp, changes)?;
+    let marker = make_room(gateway, versioning, place, marker, stamp, changes)?;
     let is_versioned = marker.version.is_some();
     let stays =
         |current: &ObjectInfo| is_versioned && !(marker.is_null() && current.note.is_null());
@@ -229,12 +229,12 @@ pub fn remove_object(
 /// unless it is a delete marker. There need not be the version.
 pub fn remove_version(
     gateway: &Gateway,
+    versioning: Option<Versioning>,
     place: &ObjectPlace,
     version: &VersionId,
     check: impl FnOnce(&Note) -> S3Result<()>,
     changes: &mut NameChanges,
 ) -> S3Result<Removal> {
-    let is_versioned = BucketNote::find(gateway, &place.bucket)?.versioning.is_some();
     let Some(known) = find(gateway, place, version)? else {
         let version = match version {
             VersionId::Null => NULL.to_owned(),
@@ -254,7 +254,7 @@ pub fn remove_version(
     }
     Ok(Removal {
         blocks: known.object.blocks(),
-        version: is_versioned.then(|| known.note.version_id()),
+        version: versioning.is_some().then(|| known.note.version_id()),
         is_marker: known.note.is_marker,
     })
 }

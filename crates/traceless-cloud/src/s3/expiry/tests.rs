@@ -1,6 +1,6 @@
 use super::*;
 use crate::gateway::testing::in_memory;
-use crate::s3::buckets::{Versioning, change_bucket, create_bucket};
+use crate::s3::buckets::{change_bucket, create_bucket};
 use crate::s3::conditions::Conditions;
 use crate::s3::lifecycle::{Filter, NoncurrentExpiration};
 use crate::s3::locks::{LockMode, Locks, Retention};
@@ -168,7 +168,7 @@ fn expired_objects_leave_markers_where_versions_are_kept() {
     let place = ObjectPlace::new("b", "b");
     let marked = buckets.front.update_state(|gateway| {
         let mut changes = NameChanges::default();
-        remove_object(gateway, &place, stamp, &mut changes).unwrap();
+        remove_object(gateway, Some(Versioning::Enabled), &place, stamp, &mut changes).unwrap();
         gateway.change_names(changes)
     });
     marked.unwrap();
@@ -220,7 +220,9 @@ fn many_old_versions_expire_in_turns() {
         let written = buckets.front.update_state(|gateway| {
             let mut changes = NameChanges::default();
             let note = Note { modified: stamp.now, ..Note::default() };
-            let note = make_room(gateway, &place, note, stamp, &mut changes).unwrap();
+            let note =
+                make_room(gateway, Some(Versioning::Enabled), &place, note, stamp, &mut changes)
+                    .unwrap();
             changes.bind(Namespace::Objects, &place.name(), None, &note.bytes());
             gateway.change_names(changes)
         });

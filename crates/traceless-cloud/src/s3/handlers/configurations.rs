@@ -1,7 +1,7 @@
 //! Requests for what buckets and objects have beside their bytes: tags, versions and locks.
 
 use super::Handlers;
-use super::inputs::{check_acl, gives_owner_alone};
+use super::inputs::{check_acl, check_list, check_rights};
 use crate::s3::buckets::{BucketNote, PublicAccessBlock, Versioning, change_bucket, create_bucket};
 use crate::s3::errors::read_state;
 use crate::s3::lifecycle::Rule;
@@ -17,16 +17,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 impl Handlers {
     /// Creates a bucket. Returns its location.
     pub(super) fn create(&self, input: &dto::CreateBucketInput, owner: &str) -> S3Result<String> {
-        check_acl(
-            input.acl.as_ref().map(dto::BucketCannedACL::as_str),
-            [
-                input.grant_full_control.as_deref(),
-                input.grant_read.as_deref(),
-                input.grant_read_acp.as_deref(),
-                input.grant_write.as_deref(),
-                input.grant_write_acp.as_deref(),
-            ],
-        )?;
+        check_rights!(input, grant_write)?;
         let ownership = input.object_ownership.as_ref().map(ObjectOwnership::as_str);
         check_ownership(ownership.is_none_or(|one| one == ObjectOwnership::BUCKET_OWNER_ENFORCED))?;
         let is_locked = input.object_lock_enabled_for_bucket == Some(true);
@@ -41,17 +32,8 @@ impl Handlers {
         id: &str,
     ) -> S3Result<()> {
         self.bucket_note(&input.bucket)?;
-        let is_foreign = |policy: &&dto::AccessControlPolicy| !gives_owner_alone(policy, id);
-        let list = input.access_control_policy.as_ref().filter(is_foreign).map(|_| "");
-        let canned = input.acl.as_ref().map(dto::BucketCannedACL::as_str);
-        let grants = [
-            list.or(input.grant_full_control.as_deref()),
-            input.grant_read.as_deref(),
-            input.grant_read_acp.as_deref(),
-            input.grant_write.as_deref(),
-            input.grant_write_acp.as_deref(),
-        ];
-        check_acl(canned, grants)
+        check_list(input.access_control_policy.as_ref(), id)?;
+        check_rights!(input, grant_write)
     }
 
     /// Accepts the only list of rights that there is.
@@ -61,17 +43,8 @@ impl Handlers {
         id: &str,
     ) -> S3Result<()> {
         self.note(&input.bucket, &input.key, input.version_id.as_deref())?;
-        let is_foreign = |policy: &&dto::AccessControlPolicy| !gives_owner_alone(policy, id);
-        let list = input.access_control_policy.as_ref().filter(is_foreign).map(|_| "");
-        let canned = input.acl.as_ref().map(dto::ObjectCannedACL::as_str);
-        let grants = [
-            list.or(input.grant_full_control.as_deref()),
-            input.grant_read.as_deref(),
-            input.grant_read_acp.as_deref(),
-            input.grant_write.as_deref(),
-            input.grant_write_acp.as_deref(),
-        ];
-        check_acl(canned, grants)
+        check_list(input.access_control_policy.as_ref(), id)?;
+        check_rights!(input, grant_write)
     }
 
     fn bucket_note(&self, bucket: &str) -> S3Result<BucketNote> {

@@ -32,19 +32,20 @@ macro_rules! headers {
     };
 }
 
-/// Fails if the request sets rights that only access control lists give.
+/// Fails if the request sets rights that only access control lists give. Requests for buckets have
+/// one more kind of them.
 macro_rules! check_rights {
-    ($input:ident) => {
+    ($input:ident $(, $more:ident)?) => {
         check_acl(
             $input.acl.as_ref().map(|acl| acl.as_str()),
-            [
+            &[
                 $input.grant_full_control.as_deref(),
                 $input.grant_read.as_deref(),
                 $input.grant_read_acp.as_deref(),
-                None,
                 $input.grant_write_acp.as_deref(),
+                $($input.$more.as_deref(),)?
             ],
-        )?
+        )
     };
 }
 
@@ -173,7 +174,7 @@ pub(super) fn owner(id: &str) -> Owner {
 
 /// Fails if a request sets rights that only access control lists give, which are disabled: each
 /// object is its bucket owner's alone.
-pub(super) fn check_acl(canned: Option<&str>, grants: [Option<&str>; 5]) -> S3Result<()> {
+pub(super) fn check_acl(canned: Option<&str>, grants: &[Option<&str>]) -> S3Result<()> {
     let is_owners = matches!(canned, None | Some("private" | "bucket-owner-full-control"));
     if is_owners && grants.iter().all(Option::is_none) {
         return Ok(());
@@ -181,8 +182,16 @@ pub(super) fn check_acl(canned: Option<&str>, grants: [Option<&str>; 5]) -> S3Re
     Err(s3_error!(AccessControlListNotSupported, "The bucket does not allow ACLs"))
 }
 
-/// Whether a list gives all rights to its owner and none to other clients: the only list there is.
-pub(super) fn gives_owner_alone(policy: &AccessControlPolicy, client: &str) -> bool {
+/// Fails unless a list, if there is one, gives all rights to the client, and none to other clients:
+/// the only list there is.
+pub(super) fn check_list(policy: Option<&AccessControlPolicy>, client: &str) -> S3Result<()> {
+    match policy {
+        Some(policy) if !gives_owner_alone(policy, client) => check_acl(None, &[Some("")]),
+        _ => Ok(()),
+    }
+}
+
+fn gives_owner_alone(policy: &AccessControlPolicy, client: &str) -> bool {
     let owner = policy.owner.as_ref().and_then(|owner| owner.id.as_deref());
     let is_owners = |grant: &Grant| {
         let grantee = grant.grantee.as_ref().and_then(|grantee| grantee.id.as_deref());
@@ -198,15 +207,14 @@ mod tests {
 
     #[test]
     fn only_the_owners_rights_are_accepted() {
-        let none = [None; 5];
         for own in [None, Some("private"), Some("bucket-owner-full-control")] {
-            assert!(check_acl(own, none).is_ok());
+            assert!(check_acl(own, &[None]).is_ok());
         }
         for other in ["public-read", "authenticated-read", "aws-exec-read", ""] {
-            let error = check_acl(Some(other), none).unwrap_err();
+            let error = check_acl(Some(other), &[]).unwrap_err();
             assert_eq!(error.code().as_str(), "AccessControlListNotSupported");
         }
-        assert!(check_acl(None, [None, Some("id=bob"), None, None, None]).is_err());
+        assert!(check_acl(None, &[None, Some("id=bob")]).is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::s3::locks::Locks;
 use crate::s3::names::ObjectPlace;
 use crate::s3::note::{Headers, Note};
 use crate::s3::object_info::{ObjectInfo, Part};
-use crate::s3::objects::{self, RemovalRequest, check_locks};
+use crate::s3::objects::{self, RemovalRequest, check_target};
 use crate::s3::tags::Tags;
 use crate::s3::times::{http_date, timestamp};
 use crate::s3::versions::{Removal, VersionId};
@@ -115,7 +115,7 @@ impl Handlers {
         input: dto::PutObjectInput,
         trailers: Trailers,
     ) -> S3Result<dto::PutObjectOutput> {
-        check_rights!(input);
+        check_rights!(input)?;
         let headers = headers!(input);
         let tags = Tags::of_header(input.tagging.as_deref())?;
         let target = self.target(&input.bucket, &input.key, write_conditions!(input));
@@ -203,7 +203,7 @@ impl Handlers {
         &self,
         input: dto::CopyObjectInput,
     ) -> S3Result<dto::CopyObjectOutput> {
-        check_rights!(input);
+        check_rights!(input)?;
         let conditions = copy_conditions!(input);
         let source = self.source(&input.copy_source, &conditions)?;
         let replaces = input
@@ -235,10 +235,7 @@ impl Handlers {
             source.note.clone().of_copy()
         };
         let note = Box::new(note.tagged(tags).locked(locks));
-        read_state(&self.front, |gateway| {
-            check_bucket(gateway, &target.place.bucket)?;
-            check_locks(gateway, &target.place, &note)
-        })?;
+        read_state(&self.front, |gateway| check_target(gateway, &target, &note).map(drop))?;
         let target = CopyOutcome::Object { target: Box::new(target), note };
         let source_version = source.note.known_version();
         let algorithm = input.checksum_algorithm.as_ref();

@@ -27,7 +27,7 @@ impl Handlers {
         &self,
         input: dto::CreateMultipartUploadInput,
     ) -> S3Result<dto::CreateMultipartUploadOutput> {
-        check_rights!(input);
+        check_rights!(input)?;
         let headers = headers!(input);
         let tags = Tags::of_header(input.tagging.as_deref())?;
         let locks = locks!(input, self.front.now_ms());

@@ -1,7 +1,7 @@
 use super::*;
 use crate::gateway::NameChanges;
 use crate::gateway::testing::in_memory;
-use crate::s3::buckets::{BucketNote, Versioning};
+use crate::s3::buckets::Versioning;
 use crate::s3::note::Note;
 use crate::s3::versions::{Stamp, make_room, remove_object, remove_version};
 
@@ -11,24 +11,24 @@ fn gateway() -> Gateway {
     let mut now = 1000;
     for versioning in [None, Some(Versioning::Enabled)] {
         for bucket in ["b", "bb"] {
-            let note = BucketNote { versioning, ..BucketNote::default() };
-            gateway.bind(Namespace::Buckets, bucket.as_bytes(), None, &note.bytes()).unwrap();
             for key in ["a", "a/1", "a/2", "a0", "c", "\u{e4}"] {
                 let place = ObjectPlace::new(bucket, key);
                 let mut changes = NameChanges::default();
                 now += 1;
                 let note = Note { etag: format!("{now}"), modified: now, ..Note::default() };
                 let stamp = Stamp { now, salt: 0 };
-                let note = make_room(&gateway, &place, note, stamp, &mut changes).unwrap();
+                let note =
+                    make_room(&gateway, versioning, &place, note, stamp, &mut changes).unwrap();
                 changes.bind(Namespace::Objects, &place.name(), None, &note.bytes());
                 gateway.change_names(changes).unwrap();
             }
         }
     }
+    let enabled = Some(Versioning::Enabled);
     for key in ["a/2", "c"] {
         let mut changes = NameChanges::default();
         let stamp = Stamp { now: 2000, salt: 0 };
-        remove_object(&gateway, &ObjectPlace::new("b", key), stamp, &mut changes).unwrap();
+        remove_object(&gateway, enabled, &ObjectPlace::new("b", key), stamp, &mut changes).unwrap();
         gateway.change_names(changes).unwrap();
     }
     gateway
@@ -112,7 +112,15 @@ fn a_bucket_is_emptied_page_by_page() {
                 let place = ObjectPlace::new("b", &listed.key[..]);
                 let id = VersionId::parse(Some(&listed.known.note.version_id())).unwrap().unwrap();
                 let mut changes = NameChanges::default();
-                remove_version(&gateway, &place, &id, |_| Ok(()), &mut changes).unwrap();
+                remove_version(
+                    &gateway,
+                    Some(Versioning::Enabled),
+                    &place,
+                    &id,
+                    |_| Ok(()),
+                    &mut changes,
+                )
+                .unwrap();
                 gateway.change_names(changes).unwrap();
                 removed += 1;
             }

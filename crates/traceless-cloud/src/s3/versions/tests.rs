@@ -1,6 +1,6 @@
 use super::*;
 use crate::gateway::testing::in_memory;
-use crate::s3::buckets::{change_bucket, create_bucket};
+use crate::s3::buckets::{BucketNote, change_bucket, create_bucket};
 use crate::s3::conditions::Conditions;
 use crate::s3::locks::{LockMode, Locks, Retention};
 use crate::s3::objects::{RemovalRequest, Target, bind, delete, find as find_object};
