@@ -2,8 +2,9 @@ use super::*;
 use crate::gateway::testing::in_memory;
 use crate::s3::buckets::{BucketNote, change_bucket, create_bucket};
 use crate::s3::conditions::Conditions;
-use crate::s3::locks::{LockMode, Locks, Retention};
+use crate::s3::locks::{BucketLock, DefaultRetention, LockMode, Locks, Period, Retention};
 use crate::s3::objects::{RemovalRequest, Target, bind, delete, find as find_object};
+use crate::s3::times::DAY_MS;
 use crate::shared::{Metrics, SharedGateway, Wall};
 use std::sync::Arc;
 use traceless_core::rng::{Rng as _, SeededRng};
@@ -198,6 +199,27 @@ fn locked_versions_are_not_removed_but_by_markers() {
         "it is archived now"
     );
     bucket.check();
+}
+
+#[test]
+fn new_versions_are_retained_as_their_bucket_says() {
+    let mut bucket = Bucket::new();
+    bucket.switch(Versioning::Enabled);
+    let period = Period::Days(2);
+    change_bucket(&bucket.front, "b", |note| {
+        let default = DefaultRetention { mode: LockMode::Governance, period };
+        note.lock = Some(BucketLock { default: Some(default) });
+        Ok(())
+    })
+    .unwrap();
+    bucket.put(0, 1);
+    let place = ObjectPlace::new("b", KEYS[0]);
+    let found = bucket.front.inspect(|gateway| find_object(gateway, &place, None)).unwrap();
+    let until = bucket.now + 2 * DAY_MS;
+    let retention = Retention { mode: LockMode::Governance, until };
+    assert_eq!(found.note.locks.retention, Some(retention));
+    let id = found.note.version_id();
+    assert_eq!(bucket.remove(0, Some(&id), 3).unwrap_err().code().as_str(), "AccessDenied");
 }
 
 #[test]
