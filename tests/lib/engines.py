@@ -3,6 +3,7 @@
 import atexit
 import os
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
@@ -16,9 +17,15 @@ KEY, SECRET = "TLTESTS", "secret-of-the-tests"
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that no connection is given while its server is away: the system gives higher ones."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 class Engine:

@@ -43,12 +43,6 @@ END_PATIENCE = 10
 SLOWEST = 0.0
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Process:
     """A program that is started again whenever it was killed."""
 
@@ -63,7 +57,8 @@ class Process:
         )
         line = self.process.stdout.readline().decode()
         if not any(word in line for word in self.words):
-            raise SystemExit(f"{self.command[1]} did not start: see {self.errors.name}")
+            why = pathlib.Path(self.errors.name).read_text()[-500:]
+            raise SystemExit(f"{self.command[1]} did not start: {why}")
 
     def kill(self):
         self.process.kill()
@@ -159,7 +154,7 @@ def main():
         state = ["--state", engine.url_of("state"), "--lease", str(LEASE), "--key-file", str(key)]
     hosts, addresses = [], []
     for number in range(HOSTS):
-        store, listen = FOLDER / f"host{number}", f"127.0.0.1:{free_port()}"
+        store, listen = FOLDER / f"host{number}", f"127.0.0.1:{engines.free_port()}"
         if engine:
             tree = ["--store", engine.url, "--state", str(store)]
         else:
@@ -168,7 +163,7 @@ def main():
         hosts.append(Process(["host at"], [TRACELESS, "host", *where]))
         addresses.append(["--host", listen, "--host-cert", str(store / "host.pem")])
     state += sum(addresses[:FIRST_HOSTS], [])
-    ports = [free_port() for _ in range(GATEWAYS)]
+    ports = [engines.free_port() for _ in range(GATEWAYS)]
     gateway = [TRACELESS, "gateway", *state, *TREE, *OPTIONS, "--resp"]
     words = ["RESP", "standing by"]
     gateways = [Process(words, [*gateway, f"127.0.0.1:{port}"]) for port in ports]
@@ -182,7 +177,11 @@ def main():
         last = not killer.is_alive()
         names = range(NAMES) if last else (rng.randrange(NAMES) for _ in range(50))
         for name in [b"name %d" % number for number in names]:
-            client = step(rng, model, answered, client, ports, name, "GET" if last else None)
+            try:
+                client = step(rng, model, answered, client, ports, name, "GET" if last else None)
+            except SystemExit as error:
+                # That a part did not start again is why there is no answer.
+                raise killer.failure or error
     if killer.failure:
         raise killer.failure
     for process in [*gateways, *hosts]:
