@@ -13,7 +13,7 @@ lib=$root/tests/lib
 name=$(basename "$0" .sh)
 if [ -z "${TRACELESS:-}" ]; then
     # An example brings the features of the unit tests.
-    "$lib/build" --release --lib --bins --example scan
+    "$lib/build" --lib --bins --example scan
     TRACELESS=$(cd "$root" && cd "${CARGO_TARGET_DIR:-target}" && pwd)/release/traceless
 fi
 traceless=$(realpath "$TRACELESS")

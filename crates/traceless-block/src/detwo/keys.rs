@@ -6,7 +6,7 @@ use crate::refreshed::{self, RefreshKey};
 use alloc::vec::Vec;
 use traceless_core::error::Result;
 use traceless_core::scheme::openings::{Opening, Openings, SchemeState};
-use traceless_core::seal::{Cipher, Secret};
+use traceless_core::seal::{Cipher, KeyDeriver, Secret};
 
 /// Sealers of one tier in one opening.
 pub(super) struct DetWoTierKeys {
@@ -26,13 +26,15 @@ pub(super) struct DetWoKeyRing {
 impl DetWoKeyRing {
     pub fn new(key: Secret, cipher: Cipher, geometry: DetWoGeometry, state: &SchemeState) -> Self {
         let blocks = (0..=geometry.map_tiers).map(|t| geometry.tier_blocks(t)).collect();
-        let openings = Openings::new(state, |o| tier_keys(&key, cipher, &geometry, o));
+        let deriver = KeyDeriver::new(&key);
+        let openings = Openings::new(state, |o| tier_keys(&deriver, cipher, &geometry, o));
         Self { key, cipher, geometry, blocks, openings }
     }
 
     /// Adds the newest opening.
     pub fn push(&mut self, opening: Opening) -> Result {
-        let keys = tier_keys(&self.key, self.cipher, &self.geometry, &opening);
+        let deriver = KeyDeriver::new(&self.key);
+        let keys = tier_keys(&deriver, self.cipher, &self.geometry, &opening);
         self.openings.push(opening, keys)
     }
 
@@ -70,13 +72,13 @@ impl DetWoKeyRing {
 }
 
 fn tier_keys(
-    key: &Secret,
+    deriver: &KeyDeriver,
     cipher: Cipher,
     geometry: &DetWoGeometry,
     opening: &Opening,
 ) -> Vec<DetWoTierKeys> {
     let of_tier = |tier| {
-        let key = |purpose: &[u8]| key.derive(&[&opening.id, &[tier], purpose]);
+        let key = |purpose: &[u8]| deriver.derive(&[&opening.id, &[tier], purpose]);
         let hold = LogKeys::new(cipher, &key(b"address"), &key(b"holding"));
         DetWoTierKeys { hold, main: RefreshKey::new(cipher, &key(b"main")) }
     };

@@ -5,7 +5,7 @@ use super::geometry::RandomGeometry;
 use alloc::vec::Vec;
 use traceless_core::error::Result;
 use traceless_core::scheme::openings::{self, Opening, Openings, SchemeState};
-use traceless_core::seal::{Cipher, Secret};
+use traceless_core::seal::{Cipher, KeyDeriver, Secret};
 
 /// The openings with their keys.
 pub(super) struct RandomKeyRing {
@@ -13,7 +13,7 @@ pub(super) struct RandomKeyRing {
     cipher: Cipher,
     tiers: u8,
     openings: Openings<Vec<RandomTierKeys>>,
-    fingerprints: Vec<Secret>,
+    fingerprints: Vec<KeyDeriver>,
 }
 
 impl RandomKeyRing {
@@ -24,15 +24,17 @@ impl RandomKeyRing {
         state: &SchemeState,
     ) -> Self {
         let tiers = geometry.map_tiers;
-        let openings = Openings::new(state, |o| tier_keys(&key, cipher, tiers, o));
-        let of_tier = |tier| key.derive(&[&[tier], b"fingerprint"]);
+        let deriver = KeyDeriver::new(&key);
+        let openings = Openings::new(state, |o| tier_keys(&deriver, cipher, tiers, o));
+        let of_tier = |tier| KeyDeriver::new(&deriver.derive(&[&[tier], b"fingerprint"]));
         let fingerprints = (0..=tiers).map(of_tier).collect();
         Self { key, cipher, tiers, openings, fingerprints }
     }
 
     /// Adds the newest opening.
     pub fn push(&mut self, opening: Opening) -> Result {
-        let keys = tier_keys(&self.key, self.cipher, self.tiers, &opening);
+        let deriver = KeyDeriver::new(&self.key);
+        let keys = tier_keys(&deriver, self.cipher, self.tiers, &opening);
         self.openings.push(opening, keys)
     }
 
@@ -73,9 +75,14 @@ impl RandomKeyRing {
     }
 }
 
-fn tier_keys(key: &Secret, cipher: Cipher, tiers: u8, opening: &Opening) -> Vec<RandomTierKeys> {
+fn tier_keys(
+    deriver: &KeyDeriver,
+    cipher: Cipher,
+    tiers: u8,
+    opening: &Opening,
+) -> Vec<RandomTierKeys> {
     let of_tier = |tier| {
-        let key = |purpose: &[u8]| cipher.sealer(&key.derive(&[&opening.id, &[tier], purpose]));
+        let key = |purpose: &[u8]| cipher.sealer(&deriver.derive(&[&opening.id, &[tier], purpose]));
         RandomTierKeys {
             head: key(b"slot head"),
             body: key(b"slot body"),

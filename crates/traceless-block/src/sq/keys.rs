@@ -9,7 +9,7 @@ use crate::log::LogKeys;
 use crate::refreshed::{self, RefreshKey};
 use traceless_core::error::Result;
 use traceless_core::scheme::openings::{self, Opening, Openings, SchemeState};
-use traceless_core::seal::{Cipher, Secret};
+use traceless_core::seal::{Cipher, KeyDeriver, Secret};
 
 /// Sealers of one opening.
 pub(super) struct SqKeys {
@@ -40,13 +40,14 @@ pub(super) struct SqKeyRing {
 
 impl SqKeyRing {
     pub fn new(key: Secret, cipher: Cipher, geometry: &SqGeometry, state: &SchemeState) -> Self {
-        let openings = Openings::new(state, |o| sq_keys(&key, cipher, o));
+        let deriver = KeyDeriver::new(&key);
+        let openings = Openings::new(state, |o| sq_keys(&deriver, cipher, o));
         Self { key, cipher, bucket: u64::from(geometry.bucket), openings }
     }
 
     /// Adds the newest opening.
     pub fn push(&mut self, opening: Opening) -> Result {
-        self.openings.push(opening, sq_keys(&self.key, self.cipher, &opening))
+        self.openings.push(opening, sq_keys(&KeyDeriver::new(&self.key), self.cipher, &opening))
     }
 
     /// The opening that made write number `count`, and its keys.
@@ -111,8 +112,8 @@ pub(super) fn lifetime(schedule: &Schedule) -> u64 {
     schedule.start(last) + 4 * schedule.width(last)
 }
 
-fn sq_keys(key: &Secret, cipher: Cipher, opening: &Opening) -> SqKeys {
-    let key = |purpose: &[u8]| key.derive(&[&opening.id, purpose]);
+fn sq_keys(deriver: &KeyDeriver, cipher: Cipher, opening: &Opening) -> SqKeys {
+    let key = |purpose: &[u8]| deriver.derive(&[&opening.id, purpose]);
     SqKeys {
         log: LogKeys::new(cipher, &key(b"log address"), &key(b"log")),
         levels: LogKeys::new(cipher, &key(b"level address"), &key(b"level")),

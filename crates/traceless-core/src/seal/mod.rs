@@ -51,7 +51,7 @@ pub use keystream::Keystream;
 pub use masked::MaskSeal;
 pub use nonce::Nonce;
 pub use prf::Prf;
-pub use secret::{Mac, SECRET_LEN, Secret};
+pub use secret::{KeyDeriver, Mac, SECRET_LEN, Secret};
 pub use unsealed::NoSeal;
 #[cfg(feature = "std")]
 pub use wide::{DoubleAegis, WideAegis};
