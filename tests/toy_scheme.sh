@@ -22,25 +22,24 @@ cp -r "$root/tests/toy_scheme/twice" copy/crates/traceless-block/src/
 (cd copy && git apply --unsafe-paths -p1 "$patch")
 
 section "it is built, and conforms"
-# Packages from elsewhere are compiled as for the unit tests and for ./quickstart, and so only once;
-# our own code need not be fast here, least of all what the suite does not run.
-flags=(--release --locked)
-for package in sys core block volume cli audit dashboard; do
-    level=1
-    [[ $package =~ ^(sys|core|block)$ ]] || level=0
-    flags+=(--config "profile.release.package.traceless-$package.opt-level=$level")
-    flags+=(--config "profile.release.package.traceless-$package.codegen-units=16")
+# With the features and the profile of tests/lib/build, packages from elsewhere are not compiled
+# again. Our own code need not be fast here, least of all what the suite does not run.
+flags=(--profile bench --workspace --all-features --locked --bin traceless-toy --test suite)
+for package in "$root"/crates/*; do
+    package=$(basename "$package")
+    level=0
+    [[ ! $package =~ -(sys|core|block)$ ]] || level=1
+    flags+=(--config "profile.bench.package.$package.opt-level=$level")
+    flags+=(--config "profile.bench.package.$package.codegen-units=16")
 done
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
-(cd copy && TRACELESS_KIND=twice cargo test "${flags[@]}" -p traceless-block --features suite \
-    --test suite every_kind_conforms -- --nocapture >"$scratch/suite.out" 2>&1) ||
-    fail "$(tail -n 20 suite.out)"
-check "a test has run" grep -q "1 passed" suite.out
-check "of the toy" grep -q "^twice " suite.out
 # Under its own name it does not overwrite the program that other tests use.
 sed -i '/^\[\[bin\]\]/,/^path/s/"traceless"/"traceless-toy"/' copy/crates/traceless-cli/Cargo.toml
-(cd copy && cargo build "${flags[@]}" -p traceless-cli --no-default-features \
-    --features volume,audit 2>"$scratch/build.err") || fail "$(tail build.err)"
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
+(cd copy && cargo test "${flags[@]}" --no-run 2>"$scratch/build.err") || fail "$(tail build.err)"
+(cd copy && TRACELESS_KIND=twice cargo test "${flags[@]}" every_kind_conforms \
+    -- --nocapture >"$scratch/suite.out" 2>&1) || fail "$(tail -n 20 suite.out)"
+check "a test has run" grep -q "1 passed" suite.out
+check "of the toy" grep -q "^twice " suite.out
 traceless=$CARGO_TARGET_DIR/release/traceless-toy
 
 section "a volume of it"

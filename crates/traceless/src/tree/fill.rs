@@ -107,23 +107,42 @@ pub(super) fn fill_slots(bytes: &mut [u8], headers: &[Header], bodies: &[u8]) {
     back.copy_from_slice(bodies);
 }
 
+/// Most parts that blocks are sorted into before each part is sorted: as many streams of writes as
+/// processors follow well, so that a part of a large tree fits into a cache.
+const PARTS_MAX: u64 = 1 << 11;
+
 /// The blocks in the order of their labels, and for each label the end of its blocks in this order.
 fn by_label(labels: &[u32], leaves: u64) -> Result<(Vec<u32>, Vec<u32>)> {
     let leaves = usize::try_from(leaves).map_err(|_| Error::Geometry("too many leaves"))?;
-    let mut ends = vec![0u32; leaves + 1];
+    let shift = (leaves as u64).div_ceil(PARTS_MAX).next_power_of_two().ilog2();
+    let mut starts = vec![0u32; (leaves >> shift) + 2];
     for &label in labels {
-        ends[label as usize + 1] += 1;
+        starts[(label >> shift) as usize + 1] += 1;
     }
-    for leaf in 0..leaves {
-        ends[leaf + 1] += ends[leaf];
+    for part in 1..starts.len() {
+        starts[part] += starts[part - 1];
     }
-    // Now `ends[label]` is where the label's blocks begin; the loop moves it to their end.
     let mut order = vec![0; labels.len()];
+    let mut next = starts.clone();
     for (addr, &label) in (0u32..).zip(labels) {
-        let place = &mut ends[label as usize];
+        let place = &mut next[(label >> shift) as usize];
         order[*place as usize] = addr;
         *place += 1;
     }
+    let (mut ends, mut sorted) = (Vec::with_capacity(leaves), vec![]);
+    for part in starts.windows(2) {
+        let part = part[0]..part[1];
+        let addrs = &mut order[part.start as usize..part.end as usize];
+        sorted.clear();
+        sorted.extend(addrs.iter().map(|&addr| (labels[addr as usize], addr)));
+        sorted.sort_unstable();
+        for (place, (at, &(label, addr))) in part.zip(addrs.iter_mut().zip(&sorted)) {
+            ends.resize(ends.len().max(label as usize), place);
+            *at = addr;
+        }
+    }
+    assert!(ends.len() < leaves, "labels are below the number of leaves");
+    ends.resize(leaves, labels.len() as u32);
     Ok((order, ends))
 }
 
@@ -173,6 +192,18 @@ mod tests {
 
     fn key() -> Secret {
         Secret::from_bytes([7; 32])
+    }
+
+    #[test]
+    fn blocks_are_sorted_by_their_labels() {
+        for (blocks, leaves) in [(0, 1), (5, 1), (9, 2), (40, 27), (3000, 2048), (9000, 19683)] {
+            let labels = labels(blocks, leaves, 4);
+            let mut sorted: Vec<u32> = (0..blocks as u32).collect();
+            sorted.sort_by_key(|&addr| labels[addr as usize]);
+            let end = |leaf| sorted.partition_point(|&addr| labels[addr as usize] <= leaf) as u32;
+            let ends: Vec<u32> = (0..leaves as u32).map(end).collect();
+            assert_eq!(by_label(&labels, leaves).unwrap(), (sorted, ends), "{leaves} leaves");
+        }
     }
 
     #[test]
