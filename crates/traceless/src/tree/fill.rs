@@ -115,7 +115,7 @@ const PARTS_MAX: u64 = 1 << 11;
 fn by_label(labels: &[u32], leaves: u64) -> Result<(Vec<u32>, Vec<u32>)> {
     let leaves = usize::try_from(leaves).map_err(|_| Error::Geometry("too many leaves"))?;
     let shift = (leaves as u64).div_ceil(PARTS_MAX).next_power_of_two().ilog2();
-    let mut starts = vec![0u32; (leaves >> shift) + 2];
+    let mut starts = vec![0u32; leaves.div_ceil(1 << shift) + 1];
     for &label in labels {
         starts[(label >> shift) as usize + 1] += 1;
     }
@@ -129,20 +129,25 @@ fn by_label(labels: &[u32], leaves: u64) -> Result<(Vec<u32>, Vec<u32>)> {
         order[*place as usize] = addr;
         *place += 1;
     }
-    let (mut ends, mut sorted) = (Vec::with_capacity(leaves), vec![]);
-    for part in starts.windows(2) {
-        let part = part[0]..part[1];
-        let addrs = &mut order[part.start as usize..part.end as usize];
-        sorted.clear();
-        sorted.extend(addrs.iter().map(|&addr| (labels[addr as usize], addr)));
-        sorted.sort_unstable();
-        for (place, (at, &(label, addr))) in part.zip(addrs.iter_mut().zip(&sorted)) {
-            ends.resize(ends.len().max(label as usize), place);
-            *at = addr;
+    let (mut ends, mut part) = (vec![0u32; leaves], vec![]);
+    for (range, ends) in starts.windows(2).zip(ends.chunks_mut(1 << shift)) {
+        let mut place = range[0];
+        let addrs = &order[place as usize..range[1] as usize];
+        let within = |addr: u32| labels[addr as usize] as usize % (1 << shift);
+        part.clear();
+        part.extend(addrs.iter().map(|&addr| (addr, within(addr))));
+        for &(_, label) in &part {
+            ends[label] += 1;
+        }
+        for end in ends.iter_mut() {
+            place += core::mem::replace(end, place);
+        }
+        // Now `ends[label]` is where the label's blocks begin; the loop moves it to their end.
+        for &(addr, label) in &part {
+            order[ends[label] as usize] = addr;
+            ends[label] += 1;
         }
     }
-    assert!(ends.len() < leaves, "labels are below the number of leaves");
-    ends.resize(leaves, labels.len() as u32);
     Ok((order, ends))
 }
 
