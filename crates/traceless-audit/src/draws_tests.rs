@@ -47,7 +47,7 @@ fn p_values(draws: &Draws) -> Vec<f64> {
 #[test]
 fn sound_draws_raise_no_alarm_and_their_p_values_are_uniform() {
     let mut of_claims = vec![vec![]; CLAIMS + 1];
-    for seed in 0..100 {
+    for seed in 0..60 {
         let one = leaves(seed, 4096, |rng, _, _| rng.below(4096));
         let other = leaves(1000 + seed, 4096, |rng, _, _| rng.below(4096));
         let mut p = p_values(&one);

@@ -100,8 +100,14 @@ fn crash_everywhere(family: &Family) -> Tally {
     sum.into_inner().expect("nothing panics here")
 }
 
-const QUICK: Effort =
-    Effort { exhaustive_max: 4, subsets: 16, cuts: 1, torn: 8, again_every: 60, continue_every: 1 };
+const QUICK: Effort = Effort {
+    exhaustive_max: 4,
+    subsets: 12,
+    cuts: 1,
+    torn: 6,
+    again_every: 120,
+    continue_every: 2,
+};
 
 /// Flushes, syncs that writing itself makes, kills and closes, each with writes in flight.
 fn steps_for_faults() -> Vec<Step> {

@@ -48,8 +48,8 @@ impl Secret {
     }
 }
 
-/// Derives many keys from one. The keys are those of [`Secret::derive`], each in a third of the time:
-/// the key itself is hashed only once. What it holds is wiped when dropped.
+/// Derives many keys from one, as [`Secret::derive`] does, each in a third of the time: the key
+/// itself is hashed only once. What it holds is wiped when dropped.
 pub struct KeyDeriver(Hkdf<Sha256>);
 
 impl KeyDeriver {

@@ -72,6 +72,9 @@ pub struct RunArgs {
     /// Audit the planted faults only: does this audit detect anything?
     #[arg(long, conflicts_with_all = ["scheme", "level", "seed"])]
     pub self_test: bool,
+    /// Leave the planted faults out: for the next of many audits
+    #[arg(long, conflicts_with = "self_test")]
+    pub schemes_only: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }

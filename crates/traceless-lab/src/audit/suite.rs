@@ -108,7 +108,8 @@ fn audit<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Result<AuditResult, 
     };
     let size = S::size(args.level);
     let work: u64 = schemes.iter().map(|scheme| S::work(scheme, size)).sum();
-    let progress = Progress::new(work + planted_work::<S>());
+    let with_planted = !args.schemes_only;
+    let progress = Progress::new(work + if with_planted { planted_work::<S>() } else { 0 });
     let claims = in_parallel(&schemes, S::at_once(), |scheme| {
         claims_of::<S>(scheme, size, args.seed, &progress)
     });
@@ -120,7 +121,7 @@ fn audit<S: Suite>(args: &RunArgs, scheme: Option<&str>) -> Result<AuditResult, 
         scheme: scheme.unwrap_or("all").to_owned(),
         level: args.level.name(),
         claims: claims.into_iter().collect::<Result<Vec<_>, _>>()?.concat(),
-        planted: planted_claims::<S>(&progress)?,
+        planted: if with_planted { planted_claims::<S>(&progress)? } else { vec![] },
         not_hidden: S::not_hidden(&schemes),
         pictures: pictures
             .into_iter()

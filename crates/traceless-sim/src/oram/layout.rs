@@ -355,7 +355,7 @@ mod tests {
 
     fn shapes() -> Vec<Shape> {
         let mut shapes: Vec<Shape> =
-            PRESETS.iter().map(|preset| preset.shape(18).unwrap().only(|l| l >= 3)).collect();
+            PRESETS.iter().map(|preset| preset.shape(15).unwrap().only(|l| l >= 3)).collect();
         shapes.extend((1..6).map(|z| Shape::uniform(13, z).unwrap()));
         shapes.push(Shape::per_level(vec![0, 0, 3, 1, 0, 2, 5, 4]).unwrap());
         shapes.push(Shape::uniform(1, 3).unwrap());

@@ -246,18 +246,3 @@ fn pages_come_back(name: &str, runs: &[PagerRun]) -> Claim {
     let name = format!("{name}: pages come back as they went");
     Claim::exact(name, verdict, faults as u64, "one wrong byte is found", evidence)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn planted_faults_are_found_and_nothing_else() {
-        let progress = Progress::unseen();
-        let planted = suite::planted_claims::<Pagers>(&progress).unwrap();
-        let clean = suite::honest_claims::<Pagers>(&progress).unwrap();
-        for claim in planted.iter().chain(&clean) {
-            assert_eq!(claim.verdict, Verdict::Pass, "{claim:?}");
-        }
-    }
-}
