@@ -559,6 +559,66 @@ def rights():
     client.delete_object(**of)
 
 
+def cors():
+    """A browser asks without a signature what a page from elsewhere may do."""
+    page = "https://page.example.com"
+    signed = client.generate_presigned_url("get_object", Params={"Bucket": "some", "Key": "c"})
+    signed = urllib.parse.urlsplit(signed)
+
+    def reply_to(method, **headers):
+        to = http.client.HTTPConnection(signed.hostname, signed.port)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        to.request(method, f"{signed.path}?{signed.query}", headers=named)
+        reply = to.getresponse()
+        reply.read()
+        found = {name.lower(): value for name, value in reply.getheaders()}
+        return reply.status, {
+            name.removeprefix("access-control-"): value for name, value in found.items()
+            if name.startswith("access-control-")
+        }
+
+    def ask(**headers):
+        return reply_to("OPTIONS", **headers)
+
+    asks = {"Origin": page, "Access_Control_Request_Method": "GET"}
+    client.put_object(Bucket="some", Key="c", Body=b"blue")
+    refused("NoSuchCORSConfiguration", client.get_bucket_cors, Bucket="some")
+    assert ask() == ask(Origin=page) == (400, {})
+    assert ask(**asks) == (403, {}) and reply_to("GET", Origin=page) == (200, {})
+    rules = [
+        {"AllowedMethods": ["PUT"], "AllowedOrigins": ["*"]},
+        {"ID": "pages", "AllowedMethods": ["GET", "HEAD"], "AllowedHeaders": ["Range", "x-amz-*"],
+         "AllowedOrigins": ["https://*.example.com"], "ExposeHeaders": ["ETag"],
+         "MaxAgeSeconds": 600},
+    ]
+    client.put_bucket_cors(Bucket="some", CORSConfiguration={"CORSRules": rules})
+    assert client.get_bucket_cors(Bucket="some")["CORSRules"] == rules
+    allowed = {"allow-origin": page, "allow-credentials": "true", "allow-methods": "GET, HEAD",
+               "expose-headers": "ETag"}
+    asked = {**allowed, "max-age": "600"}
+    assert ask(**asks) == (200, asked)
+    headers = {"Access_Control_Request_Headers": "Range, X-Amz-Date"}
+    assert ask(**asks, **headers) == (200, {**asked, "allow-headers": "range, x-amz-date"})
+    assert ask(**asks, Access_Control_Request_Headers="x-other") == (403, {})
+    assert ask(**{**asks, "Origin": "https://example.com.org"}) == (403, {})
+    assert ask(**{**asks, "Access_Control_Request_Method": "DELETE"}) == (403, {})
+    put = {"Origin": "http://any", "Access_Control_Request_Method": "PUT"}
+    assert ask(**put) == (200, {"allow-origin": "*", "allow-methods": "PUT"})
+    assert reply_to("GET", Origin=page) == (200, allowed)
+    assert reply_to("GET") == (200, {})
+    # What is refused says so to the page, too.
+    assert reply_to("HEAD", Origin=page) == (403, allowed)
+    for wrong in [{"AllowedMethods": ["PATCH"]}, {"AllowedOrigins": ["a*b*"]},
+                  {"AllowedOrigins": ["a b"]}, {"MaxAgeSeconds": -1}]:
+        configuration = {"CORSRules": [{**rules[0], **wrong}]}
+        refused("InvalidRequest", client.put_bucket_cors, Bucket="some",
+                CORSConfiguration=configuration)
+    assert client.get_bucket_cors(Bucket="some")["CORSRules"] == rules
+    client.delete_bucket_cors(Bucket="some")
+    assert ask(**asks) == (403, {})
+    client.delete_object(Bucket="some", Key="c")
+
+
 def strangers():
     refused("SignatureDoesNotMatch", connect(key, secret + "x").list_buckets)
     refused("InvalidAccessKeyId", connect("nobody", secret).list_buckets)
@@ -618,6 +678,7 @@ def all_():
     checksums()
     rights()
     if not sys.argv[5:]:
+        cors()
         strangers()
     client.delete_bucket(Bucket="some")
 

@@ -1,6 +1,7 @@
 //! Buckets and their metadata.
 
 use super::access::AccessKeys;
+use super::cors::CorsRule;
 use super::errors::{read_state, s3_error_of};
 use super::lifecycle::Rule;
 use super::locks::BucketLock;
@@ -54,6 +55,9 @@ pub struct BucketNote {
     /// Rules by which objects expire.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lifecycle: Vec<Rule>,
+    /// Rules by which browsers let pages from elsewhere read replies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cors: Vec<CorsRule>,
     /// Object Lock, if it is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<BucketLock>,

@@ -3,19 +3,19 @@
 use super::access::{self, AccessKeys};
 use super::domains::Domains;
 use super::handlers::Handlers;
+use super::pages::{self, PageRequest};
 use super::signature;
 use crate::connection::{Connection, Wire};
 use crate::shared::SharedGateway;
 use core::pin::Pin;
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HeaderValue};
 use hyper::service::Service;
-use hyper::{Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::region::Region;
 use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{Body, HttpError};
+use s3s::{Body, HttpError, S3Error};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -29,7 +29,11 @@ const ORDER_LEN_MAX: usize = 4 << 20;
 
 /// Answers requests of clients that have an access key.
 #[derive(Clone)]
-pub struct S3(S3Service);
+pub struct S3 {
+    service: S3Service,
+    front: Arc<SharedGateway>,
+    domains: Arc<Domains>,
+}
 
 impl S3 {
     /// Requests with new rules by which objects expire notify `new_rules`.
@@ -40,9 +44,9 @@ impl S3 {
         new_rules: Arc<Notify>,
     ) -> Self {
         let keys = Arc::new(keys);
-        let handlers = Handlers::new(front, keys.clone(), new_rules);
+        let handlers = Handlers::new(front.clone(), keys.clone(), new_rules);
         let mut builder = S3ServiceBuilder::new(handlers);
-        builder.set_host(Domains(domains));
+        builder.set_host(Domains(domains.clone()));
         builder.set_auth(access::Door(keys.clone()));
         builder.set_access(access::Door(keys));
         let mut config = S3Config::default();
@@ -51,7 +55,19 @@ impl S3 {
         // Uploads by HTML form are not supported.
         config.post_object_max_file_size = 0;
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-        Self(builder.build())
+        Self { service: builder.build(), front, domains: Arc::new(Domains(domains)) }
+    }
+
+    /// Answers whether a page of a browser may make its request, which is not signed.
+    fn answer_page(&self, page: Option<PageRequest>) -> Result<Response<Body>, HttpError> {
+        match page.ok_or_else(pages::incomplete).and_then(|page| page.answer(&self.front)) {
+            Ok(headers) => {
+                let mut reply = Response::new(Body::empty());
+                *reply.headers_mut() = headers;
+                Ok(reply)
+            }
+            Err(error) => reply_of(error),
+        }
     }
 }
 
@@ -61,24 +77,33 @@ impl Service<Request<Incoming>> for S3 {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let page = PageRequest::of(&request, &self.domains);
+        if request.method() == Method::OPTIONS {
+            return Box::pin(core::future::ready(self.answer_page(page)));
+        }
         let wire = request.extensions().get().map_or(Wire::Network, Connection::wire);
-        if let Err(error) = signature::check(&request, wire) {
-            let reply = error.to_http_response().map_err(|error| HttpError::new(Box::new(error)));
-            return Box::pin(core::future::ready(reply.map(closing)));
-        }
-        if names_impossible_region(&request) {
-            return Box::pin(core::future::ready(Ok(another_region())));
-        }
         let is_last = expects_nothing(&request);
-        let reply = Service::call(&self.0, request);
+        let service = self.service.clone();
+        let front = self.front.clone();
         Box::pin(async move {
-            let mut reply = reply.await?;
+            let mut reply = match signature::check(&request, wire) {
+                Err(error) => closing(reply_of(error)?),
+                Ok(()) if names_impossible_region(&request) => another_region(),
+                Ok(()) => Service::call(&service, request).await?,
+            };
             if is_last {
                 reply = closing(reply);
+            }
+            if let Some(page) = page {
+                page.add_to(reply.headers_mut(), &front);
             }
             Ok(reply)
         })
     }
+}
+
+fn reply_of(error: S3Error) -> Result<Response<Body>, HttpError> {
+    error.to_http_response().map_err(|error| HttpError::new(Box::new(error)))
 }
 
 /// Whether a client waits for `100 Continue` before an empty body. It is not sent, because nothing

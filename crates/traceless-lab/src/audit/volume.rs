@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    /// The self-test, which tests/audit_times.sh runs, audits all of them.
+    /// The self-test, which `tests/audit_times.sh` runs, audits all of them.
     #[test]
     fn mutants_can_be_audited_by_name() {
         for (name, verdict) in [

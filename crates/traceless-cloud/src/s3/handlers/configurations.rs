@@ -3,6 +3,7 @@
 use super::Handlers;
 use super::inputs::{check_acl, check_list, check_rights};
 use crate::s3::buckets::{BucketNote, PublicAccessBlock, Versioning, change_bucket, create_bucket};
+use crate::s3::cors::CorsRule;
 use crate::s3::errors::read_state;
 use crate::s3::lifecycle::Rule;
 use crate::s3::locks::{BucketLock, Retention, read_hold};
@@ -188,6 +189,22 @@ impl Handlers {
         })?;
         self.new_rules.notify_one();
         Ok(())
+    }
+
+    pub(super) fn cors(&self, bucket: &str) -> S3Result<dto::GetBucketCorsOutput> {
+        let rules = self.bucket_note(bucket)?.cors;
+        if rules.is_empty() {
+            return Err(s3_error!(NoSuchCORSConfiguration));
+        }
+        let cors_rules = Some(rules.iter().map(CorsRule::reply).collect());
+        Ok(dto::GetBucketCorsOutput { cors_rules })
+    }
+
+    pub(super) fn put_cors(&self, bucket: &str, rules: Vec<CorsRule>) -> S3Result<()> {
+        change_bucket(&self.front, bucket, |note| {
+            note.cors = rules;
+            Ok(())
+        })
     }
 
     pub(super) fn public_access(&self, bucket: &str) -> S3Result<dto::GetPublicAccessBlockOutput> {

@@ -10,6 +10,7 @@ use super::access::AccessKeys;
 use super::bodies::Trailers;
 use super::buckets;
 use super::conditions::Conditions;
+use super::cors::CorsRule;
 use super::errors::read_state;
 use super::lifecycle::Rule;
 use super::names::ObjectPlace;
@@ -265,7 +266,30 @@ impl S3 for Handlers {
         &self,
         request: S3Request<dto::GetBucketCorsInput>,
     ) -> Answer<dto::GetBucketCorsOutput> {
-        self.has_none(&request.input.bucket, s3_error!(NoSuchCORSConfiguration)).await
+        self.counted(Kind::State, async { self.cors(&request.input.bucket) }).await
+    }
+
+    async fn put_bucket_cors(
+        &self,
+        request: S3Request<dto::PutBucketCorsInput>,
+    ) -> Answer<dto::PutBucketCorsOutput> {
+        let put = async {
+            let dto::PutBucketCorsInput { bucket, cors_configuration, .. } = request.input;
+            self.put_cors(&bucket, CorsRule::of_request(cors_configuration)?)?;
+            Ok(dto::PutBucketCorsOutput::default())
+        };
+        self.counted(Kind::State, put).await
+    }
+
+    async fn delete_bucket_cors(
+        &self,
+        request: S3Request<dto::DeleteBucketCorsInput>,
+    ) -> Answer<dto::DeleteBucketCorsOutput> {
+        let deleted = async {
+            self.put_cors(&request.input.bucket, Vec::new())?;
+            Ok(dto::DeleteBucketCorsOutput::default())
+        };
+        self.counted(Kind::State, deleted).await
     }
 
     async fn get_bucket_lifecycle_configuration(
