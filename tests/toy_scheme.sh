@@ -24,7 +24,7 @@ cp -r "$root/tests/toy_scheme/twice" copy/crates/traceless-block/src/
 section "it is built, and conforms"
 # With the features and the profile of tests/lib/build, packages from elsewhere are not compiled
 # again. Our own code need not be fast here, least of all what the suite does not run.
-flags=(--profile bench --workspace --all-features --locked --bin traceless-toy --test suite)
+flags=(--profile bench --workspace --all-features --locked)
 for package in "$root"/crates/*; do
     package=$(basename "$package")
     level=0
@@ -35,8 +35,9 @@ done
 # Under its own name it does not overwrite the program that other tests use.
 sed -i '/^\[\[bin\]\]/,/^path/s/"traceless"/"traceless-toy"/' copy/crates/traceless-cli/Cargo.toml
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
-(cd copy && cargo test "${flags[@]}" --no-run 2>"$scratch/build.err") || fail "$(tail build.err)"
-(cd copy && TRACELESS_KIND=twice cargo test "${flags[@]}" every_kind_conforms \
+(cd copy && cargo build "${flags[@]}" --bin traceless-toy 2>"$scratch/build.err") ||
+    fail "$(tail build.err)"
+(cd copy && TRACELESS_KIND=twice cargo test "${flags[@]}" --test suite every_kind_conforms \
     -- --nocapture >"$scratch/suite.out" 2>&1) || fail "$(tail -n 20 suite.out)"
 check "a test has run" grep -q "1 passed" suite.out
 check "of the toy" grep -q "^twice " suite.out

@@ -619,6 +619,25 @@ def cors():
     client.delete_object(Bucket="some", Key="c")
 
 
+def owners():
+    """Clients that know the owner of a bucket are told if it is another one."""
+    client.put_object(Bucket="some", Key="c", Body=b"blue", ExpectedBucketOwner=key)
+    of = {"Bucket": "some", "Key": "c"}
+    assert client.get_object(**of, ExpectedBucketOwner=key)["Body"].read() == b"blue"
+    refused("AccessDenied", client.get_object, **of, ExpectedBucketOwner="another")
+    refused("403", client.head_object, **of, ExpectedBucketOwner="another")
+    refused("AccessDenied", client.delete_object, **of, ExpectedBucketOwner="another")
+    refused("AccessDenied", client.put_object, **of, Body=b"", ExpectedBucketOwner="another")
+    refused("AccessDenied", client.list_objects_v2, Bucket="some", ExpectedBucketOwner="another")
+    refused("NoSuchBucket", client.list_objects_v2, Bucket="none", ExpectedBucketOwner="another")
+    copy = {"Bucket": "some", "Key": "d", "CopySource": "some/c"}
+    client.copy_object(**copy, ExpectedSourceBucketOwner=key)
+    refused("AccessDenied", client.copy_object, **copy, ExpectedSourceBucketOwner="another")
+    assert [one["Key"] for one in client.list_objects_v2(Bucket="some")["Contents"]] == ["c", "d"]
+    for one in "cd":
+        client.delete_object(Bucket="some", Key=one)
+
+
 def strangers():
     refused("SignatureDoesNotMatch", connect(key, secret + "x").list_buckets)
     refused("InvalidAccessKeyId", connect("nobody", secret).list_buckets)
@@ -677,6 +696,7 @@ def all_():
     lifecycle()
     checksums()
     rights()
+    owners()
     if not sys.argv[5:]:
         cors()
         strangers()

@@ -1,17 +1,10 @@
 //! Access keys, and the rights of each key on each bucket.
 
 use crate::codec::hex;
-use crate::connection::Connection;
 use crate::error::{Error, Result};
-use async_trait::async_trait;
-use s3s::access::{S3Access, S3AccessContext};
-use s3s::auth::{S3Auth, SecretKey};
-use s3s::dto::{CopyObjectInput, CopySource, UploadPartCopyInput};
-use s3s::path::S3Path;
-use s3s::{S3Request, S3Result, s3_error};
+use s3s::auth::SecretKey;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::Arc;
 use traceless_core::rng::Rng;
 use zeroize::Zeroizing;
 
@@ -96,71 +89,9 @@ impl AccessKeys {
         grants.get(bucket).or_else(|| grants.get("*")).copied()
     }
 
-    fn check<T>(&self, request: &S3Request<T>, bucket: &str) -> S3Result<()> {
-        let id = request.credentials.as_ref().map(|known| &*known.access_key);
-        let grant = id.and_then(|id| self.grant(id, bucket));
-        grant.map(drop).ok_or_else(|| s3_error!(AccessDenied))
-    }
-}
-
-/// Authenticates clients and checks their rights.
-pub struct Door(pub Arc<AccessKeys>);
-
-#[async_trait]
-impl S3Auth for Door {
-    async fn get_secret_key(&self, id: &str) -> S3Result<SecretKey> {
-        let key = self.0.0.get(id).ok_or_else(|| s3_error!(InvalidAccessKeyId))?;
-        Ok(key.secret.clone())
-    }
-}
-
-#[async_trait]
-impl S3Access for Door {
-    async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
-        // The library has verified the signature before it calls this.
-        if request.credentials().is_some()
-            && let Some(connection) = request.extensions_mut().get::<Connection>()
-        {
-            connection.keep();
-        }
-        let known = request.credentials().ok_or_else(|| s3_error!(AccessDenied))?;
-        let bucket = match request.s3_path() {
-            // The reply lists only the buckets of this key.
-            S3Path::Root if request.s3_op().name() == "ListBuckets" => return Ok(()),
-            S3Path::Root => return Err(s3_error!(AccessDenied)),
-            S3Path::Bucket { bucket } | S3Path::Object { bucket, .. } => bucket,
-        };
-        let grant = self.0.grant(&known.access_key, bucket);
-        if grant.is_some_and(|grant| grant >= needed(request.s3_op().name())) {
-            return Ok(());
-        }
-        Err(s3_error!(AccessDenied))
-    }
-
-    async fn copy_object(&self, request: &mut S3Request<CopyObjectInput>) -> S3Result<()> {
-        self.0.check(request, source_bucket(&request.input.copy_source)?)
-    }
-
-    async fn upload_part_copy(&self, request: &mut S3Request<UploadPartCopyInput>) -> S3Result<()> {
-        self.0.check(request, source_bucket(&request.input.copy_source)?)
-    }
-}
-
-fn source_bucket(source: &CopySource) -> S3Result<&str> {
-    match source {
-        CopySource::Bucket { bucket, .. } => Ok(bucket),
-        _ => Err(s3_error!(NotImplemented)),
-    }
-}
-
-/// The rights that an operation needs.
-fn needed(operation: &str) -> Grant {
-    let reads = ["Get", "Head", "List"].iter().any(|verb| operation.starts_with(verb));
-    // Uploads and their parts are listed only by clients that write.
-    if reads && !matches!(operation, "ListParts" | "ListMultipartUploads") {
-        Grant::ReadOnly
-    } else {
-        Grant::ReadWrite
+    /// The secret of a key.
+    pub fn secret(&self, id: &str) -> Option<&SecretKey> {
+        self.0.get(id).map(|key| &key.secret)
     }
 }
 
@@ -194,15 +125,5 @@ mod tests {
         }
         let drawn = AccessKeys::parse(&AccessKeys::draw(&mut SeededRng::new(1))).unwrap();
         assert_eq!(drawn.0.len(), 1);
-    }
-
-    #[test]
-    fn unknown_operations_need_the_write_grant() {
-        for operation in ["GetObject", "HeadObject", "ListObjectsV2", "GetBucketLocation"] {
-            assert_eq!(needed(operation), Grant::ReadOnly);
-        }
-        for operation in ["PutObject", "DeleteObjects", "CopyObject", "ListParts", "PostObject"] {
-            assert_eq!(needed(operation), Grant::ReadWrite);
-        }
     }
 }

@@ -54,6 +54,7 @@ mod conditions;
 mod copies;
 mod cors;
 mod domains;
+mod door;
 mod errors;
 mod expiry;
 mod handlers;

@@ -1,7 +1,8 @@
 //! The protocol's library as a service, and its workarounds for clients.
 
-use super::access::{self, AccessKeys};
+use super::access::AccessKeys;
 use super::domains::Domains;
+use super::door::Door;
 use super::handlers::Handlers;
 use super::pages::{self, PageRequest};
 use super::signature;
@@ -47,8 +48,9 @@ impl S3 {
         let handlers = Handlers::new(front.clone(), keys.clone(), new_rules);
         let mut builder = S3ServiceBuilder::new(handlers);
         builder.set_host(Domains(domains.clone()));
-        builder.set_auth(access::Door(keys.clone()));
-        builder.set_access(access::Door(keys));
+        let door = Door::new(keys, front.clone());
+        builder.set_auth(door.clone());
+        builder.set_access(door);
         let mut config = S3Config::default();
         config.presigned_url_max_skew_time_secs = SKEW_MAX;
         config.xml_max_body_size = ORDER_LEN_MAX;
