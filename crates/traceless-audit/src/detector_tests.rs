@@ -31,7 +31,7 @@ fn found(claims: &[Claim]) -> Vec<&str> {
 #[test]
 fn sound_schemes_pass_with_uniform_p_values() {
     let seeds = std::env::var("TRACELESS_AUDIT_SEEDS").ok();
-    let seeds = seeds.map_or(6, |seeds| seeds.parse().expect("a number of seeds"));
+    let seeds = seeds.map_or(9, |seeds| seeds.parse().expect("a number of seeds"));
     for (name, scheme, accesses) in SCHEMES {
         let mut all: HashMap<String, Vec<f64>> = HashMap::new();
         for seed in 0..seeds {

@@ -47,7 +47,7 @@ fn p_values(draws: &Draws) -> Vec<f64> {
 #[test]
 fn sound_draws_raise_no_alarm_and_their_p_values_are_uniform() {
     let mut of_claims = vec![vec![]; CLAIMS + 1];
-    for seed in 0..60 {
+    for seed in 0..100 {
         let one = leaves(seed, 4096, |rng, _, _| rng.below(4096));
         let other = leaves(1000 + seed, 4096, |rng, _, _| rng.below(4096));
         let mut p = p_values(&one);
@@ -70,7 +70,7 @@ fn sound_draws_raise_no_alarm_and_their_p_values_are_uniform() {
 fn short_and_uneven_draws_raise_alarms_no_more_often_than_stated() {
     for (places, hot) in [(4, false), (128, true), (512, false), (512, true)] {
         let mut of_claims = vec![vec![]; CLAIMS + 1];
-        for seed in 0..200 {
+        for seed in 0..300 {
             let mut draws = [2 * seed, 2 * seed + 1].map(|seed| {
                 let mut draws = leaves(seed, places, |rng, _, _| rng.below(places));
                 draws.drawn.truncate(1280);

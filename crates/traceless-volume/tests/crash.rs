@@ -38,17 +38,6 @@ use traceless_core::rng::{Rng, SeededRng};
 use traceless_volume::format::AREAS_AT;
 use world::{Failure, How, Step, World, script};
 
-/// For every crash of the cases in the tables.
-const TABLES: Effort = Effort {
-    exhaustive_max: 8,
-    subsets: 80,
-    cuts: 4,
-    torn: 8,
-    again_every: 180,
-    continue_every: 4,
-};
-
-/// For `cargo xtask crash`, which has any length of time.
 const THOROUGH: Effort = Effort {
     exhaustive_max: 10,
     subsets: 200,
@@ -63,9 +52,9 @@ fn nothing_acknowledged_is_lost_at_any_crash() {
     for family in &FAMILIES {
         let sum = crash_everywhere(family);
         println!("{}: {sum}", family.name);
-        assert!(sum.points > 40 && sum.subsets > 1500 && sum.tears > 600, "{sum}");
+        assert!(sum.points > 40 && sum.subsets > 2000 && sum.tears > 800, "{sum}");
         assert!(sum.again > 400, "{sum}");
-        assert!(sum.redone > 1000 && sum.shorter > 900, "the crashes took nothing: {sum}");
+        assert!(sum.redone > 1000 && sum.shorter > 1000, "the crashes took nothing: {sum}");
     }
 }
 
@@ -86,7 +75,7 @@ fn crash_everywhere(family: &Family) -> Tally {
     let (next, sum) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     let work = || {
         while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match case.check(TABLES) {
+            match case.check(THOROUGH) {
                 Ok(tally) => *sum.lock().expect("nothing panics here") += tally,
                 Err(what) => panic!("{case}:\n{what}"),
             }
@@ -100,14 +89,8 @@ fn crash_everywhere(family: &Family) -> Tally {
     sum.into_inner().expect("nothing panics here")
 }
 
-const QUICK: Effort = Effort {
-    exhaustive_max: 4,
-    subsets: 12,
-    cuts: 1,
-    torn: 6,
-    again_every: 120,
-    continue_every: 2,
-};
+const QUICK: Effort =
+    Effort { exhaustive_max: 4, subsets: 16, cuts: 1, torn: 8, again_every: 60, continue_every: 1 };
 
 /// Flushes, syncs that writing itself makes, kills and closes, each with writes in flight.
 fn steps_for_faults() -> Vec<Step> {

@@ -339,12 +339,16 @@ mod tests {
         }
     }
 
-    /// The self-test, which `tests/audit_times.sh` runs, audits all of them.
     #[test]
     fn mutants_can_be_audited_by_name() {
         for (name, verdict) in [
             ("mutant:skips-clean", "leak"),
+            ("mutant:coalesces", "leak"),
+            ("mutant:literal-wrap", "fault"),
+            ("mutant:skips-fakes", "leak"),
             ("mutant:keeps-older", "fault"),
+            ("sq:paper-cadence", "leak"),
+            ("mutant:own-slot", "leak"),
             ("mutant:prefers-free", "leak"),
         ] {
             let (code, report) = report(&audit_alone(name));

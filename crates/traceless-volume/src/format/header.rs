@@ -247,7 +247,7 @@ mod tests {
         let paper = sq::SqGeometry { cadence: sq::Cadence::Paper, amortized: true, ..disk };
         let samples = registry::KINDS.iter().flat_map(|k| (k.samples)(900, 1000, 4096).unwrap());
         let samples = samples.map(|(_, scheme)| scheme).chain([Arc::new(paper) as Arc<_>]);
-        for (nth, scheme) in samples.enumerate() {
+        for scheme in samples {
             let keys = Keys::for_fuzzing();
             let new = Header::new([5; 16], Features::default(), scheme.clone(), Cipher::Aegis256);
             let is_plain = scheme.name() == "plain";
@@ -255,8 +255,7 @@ mod tests {
             let bytes = header.encode(&keys);
             assert_eq!(Header::decode(&bytes).unwrap(), header);
             Header::verify(&bytes, &keys).unwrap();
-            // All bits of one header; of the rest one in seven, which touches every byte.
-            for bit in (0..bytes.len() * 8).step_by(if nth == 0 { 1 } else { 7 }) {
+            for bit in 0..bytes.len() * 8 {
                 let mut flipped = bytes.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
                 let opened = Header::decode(&flipped).and_then(|_| Header::verify(&flipped, &keys));
