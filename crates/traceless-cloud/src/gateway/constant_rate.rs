@@ -14,6 +14,7 @@ use super::queries::{Access, Preparation};
 use super::rounds::Wait;
 use super::{Gateway, Journal};
 use crate::error::{Error, Result};
+use crate::host::QueryRequest;
 use crate::params::Params;
 use std::sync::Arc;
 use traceless_core::clock::Timer;
@@ -34,6 +35,33 @@ pub struct ConstantRate {
     next: u64,
     /// The round in which the whole state was last saved.
     saved_in_round: u64,
+}
+
+/// A tick with a query that is written down and not sent yet.
+pub(crate) struct TickUnderWay {
+    /// What is to be sent when the tick is due.
+    pub requests: Vec<QueryRequest>,
+    /// Whether its query is a new one.
+    is_own: bool,
+    /// Whether its query is for a block.
+    is_used: bool,
+    timer: Arc<dyn Timer>,
+    due: u64,
+    /// By how much it is late, in nanoseconds.
+    late: u64,
+}
+
+impl TickUnderWay {
+    /// Waits until the tick is due.
+    pub fn wait(&mut self) {
+        self.timer.wait_until(self.due);
+        self.late = self.timer.now().saturating_sub(self.due);
+    }
+
+    /// Whether its query is for a block that a client waits for.
+    pub fn is_used(&self) -> bool {
+        self.is_used
+    }
 }
 
 impl ConstantRate {
@@ -88,7 +116,7 @@ impl Gateway {
         let tick = self.next_tick();
         let filled = self.use_tick(&Access::Dummy);
         if filled.is_err() && self.next_tick() == tick {
-            self.pass_tick();
+            self.end_failed_tick();
         }
         filled.map(drop)
     }
@@ -97,6 +125,12 @@ impl Gateway {
     /// written with the next tick. `None` without a constant rate.
     pub fn deferred_ack(&self) -> Option<u64> {
         self.journal.as_ref().and_then(Journal::deferred_ack)
+    }
+
+    /// Whether the next tick is to write a change of a name of
+    /// [`Namespace::Values`](super::Namespace::Values).
+    pub(crate) fn is_unwritten(&self, name: &[u8]) -> bool {
+        self.deferred_ack().is_some() && self.unwritten_values.contains(name)
     }
 
     /// Whether the record of a [`deferred_ack`](Self::deferred_ack) is written, or failed to be.
@@ -116,13 +150,11 @@ impl Gateway {
         let mut read = Vec::new();
         for access in accesses.iter().filter(|access| access.id().is_some()) {
             loop {
-                if self.serve_cached(access, &mut read)? {
-                    self.counts.hits += 1;
+                if self.serve_at_hand(access, &mut read)? {
                     break;
                 }
-                self.answers.clear();
                 if self.use_tick(access)? {
-                    read.extend(self.answers.drain(..).map(|answer| answer.read));
+                    read.extend(self.take_tick_answer());
                     break;
                 }
             }
@@ -130,15 +162,42 @@ impl Gateway {
         Ok(read)
     }
 
+    /// Makes an access without a query if its block is at the gateway. Returns whether it is.
+    pub(crate) fn serve_at_hand(
+        &mut self,
+        access: &Access,
+        read: &mut Vec<BlockRead>,
+    ) -> Result<bool> {
+        let is_served = self.serve_cached(access, read)?;
+        self.counts.hits += u64::from(is_served);
+        Ok(is_served)
+    }
+
     /// Uses the next tick. Returns whether it served `access`: a query that has no reply yet is
     /// sent first, and after a reply that reports damage a query is sent again with the next tick.
     fn use_tick(&mut self, access: &Access) -> Result<bool> {
+        let mut tick = self.begin_tick(|_| access.clone())?;
+        tick.wait();
+        let replies = self.hosts.clone().query_many(&tick.requests);
+        self.end_tick(&tick, replies)
+    }
+
+    /// Writes the query of the next tick down: for the access that `choose` returns, which is not
+    /// called if a query has no reply yet, as that query is sent again. When the tick is due, its
+    /// requests are to be sent, and [`Self::end_tick`] is to be called with the replies. In between
+    /// only accesses to blocks at the gateway can be made, and names changed.
+    pub(crate) fn begin_tick(
+        &mut self,
+        choose: impl FnOnce(&mut Self) -> Access,
+    ) -> Result<TickUnderWay> {
         self.hosts.check()?;
         if self.is_any_lost() {
             self.wait_for_tick();
             self.begin_next_session()?;
         }
         self.check_stash()?;
+        self.answers.clear();
+        let mut is_used = false;
         let is_own = self.state.pending.is_empty();
         if is_own {
             if self.state.queries >= self.state.params.round_blocks {
@@ -148,20 +207,50 @@ impl Gateway {
                 }
                 self.begin(None)?;
             }
-            let prepared = self.prepare_query(access)?;
+            let access = choose(self);
+            is_used = access.id().is_some();
+            let prepared = self.prepare_query(&access)?;
             assert!(prepared == Preparation::Done, "no batch is under way at a constant rate");
         }
-        self.flush()?;
-        self.pass_tick();
-        let is_used = is_own && access.id().is_some();
-        self.counts.ticks_used += u64::from(is_used);
-        self.counts.ticks_unused += u64::from(!is_used);
-        self.send_pending()?;
+        let requests = self.requests_to_send(|_| true)?;
+        let rate = self.constant_rate.as_ref().expect("there is a constant rate");
+        let (timer, due) = (rate.timer.clone(), rate.next);
+        Ok(TickUnderWay { requests, is_own, is_used, timer, due, late: 0 })
+    }
+
+    /// Takes the replies to the requests of a tick, after it has waited. Returns whether its own
+    /// query was answered.
+    pub(crate) fn end_tick(
+        &mut self,
+        tick: &TickUnderWay,
+        replies: Vec<Result<Vec<u8>>>,
+    ) -> Result<bool> {
+        self.count_tick(tick.late);
+        self.counts.ticks_used += u64::from(tick.is_used);
+        self.counts.ticks_unused += u64::from(!tick.is_used);
+        match self.answer_each(replies) {
+            Err(Error::SessionLost) => {
+                self.begin_next_session()?;
+                self.send_pending()?;
+            }
+            answered => answered?,
+        }
         // A commit would send what waits for the next tick.
         if self.state.pending.is_empty() {
             self.advance_round()?;
         }
-        Ok(is_own && self.state.pending.is_empty())
+        Ok(tick.is_own && self.state.pending.is_empty())
+    }
+
+    /// Ends a tick that failed before its query could be sent.
+    pub(crate) fn end_failed_tick(&mut self) {
+        let late = self.constant_rate.as_ref().map_or(0, ConstantRate::wait);
+        self.count_tick(late);
+    }
+
+    /// What the query of the last tick has read.
+    pub(crate) fn take_tick_answer(&mut self) -> Option<BlockRead> {
+        self.answers.pop().map(|answer| answer.read)
     }
 
     /// Waits until the next tick is due. Messages other than queries wait for it, too.
@@ -171,9 +260,9 @@ impl Gateway {
         }
     }
 
-    fn pass_tick(&mut self) {
+    /// Moves on to the next tick, after one that was late by `late` nanoseconds.
+    fn count_tick(&mut self, late: u64) {
         let Some(rate) = &mut self.constant_rate else { return };
-        let late = rate.wait();
         rate.pass(late);
         self.counts.ticks_late += u64::from(late >= rate.period);
         self.counts.tick_delay_max_ns = self.counts.tick_delay_max_ns.max(late);

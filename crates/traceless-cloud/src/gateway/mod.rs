@@ -123,7 +123,7 @@ use queries::Answer;
 use record::Record;
 use rounds::{RoundJob, Wait};
 use state::State;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use traceless_core::rng::Rng;
 use traceless_core::seal::Secret;
@@ -224,6 +224,8 @@ pub struct Gateway {
     copy_results: CopyResults,
     /// A step has ended with a record that its answer depends on, which is not written yet.
     is_answer_due: bool,
+    /// At a constant rate: names of values with changes that the next tick writes.
+    unwritten_values: HashSet<Vec<u8>>,
     /// The changes of names of a transaction, which are applied and not written yet.
     gathered: Option<Vec<Record>>,
 }
@@ -297,6 +299,7 @@ impl Gateway {
             found_damage: FoundDamage::default(),
             copy_results: CopyResults::default(),
             is_answer_due: false,
+            unwritten_values: HashSet::new(),
             gathered: None,
         };
         opened.resolve()?;
@@ -413,7 +416,12 @@ impl Gateway {
             && let Some(journal) = &mut self.journal
         {
             journal.append(&record);
-            if self.constant_rate.is_some() { journal.defer_ack() } else { journal.flush()? }
+            if self.constant_rate.is_some() {
+                journal.defer_ack();
+                record.add_changed_values(&mut self.unwritten_values);
+            } else {
+                journal.flush()?;
+            }
         }
         self.state.apply(record)
     }
@@ -430,7 +438,9 @@ impl Gateway {
 
     /// Writes all appended records.
     fn flush(&mut self) -> Result {
-        self.journal.as_mut().map_or(Ok(()), Journal::flush)
+        self.journal.as_mut().map_or(Ok(()), Journal::flush)?;
+        self.unwritten_values.clear();
+        Ok(())
     }
 
     pub(crate) fn hosts(&self) -> &Arc<HostGroup> {

@@ -14,8 +14,9 @@ use core::ops::Range;
 /// Reads values.
 pub(crate) struct LoadStep {
     names: Vec<Vec<u8>>,
-    /// The parts of each value's blocks; `None` for a name without a value.
-    groups: Vec<Option<Vec<Range<usize>>>>,
+    /// Each value's object, which keeps its blocks from being reused, and the parts of its blocks;
+    /// `None` for a name without a value.
+    groups: Vec<Option<(Object, Vec<Range<usize>>)>>,
     /// The values, once the step has ended.
     pub values: Vec<Option<Result<Vec<u8>>>>,
 }
@@ -34,14 +35,14 @@ impl BatchStep for LoadStep {
         for name in &self.names {
             let parts = gateway.find(Namespace::Values, name).cloned().map(|object| {
                 let (len, mut parts) = (object.len(), Vec::new());
-                let mut reading = ByteRange::new(object, 0..len);
+                let mut reading = ByteRange::new(object.clone(), 0..len);
                 while let Some((id, part)) = reading.next(block_len) {
                     reading.blocks += 1;
                     accesses.push(Access::Read(id));
                     parts.push(part);
                 }
                 missing += size_class(parts.len()) - parts.len();
-                parts
+                (object, parts)
             });
             self.groups.push(parts);
         }
@@ -51,9 +52,9 @@ impl BatchStep for LoadStep {
 
     fn finish(&mut self, _: &mut Gateway, read: Result<Vec<BlockRead>>) -> Result {
         let mut blocks = read?.into_iter();
-        let mut value = |parts: &Vec<Range<usize>>| {
+        let mut value = |(_, parts): (Object, Vec<Range<usize>>)| {
             let mut bytes = Ok(Vec::new());
-            for (part, block) in parts.iter().cloned().zip(&mut blocks) {
+            for (part, block) in parts.into_iter().zip(&mut blocks) {
                 match (&mut bytes, block) {
                     (Ok(bytes), Ok(block)) => bytes.extend_from_slice(&block[part]),
                     (Ok(_), Err(lost)) => bytes = Err(lost.into()),
@@ -62,8 +63,13 @@ impl BatchStep for LoadStep {
             }
             bytes
         };
-        self.values = self.groups.iter().map(|parts| parts.as_ref().map(&mut value)).collect();
+        let groups = core::mem::take(&mut self.groups).into_iter();
+        self.values = groups.map(|group| group.map(&mut value)).collect();
         Ok(())
+    }
+
+    fn waits_for_records(&self, gateway: &Gateway) -> bool {
+        self.names.iter().any(|name| gateway.is_unwritten(name))
     }
 }
 
@@ -258,5 +264,10 @@ impl BatchStep for ReadStep {
             Some(lost) if self.reading.done => Err(lost.into()),
             _ => Ok(()),
         }
+    }
+
+    /// The object was bound before, and its blocks written before that.
+    fn waits_for_records(&self, _: &Gateway) -> bool {
+        false
     }
 }

@@ -89,7 +89,7 @@ impl Gateway {
         Ok(read)
     }
 
-    pub(super) fn observe_accesses(&self, accesses: &[Access]) {
+    pub(crate) fn observe_accesses(&self, accesses: &[Access]) {
         if let Some(observer) = &self.observer {
             let len = self.state.params.geometry.block_len;
             for (op, id) in accesses.iter().filter_map(Access::operation) {

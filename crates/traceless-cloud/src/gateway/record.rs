@@ -5,6 +5,7 @@ use super::names::{Namespace, Object, read_namespace, read_object, write_namespa
 use crate::codec::{Reader, Writer};
 use crate::enclave_orders::Location;
 use crate::error::{Error, Result};
+use std::collections::HashSet;
 
 /// Names the state in errors about bytes that are no records.
 pub const STATE: &str = "the gateway's state";
@@ -297,6 +298,25 @@ impl Record {
                 | Self::Rename { .. }
                 | Self::Together { .. }
         )
+    }
+
+    /// Adds the names of [`Namespace::Values`] that the record changes.
+    pub fn add_changed_values(&self, names: &mut HashSet<Vec<u8>>) {
+        const VALUES: Namespace = Namespace::Values;
+        match self {
+            Self::Bind { namespace: VALUES, name, .. }
+            | Self::Unbind { namespace: VALUES, name }
+            | Self::SetNote { namespace: VALUES, name, .. } => drop(names.insert(name.clone())),
+            Self::Rename { namespace: VALUES, from, to } => {
+                names.extend([from.clone(), to.clone()]);
+            }
+            Self::Together { changes } => {
+                for change in changes {
+                    change.add_changed_values(names);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Takes a record off the front of `from`.

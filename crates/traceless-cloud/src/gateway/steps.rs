@@ -26,6 +26,11 @@ pub(crate) trait BatchStep: Send {
     /// Uses the blocks that were read, in order of the reading accesses, or cleans up after an
     /// error. Records that the answer depends on are written when all steps have ended.
     fn finish(&mut self, gateway: &mut Gateway, read: Result<Vec<BlockRead>>) -> Result;
+
+    /// Whether the answer depends on records that are not written yet, at a constant rate.
+    fn waits_for_records(&self, gateway: &Gateway) -> bool {
+        gateway.deferred_ack().is_some()
+    }
 }
 
 /// Planned steps with queries that are on their way.
@@ -166,12 +171,11 @@ impl Gateway {
     /// ended; at a constant rate with the next tick, so that the timing of disk writes is
     /// independent of requests.
     pub(super) fn log_for_answer(&mut self, record: Record) -> Result {
-        self.log_deferred(record)?;
-        match &mut self.journal {
-            Some(journal) if self.constant_rate.is_some() => journal.defer_ack(),
-            _ => self.is_answer_due = true,
+        if self.constant_rate.is_some() {
+            return self.log_and_apply(record).map(drop);
         }
-        Ok(())
+        self.is_answer_due = true;
+        self.log_deferred(record)
     }
 
     /// Writes the records that answers depend on, unless the next tick does.

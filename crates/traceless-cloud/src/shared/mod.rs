@@ -40,6 +40,7 @@ mod save_thread;
 mod scrub_thread;
 mod step_queue;
 mod stop;
+mod tick_queue;
 mod turns;
 mod wall;
 
@@ -58,6 +59,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use step_queue::StepQueue;
+use tick_queue::TickQueue;
 use traceless_core::clock::Clock;
 use turns::Turns;
 
@@ -67,13 +69,16 @@ const TICK_TIMEOUT: Duration = Duration::from_secs(20);
 /// A gateway that several front ends share.
 ///
 /// Steps that need no more than one batch of queries share their queries with the steps of other
-/// clients, and several batches may be under way (`step_queue`). Everything else has the gateway
-/// for itself, one after the other.
+/// clients, and several batches may be under way (`step_queue`). At a constant rate steps wait for
+/// ticks beside each other (`tick_queue`). Everything else has the gateway for itself, one after
+/// the other.
 pub struct SharedGateway {
     gateway: Mutex<Gateway>,
     /// One thread at a time plans queries.
     turns: Turns,
     steps: StepQueue,
+    /// What waits for the ticks of a constant rate.
+    ticks: TickQueue,
     /// Whether the gateway keeps a constant rate.
     has_rate: AtomicBool,
     /// The gateway's hosts.
@@ -101,6 +106,7 @@ impl SharedGateway {
             gateway: Mutex::new(gateway),
             turns: Turns::default(),
             steps: StepQueue::default(),
+            ticks: TickQueue::default(),
             has_rate,
             hosts,
             tick_passed: Condvar::new(),
@@ -127,7 +133,8 @@ impl SharedGateway {
     /// gateway has taken over the store: only that gateway knows the current state.
     pub fn read_state<T>(&self, read: impl FnOnce(&Gateway) -> T) -> Result<T> {
         let _request = self.metrics.waiting_request();
-        let turn = self.turns.wait();
+        // At a constant rate a turn lasts until a tick is over.
+        let turn = (!self.has_constant_rate()).then(|| self.turns.wait());
         let gateway = self.lock();
         drop(turn);
         let result = gateway.check_host().map(|()| read(&gateway));

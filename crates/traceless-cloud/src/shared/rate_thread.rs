@@ -1,9 +1,10 @@
-//! The thread that sends dummy queries at ticks no client uses, for a constant rate.
+//! The thread that sends one query at each tick of a constant rate.
 
 use super::SharedGateway;
 use crate::error::{Error, Result};
-use std::sync::Arc;
+use crate::gateway::Gateway;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use traceless_core::clock::{Clock, Monotonic};
@@ -21,10 +22,21 @@ impl RateThread {
         front.run(|gateway| gateway.start_constant_rate(per_second, timer.clone()))?;
         let ended = Arc::new(AtomicBool::new(false));
         let (front, is_ended) = (front.clone(), ended.clone());
+        front.ticks.serve();
         let thread = std::thread::spawn(move || {
-            while !is_ended.load(Ordering::Relaxed) && front.fill_tick(&timer) {}
+            let _served = ServedQueue(&front);
+            while !is_ended.load(Ordering::Relaxed) && front.pass_tick(&timer) {}
         });
         Ok(Self { ended, thread: Some(thread) })
+    }
+}
+
+/// Ends the steps that wait for ticks when the thread ends, also if it panics.
+struct ServedQueue<'a>(&'a SharedGateway);
+
+impl Drop for ServedQueue<'_> {
+    fn drop(&mut self) {
+        self.0.ticks.close();
     }
 }
 
@@ -38,31 +50,59 @@ impl Drop for RateThread {
 }
 
 impl SharedGateway {
-    /// Waits until the use of the next tick must be decided, and fills the tick if no request uses
-    /// it. Returns false, which ends the thread, once another gateway has the store.
-    fn fill_tick(&self, timer: &Monotonic) -> bool {
+    /// Uses the next tick for an access that waits, or else for a dummy query, which is decided as
+    /// late as possible. Returns false, which ends the thread, once another gateway has the store.
+    fn pass_tick(&self, timer: &Monotonic) -> bool {
         let Some(at) = self.lock().next_tick() else { return false };
-        std::thread::sleep(Duration::from_nanos(at.saturating_sub(timer.now())));
+        self.ticks.wait_for_access(Duration::from_nanos(at.saturating_sub(timer.now())));
         let turn = self.turns.wait();
-        let mut gateway = self.lock();
-        // A request may have used the tick meanwhile.
-        if gateway.next_tick().is_none_or(|at| at > timer.now()) {
+        let gateway = self.lock_for_tick();
+        // An operation that has the gateway for itself may have used the tick meanwhile.
+        let is_early = gateway.next_tick().is_none_or(|at| at > timer.now());
+        if is_early && !self.ticks.is_any_waiting() {
             return true;
         }
-        let filled = gateway.fill_tick();
+        let (gateway, passed) = self.make_tick(gateway);
         self.metrics.observe(&gateway);
         drop((gateway, turn));
         self.tick_passed.notify_all();
-        match filled {
+        match passed {
             Ok(()) => {
                 self.metrics.succeeded();
                 true
             }
             Err(error) => {
                 self.metrics.failed(&error);
+                self.ticks.fail(&error);
                 !matches!(error, Error::Fenced { .. })
             }
         }
+    }
+
+    /// Uses the next tick. Clients have the gateway while its query waits and is under way.
+    fn make_tick<'a>(
+        &'a self,
+        mut gateway: MutexGuard<'a, Gateway>,
+    ) -> (MutexGuard<'a, Gateway>, Result) {
+        let mut tick = match gateway.begin_tick(|gateway| self.ticks.next_access(gateway)) {
+            Ok(tick) => tick,
+            Err(error) => {
+                gateway.end_failed_tick();
+                return (gateway, Err(error));
+            }
+        };
+        drop(gateway);
+        // What was written down with the tick's query can be answered.
+        self.tick_passed.notify_all();
+        tick.wait();
+        let replies = self.hosts.query_many(&tick.requests);
+        let mut gateway = self.lock_for_tick();
+        let passed = gateway.end_tick(&tick, replies).map(|is_answered| {
+            if is_answered && tick.is_used() {
+                self.ticks.end_access(gateway.take_tick_answer());
+            }
+        });
+        (gateway, passed)
     }
 }
 

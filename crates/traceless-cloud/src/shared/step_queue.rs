@@ -70,15 +70,14 @@ impl Default for StepQueue {
 
 impl SharedGateway {
     /// Carries out a step, together with the steps of other clients, and returns what `output`
-    /// takes from it. At a constant rate each step is carried out alone.
+    /// takes from it. At a constant rate each access has its own tick.
     pub(crate) fn run_step<S: BatchStep + 'static, T>(
         &self,
-        mut step: S,
+        step: S,
         output: impl FnOnce(&mut S) -> T,
     ) -> Result<T> {
         if self.has_constant_rate() {
-            self.run(|gateway| gateway.run_step(&mut step))?;
-            return Ok(output(&mut step));
+            return self.run_in_ticks(step, output);
         }
         let _request = self.metrics.waiting_request();
         let queued = Arc::new(QueuedStep {

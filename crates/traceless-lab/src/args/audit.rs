@@ -180,8 +180,9 @@ pub struct AuditCloudArgs {
 }
 
 /// Values of `audit cloud --scheme`.
-pub const CLOUD_PARTS: [&str; 17] = [
+pub const CLOUD_PARTS: [&str; 18] = [
     "gateway-fixed",
+    "gateway-fixed-copies",
     "gateway-demand",
     "gateway-fixed-divided",
     "gateway-demand-divided",

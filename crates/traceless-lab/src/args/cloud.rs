@@ -50,6 +50,9 @@ pub struct CloudArgs {
     /// With --floors: a sixteenth of the data, for a glance
     #[arg(long, requires = "floors")]
     pub quick: bool,
+    /// With --floors: measure only this part of the rows
+    #[arg(long, value_name = "PART", value_enum, requires = "floors")]
+    pub part: Option<FloorPart>,
     /// Keep the tree in files in this folder, which must be empty, instead of memory
     #[arg(long, value_name = "DIR", conflicts_with = "host")]
     pub dir: Option<PathBuf>,
@@ -73,6 +76,21 @@ pub struct CloudArgs {
     #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true,
           default_value = "auto", default_missing_value = "plain")]
     pub progress: ProgressHow,
+}
+
+/// A part of the rows of bench/floors.toml.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum FloorPart {
+    /// A tree in the process of the bench
+    Tree,
+    /// A gateway with clients of Redis, and its live page
+    Redis,
+    /// Hosts that are far away, or several
+    Hosts,
+    /// Trees in Redis
+    Engines,
+    /// Copies of blocks used lately, at a constant rate
+    Copies,
 }
 
 /// The enclave's kernel.

@@ -94,6 +94,7 @@ impl Suite for Clouds {
         const {
             &[
                 gateway("gateway-fixed", GatewayVariant::Fixed),
+                gateway("gateway-fixed-copies", GatewayVariant::FixedCopies),
                 gateway("gateway-demand", GatewayVariant::Demand),
                 gateway("gateway-fixed-divided", GatewayVariant::FixedDivided),
                 gateway("gateway-demand-divided", GatewayVariant::DemandDivided),

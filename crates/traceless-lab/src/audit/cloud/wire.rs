@@ -26,6 +26,8 @@ use traceless_cloud::{Error, Result};
 pub enum GatewayVariant {
     /// Sends queries at a constant rate.
     Fixed,
+    /// Sends queries at a constant rate, and answers from copies of blocks used lately.
+    FixedCopies,
     /// Sends queries on demand; the audit has each client send as many.
     Demand,
     /// Sends queries at a constant rate to several hosts.
@@ -64,6 +66,7 @@ impl GatewayVariant {
             Self::IdleStops => outcome == SilentStep::Nothing,
             Self::ErrorsSendNothing => outcome == SilentStep::Failed,
             Self::Fixed
+            | Self::FixedCopies
             | Self::Demand
             | Self::FixedDivided
             | Self::DemandDivided
@@ -146,6 +149,8 @@ const PERIOD: u64 = 1_000_000;
 const STAGE_TIME: Duration = Duration::from_secs(20);
 /// Blocks of a batch.
 const BATCH: u64 = 4;
+/// Blocks that have copies.
+const COPIES: usize = 256;
 /// Steps from one batch to the next.
 const BATCH_STEPS: u64 = 16;
 
@@ -176,6 +181,9 @@ pub fn run(
         if gate == GatewayVariant::PrefersHalf { Box::new(BiasedRng(rng)) } else { Box::new(rng) };
     let hosts = (hosts, None);
     let mut gateway = Gateway::open_divided(params, &keys, Choice::Benes, hosts, None, rng)?;
+    if gate == GatewayVariant::FixedCopies {
+        gateway.keep_copies(COPIES * params.geometry.block_len);
+    }
     if is_fixed {
         let timer = HurriedTimer { clock: clock.clone(), hurries: hurries.clone() };
         gateway.start_constant_rate(TICKS_PER_SECOND, Arc::new(timer))?;

@@ -1,8 +1,8 @@
 //! The rows of the group cloud.
 
 use super::serving::{RedisLoad, ServingProcess, redis_benchmark};
-use super::{Report, engines, far, kernel, measure_in_rounds, operations, partitions};
-use crate::args::{BenchKernel, CloudArgs};
+use super::{Report, engines, far, kernel, measure_in_rounds, operations, partitions, skewed};
+use crate::args::{BenchKernel, CloudArgs, FloorPart};
 use crate::bench::controls::{Controls, OperationTimes, Operations};
 use crate::report::{Row, Scale, TimePair, failed, print_rows, row, row_of_ratios};
 use std::ffi::OsStr;
@@ -21,23 +21,47 @@ const ROUNDS: u64 = 9;
 type Reports = Vec<(Report, OperationTimes)>;
 
 pub fn run(args: &CloudArgs) -> Result<(), Failure> {
+    let is_measured = |part| args.part.is_none_or(|one| one == part);
     let base = CloudArgs { data: if args.quick { 1 << 26 } else { 1 << 30 }, ..args.clone() };
-    let many = CloudArgs { clients: 50, together: 16, queries: 40_000, ..base.clone() };
-    let long = CloudArgs { block_len: 8192, queries: 20_000, ..many.clone() };
     let mut controls = Controls::of_memory()
         .and_passes(|key| Cipher::AesGcm.sealer(key), PART_LEN)
         .and_round_trips();
-    let one = measure_clients(&mut controls, &base)?;
-    let mut rows = times(&params(&base)?, &one);
-    let behind_tls = behind_tls(&mut controls, &base)?;
-    let unit = operations::average_behind_tls(&params(&base)?);
+    let mut rows = vec![];
+    if is_measured(FloorPart::Tree) {
+        rows.extend(tree(&mut controls, &base)?);
+    }
+    if is_measured(FloorPart::Redis) {
+        rows.extend(redis(&mut controls, args.quick, &params(&base)?)?);
+        rows.push(dashboard(args.quick)?);
+    }
+    if is_measured(FloorPart::Hosts) {
+        rows.push(far::clients(args.quick)?);
+        rows.push(partitions::padding()?);
+    }
+    if is_measured(FloorPart::Engines) {
+        rows.extend(engines::rows(args.quick)?);
+    }
+    if is_measured(FloorPart::Copies) {
+        rows.push(skewed::requests(args.quick)?);
+    }
+    print_rows("traceless.cloud.bench.v1", &rows, args.json)
+}
+
+/// The rows of a tree in this process.
+fn tree(controls: &mut Controls, base: &CloudArgs) -> Result<Vec<Row>, Failure> {
+    let many = CloudArgs { clients: 50, together: 16, queries: 40_000, ..base.clone() };
+    let long = CloudArgs { block_len: 8192, queries: 20_000, ..many.clone() };
+    let one = measure_clients(controls, base)?;
+    let mut rows = times(&params(base)?, &one);
+    let behind_tls = behind_tls(controls, base)?;
+    let unit = operations::average_behind_tls(&params(base)?);
     rows.push(time("cloud-average-tls", &unit, &behind_tls, |report| report.average_ms));
     for (name, args) in [("cloud-throughput-1k", &many), ("cloud-throughput-8k", &long)] {
-        rows.push(throughput(name, &params(args)?, &measure_clients(&mut controls, args)?));
+        rows.push(throughput(name, &params(args)?, &measure_clients(controls, args)?));
     }
-    let filed = in_files(&mut controls, &long, args.quick)?;
+    let filed = in_files(controls, &long, base.quick)?;
     rows.push(throughput("cloud-throughput-8k-files", &params(&filed.0)?, &filed.1));
-    rows.push(kernel_alone(&mut controls)?);
+    rows.push(kernel_alone(controls)?);
     let bytes = one.iter().map(|(report, _)| report.tree.gateway_bytes_per_block).collect();
     rows.push(row("cloud-gateway-memory", "bytes a block", bytes));
     for (name, data) in [("cloud-space-10g", 10 << 30), ("cloud-space-20g", 20 << 30)] {
@@ -45,12 +69,7 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
         rows.push(row(name, "ratio", vec![params.space()]));
     }
     rows.extend(requests_of_a_query()?);
-    rows.extend(redis(&mut controls, args.quick, &params(&base)?)?);
-    rows.push(dashboard(args.quick)?);
-    rows.push(far::clients(args.quick)?);
-    rows.push(partitions::padding()?);
-    rows.extend(engines::rows(args.quick)?);
-    print_rows("traceless.cloud.bench.v1", &rows, args.json)
+    Ok(rows)
 }
 
 fn params(args: &CloudArgs) -> Result<Params, Failure> {

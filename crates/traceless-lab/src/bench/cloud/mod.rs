@@ -11,6 +11,7 @@ mod kernel;
 mod operations;
 mod partitions;
 mod serving;
+mod skewed;
 
 use crate::args::{BenchKernel, CloudArgs};
 use crate::bench::controls::{Controls, OperationTimes};

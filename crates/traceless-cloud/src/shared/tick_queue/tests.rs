@@ -1,0 +1,201 @@
+//! Steps of several clients beside the thread of the ticks.
+
+use super::*;
+use crate::gateway::testing::{BLOCK, HookedHost, gateway_behind, params};
+use crate::gateway::{LoadStep, Namespace, RemoveStep, StoreStep, Value};
+use crate::kernel::Choice;
+use crate::local_deployment::LocalDeployment;
+use crate::params::Params;
+use crate::shared::{RateThread, Wall};
+use crate::store::Durability;
+use crate::tee::Policy;
+use std::sync::atomic::AtomicUsize;
+use traceless_core::clock::{Clock as _, Monotonic};
+use traceless_core::rng::{Rng as _, SeededRng};
+
+fn shared(gateway: Gateway) -> Arc<SharedGateway> {
+    Arc::new(SharedGateway::new(gateway, Arc::default(), Arc::new(Wall)))
+}
+
+/// A gateway with a journal in a folder.
+fn durable(folder: &std::path::Path, params: Params) -> Arc<SharedGateway> {
+    let local = LocalDeployment::new(folder, None, None, Policy::Simulated);
+    let mut gateway = local.open(params, Choice::Benes, Durability::Process).unwrap().gateway;
+    gateway.keep_copies(1 << 20);
+    shared(gateway)
+}
+
+fn store(front: &SharedGateway, name: &[u8], bytes: &[u8]) -> Result {
+    front.run_step(StoreStep::new(&[Value { name, bytes, note: b"" }]), |_| ())
+}
+
+fn load(front: &SharedGateway, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    front.load_many(vec![name.to_vec()])?.pop().flatten().transpose()
+}
+
+#[test]
+fn copies_are_read_while_other_clients_wait_for_ticks() {
+    let folder = tempfile::tempdir().unwrap();
+    let front = durable(folder.path(), params(900));
+    let value = vec![5; 3 * BLOCK];
+    store(&front, b"copied", &value).unwrap();
+    store(&front, b"away", b"far away").unwrap();
+    // The blocks leave the ring, and copies of one value only stay.
+    let round = params(900).round_blocks;
+    front.run(|gateway| (0..2 * round).try_for_each(|_| gateway.dummy())).unwrap();
+    front.lock().keep_copies(0);
+    front.lock().keep_copies(1 << 20);
+    assert_eq!(load(&front, b"copied").unwrap().unwrap(), value);
+    front.run(|gateway| (0..2 * round).try_for_each(|_| gateway.dummy())).unwrap();
+
+    let ticks = || front.inspect(|gateway| gateway.counts().queries);
+    let (clock, period) = (Monotonic::start(), 1_000_000_000);
+    let _rate_thread = RateThread::start(&front, 1).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| load(&front, b"away").unwrap().unwrap());
+        let before = ticks();
+        for _ in 0..200 {
+            assert_eq!(load(&front, b"copied").unwrap().unwrap(), value);
+        }
+        // A slow machine may need a tick or two, where each read would need three.
+        let passed = clock.now() / period + 1;
+        assert!(passed < 100 && ticks() - before <= passed, "{passed}");
+        assert_eq!(waiting.join().unwrap(), b"far away");
+    });
+    let counts = front.inspect(Gateway::counts);
+    assert!(counts.hits >= 600 && counts.ticks_used >= 1, "{counts:?}");
+}
+
+#[test]
+fn a_value_is_not_answered_before_its_change_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let front = durable(folder.path(), params(300));
+    store(&front, b"old", b"1").unwrap();
+    store(&front, b"new", b"1").unwrap();
+    let timer = Arc::new(traceless_core::clock::SimulatedClock::default());
+    let mut gateway = front.lock();
+    gateway.start_constant_rate(10, timer).unwrap();
+    gateway.unbind(Namespace::Values, b"new").unwrap();
+    let waits = |gateway: &Gateway, names: &[&[u8]]| {
+        let names = names.iter().map(|name| name.to_vec()).collect();
+        LoadStep::new(names).waits_for_records(gateway)
+    };
+    assert!(waits(&gateway, &[b"old", b"new"]) && !waits(&gateway, &[b"old", b"none"]));
+    gateway.fill_tick().unwrap();
+    assert!(!waits(&gateway, &[b"old", b"new"]));
+    gateway.note(Namespace::Values, b"old", b"note").unwrap();
+    assert!(waits(&gateway, &[b"old"]));
+}
+
+#[test]
+fn clients_at_a_constant_rate_get_their_own_answers() {
+    const CLIENTS: u64 = 6;
+    const REQUESTS: u64 = 150;
+    let folder = tempfile::tempdir().unwrap();
+    let front = durable(folder.path(), params(1500));
+    let rate_thread = RateThread::start(&front, 3000).unwrap();
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let front = &front;
+            scope.spawn(move || {
+                let (mut rng, mut model) = (SeededRng::new(client), vec![None; 20]);
+                for nth in 0..REQUESTS {
+                    let at = rng.below(20) as usize;
+                    let name = format!("{client} {at}").into_bytes();
+                    match rng.below(4) {
+                        0 => {
+                            let bytes = vec![nth as u8; rng.below(600) as usize];
+                            store(front, &name, &bytes).unwrap();
+                            model[at] = Some(bytes);
+                        }
+                        1 => {
+                            let step = RemoveStep::new(vec![name], Box::new(|_, _, _| ()));
+                            let removed = front.run_step(step, |step| step.removed).unwrap();
+                            assert_eq!(removed, usize::from(model[at].take().is_some()));
+                        }
+                        _ => assert_eq!(load(front, &name).unwrap(), model[at]),
+                    }
+                }
+            });
+        }
+        // Its operations have the gateway for themselves, and use ticks of their own.
+        for nth in 0..20 {
+            front.run(|gateway| gateway.put(1499, &[nth; BLOCK])).unwrap();
+            assert_eq!(front.run(|gateway| gateway.get(1499)).unwrap(), [nth; BLOCK]);
+        }
+    });
+    drop(rate_thread);
+    let counts = front.inspect(Gateway::counts);
+    assert_eq!(counts.ticks_used + counts.ticks_unused, counts.queries);
+    assert!(counts.hits > 0 && counts.rounds > 0, "{counts:?}");
+}
+
+#[test]
+fn a_failed_tick_ends_all_waiting_steps_and_later_ones_succeed() {
+    let failures = Arc::new(AtomicUsize::new(0));
+    let planned = failures.clone();
+    let gateway = gateway_behind(params(900), 7, |host| {
+        HookedHost::new(host).at_queries(move |host, requests| {
+            let fails =
+                planned.try_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            if fails.is_ok() {
+                return vec![Err(Error::Unreachable("planned".to_owned()))];
+            }
+            host.query_many(requests)
+        })
+    });
+    let front = shared(gateway);
+    let _rate_thread = RateThread::start(&front, 500).unwrap();
+    for nth in 0..8 {
+        store(&front, &[nth], &[nth; 4 * BLOCK]).unwrap();
+    }
+    failures.store(3, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        for nth in 0..8 {
+            let front = &front;
+            scope.spawn(move || {
+                let new = [nth + 100; 4 * BLOCK];
+                while store(front, &[nth], &new).is_err() {}
+                assert_eq!(load(front, &[nth]).unwrap().unwrap(), new);
+            });
+        }
+    });
+    assert_eq!(failures.load(Ordering::SeqCst), 0);
+    assert_eq!(front.inspect(Gateway::blocks_used), 8 * 4, "nothing stays reserved");
+}
+
+#[test]
+fn steps_that_wait_when_the_rate_ends_get_an_error() {
+    let front = shared(gateway_behind(params(900), 8, |host| Arc::new(host)));
+    let rate_thread = RateThread::start(&front, 1).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| store(&front, b"a", &[1; 40 * BLOCK]));
+        while !front.ticks.is_any_waiting() {
+            std::thread::yield_now();
+        }
+        drop(rate_thread);
+        assert!(matches!(waiting.join().unwrap(), Err(Error::Store(_))));
+    });
+    assert!(!front.ticks.is_served() && front.inspect(Gateway::blocks_used) == 0);
+}
+
+/// The second block of a value is at the gateway, so another client's write of it need not wait.
+#[test]
+fn blocks_of_a_value_that_is_read_are_not_reused() {
+    let front = shared(gateway_behind(params(900), 9, |host| Arc::new(host)));
+    store(&front, b"read", &[1; 2 * BLOCK]).unwrap();
+    let round = params(900).round_blocks;
+    front.run(|gateway| (0..2 * round).try_for_each(|_| gateway.dummy())).unwrap();
+    front.run(|gateway| gateway.get(1)).unwrap();
+    let _rate_thread = RateThread::start(&front, 1).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| load(&front, b"read").unwrap());
+        while !front.ticks.is_any_waiting() {
+            std::thread::yield_now();
+        }
+        front.update_state(|gateway| gateway.unbind(Namespace::Values, b"read")).unwrap();
+        let other = scope.spawn(|| store(&front, b"other", &[2; BLOCK]));
+        assert_eq!(waiting.join().unwrap().unwrap(), [1; 2 * BLOCK]);
+        other.join().unwrap().unwrap();
+    });
+}
