@@ -54,6 +54,9 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     {
         return Err(Failure::usage(format!("{TICKS_PER_SECOND_MAX} slots a second is the most")));
     }
+    if args.together != 1 && args.rate == Rate::Demand {
+        return Err(Failure::usage("--together is for a constant rate: add --rate fixed=N/s"));
+    }
     if args.scrub.is_some() && args.rate != Rate::Demand {
         let message = "--scrub would send messages beside the ticks of --rate: stop the gateway, \
                        and use `gateway scrub`";
@@ -84,7 +87,10 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     let front = Arc::new(SharedGateway::new(gateway, metrics.clone(), Arc::new(Wall)));
     let rate_thread = match args.rate {
         Rate::Demand => None,
-        Rate::Fixed(ticks) => Some(RateThread::start(&front, ticks).map_err(|e| failure(&e))?),
+        Rate::Fixed(queries) => {
+            let started = RateThread::start(&front, queries, args.together);
+            Some(started.map_err(|e| failure(&e))?)
+        }
     };
     let (move_thread, save_thread) = (MoveThread::start(&front), SaveThread::start(&front));
     let scrub_thread = args.scrub.map(|speed| ScrubThread::start(&front, speed));

@@ -155,6 +155,12 @@ pub trait Host: Send + Sync {
         Ok(())
     }
 
+    /// The same, but never sends anything: false if only a message would show whether another
+    /// gateway has taken over.
+    fn check_quietly(&self) -> Result<bool> {
+        Ok(true)
+    }
+
     /// Ends all waiting for a host that is away, now and later, because the program ends.
     fn wait_no_more(&self) {}
 }
@@ -619,6 +625,10 @@ impl<H: Host + ?Sized> Host for std::sync::Arc<H> {
 
     fn check(&self) -> Result {
         (**self).check()
+    }
+
+    fn check_quietly(&self) -> Result<bool> {
+        (**self).check_quietly()
     }
 }
 

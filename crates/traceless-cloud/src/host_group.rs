@@ -183,6 +183,11 @@ impl HostGroup {
         self.hosts.iter().try_for_each(|one| one.host.check())
     }
 
+    /// The same, but never sends anything: false if only a message would show it.
+    pub fn check_quietly(&self) -> Result<bool> {
+        self.hosts.iter().try_fold(true, |known, one| Ok(one.host.check_quietly()? && known))
+    }
+
     /// Ends all waiting for hosts that are away, because the program ends.
     pub fn wait_no_more(&self) {
         self.hosts.iter().for_each(|one| one.host.wait_no_more());

@@ -48,6 +48,8 @@ const EXCLUSIVE: &str = "`attestation_policy` and `allow_simulated_tee` exclude 
 /// verifier: the program traceless-attest, if it is not in PATH.
 /// rate: always send so many queries a second; by default they are sent as they are needed, and
 ///     the host learns when requests are made, and the size class of each value.
+/// together: with rate, send so many queries at once, as much more rarely, for a host that is far
+///     away: a divisor of 20 times limit_bits, at most 64.
 /// key_file: a file of 32 bytes, the master key; by default it is in the folder, beside the state.
 /// anchor: a file elsewhere that records how far the state has come: an older state is refused.
 /// durability: what a finished write has survived: "power", the end of the machine's power, or
@@ -91,9 +93,9 @@ impl Gateway {
     #[pyo3(signature = (
         folder, blocks, block_len = 1024, *, host = None, host_cert = None, client_cert = None,
         client_key = None, allow_simulated_tee = false, attestation_policy = None,
-        collateral = None, made_up_root = None, verifier = None, rate = None, key_file = None,
-        anchor = None, durability = "power", copies = None, kernel = "benes", limit_bits = 32,
-        arity = 8, trace = None,
+        collateral = None, made_up_root = None, verifier = None, rate = None, together = 1,
+        key_file = None, anchor = None, durability = "power", copies = None, kernel = "benes",
+        limit_bits = 32, arity = 8, trace = None,
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
     fn new(
@@ -111,6 +113,7 @@ impl Gateway {
         made_up_root: Option<PathBuf>,
         verifier: Option<PathBuf>,
         rate: Option<u32>,
+        together: usize,
         key_file: Option<PathBuf>,
         anchor: Option<PathBuf>,
         durability: &str,
@@ -145,7 +148,7 @@ impl Gateway {
                 gateway.keep_copies(len);
             }
             let store = Arc::new(SharedGateway::new(gateway, Arc::default(), Arc::new(Wall)));
-            let rate = rate.map(|ticks| RateThread::start(&store, ticks)).transpose()?;
+            let rate = rate.map(|ticks| RateThread::start(&store, ticks, together)).transpose()?;
             let handle = Handle::new("gateway", Session { rate, store, recording });
             Ok(Self { handle, blocks, block_len, enclave })
         })

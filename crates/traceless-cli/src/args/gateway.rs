@@ -40,6 +40,11 @@ pub struct GatewayArgs {
     #[arg(long, value_name = "demand|fixed=N/s", value_parser = parse_rate,
         default_value = "demand")]
     pub rate: Rate,
+    /// At a constant rate, send so many queries together, at times that are as much rarer: a host
+    /// or engine that answers after T seconds gets N queries a second if N times T is less. A
+    /// divisor of 20 times --lambda, at most 64
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub together: usize,
     /// Keep copies of blocks used lately, up to so many bytes: to read one of them sends no query
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub copies: Option<u64>,

@@ -1,8 +1,8 @@
 //! A constant rate: one query each period, independent of requests.
 //!
-//! A *tick* is a moment at which one query is sent: for a block
-//! that a caller waits for, else a dummy query. The use of a tick is decided and written to the
-//! journal before the tick is due; the query is sent when it is due. A round begins, goes to the
+//! A *tick* is a moment at which one query is sent, or a fixed number of queries together: for
+//! blocks that callers wait for, and dummy queries. The use of a tick is decided and written to the
+//! journal before the tick is due; the queries are sent when it is due. A round begins, goes to the
 //! host and is committed after fixed numbers of ticks. So the host observes the same messages at
 //! the same times for all requests.
 //!
@@ -10,7 +10,7 @@
 //! by a period or more, all later ones shift by that delay.
 
 use super::lost_block::BlockRead;
-use super::queries::{Access, Preparation};
+use super::queries::{Access, Preparation, TOGETHER_MAX};
 use super::rounds::Wait;
 use super::{Gateway, Journal};
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::params::Params;
 use std::sync::Arc;
 use traceless_core::clock::Timer;
 
-/// Ticks a second at most.
+/// Queries a second at most.
 pub const TICKS_PER_SECOND_MAX: u32 = 100_000;
 const NS_PER_SECOND: u64 = 1_000_000_000;
 /// If no request has used a tick by a period divided by this before it is due, it gets a dummy
@@ -33,18 +33,24 @@ pub struct ConstantRate {
     timer: Arc<dyn Timer>,
     period: u64,
     next: u64,
+    /// How many queries a tick has.
+    together: usize,
     /// The round in which the whole state was last saved.
     saved_in_round: u64,
 }
 
-/// A tick with a query that is written down and not sent yet.
+/// A tick with queries that are written down and not sent yet.
 pub(crate) struct TickUnderWay {
     /// What is to be sent when the tick is due.
     pub requests: Vec<QueryRequest>,
-    /// Whether its query is a new one.
+    /// Whether its queries are new ones.
     is_own: bool,
-    /// Whether its query is for a block.
-    is_used: bool,
+    /// How many of its queries are for blocks, and how many it has.
+    used: usize,
+    count: usize,
+    /// Whether messages of a round follow its replies: then the gateway must not be let go in
+    /// between, as what clients do with it would delay them.
+    pub sends_round: bool,
     timer: Arc<dyn Timer>,
     due: u64,
     /// By how much it is late, in nanoseconds.
@@ -57,18 +63,18 @@ impl TickUnderWay {
         self.timer.wait_until(self.due);
         self.late = self.timer.now().saturating_sub(self.due);
     }
-
-    /// Whether its query is for a block that a client waits for.
-    pub fn is_used(&self) -> bool {
-        self.is_used
-    }
 }
 
 impl ConstantRate {
-    pub(super) fn new(per_second: u32, timer: Arc<dyn Timer>, rounds: u64) -> Self {
-        let period = NS_PER_SECOND / u64::from(per_second);
+    pub(super) fn new(
+        per_second: u32,
+        together: usize,
+        timer: Arc<dyn Timer>,
+        rounds: u64,
+    ) -> Self {
+        let period = NS_PER_SECOND * together as u64 / u64::from(per_second);
         let next = timer.now() + period;
-        Self { timer, period, next, saved_in_round: rounds }
+        Self { timer, period, next, together, saved_in_round: rounds }
     }
 
     /// Waits until the next tick is due. Returns by how much it is late, in nanoseconds.
@@ -88,13 +94,31 @@ impl Gateway {
     /// The caller must fill the ticks that no request uses ([`Gateway::fill_tick`]). Written blocks
     /// become durable with the next tick ([`Gateway::deferred_ack`]).
     pub fn start_constant_rate(&mut self, per_second: u32, timer: Arc<dyn Timer>) -> Result {
+        self.start_constant_rate_together(per_second, 1, timer)
+    }
+
+    /// The same with ticks that have `together` queries each, and are as much rarer. A host that is
+    /// far away, which answers one tick at a time, can have as many queries a second.
+    pub fn start_constant_rate_together(
+        &mut self,
+        per_second: u32,
+        together: usize,
+        timer: Arc<dyn Timer>,
+    ) -> Result {
         if !(1..=TICKS_PER_SECOND_MAX).contains(&per_second) {
             return Err(Error::Parameters("there are 1 to 100000 slots a second"));
+        }
+        // Then each round begins with a tick.
+        let is_part = self.state.params.round_blocks.checked_rem(together) == Some(0);
+        if together > TOGETHER_MAX || !is_part {
+            return Err(Error::Parameters(
+                "the slots of a tick are a divisor of a round's (20 times lambda), and at most 64",
+            ));
         }
         self.send_pending()?;
         self.settle()?;
         let rounds = self.state.partitions.begun();
-        self.constant_rate = Some(ConstantRate::new(per_second, timer, rounds));
+        self.constant_rate = Some(ConstantRate::new(per_second, together, timer, rounds));
         Ok(())
     }
 
@@ -111,10 +135,10 @@ impl Gateway {
         self.constant_rate.as_ref().is_some_and(|rate| rate.next <= rate.timer.now())
     }
 
-    /// Uses the next tick for a dummy query. The tick is over even if the query fails.
+    /// Uses the next tick for dummy queries. The tick is over even if they fail.
     pub fn fill_tick(&mut self) -> Result {
         let tick = self.next_tick();
-        let filled = self.use_tick(&Access::Dummy);
+        let filled = self.use_tick(Vec::new());
         if filled.is_err() && self.next_tick() == tick {
             self.end_failed_tick();
         }
@@ -133,9 +157,9 @@ impl Gateway {
         self.deferred_ack().is_some() && self.unwritten_values.contains(name)
     }
 
-    /// Whether the record of a [`deferred_ack`](Self::deferred_ack) is written, or failed to be.
-    pub fn is_written_or_failed(&self, record: u64) -> bool {
-        self.journal.as_ref().is_none_or(|journal| journal.is_written_or_failed(record))
+    /// How many records are written; `None` if no more can be.
+    pub(crate) fn written_records(&self) -> Option<u64> {
+        self.journal.as_ref().map_or(Some(u64::MAX), Journal::written)
     }
 
     /// Fails unless the record of a [`deferred_ack`](Self::deferred_ack) is written, or can be now.
@@ -145,7 +169,8 @@ impl Gateway {
     }
 
     /// Serves all accesses and returns what was read, in order. An access takes one tick, unless
-    /// its block is at the gateway. A dummy access takes none, as no caller can notice.
+    /// its block is at the gateway, and all queries of the tick but one are dummies then. A dummy
+    /// access takes none, as no caller can notice.
     pub(super) fn access_in_ticks(&mut self, accesses: &[Access]) -> Result<Vec<BlockRead>> {
         let mut read = Vec::new();
         for access in accesses.iter().filter(|access| access.id().is_some()) {
@@ -153,8 +178,8 @@ impl Gateway {
                 if self.serve_at_hand(access, &mut read)? {
                     break;
                 }
-                if self.use_tick(access)? {
-                    read.extend(self.take_tick_answer());
+                if self.use_tick(vec![access.clone()])? {
+                    read.extend(self.take_tick_answers());
                     break;
                 }
             }
@@ -173,31 +198,36 @@ impl Gateway {
         Ok(is_served)
     }
 
-    /// Uses the next tick. Returns whether it served `access`: a query that has no reply yet is
-    /// sent first, and after a reply that reports damage a query is sent again with the next tick.
-    fn use_tick(&mut self, access: &Access) -> Result<bool> {
-        let mut tick = self.begin_tick(|_| access.clone())?;
+    /// Uses the next tick. Returns whether it served `accesses`: queries that have no reply yet are
+    /// sent first, and after a reply that reports damage queries are sent again with the next tick.
+    fn use_tick(&mut self, accesses: Vec<Access>) -> Result<bool> {
+        let mut tick = self.begin_tick(|_, _| accesses)?;
         tick.wait();
         let replies = self.hosts.clone().query_many(&tick.requests);
         self.end_tick(&tick, replies)
     }
 
-    /// Writes the query of the next tick down: for the access that `choose` returns, which is not
-    /// called if a query has no reply yet, as that query is sent again. When the tick is due, its
-    /// requests are to be sent, and [`Self::end_tick`] is to be called with the replies. In between
-    /// only accesses to blocks at the gateway can be made, and names changed.
+    /// Writes the queries of the next tick down: for the accesses to different blocks that `choose`
+    /// returns, up to the number that it is called with, and dummy queries for the rest. It is not
+    /// called if a query has no reply yet, as it is sent again. When the tick is due,
+    /// its requests are to be sent, and [`Self::end_tick`] is to be called with the replies. In
+    /// between only accesses to blocks at the gateway can be made, and names changed.
     pub(crate) fn begin_tick(
         &mut self,
-        choose: impl FnOnce(&mut Self) -> Access,
+        choose: impl FnOnce(&mut Self, usize) -> Vec<Access>,
     ) -> Result<TickUnderWay> {
-        self.hosts.check()?;
+        if !self.hosts.check_quietly()? {
+            self.wait_for_tick();
+            self.hosts.check()?;
+        }
         if self.is_any_lost() {
             self.wait_for_tick();
             self.begin_next_session()?;
         }
         self.check_stash()?;
         self.answers.clear();
-        let mut is_used = false;
+        let together = self.constant_rate.as_ref().map_or(1, |rate| rate.together);
+        let mut used = 0;
         let is_own = self.state.pending.is_empty();
         if is_own {
             if self.state.queries >= self.state.params.round_blocks {
@@ -207,27 +237,32 @@ impl Gateway {
                 }
                 self.begin(None)?;
             }
-            let access = choose(self);
-            is_used = access.id().is_some();
-            let prepared = self.prepare_query(&access)?;
-            assert!(prepared == Preparation::Done, "no batch is under way at a constant rate");
+            let mut accesses = choose(self, together);
+            used = accesses.len();
+            accesses.resize(together, Access::Dummy);
+            for access in &accesses {
+                let prepared = self.prepare_query(access)?;
+                assert!(prepared == Preparation::Done, "no batch is under way at a constant rate");
+            }
         }
         let requests = self.requests_to_send(|_| true)?;
         let rate = self.constant_rate.as_ref().expect("there is a constant rate");
         let (timer, due) = (rate.timer.clone(), rate.next);
-        Ok(TickUnderWay { requests, is_own, is_used, timer, due, late: 0 })
+        let count = if is_own { together } else { requests.len() };
+        let sends_round = self.sends_round();
+        Ok(TickUnderWay { requests, is_own, used, count, sends_round, timer, due, late: 0 })
     }
 
     /// Takes the replies to the requests of a tick, after it has waited. Returns whether its own
-    /// query was answered.
+    /// queries were answered.
     pub(crate) fn end_tick(
         &mut self,
         tick: &TickUnderWay,
         replies: Vec<Result<Vec<u8>>>,
     ) -> Result<bool> {
         self.count_tick(tick.late);
-        self.counts.ticks_used += u64::from(tick.is_used);
-        self.counts.ticks_unused += u64::from(!tick.is_used);
+        self.counts.ticks_used += tick.used as u64;
+        self.counts.ticks_unused += (tick.count - tick.used) as u64;
         match self.answer_each(replies) {
             Err(Error::SessionLost) => {
                 self.begin_next_session()?;
@@ -242,15 +277,15 @@ impl Gateway {
         Ok(tick.is_own && self.state.pending.is_empty())
     }
 
-    /// Ends a tick that failed before its query could be sent.
+    /// Ends a tick that failed before its queries could be sent.
     pub(crate) fn end_failed_tick(&mut self) {
         let late = self.constant_rate.as_ref().map_or(0, ConstantRate::wait);
         self.count_tick(late);
     }
 
-    /// What the query of the last tick has read.
-    pub(crate) fn take_tick_answer(&mut self) -> Option<BlockRead> {
-        self.answers.pop().map(|answer| answer.read)
+    /// What the queries of the last tick have read, in their order.
+    pub(crate) fn take_tick_answers(&mut self) -> impl Iterator<Item = BlockRead> + use<> {
+        core::mem::take(&mut self.answers).into_iter().map(|answer| answer.read)
     }
 
     /// Waits until the next tick is due. Messages other than queries wait for it, too.
@@ -266,6 +301,15 @@ impl Gateway {
         rate.pass(late);
         self.counts.ticks_late += u64::from(late >= rate.period);
         self.counts.tick_delay_max_ns = self.counts.tick_delay_max_ns.max(late);
+    }
+
+    /// Whether the next call of [`Self::advance_round`] sends something.
+    fn sends_round(&self) -> bool {
+        let (queries, params) = (self.state.queries, self.state.params);
+        let is_prepared = || self.links.iter().any(|link| link.worker.is_prepared());
+        self.state.is_any_running()
+            && (queries >= params.commit_after()
+                || (queries >= params.stage_after() && is_prepared()))
     }
 
     /// Called after a tick: sends the running round to the host or commits it, if this tick is set

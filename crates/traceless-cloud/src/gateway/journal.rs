@@ -131,9 +131,9 @@ impl Journal {
         record <= self.written
     }
 
-    /// Whether a record is written, or can no longer be.
-    pub fn is_written_or_failed(&self, record: u64) -> bool {
-        self.is_written(record) || self.broken
+    /// How many records are written; `None` if no more can be.
+    pub fn written(&self) -> Option<u64> {
+        (!self.broken).then_some(self.written)
     }
 
     /// Appends a record, which is written with the next [`flush`](Self::flush).

@@ -77,6 +77,7 @@ mod value;
 mod write_steps;
 
 pub use constant_rate::TICKS_PER_SECOND_MAX;
+pub(crate) use constant_rate::TickUnderWay;
 pub use draft::Draft;
 pub use fill::Contents;
 pub use index::index_bytes;
@@ -452,6 +453,12 @@ impl Gateway {
     pub fn check_host(&self) -> Result {
         self.journal.as_ref().map_or(Ok(()), Journal::check)?;
         self.hosts.check()
+    }
+
+    /// The same, but never sends anything: false if only a message would show it.
+    pub(crate) fn check_host_quietly(&self) -> Result<bool> {
+        self.journal.as_ref().map_or(Ok(()), Journal::check)?;
+        self.hosts.check_quietly()
     }
 
     /// Ends all that is in progress.

@@ -156,6 +156,11 @@ impl Worker {
         self.send_task(Task::Prepare(job));
     }
 
+    /// Whether a prepared job waits for [`Worker::send`].
+    pub fn is_prepared(&self) -> bool {
+        self.has_prepared
+    }
+
     /// Sends the prepared job, unless it was sent.
     pub fn send(&mut self) {
         if core::mem::take(&mut self.has_prepared) {

@@ -51,6 +51,11 @@ impl BatchStep for WriteStep {
         }
         read.map(drop)
     }
+
+    /// The blocks are written before the record that binds them to a name.
+    fn waits_for_records(&self, _: &Gateway) -> bool {
+        false
+    }
 }
 
 /// Removes values, with as many queries as reading them takes.

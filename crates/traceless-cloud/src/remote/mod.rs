@@ -114,6 +114,8 @@ struct RemoteHost {
     lines: [Mutex<Line>; LINES],
     /// The newest opening, once the host has reported that another gateway took over.
     fenced: Mutex<Option<u64>>,
+    /// Set when a connection failed, and no reply has come since.
+    is_in_doubt: AtomicBool,
     /// Set when calls must no longer wait for a host that is away.
     ends: AtomicBool,
     /// A description of the enclave.
@@ -140,6 +142,7 @@ impl RemoteHost {
             session: Mutex::default(),
             lines: Default::default(),
             fenced: Mutex::default(),
+            is_in_doubt: AtomicBool::new(false),
             ends: AtomicBool::new(false),
             enclave: Mutex::default(),
             _lock: lock,
@@ -193,12 +196,10 @@ impl RemoteHost {
     fn call_for_queries(&self, request: &[u8]) -> Result<Vec<u8>> {
         let session = *guard(&self.session);
         let free =
-            self.lines[..QUERY_LINES].iter().enumerate().find_map(|(number, line)| {
-                match line.try_lock() {
-                    Ok(line) => Some((line, number)),
-                    Err(TryLockError::Poisoned(line)) => Some((line.into_inner(), number)),
-                    Err(TryLockError::WouldBlock) => None,
-                }
+            self.query_lines().enumerate().find_map(|(number, line)| match line.try_lock() {
+                Ok(line) => Some((line, number)),
+                Err(TryLockError::Poisoned(line)) => Some((line.into_inner(), number)),
+                Err(TryLockError::WouldBlock) => None,
             });
         let (line, number) = free.unwrap_or_else(|| (guard(&self.lines[0]), 0));
         self.call_on(line, number, session, request)
@@ -221,9 +222,15 @@ impl RemoteHost {
             if line.connection.is_none() {
                 line.connection = Some(self.attach(line_number, &session)?);
             }
-            line.exchange(number, request, reply_len_max(self.geometry()))
+            let reply = line.exchange(number, request, reply_len_max(self.geometry()));
+            self.is_in_doubt.store(reply.is_err(), Ordering::Relaxed);
+            reply
         })?;
         self.record_fence(reply)
+    }
+
+    fn query_lines(&self) -> slice::Iter<'_, Mutex<Line>> {
+        self.lines[..QUERY_LINES].iter()
     }
 
     /// A new connection that belongs to a session.
@@ -322,7 +329,7 @@ impl Host for RemoteHost {
         if let Some(newest) = *guard(&self.fenced) {
             return Err(Error::Fenced { own: self.opening.number, newest });
         }
-        for (number, line) in self.lines[..QUERY_LINES].iter().enumerate() {
+        for (number, line) in self.query_lines().enumerate() {
             // A line in use will notice the end of its connection itself.
             let Ok(mut free) = line.try_lock() else { continue };
             if free.connection.as_ref().is_some_and(LineConnection::has_input) {
@@ -338,6 +345,17 @@ impl Host for RemoteHost {
             }
         }
         Ok(())
+    }
+
+    fn check_quietly(&self) -> Result<bool> {
+        if let Some(newest) = *guard(&self.fenced) {
+            return Err(Error::Fenced { own: self.opening.number, newest });
+        }
+        let has_ended = |line: &Mutex<Line>| {
+            let Ok(free) = line.try_lock() else { return false };
+            free.connection.as_ref().is_some_and(LineConnection::has_input)
+        };
+        Ok(!self.is_in_doubt.load(Ordering::Relaxed) && !self.query_lines().any(has_ended))
     }
 }
 

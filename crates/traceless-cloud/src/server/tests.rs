@@ -8,6 +8,7 @@ use crate::kernel::Choice;
 use crate::local_deployment::OpenGateway;
 use crate::process::tests::this_program;
 use crate::remote::{HostAddress, Remote};
+use crate::shared::{RateThread, SharedGateway, Wall};
 use crate::store::{Durability, StoreFolder, StorePlace};
 use crate::tee::Policy;
 use crate::wire::message::NumberedRequest;
@@ -225,6 +226,31 @@ fn the_newer_gateway_takes_the_store_and_the_older_stops() {
     let error = host.open(home).err();
     assert!(matches!(error, Some(Error::Fenced { own: 2, newest: 2 })), "{error:?}");
     model.run(&mut host.open(copy).unwrap().gateway, 500);
+}
+
+/// Copies of a gateway that another one follows may be old at once.
+#[test]
+fn at_a_constant_rate_an_older_gateway_answers_nothing_old() {
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let [folder, home, copy] = folders.each_ref().map(tempfile::TempDir::path);
+    let host = Running::start(folder, "127.0.0.1:0");
+    let OpenGateway { gateway: mut older, .. } = host.open(home).unwrap();
+    older.store(b"name", b"old", b"").unwrap();
+    older.save().unwrap();
+    copy_folder(home, copy);
+    let older = Arc::new(SharedGateway::new(older, Arc::default(), Arc::new(Wall)));
+    let rate_thread = RateThread::start(&older, 20, 1).unwrap();
+    let load = || older.load_many(vec![b"name".to_vec()]);
+    assert_eq!(*load().unwrap()[0].as_ref().unwrap().as_ref().unwrap(), b"old");
+    // A connection that is cut is no reason for an error: the next tick has another one.
+    host.server.lock().current.as_ref().unwrap().hang_up();
+    assert_eq!(*load().unwrap()[0].as_ref().unwrap().as_ref().unwrap(), b"old");
+    let OpenGateway { gateway: mut newer, .. } = host.open(copy).unwrap();
+    newer.store(b"name", b"new", b"").unwrap();
+    let error = load();
+    assert!(matches!(error, Err(Error::Fenced { own: 1, newest: 2 })), "{error:?}");
+    assert!(older.read_state(Gateway::blocks_used).is_err());
+    drop(rate_thread);
 }
 
 /// A network between gateways and a host, with connections that can be cut.

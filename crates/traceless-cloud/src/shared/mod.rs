@@ -83,8 +83,9 @@ pub struct SharedGateway {
     has_rate: AtomicBool,
     /// The gateway's hosts.
     hosts: Arc<HostGroup>,
-    /// Notified when a tick of the gateway's constant rate has passed.
-    tick_passed: Condvar,
+    /// At a constant rate: how many records of the gateway are written; `None` if no more can be.
+    written: Mutex<Option<u64>>,
+    written_changed: Condvar,
     /// Notified when a batch of steps has ended.
     batch_ended: Condvar,
     metrics: Arc<Metrics>,
@@ -109,7 +110,8 @@ impl SharedGateway {
             ticks: TickQueue::default(),
             has_rate,
             hosts,
-            tick_passed: Condvar::new(),
+            written: Mutex::new(Some(0)),
+            written_changed: Condvar::new(),
             batch_ended: Condvar::new(),
             metrics,
             wall,
@@ -135,7 +137,7 @@ impl SharedGateway {
         let _request = self.metrics.waiting_request();
         // At a constant rate a turn lasts until a tick is over.
         let turn = (!self.has_constant_rate()).then(|| self.turns.wait());
-        let gateway = self.lock();
+        let gateway = self.lock_to_answer()?;
         drop(turn);
         let result = gateway.check_host().map(|()| read(&gateway));
         if let Err(error) = &result {
@@ -148,7 +150,7 @@ impl SharedGateway {
     /// nothing.
     pub fn update_state<T>(&self, change: impl FnOnce(&mut Gateway) -> Result<T>) -> Result<T> {
         let _request = self.metrics.waiting_request();
-        let mut gateway = self.lock();
+        let mut gateway = self.lock_to_answer()?;
         let queries = gateway.counts().queries;
         let changed = gateway.check_host().and_then(|()| change(&mut gateway));
         assert_eq!(gateway.counts().queries, queries, "a change of state sends nothing");
@@ -164,15 +166,17 @@ impl SharedGateway {
     /// Runs an operation of the gateway.
     pub fn run<T>(&self, work: impl FnOnce(&mut Gateway) -> Result<T>) -> Result<T> {
         let _request = self.metrics.waiting_request();
+        drop(self.lock_to_answer()?);
         let turn = self.turns.wait();
         let mut gateway = self.lock_alone();
         let result = gateway.check_host().and_then(|()| work(&mut gateway));
         self.has_rate.store(gateway.next_tick().is_some(), Ordering::Relaxed);
         if gateway.is_tick_due() {
             // The thread that fills ticks may wait long for the lock, so a due tick is filled here.
-            let filled = gateway.fill_tick();
+            let filled = self.fill_due_tick(&mut gateway);
             filled.unwrap_or_else(|error| self.metrics.failed(&error));
         }
+        self.publish_written(&gateway);
         self.metrics.observe(&gateway);
         // The tick that an answer waits for may be another caller's turn.
         drop(turn);
@@ -205,11 +209,21 @@ impl SharedGateway {
     /// gateway keeps a constant rate.
     fn wait_for_ack(&self, gateway: MutexGuard<'_, Gateway>) -> Result {
         let Some(record) = gateway.deferred_ack() else { return Ok(()) };
-        self.tick_passed.notify_all();
-        let waited = self.tick_passed.wait_timeout_while(gateway, TICK_TIMEOUT, |gateway| {
-            !gateway.is_written_or_failed(record)
-        });
-        waited.unwrap_or_else(PoisonError::into_inner).0.ensure_written(record)
+        drop(gateway);
+        let is_early = |written: &mut Option<u64>| written.is_some_and(|last| last < record);
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.written_changed.wait_timeout_while(written, TICK_TIMEOUT, is_early);
+        let written = *waited.unwrap_or_else(PoisonError::into_inner).0;
+        match written {
+            Some(last) if last >= record => Ok(()),
+            _ => self.lock().ensure_written(record),
+        }
+    }
+
+    /// Lets answers go that wait for records which are written now.
+    fn publish_written(&self, gateway: &Gateway) {
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = gateway.written_records();
+        self.written_changed.notify_all();
     }
 
     /// The metrics of the gateway and its front ends.

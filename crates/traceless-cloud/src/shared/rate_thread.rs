@@ -2,7 +2,7 @@
 
 use super::SharedGateway;
 use crate::error::{Error, Result};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, TickUnderWay};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
@@ -16,10 +16,13 @@ pub struct RateThread {
 }
 
 impl RateThread {
-    /// Starts ticks at a rate of `per_second`.
-    pub fn start(front: &Arc<SharedGateway>, per_second: u32) -> Result<Self> {
+    /// Starts ticks with `together` queries each, `per_second` queries in a second.
+    pub fn start(front: &Arc<SharedGateway>, per_second: u32, together: usize) -> Result<Self> {
         let timer = Arc::new(Monotonic::start());
-        front.run(|gateway| gateway.start_constant_rate(per_second, timer.clone()))?;
+        let start = |gateway: &mut Gateway| {
+            gateway.start_constant_rate_together(per_second, together, timer.clone())
+        };
+        front.run(start)?;
         let ended = Arc::new(AtomicBool::new(false));
         let (front, is_ended) = (front.clone(), ended.clone());
         front.ticks.serve();
@@ -63,9 +66,10 @@ impl SharedGateway {
             return true;
         }
         let (gateway, passed) = self.make_tick(gateway);
+        self.publish_written(&gateway);
         self.metrics.observe(&gateway);
         drop((gateway, turn));
-        self.tick_passed.notify_all();
+        self.ticks.note_tick(&passed);
         match passed {
             Ok(()) => {
                 self.metrics.succeeded();
@@ -73,36 +77,53 @@ impl SharedGateway {
             }
             Err(error) => {
                 self.metrics.failed(&error);
-                self.ticks.fail(&error);
                 !matches!(error, Error::Fenced { .. })
             }
         }
     }
 
-    /// Uses the next tick. Clients have the gateway while its query waits and is under way.
+    /// Uses a tick that is due, while the caller has the gateway for itself.
+    pub(super) fn fill_due_tick(&self, gateway: &mut Gateway) -> Result {
+        let begun = gateway.begin_tick(|gateway, count| self.ticks.next_accesses(gateway, count));
+        let mut tick = begun.inspect_err(|_| gateway.end_failed_tick())?;
+        tick.wait();
+        let replies = self.hosts.query_many(&tick.requests);
+        self.end_tick(gateway, &tick, replies)
+    }
+
+    /// Uses the next tick. Clients have the gateway while its queries wait and are under way.
     fn make_tick<'a>(
         &'a self,
         mut gateway: MutexGuard<'a, Gateway>,
     ) -> (MutexGuard<'a, Gateway>, Result) {
-        let mut tick = match gateway.begin_tick(|gateway| self.ticks.next_access(gateway)) {
-            Ok(tick) => tick,
-            Err(error) => {
-                gateway.end_failed_tick();
-                return (gateway, Err(error));
-            }
-        };
-        drop(gateway);
-        // What was written down with the tick's query can be answered.
-        self.tick_passed.notify_all();
+        let mut tick =
+            match gateway.begin_tick(|gateway, count| self.ticks.next_accesses(gateway, count)) {
+                Ok(tick) => tick,
+                Err(error) => {
+                    gateway.end_failed_tick();
+                    return (gateway, Err(error));
+                }
+            };
+        // What was written down with the tick's queries can be answered.
+        self.publish_written(&gateway);
+        let kept = tick.sends_round.then_some(gateway);
         tick.wait();
         let replies = self.hosts.query_many(&tick.requests);
-        let mut gateway = self.lock_for_tick();
-        let passed = gateway.end_tick(&tick, replies).map(|is_answered| {
-            if is_answered && tick.is_used() {
-                self.ticks.end_access(gateway.take_tick_answer());
-            }
-        });
+        let mut gateway = kept.unwrap_or_else(|| self.lock_for_tick());
+        let passed = self.end_tick(&mut gateway, &tick, replies);
         (gateway, passed)
+    }
+
+    fn end_tick(
+        &self,
+        gateway: &mut Gateway,
+        tick: &TickUnderWay,
+        replies: Vec<Result<Vec<u8>>>,
+    ) -> Result {
+        if gateway.end_tick(tick, replies)? {
+            self.ticks.end_accesses(gateway.take_tick_answers());
+        }
+        Ok(())
     }
 }
 
@@ -120,7 +141,7 @@ mod tests {
     fn count_ticks(work: impl Fn(&SharedGateway)) -> (u64, u64, u64, u64) {
         let front = Arc::new(SharedGateway::new(in_memory(900, 3), Arc::default(), Arc::new(Wall)));
         let clock = Monotonic::start();
-        let _rate_thread = RateThread::start(&front, TICKS_PER_SECOND).unwrap();
+        let _rate_thread = RateThread::start(&front, TICKS_PER_SECOND, 1).unwrap();
         let period = 1_000_000_000 / u64::from(TICKS_PER_SECOND);
         while clock.now() < PERIODS * period {
             work(&front);

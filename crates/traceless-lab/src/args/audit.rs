@@ -180,9 +180,10 @@ pub struct AuditCloudArgs {
 }
 
 /// Values of `audit cloud --scheme`.
-pub const CLOUD_PARTS: [&str; 18] = [
+pub const CLOUD_PARTS: [&str; 19] = [
     "gateway-fixed",
     "gateway-fixed-copies",
+    "gateway-fixed-together",
     "gateway-demand",
     "gateway-fixed-divided",
     "gateway-demand-divided",

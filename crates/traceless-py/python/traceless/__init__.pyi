@@ -197,6 +197,7 @@ class Gateway:
         made_up_root: _Path | None = None,
         verifier: _Path | None = None,
         rate: int | None = None,
+        together: int = 1,
         key_file: _Path | None = None,
         anchor: _Path | None = None,
         durability: str = "power",

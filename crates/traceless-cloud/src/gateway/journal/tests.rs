@@ -46,11 +46,11 @@ fn a_deferred_ack_ends_when_its_record_is_written() {
     journal.append(&Record::EndDummy);
     assert_eq!(journal.deferred_ack(), Some(2));
     assert!(journal.is_written(0) && !journal.is_written(1));
-    assert!(journal.is_written_or_failed(0) && !journal.is_written_or_failed(2));
+    assert_eq!(journal.written(), Some(0));
     journal.flush().unwrap();
     assert_eq!(journal.deferred_ack(), None);
     assert!(journal.is_written(3) && !journal.is_written(4));
-    assert!(journal.is_written_or_failed(3) && !journal.is_written_or_failed(4));
+    assert_eq!(journal.written(), Some(3));
     // A new generation contains earlier records in its state.
     journal.append(&Record::EndDummy);
     journal.defer_ack();
@@ -60,7 +60,7 @@ fn a_deferred_ack_ends_when_its_record_is_written() {
     journal.append(&Record::EndDummy);
     journal.defer_ack();
     journal.broken = true;
-    assert!(journal.is_written_or_failed(5) && !journal.is_written(5));
+    assert!(journal.written().is_none() && !journal.is_written(5));
 }
 
 /// Under a wrong key nothing in the file opens; otherwise one entry is damaged.

@@ -50,7 +50,7 @@ fn copies_are_read_while_other_clients_wait_for_ticks() {
 
     let ticks = || front.inspect(|gateway| gateway.counts().queries);
     let (clock, period) = (Monotonic::start(), 1_000_000_000);
-    let _rate_thread = RateThread::start(&front, 1).unwrap();
+    let _rate_thread = RateThread::start(&front, 1, 1).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| load(&front, b"away").unwrap().unwrap());
         let before = ticks();
@@ -89,11 +89,17 @@ fn a_value_is_not_answered_before_its_change_is_written() {
 
 #[test]
 fn clients_at_a_constant_rate_get_their_own_answers() {
+    for together in [1, 16] {
+        serve_clients_in_ticks(together);
+    }
+}
+
+fn serve_clients_in_ticks(together: usize) {
     const CLIENTS: u64 = 6;
     const REQUESTS: u64 = 150;
     let folder = tempfile::tempdir().unwrap();
     let front = durable(folder.path(), params(1500));
-    let rate_thread = RateThread::start(&front, 3000).unwrap();
+    let rate_thread = RateThread::start(&front, 3000, together).unwrap();
     std::thread::scope(|scope| {
         for client in 0..CLIENTS {
             let front = &front;
@@ -113,7 +119,12 @@ fn clients_at_a_constant_rate_get_their_own_answers() {
                             let removed = front.run_step(step, |step| step.removed).unwrap();
                             assert_eq!(removed, usize::from(model[at].take().is_some()));
                         }
-                        _ => assert_eq!(load(front, &name).unwrap(), model[at]),
+                        2 => assert_eq!(load(front, &name).unwrap(), model[at]),
+                        _ => {
+                            let twice = front.load_many(vec![name.clone(), name]).unwrap();
+                            let both = twice.into_iter().map(|value| value.transpose().unwrap());
+                            assert_eq!(both.collect::<Vec<_>>(), vec![model[at].clone(); 2]);
+                        }
                     }
                 }
             });
@@ -145,7 +156,7 @@ fn a_failed_tick_ends_all_waiting_steps_and_later_ones_succeed() {
         })
     });
     let front = shared(gateway);
-    let _rate_thread = RateThread::start(&front, 500).unwrap();
+    let _rate_thread = RateThread::start(&front, 500, 1).unwrap();
     for nth in 0..8 {
         store(&front, &[nth], &[nth; 4 * BLOCK]).unwrap();
     }
@@ -167,7 +178,7 @@ fn a_failed_tick_ends_all_waiting_steps_and_later_ones_succeed() {
 #[test]
 fn steps_that_wait_when_the_rate_ends_get_an_error() {
     let front = shared(gateway_behind(params(900), 8, |host| Arc::new(host)));
-    let rate_thread = RateThread::start(&front, 1).unwrap();
+    let rate_thread = RateThread::start(&front, 1, 1).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| store(&front, b"a", &[1; 40 * BLOCK]));
         while !front.ticks.is_any_waiting() {
@@ -176,7 +187,8 @@ fn steps_that_wait_when_the_rate_ends_get_an_error() {
         drop(rate_thread);
         assert!(matches!(waiting.join().unwrap(), Err(Error::Store(_))));
     });
-    assert!(!front.ticks.is_served() && front.inspect(Gateway::blocks_used) == 0);
+    assert_eq!(front.inspect(Gateway::blocks_used), 0);
+    assert!(matches!(load(&front, b"a"), Err(Error::Store(_))), "no query goes without a tick");
 }
 
 /// The second block of a value is at the gateway, so another client's write of it need not wait.
@@ -187,7 +199,7 @@ fn blocks_of_a_value_that_is_read_are_not_reused() {
     let round = params(900).round_blocks;
     front.run(|gateway| (0..2 * round).try_for_each(|_| gateway.dummy())).unwrap();
     front.run(|gateway| gateway.get(1)).unwrap();
-    let _rate_thread = RateThread::start(&front, 1).unwrap();
+    let _rate_thread = RateThread::start(&front, 1, 1).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| load(&front, b"read").unwrap());
         while !front.ticks.is_any_waiting() {
@@ -198,4 +210,66 @@ fn blocks_of_a_value_that_is_read_are_not_reused() {
         assert_eq!(waiting.join().unwrap().unwrap(), [1; 2 * BLOCK]);
         other.join().unwrap().unwrap();
     });
+}
+
+#[test]
+fn a_long_value_takes_as_many_ticks_as_they_have_queries() {
+    let front = shared(gateway_behind(params(900), 10, |host| Arc::new(host)));
+    store(&front, b"long", &[1; 64 * BLOCK]).unwrap();
+    let round = params(900).round_blocks;
+    front.run(|gateway| (0..2 * round).try_for_each(|_| gateway.dummy())).unwrap();
+    let rate_thread = RateThread::start(&front, 160, 16).unwrap();
+    let before = front.inspect(Gateway::counts).ticks_used;
+    assert_eq!(load(&front, b"long").unwrap().unwrap(), [1; 64 * BLOCK]);
+    drop(rate_thread);
+    let counts = front.inspect(Gateway::counts);
+    assert_eq!(counts.ticks_used - before, 64, "no block is requested twice");
+    // The value needs four ticks, and there may be one before and one after it.
+    assert!(counts.ticks_unused <= 2 * 16, "{counts:?}");
+    let wrong = |together| RateThread::start(&front, 160, together).err();
+    for together in [0, 3, 80] {
+        assert!(matches!(wrong(together), Some(Error::Parameters(_))), "{together}");
+    }
+}
+
+/// Both values fit only one after the other: each one's old blocks are the other one's room.
+#[test]
+fn a_step_has_the_room_that_a_waiting_one_gives_back() {
+    let front = shared(gateway_behind(params(300), 11, |host| Arc::new(host)));
+    for name in [&b"a"[..], b"b"] {
+        store(&front, name, &[1; 120 * BLOCK]).unwrap();
+    }
+    let _rate_thread = RateThread::start(&front, 2000, 16).unwrap();
+    std::thread::scope(|scope| {
+        for name in [&b"a"[..], b"b"] {
+            let front = &front;
+            scope.spawn(move || store(front, name, &[2; 60 * BLOCK]).unwrap());
+        }
+    });
+    assert!(matches!(store(&front, b"c", &vec![1; 400 * BLOCK]), Err(Error::Full { .. })));
+}
+
+/// What clients do with the gateway must not delay messages that follow a reply.
+#[test]
+fn the_gateway_is_kept_when_messages_of_a_round_follow() {
+    let params = params(900);
+    let front = shared(gateway_behind(params, 12, |host| Arc::new(host)));
+    let timer = Arc::new(traceless_core::clock::SimulatedClock::default());
+    let mut gateway = front.lock();
+    gateway.start_constant_rate_together(1000, 4, timer).unwrap();
+    let mut kept = Vec::new();
+    for _ in 0..5 * params.round_blocks / 4 {
+        let mut tick = gateway.begin_tick(|_, _| Vec::new()).unwrap();
+        let rounds = gateway.counts().rounds;
+        tick.wait();
+        let replies = gateway.hosts().clone().query_many(&tick.requests);
+        gateway.end_tick(&tick, replies).unwrap();
+        assert!(tick.sends_round || gateway.counts().rounds == rounds);
+        kept.push(tick.sends_round);
+    }
+    // Of each round one tick sends its message, and one commits it.
+    assert_eq!(kept.iter().filter(|kept| **kept).count(), 2 * 4);
+    let ticks = params.round_blocks / 4;
+    let first = kept[ticks..].iter().position(|kept| *kept).unwrap();
+    assert_eq!(first + 1, params.stage_after().div_ceil(4));
 }

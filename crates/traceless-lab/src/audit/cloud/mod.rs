@@ -95,6 +95,7 @@ impl Suite for Clouds {
             &[
                 gateway("gateway-fixed", GatewayVariant::Fixed),
                 gateway("gateway-fixed-copies", GatewayVariant::FixedCopies),
+                gateway("gateway-fixed-together", GatewayVariant::FixedTogether),
                 gateway("gateway-demand", GatewayVariant::Demand),
                 gateway("gateway-fixed-divided", GatewayVariant::FixedDivided),
                 gateway("gateway-demand-divided", GatewayVariant::DemandDivided),

@@ -28,6 +28,8 @@ pub enum GatewayVariant {
     Fixed,
     /// Sends queries at a constant rate, and answers from copies of blocks used lately.
     FixedCopies,
+    /// Sends several queries together at a constant rate.
+    FixedTogether,
     /// Sends queries on demand; the audit has each client send as many.
     Demand,
     /// Sends queries at a constant rate to several hosts.
@@ -59,6 +61,11 @@ impl GatewayVariant {
         if matches!(self, Self::FixedDivided | Self::DemandDivided) { 3 } else { 1 }
     }
 
+    /// How many queries a tick has.
+    fn together(self) -> usize {
+        if self == Self::FixedTogether { TOGETHER } else { 1 }
+    }
+
     /// Whether the gateway leaves a tick out after a step with this result.
     fn skips_tick(self, outcome: SilentStep) -> bool {
         match self {
@@ -67,6 +74,7 @@ impl GatewayVariant {
             Self::ErrorsSendNothing => outcome == SilentStep::Failed,
             Self::Fixed
             | Self::FixedCopies
+            | Self::FixedTogether
             | Self::Demand
             | Self::FixedDivided
             | Self::DemandDivided
@@ -149,6 +157,8 @@ const PERIOD: u64 = 1_000_000;
 const STAGE_TIME: Duration = Duration::from_secs(20);
 /// Blocks of a batch.
 const BATCH: u64 = 4;
+/// Queries that are sent together, where several are.
+const TOGETHER: usize = 4;
 /// Blocks that have copies.
 const COPIES: usize = 256;
 /// Steps from one batch to the next.
@@ -161,33 +171,12 @@ pub fn run(
     steps: u64,
     seed: u64,
 ) -> Result<WireRun, AuditError> {
-    let params = params();
-    params.geometry.check()?;
-    let mut rng = SeededRng::new(mix(seed, 1));
-    let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
-    let shared = keys.shared(&params, Choice::Benes);
     let clock = Arc::new(SimulatedClock::default());
     let (is_fixed, hurries) = (gate.is_fixed(), Arc::new(AtomicBool::new(false)));
-    let watch = WireWatch::new(&params, is_fixed.then(|| clock.clone()));
+    let watch = WireWatch::new(&params(), is_fixed.then(|| clock.clone()), gate.together() as u64);
     let watch = Arc::new((Mutex::new(watch), Condvar::new()));
-    let mut hosts = Vec::new();
-    for number in 0..gate.hosts() {
-        let (nonce, store) = ([3 + number; 16], MemStore::new(params.geometry));
-        let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng)?;
-        let host = Arc::new(ObservedHost { host, watch: watch.clone() });
-        hosts.push(ConnectedHost { host, session: (nonce, own) });
-    }
-    let rng: Box<dyn Rng> =
-        if gate == GatewayVariant::PrefersHalf { Box::new(BiasedRng(rng)) } else { Box::new(rng) };
-    let hosts = (hosts, None);
-    let mut gateway = Gateway::open_divided(params, &keys, Choice::Benes, hosts, None, rng)?;
-    if gate == GatewayVariant::FixedCopies {
-        gateway.keep_copies(COPIES * params.geometry.block_len);
-    }
-    if is_fixed {
-        let timer = HurriedTimer { clock: clock.clone(), hurries: hurries.clone() };
-        gateway.start_constant_rate(TICKS_PER_SECOND, Arc::new(timer))?;
-    }
+    let timer = HurriedTimer { clock: clock.clone(), hurries: hurries.clone() };
+    let mut gateway = open(gate, &watch, timer, seed)?;
     let (mut step, mut requests) = (0, 0);
     loop {
         hurries.store(
@@ -224,6 +213,40 @@ pub fn run(
         view.steps.truncate(steps as usize - 1);
     }
     Ok(view)
+}
+
+/// A gateway with hosts that report to `watch`, and with ticks by `timer`.
+fn open(
+    gate: GatewayVariant,
+    watch: &Arc<(Mutex<WireWatch>, Condvar)>,
+    timer: HurriedTimer,
+    seed: u64,
+) -> Result<Gateway, AuditError> {
+    let params = params();
+    params.geometry.check()?;
+    let mut rng = SeededRng::new(mix(seed, 1));
+    let keys = Keys::new(&Secret::random(&mut rng), &[7; 16]);
+    let shared = keys.shared(&params, Choice::Benes);
+    let mut hosts = Vec::new();
+    for number in 0..gate.hosts() {
+        let (nonce, store) = ([3 + number; 16], MemStore::new(params.geometry));
+        let (host, own) = InProcess::start(&shared, store, &nonce, &mut rng)?;
+        let host = Arc::new(ObservedHost { host, watch: watch.clone() });
+        hosts.push(ConnectedHost { host, session: (nonce, own) });
+    }
+    let rng: Box<dyn Rng> =
+        if gate == GatewayVariant::PrefersHalf { Box::new(BiasedRng(rng)) } else { Box::new(rng) };
+    let hosts = (hosts, None);
+    let mut gateway = Gateway::open_divided(params, &keys, Choice::Benes, hosts, None, rng)?;
+    if gate == GatewayVariant::FixedCopies {
+        gateway.keep_copies(COPIES * params.geometry.block_len);
+    }
+    if gate.is_fixed() {
+        let together = gate.together();
+        let rate = TICKS_PER_SECOND * together as u32;
+        gateway.start_constant_rate_together(rate, together, Arc::new(timer))?;
+    }
+    Ok(gateway)
 }
 
 /// One step of a client. Returns its result, and a secret that paths must not depend on.
@@ -310,8 +333,9 @@ struct WireWatch {
     /// Number of queries at the end of the step before.
     queries_before: u64,
     read: HashSet<(Node, Location)>,
-    /// Number of queries.
+    /// Number of queries, and how many are sent together.
     queries: u64,
+    together: u64,
     /// Number of queries that read each version of a node.
     reads: HashMap<(Node, u64), usize>,
     rounds: u64,
@@ -322,7 +346,7 @@ struct WireWatch {
 }
 
 impl WireWatch {
-    fn new(params: &Params, clock: Option<Arc<SimulatedClock>>) -> Self {
+    fn new(params: &Params, clock: Option<Arc<SimulatedClock>>, together: u64) -> Self {
         let g = &params.geometry;
         let draws = |noun, places| Draws { noun, places, ..Draws::default() };
         Self {
@@ -342,6 +366,7 @@ impl WireWatch {
             queries_before: 0,
             read: HashSet::new(),
             queries: 0,
+            together,
             reads: HashMap::new(),
             rounds: 0,
             rounds_of: vec![0; g.roots as usize],
@@ -366,7 +391,9 @@ impl WireWatch {
     /// Whether a round was due before the next query and was not sent.
     fn misses_round(&self) -> bool {
         let (round, after) = (self.params.round_blocks as u64, self.params.stage_after() as u64);
-        let due = self.queries.saturating_sub(after) / round;
+        // A round is sent after all queries of a tick.
+        let queries = self.queries - self.queries % self.together;
+        let due = queries.saturating_sub(after) / round;
         self.clock.is_some() && self.rounds < due
     }
 
