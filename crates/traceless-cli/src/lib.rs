@@ -33,6 +33,8 @@ pub mod lab;
 #[cfg(feature = "cloud")]
 mod log;
 pub mod output;
+#[cfg(feature = "cloud")]
+mod plan;
 #[cfg(feature = "pager")]
 pub mod run;
 mod shares;
@@ -59,6 +61,8 @@ pub fn main() -> ExitCode {
     };
     let code = match &cli.product {
         Product::Advise(args) => advise::run(args).unwrap_or_else(|failure| report(Err(failure))),
+        #[cfg(feature = "cloud")]
+        Product::Plan { command } => report(plan::run(command)),
         #[cfg(feature = "volume")]
         Product::Volume { command } => report(volume::run(command)),
         #[cfg(feature = "audit")]

@@ -35,7 +35,8 @@
 //! * `geometry`: the tree's shape: nodes, paths, epochs, parts of a slot
 //! * `params`, `tail_probability`: the tree for a number of blocks, and the probability of
 //!   exceeding its limits
-//! * `costs`: bytes that queries and rounds of a tree move, and the gateway's memory
+//! * `costs`: bytes that queries and rounds of a tree move, and the gateway's memory; `capacity`:
+//!   what a load needs, and what it costs a month
 //! * `random`: a fast random generator that copies of a process do not share
 //! * `fork_join`: two pieces of work at once, if the host lends a thread
 //! * `kernel`: oblivious permutation of rows: `network` (Beneš, with the gateway's `route`) and
@@ -95,6 +96,8 @@ extern crate alloc;
 mod block_on;
 #[cfg(feature = "std")]
 mod block_seal;
+#[cfg(feature = "std")]
+pub mod capacity;
 pub mod channel;
 pub mod codec;
 #[cfg(feature = "http")]

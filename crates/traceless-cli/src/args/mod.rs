@@ -10,6 +10,8 @@ mod dashboard;
 mod gateway;
 #[cfg(feature = "cloud")]
 mod host;
+#[cfg(feature = "cloud")]
+mod plan;
 #[cfg(feature = "pager")]
 mod run;
 mod shares;
@@ -30,6 +32,8 @@ pub use dashboard::*;
 pub use gateway::*;
 #[cfg(feature = "cloud")]
 pub use host::*;
+#[cfg(feature = "cloud")]
+pub use plan::*;
 #[cfg(feature = "pager")]
 pub use run::*;
 pub use shares::*;
@@ -80,6 +84,12 @@ pub enum Product {
     /// Say which product and parameters protect from an adversary, what that costs, and what leaks.
     /// On a terminal it puts questions. Exit code 1: no product protects
     Advise(AdviseArgs),
+    #[cfg(feature = "cloud")]
+    /// Say what a store needs for a load: rate, tree, hosts, requests to an engine, money
+    Plan {
+        #[command(subcommand)]
+        command: PlanCommand,
+    },
     #[cfg(feature = "volume")]
     /// Encrypted block devices that reveal only the number of writes
     Volume {

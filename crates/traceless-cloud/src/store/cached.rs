@@ -188,7 +188,7 @@ impl<S: CopyableStore> CopyableStore for CachedStore<S> {
 }
 
 /// How many layers fit into `room` bytes, with the nodes besides the current ones.
-fn layers_in(g: &Geometry, room: u64) -> usize {
+pub fn layers_in(g: &Geometry, room: u64) -> usize {
     let mut left = room;
     let fits = |&layer: &usize| {
         let nodes = u64::from(g.width(layer)) + BESIDE_CURRENT;

@@ -43,6 +43,7 @@ pub use crate::durable::Durability;
 pub use crate::wire::fence::Opening;
 pub use boxed::BoxedStore;
 pub use cached::CachedStore;
+pub(crate) use cached::layers_in;
 pub use copyable::CopyableStore;
 pub use file::FileStore;
 pub use mem::MemStore;
