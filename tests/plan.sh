@@ -6,6 +6,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 port=$((20000 + RANDOM % 12000))
 proxy=$((port + 1))
 plan=("$traceless" plan cloud --engine s3)
+python=python3
+$python -c 'import boto3' 2>/dev/null || python=/usr/bin/python3
 
 section "plans are refused where no store carries the load, and else sorted by price"
 expect 2 "${plan[@]}" --data 10G --requests 1000000
@@ -37,7 +39,7 @@ export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 start_service server "S3 at" "$traceless" gateway --local server --blocks 60000 --lambda 8 \
     --allow-simulated-tee --enclave inside --durability process --s3 "127.0.0.1:$port" \
     --s3-keys keys
-python3 -c "
+$python -c "
 import sys
 sys.path.insert(0, '$lib')
 import engines
