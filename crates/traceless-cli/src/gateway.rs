@@ -1,5 +1,6 @@
 //! `traceless gateway`: the Redis protocol and S3 in front of an oblivious store.
 
+mod backup;
 mod scrub;
 mod state;
 mod tree;
@@ -41,6 +42,8 @@ pub fn run(args: &GatewayArgs) -> Result<(), Failure> {
         Some(GatewayCommand::Check(args)) => state::check(args),
         Some(GatewayCommand::Repair(args)) => state::repair(args),
         Some(GatewayCommand::Scrub(args)) => scrub::scrub(args),
+        Some(GatewayCommand::Backup(args)) => backup::back_up(args),
+        Some(GatewayCommand::Restore(args)) => backup::restore(args),
         None => serve(args),
     }
 }

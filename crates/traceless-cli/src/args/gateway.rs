@@ -165,6 +165,35 @@ pub enum GatewayCommand {
     /// Verify every slot of the store of a gateway that does not run: damaged nodes are reported,
     /// and written anew without the blocks that are lost
     Scrub(Box<GatewayScrubArgs>),
+    /// Write all values and objects of a gateway that does not run into one sealed file
+    Backup(Box<GatewayBackupArgs>),
+    /// Write a backup into an empty gateway with the same master key: also with another tree
+    Restore(Box<GatewayRestoreArgs>),
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct GatewayBackupArgs {
+    #[command(flatten)]
+    pub tree: GatewayTreeArgs,
+    /// The file, which must not exist
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
+}
+
+#[derive(Args, Clone, Debug)]
+pub struct GatewayRestoreArgs {
+    #[command(flatten)]
+    pub tree: GatewayTreeArgs,
+    /// The file. All of it is verified before anything is written
+    #[arg(long, value_name = "FILE")]
+    pub from: PathBuf,
+    /// Verify the file, and write nothing
+    #[arg(long)]
+    pub verify: bool,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
 }
 
 #[derive(Args, Clone, Debug)]

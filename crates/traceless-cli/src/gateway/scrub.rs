@@ -6,12 +6,10 @@ use crate::cloud::failure;
 use crate::failure::{FINDING, Failure};
 use crate::output::{Meter, print_json, print_line};
 use serde::Serialize;
-use std::sync::Arc;
-use traceless_cloud::Error;
 use traceless_cloud::gateway::{Gateway, LostName, NodeVerdict};
 use traceless_cloud::geometry::Node;
 use traceless_cloud::host::DamagedSlot;
-use traceless_cloud::shared::{Stop, time_of};
+use traceless_cloud::shared::time_of;
 use traceless_core::clock::{Clock, Monotonic};
 
 #[derive(Serialize)]
@@ -65,11 +63,7 @@ impl LostNameReport {
 }
 
 pub fn scrub(args: &GatewayScrubArgs) -> Result<(), Failure> {
-    let stop = Arc::new(Stop::default());
-    // It does not stand by for a gateway that runs.
-    stop.request();
-    let opened = tree::open(&args.tree, None, &stop)?;
-    let mut gateway = opened.ok_or_else(|| failure(&Error::InUse("the gateway's state")))?;
+    let mut gateway = tree::open_alone(&args.tree)?;
     let scrubbed = scrub_all(&mut gateway, args);
     // What was found to be lost is kept even if the rest was not verified.
     let closed = gateway.close().map_err(|e| failure(&e));

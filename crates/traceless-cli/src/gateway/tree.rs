@@ -7,6 +7,7 @@ use crate::output::{print_error, print_line};
 use crate::store;
 use std::path::PathBuf;
 use std::sync::Arc;
+use traceless_cloud::Error;
 use traceless_cloud::gateway::{Gateway, LeaseOptions, StateLease};
 use traceless_cloud::local_deployment::{LocalDeployment, read_secret};
 use traceless_cloud::params::Params;
@@ -69,6 +70,13 @@ pub fn open(
         gateway.accept_loss();
     }
     Ok(Some(gateway))
+}
+
+/// Opens a gateway that does not run: it does not stand by for one that does.
+pub fn open_alone(args: &GatewayTreeArgs) -> Result<Gateway, Failure> {
+    let stop = Arc::new(Stop::default());
+    stop.request();
+    open(args, None, &stop)?.ok_or_else(|| failure(&Error::InUse("the gateway's state")))
 }
 
 /// Takes the lease of the state in the engine of a URL; `None` if `stop` is requested first.

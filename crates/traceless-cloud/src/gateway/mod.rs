@@ -38,6 +38,7 @@
 //! ```
 
 mod anchor;
+mod backup;
 mod batches;
 mod cache;
 mod commits;
@@ -76,6 +77,7 @@ mod tree_moves;
 mod value;
 mod write_steps;
 
+pub use backup::BackupContents;
 pub use constant_rate::TICKS_PER_SECOND_MAX;
 pub(crate) use constant_rate::TickUnderWay;
 pub use draft::Draft;
@@ -137,6 +139,8 @@ pub struct Keys {
     enclave: Secret,
     state: Secret,
     lease: Secret,
+    /// The key of backups, which is the same for all trees: one may be restored into another.
+    backup: Secret,
 }
 
 impl Keys {
@@ -144,7 +148,8 @@ impl Keys {
     pub fn new(master: &Secret, tree: &[u8; 16]) -> Self {
         let key = |name: &[u8]| master.derive(&[tree, b"cloud", name]);
         let (block, enclave) = (key(b"inner"), key(b"enclave"));
-        Self { block, enclave, state: key(b"state"), lease: key(b"lease") }
+        let backup = master.derive(&[b"cloud", b"backup"]);
+        Self { block, enclave, state: key(b"state"), lease: key(b"lease"), backup }
     }
 
     /// The parameters and keys that gateway and enclave share.
@@ -205,6 +210,7 @@ pub struct Gateway {
     constant_rate: Option<ConstantRate>,
     block_keys: BlockKeys,
     transport_keys: TransportKeys,
+    backup_key: Secret,
     rng: Box<dyn Rng>,
     counts: Counts,
     /// Called with each requested access: operation, first byte and length.
@@ -288,6 +294,7 @@ impl Gateway {
             constant_rate: None,
             block_keys: block_keys(),
             transport_keys: TransportKeys::new(&shared.transport, choice),
+            backup_key: keys.backup.clone(),
             shared,
             rng,
             counts: Counts::default(),

@@ -1,0 +1,238 @@
+//! A backup of all names and their contents in one sealed file, which does not depend on the shape,
+//! the place and the version of the tree: it can be restored into any empty gateway with the same
+//! master key.
+//!
+//! The host observes that all blocks are read once, as by a client that reads everything.
+//!
+//! Sealed (`sealed_file`) is a row of items: each name with its space, its note, the lengths of its
+//! pieces and its bytes, and at last how many names there were.
+
+mod sealed_file;
+#[cfg(test)]
+mod tests;
+
+use super::names::{ByteRange, Namespace, Object};
+use super::record::Record;
+use super::{Draft, Gateway};
+use crate::codec::{Reader, Writer};
+use crate::error::{Error, Result};
+use core::ops::Bound;
+use sealed_file::{SealedReader, SealedWriter};
+use std::io::{Read, Write};
+
+const END: u8 = 0;
+const NAME: u8 = 1;
+/// Bytes that are read or written together.
+const STEP_LEN: usize = 64 << 10;
+/// No name of a front end, no note and no list of pieces is longer.
+const FIELD_LEN_MAX: usize = 1 << 20;
+const DAMAGED: Error = Error::State("the backup");
+
+/// What a backup holds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct BackupContents {
+    /// How many names, of all spaces.
+    pub names: u64,
+    /// Bytes of their contents.
+    pub bytes: u64,
+}
+
+impl Gateway {
+    /// Writes a backup. Calls `progress` with what was written, now and then. A lost block is an
+    /// error.
+    pub fn back_up(
+        &mut self,
+        out: impl Write,
+        mut progress: impl FnMut(BackupContents),
+    ) -> Result<BackupContents> {
+        let mut out = SealedWriter::begin(out, &self.backup_key, &mut *self.rng)?;
+        let mut contents = BackupContents::default();
+        for namespace in Namespace::ALL {
+            let mut last: Option<Vec<u8>> = None;
+            loop {
+                let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                let next = self.names_from(namespace, from).next();
+                let Some((name, object)) = next else { break };
+                let (name, object) = (name.to_vec(), object.clone());
+                out.write_all(&head(namespace, &name, &object))?;
+                contents.names += 1;
+                contents.bytes += object.len();
+                self.copy_out(object, &mut out)?;
+                progress(contents);
+                last = Some(name);
+            }
+        }
+        let mut end = Writer::with_capacity(9);
+        end.u8(END).u64(contents.names);
+        out.write_all(end.as_bytes())?;
+        out.end()?;
+        Ok(contents)
+    }
+
+    fn copy_out(&mut self, object: Object, out: &mut impl Write) -> Result {
+        if object.blocks() == 0 {
+            return Ok(());
+        }
+        let len = object.len();
+        let mut reading = ByteRange::new(object, 0..len);
+        while !reading.is_done() {
+            out.write_all(&self.read(&mut reading, STEP_LEN)?)?;
+        }
+        Ok(())
+    }
+
+    /// Verifies all of a backup and that it fits into the empty tree, and changes nothing.
+    pub fn verify_backup(&self, from: impl Read) -> Result<BackupContents> {
+        let mut from = SealedReader::begin(from, &self.backup_key)?;
+        let (mut step, mut blocks) = (vec![0; STEP_LEN], 0);
+        let block_len = self.params().geometry.block_len as u64;
+        let contents = read_items(&mut from, |from, item| {
+            let own = item.pieces.iter().map(|len| len.div_ceil(block_len).max(1));
+            blocks = own.fold(blocks, u64::saturating_add);
+            let mut left = item.len()?;
+            while left > 0 {
+                let part = step.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                read_exactly(from, &mut step[..part])?;
+                left -= part as u64;
+            }
+            Ok(())
+        })?;
+        let room = self.params().blocks;
+        if blocks > room { Err(Error::Full { blocks: room }) } else { Ok(contents) }
+    }
+
+    /// Writes all of a backup into the empty tree. After an error a part of it is there: verify it
+    /// first.
+    pub fn restore(
+        &mut self,
+        from: impl Read,
+        mut progress: impl FnMut(BackupContents),
+    ) -> Result<BackupContents> {
+        if Namespace::ALL.into_iter().any(|namespace| self.names(namespace) > 0) {
+            return Err(Error::Parameters("a backup is restored into an empty store only"));
+        }
+        let mut from = SealedReader::begin(from, &self.backup_key)?;
+        let mut contents = BackupContents::default();
+        read_items(&mut from, |from, item| {
+            contents.names += 1;
+            contents.bytes += item.len()?;
+            let mut ids = Vec::new();
+            for &len in &item.pieces {
+                ids.extend(self.copy_in(len, from)?);
+            }
+            let object = Object { pieces: item.pieces, ids: ids.into(), note: item.note };
+            let (namespace, name) = (item.namespace, item.name);
+            self.log_deferred(Record::Bind { namespace, name, object })?;
+            progress(contents);
+            Ok(())
+        })?;
+        self.flush()?;
+        Ok(contents)
+    }
+
+    /// Writes one piece, and returns its blocks.
+    fn copy_in(&mut self, len: u64, from: &mut impl Read) -> Result<Vec<u32>> {
+        let (mut draft, mut left) = (Draft::default(), len);
+        let mut step = vec![0; STEP_LEN];
+        let written = loop {
+            let part = step.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            if part == 0 {
+                break self.complete(&mut draft, usize::MAX);
+            }
+            let copied = read_exactly(from, &mut step[..part])
+                .and_then(|()| self.append(&mut draft, &step[..part]));
+            if let Err(error) = copied {
+                break Err(error);
+            }
+            left -= part as u64;
+        };
+        match written {
+            Ok(_) => Ok(draft.into_parts().1),
+            Err(error) => {
+                self.abandon(draft);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A name in a backup, before its bytes.
+struct BackupItem {
+    namespace: Namespace,
+    name: Vec<u8>,
+    note: Vec<u8>,
+    pieces: Vec<u64>,
+}
+
+impl BackupItem {
+    fn len(&self) -> Result<u64> {
+        let sum = |sum: u64, piece: &u64| sum.checked_add(*piece);
+        self.pieces.iter().try_fold(0, sum).ok_or(DAMAGED)
+    }
+}
+
+fn head(namespace: Namespace, name: &[u8], object: &Object) -> Vec<u8> {
+    // A name without blocks, as of a bucket, has no pieces.
+    let pieces = if object.blocks() == 0 { &[][..] } else { object.pieces() };
+    let mut fields = Writer::with_capacity(64 + name.len() + object.note().len());
+    fields.u8(NAME).u8(namespace as u8);
+    fields.counted(name).counted(object.note());
+    fields.u32(pieces.len() as u32).u64s(pieces);
+    fields.into_bytes()
+}
+
+/// Calls `take` with each name, which must read its bytes. Returns what there was.
+fn read_items<R: Read>(
+    from: &mut SealedReader<R>,
+    mut take: impl FnMut(&mut SealedReader<R>, BackupItem) -> Result,
+) -> Result<BackupContents> {
+    let mut contents = BackupContents::default();
+    loop {
+        match read_array::<1>(from)?[0] {
+            NAME => {
+                let [number] = read_array(from)?;
+                let namespace = *Namespace::ALL.get(usize::from(number)).ok_or(DAMAGED)?;
+                let (name, note) = (read_counted(from)?, read_counted(from)?);
+                let count = u32::from_le_bytes(read_array(from)?) as usize;
+                let mut bytes = vec![0; field_len(count.saturating_mul(8))?];
+                read_exactly(from, &mut bytes)?;
+                let mut pieces = vec![0; count];
+                Reader::new(&bytes).u64s(&mut pieces)?;
+                let item = BackupItem { namespace, name, note, pieces };
+                contents.names += 1;
+                contents.bytes += item.len()?;
+                take(from, item)?;
+            }
+            END if u64::from_le_bytes(read_array(from)?) == contents.names => {
+                from.expect_end()?;
+                return Ok(contents);
+            }
+            _ => return Err(DAMAGED),
+        }
+    }
+}
+
+fn read_counted(from: &mut impl Read) -> Result<Vec<u8>> {
+    let len = u32::from_le_bytes(read_array(from)?) as usize;
+    let mut bytes = vec![0; field_len(len)?];
+    read_exactly(from, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn read_array<const N: usize>(from: &mut impl Read) -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    read_exactly(from, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads bytes that must be there.
+fn read_exactly(from: &mut impl Read, into: &mut [u8]) -> Result {
+    from.read_exact(into).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => DAMAGED,
+        _ => error.into(),
+    })
+}
+
+fn field_len(len: usize) -> Result<usize> {
+    if len <= FIELD_LEN_MAX { Ok(len) } else { Err(DAMAGED) }
+}
