@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Volumes and a gateway's folder that earlier versions left (tests/goldens/make.sh) open, hold what
-# was written, take more, and open again.
+# Volumes, a gateway's folder and its backup that earlier versions left (tests/goldens/make.sh)
+# open, hold what was written, take more, and open again.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
@@ -19,11 +19,12 @@ is_volume() {
     stop_server
 }
 
+# is_gateway OPTIONS...: of its tree.
 is_gateway() {
     local gateway port round nth wanted
     for round in 1 2; do
-        "$traceless" gateway --local gateway --blocks 64 --block-len 256 --allow-simulated-tee \
-            --resp 127.0.0.1:0 >gateway.out 2>gateway.err &
+        "$traceless" gateway --local gateway "$@" --allow-simulated-tee --resp 127.0.0.1:0 \
+            >gateway.out 2>gateway.err &
         gateway=$!
         until has_line gateway.out "RESP at"; do
             kill -0 "$gateway" || fail "the gateway: $(cat gateway.err)"
@@ -44,10 +45,16 @@ is_gateway() {
 
 for golden in "$root"/tests/goldens/*.tar.xz; do
     section "$(basename "$golden" .tar.xz)"
-    rm -rf ./*.img gateway key
+    rm -rf ./*.img gateway key backup
     tar --extract --xz --file "$golden"
     case $golden in
-        */gateway.*) is_gateway ;;
+        */gateway.*) is_gateway --blocks 64 --block-len 256 ;;
+        */backup.*)
+            tree=(--blocks 200 --block-len 1K --key-file key)
+            expect 0 "$traceless" gateway restore --local gateway "${tree[@]}" \
+                --allow-simulated-tee --from backup
+            is_gateway "${tree[@]}"
+            ;;
         *) is_volume ./*.img ;;
     esac
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the goldens of tests/goldens.sh anew, with the program TRACELESS: volumes and a gateway's
-# folder as this version leaves them. They are made when a format is new, and never changed after
-# that: later versions must open them.
+# Makes the goldens of tests/goldens.sh anew, with the program TRACELESS: volumes, a gateway's
+# folder and its backup as this version leaves them. They are made when a format is new, and never
+# changed after that: later versions must open them.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 nbd=$here/../lib/nbd.py
@@ -62,3 +62,9 @@ for golden in *.img gateway; do
     tar --create --sparse --sort=name --owner=0 --group=0 --mtime=@0 -- "$golden" key |
         xz -9 >"$here/${golden%.img}.1.tar.xz"
 done
+
+"$traceless" gateway backup --local gateway --blocks 64 --block-len 256 --allow-simulated-tee \
+    --to backup >/dev/null 2>&1
+cp gateway/gateway/key key
+tar --create --sort=name --owner=0 --group=0 --mtime=@0 -- backup key |
+    xz -9 >"$here/backup.1.tar.xz"
