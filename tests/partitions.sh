@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A cloud store with its tree divided among hosts: what each has, what is refused, what is kept, and
-# hosts that are added.
+# hosts that are added, and that are drained.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
@@ -162,6 +162,20 @@ start_service gateway RESP "${gateway[@]}"
 check_values value
 stop_service
 
+section "a host is drained beside clients, and left out"
+expect 2 "${gateway[@]}" --drain 1 --rate fixed=100/s
+expect 2 "${gateway[@]}" --drain 4
+start_service gateway RESP "${gateway[@]}" --drain 1
+check_values value
+trees_at 3 0
+check_values value
+stop_service
+end_host 3
+gateway_at 0 1 2
+start_service gateway RESP "${gateway[@]}"
+check_values value
+stop_service
+
 section "an old copy of a partition is refused"
 start_service gateway RESP "${gateway[@]}"
 check_values value
@@ -185,7 +199,7 @@ start_host 1
 start_service gateway RESP "${gateway[@]}"
 check_values other
 stop_service
-for number in 0 1 2 3; do
+for number in 0 1 2; do
     end_host "$number"
 done
 

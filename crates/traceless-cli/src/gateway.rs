@@ -52,19 +52,7 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     log::start(args.log);
     // Wrong options are found before anything is opened.
     let clients = Clients::read(args)?;
-    if let Rate::Fixed(ticks) = args.rate
-        && ticks > TICKS_PER_SECOND_MAX
-    {
-        return Err(Failure::usage(format!("{TICKS_PER_SECOND_MAX} slots a second is the most")));
-    }
-    if args.together != 1 && args.rate == Rate::Demand {
-        return Err(Failure::usage("--together is for a constant rate: add --rate fixed=N/s"));
-    }
-    if args.scrub.is_some() && args.rate != Rate::Demand {
-        let message = "--scrub would send messages beside the ticks of --rate: stop the gateway, \
-                       and use `gateway scrub`";
-        return Err(Failure::usage(message));
-    }
+    check_rate(args)?;
     let stop = Arc::new(Stop::default());
     let stop_handle = stop.clone();
     signals::on_stop(move || stop_handle.request())?;
@@ -115,6 +103,27 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     front.close().map_err(|e| failure(&e))?;
     tracing::info!("stopped");
     trace.finish()
+}
+
+/// Refuses a rate that is impossible, and what does not go with one.
+fn check_rate(args: &GatewayArgs) -> Result<(), Failure> {
+    if let Rate::Fixed(ticks) = args.rate
+        && ticks > TICKS_PER_SECOND_MAX
+    {
+        return Err(Failure::usage(format!("{TICKS_PER_SECOND_MAX} slots a second is the most")));
+    }
+    if args.tree.drain > 0 && args.rate != Rate::Demand {
+        return Err(Failure::usage("--drain: at a constant rate no tree moves to another host"));
+    }
+    if args.together != 1 && args.rate == Rate::Demand {
+        return Err(Failure::usage("--together is for a constant rate: add --rate fixed=N/s"));
+    }
+    if args.scrub.is_some() && args.rate != Rate::Demand {
+        let message = "--scrub would send messages beside the ticks of --rate: stop the gateway, \
+                       and use `gateway scrub`";
+        return Err(Failure::usage(message));
+    }
+    Ok(())
 }
 
 /// TLS for clients, with a certificate from files or one that is made now.

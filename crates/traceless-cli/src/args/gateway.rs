@@ -115,6 +115,9 @@ pub struct GatewayTreeArgs {
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub blocks: u64,
+    /// Move the trees of the last N hosts or stores to the first ones: then they can be left out
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub drain: usize,
     /// Bytes of a block, the same at each start
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1K")]
     pub block_len: u64,

@@ -66,6 +66,8 @@ pub fn open(
     };
     print_error(&format!("the enclave is {}{hides_nothing}", opened.enclave));
     let mut gateway = opened.gateway;
+    let kept = gateway.tree_counts().len().saturating_sub(args.drain);
+    gateway.keep_trees_at(kept).map_err(|e| failure(&e))?;
     if args.accept_damage {
         gateway.accept_loss();
     }

@@ -97,6 +97,8 @@ pub struct Partitions {
     failed: BTreeSet<u64>,
     /// The nodes of the tree that moves next which its new host has, with their attempts.
     copied: BTreeMap<Node, u64>,
+    /// How many of the first partitions are to have trees.
+    kept: usize,
 }
 
 impl Partitions {
@@ -108,6 +110,7 @@ impl Partitions {
             begun: 0,
             failed: BTreeSet::new(),
             copied: BTreeMap::new(),
+            kept: 1,
         }
     }
 
@@ -223,14 +226,31 @@ impl Partitions {
         self.record_of(of_root)
     }
 
-    /// The next tree that moves: from the host with most trees to the one with fewest. `None` once
-    /// their numbers differ by one at most.
+    /// The next tree that moves: from a host that is to have none, or from the one with most trees
+    /// to the one with fewest. `None` once their numbers differ by one at most.
     pub fn next_move(&self) -> Option<TreeMove> {
         let trees = self.tree_counts();
-        let to = (0..trees.len()).min_by_key(|&partition| trees[partition])?;
-        let from = (0..trees.len()).max_by_key(|&partition| trees[partition])?;
+        let to = (0..self.kept).min_by_key(|&partition| trees[partition])?;
+        let drained = (self.kept..trees.len()).find(|&partition| trees[partition] > 0);
+        let from = drained.or_else(|| (0..self.kept).max_by_key(|&partition| trees[partition]))?;
         let root = self.of_root.iter().rposition(|&partition| partition as usize == from)?;
-        (trees[from] > trees[to] + 1).then_some(TreeMove { root, to })
+        (drained.is_some() || trees[from] > trees[to] + 1).then_some(TreeMove { root, to })
+    }
+
+    /// How many of the first partitions are to have trees.
+    pub fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// Lets only the first `count` partitions have trees. Another tree may move next now, or go to
+    /// another host, so no copies count.
+    pub fn keep(&mut self, count: usize) -> Result {
+        if !(1..=self.all.len()).contains(&count) {
+            return Err(Error::State("the division of the tree"));
+        }
+        self.kept = count;
+        self.copied.clear();
+        Ok(())
     }
 
     /// Whether all trees are in the first `count` partitions.
@@ -288,6 +308,9 @@ impl Partitions {
         }
         if self.running().next().is_some() {
             return Err(wrong);
+        }
+        if sequences.len() != self.all.len() {
+            self.kept = sequences.len();
         }
         let partition = |&sequence| Partition { sequence, running: None };
         self.all = sequences.iter().map(partition).collect();

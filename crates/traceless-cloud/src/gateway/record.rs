@@ -119,6 +119,12 @@ pub enum Record {
         /// Rounds that have failed, and are to be made again.
         failed: Vec<u64>,
     },
+    /// Only the first so many partitions are to have trees, while no round is in progress. Also a
+    /// part of a saved state.
+    Keep {
+        /// How many.
+        partitions: u32,
+    },
     /// A name is bound to a value.
     Bind {
         /// What the name is for.
@@ -277,6 +283,9 @@ impl Record {
                 out.counted(from);
                 out.counted(to);
             }
+            Self::Keep { partitions } => {
+                out.u8(22).u32(*partitions);
+            }
             Self::Together { changes } => {
                 out.u8(GROUP).u32(changes.len() as u32);
                 for change in changes {
@@ -407,6 +416,7 @@ impl Record {
                 to: from.counted()?.to_vec(),
             },
             GROUP => Self::Together { changes: read_changes(from)? },
+            22 => Self::Keep { partitions: from.u32()? },
             _ => return Err(Error::State("a record of the gateway's state")),
         })
     }
@@ -476,7 +486,7 @@ mod tests {
                 target: Some(1),
                 write: Some(vec![7; 3]),
             },
-            Record::Fail { partition: 0 },
+            Record::Keep { partitions: 3 },
             Record::Bind {
                 namespace: Namespace::Objects,
                 name: b"a".to_vec(),

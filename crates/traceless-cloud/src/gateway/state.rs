@@ -222,6 +222,7 @@ impl State {
             Record::Divide { sequences, of_root, failed } => {
                 self.partitions.restore(&sequences, of_root, &failed)?;
             }
+            Record::Keep { partitions } => self.partitions.keep(partitions as usize)?,
             Record::Bind { namespace, name, object } => self.names.bind(namespace, name, object),
             Record::Unbind { namespace, name } => self.names.unbind(namespace, &name),
             Record::SetNote { namespace, name, note } => self.names.note(namespace, &name, note),
@@ -454,6 +455,8 @@ impl State {
         self.names.save(out);
         // Partitions and lost blocks come first, as records that a gateway without them refuses.
         let divided = (self.partitions.count() > 1).then(|| self.partitions.record());
+        let kept = Some(Record::Keep { partitions: self.partitions.kept() as u32 });
+        let kept = kept.filter(|_| self.partitions.kept() < self.partitions.count());
         let nodes = self.partitions.copied().map(|version| (version.node.0, version.attempt));
         let copied = Some(Record::Copied { nodes: nodes.collect() });
         let copied = copied.filter(|_| self.partitions.copied().next().is_some());
@@ -464,7 +467,7 @@ impl State {
             pending.saved(self.params.geometry.layers, sequence)
         });
         let records: Vec<Record> =
-            [divided, copied, lost].into_iter().flatten().chain(pending).collect();
+            [divided, kept, copied, lost].into_iter().flatten().chain(pending).collect();
         out.u32(records.len() as u32);
         for record in records {
             out.bytes(&record.encode());
@@ -501,7 +504,10 @@ impl State {
                     let before = before.ok_or(Error::State(STATE))?;
                     Pending::new(query, before, id, target.is_some(), write)
                 }
-                other @ (Record::Lost { .. } | Record::Divide { .. } | Record::Copied { .. }) => {
+                other @ (Record::Lost { .. }
+                | Record::Divide { .. }
+                | Record::Keep { .. }
+                | Record::Copied { .. }) => {
                     state.apply(other)?;
                     continue;
                 }

@@ -128,6 +128,22 @@ impl Gateway {
         (0..self.links.len()).map(host).collect()
     }
 
+    /// Lets only the first `count` hosts have trees: the trees of the last ones move to them, until
+    /// these can be left out.
+    pub fn keep_trees_at(&mut self, count: usize) -> Result {
+        if !(1..=self.links.len()).contains(&count) {
+            return Err(Error::Parameters("one host at least keeps its trees"));
+        }
+        if count == self.state.partitions.kept() {
+            return Ok(());
+        }
+        // The verdict about a copy must not come later: it would count for another host.
+        self.send_pending()?;
+        self.settle()?;
+        self.copy_results = CopyResults::default();
+        self.log_and_apply(Record::Keep { partitions: count as u32 }).map(drop)
+    }
+
     /// Whether trees are still to move to other hosts.
     pub fn has_moves(&self) -> bool {
         self.state.partitions.next_move().is_some()

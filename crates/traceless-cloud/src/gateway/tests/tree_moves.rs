@@ -124,6 +124,51 @@ fn copies_survive_the_gateway() {
     }
 }
 
+/// What was copied for a move to one host does not count for a move to another one.
+#[test]
+fn the_last_hosts_are_drained_and_can_have_trees_again() {
+    let mut world = filled_world(93);
+    world.add_hosts(2);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    assert!(move_all(&mut gateway).is_empty());
+    assert_eq!(gateway.tree_counts(), [3, 3, 2]);
+    for wrong in [0, 4] {
+        assert!(matches!(gateway.keep_trees_at(wrong), Err(Error::Parameters(_))));
+    }
+    gateway.keep_trees_at(2).unwrap();
+    let tree = gateway.state.partitions.next_move().unwrap();
+    let all = gateway.state.versions_to_copy(tree.root).len();
+    assert_eq!(gateway.move_step().unwrap(), MoveStep::Copying);
+    gateway.finish(tree.to, Wait::Long).unwrap();
+    assert_eq!(gateway.state.versions_to_copy(tree.root).len(), all - 1);
+    // The log alone, and a saved state.
+    for saves in [false, true] {
+        if saves {
+            gateway.save().unwrap();
+        } else {
+            gateway.flush().unwrap();
+        }
+        drop(gateway);
+        gateway = world.open(u64::MAX).unwrap();
+        assert_eq!(gateway.state.partitions.next_move(), Some(tree));
+        assert_eq!(gateway.state.versions_to_copy(tree.root).len(), all - 1);
+    }
+    gateway.keep_trees_at(3).unwrap();
+    assert!(!gateway.has_moves());
+    gateway.keep_trees_at(1).unwrap();
+    assert_eq!(gateway.state.versions_to_copy(tree.root).len(), all, "no copy counts");
+    assert!(move_all(&mut gateway).is_empty());
+    assert_eq!(gateway.tree_counts(), [8, 0, 0]);
+    check_all(&mut gateway);
+    drop(gateway);
+    let mut gateway = world.open(u64::MAX).unwrap();
+    assert!(!gateway.has_moves());
+    gateway.keep_trees_at(3).unwrap();
+    assert!(move_all(&mut gateway).is_empty());
+    assert_eq!(gateway.tree_counts(), [3, 3, 2]);
+    check_all(&mut gateway);
+}
+
 /// Which session is lost, at which call, and whether the call takes effect.
 #[test]
 fn lost_sessions_end_no_move() {
