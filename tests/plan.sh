@@ -16,7 +16,7 @@ expect 2 "${plan[@]}" --data 10G --requests 100 --latency 5000
 expect 2 "${plan[@]}" --data 0 --requests 100
 expect 2 "${plan[@]}" --data 10G --requests 100 --read-price -1
 "${plan[@]}" --data 10G --requests 100 >text
-check "the first line is a command" grep -q "^traceless gateway --blocks 10485760 .*--rate" text
+check "the first line is a command" grep -q "^traceless gateway --blocks 13107200 .*--rate" text
 check "prices are in it" grep -q "dollars a month" text
 "${plan[@]}" --data 10G --value 16K --requests 20 --json >all
 check "the cheapest is first" python3 -c '
@@ -49,12 +49,12 @@ start_service proxy "proxy at" python3 "$lib/counting_proxy.py" "$proxy" "$port"
 "${plan[@]}" --data 16M --requests 80 --latency 40 --lambda 4 --cache 0 --json >plans
 options=$(python3 -c 'import json; print(json.load(open("plans"))["plans"][0]["options"])')
 start_gateway() {
-    start_service gateway RESP "$traceless" gateway --local own --cache 0 --allow-simulated-tee \
+    start_service gateway RESP "$traceless" gateway --local own --allow-simulated-tee \
         --store "s3://tree/plan?endpoint=http://127.0.0.1:$1&region=us-east-1" "${@:2}" \
         --durability process --resp "127.0.0.1:$((port + 2))" --metrics "127.0.0.1:$((port + 3))"
 }
 # Nodes that were never written are not read, so each path is written once first, on demand.
-start_gateway "$port" --blocks 16384 --block-len 1K --lambda 4
+start_gateway "$port" --cache 0 --blocks 20480 --block-len 1K --lambda 4
 for number in $(seq 9000); do
     echo "set name$number value"
 done | redis-cli -p "$((port + 2))" >answers

@@ -87,6 +87,9 @@ fn options(plan: &CapacityPlan, args: &PlanCloudArgs) -> String {
     if plan.params.geometry.arity != 8 {
         words.push(format!("--arity {}", plan.params.geometry.arity));
     }
+    if args.cache != 64 << 20 {
+        words.push(format!("--cache {}", size_text(args.cache)));
+    }
     if args.lambda != crate::args::LAMBDA {
         words.push(format!("--lambda {}", args.lambda));
     }

@@ -31,12 +31,17 @@ use crate::gateway::{TICKS_PER_SECOND_MAX, TOGETHER_MAX, VALUE_LEN_MAX};
 use crate::kernel::Choice;
 use crate::params::Params;
 use crate::store::layers_in;
+use core::cmp::Ordering;
 use core::time::Duration;
 
 /// Of a constant rate's queries, the share that clients may use, so that they do not wait long.
 const UTILIZATION: f64 = 0.8;
-/// How much longer than usual an answer may take before the next tick is late.
+/// How much longer than usual an answer may take before the next tick is late. The tick of a commit
+/// waits for two more, in S3 of two requests each, and must not be late by a whole period.
 const LATENCY_MARGIN: f64 = 1.5;
+const LATENCY_MARGIN_S3: f64 = 2.5;
+/// Blocks for each block of data: a new value is written before the old one's blocks are free.
+const ROOM: f64 = 1.25;
 /// Lengths of a block, and numbers of a node's children, to try.
 const BLOCK_LENS: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, 64 << 10];
 const ARITIES: [u32; 2] = [8, 16];
@@ -215,7 +220,7 @@ pub fn plan(
         }
     }
     let price = |plan: &CapacityPlan| (plan.money.total(), plan.rate);
-    plans.sort_by(|a, b| price(a).partial_cmp(&price(b)).expect("prices are numbers"));
+    plans.sort_by(|a, b| price(a).partial_cmp(&price(b)).unwrap_or(Ordering::Equal));
     match failure {
         Some(error) if plans.is_empty() => Err(error),
         _ => Ok(plans),
@@ -231,7 +236,7 @@ fn plan_tree(
     let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let blocks_per_value = whole(demand.value_len.div_ceil(block_len as u64));
     let values = demand.data.div_ceil(demand.value_len);
-    let blocks = values.saturating_mul(blocks_per_value as u64);
+    let blocks = (values.saturating_mul(blocks_per_value as u64) as f64 * ROOM).ceil() as u64;
     let choice = Choice::Benes;
     let params = Params::for_kernel(choice, arity, blocks, block_len, conditions.lambda)?;
     let costs = Costs::of(&params, choice);
@@ -241,7 +246,11 @@ fn plan_tree(
     if rate > f64::from(TICKS_PER_SECOND_MAX) {
         return Err(Error::Parameters("no gateway sends as many queries a second"));
     }
-    let together = together_for(&params, rate * conditions.latency.as_secs_f64())?;
+    let margin = match conditions.engine {
+        EngineKind::S3 => LATENCY_MARGIN_S3,
+        EngineKind::Files | EngineKind::Redis | EngineKind::Postgres => LATENCY_MARGIN,
+    };
+    let together = together_for(&params, rate * conditions.latency.as_secs_f64() * margin)?;
     let hosts = (rate * costs.transfers_per_query(&params) / conditions.host_speed).ceil();
     if hosts > f64::from(HOSTS_MAX.min(params.geometry.roots)) {
         return Err(Error::Parameters("no eight hosts read and write as many nodes a second"));
@@ -289,10 +298,10 @@ fn plan_tree(
     })
 }
 
-/// The fewest queries of a tick with which a reply that takes `in_flight` queries' time is there
-/// before the next tick.
+/// The fewest queries of a tick with which a reply that takes the time of `in_flight` queries is
+/// there before the next tick.
 fn together_for(params: &Params, in_flight: f64) -> Result<usize> {
-    let needed = (in_flight * LATENCY_MARGIN).ceil().max(1.0);
+    let needed = in_flight.ceil().max(1.0);
     (1..=TOGETHER_MAX)
         .find(|&count| params.round_blocks.is_multiple_of(count) && count as f64 >= needed)
         .ok_or(Error::Parameters("the engine answers too late for as many queries a second"))

@@ -115,7 +115,8 @@ pub struct GatewayTreeArgs {
     #[arg(long, value_name = "N", default_value_t = 1 << 20,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub blocks: u64,
-    /// Move the trees of the last N hosts or stores to the first ones: then they can be left out
+    /// Move the trees of the last N hosts or stores to the first ones. Leave them out,
+    /// and this option, once they have none
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub drain: usize,
     /// Bytes of a block, the same at each start

@@ -1,12 +1,13 @@
 //! `traceless gateway backup` and `restore`: all values and objects in one sealed file.
 
+use super::scrub::LostNameReport;
 use super::tree;
 use crate::args::{GatewayBackupArgs, GatewayRestoreArgs};
 use crate::cloud::failure;
-use crate::failure::{DEVICE, Failure};
+use crate::failure::{DEVICE, FINDING, Failure};
 use crate::output::{Meter, print_error, print_line};
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Seek as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use traceless_cloud::gateway::{BackupContents, Gateway};
@@ -15,8 +16,14 @@ pub fn back_up(args: &GatewayBackupArgs) -> Result<(), Failure> {
     if args.to.exists() {
         return Err(Failure::usage(format!("{}: it exists already", args.to.display())));
     }
-    let mut gateway = tree::open_alone(&args.tree)?;
     let new = PartialFile::create(&args.to)?;
+    let mut gateway = tree::open_alone(&args.tree)?;
+    if !gateway.lost_names().is_empty() {
+        gateway.lost_names().iter().for_each(|lost| LostNameReport::of(lost).print());
+        gateway.close().map_err(|e| failure(&e))?;
+        let what = "values with lost blocks cannot be backed up: write them again, or remove them";
+        return Err(Failure::new(FINDING, what));
+    }
     let mut meter = Meter::new("backing up", args.progress.progress);
     let used = gateway.blocks_used() as u64 * gateway.params().geometry.block_len as u64;
     let out = BufWriter::new(&new.file);
@@ -33,23 +40,25 @@ pub fn back_up(args: &GatewayBackupArgs) -> Result<(), Failure> {
 }
 
 pub fn restore(args: &GatewayRestoreArgs) -> Result<(), Failure> {
-    let open = || File::open(&args.from).map_err(|e| failed(&args.from, &e));
-    let file = open()?;
+    let mut file = File::open(&args.from).map_err(|e| failed(&args.from, &e))?;
     let mut gateway = tree::open_alone(&args.tree)?;
-    let verified = gateway.verify_backup(file).map_err(|e| failure(&e))?;
-    if args.verify {
-        print_line(&text("sound", verified));
-        return gateway.close().map_err(|e| failure(&e));
+    let mut done = gateway.verify_backup(&file).map_err(|e| failure(&e));
+    if !args.verify
+        && let Ok(all) = done
+    {
+        let rewound = file.rewind().map_err(|e| failed(&args.from, &e));
+        done = rewound.and_then(|()| write_all(&mut gateway, &file, args, all));
     }
-    let restored = write_all(&mut gateway, open()?, args, verified);
-    gateway.close().map_err(|e| failure(&e))?;
-    print_line(&text("restored", restored?));
+    let closed = gateway.close().map_err(|e| failure(&e));
+    let contents = done?;
+    closed?;
+    print_line(&text(if args.verify { "sound" } else { "restored" }, contents));
     Ok(())
 }
 
 fn write_all(
     gateway: &mut Gateway,
-    file: File,
+    file: &File,
     args: &GatewayRestoreArgs,
     all: BackupContents,
 ) -> Result<BackupContents, Failure> {

@@ -24,8 +24,8 @@ const END: u8 = 0;
 const NAME: u8 = 1;
 /// Bytes that are read or written together.
 const STEP_LEN: usize = 64 << 10;
-/// No name of a front end, no note and no list of pieces is longer.
-const FIELD_LEN_MAX: usize = 1 << 20;
+/// Most bytes of a name, of a note and of a list of pieces.
+const FIELD_LEN_MAX: usize = 64 << 20;
 const DAMAGED: Error = Error::State("the backup");
 
 /// What a backup holds.
@@ -38,13 +38,16 @@ pub struct BackupContents {
 }
 
 impl Gateway {
-    /// Writes a backup. Calls `progress` with what was written, now and then. A lost block is an
-    /// error.
+    /// Writes a backup. Calls `progress` with what was written, now and then. A lost block, or none
+    /// in use, is an error.
     pub fn back_up(
         &mut self,
         out: impl Write,
         mut progress: impl FnMut(BackupContents),
     ) -> Result<BackupContents> {
+        if Namespace::ALL.into_iter().all(|namespace| self.names(namespace) == 0) {
+            return Err(Error::Parameters("this store is empty: is it the right one?"));
+        }
         let mut out = SealedWriter::begin(out, &self.backup_key, &mut *self.rng)?;
         let mut contents = BackupContents::default();
         for namespace in Namespace::ALL {
@@ -54,9 +57,8 @@ impl Gateway {
                 let next = self.names_from(namespace, from).next();
                 let Some((name, object)) = next else { break };
                 let (name, object) = (name.to_vec(), object.clone());
-                out.write_all(&head(namespace, &name, &object))?;
-                contents.names += 1;
-                contents.bytes += object.len();
+                out.write_all(&head(namespace, &name, &object)?)?;
+                contents.add(object.len())?;
                 self.copy_out(object, &mut out)?;
                 progress(contents);
                 last = Some(name);
@@ -101,8 +103,8 @@ impl Gateway {
         if blocks > room { Err(Error::Full { blocks: room }) } else { Ok(contents) }
     }
 
-    /// Writes all of a backup into the empty tree. After an error a part of it is there: verify it
-    /// first.
+    /// Writes all of a backup into the empty tree. Names are bound once all their blocks are
+    /// written: after an error or a crash, none is.
     pub fn restore(
         &mut self,
         from: impl Read,
@@ -112,21 +114,30 @@ impl Gateway {
             return Err(Error::Parameters("a backup is restored into an empty store only"));
         }
         let mut from = SealedReader::begin(from, &self.backup_key)?;
-        let mut contents = BackupContents::default();
-        read_items(&mut from, |from, item| {
-            contents.names += 1;
-            contents.bytes += item.len()?;
-            let mut ids = Vec::new();
+        let (mut contents, mut all_ids) = (BackupContents::default(), Vec::new());
+        let mut names = Vec::new();
+        let read = read_items(&mut from, |from, item| {
+            contents.add(item.len()?)?;
+            let first = all_ids.len();
             for &len in &item.pieces {
-                ids.extend(self.copy_in(len, from)?);
+                all_ids.extend(self.copy_in(len, from)?);
             }
-            let object = Object { pieces: item.pieces, ids: ids.into(), note: item.note };
+            let ids = all_ids[first..].into();
+            let object = Object { pieces: item.pieces, ids, note: item.note };
             let (namespace, name) = (item.namespace, item.name);
-            self.log_deferred(Record::Bind { namespace, name, object })?;
+            names.push(Record::Bind { namespace, name, object });
             progress(contents);
             Ok(())
-        })?;
-        self.flush()?;
+        });
+        if let Err(error) = read {
+            self.release(all_ids);
+            return Err(error);
+        }
+        for bind in names {
+            self.state.apply(bind)?;
+        }
+        // The next generation of the state has all names, or the old one has none.
+        self.save()?;
         Ok(contents)
     }
 
@@ -156,6 +167,15 @@ impl Gateway {
     }
 }
 
+impl BackupContents {
+    /// Counts a name with so many bytes.
+    fn add(&mut self, bytes: u64) -> Result {
+        self.names += 1;
+        self.bytes = self.bytes.checked_add(bytes).ok_or(DAMAGED)?;
+        Ok(())
+    }
+}
+
 /// A name in a backup, before its bytes.
 struct BackupItem {
     namespace: Namespace,
@@ -171,14 +191,18 @@ impl BackupItem {
     }
 }
 
-fn head(namespace: Namespace, name: &[u8], object: &Object) -> Vec<u8> {
+fn head(namespace: Namespace, name: &[u8], object: &Object) -> Result<Vec<u8>> {
+    let lens = [name.len(), object.note().len(), 8 * object.pieces().len()];
+    if lens.into_iter().any(|len| len > FIELD_LEN_MAX) {
+        return Err(Error::Malformed("a name with a note of 64 MiB or more"));
+    }
     // A name without blocks, as of a bucket, has no pieces.
     let pieces = if object.blocks() == 0 { &[][..] } else { object.pieces() };
     let mut fields = Writer::with_capacity(64 + name.len() + object.note().len());
     fields.u8(NAME).u8(namespace as u8);
     fields.counted(name).counted(object.note());
     fields.u32(pieces.len() as u32).u64s(pieces);
-    fields.into_bytes()
+    Ok(fields.into_bytes())
 }
 
 /// Calls `take` with each name, which must read its bytes. Returns what there was.
@@ -199,8 +223,7 @@ fn read_items<R: Read>(
                 let mut pieces = vec![0; count];
                 Reader::new(&bytes).u64s(&mut pieces)?;
                 let item = BackupItem { namespace, name, note, pieces };
-                contents.names += 1;
-                contents.bytes += item.len()?;
+                contents.add(item.len()?)?;
                 take(from, item)?;
             }
             END if u64::from_le_bytes(read_array(from)?) == contents.names => {

@@ -166,6 +166,7 @@ impl SharedGateway {
     /// Runs an operation of the gateway.
     pub fn run<T>(&self, work: impl FnOnce(&mut Gateway) -> Result<T>) -> Result<T> {
         let _request = self.metrics.waiting_request();
+        self.check_ticks()?;
         drop(self.lock_to_answer()?);
         let turn = self.turns.wait();
         let mut gateway = self.lock_alone();

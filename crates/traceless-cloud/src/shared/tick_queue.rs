@@ -105,7 +105,7 @@ impl SharedGateway {
                 self.run(|gateway| gateway.run_step(&mut step))?;
                 return Ok(output(&mut step));
             }
-            Service::Ended => return Err(TickQueue::end_error()),
+            Service::Ended => return Err(self.end_of_rate()),
         }
         let _request = self.metrics.waiting_request();
         let mut result = self.make_in_ticks(&mut step);
@@ -164,7 +164,8 @@ impl SharedGateway {
     /// The gateway, to answer a client. At a constant rate nothing is sent for a client: while it
     /// is in doubt whether another gateway has taken over the store, the next tick shows it.
     pub(super) fn lock_to_answer(&self) -> Result<MutexGuard<'_, Gateway>> {
-        if !self.has_constant_rate() || self.ticks.service() != Service::Runs {
+        let is_served = self.has_constant_rate() && self.ticks.service() != Service::NotBegun;
+        if !is_served {
             let gateway = self.lock();
             gateway.check_host()?;
             return Ok(gateway);
@@ -177,6 +178,19 @@ impl SharedGateway {
             drop(gateway);
             self.ticks.wait_for_tick()?;
         }
+    }
+
+    /// Fails once the thread of the ticks has ended: no query goes without a tick.
+    pub(super) fn check_ticks(&self) -> Result {
+        match self.ticks.service() {
+            Service::Ended => Err(self.end_of_rate()),
+            Service::NotBegun | Service::Runs => Ok(()),
+        }
+    }
+
+    /// Why the thread of the ticks has ended, as far as that is known.
+    fn end_of_rate(&self) -> Error {
+        self.lock().check_host_quietly().err().unwrap_or_else(TickQueue::end_error)
     }
 
     /// The gateway, for the thread of the ticks, which goes before all clients.

@@ -119,21 +119,29 @@ impl<R: Read> SealedReader<R> {
     }
 
     fn open(&mut self) -> io::Result<()> {
+        // After an error nothing of the chunk is read.
+        (self.used, self.is_last) = (0, false);
+        let mut sealed = core::mem::take(&mut self.chunk);
         let damaged = || {
             let what = "the backup is damaged, or was made under another key";
             io::Error::new(io::ErrorKind::InvalidData, what)
         };
-        self.chunk.clear();
-        (&mut self.from).take((CHUNK_LEN + TAG_LEN) as u64).read_to_end(&mut self.chunk)?;
-        self.is_last = self.from.fill_buf()?.is_empty();
-        let len = self.chunk.len().checked_sub(TAG_LEN).ok_or_else(damaged)?;
-        let tag: [u8; TAG_LEN] = self.chunk[len..].try_into().map_err(|_| damaged())?;
-        self.chunk.truncate(len);
+        sealed.clear();
+        (&mut self.from).take((CHUNK_LEN + TAG_LEN) as u64).read_to_end(&mut sealed)?;
+        let is_last = loop {
+            match self.from.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                rest => break rest?.is_empty(),
+            }
+        };
+        let len = sealed.len().checked_sub(TAG_LEN).ok_or_else(damaged)?;
+        let tag: [u8; TAG_LEN] = sealed[len..].try_into().map_err(|_| damaged())?;
+        sealed.truncate(len);
         let nonce = Nonce::of_fresh_key(self.number);
-        let bound = binding(&self.head, self.is_last);
-        let opened = self.cipher.open_in_place(nonce, &bound, &mut self.chunk, &tag);
+        let bound = binding(&self.head, is_last);
+        let opened = self.cipher.open_in_place(nonce, &bound, &mut sealed, &tag);
         opened.map_err(|_| damaged())?;
-        (self.used, self.number) = (0, self.number + 1);
+        (self.chunk, self.is_last, self.number) = (sealed, is_last, self.number + 1);
         Ok(())
     }
 }
