@@ -224,8 +224,8 @@ fn a_long_value_takes_as_many_ticks_as_they_have_queries() {
     drop(rate_thread);
     let counts = front.inspect(Gateway::counts);
     assert_eq!(counts.ticks_used - before, 64, "no block is requested twice");
-    // The value needs four ticks, and there may be one before and one after it.
-    assert!(counts.ticks_unused <= 2 * 16, "{counts:?}");
+    // With one block a tick, 64 ticks would have 15 dummies each. A slow machine has idle ticks.
+    assert!(counts.ticks_unused < 64 * 15 / 2, "{counts:?}");
     let wrong = |together| RateThread::start(&front, 160, together).err();
     for together in [0, 3, 80] {
         assert!(matches!(wrong(together), Some(Error::Parameters(_))), "{together}");
