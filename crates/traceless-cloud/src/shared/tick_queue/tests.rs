@@ -218,6 +218,10 @@ fn a_long_value_takes_as_many_ticks_as_they_have_queries() {
     store(&front, b"long", &[1; 64 * BLOCK]).unwrap();
     let round = params(900).round_blocks;
     front.run(|gateway| (0..2 * round).try_for_each(|_| gateway.dummy())).unwrap();
+    let wrong = |together| RateThread::start(&front, 160, together).err();
+    for together in [0, 3, 80] {
+        assert!(matches!(wrong(together), Some(Error::Parameters(_))), "{together}");
+    }
     let rate_thread = RateThread::start(&front, 160, 16).unwrap();
     let before = front.inspect(Gateway::counts).ticks_used;
     assert_eq!(load(&front, b"long").unwrap().unwrap(), [1; 64 * BLOCK]);
@@ -226,10 +230,6 @@ fn a_long_value_takes_as_many_ticks_as_they_have_queries() {
     assert_eq!(counts.ticks_used - before, 64, "no block is requested twice");
     // With one block a tick, 64 ticks would have 15 dummies each. A slow machine has idle ticks.
     assert!(counts.ticks_unused < 64 * 15 / 2, "{counts:?}");
-    let wrong = |together| RateThread::start(&front, 160, together).err();
-    for together in [0, 3, 80] {
-        assert!(matches!(wrong(together), Some(Error::Parameters(_))), "{together}");
-    }
 }
 
 /// Both values fit only one after the other: each one's old blocks are the other one's room.
