@@ -161,7 +161,7 @@ wait "$started"
 
 section "what the host sees of two users at a fixed rate"
 user() {
-    rm -rf user
+    rm -rf user gateway.out
     "$traceless" gateway --local user --blocks 6000 --block-len 256 --resp "127.0.0.1:$port" \
         --rate fixed=2000/s --trace "$1.trace" --secret "$1.secret" --allow-simulated-tee \
         >gateway.out 2>gateway.err &
