@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use traceless_cloud::gateway::{AccessObserver, Gateway, TICKS_PER_SECOND_MAX};
+use traceless_cloud::gateway::{AccessObserver, Gateway, QUERIES_PER_SECOND_MAX};
 use traceless_cloud::http::{Http, metrics_clients};
 use traceless_cloud::local_deployment::s3_keys;
 use traceless_cloud::observed_host::QueriedLeaves;
@@ -108,9 +108,9 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
 /// Refuses a rate that is impossible, and what does not go with one.
 fn check_rate(args: &GatewayArgs) -> Result<(), Failure> {
     if let Rate::Fixed(ticks) = args.rate
-        && ticks > TICKS_PER_SECOND_MAX
+        && ticks > QUERIES_PER_SECOND_MAX
     {
-        return Err(Failure::usage(format!("{TICKS_PER_SECOND_MAX} slots a second is the most")));
+        return Err(Failure::usage(format!("{QUERIES_PER_SECOND_MAX} slots a second is the most")));
     }
     if args.tree.drain > 0 && args.rate != Rate::Demand {
         return Err(Failure::usage("--drain: at a constant rate no tree moves to another host"));

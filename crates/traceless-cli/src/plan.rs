@@ -1,12 +1,13 @@
 //! `traceless plan`: what a store needs for a load.
 
 use crate::advise::print::about;
-use crate::args::{PlanCloudArgs, PlanCommand, PlannedEngine, size_text};
+use crate::args::{LAMBDA, PlanCloudArgs, PlanCommand, PlannedEngine, size_text};
 use crate::failure::Failure;
 use crate::output::{print_json, print_line};
 use serde_json::{Value, json};
 use std::time::Duration;
 use traceless_cloud::capacity::{CapacityPlan, Demand, EngineKind, PlanConditions, Prices, plan};
+use traceless_cloud::params::ARITY;
 
 pub fn run(command: &PlanCommand) -> Result<(), Failure> {
     match command {
@@ -84,13 +85,13 @@ fn options(plan: &CapacityPlan, args: &PlanCloudArgs) -> String {
     if plan.together > 1 {
         words.push(format!("--together {}", plan.together));
     }
-    if plan.params.geometry.arity != 8 {
+    if plan.params.geometry.arity != ARITY {
         words.push(format!("--arity {}", plan.params.geometry.arity));
     }
-    if args.cache != 64 << 20 {
+    if args.cache != PlanConditions::default().cache {
         words.push(format!("--cache {}", size_text(args.cache)));
     }
-    if args.lambda != crate::args::LAMBDA {
+    if args.lambda != LAMBDA {
         words.push(format!("--lambda {}", args.lambda));
     }
     words.join(" ")
@@ -161,5 +162,22 @@ fn print(plans: &[CapacityPlan], args: &PlanCloudArgs) {
     }
     for plan in rest {
         print_line(&format!("  {:10.2}  {}", plan.money.total(), options(plan, args)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Product};
+    use clap::Parser as _;
+
+    /// The definitions of the command line cannot name the library's values.
+    #[test]
+    fn the_library_has_the_same_defaults() {
+        let words = ["traceless", "plan", "cloud", "--data", "1G", "--requests", "1"];
+        let Product::Plan { command } = Cli::parse_from(words).product else { panic!() };
+        let PlanCommand::Cloud(args) = command;
+        assert_eq!(conditions(&args).unwrap(), PlanConditions::default());
+        assert_eq!(prices(&args, EngineKind::Files).unwrap(), Prices::default());
     }
 }

@@ -27,7 +27,7 @@
 
 use crate::costs::Costs;
 use crate::error::{Error, Result};
-use crate::gateway::{TICKS_PER_SECOND_MAX, TOGETHER_MAX, VALUE_LEN_MAX};
+use crate::gateway::{QUERIES_PER_SECOND_MAX, TOGETHER_MAX, VALUE_LEN_MAX};
 use crate::kernel::Choice;
 use crate::params::Params;
 use crate::store::layers_in;
@@ -76,7 +76,7 @@ pub enum EngineKind {
 }
 
 /// What the store runs on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PlanConditions {
     /// Where the tree is.
     pub engine: EngineKind,
@@ -98,13 +98,13 @@ impl Default for PlanConditions {
             latency: Duration::from_millis(1),
             cache: 64 << 20,
             lambda: 32,
-            host_speed: 250e6,
+            host_speed: (240 << 20) as f64,
         }
     }
 }
 
 /// Prices in dollars.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prices {
     /// Of a million requests that read.
     pub million_reads: f64,
@@ -243,7 +243,7 @@ fn plan_tree(
     // At a constant rate no queries fill size classes up.
     let queries = demand.requests_per_second * blocks_per_value as f64;
     let rate = (queries / UTILIZATION).ceil();
-    if rate > f64::from(TICKS_PER_SECOND_MAX) {
+    if rate > f64::from(QUERIES_PER_SECOND_MAX) {
         return Err(Error::Parameters("no gateway sends as many queries a second"));
     }
     let margin = match conditions.engine {

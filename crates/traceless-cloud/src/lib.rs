@@ -65,16 +65,18 @@
 //!   thread), `query_pacing` (spreads the waiting for rounds), `constant_rate` (instead of pacing),
 //!   `commits`, `sessions` (replace a lost enclave); `fill` (all blocks of an empty tree); `state`,
 //!   which changes by `record`s, stored in a `journal`, which an `anchor` may protect from rollback
-//!   and `inspect` checks; `names`, `objects`: values of any length; `steps` of clients that share
-//!   a batch (`batches`): `object_steps`, `write_steps`
+//!   and `inspect` checks; `names`, `objects`: values of any length, and their `backup`; `steps` of
+//!   clients that share a batch (`batches`): `object_steps`, `write_steps`; `tree_moves` to hosts
+//!   that are added, or from hosts that are drained
 //! * `lease` of the gateway: one of several gateways has a state in a storage engine (`state_log`)
 //! * `log`: entries in a file, sealed for the gateway and hashed for the host: `proof`, `marks`
 //!   (how far the log is durable), `read` (finds whole entries and damage)
 //! * `local_deployment`, `lock`, `durable`: gateway and host in one folder and process; a folder's
 //!   lock; files and folders that survive a power cut
 //! * `shared`: what front ends share: one gateway behind a lock, `step_queue` (steps of several
-//!   clients), `drafts` (objects that are written), `rate_thread` (sends dummy queries at unused
-//!   ticks), `metrics`, the time of day (`wall`), the request to `stop`
+//!   clients), `tick_queue` (the same at a constant rate), `rate_thread` (makes its ticks),
+//!   `drafts` (objects that are written), `metrics`, the time of day (`wall`), the request to
+//!   `stop`
 //! * `resp`: the Redis protocol: `protocol` (bytes), `session` (one connection), `service` (what
 //!   connections share), `shared_commands` (run beside other clients' queries), `value_commands`,
 //!   `values` (with their expiry), `info`, `glob`

@@ -13,7 +13,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use traceless_cli::cloud::failure;
 use traceless_cloud::Error;
-use traceless_cloud::gateway::{Counts, Gateway as Store, Namespace, TICKS_PER_SECOND_MAX, Value};
+use traceless_cloud::gateway::{
+    Counts, Gateway as Store, Namespace, QUERIES_PER_SECOND_MAX, Value,
+};
 use traceless_cloud::kernel::Choice;
 use traceless_cloud::local_deployment::{LocalDeployment, OpenGateway};
 use traceless_cloud::params::Params;
@@ -437,8 +439,8 @@ fn host_of(
 }
 
 fn check_numbers(rate: Option<u32>, limit_bits: u32) -> Result {
-    if rate.is_some_and(|rate| rate == 0 || rate > TICKS_PER_SECOND_MAX) {
-        return Err(Failure::usage(format!("`rate` is from 1 to {TICKS_PER_SECOND_MAX}")));
+    if rate.is_some_and(|rate| rate == 0 || rate > QUERIES_PER_SECOND_MAX) {
+        return Err(Failure::usage(format!("`rate` is from 1 to {QUERIES_PER_SECOND_MAX}")));
     }
     if !(4..=128).contains(&limit_bits) {
         return Err(Failure::usage("`limit_bits` is from 4 to 128"));

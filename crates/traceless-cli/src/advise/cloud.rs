@@ -6,7 +6,7 @@ use super::print::about;
 use super::requirements::{AdviseError, Requirements};
 use crate::args::{LAMBDA, size_text};
 use traceless_cloud::costs::Costs;
-use traceless_cloud::gateway::TICKS_PER_SECOND_MAX;
+use traceless_cloud::gateway::QUERIES_PER_SECOND_MAX;
 use traceless_cloud::kernel::Choice;
 use traceless_cloud::params::{ARITY, Params};
 
@@ -23,8 +23,8 @@ struct GatewayTrial {
 
 /// The gateway that fits, or why none does.
 pub fn propose(required: &Requirements) -> Result<Proposal, AdviseError> {
-    if let Some(rate) = required.rate.filter(|&rate| rate > TICKS_PER_SECOND_MAX) {
-        return Err(AdviseError::Rate { rate, most: TICKS_PER_SECOND_MAX });
+    if let Some(rate) = required.rate.filter(|&rate| rate > QUERIES_PER_SECOND_MAX) {
+        return Err(AdviseError::Rate { rate, most: QUERIES_PER_SECOND_MAX });
     }
     let lens = required.block_len.map_or(BLOCK_LENS.to_vec(), |len| vec![len]);
     let (mut trials, mut failure) = (Vec::new(), None);

@@ -11,6 +11,7 @@ use std::io::{self, BufWriter, Seek as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use traceless_cloud::gateway::{BackupContents, Gateway};
+use traceless_core::store::sync_folder_of;
 
 pub fn back_up(args: &GatewayBackupArgs) -> Result<(), Failure> {
     if args.to.exists() {
@@ -97,11 +98,8 @@ impl PartialFile {
     fn finish(self) -> Result<(), Failure> {
         let written = self.file.sync_all();
         let named = written.and_then(|()| std::fs::rename(&self.partial, &self.path));
-        named.map_err(|e| failed(&self.path, &e))?;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|e| failed(folder, &e))
+        let synced = named.and_then(|()| sync_folder_of(&self.path));
+        synced.map_err(|e| failed(&self.path, &e))
     }
 }
 

@@ -11,7 +11,7 @@ mod sealed_file;
 #[cfg(test)]
 mod tests;
 
-use super::names::{ByteRange, Namespace, Object};
+use super::names::{ByteRange, Namespace, Object, blocks_of};
 use super::record::Record;
 use super::{Draft, Gateway};
 use crate::codec::{Reader, Writer};
@@ -38,8 +38,8 @@ pub struct BackupContents {
 }
 
 impl Gateway {
-    /// Writes a backup. Calls `progress` with what was written, now and then. A lost block, or none
-    /// in use, is an error.
+    /// Writes a backup. Calls `progress` after each name with what was written. A lost block, or
+    /// an empty store, is an error.
     pub fn back_up(
         &mut self,
         out: impl Write,
@@ -86,18 +86,11 @@ impl Gateway {
     /// Verifies all of a backup and that it fits into the empty tree, and changes nothing.
     pub fn verify_backup(&self, from: impl Read) -> Result<BackupContents> {
         let mut from = SealedReader::begin(from, &self.backup_key)?;
-        let (mut step, mut blocks) = (vec![0; STEP_LEN], 0);
-        let block_len = self.params().geometry.block_len as u64;
-        let contents = read_items(&mut from, |from, item| {
-            let own = item.pieces.iter().map(|len| len.div_ceil(block_len).max(1));
+        let (block_len, mut blocks) = (self.params().geometry.block_len as u64, 0);
+        let contents = read_items(&mut from, |from, item, _| {
+            let own = item.pieces.iter().map(|&len| blocks_of(len, block_len) as u64);
             blocks = own.fold(blocks, u64::saturating_add);
-            let mut left = item.len()?;
-            while left > 0 {
-                let part = step.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                read_exactly(from, &mut step[..part])?;
-                left -= part as u64;
-            }
-            Ok(())
+            read_in_steps(from, item.len()?, |_| Ok(()))
         })?;
         let room = self.params().blocks;
         if blocks > room { Err(Error::Full { blocks: room }) } else { Ok(contents) }
@@ -114,10 +107,8 @@ impl Gateway {
             return Err(Error::Parameters("a backup is restored into an empty store only"));
         }
         let mut from = SealedReader::begin(from, &self.backup_key)?;
-        let (mut contents, mut all_ids) = (BackupContents::default(), Vec::new());
-        let mut names = Vec::new();
-        let read = read_items(&mut from, |from, item| {
-            contents.add(item.len()?)?;
+        let (mut names, mut all_ids) = (Vec::new(), Vec::new());
+        let read = read_items(&mut from, |from, item, contents| {
             let first = all_ids.len();
             for &len in &item.pieces {
                 all_ids.extend(self.copy_in(len, from)?);
@@ -129,10 +120,13 @@ impl Gateway {
             progress(contents);
             Ok(())
         });
-        if let Err(error) = read {
-            self.release(all_ids);
-            return Err(error);
-        }
+        let contents = match read {
+            Ok(contents) => contents,
+            Err(error) => {
+                self.release(all_ids);
+                return Err(error);
+            }
+        };
         for bind in names {
             self.state.apply(bind)?;
         }
@@ -143,21 +137,9 @@ impl Gateway {
 
     /// Writes one piece, and returns its blocks.
     fn copy_in(&mut self, len: u64, from: &mut impl Read) -> Result<Vec<u32>> {
-        let (mut draft, mut left) = (Draft::default(), len);
-        let mut step = vec![0; STEP_LEN];
-        let written = loop {
-            let part = step.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            if part == 0 {
-                break self.complete(&mut draft, usize::MAX);
-            }
-            let copied = read_exactly(from, &mut step[..part])
-                .and_then(|()| self.append(&mut draft, &step[..part]));
-            if let Err(error) = copied {
-                break Err(error);
-            }
-            left -= part as u64;
-        };
-        match written {
+        let mut draft = Draft::default();
+        let written = read_in_steps(from, len, |bytes| self.append(&mut draft, bytes));
+        match written.and_then(|()| self.complete(&mut draft, usize::MAX)) {
             Ok(_) => Ok(draft.into_parts().1),
             Err(error) => {
                 self.abandon(draft);
@@ -205,10 +187,11 @@ fn head(namespace: Namespace, name: &[u8], object: &Object) -> Result<Vec<u8>> {
     Ok(fields.into_bytes())
 }
 
-/// Calls `take` with each name, which must read its bytes. Returns what there was.
+/// Calls `take` with each name, which must read its bytes, and with what there was up to it.
+/// Returns what there was.
 fn read_items<R: Read>(
     from: &mut SealedReader<R>,
-    mut take: impl FnMut(&mut SealedReader<R>, BackupItem) -> Result,
+    mut take: impl FnMut(&mut SealedReader<R>, BackupItem, BackupContents) -> Result,
 ) -> Result<BackupContents> {
     let mut contents = BackupContents::default();
     loop {
@@ -224,7 +207,7 @@ fn read_items<R: Read>(
                 Reader::new(&bytes).u64s(&mut pieces)?;
                 let item = BackupItem { namespace, name, note, pieces };
                 contents.add(item.len()?)?;
-                take(from, item)?;
+                take(from, item, contents)?;
             }
             END if u64::from_le_bytes(read_array(from)?) == contents.names => {
                 from.expect_end()?;
@@ -233,6 +216,18 @@ fn read_items<R: Read>(
             _ => return Err(DAMAGED),
         }
     }
+}
+
+/// Calls `take` with so many bytes, a part at a time.
+fn read_in_steps(from: &mut impl Read, len: u64, mut take: impl FnMut(&[u8]) -> Result) -> Result {
+    let (mut step, mut left) = (vec![0; STEP_LEN], len);
+    while left > 0 {
+        let part = &mut step[..left.min(STEP_LEN as u64) as usize];
+        read_exactly(from, part)?;
+        take(part)?;
+        left -= part.len() as u64;
+    }
+    Ok(())
 }
 
 fn read_counted(from: &mut impl Read) -> Result<Vec<u8>> {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use traceless_core::clock::Timer;
 
 /// Queries a second at most.
-pub const TICKS_PER_SECOND_MAX: u32 = 100_000;
+pub const QUERIES_PER_SECOND_MAX: u32 = 100_000;
 const NS_PER_SECOND: u64 = 1_000_000_000;
 /// If no request has used a tick by a period divided by this before it is due, it gets a dummy
 /// query.
@@ -105,7 +105,7 @@ impl Gateway {
         together: usize,
         timer: Arc<dyn Timer>,
     ) -> Result {
-        if !(1..=TICKS_PER_SECOND_MAX).contains(&per_second) {
+        if !(1..=QUERIES_PER_SECOND_MAX).contains(&per_second) {
             return Err(Error::Parameters("there are 1 to 100000 slots a second"));
         }
         // Then each round begins with a tick.

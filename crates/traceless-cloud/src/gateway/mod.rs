@@ -78,8 +78,7 @@ mod value;
 mod write_steps;
 
 pub use backup::BackupContents;
-pub use constant_rate::TICKS_PER_SECOND_MAX;
-pub(crate) use constant_rate::TickUnderWay;
+pub use constant_rate::QUERIES_PER_SECOND_MAX;
 pub use draft::Draft;
 pub use fill::Contents;
 pub use index::index_bytes;
@@ -188,9 +187,9 @@ pub struct Counts {
     pub stash_max: usize,
     /// Sessions begun after a lost one.
     pub sessions: u64,
-    /// Ticks of a constant rate that were used for a block.
+    /// Queries of a constant rate that were for a block.
     pub ticks_used: u64,
-    /// Ticks that no request used, or that repeated a query.
+    /// Queries of a constant rate that were for no block, or that were repeated.
     pub ticks_unused: u64,
     /// Ticks that were late by a whole period or more.
     pub ticks_late: u64,

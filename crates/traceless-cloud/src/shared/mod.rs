@@ -137,57 +137,65 @@ impl SharedGateway {
         let _request = self.metrics.waiting_request();
         // At a constant rate a turn lasts until a tick is over.
         let turn = (!self.has_constant_rate()).then(|| self.turns.wait());
-        let gateway = self.lock_to_answer()?;
+        let locked = self.lock_to_answer();
         drop(turn);
-        let result = gateway.check_host().map(|()| read(&gateway));
+        let result = locked.and_then(|gateway| {
+            let result = read(&gateway);
+            self.wait_for_ack(gateway).map(|()| result)
+        });
         if let Err(error) = &result {
             self.metrics.failed(error);
         }
-        self.wait_for_ack(gateway).and(result)
+        result
     }
 
     /// Changes the gateway's own state, beside batches of steps under way. `change` must send
     /// nothing.
     pub fn update_state<T>(&self, change: impl FnOnce(&mut Gateway) -> Result<T>) -> Result<T> {
         let _request = self.metrics.waiting_request();
-        let mut gateway = self.lock_to_answer()?;
-        let queries = gateway.counts().queries;
-        let changed = gateway.check_host().and_then(|()| change(&mut gateway));
-        assert_eq!(gateway.counts().queries, queries, "a change of state sends nothing");
-        self.metrics.observe(&gateway);
-        let result = self.wait_for_ack(gateway).and(changed);
-        match &result {
-            Ok(_) => self.metrics.succeeded(),
-            Err(error) => self.metrics.failed(error),
-        }
+        let result = self.lock_to_answer().and_then(|mut gateway| {
+            let queries = gateway.counts().queries;
+            let changed = change(&mut gateway);
+            assert_eq!(gateway.counts().queries, queries, "a change of state sends nothing");
+            self.metrics.observe(&gateway);
+            self.wait_for_ack(gateway).and(changed)
+        });
+        self.note(&result);
         result
     }
 
     /// Runs an operation of the gateway.
     pub fn run<T>(&self, work: impl FnOnce(&mut Gateway) -> Result<T>) -> Result<T> {
         let _request = self.metrics.waiting_request();
-        self.check_ticks()?;
-        drop(self.lock_to_answer()?);
-        let turn = self.turns.wait();
-        let mut gateway = self.lock_alone();
-        let result = gateway.check_host().and_then(|()| work(&mut gateway));
+        let result = self.run_alone(work);
+        self.note(&result);
+        result
+    }
+
+    fn run_alone<T>(&self, work: impl FnOnce(&mut Gateway) -> Result<T>) -> Result<T> {
+        let (turn, mut gateway) = self.lock_for_operation()?;
+        let result = work(&mut gateway);
         self.has_rate.store(gateway.next_tick().is_some(), Ordering::Relaxed);
         if gateway.is_tick_due() {
-            // The thread that fills ticks may wait long for the lock, so a due tick is filled here.
-            let filled = self.fill_due_tick(&mut gateway);
-            filled.unwrap_or_else(|error| self.metrics.failed(&error));
+            // The thread of the ticks may wait long for its turn, so a due tick is made here.
+            let (kept, made) = self.make_tick(gateway, true);
+            made.unwrap_or_else(|error| self.metrics.failed(&error));
+            gateway = kept;
         }
         self.publish_written(&gateway);
         self.metrics.observe(&gateway);
         // The tick that an answer waits for may be another caller's turn.
         drop(turn);
         let acked = self.wait_for_ack(gateway);
-        let result = result.and_then(|result| acked.map(|()| result));
-        match &result {
+        result.and_then(|result| acked.map(|()| result))
+    }
+
+    /// Counts the outcome of an operation.
+    fn note<T>(&self, result: &Result<T>) {
+        match result {
             Ok(_) => self.metrics.succeeded(),
             Err(error) => self.metrics.failed(error),
         }
-        result
     }
 
     /// Saves the gateway's state, once no client sends requests. The host may be gone already.

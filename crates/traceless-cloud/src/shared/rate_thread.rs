@@ -1,8 +1,8 @@
-//! The thread that sends one query at each tick of a constant rate.
+//! The thread that makes the ticks of a constant rate.
 
 use super::SharedGateway;
 use crate::error::{Error, Result};
-use crate::gateway::{Gateway, TickUnderWay};
+use crate::gateway::Gateway;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
@@ -65,36 +65,21 @@ impl SharedGateway {
         if is_early && !self.ticks.is_any_waiting() {
             return true;
         }
-        let (gateway, passed) = self.make_tick(gateway);
+        let (gateway, passed) = self.make_tick(gateway, false);
         self.publish_written(&gateway);
         self.metrics.observe(&gateway);
         drop((gateway, turn));
         self.ticks.note_tick(&passed);
-        match passed {
-            Ok(()) => {
-                self.metrics.succeeded();
-                true
-            }
-            Err(error) => {
-                self.metrics.failed(&error);
-                !matches!(error, Error::Fenced { .. })
-            }
-        }
+        self.note(&passed);
+        !matches!(passed, Err(Error::Fenced { .. }))
     }
 
-    /// Uses a tick that is due, while the caller has the gateway for itself.
-    pub(super) fn fill_due_tick(&self, gateway: &mut Gateway) -> Result {
-        let begun = gateway.begin_tick(|gateway, count| self.ticks.next_accesses(gateway, count));
-        let mut tick = begun.inspect_err(|_| gateway.end_failed_tick())?;
-        tick.wait();
-        let replies = self.hosts.query_many(&tick.requests);
-        self.end_tick(gateway, &tick, replies)
-    }
-
-    /// Uses the next tick. Clients have the gateway while its queries wait and are under way.
-    fn make_tick<'a>(
+    /// Uses the next tick, of which the caller has its turn. Clients have the gateway while its
+    /// queries wait and are under way, unless the caller keeps it, or messages of a round follow.
+    pub(super) fn make_tick<'a>(
         &'a self,
         mut gateway: MutexGuard<'a, Gateway>,
+        is_kept: bool,
     ) -> (MutexGuard<'a, Gateway>, Result) {
         let mut tick =
             match gateway.begin_tick(|gateway, count| self.ticks.next_accesses(gateway, count)) {
@@ -106,24 +91,16 @@ impl SharedGateway {
             };
         // What was written down with the tick's queries can be answered.
         self.publish_written(&gateway);
-        let kept = tick.sends_round.then_some(gateway);
+        let kept = (is_kept || tick.sends_round).then_some(gateway);
         tick.wait();
         let replies = self.hosts.query_many(&tick.requests);
         let mut gateway = kept.unwrap_or_else(|| self.lock_for_tick());
-        let passed = self.end_tick(&mut gateway, &tick, replies);
+        let passed = gateway.end_tick(&tick, replies).map(|is_answered| {
+            if is_answered {
+                self.ticks.end_accesses(gateway.take_tick_answers());
+            }
+        });
         (gateway, passed)
-    }
-
-    fn end_tick(
-        &self,
-        gateway: &mut Gateway,
-        tick: &TickUnderWay,
-        replies: Vec<Result<Vec<u8>>>,
-    ) -> Result {
-        if gateway.end_tick(tick, replies)? {
-            self.ticks.end_accesses(gateway.take_tick_answers());
-        }
-        Ok(())
     }
 }
 

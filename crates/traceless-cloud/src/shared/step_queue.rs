@@ -96,10 +96,7 @@ impl SharedGateway {
             self.run(|gateway| gateway.run_step(&mut *step))?;
             return Ok(output(&mut step));
         }
-        match &outcome {
-            Ok(()) => self.metrics.succeeded(),
-            Err(error) => self.metrics.failed(error),
-        }
+        self.note(&outcome);
         outcome.map(|()| output(&mut lock(&queued.step)))
     }
 

@@ -9,6 +9,7 @@
 mod tests;
 
 use super::SharedGateway;
+use super::turns::Turn;
 use crate::error::{Error, Result};
 use crate::gateway::{Access, BatchStep, BlockRead, Gateway};
 use std::collections::{HashSet, VecDeque};
@@ -119,10 +120,7 @@ impl SharedGateway {
                 }
             }
         }
-        match &result {
-            Ok(()) => self.metrics.succeeded(),
-            Err(error) => self.metrics.failed(error),
-        }
+        self.note(&result);
         result.map(|()| output(&mut step))
     }
 
@@ -180,11 +178,26 @@ impl SharedGateway {
         }
     }
 
-    /// Fails once the thread of the ticks has ended: no query goes without a tick.
-    pub(super) fn check_ticks(&self) -> Result {
-        match self.ticks.service() {
-            Service::Ended => Err(self.end_of_rate()),
-            Service::NotBegun | Service::Runs => Ok(()),
+    /// The gateway for an operation that has it for itself, with its turn.
+    pub(super) fn lock_for_operation(&self) -> Result<(Turn<'_>, MutexGuard<'_, Gateway>)> {
+        loop {
+            let turn = self.turns.wait();
+            let gateway = self.lock_alone();
+            match self.ticks.service() {
+                Service::NotBegun => gateway.check_host()?,
+                // No query goes without a tick.
+                Service::Ended => {
+                    drop(gateway);
+                    return Err(self.end_of_rate());
+                }
+                Service::Runs if gateway.check_host_quietly()? => {}
+                Service::Runs => {
+                    drop((gateway, turn));
+                    self.ticks.wait_for_tick()?;
+                    continue;
+                }
+            }
+            return Ok((turn, gateway));
         }
     }
 

@@ -45,6 +45,17 @@ fn filled_world(seed: u64) -> crash::World {
     world
 }
 
+/// The gateway after it was closed with its log alone, or with a saved state.
+fn reopened(world: &mut crash::World, mut gateway: Gateway, saves: bool) -> Gateway {
+    if saves {
+        gateway.save().unwrap();
+    } else {
+        gateway.flush().unwrap();
+    }
+    drop(gateway);
+    world.open(u64::MAX).unwrap()
+}
+
 fn check_all(gateway: &mut Gateway) {
     for id in 0..BLOCKS {
         assert!(gateway.get(id).unwrap() == block(id, 1), "{id}");
@@ -100,13 +111,7 @@ fn copies_survive_the_gateway() {
     assert_eq!(copy_one(&mut gateway), all - 2);
     // The log alone, and a saved state.
     for saves in [false, true] {
-        if saves {
-            gateway.save().unwrap();
-        } else {
-            gateway.flush().unwrap();
-        }
-        drop(gateway);
-        gateway = world.open(u64::MAX).unwrap();
+        gateway = reopened(&mut world, gateway, saves);
         assert_eq!(gateway.state.versions_to_copy(tree.root).len(), all - 2);
     }
     // A host more: the tree may go to that one.
@@ -143,13 +148,7 @@ fn the_last_hosts_are_drained_and_can_have_trees_again() {
     assert_eq!(gateway.state.versions_to_copy(tree.root).len(), all - 1);
     // The log alone, and a saved state.
     for saves in [false, true] {
-        if saves {
-            gateway.save().unwrap();
-        } else {
-            gateway.flush().unwrap();
-        }
-        drop(gateway);
-        gateway = world.open(u64::MAX).unwrap();
+        gateway = reopened(&mut world, gateway, saves);
         assert_eq!(gateway.state.partitions.next_move(), Some(tree));
         assert_eq!(gateway.state.versions_to_copy(tree.root).len(), all - 1);
     }

@@ -3,13 +3,17 @@
 use super::*;
 use crate::gateway::testing::{BLOCK, HookedHost, gateway_behind, params};
 use crate::gateway::{LoadStep, Namespace, RemoveStep, StoreStep, Value};
+use crate::host::{DamagedSlot, Host, InProcess, QueryRequest, Stage};
 use crate::kernel::Choice;
 use crate::local_deployment::LocalDeployment;
 use crate::params::Params;
 use crate::shared::{RateThread, Wall};
 use crate::store::Durability;
+use crate::store::{MemStore, NodeVersion};
 use crate::tee::Policy;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{OnceLock, Weak};
+use std::thread::ThreadId;
 use traceless_core::clock::{Clock as _, Monotonic};
 use traceless_core::rng::{Rng as _, SeededRng};
 
@@ -27,6 +31,15 @@ fn durable(folder: &std::path::Path, params: Params) -> Arc<SharedGateway> {
 
 fn store(front: &SharedGateway, name: &[u8], bytes: &[u8]) -> Result {
     front.run_step(StoreStep::new(&[Value { name, bytes, note: b"" }]), |_| ())
+}
+
+/// A gateway with a value of ones, the blocks of which are not at hand.
+fn with_value_away(name: &[u8], blocks: usize) -> Arc<SharedGateway> {
+    let front = shared(gateway_behind(params(900), 9, |host| Arc::new(host)));
+    store(&front, name, &vec![1; blocks * BLOCK]).unwrap();
+    let round = params(900).round_blocks;
+    front.run(|gateway| (0..2 * round).try_for_each(|_| gateway.dummy())).unwrap();
+    front
 }
 
 fn load(front: &SharedGateway, name: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -194,10 +207,7 @@ fn steps_that_wait_when_the_rate_ends_get_an_error() {
 /// The second block of a value is at the gateway, so another client's write of it need not wait.
 #[test]
 fn blocks_of_a_value_that_is_read_are_not_reused() {
-    let front = shared(gateway_behind(params(900), 9, |host| Arc::new(host)));
-    store(&front, b"read", &[1; 2 * BLOCK]).unwrap();
-    let round = params(900).round_blocks;
-    front.run(|gateway| (0..2 * round).try_for_each(|_| gateway.dummy())).unwrap();
+    let front = with_value_away(b"read", 2);
     front.run(|gateway| gateway.get(1)).unwrap();
     let _rate_thread = RateThread::start(&front, 1, 1).unwrap();
     std::thread::scope(|scope| {
@@ -214,10 +224,7 @@ fn blocks_of_a_value_that_is_read_are_not_reused() {
 
 #[test]
 fn a_long_value_takes_as_many_ticks_as_they_have_queries() {
-    let front = shared(gateway_behind(params(900), 10, |host| Arc::new(host)));
-    store(&front, b"long", &[1; 64 * BLOCK]).unwrap();
-    let round = params(900).round_blocks;
-    front.run(|gateway| (0..2 * round).try_for_each(|_| gateway.dummy())).unwrap();
+    let front = with_value_away(b"long", 64);
     let wrong = |together| RateThread::start(&front, 160, together).err();
     for together in [0, 3, 80] {
         assert!(matches!(wrong(together), Some(Error::Parameters(_))), "{together}");
@@ -249,27 +256,107 @@ fn a_step_has_the_room_that_a_waiting_one_gives_back() {
     assert!(matches!(store(&front, b"c", &vec![1; 400 * BLOCK]), Err(Error::Full { .. })));
 }
 
+/// What a host observes of a gateway, and whether it is in doubt.
+#[derive(Default)]
+struct HostWatch {
+    front: OnceLock<Weak<SharedGateway>>,
+    /// Of each query: whether clients could have the gateway.
+    free: Mutex<Vec<bool>>,
+    /// Of each commit: how many queries were before it.
+    commits: Mutex<Vec<usize>>,
+    /// Whether only a message would show that the host still serves this gateway.
+    in_doubt: AtomicBool,
+    /// The threads that have sent a message to find that out.
+    checked_by: Mutex<Vec<ThreadId>>,
+}
+
+struct WatchedHost(InProcess<MemStore>, Arc<HostWatch>);
+
+impl WatchedHost {
+    /// A gateway, and what its host observes.
+    fn start() -> (Arc<SharedGateway>, Arc<HostWatch>) {
+        let watch = Arc::new(HostWatch::default());
+        let wrap = |host| Arc::new(Self(host, watch.clone())) as Arc<dyn Host>;
+        let front = shared(gateway_behind(params(900), 12, wrap));
+        assert!(watch.front.set(Arc::downgrade(&front)).is_ok());
+        (front, watch)
+    }
+}
+
+impl Host for WatchedHost {
+    fn query(&self, request: &QueryRequest) -> Result<Vec<u8>> {
+        let front = self.1.front.get().and_then(Weak::upgrade);
+        let is_free = front.is_some_and(|front| front.gateway.try_lock().is_ok());
+        lock(&self.1.free).push(is_free);
+        self.0.query(request)
+    }
+
+    fn stage(&self, stage: &Stage) -> Result<Vec<DamagedSlot>> {
+        self.0.stage(stage)
+    }
+
+    fn commit(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
+        let queries = lock(&self.1.free).len();
+        lock(&self.1.commits).push(queries);
+        self.0.commit(sequence, versions)
+    }
+
+    fn sequence(&self) -> Result<u64> {
+        self.0.sequence()
+    }
+
+    fn check(&self) -> Result {
+        lock(&self.1.checked_by).push(std::thread::current().id());
+        self.1.in_doubt.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn check_quietly(&self) -> Result<bool> {
+        Ok(!self.1.in_doubt.load(Ordering::SeqCst))
+    }
+}
+
 /// What clients do with the gateway must not delay messages that follow a reply.
 #[test]
 fn the_gateway_is_kept_when_messages_of_a_round_follow() {
-    let params = params(900);
-    let front = shared(gateway_behind(params, 12, |host| Arc::new(host)));
-    let timer = Arc::new(traceless_core::clock::SimulatedClock::default());
-    let mut gateway = front.lock();
-    gateway.start_constant_rate_together(1000, 4, timer).unwrap();
-    let mut kept = Vec::new();
-    for _ in 0..5 * params.round_blocks / 4 {
-        let mut tick = gateway.begin_tick(|_, _| Vec::new()).unwrap();
-        let rounds = gateway.counts().rounds;
-        tick.wait();
-        let replies = gateway.hosts().clone().query_many(&tick.requests);
-        gateway.end_tick(&tick, replies).unwrap();
-        assert!(tick.sends_round || gateway.counts().rounds == rounds);
-        kept.push(tick.sends_round);
+    let (front, watched) = WatchedHost::start();
+    let rate_thread = RateThread::start(&front, 4000, 4).unwrap();
+    while front.inspect(Gateway::counts).rounds < 6 {
+        std::thread::yield_now();
     }
-    // Of each round one tick sends its message, and one commits it.
-    assert_eq!(kept.iter().filter(|kept| **kept).count(), 2 * 4);
-    let ticks = params.round_blocks / 4;
-    let first = kept[ticks..].iter().position(|kept| *kept).unwrap();
-    assert_eq!(first + 1, params.stage_after().div_ceil(4));
+    drop(rate_thread);
+    let (free, commits) = (lock(&watched.free), lock(&watched.commits));
+    // The first commits may be of an operation that has the gateway for itself.
+    for &before in commits.iter().skip(1) {
+        assert!(free[before - 4..before].iter().all(|free| !free), "{before}: {free:?}");
+    }
+    // Of twenty ticks one sends a round, and one commits it; this test has the gateway at times.
+    let kept = free.iter().filter(|free| !**free).count();
+    assert!(kept < free.len() / 2, "{kept} of {}", free.len());
+}
+
+/// A host must not learn from its own silence when clients send requests.
+#[test]
+fn nothing_is_sent_for_a_client_between_ticks() {
+    let (front, watched) = WatchedHost::start();
+    store(&front, b"a", b"value").unwrap();
+    let rate_thread = RateThread::start(&front, 100, 1).unwrap();
+    lock(&watched.checked_by).clear();
+    let doubted = |work: &dyn Fn()| {
+        watched.in_doubt.store(true, Ordering::SeqCst);
+        work();
+        assert!(!watched.in_doubt.load(Ordering::SeqCst), "it was answered in doubt");
+    };
+    for _ in 0..3 {
+        doubted(&|| assert_eq!(load(&front, b"a").unwrap().unwrap(), b"value"));
+        doubted(&|| assert_eq!(front.read_state(Gateway::blocks_used).unwrap(), 1));
+        doubted(&|| {
+            front.update_state(|gateway| gateway.note(Namespace::Values, b"a", b"")).unwrap()
+        });
+        doubted(&|| drop(front.run(|gateway| gateway.get(1)).unwrap()));
+    }
+    drop(rate_thread);
+    let own = std::thread::current().id();
+    let checked_by = lock(&watched.checked_by);
+    assert!(!checked_by.is_empty() && checked_by.iter().all(|thread| *thread != own));
 }
