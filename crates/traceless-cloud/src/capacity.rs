@@ -98,7 +98,7 @@ impl Default for PlanConditions {
             latency: Duration::from_millis(1),
             cache: 64 << 20,
             lambda: 32,
-            host_speed: (240 << 20) as f64,
+            host_speed: f64::from(240 << 20),
         }
     }
 }
@@ -340,7 +340,9 @@ mod tests {
             for plan in plans {
                 assert!(f64::from(plan.rate) * UTILIZATION >= DEMAND.requests_per_second);
                 let period = plan.together as f64 / f64::from(plan.rate);
-                assert!(period >= 0.020 * LATENCY_MARGIN);
+                // Five requests one after the other end a tick of S3 with a commit.
+                let requests = if engine == EngineKind::S3 { 5.0 } else { 3.0 };
+                assert!(2.0 * period >= 0.020 * requests, "late by a whole period: {period}");
                 assert_eq!(plan.params.round_blocks % plan.together, 0);
                 assert_eq!(plan.money.requests > 0.0, engine == EngineKind::S3);
                 assert!(plan.mean_wait > Duration::from_millis(20));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gateway::testing::{BLOCK, in_memory};
+use traceless_core::rng::SeededRng;
 
 /// A gateway with names of every space, objects of several pieces, and empty ones.
 fn filled() -> Gateway {
@@ -90,6 +91,25 @@ fn no_damage_of_a_backup_passes() {
         assert!(is_refused(&file[..at]), "cut at {at}");
     }
     assert!(is_refused(&[&file[..], &[0]].concat()) && is_refused(&[]) && is_refused(&[0; 5000]));
+}
+
+/// The items of a backup have an end of their own, so the seal is tested without them.
+#[test]
+fn a_sealed_file_that_was_cut_between_chunks_is_refused() {
+    let (key, chunk) = (in_memory(300, 4).backup_key, (64 << 10) + 16);
+    let mut file = Vec::new();
+    let mut writer = SealedWriter::begin(&mut file, &key, &mut SeededRng::new(5)).unwrap();
+    writer.write_all(&vec![6; 3 << 16]).unwrap();
+    writer.end().unwrap();
+    let open = |len: usize| {
+        let mut bytes = Vec::new();
+        SealedReader::begin(&file[..len], &key)?.read_to_end(&mut bytes)?;
+        Ok::<_, Error>(bytes)
+    };
+    assert!(open(file.len()).unwrap() == vec![6; 3 << 16]);
+    for chunks in 0..3 {
+        assert!(open(44 + chunks * chunk).is_err(), "{chunks}");
+    }
 }
 
 #[test]

@@ -351,7 +351,7 @@ fn nothing_is_sent_for_a_client_between_ticks() {
         doubted(&|| assert_eq!(load(&front, b"a").unwrap().unwrap(), b"value"));
         doubted(&|| assert_eq!(front.read_state(Gateway::blocks_used).unwrap(), 1));
         doubted(&|| {
-            front.update_state(|gateway| gateway.note(Namespace::Values, b"a", b"")).unwrap()
+            front.update_state(|gateway| gateway.note(Namespace::Values, b"a", b"")).unwrap();
         });
         doubted(&|| drop(front.run(|gateway| gateway.get(1)).unwrap()));
     }
