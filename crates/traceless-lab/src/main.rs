@@ -23,9 +23,11 @@
 mod args;
 mod audit;
 mod bench;
+mod delay_proxy;
 mod page;
 mod program;
 mod report;
+mod scale;
 
 use args::{Cli, Command};
 use std::process::ExitCode;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Audit(args) => audit::run(args),
         Command::Bench { command } => entry::report(bench::run(command)),
         Command::Report(args) => entry::report(page::run(args)),
+        Command::Scale(args) => entry::report(scale::run(args)),
         Command::PagedProgram(args) => entry::report(bench::program(args)),
     };
     ExitCode::from(code)

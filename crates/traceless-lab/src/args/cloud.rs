@@ -91,6 +91,8 @@ pub enum FloorPart {
     Engines,
     /// Copies of blocks used lately, at a constant rate
     Copies,
+    /// The model of `traceless-lab scale`, beside what it predicts
+    Model,
 }
 
 /// The enclave's kernel.

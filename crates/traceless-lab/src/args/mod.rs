@@ -7,6 +7,7 @@ mod experiment;
 mod pager;
 mod python;
 mod report;
+mod scale;
 mod simulator;
 mod stash;
 mod tree;
@@ -18,6 +19,7 @@ pub use experiment::*;
 pub use pager::*;
 pub use python::*;
 pub use report::*;
+pub use scale::*;
 pub use simulator::*;
 pub use stash::*;
 pub use tree::*;
@@ -48,6 +50,9 @@ pub enum Command {
     },
     /// Makes one page with every figure of the papers beside the papers' numbers, and audits
     Report(ReportArgs),
+    /// Predicts how fast a cloud store of any size is, by a model of its parts that this machine's
+    /// times calibrate
+    Scale(ScaleArgs),
     /// Runs a program that `bench pager --experiment` pages
     #[command(hide = true)]
     PagedProgram(PagedProgramArgs),

@@ -1,6 +1,6 @@
 //! `traceless-lab bench`: schemes and products, each beside controls of the same run.
 
-mod cloud;
+pub mod cloud;
 pub mod controls;
 mod experiment;
 mod pager;

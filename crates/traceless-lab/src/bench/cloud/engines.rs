@@ -1,7 +1,7 @@
 //! The tree in Redis: a cluster beside files, and a server that is far away beside a near one.
 
-use super::far::delay;
 use super::serving::{RedisLoad, ServingProcess, redis_benchmark};
+use crate::delay_proxy::delay;
 use crate::report::{Row, failed, row};
 use std::ffi::OsStr;
 use std::net::{SocketAddr, TcpStream};

@@ -5,6 +5,7 @@ use super::{Report, engines, far, kernel, measure_in_rounds, operations, partiti
 use crate::args::{BenchKernel, CloudArgs, FloorPart};
 use crate::bench::controls::{Controls, OperationTimes, Operations};
 use crate::report::{Row, Scale, TimePair, failed, print_rows, row, row_of_ratios};
+use crate::scale;
 use std::ffi::OsStr;
 use std::path::Path;
 use traceless::seal::Cipher;
@@ -43,6 +44,9 @@ pub fn run(args: &CloudArgs) -> Result<(), Failure> {
     }
     if is_measured(FloorPart::Copies) {
         rows.push(skewed::requests(args.quick)?);
+    }
+    if is_measured(FloorPart::Model) {
+        rows.push(scale::row()?);
     }
     print_rows("traceless.cloud.bench.v1", &rows, args.json)
 }

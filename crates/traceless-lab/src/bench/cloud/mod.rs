@@ -7,10 +7,10 @@ mod engines;
 pub mod experiment;
 mod far;
 pub mod floors;
-mod kernel;
+pub mod kernel;
 mod operations;
 mod partitions;
-mod serving;
+pub mod serving;
 mod skewed;
 
 use crate::args::{BenchKernel, CloudArgs};

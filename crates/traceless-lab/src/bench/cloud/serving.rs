@@ -36,6 +36,34 @@ impl ServingProcess {
     }
 }
 
+impl ServingProcess {
+    /// Seconds of processors that the threads of this process and of its children have taken.
+    pub fn cpu_seconds(&self) -> f64 {
+        cpu_seconds_of(self.child.id())
+    }
+}
+
+fn cpu_seconds_of(process: u32) -> f64 {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
+    let own = tasks.flatten().filter_map(|task| {
+        let times = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        times.split(' ').next()?.parse::<f64>().ok()
+    });
+    own.sum::<f64>() / 1e9 + children(process).into_iter().map(cpu_seconds_of).sum::<f64>()
+}
+
+fn children(process: u32) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_child = |number: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        // The name before it may hold anything; then come the state and the parent.
+        let rest = stat.rsplit(") ").next().unwrap_or_default();
+        rest.split(' ').nth(1) == Some(&process.to_string())
+    };
+    numbers.filter(is_child).collect()
+}
+
 impl Drop for ServingProcess {
     fn drop(&mut self) {
         // Fails if the process has ended by itself.
