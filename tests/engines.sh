@@ -27,6 +27,12 @@ for kind in redis postgres s3; do
         python3 "$lib/kills.py" "$traceless" "$scratch/$kind-killed" "${KILLS:-12}" 3 "$kind"
 done
 
+section "a primary that is killed is replaced by its sentinels, and no answered write is lost"
+mkdir sentinel-killed
+SLOWEST_MAX=10 python3 "$lib/kills.py" "$traceless" "$scratch/sentinel-killed" "${KILLS:-6}" 3 \
+    sentinel | tee kills
+check "a primary was killed" grep -q "'engine': [1-9]" kills
+
 section "what cannot work is said"
 local=("$traceless" gateway "${tree[@]}" --resp "127.0.0.1:$port" --local)
 expect 2 "${local[@]}" gateway --store mysql://127.0.0.1/
@@ -59,6 +65,32 @@ stop_service
 kill "$redis"
 wait "$redis" || true
 rm -r redis gateway other
+for place in redis://127.0.0.1/?replica=1 postgres://127.0.0.1/?sslmode=verify_full \
+    rediss://127.0.0.1/?ssl_ca_certs=missing.pem redis+sentinel://127.0.0.1/; do
+    expect 2 "${local[@]}" gateway --store "$place"
+    check "it is said what is wrong with $place" grep -qE "replica=|verify-full|missing|SERVICE" err
+done
+
+section "a server is verified by TLS"
+for own in server stranger; do
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=$own \
+        -keyout $own-root.key -out $own-root.pem 2>/dev/null
+done
+openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=server \
+    -keyout server.key -out server.csr 2>/dev/null
+openssl x509 -req -in server.csr -CA server-root.pem -CAkey server-root.key -CAcreateserial \
+    -days 2 -extfile <(echo subjectAltName=IP:127.0.0.1) -out server.pem 2>/dev/null
+start_redis --port 0 --tls-port "$engine" --tls-cert-file "$PWD/server.pem" \
+    --tls-key-file "$PWD/server.key" --tls-auth-clients no --tls-ca-cert-file "$PWD/server-root.pem"
+url=rediss://127.0.0.1:$engine/?ssl_ca_certs=$PWD
+expect 4 "${local[@]}" gateway --store "$url/stranger-root.pem"
+check "an unknown root is named as the reason" grep -q "none of the roots has signed it" err
+start_service gateway RESP "${local[@]}" gateway --store "$url/server-root.pem"
+check "a known one lets the store be opened" test "$(ask set name value)" = OK
+stop_service
+kill "$redis"
+wait "$redis" || true
+rm -r redis gateway
 
 section "of two hosts the newer has the store, and a gateway goes on with it"
 start_redis

@@ -80,6 +80,98 @@ def redis(folder):
     return Engine(f"redis://127.0.0.1:{port}/", port, ["redis-server", *where, *durable])
 
 
+class Watched:
+    """A primary, two replicas, and three sentinels that put a replica in the primary's place."""
+
+    def __init__(self, folder):
+        ports = [free_port() for _ in range(3)]
+        self.servers = [self.server(folder, port, ports[0]) for port in ports]
+        self.sentinels = [self.sentinel(folder, ports[0]) for _ in range(3)]
+        places = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        self.place = f"redis+sentinel://{places}/group?replicas=1"
+        self.url, self.failovers = self.place, []
+        self.wait(lambda: self.primary() and all(self.knows_all(each) for each in self.sentinels))
+        atexit.register(self.end)
+
+    @staticmethod
+    def server(folder, port, primary):
+        place = folder / str(port)
+        place.mkdir()
+        # A server notes here which one it follows, as sentinels say.
+        file = place / "redis.conf"
+        file.write_text(
+            f'bind 127.0.0.1\nport {port}\ndir {place}\nsave ""\n'
+            "appendonly yes\nappendfsync always\nrepl-diskless-sync-delay 0\n"
+            + ("" if port == primary else f"replicaof 127.0.0.1 {primary}\n")
+        )
+        return Engine("", port, ["redis-server", str(file)])
+
+    @staticmethod
+    def sentinel(folder, primary):
+        port = free_port()
+        file = folder / f"sentinel{port}.conf"
+        file.write_text(
+            f"bind 127.0.0.1\nport {port}\ndir {folder}\n"
+            f"sentinel monitor group 127.0.0.1 {primary} 2\n"
+            "sentinel down-after-milliseconds group 1000\n"
+            "sentinel failover-timeout group 2000\n"
+        )
+        return Engine("", port, ["redis-server", str(file), "--sentinel"])
+
+    @staticmethod
+    def ask(port, *words):
+        command = ["redis-cli", "-p", str(port), *words]
+        return subprocess.run(command, capture_output=True, text=True).stdout.split()
+
+    def url_of(self, store):
+        return f"{self.place}&store={store}"
+
+    def knows_all(self, sentinel):
+        lines = self.ask(sentinel.port, "sentinel", "master", "group")
+        state = dict(zip(lines, lines[1:]))
+        return (state.get("num-slaves"), state.get("num-other-sentinels")) == ("2", "2")
+
+    def primary(self):
+        """The server that most sentinels name, if it has both replicas."""
+        for server in self.servers:
+            lines = self.ask(server.port, "info", "replication")
+            if "role:master" in lines and "connected_slaves:2" in lines:
+                if sum("state=online" in line for line in lines) == 2 and self.is_named(server):
+                    return server
+        return None
+
+    def is_named(self, server):
+        question = ("sentinel", "get-master-addr-by-name", "group")
+        answers = [self.ask(each.port, *question) for each in self.sentinels]
+        return answers.count(["127.0.0.1", str(server.port)]) > len(answers) / 2
+
+    def wait(self, done):
+        end = time.monotonic() + START_PATIENCE
+        while not (result := done()):
+            if time.monotonic() > end:
+                raise SystemExit("the sentinels and their servers do not agree")
+            time.sleep(0.05)
+        return result
+
+    def kill(self):
+        """Ends the primary at once, and waits until another server is in its place."""
+        self.victim = self.wait(self.primary)
+        self.victim.kill()
+        begin = time.monotonic()
+        rest = [server for server in self.servers if server is not self.victim]
+        self.wait(lambda: any(self.is_named(server) for server in rest))
+        self.failovers.append(time.monotonic() - begin)
+
+    def start(self):
+        """Starts the victim again, and waits until it follows the new primary."""
+        self.victim.start()
+        self.wait(self.primary)
+
+    def end(self):
+        for each in self.servers + self.sentinels:
+            each.kill()
+
+
 def postgres(folder):
     port, user = free_port(), ORDINARY_USER if os.getuid() == 0 else None
     # A folder that the server's user can reach, which `folder` need not be.
@@ -142,4 +234,5 @@ def start(name, folder, traceless):
     folder.mkdir()
     if name == "s3":
         return s3(folder, traceless)
-    return {"redis": redis, "postgres": postgres, "minio": minio}[name](folder)
+    engines = {"redis": redis, "sentinel": Watched, "postgres": postgres, "minio": minio}
+    return engines[name](folder)

@@ -3,9 +3,11 @@
 usage: kills.py TRACELESS FOLDER KILLS [SEED [ENGINE [OPTION OF THE GATEWAY]...]]
 
 The parts are gateway, hosts, enclaves, and the server of the storage engine: of `redis`, `postgres`
-or `s3`, or none for `file`. The tree is divided among HOSTS hosts [default: 1]. If it is at
-FIRST_HOSTS hosts first, each start of the gateway adds one, and trees move there. With GATEWAYS
-above 1 [default: 1] their state is in the engine, and all but one of them stand by.
+or `s3`, or none for `file`; of `sentinel` it is the primary, and a replica takes its place while it
+is away. No operation may take longer than SLOWEST_MAX seconds [default: 60]. The tree is divided
+among HOSTS hosts [default: 1]. If it is at FIRST_HOSTS hosts first, each start of the gateway adds
+one, and trees move there. With GATEWAYS above 1 [default: 1] their state is in the engine, and all
+but one of them stand by.
 
 A client writes, reads and removes values all the while, and keeps a model beside: under each name
 what was answered last or, where no answer came, all that it may be. Whatever is read must be among
@@ -39,6 +41,7 @@ NAMES = 400
 VALUE_LEN_MAX = 1500
 START_PATIENCE = 60
 END_PATIENCE = 10
+SLOWEST_MAX = float(os.environ.get("SLOWEST_MAX", START_PATIENCE))
 # Seconds of the slowest operation, with its repetitions.
 SLOWEST = 0.0
 
@@ -197,6 +200,11 @@ def main():
     moves = (FOLDER / "gateway.err").read_text().count("a tree has moved")
     if FIRST_HOSTS < HOSTS and (later_hosts or moves == 0):
         raise SystemExit(f"{moves} trees have moved, and {len(later_hosts)} hosts were not added")
+    if SLOWEST > SLOWEST_MAX:
+        raise SystemExit(f"an operation took {SLOWEST:.1f} s")
+    failovers = [f"{seconds:.1f} s" for seconds in getattr(engine, "failovers", [])]
+    if failovers:
+        print(f"a replica took the place of the primary after {', '.join(failovers)}")
     print(f"kills {killer.counts}, answered {answered}, slowest {SLOWEST:.1f} s, no write lost")
 
 

@@ -108,7 +108,23 @@ pub(crate) struct Options(Vec<(String, String)>);
 impl Options {
     /// Takes this program's options from a URL.
     pub(crate) fn take(url: &mut Url) -> Self {
-        const NAMES: [&str; 5] = ["store", "replicas", "servers", "endpoint", "region"];
+        const NAMES: [&str; 15] = [
+            "store",
+            "replicas",
+            "servers",
+            "endpoint",
+            "region",
+            "sslmode",
+            "sslrootcert",
+            "sslcert",
+            "sslkey",
+            "ssl_ca_certs",
+            "ssl_certfile",
+            "ssl_keyfile",
+            "sentinel_username",
+            "sentinel_password",
+            "sentinel_password_file",
+        ];
         let all = url.query_pairs().into_owned();
         let (own, others): (Vec<_>, Vec<_>) =
             all.partition(|(name, _)| NAMES.contains(&name.as_str()));
@@ -122,10 +138,22 @@ impl Options {
         Self(own)
     }
 
+    /// Adds an option, which a URL has in another place.
+    pub(crate) fn add(&mut self, name: &str, value: &str) {
+        self.0.push((name.to_owned(), value.to_owned()));
+    }
+
     /// Takes the value of an option.
     pub(crate) fn get(&mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.swap_remove(at).1)
+    }
+
+    /// Takes an option if it has this value.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn take_if(&mut self, name: &str, value: &str) -> bool {
+        let at = self.0.iter().position(|(known, found)| known == name && found == value);
+        at.map(|at| self.0.swap_remove(at)).is_some()
     }
 
     /// Takes the name of a store in an engine that has several.
@@ -133,9 +161,19 @@ impl Options {
         self.get("store").map_or(Ok(StoreName::default()), |name| StoreName::parse(&name))
     }
 
-    /// Fails if there is an option that was not taken.
+    /// Fails if there is an option that was not taken, as a second one of a name.
     pub(crate) fn end(self) -> Result<(), String> {
-        let unknown = |(name, _): &(String, String)| format!("{name}= is no option of this engine");
+        let unknown = |(name, _): &(String, String)| {
+            format!("{name}= is no option of this engine, or is given twice")
+        };
         self.0.first().map_or(Ok(()), |first| Err(unknown(first)))
     }
+}
+
+/// Fails if a URL still has an option of another name: the libraries of some engines ignore what
+/// they do not know.
+#[cfg(any(feature = "redis", feature = "s3"))]
+pub(crate) fn refuse_others(url: &Url, known: &[&str]) -> Result<(), String> {
+    let other = url.query_pairs().find(|(name, _)| !known.contains(&name.as_ref()));
+    other.map_or(Ok(()), |(name, _)| Err(format!("{name}= is no option of this engine")))
 }

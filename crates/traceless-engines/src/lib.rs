@@ -23,13 +23,18 @@
 //! * `engine_state`: a gateway's state in an engine
 //! * `client`, `garbage`: requests on threads of their own, and stripes that are to be removed
 //! * `entry`: entries of the log as bytes, and the versions that a log leads to
-//! * `redis` (`deployment`: one server or a cluster), `s3`, `postgres`
+//! * `redis` (`deployment`: one server or a cluster; `sentinel`: the primary that sentinels choose;
+//!   `service`: URLs of several servers), `s3`
+//! * `postgres` (`tls`: modes and files; `verifier`: servers' certificates; `channel_binding`)
+//! * `tls`: PEM files of options, and what TLS refuses
 //! * `names`: names of stores and stripes as text
 //! * `link`, `retry`, `outage`: connections that are replaced, requests that are repeated, and
 //!   reports about it
 #![forbid(unsafe_code)]
 
 mod address;
+#[cfg(all(test, any(feature = "postgres", feature = "redis")))]
+mod certificates;
 mod client;
 #[cfg(test)]
 mod conformance;
@@ -54,6 +59,8 @@ mod s3;
 #[cfg(all(test, any(feature = "postgres", feature = "redis")))]
 mod servers;
 mod store_url;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod tls;
 
 pub use address::EngineAddress;
 pub use engine::RequestError;

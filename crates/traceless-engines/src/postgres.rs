@@ -3,21 +3,29 @@
 //! The tables are in the schema `traceless`. One statement is one transaction, so each change of
 //! the log is atomic; it locks the row with the store's next position.
 
+mod channel_binding;
+mod tls;
+mod verifier;
+
 use crate::address::{Address, EngineAddress, Options};
 use crate::client::AbortedOnDrop;
 use crate::engine::{Engine, RequestError, StripeName, StripeRange, ValueName};
 use crate::link::Link;
 use crate::names::StoreName;
 use crate::retry::PATIENCE;
+use crate::tls::refusal;
 use bytes::Bytes;
 use std::time::Duration;
+use tls::{ServerTls, TlsOptions, is_on_this_machine};
 use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{Client, Config, NoTls, Row, Socket, Statement};
 use traceless_cloud::gateway::{Appended, StoredLog};
 use traceless_cloud::geometry::Node;
 use traceless_cloud::store::NodeVersion;
 use url::Url;
+use verifier::Verification;
 
 /// A statement reads a part of a value without the rest, and one of this length is soon written.
 const STRIPE_LEN_MAX: usize = 256 << 10;
@@ -31,6 +39,11 @@ const OF_SESSION: [SqlState; 3] = [
     SqlState::INVALID_SQL_STATEMENT_NAME,
     SqlState::FEATURE_NOT_SUPPORTED,
 ];
+
+/// What the library says of a server that cannot agree with this client on a login.
+const DISAGREEMENTS: [&str; 2] = ["authentication error", "invalid configuration"];
+/// What the library says of a server that has no TLS.
+const NO_TLS: &str = "server does not support TLS";
 
 /// Makes the tables. The lock keeps two hosts from doing it at once.
 const SCHEMA: &str = "
@@ -95,6 +108,10 @@ const REPLACE: &str = "
 /// A store in a database.
 pub struct PostgresEngine {
     config: Config,
+    /// How the server is reached by TLS, if it is.
+    tls: Option<ServerTls>,
+    /// Whether the server is on another machine.
+    is_far: bool,
     store: StoreName,
     /// For slots, the log and names.
     small: Link<Session>,
@@ -109,21 +126,39 @@ struct Session {
     write: Statement,
     remove: Statement,
     /// Passes bytes, and ends with the session also if the server keeps it waiting.
-    _task: AbortedOnDrop<Result<(), tokio_postgres::Error>>,
+    _task: ConnectionTask,
 }
 
+/// What passes the bytes of a connection.
+type ConnectionTask = AbortedOnDrop<Result<(), tokio_postgres::Error>>;
+
 impl PostgresEngine {
-    /// The store of a name in the database of a URL of the form `postgres://`.
-    pub fn new(url: &str, store: StoreName) -> Result<Self, RequestError> {
-        let mut config: Config = url.parse().map_err(RequestError::lasting)?;
+    /// The store of a name in the database of a URL of the form `postgres://`, without options of
+    /// TLS.
+    pub fn new(url: &str, tls: &TlsOptions, store: StoreName) -> Result<Self, RequestError> {
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+            RequestError { is_passing: false, ..RequestError::from(error) }
+        })?;
         config.connect_timeout(PATIENCE.attempt).tcp_user_timeout(SILENCE);
         config.keepalives_idle(SILENCE).application_name("traceless");
-        Ok(Self { config, store, small: Link::default(), large: Link::default() })
+        let (tls, is_far) = (tls.apply(&mut config), !is_on_this_machine(&config));
+        Ok(Self { config, tls, is_far, store, small: Link::default(), large: Link::default() })
+    }
+
+    /// Connects with these means of TLS.
+    async fn open<T>(&self, tls: T) -> Result<(Client, ConnectionTask), tokio_postgres::Error>
+    where
+        T: MakeTlsConnect<Socket, Stream: Send + 'static>,
+    {
+        let (client, connection) = self.config.connect(tls).await?;
+        Ok((client, AbortedOnDrop(tokio::spawn(connection))))
     }
 
     async fn connect(&self) -> Result<Session, RequestError> {
-        let (client, connection) = self.config.connect(NoTls).await?;
-        let task = AbortedOnDrop(tokio::spawn(connection));
+        let (client, task) = match &self.tls {
+            None => self.open(NoTls).await?,
+            Some(tls) => self.open(tls.connector()?).await?,
+        };
         if !client.query_one(HAS_SCHEMA, &[]).await?.try_get::<_, bool>(0)? {
             client.batch_execute(SCHEMA).await?;
         }
@@ -178,7 +213,12 @@ impl Engine for PostgresEngine {
     }
 
     async fn check(&self) -> Result<(), RequestError> {
-        self.load().await.map(drop)
+        self.load().await?;
+        let is_unknown = |tls: &ServerTls| tls.verification() == Verification::Key;
+        if self.is_far && self.tls.as_ref().is_none_or(is_unknown) {
+            tracing::warn!("with this sslmode another server may answer in the place of this one");
+        }
+        Ok(())
     }
 
     async fn read(&self, ranges: &[StripeRange]) -> Result<Vec<Option<Bytes>>, RequestError> {
@@ -275,10 +315,10 @@ impl Engine for PostgresEngine {
 
 /// The store of this URL.
 pub(crate) fn address(url: &Url, mut options: Options) -> Result<Box<dyn EngineAddress>, String> {
-    let store = options.store()?;
+    let (store, tls) = (options.store()?, TlsOptions::take(&mut options)?);
     options.end()?;
     let url = url.to_string();
-    Address::boxed(move |_| PostgresEngine::new(&url, store.clone()))
+    Address::boxed(move |_| PostgresEngine::new(&url, &tls, store.clone()))
 }
 
 /// The numbers of stripes, column by column.
@@ -320,9 +360,12 @@ fn name_in(row: &Row) -> Result<StripeName, tokio_postgres::Error> {
 
 impl From<tokio_postgres::Error> for RequestError {
     fn from(error: tokio_postgres::Error) -> Self {
+        if let Some(refused) = refusal(&error) {
+            return refused;
+        }
         let may_pass = match error.code() {
-            // Without a code the connection failed.
-            None => true,
+            // Without a code the connection failed, or what was to be agreed on it.
+            None => !DISAGREEMENTS.contains(&error.to_string().as_str()),
             // Classes of SQLSTATE: connection, rollback, resources, operator, system.
             Some(code) => {
                 OF_SESSION.contains(code)
@@ -335,6 +378,10 @@ impl From<tokio_postgres::Error> for RequestError {
         let of_server = error.as_db_error().map(ToString::to_string);
         let source = || std::error::Error::source(&error).map(ToString::to_string);
         let message = of_server.or_else(source).unwrap_or_else(|| error.to_string());
+        if message == NO_TLS {
+            let advice = "use one that has it, or sslmode=disable on a network of your own";
+            return RequestError::lasting(format!("{message}: {advice}"));
+        }
         RequestError { message, is_passing: may_pass }
     }
 }

@@ -1,4 +1,4 @@
-//! Redis and Valkey, one server or a cluster.
+//! Redis and Valkey: one server, a cluster, or the primary that sentinels choose.
 //!
 //! | key | value |
 //! |---|---|
@@ -12,14 +12,17 @@
 //! server. Scripts make a change of the log atomic.
 
 mod deployment;
+mod sentinel;
+mod service;
 
 use deployment::scan;
 pub use deployment::{Cluster, Deployment, Server};
 
-use crate::address::{Address, EngineAddress, Options};
+use crate::address::{Address, EngineAddress, Options, refuse_others};
 use crate::engine::{Engine, RequestError, StripeName, StripeRange};
-use crate::link::Link;
+use crate::link::{Link, Use};
 use crate::names::{StoreName, StripeText};
+use crate::tls::{TlsFiles, refusal};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use redis::{ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, pipe};
@@ -53,6 +56,15 @@ const PASSING: [&str; 12] = [
     "MOVED",
     "ASK",
 ];
+
+/// Those of them after which another server may be the primary.
+const OF_PRIMARY: [&str; 5] = ["UNBLOCKED", "NOREPLICAS", "MASTERDOWN", "LOADING", "READONLY"];
+
+/// What connections say of passwords and certificates that are refused.
+const REFUSALS: [&str; 3] = ["WRONGPASS", "NOAUTH", "invalid peer certificate"];
+
+/// Options for roots, the client's certificate and its key, as clients in Python name them.
+const TLS_OPTIONS: [&str; 3] = ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"];
 
 /// Takes a position of the log. Returns nothing if it was free, and else its entry. It always
 /// writes something: a server that may not write must not answer, and WAIT waits for this
@@ -150,10 +162,20 @@ impl<D: Deployment> RedisEngine<D> {
         link: &Link<D::Connection>,
         work: impl AsyncFnOnce(D::Connection) -> RedisResult<T>,
     ) -> Result<T, RequestError> {
-        let used = link.get(|| async { Ok(self.deployment.connect().await?) }).await?;
+        let used = self.linked(link).await?;
         let done = work(used.connection().clone()).await;
         used.end(done.as_ref().err().is_none_or(is_of_command));
         Ok(done?)
+    }
+
+    /// A connection to a server that has the keys.
+    async fn linked(&self, link: &Link<D::Connection>) -> Result<Use<D::Connection>, RequestError> {
+        let used = link.get(|| self.deployment.connect()).await?;
+        if self.deployment.is_current(used.connection()) {
+            return Ok(used);
+        }
+        used.end(false);
+        link.get(|| self.deployment.connect()).await
     }
 
     /// Carries out a command that changes something, and waits for the replicas.
@@ -166,7 +188,14 @@ impl<D: Deployment> RedisEngine<D> {
             return self.query::<(T,)>(link, &command).await.map(|(done,)| done);
         }
         command.cmd("WAIT").arg(self.replicas).arg(REPLICA_PATIENCE_MS);
-        let (done, reached) = self.query::<(T, u32)>(link, &command).await?;
+        let used = self.linked(link).await?;
+        let done = command.query_async::<(T, u32)>(&mut used.connection().clone()).await;
+        // A server without replicas may have lost its place to one of them.
+        used.end(match &done {
+            Ok((_, reached)) => *reached >= self.replicas,
+            Err(failed) => is_of_command(failed),
+        });
+        let (done, reached) = done?;
         if reached < self.replicas {
             let message = format!("{reached} of {} replicas have a change", self.replicas);
             return Err(RequestError::passing(message));
@@ -336,41 +365,35 @@ impl<D: Deployment> Engine for RedisEngine<D> {
 
 /// The store of this URL.
 pub(crate) fn address(url: &Url, mut options: Options) -> Result<Box<dyn EngineAddress>, String> {
+    refuse_others(url, &["protocol"])?;
     let store = options.store()?;
     let replicas = options.get("replicas").map(|number| number.parse());
     let replicas = replicas.transpose().map_err(|_| "replicas= is a number")?.unwrap_or(0);
-    if !url.scheme().ends_with("+cluster") {
+    let tls = TlsFiles::take(&mut options, TLS_OPTIONS)?;
+    if !tls.is_empty() && !url.scheme().starts_with("rediss") {
+        return Err("TLS and its files are of rediss: URLs".to_owned());
+    }
+    if url.scheme().ends_with("+sentinel") {
+        let service = service::of_url(url, &mut options, tls)?;
         options.end()?;
-        let server = url.to_string();
         return Address::boxed(move |geometry| {
-            let server = Server::new(&server)?;
-            Ok(RedisEngine::new(server, store.clone(), geometry, replicas))
+            Ok(RedisEngine::new(service.clone(), store.clone(), geometry, replicas))
         });
     }
-    let further = options.get("servers");
-    options.end()?;
-    let servers = cluster_servers(url, further.as_deref())?;
-    Address::boxed(move |geometry| {
-        let cluster = Cluster::new(servers.clone())?;
-        Ok(RedisEngine::new(cluster, store.clone(), geometry, replicas))
-    })
-}
-
-/// The server of a cluster's URL, and further ones of the form `HOST:PORT,...`, each as the URL of
-/// a single server: the library knows no cluster URL.
-fn cluster_servers(url: &Url, further: Option<&str>) -> Result<Vec<Url>, String> {
-    let first = url.as_str().replacen("+cluster", "", 1);
-    let first: Url = first.parse().map_err(|e| format!("no URL of a server: {e}"))?;
-    let mut servers = vec![first.clone()];
-    for server in further.into_iter().flat_map(|servers| servers.split(',')) {
-        let wrong = || format!("servers={server} is not HOST:PORT,...");
-        let (host, port) = server.rsplit_once(':').ok_or_else(wrong)?;
-        let mut other = first.clone();
-        other.set_host(Some(host)).map_err(|_| wrong())?;
-        other.set_port(Some(port.parse().map_err(|_| wrong())?)).map_err(|()| wrong())?;
-        servers.push(other);
+    if url.scheme().ends_with("+cluster") {
+        let servers = service::servers(url, &mut options, None)?;
+        options.end()?;
+        return Address::boxed(move |geometry| {
+            let cluster = Cluster::new(servers.clone(), tls.clone())?;
+            Ok(RedisEngine::new(cluster, store.clone(), geometry, replicas))
+        });
     }
-    Ok(servers)
+    options.end()?;
+    let server = url.to_string();
+    Address::boxed(move |geometry| {
+        let server = Server::new(&server, tls.clone())?;
+        Ok(RedisEngine::new(server, store.clone(), geometry, replicas))
+    })
 }
 
 /// The root of the subtree with this node.
@@ -386,7 +409,8 @@ fn subtree(g: &Geometry, node: Node) -> Node {
 
 /// Whether the error is of one command, so that the connection can serve further ones.
 fn is_of_command(error: &RedisError) -> bool {
-    error.code().is_some() && !is_demoted(error)
+    let Some(code) = error.code() else { return false };
+    !OF_PRIMARY.contains(&code) && !is_demoted(error)
 }
 
 /// Whether the server has become a replica of another one. Scripts hide the code in their message.
@@ -399,6 +423,9 @@ fn is_demoted(error: &RedisError) -> bool {
 
 impl From<RedisError> for RequestError {
     fn from(error: RedisError) -> Self {
+        if let Some(refused) = refusal(&error) {
+            return refused;
+        }
         if let Some(code) = error.code() {
             let message = format!("{code} {}", error.detail().unwrap_or_default());
             let is_passing = PASSING.contains(&code) || is_demoted(&error);
@@ -410,11 +437,13 @@ impl From<RedisError> for RequestError {
             _ => error.is_unrecoverable_error(),
         };
         let message = error.to_string();
-        // A cluster's connection reports a refused password as a failed connection.
-        let is_refused = ["WRONGPASS", "NOAUTH"].iter().any(|code| message.contains(code));
+        // A cluster's connection reports these as failed connections.
+        let is_refused = REFUSALS.iter().any(|text| message.contains(text));
         Self { message, is_passing: !is_lasting && !is_refused }
     }
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tls_tests;

@@ -88,10 +88,15 @@ pub fn program(name: &str) -> PathBuf {
 /// A folder that the user of [`as_user`] owns.
 pub fn folder_of_user() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    if is_root() {
-        chown(folder.path(), Some(ORDINARY_USER), Some(ORDINARY_USER)).unwrap();
-    }
+    give_to_user(folder.path());
     folder
+}
+
+/// Makes the user of [`as_user`] the owner of a file.
+pub fn give_to_user(path: &Path) {
+    if is_root() {
+        chown(path, Some(ORDINARY_USER), Some(ORDINARY_USER)).unwrap();
+    }
 }
 
 /// A command that runs a program as an ordinary user, even for root: PostgreSQL insists on it.

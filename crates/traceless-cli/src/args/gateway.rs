@@ -104,9 +104,10 @@ pub struct GatewayTreeArgs {
     pub lease: LeaseArgs,
     #[command(flatten)]
     pub remote: RemoteArgs,
-    /// Where the tree is, without --host: `file:DIR`, or a URL: redis://, redis+cluster://, s3://,
-    /// postgres:// [default: in the folder of --local]. Given several times, the tree is divided
-    /// among these stores, at most 8: in the same order at each start, new ones last
+    /// Where the tree is, without --host: `file:DIR`, or a URL: redis://, redis+cluster://,
+    /// redis+sentinel://, s3://, postgres:// [default: in the folder of --local]. Given several
+    /// times, the tree is divided among these stores, at most 8: in the same order at each start,
+    /// new ones last
     #[arg(long, value_name = "STORE", conflicts_with = "host")]
     pub store: Vec<String>,
     #[command(flatten)]

@@ -9,7 +9,8 @@ pub struct HostArgs {
     /// Serve gateways at this address
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6500")]
     pub listen: String,
-    /// Where the tree is: `file:DIR`, or a URL: redis://, redis+cluster://, s3://, postgres://
+    /// Where the tree is: `file:DIR`, or a URL: redis://, redis+cluster://, redis+sentinel://,
+    /// s3://, postgres://
     #[arg(long, value_name = "STORE")]
     pub store: String,
     #[command(flatten)]

@@ -1,12 +1,19 @@
 use super::*;
 use crate::conformance::{block_on, conforms, waits_for_restarts};
-use crate::servers::{TestServer, as_user, folder_of_user, free_port, program, start};
+use crate::servers::{
+    TestServer, as_user, folder_of_user, free_port, give_to_user, program, start,
+};
 
-fn server(options: &[&str]) -> TestServer {
+/// A server whose user `postgres` has the password `secret`.
+pub fn server(options: &[&str]) -> TestServer {
     let (folder, port) = (folder_of_user(), free_port());
-    let data = folder.path().join("data");
+    let (data, password) = (folder.path().join("data"), folder.path().join("password"));
+    std::fs::write(&password, "secret").unwrap();
+    give_to_user(&password);
     let made = as_user(&program("initdb"))
-        .args(["--auth", "trust", "--username", "postgres", "--no-sync", "-D"])
+        .args(["--auth", "trust", "--username", "postgres", "--no-sync", "--pwfile"])
+        .arg(&password)
+        .arg("-D")
         .arg(&data)
         .current_dir(folder.path())
         .output()
@@ -28,7 +35,7 @@ fn store(number: u32) -> StoreName {
 
 /// Waits until the server answers statements: it listens before that.
 fn engine(server: &TestServer, number: u32) -> PostgresEngine {
-    let engine = PostgresEngine::new(&url(server), store(number)).unwrap();
+    let engine = PostgresEngine::new(&url(server), &TlsOptions::default(), store(number)).unwrap();
     block_on(crate::retry::persist(PATIENCE, || engine.load())).unwrap();
     engine
 }
@@ -52,7 +59,7 @@ fn lasting_failures_differ_from_passing_ones() {
     let postgres = server(&[]);
     drop(engine(&postgres, 1));
     let load = |url: String| {
-        let engine = PostgresEngine::new(&url, store(1)).unwrap();
+        let engine = PostgresEngine::new(&url, &TlsOptions::default(), store(1)).unwrap();
         block_on(engine.load()).unwrap_err()
     };
     let wrong = load(format!("{}s", url(&postgres)));
@@ -61,5 +68,5 @@ fn lasting_failures_differ_from_passing_ones() {
     assert!(!wrong.is_passing && wrong.message.contains("nobody"), "{wrong:?}");
     let away = load(format!("postgres://postgres@127.0.0.1:{}/postgres", free_port()));
     assert!(away.is_passing, "{away:?}");
-    assert!(PostgresEngine::new("postgres://a:b:c/", store(1)).is_err());
+    assert!(PostgresEngine::new("postgres://a:b:c/", &TlsOptions::default(), store(1)).is_err());
 }

@@ -1,15 +1,18 @@
 //! One server, or a cluster of them.
 
+use crate::engine::RequestError;
 use crate::retry::PATIENCE;
+use crate::tls::{TlsContents, TlsFiles};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo as _, RedisResult, Value,
-    cmd, from_redis_value,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
+    IntoConnectionInfo as _, RedisResult, TlsCertificates, Value, cmd, from_redis_value,
 };
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use url::Url;
 
 /// Keys that a server looks at for one answer to SCAN.
@@ -25,7 +28,12 @@ pub trait Deployment: Send + Sync + 'static {
     const HAS_SEVERAL_SERVERS: bool;
 
     /// Connects.
-    fn connect(&self) -> impl Future<Output = RedisResult<Self::Connection>> + Send;
+    fn connect(&self) -> impl Future<Output = Result<Self::Connection, RequestError>> + Send;
+
+    /// Whether a connection is to a server that has keys, as far as is known.
+    fn is_current(&self, _: &Self::Connection) -> bool {
+        true
+    }
 
     /// The servers that have keys, without duplicates.
     fn primaries(
@@ -66,8 +74,38 @@ pub async fn scan<D: Deployment>(
     Ok(keys)
 }
 
+/// A client of a server, which reads the files of TLS if the server is reached by it.
+fn client(server: &ConnectionInfo, tls: &TlsFiles) -> Result<Client, RequestError> {
+    if matches!(server.addr, ConnectionAddr::TcpTls { .. }) {
+        return Ok(Client::build_with_tls(server.clone(), certificates(tls)?)?);
+    }
+    Ok(Client::open(server.clone())?)
+}
+
+/// Connects to a server in this time.
+pub async fn connect(
+    server: &ConnectionInfo,
+    tls: &TlsFiles,
+    patience: Duration,
+) -> Result<MultiplexedConnection, RequestError> {
+    let config = AsyncConnectionConfig::new().set_connection_timeout(patience);
+    Ok(client(server, tls)?.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
+fn certificates(tls: &TlsFiles) -> Result<TlsCertificates, RequestError> {
+    let TlsContents { roots, identity } = tls.read_again()?;
+    let client_tls = identity.map(|(client_cert, key)| {
+        let client_key = key.to_vec();
+        ClientTlsConfig { client_cert, client_key }
+    });
+    Ok(TlsCertificates { client_tls, root_cert: roots })
+}
+
 /// One server.
-pub struct Server(Client);
+pub struct Server {
+    info: ConnectionInfo,
+    tls: TlsFiles,
+}
 
 /// A cluster.
 pub struct Cluster {
@@ -75,34 +113,38 @@ pub struct Cluster {
     first: Url,
     /// Servers that were in the cluster when it was last looked at, and the ones of the URL.
     servers: Mutex<Vec<Url>>,
+    tls: TlsFiles,
 }
 
 impl Server {
-    /// The server of a URL of the form `redis://` or `rediss://`.
-    pub fn new(url: &str) -> RedisResult<Self> {
-        Ok(Self(Client::open(url)?))
+    /// The server of a URL of the form `redis://` or `rediss://`, and files for the latter.
+    pub fn new(url: &str, tls: TlsFiles) -> RedisResult<Self> {
+        Ok(Self { info: url.into_connection_info()?, tls })
     }
 }
 
 impl Cluster {
     /// The cluster with these servers, of which one must answer when the host starts.
-    pub fn new(servers: Vec<Url>) -> RedisResult<Self> {
-        let missing = (ErrorKind::InvalidClientConfig, "a cluster has a server");
-        let first = servers.first().cloned().ok_or(missing)?;
-        let cluster = Self { first, servers: Mutex::new(servers) };
+    pub fn new(servers: Vec<Url>, tls: TlsFiles) -> Result<Self, RequestError> {
+        let missing = || RequestError::lasting("a cluster has a server");
+        let first = servers.first().cloned().ok_or_else(missing)?;
+        let cluster = Self { first, servers: Mutex::new(servers), tls };
         cluster.client()?;
         Ok(cluster)
     }
 
-    fn client(&self) -> RedisResult<ClusterClient> {
+    fn client(&self) -> Result<ClusterClient, RequestError> {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let servers = servers.iter().map(|url| url.as_str().into_connection_info());
         let builder = ClusterClientBuilder::new(servers.collect::<RedisResult<Vec<_>>>()?);
         // Waiting and repeating is the caller's, with one deadline. The library repeats a command
         // that another server has the slot of, and may have to do so more than once.
         let builder = builder.retries(5).min_retry_wait(20).max_retry_wait(200);
-        let builder = builder.response_timeout(PATIENCE.attempt);
-        builder.connection_timeout(PATIENCE.attempt / 2).build()
+        let mut builder = builder.response_timeout(PATIENCE.attempt);
+        if self.first.scheme() == "rediss" {
+            builder = builder.certs(certificates(&self.tls)?);
+        }
+        Ok(builder.connection_timeout(PATIENCE.attempt / 2).build()?)
     }
 
     /// Remembers the servers of the cluster, so that later connections do not depend on the ones of
@@ -126,10 +168,8 @@ impl Deployment for Server {
     type Primary = ();
     const HAS_SEVERAL_SERVERS: bool = false;
 
-    async fn connect(&self) -> RedisResult<MultiplexedConnection> {
-        let config = AsyncConnectionConfig::new();
-        let config = config.set_connection_timeout(PATIENCE.attempt);
-        self.0.get_multiplexed_async_connection_with_config(&config).await
+    async fn connect(&self) -> Result<MultiplexedConnection, RequestError> {
+        connect(&self.info, &self.tls, PATIENCE.attempt / 2).await
     }
 
     async fn primaries(&self, _: &mut MultiplexedConnection) -> RedisResult<Vec<()>> {
@@ -152,7 +192,7 @@ impl Deployment for Cluster {
     type Primary = (String, u16);
     const HAS_SEVERAL_SERVERS: bool = true;
 
-    async fn connect(&self) -> RedisResult<ClusterConnection> {
+    async fn connect(&self) -> Result<ClusterConnection, RequestError> {
         let mut connection = self.client()?.get_async_connection().await?;
         // Without it the cluster is reached by the servers that are known.
         let _ = self.remember(&mut connection).await;

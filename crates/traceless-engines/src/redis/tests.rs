@@ -10,7 +10,7 @@ use std::time::Duration;
 use traceless_cloud::store::NodeVersion;
 use traceless_cloud::store::suite::{check_round, shapes, write_round};
 
-fn server(port: u16, options: &[&str]) -> TestServer {
+pub fn server(port: u16, options: &[&str]) -> TestServer {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(program("redis-server"));
     command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--dir"]);
@@ -18,18 +18,18 @@ fn server(port: u16, options: &[&str]) -> TestServer {
     start(command, port, folder)
 }
 
-fn store(number: u32) -> StoreName {
+pub fn store(number: u32) -> StoreName {
     StoreName::parse(&format!("store-{number}")).unwrap()
 }
 
-fn url(server: &TestServer) -> String {
+pub fn url(server: &TestServer) -> String {
     format!("redis://127.0.0.1:{}/", server.port)
 }
 
 #[test]
 fn a_server_conforms() {
     let redis = server(free_port(), &[]);
-    let deployment = || Server::new(&url(&redis)).unwrap();
+    let deployment = || Server::new(&url(&redis), TlsFiles::default()).unwrap();
     conforms(|number, g| RedisEngine::new(deployment(), store(number), g, 0));
 }
 
@@ -70,7 +70,8 @@ fn cluster(primaries: usize, replicas: usize) -> Vec<TestServer> {
 #[test]
 fn a_cluster_conforms() {
     let servers = cluster(3, 0);
-    let deployment = || Cluster::new(vec![url(&servers[0]).parse().unwrap()]).unwrap();
+    let deployment =
+        || Cluster::new(vec![url(&servers[0]).parse().unwrap()], TlsFiles::default()).unwrap();
     conforms(|number, g| RedisEngine::new(deployment(), store(number), g, 0));
 }
 
@@ -78,7 +79,8 @@ fn a_cluster_conforms() {
 #[test]
 fn a_cluster_survives_the_end_of_the_first_server() {
     let (mut servers, g) = (cluster(3, 1), shapes()[0]);
-    let deployment = Cluster::new(vec![url(&servers[0]).parse().unwrap()]).unwrap();
+    let deployment =
+        Cluster::new(vec![url(&servers[0]).parse().unwrap()], TlsFiles::default()).unwrap();
     let engine = Arc::new(RedisEngine::new(deployment, store(1), g, 0));
     let store = EngineStore::open(engine, g, next_opening(), PATIENCE).unwrap();
     for sequence in 1..=10 {
@@ -96,7 +98,8 @@ fn a_cluster_survives_the_end_of_the_first_server() {
 #[test]
 fn stripes_are_found_while_their_slot_moves_to_another_server() {
     let (servers, g) = (cluster(3, 0), shapes()[0]);
-    let deployment = Cluster::new(vec![url(&servers[0]).parse().unwrap()]).unwrap();
+    let deployment =
+        Cluster::new(vec![url(&servers[0]).parse().unwrap()], TlsFiles::default()).unwrap();
     let engine = RedisEngine::new(deployment, store(1), g, 0);
     let version = NodeVersion { node: Node(5), attempt: 7 };
     let value = ValueName { version, staging: 9 };
@@ -128,13 +131,13 @@ fn stripes_are_found_while_their_slot_moves_to_another_server() {
 fn a_demoted_server_confirms_nothing() {
     let (first, second) = (server(free_port(), &[]), server(free_port(), &[]));
     for replicas in [0, 1] {
-        let deployment = Server::new(&url(&first)).unwrap();
+        let deployment = Server::new(&url(&first), TlsFiles::default()).unwrap();
         let engine = RedisEngine::new(deployment, store(9), shapes()[0], 0);
         let entry = Bytes::from_static(b"entry");
         block_on(engine.append(1, entry.clone())).unwrap();
         let demote = ["replicaof", "127.0.0.1", &second.port.to_string()];
         redis_cli(&first, &demote);
-        let deployment = Server::new(&url(&first)).unwrap();
+        let deployment = Server::new(&url(&first), TlsFiles::default()).unwrap();
         let waiting = RedisEngine::new(deployment, store(9), shapes()[0], replicas);
         let refused = block_on(waiting.append(1, entry)).unwrap_err();
         assert!(refused.is_passing, "{refused:?}");
@@ -143,7 +146,7 @@ fn a_demoted_server_confirms_nothing() {
 }
 
 /// The answer to a command.
-fn redis_cli(server: &TestServer, words: &[&str]) -> String {
+pub fn redis_cli(server: &TestServer, words: &[&str]) -> String {
     let mut command = Command::new(program("redis-cli"));
     let done = command.args(["-p", &server.port.to_string()]).args(words).output().unwrap();
     assert!(done.status.success(), "{done:?}");
@@ -153,7 +156,12 @@ fn redis_cli(server: &TestServer, words: &[&str]) -> String {
 #[test]
 fn a_full_memory_is_a_passing_failure() {
     let redis = server(free_port(), &["--maxmemory", "100kb"]);
-    let engine = RedisEngine::new(Server::new(&url(&redis)).unwrap(), store(1), shapes()[0], 0);
+    let engine = RedisEngine::new(
+        Server::new(&url(&redis), TlsFiles::default()).unwrap(),
+        store(1),
+        shapes()[0],
+        0,
+    );
     let full = block_on(engine.append(1, Bytes::from_static(b"entry"))).unwrap_err();
     assert!(full.is_passing && full.message.starts_with("OOM"), "{full:?}");
 }
@@ -162,7 +170,7 @@ fn a_full_memory_is_a_passing_failure() {
 fn changes_wait_for_replicas() {
     let primary = server(free_port(), &["--repl-diskless-sync-delay", "0"]);
     let engine = |replicas| {
-        let deployment = Server::new(&url(&primary)).unwrap();
+        let deployment = Server::new(&url(&primary), TlsFiles::default()).unwrap();
         RedisEngine::new(deployment, store(1), shapes()[0], replicas)
     };
     let entry = Bytes::from_static(b"entry");
@@ -174,8 +182,12 @@ fn changes_wait_for_replicas() {
     let engine = engine(1);
     let found = persist(PATIENCE, || engine.append(1, entry.clone()));
     assert_eq!(block_on(found).unwrap(), Appended::Taken(Some(entry.clone())));
-    let on_replica =
-        RedisEngine::new(Server::new(&url(&replica)).unwrap(), store(1), shapes()[0], 0);
+    let on_replica = RedisEngine::new(
+        Server::new(&url(&replica), TlsFiles::default()).unwrap(),
+        store(1),
+        shapes()[0],
+        0,
+    );
     let refused = block_on(on_replica.append(2, Bytes::new())).unwrap_err();
     assert!(refused.is_passing, "a replica may become the primary: {refused:?}");
 }
@@ -183,7 +195,7 @@ fn changes_wait_for_replicas() {
 #[test]
 fn a_restart_of_the_server_is_waited_for() {
     let redis = server(free_port(), &["--appendonly", "yes", "--appendfsync", "always"]);
-    let deployment = Server::new(&url(&redis)).unwrap();
+    let deployment = Server::new(&url(&redis), TlsFiles::default()).unwrap();
     waits_for_restarts(redis, RedisEngine::new(deployment, store(1), shapes()[0], 0));
 }
 
@@ -191,7 +203,12 @@ fn a_restart_of_the_server_is_waited_for() {
 fn lasting_failures_differ_from_passing_ones() {
     let redis = server(free_port(), &["--requirepass", "secret"]);
     let load = |url: &str| {
-        let engine = RedisEngine::new(Server::new(url).unwrap(), store(1), shapes()[0], 0);
+        let engine = RedisEngine::new(
+            Server::new(url, TlsFiles::default()).unwrap(),
+            store(1),
+            shapes()[0],
+            0,
+        );
         block_on(engine.load())
     };
     assert!(load(&format!("redis://:secret@127.0.0.1:{}/", redis.port)).is_ok());
