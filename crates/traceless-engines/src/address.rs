@@ -173,7 +173,7 @@ impl Options {
 /// Fails if a URL still has an option of another name: the libraries of some engines ignore what
 /// they do not know.
 #[cfg(any(feature = "redis", feature = "s3"))]
-pub(crate) fn refuse_others(url: &Url, known: &[&str]) -> Result<(), String> {
+pub(crate) fn refuse_unknown(url: &Url, known: &[&str]) -> Result<(), String> {
     let other = url.query_pairs().find(|(name, _)| !known.contains(&name.as_ref()));
     other.map_or(Ok(()), |(name, _)| Err(format!("{name}= is no option of this engine")))
 }

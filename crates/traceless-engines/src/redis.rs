@@ -18,7 +18,7 @@ mod service;
 use deployment::scan;
 pub use deployment::{Cluster, Deployment, Server};
 
-use crate::address::{Address, EngineAddress, Options, refuse_others};
+use crate::address::{Address, EngineAddress, Options, refuse_unknown};
 use crate::engine::{Engine, RequestError, StripeName, StripeRange};
 use crate::link::{Link, Use};
 use crate::names::{StoreName, StripeText};
@@ -57,7 +57,7 @@ const PASSING: [&str; 12] = [
     "ASK",
 ];
 
-/// Those of them after which another server may be the primary.
+/// The errors of a server after which another server may be the primary.
 const OF_PRIMARY: [&str; 5] = ["UNBLOCKED", "NOREPLICAS", "MASTERDOWN", "LOADING", "READONLY"];
 
 /// What connections say of passwords and certificates that are refused.
@@ -365,7 +365,7 @@ impl<D: Deployment> Engine for RedisEngine<D> {
 
 /// The store of this URL.
 pub(crate) fn address(url: &Url, mut options: Options) -> Result<Box<dyn EngineAddress>, String> {
-    refuse_others(url, &["protocol"])?;
+    refuse_unknown(url, &["protocol"])?;
     let store = options.store()?;
     let replicas = options.get("replicas").map(|number| number.parse());
     let replicas = replicas.transpose().map_err(|_| "replicas= is a number")?.unwrap_or(0);

@@ -9,7 +9,7 @@
 //! A node is one object, because requests are dear and bytes are cheap. The server must refuse to
 //! replace an object if the request says `If-None-Match: *`: this decides which host has the store.
 
-use crate::address::{Address, EngineAddress, Options, refuse_others};
+use crate::address::{Address, EngineAddress, Options, refuse_unknown};
 use crate::engine::{Engine, RequestError, StripeName, StripeRange};
 use crate::names::StripeText;
 use crate::retry::PATIENCE;
@@ -262,7 +262,7 @@ impl Engine for S3Engine {
 
 /// The store of this URL.
 pub(crate) fn address(url: &Url, mut options: Options) -> Result<Box<dyn EngineAddress>, String> {
-    refuse_others(url, &[])?;
+    refuse_unknown(url, &[])?;
     let name = url.host_str().filter(|name| !name.is_empty());
     let name = name.ok_or("s3: has no bucket: s3://BUCKET/PREFIX")?.to_owned();
     if url.password().is_some() || !url.username().is_empty() {

@@ -27,7 +27,7 @@ const OF_CLIENTS: [AlertDescription; 8] = [
 /// store is open.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
-    /// Certificates that sign those of servers; without it, the system's.
+    /// Roots of servers' certificates; without it, the system's.
     pub roots: Option<PemFile>,
     /// This client's certificate, followed by intermediate ones, and its private key.
     pub identity: Option<[PemFile; 2]>,

@@ -1,5 +1,5 @@
 //! Binds a login to the certificate of the connection that it is made on (RFC 5929,
-//! `tls-server-end-point`), so that nobody in between can pass it on.
+//! `tls-server-end-point`), so that a server in between cannot pass it on.
 
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 

@@ -4,7 +4,7 @@ use crate::servers::{
     TestServer, as_user, folder_of_user, free_port, give_to_user, program, start,
 };
 
-/// A server whose user `postgres` has the password `secret`.
+/// A server with a user `postgres` that has the password `secret`.
 pub fn server(options: &[&str]) -> TestServer {
     let (folder, port) = (folder_of_user(), free_port());
     let (data, password) = (folder.path().join("data"), folder.path().join("password"));

@@ -64,8 +64,8 @@ impl CertificateVerifier {
             algorithms,
         );
         match verified {
-            // The certificate that a server made for itself is its own root. Of such a one the
-            // library verifies the dates before it finds that it could sign others.
+            // A certificate that a server made for itself is its own root. The library verifies its
+            // dates before it finds that it could sign further certificates.
             Err(Error::InvalidCertificate(CertificateError::Other(other)))
                 if is_of_root(&other) && self.roots.iter().any(|root| root == certificate) =>
             {
@@ -76,7 +76,7 @@ impl CertificateVerifier {
     }
 }
 
-/// Whether an error is that a server's certificate could sign others.
+/// Whether an error is that a server's certificate could sign further ones.
 fn is_of_root(OtherError(error): &OtherError) -> bool {
     error.downcast_ref() == Some(&webpki::Error::CaUsedAsEndEntity)
 }

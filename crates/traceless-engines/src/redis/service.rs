@@ -8,11 +8,11 @@ use std::fs;
 use url::Url;
 use zeroize::Zeroizing;
 
-/// The port of a sentinel whose URL names none.
+/// The port of a sentinel if the URL names none.
 const SENTINEL_PORT: u16 = 26379;
 
 /// The service of a URL of the form `redis+sentinel://SENTINEL,.../SERVICE[/DATABASE]`. User and
-/// password of the URL are those of the servers; sentinels have others, or none.
+/// password of the URL are for the servers; options have the ones of the sentinels, if any.
 pub fn of_url(url: &Url, options: &mut Options, tls: TlsFiles) -> Result<Sentinels, String> {
     const FORM: &str = "redis+sentinel://HOST:PORT,.../SERVICE[/DATABASE]";
     let form = || format!("a URL of sentinels is {FORM}");

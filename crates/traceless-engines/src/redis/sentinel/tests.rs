@@ -166,7 +166,7 @@ fn a_primary_that_was_cut_off_is_left_by_all_connections() {
     }))
     .unwrap();
     assert_eq!(read(), None, "still from the former primary");
-    // It has no replica any more, so the sentinels are asked again.
+    // It has no replica any more, so the sentinels say which server is the primary.
     let entry = Bytes::from_static(b"entry");
     let appended = block_on(persist(PATIENCE, || engine.append(1, entry.clone()))).unwrap();
     assert_eq!(appended, Appended::Done);
