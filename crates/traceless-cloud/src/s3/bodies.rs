@@ -120,7 +120,10 @@ pub async fn receive<T: Send + 'static>(
 async fn send(body: Option<StreamingBlob>, to: Sender<Piece>) -> S3Result<()> {
     if let Some(mut body) = body {
         while let Some(piece) = body.next().await {
-            let piece = piece.map_err(|error| broken(&error.to_string()))?;
+            let piece = piece.map_err(|error| match error.downcast::<S3Error>() {
+                Ok(error) => *error,
+                Err(error) => broken(&error.to_string()),
+            })?;
             if to.send(Piece::Bytes(piece)).await.is_err() {
                 // The writer has failed, and returns the error.
                 return Ok(());

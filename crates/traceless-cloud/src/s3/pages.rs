@@ -61,13 +61,19 @@ impl PageRequest {
 }
 
 /// The bucket that a request is for.
-fn bucket_of<B>(request: &Request<B>, domains: &Domains) -> Option<String> {
+pub fn bucket_of<B>(request: &Request<B>, domains: &Domains) -> Option<String> {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let host = host.or_else(|| request.uri().authority().map(Authority::as_str))?;
     let named = domains.parse_host_header(host).ok()?;
     let of_path = || request.uri().path().split('/').nth(1);
     let bucket = named.bucket().or_else(of_path)?;
     (!bucket.is_empty()).then(|| bucket.to_owned())
+}
+
+/// Whether the path of a request for a bucket names no object.
+pub fn names_bucket<B>(request: &Request<B>, bucket: &str) -> bool {
+    let path = request.uri().path().trim_matches('/');
+    path.is_empty() || path == bucket
 }
 
 /// The error for a page that no rule allows its request. A bucket that is missing gives the same.

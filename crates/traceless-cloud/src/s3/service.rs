@@ -3,7 +3,8 @@
 use super::access::AccessKeys;
 use super::domains::Domains;
 use super::door::Door;
-use super::handlers::Handlers;
+use super::form_parser::read_form;
+use super::handlers::{FormUpload, Handlers};
 use super::pages::{self, PageRequest};
 use super::signature;
 use crate::connection::{Connection, Wire};
@@ -16,7 +17,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::region::Region;
 use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{Body, HttpError, S3Error};
+use s3s::{Body, HttpError, S3Error, S3Result, s3_error};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -32,6 +33,7 @@ const ORDER_LEN_MAX: usize = 4 << 20;
 #[derive(Clone)]
 pub struct S3 {
     service: S3Service,
+    handlers: Handlers,
     front: Arc<SharedGateway>,
     domains: Arc<Domains>,
 }
@@ -46,7 +48,7 @@ impl S3 {
     ) -> Self {
         let keys = Arc::new(keys);
         let handlers = Handlers::new(front.clone(), keys.clone(), new_rules);
-        let mut builder = S3ServiceBuilder::new(handlers);
+        let mut builder = S3ServiceBuilder::new(handlers.clone());
         builder.set_host(Domains(domains.clone()));
         let door = Door::new(keys, front.clone());
         builder.set_auth(door.clone());
@@ -54,10 +56,11 @@ impl S3 {
         let mut config = S3Config::default();
         config.presigned_url_max_skew_time_secs = SKEW_MAX;
         config.xml_max_body_size = ORDER_LEN_MAX;
-        // Uploads by HTML form are not supported.
+        // Forms do not reach the library, which would keep all of their file in memory.
         config.post_object_max_file_size = 0;
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-        Self { service: builder.build(), front, domains: Arc::new(Domains(domains)) }
+        let domains = Arc::new(Domains(domains));
+        Self { service: builder.build(), handlers, front, domains }
     }
 
     /// Answers whether a page of a browser may make its request, which is not signed.
@@ -86,10 +89,21 @@ impl Service<Request<Incoming>> for S3 {
         let wire = request.extensions().get().map_or(Wire::Network, Connection::wire);
         let is_last = expects_nothing(&request);
         let service = self.service.clone();
+        let (handlers, domains) = (self.handlers.clone(), self.domains.clone());
         let front = self.front.clone();
         Box::pin(async move {
-            let mut reply = match signature::check(&request, wire) {
+            let is_form = signature::is_form(&request);
+            let checked = if is_form {
+                signature::check_form(&request, wire)
+            } else {
+                signature::check(&request, wire)
+            };
+            let mut reply = match checked {
                 Err(error) => closing(reply_of(error)?),
+                Ok(()) if is_form => match answer_form(&handlers, &domains, request).await {
+                    Ok(reply) => reply,
+                    Err(error) => closing(reply_of(error)?),
+                },
                 Ok(()) if names_impossible_region(&request) => another_region(),
                 Ok(()) => Service::call(&service, request).await?,
             };
@@ -102,6 +116,22 @@ impl Service<Request<Incoming>> for S3 {
             Ok(reply)
         })
     }
+}
+
+/// Reads the fields of a form, and writes its file.
+async fn answer_form(
+    handlers: &Handlers,
+    domains: &Domains,
+    request: Request<Incoming>,
+) -> S3Result<Response<Body>> {
+    let bucket = pages::bucket_of(&request, domains);
+    let bucket = bucket.filter(|bucket| pages::names_bucket(&request, bucket));
+    let bucket = bucket.ok_or_else(|| s3_error!(MethodNotAllowed, "a form is sent to a bucket"))?;
+    let connection = request.extensions().get().cloned();
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or_default().to_owned();
+    let (fields, file) = read_form(&kind, Box::pin(Body::from(request.into_body()))).await?;
+    handlers.answer_form(FormUpload { bucket, fields, file }, connection).await
 }
 
 fn reply_of(error: S3Error) -> Result<Response<Body>, HttpError> {

@@ -1,10 +1,12 @@
-//! Checks a request's signature before the protocol's library handles the request.
+//! Checks a request's signature before the protocol's library handles the request. A form has its
+//! signature in its body, of which the library knows nothing.
 //!
 //! The library also accepts signatures of version 2, which cover no body and in headers never
 //! expire, presigned URLs that are valid for a century, unsigned headers, and bodies without a hash
 //! on any connection. Requests of these kinds are refused here. Every other request has one
 //! signature of version 4, which the library verifies, with its date and the hash of the body.
 
+use super::form_parser;
 use crate::connection::Wire;
 use hyper::body::Body;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
@@ -12,7 +14,7 @@ use hyper::{Method, Request};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 /// The only accepted algorithm.
-const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+pub const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The service in the scope of a credential.
 const SERVICE: &str = "s3";
 /// Seconds that a presigned URL may be valid for: a week.
@@ -26,9 +28,6 @@ const UNSIGNED: [&str; 2] = ["UNSIGNED-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRA
 pub fn check<B: Body>(request: &Request<B>, wire: Wire) -> S3Result<()> {
     let headers = request.headers();
     let query = UrlQuery::of(request.uri().query().unwrap_or_default());
-    if is_form(request) {
-        return Err(s3_error!(InvalidRequest, "forms are not taken; use PUT with {ALGORITHM}"));
-    }
     if query.has("Signature") || query.has("AWSAccessKeyId") {
         return Err(other_version());
     }
@@ -54,18 +53,26 @@ fn other_version() -> S3Error {
     )
 }
 
-/// Whether the request uploads an HTML form. Form uploads have their signature in the body, and the
-/// library would keep all of it in memory before authenticating the client.
-fn is_form<B>(request: &Request<B>) -> bool {
+/// Whether a request uploads a form of a browser.
+pub fn is_form<B>(request: &Request<B>) -> bool {
     let types = request.headers().get_all(CONTENT_TYPE);
     request.method() == Method::POST
-        && types.iter().any(|kind| {
-            let kind = kind.as_bytes().to_ascii_lowercase();
-            kind.windows(FORM.len()).any(|part| part == FORM)
-        })
+        && types.iter().any(|kind| form_parser::is_form(kind.as_bytes()))
 }
 
-const FORM: &[u8] = b"multipart/form-data";
+/// Refuses a form with another signature than that of its policy, or without TLS on a network.
+pub fn check_form<B>(request: &Request<B>, wire: Wire) -> S3Result<()> {
+    if request.uri().query().is_some() {
+        return Err(s3_error!(InvalidRequest, "a form is sent to a bucket, without a query"));
+    }
+    if request.headers().contains_key(AUTHORIZATION) {
+        return Err(s3_error!(InvalidArgument, "only one signature is allowed"));
+    }
+    if wire == Wire::Network {
+        return Err(s3_error!(InvalidRequest, "forms need TLS: their file is unsigned"));
+    }
+    Ok(())
+}
 
 fn check_header<B: Body>(request: &Request<B>, value: &str, wire: Wire) -> S3Result<()> {
     let headers = request.headers();
@@ -131,7 +138,7 @@ fn check_query<B>(request: &Request<B>, query: &UrlQuery, wire: Wire) -> S3Resul
 }
 
 /// A scope is `KEY/DATE/REGION/s3/aws4_request`.
-fn check_scope(scope: &str, code: S3ErrorCode) -> S3Result<()> {
+pub fn check_scope(scope: &str, code: S3ErrorCode) -> S3Result<()> {
     let mut parts = scope.split('/').skip(3);
     if (parts.next(), parts.next(), parts.next()) == (Some(SERVICE), Some("aws4_request"), None) {
         return Ok(());
@@ -262,14 +269,35 @@ mod tests {
             let both = by_header(SIGNED).uri(uri);
             assert_eq!(code(both, wire), invalid, "{uri}, beside version 4");
         }
-        for kind in ["multipart/form-data; boundary=b", "Multipart/Form-Data;boundary=b"] {
-            let form = by_header(SIGNED).method("POST").header(CONTENT_TYPE, kind);
-            assert_eq!(code(form, wire), invalid);
-        }
         let two = Some(S3ErrorCode::InvalidArgument);
         assert_eq!(code(by_header(SIGNED).uri(PRESIGNED), wire), two);
         assert_eq!(code(by_header(SIGNED).header(AUTHORIZATION, SIGNED), wire), two);
         assert_eq!(code(by_query("/b/k"), wire), Some(S3ErrorCode::AccessDenied));
+    }
+
+    #[test]
+    fn a_form_has_no_other_signature_and_needs_tls_on_a_network() {
+        let form = |uri: &str, wire, signed: &[&str]| {
+            let mut request = Request::builder().method("POST").uri(uri);
+            request = request.header(CONTENT_TYPE, "Multipart/Form-Data;boundary=b");
+            for value in signed {
+                request = request.header(AUTHORIZATION, *value);
+            }
+            let request = request.body(()).unwrap();
+            assert!(is_form(&request));
+            check_form(&request, wire).err().map(|error| error.code().clone())
+        };
+        let invalid = Some(S3ErrorCode::InvalidRequest);
+        assert_eq!(form("/b", Wire::Tls, &[]), None);
+        assert_eq!(form("/b", Wire::Loopback, &[]), None);
+        assert_eq!(form("/b", Wire::Network, &[]), invalid);
+        assert_eq!(form("/b?delete", Wire::Tls, &[]), invalid);
+        assert_eq!(form("/b", Wire::Tls, &[SIGNED]), Some(S3ErrorCode::InvalidArgument));
+        for method in ["PUT", "GET"] {
+            let request = Request::builder().method(method).uri("/b");
+            let request = request.header(CONTENT_TYPE, "multipart/form-data;boundary=b");
+            assert!(!is_form(&request.body(()).unwrap()));
+        }
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! The operations of S3, as the protocol's library calls them.
 
 mod configurations;
+mod forms;
 mod inputs;
 mod listing;
 mod objects;
 mod uploads;
+
+pub use forms::FormUpload;
 
 use super::access::AccessKeys;
 use super::bodies::Trailers;
@@ -19,10 +22,11 @@ use super::objects::{self as objects_of, Target};
 use super::tags::Tags;
 use super::uploads as uploads_of;
 use super::versions::{Stamp, VersionId};
+use crate::connection::Connection;
 use crate::shared::{Kind, Protocol, SharedGateway};
 use async_trait::async_trait;
 use s3s::dto::{self, CopySource};
-use s3s::{S3, S3Error, S3Request, S3Response, S3Result, s3_error};
+use s3s::{Body, S3, S3Error, S3Request, S3Response, S3Result, s3_error};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 use traceless_core::rng::{Rng as _, SeededRng, System};
@@ -33,18 +37,30 @@ type Answer<T> = S3Result<S3Response<T>>;
 const TAG_COUNT: &str = "x-amz-tagging-count";
 
 /// Answers requests.
+#[derive(Clone)]
 pub struct Handlers {
     front: Arc<SharedGateway>,
     keys: Arc<AccessKeys>,
     /// Source of names of uploads and versions.
-    rng: Mutex<SeededRng>,
+    rng: Arc<Mutex<SeededRng>>,
     /// Wakes what carries out the rules by which objects expire.
     new_rules: Arc<Notify>,
 }
 
 impl Handlers {
     pub fn new(front: Arc<SharedGateway>, keys: Arc<AccessKeys>, new_rules: Arc<Notify>) -> Self {
-        Self { front, keys, rng: Mutex::new(SeededRng::drawn(&mut System)), new_rules }
+        let rng = Arc::new(Mutex::new(SeededRng::drawn(&mut System)));
+        Self { front, keys, rng, new_rules }
+    }
+
+    /// Answers a form, of which the protocol's library knows nothing.
+    pub async fn answer_form(
+        &self,
+        form: FormUpload,
+        connection: Option<Connection>,
+    ) -> S3Result<hyper::Response<Body>> {
+        let put = self.put_form(form, connection.as_ref());
+        Ok(self.counted(Kind::Write, put).await?.output)
     }
 
     /// Counts and times an answer.
