@@ -5,9 +5,11 @@ s3.py URL KEY SECRET fill|check|all|virtual|policy [CA]   fill stores what check
 
 import base64
 import datetime
+import email.utils
 import hashlib
 import http.client
 import random
+import re
 import sys
 import time
 import urllib.parse
@@ -483,7 +485,21 @@ def lifecycle():
         time.sleep(0.1)
     assert keys("fleeting") == ["new/1"]
     assert sorted(mark for _, _, mark in listed("fleeting")) == ["", "", "", "x", "x"]
+    rule["Expiration"] = {"Days": 2}
+    client.put_bucket_lifecycle_configuration(
+        Bucket="fleeting", LifecycleConfiguration={"Rules": [rule]}
+    )
+    of = {"Bucket": "fleeting", "Key": "old/3"}
+    header = client.put_object(**of, Body=b"x")["Expiration"]
+    date, by = re.fullmatch(r'expiry-date="(.+)", rule-id="(.+)"', header).groups()
+    date = email.utils.parsedate_to_datetime(date)
+    assert by == "a" and (date.hour, date.minute, date.second) == (0, 0, 0), header
+    days = (date - datetime.datetime.now(datetime.timezone.utc)) / datetime.timedelta(days=1)
+    assert 1.99 < days < 3.01, header
+    assert client.head_object(**of)["Expiration"] == client.get_object(**of)["Expiration"] == header
+    assert "Expiration" not in client.head_object(Bucket="fleeting", Key="new/1")
     client.delete_bucket_lifecycle(Bucket="fleeting")
+    assert "Expiration" not in client.head_object(**of)
     refused(none, client.get_bucket_lifecycle_configuration, Bucket="fleeting")
     rule["Transitions"] = [{"Days": 1, "StorageClass": "GLACIER"}]
     refused("NotImplemented", client.put_bucket_lifecycle_configuration, Bucket="fleeting",
@@ -491,6 +507,45 @@ def lifecycle():
     several = [{"Key": key, "VersionId": version} for key, version, _ in listed("fleeting")]
     client.delete_objects(Bucket="fleeting", Delete={"Objects": several})
     client.delete_bucket(Bucket="fleeting")
+
+
+def forms():
+    """A page uploads with what boto3 signs for it."""
+    where = {"Bucket": "some", "Key": "from a page/${filename}"}
+    tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>"
+    fields = {"Content-Type": "text/plain", "x-amz-meta-colour": "blue", "tagging": tags,
+              "success_action_redirect": "http://localhost/done?x=1"}
+    conditions = [{name: value} for name, value in fields.items()]
+    conditions.append(["content-length-range", 1, 100_000])
+    signed = client.generate_presigned_post(**where, Fields=fields, Conditions=conditions)
+    at = urllib.parse.urlsplit(signed["url"])
+
+    def upload(bytes_, **changes):
+        text = "".join(
+            f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+            for name, value in {**signed["fields"], **changes}.items()
+        ) + '--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+        to = http.client.HTTPConnection(at.netloc)
+        to.request("POST", at.path, text.encode() + bytes_ + b"\r\n--b--\r\n",
+                   {"Content-Type": "multipart/form-data; boundary=b"})
+        reply = to.getresponse()
+        return reply.status, reply.getheader("Location"), reply.read()
+
+    bytes_ = data(70_000)
+    status, location, _ = upload(bytes_)
+    tag = hashlib.md5(bytes_).hexdigest()
+    assert status == 303 and location == (
+        f"http://localhost/done?x=1&bucket=some&key=from%20a%20page/a.txt&etag=%22{tag}%22"
+    ), location
+    of = {"Bucket": "some", "Key": "from a page/a.txt"}
+    found = client.get_object(**of)
+    assert found["Body"].read() == bytes_
+    assert (found["ContentType"], found["Metadata"]) == ("text/plain", {"colour": "blue"})
+    assert client.get_object_tagging(**of)["TagSet"] == [{"Key": "a", "Value": "1"}]
+    for bytes_, changes in (b"", {}), (data(100_001), {}), (b"x", {"x-amz-meta-colour": "red"}):
+        status, _, text = upload(bytes_, **changes)
+        assert status in (400, 403) and b"<Error>" in text, (status, text)
+    client.delete_object(**of)
 
 
 def checksums():
@@ -698,6 +753,7 @@ def all_():
     rights()
     owners()
     if not sys.argv[5:]:
+        forms()
         cors()
         strangers()
     client.delete_bucket(Bucket="some")

@@ -8,6 +8,7 @@ import datetime
 import hashlib
 import hmac
 import http.client
+import json
 import ssl
 import sys
 import time
@@ -26,7 +27,7 @@ EMPTY = hashlib.sha256(b"").hexdigest()
 checks = 0
 
 
-def send(method, target, headers=(), body=b""):
+def send(method, target, headers=(), body=b"", is_sized=True):
     """The status and the code of the error of one request; headers as pairs."""
     if is_tls:
         context = ssl.create_default_context(cafile=sys.argv[4])
@@ -37,14 +38,23 @@ def send(method, target, headers=(), body=b""):
     pairs = list(headers.items()) if isinstance(headers, dict) else list(headers)
     if all(name.lower() != "host" for name, _ in pairs):
         pairs.append(("host", place.netloc))
-    if body or method in ("PUT", "POST"):
+    if not is_sized:
+        pairs.append(("transfer-encoding", "chunked"))
+    elif body or method in ("PUT", "POST"):
         pairs.append(("content-length", str(len(body))))
     for name, value in pairs:
         connection.putheader(name, value)
-    connection.endheaders(body)
+    if is_sized:
+        connection.endheaders(body)
+    else:
+        halves = iter((body[:5], body[5:]) if len(body) > 5 else (body,))
+        connection.endheaders(halves, encode_chunked=True)
     reply = connection.getresponse()
     text = reply.read()
     connection.close()
+    request_id = reply.getheader("x-amz-request-id")
+    if not request_id or b"<Error>" in text and f"<RequestId>{request_id}<".encode() not in text:
+        sys.exit(f"{method} {target}: no name of the request, or two: {request_id}\n{text}")
     code = text.split(b"<Code>")[1].split(b"</Code>")[0].decode() if b"<Code>" in text else ""
     return reply.status, code, text
 
@@ -125,10 +135,10 @@ class Signed:
             f"SignedHeaders={';'.join(names)}, Signature={self.signature}"
         )
 
-    def send(self):
+    def send(self, is_sized=True):
         query = "&".join(f"{quote(n)}={quote(v)}" for n, v in self.query.items())
         target = quote(self.path, "/") + ("?" + query if query else "")
-        return send(self.method, target, self.headers, self.body)
+        return send(self.method, target, self.headers, self.body, is_sized)
 
     def changed(self, **changes):
         for name, value in changes.items():
@@ -225,20 +235,92 @@ def version_2():
         for one in (query, query.replace("Signature", "%53ignature")):
             told = send(method, f"{path}?{one}", {}, bodies if method == "PUT" else b"")
             refused(f"a URL of version 2, {method}", told, 400, "InvalidRequest")
-    policy = base64.b64encode(
-        b'{"expiration":"2099-01-01T00:00:00Z","conditions":[{"bucket":"%s"},'
-        b'["starts-with","$key",""]]}' % BUCKET.encode()
-    ).decode()
-    for form in (
-        {"key": "kept", "AWSAccessKeyId": key, "policy": policy, "signature": sha1(policy)},
-        {"key": "kept"},
-    ):
-        parts = "".join(f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
-                        for name, value in form.items())
-        parts += '--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
-        body = parts.encode() + bodies + b"\r\n--b--\r\n"
-        told = send("POST", f"/{BUCKET}", {"content-type": "multipart/form-data; boundary=b"}, body)
-        refused("a form", told, 400, "InvalidRequest")
+
+
+# Forms of browsers.
+
+
+def policy_of(conditions, expiration=None, bucket=BUCKET):
+    expiration = expiration or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60))
+    text = {"expiration": expiration, "conditions": [{"bucket": bucket}, *conditions]}
+    return base64.b64encode(json.dumps(text).encode()).decode()
+
+
+def multipart(fields, body):
+    parts = "".join(f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+                    for name, value in fields.items())
+    parts += '--b\r\nContent-Disposition: form-data; name="file"; filename="made"\r\n\r\n'
+    return parts.encode() + body + b"\r\n--b--\r\n"
+
+
+def send_form(fields, body=b"a form", target=f"/{BUCKET}", headers=()):
+    headers = {"content-type": "multipart/form-data; boundary=b", **dict(headers)}
+    return send("POST", target, headers, multipart(fields, body))
+
+
+def signed_form(fields, more=(), version=4, secret=secret, key=key, **of_policy):
+    """The fields of a form, with a policy that has conditions on them and more."""
+    date = time_of(0)
+    scope = f"{date[:8]}/us-east-1/s3/aws4_request"
+    if version == 4:
+        fields = {**fields, "x-amz-algorithm": ALGORITHM, "x-amz-credential": f"{key}/{scope}",
+                  "x-amz-date": date}
+    policy = policy_of([["starts-with", f"${name}", value.split("$")[0]]
+                        for name, value in fields.items()] + list(more), **of_policy)
+    if version == 4:
+        return {**fields, "policy": policy,
+                "x-amz-signature": signature(date, scope, policy, secret)}
+    sha1 = hmac.new(secret.encode(), policy.encode(), hashlib.sha1).digest()
+    return {**fields, "policy": policy, "AWSAccessKeyId": key,
+            "signature": base64.b64encode(sha1).decode()}
+
+
+def forms():
+    kept = {"key": "kept"}
+    for version in (4, 2):
+        fields = signed_form({"key": "${filename}", "Content-Type": "text/plain"}, version=version)
+        expect("a form", send_form(fields), 204)
+        status, _, body = by_header("GET", "made")
+        assert (status, body) == (200, b"a form"), body
+        for what, other, code in (
+            ("another secret", signed_form(kept, version=version, secret=secret + "x"),
+             "SignatureDoesNotMatch"),
+            ("another key", signed_form(kept, version=version, key="nobody"),
+             "InvalidAccessKeyId"),
+            ("another policy", {**signed_form(kept, version=version), "policy": policy_of([])},
+             "SignatureDoesNotMatch"),
+            ("another bucket", signed_form(kept, version=version, bucket="other"), "AccessDenied"),
+            ("an expired one", signed_form(kept, version=version,
+                                           expiration="2020-01-01T00:00:00Z"), "AccessDenied"),
+            ("another field", {**signed_form({"key": "x"}, version=version), **kept},
+             "AccessDenied"),
+            ("one more field", {**signed_form(kept, version=version), "x-amz-meta-a": "1"},
+             "AccessDenied"),
+        ):
+            refused(f"{what}, version {version}", send_form(other), 403, code)
+    refused("nobody's form", send_form(kept), 403, "AccessDenied")
+    unsigned = {**signed_form(kept)}
+    del unsigned["x-amz-signature"]
+    refused("no signature", send_form(unsigned), 400, "InvalidArgument")
+    lengths = signed_form(kept, [["content-length-range", 3, 5]])
+    refused("a long file", send_form(lengths, b"123456"), 400, "EntityTooLarge")
+    refused("a short file", send_form(lengths, b"12"), 400, "EntityTooSmall")
+    long = {**signed_form(kept), "x-ignore-a": "x" * 70_000}
+    refused("a long form", send_form(long), 400, "MaxPostPreDataLengthExceededError")
+    to = f"/{BUCKET}/kept"
+    refused("to an object", send_form(signed_form(kept), target=to), 405, "MethodNotAllowed")
+    refused("with a query", send_form(signed_form(kept), target=f"/{BUCKET}?delete"),
+            400, "InvalidRequest")
+    header = Signed("POST", "", path=f"/{BUCKET}").headers["authorization"]
+    refused("signed twice", send_form(signed_form(kept), headers={"authorization": header}),
+            400, "InvalidArgument")
+    told = send_form(signed_form({"key": "made", "success_action_status": "201"}))
+    expect("a form with a reply", told, 201)
+    assert b"<Key>made</Key>" in told[2], told
+    large = b"\r\n--b" [:4] * 200_000
+    expect("a large form", send_form(signed_form({"key": "made"}), large), 204)
+    assert by_header("GET", "made")[2] == large
+    expect("removed", by_header("DELETE", "made"), 204)
 
 
 # What is asked of version 4.
@@ -268,6 +350,10 @@ def bodies():
     refused("another hash", put().with_header("x-amz-content-sha256", EMPTY).send(),
             403, "SignatureDoesNotMatch")
     refused("no hash at all", put(digest="NONE").send(), 403, "SignatureDoesNotMatch")
+    expect("a body without a length", put(KEPT).send(is_sized=False), 200)
+    refused("without a length, with another hash",
+            put(KEPT).changed(body=b"another body").send(is_sized=False),
+            400, "XAmzContentSHA256Mismatch")
     order = b"<Delete><Object><Key>none</Key></Object></Delete>"
     more = {"query": {"delete": ""}, "path": f"/{BUCKET}"}
     md5 = lambda body: {"content-md5": base64.b64encode(hashlib.md5(body).digest()).decode()}
@@ -392,10 +478,12 @@ expect("a bucket", by_header("PUT", "", path=f"/{BUCKET}"), 200)
 for name, body in (("kept", KEPT), ("another", b"another object")):
     expect("an object", by_header("PUT", name, body), 200)
 version_2()
+forms()
 strangers()
 bodies()
 if is_tls:
-    expect("no hash", put(KEPT, digest=UNSIGNED).send(), 200)
+    for is_sized in (True, False):
+        expect("no hash", put(KEPT, digest=UNSIGNED).send(is_sized), 200)
     stream = unsigned_chunks()
     expect("unsigned chunks", stream.send(), 200)
     told = stream.changed(body=stream.body.replace(b"first", b"later")).send()

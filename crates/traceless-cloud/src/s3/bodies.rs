@@ -5,6 +5,7 @@
 
 use super::checksums::Algorithm;
 use super::errors::{read_state, s3_error_of};
+use super::unsized_bodies::another_hash;
 use crate::error::Result;
 use crate::gateway::{ByteRange, Draft, Gateway, Object};
 use crate::shared::{Protocol, SharedGateway};
@@ -137,11 +138,7 @@ async fn send(body: Option<StreamingBlob>, to: Sender<Piece>) -> S3Result<()> {
 /// Why a body ended early. Only the text of the library's error distinguishes the cases.
 fn broken(why: &str) -> S3Error {
     if why.contains("Sha256Mismatch") {
-        let code = S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into());
-        let text = "the body does not have the hash in x-amz-content-sha256";
-        let mut error = S3Error::with_message(code, text);
-        error.set_status_code(StatusCode::BAD_REQUEST);
-        return error;
+        return another_hash();
     }
     if why.contains("SignatureMismatch") {
         return s3_error!(SignatureDoesNotMatch, "a chunk of the body, or its end, was changed");

@@ -12,7 +12,7 @@ use futures_util::{Stream, StreamExt as _};
 use s3s::{S3Error, S3Result, s3_error};
 use std::collections::BTreeMap;
 
-/// Most bytes of a form before those of its file.
+/// Most bytes of a form before its file.
 const FIELDS_LEN_MAX: usize = 64 << 10;
 /// Longest boundary, in bytes (RFC 2046).
 const BOUNDARY_LEN_MAX: usize = 70;
@@ -46,6 +46,13 @@ impl FormFields {
     /// All names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&name[..], &value[..]))
+    }
+
+    /// The fields of a list.
+    #[cfg(test)]
+    pub fn of(pairs: &[(&str, &str)]) -> Self {
+        let owned = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Self(owned.collect())
     }
 
     /// Adds a field, which must be a new one: a policy is checked against one value.
@@ -244,12 +251,11 @@ fn parameters(mut text: &str) -> Option<BTreeMap<String, String>> {
             return Some(found);
         }
         let (name, rest) = text.split_once('=')?;
-        let (value, rest) = match rest.strip_prefix('"') {
-            Some(quoted) => unquote(quoted)?,
-            None => {
-                let (value, rest) = rest.split_once(';').unwrap_or((rest, ""));
-                (value.trim().to_owned(), rest)
-            }
+        let (value, rest) = if let Some(quoted) = rest.strip_prefix('"') {
+            unquote(quoted)?
+        } else {
+            let (value, rest) = rest.split_once(';').unwrap_or((rest, ""));
+            (value.trim().to_owned(), rest)
         };
         if found.insert(name.trim().to_ascii_lowercase(), value).is_some() {
             return None;
@@ -339,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_are_read_whatever_their_pieces() {
+    fn forms_are_read_in_pieces_of_any_length() {
         let fields = field("Key", "a\r\n--c") + &field("empty", "");
         let bytes = b"\r\n--\r\n-b\r\n--a\r\n";
         for file in [&b""[..], b"x", bytes] {

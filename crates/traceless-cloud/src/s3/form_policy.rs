@@ -1,8 +1,7 @@
 //! The policy of a form: until when it may be sent, and what its fields may say.
 //!
-//! Each field must be named in a condition, so that a page cannot add one. Exempt are those that
-//! carry the policy and its signature, those that S3 ignores, and checksums, which only make a form
-//! stricter.
+//! Each field must be named in a condition, so that a page cannot add one. Exempt are the policy
+//! and its signature, fields that S3 ignores, and checksums, which only make a form stricter.
 
 use super::form_parser::FormFields;
 use super::times::ms_of;
@@ -14,7 +13,7 @@ use serde_json::Value;
 
 /// Fields that no condition needs to name.
 const EXEMPT: [&str; 4] = ["policy", "x-amz-signature", "signature", "awsaccesskeyid"];
-/// Beginnings of names of such fields.
+/// Beginnings of names of fields that no condition needs to name.
 const EXEMPT_BEGINNINGS: [&str; 2] = ["x-ignore-", "x-amz-checksum-"];
 
 /// A policy.
@@ -26,7 +25,7 @@ pub struct PostPolicy {
     lengths: RangeInclusive<u64>,
 }
 
-/// A condition on a field, whose name is in lower case.
+/// A condition on a field. Its name is in lower case.
 enum Condition {
     Equals { field: String, value: String },
     Begins { field: String, prefix: String },
@@ -165,12 +164,6 @@ mod tests {
         read.map_err(|error| error.code().as_str().to_owned())
     }
 
-    fn fields(pairs: &[(&str, &str)]) -> FormFields {
-        let mut fields = FormFields::default();
-        pairs.iter().for_each(|(name, value)| fields.set(name, (*value).to_owned()));
-        fields
-    }
-
     #[test]
     fn fields_are_checked_against_all_conditions() {
         let policy = policy(
@@ -180,7 +173,8 @@ mod tests {
         );
         let policy = policy.unwrap();
         let right = [("bucket", "b"), ("key", "u/1"), ("acl", ""), ("x-ignore-me", "1")];
-        let check = |more: &[(&str, &str)]| policy.check(&fields(&[&right, more].concat()), NOW);
+        let check =
+            |more: &[(&str, &str)]| policy.check(&FormFields::of(&[&right, more].concat()), NOW);
         assert_eq!(check(&[]).unwrap(), 1..=5);
         assert!(check(&[("x-amz-meta-a", "any"), ("signature", "s"), ("policy", "p")]).is_ok());
         for wrong in [("bucket", "c"), ("key", "v/1"), ("acl", "x"), ("submit", ""), ("token", "")]
@@ -189,10 +183,10 @@ mod tests {
             assert_eq!(error.code().as_str(), "AccessDenied", "{wrong:?}");
         }
         let end = 1_893_456_000_000;
-        assert!(policy.check(&fields(&right), end - 1).is_ok());
-        assert!(policy.check(&fields(&right), end).is_err());
-        assert!(policy.check(&fields(&right[1..]), NOW).is_err());
-        assert!(policy.check(&fields(&right[..2]), NOW).is_err());
+        assert!(policy.check(&FormFields::of(&right), end - 1).is_ok());
+        assert!(policy.check(&FormFields::of(&right), end).is_err());
+        assert!(policy.check(&FormFields::of(&right[1..]), NOW).is_err());
+        assert!(policy.check(&FormFields::of(&right[..2]), NOW).is_err());
     }
 
     #[test]

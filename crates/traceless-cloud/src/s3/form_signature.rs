@@ -105,9 +105,7 @@ mod tests {
     }
 
     fn signed(pairs: &[(&str, &str)]) -> Result<String, String> {
-        let mut fields = FormFields::default();
-        pairs.iter().for_each(|(name, value)| fields.set(name, (*value).to_owned()));
-        let signer = signer_of(&fields, &keys()).map(str::to_owned);
+        let signer = signer_of(&FormFields::of(pairs), &keys()).map(str::to_owned);
         signer.map_err(|error| error.code().as_str().to_owned())
     }
 

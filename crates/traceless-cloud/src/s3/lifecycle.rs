@@ -138,6 +138,8 @@ impl Rule {
     }
 
     fn of_one((index, rule): (usize, &dto::LifecycleRule)) -> S3Result<Self> {
+        let moves = rule.transitions.iter().flatten();
+        moves.filter_map(|to| to.date.as_ref()).try_for_each(|date| midnight(date).map(drop))?;
         if rule.transitions.is_some() || rule.noncurrent_version_transitions.is_some() {
             return Err(s3_error!(NotImplemented, "there is one storage class, so no transitions"));
         }
@@ -208,15 +210,19 @@ impl Rule {
 fn expiration(of: &dto::LifecycleExpiration) -> S3Result<Expiration> {
     match (of.days, &of.date, of.expired_object_delete_marker) {
         (Some(number), None, None) => days(Some(number)).map(Expiration::Days),
-        (None, Some(date), None)
-            if !ms_of(date).is_multiple_of(DAY_MS) || ms_of(date) > TIME_MAX =>
-        {
-            Err(s3_error!(InvalidArgument, "the date of a rule is at midnight"))
-        }
-        (None, Some(date), None) => Ok(Expiration::Date(ms_of(date))),
+        (None, Some(date), None) => midnight(date).map(Expiration::Date),
         (None, None, Some(true)) => Ok(Expiration::Marker),
         _ => Err(malformed("an expiration has days, a date, or the word for delete markers")),
     }
+}
+
+/// The date of a rule, in milliseconds since 1970.
+fn midnight(date: &dto::Timestamp) -> S3Result<u64> {
+    let ms = ms_of(date);
+    if !ms.is_multiple_of(DAY_MS) || ms > TIME_MAX {
+        return Err(s3_error!(InvalidArgument, "the date of a rule is at midnight"));
+    }
+    Ok(ms)
 }
 
 fn noncurrent(of: &dto::NoncurrentVersionExpiration) -> S3Result<NoncurrentExpiration> {
@@ -240,7 +246,12 @@ fn malformed(text: &'static str) -> s3s::S3Error {
 
 /// Whether so many days have gone by.
 pub fn is_past(since: u64, days: u32, now: u64) -> bool {
-    since.saturating_add(u64::from(days) * DAY_MS) <= now
+    end_of(since, days) <= now
+}
+
+/// When so many days have gone by: they end at midnight, as in S3.
+pub fn end_of(since: u64, days: u32) -> u64 {
+    since.saturating_add(u64::from(days) * DAY_MS).div_ceil(DAY_MS).saturating_mul(DAY_MS)
 }
 
 #[cfg(test)]
@@ -326,6 +337,9 @@ mod tests {
         let both = dto::LifecycleRule { prefix: Some(String::new()), ..rule() };
         let idle = dto::LifecycleRule { expiration: None, ..rule() };
         let moves = dto::LifecycleRule { transitions: Some(Vec::new()), ..rule() };
+        let at_noon =
+            dto::Transition { date: Some(timestamp(DAY_MS / 2)), ..dto::Transition::default() };
+        let moves_at_noon = dto::LifecycleRule { transitions: Some(vec![at_noon]), ..rule() };
         let odd = dto::LifecycleRule { status: ExpirationStatus::from_static("enabled"), ..rule() };
         for (rules, code) in [
             (vec![], "MalformedXML"),
@@ -336,11 +350,21 @@ mod tests {
             (vec![both], "MalformedXML"),
             (vec![idle], "InvalidRequest"),
             (vec![moves], "NotImplemented"),
+            (vec![moves_at_noon], "InvalidArgument"),
             (vec![odd], "MalformedXML"),
             (vec![dto::LifecycleRule { id: Some("x".repeat(256)), ..rule() }], "InvalidArgument"),
         ] {
             assert_eq!(read(rules).unwrap_err(), code);
         }
+    }
+
+    #[test]
+    fn days_end_at_midnight() {
+        for (since, end) in [(0, 2), (1, 3), (DAY_MS - 1, 3), (DAY_MS, 3), (DAY_MS + 1, 4)] {
+            assert_eq!(end_of(since, 2), end * DAY_MS, "{since}");
+            assert!(is_past(since, 2, end * DAY_MS) && !is_past(since, 2, end * DAY_MS - 1));
+        }
+        assert!(!is_past(u64::MAX, u32::MAX, u64::MAX - 1));
     }
 
     #[test]

@@ -6,8 +6,11 @@ use super::door::Door;
 use super::form_parser::read_form;
 use super::handlers::{FormUpload, Handlers};
 use super::pages::{self, PageRequest};
+use super::request_id::RequestId;
 use super::signature;
+use super::unsized_bodies::UnsizedBody;
 use crate::connection::{Connection, Wire};
+use crate::random::SystemStream;
 use crate::shared::SharedGateway;
 use core::pin::Pin;
 use hyper::body::Incoming;
@@ -18,7 +21,7 @@ use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::region::Region;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpError, S3Error, S3Result, s3_error};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 /// The region that is named to clients with an invalid one.
@@ -36,6 +39,8 @@ pub struct S3 {
     handlers: Handlers,
     front: Arc<SharedGateway>,
     domains: Arc<Domains>,
+    /// Source of names of requests.
+    rng: Arc<Mutex<SystemStream>>,
 }
 
 impl S3 {
@@ -60,7 +65,29 @@ impl S3 {
         config.post_object_max_file_size = 0;
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         let domains = Arc::new(Domains(domains));
-        Self { service: builder.build(), handlers, front, domains }
+        let rng = Arc::new(Mutex::new(SystemStream::drawn()));
+        Self { service: builder.build(), handlers, front, domains, rng }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, HttpError> {
+        let wire = request.extensions().get().map_or(Wire::Network, Connection::wire);
+        let is_last = expects_nothing(&request);
+        let is_form = signature::is_form(&request);
+        let checked = if is_form {
+            signature::check_form(&request, wire)
+        } else {
+            signature::check(&request, wire)
+        };
+        let reply = match checked {
+            Err(error) => closing(reply_of(error)?),
+            Ok(()) if is_form => match answer_form(&self.handlers, &self.domains, request).await {
+                Ok(reply) => reply,
+                Err(error) => closing(reply_of(error)?),
+            },
+            Ok(()) if names_impossible_region(&request) => another_region(),
+            Ok(()) => self.service.call(UnsizedBody::detach(request.map(Body::from))).await?,
+        };
+        Ok(if is_last { closing(reply) } else { reply })
     }
 
     /// Answers whether a page of a browser may make its request, which is not signed.
@@ -82,37 +109,22 @@ impl Service<Request<Incoming>> for S3 {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let page = PageRequest::of(&request, &self.domains);
-        if request.method() == Method::OPTIONS {
-            return Box::pin(core::future::ready(self.answer_page(page)));
-        }
-        let wire = request.extensions().get().map_or(Wire::Network, Connection::wire);
-        let is_last = expects_nothing(&request);
-        let service = self.service.clone();
-        let (handlers, domains) = (self.handlers.clone(), self.domains.clone());
-        let front = self.front.clone();
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = RequestId::drawn(&mut *rng);
+        drop(rng);
+        let served = self.clone();
         Box::pin(async move {
-            let is_form = signature::is_form(&request);
-            let checked = if is_form {
-                signature::check_form(&request, wire)
+            let page = PageRequest::of(&request, &served.domains);
+            let mut reply = if request.method() == Method::OPTIONS {
+                served.answer_page(page)?
             } else {
-                signature::check(&request, wire)
+                let mut reply = served.answer(request).await?;
+                if let Some(page) = page {
+                    page.add_to(reply.headers_mut(), &served.front);
+                }
+                reply
             };
-            let mut reply = match checked {
-                Err(error) => closing(reply_of(error)?),
-                Ok(()) if is_form => match answer_form(&handlers, &domains, request).await {
-                    Ok(reply) => reply,
-                    Err(error) => closing(reply_of(error)?),
-                },
-                Ok(()) if names_impossible_region(&request) => another_region(),
-                Ok(()) => Service::call(&service, request).await?,
-            };
-            if is_last {
-                reply = closing(reply);
-            }
-            if let Some(page) = page {
-                page.add_to(reply.headers_mut(), &front);
-            }
+            id.add_to(&mut reply);
             Ok(reply)
         })
     }

@@ -34,7 +34,7 @@ const METADATA: &str = "x-amz-meta-";
 /// The version of a written object.
 const VERSION: HeaderName = HeaderName::from_static("x-amz-version-id");
 
-/// A form whose file has not been read.
+/// A form. No byte of its file has been read.
 pub struct FormUpload {
     pub bucket: String,
     pub fields: FormFields,
@@ -193,7 +193,7 @@ fn xml(response: &PostResponse<'_>) -> S3Result<Body> {
     let mut text = Vec::new();
     let mut to = Serializer::new(&mut text);
     let written = to.decl().and_then(|()| response.serialize(&mut to));
-    written.map_err(|error| S3Error::internal_error(error))?;
+    written.map_err(S3Error::internal_error)?;
     Ok(Body::from(text))
 }
 
@@ -201,26 +201,20 @@ fn xml(response: &PostResponse<'_>) -> S3Result<Body> {
 mod tests {
     use super::*;
 
-    fn fields(pairs: &[(&str, &str)]) -> FormFields {
-        let mut fields = FormFields::default();
-        pairs.iter().for_each(|(name, value)| fields.set(name, (*value).to_owned()));
-        fields
-    }
-
     #[test]
     fn the_name_of_the_file_is_put_into_the_key() {
-        let key = |key: &str| key_of(&fields(&[("key", key)]), "a.txt").map_err(|_| ());
+        let key = |key: &str| key_of(&FormFields::of(&[("key", key)]), "a.txt").map_err(|_| ());
         assert_eq!(key("u/${filename}"), Ok("u/a.txt".to_owned()));
         assert_eq!(key("u/${file}"), Ok("u/${file}".to_owned()));
         assert_eq!((key(""), key(&"x".repeat(KEY_LEN_MAX + 1))), (Err(()), Err(())));
-        assert!(key_of(&fields(&[("key", "${filename}")]), "").is_err());
-        assert!(key_of(&fields(&[]), "a").is_err());
+        assert!(key_of(&FormFields::of(&[("key", "${filename}")]), "").is_err());
+        assert!(key_of(&FormFields::of(&[]), "a").is_err());
     }
 
     #[test]
     fn fields_become_what_is_kept_with_the_object() {
         let tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>";
-        let form = fields(&[
+        let form = FormFields::of(&[
             ("content-type", "text/plain"),
             ("x-amz-meta-colour", "blue"),
             ("tagging", tags),
@@ -241,7 +235,7 @@ mod tests {
             ("x-amz-object-lock-mode", "GOVERNANCE"),
             ("x-amz-object-lock-legal-hold", "on"),
         ] {
-            assert!(note_of(&fields(&[wrong]), 5).is_err(), "{wrong:?}");
+            assert!(note_of(&FormFields::of(&[wrong]), 5).is_err(), "{wrong:?}");
         }
     }
 
@@ -253,7 +247,7 @@ mod tests {
             version: Some("v".to_owned()),
         };
         let of = |pairs: &[(&str, &str)]| {
-            let reply = reply(&fields(pairs), ("b", "a b"), &put).unwrap();
+            let reply = reply(&FormFields::of(pairs), ("b", "a b"), &put).unwrap();
             let location = reply.headers()[LOCATION].to_str().unwrap().to_owned();
             let text = reply.body().bytes().unwrap_or_default();
             (reply.status().as_u16(), location, String::from_utf8(text.to_vec()).unwrap())

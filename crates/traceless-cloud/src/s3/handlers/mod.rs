@@ -15,16 +15,19 @@ use super::buckets;
 use super::conditions::Conditions;
 use super::cors::CorsRule;
 use super::errors::read_state;
+use super::expiry_header::expiry_header;
 use super::lifecycle::Rule;
 use super::names::ObjectPlace;
 use super::object_info::ObjectInfo;
 use super::objects::{self as objects_of, Target};
 use super::tags::Tags;
+use super::unsized_bodies::UnsizedBody;
 use super::uploads as uploads_of;
 use super::versions::{Stamp, VersionId};
 use crate::connection::Connection;
 use crate::shared::{Kind, Protocol, SharedGateway};
 use async_trait::async_trait;
+use hyper::http::Extensions;
 use s3s::dto::{self, CopySource};
 use s3s::{Body, S3, S3Error, S3Request, S3Response, S3Result, s3_error};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,6 +87,17 @@ impl Handlers {
         Ok(known)
     }
 
+    /// The header that says when the current version of an object expires.
+    fn expiration_of(&self, place: &ObjectPlace) -> Option<String> {
+        let found = read_state(&self.front, |gateway| {
+            let bucket = buckets::BucketNote::find(gateway, &place.bucket)?;
+            let known = objects_of::find(gateway, place, None)?;
+            Ok(expiry_header(&bucket, &place.key, &known))
+        });
+        // A request that has been answered does not fail for it.
+        found.ok().flatten()
+    }
+
     /// An object to be copied, if its conditions hold.
     fn source(&self, source: &CopySource, conditions: &Conditions) -> S3Result<ObjectInfo> {
         let CopySource::Bucket { bucket, key, version_id } = source else {
@@ -108,6 +122,13 @@ impl Handlers {
     async fn has_none<T>(&self, bucket: &str, none: S3Error) -> Answer<T> {
         let found = read_state(&self.front, |gateway| buckets::check_bucket(gateway, bucket));
         self.counted(Kind::State, async { Err(found.err().unwrap_or(none)) }).await
+    }
+}
+
+/// Gives an upload without a length the body that has passed the library by.
+fn attach(extensions: &Extensions, body: &mut Option<dto::StreamingBlob>) {
+    if let Some(unsized_body) = extensions.get::<UnsizedBody>() {
+        *body = unsized_body.take();
     }
 }
 
@@ -533,6 +554,7 @@ impl S3 for Handlers {
         mut request: S3Request<dto::PutObjectInput>,
     ) -> Answer<dto::PutObjectOutput> {
         let trailers = Trailers::of(&mut request);
+        attach(&request.extensions, &mut request.input.body);
         self.counted(Kind::Write, self.put(request.input, trailers)).await
     }
 
@@ -602,6 +624,7 @@ impl S3 for Handlers {
         mut request: S3Request<dto::UploadPartInput>,
     ) -> Answer<dto::UploadPartOutput> {
         let trailers = Trailers::of(&mut request);
+        attach(&request.extensions, &mut request.input.body);
         self.counted(Kind::Write, self.put_part(request.input, trailers)).await
     }
 

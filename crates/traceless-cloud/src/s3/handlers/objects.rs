@@ -83,7 +83,9 @@ impl Handlers {
         let bytes = known.bytes(&part)?;
         let body = objects::get(self.front.clone(), &known, &part).await?;
         let output = found!(GetObjectOutput, known, part, bytes, input);
+        let expiration = version.is_none().then(|| self.expiration_of(&place)).flatten();
         Ok(dto::GetObjectOutput {
+            expiration,
             tag_count: known.note.tags.count(),
             body: Some(body),
             content_type: input.response_content_type.or(output.content_type),
@@ -107,7 +109,9 @@ impl Handlers {
         let known = self.found(&place, version.as_ref(), &conditions)?;
         let part = part_of(input.range, input.part_number)?;
         let bytes = known.bytes(&part)?;
-        Ok((found!(HeadObjectOutput, known, part, bytes, input), known.note.tags.count()))
+        let expiration = version.is_none().then(|| self.expiration_of(&place)).flatten();
+        let output = found!(HeadObjectOutput, known, part, bytes, input);
+        Ok((dto::HeadObjectOutput { expiration, ..output }, known.note.tags.count()))
     }
 
     pub(super) async fn put(
@@ -122,9 +126,10 @@ impl Handlers {
         let locks = locks!(input, target.stamp.now);
         let note = Note::new(headers, input.metadata)?.tagged(tags).locked(locks);
         let announced = announced!(input, trailers);
+        let place = target.place.clone();
         let put = objects::put(self.front.clone(), target, note, input.body, announced).await?;
-        let version = put.version;
-        Ok(dto::PutObjectOutput { version_id: version, ..written!(put, PutObjectOutput) })
+        let (version_id, expiration) = (put.version, self.expiration_of(&place));
+        Ok(dto::PutObjectOutput { version_id, expiration, ..written!(put, PutObjectOutput) })
     }
 
     pub(super) async fn delete(
