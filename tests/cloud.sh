@@ -203,7 +203,7 @@ check "but what they asked for does" test "$(wc -c <writer.secret)" -ne "$(wc -c
 
 section "a password, and strangers without it"
 expect 2 "$traceless" gateway --local user --allow-simulated-tee --resp "0.0.0.0:$port"
-check "it says what to do" grep -q "give --resp-password-file, or listen on" err
+check "it says what to do" grep -q "give --resp-password-file or --resp-users, or listen on" err
 echo "open sesame" >password
 "$traceless" gateway --local user --blocks 6000 --block-len 256 --resp "127.0.0.1:$port" \
     --resp-password-file password --allow-simulated-tee >gateway.out 2>gateway.err &
@@ -216,3 +216,39 @@ check "silent and slow clients keep nobody out" \
     python3 "$lib/strangers.py" resp "$port" "open sesame"
 kill "$started"
 wait "$started"
+
+section "users with rights, from a file"
+cat >users <<'USERS'
+user admin on >open-sesame ~* +@all
+user reader on >another-one %R~own:* +@read +acl|whoami
+USERS
+"$traceless" gateway --local user --blocks 6000 --block-len 256 --resp "127.0.0.1:$port" \
+    --resp-users users --allow-simulated-tee >gateway.out 2>gateway.err &
+started=$!
+for _ in $(seq 100); do
+    grep -q RESP gateway.out && break
+    sleep 0.1
+done
+ask() {
+    python3 - "$port" "$@" <<'ASK'
+import socket, sys
+to = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+to.sendall("".join(line + "\r\n" for line in [*sys.argv[2:], "QUIT"]).encode())
+print(to.makefile().read().replace("\n", " "))
+ASK
+}
+ask "GET own:1" "AUTH reader open-sesame" >out
+check "strangers have no rights" grep -qx -e "-NOAUTH .* -WRONGPASS .* +OK " out
+ask "AUTH admin open-sesame" "SET own:1 blue" "SET other red" \
+    "ACL SETUSER writer on >one-more-password %W~own:* +@write" "ACL SAVE" >out
+check "an administrator" grep -qx "+OK +OK +OK +OK +OK +OK " out
+ask "AUTH reader another-one" "ACL WHOAMI" "GET own:1" "GET other" "SET own:1 x" "ACL LIST" >out
+denied="-NOPERM User reader has no permissions to run the"
+key="-NOPERM No permissions to access a key"
+check "a reader reads what it may" \
+    test "$(cat out)" = "+OK \$6 reader \$4 blue $key $denied 'set' command $denied 'acl' \
+command +OK "
+kill "$started"
+wait "$started"
+check "users are written with hashes alone" bash -c "grep -q '^user writer on #' users &&
+    ! grep -q -e one-more-password -e open-sesame users && [ \$(stat -c %a users) = 600 ]"

@@ -22,7 +22,7 @@ use traceless_cloud::gateway::{AccessObserver, Gateway, QUERIES_PER_SECOND_MAX};
 use traceless_cloud::http::{Http, metrics_clients};
 use traceless_cloud::local_deployment::s3_keys;
 use traceless_cloud::observed_host::QueriedLeaves;
-use traceless_cloud::resp::{self, Password};
+use traceless_cloud::resp::{self, Password, RespUsers};
 use traceless_cloud::s3::AccessKeys;
 use traceless_cloud::shared::{
     Health, Kind, Metrics, MoveThread, RateThread, SaveThread, ScrubThread, SharedGateway, Stop,
@@ -142,7 +142,7 @@ fn tls(args: &GatewayArgs) -> Result<Option<Tls>, Failure> {
 /// What the gateway serves to clients.
 struct Clients<'a> {
     resp: Option<&'a str>,
-    password: Option<Password>,
+    users: RespUsers,
     s3: Option<(&'a str, AccessKeys)>,
     domains: &'a [String],
     metrics_password: Option<Password>,
@@ -155,9 +155,13 @@ impl<'a> Clients<'a> {
         let resp = args.resp.as_deref();
         let resp = resp.or_else(|| args.s3.is_none().then_some(RESP_ADDRESS));
         let read = |path: &Path| Password::read(path).map_err(|e| unfit(path, e));
-        let password = args.resp_password_file.as_deref().map(read).transpose()?;
+        let users = if let Some(path) = &args.resp_users {
+            RespUsers::read(path).map_err(|e| unfit(path, e))?
+        } else {
+            RespUsers::of_default(args.resp_password_file.as_deref().map(read).transpose()?)
+        };
         let metrics_password = args.metrics_password_file.as_deref().map(read).transpose()?;
-        check(resp, resp::clients(password.is_some()))?;
+        check(resp, resp::clients(&users))?;
         check(args.s3.as_deref(), listen::Clients::Authenticated)?;
         check(args.metrics.as_deref(), metrics_clients(metrics_password.is_some()))?;
         let tls = tls?;
@@ -183,7 +187,7 @@ impl<'a> Clients<'a> {
                 Some((&address[..], AccessKeys::read(&path).map_err(|e| unfit(&path, e))?))
             }
         };
-        Ok(Self { resp, password, s3, domains: &args.s3_domain, metrics_password, tls })
+        Ok(Self { resp, users, s3, domains: &args.s3_domain, metrics_password, tls })
     }
 
     /// Serves S3 and the Redis protocol; returns the thread of the Redis protocol.
@@ -193,16 +197,16 @@ impl<'a> Clients<'a> {
         http: &mut Http,
         stop: &Arc<Stop>,
     ) -> Result<Option<JoinHandle<std::io::Result<()>>>, Failure> {
-        let Self { resp, password, s3, domains, tls, .. } = self;
+        let Self { resp, users, s3, domains, tls, .. } = self;
         if let Some((address, keys)) = s3 {
             let bound = http.s3(address, front, keys, domains.to_vec(), tls.as_ref());
             serving("S3", bound.map_err(device)?);
         }
         let Some(address) = resp else { return Ok(None) };
-        let listener = listen::bind(address, resp::clients(password.is_some())).map_err(refused)?;
+        let listener = listen::bind(address, resp::clients(&users)).map_err(refused)?;
         let bound = listener.local_addr().map_err(device)?;
         let (front, stop) = (front.clone(), stop.clone());
-        let options = resp::Options { password, tls, ..resp::Options::default() };
+        let options = resp::Options { users, tls, ..resp::Options::default() };
         let thread = std::thread::spawn(move || resp::serve(&listener, &front, options, &stop));
         serving("RESP", bound);
         Ok(Some(thread))

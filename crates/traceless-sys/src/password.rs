@@ -45,6 +45,16 @@ impl Password {
         Ok(Self(Sha256::digest(password).into()))
     }
 
+    /// The password that has this digest (SHA-256).
+    pub fn of_digest(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
+
+    /// Its digest (SHA-256).
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// Whether `password` is the right one, in constant time.
     pub fn is(&self, password: &[u8]) -> bool {
         let other: [u8; 32] = Sha256::digest(password).into();
@@ -64,6 +74,7 @@ mod tests {
             assert!(!password.is(wrong.as_bytes()), "{wrong}");
         }
         assert!(Password::new(b"short").is_err());
+        assert!(Password::of_digest(*password.digest()).is(b"open sesame"));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("password");
         std::fs::write(&path, "open sesame\r\nand more\n").unwrap();

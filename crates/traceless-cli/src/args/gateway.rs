@@ -54,6 +54,10 @@ pub struct GatewayArgs {
     /// File with the password that clients of the Redis protocol must give, as its first line
     #[arg(long, value_name = "FILE")]
     pub resp_password_file: Option<PathBuf>,
+    /// File with users of the Redis protocol and their rights, as Redis's aclfile: each line user
+    /// NAME RULE... ACL LOAD reads it again, ACL SAVE writes it
+    #[arg(long, value_name = "FILE", conflicts_with = "resp_password_file")]
+    pub resp_users: Option<PathBuf>,
     /// Serve S3 at this address
     #[arg(long, value_name = "ADDR")]
     pub s3: Option<String>,

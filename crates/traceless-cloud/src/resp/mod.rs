@@ -45,6 +45,8 @@
 //! # }
 //! ```
 
+mod acl;
+mod command_table;
 mod glob;
 mod info;
 mod protocol;
@@ -52,10 +54,13 @@ mod service;
 mod session;
 mod shared_commands;
 mod transaction;
+mod user_list;
+mod users;
 mod value_commands;
 mod values;
 
 pub use traceless_sys::password::Password;
+pub use user_list::RespUsers;
 
 use crate::connection_places::{ConnectionPlaces, Place, REST, STRANGER_TIME};
 use crate::deadline_stream::{Deadline, DeadlineStream};
@@ -83,8 +88,8 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// Options of the server.
 pub struct Options {
-    /// The clients' password, if one is required.
-    pub password: Option<Password>,
+    /// The users that clients are known as.
+    pub users: RespUsers,
     /// The server's certificate and key, if it uses TLS.
     pub tls: Option<Tls>,
     /// How long a client may take for TLS and the password together.
@@ -93,16 +98,16 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { password: None, tls: None, stranger_time: STRANGER_TIME }
+        Self { users: RespUsers::of_default(None), tls: None, stranger_time: STRANGER_TIME }
     }
 }
 
 /// How clients authenticate.
-pub fn clients(has_password: bool) -> Clients {
-    if has_password {
+pub fn clients(users: &RespUsers) -> Clients {
+    if users.have_passwords() {
         return Clients::Authenticated;
     }
-    Clients::Anyone { remedy: "give --resp-password-file" }
+    Clients::Anyone { remedy: "give --resp-password-file or --resp-users" }
 }
 
 /// Serves connections until a stop is requested, and finishes running commands.
@@ -112,9 +117,10 @@ pub fn serve(
     options: Options,
     stop: &Stop,
 ) -> io::Result<()> {
-    let Options { password, tls, stranger_time } = options;
-    listen::check_listener(listener, clients(password.is_some()))?;
+    let Options { users, tls, stranger_time } = options;
+    listen::check_listener(listener, clients(&users))?;
     let address = listener.local_addr()?;
+    users.allow_open(listen::is_loopback(address));
     let places = ConnectionPlaces::new(CONNECTIONS_MAX);
     let at_stop = places.clone();
     stop.on_stop(move || {
@@ -122,8 +128,7 @@ pub fn serve(
         // Wakes the listener, which then notices the stop.
         drop(TcpStream::connect(address));
     });
-    let is_open = password.is_none() && tls.is_none();
-    let served = Arc::new(SharedService::new(front.clone(), password));
+    let served = Arc::new(SharedService::new(front.clone(), users));
     for stream in listener.incoming() {
         if stop.is_requested() {
             break;
@@ -135,8 +140,8 @@ pub fn serve(
             continue;
         };
         let Ok(Some((stranger, stream))) = enter(&places, stream, stranger_time) else { continue };
-        if is_open {
-            // Without TLS and password a client may stay silent.
+        if tls.is_none() && RespSession::new(&served).is_known() {
+            // Without TLS and passwords a client may stay silent.
             let _ = stranger.deadline.lift(&stranger.stream);
         }
         let (served, tls) = (served.clone(), tls.clone());

@@ -1,7 +1,7 @@
 //! The state that all connections share, and how commands reach the gateway.
 
-use super::Password;
 use super::protocol::Reply;
+use super::user_list::RespUsers;
 use super::values::{Expiries, SetOptions, Values, note_of};
 use crate::error::Result;
 use crate::gateway::{BindObserver, Gateway, Object, RemoveStep, StoreStep, Value};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The state that all connections share.
 pub struct SharedService {
     pub front: Arc<SharedGateway>,
-    pub(super) password: Option<Password>,
+    pub(super) users: RespUsers,
     /// Most bytes that the commands of a transaction have, and most that it reads.
     pub(super) transaction_len_max: usize,
     expiries: Arc<Mutex<Expiries>>,
@@ -21,9 +21,9 @@ pub struct SharedService {
 const TRANSACTION_LEN_MAX: usize = 64 << 20;
 
 impl SharedService {
-    pub fn new(front: Arc<SharedGateway>, password: Option<Password>) -> Self {
+    pub fn new(front: Arc<SharedGateway>, users: RespUsers) -> Self {
         let expiries = Arc::new(Mutex::new(front.inspect(Expiries::find)));
-        Self { front, password, transaction_len_max: TRANSACTION_LEN_MAX, expiries }
+        Self { front, users, transaction_len_max: TRANSACTION_LEN_MAX, expiries }
     }
 
     /// The values of names, read by queries that are sent together with other clients' queries.

@@ -1,14 +1,17 @@
 //! One connection: its authentication, its version of the protocol, and its commands.
 
+use super::acl::acl;
 use super::info::{config, hello};
 use super::protocol::{COMMAND_LEN_MAX, Command, Reply, parse, syntax};
 use super::service::SharedService;
 use super::shared_commands::{Group, SharedCommand};
 use super::transaction::SessionTransaction;
+use super::users::{DEFAULT, Refusal, RespUser};
 use super::value_commands::{changes_what_it_reads, kind_of};
 use super::values::SetOptions;
 use crate::shared::{Kind, Protocol};
 use std::io::{self, Write};
+use std::sync::Arc;
 
 /// How many cursors of SCAN a connection keeps.
 const CURSORS_MAX: usize = 64;
@@ -19,8 +22,8 @@ const STRANGER_LEN_MAX: usize = 16 << 10;
 pub struct RespSession<'a> {
     served: &'a SharedService,
     version: u8,
-    /// Whether the client is authenticated.
-    is_known: bool,
+    /// The name and the number of the user that the client is known as.
+    user: Option<(String, u64)>,
     /// Each cursor with the name after which it continues.
     cursors: Vec<(u64, Vec<u8>)>,
     next_cursor: u64,
@@ -29,11 +32,11 @@ pub struct RespSession<'a> {
 
 impl<'a> RespSession<'a> {
     pub fn new(served: &'a SharedService) -> Self {
-        let is_known = served.password.is_none();
+        let user = served.users.get(DEFAULT).filter(|one| one.user.is_on && one.user.is_open);
         Self {
             served,
             version: 2,
-            is_known,
+            user: user.map(|one| (DEFAULT.to_owned(), one.number)),
             cursors: Vec::new(),
             next_cursor: 1,
             transaction: SessionTransaction::default(),
@@ -47,12 +50,12 @@ impl<'a> RespSession<'a> {
 
     /// Whether the client is authenticated.
     pub fn is_known(&self) -> bool {
-        self.is_known
+        self.user.is_some()
     }
 
     /// Longest command that is accepted, in bytes.
     pub fn command_len_max(&self) -> usize {
-        if self.is_known { COMMAND_LEN_MAX } else { STRANGER_LEN_MAX }
+        if self.is_known() { COMMAND_LEN_MAX } else { STRANGER_LEN_MAX }
     }
 
     /// Writes the replies to pipelined commands. Returns whether the connection ends.
@@ -61,8 +64,11 @@ impl<'a> RespSession<'a> {
     pub fn answer_all(&mut self, commands: &[Command], to: &mut impl Write) -> io::Result<bool> {
         let mut rest = commands;
         while let [command, after @ ..] = rest {
-            let may_group = self.is_known && !self.transaction.is_open();
-            let group = may_group.then(|| Group::take(rest, self.served)).flatten();
+            let user = self.current_user().filter(|_| !self.transaction.is_open());
+            let group = user.and_then(|user| {
+                let allowed = rest.iter().take_while(|command| user.check(command).is_ok());
+                Group::take(&rest[..allowed.count()], self.served)
+            });
             if let Some(group) = group {
                 let (grouped, after) = rest.split_at(group.len());
                 for reply in self.answer_group(&group, grouped) {
@@ -101,7 +107,16 @@ impl<'a> RespSession<'a> {
     pub fn answer(&mut self, command: &Command) -> (Reply, bool) {
         let (name, words) = (command[0].to_ascii_uppercase(), &command[1..]);
         let ends = name == b"QUIT";
-        if self.is_known
+        if let Err(refused) = self.check_rights(&name, command) {
+            if name == b"EXEC" {
+                self.transaction = SessionTransaction::default();
+            } else {
+                self.transaction.refuse();
+            }
+            // Without its user a client is not known any more.
+            return (refused, !self.is_known());
+        }
+        if self.is_known()
             && !ends
             && let Some(reply) = self.transaction.answer(&name, command, self.served)
         {
@@ -109,10 +124,16 @@ impl<'a> RespSession<'a> {
         }
         let reply = match (&name[..], words) {
             (b"QUIT", _) => Reply::Simple("OK"),
-            (b"AUTH", [password]) => self.authenticate(b"default", password),
+            (b"AUTH", [_]) if self.default_is_open() => {
+                Reply::Error("ERR this server asks for no password".to_owned())
+            }
+            (b"AUTH", [password]) => self.authenticate(DEFAULT.as_bytes(), password),
             (b"AUTH", [user, password]) => self.authenticate(user, password),
             (b"HELLO", _) => self.hello(words),
-            _ if !self.is_known => Reply::Error("NOAUTH Authentication required.".to_owned()),
+            _ if !self.is_known() => Reply::Error("NOAUTH Authentication required.".to_owned()),
+            (b"ACL", _) => {
+                acl(words, self.user.as_ref().map_or("", |(name, _)| name), &self.served.users)
+            }
             (b"PING", []) => Reply::Simple("PONG"),
             (b"PING" | b"ECHO", [word]) => Reply::Bulk(word.clone()),
             (b"CONFIG", [verb, what]) if verb.eq_ignore_ascii_case(b"GET") => config(what),
@@ -151,16 +172,43 @@ impl<'a> RespSession<'a> {
         reply
     }
 
-    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Reply {
-        let Some(known) = &self.served.password else {
-            return Reply::Error("ERR this server asks for no password".to_owned());
+    /// The user that the client is known as, unless it is gone.
+    fn current_user(&self) -> Option<Arc<RespUser>> {
+        let (name, number) = self.user.as_ref()?;
+        let found = self.served.users.get(name).filter(|one| one.number == *number)?;
+        Some(found.user)
+    }
+
+    /// Fails unless the client may run a command, and with EXEC all that are queued.
+    fn check_rights(&mut self, name: &[u8], command: &Command) -> Result<(), Reply> {
+        let Some((known_as, _)) = &self.user else { return Ok(()) };
+        let Some(user) = self.current_user() else {
+            self.user = None;
+            return Err(Reply::Error("NOAUTH the user of this connection was removed".to_owned()));
         };
-        if known.is(password) && user == b"default" {
-            self.is_known = true;
+        let is_end = name == b"EXEC" && self.transaction.is_open();
+        let queued = self.transaction.queued().filter(|_| is_end);
+        let mut all = core::iter::once(command).chain(queued);
+        all.try_for_each(|command| user.check(command)).map_err(|refusal| match refusal {
+            Refusal::Command(name) => Reply::Error(format!(
+                "NOPERM User {known_as} has no permissions to run the '{name}' command"
+            )),
+            Refusal::Name => Reply::Error("NOPERM No permissions to access a key".to_owned()),
+        })
+    }
+
+    fn default_is_open(&self) -> bool {
+        self.served.users.get(DEFAULT).is_some_and(|one| one.user.is_on && one.user.is_open)
+    }
+
+    fn authenticate(&mut self, name: &[u8], password: &[u8]) -> Reply {
+        let name = core::str::from_utf8(name).unwrap_or_default();
+        if let Some(found) = self.served.users.authenticate(name, password) {
+            self.user = Some((name.to_owned(), found.number));
             return Reply::Simple("OK");
         }
         tracing::warn!(protocol = "resp", "a wrong password was given");
-        Reply::Error("WRONGPASS invalid username-password pair".to_owned())
+        Reply::Error("WRONGPASS invalid username-password pair or user is disabled.".to_owned())
     }
 
     fn hello(&mut self, words: &[Vec<u8>]) -> Reply {
@@ -185,7 +233,7 @@ impl<'a> RespSession<'a> {
                 _ => return syntax(),
             }
         }
-        if !self.is_known {
+        if !self.is_known() {
             return Reply::Error("NOAUTH HELLO must come with AUTH here".to_owned());
         }
         self.version = version;

@@ -131,7 +131,7 @@ fn values_expire() {
     );
     // After the clock advances, expired values are gone for all commands, and no query was sent.
     let front = SharedGateway::new(in_memory(2000, 1), Arc::new(Metrics::default()), clock.clone());
-    let served = SharedService::new(Arc::new(front), None);
+    let served = SharedService::new(Arc::new(front), RespUsers::of_default(None));
     let mut session = RespSession::new(&served);
     let mut send = |command: &str| {
         let words = command.split(' ').map(|word| word.as_bytes().to_vec()).collect();
@@ -206,7 +206,7 @@ fn pipelined_commands_take_one_tick_each_at_a_constant_rate() {
             gateway.start_constant_rate(500, Arc::new(SimulatedClock::default())).unwrap();
         }
         let front = SharedGateway::new(gateway, Arc::new(Metrics::default()), Arc::new(Wall));
-        let served = SharedService::new(Arc::new(front), None);
+        let served = SharedService::new(Arc::new(front), RespUsers::of_default(None));
         let len = |from: usize| Group::take(&pipeline[from..], &served).map(|group| group.len());
         [0, 3, 5].map(len)
     };
@@ -216,8 +216,8 @@ fn pipelined_commands_take_one_tick_each_at_a_constant_rate() {
 #[test]
 fn a_password_is_required() {
     let with_password = |commands: &str| {
-        let password = Some(Password::new(b"open sesame").unwrap());
-        let options = Options { password, ..Options::default() };
+        let users = RespUsers::of_default(Some(Password::new(b"open sesame").unwrap()));
+        let options = Options { users, ..Options::default() };
         answers_with(commands.as_bytes(), options, Arc::new(Wall)).replace("\r\n", "|")
     };
     let refused = with_password("GET a\r\nPING\r\nAUTH wrong\r\nHELLO 3\r\nGET a\r\n");
@@ -229,7 +229,8 @@ fn a_password_is_required() {
         $11\r\nopen sesame\r\nGET a\r\n";
     assert!(with_password(hello).ends_with("_|+OK|"));
     let front = SharedGateway::new(in_memory(10, 1), Arc::new(Metrics::default()), Arc::new(Wall));
-    let served = SharedService::new(Arc::new(front), Some(Password::new(b"open sesame").unwrap()));
+    let users = RespUsers::of_default(Some(Password::new(b"open sesame").unwrap()));
+    let served = SharedService::new(Arc::new(front), users);
     let mut session = RespSession::new(&served);
     let room_for = |len: usize| {
         let command = format!("*1\r\n${len}\r\n{}\r\n", "x".repeat(len));
@@ -239,6 +240,120 @@ fn a_password_is_required() {
     session.answer(&vec![b"AUTH".to_vec(), b"open sesame".to_vec()]);
     assert!(session.command_len_max() > 64 << 20);
     assert!(answers(b"AUTH x\r\n").starts_with("-ERR this server asks for no password"));
+}
+
+#[test]
+fn users_have_the_rights_of_their_rules() {
+    let lines = replies(&[
+        "SET own:1 x",
+        "SET other y",
+        "ACL SETUSER ann on >open-sesame ~own:* +@all -@dangerous -incr",
+        "ACL WHOAMI",
+        "ACL GETUSER none",
+        "AUTH ann wrong",
+        "AUTH ann open-sesame",
+        "ACL WHOAMI",
+        "GET own:1",
+        "GET other",
+        "MGET own:1 other",
+        "INCR own:2",
+        "KEYS *",
+        "ACL LIST",
+        "MULTI",
+        "GET own:1",
+        "GET other",
+        "EXEC",
+        "PING",
+    ]);
+    let denied = "-NOPERM User ann has no permissions to run the";
+    let key = "-NOPERM No permissions to access a key";
+    let text = lines.join(" ");
+    let want = format!(
+        "+OK +OK +OK $7 default $-1 -WRONGPASS invalid username-password pair or user is \
+         disabled. +OK $3 ann $1 x {key} {key} {denied} 'incr' command {denied} 'keys' command \
+         {denied} 'acl' command +OK +QUEUED {key} -EXECABORT Transaction discarded because of \
+         previous errors. +PONG +OK"
+    );
+    // ACL WHOAMI is slow, and neither dangerous nor of administrators.
+    assert_eq!(text, want);
+}
+
+#[test]
+fn rights_change_while_clients_are_connected() {
+    let front = SharedGateway::new(in_memory(50, 1), Arc::new(Metrics::default()), Arc::new(Wall));
+    let served = SharedService::new(Arc::new(front), RespUsers::of_default(None));
+    served.users.allow_open(true);
+    let command = |text: &str| text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    let (mut admin, mut client) = (RespSession::new(&served), RespSession::new(&served));
+    let mut order = |text: &str| admin.answer(&command(text)).0;
+    let ok = Reply::Simple("OK");
+    assert_eq!(order("ACL SETUSER ann on nopass ~* +@all"), ok);
+    let mut request = |text: &str| {
+        let (reply, ends) = client.answer(&command(text));
+        let text = match reply {
+            Reply::Error(text) => text.split(' ').next().unwrap_or_default().to_owned(),
+            _ => String::new(),
+        };
+        (text, ends)
+    };
+    let (right, denied) = ((String::new(), false), ("NOPERM".to_owned(), false));
+    assert_eq!(request("AUTH ann x"), right);
+    assert_eq!(request("SET a 1"), right);
+    for text in ["MULTI", "SET a 2"] {
+        assert_eq!(request(text), right);
+    }
+    assert_eq!(order("ACL SETUSER ann -@write"), ok);
+    assert_eq!(request("EXEC"), denied);
+    assert_eq!((request("GET a"), request("SET a 3")), (right.clone(), denied));
+    let mut replies = Vec::new();
+    let pipeline = [command("GET a"), command("GET a"), command("DEL a")];
+    RespSession::new(&served).answer_all(&pipeline[..2], &mut replies).unwrap();
+    client.answer_all(&pipeline, &mut replies).unwrap();
+    let replies = String::from_utf8(replies).unwrap();
+    assert_eq!(replies.matches("$1\r\n1\r\n").count(), 4, "{replies}");
+    assert!(replies.contains("'del' command"), "{replies}");
+    assert_eq!(order("ACL DELUSER ann"), Reply::Integer(1));
+    assert_eq!(order("ACL SETUSER ann on nopass ~* +@all"), ok);
+    let (reply, ends) = client.answer(&command("GET a"));
+    assert!(ends && matches!(reply, Reply::Error(text) if text.starts_with("NOAUTH")));
+}
+
+#[test]
+fn users_are_described() {
+    let digest = "a".repeat(64);
+    let lines = replies(&[
+        &format!("ACL SETUSER ann on #{digest} ~a* %R~b +@read -get +acl|whoami"),
+        "ACL USERS",
+        "ACL LIST",
+        "ACL GETUSER ann",
+        "ACL CAT transaction",
+        "ACL CAT none",
+        "ACL SETUSER ann +none",
+        "ACL SETUSER ann >short",
+        "ACL DELUSER default",
+        "ACL DELUSER ann bob",
+        "ACL SAVE",
+        "ACL LOG",
+    ]);
+    let rules = "-@all +@read -get +acl|whoami";
+    let text = lines.join("|");
+    assert!(text.starts_with("+OK|*2|$3|ann|$7|default|*2|"), "{text}");
+    let described = format!("user ann on #{digest} ~a* %R~b resetchannels {rules}");
+    assert!(text.contains(&described) && text.contains("user default on nopass ~* "), "{text}");
+    let got = format!("$5|flags|*1|$2|on|$9|passwords|*1|$64|{digest}|$8|commands|$29|{rules}|");
+    assert!(text.contains(&got), "{text}");
+    let errors: Vec<_> = lines.iter().filter(|line| line.starts_with("-ERR")).collect();
+    for (error, part) in errors.iter().zip([
+        "Unknown category 'none'",
+        "modifier '+none': Unknown command or category name in ACL",
+        "modifier '(password)'",
+        "The 'default' user cannot be removed",
+        "give --resp-users",
+        "unknown subcommand",
+    ]) {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(errors.len() == 6 && text.contains("|:1|") && text.contains("|$7|unwatch|"), "{text}");
 }
 
 #[test]
@@ -350,7 +465,7 @@ fn valid_commands_of_a_pipeline_run_despite_invalid_ones() {
 fn with_two(work: impl FnOnce(&mut dyn FnMut(&str) -> Reply, &mut dyn FnMut(&str) -> Reply)) {
     let front =
         SharedGateway::new(in_memory(2000, 1), Arc::new(Metrics::default()), Arc::new(Wall));
-    let served = SharedService::new(Arc::new(front), None);
+    let served = SharedService::new(Arc::new(front), RespUsers::of_default(None));
     let (mut one, mut other) = (RespSession::new(&served), RespSession::new(&served));
     let words =
         |command: &str| command.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
@@ -499,7 +614,7 @@ fn pipelined_commands_are_queued() {
 fn transactions_that_read_too_much_change_nothing() {
     let front =
         SharedGateway::new(in_memory(2000, 1), Arc::new(Metrics::default()), Arc::new(Wall));
-    let mut served = SharedService::new(Arc::new(front), None);
+    let mut served = SharedService::new(Arc::new(front), RespUsers::of_default(None));
     served.transaction_len_max = 100_000;
     let mut session = RespSession::new(&served);
     let mut send = |command: &str| {

@@ -45,6 +45,16 @@ impl SessionTransaction {
         self.queue.is_some()
     }
 
+    /// The commands since MULTI.
+    pub fn queued(&self) -> impl Iterator<Item = &Command> {
+        self.queue.iter().flatten()
+    }
+
+    /// Has EXEC refused, because a command was.
+    pub fn refuse(&mut self) {
+        self.is_refused = true;
+    }
+
     /// The reply to a command of transactions, or to one that is queued; `None` for other commands.
     pub fn answer(
         &mut self,

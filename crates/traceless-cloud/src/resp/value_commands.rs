@@ -102,14 +102,15 @@ impl Values<'_> {
     }
 }
 
+/// Commands that transactions may have, with the number of words; `+` for more of them.
+pub const TRANSACTION_COMMANDS: &str = "APPEND:2 DBSIZE:0 DECR:1 DECRBY:2 DEL:1+ ECHO:1 EXISTS:1+ \
+    EXPIRE:2+ EXPIREAT:2+ EXPIRETIME:1 GET:1 GETDEL:1 GETEX:1+ GETSET:2 INCR:1 INCRBY:2 INFO:0+ \
+    MGET:1+ MSET:2+ PERSIST:1 PEXPIRE:2+ PEXPIREAT:2+ PEXPIRETIME:1 PING:0+ PSETEX:3 PTTL:1 \
+    SET:2+ SETEX:3 SETNX:2 STRLEN:1 TOUCH:1+ TTL:1 TYPE:1 UNLINK:1+ UNWATCH:0";
+
 /// Whether transactions may have a command, with so many words behind its name.
 pub fn is_known(name: &[u8], words: usize) -> bool {
-    /// With the number of words; `+` for more of them.
-    const COMMANDS: &str = "APPEND:2 DBSIZE:0 DECR:1 DECRBY:2 DEL:1+ ECHO:1 EXISTS:1+ EXPIRE:2+ \
-        EXPIREAT:2+ EXPIRETIME:1 GET:1 GETDEL:1 GETEX:1+ GETSET:2 INCR:1 INCRBY:2 INFO:0+ \
-        MGET:1+ MSET:2+ PERSIST:1 PEXPIRE:2+ PEXPIREAT:2+ PEXPIRETIME:1 PING:0+ PSETEX:3 PTTL:1 \
-        SET:2+ SETEX:3 SETNX:2 STRLEN:1 TOUCH:1+ TTL:1 TYPE:1 UNLINK:1+ UNWATCH:0";
-    COMMANDS.split_ascii_whitespace().any(|command| {
+    TRANSACTION_COMMANDS.split_ascii_whitespace().any(|command| {
         let (known, count) = command.split_once(':').unwrap_or((command, "0"));
         let (least, has_more) = (count.trim_end_matches('+'), count.ends_with('+'));
         let least: usize = least.parse().unwrap_or(usize::MAX);
