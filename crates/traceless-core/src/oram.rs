@@ -65,6 +65,7 @@
 use crate::error::{Error, Result};
 use crate::types::Addr;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 /// What a scheme's claim covers.
@@ -142,6 +143,14 @@ pub trait BlockOram: Oram + Sync {
         Ok(())
     }
 
+    /// Makes `blocks` read as zeros, also after a crash once that is durable. The writes that it
+    /// makes follow from `blocks` and the number of earlier writes. After an error some of the
+    /// first blocks may read as zeros.
+    fn discard(&mut self, blocks: Range<u64>) -> Result {
+        check_range(self.blocks(), &blocks)?;
+        write_zeros(self, blocks)
+    }
+
     /// Makes every write durable that returned before the last [`write_out`](Self::write_out).
     fn sync_shared(&self) -> Result;
 
@@ -167,6 +176,30 @@ pub fn check_request(blocks: u64, block_len: usize, addrs: &[Addr], bytes: usize
         Some(&addr) => Err(Error::OutOfRange { addr, blocks }),
         None => Ok(()),
     }
+}
+
+/// Refuses a range that ends beyond the `blocks` blocks of an ORAM.
+pub fn check_range(blocks: u64, range: &Range<u64>) -> Result {
+    if range.end > blocks {
+        return Err(Error::OutOfRange { addr: Addr(range.end - 1), blocks });
+    }
+    Ok(())
+}
+
+/// Blocks of zeros that are written in one request.
+const ZEROS_PER_WRITE: u64 = 64;
+
+/// Writes zeros to `blocks`, which are in range.
+pub fn write_zeros(oram: &mut (impl Oram + ?Sized), blocks: Range<u64>) -> Result {
+    let len = oram.block_len();
+    let mut at = blocks.start;
+    while at < blocks.end {
+        let end = (at + ZEROS_PER_WRITE).min(blocks.end);
+        let addrs: Vec<Addr> = (at..end).map(Addr).collect();
+        oram.write_many(&addrs, &vec![0; addrs.len() * len])?;
+        at = end;
+    }
+    Ok(())
 }
 
 /// Splits a request for several blocks of `block_len` bytes, which fill a buffer of `bytes` bytes,

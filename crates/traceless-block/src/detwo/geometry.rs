@@ -65,6 +65,8 @@ pub struct DetWoGeometry {
     pub map_entries: MapEntries,
     /// Writes between two syncs at most, S.
     pub unsynced_max: u64,
+    /// Whether a map of discarded blocks lies behind the blocks.
+    pub discards: bool,
 }
 
 impl DetWoGeometry {
@@ -72,8 +74,9 @@ impl DetWoGeometry {
     /// blocks, at most [`UNSYNCED_MAX`].
     pub fn new(blocks: u64, block_len: usize, refresh: Refresh, map_tiers: u8) -> Result<Self> {
         let map_entries = MapEntries::Counts;
+        let (unsynced_max, discards) = (1, false);
         let mut geometry =
-            Self { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max: 1 };
+            Self { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max, discards };
         geometry.check()?;
         let smallest = geometry.tier_blocks(map_tiers);
         // One pass over the smallest tier must be longer than the unsynced part: S K < N.
@@ -91,6 +94,13 @@ impl DetWoGeometry {
         Ok(geometry)
     }
 
+    /// This geometry with a discard map, which needs a map of counts.
+    pub fn with_discards(self) -> Result<Self> {
+        let geometry = Self { discards: true, ..self };
+        geometry.check()?;
+        Ok(geometry)
+    }
+
     /// This geometry for another number of blocks. A map on the store gets at least as many tiers
     /// as before, and more if the rest of the map would exceed a gibibyte and its former size.
     pub fn resized(&self, blocks: u64) -> Result<Self> {
@@ -98,7 +108,9 @@ impl DetWoGeometry {
             0 => 0,
             tiers => Self::map_tiers_for(blocks, self.map_memory().max(MAP_MEMORY_MAX)).max(tiers),
         };
-        Self::new(blocks, self.block_len, self.refresh, tiers)?.with_map_entries(self.map_entries)
+        let resized = Self::new(blocks, self.block_len, self.refresh, tiers)?;
+        let resized = resized.with_map_entries(self.map_entries)?;
+        if self.discards { resized.with_discards() } else { Ok(resized) }
     }
 
     /// Refuses invalid parameters, so that code which reads saved parameters can rely on them.
@@ -108,7 +120,7 @@ impl DetWoGeometry {
         // each with its entry, and the map's tiers.
         let (p, q) = (u128::from(self.refresh.p()), u128::from(self.refresh.q()));
         let slack = 2 * u128::from(UNSYNCED_MAX) * p;
-        let slots = u128::from(self.blocks) * (p + q).div_ceil(p) + slack;
+        let slots = u128::from(self.stored_blocks()) * (p + q).div_ceil(p) + slack;
         if slots * (self.block_len as u128 + 512) * 2 > 1 << 62 {
             return Err(Error::Geometry("the image would be larger than 4 EiB"));
         }
@@ -127,6 +139,12 @@ impl DetWoGeometry {
         let fits = |t: &DetWoTierGeometry| Pointer::fits(t.hold.slots, t.hold.body_len);
         if self.map_entries == MapEntries::Pointers && !self.tiers().iter().all(fits) {
             return Err(Error::Geometry("too many blocks for pointers of 8 bytes"));
+        }
+        if self.discards && self.map_entries != MapEntries::Counts {
+            return Err(Error::Geometry("discards need a map of counts"));
+        }
+        if self.discards && self.discard_period() < 2 {
+            return Err(Error::Geometry("blocks too short for discards at this refresh ratio"));
         }
         Ok(())
     }
@@ -150,12 +168,40 @@ impl DetWoGeometry {
         let k = f64::from(self.refresh.p()) / f64::from(self.refresh.q());
         let slot = |layout: &SlotLayout| (layout.entry_len + layout.body_len) as f64;
         let bytes = self.tiers().iter().map(|t| slot(&t.hold) + k * slot(&t.main)).sum::<f64>();
-        bytes / self.block_len as f64
+        let on_schedule =
+            if self.discards { 1.0 / (self.discard_period() - 1) as f64 } else { 0.0 };
+        bytes / self.block_len as f64 * (1.0 + on_schedule)
     }
 
     /// Bytes of memory that the map takes while the volume is open.
     pub fn map_memory(&self) -> u64 {
-        MAP.memory(self.blocks, self.map_tiers)
+        MAP.memory(self.stored_blocks(), self.map_tiers)
+    }
+
+    /// Bytes of memory that the discard map takes at most.
+    pub fn discard_memory(&self) -> u64 {
+        self.discard_blocks() * self.block_len as u64
+    }
+
+    /// Blocks of the discard map.
+    pub fn discard_blocks(&self) -> u64 {
+        if self.discards { self.blocks.div_ceil(self.discard_covers()) } else { 0 }
+    }
+
+    /// Blocks that one block of the discard map covers.
+    pub fn discard_covers(&self) -> u64 {
+        8 * self.block_len as u64
+    }
+
+    /// The writes of which the last is to a block of the discard map, of each in turn: so many that
+    /// in one pass each has its turn. 0 if these are more than a pass.
+    pub fn discard_period(&self) -> u64 {
+        self.refresh.writes_for(self.stored_blocks()) / self.discard_blocks().max(1)
+    }
+
+    /// Blocks in all, with the discard map.
+    fn stored_blocks(&self) -> u64 {
+        self.blocks + self.discard_blocks()
     }
 
     /// Map tiers that keep the rest of the map within `budget` bytes of memory.
@@ -165,7 +211,7 @@ impl DetWoGeometry {
 
     /// Blocks of tier `tier`: tier 0 is the data, each other tier holds the map of the one before.
     pub(super) fn tier_blocks(&self, tier: u8) -> u64 {
-        MAP.tier_blocks(self.blocks, tier)
+        MAP.tier_blocks(self.stored_blocks(), tier)
     }
 
     pub(super) fn tiers(&self) -> Vec<DetWoTierGeometry> {

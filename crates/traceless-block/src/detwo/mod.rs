@@ -14,6 +14,9 @@
 //! block: every write, to any address, rewrites one block in each tier. For comparison the map may
 //! hold the authors' self-invalidating pointers instead ([`MapEntries`]).
 //!
+//! Discarded blocks are marked in a map of bits, in further blocks of the same scheme
+//! (`detwo/discards.rs`).
+//!
 //! Paper: the papers' Algorithm 1 with its wrap error corrected; docs/papers.md lists the
 //! differences. Not hidden: reads, the number of writes, and the times of syncs.
 //!
@@ -49,6 +52,7 @@
 //! # }
 //! ```
 
+mod discards;
 mod geometry;
 mod keys;
 mod lookup;
@@ -74,11 +78,13 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
+use discards::DiscardMap;
 use geometry::DetWoTierGeometry;
 use keys::DetWoKeyRing;
 use read::DetWoReadScratch;
 use traceless_core::error::{Error, Place, Result};
-use traceless_core::oram::{BlockOram, Hides, Oram, check_request};
+use traceless_core::oram::{BlockOram, Hides, Oram, check_range, check_request, write_zeros};
 use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::lifecycle::Lifecycle;
 use traceless_core::scheme::openings::{SchemeState, dummies_to_retire, key_bytes_max};
@@ -94,6 +100,8 @@ pub struct DetWo {
     keys: DetWoKeyRing,
     /// Map entries of the blocks of the last tier; 0 means never written.
     top: Vec<u64>,
+    /// The blocks that read as zeros; `None` if the geometry has no discard map.
+    discards: Option<DiscardMap>,
     count: u64,
     life: Lifecycle,
     key_bytes_max: u64,
@@ -139,6 +147,7 @@ impl DetWo {
         let read_only = context.read_only;
         let mut opened = Self::assemble(geometry, context, &state)?;
         opened.recover(&state, DamagePolicy::Refuse, progress)?;
+        opened.load_discards(DamagePolicy::Refuse)?;
         if !read_only {
             opened.begin_opening()?;
             opened.retire_old_openings()?;
@@ -162,8 +171,11 @@ impl DetWo {
         let mut state = SchemeState::decode(state)?;
         state.at_least = state.at_least.max(context.expect_writes);
         let mut opened = Self::assemble(geometry, context, &state)?;
-        let lost = opened.recover(&state, DamagePolicy::Accept, progress)?;
+        let mut lost = opened.recover(&state, DamagePolicy::Accept, progress)?;
+        let parts = opened.load_discards(DamagePolicy::Accept)?;
+        lost.extend(parts.iter().map(|part| part.place));
         opened.begin_opening()?;
+        opened.replace_parts(&parts)?;
         let top = opened.tiers.last().expect("the data is a tier");
         let pass = top.geometry.live_writes + geometry.unsynced_max;
         for done in 0..pass {
@@ -209,6 +221,7 @@ impl DetWo {
         Ok(Self {
             keys: DetWoKeyRing::new(context.key, context.cipher, geometry, state),
             top: vec![0; usize::try_from(top_blocks).map_err(|_| Error::Geometry("map"))?],
+            discards: geometry.discards.then(|| DiscardMap::new(&geometry)).transpose()?,
             writer: DetWoWriteScratch::default(),
             readers: Pool::default(),
             geometry,
@@ -329,6 +342,14 @@ impl BlockOram for DetWo {
         self.read_tier(0, addrs, into)
     }
 
+    fn discard(&mut self, blocks: Range<u64>) -> Result {
+        check_range(self.geometry.blocks, &blocks)?;
+        match self.discards {
+            Some(_) => self.discard_by_map(&blocks),
+            None => write_zeros(self, blocks),
+        }
+    }
+
     fn sync_shared(&self) -> Result {
         self.life.sync(&*self.store, self.count)
     }
@@ -346,5 +367,7 @@ impl BlockOram for DetWo {
     }
 }
 
+#[cfg(all(test, feature = "std"))]
+mod discard_tests;
 #[cfg(all(test, feature = "std"))]
 mod tests;

@@ -48,6 +48,15 @@ impl DetWo {
         for ((addr, fetch), into) in addrs.iter().zip(&*fetches).zip(into.chunks_exact_mut(len)) {
             self.open_fetch(tier, addr.0, fetch, run, into)?;
         }
+        // Discarded blocks are read like others, so that reads reveal no more than addresses.
+        if let (0, Some(map)) = (tier, &self.discards) {
+            let blocks = addrs.iter().zip(&*entries).zip(into.chunks_exact_mut(len));
+            for ((addr, &last), into) in blocks {
+                if map.is_discarded(addr.0, last) {
+                    into.fill(0);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -99,7 +108,7 @@ impl DetWo {
         if opened {
             return Ok(());
         }
-        let block = (tier == 0).then_some(block);
+        let block = (tier == 0 && block < self.geometry.blocks).then_some(block);
         Err(Error::Tampered { place: Place { area: area.name(), slot: slot.0, block } })
     }
 

@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::oram::{BlockOram, Hides, Oram};
 use traceless_core::scheme::contract::{
@@ -93,6 +94,9 @@ impl BlockScheme for DetWoGeometry {
         out.extend(u32::from(self.map_tiers).to_le_bytes());
         out.extend(self.unsynced_max.to_le_bytes());
         out.extend(entries.to_le_bytes());
+        if self.discards {
+            out.extend(u32::from(self.discards).to_le_bytes());
+        }
         out
     }
 
@@ -101,7 +105,7 @@ impl BlockScheme for DetWoGeometry {
             refresh: Some(self.refresh.to_string()),
             map: Some(if self.map_tiers == 0 { "memory" } else { "disk" }),
             map_entries: Some(self.map_entries.name()),
-            map_bytes: self.map_memory(),
+            map_bytes: self.map_memory() + self.discard_memory(),
             ..Facts::default()
         }
     }
@@ -122,6 +126,21 @@ impl BlockScheme for DetWoGeometry {
     fn slots_in_turn(&self) -> Vec<(u64, SlotLayout)> {
         let layouts = self.tiers().into_iter().flat_map(|tier| [tier.hold, tier.main]);
         self.areas().into_iter().map(|(_, at, _)| at).zip(layouts).collect()
+    }
+
+    fn keeps_discards(&self) -> bool {
+        self.discards
+    }
+
+    fn discard_writes(&self, blocks: Range<u64>) -> u64 {
+        if blocks.is_empty() {
+            return 0;
+        }
+        if !self.discards {
+            return blocks.end - blocks.start;
+        }
+        let covers = self.discard_covers();
+        blocks.end.div_ceil(covers) - blocks.start / covers
     }
 
     fn resized(&self, blocks: u64) -> Result<SharedScheme> {
@@ -168,7 +187,9 @@ fn choose(blocks: u64, block_len: usize, options: &SchemeOptions) -> Result<Shar
     };
     let tiers = tiers::placed(options.map, fitting);
     let geometry = DetWoGeometry::new(blocks, block_len, refresh, tiers)?;
-    Ok(Arc::new(geometry.with_map_entries(entries)?))
+    let geometry = geometry.with_map_entries(entries)?;
+    // Pointers have no discard map, nor have many short blocks at a high refresh ratio.
+    Ok(Arc::new(geometry.with_discards().unwrap_or(geometry)))
 }
 
 fn decode(blocks: u64, block_len: usize, parameters: &[u8]) -> Result<SharedScheme> {
@@ -183,16 +204,28 @@ fn decode(blocks: u64, block_len: usize, parameters: &[u8]) -> Result<SharedSche
             POINTERS => MapEntries::Pointers,
             _ => return Err(Error::Geometry("entries of the map of another kind")),
         },
+        discards: match u32_at(parameters, 24) {
+            0 => false,
+            1 => true,
+            _ => return Err(Error::Geometry("a discard map of another kind")),
+        },
     };
     geometry.check()?;
     Ok(Arc::new(geometry))
 }
 
-/// Every refresh ratio, and the map on the store in both kinds.
+/// Every refresh ratio, the map on the store in both kinds, and a discard map.
 fn samples(blocks: u64, map_blocks: u64, block_len: usize) -> Result<Samples> {
-    let sample = |name, blocks, (p, q): (u32, u32), tiers, entries| {
-        let geometry = DetWoGeometry::new(blocks, block_len, Refresh::new(p, q)?, tiers)?;
-        let scheme: SharedScheme = Arc::new(geometry.with_map_entries(entries)?);
+    let geometry = |blocks, (p, q): (u32, u32), tiers| {
+        DetWoGeometry::new(blocks, block_len, Refresh::new(p, q)?, tiers)
+    };
+    let sample = |name, blocks, ratio, tiers, entries| {
+        let scheme: SharedScheme =
+            Arc::new(geometry(blocks, ratio, tiers)?.with_map_entries(entries)?);
+        Ok((name, scheme))
+    };
+    let discards = |name, blocks, ratio, tiers| {
+        let scheme: SharedScheme = Arc::new(geometry(blocks, ratio, tiers)?.with_discards()?);
         Ok((name, scheme))
     };
     [
@@ -201,6 +234,8 @@ fn samples(blocks: u64, map_blocks: u64, block_len: usize) -> Result<Samples> {
         sample("K = 1/3", blocks, (1, 3), 0, MapEntries::Counts),
         sample("K = 1, map on the store", map_blocks, (1, 1), 1, MapEntries::Counts),
         sample("K = 1, pointers on the store", map_blocks, (1, 1), 1, MapEntries::Pointers),
+        discards("K = 1, discards", blocks, (1, 1), 0),
+        discards("K = 1, discards, map on the store", map_blocks, (1, 1), 1),
     ]
     .into_iter()
     .collect()

@@ -436,8 +436,16 @@ fn geometries() -> Vec<DetWoGeometry> {
         for map_entries in [MapEntries::Counts, MapEntries::Pointers] {
             let refresh = Refresh::parse(refresh).unwrap();
             let block_len = 64;
-            let geometry =
-                DetWoGeometry { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max };
+            let discards = map_entries == MapEntries::Counts && map_tiers == 1;
+            let geometry = DetWoGeometry {
+                blocks,
+                block_len,
+                refresh,
+                map_tiers,
+                map_entries,
+                unsynced_max,
+                discards,
+            };
             geometry.check().unwrap();
             list.push(geometry);
         }

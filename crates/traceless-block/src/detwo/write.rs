@@ -60,7 +60,7 @@ impl DetWo {
         let len = self.geometry.block_len;
         let (mut addrs, mut from) = (addrs, from);
         while !addrs.is_empty() {
-            let n = self.chunk_len(addrs.len() as u64)?;
+            let n = self.begin_chunk(addrs.len() as u64)?;
             let homes: Vec<u64> = addrs[..n].iter().map(|a| a.0).collect();
             self.write_chunk(&homes, &from[..n * len])?;
             (addrs, from) = (&addrs[n..], &from[n * len..]);
@@ -69,13 +69,21 @@ impl DetWo {
     }
 
     pub(super) fn write_one_dummy(&mut self) -> Result {
-        self.chunk_len(1)?;
+        self.begin_chunk(1)?;
         let zeros = vec![0; self.geometry.block_len];
         self.write_chunk(&[DUMMY], &zeros)
     }
 
+    /// Makes a write that is due on schedule. Returns the number of the `wanted` writes that fit in
+    /// one chunk then.
+    pub(super) fn begin_chunk(&mut self, wanted: u64) -> Result<usize> {
+        self.write_due_part()?;
+        let until_due = self.discards.as_ref().map_or(u64::MAX, |map| map.until_due(self.count));
+        self.chunk_len(wanted.min(until_due))
+    }
+
     /// Number of the `wanted` writes that fit in one chunk now; syncs first if there is no room.
-    fn chunk_len(&mut self, wanted: u64) -> Result<usize> {
+    pub(super) fn chunk_len(&mut self, wanted: u64) -> Result<usize> {
         self.life.writable()?;
         let unsynced = self.count - self.life.synced();
         let mut room = self.geometry.unsynced_max - unsynced;
@@ -94,7 +102,7 @@ impl DetWo {
         Ok(wanted.min(room).min((BLOCKS_PER_BATCH / per_write).max(1)) as usize)
     }
 
-    fn write_chunk(&mut self, homes: &[u64], data: &[u8]) -> Result {
+    pub(super) fn write_chunk(&mut self, homes: &[u64], data: &[u8]) -> Result {
         let mut scratch = core::mem::take(&mut self.writer);
         let result = self.plan(homes, data, &mut scratch).and_then(|()| {
             let written = self.write_planned(homes, data, &mut scratch);
@@ -273,6 +281,9 @@ impl DetWo {
             if home != DUMMY {
                 self.top[home as usize] = last_tier.entries[i];
             }
+        }
+        if let Some(map) = &mut self.discards {
+            homes.iter().for_each(|&home| map.note_write(home));
         }
         self.count += homes.len() as u64;
     }

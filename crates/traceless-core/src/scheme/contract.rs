@@ -33,6 +33,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt::Debug;
+use core::ops::Range;
 
 /// A scheme with its public parameters. An ORAM over a store is made by it, and opened again.
 pub trait Scheme: Debug + Send + Sync {
@@ -152,6 +153,16 @@ pub trait BlockScheme: Scheme {
 
     /// When and how often the scheme writes each part of its store.
     fn timetable(&self) -> Timetable;
+
+    /// Whether a discard only marks its blocks, so that it costs far less than writing zeros.
+    fn keeps_discards(&self) -> bool {
+        false
+    }
+
+    /// Writes that a discard of `blocks` makes: [`BlockOram::discard`]. Public.
+    fn discard_writes(&self, blocks: Range<u64>) -> u64 {
+        blocks.end.saturating_sub(blocks.start)
+    }
 
     /// Areas in which slots are written one after the other, around the area: first byte and layout
     /// of each.

@@ -134,6 +134,7 @@ fn any_detwo(rng: &mut SeededRng) -> Subject {
             map_tiers,
             map_entries: [MapEntries::Counts, MapEntries::Pointers][rng.below(2) as usize],
             unsynced_max: 1 + rng.below(9),
+            discards: false,
         };
         if geometry.check().is_ok() {
             return of_detwo(geometry);
@@ -158,8 +159,16 @@ fn detwo_geometry(
     unsynced_max: u64,
 ) -> DetWoGeometry {
     let (refresh, map_entries) = (Refresh::parse(k).expect("a ratio"), MapEntries::Counts);
-    let geometry =
-        DetWoGeometry { blocks, block_len, refresh, map_tiers, map_entries, unsynced_max };
+    let discards = false;
+    let geometry = DetWoGeometry {
+        blocks,
+        block_len,
+        refresh,
+        map_tiers,
+        map_entries,
+        unsynced_max,
+        discards,
+    };
     geometry.check().expect("a geometry that works");
     geometry
 }
