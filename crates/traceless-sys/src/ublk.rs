@@ -30,8 +30,9 @@
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let (bytes, block_len, request_bytes_max) = (1 << 20, 4096, 1 << 16);
+//! let (read_only, discards) = (false, false);
 //! let shape =
-//!     Shape { bytes, block_len, read_only: false, queues: 1, depth: 8, request_bytes_max };
+//!     Shape { bytes, block_len, read_only, queues: 1, depth: 8, request_bytes_max, discards };
 //! match Control::add(&shape) {
 //!     Ok(control) => assert_eq!(control.queues(), 1),
 //!     Err(error) => {
@@ -67,6 +68,10 @@ pub const READ: u32 = 0;
 pub const WRITE: u32 = 1;
 /// A request to make earlier writes durable.
 pub const FLUSH: u32 = 2;
+/// A request to discard bytes, which carries no data.
+pub const DISCARD: u32 = 3;
+/// A request to write zeros, which carries no data.
+pub const WRITE_ZEROES: u32 = 5;
 /// A flag of a write: it must be durable before it is completed.
 pub const FORCE: u32 = 1 << 13;
 
@@ -80,6 +85,9 @@ const COMMIT_AND_FETCH: u32 = command(0x21, size_of::<QueueCommand>());
 
 const USER_COPY: u64 = 1 << 7;
 const BASIC_PARAMETERS: u32 = 1;
+const DISCARD_PARAMETERS: u32 = 1 << 1;
+/// Bytes of the largest discard.
+const DISCARD_BYTES_MAX: u64 = 1 << 31;
 const READ_ONLY: u32 = 1;
 const VOLATILE_CACHE: u32 = 1 << 2;
 const FORCE_UNIT_ACCESS: u32 = 1 << 3;
@@ -157,6 +165,14 @@ struct Parameters {
     chunk_sectors: u32,
     device_sectors: u64,
     boundary_mask: u64,
+    discard_alignment: u32,
+    discard_granularity: u32,
+    discard_sectors_max: u32,
+    zeroing_sectors_max: u32,
+    discard_segments_max: u16,
+    pad: u16,
+    /// The first part of parameters that are not set.
+    rest: u32,
 }
 
 /// The structures that a control command points to.
@@ -181,6 +197,8 @@ pub struct Shape {
     pub depth: u16,
     /// Bytes of the largest request.
     pub request_bytes_max: u32,
+    /// Whether the kernel may send [`DISCARD`] and [`WRITE_ZEROES`].
+    pub discards: bool,
 }
 
 /// A device, which is removed when this is dropped. The drop waits until no program has its
@@ -251,9 +269,11 @@ impl Control {
         let block_shift = shape.block_len.ilog2() as u8;
         let read_only = if shape.read_only { READ_ONLY } else { 0 };
         let len = size_of::<Parameters>();
+        let kinds = if shape.discards { DISCARD_PARAMETERS } else { 0 };
+        let sectors_max = if shape.discards { DISCARD_BYTES_MAX / SECTOR_LEN } else { 0 };
         self.arguments.parameters = Parameters {
             len: len as u32,
-            kinds: BASIC_PARAMETERS,
+            kinds: BASIC_PARAMETERS | kinds,
             attributes: VOLATILE_CACHE | FORCE_UNIT_ACCESS | read_only,
             logical_block_shift: SECTOR_LEN.ilog2() as u8,
             physical_block_shift: block_shift,
@@ -261,6 +281,10 @@ impl Control {
             minimal_shift: block_shift,
             sectors_max: shape.request_bytes_max / SECTOR_LEN as u32,
             device_sectors: shape.bytes / SECTOR_LEN,
+            discard_granularity: shape.block_len,
+            discard_sectors_max: sectors_max as u32,
+            zeroing_sectors_max: sectors_max as u32,
+            discard_segments_max: 1,
             ..Parameters::default()
         };
         let parameters = &raw mut self.arguments.parameters;
@@ -477,7 +501,7 @@ mod tests {
         assert_eq!(CONTROL_COMMAND_LEN, 32);
         assert_eq!(size_of::<QueueCommand>(), 16);
         assert_eq!(size_of::<DeviceInfo>(), 64);
-        assert_eq!(size_of::<Parameters>(), 40);
+        assert_eq!(size_of::<Parameters>(), 64);
         assert_eq!(size_of::<Descriptor>(), 24);
     }
 
@@ -496,6 +520,7 @@ mod tests {
             queues: 1,
             depth: 0,
             request_bytes_max: 1 << 16,
+            discards: true,
         };
         assert!(Control::add(&shape).is_err(), "no driver, no right, or no queue that is 0 deep");
     }

@@ -39,6 +39,9 @@
 
 use std::io;
 
+/// Bytes of zeros that are written at a time, between multiples of this length.
+const ZEROS_LEN: u64 = 1 << 20;
+
 /// A block device, as the NBD, FUSE and ublk front ends use it. All methods may be called from
 /// several threads.
 ///
@@ -64,6 +67,26 @@ pub trait Device: Send + Sync {
 
     /// Writes `from` at `at`. Even after a failure or a crash each block is as a whole old or new.
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()>;
+
+    /// Whether a discard only marks its blocks, so that it costs far less than writing zeros. Front
+    /// ends offer discards to their clients if so.
+    fn keeps_discards(&self) -> bool {
+        false
+    }
+
+    /// Makes `len` bytes at `at` read as zeros, as a write of zeros would. Whole blocks are discarded
+    /// if the device keeps discards; what is left of other blocks is kept.
+    fn discard(&self, at: u64, len: u64) -> io::Result<()> {
+        let zeros = vec![0; len.min(ZEROS_LEN) as usize];
+        let end = at.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
+        let mut at = at;
+        while at < end {
+            let part = (ZEROS_LEN - at % ZEROS_LEN).min(end - at);
+            self.write(at, &zeros[..part as usize])?;
+            at += part;
+        }
+        Ok(())
+    }
 
     /// Makes every write that has returned durable.
     fn flush(&self) -> io::Result<()>;

@@ -33,6 +33,10 @@ impl GuardedDevice {
         self.device.read_only()
     }
 
+    pub(crate) fn keeps_discards(&self) -> bool {
+        self.device.keeps_discards()
+    }
+
     pub(crate) fn flush(&self) -> Result<(), Errno> {
         self.call(|device| device.flush())
     }

@@ -187,6 +187,30 @@ fn the_size_and_the_space_are_fixed() {
 }
 
 #[test]
+fn holes_and_ranges_of_zeros_are_discards_where_the_device_keeps_them() {
+    if !can_export("holes as discards") {
+        return;
+    }
+    let place = Place::new();
+    let mut want = noise(BYTES);
+    let device = Memory::new(want.clone());
+    device.keeps_discards.store(true, Ordering::SeqCst);
+    let _export = place.export(&device);
+    let file = writable(&place.file());
+    let zero = FallocateFlags::ZERO_RANGE;
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for (mode, at) in [(punch, 4096), (zero, 20_000), (zero | FallocateFlags::KEEP_SIZE, 40_000)] {
+        fallocate(&file, mode, at, 5000).expect("it is discarded");
+        want[at as usize..][..5000].fill(0);
+        assert!(device.contents() == want, "{mode:?}");
+        assert_eq!(fallocate(&file, mode, BYTES as u64 - 1, 2), Err(Errno::NOSPC));
+    }
+    assert_eq!(fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096), Err(Errno::OPNOTSUPP));
+    assert_eq!(file.metadata().expect("there").len(), BYTES as u64);
+    assert!(device.contents() == want);
+}
+
+#[test]
 fn a_read_only_device_is_only_read() {
     if !can_export("a read-only device") {
         return;

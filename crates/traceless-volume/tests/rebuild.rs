@@ -62,6 +62,12 @@ impl Subject {
             rng.fill(block);
             volume.write(at as u64, block).expect("written");
         }
+        if volume.keeps_discards() {
+            volume.discard(9000, 300 * BLOCK_LEN).expect("discarded");
+            model[9000..][..300 * BLOCK_LEN as usize].fill(0);
+            volume.write(100 * BLOCK_LEN, &[7; 5000]).expect("written");
+            model[100 * BLOCK_LEN as usize..][..5000].fill(7);
+        }
         volume.flush().expect("flushed");
         volume.close().expect("closed");
         Self { folder, path, anchor, model }
@@ -113,7 +119,14 @@ fn open(path: &Path, anchor: Option<&Path>) -> Result<Volume, Error> {
 fn every_scheme_keeps_its_contents_and_its_anchor() {
     let on_disk = DetWoGeometry::new(BLOCKS, 4096, Refresh::new(1, 3).expect("a ratio"), 1);
     let plain = Arc::new(PlainScheme { blocks: BLOCKS, block_len: 4096 });
-    let schemes: [Arc<dyn BlockScheme>; 3] = [detwo(), Arc::new(on_disk.expect("it works")), plain];
+    let discards =
+        DetWoGeometry::new(BLOCKS, 4096, Refresh::ONE, 0).and_then(|g| g.with_discards());
+    let schemes: [Arc<dyn BlockScheme>; 4] = [
+        detwo(),
+        Arc::new(on_disk.expect("it works")),
+        plain,
+        Arc::new(discards.expect("it works")),
+    ];
     for (i, scheme) in schemes.into_iter().enumerate() {
         let subject = Subject::new(scheme, 900, i as u64);
         let before = status(&subject.path, &key(1)).expect("the status is readable");

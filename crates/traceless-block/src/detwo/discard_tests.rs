@@ -100,7 +100,7 @@ fn discards_and_writes_agree_with_an_array() {
 /// A block that was discarded and written again, both so long ago that no opening knows its last
 /// write, keeps its contents; and one that was only discarded stays zeros.
 #[test]
-fn old_discards_are_told_from_old_writes() {
+fn old_discards_and_old_writes_are_distinguished() {
     for map_tiers in [0, 1] {
         let mut rig = Rig::new(700, "1", map_tiers);
         let mut oram = rig.create();

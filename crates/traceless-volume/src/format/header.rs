@@ -44,7 +44,10 @@ impl Features {
     /// Incompatible: the volume was rebuilt, and its keys depend on the header's salt.
     pub const REBUILT: u64 = 2;
 
-    const KNOWN_INCOMPATIBLE: u64 = Self::UNFILLED | Self::REBUILT;
+    /// Incompatible: the scheme keeps a map of discarded blocks, which read as zeros.
+    pub const DISCARDS: u64 = 4;
+
+    const KNOWN_INCOMPATIBLE: u64 = Self::UNFILLED | Self::REBUILT | Self::DISCARDS;
 }
 
 /// The header's contents. All of it is public.
@@ -83,6 +86,9 @@ impl Header {
         cipher: Cipher,
     ) -> Self {
         let image_len = AREAS_AT + scheme.store_len();
+        let discards = if scheme.keeps_discards() { Features::DISCARDS } else { 0 };
+        let incompatible = features.incompatible & !Features::DISCARDS | discards;
+        let features = Features { incompatible, ..features };
         Self { uuid, features, scheme, cipher, image_len, salt: None }
     }
 
@@ -137,7 +143,8 @@ impl Header {
         let cipher = Cipher::of_code(bytes[CIPHER_AT]).ok_or(Error::Cipher(bytes[CIPHER_AT]))?;
         let new = Self::new(Self::uuid_in(bytes), features, scheme, cipher);
         let header = Self { salt: salt_in(bytes), ..new };
-        if u64_at(bytes, 56) != header.image_len || u64_at(bytes, 64) != AREAS_AT {
+        let sizes = (u64_at(bytes, 56), u64_at(bytes, 64));
+        if sizes != (header.image_len, AREAS_AT) || header.features != features {
             return Err(Error::HeaderDamaged);
         }
         Ok(header)
@@ -281,6 +288,9 @@ mod tests {
         let (head, parameters) = record(&detwo);
         assert_eq!(head, [2, 0, 44, 0]);
         assert_eq!(parameters[..14], [3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 1]);
+        let (head, parameters) = record(&detwo.with_discards().unwrap());
+        assert_eq!(head, [2, 0, 48, 0]);
+        assert_eq!(parameters[20..28], [0, 0, 0, 0, 1, 0, 0, 0]);
         let sq = sq::SqGeometry {
             map: sq::MapPlace::Disk,
             amortized: true,
@@ -296,6 +306,22 @@ mod tests {
             let (head, parameters) = record(&*scheme);
             assert_eq!(head, [code, 0, 40, 0]);
             assert_eq!(parameters[..13], [0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 31]);
+        }
+    }
+
+    /// A program that knows no discard map refuses the volume by its feature bit.
+    #[test]
+    fn a_discard_map_is_a_feature() {
+        let without = DetWoGeometry::new(1000, 4096, Refresh::ONE, 0).unwrap();
+        let with = without.with_discards().unwrap();
+        for (geometry, incompatible) in [(without, 0), (with, Features::DISCARDS)] {
+            let scheme: Arc<dyn BlockScheme> = Arc::new(geometry);
+            let header = Header::new([5; 16], Features::default(), scheme, Cipher::AesGcm);
+            let mut bytes = header.encode(&header.keys(any_master()));
+            assert_eq!(u64_at(&bytes, INCOMPATIBLE_AT), incompatible);
+            assert_eq!(Header::decode(&bytes).unwrap(), header);
+            bytes[INCOMPATIBLE_AT] ^= 4;
+            assert!(matches!(Header::decode(&bytes), Err(Error::HeaderDamaged)));
         }
     }
 

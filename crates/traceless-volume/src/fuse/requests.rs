@@ -188,16 +188,8 @@ impl Filesystem for VolumeFile {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        // Discards are refused. A loop device then writes zeros instead.
         let mode = FallocateFlags::from_bits_retain(mode as u32);
-        if !(mode - FallocateFlags::KEEP_SIZE).is_empty() {
-            return reply.error(Errno::EOPNOTSUPP);
-        }
-        // All space is allocated already. A refusal would make the C library rewrite every block.
-        match at.checked_add(count) {
-            Some(end) if end <= self.device.len() => reply.ok(),
-            _ => reply.error(Errno::ENOSPC),
-        }
+        answer(reply, self.allocate(at, count, mode));
     }
 
     fn readdir(

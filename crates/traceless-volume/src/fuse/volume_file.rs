@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use fuser::{Errno, FileAttr, FileHandle, FileType, INodeNo, OpenFlags};
-use rustix::fs::OFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::device::Device;
 use crate::guarded::GuardedDevice;
@@ -98,6 +98,25 @@ impl VolumeFile {
             self.device.flush()?;
         }
         Ok(count as u32)
+    }
+
+    /// Answers `fallocate`. All space is allocated already, and a refusal would make the C library
+    /// rewrite every block. A hole, and a range of zeros, are discards; where the device keeps none
+    /// they are refused, and a loop device then writes zeros instead.
+    pub(super) fn allocate(&self, at: u64, len: u64, mode: FallocateFlags) -> Result<(), Errno> {
+        let kind = mode - FallocateFlags::KEEP_SIZE;
+        let discards = [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE].contains(&kind);
+        if !kind.is_empty() && !(discards && self.device.keeps_discards()) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if at.checked_add(len).is_none_or(|end| end > self.device.len()) {
+            return Err(Errno::ENOSPC);
+        }
+        match discards {
+            true if self.device.read_only() => Err(Errno::EROFS),
+            true => self.device.call(|device| device.discard(at, len)),
+            false => Ok(()),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) struct ExportInfo {
     pub len: u64,
     pub read_only: bool,
     block_len: u32,
+    pub keeps_discards: bool,
 }
 
 /// The state of TLS on a connection.
@@ -49,7 +50,12 @@ pub(super) enum Outcome {
 
 impl ExportInfo {
     pub fn of(device: &dyn Device) -> Self {
-        Self { len: device.len(), read_only: device.read_only(), block_len: device.block_len() }
+        Self {
+            len: device.len(),
+            read_only: device.read_only(),
+            block_len: device.block_len(),
+            keeps_discards: device.keeps_discards(),
+        }
     }
 
     fn flags(&self, structured: bool) -> u16 {
@@ -61,6 +67,9 @@ impl ExportInfo {
             | flag::CAN_MULTI_CONN;
         if self.read_only {
             flags |= flag::READ_ONLY;
+        }
+        if self.keeps_discards {
+            flags |= flag::SEND_TRIM | flag::SEND_FAST_ZERO;
         }
         if structured {
             flags |= flag::SEND_DF;

@@ -76,9 +76,11 @@ pub(super) mod flag {
     pub const READ_ONLY: u16 = 1 << 1;
     pub const SEND_FLUSH: u16 = 1 << 2;
     pub const SEND_FUA: u16 = 1 << 3;
+    pub const SEND_TRIM: u16 = 1 << 5;
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
     pub const SEND_DF: u16 = 1 << 7;
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
+    pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
 /// Commands.
@@ -87,6 +89,7 @@ pub(super) mod cmd {
     pub const WRITE: u16 = 1;
     pub const DISC: u16 = 2;
     pub const FLUSH: u16 = 3;
+    pub const TRIM: u16 = 4;
     pub const WRITE_ZEROES: u16 = 6;
 }
 

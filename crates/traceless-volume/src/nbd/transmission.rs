@@ -83,7 +83,7 @@ impl<S: Read + Write> Transmission<'_, S> {
         match request.command {
             cmd::READ => self.read(request),
             cmd::WRITE => self.write(request),
-            cmd::WRITE_ZEROES => self.write_zeroes(request),
+            cmd::TRIM | cmd::WRITE_ZEROES => self.write_zeroes(request),
             _ => self.flush(request),
         }
     }
@@ -93,6 +93,7 @@ impl<S: Read + Write> Transmission<'_, S> {
         let (writes, flags) = match request.command {
             cmd::READ => (false, df),
             cmd::WRITE => (true, 0),
+            cmd::TRIM if self.export.keeps_discards => (true, 0),
             cmd::WRITE_ZEROES => (true, cmd_flag::NO_HOLE | cmd_flag::FAST_ZERO),
             cmd::FLUSH => return Ok(()),
             _ => return Err(Refusal::new(errno::EINVAL, "no such command is advertised")),
@@ -103,10 +104,11 @@ impl<S: Read + Write> Transmission<'_, S> {
         if writes && self.export.read_only {
             return Err(Refusal::new(errno::EPERM, "the volume is open for reading only"));
         }
-        if request.flags & cmd_flag::FAST_ZERO != 0 {
+        if request.flags & cmd_flag::FAST_ZERO != 0 && !self.export.keeps_discards {
             return Err(Refusal::new(errno::ENOTSUP, "zeros are written like other data"));
         }
-        if request.command != cmd::WRITE_ZEROES && request.len > PAYLOAD_LEN_MAX {
+        let carries_data = !matches!(request.command, cmd::TRIM | cmd::WRITE_ZEROES);
+        if carries_data && request.len > PAYLOAD_LEN_MAX {
             return Err(Refusal::new(errno::EINVAL, "the request is longer than 32 MiB"));
         }
         let end = request.offset.checked_add(u64::from(request.len));
@@ -155,8 +157,15 @@ impl<S: Read + Write> Transmission<'_, S> {
         self.settle(request, result)
     }
 
-    /// An ordinary write: the store must not reveal which blocks are zeros.
+    /// A discard, or else an ordinary write: the store must not reveal which blocks are zeros.
     fn write_zeroes(&mut self, request: &Request) -> io::Result<()> {
+        if self.export.keeps_discards {
+            let turn = self.gate.enter()?;
+            let result = self.device.discard(request.offset, u64::from(request.len));
+            let result = result.and_then(|()| self.flush_if_requested(request));
+            drop(turn);
+            return self.settle(request, result);
+        }
         let mut at = request.offset;
         let end = at + u64::from(request.len);
         let mut result = Ok(());

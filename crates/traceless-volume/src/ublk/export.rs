@@ -104,7 +104,7 @@ impl UblkExport {
 
     /// Makes a block device with the bytes of `device`, and serves it.
     ///
-    /// The block device never offers discards. A write is answered after it reached `device`, and a
+    /// The block device offers discards if `device` keeps them. A write is answered after it reached `device`, and a
     /// flush after `device` was flushed.
     pub fn attach(device: Arc<dyn Device>) -> Result<Self> {
         let shape = Shape {
@@ -114,6 +114,7 @@ impl UblkExport {
             queues: available_parallelism().map_or(1, usize::from).min(QUEUES_MAX) as u16,
             depth: DEPTH,
             request_bytes_max: REQUEST_BYTES_MAX,
+            discards: device.keeps_discards(),
         };
         let control = Control::add(&shape).map_err(Error::of_making)?;
         let (sender, events) = channel();
@@ -244,7 +245,7 @@ fn carry_out(
         outcome.map_err(|error| error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()))
     };
     match work {
-        Work::Flush => work.execute(device, &mut []).map(|()| 0),
+        Work::Discard { .. } | Work::Flush => work.execute(device, &mut []).map(|()| 0),
         Work::Read { len, .. } => {
             work.execute(device, &mut buffer[..len])?;
             copied(queue.give_data(request, &buffer[..len]))?;

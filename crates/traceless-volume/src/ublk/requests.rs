@@ -1,7 +1,9 @@
 //! Translates requests of the block layer for a device.
 
 use rustix::io::Errno;
-use traceless_sys::ublk::{FLUSH, FORCE, KIND_MASK, READ, Request, SECTOR_LEN, WRITE};
+use traceless_sys::ublk::{
+    DISCARD, FLUSH, FORCE, KIND_MASK, READ, Request, SECTOR_LEN, WRITE, WRITE_ZEROES,
+};
 
 use crate::guarded::GuardedDevice;
 
@@ -10,6 +12,7 @@ use crate::guarded::GuardedDevice;
 pub(super) enum Work {
     Read { at: u64, len: usize },
     Write { at: u64, len: usize, force: bool },
+    Discard { at: u64, len: u64, force: bool },
     Flush,
 }
 
@@ -23,26 +26,32 @@ pub(super) fn parse(
     if kind == FLUSH {
         return Ok(Work::Flush);
     }
-    // Discards are not offered, and must not reach the store.
-    if kind != READ && kind != WRITE {
+    let discards = [DISCARD, WRITE_ZEROES].contains(&kind) && device.keeps_discards();
+    if kind != READ && kind != WRITE && !discards {
         return Err(Errno::OPNOTSUPP.raw_os_error());
     }
+    // A discard carries no data.
+    let len_max = if discards { u64::MAX } else { len_max as u64 };
     let (at, len) = place(request, device.len(), len_max).ok_or(Errno::INVAL.raw_os_error())?;
     if kind == READ {
-        return Ok(Work::Read { at, len });
+        return Ok(Work::Read { at, len: len as usize });
     }
     if device.read_only() {
         return Err(Errno::ROFS.raw_os_error());
     }
-    Ok(Work::Write { at, len, force: request.op_flags & FORCE != 0 })
+    let force = request.op_flags & FORCE != 0;
+    Ok(match discards {
+        true => Work::Discard { at, len, force },
+        false => Work::Write { at, len: len as usize, force },
+    })
 }
 
-/// First byte and length of a request, if it lies inside the device and fits a buffer.
-fn place(request: &Request, device_len: u64, len_max: usize) -> Option<(u64, usize)> {
+/// First byte and length of a request, if it lies inside the device and is not too long.
+fn place(request: &Request, device_len: u64, len_max: u64) -> Option<(u64, u64)> {
     let at = request.start_sector.checked_mul(SECTOR_LEN)?;
     let len = u64::from(request.sectors) * SECTOR_LEN;
     let inside = at.checked_add(len)? <= device_len;
-    (inside && len <= len_max as u64).then_some((at, len as usize))
+    (inside && len <= len_max).then_some((at, len))
 }
 
 impl Work {
@@ -53,6 +62,10 @@ impl Work {
             Self::Read { at, .. } => device.call(|device| device.read(at, data)),
             Self::Write { at, force, .. } => device.call(|device| {
                 device.write(at, data)?;
+                if force { device.flush() } else { Ok(()) }
+            }),
+            Self::Discard { at, len, force } => device.call(|device| {
+                device.discard(at, len)?;
                 if force { device.flush() } else { Ok(()) }
             }),
             Self::Flush => device.flush(),
@@ -76,12 +89,20 @@ mod tests {
         bytes: Mutex<Vec<u8>>,
         flushes: Mutex<u32>,
         read_only: bool,
+        keeps_discards: bool,
     }
 
     impl Memory {
         fn guarded(read_only: bool) -> (Arc<Self>, GuardedDevice) {
             let bytes = Mutex::new(vec![0; LEN]);
-            let memory = Arc::new(Self { bytes, flushes: Mutex::new(0), read_only });
+            let flushes = Mutex::new(0);
+            let memory = Arc::new(Self { bytes, flushes, read_only, keeps_discards: false });
+            (memory.clone(), GuardedDevice::new(memory))
+        }
+
+        fn with_discards() -> (Arc<Self>, GuardedDevice) {
+            let (bytes, flushes) = (Mutex::new(vec![7; LEN]), Mutex::new(0));
+            let memory = Arc::new(Self { bytes, flushes, read_only: false, keeps_discards: true });
             (memory.clone(), GuardedDevice::new(memory))
         }
     }
@@ -109,6 +130,10 @@ mod tests {
             Ok(())
         }
 
+        fn keeps_discards(&self) -> bool {
+            self.keeps_discards
+        }
+
         fn flush(&self) -> io::Result<()> {
             *self.flushes.lock().unwrap() += 1;
             Ok(())
@@ -124,7 +149,7 @@ mod tests {
         let work = parse(request, device, buffer.len())?;
         let len = match work {
             Work::Read { len, .. } | Work::Write { len, .. } => len,
-            Work::Flush => 0,
+            Work::Discard { .. } | Work::Flush => 0,
         };
         work.execute(device, &mut buffer[..len]).map(|()| len)
     }
@@ -172,6 +197,22 @@ mod tests {
         for kind in [3, 4, 5, 200] {
             let parsed = parse(&request(kind, 0, 8), &device, 4096);
             assert_eq!(parsed, Err(Errno::OPNOTSUPP.raw_os_error()));
+        }
+    }
+
+    #[test]
+    fn discards_longer_than_a_buffer_become_zeros_where_the_device_keeps_them() {
+        for kind in [DISCARD, WRITE_ZEROES] {
+            let (memory, device) = Memory::with_discards();
+            let flushes = || *memory.flushes.lock().unwrap();
+            assert_eq!(answer(&request(kind, 1, 8), &device, &mut [7; 512]), Ok(0));
+            assert_eq!(flushes(), 0);
+            let zeros = |at: usize| memory.bytes.lock().unwrap()[at] == 0;
+            assert_eq!([511, 512, 4607, 4608].map(zeros), [false, true, true, false]);
+            assert_eq!(answer(&request(kind | FORCE, 15, 1), &device, &mut [7; 512]), Ok(0));
+            assert_eq!(flushes(), 1);
+            let parsed = parse(&request(kind, 15, 2), &device, 4096);
+            assert_eq!(parsed, Err(Errno::INVAL.raw_os_error()), "beyond the end");
         }
     }
 

@@ -276,7 +276,7 @@ impl Volume {
 
     /// As [`Device::read`], with the error as it is.
     pub fn read_at(&self, at: u64, into: &mut [u8]) -> Result {
-        self.check_extent(at, into.len())?;
+        self.check_extent(at, into.len() as u64)?;
         let [head, whole, _] = split(at, into.len(), self.block_len);
         let (first, rest) = into.split_at_mut(head);
         let (middle, last) = rest.split_at_mut(whole);
@@ -297,7 +297,7 @@ impl Volume {
 
     /// As [`Device::write`], with the error as it is.
     pub fn write_at(&self, at: u64, from: &[u8]) -> Result {
-        self.check_extent(at, from.len())?;
+        self.check_extent(at, from.len() as u64)?;
         if self.read_only {
             return Err(traceless_core::Error::ReadOnly.into());
         }
@@ -321,6 +321,26 @@ impl Volume {
             write(at, part)?;
         }
         Ok(())
+    }
+
+    /// As [`Device::discard`], with the error as it is. The ends of the range that are parts of
+    /// blocks count as a write each, and the whole blocks in between as one
+    /// [`BlockOram::discard`].
+    pub fn discard_at(&self, at: u64, len: u64) -> Result {
+        self.check_extent(at, len)?;
+        if self.read_only {
+            return Err(traceless_core::Error::ReadOnly.into());
+        }
+        let block_len = self.block_len as u64;
+        let (first, end) = (at.next_multiple_of(block_len), (at + len) / block_len * block_len);
+        let zeros = |at: u64, end: u64| self.write_at(at, &vec![0; (end - at) as usize]);
+        if first > end {
+            return zeros(at, at + len);
+        }
+        zeros(at, first)?;
+        let blocks = first / block_len..end / block_len;
+        self.oram.write().expect(POISONED).discard(blocks)?;
+        zeros(end, at + len)
     }
 
     /// As [`Device::flush`], with the error as it is.
@@ -369,12 +389,12 @@ impl Volume {
         (first..first + (len / self.block_len) as u64).map(Addr).collect()
     }
 
-    fn check_range(&self, at: u64, len: usize, past_end: Errno) -> io::Result<()> {
+    fn check_range(&self, at: u64, len: u64, past_end: Errno) -> io::Result<()> {
         self.check_extent(at, len).map_err(|_| past_end.into())
     }
 
-    fn check_extent(&self, at: u64, len: usize) -> Result {
-        match at.checked_add(len as u64) {
+    fn check_extent(&self, at: u64, len: u64) -> Result {
+        match at.checked_add(len) {
             Some(end) if end <= self.len => Ok(()),
             _ => {
                 let block_len = self.block_len as u64;
@@ -410,13 +430,22 @@ impl Device for Volume {
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
-        self.check_range(at, into.len(), Errno::INVAL)?;
+        self.check_range(at, into.len() as u64, Errno::INVAL)?;
         self.read_at(at, into).map_err(Error::into_io)
     }
 
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
-        self.check_range(at, from.len(), Errno::NOSPC)?;
+        self.check_range(at, from.len() as u64, Errno::NOSPC)?;
         self.write_at(at, from).map_err(Error::into_io)
+    }
+
+    fn keeps_discards(&self) -> bool {
+        self.header.scheme.keeps_discards()
+    }
+
+    fn discard(&self, at: u64, len: u64) -> io::Result<()> {
+        self.check_range(at, len, Errno::NOSPC)?;
+        self.discard_at(at, len).map_err(Error::into_io)
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -65,6 +65,61 @@ fn bytes_of_any_alignment_come_back_after_a_close_and_after_a_crash() {
     }
 }
 
+fn with_discards(blocks: u64) -> Arc<dyn BlockScheme> {
+    let geometry = DetWoGeometry::new(blocks, 4096, Refresh::ONE, 0).unwrap();
+    Arc::new(geometry.with_discards().unwrap())
+}
+
+/// Parts of blocks, whole blocks, the whole volume and nothing.
+#[test]
+fn discarded_bytes_are_zeros_after_a_close_and_after_a_crash() {
+    const LEN: u64 = 50 * 4096;
+    let folder = tempfile::tempdir().unwrap();
+    let geometry = sq::SqGeometry::new(50, 4096, sq::SqPreferences::default()).unwrap();
+    for (name, scheme) in [("d", with_discards(50)), ("w", detwo(50)), ("s", Arc::new(geometry))] {
+        let path = folder.path().join(name);
+        make(&path, &options(scheme));
+        let ranges = [
+            (0, LEN),
+            (4096, 8192),
+            (5000, 9),
+            (4000, 200),
+            (100, 4096),
+            (1, LEN - 2),
+            (LEN, 0),
+            (9, 0),
+            (LEN - 4096, 4096),
+        ];
+        for (round, (at, len)) in ranges.into_iter().enumerate() {
+            let volume = open(&path, &OpenOptions::default()).unwrap();
+            assert_eq!(volume.keeps_discards(), name == "d");
+            let mut model = vec![round as u8 + 1; LEN as usize];
+            volume.write(0, &model).unwrap();
+            volume.discard(at, len).unwrap();
+            model[at as usize..][..len as usize].fill(0);
+            volume.write(8191, &[9; 3]).unwrap();
+            model[8191..8194].fill(9);
+            for (at, len) in [(0, LEN + 1), (LEN, 1), (u64::MAX, 1), (9, u64::MAX)] {
+                assert!(volume.discard(at, len).is_err(), "{at} {len}");
+            }
+            volume.flush().unwrap();
+            let mut back = vec![7; LEN as usize];
+            volume.read(0, &mut back).unwrap();
+            assert!(back == model, "{name} {round}");
+            if round % 2 == 0 {
+                volume.close().unwrap();
+                assert!(volume.discard(0, 4096).is_err());
+            }
+            drop(volume);
+            let reading = OpenOptions { read_only: true, ..OpenOptions::default() };
+            let volume = open(&path, &reading).unwrap();
+            volume.read(0, &mut back).unwrap();
+            assert!(back == model, "{name} {round}, opened again");
+            assert_eq!(volume.discard(0, 1).unwrap_err().raw_os_error(), Some(30));
+        }
+    }
+}
+
 /// A sync must cover the writes that the scheme holds back, as a rebuild's record counts them.
 #[test]
 fn a_sync_covers_what_a_scheme_holds_back() {

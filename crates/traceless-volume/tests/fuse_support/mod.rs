@@ -20,6 +20,7 @@ pub struct Memory {
     bytes: RwLock<Vec<u8>>,
     flushes: AtomicUsize,
     pub read_only: AtomicBool,
+    pub keeps_discards: AtomicBool,
 }
 
 impl Memory {
@@ -28,6 +29,7 @@ impl Memory {
             bytes: RwLock::new(bytes),
             flushes: AtomicUsize::new(0),
             read_only: AtomicBool::new(false),
+            keeps_discards: AtomicBool::new(false),
         })
     }
 
@@ -64,6 +66,10 @@ impl Device for Memory {
         let mut bytes = self.bytes.write().expect("no test panics with the lock");
         bytes[at as usize..][..from.len()].copy_from_slice(from);
         Ok(())
+    }
+
+    fn keeps_discards(&self) -> bool {
+        self.keeps_discards.load(Ordering::SeqCst)
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -234,6 +234,7 @@ fn request(flags: u16, command: u16, at: u64, len: u32) -> Vec<u8> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Call {
     Write { at: u64, first: u8, len: usize },
+    Discard { at: u64, len: u64 },
     Flush,
 }
 
@@ -243,6 +244,7 @@ struct Probe {
     log: Mutex<Vec<Call>>,
     released: Mutex<bool>,
     changed: Condvar,
+    keeps_discards: bool,
 }
 
 impl Probe {
@@ -296,6 +298,15 @@ impl Device for Probe {
             let released = self.released.lock().unwrap();
             drop(self.changed.wait_while(released, |released| !*released).unwrap());
         }
+        Ok(())
+    }
+
+    fn keeps_discards(&self) -> bool {
+        self.keeps_discards
+    }
+
+    fn discard(&self, at: u64, len: u64) -> io::Result<()> {
+        self.begin(Call::Discard { at, len });
         Ok(())
     }
 

@@ -71,6 +71,29 @@ fn a_long_zeroing_comes_in_pieces() {
 }
 
 #[test]
+fn trims_and_zeroings_are_discards_where_the_device_keeps_them() {
+    let probe = Probe { keeps_discards: true, ..Probe::default() };
+    let long = u32::MAX - 4095;
+    let _ = converse(&probe, Tls::Unavailable, |stream| {
+        let mut client = Client::greet(stream);
+        let offered = flag::SEND_TRIM | flag::SEND_FAST_ZERO;
+        assert_eq!(client.go() & offered, offered);
+        client.plain(0, cmd::TRIM, 4096, long).unwrap();
+        client.plain(cmd_flag::FUA, cmd::TRIM, 100, 0).unwrap();
+        client.plain(0, cmd::WRITE_ZEROES, 5, 9).unwrap();
+        let fast = cmd_flag::FAST_ZERO | cmd_flag::NO_HOLE;
+        client.plain(fast, cmd::WRITE_ZEROES, 0, 512).unwrap();
+        assert_eq!(client.plain(0, cmd::TRIM, (8 << 30) - 1, 2), Err(errno::ENOSPC));
+        assert_eq!(client.plain(cmd_flag::NO_HOLE, cmd::TRIM, 0, 2), Err(errno::EINVAL));
+    });
+    let discard = |at, len| Call::Discard { at, len };
+    assert_eq!(
+        probe.log(),
+        [discard(4096, long.into()), discard(100, 0), Call::Flush, discard(5, 9), discard(0, 512)]
+    );
+}
+
+#[test]
 fn fua_flushes_after_the_write_and_flush_flushes() {
     let probe = Probe::default();
     let _ = converse(&probe, Tls::Unavailable, |stream| {
