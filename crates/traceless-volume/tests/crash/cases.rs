@@ -3,7 +3,7 @@
 use crate::check::{Checker, Effort, Tally};
 use crate::disk::Fault;
 use crate::subjects::{Family, Subject};
-use crate::world::{Failure, Step, World, script};
+use crate::world::{Failure, Step, World};
 use traceless_core::rng::{Rng, SeededRng};
 
 pub const HEALTHY: [Fault; 2] = [Fault::None; 2];
@@ -34,7 +34,7 @@ impl Case {
             for (j, &event) in subject.begins.iter().enumerate().skip(i % 2).step_by(2) {
                 let before = event.saturating_sub(writes / 2);
                 let (seed, unit) = (100 * i as u64 + 10 * j as u64, [512, 4096][(i + j) % 3 / 2]);
-                let steps = script(seed + 1, writes, subject.unsynced_max);
+                let steps = subject.script(seed + 1, writes);
                 let subject = subject.clone();
                 list.push(Self { subject, unit, before, steps, seed, faults: HEALTHY });
             }
@@ -56,7 +56,7 @@ impl Case {
             _ => rng.below(2 * subject.around),
         };
         let unit = [512, 4096][rng.below(2) as usize];
-        let steps = script(rng.next_u64(), writes, subject.unsynced_max);
+        let steps = subject.script(rng.next_u64(), writes);
         Self { subject, unit, before, steps, seed, faults: HEALTHY }
     }
 
@@ -72,7 +72,7 @@ impl Case {
         let make = |salt, fault| -> Result<World, Failure> {
             let mut world = World::create(self.subject.clone(), self.unit, salt);
             let mut rng = SeededRng::new(self.seed + salt);
-            let before = script(self.seed, self.before, self.subject.unsynced_max);
+            let before = self.subject.script(self.seed, self.before);
             world.run(&before, &mut rng)?;
             world.fault = fault;
             world.run(&self.steps, &mut rng)?;

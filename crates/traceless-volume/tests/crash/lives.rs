@@ -3,7 +3,7 @@
 use crate::check::any_fate;
 use crate::disk::{Event, Fate, Piece};
 use crate::subjects::Family;
-use crate::world::{Failure, How, Open, World, Write, script};
+use crate::world::{Failure, How, Open, World, Write};
 use traceless_core::rng::{Rng, SeededRng};
 
 /// A client and its volume through many crashes.
@@ -46,7 +46,7 @@ impl Life {
 
     fn until_the_power_goes(&mut self) -> Result<(), Failure> {
         let mut open = self.recover()?;
-        let steps = script(self.rng.next_u64(), 200, self.world.subject.unsynced_max);
+        let steps = self.world.subject.script(self.rng.next_u64(), 200);
         for step in steps {
             let done = self.world.step(&mut open, step, &mut self.rng);
             self.world.record()?;
@@ -68,7 +68,7 @@ impl Life {
         if count < promised {
             return Err(format!("{count} writes, {promised} were promised").into());
         }
-        self.world.history.resize(count as usize, Write { block: None, fill: 0 });
+        self.world.history.resize(count as usize, Write::DUMMY);
         self.world.check(&open, &self.world.history)?;
         self.world.disk.note(Event::Promised(known));
         self.world.record()?;

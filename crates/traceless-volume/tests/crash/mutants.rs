@@ -1,6 +1,7 @@
 //! Faulty schemes that can replace a subject's scheme.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use traceless_core::Result;
 use traceless_core::error::Place;
 use traceless_core::oram::{BlockOram, Hides, Oram};
@@ -127,6 +128,9 @@ impl BlockOram for FaultyOram {
     }
     fn write_out(&mut self) -> Result {
         self.inner.write_out()
+    }
+    fn discard(&mut self, blocks: Range<u64>) -> Result {
+        self.inner.discard(blocks)
     }
     fn sync_shared(&self) -> Result {
         match self.fault {

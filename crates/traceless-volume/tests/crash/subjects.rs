@@ -3,7 +3,8 @@
 //! A further scheme needs a row of [`FAMILIES`], with a table of small subjects and a function that
 //! draws one.
 
-use crate::disk::Fault;
+use crate::disk::{Fault, mix};
+use crate::world::{Step, script};
 use std::sync::Arc;
 use traceless_block::datalair::DataLairScheme;
 use traceless_block::detwo::{DetWoGeometry, MapEntries, Refresh};
@@ -16,6 +17,17 @@ use traceless_core::scheme::contract::BlockScheme;
 
 type Made = traceless_core::Result<Box<dyn BlockOram>>;
 
+/// The discard map of a subject, by docs/format.md, section 7.
+#[derive(Clone, Copy)]
+pub struct Discards {
+    /// Map blocks.
+    pub parts: u64,
+    /// Blocks that each of them covers.
+    pub covers: u64,
+    /// Of each so many writes the last is to a map block.
+    pub period: u64,
+}
+
 /// A scheme with a geometry, and facts that make crashes of it effective.
 #[derive(Clone)]
 pub struct Subject {
@@ -26,6 +38,8 @@ pub struct Subject {
     pub begins: Vec<u64>,
     /// Number of writes that overwrite every cyclic area at least once.
     pub around: u64,
+    /// The discard map, if the scheme keeps one.
+    pub discards: Option<Discards>,
     /// Whether the scheme draws the places that it writes. If so, two workloads are compared with
     /// equal draws; otherwise with different ones, which is a stronger test.
     pub draws_places: bool,
@@ -44,7 +58,21 @@ impl Subject {
     ) -> Self {
         let (draws_places, scheme) = (scheme.draws_places(), Arc::new(scheme));
         let create = |scheme: &dyn BlockScheme, context| scheme.create_block(context);
-        Self { scheme, unsynced_max, begins, around, draws_places, create, open }
+        let discards = None;
+        Self { scheme, unsynced_max, begins, around, discards, draws_places, create, open }
+    }
+
+    /// Random steps with `writes` writes in all, some of them discards if the scheme marks these.
+    pub fn script(&self, seed: u64, writes: u64) -> Vec<Step> {
+        let mut steps = script(seed, writes, self.unsynced_max);
+        let Some(Discards { parts, .. }) = self.discards else { return steps };
+        let mut rng = SeededRng::new(mix(seed));
+        for step in steps.iter_mut().filter(|step| **step == Step::Write(1)) {
+            if rng.below(3) == 0 {
+                *step = Step::Discard(1 + rng.below(parts));
+            }
+        }
+        steps
     }
 }
 
@@ -72,7 +100,13 @@ pub const FAMILIES: [Family; 4] = [
         name: "detwo",
         table: detwo_table,
         any: any_detwo,
-        faulty: || vec![(detwo(24, 512, "1", 0, 2), 80), (detwo(130, 512, "1", 1, 2), 80)],
+        faulty: || {
+            vec![
+                (detwo(24, 512, "1", 0, 2), 80),
+                (detwo(130, 512, "1", 1, 2), 80),
+                (discards(24, 512, "1", 0, 2), 80),
+            ]
+        },
         faults: &Fault::ALL,
     },
     Family {
@@ -116,6 +150,10 @@ fn detwo_table() -> Vec<(Subject, u64)> {
         (two_tiers, 2),
         (pointers(24, 512, "3", 0, 4), 9),
         (pointers(100, 512, "1/3", 1, 3), 9),
+        (discards(24, 512, "1", 0, 2), 10),
+        (discards(600, 64, "3", 0, 3), 7),
+        (discards(24, 512, "1/3", 0, 4), 12),
+        (discards(130, 512, "1", 1, 2), 7),
     ]
 }
 
@@ -134,7 +172,7 @@ fn any_detwo(rng: &mut SeededRng) -> Subject {
             map_tiers,
             map_entries: [MapEntries::Counts, MapEntries::Pointers][rng.below(2) as usize],
             unsynced_max: 1 + rng.below(9),
-            discards: false,
+            discards: rng.below(2) == 0,
         };
         if geometry.check().is_ok() {
             return of_detwo(geometry);
@@ -149,6 +187,11 @@ pub fn detwo(blocks: u64, block_len: usize, k: &str, map_tiers: u8, unsynced_max
 fn pointers(blocks: u64, block_len: usize, k: &str, map_tiers: u8, unsynced_max: u64) -> Subject {
     let geometry = detwo_geometry(blocks, block_len, k, map_tiers, unsynced_max);
     of_detwo(geometry.with_map_entries(MapEntries::Pointers).expect("pointers that fit"))
+}
+
+fn discards(blocks: u64, block_len: usize, k: &str, map_tiers: u8, unsynced_max: u64) -> Subject {
+    let geometry = detwo_geometry(blocks, block_len, k, map_tiers, unsynced_max);
+    of_detwo(geometry.with_discards().expect("a map of counts"))
 }
 
 fn detwo_geometry(
@@ -174,14 +217,18 @@ fn detwo_geometry(
 }
 
 fn of_detwo(geometry: DetWoGeometry) -> Subject {
-    let (n, k, s) = (geometry.blocks, geometry.refresh, geometry.unsynced_max);
+    let (k, s) = (geometry.refresh, geometry.unsynced_max);
+    let covers = 8 * geometry.block_len as u64;
+    let parts = if geometry.discards { geometry.blocks.div_ceil(covers) } else { 0 };
+    let n = geometry.blocks + parts;
     // Number of slots of the two data areas, by docs/format.md, section 7.
     let (hold, main) = (k.writes_for(n) + s + 64, n + k.at_most(s + 1) + 256);
     // Number of writes after which the refreshes reach `slot` of the main area.
     let until = |slot: u64| k.writes_for(slot.saturating_sub(n));
     let begins = vec![0, 64, hold, until(256), until(main)];
     let around = hold.max(k.writes_for(main));
-    Subject::new(geometry, s, begins, around)
+    let discards = (parts > 0).then(|| Discards { parts, covers, period: k.writes_for(n) / parts });
+    Subject { discards, ..Subject::new(geometry, s, begins, around) }
 }
 
 fn sq_table() -> Vec<(Subject, u64)> {

@@ -2,7 +2,8 @@
 
 use crate::disk::{Bent, Disk, Event, Fault, Phase, Piece, mix};
 use crate::nonces::Nonces;
-use crate::subjects::Subject;
+use crate::subjects::{Discards, Subject};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use traceless_core::Error;
 use traceless_core::durable::Vault;
@@ -20,10 +21,17 @@ use traceless_volume::format::{
 /// One write of the client.
 #[derive(Clone, Copy)]
 pub struct Write {
-    /// The block; `None` for a dummy.
+    /// The block, or the first of several; `None` for a dummy.
     pub block: Option<u64>,
+    /// Blocks that get these contents: more than one by a discard only.
+    pub blocks: u64,
     /// The seed of the contents.
     pub fill: u64,
+}
+
+impl Write {
+    /// A write that changes nothing.
+    pub const DUMMY: Self = Self { block: None, blocks: 0, fill: 0 };
 }
 
 /// Fills `into` with the contents for `fill`.
@@ -41,6 +49,8 @@ fn contents(fill: u64, into: &mut [u8]) {
 pub enum Step {
     /// Writes this many blocks in one request.
     Write(u64),
+    /// Discards a range that this many blocks of the discard map cover.
+    Discard(u64),
     Flush,
     /// Ends without a close and opens again; the disk's cache survives.
     Kill,
@@ -241,6 +251,7 @@ impl World {
     pub fn step(&mut self, open: &mut Open, step: Step, rng: &mut dyn Rng) -> Result<(), Failure> {
         match step {
             Step::Write(n) => self.write(open, n, rng)?,
+            Step::Discard(n) => self.discard(open, n, rng)?,
             Step::Flush => {
                 self.disk.enter(Phase::Flushing);
                 open.oram.sync().map_err(|e| self.failure("flush", &e))?;
@@ -276,13 +287,44 @@ impl World {
             contents(fill, block);
             let addr = rng.below(hot);
             addrs.push(Addr(addr));
-            self.history.push(Write { block: (!dummy).then_some(addr), fill });
+            self.push(Write { block: (!dummy).then_some(addr), blocks: 1, fill });
         }
         self.disk.enter(Phase::Writing);
         self.disk.note(Event::Submitted(self.history.len() as u64));
         let written =
             if dummy { open.oram.write_dummy() } else { open.oram.write_many(&addrs, &data) };
         written.map_err(|e| self.failure("write", &e))
+    }
+
+    fn discard(&mut self, open: &mut Open, n: u64, rng: &mut dyn Rng) -> Result<(), Failure> {
+        let Discards { parts, covers, .. } = self.subject.discards.expect("it has a discard map");
+        let (blocks, first) = (self.subject.scheme.blocks(), rng.below(parts - n + 1));
+        let covered = |part: u64| part * covers..((part + 1) * covers).min(blocks);
+        let any =
+            |range: Range<u64>, rng: &mut dyn Rng| range.start + rng.below(range.end - range.start);
+        // Often everything, as file systems do at first.
+        let all = rng.below(4) == 0;
+        let last = covered(first + n - 1);
+        let start = if all { covered(first).start } else { any(covered(first), rng) };
+        let end = if all { last.end } else { 1 + any(start.max(last.start)..last.end, rng) };
+        for part in first..first + n {
+            let end = end.min(covered(part).end);
+            let start = start.max(covered(part).start);
+            self.push(Write { block: Some(start), blocks: end - start, fill: 0 });
+        }
+        self.disk.enter(Phase::Writing);
+        self.disk.note(Event::Submitted(self.history.len() as u64));
+        open.oram.discard(start..end).map_err(|e| self.failure("discard", &e))
+    }
+
+    /// Adds a write to the history, behind a write to the discard map if one has its turn.
+    fn push(&mut self, write: Write) {
+        if let Some(Discards { period, .. }) = self.subject.discards
+            && self.history.len() as u64 % period == period - 1
+        {
+            self.history.push(Write::DUMMY);
+        }
+        self.history.push(write);
     }
 
     /// Opens the volume and executes all of `steps`, with a new record.
@@ -316,7 +358,7 @@ impl World {
         let mut last = vec![(0, 0); self.subject.scheme.blocks() as usize];
         for (i, write) in history.iter().enumerate() {
             if let Some(block) = write.block {
-                last[block as usize] = (i + 1, write.fill);
+                last[block as usize..][..write.blocks as usize].fill((i + 1, write.fill));
             }
         }
         let len = self.subject.scheme.block_len();
