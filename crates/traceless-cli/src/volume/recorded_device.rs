@@ -88,6 +88,16 @@ impl<R: Fn(Op, u64, u32) + Send + Sync> Device for RecordedDevice<R> {
         self.record(Op::Write, at, len_of(from));
         Device::write(&*self.volume, at, from)
     }
+    fn keeps_discards(&self) -> bool {
+        self.volume.keeps_discards()
+    }
+    /// A discard writes zeros, as a client sees it.
+    fn discard(&self, at: u64, len: u64) -> io::Result<()> {
+        let recorded = u32::try_from(len).unwrap_or(u32::MAX);
+        let _timer = self.time(Op::Write, at, recorded);
+        self.record(Op::Write, at, recorded);
+        Device::discard(&*self.volume, at, len)
+    }
     /// A flush is no access to data, so only the page shows it.
     fn flush(&self) -> io::Result<()> {
         let _timer = self.time(Op::Sync, 0, 0);

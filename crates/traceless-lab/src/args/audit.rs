@@ -307,7 +307,7 @@ pub fn volume_schemes() -> Vec<&'static str> {
 }
 
 /// What `audit volume --scheme` may name besides the kinds of block scheme.
-const OTHER_VOLUME_SCHEMES: [&str; 12] = [
+const OTHER_VOLUME_SCHEMES: [&str; 15] = [
     "sq:paper-cadence",
     "linear",
     "mutant:sound",
@@ -317,6 +317,9 @@ const OTHER_VOLUME_SCHEMES: [&str; 12] = [
     "mutant:sound-sq",
     "mutant:keeps-older",
     "mutant:skips-fakes",
+    "mutant:sound-discards",
+    "mutant:skips-unchanged",
+    "mutant:notes-rewrites",
     "mutant:sound-random",
     "mutant:own-slot",
     "mutant:prefers-free",

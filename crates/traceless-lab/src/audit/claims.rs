@@ -108,7 +108,8 @@ fn all_drawn(targets: &[AuditTarget]) -> bool {
 fn able<'a>(pair: &WorkloadPair, targets: &'a [AuditTarget]) -> Vec<&'a AuditTarget> {
     let able = |target: &&AuditTarget| {
         let opens = pair.interruption == Interruption::Nothing || target.can_reopen();
-        opens && (!pair.a.dummies || target.is_for_disks())
+        let for_disks = pair.a.dummies || pair.a.discards.is_some();
+        opens && (!for_disks || target.is_for_disks())
     };
     targets.iter().filter(able).collect()
 }
@@ -419,8 +420,13 @@ mod tests {
 
     #[test]
     fn sound_schemes_pass_every_check() {
-        let twins = [MutantKind::Sound, MutantKind::SoundSq, MutantKind::SoundRandom]
-            .map(AuditSubject::Mutant);
+        let twins = [
+            MutantKind::Sound,
+            MutantKind::SoundSq,
+            MutantKind::SoundRandom,
+            MutantKind::SoundDiscards,
+        ]
+        .map(AuditSubject::Mutant);
         for subject in Volumes::honest().iter().map(|scheme| scheme.subject).chain(twins) {
             for (name, verdict, evidence) in verdicts(subject) {
                 assert_eq!(verdict, Verdict::Pass, "{subject:?}: {name}: {evidence}");
@@ -444,6 +450,12 @@ mod tests {
         assert!(leaks.iter().any(|name| name == "one address, random addresses"), "{leaks:?}");
         let leaks = finders(AuditSubject::Mutant(MutantKind::Coalesces), Verdict::Leak);
         assert!(leaks.iter().any(|name| name.starts_with("duplicates")), "{leaks:?}");
+        // What is faulty in discards shows in the pairs with discards, and in no other.
+        for kind in [MutantKind::SkipsUnchanged, MutantKind::NotesRewrites] {
+            let leaks = finders(AuditSubject::Mutant(kind), Verdict::Leak);
+            assert!(!leaks.is_empty(), "{kind:?}");
+            assert!(leaks.iter().all(|name| name.starts_with("discards")), "{kind:?}: {leaks:?}");
+        }
         let wrap = AuditSubject::Mutant(MutantKind::LiteralWrap);
         assert_eq!(finders(wrap, Verdict::Leak), [] as [&str; 0]);
         let faults = finders(wrap, Verdict::Fault);

@@ -6,6 +6,7 @@
 
 mod claims;
 mod cloud;
+mod discard_mutants;
 mod false_positives;
 pub mod floors;
 mod mutants;

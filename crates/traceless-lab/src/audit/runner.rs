@@ -23,6 +23,9 @@ pub struct Length {
     pub openings: u64,
 }
 
+/// Blocks of a batch that a workload with discards discards.
+const DISCARDED: u64 = 3;
+
 /// Batches between two syncs.
 const SYNC_EVERY: u64 = 7;
 
@@ -198,6 +201,13 @@ impl VolumeUser<'_> {
             return disk.write_dummy();
         }
         let (n, workload) = (self.target.blocks(), self.workload);
+        if let Open::Disk(disk) = open
+            && let Some(pattern) = workload.discards
+            && length == DISCARDED
+        {
+            let first = pattern.address(self.written, n - length + 1, self.seed);
+            return disk.discard(first..first + length);
+        }
         let mut addrs = Vec::new();
         let mut data = vec![0; length as usize * BLOCK_LEN];
         for (i, block) in (self.written..).zip(data.chunks_exact_mut(BLOCK_LEN)) {

@@ -1,5 +1,6 @@
 //! The targets of an audit: a scheme in one geometry, or a mutant.
 
+use super::discard_mutants::{DiscardMutant, NotesRewrites, SkipsUnchanged, SoundDiscards};
 use super::mutants::{
     self, CoalescesDuplicates, DetWoFault, LiteralWrap, Mutant, SkipsCleanRefreshes, SoundDetWo,
 };
@@ -12,6 +13,7 @@ use traceless::scheme::contract::{BlockScheme, Scheme, SchemeKind, Timetable};
 use traceless::scheme::linear::LinearScheme;
 use traceless::store::SlotLayout;
 use traceless::{BlockOram, Hides, Result};
+use traceless_block::detwo::{DetWoGeometry, Refresh};
 use traceless_block::sq;
 
 /// Bytes of a block, as in a volume.
@@ -38,6 +40,9 @@ pub enum MutantKind {
     SoundSq,
     KeepsOlder,
     SkipsFakes,
+    SoundDiscards,
+    SkipsUnchanged,
+    NotesRewrites,
     SoundRandom,
     OwnSlot,
     PrefersFree,
@@ -47,6 +52,20 @@ impl MutantKind {
     /// Whether the mutant is an `SqORAM`, without a refresh schedule.
     fn is_sq(self) -> bool {
         matches!(self, Self::SoundSq | Self::KeepsOlder | Self::SkipsFakes)
+    }
+
+    /// Whether the mutant is a whole scheme with a fault in its discards.
+    fn is_of_discards(self) -> bool {
+        matches!(self, Self::SoundDiscards | Self::SkipsUnchanged | Self::NotesRewrites)
+    }
+
+    /// `inner` with the fault in its discards.
+    fn around(self, inner: Box<dyn BlockOram>) -> Open {
+        Open::Disk(match self {
+            Self::SkipsUnchanged => Box::new(DiscardMutant::<SkipsUnchanged>::new(inner)),
+            Self::NotesRewrites => Box::new(DiscardMutant::<NotesRewrites>::new(inner)),
+            _ => Box::new(DiscardMutant::<SoundDiscards>::new(inner)),
+        })
     }
 
     /// Whether the mutant writes random slots, without a refresh schedule.
@@ -91,6 +110,11 @@ impl AuditSubject {
                 let scheme = LinearScheme { blocks: 16, block_len: BLOCK_LEN };
                 one("16 blocks", TargetConstruction::Linear(scheme))
             }
+            Self::Mutant(kind) if kind.is_of_discards() => {
+                let scheme = DetWoGeometry::new(blocks, BLOCK_LEN, Refresh::ONE, 0)?;
+                let scheme = Arc::new(scheme.with_discards()?);
+                one("K = 1", TargetConstruction::Discards(kind, scheme))
+            }
             Self::Mutant(kind) if kind.is_sq() => {
                 one("k = 2", TargetConstruction::Mutant(kind, blocks))
             }
@@ -121,6 +145,8 @@ enum TargetConstruction {
     Block(Arc<dyn BlockScheme>),
     Linear(LinearScheme),
     Mutant(MutantKind, u64),
+    /// A scheme with a fault in its discards.
+    Discards(MutantKind, Arc<dyn BlockScheme>),
 }
 
 /// An open target.
@@ -142,7 +168,9 @@ impl AuditTarget {
     /// The scheme, unless a fault is planted in it.
     fn scheme(&self) -> Option<&dyn Scheme> {
         match &self.construction {
-            TargetConstruction::Block(scheme) => Some(&**scheme),
+            TargetConstruction::Block(scheme) | TargetConstruction::Discards(_, scheme) => {
+                Some(&**scheme)
+            }
             TargetConstruction::Linear(scheme) => Some(scheme),
             TargetConstruction::Mutant(..) => None,
         }
@@ -150,7 +178,9 @@ impl AuditTarget {
 
     pub fn blocks(&self) -> u64 {
         match &self.construction {
-            TargetConstruction::Block(scheme) => scheme.blocks(),
+            TargetConstruction::Block(scheme) | TargetConstruction::Discards(_, scheme) => {
+                scheme.blocks()
+            }
             TargetConstruction::Linear(scheme) => scheme.blocks(),
             TargetConstruction::Mutant(_, blocks) => *blocks,
         }
@@ -158,7 +188,9 @@ impl AuditTarget {
 
     pub fn store_len(&self) -> u64 {
         match &self.construction {
-            TargetConstruction::Block(scheme) => scheme.store_len(),
+            TargetConstruction::Block(scheme) | TargetConstruction::Discards(_, scheme) => {
+                scheme.store_len()
+            }
             TargetConstruction::Linear(scheme) => scheme.store_len(),
             TargetConstruction::Mutant(kind, n) if kind.is_sq() => {
                 sq_mutants::store_len(*n, BLOCK_LEN)
@@ -173,7 +205,9 @@ impl AuditTarget {
     /// The layout of the slots that are drawn at random, if any; they begin at byte 0.
     pub fn drawn_slots(&self) -> Option<SlotLayout> {
         match &self.construction {
-            TargetConstruction::Block(scheme) => scheme.drawn_slots(),
+            TargetConstruction::Block(scheme) | TargetConstruction::Discards(_, scheme) => {
+                scheme.drawn_slots()
+            }
             TargetConstruction::Mutant(kind, blocks) if kind.is_random() => {
                 Some(random_mutants::layout(*blocks, BLOCK_LEN))
             }
@@ -184,7 +218,9 @@ impl AuditTarget {
     /// Bytes written per byte of the user, at least.
     pub fn write_amplification(&self) -> f64 {
         match &self.construction {
-            TargetConstruction::Block(scheme) => scheme.write_amplification(),
+            TargetConstruction::Block(scheme) | TargetConstruction::Discards(_, scheme) => {
+                scheme.write_amplification()
+            }
             TargetConstruction::Linear(scheme) => scheme.write_amplification(),
             TargetConstruction::Mutant(kind, n) if kind.is_sq() => {
                 sq_mutants::write_amplification(*n)
@@ -205,7 +241,9 @@ impl AuditTarget {
             unsynced_max: 32,
         };
         match &self.construction {
-            TargetConstruction::Block(scheme) => scheme.timetable(),
+            TargetConstruction::Block(scheme) | TargetConstruction::Discards(_, scheme) => {
+                scheme.timetable()
+            }
             // It has no schedule; what is left out shows at once.
             TargetConstruction::Linear(scheme) => {
                 Timetable { cycle: 64, ..Timetable::unscheduled(scheme, 32) }
@@ -220,7 +258,7 @@ impl AuditTarget {
 
     /// Whether the target opens as a `BlockOram`, with dummy writes.
     pub fn is_for_disks(&self) -> bool {
-        matches!(self.construction, TargetConstruction::Block(_))
+        matches!(self.construction, TargetConstruction::Block(_) | TargetConstruction::Discards(..))
     }
 
     pub fn can_reopen(&self) -> bool {
@@ -230,35 +268,11 @@ impl AuditTarget {
     pub fn create(&self, context: SchemeContext) -> Result<Open> {
         Ok(match &self.construction {
             TargetConstruction::Block(scheme) => Open::Disk(scheme.create_block(context)?),
+            TargetConstruction::Discards(kind, scheme) => {
+                kind.around(scheme.create_block(context)?)
+            }
             TargetConstruction::Linear(scheme) => Open::Other(scheme.create(context)?),
-            TargetConstruction::Mutant(MutantKind::Sound, n) => mutant::<SoundDetWo>(*n, &context),
-            TargetConstruction::Mutant(MutantKind::SkipsClean, n) => {
-                mutant::<SkipsCleanRefreshes>(*n, &context)
-            }
-            TargetConstruction::Mutant(MutantKind::LiteralWrap, n) => {
-                mutant::<LiteralWrap>(*n, &context)
-            }
-            TargetConstruction::Mutant(MutantKind::Coalesces, n) => {
-                mutant::<CoalescesDuplicates>(*n, &context)
-            }
-            TargetConstruction::Mutant(MutantKind::SoundSq, n) => {
-                sq_mutant::<SoundSq>(*n, &context)
-            }
-            TargetConstruction::Mutant(MutantKind::KeepsOlder, n) => {
-                sq_mutant::<KeepsOlder>(*n, &context)
-            }
-            TargetConstruction::Mutant(MutantKind::SkipsFakes, n) => {
-                sq_mutant::<SkipsFakes>(*n, &context)
-            }
-            TargetConstruction::Mutant(MutantKind::SoundRandom, n) => {
-                random_mutant::<SoundRandom>(*n, context)
-            }
-            TargetConstruction::Mutant(MutantKind::OwnSlot, n) => {
-                random_mutant::<OwnSlot>(*n, context)
-            }
-            TargetConstruction::Mutant(MutantKind::PrefersFree, n) => {
-                random_mutant::<PrefersFree>(*n, context)
-            }
+            TargetConstruction::Mutant(kind, n) => planted(*kind, *n, context),
         })
     }
 
@@ -268,11 +282,31 @@ impl AuditTarget {
             TargetConstruction::Block(scheme) => {
                 Open::Disk(scheme.open_block(context, state, &mut |_, _| {})?)
             }
+            TargetConstruction::Discards(kind, scheme) => {
+                kind.around(scheme.open_block(context, state, &mut |_, _| {})?)
+            }
             TargetConstruction::Linear(scheme) => {
                 Open::Other(scheme.open(context, state, &mut |_, _| {})?)
             }
             TargetConstruction::Mutant(..) => unreachable!("mutants are made only"),
         })
+    }
+}
+
+/// Makes the mutant `kind` with `n` blocks.
+fn planted(kind: MutantKind, n: u64, context: SchemeContext) -> Open {
+    match kind {
+        MutantKind::Sound => mutant::<SoundDetWo>(n, &context),
+        MutantKind::SkipsClean => mutant::<SkipsCleanRefreshes>(n, &context),
+        MutantKind::LiteralWrap => mutant::<LiteralWrap>(n, &context),
+        MutantKind::Coalesces => mutant::<CoalescesDuplicates>(n, &context),
+        MutantKind::SoundSq => sq_mutant::<SoundSq>(n, &context),
+        MutantKind::KeepsOlder => sq_mutant::<KeepsOlder>(n, &context),
+        MutantKind::SkipsFakes => sq_mutant::<SkipsFakes>(n, &context),
+        MutantKind::SoundRandom => random_mutant::<SoundRandom>(n, context),
+        MutantKind::OwnSlot => random_mutant::<OwnSlot>(n, context),
+        MutantKind::PrefersFree => random_mutant::<PrefersFree>(n, context),
+        _ => unreachable!("it is made from a whole scheme"),
     }
 }
 

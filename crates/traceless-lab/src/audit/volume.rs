@@ -110,6 +110,24 @@ impl Suite for Volumes {
         ),
         mutant("mutant:sound-sq", MutantKind::SoundSq, "the sound twin of those", Finding::Nothing),
         mutant(
+            "mutant:skips-unchanged",
+            MutantKind::SkipsUnchanged,
+            "discards that write only what changes",
+            Finding::Leak,
+        ),
+        mutant(
+            "mutant:notes-rewrites",
+            MutantKind::NotesRewrites,
+            "a write more for a discarded block",
+            Finding::Leak,
+        ),
+        mutant(
+            "mutant:sound-discards",
+            MutantKind::SoundDiscards,
+            "the sound twin of discards",
+            Finding::Nothing,
+        ),
+        mutant(
             "mutant:own-slot",
             MutantKind::OwnSlot,
             "a block's own slot among those drawn",
@@ -286,7 +304,7 @@ mod tests {
         assert_eq!(report["verdict"], "pass");
         assert_eq!((&report["target"], &report["level"]), (&"volume".into(), &"quick".into()));
         let claims = report["claims"].as_array().unwrap();
-        assert_eq!(claims.len(), 12 + 2 + Volumes::PLANTED.len());
+        assert_eq!(claims.len(), 14 + 2 + Volumes::PLANTED.len());
         for claim in claims {
             assert_eq!(claim["verdict"], "pass");
             assert_eq!(claim["p"], Value::Null);
@@ -348,6 +366,8 @@ mod tests {
             ("mutant:skips-fakes", "leak"),
             ("mutant:keeps-older", "fault"),
             ("sq:paper-cadence", "leak"),
+            ("mutant:skips-unchanged", "leak"),
+            ("mutant:notes-rewrites", "leak"),
             ("mutant:own-slot", "leak"),
             ("mutant:prefers-free", "leak"),
         ] {

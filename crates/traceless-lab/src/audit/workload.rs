@@ -75,12 +75,14 @@ pub struct UserWorkload {
     pub first_pass: Option<Pattern>,
     /// Whether batches of one block are dummy writes.
     pub dummies: bool,
+    /// The first blocks of discards, which take the place of the batches of three blocks.
+    pub discards: Option<Pattern>,
 }
 
 /// Writes of fresh contents, and nothing else.
 pub const fn writes(writes: Pattern) -> UserWorkload {
     let contents = Contents::Fresh;
-    UserWorkload { writes, contents, reads: None, first_pass: None, dummies: false }
+    UserWorkload { writes, contents, reads: None, first_pass: None, dummies: false, discards: None }
 }
 
 /// What interrupts a run several times.
@@ -108,6 +110,7 @@ pub struct WorkloadPair {
 }
 
 const MIXED: &[u64] = &[1, 1, 8, 3, 1, 32, 2, 1, 16];
+const DISCARDS: &[u64] = &[1, 3, 3, 8, 3, 2, 16, 3];
 const ALIGNED: &[u64] = &[8, 16, 8, 32];
 
 const fn pair(name: &'static str, a: UserWorkload, b: UserWorkload) -> WorkloadPair {
@@ -154,6 +157,22 @@ pub fn pairs(hides: Hides) -> Vec<WorkloadPair> {
     if hides != Hides::ReadsAndWrites {
         let dummies = UserWorkload { dummies: true, ..random };
         list.push(pair("dummy writes, real ones", dummies, random));
+        // One user discards the same blocks again and again, the other one blocks in use.
+        let discards = |pattern| UserWorkload { discards: Some(pattern), ..sequential };
+        let discards = WorkloadPair {
+            batches: DISCARDS,
+            ..pair(
+                "discards of empty blocks, of ones in use",
+                discards(Pattern::Same),
+                discards(Pattern::Random),
+            )
+        };
+        list.push(discards);
+        list.push(WorkloadPair {
+            name: "discards of empty blocks, of ones in use, through writes cut short",
+            interruption: Interruption::CutWrite,
+            ..discards
+        });
     }
     list
 }
