@@ -26,7 +26,7 @@ import json
 export = json.load(open("out"))["exports"][0]
 assert export["export-name"] == "" and export["export-size"] == int("'"$SIZE"'") << 20, export
 assert export["can_flush"] and export["can_fua"] and export["can_multi_conn"], export
-assert not export["can_trim"] and not export["is_read_only"], export
+assert export["can_trim"] and not export["is_read_only"], export
 assert export["block_size_minimum"] <= 512 and export["block_size_preferred"] == 4096, export'
 expect 0 nbdinfo --list "$uri"
 expect 1 nbdinfo "nbd+unix:///nothing?socket=socket"
@@ -60,6 +60,34 @@ expect 0 qemu-io -f raw -c "write -f -P 7 5000 9000" -c "read -P 7 5000 9000" "$
 stop_server
 serve image
 expect 0 qemu-io -f raw -c "read -P 7 5000 9000" -c "read -P 0 3M 1M" "$disk"
+
+section "trims: zeros, also later, for a few writes"
+expect 0 qemu-io -f raw -c "write -P 9 8M 8M" -c flush "$disk"
+stop_server
+before=$(status_of image writes)
+serve image
+expect 0 qemu-io -f raw -d unmap -c "discard 9M 5M" -c "discard 15M 1M" -c flush "$disk"
+expect 0 qemu-io -f raw -d unmap -c "write -P 8 10M 64k" -c "write -zu 8M 8k" -c flush "$disk"
+read_trimmed() {
+    qemu-io -f raw -c "read -P 0 8M 8k" -c "read -P 9 8200k 1016k" -c "read -P 0 9M 1M" \
+        -c "read -P 8 10M 64k" -c "read -P 0 10304k 3M" -c "read -P 9 14M 1M" \
+        -c "read -P 0 15M 1M" "$disk"
+}
+expect 0 read_trimmed
+check "every pattern is there" bash -c '! grep --quiet "Pattern verification failed" out'
+kill_server
+serve image
+expect 0 read_trimmed
+check "and after kill -9" bash -c '! grep --quiet "Pattern verification failed" out'
+stop_server
+check "a block of the map for each, and the blocks that were written" \
+    [ $(($(status_of image writes) - before)) -le 24 ]
+serve image
+expect 0 fio --name=trims --ioengine=nbd --uri="$uri" --size="${SIZE}M" --rw=randtrim --bs=64k \
+    --io_size=8M
+stop_server
+expect 0 volume check image --key-file key
+serve image
 
 section "a file system made elsewhere, copied in and out, checked"
 truncate --size "${SIZE}M" ext4
@@ -147,6 +175,29 @@ expect 0 umount fuse
 wait "$server" || fail "the export ended badly after its unmount: $(cat server.err)"
 check "closed" [ "$(status_of image clean)" = true ]
 
+section "holes in the exported file, and of a scheme that keeps no discards"
+expect 0 volume create holes --size 8M --key-file key
+export_volume holes
+head --bytes 8M /dev/urandom >data
+expect 0 dd if=data of=fuse/volume bs=1M conv=notrunc,fsync
+expect 0 fallocate --punch-hole --offset 1000000 --length 3000000 fuse/volume
+expect 0 fallocate --zero-range --offset 5M --length 8192 fuse/volume
+fallocate --punch-hole --offset 1000000 --length 3000000 data
+fallocate --zero-range --offset 5M --length 8192 data
+expect 0 cmp data fuse/volume
+expect 0 umount fuse
+wait "$server" || fail "the export ended badly: $(cat server.err)"
+export_volume holes
+expect 0 cmp data fuse/volume
+expect 0 umount fuse
+wait "$server" || fail "the export ended badly: $(cat server.err)"
+expect 0 volume create holes --force --size 8M --key-file key --scheme sq
+export_volume holes
+expect 1 fallocate --punch-hole --offset 1M --length 1M fuse/volume
+check "it says so" grep --quiet 'supported' err
+expect 0 umount fuse
+wait "$server" || fail "the export ended badly: $(cat server.err)"
+
 section "mount and unmount"
 expect 0 volume create image --force --size "${SIZE}M" --key-file key
 expect 2 volume unmount mnt
@@ -155,6 +206,8 @@ expect 3 volume mount image mnt --key-file /dev/null
 check "nothing is mounted after a failure" [ ! -e mnt/lost+found ]
 expect 0 volume mount image mnt --key-file key
 check "a file system" mounted mnt
+expect 0 fstrim --verbose mnt
+check "free space was trimmed" grep --quiet '[1-9][0-9.]* MiB' out
 expect 5 volume mount image mnt --key-file key
 expect 5 volume serve image --key-file key --socket socket
 mkdir second

@@ -100,8 +100,9 @@ section "status, check and keys: JSON"
 expect 0 volume status image --key-file key --json
 expect_json traceless.volume.status.v1 scheme blocks block_len refresh generation image_bytes \
     writes write_amplification key_slots map map_bytes levels flushes bucket fanout cadence \
-    space_factor
-check "write amplification, with headers" [ "$(status_of image write_amplification)" = 2.0234375 ]
+    space_factor discards
+check "write amplification, with headers and the discard map of 257 blocks" \
+    [ "$(status_of image write_amplification)" = 2.031341552734375 ]
 check "image_bytes" has_bytes image "$(status_of image image_bytes)"
 expect 0 volume check image --key-file key --json
 expect_json traceless.volume.check.v1 sound writes damaged places

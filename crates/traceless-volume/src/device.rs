@@ -74,8 +74,8 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// Makes `len` bytes at `at` read as zeros, as a write of zeros would. Whole blocks are discarded
-    /// if the device keeps discards; what is left of other blocks is kept.
+    /// Makes `len` bytes at `at` read as zeros, as a write of zeros would. If the device keeps
+    /// discards, whole blocks are discarded, and parts of blocks are written.
     fn discard(&self, at: u64, len: u64) -> io::Result<()> {
         let zeros = vec![0; len.min(ZEROS_LEN) as usize];
         let end = at.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;

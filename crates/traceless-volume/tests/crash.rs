@@ -19,6 +19,8 @@ mod mutants;
 mod nonces;
 #[path = "crash/rounds.rs"]
 mod rounds;
+#[path = "crash/steps.rs"]
+mod steps;
 #[path = "crash/subjects.rs"]
 mod subjects;
 #[path = "crash/world.rs"]
@@ -31,12 +33,13 @@ use lives::Life;
 use rounds::Rounds;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use steps::{Step, script};
 use subjects::{FAMILIES, Family, Subject, detwo};
 use traceless_block::plain::PlainScheme;
 use traceless_block::registry::KINDS;
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_volume::format::AREAS_AT;
-use world::{Failure, How, Step, World, script};
+use world::{Failure, How, World};
 
 const THOROUGH: Effort = Effort {
     exhaustive_max: 10,

@@ -148,8 +148,8 @@ fn without_discards() -> DetWoGeometry {
     DetWoGeometry::new(64, LEN, Refresh::ONE, 0).unwrap()
 }
 
-/// What an adversary observes of a discard is what it observes of a write of as many blocks,
-/// whatever the blocks held.
+/// What an adversary observes of a discard is what it observes of a write of as many blocks, also
+/// if the blocks were discarded before.
 #[test]
 fn a_discard_looks_like_a_write_of_its_map_blocks() {
     for map_tiers in [0, 1] {

@@ -8,7 +8,10 @@
 //!
 //! With the map of last writes in memory, an opening knows the last writes of one pass only. So
 //! each map block is also written on schedule at least once a pass, which the number of writes
-//! alone decides: then whatever an opening does not know is older than every map block.
+//! alone decides: then a last write that an opening does not know is older than every map block's.
+//!
+//! Refreshes could carry exact bits without further writes. But recovery makes refreshes again byte
+//! for byte, and would need the bits of every moment.
 
 use super::DetWo;
 use super::geometry::DetWoGeometry;
@@ -65,7 +68,7 @@ impl DiscardMap {
         })
     }
 
-    /// The map block whose turn write number `count` is.
+    /// The map block that has its turn with write number `count`.
     pub fn due(&self, count: u64) -> Option<u64> {
         let is_due = self.until_due(count) == 0;
         is_due.then(|| count / self.period % self.parts.len() as u64)
@@ -164,7 +167,7 @@ impl DetWo {
         Ok(())
     }
 
-    /// Writes the map block whose turn it is, if it is one's turn.
+    /// Writes the map block that has its turn, if one has.
     pub(super) fn write_due_part(&mut self) -> Result {
         let Some(nth) = self.discards.as_ref().and_then(|map| map.due(self.count)) else {
             return Ok(());
@@ -219,8 +222,8 @@ impl DetWo {
         Ok(())
     }
 
-    /// Reads the map at an opening. Returns the map blocks that are damaged: none of the blocks that
-    /// they cover is discarded then, so **blocks may read as they were earlier**.
+    /// Reads the map at an opening. Returns the map blocks that are damaged: no block that they
+    /// cover is discarded then, so **blocks may read as they were earlier**.
     pub(super) fn load_discards(&mut self, policy: DamagePolicy) -> Result<Vec<LostPart>> {
         let Some(mut map) = self.discards.take() else { return Ok(vec![]) };
         let (len, mut lost) = (self.geometry.block_len, vec![]);

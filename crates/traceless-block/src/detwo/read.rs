@@ -48,7 +48,7 @@ impl DetWo {
         for ((addr, fetch), into) in addrs.iter().zip(&*fetches).zip(into.chunks_exact_mut(len)) {
             self.open_fetch(tier, addr.0, fetch, run, into)?;
         }
-        // Discarded blocks are read like others, so that reads reveal no more than addresses.
+        // Discarded blocks are read from the store, too, so that reads reveal addresses only.
         if let (0, Some(map)) = (tier, &self.discards) {
             let blocks = addrs.iter().zip(&*entries).zip(into.chunks_exact_mut(len));
             for ((addr, &last), into) in blocks {

@@ -39,6 +39,7 @@ fn lines(report: &Status) -> Vec<(&'static str, String)> {
         ("writes", report.writes.to_string()),
         ("closed", if report.clean { "cleanly" } else { "not yet, or cut short" }.to_owned()),
         ("in use", if report.in_use { "yes" } else { "no" }.to_owned()),
+        ("discards", if report.discards { "kept" } else { "refused" }.to_owned()),
         ("filled", if report.filled { "with ciphertext" } else { "NO: holes tell" }.to_owned()),
     ];
     if let Some(refresh) = &report.refresh {

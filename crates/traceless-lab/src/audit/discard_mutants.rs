@@ -1,4 +1,4 @@
-//! Discards with one fault each, around a `DetWo` whose own discards are sound.
+//! Discards with one fault each, around a `DetWo` that is sound itself.
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;

@@ -110,8 +110,8 @@ pub fn check(dir: &Path) -> Result<PathBuf> {
 ///
 /// The file belongs to the user of this process, and no other user may read it. Its I/O is direct:
 /// each write reaches the device before it returns, and `fsync` flushes. It cannot be
-/// resized, and opening it with `O_TRUNC` changes nothing. A hole punched in it is a discard, if the
-/// device keeps discards.
+/// resized, and opening it with `O_TRUNC` changes nothing. A hole in it is a discard, if the device
+/// keeps discards.
 ///
 /// After this call the process must not touch any path under `dir`: it would wait for itself.
 pub fn spawn(device: Arc<dyn Device>, dir: &Path, options: ExportOptions) -> Result<Export> {

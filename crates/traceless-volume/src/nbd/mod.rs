@@ -1,9 +1,9 @@
 //! An NBD server: any client of the network block device protocol can use a [`Device`].
 //!
 //! Fixed newstyle negotiation, one export with an empty name, structured replies, FLUSH and FUA,
-//! several connections with one view, TLS by STARTTLS. If the device keeps discards, TRIM is offered,
-//! and both TRIM and `WRITE_ZEROES` are discards. Else `WRITE_ZEROES` is an ordinary write: the
-//! layers below must not learn which blocks hold no data.
+//! several connections with one view, TLS by STARTTLS. If the device keeps discards, TRIM is
+//! offered, and both TRIM and `WRITE_ZEROES` are discards. Else `WRITE_ZEROES` is an ordinary
+//! write: the layers below must not learn which blocks hold no data.
 //!
 //! A server on a unix socket, and the greeting that each client gets:
 //!

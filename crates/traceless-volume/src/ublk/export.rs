@@ -104,8 +104,8 @@ impl UblkExport {
 
     /// Makes a block device with the bytes of `device`, and serves it.
     ///
-    /// The block device offers discards if `device` keeps them. A write is answered after it reached `device`, and a
-    /// flush after `device` was flushed.
+    /// The block device offers discards if `device` keeps them. A write is answered after it
+    /// reached `device`, and a flush after `device` was flushed.
     pub fn attach(device: Arc<dyn Device>) -> Result<Self> {
         let shape = Shape {
             bytes: device.len(),

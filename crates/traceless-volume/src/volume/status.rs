@@ -44,6 +44,8 @@ pub struct Status {
     pub fanout: Option<u64>,
     /// What decides when the scheme's queue is flushed; `None` for other schemes.
     pub cadence: Option<&'static str>,
+    /// Whether the scheme keeps a map of discarded blocks.
+    pub discards: bool,
     /// Generation of the newest superblock.
     pub generation: u64,
     /// Bytes of the image.
@@ -114,6 +116,7 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
         bucket: facts.bucket,
         fanout: facts.fanout,
         cadence: facts.cadence,
+        discards: scheme.keeps_discards(),
         generation: superblock.generation,
         image_bytes: header.image_len,
         space_factor: header.image_len as f64 / size_bytes as f64,

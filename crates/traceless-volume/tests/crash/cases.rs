@@ -2,8 +2,9 @@
 
 use crate::check::{Checker, Effort, Tally};
 use crate::disk::Fault;
+use crate::steps::Step;
 use crate::subjects::{Family, Subject};
-use crate::world::{Failure, Step, World};
+use crate::world::{Failure, World};
 use traceless_core::rng::{Rng, SeededRng};
 
 pub const HEALTHY: [Fault; 2] = [Fault::None; 2];

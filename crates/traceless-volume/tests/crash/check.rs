@@ -2,7 +2,8 @@
 
 use crate::disk::{Event, Fate, Fault, Piece, mix, shape};
 use crate::nonces::Nonces;
-use crate::world::{How, Open, Step, World};
+use crate::steps::Step;
+use crate::world::{How, Open, World};
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use traceless_core::rng::{Rng, SeededRng};

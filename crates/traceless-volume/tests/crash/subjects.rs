@@ -4,7 +4,7 @@
 //! draws one.
 
 use crate::disk::{Fault, mix};
-use crate::world::{Step, script};
+use crate::steps::{Step, script};
 use std::sync::Arc;
 use traceless_block::datalair::DataLairScheme;
 use traceless_block::detwo::{DetWoGeometry, MapEntries, Refresh};
