@@ -67,7 +67,7 @@ fn discards_and_writes_agree_with_an_array() {
         let mut values = vec![0; blocks as usize];
         for round in 0..60 {
             let hot = 1 + rng.below(blocks);
-            for _ in 0..1 + rng.below(blocks / 2) {
+            for _ in 0..=rng.below(blocks / 2) {
                 if rng.below(10) == 0 {
                     let start = rng.below(blocks);
                     let end = start + rng.below(blocks - start + 1);
@@ -201,7 +201,7 @@ fn a_discard_writes_as_many_blocks_as_it_says() {
     for (range, writes) in [(0..2000, 4), (0..1, 1), (511..513, 2), (512..1024, 1), (7..7, 0)] {
         assert_eq!(oram.geometry().discard_writes(range.clone()), writes);
         let map = oram.discards.as_ref().unwrap();
-        let on_schedule = (oram.count..oram.count + writes + 1).filter_map(|c| map.due(c)).count();
+        let on_schedule = (oram.count..=oram.count + writes).filter_map(|c| map.due(c)).count();
         let before = oram.writes();
         oram.discard(range).unwrap();
         let made = oram.writes() - before;

@@ -283,7 +283,9 @@ impl DetWo {
             }
         }
         if let Some(map) = &mut self.discards {
-            homes.iter().for_each(|&home| map.note_write(home));
+            for &home in homes {
+                map.note_write(home);
+            }
         }
         self.count += homes.len() as u64;
     }

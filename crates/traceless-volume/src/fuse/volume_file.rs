@@ -106,17 +106,20 @@ impl VolumeFile {
     pub(super) fn allocate(&self, at: u64, len: u64, mode: FallocateFlags) -> Result<(), Errno> {
         let kind = mode - FallocateFlags::KEEP_SIZE;
         let discards = [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE].contains(&kind);
-        if !kind.is_empty() && !(discards && self.device.keeps_discards()) {
+        let is_known = kind.is_empty() || discards && self.device.keeps_discards();
+        if !is_known {
             return Err(Errno::EOPNOTSUPP);
         }
         if at.checked_add(len).is_none_or(|end| end > self.device.len()) {
             return Err(Errno::ENOSPC);
         }
-        match discards {
-            true if self.device.read_only() => Err(Errno::EROFS),
-            true => self.device.call(|device| device.discard(at, len)),
-            false => Ok(()),
+        if !discards {
+            return Ok(());
         }
+        if self.device.read_only() {
+            return Err(Errno::EROFS);
+        }
+        self.device.call(|device| device.discard(at, len))
     }
 }
 

@@ -40,10 +40,10 @@ pub(super) fn parse(
         return Err(Errno::ROFS.raw_os_error());
     }
     let force = request.op_flags & FORCE != 0;
-    Ok(match discards {
-        true => Work::Discard { at, len, force },
-        false => Work::Write { at, len: len as usize, force },
-    })
+    if discards {
+        return Ok(Work::Discard { at, len, force });
+    }
+    Ok(Work::Write { at, len: len as usize, force })
 }
 
 /// First byte and length of a request, if it lies inside the device and is not too long.

@@ -9,6 +9,7 @@ use traceless_core::store::{Caching, FileStore};
 
 /// The output of `traceless volume status`.
 #[derive(Clone, Debug, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the JSON")]
 pub struct Status {
     /// Version of this list: `traceless.volume.status.v1`.
     pub schema: &'static str,
