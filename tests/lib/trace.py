@@ -102,10 +102,12 @@ def geometry(image, first_write):
     """The two areas of a volume without map tiers, and its refresh ratio, from its header."""
     with open(image, "rb") as file:
         record = file.read(4096)[80:144]
-    kind, _, _, blocks, body_len, p, q, tiers, unsynced = struct.unpack("<HHIQIIIIQ", record[:40])
+    fields = struct.unpack("<HHIQIIIIQII", record[:48])
+    kind, _, _, blocks, body_len, p, q, tiers, unsynced, _, discards = fields
     if (kind, tiers) != (2, 0):
         sys.exit(f"{image} is no detwo volume with its map in memory")
     # docs/format.md, section 7.
+    blocks += discards * -(-blocks // (8 * body_len))
     holding_slots = -(-blocks * q // p) + unsynced + 64
     main_slots = blocks + -(-(unsynced + 1) * p // q) + 128
     holding = Ring(AREAS_AT, holding_slots, 64, body_len, first_write)

@@ -120,7 +120,7 @@ fn every_scheme_keeps_its_contents_and_its_anchor() {
     let on_disk = DetWoGeometry::new(BLOCKS, 4096, Refresh::new(1, 3).expect("a ratio"), 1);
     let plain = Arc::new(PlainScheme { blocks: BLOCKS, block_len: 4096 });
     let discards =
-        DetWoGeometry::new(BLOCKS, 4096, Refresh::ONE, 0).and_then(|g| g.with_discards());
+        DetWoGeometry::new(BLOCKS, 4096, Refresh::ONE, 0).and_then(DetWoGeometry::with_discards);
     let schemes: [Arc<dyn BlockScheme>; 4] = [
         detwo(),
         Arc::new(on_disk.expect("it works")),
