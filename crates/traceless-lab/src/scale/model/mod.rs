@@ -217,8 +217,8 @@ mod tests {
             // Half of a round on each of two processors, and two round trips. Queries leave a
             // sixteenth of that free, but need not wait once a round has ended.
             let limit = hosts as f64 * 640.0 / (1000.0 * 50e-6 + 2e-3);
-            let share = paced.requests_per_second / limit;
-            assert!((16.0 / 17.0..=1.0).contains(&share), "{hosts} hosts: {share}");
+            let reached = paced.requests_per_second / limit;
+            assert!((16.0 / 17.0..=1.0).contains(&reached), "{hosts} hosts: {reached}");
         }
     }
 
