@@ -244,15 +244,17 @@ impl Plain {
         run.write(&*self.store)
     }
 
-    fn read_batch(&self, first: u64, into: &mut [u8], scratch: &mut Scratch) -> Result {
+    fn read_batch(&self, addrs: &[Addr], into: &mut [u8], scratch: &mut Scratch) -> Result {
         let len = self.area.layout().body_len;
         let Scratch { run, other, .. } = scratch;
         run.clear();
-        run.add(&self.area, Slot(first), (into.len() / len) as u64);
+        for (first, range) in stretches(addrs) {
+            run.add(&self.area, Slot(first), range.len() as u64);
+        }
         run.read(&*self.store)?;
-        for (i, into) in into.chunks_exact_mut(len).enumerate() {
+        for (i, (addr, into)) in addrs.iter().zip(into.chunks_exact_mut(len)).enumerate() {
             let (entry, body) = run.slot(i);
-            self.open_block(first + i as u64, entry, body, other, into)?;
+            self.open_block(addr.0, entry, body, other, into)?;
         }
         Ok(())
     }
@@ -322,9 +324,10 @@ impl BlockOram for Plain {
         check_request(self.blocks(), self.block_len(), addrs, into.len())?;
         let len = self.block_len();
         self.readers.with(|scratch| {
-            stretches(addrs).try_for_each(|(first, range)| {
-                self.read_batch(first, &mut into[range.start * len..range.end * len], scratch)
-            })
+            let batches = addrs.chunks(BLOCKS_PER_BATCH);
+            batches
+                .zip(into.chunks_mut(BLOCKS_PER_BATCH * len))
+                .try_for_each(|(addrs, into)| self.read_batch(addrs, into, scratch))
         })
     }
 
