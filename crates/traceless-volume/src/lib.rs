@@ -45,12 +45,13 @@
 //!
 //! * `format`: the image byte by byte: `header`, `keyslot`, `keys`, `superblock`, `anchor`,
 //!   `rebuild`
-//! * `volume`: opening, reading, writing (`mod`), `create`, `image` (open, lock, unlock), `admin`
-//!   (keys, header), `rebuild` and `staging` (growing, re-encrypting), `repair`, `status`
+//! * `volume`: opening, reading, writing (`mod`), `parallel_store` (several requests at the disk),
+//!   `create`, `image` (open, lock, unlock), `admin` (keys, header), `rebuild` and `staging`
+//!   (growing, re-encrypting), `repair`, `status`
 //! * `device`: the trait that front ends serve
-//! * `nbd`: the server: `listen`, `server`, `session`, `handshake`, `transmission`, `protocol`,
-//!   `wire`, `socket`, `tls`; `gate` and `registry` fence dead connections; `memory`: for tests and
-//!   fuzzing
+//! * `nbd`: the server: `listen`, `server`, `session`, `handshake`, `transmission`, `request_group`
+//!   (requests that have arrived together), `protocol`, `wire`, `socket`, `tls`; `gate` and
+//!   `registry` fence dead connections; `memory`: for tests and fuzzing
 //! * `fuse`: `export` (one file), `volume_file` and `requests` (its rules), `mount` (loop and ext4:
 //!   `attach`, `detach`, `record`, `daemon`), `mounts`, `command`, `capabilities`, `runtime`
 //! * `ublk`: feature: `export` (the block device), `requests` (its requests)

@@ -5,6 +5,7 @@ use crate::trace::Trace;
 use std::io;
 use std::sync::Arc;
 use traceless_core::trace::Op;
+use traceless_core::types::Extent;
 use traceless_dashboard::{Monitor, Reading, RequestTimer};
 use traceless_volume::device::Device;
 use traceless_volume::volume::Volume;
@@ -53,6 +54,17 @@ impl<R> RecordedDevice<R> {
 }
 
 impl<R: Fn(Op, u64, u32)> RecordedDevice<R> {
+    /// Records requests for several places, which are carried out together.
+    fn observe(&self, op: Op, places: &[Extent]) -> Vec<Option<RequestTimer<'_>>> {
+        let observe = |place: &Extent| {
+            let len = u32::try_from(place.len).unwrap_or(u32::MAX);
+            let timer = self.time(op, place.at, len);
+            self.record(op, place.at, len);
+            timer
+        };
+        places.iter().map(observe).collect()
+    }
+
     fn record(&self, op: Op, at: u64, len: u32) {
         if let Some(record) = &self.recorder {
             record(op, at, len);
@@ -87,6 +99,14 @@ impl<R: Fn(Op, u64, u32) + Send + Sync> Device for RecordedDevice<R> {
         let _timer = self.time(Op::Write, at, len_of(from));
         self.record(Op::Write, at, len_of(from));
         Device::write(&*self.volume, at, from)
+    }
+    fn read_many(&self, places: &[Extent], into: &mut [u8]) -> io::Result<()> {
+        let _timers = self.observe(Op::Read, places);
+        Device::read_many(&*self.volume, places, into)
+    }
+    fn write_many(&self, places: &[Extent], from: &[u8]) -> io::Result<()> {
+        let _timers = self.observe(Op::Write, places);
+        Device::write_many(&*self.volume, places, from)
     }
     fn keeps_discards(&self) -> bool {
         self.volume.keeps_discards()

@@ -3,8 +3,8 @@
 //! When a client's connection breaks, the client connects again and sends its unanswered writes
 //! once more. If the server still held the first copy of a write, and executed it after the client
 //! had overwritten the place, newer data would be lost although it was acknowledged. So every
-//! request passes the gate of its connection. After a gate was shut and drained, no request passes
-//! it.
+//! request, or group of requests that are executed together, passes the gate of its connection.
+//! After a gate was shut and drained, no request passes it.
 //!
 //! The gate does not cover two cases: a peer that vanished silently (a cut cable), until the kernel
 //! notices; and a client that moves unanswered requests to another connection that was already in
@@ -14,11 +14,12 @@ use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Lets the requests of one connection through to the device, one at a time, until it is shut.
+/// Lets the requests of one connection through to the device, one or one group at a time, until it
+/// is shut.
 #[derive(Default)]
 pub(super) struct Gate {
     shut: AtomicBool,
-    /// Locked while a request is executed.
+    /// Locked while a request or a group is executed.
     turn: Mutex<()>,
 }
 

@@ -56,6 +56,7 @@ mod listen;
 mod memory;
 mod protocol;
 mod registry;
+mod request_group;
 mod server;
 mod session;
 mod socket;

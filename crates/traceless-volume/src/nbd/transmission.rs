@@ -1,4 +1,5 @@
-//! The transmission phase: requests in, replies out, one at a time.
+//! The transmission phase: requests in, replies out, in order. Short reads and writes that have
+//! arrived together are executed together.
 
 use std::io::{self, Read, Write};
 use std::sync::LazyLock;
@@ -9,6 +10,7 @@ use super::protocol::{
     CHUNK_LEN, CHUNK_OFFSET_LEN, MESSAGE_LEN_MAX, PAYLOAD_LEN_MAX, REQUEST_LEN, Request,
     SIMPLE_REPLY_LEN, chunk, cmd, cmd_flag, errno, errno_of, only_chunk, simple_reply,
 };
+use super::request_group::RequestGroup;
 use super::wire::Wire;
 use crate::device::Device;
 
@@ -27,7 +29,8 @@ pub(super) fn serve<S: Read + Write>(
     structured: bool,
 ) -> io::Result<()> {
     let export = ExportInfo::of(device);
-    let mut transmission = Transmission { wire, device, gate, structured, export };
+    let group = RequestGroup::default();
+    let mut transmission = Transmission { wire, device, gate, structured, export, group };
     let end = transmission.run();
     // Also after an error, requests that were executed get their replies if possible.
     end.and(transmission.wire.flush())
@@ -39,6 +42,7 @@ struct Transmission<'a, S> {
     gate: &'a Gate,
     structured: bool,
     export: ExportInfo,
+    group: RequestGroup,
 }
 
 /// Why a request was refused: the protocol's error number, and a message.
@@ -61,17 +65,103 @@ impl<S: Read + Write> Transmission<'_, S> {
             if request.command == cmd::DISC {
                 return Ok(());
             }
-            self.answer(&request)?;
-            waiting += 1;
+            self.group.clear();
+            let is_followed = self.is_request_buffered_behind(request.payload_len() as usize);
+            if is_followed && self.is_next_of_group(&request) {
+                self.answer_together(request)?;
+                waiting = REPLIES_MAX;
+            } else {
+                self.answer(&request)?;
+                waiting += 1;
+            }
         }
     }
 
     /// Whether a whole request has arrived already.
     fn is_request_buffered(&self) -> bool {
-        let Some((head, rest)) = self.wire.received().split_first_chunk::<REQUEST_LEN>() else {
+        self.is_request_buffered_behind(0)
+    }
+
+    /// Whether so many bytes and a whole request behind them have arrived already.
+    fn is_request_buffered_behind(&self, skipped: usize) -> bool {
+        let received = self.wire.received().get(skipped..);
+        let Some((head, rest)) = received.and_then(<[u8]>::split_first_chunk::<REQUEST_LEN>) else {
             return false;
         };
         Request::decode(head).is_some_and(|next| rest.len() >= next.payload_len() as usize)
+    }
+
+    /// Whether the next request of the group can be this one, if it has arrived.
+    fn is_next_of_group(&self, request: &Request) -> bool {
+        self.check(request).is_ok() && self.group.takes(request)
+    }
+
+    /// Executes a request together with the ones that have arrived behind it.
+    fn answer_together(&mut self, first: Request) -> io::Result<()> {
+        let mut next = first;
+        loop {
+            let is_write = next.command == cmd::WRITE;
+            let bytes = self.group.add(next);
+            if is_write {
+                self.wire.take_received(bytes);
+            }
+            if !self.is_request_buffered() {
+                break;
+            }
+            let head = self.wire.received().first_chunk().and_then(Request::decode);
+            match head.filter(|request| self.is_next_of_group(request)) {
+                Some(request) => next = request,
+                None => break,
+            }
+            self.wire.take::<REQUEST_LEN>()?;
+        }
+        let mut group = std::mem::take(&mut self.group);
+        let replied = self.execute(&mut group);
+        self.group = group;
+        replied
+    }
+
+    fn execute(&mut self, group: &mut RequestGroup) -> io::Result<()> {
+        let turn = self.gate.enter()?;
+        let refusal = self.execute_writes(group).err().map(|error| Refusal::from(&error));
+        let (places, bytes) = group.reads.unfilled();
+        let are_read = places.is_empty() || self.device.read_many(places, bytes).is_ok();
+        drop(turn);
+        let mut data = group.reads.filled().1;
+        for request in group.requests() {
+            if request.command == cmd::WRITE {
+                match &refusal {
+                    None => self.settle(request, Ok(()))?,
+                    Some(refusal) => self.refuse(request, refusal)?,
+                }
+                continue;
+            }
+            let (own, rest) = data.split_at(request.len as usize);
+            data = rest;
+            if are_read {
+                let head = self.data_head_len();
+                let room = self.wire.room(head + own.len())?;
+                room[head..].copy_from_slice(own);
+                self.commit_data(request)?;
+            } else {
+                // One of the reads has failed. Alone, each gets its data or its own error.
+                self.read(request)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn execute_writes(&self, group: &RequestGroup) -> io::Result<()> {
+        let (places, bytes) = group.writes.filled();
+        if places.is_empty() {
+            return Ok(());
+        }
+        self.device.write_many(places, bytes)?;
+        let mut writes = group.requests().iter().filter(|request| request.command == cmd::WRITE);
+        match writes.find(|request| request.flags & cmd_flag::FUA != 0) {
+            Some(request) => self.flush_if_requested(request),
+            None => Ok(()),
+        }
     }
 
     /// Executes a request. Fails only if the connection cannot continue.
@@ -124,14 +214,26 @@ impl<S: Read + Write> Transmission<'_, S> {
         if len == 0 {
             return self.done(request, chunk::NONE); // Empty chunks of data are not allowed.
         }
-        let head = if self.structured { CHUNK_LEN + CHUNK_OFFSET_LEN } else { SIMPLE_REPLY_LEN };
+        let head = self.data_head_len();
         let room = self.wire.room(head + len)?;
         let turn = self.gate.enter()?;
         let result = self.device.read(request.offset, &mut room[head..]);
         drop(turn);
-        if let Err(error) = result {
-            return self.refuse(request, &Refusal::from(&error));
+        match result {
+            Ok(()) => self.commit_data(request),
+            Err(error) => self.refuse(request, &Refusal::from(&error)),
         }
+    }
+
+    /// Bytes of a reply before its data.
+    fn data_head_len(&self) -> usize {
+        if self.structured { CHUNK_LEN + CHUNK_OFFSET_LEN } else { SIMPLE_REPLY_LEN }
+    }
+
+    /// Completes a reply with its data in the wire's room, behind the head.
+    fn commit_data(&mut self, request: &Request) -> io::Result<()> {
+        let (head, len) = (self.data_head_len(), request.len as usize);
+        let room = self.wire.room(head + len)?;
         if self.structured {
             let chunk_len = request.len + CHUNK_OFFSET_LEN as u32;
             let bytes = only_chunk(chunk::OFFSET_DATA, request.cookie, chunk_len);

@@ -56,6 +56,13 @@ impl<S: Read + Write> Wire<S> {
         Ok(bytes)
     }
 
+    /// Fills `into` with the next bytes, which have arrived.
+    pub fn take_received(&mut self, into: &mut [u8]) {
+        into.copy_from_slice(&self.inbox[self.start..self.start + into.len()]);
+        self.start += into.len();
+        assert!(self.start <= self.end, "only bytes that have arrived are taken");
+    }
+
     /// Skips the next `len` bytes; waits until they arrive.
     pub fn skip(&mut self, len: u32) -> io::Result<()> {
         let mut left = len as usize;

@@ -40,6 +40,7 @@
 mod admin;
 mod create;
 mod image;
+mod parallel_store;
 mod rebuild;
 mod repair;
 mod staging;
@@ -58,6 +59,7 @@ use crate::format::{
     AREAS_AT, Anchor, Header, Keys, Newest, SourceState, Superblock, SuperblockVault, UserKey,
 };
 use image::Image;
+use parallel_store::ParallelStore;
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -71,7 +73,7 @@ use traceless_core::scheme::contract::BlockScheme;
 use traceless_core::seal::Cipher;
 use traceless_core::store::{Caching, DrawnSlots, FileStore, PlaceAudit, Store, WatchedStore};
 use traceless_core::trace::Witness;
-use traceless_core::types::Addr;
+use traceless_core::types::{Addr, Extent, total_len};
 
 /// Options for opening a volume.
 #[derive(Clone)]
@@ -295,6 +297,48 @@ impl Volume {
         Ok(())
     }
 
+    /// Reads several places: neighbours of whole blocks together, parts of blocks alone.
+    fn read_places(&self, places: &[Extent], into: &mut [u8]) -> Result {
+        let mut rest = into;
+        for run in places.chunk_by(|a, b| self.is_whole(*a) && self.is_whole(*b)) {
+            let (part, next) = rest.split_at_mut(total_len(run));
+            if let [only] = run {
+                self.read_at(only.at, part)?;
+            } else {
+                let addrs = self.blocks_of(run);
+                self.oram.read().expect(POISONED).read_shared(&addrs, part)?;
+            }
+            rest = next;
+        }
+        Ok(())
+    }
+
+    /// Writes to several places, in order: neighbours of whole blocks as one request.
+    fn write_places(&self, places: &[Extent], from: &[u8]) -> Result {
+        let mut rest = from;
+        for run in places.chunk_by(|a, b| self.is_whole(*a) && self.is_whole(*b)) {
+            let (part, next) = rest.split_at(total_len(run));
+            match run {
+                [only] => self.write_at(only.at, part)?,
+                _ if self.read_only => return Err(traceless_core::Error::ReadOnly.into()),
+                _ => {
+                    let addrs = self.blocks_of(run);
+                    self.oram.write().expect(POISONED).write_many(&addrs, part)?;
+                }
+            }
+            rest = next;
+        }
+        Ok(())
+    }
+
+    fn is_whole(&self, place: Extent) -> bool {
+        place.at.is_multiple_of(self.block_len as u64) && place.len.is_multiple_of(self.block_len)
+    }
+
+    fn blocks_of(&self, places: &[Extent]) -> Vec<Addr> {
+        places.iter().flat_map(|place| self.blocks(place.at, place.len)).collect()
+    }
+
     /// As [`Device::write`], with the error as it is.
     pub fn write_at(&self, at: u64, from: &[u8]) -> Result {
         self.check_extent(at, from.len() as u64)?;
@@ -439,6 +483,20 @@ impl Device for Volume {
         self.write_at(at, from).map_err(Error::into_io)
     }
 
+    fn read_many(&self, places: &[Extent], into: &mut [u8]) -> io::Result<()> {
+        for place in places {
+            self.check_range(place.at, place.len as u64, Errno::INVAL)?;
+        }
+        self.read_places(places, into).map_err(Error::into_io)
+    }
+
+    fn write_many(&self, places: &[Extent], from: &[u8]) -> io::Result<()> {
+        for place in places {
+            self.check_range(place.at, place.len as u64, Errno::NOSPC)?;
+        }
+        self.write_places(places, from).map_err(Error::into_io)
+    }
+
     fn keeps_discards(&self) -> bool {
         self.header.scheme.keeps_discards()
     }
@@ -536,7 +594,12 @@ fn scheme_context(
 }
 
 fn watched_store(image: &Image, len: u64, options: &OpenOptions) -> Result<Arc<dyn Store>> {
-    let store = FileStore::new(image.try_clone()?, len, image.caching());
+    let file = FileStore::new(image.try_clone()?, len, image.caching());
+    let store: Arc<dyn Store> = match image.caching() {
+        Caching::Buffered => Arc::new(file),
+        // Without the page cache nothing reads ahead, and each request waits for the disk.
+        Caching::Direct => Arc::new(ParallelStore::new(file)),
+    };
     Ok(match &options.witness {
         Some(witness) if !options.event_times => {
             Arc::new(WatchedStore::new(store, witness.clone()))
@@ -544,7 +607,7 @@ fn watched_store(image: &Image, len: u64, options: &OpenOptions) -> Result<Arc<d
         Some(witness) => {
             Arc::new(WatchedStore::with_clock(store, witness.clone(), Monotonic::start()))
         }
-        None => Arc::new(store),
+        None => store,
     })
 }
 

@@ -8,6 +8,8 @@ use traceless_block::plain::PlainScheme;
 use traceless_block::sq;
 use traceless_core::scheme::contract::BlockScheme;
 use traceless_core::seal::Cipher;
+use traceless_core::trace::{Op, Recorder};
+use traceless_core::types::Extent;
 use zeroize::Zeroizing;
 
 fn key(byte: u8) -> UserKey {
@@ -62,6 +64,54 @@ fn bytes_of_any_alignment_come_back_after_a_close_and_after_a_crash() {
                 assert!(volume.write(0, &[1]).is_err());
             }
         }
+    }
+}
+
+#[test]
+fn requests_together_are_as_one_after_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain: Arc<dyn BlockScheme> = Arc::new(PlainScheme { blocks: 50, block_len: 4096 });
+    for (name, scheme) in [("d", detwo(50)), ("p", plain)] {
+        let path = folder.path().join(name);
+        make(&path, &options(scheme));
+        let witness = Arc::new(Recorder::default());
+        let watched = OpenOptions { witness: Some(witness.clone()), ..OpenOptions::default() };
+        let volume = open(&path, &watched).unwrap();
+        let mut model = vec![0; 50 * 4096];
+        // Blocks in a row and again, parts of blocks, and blocks behind them.
+        let places =
+            [(8192, 8192), (40960, 4096), (8192, 4096), (100, 5000), (12288, 4096), (0, 8)];
+        let places = places.map(|(at, len)| Extent::new(at, len));
+        let mut data = Vec::new();
+        for (nth, place) in places.iter().enumerate() {
+            let bytes = vec![nth as u8 + 1; place.len];
+            model[place.at as usize..place.end() as usize].copy_from_slice(&bytes);
+            data.extend(bytes);
+        }
+        volume.write_many(&places, &data).unwrap();
+        let mut back = vec![0; data.len()];
+        volume.read_many(&places, &mut back).unwrap();
+        let expected = places.iter().map(|place| &model[place.at as usize..place.end() as usize]);
+        assert!(back == expected.collect::<Vec<_>>().concat());
+        let beyond = [Extent::new(0, 4096), Extent::new(50 * 4096, 4096)];
+        assert!(volume.write_many(&beyond, &[9; 8192]).is_err());
+        assert!(volume.read_many(&beyond, &mut [0; 8192]).is_err());
+        let mut back = vec![0; model.len()];
+        volume.read(0, &mut back).unwrap();
+        assert!(back == model, "what is refused changes nothing");
+        // Single blocks together are written as one long write is.
+        let trace = |write: &dyn Fn()| {
+            witness.take();
+            write();
+            let ops = witness.take().into_iter().map(|event| event.op);
+            ops.filter(|op| *op != Op::Read).collect::<Vec<_>>()
+        };
+        let singles: Vec<_> = (20..28).map(|block| Extent::new(block * 4096, 4096)).collect();
+        let data = vec![7; 8 * 4096];
+        let together = trace(&|| volume.write_many(&singles, &data).unwrap());
+        let long = trace(&|| volume.write(20 * 4096, &data).unwrap());
+        assert_eq!(together, long);
+        volume.close().unwrap();
     }
 }
 

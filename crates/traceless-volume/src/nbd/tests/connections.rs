@@ -37,8 +37,10 @@ impl Scene {
         let mut client = self.client();
         let stuck = [request(0, cmd::WRITE, 0, 1), vec![Probe::STUCK]].concat();
         let behind = [request(0, cmd::WRITE, 0, 1), vec![2]].concat();
-        client.send(&[stuck, behind].concat());
+        // Sent later, so that they are not executed together.
+        client.send(&stuck);
         self.probe.wait_for(1);
+        client.send(&behind);
         client
     }
 }
@@ -68,6 +70,23 @@ fn writes_of_a_dead_connection_never_follow_writes_of_a_new_one() {
     newcomer.reply(0).unwrap();
     std::thread::sleep(A_WHILE);
     assert_eq!(scene.probe.log(), [write(Probe::STUCK), write(3)], "the write behind is fenced");
+}
+
+#[test]
+fn a_newcomer_waits_for_all_that_the_dead_connection_executes_together() {
+    let scene = Scene::new();
+    let mut dead = scene.client();
+    let writes = [Probe::STUCK, 2].map(|byte| [request(0, cmd::WRITE, 0, 1), vec![byte]].concat());
+    dead.send(&writes.concat());
+    scene.probe.wait_for(1);
+    drop(dead);
+    let mut newcomer = scene.client();
+    newcomer.send(&[request(0, cmd::WRITE, 0, 1), vec![3]].concat());
+    std::thread::sleep(A_WHILE);
+    assert_eq!(scene.probe.log(), [write(Probe::STUCK)]);
+    scene.probe.release();
+    newcomer.reply(0).unwrap();
+    assert_eq!(scene.probe.log(), [write(Probe::STUCK), write(2), write(3)]);
 }
 
 #[test]

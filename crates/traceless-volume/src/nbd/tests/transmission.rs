@@ -223,6 +223,60 @@ fn many_requests_in_one_piece_are_answered_in_order() {
     });
 }
 
+/// Of requests that arrive together, the ones that fail get errors, and the rest their answers.
+#[test]
+fn requests_in_one_piece_fail_alone() {
+    both_ways(&Memory::new(LEN as usize), |client| {
+        let write = |at, byte| [request(0, cmd::WRITE, at, 4), vec![byte; 4]].concat();
+        let sent = [
+            write(0, 1),
+            request(0, cmd::READ, 100, 4),
+            write(LEN - 2, 2),
+            write(4, 3),
+            request(0, cmd::READ, LEN, 4),
+            request(0, cmd::READ, 0, 8),
+            write(0, 5),
+            request(0, cmd::READ, 0, 4),
+        ];
+        client.send(&sent.concat());
+        assert_eq!(client.reply(0), Ok(vec![]));
+        assert_eq!(client.reply(4), Ok(vec![0; 4]));
+        assert_eq!(client.reply(0), Err(errno::ENOSPC));
+        assert_eq!(client.reply(0), Ok(vec![]));
+        assert_eq!(client.reply(4), Err(errno::EINVAL));
+        assert_eq!(client.reply(8), Ok(vec![1, 1, 1, 1, 3, 3, 3, 3]));
+        assert_eq!(client.reply(0), Ok(vec![]));
+        assert_eq!(client.reply(4), Ok(vec![5; 4]));
+    });
+}
+
+#[test]
+fn a_device_that_fails_refuses_all_requests_of_a_piece() {
+    let mut device = Memory::new(LEN as usize);
+    device.failure = Some(Errno::IO);
+    both_ways(&device, |client| {
+        let write = [request(0, cmd::WRITE, 0, 4), vec![1; 4]].concat();
+        let read = request(0, cmd::READ, 100, 4);
+        client.send(&[read.clone(), write.clone(), write, read].concat());
+        for len in [4, 0, 0, 4] {
+            assert_eq!(client.reply(len), Err(errno::EIO));
+        }
+    });
+}
+
+#[test]
+fn writes_in_one_piece_are_flushed_once_if_one_of_them_demands_it() {
+    let probe = Probe::default();
+    let _ = converse(&probe, Tls::Unavailable, |stream| {
+        let mut client = Client::ready(stream, true);
+        let write = |flags, at| [request(flags, cmd::WRITE, at, 1), vec![at as u8]].concat();
+        client.send(&[write(0, 1), write(cmd_flag::FUA, 2), write(0, 3)].concat());
+        (0..3).for_each(|_| assert_eq!(client.reply(0), Ok(vec![])));
+    });
+    let write = |at| Call::Write { at, first: at as u8, len: 1 };
+    assert_eq!(probe.log(), [write(1), write(2), write(3), Call::Flush]);
+}
+
 #[test]
 fn a_stream_out_of_step_is_dropped_after_what_was_valid() {
     let end = converse(&Memory::new(LEN as usize), Tls::Unavailable, |stream| {
