@@ -1,5 +1,5 @@
-//! The transmission phase: requests in, replies out, in order. Short reads and writes that have
-//! arrived together are executed together.
+//! The transmission phase: requests in, replies out in the same order. Short reads and writes that
+//! have arrived together are executed together.
 
 use std::io::{self, Read, Write};
 use std::sync::LazyLock;
@@ -123,45 +123,22 @@ impl<S: Read + Write> Transmission<'_, S> {
 
     fn execute(&mut self, group: &mut RequestGroup) -> io::Result<()> {
         let turn = self.gate.enter()?;
-        let refusal = self.execute_writes(group).err().map(|error| Refusal::from(&error));
-        let (places, bytes) = group.reads.unfilled();
-        let are_read = places.is_empty() || self.device.read_many(places, bytes).is_ok();
+        let outcomes = group.execute(self.device);
+        // A client that takes no replies must not keep a newcomer waiting.
         drop(turn);
-        let mut data = group.reads.filled().1;
-        for request in group.requests() {
-            if request.command == cmd::WRITE {
-                match &refusal {
-                    None => self.settle(request, Ok(()))?,
-                    Some(refusal) => self.refuse(request, refusal)?,
+        for (request, outcome) in outcomes {
+            match outcome {
+                Ok(data) if request.command == cmd::READ => {
+                    let head = self.data_head_len();
+                    let room = self.wire.room(head + data.len())?;
+                    room[head..].copy_from_slice(data);
+                    self.commit_data(request)?;
                 }
-                continue;
-            }
-            let (own, rest) = data.split_at(request.len as usize);
-            data = rest;
-            if are_read {
-                let head = self.data_head_len();
-                let room = self.wire.room(head + own.len())?;
-                room[head..].copy_from_slice(own);
-                self.commit_data(request)?;
-            } else {
-                // One of the reads has failed. Alone, each gets its data or its own error.
-                self.read(request)?;
+                Ok(_) => self.settle(request, Ok(()))?,
+                Err(error) => self.refuse(request, &Refusal::from(&error))?,
             }
         }
         Ok(())
-    }
-
-    fn execute_writes(&self, group: &RequestGroup) -> io::Result<()> {
-        let (places, bytes) = group.writes.filled();
-        if places.is_empty() {
-            return Ok(());
-        }
-        self.device.write_many(places, bytes)?;
-        let mut writes = group.requests().iter().filter(|request| request.command == cmd::WRITE);
-        match writes.find(|request| request.flags & cmd_flag::FUA != 0) {
-            Some(request) => self.flush_if_requested(request),
-            None => Ok(()),
-        }
     }
 
     /// Executes a request. Fails only if the connection cannot continue.

@@ -235,8 +235,8 @@ fn requests_in_one_piece_fail_alone() {
             write(4, 3),
             request(0, cmd::READ, LEN, 4),
             request(0, cmd::READ, 0, 8),
-            write(0, 5),
-            request(0, cmd::READ, 0, 4),
+            write(8, 5),
+            request(0, cmd::READ, 8, 4),
         ];
         client.send(&sent.concat());
         assert_eq!(client.reply(0), Ok(vec![]));
