@@ -239,9 +239,12 @@ impl DetWo {
             {
                 let blocks = addrs.iter().zip(bytes.chunks_exact_mut(len));
                 for (nth, (addr, into)) in parts.clone().zip(blocks) {
-                    if let Err(Error::Tampered { place }) = self.read_tier(0, &[*addr], into) {
-                        lost.push(LostPart { nth, place });
-                        into.fill(0);
+                    match self.read_tier(0, &[*addr], into) {
+                        Err(Error::Tampered { place }) => {
+                            lost.push(LostPart { nth, place });
+                            into.fill(0);
+                        }
+                        other => other?,
                     }
                 }
             } else {

@@ -189,7 +189,9 @@ fn choose(blocks: u64, block_len: usize, options: &SchemeOptions) -> Result<Shar
     let geometry = DetWoGeometry::new(blocks, block_len, refresh, tiers)?;
     let geometry = geometry.with_map_entries(entries)?;
     // Pointers have no discard map, nor have many short blocks at a high refresh ratio.
-    Ok(Arc::new(geometry.with_discards().unwrap_or(geometry)))
+    // With the map on the store a damaged block of it would take the discard map with it.
+    let with_discards = (tiers == 0).then(|| geometry.with_discards().ok()).flatten();
+    Ok(Arc::new(with_discards.unwrap_or(geometry)))
 }
 
 fn decode(blocks: u64, block_len: usize, parameters: &[u8]) -> Result<SharedScheme> {

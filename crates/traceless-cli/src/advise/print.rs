@@ -185,7 +185,7 @@ mod tests {
         assert!(text.starts_with("traceless volume, detwo: --map memory\n"), "{text}");
         for part in [
             "2.04 times the space",
-            "80.0 MiB of memory",
+            "81.3 MiB of memory",
             advice.learns.unwrap(),
             &advice.commands[0].text,
         ] {

@@ -193,7 +193,11 @@ impl VolumeTrial {
         let facts = self.scheme.facts(0);
         let fits = match required.memory {
             Some(most) => self.cost.memory_bytes <= most,
-            None => facts.map != Some("memory") || facts.map_bytes <= usual_map_memory(),
+            // A discard map takes a 64th more.
+            None => {
+                facts.map != Some("memory")
+                    || facts.map_bytes <= usual_map_memory() + usual_map_memory() / 64
+            }
         };
         fits && required.allows_space(self.cost.space_factor)
     }
