@@ -124,6 +124,12 @@ fn usual_map_memory() -> u64 {
     parse_size(MAP_MEMORY).expect("the default of an option")
 }
 
+/// The same with the discards of as many blocks as it is for: a bit for each block, and the map of
+/// their blocks.
+fn map_bytes_max() -> u64 {
+    usual_map_memory() + usual_map_memory() / 64 + usual_map_memory() / 8192
+}
+
 /// The refresh ratios to try, in order; `None` leaves it to the kind.
 fn refreshes(kind: &SchemeKind, required: &Requirements) -> Vec<Option<(u32, u32)>> {
     if !kind.options.contains(&"refresh") {
@@ -193,11 +199,7 @@ impl VolumeTrial {
         let facts = self.scheme.facts(0);
         let fits = match required.memory {
             Some(most) => self.cost.memory_bytes <= most,
-            // A discard map takes a 64th more.
-            None => {
-                facts.map != Some("memory")
-                    || facts.map_bytes <= usual_map_memory() + usual_map_memory() / 64
-            }
+            None => facts.map != Some("memory") || facts.map_bytes <= map_bytes_max(),
         };
         fits && required.allows_space(self.cost.space_factor)
     }
@@ -295,19 +297,20 @@ mod tests {
             ("--size 1G", "detwo --map memory"),
             ("--size 1G --pattern runs", "detwo --map memory"),
             ("--size 1G --pattern scattered", "sq --map memory"),
-            // The map takes 8 bytes a block, at most 1G unless --memory says otherwise.
+            // The map takes 8 bytes a block, at most 1G unless --memory says otherwise, and a bit a
+            // block for discards.
             ("--size 512G", "detwo --map memory"),
             ("--size 513G", "detwo --map disk"),
             ("--size 513G --memory 2G", "detwo --map memory"),
-            ("--size 1G --memory 2M", "detwo --map memory"),
-            ("--size 1G --memory 2047K", "detwo --map disk"),
+            ("--size 1G --memory 2081K", "detwo --map memory"),
+            ("--size 1G --memory 2080K", "detwo --map disk"),
             ("--size 1G --memory 4K", "detwo --map disk --map-memory 4K"),
             ("--size 40G --pattern scattered --memory 90M", "sq --map memory"),
             // Without room for the buffers of `sq` there is `detwo`.
             ("--size 40G --pattern scattered --memory 2M", "detwo --map disk"),
             ("--size 1G --space-factor 2.1", "detwo --map memory"),
             ("--size 1G --space-factor 2", "detwo --refresh 3 --map memory"),
-            ("--size 1T --space-factor 1.3 --memory 2G", "detwo --refresh 7 --map memory"),
+            ("--size 1T --space-factor 1.3 --memory 2100M", "detwo --refresh 7 --map memory"),
             ("--size 1G --writes 51 --space-factor 4.2", "detwo --refresh 1/3 --map memory"),
             ("--size 1G --writes 51 --space-factor 4", "detwo --map memory"),
             ("--size 1G --writes 50 --space-factor 4.2", "detwo --map memory"),
