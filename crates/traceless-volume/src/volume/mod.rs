@@ -45,6 +45,7 @@ mod rebuild;
 mod repair;
 mod staging;
 mod status;
+mod write_queue;
 
 pub use admin::{Backup, add_key, backup_header, change_key, remove_key, restore_header};
 pub use create::{CreateOptions, CreateReport, create};
@@ -74,6 +75,7 @@ use traceless_core::seal::Cipher;
 use traceless_core::store::{Caching, DrawnSlots, FileStore, PlaceAudit, Store, WatchedStore};
 use traceless_core::trace::Witness;
 use traceless_core::types::{Addr, Extent, total_len};
+use write_queue::WriteQueue;
 
 /// Options for opening a volume.
 #[derive(Clone)]
@@ -138,6 +140,7 @@ impl LockedImage {
 /// acknowledged is kept.
 pub struct Volume {
     oram: RwLock<Box<dyn BlockOram>>,
+    writes: WriteQueue,
     header: Header,
     keys: Arc<Keys>,
     newest: Newest,
@@ -212,6 +215,7 @@ impl Volume {
             len: oram.blocks() * oram.block_len() as u64,
             block_len: oram.block_len(),
             oram: RwLock::new(oram),
+            writes: WriteQueue::default(),
             header,
             keys,
             newest,
@@ -260,8 +264,14 @@ impl Volume {
 
     /// Writes whole blocks from block `first` on.
     fn write_blocks(&self, first: u64, from: &[u8]) -> Result {
-        let addrs = self.blocks(first * self.block_len as u64, from.len());
-        Ok(self.oram.write().expect(POISONED).write_many(&addrs, from)?)
+        self.write_together(&self.blocks(first * self.block_len as u64, from.len()), from)
+    }
+
+    /// Writes whole blocks, together with the blocks of threads that write at the same time.
+    fn write_together(&self, addrs: &[Addr], from: &[u8]) -> Result {
+        self.writes.write(addrs, from, |addrs, from| {
+            Ok(self.oram.write().expect(POISONED).write_many(addrs, from)?)
+        })
     }
 
     /// Makes every write that has returned durable. Returns the number of writes.
@@ -321,10 +331,7 @@ impl Volume {
             match run {
                 [only] => self.write_at(only.at, part)?,
                 _ if self.read_only => return Err(traceless_core::Error::ReadOnly.into()),
-                _ => {
-                    let addrs = self.blocks_of(run);
-                    self.oram.write().expect(POISONED).write_many(&addrs, part)?;
-                }
+                _ => self.write_together(&self.blocks_of(run), part)?,
             }
             rest = next;
         }
@@ -346,6 +353,9 @@ impl Volume {
             return Err(traceless_core::Error::ReadOnly.into());
         }
         let [head, whole, _] = split(at, from.len(), self.block_len);
+        if whole == from.len() {
+            return self.write_together(&self.blocks(at, whole), from);
+        }
         let (first, rest) = from.split_at(head);
         let (middle, last) = rest.split_at(whole);
         let mut oram = self.oram.write().expect(POISONED);
