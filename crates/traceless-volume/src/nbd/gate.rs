@@ -12,25 +12,26 @@
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Lets the requests of one connection through to the device until it is shut.
+/// Lets the requests of one connection through to the device, one or one group at a time, until it
+/// is shut.
 #[derive(Default)]
 pub(super) struct Gate {
     shut: AtomicBool,
-    /// Shared by the requests that are executed.
-    turn: RwLock<()>,
+    /// Locked while a request or a group is executed.
+    turn: Mutex<()>,
 }
 
 impl Gate {
     /// Begins a request, which ends when the guard is dropped. Waits only for a drain; fails once
     /// the gate is shut.
-    pub fn enter(&self) -> io::Result<RwLockReadGuard<'_, ()>> {
-        let turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
+    pub fn enter(&self) -> io::Result<MutexGuard<'_, ()>> {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_shut() { Err(ErrorKind::ConnectionAborted.into()) } else { Ok(turn) }
     }
 
-    /// Lets no further request in. Requests that are under way continue.
+    /// Lets no further request in. The current one continues.
     pub fn shut(&self) {
         self.shut.store(true, Ordering::Release);
     }
@@ -40,10 +41,10 @@ impl Gate {
         self.shut.load(Ordering::Acquire)
     }
 
-    /// Waits until the requests under way have ended. None follows, as the gate must be shut.
+    /// Waits until the current request has ended. No request follows it, as the gate must be shut.
     pub fn drain(&self) {
         assert!(self.is_shut(), "an open gate never stays drained");
-        drop(self.turn.write().unwrap_or_else(PoisonError::into_inner));
+        drop(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -54,10 +55,9 @@ mod tests {
     #[test]
     fn a_shut_gate_waits_for_the_current_request_and_admits_no_other() {
         let gate = Gate::default();
-        let (turn, second) = (gate.enter().unwrap(), gate.enter().unwrap());
+        let turn = gate.enter().unwrap();
         gate.shut();
-        drop(second);
-        assert!(gate.turn.try_write().is_err(), "the first request goes on");
+        assert!(gate.turn.try_lock().is_err(), "the current request goes on");
         std::thread::scope(|scope| {
             let drained = scope.spawn(|| gate.drain());
             assert!(!drained.is_finished());

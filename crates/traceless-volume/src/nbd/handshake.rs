@@ -1,13 +1,13 @@
 //! Fixed newstyle negotiation: the export, and the protocol features that client and server use.
 
-use std::io;
+use std::io::{self, Read, Write};
 
 use super::gate::Gate;
 use super::protocol::{
     Fields, GREETING_MAGIC, NAME_LEN_MAX, OPTION_LEN_MAX, OPTION_MAGIC, OPTION_REPLY_MAGIC,
     PAYLOAD_LEN_MAX, flag, greeting, info, opt, rep,
 };
-use super::wire::{Stream, Wire};
+use super::wire::Wire;
 use crate::device::Device;
 
 /// Options answered on one connection. A client needs about five.
@@ -86,7 +86,7 @@ impl ExportInfo {
 }
 
 /// Sends the greeting and takes the client's flags.
-pub(super) fn greet<S: Stream>(wire: &mut Wire<S>) -> io::Result<ClientFlags> {
+pub(super) fn greet<S: Read + Write>(wire: &mut Wire<S>) -> io::Result<ClientFlags> {
     wire.put(&GREETING_MAGIC.to_be_bytes())?;
     wire.put(&OPTION_MAGIC.to_be_bytes())?;
     wire.put(&(greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES).to_be_bytes())?;
@@ -106,7 +106,7 @@ pub(super) struct ClientFlags {
 }
 
 /// Answers options until the client begins transmission or TLS, or gives up.
-pub(super) fn negotiate<S: Stream>(
+pub(super) fn negotiate<S: Read + Write>(
     wire: &mut Wire<S>,
     export: &ExportInfo,
     client: ClientFlags,
@@ -136,7 +136,7 @@ struct Haggling<'a, S> {
     structured: bool,
 }
 
-impl<S: Stream> Haggling<'_, S> {
+impl<S: Read + Write> Haggling<'_, S> {
     /// Answers one option. Returns `None` if another one may follow.
     fn answer(&mut self) -> io::Result<Option<Outcome>> {
         if u64::from_be_bytes(self.wire.take()?) != OPTION_MAGIC {

@@ -8,7 +8,6 @@ use rustix::io::Errno;
 use super::gate::Gate;
 use super::handshake::Tls;
 use super::session::{Session, run};
-use super::wire::Stream;
 use crate::device::Device;
 
 const FUZZ_DEVICE_LEN: usize = 16 << 10;
@@ -96,10 +95,6 @@ impl<'a> Script<'a> {
         Self { input, sent: Vec::new() }
     }
 }
-
-impl Stream for &mut Script<'_> {}
-
-impl Stream for Script<'_> {}
 
 impl Read for Script<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {

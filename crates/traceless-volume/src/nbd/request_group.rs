@@ -87,11 +87,6 @@ impl RequestGroup {
         self.writes.places.clear();
     }
 
-    /// Number of requests.
-    pub fn len(&self) -> usize {
-        self.requests.len()
-    }
-
     /// Whether a valid request can be the next of the group.
     pub fn takes(&self, request: &Request) -> bool {
         let places = match request.command {

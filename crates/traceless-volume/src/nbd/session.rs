@@ -1,6 +1,6 @@
 //! One connection from the greeting to its end, over any stream.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -9,7 +9,7 @@ use super::gate::Gate;
 use super::handshake::{ExportInfo, Outcome, Tls, greet, negotiate};
 use super::tls;
 use super::transmission::serve;
-use super::wire::{Stream, Wire};
+use super::wire::Wire;
 use crate::device::Device;
 
 /// The parameters of a connection.
@@ -24,7 +24,7 @@ pub(super) struct Session<'a> {
 }
 
 /// Runs a connection. The error is the reason why it ended early.
-pub(super) fn run<S: Stream>(session: &Session<'_>, stream: S) -> io::Result<()> {
+pub(super) fn run<S: Read + Write>(session: &Session<'_>, stream: S) -> io::Result<()> {
     let export = ExportInfo::of(session.device);
     let mut wire = Wire::new(stream);
     let client = greet(&mut wire)?;
@@ -39,7 +39,7 @@ pub(super) fn run<S: Stream>(session: &Session<'_>, stream: S) -> io::Result<()>
     result.and(tls::say_goodbye(wire.stream_mut()))
 }
 
-fn transmit<S: Stream>(
+fn transmit<S: Read + Write>(
     session: &Session<'_>,
     wire: &mut Wire<S>,
     outcome: Outcome,

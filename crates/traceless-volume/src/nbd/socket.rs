@@ -13,8 +13,6 @@ use rustix::net::{
 };
 use traceless_core::clock::{Clock, Monotonic};
 
-use super::wire::Stream;
-
 /// Size of a unix socket's buffers in bytes. The system may allow less.
 const UNIX_BUFFER_LEN: usize = 4 << 20;
 /// Attempts to read before a thread sleeps. The rest of a payload, or the next request of a client
@@ -97,12 +95,6 @@ impl Socket {
 
     fn set_timeout(&self, which: sockopt::Timeout, timeout: Option<Duration>) {
         let _ = sockopt::set_socket_timeout(&self.0.fd, which, timeout);
-    }
-}
-
-impl Stream for Socket {
-    fn second(&self) -> Option<Self> {
-        Some(self.clone())
     }
 }
 

@@ -11,7 +11,6 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 use super::error::{Error, Result};
-use super::wire::Stream;
 
 /// Bytes of a system call's read. The TLS library reads only 4 KiB at a time.
 const CIPHERTEXT_LEN: usize = 128 << 10;
@@ -78,8 +77,6 @@ pub(super) fn say_goodbye<S: Read + Write>(stream: &mut TlsStream<S>) -> io::Res
     stream.conn.send_close_notify();
     stream.flush()
 }
-
-impl<S: Stream> Stream for TlsStream<S> {}
 
 /// Reads ahead in large pieces; writes are not buffered.
 pub(super) struct BatchedStream<S>(BufReader<S>);

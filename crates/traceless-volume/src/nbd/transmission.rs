@@ -1,15 +1,8 @@
-//! The transmission phase: requests in, replies out. Short reads and writes that have arrived
-//! together are executed together.
-//!
-//! Where the stream allows it, two threads serve a connection: while one executes requests, the
-//! other receives the next ones, if there are any. The inbox passes between them. A client with one
-//! request in flight is served by one thread, without a change of threads.
+//! The transmission phase: requests in, replies out in the same order. Short reads and writes that
+//! have arrived together are executed together.
 
-use std::io;
-use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
-use std::thread;
+use std::io::{self, Read, Write};
+use std::sync::LazyLock;
 
 use super::gate::Gate;
 use super::handshake::ExportInfo;
@@ -18,7 +11,7 @@ use super::protocol::{
     SIMPLE_REPLY_LEN, chunk, cmd, cmd_flag, errno, errno_of, only_chunk, simple_reply,
 };
 use super::request_group::RequestGroup;
-use super::wire::{Inbox, Stream, Wire};
+use super::wire::Wire;
 use crate::device::Device;
 
 /// Most replies that wait to be sent, even if more requests have arrived: with a slow device the
@@ -28,73 +21,27 @@ const REPLIES_MAX: usize = 8;
 const ZEROES_LEN: u64 = 1 << 20;
 static ZEROES: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; ZEROES_LEN as usize].into());
 
-/// Serves requests until the client disconnects, the gate is shut, or the stream fails. When it
-/// returns, no request is under way.
-pub(super) fn serve<S: Stream>(
+/// Serves requests until the client disconnects, the gate is shut, or the stream fails.
+pub(super) fn serve<S: Read + Write>(
     wire: &mut Wire<S>,
     device: &dyn Device,
     gate: &Gate,
     structured: bool,
 ) -> io::Result<()> {
-    let second = wire.second();
-    let mut inbox = Inbox::default();
-    wire.exchange_inbox(&mut inbox);
-    let connection = Connection {
-        device,
-        gate,
-        structured,
-        export: ExportInfo::of(device),
-        has_two_threads: second.is_some(),
-        inbox: Mutex::new(inbox),
-        is_over: AtomicBool::new(false),
-    };
-    thread::scope(|scope| {
-        let connection = &connection;
-        // If no thread can be started, this one serves alone.
-        let second = second.and_then(|mut wire| {
-            let serve = move || connection.serve(&mut wire);
-            thread::Builder::new().name("nbd".to_owned()).spawn_scoped(scope, serve).ok()
-        });
-        let end = connection.serve(wire);
-        match second.map(thread::ScopedJoinHandle::join) {
-            Some(Ok(second_end)) => end.and(second_end),
-            Some(Err(panic)) => resume_unwind(panic),
-            None => end,
-        }
-    })
+    let export = ExportInfo::of(device);
+    let group = RequestGroup::default();
+    let mut transmission = Transmission { wire, device, gate, structured, export, group };
+    let end = transmission.run();
+    // Also after an error, requests that were executed get their replies if possible.
+    end.and(transmission.wire.flush())
 }
 
-/// What the threads of a connection share.
-struct Connection<'a> {
+struct Transmission<'a, S> {
+    wire: &'a mut Wire<S>,
     device: &'a dyn Device,
     gate: &'a Gate,
     structured: bool,
     export: ExportInfo,
-    has_two_threads: bool,
-    /// Taken by the thread that receives.
-    inbox: Mutex<Inbox>,
-    /// Whether nothing more is to be received.
-    is_over: AtomicBool,
-}
-
-impl Connection<'_> {
-    fn serve<S: Stream>(&self, wire: &mut Wire<S>) -> io::Result<()> {
-        let group = RequestGroup::default();
-        let mut transmission = Transmission { connection: self, wire, receiving: None, group };
-        let end = transmission.run();
-        // Before the other thread can take the inbox.
-        self.is_over.store(true, Ordering::Release);
-        // Also after an error, requests that were executed get their replies if possible.
-        end.and(transmission.wire.flush())
-    }
-}
-
-/// A thread of a connection.
-struct Transmission<'a, S> {
-    connection: &'a Connection<'a>,
-    wire: &'a mut Wire<S>,
-    /// Whether this thread receives: then the wire has the connection's inbox.
-    receiving: Option<MutexGuard<'a, Inbox>>,
     group: RequestGroup,
 }
 
@@ -104,17 +51,13 @@ struct Refusal {
     message: String,
 }
 
-impl<'a, S: Stream> Transmission<'a, S> {
+impl<S: Read + Write> Transmission<'_, S> {
     fn run(&mut self) -> io::Result<()> {
         let mut waiting = 0;
         loop {
             if waiting == REPLIES_MAX || !self.is_request_buffered() {
                 self.wire.flush()?;
                 waiting = 0;
-            }
-            self.begin_receiving();
-            if self.connection.is_over.load(Ordering::Acquire) {
-                return Ok(());
             }
             let Some(request) = Request::decode(&self.wire.take()?) else {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a request was expected"));
@@ -132,32 +75,6 @@ impl<'a, S: Stream> Transmission<'a, S> {
                 waiting += 1;
             }
         }
-    }
-
-    /// Waits until the other thread does not receive.
-    fn begin_receiving(&mut self) {
-        if self.receiving.is_none() {
-            let inbox = self.connection.inbox.lock();
-            let mut inbox = inbox.unwrap_or_else(PoisonError::into_inner);
-            self.wire.exchange_inbox(&mut inbox);
-            self.receiving = Some(inbox);
-        }
-    }
-
-    /// Lets the other thread receive.
-    fn end_receiving(&mut self) {
-        if let Some(mut inbox) = self.receiving.take() {
-            self.wire.exchange_inbox(&mut inbox);
-        }
-    }
-
-    /// Begins the execution of what was received.
-    fn begin(&mut self) -> io::Result<RwLockReadGuard<'a, ()>> {
-        let has_more = self.group.len() > 1 || !self.wire.received().is_empty();
-        if has_more && self.connection.has_two_threads {
-            self.end_receiving();
-        }
-        self.connection.gate.enter()
     }
 
     /// Whether a whole request has arrived already.
@@ -198,19 +115,15 @@ impl<'a, S: Stream> Transmission<'a, S> {
             }
             self.wire.take::<REQUEST_LEN>()?;
         }
-        let turn = self.begin()?;
         let mut group = std::mem::take(&mut self.group);
-        let replied = self.execute(&mut group, turn);
+        let replied = self.execute(&mut group);
         self.group = group;
         replied
     }
 
-    fn execute(
-        &mut self,
-        group: &mut RequestGroup,
-        turn: RwLockReadGuard<'_, ()>,
-    ) -> io::Result<()> {
-        let outcomes = group.execute(self.connection.device);
+    fn execute(&mut self, group: &mut RequestGroup) -> io::Result<()> {
+        let turn = self.gate.enter()?;
+        let outcomes = group.execute(self.device);
         // A client that takes no replies must not keep a newcomer waiting.
         drop(turn);
         for (request, outcome) in outcomes {
@@ -243,11 +156,11 @@ impl<'a, S: Stream> Transmission<'a, S> {
     }
 
     fn check(&self, request: &Request) -> Result<(), Refusal> {
-        let df = if self.connection.structured { cmd_flag::DF } else { 0 };
+        let df = if self.structured { cmd_flag::DF } else { 0 };
         let (writes, flags) = match request.command {
             cmd::READ => (false, df),
             cmd::WRITE => (true, 0),
-            cmd::TRIM if self.connection.export.keeps_discards => (true, 0),
+            cmd::TRIM if self.export.keeps_discards => (true, 0),
             cmd::WRITE_ZEROES => (true, cmd_flag::NO_HOLE | cmd_flag::FAST_ZERO),
             cmd::FLUSH => return Ok(()),
             _ => return Err(Refusal::new(errno::EINVAL, "no such command is advertised")),
@@ -255,10 +168,10 @@ impl<'a, S: Stream> Transmission<'a, S> {
         if request.flags & !(flags | cmd_flag::FUA) != 0 {
             return Err(Refusal::new(errno::EINVAL, "no such flag is advertised"));
         }
-        if writes && self.connection.export.read_only {
+        if writes && self.export.read_only {
             return Err(Refusal::new(errno::EPERM, "the volume is open for reading only"));
         }
-        if request.flags & cmd_flag::FAST_ZERO != 0 && !self.connection.export.keeps_discards {
+        if request.flags & cmd_flag::FAST_ZERO != 0 && !self.export.keeps_discards {
             return Err(Refusal::new(errno::ENOTSUP, "zeros are written like other data"));
         }
         let carries_data = !matches!(request.command, cmd::TRIM | cmd::WRITE_ZEROES);
@@ -266,7 +179,7 @@ impl<'a, S: Stream> Transmission<'a, S> {
             return Err(Refusal::new(errno::EINVAL, "the request is longer than 32 MiB"));
         }
         let end = request.offset.checked_add(u64::from(request.len));
-        if end.is_none_or(|end| end > self.connection.export.len) {
+        if end.is_none_or(|end| end > self.export.len) {
             let errno = if writes { errno::ENOSPC } else { errno::EINVAL };
             return Err(Refusal::new(errno, "the request goes beyond the end of the volume"));
         }
@@ -279,9 +192,9 @@ impl<'a, S: Stream> Transmission<'a, S> {
             return self.done(request, chunk::NONE); // Empty chunks of data are not allowed.
         }
         let head = self.data_head_len();
-        let turn = self.begin()?;
         let room = self.wire.room(head + len)?;
-        let result = self.connection.device.read(request.offset, &mut room[head..]);
+        let turn = self.gate.enter()?;
+        let result = self.device.read(request.offset, &mut room[head..]);
         drop(turn);
         match result {
             Ok(()) => self.commit_data(request),
@@ -291,14 +204,14 @@ impl<'a, S: Stream> Transmission<'a, S> {
 
     /// Bytes of a reply before its data.
     fn data_head_len(&self) -> usize {
-        if self.connection.structured { CHUNK_LEN + CHUNK_OFFSET_LEN } else { SIMPLE_REPLY_LEN }
+        if self.structured { CHUNK_LEN + CHUNK_OFFSET_LEN } else { SIMPLE_REPLY_LEN }
     }
 
     /// Completes a reply with its data in the wire's room, behind the head.
     fn commit_data(&mut self, request: &Request) -> io::Result<()> {
         let (head, len) = (self.data_head_len(), request.len as usize);
         let room = self.wire.room(head + len)?;
-        if self.connection.structured {
+        if self.structured {
             let chunk_len = request.len + CHUNK_OFFSET_LEN as u32;
             let bytes = only_chunk(chunk::OFFSET_DATA, request.cookie, chunk_len);
             room[..CHUNK_LEN].copy_from_slice(&bytes);
@@ -313,10 +226,10 @@ impl<'a, S: Stream> Transmission<'a, S> {
     fn write(&mut self, request: &Request) -> io::Result<()> {
         let len = request.len as usize;
         self.wire.read_payload(len)?;
-        let turn = self.begin()?;
+        let turn = self.gate.enter()?;
         let mut result = Ok(());
         if len > 0 {
-            result = self.connection.device.write(request.offset, self.wire.payload(len));
+            result = self.device.write(request.offset, self.wire.payload(len));
         }
         let result = result.and_then(|()| self.flush_if_requested(request));
         drop(turn);
@@ -325,9 +238,9 @@ impl<'a, S: Stream> Transmission<'a, S> {
 
     /// A discard, or else an ordinary write: the store must not reveal which blocks are zeros.
     fn write_zeroes(&mut self, request: &Request) -> io::Result<()> {
-        if self.connection.export.keeps_discards {
-            let turn = self.begin()?;
-            let result = self.connection.device.discard(request.offset, u64::from(request.len));
+        if self.export.keeps_discards {
+            let turn = self.gate.enter()?;
+            let result = self.device.discard(request.offset, u64::from(request.len));
             let result = result.and_then(|()| self.flush_if_requested(request));
             drop(turn);
             return self.settle(request, result);
@@ -339,25 +252,25 @@ impl<'a, S: Stream> Transmission<'a, S> {
             let len = (ZEROES_LEN - at % ZEROES_LEN).min(end - at);
             // Enters the gate anew for each piece, so that a newcomer that fences waits for one
             // piece only.
-            let _turn = self.begin()?;
-            result = self.connection.device.write(at, &ZEROES[..len as usize]);
+            let _turn = self.gate.enter()?;
+            result = self.device.write(at, &ZEROES[..len as usize]);
             at += len;
         }
-        let turn = self.begin()?;
+        let turn = self.gate.enter()?;
         let result = result.and_then(|()| self.flush_if_requested(request));
         drop(turn);
         self.settle(request, result)
     }
 
     fn flush(&mut self, request: &Request) -> io::Result<()> {
-        let turn = self.begin()?;
-        let result = self.connection.device.flush();
+        let turn = self.gate.enter()?;
+        let result = self.device.flush();
         drop(turn);
         self.settle(request, result)
     }
 
     fn flush_if_requested(&self, request: &Request) -> io::Result<()> {
-        if request.flags & cmd_flag::FUA != 0 { self.connection.device.flush() } else { Ok(()) }
+        if request.flags & cmd_flag::FUA != 0 { self.device.flush() } else { Ok(()) }
     }
 
     fn settle(&mut self, request: &Request, result: io::Result<()>) -> io::Result<()> {
@@ -369,7 +282,7 @@ impl<'a, S: Stream> Transmission<'a, S> {
     }
 
     fn done(&mut self, request: &Request, kind: u16) -> io::Result<()> {
-        if self.connection.structured {
+        if self.structured {
             self.wire.put(&only_chunk(kind, request.cookie, 0))
         } else {
             self.wire.put(&simple_reply(0, request.cookie))
@@ -377,7 +290,7 @@ impl<'a, S: Stream> Transmission<'a, S> {
     }
 
     fn refuse(&mut self, request: &Request, refusal: &Refusal) -> io::Result<()> {
-        if !self.connection.structured {
+        if !self.structured {
             return self.wire.put(&simple_reply(refusal.errno, request.cookie));
         }
         let mut text_len = refusal.message.len().min(MESSAGE_LEN_MAX);
@@ -385,9 +298,11 @@ impl<'a, S: Stream> Transmission<'a, S> {
             text_len -= 1;
         }
         let text = &refusal.message.as_bytes()[..text_len];
-        let head = only_chunk(chunk::ERROR, request.cookie, 4 + 2 + text.len() as u32);
-        let (errno, text_len) = (refusal.errno.to_be_bytes(), (text.len() as u16).to_be_bytes());
-        self.wire.put(&[&head, &errno[..], &text_len, text].concat())
+        let chunk_len = 4 + 2 + text.len() as u32;
+        self.wire.put(&only_chunk(chunk::ERROR, request.cookie, chunk_len))?;
+        self.wire.put(&refusal.errno.to_be_bytes())?;
+        self.wire.put(&(text.len() as u16).to_be_bytes())?;
+        self.wire.put(text)
     }
 }
 

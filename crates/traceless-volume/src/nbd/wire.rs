@@ -3,12 +3,8 @@
 //! Many small requests arrive in one system call, and many small replies leave in one. A large
 //! payload is read straight to its final place, behind the waiting replies. The device itself
 //! writes data for the client there, so nothing is allocated or copied per request.
-//!
-//! Two threads can serve one stream: each has a wire, and the inbox passes from one to the other.
-//! A reply that is put or committed as a whole leaves as a whole.
 
 use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::protocol::{CHUNK_LEN, CHUNK_OFFSET_LEN, PAYLOAD_LEN_MAX};
 
@@ -21,63 +17,32 @@ const HEAD_LEN_MAX: usize = CHUNK_LEN + CHUNK_OFFSET_LEN;
 /// The outbox never grows beyond the longest payload and its head.
 const OUTBOX_LEN_MAX: usize = PAYLOAD_LEN_MAX as usize + HEAD_LEN_MAX;
 
-/// What carries a connection's bytes.
-pub(super) trait Stream: Read + Write + Send {
-    /// A second handle, with which another thread can read or write at the same time; `None` if
-    /// one thread at a time can use the stream.
-    fn second(&self) -> Option<Self>
-    where
-        Self: Sized,
-    {
-        None
-    }
-}
-
-/// What was received and not yet taken.
-#[derive(Default)]
-pub(super) struct Inbox {
-    bytes: Box<[u8]>,
-    start: usize,
-    end: usize,
-}
-
-impl Inbox {
-    fn received(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
-    }
-}
-
 pub(super) struct Wire<S> {
     stream: S,
-    inbox: Inbox,
+    inbox: Box<[u8]>,
+    /// Bytes that were received and not yet taken: `inbox[start..end]`.
+    start: usize,
+    end: usize,
     outbox: Vec<u8>,
     /// Waiting replies: `outbox[..used]`. After them is room for a payload.
     used: usize,
-    /// Locked while replies are sent, by either of two threads.
-    sending: Arc<Mutex<()>>,
 }
 
-impl<S: Stream> Wire<S> {
+impl<S: Read + Write> Wire<S> {
     pub fn new(stream: S) -> Self {
-        let inbox = Inbox { bytes: vec![0; INBOX_LEN].into(), start: 0, end: 0 };
-        Self { stream, inbox, outbox: vec![0; OUTBOX_LEN], used: 0, sending: Arc::default() }
-    }
-
-    /// A wire for another thread, without an inbox; `None` if the stream serves one thread only.
-    pub fn second(&self) -> Option<Self> {
-        let (stream, sending) = (self.stream.second()?, self.sending.clone());
-        let outbox = vec![0; OUTBOX_LEN];
-        Some(Self { stream, inbox: Inbox::default(), outbox, used: 0, sending })
-    }
-
-    /// Exchanges inboxes. What is taken and received comes from the one that this wire then has.
-    pub fn exchange_inbox(&mut self, inbox: &mut Inbox) {
-        std::mem::swap(&mut self.inbox, inbox);
+        Self {
+            stream,
+            inbox: vec![0; INBOX_LEN].into(),
+            start: 0,
+            end: 0,
+            outbox: vec![0; OUTBOX_LEN],
+            used: 0,
+        }
     }
 
     /// The bytes that were received and not yet taken.
     pub fn received(&self) -> &[u8] {
-        self.inbox.received()
+        &self.inbox[self.start..self.end]
     }
 
     /// Takes the next `N` bytes; waits until they arrive.
@@ -87,14 +52,15 @@ impl<S: Stream> Wire<S> {
         }
         let mut bytes = [0; N];
         bytes.copy_from_slice(&self.received()[..N]);
-        self.inbox.start += N;
+        self.start += N;
         Ok(bytes)
     }
 
     /// Fills `into` with the next bytes, which have arrived.
     pub fn take_received(&mut self, into: &mut [u8]) {
-        into.copy_from_slice(&self.received()[..into.len()]);
-        self.inbox.start += into.len();
+        into.copy_from_slice(&self.inbox[self.start..self.start + into.len()]);
+        self.start += into.len();
+        assert!(self.start <= self.end, "only bytes that have arrived are taken");
     }
 
     /// Skips the next `len` bytes; waits until they arrive.
@@ -105,7 +71,7 @@ impl<S: Stream> Wire<S> {
                 self.refill()?;
             }
             let step = left.min(self.received().len());
-            self.inbox.start += step;
+            self.start += step;
             left -= step;
         }
         Ok(())
@@ -116,18 +82,18 @@ impl<S: Stream> Wire<S> {
     /// The same system call reads the bytes that follow them into the inbox.
     pub fn read_payload(&mut self, len: usize) -> io::Result<()> {
         let at = self.make_room(len)?;
-        let inbox = &mut self.inbox;
-        let mut done = len.min(inbox.received().len());
-        self.outbox[at..at + done].copy_from_slice(&inbox.received()[..done]);
-        inbox.start += done;
+        let (start, end) = (self.start, self.end);
+        let mut done = len.min(end - start);
+        self.outbox[at..at + done].copy_from_slice(&self.inbox[start..start + done]);
+        self.start += done;
         while done < len {
-            assert!(inbox.start == inbox.end, "the inbox is empty before more is read");
+            assert!(self.start == self.end, "the inbox is empty before more is read");
             let rest = &mut self.outbox[at + done..at + len];
             let rest_len = rest.len();
-            let into = &mut [IoSliceMut::new(rest), IoSliceMut::new(&mut inbox.bytes)];
+            let into = &mut [IoSliceMut::new(rest), IoSliceMut::new(&mut self.inbox)];
             let got = nonzero(self.stream.read_vectored(into))?;
             done += got.min(rest_len);
-            (inbox.start, inbox.end) = (0, got.saturating_sub(rest_len));
+            (self.start, self.end) = (0, got.saturating_sub(rest_len));
         }
         Ok(())
     }
@@ -160,7 +126,6 @@ impl<S: Stream> Wire<S> {
     pub fn flush(&mut self) -> io::Result<()> {
         if self.used > 0 {
             let used = std::mem::take(&mut self.used);
-            let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
             self.stream.write_all(&self.outbox[..used])?;
             self.stream.flush()?;
         }
@@ -198,10 +163,10 @@ impl<S: Stream> Wire<S> {
     }
 
     fn refill(&mut self) -> io::Result<()> {
-        let inbox = &mut self.inbox;
-        inbox.bytes.copy_within(inbox.start..inbox.end, 0);
-        (inbox.start, inbox.end) = (0, inbox.end - inbox.start);
-        inbox.end += nonzero(self.stream.read(&mut inbox.bytes[inbox.end..]))?;
+        self.inbox.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        self.end += nonzero(self.stream.read(&mut self.inbox[self.end..]))?;
         Ok(())
     }
 }
@@ -254,18 +219,6 @@ mod tests {
         wire.put(&[9; 16]).unwrap();
         assert_eq!(wire.room(OUTBOX_LEN_MAX).unwrap().len(), OUTBOX_LEN_MAX);
         assert_eq!(wire.stream_mut().sent, [9; 16], "they were sent first");
-    }
-
-    #[test]
-    fn an_inbox_passes_from_one_wire_to_another() {
-        let mut wire = Wire::new(Script::new(&[1, 2, 3]));
-        assert_eq!(wire.take::<1>().unwrap(), [1]);
-        let mut inbox = Inbox::default();
-        wire.exchange_inbox(&mut inbox);
-        assert!(wire.received().is_empty());
-        let mut other = Wire::new(Script::new(&[4]));
-        other.exchange_inbox(&mut inbox);
-        assert_eq!(other.take::<3>().unwrap(), [2, 3, 4]);
     }
 
     #[test]

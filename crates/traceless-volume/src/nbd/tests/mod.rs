@@ -20,19 +20,12 @@ use super::protocol::{
     SIMPLE_REPLY_MAGIC, chunk, cmd, flag, info, opt, rep,
 };
 use super::session::{Session, run};
-use super::wire::Stream;
 use super::{Endpoint, Handle, Options, Server};
 use crate::device::Device;
 
 const COOKIE: [u8; 8] = *b"a cookie";
 /// The negotiation's time limit in tests that wait for its end.
 const SHORT: Duration = Duration::from_millis(400);
-
-impl Stream for UnixStream {
-    fn second(&self) -> Option<Self> {
-        self.try_clone().ok()
-    }
-}
 
 /// Serves one connection without a server, and returns the result of the session.
 fn converse(device: &dyn Device, tls: Tls, talk: impl FnOnce(UnixStream)) -> io::Result<()> {
@@ -166,39 +159,16 @@ impl<S: Read + Write> Client<S> {
 
     /// Takes a reply, simple or structured, with `len` bytes of data if it is a success.
     fn reply(&mut self, len: usize) -> Result<Vec<u8>, u32> {
-        self.reply_to(|cookie| {
-            assert_eq!(cookie, COOKIE);
-            len
-        })
-    }
-
-    /// Takes the replies to numbered requests, which may come in any order, with so many bytes of
-    /// data each.
-    fn replies(&mut self, lens: &[usize]) -> Vec<Result<Vec<u8>, u32>> {
-        let mut replies = vec![None; lens.len()];
-        for _ in lens {
-            let mut number = 0;
-            let reply = self.reply_to(|cookie| {
-                number = u64::from_be_bytes(cookie) as usize;
-                lens[number]
-            });
-            assert_eq!(replies[number].replace(reply), None, "one reply to each request");
-        }
-        replies.into_iter().map(Option::unwrap).collect()
-    }
-
-    /// Takes a reply with as many bytes of data as `len_of` says for its cookie.
-    fn reply_to(&mut self, len_of: impl FnOnce([u8; 8]) -> usize) -> Result<Vec<u8>, u32> {
         let magic = self.take_u32();
         if magic == SIMPLE_REPLY_MAGIC {
             let errno = self.take_u32();
-            let len = len_of(self.take(8).try_into().unwrap());
+            assert_eq!(self.take(8), COOKIE);
             return if errno == 0 { Ok(self.take(len)) } else { Err(errno) };
         }
         assert_eq!(magic, CHUNK_MAGIC);
         assert_eq!(self.take(2), chunk::FLAG_DONE.to_be_bytes());
         let kind = u16::from_be_bytes(self.take(2).try_into().unwrap());
-        let len = len_of(self.take(8).try_into().unwrap());
+        assert_eq!(self.take(8), COOKIE);
         let chunk_len = self.take_u32() as usize;
         let body = self.take(chunk_len);
         match kind {
@@ -258,12 +228,6 @@ fn request(flags: u16, command: u16, at: u64, len: u32) -> Vec<u8> {
     bytes.extend(at.to_be_bytes());
     bytes.extend(len.to_be_bytes());
     bytes
-}
-
-/// The same request with its number as its cookie.
-fn numbered(number: usize, mut request: Vec<u8>) -> Vec<u8> {
-    request[8..16].copy_from_slice(&(number as u64).to_be_bytes());
-    request
 }
 
 /// A call of a [`Probe`].

@@ -202,24 +202,24 @@ fn errors_of_the_device_reach_the_client() {
 }
 
 #[test]
-fn many_requests_in_one_piece_are_each_answered() {
+fn many_requests_in_one_piece_are_answered_in_order() {
     both_ways(&Memory::new(LEN as usize), |client| {
-        let write = |nth: usize| {
-            let head = request(0, cmd::WRITE, nth as u64 * 3000, 3000);
-            numbered(nth, [head, vec![nth as u8; 3000]].concat())
-        };
-        let read = |nth: usize| numbered(nth, request(0, cmd::READ, nth as u64 * 3000, 3000));
-        for (sent, len) in [(&write as &dyn Fn(usize) -> Vec<u8>, 0), (&read, 3000)] {
-            let sent: Vec<u8> = (0..100).flat_map(sent).collect();
-            // The replies do not fit into the socket: the client reads them while it sends.
-            let mut sender = client.0.try_clone().unwrap();
-            std::thread::scope(|scope| {
-                scope.spawn(move || sender.write_all(&sent).unwrap());
-                for (nth, reply) in client.replies(&[len; 100]).into_iter().enumerate() {
-                    assert_eq!(reply, Ok(vec![nth as u8; len]));
-                }
-            });
+        let mut sent = Vec::new();
+        for index in 0..100u8 {
+            let at = u64::from(index) * 3000;
+            sent.extend(request(0, cmd::WRITE, at, 3000));
+            sent.extend([index; 3000]);
+            sent.extend(request(0, cmd::READ, at, 3000));
         }
+        // The replies do not fit into the socket, so the client reads them while it sends requests.
+        let mut sender = client.0.try_clone().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || sender.write_all(&sent).unwrap());
+            for index in 0..100u8 {
+                assert_eq!(client.reply(0), Ok(vec![]));
+                assert_eq!(client.reply(3000), Ok(vec![index; 3000]));
+            }
+        });
     });
 }
 
@@ -227,75 +227,26 @@ fn many_requests_in_one_piece_are_each_answered() {
 #[test]
 fn requests_in_one_piece_fail_alone() {
     both_ways(&Memory::new(LEN as usize), |client| {
-        let write = |at, byte| ([request(0, cmd::WRITE, at, 4), vec![byte; 4]].concat(), 0);
-        let read = |at, len| (request(0, cmd::READ, at, len), len as usize);
-        let send = |client: &mut Client<UnixStream>, requests: &[(Vec<u8>, usize)]| {
-            let (sent, lens): (Vec<_>, Vec<_>) = requests.iter().cloned().unzip();
-            let sent = sent.into_iter().enumerate().map(|(nth, one)| numbered(nth, one));
-            client.send(&sent.collect::<Vec<_>>().concat());
-            client.replies(&lens)
-        };
-        let written = [write(0, 1), read(100, 4), write(LEN - 2, 2), write(4, 3), write(8, 5)];
-        let done = Ok(vec![]);
-        assert_eq!(
-            send(client, &written),
-            [done.clone(), Ok(vec![0; 4]), Err(errno::ENOSPC), done.clone(), done]
-        );
-        assert_eq!(
-            send(client, &[read(8, 4), read(LEN, 4), read(0, 8)]),
-            [Ok(vec![5; 4]), Err(errno::EINVAL), Ok(vec![1, 1, 1, 1, 3, 3, 3, 3])]
-        );
-    });
-}
-
-/// A device in which a read ends only once another one has begun.
-struct Meeting {
-    begun: Mutex<usize>,
-    changed: Condvar,
-}
-
-impl Device for Meeting {
-    fn len(&self) -> u64 {
-        LEN
-    }
-
-    fn block_len(&self) -> u32 {
-        4096
-    }
-
-    fn read_only(&self) -> bool {
-        true
-    }
-
-    fn read(&self, _at: u64, into: &mut [u8]) -> io::Result<()> {
-        into.fill(0);
-        let mut begun = self.begun.lock().unwrap();
-        *begun += 1;
-        self.changed.notify_all();
-        drop(self.changed.wait_while(begun, |begun| *begun < 2).unwrap());
-        Ok(())
-    }
-
-    fn write(&self, _at: u64, _from: &[u8]) -> io::Result<()> {
-        Err(Errno::ROFS.into())
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[test]
-fn a_request_is_received_while_another_one_is_executed() {
-    let device = Meeting { begun: Mutex::new(0), changed: Condvar::new() };
-    // Long enough not to be executed together.
-    let len = 100_000;
-    let read = |nth| numbered(nth, request(0, cmd::READ, 0, len));
-    let _ = converse(&device, Tls::Unavailable, |stream| {
-        let mut client = Client::ready(stream, true);
-        client.send(&[read(0), read(1)].concat());
-        let data = Ok(vec![0; len as usize]);
-        assert_eq!(client.replies(&[len as usize; 2]), [data.clone(), data]);
+        let write = |at, byte| [request(0, cmd::WRITE, at, 4), vec![byte; 4]].concat();
+        let sent = [
+            write(0, 1),
+            request(0, cmd::READ, 100, 4),
+            write(LEN - 2, 2),
+            write(4, 3),
+            request(0, cmd::READ, LEN, 4),
+            request(0, cmd::READ, 0, 8),
+            write(8, 5),
+            request(0, cmd::READ, 8, 4),
+        ];
+        client.send(&sent.concat());
+        assert_eq!(client.reply(0), Ok(vec![]));
+        assert_eq!(client.reply(4), Ok(vec![0; 4]));
+        assert_eq!(client.reply(0), Err(errno::ENOSPC));
+        assert_eq!(client.reply(0), Ok(vec![]));
+        assert_eq!(client.reply(4), Err(errno::EINVAL));
+        assert_eq!(client.reply(8), Ok(vec![1, 1, 1, 1, 3, 3, 3, 3]));
+        assert_eq!(client.reply(0), Ok(vec![]));
+        assert_eq!(client.reply(4), Ok(vec![5; 4]));
     });
 }
 
