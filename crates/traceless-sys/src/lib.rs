@@ -37,7 +37,8 @@
 //! generator; `forked` (feature): a copy of the process, for tests; `memory`: large pages for
 //! trees; `locked`: memory for keys; `process`: no core dumps, no swap; `listen`: which addresses
 //! servers may listen on, and where TCP sockets are bound; `password`: passwords of clients;
-//! `machine_evidence`: evidence of the machine; `ublk` (feature): commands to the kernel's block
+//! `machine_evidence`: evidence of the machine; `disk_queue` (feature): many requests to a file at
+//! once; `ublk` (feature): commands to the kernel's block
 //! device driver, and its queues.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -46,6 +47,8 @@
 extern crate alloc;
 
 pub mod ct;
+#[cfg(feature = "disk-queue")]
+pub mod disk_queue;
 #[cfg(feature = "suite")]
 mod forked;
 #[cfg(feature = "std")]

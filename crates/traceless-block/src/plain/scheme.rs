@@ -11,6 +11,7 @@ use traceless_core::scheme::contract::{
     BlockScheme, Scheme, SchemeKind, SchemeOptions, SharedScheme, Timetable, check_size,
 };
 use traceless_core::scheme::{Facts, SchemeContext};
+use traceless_core::store::SlotLayout;
 
 /// Encryption in place.
 pub static PLAIN: SchemeKind = SchemeKind {
@@ -97,6 +98,10 @@ impl BlockScheme for PlainScheme {
 
     fn timetable(&self) -> Timetable {
         Timetable::unscheduled(self, UNSYNCED)
+    }
+
+    fn slot_areas(&self) -> Vec<(u64, SlotLayout)> {
+        vec![(0, Plain::layout(self.blocks, self.block_len))]
     }
 
     fn resized(&self, blocks: u64) -> Result<SharedScheme> {

@@ -175,6 +175,12 @@ pub trait BlockScheme: Scheme {
         None
     }
 
+    /// All areas of slots, with headers in between: first byte and layout of each.
+    fn slot_areas(&self) -> Vec<(u64, SlotLayout)> {
+        let drawn = self.drawn_slots().into_iter().map(|layout| (0, layout));
+        self.slots_in_turn().into_iter().chain(drawn).collect()
+    }
+
     /// The same scheme with `blocks` logical blocks; nothing else changes that need not.
     fn resized(&self, blocks: u64) -> Result<SharedScheme>;
 

@@ -31,7 +31,13 @@ impl FileStore {
         Self { file, len, caching }
     }
 
-    fn direct(&self, extent: Extent, memory: *const u8) -> bool {
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether the kernel takes a request for `extent` with the bytes at `memory` as it is.
+    pub fn takes(&self, extent: Extent, memory: *const u8) -> bool {
         let aligned = extent.at.is_multiple_of(ALIGN as u64)
             && extent.len.is_multiple_of(ALIGN)
             && (memory as usize).is_multiple_of(ALIGN);
@@ -62,7 +68,7 @@ impl Store for FileStore {
         let mut rest = into;
         for &extent in extents {
             let (part, next) = rest.split_at_mut(extent.len);
-            if self.direct(extent, part.as_ptr()) {
+            if self.takes(extent, part.as_ptr()) {
                 self.file.read_exact_at(part, extent.at)?;
             } else {
                 let whole = around(extent);
@@ -97,7 +103,7 @@ impl Store for FileStore {
         let mut rest = from;
         for &extent in extents {
             let (part, next) = rest.split_at(extent.len);
-            if self.direct(extent, part.as_ptr()) {
+            if self.takes(extent, part.as_ptr()) {
                 self.file.write_all_at(part, extent.at)?;
             } else {
                 let whole = around(extent);
@@ -155,8 +161,8 @@ mod tests {
             (Extent::new(8192, 4095), at(4096), false),
             (Extent::new(8192, 4096), at(4097), false),
         ] {
-            assert_eq!(direct.direct(extent, memory), fits);
-            assert!(buffered.direct(extent, memory));
+            assert_eq!(direct.takes(extent, memory), fits);
+            assert!(buffered.takes(extent, memory));
         }
         assert_eq!(around(Extent::new(5000, 10)), Extent::new(4096, 4096));
         assert_eq!(around(Extent::new(8190, 4)), Extent::new(4096, 8192));

@@ -39,6 +39,7 @@
 
 mod admin;
 mod create;
+mod header_cache;
 mod image;
 mod parallel_store;
 mod rebuild;
@@ -59,6 +60,7 @@ use crate::error::{Error, Result};
 use crate::format::{
     AREAS_AT, Anchor, Header, Keys, Newest, SourceState, Superblock, SuperblockVault, UserKey,
 };
+use header_cache::HeaderCache;
 use image::Image;
 use parallel_store::ParallelStore;
 use rustix::io::Errno;
@@ -67,7 +69,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 use traceless_core::clock::Monotonic;
 use traceless_core::error::Place;
-use traceless_core::oram::BlockOram;
+use traceless_core::oram::{BlockOram, Hides};
 use traceless_core::rng::System;
 use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::BlockScheme;
@@ -175,7 +177,7 @@ impl Volume {
         options: &OpenOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let store = watched_store(&image, unlocked.header.image_len, options)?;
+        let store = store_of(&image, &unlocked.header, options)?;
         Self::open_on(store, image, unlocked, options, |scheme, context, state| {
             scheme.open_block(context, state, progress)
         })
@@ -601,6 +603,17 @@ fn scheme_context(
         read_only,
         expect_writes: anchor.map_or(0, |a| a.state().count),
     }
+}
+
+/// The image's bytes as the scheme gets them.
+fn store_of(image: &Image, header: &Header, options: &OpenOptions) -> Result<Arc<dyn Store>> {
+    let store = watched_store(image, header.image_len, options)?;
+    let scheme = &header.scheme;
+    if image.caching() == Caching::Buffered || scheme.hides() == Hides::ReadsAndWrites {
+        return Ok(store);
+    }
+    let areas = scheme.slot_areas().into_iter().map(|(at, layout)| (AREAS_AT + at, layout));
+    Ok(Arc::new(HeaderCache::new(store, areas.collect())))
 }
 
 fn watched_store(image: &Image, len: u64, options: &OpenOptions) -> Result<Arc<dyn Store>> {

@@ -1,47 +1,65 @@
-//! A store that has several requests to the disk under way at once.
+//! A file store that has several requests to the disk under way at once.
 
-use rayon_core::{ThreadPool, ThreadPoolBuilder};
-use std::sync::LazyLock;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use traceless_core::Result;
-use traceless_core::store::{ALIGN, Store};
+use traceless_core::store::{FileStore, Store};
 use traceless_core::types::{Extent, total_len};
+use traceless_sys::disk_queue::DiskQueue;
 
-/// Requests to the disk at once. Their threads wait for it nearly all the time.
-const THREADS: usize = 16;
-
-/// A store with a slow disk and no cache: what one call reads or writes in several places is
-/// requested by several threads. The places follow from the call, so that their order reveals
-/// nothing more.
-pub struct ParallelStore<S> {
-    inner: S,
-    /// Started for the first call that needs it; `None` if the system refuses.
-    threads: LazyLock<Option<ThreadPool>>,
+/// A file on a disk that no cache is in front of: what one call reads or writes in several places
+/// is requested at once. The places follow from the call, so that their order reveals nothing more.
+pub struct ParallelStore {
+    inner: FileStore,
+    /// A queue for each thread that was in a call at the same time.
+    queues: Mutex<Vec<DiskQueue>>,
+    /// Whether the kernel gave no queue. Places are then requested one after the other.
+    has_no_queue: AtomicBool,
 }
 
-impl<S> ParallelStore<S> {
-    /// Serves calls from `inner`, which nothing else writes to.
-    pub fn new(inner: S) -> Self {
-        Self { inner, threads: LazyLock::new(start) }
+impl ParallelStore {
+    /// Serves calls from `inner`.
+    pub fn new(inner: FileStore) -> Self {
+        Self { inner, queues: Mutex::default(), has_no_queue: AtomicBool::new(false) }
     }
 
-    /// The threads, if a call for these extents needs them.
-    fn threads_for(&self, extents: &[Extent]) -> Option<&ThreadPool> {
-        (extents.len() > 1).then(|| self.threads.as_ref()).flatten()
+    /// A queue, if there are several places, the kernel takes each of them as it is, and has one.
+    fn queue_for(&self, extents: &[Extent], memory: &[u8]) -> Option<DiskQueue> {
+        assert!(total_len(extents) == memory.len(), "extents and buffer must agree");
+        let mut rest = memory;
+        let mut is_taken = |extent: &Extent| {
+            let (part, next) = rest.split_at(extent.len);
+            rest = next;
+            self.inner.takes(*extent, part.as_ptr())
+        };
+        let is_queued = extents.len() > 1 && extents.iter().all(&mut is_taken);
+        if is_queued { self.take_queue() } else { None }
+    }
+
+    fn take_queue(&self) -> Option<DiskQueue> {
+        if let Some(queue) = self.queues.lock().expect("nothing panics under this lock").pop() {
+            return Some(queue);
+        }
+        if self.has_no_queue.load(Ordering::Relaxed) {
+            return None;
+        }
+        let made = DiskQueue::new().ok();
+        self.has_no_queue.store(made.is_none(), Ordering::Relaxed);
+        made
+    }
+
+    fn put_back(&self, queue: DiskQueue) {
+        self.queues.lock().expect("nothing panics under this lock").push(queue);
     }
 }
 
-fn start() -> Option<ThreadPool> {
-    let named = ThreadPoolBuilder::new().thread_name(|_| "disk".to_owned());
-    named.num_threads(THREADS).build().ok()
-}
-
-/// Parts of a call, one for each thread at most.
-fn parts(extents: &[Extent]) -> std::slice::Chunks<'_, Extent> {
-    extents.chunks(extents.len().div_ceil(THREADS))
+/// Offset and length of each extent.
+fn places(extents: &[Extent]) -> Vec<(u64, usize)> {
+    extents.iter().map(|extent| (extent.at, extent.len)).collect()
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<S: Store> Store for ParallelStore<S> {
+impl Store for ParallelStore {
     fn len(&self) -> u64 {
         self.inner.len()
     }
@@ -55,20 +73,12 @@ impl<S: Store> Store for ParallelStore<S> {
     }
 
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result {
-        let Some(threads) = self.threads_for(extents) else {
+        let Some(mut queue) = self.queue_for(extents, into) else {
             return self.inner.read(extents, into);
         };
-        assert!(total_len(extents) == into.len(), "extents and buffer must agree");
-        let mut outcomes: Vec<Result> = parts(extents).map(|_| Ok(())).collect();
-        threads.in_place_scope(|scope| {
-            let mut rest = into;
-            for (part, outcome) in parts(extents).zip(&mut outcomes) {
-                let (own, next) = rest.split_at_mut(total_len(part));
-                rest = next;
-                scope.spawn(move |_| *outcome = self.inner.read(part, own));
-            }
-        });
-        outcomes.into_iter().collect()
+        let read = queue.read(self.inner.file(), &places(extents), into);
+        self.put_back(queue);
+        Ok(read?)
     }
 
     fn prefetch(&self, extents: &[Extent]) {
@@ -76,25 +86,12 @@ impl<S: Store> Store for ParallelStore<S> {
     }
 
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
-        // Around other extents the inner store may read and write back bytes of their neighbours.
-        let is_aligned = |extent: &Extent| {
-            extent.at.is_multiple_of(ALIGN as u64) && extent.len.is_multiple_of(ALIGN)
-        };
-        let threads = self.threads_for(extents).filter(|_| extents.iter().all(is_aligned));
-        let Some(threads) = threads else {
+        let Some(mut queue) = self.queue_for(extents, from) else {
             return self.inner.write(extents, from);
         };
-        assert!(total_len(extents) == from.len(), "extents and buffer must agree");
-        let mut outcomes: Vec<Result> = parts(extents).map(|_| Ok(())).collect();
-        threads.in_place_scope(|scope| {
-            let mut rest = from;
-            for (part, outcome) in parts(extents).zip(&mut outcomes) {
-                let (own, next) = rest.split_at(total_len(part));
-                rest = next;
-                scope.spawn(move |_| *outcome = self.inner.write(part, own));
-            }
-        });
-        outcomes.into_iter().collect()
+        let written = queue.write(self.inner.file(), &places(extents), from);
+        self.put_back(queue);
+        Ok(written?)
     }
 
     fn sync(&self) -> Result {
@@ -105,60 +102,59 @@ impl<S: Store> Store for ParallelStore<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Condvar, Mutex};
-    use traceless_core::store::MemStore;
+    use traceless_core::store::{ALIGN, AlignedBuf, Caching};
+
+    /// A store in a file that is opened as `caching` says, where its file system allows it.
+    fn store(folder: &tempfile::TempDir, caching: Caching) -> Option<ParallelStore> {
+        use rustix::fs::{Mode, OFlags, open};
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![0; 64 * ALIGN]).unwrap();
+        let flags = match caching {
+            Caching::Direct => OFlags::RDWR | OFlags::DIRECT,
+            Caching::Buffered => OFlags::RDWR,
+        };
+        let file = open(&path, flags, Mode::empty()).ok()?;
+        Some(ParallelStore::new(FileStore::new(file.into(), 64 * ALIGN as u64, caching)))
+    }
 
     #[test]
     fn all_places_are_read_and_written_or_the_call_fails() {
-        let store = ParallelStore::new(MemStore::new(64 * ALIGN as u64));
-        for (step, count) in [(ALIGN, 1), (ALIGN, 2), (ALIGN, 40), (100, 5)] {
-            let places: Vec<_> =
-                (0..count).map(|nth| Extent::new((nth * 3 % 64 * step) as u64, step)).collect();
-            let data: Vec<u8> = (0..count * step).map(|i| (i / step + i % 7 + 1) as u8).collect();
-            store.write(&places, &data).unwrap();
-            let mut back = vec![0; data.len()];
-            store.read(&places, &mut back).unwrap();
-            assert!(back == data);
-        }
-        let beyond = [Extent::new(0, ALIGN), Extent::new(64 * ALIGN as u64, ALIGN)];
-        assert!(store.read(&beyond, &mut vec![0; 2 * ALIGN]).is_err());
-        assert!(store.write(&beyond, &vec![0; 2 * ALIGN]).is_err());
-        assert_eq!(store.len(), 64 * ALIGN as u64);
-        store.sync().unwrap();
-    }
-
-    /// A store in which a read ends only once another one has begun.
-    struct Meeting {
-        begun: Mutex<usize>,
-        changed: Condvar,
-    }
-
-    impl Store for Meeting {
-        fn len(&self) -> u64 {
-            1 << 20
-        }
-
-        fn read(&self, _: &[Extent], _: &mut [u8]) -> Result {
-            let mut begun = self.begun.lock().unwrap();
-            *begun += 1;
-            self.changed.notify_all();
-            drop(self.changed.wait_while(begun, |begun| *begun < 2).unwrap());
-            Ok(())
-        }
-
-        fn write(&self, _: &[Extent], _: &[u8]) -> Result {
-            Ok(())
-        }
-
-        fn sync(&self) -> Result {
-            Ok(())
+        let folder = tempfile::tempdir().unwrap();
+        for caching in [Caching::Direct, Caching::Buffered] {
+            let Some(store) = store(&folder, caching) else { continue };
+            for (step, count) in [(ALIGN, 1), (ALIGN, 2), (ALIGN, 40), (100, 5)] {
+                let places: Vec<_> =
+                    (0..count).map(|nth| Extent::new((nth * 3 % 64 * step) as u64, step)).collect();
+                let mut data = AlignedBuf::zeroed(count * step);
+                data.iter_mut().enumerate().for_each(|(i, b)| *b = (i / step + i % 7 + 1) as u8);
+                store.write(&places, &data).unwrap();
+                let mut back = AlignedBuf::zeroed(data.len());
+                store.read(&places, &mut back).unwrap();
+                assert!(back[..] == data[..]);
+            }
+            let beyond = [Extent::new(0, ALIGN), Extent::new(64 * ALIGN as u64, ALIGN)];
+            assert!(store.read(&beyond, &mut AlignedBuf::zeroed(2 * ALIGN)).is_err());
+            assert_eq!(store.len(), 64 * ALIGN as u64);
+            store.sync().unwrap();
         }
     }
 
     #[test]
-    fn two_places_are_requested_at_once() {
-        let meeting = Meeting { begun: Mutex::new(0), changed: Condvar::new() };
-        let places = [Extent::new(0, 1), Extent::new(9, 1)];
-        ParallelStore::new(meeting).read(&places, &mut [0; 2]).unwrap();
+    fn several_aligned_places_go_through_a_queue() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(store) = store(&folder, Caching::Direct) else { return };
+        if DiskQueue::new().is_err() {
+            return;
+        }
+        let queues = || store.queues.lock().unwrap().len();
+        let mut into = AlignedBuf::zeroed(2 * ALIGN);
+        let whole = Extent::new(0, ALIGN);
+        store.read(&[whole], &mut into[..ALIGN]).unwrap();
+        store.read(&[whole, Extent::new(100, 10)], &mut into[..ALIGN + 10]).unwrap();
+        assert_eq!(queues(), 0);
+        for _ in 0..2 {
+            store.read(&[whole, whole], &mut into).unwrap();
+            assert_eq!(queues(), 1);
+        }
     }
 }
