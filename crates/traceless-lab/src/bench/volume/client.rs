@@ -63,18 +63,13 @@ impl NbdClient {
         len: usize,
         depth: usize,
     ) -> Result<(), Failure> {
-        let mut answered = 0;
         for (i, &(command, at)) in requests.iter().enumerate() {
             if i >= depth {
-                self.answer(requests[answered].0, len)?;
-                answered += 1;
+                self.answer(len)?;
             }
             self.request(command, at, len)?;
         }
-        for &(command, _) in &requests[answered..] {
-            self.answer(command, len)?;
-        }
-        Ok(())
+        (0..requests.len().min(depth)).try_for_each(|_| self.answer(len))
     }
 
     pub fn flush(&mut self) -> Result<(), Failure> {
@@ -85,6 +80,8 @@ impl NbdClient {
         let mut request = [0; 28];
         request[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
         request[6..8].copy_from_slice(&(command as u16).to_be_bytes());
+        // Replies come in any order, and the cookie comes back with each.
+        request[8..16].copy_from_slice(&(command as u64).to_be_bytes());
         request[16..24].copy_from_slice(&at.to_be_bytes());
         let wire_len = u32::try_from(len).map_err(failed)?;
         request[24..].copy_from_slice(&wire_len.to_be_bytes());
@@ -95,13 +92,14 @@ impl NbdClient {
         Ok(())
     }
 
-    fn answer(&mut self, command: NbdCommand, len: usize) -> Result<(), Failure> {
+    /// Takes the reply to any request in flight, each of `len` bytes.
+    fn answer(&mut self, len: usize) -> Result<(), Failure> {
         let mut reply = [0; 16];
         self.stream.read_exact(&mut reply).map_err(failed)?;
         if reply[..4] != REPLY_MAGIC.to_be_bytes() || reply[4..8] != [0; 4] {
             return Err(failed("a request was refused"));
         }
-        if command == NbdCommand::Read {
+        if reply[8..] == (NbdCommand::Read as u64).to_be_bytes() {
             self.stream.read_exact(&mut self.buffer[..len]).map_err(failed)?;
         }
         Ok(())
