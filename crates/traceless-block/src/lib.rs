@@ -48,6 +48,8 @@ mod tiers;
 pub mod detwo;
 pub mod plain;
 pub mod random;
+#[cfg(feature = "std")]
+pub mod ring;
 pub mod sq;
 
 pub mod datalair;
