@@ -366,7 +366,7 @@ impl Candidates {
         let path: u64 = ring.levels.iter().map(RingLevel::slots).sum();
         let memory = ring.map_memory() + ring.buffer_memory();
         // A part of the memory is for the rest of the program.
-        memory <= MEMORY * 7 / 8 + MEMORY_PER_BLOCK * self.blocks
+        memory <= MEMORY * 3 / 4 + MEMORY_PER_BLOCK * self.blocks
             && ring.store_len() as f64 <= held as f64 * SPACE_MAX
             && path * self.block_len as u64 <= PATH_BYTES_MAX
     }

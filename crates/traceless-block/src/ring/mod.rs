@@ -58,8 +58,7 @@ mod evict;
 mod geometry;
 mod map;
 mod marks;
-#[cfg(feature = "suite")]
-mod public_trace;
+mod read_trace;
 mod recover;
 mod relabel;
 mod scan;

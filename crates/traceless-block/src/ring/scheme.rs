@@ -1,5 +1,6 @@
 //! Ring ORAM as a kind of block scheme.
 
+use super::read_trace::read_trace;
 use super::{Ring, RingGeometry};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -8,10 +9,12 @@ use alloc::vec::Vec;
 use traceless_core::error::{Error, Result};
 use traceless_core::oram::{BlockOram, Hides, Oram};
 use traceless_core::scheme::contract::{
-    BlockScheme, MapPlace, Samples, Scheme, SchemeKind, SchemeOptions, SharedScheme, Timetable,
+    BlockScheme, MapPlace, ReadTrace, Samples, Scheme, SchemeKind, SchemeOptions, SharedScheme,
+    Timetable,
 };
 use traceless_core::scheme::{Facts, PlacedArea, SchemeContext};
 use traceless_core::store::SlotLayout;
+use traceless_core::trace::Event;
 
 /// Ring ORAM: reads are hidden, too.
 pub static RING: SchemeKind = SchemeKind {
@@ -77,11 +80,8 @@ impl Scheme for RingGeometry {
     }
 
     #[cfg(feature = "suite")]
-    fn public_trace(
-        &self,
-        trace: &[traceless_core::trace::Event],
-    ) -> Vec<traceless_core::trace::Event> {
-        super::public_trace::template(self, trace)
+    fn public_trace(&self, trace: &[Event]) -> Vec<Event> {
+        read_trace(self, trace).expect("the trace of a ring").public
     }
 }
 
@@ -121,6 +121,10 @@ impl BlockScheme for RingGeometry {
         let levels = (0..self.levels.len()).map(|nth| self.level(nth));
         let layouts = core::iter::once(self.log()).chain(levels);
         self.areas().into_iter().map(|(_, at, _)| at).zip(layouts).collect()
+    }
+
+    fn read_trace(&self, trace: &[Event]) -> Option<core::result::Result<ReadTrace, &'static str>> {
+        Some(read_trace(self, trace))
     }
 
     fn resized(&self, blocks: u64) -> Result<SharedScheme> {

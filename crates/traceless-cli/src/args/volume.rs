@@ -169,9 +169,10 @@ pub enum CadenceName {
 
 /// The kinds of block scheme of the library's registry, each with its help. The build script reads
 /// this file without the library.
-pub const SCHEMES: [(&str, &str); 5] = [
+pub const SCHEMES: [(&str, &str); 6] = [
     ("detwo", "Deterministic write-only ORAM"),
     ("sq", "SqORAM: write-only ORAM that keeps neighbours together"),
+    ("ring", "Ring ORAM: hides reads, too"),
     ("plain", "Encryption in place: the insecure control"),
     ("hive", "HIVE: random slots. For comparison: slower, and twice the size"),
     ("datalair", "DataLair-style: random slots, with a record of free ones. For comparison"),

@@ -32,7 +32,7 @@ impl Life {
     /// Runs through `crashes` crashes, then recovers and verifies.
     pub fn live(&mut self, crashes: u64) -> Result<(), String> {
         for _ in 0..crashes {
-            let requests = self.rng.below(45);
+            let requests = self.rng.below(45 + self.world.subject.opening_requests);
             self.world.disk.set_fuse(Some(requests));
             match self.until_the_power_goes() {
                 Err(Failure::Power) => {}
@@ -70,6 +70,7 @@ impl Life {
         }
         self.world.history.resize(count as usize, Write::DUMMY);
         self.world.check(&open, &self.world.history)?;
+        self.world.note_reads(&open);
         self.world.disk.note(Event::Promised(known));
         self.world.record()?;
         Ok(open)
