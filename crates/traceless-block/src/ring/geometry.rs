@@ -92,14 +92,14 @@ impl RingGeometry {
                 // the next what came since the eviction before, and so on.
                 Some(&below) => {
                     let mean = rate * (below / own.max(1)).saturating_sub(1) as f64 / 2.0;
-                    mean + 5.0 * root(mean + 1.0) + 8.0
+                    mean + 5.0 * (mean + 1.0).sqrt() + 8.0
                 }
                 None => {
                     let mean = blocks as f64 / own.max(1) as f64;
-                    mean + 4.0 * root(mean) + 4.0
+                    mean + 4.0 * mean.sqrt() + 4.0
                 }
             };
-            let dummies = (rate + 4.0 * root(rate)) as u64 + 1;
+            let dummies = (rate + 4.0 * rate.sqrt()) as u64 + 1;
             RingLevel { buckets: own, blocks: room as u64 + 1, dummies }
         };
         let levels = buckets.iter().enumerate().map(sized).collect();
@@ -318,15 +318,6 @@ impl RingGeometry {
         geometry.check()?;
         Ok(geometry)
     }
-}
-
-/// The square root: `core` has none.
-fn root(of: f64) -> f64 {
-    let mut root = of.max(1.0);
-    for _ in 0..40 {
-        root = (root + of / root) / 2.0;
-    }
-    root
 }
 
 /// The rings among which the best is chosen.

@@ -94,8 +94,9 @@ pub struct CreateArgs {
     /// Bytes that it can hold, with suffix K, M, G or T (binary); rounded up to whole blocks
     #[arg(long, value_parser = parse_size)]
     pub size: u64,
-    /// Which scheme: detwo, sq, hive and datalair hide writes, plain is the insecure control. sq
-    /// keeps neighbours together, so that files stay fast to read; detwo writes less
+    /// Which scheme: detwo, sq, hive and datalair hide writes, ring hides reads, too, plain is the
+    /// insecure control. sq keeps neighbours together, so that files stay fast to read; detwo
+    /// writes less; ring moves ten times as much
     #[arg(long, value_name = "SCHEME", value_parser = scheme_names(), default_value = "detwo")]
     pub scheme: String,
     /// Blocks refreshed per write, as 3, 1/3 or 2.5. A smaller ratio writes less and takes more
@@ -106,7 +107,7 @@ pub struct CreateArgs {
     #[command(flatten)]
     pub sq: SqArgs,
     /// Where the map lies: in memory, 8 bytes a block (sq: 3 to 5, hive and datalair: 16), or on
-    /// the disk
+    /// the disk (not of ring)
     #[arg(long, value_enum, default_value = "auto")]
     pub map: MapPlaceName,
     /// Memory that the map may take before auto puts it on the disk
