@@ -1,10 +1,10 @@
 //! Accesses: planned, read, served and written, up to the next eviction in one round trip each.
 
 use super::RingCore;
-use super::entry::{Held, LevelHead, LogHead};
-use super::evict::Eviction;
+use super::chunk::{LevelSlot, RingAccess, RingChunk, SlotRead};
+use super::entry::{LogHead, SlotBlock};
 use super::map::{RingPlace, RingSpot};
-use super::stash::StashBlock;
+use super::stash::RingStashBlock;
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Place, Result};
@@ -14,45 +14,6 @@ use traceless_core::types::{Addr, Slot};
 
 /// Serves an access: its number in the request, and the contents of its block, for changes.
 pub(super) type Serve<'a> = &'a mut dyn FnMut(usize, &mut [u8]);
-
-/// Accesses that are made together.
-#[derive(Default)]
-pub(super) struct RingChunk {
-    pub accesses: Vec<RingAccess>,
-    pub reads: Vec<SlotRead>,
-    /// The eviction at the end, if it is due then.
-    pub eviction: Option<Eviction>,
-    /// Whether the user makes these accesses.
-    pub is_requested: bool,
-}
-
-/// An access of a chunk.
-#[derive(Clone, Copy)]
-pub(super) struct RingAccess {
-    /// The block; `None` for a dummy.
-    pub block: Option<u64>,
-    /// Which of the chunk's reads has the block; `None` if it is in the stash or was never written.
-    pub found: Option<usize>,
-}
-
-/// A slot that an access reads.
-pub(super) struct SlotRead {
-    pub level: usize,
-    /// The eviction that wrote the bucket; `None` if it was never written.
-    pub eviction: Option<u64>,
-    pub slot: u64,
-    /// The block that the slot must hold; `None` for a dummy.
-    pub block: Option<u64>,
-    /// The slot's number in the input.
-    pub nth: usize,
-}
-
-/// A slot of a level that is to be sealed.
-pub(super) struct LevelSlot {
-    pub level: usize,
-    pub version: u64,
-    pub head: LevelHead,
-}
 
 impl RingCore {
     /// Accesses blocks in order. `overwrites` says that `serve` sets their whole contents.
@@ -92,7 +53,7 @@ impl RingCore {
         Ok(n as usize)
     }
 
-    /// Ends the chunk whose read failed, as if its caller had only looked at the blocks.
+    /// Ends the chunk that failed to be read, as if its caller had only looked at the blocks.
     pub fn repeat_failed_read(&mut self) -> Result {
         let Some(chunk) = self.failed.take() else { return Ok(()) };
         self.life.writable()?;
@@ -163,7 +124,7 @@ impl RingCore {
         chunk
     }
 
-    /// Completes a chunk of a pass, which serves nobody.
+    /// Completes a chunk of a pass, which serves no request.
     pub fn complete_pass(&mut self, chunk: &RingChunk) -> Result {
         let completed = self.complete(chunk, false, &mut |_, _| {});
         completed.inspect_err(|_| self.life.poison()).map(|_| ())
@@ -248,7 +209,7 @@ impl RingCore {
                 self.output.slot_mut(nth).1.copy_from_slice(&held.body);
                 let (leaf, is_lost) = (self.map.get(block).leaf, held.is_lost);
                 self.stash.put(block, self.geometry.bucket(0, leaf.into()), held);
-                Held { block, is_lost }
+                SlotBlock { block, is_lost }
             });
             if held.is_none() {
                 self.output.slot_mut(nth).1.fill(0);
@@ -283,7 +244,7 @@ impl RingCore {
     }
 
     /// The block of an access, from the stash, from a slot that was read, or zeros.
-    fn take(&mut self, block: u64, found: Option<(&SlotRead, bool)>) -> StashBlock {
+    fn take(&mut self, block: u64, found: Option<(&SlotRead, bool)>) -> RingStashBlock {
         if let Some(held) = self.stash.take(block) {
             return held;
         }
@@ -293,7 +254,7 @@ impl RingCore {
             Some((_, false)) => (zeros(), true),
             None => (zeros(), false),
         };
-        StashBlock { birth: 0, is_lost, body }
+        RingStashBlock { birth: 0, is_lost, body }
     }
 
     /// Opens a slot that was read; returns whether it holds what it must.

@@ -2,7 +2,6 @@
 //!
 //! An entry is the version in the clear, a salt, the tags of body and head, and the sealed head.
 
-use super::geometry::RingGeometry;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -31,13 +30,13 @@ const LOST: u64 = 1 << 62;
 
 /// The block in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Held {
+pub(super) struct SlotBlock {
     pub block: u64,
     /// Whether the contents were lost to damage.
     pub is_lost: bool,
 }
 
-impl Held {
+impl SlotBlock {
     fn word(held: Option<Self>) -> u64 {
         held.map_or(NO_BLOCK, |held| held.block | if held.is_lost { LOST } else { 0 })
     }
@@ -52,7 +51,7 @@ impl Held {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LogHead {
     /// The block that was accessed.
-    pub held: Option<Held>,
+    pub held: Option<SlotBlock>,
     /// Accesses of the user, this one included.
     pub accesses: u64,
     /// Records that were durable when this one was made.
@@ -62,30 +61,30 @@ pub(super) struct LogHead {
 /// The head of a slot in a level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LevelHead {
-    pub held: Option<Held>,
+    pub held: Option<SlotBlock>,
     /// The number of the record that was the block's last.
     pub birth: u64,
 }
 
 impl LogHead {
     pub fn to_bytes(self) -> [u8; 3 * WORD] {
-        bytes_of([Held::word(self.held), self.accesses, self.synced])
+        bytes_of([SlotBlock::word(self.held), self.accesses, self.synced])
     }
 
     fn from_bytes(bytes: [u8; 3 * WORD]) -> Self {
         let [held, accesses, synced] = words_of(bytes);
-        Self { held: Held::of_word(held), accesses, synced }
+        Self { held: SlotBlock::of_word(held), accesses, synced }
     }
 }
 
 impl LevelHead {
     pub fn to_bytes(self) -> [u8; 2 * WORD] {
-        bytes_of([Held::word(self.held), self.birth])
+        bytes_of([SlotBlock::word(self.held), self.birth])
     }
 
     fn from_bytes(bytes: [u8; 2 * WORD]) -> Self {
         let [held, birth] = words_of(bytes);
-        Self { held: Held::of_word(held), birth }
+        Self { held: SlotBlock::of_word(held), birth }
     }
 }
 
@@ -184,8 +183,7 @@ pub(super) struct RingKeyRing {
 }
 
 impl RingKeyRing {
-    pub fn new(key: Secret, cipher: Cipher, geometry: &RingGeometry, state: &SchemeState) -> Self {
-        let levels = geometry.levels.len();
+    pub fn new(key: Secret, cipher: Cipher, levels: usize, state: &SchemeState) -> Self {
         let deriver = KeyDeriver::new(&key);
         let openings = Openings::new(state, |o| ring_keys(&deriver, cipher, levels, o));
         Self { key, cipher, levels, openings }
@@ -234,7 +232,7 @@ mod tests {
     #[test]
     fn a_slot_opens_with_every_bit_and_its_version_alone() {
         let keys = SlotKeys::new(Cipher::default(), &Secret::from_bytes([7; 32]));
-        let held = Some(Held { block: 9, is_lost: true });
+        let held = Some(SlotBlock { block: 9, is_lost: true });
         let head = LogHead { held, accesses: 5, synced: 3 };
         let (mut entry, mut body) = ([0; LOG_ENTRY_LEN], [4; 64]);
         keys.seal(Nonce::new(12, Salt(3)), &head.to_bytes(), (&mut entry, &mut body));

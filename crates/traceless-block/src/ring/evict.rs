@@ -1,8 +1,8 @@
 //! Evictions: the path's buckets are written anew, with all blocks that may lie there.
 
 use super::RingCore;
-use super::access::LevelSlot;
-use super::entry::{Held, LevelHead};
+use super::chunk::{EvictedBucket, Eviction, LevelSlot};
+use super::entry::{LevelHead, SlotBlock};
 use super::map::{RingPlace, RingSpot};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,24 +10,6 @@ use traceless_core::error::{Error, Result};
 use traceless_core::rng::Rng;
 use traceless_core::store::Cursor;
 use traceless_core::types::Slot;
-
-/// An eviction.
-pub(super) struct Eviction {
-    pub nth: u64,
-    pub leaf: u64,
-    /// The path's buckets, from the first level on.
-    pub buckets: Vec<EvictedBucket>,
-}
-
-/// A bucket that an eviction reads and writes.
-#[derive(Clone, Copy)]
-pub(super) struct EvictedBucket {
-    pub bucket: u64,
-    /// The eviction that wrote it last; `None` if it was never written.
-    pub last: Option<u64>,
-    /// The number of its first slot in the input.
-    pub begin: usize,
-}
 
 /// A block that an eviction may place.
 #[derive(Clone, Copy)]
@@ -59,8 +41,8 @@ impl RingCore {
         Eviction { nth, leaf, buckets }
     }
 
-    /// The blocks in the buckets of an eviction that was read, and those in the stash that wait for
-    /// it. Those from the deepest level come first, then those that wait longest.
+    /// The blocks in the buckets of an eviction that was read, and the blocks of the stash that
+    /// wait for it. The deepest level comes first, then what waits longest.
     pub fn candidates(&mut self, eviction: &Eviction) -> Result<Vec<Candidate>> {
         let mut list = vec![];
         for (level, read) in eviction.buckets.iter().enumerate().rev() {
@@ -72,7 +54,7 @@ impl RingCore {
                 let Some(head) = keys.open_slot(version, entry) else {
                     return Err(Error::Tampered { place: self.place_of(level, last, slot, None) });
                 };
-                let Some(Held { block, is_lost }) = head.held else { continue };
+                let Some(SlotBlock { block, is_lost }) = head.held else { continue };
                 let spot = self.map.get(block);
                 let leaf = spot.leaf.into();
                 let is_here = spot.place == RingPlace::Level { level, slot };
@@ -155,7 +137,7 @@ impl RingCore {
             let slot = free.swap_remove(self.draws.below(free.len() as u64) as usize);
             let is_whole = self.bring(eviction, candidate, output + slot as usize);
             let Candidate { block, birth, leaf, .. } = *candidate;
-            let held = Held { block, is_lost: candidate.is_lost || !is_whole };
+            let held = SlotBlock { block, is_lost: candidate.is_lost || !is_whole };
             sealed[begun + slot as usize].head = LevelHead { held: Some(held), birth };
             self.marks.fill(level, bucket, slot);
             let is_stale = self.map.get(block).is_stale;

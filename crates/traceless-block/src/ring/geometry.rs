@@ -1,11 +1,11 @@
 //! Sizes of a ring.
 
 use super::entry::{LEVEL_ENTRY_LEN, LOG_ENTRY_LEN};
-use super::marks;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Result};
 use traceless_core::scheme::contract::{check_size, u32_at};
 use traceless_core::scheme::{PlacedArea, place_areas};
+use traceless_core::seal::{Salt, TAG_LEN};
 use traceless_core::store::SlotLayout;
 
 /// Levels of buckets, at most.
@@ -30,10 +30,13 @@ pub(super) const TURNS: u64 = 3;
 /// Slots of the log with a common header.
 const LOG_STRIPE: u64 = 64;
 
+/// Bytes of a slot of the marks.
+pub(super) const MARKS_LEN: usize = 4096;
+
 /// Names of the levels' areas.
 const LEVEL_NAMES: [&str; LEVELS_MAX] = ["level-1", "level-2", "level-3", "level-4"];
 
-/// Bytes of memory that a ring may take besides those for each block.
+/// Bytes of memory that a ring may take besides [`MEMORY_PER_BLOCK`].
 pub const MEMORY: u64 = 64 << 20;
 
 /// Bytes of memory that a ring may take for each block.
@@ -42,7 +45,7 @@ pub const MEMORY_PER_BLOCK: u64 = 16;
 /// A level: buckets of equal size, each with room for blocks and dummies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RingLevel {
-    /// Buckets; a multiple of those of the level before.
+    /// Buckets; a multiple of the number in the level before.
     pub buckets: u64,
     /// Blocks that a bucket holds at most.
     pub blocks: u64,
@@ -54,6 +57,11 @@ impl RingLevel {
     /// Slots of a bucket.
     pub fn slots(&self) -> u64 {
         self.blocks + self.dummies
+    }
+
+    /// Words with a bit for each slot of a bucket.
+    pub(super) fn mark_words(&self) -> u64 {
+        self.slots().div_ceil(64)
     }
 }
 
@@ -68,8 +76,8 @@ pub struct RingGeometry {
     pub rate: u32,
     /// Evictions that may be made between two syncs.
     pub ahead: u32,
-    /// The levels below the stash, each with more buckets than the one before. Those of the last
-    /// level are the leaves.
+    /// The levels below the stash, each with more buckets than the one before. The buckets of the
+    /// last level are the leaves.
     pub levels: Vec<RingLevel>,
 }
 
@@ -198,7 +206,7 @@ impl RingGeometry {
         u64::from(self.ahead) * u64::from(self.rate)
     }
 
-    /// The last accesses whose records in the log may be needed.
+    /// The last records of the log that may be needed.
     pub(super) fn live_records(&self) -> u64 {
         TURNS * self.levels[0].buckets * u64::from(self.rate)
     }
@@ -214,7 +222,7 @@ impl RingGeometry {
         count / u64::from(self.rate)
     }
 
-    /// The last record before eviction number `nth`, whose opening also made the eviction.
+    /// The last record before eviction number `nth`. One opening made both.
     pub(super) fn record_before(&self, nth: u64) -> u64 {
         (nth + 1) * u64::from(self.rate) - 1
     }
@@ -246,11 +254,26 @@ impl RingGeometry {
         }
     }
 
+    /// Bytes of memory that the marks of slots take.
+    pub(super) fn marks_memory(&self) -> u64 {
+        self.levels.iter().map(|level| level.buckets * (8 * level.mark_words() + 2)).sum()
+    }
+
+    /// The layout of the area of the marks.
+    pub(super) fn marks(&self) -> SlotLayout {
+        SlotLayout {
+            slots: self.marks_memory().div_ceil(MARKS_LEN as u64),
+            body_len: MARKS_LEN,
+            entry_len: Salt::LEN + TAG_LEN,
+            stripe_slots: 128,
+        }
+    }
+
     /// The areas: the log, the levels, and the marks.
     pub fn areas(&self) -> Vec<PlacedArea> {
         let mut areas = Vec::from([("log", self.log())]);
         areas.extend((0..self.levels.len()).map(|nth| (LEVEL_NAMES[nth], self.level(nth))));
-        areas.push(("marks", marks::layout(self)));
+        areas.push(("marks", self.marks()));
         place_areas(areas.into_iter())
     }
 
@@ -274,7 +297,7 @@ impl RingGeometry {
 
     /// Bytes of memory that the map and the marks of slots take.
     pub fn map_memory(&self) -> u64 {
-        8 * self.blocks + marks::memory(self)
+        8 * self.blocks + self.marks_memory()
     }
 
     /// Bytes of memory that the stash and the buffers take, about.
@@ -329,7 +352,7 @@ struct Candidates {
 /// Space that a ring may take, of what it holds. There is little to gain from more.
 const SPACE_MAX: f64 = 2.8;
 
-/// Bytes of a path, at most: an eviction reads and writes a path, and everybody waits for it.
+/// Bytes of a path, at most: an eviction reads and writes a path, and requests wait for it.
 const PATH_BYTES_MAX: u64 = 10 << 20;
 
 impl Candidates {

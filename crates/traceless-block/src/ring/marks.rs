@@ -5,16 +5,14 @@
 //! anew before any of its slots is read alone.
 
 use super::entry::RingKeys;
-use super::geometry::{RingGeometry, RingLevel};
+use super::geometry::{MARKS_LEN, RingGeometry, RingLevel};
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Place, Result};
 use traceless_core::rng::Rng;
-use traceless_core::seal::{Nonce, Salt, TAG_LEN};
-use traceless_core::store::{Area, Cursor, Run, SlotLayout, Store};
+use traceless_core::seal::{Nonce, Salt};
+use traceless_core::store::{Area, Cursor, Run, Store};
 use traceless_core::types::Slot;
-
-const PART_LEN: usize = 4096;
 
 const PARTS_PER_REQUEST: u64 = 256;
 
@@ -35,7 +33,7 @@ impl Marks {
     /// The marks of buckets that were never written: no slot was read, and none holds a block.
     pub fn new(geometry: &RingGeometry) -> Result<Self> {
         let of_level = |level: &RingLevel| {
-            let (words, buckets) = (words_of(level), level.buckets as usize);
+            let (words, buckets) = (level.mark_words() as usize, level.buckets as usize);
             let unread = vec![0; buckets.checked_mul(words).ok_or(Error::Geometry("marks"))?];
             let mut marks = LevelMarks { words, unread, reads: vec![0; buckets] };
             for bucket in 0..level.buckets {
@@ -90,7 +88,7 @@ impl Marks {
 
     /// Writes the marks to their area.
     pub fn save(&self, keys: &RingKeys, salt: Salt, area: &Area, store: &dyn Store) -> Result {
-        let bytes = self.to_bytes(area.slots() as usize * PART_LEN);
+        let bytes = self.to_bytes(area.slots() as usize * MARKS_LEN);
         let (mut run, mut cursor) = (Run::default(), Cursor::at_start(area.layout()));
         for first in (0..area.slots()).step_by(PARTS_PER_REQUEST as usize) {
             let count = PARTS_PER_REQUEST.min(area.slots() - first);
@@ -99,7 +97,7 @@ impl Marks {
             for nth in 0..count {
                 let part = first + nth;
                 let (entry, body) = run.slot_mut(nth as usize);
-                body.copy_from_slice(&bytes[part as usize * PART_LEN..][..PART_LEN]);
+                body.copy_from_slice(&bytes[part as usize * MARKS_LEN..][..MARKS_LEN]);
                 let tag = salt.put(entry);
                 keys.marks.seal_in_place(Nonce::new(part, salt), &[], body, tag);
             }
@@ -111,7 +109,7 @@ impl Marks {
 
     /// Reads the marks that were saved last.
     pub fn load(&mut self, keys: &RingKeys, area: &Area, store: &dyn Store) -> Result {
-        let mut bytes = Vec::with_capacity(area.slots() as usize * PART_LEN);
+        let mut bytes = Vec::with_capacity(area.slots() as usize * MARKS_LEN);
         let mut run = Run::default();
         for first in (0..area.slots()).step_by(PARTS_PER_REQUEST as usize) {
             let count = PARTS_PER_REQUEST.min(area.slots() - first);
@@ -173,27 +171,6 @@ impl LevelMarks {
     }
 }
 
-/// Words of a bucket's bits.
-fn words_of(level: &RingLevel) -> usize {
-    level.slots().div_ceil(64) as usize
-}
-
-/// Bytes of memory that the marks take.
-pub(super) fn memory(geometry: &RingGeometry) -> u64 {
-    let of_level = |level: &RingLevel| level.buckets * (8 * words_of(level) as u64 + 2);
-    geometry.levels.iter().map(of_level).sum()
-}
-
-/// The layout of the area of the marks.
-pub(super) fn layout(geometry: &RingGeometry) -> SlotLayout {
-    SlotLayout {
-        slots: memory(geometry).div_ceil(PART_LEN as u64),
-        body_len: PART_LEN,
-        entry_len: Salt::LEN + TAG_LEN,
-        stripe_slots: 128,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,7 +193,7 @@ mod tests {
             let all: Vec<_> = (0..slots).filter(|slot| ![3, 70].contains(slot)).collect();
             assert_eq!(drawn, all);
         }
-        let bytes = marks.to_bytes(memory(&ring) as usize);
+        let bytes = marks.to_bytes(ring.marks_memory() as usize);
         let mut again = Marks::new(&ring).unwrap();
         again.set(&bytes);
         assert_eq!(again.to_bytes(bytes.len()), bytes);

@@ -53,6 +53,7 @@
 //! ```
 
 mod access;
+mod chunk;
 mod entry;
 mod evict;
 mod geometry;
@@ -71,9 +72,9 @@ pub use geometry::{
 };
 pub use scheme::RING;
 
-use access::RingChunk;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use chunk::RingChunk;
 use entry::RingKeyRing;
 use map::RingMap;
 use marks::Marks;
@@ -115,7 +116,7 @@ struct RingCore {
     life: Lifecycle,
     /// Draws leaves for dummies, and places in buckets.
     draws: SeededRng,
-    /// The chunk whose read failed: its read is made again before any other.
+    /// The chunk that failed to be read: its read is made again before any other.
     failed: Option<RingChunk>,
     input: Run,
     output: Run,
@@ -187,7 +188,7 @@ impl RingCore {
         let level = |nth: usize| context.area(placed[1 + nth], geometry.level(nth));
         let log = context.area(placed[0], geometry.log());
         let levels = (0..levels).map(level).collect();
-        let marks_area = context.area(placed[placed.len() - 1], marks::layout(geometry));
+        let marks_area = context.area(placed[placed.len() - 1], geometry.marks());
         let mut rng = context.rng;
         Ok(Self {
             levels,
@@ -197,7 +198,12 @@ impl RingCore {
             map: RingMap::new(geometry)?,
             marks: Marks::new(geometry)?,
             stash: RingStash::new(geometry.levels[0].buckets),
-            keys: RingKeyRing::new(context.key, context.cipher, geometry, &state.scheme),
+            keys: RingKeyRing::new(
+                context.key,
+                context.cipher,
+                geometry.levels.len(),
+                &state.scheme,
+            ),
             geometry: geometry.clone(),
             store: context.store,
             count: 0,

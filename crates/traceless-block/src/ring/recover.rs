@@ -6,7 +6,7 @@
 use super::RingCore;
 use super::entry::{LevelHead, LogHead, entry_version};
 use super::map::{RingPlace, RingSpot};
-use super::stash::StashBlock;
+use super::stash::RingStashBlock;
 use super::state::RingState;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -15,7 +15,7 @@ use traceless_core::error::{Error, Place, Result};
 use traceless_core::store::{Cursor, Run};
 use traceless_core::types::Slot;
 
-/// Records of the log whose contents are read in one round trip.
+/// Records of the log that are read in one round trip.
 const RECORDS_PER_BATCH: u64 = 128;
 
 /// A record in the log that verifies.
@@ -240,6 +240,6 @@ impl RingCore {
             body.fill(0);
         }
         let bucket = self.geometry.bucket(0, self.map.get(block).leaf.into());
-        self.stash.put(block, bucket, StashBlock { birth, is_lost, body: (&*body).into() });
+        self.stash.put(block, bucket, RingStashBlock { birth, is_lost, body: (&*body).into() });
     }
 }

@@ -1,7 +1,7 @@
 //! Another leaf for every block, after a crash.
 
 use super::RingCore;
-use super::access::{RingAccess, RingChunk, SlotRead};
+use super::chunk::{RingAccess, RingChunk, SlotRead};
 use traceless_core::error::Result;
 
 impl RingCore {

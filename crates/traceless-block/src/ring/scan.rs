@@ -1,7 +1,7 @@
 //! Reading all of a ring, in the order of its places: this reveals nothing, and moves nothing.
 
 use super::RingCore;
-use super::entry::Held;
+use super::entry::SlotBlock;
 use super::map::RingPlace;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -90,7 +90,7 @@ impl RingCore {
             let Some(head) = keys.open_slot(version, entry) else {
                 return Err(Error::Tampered { place: self.place_of(level, nth, slot, None) });
             };
-            let Some(Held { block, is_lost }) = head.held else { continue };
+            let Some(SlotBlock { block, is_lost }) = head.held else { continue };
             let spot = self.map.get(block);
             let is_here = spot.place == RingPlace::Level { level, slot }
                 && self.geometry.bucket(level, spot.leaf.into()) == bucket;

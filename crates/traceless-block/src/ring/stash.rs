@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// A block in the stash.
-pub(super) struct StashBlock {
+pub(super) struct RingStashBlock {
     /// The number of its record in the log.
     pub birth: u64,
     /// Whether its contents were lost to damage.
@@ -15,7 +15,7 @@ pub(super) struct StashBlock {
 
 /// The stash.
 pub(super) struct RingStash {
-    blocks: BTreeMap<u64, StashBlock>,
+    blocks: BTreeMap<u64, RingStashBlock>,
     /// Of each bucket of the first level the blocks that wait for it, and their births, in order. A
     /// block that was accessed again since then has another birth by now.
     waiting: Vec<VecDeque<(u64, u64)>>,
@@ -33,22 +33,22 @@ impl RingStash {
     }
 
     /// Takes a block out.
-    pub fn take(&mut self, block: u64) -> Option<StashBlock> {
+    pub fn take(&mut self, block: u64) -> Option<RingStashBlock> {
         self.blocks.remove(&block)
     }
 
     /// Puts in a block that waits for `bucket`. It was born after all that wait there.
-    pub fn put(&mut self, block: u64, bucket: u64, held: StashBlock) {
+    pub fn put(&mut self, block: u64, bucket: u64, held: RingStashBlock) {
         self.waiting[bucket as usize].push_back((block, held.birth));
         self.blocks.insert(block, held);
     }
 
-    pub fn get(&self, block: u64) -> Option<&StashBlock> {
+    pub fn get(&self, block: u64) -> Option<&RingStashBlock> {
         self.blocks.get(&block)
     }
 
     /// All blocks.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &StashBlock)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &RingStashBlock)> {
         self.blocks.iter().map(|(block, held)| (*block, held))
     }
 
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_block_waits_with_its_last_birth() {
         let mut stash = RingStash::new(2);
-        let held = |birth| StashBlock { birth, is_lost: false, body: [birth as u8].into() };
+        let held = |birth| RingStashBlock { birth, is_lost: false, body: [birth as u8].into() };
         for (block, bucket, birth) in [(5, 0, 1), (6, 0, 2), (5, 1, 3), (6, 0, 4)] {
             stash.take(block);
             stash.put(block, bucket, held(birth));

@@ -66,7 +66,7 @@ fn same(a: &[u32], b: &[u32]) -> usize {
 }
 
 /// An adversary that saw an access before a crash, of which the store has no record, does not see
-/// the same leaf again: all blocks get others, which do not depend on the old ones.
+/// the same leaf again: all blocks get new ones, which do not depend on the old ones.
 #[test]
 fn a_crash_links_no_accesses() {
     let ring = RingGeometry::with_buckets(2000, 64, 16, &[8, 32]).unwrap();

@@ -216,7 +216,7 @@ fn compare_sides(
     // If the scheme draws slots, equal draws must give equal slots. Otherwise draws differ between
     // the users, so equal traces are not due to equal draws.
     let draws = if target.drawn_slots().is_some() { [mix(seed, 13); 2] } else { seeds };
-    // A trace that was cut short has no whole accesses to tell drawn reads from others by.
+    // In a trace that was cut short drawn reads are not known from the rest.
     let reads = reads && !(target.draws_reads() && pair.interruption == Interruption::CutWrite);
     let a = trace_of(target, pair, pair.a, length, reads, (seeds[0], draws[0]))?;
     let b = trace_of(target, pair, pair.b, length, reads, (seeds[1], draws[1]))?;
