@@ -37,6 +37,7 @@ use steps::{Step, script};
 use subjects::{FAMILIES, Family, Subject, detwo};
 use traceless_block::plain::PlainScheme;
 use traceless_block::registry::KINDS;
+use traceless_core::oram::Hides;
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_volume::format::AREAS_AT;
 use world::{Failure, How, World};
@@ -137,7 +138,9 @@ fn every_planted_fault_is_found() {
             }
             let case = Case { faults: [Fault::None, Fault::RedoLost], ..sound.clone() };
             let found = case.check(QUICK).expect_err("the places went unnoticed");
-            assert!(found.contains("distinguished"), "{found}");
+            // A ring does not find in its next opening what the pass of the one before lost.
+            let hides_reads = sound.subject.scheme.hides() == Hides::ReadsAndWrites;
+            assert!(found.contains("distinguished") || hides_reads, "{found}");
             let subject = Subject { open: mutants::open_unsynced, ..sound.subject.clone() };
             let found = Case { subject, ..sound }.check(QUICK).expect_err("no sync is no flush");
             println!("no sync at all: {}", found.lines().next().unwrap_or_default());

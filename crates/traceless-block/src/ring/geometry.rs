@@ -289,10 +289,11 @@ impl RingGeometry {
         self.levels.len() as f64 + 1.0 + moved as f64 / f64::from(self.rate)
     }
 
-    /// Blocks written for each access, on average.
+    /// Blocks written for each access, on average, with the entries of their slots.
     pub fn write_amplification(&self) -> f64 {
-        let written: u64 = self.levels.iter().map(RingLevel::slots).sum();
-        1.0 + written as f64 / f64::from(self.rate)
+        let of_level = |level| self.level(level).stripe_len() as f64 / self.block_len as f64;
+        let written: f64 = (0..self.levels.len()).map(of_level).sum();
+        1.0 + written / f64::from(self.rate)
     }
 
     /// Bytes of memory that the map and the marks of slots take.

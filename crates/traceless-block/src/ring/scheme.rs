@@ -167,7 +167,7 @@ fn samples(blocks: u64, _map_blocks: u64, block_len: usize) -> Result<Samples> {
     let (two, three) = (leaves.div_ceil(2), leaves.div_ceil(6));
     vec![
         sample("one level", 8, &[leaves]),
-        sample("two levels", 6, &[two, 2 * two]),
+        sample("two levels", 8, &[two, 2 * two]),
         sample("three levels", 4, &[three, 2 * three, 6 * three]),
     ]
     .into_iter()

@@ -206,6 +206,8 @@ impl Checker {
         for world in &mut self.worlds {
             // Each image gets random ids of its own, which are the same in each run of the test.
             world.draws = 1000 * self.tally.images();
+            // Reads for the image before may have written.
+            world.disk.take_log();
         }
         let mut recovery = self.recover_fully(point)?;
         self.worlds[0].disk.roll_back(marks[0]);
