@@ -69,7 +69,14 @@ impl Life {
             return Err(format!("{count} writes, {promised} were promised").into());
         }
         self.world.history.resize(count as usize, Write::DUMMY);
-        self.world.check(&open, &self.world.history)?;
+        // The power may fail during the check: then some of its reads may have been made.
+        let reads = self.world.subject.reads_of_check();
+        self.world.history.resize((count + reads) as usize, Write::DUMMY);
+        let checked = self.world.check(&open, &self.world.history[..count as usize]);
+        checked.map_err(|what| match self.world.disk.is_dead() {
+            true => Failure::Power,
+            false => Failure::Wrong(what),
+        })?;
         self.world.note_reads(&open);
         self.world.disk.note(Event::Promised(known));
         self.world.record()?;

@@ -11,7 +11,7 @@ use traceless_block::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless_block::hive::HiveScheme;
 use traceless_block::ring::RingGeometry;
 use traceless_block::{random, sq};
-use traceless_core::oram::BlockOram;
+use traceless_core::oram::{BlockOram, Hides};
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::BlockScheme;
@@ -72,6 +72,14 @@ impl Subject {
             draws_places,
             create,
             open,
+        }
+    }
+
+    /// Accesses that a check counts: its reads, of a scheme that hides reads.
+    pub fn reads_of_check(&self) -> u64 {
+        match self.scheme.hides() {
+            Hides::ReadsAndWrites => self.scheme.blocks(),
+            Hides::WritesOnly | Hides::Nothing => 0,
         }
     }
 
