@@ -120,6 +120,50 @@ pub enum Error {
     /// An anchor belongs to another volume, or is damaged.
     #[error("{}: this anchor does not belong to this volume, or is damaged", .0.display())]
     Anchor(PathBuf),
+    /// There is no anchor at this place.
+    #[error(
+        "{}: there is no anchor; if it is lost, make it anew with `check --new-anchor`",
+        .0.display()
+    )]
+    AnchorMissing(PathBuf),
+    /// The place of an anchor did not answer, or refused the request.
+    #[error(
+        "{}: the anchor cannot be reached: {source}. Nothing goes on without it: mend that and \
+             try again",
+        place.display()
+    )]
+    AnchorAway {
+        /// The place of the anchor.
+        place: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// Something else has changed the anchor since it was read.
+    #[error(
+        "{}: the anchor was changed by another opening of this volume, or put back. Nothing more \
+             is acknowledged here: end all openings, compare the images, and open the right one",
+        .0.display()
+    )]
+    AnchorTaken(PathBuf),
+    /// The anchor is older than its image.
+    #[error(
+        "{}: the anchor went back: {what}. Its place was restored from an older copy, or the \
+             volume was opened without it. If the image is the right one, make the anchor anew \
+             with `check --new-anchor`",
+        place.display()
+    )]
+    AnchorWentBack {
+        /// The place of the anchor.
+        place: PathBuf,
+        /// What the anchor records, and what the image has.
+        what: String,
+    },
+    /// The place of an anchor is named wrongly. The name is not shown, as it may hold a password.
+    #[error("--anchor: {why}")]
+    AnchorAddress {
+        /// What is wrong.
+        why: &'static str,
+    },
     /// The image is older than its anchor.
     #[error(
         "the image went back: {what}. An older copy was put in its place, or the last writes \
@@ -210,6 +254,7 @@ impl Error {
             | Self::SuperblockDamaged
             | Self::Truncated { .. }
             | Self::RolledBack { .. }
+            | Self::AnchorWentBack { .. }
             | Self::Scheme(
                 traceless_core::Error::Tampered { .. }
                 | traceless_core::Error::RolledBack { .. }
@@ -225,7 +270,7 @@ impl Error {
             | Self::KeySlotsFull(_)
             | Self::OtherKeys(_)
             | Self::LastKey => Kind::Key,
-            Self::Busy(_) => Kind::Busy,
+            Self::Busy(_) | Self::AnchorTaken(_) => Kind::Busy,
             Self::Io { .. }
             | Self::Exists(_)
             | Self::BackupExists(_)
@@ -236,10 +281,17 @@ impl Error {
             | Self::Features(_)
             | Self::ReadOnlyFeatures(_)
             | Self::Anchor(_)
+            | Self::AnchorMissing(_)
+            | Self::AnchorAway { .. }
             | Self::Staging { .. }
             | Self::Backup => Kind::Device,
-            Self::Interrupted | Self::Paused(_) | Self::NeedsInto(_) | Self::Shrink { .. } => {
-                Kind::Usage
+            Self::Interrupted
+            | Self::Paused(_)
+            | Self::NeedsInto(_)
+            | Self::Shrink { .. }
+            | Self::AnchorAddress { .. } => Kind::Usage,
+            Self::Scheme(traceless_core::Error::Io(e)) if carried(e).is_some() => {
+                carried(e).map_or(Kind::Device, Self::kind)
             }
             Self::Scheme(e) => match e {
                 traceless_core::Error::Io(_)
@@ -249,6 +301,15 @@ impl Error {
                 | traceless_core::Error::Poisoned => Kind::Device,
                 _ => Kind::Usage,
             },
+        }
+    }
+
+    /// The error as a scheme carries it that keeps its state in a volume. [`Error::kind`] finds it
+    /// again.
+    pub(crate) fn into_scheme(self) -> traceless_core::Error {
+        match self {
+            Self::Scheme(e) => e,
+            other => traceless_core::Error::Io(io::Error::other(other)),
         }
     }
 
@@ -264,7 +325,7 @@ impl Error {
     pub fn into_io(self) -> io::Error {
         use rustix::io::Errno;
         match self {
-            Self::Scheme(traceless_core::Error::Io(e)) => e,
+            Self::Io { source: e, .. } | Self::Scheme(traceless_core::Error::Io(e)) => e,
             Self::Scheme(traceless_core::Error::ReadOnly | traceless_core::Error::Poisoned) => {
                 Errno::ROFS.into()
             }
@@ -272,4 +333,9 @@ impl Error {
             _ => Errno::IO.into(),
         }
     }
+}
+
+/// The error of this crate that a scheme has carried.
+fn carried(e: &io::Error) -> Option<&Error> {
+    e.get_ref()?.downcast_ref()
 }

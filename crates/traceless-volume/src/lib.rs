@@ -35,6 +35,7 @@
 //! | [`device`] | the trait that the front ends serve |
 //! | [`mod@format`] | the image byte by byte: header, key slots, superblocks, anchor |
 //! | [`volume`] | creating, opening, reading, writing and closing a volume |
+//! | [`anchor_places`] | where an anchor lies: a file, a server, a TPM |
 //! | [`nbd`] | the NBD server |
 //! | [`fuse`] | the FUSE export, and mounting through a loop device |
 //! | `ublk` | the export as a block device of the kernel (feature `ublk`) |
@@ -48,6 +49,8 @@
 //! * `volume`: opening, reading, writing (`mod`), `parallel_store` (several requests at the disk),
 //!   `create`, `image` (open, lock, unlock), `admin` (keys, header), `rebuild` and `staging`
 //!   (growing, re-encrypting), `repair`, `status`
+//! * `anchor_places`: `address` and `server_url` (what users give), `file_place`, `shared_place`
+//!   (compare-and-swap) over `redis_value` and `http_value`, `server_link`, `tpm_place` and `tpm`
 //! * `device`: the trait that front ends serve
 //! * `nbd`: the server: `listen`, `server`, `session`, `handshake`, `transmission`, `request_group`
 //!   (requests that have arrived together), `protocol`, `wire`, `socket`, `tls`; `gate` and
@@ -59,6 +62,7 @@
 //! * `error`: the errors, and the kind that becomes an exit code
 #![forbid(unsafe_code)]
 
+pub mod anchor_places;
 pub mod device;
 pub mod error;
 pub mod format;

@@ -23,11 +23,15 @@ const BYTES: usize = 32 << 20;
 const DAEMON_DIR: &str = "TRACELESS_TEST_DAEMON_DIR";
 const DAEMON_BYTES: &str = "TRACELESS_TEST_DAEMON_BYTES";
 
-const FORMAT: AttachOptions = AttachOptions { mkfs: true, read_only: false };
-const WRITABLE: AttachOptions = AttachOptions { mkfs: false, read_only: false };
-const READ_ONLY: AttachOptions = AttachOptions { mkfs: false, read_only: true };
+const FORMAT: AttachOptions = options(true, false);
+const WRITABLE: AttachOptions = options(false, false);
+const READ_ONLY: AttachOptions = options(false, true);
 
-fn attach_quietly(place: &Place, options: AttachOptions) -> Attachment {
+const fn options(mkfs: bool, read_only: bool) -> AttachOptions {
+    AttachOptions { mkfs, read_only, further: String::new() }
+}
+
+fn attach_quietly(place: &Place, options: &AttachOptions) -> Attachment {
     attach(&place.file(), &place.dir(), options, &mut |_| ()).expect("attached")
 }
 
@@ -76,7 +80,7 @@ fn a_tree_survives_unmounting() {
     let device = Memory::new(noise(BYTES));
     let export = place.export(&device);
     let mut steps: Vec<String> = Vec::new();
-    let attached = attach(&place.file(), &place.dir(), FORMAT, &mut |step| steps.push(step.into()));
+    let attached = attach(&place.file(), &place.dir(), &FORMAT, &mut |step| steps.push(step.into()));
     let attached = attached.expect("attached");
     assert_eq!(steps.len(), 3, "{steps:?}");
     let name = attached.loop_device.file_name().expect("a device has a name");
@@ -97,17 +101,17 @@ fn a_tree_survives_unmounting() {
 
     must("fsck.ext4", ["-fn".into(), place.file()]);
     fs::remove_file(tree.join("file to discard")).expect("deleted");
-    let again = attach_quietly(&place, WRITABLE);
+    let again = attach_quietly(&place, &WRITABLE);
     must("diff", ["-r".into(), tree.clone(), place.dir().join("tree")]);
     detach_from_us(&place, &again);
-    let refused = attach(&place.file(), &place.dir(), FORMAT, &mut |_| ());
+    let refused = attach(&place.file(), &place.dir(), &FORMAT, &mut |_| ());
     assert!(matches!(&refused, Err(Error::NotBlank { kind }) if kind == "ext4"), "{refused:?}");
     export.shutdown().expect("nothing is left that uses it");
 
     device.read_only.store(true, Ordering::SeqCst);
     let before = device.contents();
     let export = place.export(&device);
-    let attached = attach_quietly(&place, READ_ONLY);
+    let attached = attach_quietly(&place, &READ_ONLY);
     must("diff", ["-r".into(), tree, place.dir().join("tree")]);
     assert!(fs::write(place.dir().join("new"), "").is_err());
     detach_from_us(&place, &attached);
@@ -123,7 +127,7 @@ fn a_dirty_file_system_can_be_read() {
     let place = Place::new();
     let device = Memory::new(vec![0; BYTES]);
     let export = place.export(&device);
-    let attached = attach_quietly(&place, FORMAT);
+    let attached = attach_quietly(&place, &FORMAT);
     fs::write(place.dir().join("file"), noise(10_000)).expect("written");
     must("sync", ["--file-system".into(), place.dir()]);
     let crashed = Memory::new(device.contents());
@@ -134,7 +138,7 @@ fn a_dirty_file_system_can_be_read() {
     let export = place.export(&crashed);
     let mut steps: Vec<String> = Vec::new();
     let attached =
-        attach(&place.file(), &place.dir(), READ_ONLY, &mut |step| steps.push(step.into()));
+        attach(&place.file(), &place.dir(), &READ_ONLY, &mut |step| steps.push(step.into()));
     let attached = attached.expect("attached without its journal");
     assert!(steps.iter().any(|step| step.contains("journal")), "{steps:?}");
     detach_from_us(&place, &attached);
@@ -149,19 +153,19 @@ fn what_fails_leaves_nothing_behind() {
     let place = Place::new();
     let device = Memory::new(noise(BYTES));
     let export = place.export(&device);
-    let refused = attach(&place.file(), &place.dir(), WRITABLE, &mut |_| ());
+    let refused = attach(&place.file(), &place.dir(), &WRITABLE, &mut |_| ());
     let Err(Error::CommandFailed { line, stderr, advice, .. }) = refused else {
         panic!("noise is no file system: {refused:?}");
     };
     assert!(line.starts_with("mount -t ext4"), "{line}");
     assert!(!stderr.is_empty() && !advice.is_empty());
-    let both = AttachOptions { mkfs: true, read_only: true };
-    let refused = attach(&place.file(), &place.dir(), both, &mut |_| ());
+    let both = options(true, true);
+    let refused = attach(&place.file(), &place.dir(), &both, &mut |_| ());
     assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
     let missing = place.root().join("missing");
-    let refused = attach(&place.file(), &missing, WRITABLE, &mut |_| ());
+    let refused = attach(&place.file(), &missing, &WRITABLE, &mut |_| ());
     assert!(matches!(refused, Err(Error::NotAFolder { .. })), "{refused:?}");
-    let refused = attach(&place.file(), &place.fuse_dir(), WRITABLE, &mut |_| ());
+    let refused = attach(&place.file(), &place.fuse_dir(), &WRITABLE, &mut |_| ());
     assert!(matches!(refused, Err(Error::AlreadyMounted { .. })), "{refused:?}");
     wait_until("the loop device is free", || export.shutdown().is_ok());
 }
@@ -201,7 +205,7 @@ impl<'a> Served<'a> {
             .expect("started");
         let file = fuse_dir.join(FILE_NAME);
         wait_until("the daemon exports", || file.exists());
-        let attached = attach(&file, &place.dir(), FORMAT, &mut |_| ()).expect("attached");
+        let attached = attach(&file, &place.dir(), &FORMAT, &mut |_| ()).expect("attached");
         let image = place.root();
         let daemon = Daemon::of(child.id()).expect("it runs");
         let entry = MountRecord::new(&attached, &image, &fuse_dir, daemon).expect("all exist");

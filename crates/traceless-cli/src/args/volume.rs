@@ -4,6 +4,7 @@ use super::common::{ProgressArgs, parse_size};
 use super::{DashboardArgs, LabArgs, TraceArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -22,6 +23,12 @@ pub enum VolumeCommand {
     Mount(MountArgs),
     /// Unmount what was mounted at DIR, and close its volume
     Unmount(UnmountArgs),
+    /// What mount(8) runs for `mount -t traceless IMAGE DIR -o OPTIONS`, and for lines of fstab
+    #[command(hide = true)]
+    MountHelper(HelperArgs),
+    /// What umount(8) runs for a folder that was mounted
+    #[command(hide = true)]
+    UnmountHelper(HelperArgs),
     /// Show the parameters of a volume; works while it is in use
     Status(StatusArgs),
     /// Verify everything that is live in a volume; writes nothing, unless it shall repair
@@ -60,13 +67,20 @@ pub struct KeyArgs {
     /// program prompts for a passphrase, or reads one line of standard input
     #[arg(long, value_name = "KEY")]
     pub key_file: Option<PathBuf>,
+    /// File whose first line is the passphrase. Here and as a key file `credential:NAME` is a
+    /// credential of the systemd service
+    #[arg(long, value_name = "FILE", conflicts_with = "key_file")]
+    pub passphrase_file: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 pub struct AnchorArgs {
-    /// Small file, kept away from the image, that records how far the volume had come: an older
-    /// image, or one that lost flushed writes, is refused
-    #[arg(long, value_name = "FILE")]
+    /// Where a small record lies, away from the image, of how far the volume had come: an older
+    /// image, or one that lost flushed writes, is refused. A file, rediss://HOST:PORT/KEY,
+    /// https://HOST/PATH (a server that honours If-Match), or tpm2:INDEX (a counter of the TPM,
+    /// with the record in IMAGE.anchor or ,file=FILE). TRACELESS_ANCHOR_PASSWORD has the password
+    /// of a URL
+    #[arg(long, value_name = "PLACE")]
     pub anchor: Option<PathBuf>,
 }
 
@@ -290,8 +304,20 @@ pub struct MountArgs {
     pub dir: PathBuf,
     #[command(flatten)]
     pub key: KeyArgs,
+    /// Further options of mount(8) for the file system, as nosuid,nodev
+    #[arg(long, value_name = "LIST", default_value = "")]
+    pub options: String,
     #[command(flatten)]
     pub open: OpenArgs,
+}
+
+/// The words with which mount(8) and umount(8) call a helper.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub struct HelperArgs {
+    /// As mount.traceless and umount.traceless get them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD")]
+    pub words: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]
@@ -323,7 +349,7 @@ pub struct CheckArgs {
     /// they were earlier, and no check can find out which ones
     #[arg(long, requires = "repair")]
     pub accept_old_blocks: bool,
-    /// If the volume is sound, make the file of --anchor anew for it, as it is now
+    /// If the volume is sound, make what --anchor names anew for it, as it is now
     #[arg(long, requires = "anchor")]
     pub new_anchor: bool,
     #[command(flatten)]
@@ -401,8 +427,21 @@ pub struct NewKeyArgs {
     /// Key file of the new key; without it the program prompts for a new passphrase
     #[arg(long, value_name = "KEY")]
     pub new_key_file: Option<PathBuf>,
+    /// File whose first line is the new passphrase
+    #[arg(long, value_name = "FILE", conflicts_with = "new_key_file")]
+    pub new_passphrase_file: Option<PathBuf>,
     #[command(flatten)]
     pub kdf: KdfArgs,
+}
+
+impl NewKeyArgs {
+    /// Where the new key comes from.
+    pub fn new_key(&self) -> KeyArgs {
+        KeyArgs {
+            key_file: self.new_key_file.clone(),
+            passphrase_file: self.new_passphrase_file.clone(),
+        }
+    }
 }
 
 #[derive(Args, Debug)]

@@ -40,7 +40,7 @@ pub fn run(args: &CreateArgs) -> Result<(), Failure> {
             "--unfilled: the image's holes tell everybody what was never written; for tests only",
         );
     }
-    let key = key::new(args.image.key.key_file.as_deref())?;
+    let key = key::new(&args.image.key)?;
     let options = CreateOptions {
         scheme: scheme.clone(),
         cipher: cipher(args.cipher),

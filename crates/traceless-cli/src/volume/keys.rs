@@ -13,13 +13,13 @@ pub fn run(command: &KeysCommand) -> Result<(), Failure> {
     match command {
         KeysCommand::Add(args) => {
             let old = key::existing(&args.image.key)?;
-            let new = key::new(args.new_key_file.as_deref())?;
+            let new = key::new(&args.new_key())?;
             let slot = add_key(&args.image.image, &old, &new, key::kdf(&args.kdf)?)?;
             print_line(&format!("the new key is in slot {slot}"));
         }
         KeysCommand::Change(args) => {
             let old = key::existing(&args.image.key)?;
-            let new = key::new(args.new_key_file.as_deref())?;
+            let new = key::new(&args.new_key())?;
             let slot = change_key(&args.image.image, &old, &new, key::kdf(&args.kdf)?)?;
             print_line(&format!("the new key is in slot {slot}; the old one is wiped"));
             print_line(OLD_COPIES);

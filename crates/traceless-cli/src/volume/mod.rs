@@ -9,6 +9,7 @@ mod kernel_device;
 mod key;
 mod keys;
 mod mount;
+mod mount_helper;
 mod rebuild;
 mod recorded_device;
 mod serve;
@@ -31,6 +32,8 @@ pub fn run(command: &VolumeCommand) -> Result<(), Failure> {
         VolumeCommand::Ublk(args) => ublk::run(args),
         VolumeCommand::Mount(args) => mount::mount(args),
         VolumeCommand::Unmount(args) => mount::unmount(args),
+        VolumeCommand::MountHelper(args) => mount_helper::mount(&args.words),
+        VolumeCommand::UnmountHelper(args) => mount_helper::unmount(&args.words),
         VolumeCommand::Status(args) => status::run(args),
         VolumeCommand::Check(args) => check::run(args),
         VolumeCommand::Grow(args) => rebuild::grow(args),

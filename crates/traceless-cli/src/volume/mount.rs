@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
+use traceless_volume::anchor_places::AnchorAddress;
 use traceless_volume::format::UserKey;
 use traceless_volume::fuse::capabilities;
 use traceless_volume::fuse::mount::{
@@ -68,8 +69,9 @@ fn finish_mount(
     writes: u64,
 ) -> Result<(), Failure> {
     let read_only = args.open.read_only;
-    let options = AttachOptions { mkfs: writes == 0 && !read_only, read_only };
-    let attached = attach(&fuse_dir.join("volume"), &args.dir, options, &mut |step| {
+    let options =
+        AttachOptions { mkfs: writes == 0 && !read_only, read_only, further: args.options.clone() };
+    let attached = attach(&fuse_dir.join("volume"), &args.dir, &options, &mut |step| {
         print_error(step);
     })?;
     let recorded = MountRecord::new(&attached, image, fuse_dir, Daemon::of(pid)?)
@@ -105,12 +107,14 @@ fn start_daemon(
     for (flag, path) in [
         ("--trace", &args.open.trace.trace),
         ("--secret", &args.open.trace.secret),
-        ("--anchor", &args.open.anchor.anchor),
         ("--dashboard-password-file", &args.open.dashboard.dashboard_password_file),
     ] {
         if let Some(path) = path {
             command.arg(flag).arg(absolute(path)?);
         }
+    }
+    if let Some(anchor) = &args.open.anchor.anchor {
+        command.arg("--anchor").arg(AnchorAddress::absolute(anchor)?);
     }
     // The daemon stays behind, and must not keep this folder in use.
     command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use traceless_block::detwo::{DetWoGeometry, Refresh};
 use traceless_core::seal::Cipher;
 
-mod anchor;
+pub(crate) mod anchor;
 mod header;
 mod keys;
 mod keyslot;

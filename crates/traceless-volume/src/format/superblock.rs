@@ -147,7 +147,9 @@ impl Vault for SuperblockVault {
         self.write_next(state)?;
         if let Some(anchor) = &self.anchor {
             let newest = self.newest.lock().expect("nothing panics under this lock").clone();
-            anchor.note_generation(newest.generation, newest.chain)?;
+            anchor
+                .note_generation(newest.generation, newest.chain)
+                .map_err(crate::Error::into_scheme)?;
         }
         Ok(())
     }

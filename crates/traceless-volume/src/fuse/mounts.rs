@@ -49,11 +49,14 @@ pub(super) fn mounted_at(dir: &Path) -> Result<Option<MountEntry>> {
 
 /// Unmounts `dir` as root.
 pub(super) fn unmount(dir: &Path, how: How) -> Result<()> {
+    let alone = OsStr::new("--internal-only");
     let outcome = match how {
-        How::IfIdle => UMOUNT.run(&[dir])?,
+        // The helper of our mounts is what runs this.
+        How::IfIdle => UMOUNT.run(&[alone, dir.as_os_str()])?,
         // Resolving the path would fail if its server has died.
         How::Lazily => {
-            UMOUNT.run(&[OsStr::new("--no-canonicalize"), OsStr::new("--lazy"), dir.as_os_str()])?
+            let lazily = ["--no-canonicalize", "--lazy"].map(OsStr::new);
+            UMOUNT.run(&[alone, lazily[0], lazily[1], dir.as_os_str()])?
         }
     };
     if outcome.is_busy() {

@@ -5,6 +5,7 @@
 
 use super::image::{Image, failed};
 use super::scheme_context;
+use crate::anchor_places::place_at;
 use crate::error::{Error, Result};
 use crate::format::{
     AREAS_AT, Anchor, Features, Header, Kdf, KeySlot, KeySlots, Keys, MasterKey, Superblock,
@@ -39,7 +40,7 @@ pub struct CreateOptions {
     /// Leave holes instead of ciphertext: quick, but reveals which blocks were never written. For
     /// tests.
     pub unfilled: bool,
-    /// Path of the anchor to make.
+    /// Place of the anchor to make: a path, or a URL as of [`crate::anchor_places`].
     pub anchor: Option<PathBuf>,
 }
 
@@ -110,7 +111,10 @@ fn make(
     let filled = if options.unfilled { AREAS_AT } else { header.image_len };
     fill(image, 0, filled, progress)?;
     let anchor = match &options.anchor {
-        Some(path) => Some(Arc::new(Anchor::create(path, keys.clone(), options.force)?)),
+        Some(address) => {
+            let place = place_at(address, image.path())?;
+            Some(Arc::new(Anchor::create(place, keys.clone(), options.force)?))
+        }
         None => None,
     };
     let store = Arc::new(FileStore::new(image.try_clone()?, header.image_len, image.caching()));
@@ -121,9 +125,8 @@ fn make(
     write("write", KeySlots::write(file, 0, slot, &mut System))?;
     write("write", file.write_all_at(&header.encode(keys), 0))?;
     write("sync", file.sync_all())?;
-    for path in [Some(image.path()), options.anchor.as_deref()].into_iter().flatten() {
-        sync_folder_of(path).map_err(|e| failed("sync the folder of", path, e))?;
-    }
+    let path = image.path();
+    sync_folder_of(path).map_err(|e| failed("sync the folder of", path, e))?;
     Ok(generation)
 }
 

@@ -55,10 +55,12 @@ pub use rebuild::{Rebuild, RebuildOptions, Rebuilt, rebuild};
 pub use repair::{RepairReport, new_anchor, repair};
 pub use status::{Status, status, uuid_text};
 
+use crate::anchor_places::place_at;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::format::{
     AREAS_AT, Anchor, Header, Keys, Newest, SourceState, Superblock, SuperblockVault, UserKey,
+    anchor::AnchorPlace,
 };
 use header_cache::HeaderCache;
 use image::Image;
@@ -66,6 +68,7 @@ use parallel_store::ParallelStore;
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use traceless_core::clock::Monotonic;
 use traceless_core::error::Place;
@@ -86,7 +89,7 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Keep out readers, too, if the file may be opened for writing.
     pub exclusive: bool,
-    /// Path of the anchor, if there is one.
+    /// Place of the anchor, if there is one: a path, or a URL as of [`crate::anchor_places`].
     pub anchor: Option<PathBuf>,
     /// Whether I/O goes through the page cache.
     pub caching: Caching,
@@ -147,6 +150,7 @@ pub struct Volume {
     keys: Arc<Keys>,
     newest: Newest,
     anchor: Option<Arc<Anchor>>,
+    is_taken: AtomicBool,
     read_only: bool,
     len: u64,
     block_len: usize,
@@ -199,7 +203,10 @@ impl Volume {
         let keys = Arc::new(keys);
         let superblock = Superblock::read(&*store, &keys)?;
         let anchor = match &options.anchor {
-            Some(path) => Some(Arc::new(anchor_of(path, &keys, &superblock, options.read_only)?)),
+            Some(address) => {
+                let place = place_at(address, image.path())?;
+                Some(Arc::new(anchor_of(place, &keys, &superblock, options.read_only)?))
+            }
             None => None,
         };
         let state = superblock.state.clone();
@@ -222,6 +229,7 @@ impl Volume {
             keys,
             newest,
             anchor,
+            is_taken: AtomicBool::new(false),
             read_only: options.read_only,
             unit,
             image,
@@ -332,8 +340,10 @@ impl Volume {
             let (part, next) = rest.split_at(total_len(run));
             match run {
                 [only] => self.write_at(only.at, part)?,
-                _ if self.read_only => return Err(traceless_core::Error::ReadOnly.into()),
-                _ => self.write_together(&self.blocks_of(run), part)?,
+                _ => {
+                    self.check_writable()?;
+                    self.write_together(&self.blocks_of(run), part)?;
+                }
             }
             rest = next;
         }
@@ -351,9 +361,7 @@ impl Volume {
     /// As [`Device::write`], with the error as it is.
     pub fn write_at(&self, at: u64, from: &[u8]) -> Result {
         self.check_extent(at, from.len() as u64)?;
-        if self.read_only {
-            return Err(traceless_core::Error::ReadOnly.into());
-        }
+        self.check_writable()?;
         let [head, whole, _] = split(at, from.len(), self.block_len);
         if whole == from.len() {
             return self.write_together(&self.blocks(at, whole), from);
@@ -384,9 +392,7 @@ impl Volume {
     /// [`BlockOram::discard`].
     pub fn discard_at(&self, at: u64, len: u64) -> Result {
         self.check_extent(at, len)?;
-        if self.read_only {
-            return Err(traceless_core::Error::ReadOnly.into());
-        }
+        self.check_writable()?;
         let block_len = self.block_len as u64;
         let (first, end) = (at.next_multiple_of(block_len), (at + len) / block_len * block_len);
         let zeros = |at: u64, end: u64| self.write_at(at, &vec![0; (end - at) as usize]);
@@ -406,9 +412,22 @@ impl Volume {
         }
         let covered = self.sync()?;
         match &self.anchor {
-            Some(anchor) => Ok(anchor.note_count(covered).map_err(traceless_core::Error::Io)?),
+            Some(anchor) => anchor.note_count(covered).inspect_err(|e| {
+                if matches!(e, Error::AnchorTaken(_)) {
+                    self.is_taken.store(true, Ordering::Relaxed);
+                }
+            }),
             None => Ok(()),
         }
+    }
+
+    /// Fails if nothing may be written, also once another opening has taken over the anchor: the
+    /// image may be that one's.
+    fn check_writable(&self) -> Result {
+        if self.is_taken.load(Ordering::Relaxed) {
+            return Err(traceless_core::Error::Poisoned.into());
+        }
+        if self.read_only { Err(traceless_core::Error::ReadOnly.into()) } else { Ok(()) }
     }
 
     /// Writes made since creation.
@@ -435,7 +454,7 @@ impl Volume {
         let mut oram = self.oram.write().expect(POISONED);
         oram.close()?;
         if let (Some(anchor), false) = (&self.anchor, self.read_only) {
-            anchor.note_count(oram.writes()).map_err(traceless_core::Error::Io)?;
+            anchor.note_count(oram.writes())?;
         }
         Ok(())
     }
@@ -523,59 +542,25 @@ impl Device for Volume {
     }
 }
 
-/// The anchor at `path`, if the image is not older than it.
+/// The anchor at `place`, if the image is not older than it.
 ///
-/// A rebuild makes the new image's anchor under another name, then renames the image, then the
-/// anchor. If a prepared anchor of this very image still has the other name, the rebuild was
-/// interrupted in between, and the anchor is renamed now. A prepared anchor of another image is
+/// A rebuild puts the new image's record beside the old one, then renames the image, then replaces
+/// the record. If a prepared record of this very image is still beside, the rebuild was interrupted
+/// in between, and the record replaces the other one now. A prepared record of another image is
 /// left from an abandoned rebuild. The first opening for writing removes it: otherwise it would fit
 /// that rebuild's image for ever.
 fn anchor_of(
-    path: &Path,
+    place: Box<dyn AnchorPlace>,
     keys: &Arc<Keys>,
     superblock: &Superblock,
     read_only: bool,
 ) -> Result<Anchor> {
-    let coming = Anchor::coming(path);
-    match Anchor::open(&coming, keys.clone(), read_only) {
-        Ok(anchor) => {
-            refuse_rollback(&anchor, superblock)?;
-            if !read_only {
-                Anchor::replace(path)?;
-            }
-            Ok(anchor)
-        }
-        Err(Error::Busy(path)) => Err(Error::Busy(path)),
-        Err(_) => {
-            let anchor = Anchor::open(path, keys.clone(), read_only)?;
-            refuse_rollback(&anchor, superblock)?;
-            if !read_only {
-                Anchor::forget_coming(path)?;
-            }
-            Ok(anchor)
-        }
+    let anchor = Anchor::open(place, keys.clone(), read_only)?;
+    anchor.compare(superblock.generation, &superblock.chain)?;
+    if !read_only {
+        anchor.settle(superblock.generation, superblock.chain)?;
     }
-}
-
-/// Fails if the image's superblock is behind its anchor. Whether all writes are there is checked
-/// when the scheme is opened.
-fn refuse_rollback(anchor: &Anchor, superblock: &Superblock) -> Result {
-    let known = anchor.state();
-    let what = if superblock.generation < known.generation {
-        format!(
-            "the anchor knows generation {}, the image has {}",
-            known.generation, superblock.generation
-        )
-    } else if superblock.generation == known.generation && superblock.chain != known.chain {
-        format!(
-            "generation {} is not the one that the anchor knows: it is of a copy that went \
-                 another way",
-            known.generation
-        )
-    } else {
-        return Ok(());
-    };
-    Err(Error::RolledBack { what })
+    Ok(anchor)
 }
 
 /// The context for making or opening a scheme. Its state goes to the superblocks and to the anchor.

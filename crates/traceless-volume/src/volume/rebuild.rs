@@ -10,6 +10,7 @@ use super::staging::{
     OpenStaging, Progress, Staging, StagingPurpose, put_slot_bytes, slot_bytes, wipe_spare,
 };
 use super::{OpenOptions, Volume, anchor_of};
+use crate::anchor_places::place_at;
 use crate::error::{Error, Result};
 use crate::format::{
     Anchor, Header, KEY_SLOTS, Kdf, KeySlot, KeySlots, MasterKey, SPARE_AT, SlotKind, Superblock,
@@ -56,7 +57,8 @@ pub enum Rebuild {
 /// Options of a rebuild.
 #[derive(Clone, Default)]
 pub struct RebuildOptions {
-    /// Path of the anchor, if there is one. It is replaced, too.
+    /// Place of the anchor, if there is one: a path, or a URL as of [`crate::anchor_places`]. Its
+    /// record is replaced, too.
     pub anchor: Option<PathBuf>,
     /// Make the new image here, and leave the old one in place.
     pub into: Option<PathBuf>,
@@ -272,13 +274,14 @@ impl Source {
 }
 
 /// Completes or removes an anchor that an earlier rebuild left, so that only one is there.
-fn settle_anchor(image: &Image, unlocked: &UnlockedHeader, path: &Path) -> Result {
+fn settle_anchor(image: &Image, unlocked: &UnlockedHeader, address: &Path) -> Result {
     let no_memory = |e| image.failed("lock memory for the key of", e);
     let store = FileStore::new(image.try_clone()?, unlocked.header.image_len, Caching::Buffered);
     let superblock = Superblock::read(&store, &unlocked.keys)?;
     let master = unlocked.keys.master().duplicate().map_err(no_memory)?;
     let keys = Arc::new(unlocked.header.keys(master));
-    anchor_of(path, &keys, &superblock, false).map(|_| ())
+    let place = place_at(address, image.path())?;
+    anchor_of(place, &keys, &superblock, false).map(|_| ())
 }
 
 /// Copies the blocks that were not copied yet.
@@ -325,9 +328,11 @@ fn finish(
     let file = image.file();
     file.write_all_at(&header.encode(&new.keys), 0).map_err(failed("write"))?;
     file.sync_all().map_err(failed("sync"))?;
-    if let Some(anchor) = &options.anchor {
-        Anchor::prepare(anchor, new.keys.clone(), &new.state())?;
-    }
+    let prepared = match &options.anchor {
+        // Also with `into` it is the old image's anchor that goes on.
+        Some(address) => Some(Anchor::prepare(place_at(address, path)?, &new.keys, &new.state())?),
+        None => None,
+    };
     if options.into.is_none() {
         let old = source.volume.image.file().metadata().map_err(failed("read"))?;
         let now = file.metadata().map_err(failed("read"))?;
@@ -338,8 +343,8 @@ fn finish(
         std::fs::rename(image.path(), path).map_err(failed("rename"))?;
     }
     sync_folder_of(image.path()).map_err(failed("sync the folder of"))?;
-    if let Some(anchor) = &options.anchor {
-        Anchor::replace(anchor)?;
+    if let Some(prepared) = prepared {
+        prepared.replace()?;
     }
     wipe_spare(image)
 }

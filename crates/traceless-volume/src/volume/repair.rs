@@ -3,6 +3,7 @@
 
 use super::image::Image;
 use super::{OpenOptions, Volume};
+use crate::anchor_places::place_at;
 use crate::error::{Error, Result};
 use crate::format::{Anchor, Superblock, UserKey};
 use std::path::Path;
@@ -53,12 +54,11 @@ pub fn repair(
     Ok(done)
 }
 
-/// Makes the anchor at `path` anew for an open volume that was checked. An existing file there must
-/// be an anchor, of this volume or of another.
-pub fn new_anchor(path: &Path, volume: &Volume) -> Result {
-    Anchor::refuse_foreign_file(path)?;
-    Anchor::prepare(path, volume.keys.clone(), &volume.state())?;
-    Anchor::replace(path)
+/// Makes the anchor at `address`, a path or a URL, anew for an open volume that was checked. What
+/// is there must be an anchor, of this volume or of another.
+pub fn new_anchor(address: &Path, volume: &Volume) -> Result {
+    let place = place_at(address, volume.image.path())?;
+    Anchor::prepare(place, &volume.keys, &volume.state())?.replace()
 }
 
 impl Volume {

@@ -15,17 +15,21 @@ const BLOCK_BYTES: &str = "4096";
 const MKFS_EXTENDED: &str = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
 /// A read must not write an access time, as an observer sees writes.
 const MOUNT_WRITABLE: &str = "nodiscard,noatime";
+/// umount(8) runs `umount.` and this, if there is such a program.
+const UNMOUNT_HELPER: &str = "traceless";
 const MOUNT_READ_ONLY: &str = "ro,noatime";
 /// `noload` skips the journal, as a device that refuses writes cannot replay it.
 const MOUNT_READ_ONLY_DIRTY: &str = "ro,noatime,noload";
 
 /// Options of [`attach`].
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct AttachOptions {
     /// Make a new file system first. Refused if the volume holds data of a known type.
     pub mkfs: bool,
     /// Write nothing, not even the replay of a journal.
     pub read_only: bool,
+    /// Further options of mount(8), as `nosuid,nodev`.
+    pub further: String,
 }
 
 /// What [`attach`] mounted. Dropping this value unmounts nothing: [`detach`](super::detach()) does.
@@ -42,7 +46,7 @@ pub struct Attachment {
 pub fn attach(
     file: &Path,
     dir: &Path,
-    options: AttachOptions,
+    options: &AttachOptions,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Attachment> {
     check_mount(options.mkfs)?;
@@ -97,7 +101,7 @@ fn set_up_loop(file: &Path, read_only: bool) -> Result<PathBuf> {
 fn format_and_mount(
     loop_device: &Path,
     dir: &Path,
-    options: AttachOptions,
+    options: &AttachOptions,
     progress: &mut dyn FnMut(&str),
 ) -> Result<()> {
     if options.mkfs {
@@ -106,13 +110,14 @@ fn format_and_mount(
         make_file_system(loop_device)?;
     }
     progress("mounting the file system");
+    let further = options.further.as_str();
     if !options.read_only {
-        return mount(loop_device, dir, MOUNT_WRITABLE);
+        return mount(loop_device, dir, &[further, MOUNT_WRITABLE]);
     }
-    let Err(error) = mount(loop_device, dir, MOUNT_READ_ONLY) else {
+    let Err(error) = mount(loop_device, dir, &[further, MOUNT_READ_ONLY]) else {
         return Ok(());
     };
-    if mount(loop_device, dir, MOUNT_READ_ONLY_DIRTY).is_err() {
+    if mount(loop_device, dir, &[further, MOUNT_READ_ONLY_DIRTY]).is_err() {
         return Err(error);
     }
     progress("it was not unmounted cleanly: what its journal holds is not shown");
@@ -149,8 +154,11 @@ fn make_file_system(loop_device: &Path) -> Result<()> {
         .map(|_| ())
 }
 
-fn mount(loop_device: &Path, dir: &Path, options: &str) -> Result<()> {
-    let arguments = ["-t", "ext4", "-o", options].map(OsStr::new);
+/// Later options win. umount(8) finds the helper that also closes the volume by its name.
+fn mount(loop_device: &Path, dir: &Path, options: &[&str]) -> Result<()> {
+    let options: Vec<&str> = options.iter().copied().filter(|part| !part.is_empty()).collect();
+    let options = format!("{},uhelper={UNMOUNT_HELPER}", options.join(","));
+    let arguments = ["-t", "ext4", "-o", &options].map(OsStr::new);
     let arguments = [&arguments[..], &[loop_device.as_os_str(), dir.as_os_str()]].concat();
     MOUNT
         .run(&arguments)?
