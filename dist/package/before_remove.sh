@@ -2,5 +2,5 @@
 # shellcheck shell=sh
 if [ -d /run/systemd/system ]; then
     systemctl stop traceless-gateway.service traceless-host.service \
-        'traceless-volume@*.socket' 'traceless-volume@*.service' || true
+        'traceless-volume@*.socket' 'traceless-volume@*.service' 'traceless-mount@*.service' || true
 fi

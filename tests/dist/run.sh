@@ -287,9 +287,11 @@ if command -v systemd-analyze >/dev/null; then
     cp debian/usr/lib/systemd/system/traceless-* units
     sed -i "s|/usr/bin/traceless|$PWD/archive/bin/traceless|" units/*.service
     expect 0 systemd-analyze verify --man=no units/traceless-gateway.service \
-        units/traceless-host.service units/traceless-volume@.service units/traceless-volume@.socket
+        units/traceless-host.service units/traceless-volume@.service \
+        units/traceless-volume@.socket units/traceless-mount@.service
     check "no warnings: $(cat err)" [ ! -s err ]
-    for unit in units/*.service; do
+    # What mounts needs the machine's mounts, and root.
+    for unit in units/traceless-[!m]*.service; do
         expect 0 systemd-analyze security --offline=true --threshold=20 "$unit"
     done
     mkdir -p users/etc

@@ -80,7 +80,8 @@ fn a_tree_survives_unmounting() {
     let device = Memory::new(noise(BYTES));
     let export = place.export(&device);
     let mut steps: Vec<String> = Vec::new();
-    let attached = attach(&place.file(), &place.dir(), &FORMAT, &mut |step| steps.push(step.into()));
+    let attached =
+        attach(&place.file(), &place.dir(), &FORMAT, &mut |step| steps.push(step.into()));
     let attached = attached.expect("attached");
     assert_eq!(steps.len(), 3, "{steps:?}");
     let name = attached.loop_device.file_name().expect("a device has a name");

@@ -9,8 +9,15 @@ use super::platform::Platform;
 use super::release::Release;
 use crate::command::{output, run};
 
+/// What mount(8) runs for volumes, with the names by which it looks for it.
+const MOUNT_HELPERS: [(&str, &str); 3] = [
+    ("dist/mount.traceless", "sbin/mount.traceless"),
+    ("dist/mount.traceless", "sbin/mount.fuse.traceless"),
+    ("dist/umount.traceless", "sbin/umount.traceless"),
+];
 /// The units and the users of the services, below the root, with where packages have them.
-const SERVICES: [(&str, &str); 5] = [
+const SERVICES: [(&str, &str); 6] = [
+    ("dist/traceless-mount@.service", "lib/systemd/system/traceless-mount@.service"),
     ("dist/traceless-volume@.service", "lib/systemd/system/traceless-volume@.service"),
     ("dist/traceless-volume@.socket", "lib/systemd/system/traceless-volume@.socket"),
     ("dist/traceless-gateway.service", "lib/systemd/system/traceless-gateway.service"),
@@ -121,6 +128,9 @@ impl Contents {
         }
         let library = below("lib/traceless/libtraceless_preload.so");
         staging.copy(&self.programs.library, &library, DATA)?;
+        for (from, to) in MOUNT_HELPERS {
+            staging.copy(&release.root.join(from), &below(to), PROGRAM)?;
+        }
         for (from, to) in SERVICES {
             staging.copy(&release.root.join(from), &below(to), DATA)?;
         }

@@ -200,7 +200,7 @@ impl DetWoGeometry {
     }
 
     /// Blocks in all, with the discard map.
-    fn stored_blocks(&self) -> u64 {
+    pub(super) fn stored_blocks(&self) -> u64 {
         self.blocks + self.discard_blocks()
     }
 

@@ -157,8 +157,9 @@ impl DetWo {
 
     /// Opens a scheme with damage that makes [`DetWo::open`] fail: where live holding entries are
     /// lost, their addresses are lost too, and **the affected blocks may read as they were
-    /// earlier**. Then writes dummies until no later opening needs these entries. Returns the lost
-    /// places.
+    /// earlier**. Then writes dummies until no later opening needs these entries. If nothing but
+    /// the discard map is damaged, all entries are known, and only the blocks that it covers may
+    /// read so. Returns the lost places.
     pub fn salvage(
         geometry: DetWoGeometry,
         context: SchemeContext,
@@ -171,11 +172,24 @@ impl DetWo {
         let mut state = SchemeState::decode(state)?;
         state.at_least = state.at_least.max(context.expect_writes);
         let mut opened = Self::assemble(geometry, context, &state)?;
-        let mut lost = opened.recover(&state, DamagePolicy::Accept, progress)?;
+        let known = match opened.recover(&state, DamagePolicy::Refuse, progress) {
+            Ok(_) => None,
+            // Nothing but the count and the last tier's entries was found so far.
+            Err(Error::Tampered { .. } | Error::RolledBack { .. }) => {
+                opened.top.fill(0);
+                Some(opened.recover(&state, DamagePolicy::Accept, progress)?)
+            }
+            Err(e) => return Err(e),
+        };
         let parts = opened.load_discards(DamagePolicy::Accept)?;
-        lost.extend(parts.iter().map(|part| part.place));
+        let places = parts.iter().map(|part| part.place);
         opened.begin_opening()?;
         opened.replace_parts(&parts)?;
+        let Some(mut lost) = known else {
+            opened.sync_shared()?;
+            return Ok((opened, places.collect()));
+        };
+        lost.extend(places);
         let top = opened.tiers.last().expect("the data is a tier");
         let pass = top.geometry.live_writes + geometry.unsynced_max;
         for done in 0..pass {

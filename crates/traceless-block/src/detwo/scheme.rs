@@ -117,7 +117,7 @@ impl BlockScheme for DetWoGeometry {
             areas: 2 * (1 + tiers),
             gaps: 2 * tiers,
             warm_up: 0,
-            cycle: self.refresh.writes_for(self.blocks),
+            cycle: self.refresh.writes_for(self.stored_blocks()),
             whole_cycle: slots.max(self.refresh.writes_for(slots)),
             unsynced_max: self.unsynced_max,
         }

@@ -29,12 +29,12 @@ impl FilePlace {
 
     /// Refuses a file that is no anchor.
     pub fn refuse_foreign_file(&self) -> Result {
-        let mut found = [0; MAGIC.len()];
-        let read = match File::open(&self.path) {
+        let found = match File::open(&self.path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            opened => opened.and_then(|file| file.read_exact_at(&mut found, 0)),
+            opened => opened.and_then(|file| records(&file)).unwrap_or_default(),
         };
-        if read.is_ok() && found == MAGIC { Ok(()) } else { Err(Error::Exists(self.path.clone())) }
+        let is_anchor = found.iter().any(|record| record.starts_with(&MAGIC));
+        if is_anchor { Ok(()) } else { Err(Error::Exists(self.path.clone())) }
     }
 
     fn coming_path(&self) -> PathBuf {

@@ -7,6 +7,7 @@ use super::server_url::ServerUrl;
 use super::shared_place::SharedValue;
 use crate::error::{Error, Result};
 use std::io;
+use std::time::Duration;
 use traceless_core::clock::{Clock, Monotonic};
 use zeroize::Zeroizing;
 
@@ -15,6 +16,10 @@ const BODY_LEN_MAX: usize = 1 << 16;
 const HEAD_LINES_MAX: usize = 128;
 /// Nanoseconds after which a connection is not used again, as servers close those that are idle.
 const IDLE_MAX: u64 = 1_000_000_000;
+/// The interval and number of looks whether a weak ETag becomes strong: that of an object which was
+/// put within this second is weak at some servers.
+const WEAK_LOOK: Duration = Duration::from_millis(200);
+const WEAK_LOOKS_MAX: u32 = 15;
 /// An ETag that no object has.
 const NO_ETAG: &str = "\"traceless-no-such-version\"";
 
@@ -100,7 +105,8 @@ impl HttpValue {
         let reply = self.ask("PUT", &[condition], body)?;
         match reply.status {
             200 | 201 | 204 => {
-                self.seen = reply.etag.map(|etag| (body.to_vec(), etag));
+                let etag = reply.etag.filter(|etag| etag.starts_with('"'));
+                self.seen = etag.map(|etag| (body.to_vec(), etag));
                 Ok(true)
             }
             412 => Ok(false),
@@ -131,19 +137,21 @@ impl SharedValue for HttpValue {
 
     fn get(&mut self) -> Outcome<Option<Vec<u8>>> {
         self.seen = None;
-        let reply = self.ask("GET", &[("Cache-Control", "no-cache")], &[])?;
-        match (reply.status, reply.etag) {
-            (404, _) => Ok(None),
-            (200, Some(etag)) if etag.starts_with('"') => {
-                self.seen = Some((reply.body.clone(), etag));
-                Ok(Some(reply.body))
+        for _ in 0..WEAK_LOOKS_MAX {
+            let reply = self.ask("GET", &[("Cache-Control", "no-cache")], &[])?;
+            match (reply.status, reply.etag) {
+                (404, _) => return Ok(None),
+                (200, Some(etag)) if etag.starts_with('"') => {
+                    self.seen = Some((reply.body.clone(), etag));
+                    return Ok(Some(reply.body));
+                }
+                (200, Some(_)) => std::thread::sleep(WEAK_LOOK),
+                (200, None) => break,
+                (status, _) => return Err(refusal("GET", status)),
             }
-            (200, _) => {
-                let why = "the server gives no strong ETag, so it cannot compare and swap";
-                Err(io::Error::new(io::ErrorKind::Unsupported, why))
-            }
-            (status, _) => Err(refusal("GET", status)),
         }
+        let why = "the server gives no strong ETag, so it cannot compare and swap";
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
     fn swap(&mut self, old: Option<&[u8]>, new: &[u8]) -> Outcome<bool> {

@@ -41,7 +41,7 @@ use std::time::Duration;
 /// Time for one request to a server, with its connection.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 /// Time for which a server that is away is asked again.
-const RETRY_TIME: Duration = Duration::from_secs(15);
+const RETRY_TIME: Duration = Duration::from_secs(10);
 
 /// The result of a request, before it is known which place it concerns.
 type Outcome<T = ()> = io::Result<T>;

@@ -194,7 +194,8 @@ impl Anchor {
     ) -> Result<PreparedAnchor> {
         place.claim(AnchorUse::Replace)?;
         let state = AnchorState {
-            sequence: 1,
+            // A file has such a record in its first bytes, which say what it is.
+            sequence: 2,
             generation: state.generation,
             chain: state.chain,
             count: state.writes,
