@@ -114,7 +114,8 @@ fn start_daemon(
         }
     }
     if let Some(anchor) = &args.open.anchor.anchor {
-        command.arg("--anchor").arg(AnchorAddress::absolute(anchor)?);
+        let anchor = AnchorAddress::parse(anchor)?;
+        command.arg("--anchor").arg(anchor.for_process()?).envs(anchor.password_for_process());
     }
     // The daemon stays behind, and must not keep this folder in use.
     command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -1,8 +1,9 @@
 //! How a user names the place of an anchor.
 
-use super::server_url::ServerUrl;
+use super::server_url::{PASSWORD_VARIABLE, ServerUrl};
 use super::tpm_place::CounterAddress;
 use crate::error::{Error, Result};
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -44,16 +45,26 @@ impl AnchorAddress {
         parsed.map_err(|why| Error::AnchorAddress { why })
     }
 
-    /// The same place for a process in another folder.
-    pub fn absolute(given: &Path) -> Result<PathBuf> {
-        match Self::parse(given)? {
-            Self::File(path) => std::path::absolute(&path).map_err(|source| Error::Io {
-                what: "find",
-                path,
-                source,
-            }),
-            Self::Tpm(counter) => counter.absolute().map(PathBuf::from),
-            Self::Redis(_) | Self::Http(_) => Ok(given.into()),
+    /// The same place for a process in another folder, without a password, as other users may read
+    /// arguments.
+    pub fn for_process(&self) -> Result<OsString> {
+        match self {
+            Self::File(path) => {
+                let failed = |source| Error::Io { what: "find", path: path.clone(), source };
+                Ok(std::path::absolute(path).map_err(failed)?.into())
+            }
+            Self::Tpm(counter) => counter.absolute(),
+            Self::Redis(url) | Self::Http(url) => Ok(url.without_password().into()),
+        }
+    }
+
+    /// The variable of the environment with which that process gets the password, if there is one.
+    pub fn password_for_process(&self) -> Option<(&'static str, &str)> {
+        match self {
+            Self::File(_) | Self::Tpm(_) => None,
+            Self::Redis(url) | Self::Http(url) => {
+                url.password().map(|password| (PASSWORD_VARIABLE, password.as_str()))
+            }
         }
     }
 }

@@ -4,13 +4,15 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 /// Name of the variable with the password of a URL that has none.
-const PASSWORD_VARIABLE: &str = "TRACELESS_ANCHOR_PASSWORD";
+pub(super) const PASSWORD_VARIABLE: &str = "TRACELESS_ANCHOR_PASSWORD";
 
 /// A URL: `SCHEME://[USER[:PASSWORD]@]HOST[:PORT]/PATH[?OPTIONS]`. It is shown without its user
 /// and password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerUrl {
     scheme: String,
+    /// As in the URL.
+    login_name: String,
     user: String,
     password: Option<Zeroizing<String>>,
     /// A name or an address, without brackets.
@@ -50,6 +52,7 @@ impl ServerUrl {
         }
         Ok(Self {
             scheme: scheme.into(),
+            login_name: user.into(),
             user: decoded(user)?,
             password,
             host: host.into(),
@@ -69,6 +72,19 @@ impl ServerUrl {
         let of_environment = || std::env::var(PASSWORD_VARIABLE).ok().map(Zeroizing::new);
         let password = self.password.clone().or_else(of_environment)?;
         Some((&self.user, password))
+    }
+
+    /// The URL's own password.
+    pub(super) fn password(&self) -> Option<&Zeroizing<String>> {
+        self.password.as_ref()
+    }
+
+    /// The URL without its password.
+    pub(super) fn without_password(&self) -> String {
+        let name = if self.login_name.is_empty() { "" } else { &format!("{}@", self.login_name) };
+        let mark = if self.options.is_empty() { "" } else { "?" };
+        let Self { scheme, path, options, .. } = self;
+        format!("{scheme}://{name}{}{path}{mark}{options}", self.authority())
     }
 
     /// Host and port as HTTP names them.
@@ -124,6 +140,7 @@ mod tests {
         assert_eq!((user, &**password), ("me", "p@ss:"));
         assert_eq!(url.to_string(), "rediss://[::1]:7000/a/b");
         assert_eq!(format!("{url:?}"), url.to_string());
+        assert_eq!(url.without_password(), "rediss://me@[::1]:7000/a/b?db=3");
         let url = ServerUrl::parse("https://host", 443).unwrap();
         assert_eq!((url.port, url.to_string()), (443, "https://host/".into()));
     }
