@@ -34,20 +34,29 @@ done
 cp /usr/sbin/mount.traceless /usr/sbin/mount.fuse.traceless
 mounts=("$scratch/photos" "$scratch/with blank")
 
+# What is mounted at a folder, and the loop devices of this test: each a line, or nothing.
+mount_at() {
+    findmnt --noheadings --output OPTIONS "$1" || true
+}
+
+devices() {
+    losetup --noheadings | grep "$scratch" || true
+}
+
 is_closed() {
-    [ "$(status_of image clean)" = True ] && [ "$(status_of image in_use)" = False ]
+    [ "$(status_of image clean)" = true ] && [ "$(status_of image in_use)" = false ]
 }
 
 section "a folder is mounted, unmounted, and mounted again"
 expect 0 volume create image --unfilled --size 64M --key-file key --anchor anchor
 options=key-file=$scratch/key,anchor=$scratch/anchor
 expect 0 mount -t traceless image photos -o "$options,nosuid,noatime,x-systemd.automount"
-check "with the options" grep -q nosuid <(findmnt --noheadings --output OPTIONS "$scratch/photos")
+check "with the options" grep -q nosuid <(mount_at "$scratch/photos")
 echo text >photos/file
 expect 0 umount photos
 check "the volume is closed" is_closed
-check "nothing is mounted" [ -z "$(findmnt --noheadings "$scratch/photos")" ]
-check "no device is left" [ -z "$(losetup --noheadings | grep "$scratch")" ]
+check "nothing is mounted" [ -z "$(mount_at "$scratch/photos")" ]
+check "no device is left" [ -z "$(devices)" ]
 expect 0 mount -t fuse.traceless image "with blank" -o "ro,$options"
 check "the file is there" [ "$(cat "with blank/file")" = text ]
 expect 32 mount -t traceless image photos -o "$options"
@@ -77,7 +86,7 @@ expect 32 mount -t traceless none photos -o key-file=key
 expect 32 mount -t traceless image none -o key-file=key
 expect 32 mount -t traceless image photos -o "key-file=key,nonsense"
 expect 1 mount.traceless image
-check "nothing is mounted" [ -z "$(findmnt --noheadings "$scratch/photos")" ]
+check "nothing is mounted" [ -z "$(mount_at "$scratch/photos")" ]
 check "the volume is closed" is_closed
 
 section "a passphrase from a credential"

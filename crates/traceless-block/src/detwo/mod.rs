@@ -172,14 +172,17 @@ impl DetWo {
         let mut state = SchemeState::decode(state)?;
         state.at_least = state.at_least.max(context.expect_writes);
         let mut opened = Self::assemble(geometry, context, &state)?;
-        let known = match opened.recover(&state, DamagePolicy::Refuse, progress) {
-            Ok(_) => None,
+        // Without a discard map only lost entries keep a volume closed.
+        let refusing =
+            |opened: &mut Self| opened.recover(&state, DamagePolicy::Refuse, &mut |_, _| {});
+        let known = match geometry.discards.then(|| refusing(&mut opened)) {
+            Some(Ok(_)) => None,
             // Nothing but the count and the last tier's entries was found so far.
-            Err(Error::Tampered { .. } | Error::RolledBack { .. }) => {
+            None | Some(Err(Error::Tampered { .. } | Error::RolledBack { .. })) => {
                 opened.top.fill(0);
                 Some(opened.recover(&state, DamagePolicy::Accept, progress)?)
             }
-            Err(e) => return Err(e),
+            Some(Err(e)) => return Err(e),
         };
         let parts = opened.load_discards(DamagePolicy::Accept)?;
         let places = parts.iter().map(|part| part.place);

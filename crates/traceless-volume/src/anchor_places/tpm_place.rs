@@ -86,7 +86,6 @@ impl fmt::Display for CounterAddress {
 pub(super) struct TpmPlace {
     address: CounterAddress,
     file: FilePlace,
-    tpm: Option<Tpm>,
     value: u64,
     /// Whether the newest record is of the next value, to which the counter must be increased.
     is_ahead: bool,
@@ -101,32 +100,23 @@ impl TpmPlace {
             PathBuf::from(name)
         };
         let path = address.file.clone().unwrap_or_else(beside_image);
-        Self { address, file: FilePlace::new(&path), tpm: None, value: 0, is_ahead: false }
+        Self { address, file: FilePlace::new(&path), value: 0, is_ahead: false }
     }
 
     fn away(&self, source: io::Error) -> Error {
         Error::AnchorAway { place: self.name(), source }
     }
 
-    /// Runs commands on the TPM, which is opened first. After an error it is opened anew.
-    fn ask<T>(&mut self, run: impl FnOnce(&mut Tpm, u32) -> Outcome<T>) -> Result<T> {
+    /// Opens the TPM, which may serve one user at a time, and runs commands on it.
+    fn ask<T>(&self, run: impl FnOnce(&mut Tpm, u32) -> Outcome<T>) -> Result<T> {
         let device = self.address.device.as_deref().unwrap_or_else(|| Path::new(DEVICE));
-        let opened = match self.tpm.take() {
-            Some(tpm) => Ok(tpm),
-            None => Tpm::open(device)
-                .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", device.display()))),
-        };
-        let outcome = opened.and_then(|mut tpm| {
-            let reply = run(&mut tpm, self.address.index)?;
-            Ok((tpm, reply))
-        });
-        let (tpm, reply) = outcome.map_err(|e| self.away(e))?;
-        self.tpm = Some(tpm);
-        Ok(reply)
+        let opened = Tpm::open(device)
+            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", device.display())));
+        opened.and_then(|mut tpm| run(&mut tpm, self.address.index)).map_err(|e| self.away(e))
     }
 
     /// Makes sure that the counter counts.
-    fn set_up(&mut self) -> Result {
+    fn set_up(&self) -> Result {
         let index = self.address.index;
         self.ask(|tpm, index| {
             match tpm.counter_state(index)? {

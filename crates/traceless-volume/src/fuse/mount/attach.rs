@@ -157,7 +157,7 @@ fn make_file_system(loop_device: &Path) -> Result<()> {
 /// Later options win. umount(8) finds the helper that also closes the volume by its name.
 fn mount(loop_device: &Path, dir: &Path, options: &[&str]) -> Result<()> {
     let options: Vec<&str> = options.iter().copied().filter(|part| !part.is_empty()).collect();
-    let options = format!("{},uhelper={UNMOUNT_HELPER}", options.join(","));
+    let options = format!("{},helper={UNMOUNT_HELPER}", options.join(","));
     let arguments = ["-t", "ext4", "-o", &options].map(OsStr::new);
     let arguments = [&arguments[..], &[loop_device.as_os_str(), dir.as_os_str()]].concat();
     MOUNT
