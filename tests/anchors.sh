@@ -6,6 +6,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 port=$((20000 + RANDOM % 12000))
 https_port=$((port + 1))
+s3_port=$((port + 2))
+# The program that speaks S3 here.
+gateway=${GATEWAY:-$traceless}
 
 make() {
     expect "$1" volume create "$2" --force --unfilled --size 1M --key-file key --anchor "$3"
@@ -210,6 +213,31 @@ export SSL_CERT_FILE=$scratch/key
 refused 4 "root" photos "$anchor"
 unset SSL_CERT_FILE
 refused 4 "certificate" photos "$anchor"
+
+section "S3, of a gateway"
+if "$gateway" gateway --help >/dev/null 2>&1; then
+    start_service gateway S3 "$gateway" gateway --local store --blocks 20000 --block-len 1K \
+        --lambda 8 --allow-simulated-tee --s3 "127.0.0.1:$s3_port"
+    read -r AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY < <(grep -v '^#' store/gateway/s3-keys)
+    export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+    python=python3
+    $python -c 'import boto3' 2>/dev/null || python=/usr/bin/python3
+    check "a bucket" "$python" -c 'import boto3, sys
+boto3.client("s3", endpoint_url=sys.argv[1], region_name="us-east-1").create_bucket(Bucket="some")
+' "http://127.0.0.1:$s3_port"
+    anchor="s3://some/a/photos?endpoint=http://127.0.0.1:$s3_port"
+    lives photos "$anchor"
+    one_of_two photos "$anchor"
+    refused 4 "no anchor" photos "s3://some/none?endpoint=http://127.0.0.1:$s3_port"
+    AWS_SECRET_ACCESS_KEY=hunter2
+    refused 4 "status 403" photos "$anchor"
+    check "no password is shown" lacks hunter2 err
+    unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+    refused 2 "AWS_ACCESS_KEY_ID" photos "$anchor"
+    stop_service
+else
+    leave_out "S3: this program has no gateway"
+fi
 
 section "a counter of a TPM"
 start_tpm() {

@@ -40,7 +40,7 @@ mount_at() {
 }
 
 devices() {
-    losetup --noheadings | grep "$scratch" || true
+    losetup --noheadings 2>/dev/null | grep "$scratch" || true
 }
 
 is_closed() {

@@ -77,7 +77,8 @@ pub struct KeyArgs {
 pub struct AnchorArgs {
     /// Where a small record lies, away from the image, of how far the volume had come: an older
     /// image, or one that lost flushed writes, is refused. A file, rediss://HOST:PORT/KEY,
-    /// https://HOST/PATH (a server that honours If-Match), or tpm2:INDEX (a counter of the TPM,
+    /// https://HOST/PATH (a server that honours If-Match), s3://BUCKET/KEY?endpoint=URL with
+    /// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or tpm2:INDEX (a counter of the TPM,
     /// with the record in IMAGE.anchor or ,file=FILE). TRACELESS_ANCHOR_PASSWORD has the password
     /// of a URL
     #[arg(long, value_name = "PLACE")]

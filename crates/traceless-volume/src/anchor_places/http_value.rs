@@ -2,6 +2,7 @@
 //! S3 and servers of WebDAV do. A server that ignores this is found out and refused.
 
 use super::Outcome;
+use super::s3_signature::{Header, S3Signer};
 use super::server_link::{ServerLink, unexpected};
 use super::server_url::ServerUrl;
 use super::shared_place::SharedValue;
@@ -14,10 +15,10 @@ use zeroize::Zeroizing;
 /// Most bytes of a body that is read, and most lines of a head.
 const BODY_LEN_MAX: usize = 1 << 16;
 const HEAD_LINES_MAX: usize = 128;
-/// Nanoseconds after which a connection is not used again, as servers close those that are idle.
+/// Nanoseconds after which a connection is not used again, as servers close idle ones.
 const IDLE_MAX: u64 = 1_000_000_000;
-/// The interval and number of looks whether a weak ETag becomes strong: that of an object which was
-/// put within this second is weak at some servers.
+/// The interval and number of looks whether a weak ETag becomes strong: at some servers the ETag of
+/// an object is weak for a second.
 const WEAK_LOOK: Duration = Duration::from_millis(200);
 const WEAK_LOOKS_MAX: u32 = 15;
 /// An ETag that no object has.
@@ -26,8 +27,10 @@ const NO_ETAG: &str = "\"traceless-no-such-version\"";
 /// An object, and the connection while it works.
 pub(super) struct HttpValue {
     url: ServerUrl,
-    /// The object as last seen, with its ETag.
-    seen: Option<(Vec<u8>, String)>,
+    /// What signs requests to a store of S3.
+    signer: Option<S3Signer>,
+    /// The newest known object, with its ETag.
+    known: Option<(Vec<u8>, String)>,
     link: Option<ServerLink>,
     clock: Monotonic,
     used_at: u64,
@@ -40,29 +43,31 @@ struct HttpReply {
 }
 
 impl HttpValue {
-    pub fn new(url: ServerUrl) -> Result<Self> {
+    pub fn new(url: ServerUrl, signer: Option<S3Signer>) -> Result<Self> {
         if url.path.ends_with('/') {
             return Err(Error::AnchorAddress { why: "the URL names no object: https://HOST/PATH" });
         }
-        Ok(Self { url, seen: None, link: None, clock: Monotonic::start(), used_at: 0 })
+        Ok(Self { url, signer, known: None, link: None, clock: Monotonic::start(), used_at: 0 })
     }
 
-    /// The head of a request, with the body behind it.
-    fn request(&self, method: &str, condition: &[(&str, &str)], body: &[u8]) -> Zeroizing<Vec<u8>> {
+    /// A request, with its body.
+    fn request(&self, method: &str, condition: &[Header], body: &[u8]) -> Zeroizing<Vec<u8>> {
         let ServerUrl { path, options, .. } = &self.url;
+        let mut headers = condition.to_vec();
+        headers.push(("host", self.url.authority()));
+        if method == "PUT" {
+            headers.push(("content-length", body.len().to_string()));
+            headers.push(("content-type", "application/octet-stream".into()));
+        }
+        if let Some(signer) = &self.signer {
+            signer.sign(unix_seconds(), (method, path), &mut headers, body);
+        }
         let mark = if options.is_empty() { "" } else { "?" };
-        let mut head = format!(
-            "{method} {path}{mark}{options} HTTP/1.1\r\nHost: {}\r\nUser-Agent: traceless\r\n",
-            self.url.authority()
-        );
-        for (name, value) in condition {
+        let mut head = format!("{method} {path}{mark}{options} HTTP/1.1\r\n");
+        for (name, value) in &headers {
             head += &format!("{name}: {value}\r\n");
         }
-        if method == "PUT" {
-            let len = body.len();
-            head += &format!("Content-Type: application/octet-stream\r\nContent-Length: {len}\r\n");
-        }
-        let login = self.url.login().map(|(user, password)| {
+        let login = self.url.login().filter(|_| self.signer.is_none()).map(|(user, password)| {
             Zeroizing::new(match user {
                 "" => format!("Bearer {}", *password),
                 user => {
@@ -71,10 +76,11 @@ impl HttpValue {
                 }
             })
         });
-        let mut request = Zeroizing::new(Vec::with_capacity(head.len() + body.len() + 4096));
+        let room = head.len() + body.len() + login.as_ref().map_or(0, |login| login.len() + 32);
+        let mut request = Zeroizing::new(Vec::with_capacity(room + 32));
         request.extend_from_slice(head.as_bytes());
         if let Some(login) = login {
-            request.extend_from_slice(b"Authorization: ");
+            request.extend_from_slice(b"authorization: ");
             request.extend_from_slice(login.as_bytes());
             request.extend_from_slice(b"\r\n");
         }
@@ -83,7 +89,7 @@ impl HttpValue {
         request
     }
 
-    fn ask(&mut self, method: &str, condition: &[(&str, &str)], body: &[u8]) -> Outcome<HttpReply> {
+    fn ask(&mut self, method: &str, condition: &[Header], body: &[u8]) -> Outcome<HttpReply> {
         let request = self.request(method, condition, body);
         let is_idle = self.clock.now().saturating_sub(self.used_at) > IDLE_MAX;
         let mut link = match self.link.take().filter(|_| !is_idle) {
@@ -100,13 +106,13 @@ impl HttpValue {
     }
 
     /// Puts `body` under a condition, and says whether the condition held.
-    fn put(&mut self, condition: (&str, &str), body: &[u8]) -> Outcome<bool> {
-        self.seen = None;
+    fn put(&mut self, condition: Header, body: &[u8]) -> Outcome<bool> {
+        self.known = None;
         let reply = self.ask("PUT", &[condition], body)?;
         match reply.status {
             200 | 201 | 204 => {
                 let etag = reply.etag.filter(|etag| etag.starts_with('"'));
-                self.seen = etag.map(|etag| (body.to_vec(), etag));
+                self.known = etag.map(|etag| (body.to_vec(), etag));
                 Ok(true)
             }
             412 => Ok(false),
@@ -115,17 +121,17 @@ impl HttpValue {
     }
 
     /// Fails if the server puts `value`, which it has, under a condition that does not hold.
-    fn check_condition(&mut self, condition: (&str, &str), value: &[u8]) -> Outcome {
-        let seen = self.seen.take();
+    fn check_condition(&mut self, condition: Header, value: &[u8]) -> Outcome {
+        let known = self.known.take();
+        let name = condition.0;
         if self.put(condition, value)? {
             let why = format!(
-                "the server ignores {}: two machines could both advance the anchor. Take a server \
-                 that honours it, or Redis",
-                condition.0
+                "the server ignores {name}: two machines could both advance the anchor. Take a server \
+                 that honours it, or Redis"
             );
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        self.seen = seen;
+        self.known = known;
         Ok(())
     }
 }
@@ -136,13 +142,13 @@ impl SharedValue for HttpValue {
     }
 
     fn get(&mut self) -> Outcome<Option<Vec<u8>>> {
-        self.seen = None;
+        self.known = None;
         for _ in 0..WEAK_LOOKS_MAX {
-            let reply = self.ask("GET", &[("Cache-Control", "no-cache")], &[])?;
+            let reply = self.ask("GET", &[("cache-control", "no-cache".into())], &[])?;
             match (reply.status, reply.etag) {
                 (404, _) => return Ok(None),
                 (200, Some(etag)) if etag.starts_with('"') => {
-                    self.seen = Some((reply.body.clone(), etag));
+                    self.known = Some((reply.body.clone(), etag));
                     return Ok(Some(reply.body));
                 }
                 (200, Some(_)) => std::thread::sleep(WEAK_LOOK),
@@ -156,26 +162,31 @@ impl SharedValue for HttpValue {
 
     fn swap(&mut self, old: Option<&[u8]>, new: &[u8]) -> Outcome<bool> {
         let Some(old) = old else {
-            if !self.put(("If-None-Match", "*"), new)? {
+            if !self.put(("if-none-match", "*".into()), new)? {
                 return Ok(false);
             }
-            self.check_condition(("If-None-Match", "*"), new)?;
-            self.check_condition(("If-Match", NO_ETAG), new)?;
+            self.check_condition(("if-none-match", "*".into()), new)?;
+            self.check_condition(("if-match", NO_ETAG.into()), new)?;
             return Ok(true);
         };
-        if self.seen.as_ref().is_none_or(|(value, _)| value != old) {
+        if self.known.as_ref().is_none_or(|(value, _)| value != old) {
             self.get()?;
         }
-        match self.seen.take() {
-            Some((value, etag)) if value == old => self.put(("If-Match", &etag), new),
+        match self.known.take() {
+            Some((value, etag)) if value == old => self.put(("if-match", etag), new),
             _ => Ok(false),
         }
     }
 
     fn prove(&mut self, old: Option<&[u8]>) -> Outcome {
         // Where there is nothing the first swap proves it.
-        old.map_or(Ok(()), |old| self.check_condition(("If-Match", NO_ETAG), old))
+        old.map_or(Ok(()), |old| self.check_condition(("if-match", NO_ETAG.into()), old))
     }
+}
+
+/// The time of the machine's calendar, which signatures have.
+fn unix_seconds() -> u64 {
+    rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec.cast_unsigned()
 }
 
 /// Reads a reply, and says whether the connection can be used again.
@@ -191,14 +202,15 @@ fn read_reply(link: &mut ServerLink) -> Outcome<(HttpReply, bool)> {
         let (mut etag, mut len, mut chunked) = (None, None, false);
         let mut stays = version == "HTTP/1.1";
         for number in 0.. {
-            let line = link.line()?;
-            if line.is_empty() {
+            let header = link.line()?;
+            if header.is_empty() {
                 break;
             }
             if number == HEAD_LINES_MAX {
                 return Err(unexpected("too long a head"));
             }
-            let (name, value) = line.split_once(':').ok_or_else(|| unexpected("half a header"))?;
+            let (name, value) =
+                header.split_once(':').ok_or_else(|| unexpected("half a header"))?;
             let value = value.trim();
             match name.to_ascii_lowercase().as_str() {
                 "etag" => etag = Some(value.to_owned()),
@@ -238,8 +250,8 @@ fn body_of(link: &mut ServerLink, len: usize, before: usize) -> Outcome<Vec<u8>>
 fn chunks(link: &mut ServerLink) -> Outcome<Vec<u8>> {
     let mut body = Vec::new();
     loop {
-        let line = link.line()?;
-        let digits = line.split(';').next().unwrap_or_default().trim();
+        let head = link.line()?;
+        let digits = head.split(';').next().unwrap_or_default().trim();
         let len =
             usize::from_str_radix(digits, 16).map_err(|_| unexpected("a chunk of no size"))?;
         body.extend(body_of(link, len, body.len())?);

@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `PATH` | a file |
 //! | `redis://HOST:PORT/KEY`, `rediss://` | a value of Redis or Valkey; `?db=N` |
-//! | `https://HOST/PATH`, `http://` | an object that is put with `If-Match`, as of S3 or WebDAV |
+//! | `https://HOST/PATH`, `http://` | an object that is put with `If-Match`, as of WebDAV |
+//! | `s3://BUCKET/KEY` | an object of S3, signed; `?endpoint=URL&region=REGION` |
 //! | `tpm2:INDEX` | a counter of a TPM, and a file: `IMAGE.anchor` or `,file=FILE` |
 //!
-//! Without TLS only servers of this machine are asked: on a network, an adversary could repeat
+//! Without TLS only servers of this machine are used: on a network, an adversary could repeat
 //! older replies.
 //!
 //! ```
@@ -24,13 +25,14 @@ mod address;
 mod file_place;
 mod http_value;
 mod redis_value;
+mod s3_signature;
 mod server_link;
 mod server_url;
 mod shared_place;
 mod tpm;
 mod tpm_place;
 
-pub use address::AnchorAddress;
+pub use address::{AnchorAddress, S3Address};
 
 use crate::error::Result;
 use crate::format::anchor::AnchorPlace;
@@ -40,7 +42,7 @@ use std::time::Duration;
 
 /// Time for one request to a server, with its connection.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
-/// Time for which a server that is away is asked again.
+/// Time of attempts to reach a server that is away.
 const RETRY_TIME: Duration = Duration::from_secs(10);
 
 /// The result of a request, before it is known which place it concerns.
@@ -53,7 +55,13 @@ pub(crate) fn place_at(address: &Path, image: &Path) -> Result<Box<dyn AnchorPla
     Ok(match AnchorAddress::parse(address)? {
         AnchorAddress::File(path) => Box::new(file_place::FilePlace::new(&path)),
         AnchorAddress::Redis(url) => Box::new(SharedPlace::new(redis_value::RedisValue::new(url)?)),
-        AnchorAddress::Http(url) => Box::new(SharedPlace::new(http_value::HttpValue::new(url)?)),
+        AnchorAddress::Http(url) => {
+            Box::new(SharedPlace::new(http_value::HttpValue::new(url, None)?))
+        }
+        AnchorAddress::S3(address::S3Address { url, region, .. }) => {
+            let signer = s3_signature::S3Signer::from_environment(&region)?;
+            Box::new(SharedPlace::new(http_value::HttpValue::new(url, Some(signer))?))
+        }
         AnchorAddress::Tpm(counter) => Box::new(tpm_place::TpmPlace::new(counter, image)),
     })
 }

@@ -103,8 +103,8 @@ fn ask(link: &mut ServerLink, parts: &[&[u8]]) -> Outcome<Reply> {
         request.extend_from_slice(b"\r\n");
     }
     link.send(&request)?;
-    let line = link.line()?;
-    let (kind, rest) = line.split_at_checked(1).ok_or_else(|| unexpected("an empty line"))?;
+    let reply = link.line()?;
+    let (kind, rest) = reply.split_at_checked(1).ok_or_else(|| unexpected("an empty line"))?;
     match kind {
         "+" => Ok(Reply::Text),
         ":" => {

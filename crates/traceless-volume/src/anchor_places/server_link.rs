@@ -26,9 +26,9 @@ const ROOTS: [&str; 4] = [
 const LINE_LEN_MAX: u64 = 4096;
 
 /// A connection.
-pub(super) struct ServerLink(BufReader<Box<dyn Stream>>);
+pub(super) struct ServerLink(BufReader<Box<dyn TimedStream>>);
 
-trait Stream: Read + Write + Send {
+trait TimedStream: Read + Write + Send {
     fn begin(&mut self);
 }
 
@@ -53,7 +53,7 @@ impl ServerLink {
     fn on(socket: TcpStream, url: &ServerUrl) -> Outcome<Self> {
         socket.set_nodelay(true)?;
         let timed = TimedSocket { socket, clock: Monotonic::start(), end: Duration::ZERO };
-        let stream: Box<dyn Stream> =
+        let stream: Box<dyn TimedStream> =
             if url.has_tls() { Box::new(with_tls(timed, url)?) } else { Box::new(timed) };
         Ok(Self(BufReader::new(stream)))
     }
@@ -78,7 +78,7 @@ impl ServerLink {
         if line.last() == Some(&b'\r') {
             line.pop();
         }
-        String::from_utf8(line).map_err(|_| unexpected("a line that is no text"))
+        Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
     /// Reads so many bytes.
@@ -89,7 +89,7 @@ impl ServerLink {
     }
 }
 
-/// A reply that no such server sends.
+/// The error for a reply that is none of the protocol.
 pub(super) fn unexpected(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the server sent {what}"))
 }
@@ -128,7 +128,7 @@ fn roots() -> Outcome<RootCertStore> {
     if roots.is_empty() { Err(failed(&"it has no root")) } else { Ok(roots) }
 }
 
-/// A socket whose calls end together, however few bytes come at a time.
+/// A socket with one deadline for its calls, however few bytes come at a time.
 struct TimedSocket {
     socket: TcpStream,
     clock: Monotonic,
@@ -168,13 +168,13 @@ impl Write for TimedSocket {
     }
 }
 
-impl Stream for TimedSocket {
+impl TimedStream for TimedSocket {
     fn begin(&mut self) {
         self.end = Duration::from_nanos(self.clock.now()) + REQUEST_TIME;
     }
 }
 
-impl Stream for StreamOwned<ClientConnection, TimedSocket> {
+impl TimedStream for StreamOwned<ClientConnection, TimedSocket> {
     fn begin(&mut self) {
         self.sock.begin();
     }

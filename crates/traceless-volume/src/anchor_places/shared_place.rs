@@ -62,7 +62,7 @@ impl<V: SharedValue> SharedPlace<V> {
         self.known.as_deref()?.chunks_exact(ANCHOR_LEN).nth(number)
     }
 
-    /// Replaces the value. A server that is away for a moment is asked again.
+    /// Replaces the value. Tries again if the server is away for a moment.
     fn replace(&mut self, new: &[u8]) -> Result {
         let clock = Monotonic::start();
         while !self.is_taken {

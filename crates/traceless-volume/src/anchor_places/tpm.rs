@@ -45,16 +45,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 const REPLY_TIME: Duration = Duration::from_secs(10);
 
 /// An open TPM.
-pub(super) struct Tpm(Box<dyn Wire>);
+pub(super) struct Tpm(Box<dyn TpmPort>);
 
-trait Wire: Read + Write + Send {}
+trait TpmPort: Read + Write + Send {}
 
-impl<T: Read + Write + Send> Wire for T {}
+impl<T: Read + Write + Send> TpmPort for T {}
 
 /// What a TPM says of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CounterState {
-    /// There is no such index.
+    /// There is no index of this number.
     Absent,
     /// A counter that was never increased.
     Unwritten,
@@ -110,7 +110,7 @@ impl Tpm {
         public.extend(COUNTER_LEN.to_be_bytes());
         let mut body = OWNER.to_be_bytes().to_vec();
         body.extend(authorization());
-        // An empty password of the index: who may use the TPM may count on, but never back.
+        // An empty password of the index: users of the TPM can count on, but never back.
         body.extend(0_u16.to_be_bytes());
         body.extend((public.len() as u16).to_be_bytes());
         body.extend(public);

@@ -150,7 +150,7 @@ impl TpmPlace {
         Ok(())
     }
 
-    /// Counts a record that was durable before a crash, or before the one that it replaces was gone.
+    /// Counts a record that was durable before a crash, or before it replaced another one.
     fn catch_up(&mut self) -> Result {
         if std::mem::take(&mut self.is_ahead) { self.increase() } else { Ok(()) }
     }
