@@ -208,7 +208,7 @@ step photos "$anchor" 8
 cp older-anchor dav/photos
 refused 1 "the anchor went back" photos "$anchor"
 make 4 new "$anchor.ignores"
-check "a server that ignores conditions is refused" grep -q "ignores If-" err
+check "a server that ignores conditions is refused" grep -q "ignores if-" err
 export SSL_CERT_FILE=$scratch/key
 refused 4 "root" photos "$anchor"
 unset SSL_CERT_FILE

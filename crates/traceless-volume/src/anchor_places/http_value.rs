@@ -126,8 +126,8 @@ impl HttpValue {
         let name = condition.0;
         if self.put(condition, value)? {
             let why = format!(
-                "the server ignores {name}: two machines could both advance the anchor. Take a server \
-                 that honours it, or Redis"
+                "the server ignores {name}: two machines could both advance the anchor. Take a \
+                 server that honours it, or Redis"
             );
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
