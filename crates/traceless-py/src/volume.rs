@@ -35,7 +35,7 @@ const BLOCK_LEN: usize = 4096;
 /// key, key_file, passphrase: one of them. The bytes of a key, 32 or more, or a file with them, or
 ///     a passphrase as `str` or bytes.
 /// read_only: whether writes are refused, and nothing at all is written.
-/// anchor: a small file, kept away from the image, that records how far the volume had come.
+/// anchor: a file, kept away from the image, that records how far the volume had come, or a URL.
 /// trace: a file to make with what an observer of the image sees; see `read_trace`.
 ///
 /// `Volume.create` makes a new one, and `traceless volume` on the command line opens the same

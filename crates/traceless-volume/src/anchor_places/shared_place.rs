@@ -62,28 +62,35 @@ impl<V: SharedValue> SharedPlace<V> {
         self.known.as_deref()?.chunks_exact(ANCHOR_LEN).nth(number)
     }
 
-    /// Replaces the value. Tries again if the server is away for a moment.
+    /// Replaces the value.
     fn replace(&mut self, new: &[u8]) -> Result {
-        let clock = Monotonic::start();
-        while !self.is_taken {
-            let swapped = match self.value.swap(self.known.as_deref(), new) {
-                Ok(false) => self.has_arrived(new),
+        self.persist(|place| {
+            let swapped = match place.value.swap(place.known.as_deref(), new) {
+                Ok(false) => place.has_arrived(new),
                 other => other,
             };
-            match swapped {
-                Ok(true) => {
-                    self.known = Some(new.to_vec());
-                    self.sent.clear();
-                    return Ok(());
-                }
+            if swapped.is_err() {
+                place.sent.push(new.to_vec());
+            }
+            swapped
+        })?;
+        self.known = Some(new.to_vec());
+        self.sent.clear();
+        Ok(())
+    }
+
+    /// Makes attempts until one succeeds, also while the server is away for a moment. None follows
+    /// once the value is of another opening.
+    fn persist(&mut self, attempt: impl Fn(&mut Self) -> Outcome<bool>) -> Result {
+        let clock = Monotonic::start();
+        while !self.is_taken {
+            match attempt(self) {
+                Ok(true) => return Ok(()),
                 Ok(false) => {}
-                Err(e) => {
-                    self.sent.push(new.to_vec());
-                    if is_final(&e) || Duration::from_nanos(clock.now()) >= RETRY_TIME {
-                        return Err(self.away(e));
-                    }
-                    std::thread::sleep(PAUSE);
+                Err(e) if is_final(&e) || Duration::from_nanos(clock.now()) >= RETRY_TIME => {
+                    return Err(self.away(e));
                 }
+                Err(_) => std::thread::sleep(PAUSE),
             }
         }
         Err(Error::AnchorTaken(self.name()))
@@ -140,6 +147,15 @@ impl<V: SharedValue> AnchorPlace for SharedPlace<V> {
         }
         let list = |record: Option<&[u8]>| record.map(<[u8]>::to_vec).into_iter().collect();
         Ok(FoundRecords { current: list(self.record(0)), coming: list(self.record(1)) })
+    }
+
+    fn confirm(&mut self) -> Result {
+        self.persist(|place| {
+            let found = place.value.get()?;
+            let is_sent = found.as_ref().is_some_and(|found| place.sent.contains(found));
+            place.is_taken = found != place.known && !is_sent;
+            Ok(!place.is_taken)
+        })
     }
 
     fn put(&mut self, record: &AnchorRecord) -> Result {
@@ -250,11 +266,16 @@ mod tests {
         second.claim(AnchorUse::Advance).unwrap();
         assert_eq!(second.read().unwrap().current, [record(1).bytes.to_vec()]);
         second.put(&record(2)).unwrap();
+        let mut third = place(&server);
+        third.claim(AnchorUse::Advance).unwrap();
+        third.confirm().unwrap();
         for _ in 0..2 {
             assert!(matches!(first.put(&record(3)), Err(Error::AnchorTaken(_))));
         }
+        assert!(matches!(first.confirm(), Err(Error::AnchorTaken(_))));
         second.put(&record(4)).unwrap();
         assert_eq!(*server.value.lock().unwrap(), Some(record(4).bytes.to_vec()));
+        assert!(matches!(third.confirm(), Err(Error::AnchorTaken(_))), "before it writes");
     }
 
     #[test]

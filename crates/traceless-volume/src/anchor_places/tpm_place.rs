@@ -190,6 +190,12 @@ impl AnchorPlace for TpmPlace {
         self.file.read()
     }
 
+    fn confirm(&mut self) -> Result {
+        let known = self.value;
+        self.load_value()?;
+        if self.value == known { Ok(()) } else { Err(Error::AnchorTaken(self.name())) }
+    }
+
     fn put(&mut self, record: &AnchorRecord) -> Result {
         self.file.put(record)?;
         if record.counter > self.value { self.increase() } else { Ok(()) }

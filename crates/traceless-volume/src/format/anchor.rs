@@ -107,6 +107,11 @@ pub(crate) trait AnchorPlace: Send {
     /// Reads all records.
     fn read(&mut self) -> Result<FoundRecords>;
 
+    /// Fails if another record has replaced the newest one, which no lock keeps out.
+    fn confirm(&mut self) -> Result {
+        Ok(())
+    }
+
     /// Replaces the newest record, durably.
     fn put(&mut self, record: &AnchorRecord) -> Result;
 
@@ -251,6 +256,11 @@ impl Anchor {
             }
         }
         self.note_generation(generation, chain)
+    }
+
+    /// Fails if another opening has taken over the anchor: the image may be that one's.
+    pub fn confirm(&self) -> Result {
+        self.open.lock().expect(POISONED).place.confirm()
     }
 
     /// Records a new superblock, durably.

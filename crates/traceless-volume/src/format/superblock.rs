@@ -143,6 +143,9 @@ impl Vault for SuperblockVault {
         if state.len() > STATE_LEN_MAX {
             return Err(traceless_core::Error::State("it is longer than a superblock"));
         }
+        if let Some(anchor) = &self.anchor {
+            anchor.confirm().map_err(crate::Error::into_scheme)?;
+        }
         self.write_next(state)?;
         self.write_next(state)?;
         if let Some(anchor) = &self.anchor {

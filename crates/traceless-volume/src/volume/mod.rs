@@ -68,8 +68,7 @@ use parallel_store::ParallelStore;
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use traceless_core::clock::Monotonic;
 use traceless_core::error::Place;
 use traceless_core::oram::{BlockOram, Hides};
@@ -150,7 +149,8 @@ pub struct Volume {
     keys: Arc<Keys>,
     newest: Newest,
     anchor: Option<Arc<Anchor>>,
-    is_taken: AtomicBool,
+    /// The anchor's place, once another opening has taken it over.
+    taken: OnceLock<PathBuf>,
     read_only: bool,
     len: u64,
     block_len: usize,
@@ -229,7 +229,7 @@ impl Volume {
             keys,
             newest,
             anchor,
-            is_taken: AtomicBool::new(false),
+            taken: OnceLock::new(),
             read_only: options.read_only,
             unit,
             image,
@@ -410,23 +410,26 @@ impl Volume {
         if self.read_only {
             return Ok(());
         }
+        self.check_own()?;
         let covered = self.sync()?;
         match &self.anchor {
             Some(anchor) => anchor.note_count(covered).inspect_err(|e| {
-                if matches!(e, Error::AnchorTaken(_)) {
-                    self.is_taken.store(true, Ordering::Relaxed);
+                if let Error::AnchorTaken(place) = e {
+                    let _ = self.taken.set(place.clone());
                 }
             }),
             None => Ok(()),
         }
     }
 
-    /// Fails if nothing may be written, also once another opening has taken over the anchor: the
-    /// image may be that one's.
+    /// Fails once another opening has taken over the anchor: the image may be that one's.
+    fn check_own(&self) -> Result {
+        self.taken.get().map_or(Ok(()), |place| Err(Error::AnchorTaken(place.clone())))
+    }
+
+    /// Fails if nothing may be written.
     fn check_writable(&self) -> Result {
-        if self.is_taken.load(Ordering::Relaxed) {
-            return Err(traceless_core::Error::Poisoned.into());
-        }
+        self.check_own()?;
         if self.read_only { Err(traceless_core::Error::ReadOnly.into()) } else { Ok(()) }
     }
 
@@ -451,6 +454,7 @@ impl Volume {
 
     /// Makes everything durable, and records a clean end. Later writes fail.
     pub fn close(&self) -> Result {
+        self.check_own()?;
         let mut oram = self.oram.write().expect(POISONED);
         oram.close()?;
         if let (Some(anchor), false) = (&self.anchor, self.read_only) {
