@@ -1,5 +1,5 @@
-//! An object that an HTTP server puts only if its ETag is still the one that is named, as stores of
-//! S3 and servers of WebDAV do. A server that ignores this is found out and refused.
+//! An object that an HTTP server puts only if its tag is still the one that is named, as stores of
+//! S3 and servers of `WebDAV` do. A server that ignores this is found out and refused.
 
 use super::Outcome;
 use super::s3_signature::{Header, S3Signer};
@@ -7,6 +7,7 @@ use super::server_link::{ServerLink, unexpected};
 use super::server_url::ServerUrl;
 use super::shared_place::SharedValue;
 use crate::error::{Error, Result};
+use std::fmt::Write;
 use std::io;
 use std::time::Duration;
 use traceless_core::clock::{Clock, Monotonic};
@@ -17,11 +18,11 @@ const BODY_LEN_MAX: usize = 1 << 16;
 const HEAD_LINES_MAX: usize = 128;
 /// Nanoseconds after which a connection is not used again, as servers close idle ones.
 const IDLE_MAX: u64 = 1_000_000_000;
-/// The interval and number of looks whether a weak ETag becomes strong: at some servers the ETag of
-/// an object is weak for a second.
+/// The interval and number of looks whether a weak tag becomes strong: at some servers the tag of an
+/// object is weak for a second.
 const WEAK_LOOK: Duration = Duration::from_millis(200);
 const WEAK_LOOKS_MAX: u32 = 15;
-/// An ETag that no object has.
+/// A tag that no object has.
 const NO_ETAG: &str = "\"traceless-no-such-version\"";
 
 /// An object, and the connection while it works.
@@ -29,7 +30,7 @@ pub(super) struct HttpValue {
     url: ServerUrl,
     /// What signs requests to a store of S3.
     signer: Option<S3Signer>,
-    /// The newest known object, with its ETag.
+    /// The newest known object, with its tag.
     known: Option<(Vec<u8>, String)>,
     link: Option<ServerLink>,
     clock: Monotonic,
@@ -65,7 +66,7 @@ impl HttpValue {
         let mark = if options.is_empty() { "" } else { "?" };
         let mut head = format!("{method} {path}{mark}{options} HTTP/1.1\r\n");
         for (name, value) in &headers {
-            head += &format!("{name}: {value}\r\n");
+            write!(head, "{name}: {value}\r\n").expect("a string takes all");
         }
         let login = self.url.login().filter(|_| self.signer.is_none()).map(|(user, password)| {
             Zeroizing::new(match user {
@@ -228,13 +229,11 @@ fn read_reply(link: &mut ServerLink) -> Outcome<(HttpReply, bool)> {
             100..200 => continue,
             204 | 304 => vec![],
             _ if chunked => chunks(link)?,
-            _ => match len {
-                Some(len) => body_of(link, len, 0)?,
-                None => {
-                    stays = false;
-                    vec![]
-                }
-            },
+            _ => {
+                // A body that only the end of the connection ends is not read.
+                stays &= len.is_some();
+                body_of(link, len.unwrap_or(0), 0)?
+            }
         };
         return Ok((HttpReply { status, etag, body }, stays));
     }

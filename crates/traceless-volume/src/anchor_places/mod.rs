@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `PATH` | a file |
 //! | `redis://HOST:PORT/KEY`, `rediss://` | a value of Redis or Valkey; `?db=N` |
-//! | `https://HOST/PATH`, `http://` | an object that is put with `If-Match`, as of WebDAV |
+//! | `https://HOST/PATH`, `http://` | an object that is put with `If-Match`, as of `WebDAV` |
 //! | `s3://BUCKET/KEY` | an object of S3, signed; `?endpoint=URL&region=REGION` |
 //! | `tpm2:INDEX` | a counter of a TPM, and a file: `IMAGE.anchor` or `,file=FILE` |
 //!

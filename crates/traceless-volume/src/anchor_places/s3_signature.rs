@@ -49,11 +49,9 @@ impl S3Signer {
         headers.sort_unstable();
         let names: Vec<&str> = headers.iter().map(|(name, _)| *name).collect();
         let names = names.join(";");
-        let mut request = format!("{method}\n{path}\n\n");
-        for (name, value) in headers.iter() {
-            request += &format!("{name}:{value}\n");
-        }
-        request += &format!("\n{names}\n{body_hash}");
+        let lines: Vec<String> =
+            headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+        let request = format!("{method}\n{path}\n\n{}\n{names}\n{body_hash}", lines.concat());
         let (date, region) = (&time[..8], &self.region);
         let scope = format!("{date}/{region}/s3/aws4_request");
         let text = format!("{ALGORITHM}\n{time}\n{scope}\n{}", hex(&Sha256::digest(request)));

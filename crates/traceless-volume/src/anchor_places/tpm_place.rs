@@ -139,9 +139,10 @@ impl TpmPlace {
     }
 
     fn load_value(&mut self) -> Result {
-        self.value = self.ask(|tpm, index| match tpm.counter_state(index)? {
-            CounterState::Counting => tpm.read_counter(index),
-            _ => {
+        self.value = self.ask(|tpm, index| {
+            if tpm.counter_state(index)? == CounterState::Counting {
+                tpm.read_counter(index)
+            } else {
                 let why = "the TPM has no such counter: if this is the right TPM, make the anchor \
                            anew with check --new-anchor";
                 Err(io::Error::new(io::ErrorKind::NotFound, why))

@@ -338,12 +338,11 @@ impl Volume {
         let mut rest = from;
         for run in places.chunk_by(|a, b| self.is_whole(*a) && self.is_whole(*b)) {
             let (part, next) = rest.split_at(total_len(run));
-            match run {
-                [only] => self.write_at(only.at, part)?,
-                _ => {
-                    self.check_writable()?;
-                    self.write_together(&self.blocks_of(run), part)?;
-                }
+            if let [only] = run {
+                self.write_at(only.at, part)?;
+            } else {
+                self.check_writable()?;
+                self.write_together(&self.blocks_of(run), part)?;
             }
             rest = next;
         }
