@@ -18,8 +18,8 @@ const BODY_LEN_MAX: usize = 1 << 16;
 const HEAD_LINES_MAX: usize = 128;
 /// Nanoseconds after which a connection is not used again, as servers close idle ones.
 const IDLE_MAX: u64 = 1_000_000_000;
-/// The interval and number of looks whether a weak tag becomes strong: at some servers the tag of an
-/// object is weak for a second.
+/// The interval and number of looks whether a weak tag becomes strong: at some servers the tag of
+/// an object is weak for a second.
 const WEAK_LOOK: Duration = Duration::from_millis(200);
 const WEAK_LOOKS_MAX: u32 = 15;
 /// A tag that no object has.
