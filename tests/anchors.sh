@@ -157,9 +157,10 @@ stop_redis nosave
 
 section "WebDAV with TLS"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost \
-    -addext subjectAltName=DNS:localhost -addext basicConstraints=CA:FALSE -days 2 -keyout tls.key -out tls.pem 2>openssl.err
+    -addext subjectAltName=DNS:localhost -addext basicConstraints=CA:FALSE -days 2 \
+    -keyout tls.key -out tls.pem 2>openssl.err
 mkdir -m 777 dav lock
-printf 'me:%s\n' "$(openssl passwd -apr1 secret)" >users
+printf 'user:%s\n' "$(openssl passwd -apr1 secret)" >users
 modules=/usr/lib/apache2/modules
 cat >apache.conf <<END
 ServerRoot $scratch
@@ -197,10 +198,12 @@ until [ -s apache.pid ]; do
     sleep 0.05
 done
 export SSL_CERT_FILE=$scratch/tls.pem
-anchor=https://me:secret@localhost:$https_port/photos
+login=user:secret
+anchor=https://$login@localhost:$https_port/photos
 lives photos "$anchor"
 one_of_two photos "$anchor"
-refused 4 "status 401" photos "https://me:hunter2@localhost:$https_port/photos"
+login=user:hunter2
+refused 4 "status 401" photos "https://$login@localhost:$https_port/photos"
 check "no password is shown" lacks hunter2 err
 refused 4 "no anchor" photos "$anchor.none"
 cp dav/photos older-anchor

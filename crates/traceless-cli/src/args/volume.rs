@@ -67,7 +67,7 @@ pub struct KeyArgs {
     /// program prompts for a passphrase, or reads one line of standard input
     #[arg(long, value_name = "KEY")]
     pub key_file: Option<PathBuf>,
-    /// File whose first line is the passphrase. Here and as a key file `credential:NAME` is a
+    /// File with the passphrase as its first line. Here and as a key file `credential:NAME` is a
     /// credential of the systemd service
     #[arg(long, value_name = "FILE", conflicts_with = "key_file")]
     pub passphrase_file: Option<PathBuf>,
@@ -428,7 +428,7 @@ pub struct NewKeyArgs {
     /// Key file of the new key; without it the program prompts for a new passphrase
     #[arg(long, value_name = "KEY")]
     pub new_key_file: Option<PathBuf>,
-    /// File whose first line is the new passphrase
+    /// File with the new passphrase as its first line
     #[arg(long, value_name = "FILE", conflicts_with = "new_key_file")]
     pub new_passphrase_file: Option<PathBuf>,
     #[command(flatten)]

@@ -4,7 +4,7 @@
 //! /srv/photos.img /photos traceless key-file=/etc/traceless/photos.key,nofail 0 0
 //! ```
 //!
-//! Exit codes are those of mount(8).
+//! Exit codes are as of mount(8).
 
 use super::mount;
 use crate::args::{Cli, MountArgs, Product, UnmountArgs, VolumeCommand};
@@ -19,7 +19,7 @@ const NOT_MOUNTED: u8 = 32;
 
 /// Options that name a value for an option of `traceless volume mount`.
 const WITH_VALUE: [&str; 3] = ["key-file", "passphrase-file", "anchor"];
-/// Options that say when and by whom something is mounted, and not how.
+/// Options about when and by which user something is mounted, and not how.
 const OF_MOUNT: [&str; 13] = [
     "defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner", "group",
     "rw", "loop", "uhelper",

@@ -12,7 +12,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"TLANCHOR";
 const TAG_AT: usize = 88;
 /// Bytes of a record.
 pub(crate) const ANCHOR_LEN: usize = TAG_AT + 32;
-/// Generations that a crash may leave between an image and its anchor: those of one keeping.
+/// Generations that a crash may leave between an image and its anchor: as many as a keeping makes.
 const GENERATIONS_AHEAD_MAX: u64 = 2;
 
 /// The contents of an anchor.
@@ -199,7 +199,7 @@ impl Anchor {
     ) -> Result<PreparedAnchor> {
         place.claim(AnchorUse::Replace)?;
         let state = AnchorState {
-            // A file has such a record in its first bytes, which say what it is.
+            // A file has a record of an even number in its first bytes, which say what it is.
             sequence: 2,
             generation: state.generation,
             chain: state.chain,

@@ -15,7 +15,7 @@ const BLOCK_BYTES: &str = "4096";
 const MKFS_EXTENDED: &str = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
 /// A read must not write an access time, as an observer sees writes.
 const MOUNT_WRITABLE: &str = "nodiscard,noatime";
-/// umount(8) runs `umount.` and this, if there is such a program.
+/// umount(8) runs `umount.` and this, if it finds that program.
 const UNMOUNT_HELPER: &str = "traceless";
 const MOUNT_READ_ONLY: &str = "ro,noatime";
 /// `noload` skips the journal, as a device that refuses writes cannot replay it.
