@@ -20,8 +20,8 @@ pub const BUCKET_SLOTS_MAX: u64 = 1 << 14;
 /// Buckets of a level, at most.
 const BUCKETS_MAX: u64 = 1 << 30;
 
-/// Evictions that may be made between two syncs.
-const AHEAD: u32 = 8;
+/// Evictions that may be made between two syncs, where the first level has as many buckets.
+const AHEAD: u64 = 8;
 
 /// A block in the stash goes to the first level when its bucket there is rewritten: at one of this
 /// many times, or the scheme ends.
@@ -111,7 +111,8 @@ impl RingGeometry {
             RingLevel { buckets: own, blocks: room as u64 + 1, dummies }
         };
         let levels = buckets.iter().enumerate().map(sized).collect();
-        let geometry = Self { blocks, block_len, rate, ahead: AHEAD, levels };
+        let ahead = buckets.first().map_or(1, |&first| first.clamp(1, AHEAD)) as u32;
+        let geometry = Self { blocks, block_len, rate, ahead, levels };
         geometry.check()?;
         Ok(geometry)
     }
@@ -133,6 +134,10 @@ impl RingGeometry {
             if level.slots() > BUCKET_SLOTS_MAX || !(1..=BUCKETS_MAX).contains(&level.buckets) {
                 return Err(Error::Geometry("a ring's buckets are too large or too many"));
             }
+        }
+        // Else one of the last evictions, which recovery looks at, may have been overwritten.
+        if u64::from(self.ahead) > self.levels[0].buckets {
+            return Err(Error::Geometry("a ring syncs before its first level has a turn"));
         }
         let grows = |pair: &[RingLevel]| {
             pair[1].buckets > pair[0].buckets && pair[1].buckets.is_multiple_of(pair[0].buckets)
