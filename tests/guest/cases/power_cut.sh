@@ -3,8 +3,7 @@
 # shellcheck source-path=SCRIPTDIR source=../lib.sh
 source /lib.sh
 
-# With two schemes 20 cuts.
-ROUNDS=10
+ROUNDS=3
 up="flakey $IMAGES 0 1000000 0"
 # No second up, one down: down for ever.
 down="flakey $IMAGES 0 0 1 1 drop_writes"
