@@ -216,7 +216,8 @@ fn read_reply(link: &mut ServerLink) -> Outcome<(HttpReply, bool)> {
             match name.to_ascii_lowercase().as_str() {
                 "etag" => etag = Some(value.to_owned()),
                 "content-length" => {
-                    let bytes = value.parse().map_err(|_| unexpected("a length without digits"))?;
+                    let bytes: usize =
+                        value.parse().map_err(|_| unexpected("a length without digits"))?;
                     len = Some(bytes);
                 }
                 "transfer-encoding" => chunked = value.eq_ignore_ascii_case("chunked"),
