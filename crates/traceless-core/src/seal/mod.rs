@@ -4,8 +4,8 @@
 //! them; `aead` (aws-lc, or `aead_portable`), `aegis` (libaegis, or `aegis_portable`), `wide`
 //! (AEGIS-256X2 and X4, for pages), `chacha_hmac` (the paging paper's), `masked` (no tag), `hashed`
 //! (for Merkle trees), `keystream`, `secret`: keys and HKDF; `unsealed`: no encryption, for
-//! measurements; `prf`: AES as a random function; `record`: every nonce used, for tests (feature
-//! `suite`).
+//! measurements; `prf`: AES as a random function; `veil`: structure that shall look random;
+//! `record`: every nonce used, for tests (feature `suite`).
 //!
 //! A block is sealed, bound to its place, and opened again; at another place it does not open:
 //!
@@ -38,6 +38,7 @@ mod prf;
 pub mod record;
 mod secret;
 mod unsealed;
+mod veil;
 #[cfg(feature = "std")]
 mod wide;
 
@@ -53,6 +54,7 @@ pub use nonce::Nonce;
 pub use prf::Prf;
 pub use secret::{KeyDeriver, Mac, SECRET_LEN, Secret};
 pub use unsealed::NoSeal;
+pub use veil::Veil;
 #[cfg(feature = "std")]
 pub use wide::{DoubleAegis, WideAegis};
 

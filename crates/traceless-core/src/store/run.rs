@@ -181,6 +181,15 @@ impl Run {
         (&mut before[s.entry..s.entry + s.entry_len], &mut bodies[..s.body_len])
     }
 
+    /// Keeps the entries behind slot number `nth`, the last one of its stripe to be written, as
+    /// `cursor` has them.
+    pub fn keep_behind(&mut self, nth: usize, cursor: &Cursor) {
+        let SlotParts { header, part, entry, entry_len, .. } = self.slots[nth];
+        let (begin, end) = (entry + entry_len, header + part.len);
+        let at = part.from + (begin - header);
+        self.bytes[begin..end].copy_from_slice(&cursor.header[at..at + (end - begin)]);
+    }
+
     /// Updates `cursor` with the written part of the header of slot number `nth`'s stripe.
     pub fn advance(&self, cursor: &mut Cursor, nth: usize) {
         let SlotParts { header, part, .. } = self.slots[nth];
@@ -252,6 +261,23 @@ mod tests {
         assert_eq!(seen[..2], [(0, 102), (0, 103)]);
         let rest: Vec<_> = (4..12).map(|i| (i, 100 + i)).collect();
         assert_eq!(seen[2..], rest);
+    }
+
+    #[test]
+    fn entries_behind_the_writer_may_be_kept() {
+        let store = Arc::new(MemStore::from_bytes(&vec![7; LAYOUT.len() as usize]));
+        let area = Area::new(store.clone(), 0, LAYOUT, "test");
+        let cursor = Cursor::load(&area, Slot(4)).unwrap();
+        let mut run = Run::default();
+        run.add_write(&area, Slot(4), 2, &cursor);
+        run.keep_behind(1, &cursor);
+        run.slot_mut(0).0.fill(1);
+        run.slot_mut(1).0.fill(2);
+        run.write(&*store).unwrap();
+        let mut entries = [0; 10 * 16];
+        area.read_entries(Slot(0), 10, &mut entries).unwrap();
+        let seen: Vec<_> = entries.chunks(16).map(|entry| entry[0]).collect();
+        assert_eq!(seen, [7, 7, 7, 7, 1, 2, 7, 7, 7, 7]);
     }
 
     #[test]
