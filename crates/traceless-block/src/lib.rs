@@ -29,6 +29,7 @@
 //! | [`sq`] | `SqORAM`: levels of sorted runs, so that logical neighbours stay together |
 //! | [`ring`] | Ring ORAM with wide buckets and a log: hides reads, too |
 //! | [`hive`] [`datalair`] [`random`] | random slots, for comparison |
+//! | `deniable` | a public `DetWoORAM` and hidden volumes beside it |
 //! | [`plain`] | encryption in place: the insecure control |
 //! | [`registry`] | all kinds, by name and by number in a volume's header |
 //!
@@ -45,6 +46,9 @@ mod log;
 mod pool;
 mod refreshed;
 mod tiers;
+
+#[cfg(feature = "std")]
+pub mod deniable;
 
 pub mod detwo;
 pub mod plain;

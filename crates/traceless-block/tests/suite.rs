@@ -2,6 +2,7 @@
 #![cfg(feature = "suite")]
 
 use traceless_block::datalair::DataLairScheme;
+use traceless_block::deniable::DeniableGeometry;
 use traceless_block::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless_block::hive::HiveScheme;
 use traceless_block::plain::PlainScheme;
@@ -34,6 +35,11 @@ fn detwo_pointers(blocks: u64, block_len: usize, refresh: &str, map_tiers: u8) {
     let geometry = DetWoGeometry::new(blocks, block_len, refresh, map_tiers).unwrap();
     let geometry = geometry.with_map_entries(MapEntries::Pointers).unwrap();
     suite::conforms(&geometry);
+}
+
+#[test]
+fn deniable() {
+    suite::conforms(&DeniableGeometry::new(1700, 64).unwrap());
 }
 
 #[test]

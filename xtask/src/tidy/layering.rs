@@ -27,7 +27,7 @@ const LIBRARY: [(&str, Layers); 3] = [
         &[
             &["batches", "log", "pool", "refreshed", "tiers"],
             &["detwo", "plain", "random", "ring", "sq"],
-            &["datalair", "hive"],
+            &["datalair", "deniable", "hive"],
             &["registry"],
             &["histories"],
         ],

@@ -87,7 +87,7 @@ use traceless_core::error::{Error, Place, Result};
 use traceless_core::oram::{BlockOram, Hides, Oram, check_range, check_request, write_zeros};
 use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::lifecycle::Lifecycle;
-use traceless_core::scheme::openings::{SchemeState, dummies_to_retire, key_bytes_max};
+use traceless_core::scheme::openings::{Opening, SchemeState, dummies_to_retire, key_bytes_max};
 use traceless_core::store::{Area, Cursor, Store};
 use traceless_core::types::{Addr, Slot};
 use write::DetWoWriteScratch;
@@ -142,6 +142,21 @@ impl DetWo {
         state: &[u8],
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
+        let mut opened = Self::open_alone(geometry, context, state, progress)?;
+        for _ in 0..opened.dummies_due() {
+            opened.write_dummy()?;
+        }
+        Ok(opened)
+    }
+
+    /// As [`DetWo::open`], without the [`dummies_due`](Self::dummies_due), which are left to the
+    /// caller.
+    pub(crate) fn open_alone(
+        geometry: DetWoGeometry,
+        context: SchemeContext,
+        state: &[u8],
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
         let mut state = SchemeState::decode(state)?;
         state.at_least = state.at_least.max(context.expect_writes);
         let read_only = context.read_only;
@@ -150,7 +165,6 @@ impl DetWo {
         opened.load_discards(DamagePolicy::Refuse)?;
         if !read_only {
             opened.begin_opening()?;
-            opened.retire_old_openings()?;
         }
         Ok(opened)
     }
@@ -263,16 +277,35 @@ impl DetWo {
         self.life.keep(&self.keys.openings().state(clean, self.count).encode())
     }
 
-    /// If there are many openings, writes enough dummies that the oldest ones retire in time: a
-    /// whole pass before there are too many. The number of dummies depends on the number of
-    /// openings.
-    fn retire_old_openings(&mut self) -> Result {
+    /// If there are many openings: enough dummies to write now that the oldest ones retire in time,
+    /// a whole pass before there are too many. Their number depends on the number of openings.
+    pub(crate) fn dummies_due(&self) -> u64 {
+        if !self.life.takes_writes() {
+            return 0;
+        }
         let slowest = self.tiers.iter().map(|t| t.geometry.live_writes).max().unwrap_or(0);
         let pass = slowest + self.geometry.unsynced_max;
-        for _ in 0..dummies_to_retire(self.keys.openings().len(), pass) {
-            self.write_dummy()?;
-        }
-        Ok(())
+        dummies_to_retire(self.keys.openings().len(), pass)
+    }
+
+    /// The openings that are not forgotten, oldest first.
+    pub(crate) fn openings(&self) -> Vec<Opening> {
+        self.keys.openings().list()
+    }
+
+    /// The newest opening.
+    pub(crate) fn opening(&self) -> Opening {
+        *self.keys.openings().last()
+    }
+
+    /// Writes that are known to be durable.
+    pub(crate) fn synced(&self) -> u64 {
+        self.life.synced()
+    }
+
+    /// Whether it was opened for writing and is not closed.
+    pub(crate) fn takes_writes(&self) -> bool {
+        self.life.takes_writes()
     }
 
     /// Number of refreshes in a tier after `count` writes, including the refreshes of its creation.

@@ -76,7 +76,7 @@ impl DetWo {
 
     /// Makes a write that is due on schedule. Returns the number of the `wanted` writes that fit in
     /// one chunk then.
-    pub(super) fn begin_chunk(&mut self, wanted: u64) -> Result<usize> {
+    pub(crate) fn begin_chunk(&mut self, wanted: u64) -> Result<usize> {
         self.write_due_part()?;
         let until_due = self.discards.as_ref().map_or(u64::MAX, |map| map.until_due(self.count));
         self.chunk_len(wanted.min(until_due))
