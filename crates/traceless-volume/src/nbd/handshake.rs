@@ -24,6 +24,16 @@ pub(super) struct ExportInfo {
     pub keeps_discards: bool,
 }
 
+/// What clients may choose: a device, and the name that it has. The device with the empty name is
+/// what clients get that name nothing.
+#[derive(Clone, Copy)]
+pub struct NamedDevice<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The device.
+    pub device: &'a dyn Device,
+}
+
 /// The state of TLS on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tls {
@@ -40,8 +50,8 @@ pub(super) enum Tls {
 /// The end of a negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The client has chosen the export.
-    Transmission { structured: bool },
+    /// The client has chosen export number `export`.
+    Transmission { structured: bool, export: usize },
     /// TLS begins, and then the negotiation continues.
     StartTls,
     /// The connection ends.
@@ -108,12 +118,12 @@ pub(super) struct ClientFlags {
 /// Answers options until the client begins transmission or TLS, or gives up.
 pub(super) fn negotiate<S: Read + Write>(
     wire: &mut Wire<S>,
-    export: &ExportInfo,
+    exports: &[NamedDevice<'_>],
     client: ClientFlags,
     tls: Tls,
     gate: &Gate,
 ) -> io::Result<Outcome> {
-    let mut haggling = Haggling { wire, export, client, tls, structured: false };
+    let mut haggling = Haggling { wire, exports, client, tls, structured: false };
     for _ in 0..OPTIONS_MAX {
         if gate.is_shut() {
             return Ok(Outcome::Over);
@@ -130,7 +140,7 @@ pub(super) fn negotiate<S: Read + Write>(
 /// A negotiation in progress.
 struct Haggling<'a, S> {
     wire: &'a mut Wire<S>,
-    export: &'a ExportInfo,
+    exports: &'a [NamedDevice<'a>],
     client: ClientFlags,
     tls: Tls,
     structured: bool,
@@ -179,15 +189,19 @@ impl<S: Read + Write> Haggling<'_, S> {
 
     /// The oldest way to begin transmission. Its only way to report an error is to hang up.
     fn export_name(&mut self, name: &[u8]) -> io::Result<Outcome> {
-        if !name.is_empty() {
-            return Ok(Outcome::Over);
-        }
-        self.wire.put(&self.export.len.to_be_bytes())?;
-        self.wire.put(&self.export.flags(self.structured).to_be_bytes())?;
+        let Some((export, about)) = self.chosen(name) else { return Ok(Outcome::Over) };
+        self.wire.put(&about.len.to_be_bytes())?;
+        self.wire.put(&about.flags(self.structured).to_be_bytes())?;
         if !self.client.no_zeroes {
             self.wire.put(&[0; 124])?;
         }
-        Ok(Outcome::Transmission { structured: self.structured })
+        Ok(Outcome::Transmission { structured: self.structured, export })
+    }
+
+    /// The number and the properties of the export of this name.
+    fn chosen(&self, name: &[u8]) -> Option<(usize, ExportInfo)> {
+        let nth = self.exports.iter().position(|export| export.name.as_bytes() == name)?;
+        Some((nth, ExportInfo::of(self.exports[nth].device)))
     }
 
     fn list(&mut self, data: &[u8]) -> io::Result<Option<Outcome>> {
@@ -195,8 +209,11 @@ impl<S: Read + Write> Haggling<'_, S> {
             self.refuse(opt::LIST, rep::ERR_INVALID, "LIST takes no data")?;
             return Ok(None);
         }
-        let name_len = 0u32.to_be_bytes();
-        self.reply(opt::LIST, rep::SERVER, &[&name_len[..], DESCRIPTION.as_bytes()].concat())?;
+        for export in self.exports {
+            let name_len = (export.name.len() as u32).to_be_bytes();
+            let about = [&name_len[..], export.name.as_bytes(), DESCRIPTION.as_bytes()].concat();
+            self.reply(opt::LIST, rep::SERVER, &about)?;
+        }
         self.reply(opt::LIST, rep::ACK, &[])?;
         Ok(None)
     }
@@ -232,29 +249,29 @@ impl<S: Read + Write> Haggling<'_, S> {
             self.refuse(option, rep::ERR_INVALID, "the lengths in the option do not add up")?;
             return Ok(None);
         };
-        if !name.is_empty() {
-            self.refuse(option, rep::ERR_UNKNOWN, "the only export has an empty name")?;
+        let Some((nth, export)) = self.chosen(name) else {
+            self.refuse(option, rep::ERR_UNKNOWN, "there is no export of this name")?;
             return Ok(None);
-        }
+        };
         let mut about = info::EXPORT.to_be_bytes().to_vec();
-        about.extend(self.export.len.to_be_bytes());
-        about.extend(self.export.flags(self.structured).to_be_bytes());
+        about.extend(export.len.to_be_bytes());
+        about.extend(export.flags(self.structured).to_be_bytes());
         self.reply(option, rep::INFO, &about)?;
 
         about = info::BLOCK_SIZE.to_be_bytes().to_vec();
-        about.extend(self.export.block_lens().iter().flat_map(|len| len.to_be_bytes()));
+        about.extend(export.block_lens().iter().flat_map(|len| len.to_be_bytes()));
         self.reply(option, rep::INFO, &about)?;
 
         // One reply of each kind is enough, even if the client requests the kind several times.
         if wanted.contains(&info::NAME) {
-            self.reply(option, rep::INFO, &info::NAME.to_be_bytes())?;
+            self.reply(option, rep::INFO, &[&info::NAME.to_be_bytes()[..], name].concat())?;
         }
         if wanted.contains(&info::DESCRIPTION) {
             let head = info::DESCRIPTION.to_be_bytes();
             self.reply(option, rep::INFO, &[&head[..], DESCRIPTION.as_bytes()].concat())?;
         }
         self.reply(option, rep::ACK, &[])?;
-        let go = Outcome::Transmission { structured: self.structured };
+        let go = Outcome::Transmission { structured: self.structured, export: nth };
         Ok((option == opt::GO).then_some(go))
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::io::Errno;
 
 use super::gate::Gate;
+use super::handshake::NamedDevice;
 use super::handshake::Tls;
 use super::session::{Session, run};
 use crate::device::Device;
@@ -23,7 +24,7 @@ pub fn fuzz_session(input: &[u8]) -> Vec<u8> {
     device.read_only = setup & 1 != 0;
     device.failure = (setup & 4 != 0).then_some(Errno::IO);
     let session = Session {
-        device: &device,
+        exports: &[NamedDevice { name: "", device: &device }],
         gate: &Gate::default(),
         tls: if setup & 2 != 0 { Tls::Required } else { Tls::Offered },
         tls_config: None,

@@ -1,6 +1,6 @@
 //! An NBD server: any client of the network block device protocol can use a [`Device`].
 //!
-//! Fixed newstyle negotiation, one export with an empty name, structured replies, FLUSH and FUA,
+//! Fixed newstyle negotiation, exports chosen by name, structured replies, FLUSH and FUA,
 //! several connections with one view, TLS by STARTTLS. If the device keeps discards, TRIM is
 //! offered, and both TRIM and `WRITE_ZEROES` are discards. Else `WRITE_ZEROES` is an ordinary
 //! write: the layers below must not learn which blocks hold no data.
@@ -67,6 +67,7 @@ mod transmission;
 mod wire;
 
 pub use error::{Error, Result};
+pub use handshake::NamedDevice;
 pub use listen::Endpoint;
 #[doc(hidden)]
 pub use memory::fuzz_session;

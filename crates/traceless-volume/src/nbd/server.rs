@@ -14,7 +14,7 @@ use rustls::ServerConfig;
 use traceless_sys::listen::Clients;
 
 use super::error::{Error, Result};
-use super::handshake::Tls;
+use super::handshake::{NamedDevice, Tls};
 use super::listen::{Endpoint, Listener, open};
 use super::registry::{Peer, Registry};
 use super::session::{self, Session};
@@ -81,9 +81,14 @@ impl Server {
     /// Does not flush at the end: that is up to the owner of the device. A panic of the device ends
     /// the server and is passed on.
     pub fn run(self, device: &Arc<dyn Device>) -> Result<()> {
+        self.run_exports(&[NamedDevice { name: "", device: &**device }])
+    }
+
+    /// As [`Server::run`], with several devices.
+    pub fn run_exports(self, exports: &[NamedDevice<'_>]) -> Result<()> {
         let Self { listeners, tls, negotiation_time, shutdown } = self;
-        let (device, registry) = (device.as_ref(), Registry::default());
-        let running = Running { device, tls, negotiation_time, shutdown: &shutdown, registry };
+        let registry = Registry::default();
+        let running = Running { exports, tls, negotiation_time, shutdown: &shutdown, registry };
         thread::scope(|scope| {
             let result = running.accept_until_rung(scope, &listeners);
             drop(listeners); // New clients are refused at once instead of waiting.
@@ -132,7 +137,7 @@ impl ShutdownEvent {
 
 /// The state that the threads of a running server share.
 struct Running<'a> {
-    device: &'a dyn Device,
+    exports: &'a [NamedDevice<'a>],
     tls: Option<Arc<ServerConfig>>,
     negotiation_time: Duration,
     shutdown: &'a ShutdownEvent,
@@ -207,7 +212,7 @@ impl Visit<'_> {
     fn serve(&self, socket: Socket, tls: Tls) {
         let Self { running, peer } = self;
         let session = Session {
-            device: running.device,
+            exports: running.exports,
             gate: &peer.gate,
             tls,
             tls_config: running.tls.as_ref(),

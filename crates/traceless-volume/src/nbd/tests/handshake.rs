@@ -63,6 +63,36 @@ fn there_is_one_export_and_its_name_is_empty() {
 }
 
 #[test]
+fn exports_are_chosen_by_their_names() {
+    let (first, second) = (Memory::new(LEN), Memory::new(2 * LEN));
+    first.write(0, b"first").unwrap();
+    second.write(0, b"second").unwrap();
+    let exports =
+        [NamedDevice { name: "", device: &first }, NamedDevice { name: "second", device: &second }];
+    let _ = converse_with(&exports, Tls::Unavailable, |stream| {
+        let mut client = Client::greet(stream);
+        let listed = client.option(opt::LIST, &[]);
+        assert_eq!(listed[0].1, b"\0\0\0\0Traceless volume");
+        assert_eq!(listed[1].1, b"\0\0\0\x06secondTraceless volume");
+        assert_eq!(listed[2].0, rep::ACK);
+        let replies = client.option(opt::GO, &info_data(b"second", &[info::NAME]));
+        assert_eq!(replies[0].1[2..10], (2 * LEN as u64).to_be_bytes());
+        assert_eq!(replies[2], (rep::INFO, b"\0\x01second".to_vec()));
+        assert_eq!(client.read(0, 6), Ok(b"second".to_vec()));
+    });
+    let _ = converse_with(&exports, Tls::Unavailable, |stream| {
+        let mut client = Client::greet(stream);
+        client.send(&option_bytes(opt::EXPORT_NAME, b"second"));
+        assert_eq!(client.take(8), (2 * LEN as u64).to_be_bytes());
+    });
+    let _ = converse_with(&exports, Tls::Unavailable, |stream| {
+        let mut client = Client::greet(stream);
+        client.go();
+        assert_eq!(client.read(0, 5), Ok(b"first".to_vec()));
+    });
+}
+
+#[test]
 fn export_name_begins_with_or_without_zeroes() {
     for (client_flags, tail) in [(1u8, 124), (3, 0)] {
         let _ = converse(&Memory::new(LEN), Tls::Unavailable, |stream| {

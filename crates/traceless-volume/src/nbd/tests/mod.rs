@@ -20,7 +20,7 @@ use super::protocol::{
     SIMPLE_REPLY_MAGIC, chunk, cmd, flag, info, opt, rep,
 };
 use super::session::{Session, run};
-use super::{Endpoint, Handle, Options, Server};
+use super::{Endpoint, Handle, NamedDevice, Options, Server};
 use crate::device::Device;
 
 const COOKIE: [u8; 8] = *b"a cookie";
@@ -29,11 +29,20 @@ const SHORT: Duration = Duration::from_millis(400);
 
 /// Serves one connection without a server, and returns the result of the session.
 fn converse(device: &dyn Device, tls: Tls, talk: impl FnOnce(UnixStream)) -> io::Result<()> {
+    converse_with(&[NamedDevice { name: "", device }], tls, talk)
+}
+
+/// As [`converse`], with several devices.
+fn converse_with(
+    exports: &[NamedDevice<'_>],
+    tls: Tls,
+    talk: impl FnOnce(UnixStream),
+) -> io::Result<()> {
     let (near, far) = UnixStream::pair().unwrap();
     std::thread::scope(|scope| {
         let session = scope.spawn(|| {
             let session = Session {
-                device,
+                exports,
                 gate: &Gate::default(),
                 tls,
                 tls_config: None,
