@@ -215,6 +215,18 @@ pub enum Error {
         .0.display()
     )]
     NeedsInto(PathBuf),
+    /// A size that the length of a deniable image would not give back.
+    #[error(
+        "the sizes of a deniable image follow from its length: a file needs --size, and a \
+         device is used whole, without --size"
+    )]
+    DeniableSize,
+    /// A hidden volume has this key already.
+    #[error("a hidden volume has this key already: take another one")]
+    HiddenKeyTaken,
+    /// No hidden volume was opened.
+    #[error("this key opens no hidden volume")]
+    NothingHidden,
     /// The caller stopped work that can be resumed later.
     #[error("interrupted; {} is kept: the same command goes on with it", .0.display())]
     Paused(PathBuf),
@@ -269,6 +281,8 @@ impl Error {
             | Self::KeySlotEmpty(_)
             | Self::KeySlotsFull(_)
             | Self::OtherKeys(_)
+            | Self::HiddenKeyTaken
+            | Self::NothingHidden
             | Self::LastKey => Kind::Key,
             Self::Busy(_) | Self::AnchorTaken(_) => Kind::Busy,
             Self::Io { .. }
@@ -288,6 +302,7 @@ impl Error {
             Self::Interrupted
             | Self::Paused(_)
             | Self::NeedsInto(_)
+            | Self::DeniableSize
             | Self::Shrink { .. }
             | Self::AnchorAddress { .. } => Kind::Usage,
             Self::Scheme(traceless_core::Error::Io(e)) if carried(e).is_some() => {

@@ -111,6 +111,10 @@ impl Keys {
         self.derive("anchor", "mac")
     }
 
+    pub(super) fn veil(&self) -> Secret {
+        self.derive("veil", "headers")
+    }
+
     pub(super) fn rebuild(&self) -> Secret {
         self.derive("rebuild", "seal")
     }

@@ -101,20 +101,7 @@ impl KeySlot {
     fn wrapping_key(&self, key: &UserKey, number: usize) -> Result<Secret> {
         match (self.kind, key) {
             (SlotKind::Passphrase(kdf), UserKey::Passphrase(typed)) => {
-                let limits =
-                    Error::KdfLimits { slot: number, memory_kib: kdf.memory_kib, time: kdf.time };
-                if kdf.memory_kib > MEMORY_KIB_MAX || kdf.time > TIME_MAX || kdf.lanes > LANES_MAX {
-                    return Err(limits);
-                }
-                let Ok(params) = Params::new(kdf.memory_kib, kdf.time, kdf.lanes, Some(SECRET_LEN))
-                else {
-                    return Err(limits);
-                };
-                let mut out = Zeroizing::new([0; SECRET_LEN]);
-                Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-                    .hash_password_into(typed, &self.salt, &mut *out)
-                    .map_err(|_| limits)?;
-                Ok(Secret::from_bytes(*out))
+                stretch(typed, &self.salt, kdf, number)
             }
             (_, UserKey::File(bytes) | UserKey::Passphrase(bytes)) => {
                 Ok(Secret::extract(&self.salt, bytes, "traceless key file"))
@@ -230,6 +217,22 @@ impl KeySlots {
     }
 }
 
+/// The key that argon2id makes of a passphrase for slot `number`.
+pub(super) fn stretch(typed: &[u8], salt: &[u8; 32], kdf: Kdf, number: usize) -> Result<Secret> {
+    let limits = Error::KdfLimits { slot: number, memory_kib: kdf.memory_kib, time: kdf.time };
+    if kdf.memory_kib > MEMORY_KIB_MAX || kdf.time > TIME_MAX || kdf.lanes > LANES_MAX {
+        return Err(limits);
+    }
+    let Ok(params) = Params::new(kdf.memory_kib, kdf.time, kdf.lanes, Some(SECRET_LEN)) else {
+        return Err(limits);
+    };
+    let mut out = Zeroizing::new([0; SECRET_LEN]);
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_into(typed, salt, &mut *out)
+        .map_err(|_| limits)?;
+    Ok(Secret::from_bytes(*out))
+}
+
 /// The associated data: it binds a wrapped key to its volume and to its kind of slot.
 fn bound(uuid: &[u8; 16], kind: SlotKind) -> Vec<u8> {
     let mut bound = uuid.to_vec();
@@ -241,7 +244,7 @@ fn bound(uuid: &[u8; 16], kind: SlotKind) -> Vec<u8> {
     bound
 }
 
-fn no_memory(source: io::Error) -> Error {
+pub(super) fn no_memory(source: io::Error) -> Error {
     Error::Io { what: "lock memory for the key (raise ulimit -l)", path: "memory".into(), source }
 }
 

@@ -40,18 +40,24 @@ use traceless_block::detwo::{DetWoGeometry, Refresh};
 use traceless_core::seal::Cipher;
 
 pub(crate) mod anchor;
+mod deniable;
 mod header;
 mod keys;
 mod keyslot;
 mod rebuild;
 mod superblock;
+mod veil;
 
 pub use anchor::{Anchor, AnchorState};
+pub use deniable::{
+    DENIABLE_SLOTS, DeniableSlots, HiddenRecord, ImageSalt, PublicPart, UserSecrets,
+};
 pub use header::{Features, HEADER_LEN, Header};
 pub use keys::{KEY_FILE_LEN_MAX, KEY_FILE_LEN_MIN, Keys, MasterKey, UserKey};
 pub use keyslot::{KEY_SLOTS, Kdf, KeySlot, KeySlots, SlotKind};
 pub use rebuild::{RebuildRecord, SPARE_AT, SPARE_LEN, SourceState};
 pub use superblock::{Newest, Superblock, SuperblockVault};
+pub use veil::VeiledStore;
 
 /// First byte of superblock A; B follows it.
 pub const SUPERBLOCKS_AT: u64 = 1 << 16;

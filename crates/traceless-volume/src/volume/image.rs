@@ -1,7 +1,7 @@
 //! The image file or device: opening, locking, and unlocking it with a key.
 
 use crate::error::{Error, Result};
-use crate::format::{HEADER_LEN, Header, KeySlots, Keys, UserKey};
+use crate::format::{DeniableSlots, HEADER_LEN, Header, ImageSalt, KeySlots, Keys, UserKey};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
@@ -153,6 +153,16 @@ impl Image {
             }
             read => read.map_err(|e| failed("read", &self.path, e)),
         }
+    }
+
+    /// The salt of a deniable image.
+    pub fn deniable_salt(&self) -> Result<ImageSalt> {
+        ImageSalt::read(&self.buffered()?).map_err(|e| failed("read", &self.path, e))
+    }
+
+    /// The key slots of a deniable image.
+    pub fn deniable_slots(&self) -> Result<DeniableSlots> {
+        DeniableSlots::read(&self.buffered()?).map_err(|e| failed("read", &self.path, e))
     }
 
     /// Finds the slot that `key` opens, and verifies the header with it.

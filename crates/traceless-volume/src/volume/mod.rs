@@ -38,8 +38,11 @@
 //! ```
 
 mod admin;
+mod cover;
 mod create;
+mod deniable;
 mod header_cache;
+mod hidden_device;
 mod image;
 mod parallel_store;
 mod rebuild;
@@ -49,7 +52,12 @@ mod status;
 mod write_queue;
 
 pub use admin::{Backup, add_key, backup_header, change_key, remove_key, restore_header};
+pub use cover::Cover;
 pub use create::{CreateOptions, CreateReport, create};
+pub use deniable::{
+    DENIABLE_BLOCK_LEN, DeniableCreateOptions, DeniableOptions, DeniableVolume, create_deniable,
+};
+pub use hidden_device::HiddenDevice;
 pub use image::{UnlockedHeader, public_parts};
 pub use rebuild::{Rebuild, RebuildOptions, Rebuilt, rebuild};
 pub use repair::{RepairReport, new_anchor, repair};
