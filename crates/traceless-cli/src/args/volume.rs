@@ -42,6 +42,11 @@ pub enum VolumeCommand {
         #[command(subcommand)]
         command: KeysCommand,
     },
+    /// Hidden volumes of a deniable image
+    Hidden {
+        #[command(subcommand)]
+        command: HiddenCommand,
+    },
     /// Back up and restore header and key slots
     Header {
         #[command(subcommand)]
@@ -103,12 +108,19 @@ pub struct OpenArgs {
 pub const MAP_MEMORY: &str = "1G";
 
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub struct CreateArgs {
     #[command(flatten)]
     pub image: ImageArgs,
     /// Bytes that it can hold, with suffix K, M, G or T (binary); rounded up to whole blocks
-    #[arg(long, value_parser = parse_size)]
-    pub size: u64,
+    #[arg(long, value_parser = parse_size, required_unless_present = "deniable")]
+    pub size: Option<u64>,
+    /// Make an image of random bytes from first to last, with a public detwo volume and room for up
+    /// to 15 hidden ones, half as large together; a device is used whole, without --size
+    #[arg(long, conflicts_with_all = [
+        "refresh", "fanout", "bucket", "insecure", "amortized", "map_entries", "unfilled", "json",
+    ])]
+    pub deniable: bool,
     /// Which scheme: detwo, sq, hive and datalair hide writes, ring hides reads, too, plain is the
     /// insecure control. sq keeps neighbours together, so that files stay fast to read; detwo
     /// writes less; ring moves ten times as much
@@ -245,10 +257,61 @@ pub struct KdfArgs {
     pub kdf_time: u32,
 }
 
+/// How to open a deniable image.
+#[derive(Args, Debug)]
+pub struct DeniableArgs {
+    /// The image was made with --deniable. The key opens the public volume, or a hidden one with
+    /// the less secret ones, which are exports hidden-1, hidden-2 and so on
+    #[arg(long)]
+    pub deniable: bool,
+    /// Allow writes although no hidden volume is open: if there are any, they are OVERWRITTEN.
+    /// Without it the public key alone opens for reading only
+    #[arg(long, requires = "deniable")]
+    pub overwrite_hidden: bool,
+    /// Key file of a hidden volume to keep intact; may be given several times
+    #[arg(long, value_name = "KEY", requires = "deniable")]
+    pub protect_key_file: Vec<PathBuf>,
+    /// Open hidden volumes although blocks were overwritten: these read as zeros or as earlier
+    #[arg(long, requires = "deniable")]
+    pub accept_overwritten: bool,
+    /// Public writes a second that change nothing, and bring hidden volumes their slots; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "deniable")]
+    pub cover: u32,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum HiddenCommand {
+    /// Add a hidden volume beside all that the key opens
+    Add(AddHiddenArgs),
+    /// List the hidden volumes that the key opens, the least secret first
+    List(StatusArgs),
+    /// Serve the public volume and the hidden ones that the key opens: as serve --deniable
+    Open(ServeArgs),
+    /// Remove the hidden volume that the key opens
+    Remove(ImageArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct AddHiddenArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Bytes that it can hold, with suffix K, M, G or T (binary)
+    #[arg(long, value_parser = parse_size)]
+    pub size: u64,
+    /// Key file of the new volume; without it the program prompts for a new passphrase
+    #[arg(long, value_name = "KEY")]
+    pub new_key_file: Option<PathBuf>,
+    /// Allow it although no hidden volume is open: if there are any, they are OVERWRITTEN
+    #[arg(long)]
+    pub overwrite_hidden: bool,
+}
+
 #[derive(Args, Debug)]
 pub struct ServeArgs {
     #[command(flatten)]
     pub image: ImageArgs,
+    #[command(flatten)]
+    pub deniable: DeniableArgs,
     /// Unix socket to listen on; only its owner may connect
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,

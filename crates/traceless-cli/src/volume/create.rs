@@ -108,12 +108,13 @@ pub fn cipher(name: CipherName) -> Cipher {
 
 /// The scheme that the arguments describe.
 pub fn scheme(args: &CreateArgs) -> Result<Arc<dyn BlockScheme>, Failure> {
-    if args.size == 0 {
+    let size = args.size.unwrap_or(0);
+    if size == 0 {
         return Err(Failure::usage("--size 0: a volume must hold something"));
     }
     let kind = registry::named(&args.scheme).expect("clap has checked");
     refuse_options_of_other_schemes(args, kind)?;
-    let blocks = args.size.div_ceil(BLOCK_LEN as u64);
+    let blocks = size.div_ceil(BLOCK_LEN as u64);
     (kind.choose)(blocks, BLOCK_LEN, &options(args)?).map_err(Failure::usage)
 }
 

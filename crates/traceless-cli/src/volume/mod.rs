@@ -2,6 +2,7 @@
 
 mod check;
 pub mod create;
+mod deniable;
 mod export;
 mod failure;
 mod header;
@@ -25,7 +26,9 @@ use std::path::Path;
 
 pub fn run(command: &VolumeCommand) -> Result<(), Failure> {
     match command {
+        VolumeCommand::Create(args) if args.deniable => deniable::create(args),
         VolumeCommand::Create(args) => create::run(args),
+        VolumeCommand::Serve(args) if args.deniable.deniable => deniable::serve(args),
         VolumeCommand::Serve(args) => serve::run(args),
         VolumeCommand::Export(args) => export::run(args),
         #[cfg(feature = "ublk")]
@@ -39,6 +42,7 @@ pub fn run(command: &VolumeCommand) -> Result<(), Failure> {
         VolumeCommand::Grow(args) => rebuild::grow(args),
         VolumeCommand::Reencrypt(args) => rebuild::reencrypt(args),
         VolumeCommand::Keys { command } => keys::run(command),
+        VolumeCommand::Hidden { command } => deniable::run(command),
         VolumeCommand::Header { command } => header::run(command),
         VolumeCommand::Bench(_) => lab::run(),
     }

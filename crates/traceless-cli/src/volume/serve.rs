@@ -15,10 +15,7 @@ use traceless_volume::nbd::{Endpoint, Options, Server, TlsFiles};
 use traceless_volume::volume::{LockedImage, OpenOptions};
 
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let mut inherited = ListenFd::from_env();
-    if args.socket.is_none() && args.tcp.is_none() && inherited.len() == 0 {
-        return Err(Failure::usage("where to? give --socket PATH or --tcp ADDRESS:PORT"));
-    }
+    let mut inherited = inherited(args)?;
     traceless_sys::lock_all_memory();
     let key = key::existing(&args.image.key)?;
     let trace = Trace::open(&args.open.trace)?;
@@ -53,7 +50,17 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     outcome.and(closed).and(traced)
 }
 
-fn bind(args: &ServeArgs, inherited: &mut ListenFd) -> Result<Server, Failure> {
+/// Sockets that the parent process listens on already. Fails if there is nowhere to listen.
+pub fn inherited(args: &ServeArgs) -> Result<ListenFd, Failure> {
+    let inherited = ListenFd::from_env();
+    if args.socket.is_none() && args.tcp.is_none() && inherited.len() == 0 {
+        return Err(Failure::usage("where to? give --socket PATH or --tcp ADDRESS:PORT"));
+    }
+    Ok(inherited)
+}
+
+/// Listens where the arguments say. An address that cannot be had must not change the image.
+pub fn bind(args: &ServeArgs, inherited: &mut ListenFd) -> Result<Server, Failure> {
     let tls =
         args.tls_certificate.as_ref().zip(args.tls_key.as_ref()).map(|(chain, key)| TlsFiles {
             certificates: chain.clone(),
