@@ -81,6 +81,7 @@ expect 0 cmp --bytes 1M data back
 kill_server
 
 section "the public key alone reads, and overwrites only if told"
+expect 2 volume serve image --key-file key --socket socket --cover 3
 serve image --deniable
 expect 1 qemu-io -f raw -c "write 0 4k" nbd:unix:socket
 expect 0 nbdcopy "$(uri "")" back

@@ -266,17 +266,31 @@ pub struct DeniableArgs {
     pub deniable: bool,
     /// Allow writes although no hidden volume is open: if there are any, they are OVERWRITTEN.
     /// Without it the public key alone opens for reading only
-    #[arg(long, requires = "deniable")]
+    #[arg(long)]
     pub overwrite_hidden: bool,
     /// Key file of a hidden volume to keep intact; may be given several times
-    #[arg(long, value_name = "KEY", requires = "deniable")]
+    #[arg(long, value_name = "KEY")]
     pub protect_key_file: Vec<PathBuf>,
     /// Open hidden volumes although blocks were overwritten: these read as zeros or as earlier
-    #[arg(long, requires = "deniable")]
+    #[arg(long)]
     pub accept_overwritten: bool,
     /// Public writes a second that change nothing, and bring hidden volumes their slots; 0 for none
-    #[arg(long, value_name = "N", default_value_t = 16, requires = "deniable")]
-    pub cover: u32,
+    /// [default: 16]
+    #[arg(long, value_name = "N")]
+    pub cover: Option<u32>,
+}
+
+impl DeniableArgs {
+    /// Cover writes a second.
+    pub fn cover(&self) -> u32 {
+        self.cover.unwrap_or(16)
+    }
+
+    /// Whether an option is given that only a deniable image has.
+    pub fn is_given(&self) -> bool {
+        let has_keys = !self.protect_key_file.is_empty();
+        self.overwrite_hidden || has_keys || self.accept_overwritten || self.cover.is_some()
+    }
 }
 
 #[derive(Subcommand, Debug)]

@@ -82,7 +82,8 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     meter.finish();
     drop(keys);
     let opened = opened?;
-    let (handle, end_waiting, cover) = (server.handle(), opened.waiting_end(), args.deniable.cover);
+    let (handle, end_waiting, cover) =
+        (server.handle(), opened.waiting_end(), args.deniable.cover());
     signals::on_stop(move || {
         handle.shutdown();
         if cover == 0 {

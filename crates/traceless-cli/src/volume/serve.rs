@@ -15,6 +15,12 @@ use traceless_volume::nbd::{Endpoint, Options, Server, TlsFiles};
 use traceless_volume::volume::{LockedImage, OpenOptions};
 
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
+    if args.deniable.is_given() {
+        return Err(Failure::usage(
+            "--overwrite-hidden, --protect-key-file, --accept-overwritten and --cover go with \
+             --deniable",
+        ));
+    }
     let mut inherited = inherited(args)?;
     traceless_sys::lock_all_memory();
     let key = key::existing(&args.image.key)?;
