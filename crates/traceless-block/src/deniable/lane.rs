@@ -219,7 +219,7 @@ impl Lane {
         self.volumes.iter().flatten().map(|volume| volume.blocks + 1).sum()
     }
 
-    /// Adds volumes with the blocks that are on the lane. The number of each is one more than the last.
+    /// Adds a volume with its blocks that are on the lane. Its number is one more than the last.
     pub fn add(&mut self, volume: LaneVolume) -> usize {
         let number = self.volumes.len();
         assert!(number < HIDDEN_MAX, "the caller counts the volumes");

@@ -261,7 +261,7 @@ fn trace_of(hidden: usize, writes: u64) -> Vec<Event> {
 fn traces_are_equal_with_any_number_of_hidden_volumes() {
     let writes = match std::env::var("TRACELESS_MODEL_OPERATIONS") {
         Ok(more) => more.parse().unwrap(),
-        Err(_) => 20_000,
+        Err(_) => 200_000,
     };
     let without = trace_of(0, writes);
     assert!(without.len() as u64 > writes / 10);
