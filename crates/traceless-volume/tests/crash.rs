@@ -37,7 +37,6 @@ use steps::{Step, script};
 use subjects::{FAMILIES, Family, Subject, detwo};
 use traceless_block::plain::PlainScheme;
 use traceless_block::registry::KINDS;
-use traceless_core::oram::Hides;
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_volume::format::AREAS_AT;
 use world::{Failure, How, World};
@@ -62,12 +61,14 @@ fn nothing_acknowledged_is_lost_at_any_crash() {
     }
 }
 
-/// A volume of `plain` is torn by crashes, as `encryption_in_place_is_torn` shows.
+/// A volume of `plain` is torn by crashes, as `encryption_in_place_is_torn` shows. A ring moves all
+/// its blocks at each opening after a crash, which takes too long at thousands of points: its
+/// crashes are those of the conformance suite and of `ring/tests.rs`.
 #[test]
-fn every_kind_but_plain_is_crashed() {
+fn every_other_kind_is_crashed() {
     let mut kinds: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
     let mut crashed: Vec<&str> = FAMILIES.iter().map(|family| family.name).collect();
-    crashed.push("plain");
+    crashed.extend(["plain", "ring"]);
     kinds.sort_unstable();
     crashed.sort_unstable();
     assert_eq!(kinds, crashed);
@@ -138,9 +139,7 @@ fn every_planted_fault_is_found() {
             }
             let case = Case { faults: [Fault::None, Fault::RedoLost], ..sound.clone() };
             let found = case.check(QUICK).expect_err("the places went unnoticed");
-            // A ring does not find in its next opening what the pass of the one before lost.
-            let hides_reads = sound.subject.scheme.hides() == Hides::ReadsAndWrites;
-            assert!(found.contains("distinguished") || hides_reads, "{found}");
+            assert!(found.contains("distinguished"), "{found}");
             let subject = Subject { open: mutants::open_unsynced, ..sound.subject.clone() };
             let found = Case { subject, ..sound }.check(QUICK).expect_err("no sync is no flush");
             println!("no sync at all: {}", found.lines().next().unwrap_or_default());

@@ -150,7 +150,7 @@ fn step(open: &mut Deniable, model: &mut Model, rng: &mut SeededRng, hidden: usi
         model.settle(|volume| volume == 0 || is_flushed(volume - 1));
         return Ok(());
     }
-    let addrs: Vec<_> = (0..1 + rng.below(5)).map(|_| Addr(rng.below(BLOCKS))).collect();
+    let addrs: Vec<_> = (0..=rng.below(5)).map(|_| Addr(rng.below(BLOCKS))).collect();
     let plain: Vec<u8> = addrs.iter().flat_map(|addr| model.write(0, addr.0)).collect();
     open.write_many(&addrs, &plain)
 }
@@ -246,8 +246,7 @@ fn trace_of(hidden: usize, writes: u64) -> Vec<Event> {
             40..60 => open.write_dummy().unwrap(),
             60..62 => open.verify(&mut |_, _| {}, &mut |place| panic!("{place:?}")).unwrap(),
             _ => {
-                let addrs: Vec<_> =
-                    (0..1 + public.below(100)).map(|_| public.below(BLOCKS)).collect();
+                let addrs: Vec<_> = (0..=public.below(100)).map(|_| public.below(BLOCKS)).collect();
                 let addrs: Vec<_> = addrs.into_iter().map(Addr).collect();
                 open.write_many(&addrs, &vec![1; addrs.len() * BLOCK]).unwrap();
             }

@@ -265,7 +265,7 @@ impl RingCore {
         let (entry, body) = self.input.slot_mut(read.nth);
         let Some(head) = keys.open_slot(version, entry) else { return false };
         let is_sound = match (head.held, read.block) {
-            (Some(held), Some(block)) => held.block == block && !held.is_lost,
+            (Some(found), Some(block)) => found.block == block && !found.is_lost,
             (None, None) => true,
             _ => false,
         };

@@ -232,8 +232,8 @@ mod tests {
     #[test]
     fn a_slot_opens_with_every_bit_and_its_version_alone() {
         let keys = SlotKeys::new(Cipher::default(), &Secret::from_bytes([7; 32]));
-        let held = Some(SlotBlock { block: 9, is_lost: true });
-        let head = LogHead { held, accesses: 5, synced: 3 };
+        let block = Some(SlotBlock { block: 9, is_lost: true });
+        let head = LogHead { held: block, accesses: 5, synced: 3 };
         let (mut entry, mut body) = ([0; LOG_ENTRY_LEN], [4; 64]);
         keys.seal(Nonce::new(12, Salt(3)), &head.to_bytes(), (&mut entry, &mut body));
         assert_eq!(keys.open_record(12, &entry), Some(head));

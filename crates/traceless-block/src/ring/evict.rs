@@ -46,13 +46,14 @@ impl RingCore {
     pub fn candidates(&mut self, eviction: &Eviction) -> Result<Vec<Candidate>> {
         let mut list = vec![];
         for (level, read) in eviction.buckets.iter().enumerate().rev() {
-            let (Some(last), before) = (read.last, list.len()) else { continue };
-            let keys = &self.keys.at(self.geometry.record_before(last)).levels[level];
+            let (Some(written), before) = (read.last, list.len()) else { continue };
+            let keys = &self.keys.at(self.geometry.record_before(written)).levels[level];
             for slot in 0..self.geometry.levels[level].slots() {
-                let version = self.geometry.version(level, last, slot);
+                let version = self.geometry.version(level, written, slot);
                 let entry = self.input.slot(read.begin + slot as usize).0;
                 let Some(head) = keys.open_slot(version, entry) else {
-                    return Err(Error::Tampered { place: self.place_of(level, last, slot, None) });
+                    let place = self.place_of(level, written, slot, None);
+                    return Err(Error::Tampered { place });
                 };
                 let Some(SlotBlock { block, is_lost }) = head.held else { continue };
                 let spot = self.map.get(block);

@@ -95,17 +95,14 @@ impl RingGeometry {
     pub fn with_buckets(blocks: u64, block_len: usize, rate: u32, buckets: &[u64]) -> Result<Self> {
         let sized = |(nth, &own): (usize, &u64)| {
             let rate = f64::from(rate);
-            let room = match buckets.get(nth + 1) {
+            let room = if let Some(&below) = buckets.get(nth + 1) {
                 // A bucket holds what its buckets below did not fetch yet: one of them nothing,
                 // the next what came since the eviction before, and so on.
-                Some(&below) => {
-                    let mean = rate * (below / own.max(1)).saturating_sub(1) as f64 / 2.0;
-                    mean + 5.0 * (mean + 1.0).sqrt() + 8.0
-                }
-                None => {
-                    let mean = blocks as f64 / own.max(1) as f64;
-                    mean + 4.0 * mean.sqrt() + 4.0
-                }
+                let mean = rate * (below / own.max(1)).saturating_sub(1) as f64 / 2.0;
+                mean + 5.0 * (mean + 1.0).sqrt() + 8.0
+            } else {
+                let mean = blocks as f64 / own.max(1) as f64;
+                mean + 4.0 * mean.sqrt() + 4.0
             };
             let dummies = (rate + 4.0 * rate.sqrt()) as u64 + 1;
             RingLevel { buckets: own, blocks: room as u64 + 1, dummies }

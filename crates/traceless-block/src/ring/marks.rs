@@ -178,9 +178,9 @@ mod tests {
 
     #[test]
     fn every_unread_dummy_is_drawn_once() {
-        let ring = RingGeometry::with_buckets(500, 64, 40, &[2, 8]).unwrap();
-        let slots = ring.levels[1].slots();
-        let mut marks = Marks::new(&ring).unwrap();
+        let geometry = RingGeometry::with_buckets(500, 64, 40, &[2, 8]).unwrap();
+        let slots = geometry.levels[1].slots();
+        let mut marks = Marks::new(&geometry).unwrap();
         let mut rng = SeededRng::new(1);
         for round in 0..3 {
             marks.renew(1, 5, slots);
@@ -193,8 +193,8 @@ mod tests {
             let all: Vec<_> = (0..slots).filter(|slot| ![3, 70].contains(slot)).collect();
             assert_eq!(drawn, all);
         }
-        let bytes = marks.to_bytes(ring.marks_memory() as usize);
-        let mut again = Marks::new(&ring).unwrap();
+        let bytes = marks.to_bytes(geometry.marks_memory() as usize);
+        let mut again = Marks::new(&geometry).unwrap();
         again.set(&bytes);
         assert_eq!(again.to_bytes(bytes.len()), bytes);
         assert_eq!((again.reads(1, 5), again.reads(1, 4)), (slots - 2, 0));

@@ -130,17 +130,13 @@ impl TraceReader<'_> {
             let mut path = None;
             for level in 0..self.geometry.levels.len() {
                 let bucket = self.slot_of_access(level, &mut rest, &mut whole)?;
-                path = match (level.checked_sub(1), path) {
-                    (None, _) => bucket,
-                    (Some(above), Some(path)) => {
-                        let of = |level: usize| self.geometry.levels[level].buckets;
-                        if bucket.is_some_and(|bucket| bucket / (of(level) / of(above)) != path) {
-                            return Err("buckets of two paths are read");
-                        }
-                        bucket
+                if let (Some(above), Some(path)) = (level.checked_sub(1), path) {
+                    let of = |level: usize| self.geometry.levels[level].buckets;
+                    if bucket.is_some_and(|bucket| bucket / (of(level) / of(above)) != path) {
+                        return Err("buckets of two paths are read");
                     }
-                    (Some(_), None) => bucket,
-                };
+                }
+                path = bucket;
             }
             self.out.drawn.push(path);
             self.out.public.push(Event { at: 0, len: 1, ..event });

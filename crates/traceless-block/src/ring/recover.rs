@@ -198,8 +198,8 @@ impl RingCore {
         let entries = header.chunks_exact(layout.entry_len).take(layout.stripe_slots as usize);
         for (slot, entry) in (0..).zip(entries) {
             let place = self.place_of(level, nth, slot, None);
-            let head = keys.open_slot(self.geometry.version(level, nth, slot), entry);
-            let LevelHead { held, birth } = head.ok_or(Error::Tampered { place })?;
+            let opened = keys.open_slot(self.geometry.version(level, nth, slot), entry);
+            let LevelHead { held, birth } = opened.ok_or(Error::Tampered { place })?;
             let Some(held) = held else { continue };
             let newest = births.get_mut(held.block as usize).ok_or(Error::Tampered { place })?;
             if birth + 1 >= *newest {

@@ -9,6 +9,9 @@ use traceless_core::error::{Error, Place, Result};
 use traceless_core::store::Run;
 use traceless_core::types::{Addr, Slot};
 
+/// Gets a block, and its contents or the place of its damage.
+type Visit<'a> = &'a mut dyn FnMut(u64, core::result::Result<&[u8], Place>);
+
 impl RingCore {
     /// Reads blocks by reading everything.
     pub fn read_all_for(&mut self, addrs: &[Addr], into: &mut [u8]) -> Result {
@@ -47,11 +50,7 @@ impl RingCore {
     }
 
     /// Calls `visit` with every block that was written: its contents, or the place of its damage.
-    fn scan(
-        &self,
-        progress: &mut dyn FnMut(u64, u64),
-        visit: &mut dyn FnMut(u64, core::result::Result<&[u8], Place>),
-    ) -> Result {
+    fn scan(&self, progress: &mut dyn FnMut(u64, u64), visit: Visit<'_>) -> Result {
         let all: u64 = self.geometry.levels.iter().map(|level| level.buckets).sum();
         let mut done = 0;
         for (block, held) in self.stash.iter() {
@@ -71,13 +70,7 @@ impl RingCore {
         Ok(())
     }
 
-    fn scan_bucket(
-        &self,
-        level: usize,
-        nth: u64,
-        run: &mut Run,
-        visit: &mut dyn FnMut(u64, core::result::Result<&[u8], Place>),
-    ) -> Result {
+    fn scan_bucket(&self, level: usize, nth: u64, run: &mut Run, visit: Visit<'_>) -> Result {
         let slots = self.geometry.levels[level].slots();
         let bucket = self.geometry.bucket(level, self.geometry.evicted_leaf(nth));
         run.clear();

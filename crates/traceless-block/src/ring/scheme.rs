@@ -1,7 +1,7 @@
 //! Ring ORAM as a kind of block scheme.
 
 use super::read_trace::read_trace;
-use super::{Ring, RingGeometry};
+use super::{Ring, RingGeometry, RingLevel};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -100,7 +100,7 @@ impl BlockScheme for RingGeometry {
             map_bytes: self.map_memory(),
             buffer_bytes: self.buffer_memory(),
             levels: Some(self.levels.len() as u64),
-            bucket: self.levels.last().map(|level| level.slots()),
+            bucket: self.levels.last().map(RingLevel::slots),
             ..Facts::default()
         }
     }

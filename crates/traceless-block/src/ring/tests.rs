@@ -8,9 +8,9 @@ use traceless_core::suite::rig;
 /// Blocks stay where they can be found for many turns of all buckets, with few in the stash.
 #[test]
 fn many_turns_lose_nothing_and_the_stash_stays_short() {
-    let ring = RingGeometry::with_buckets(600, 64, 8, &[4, 16]).unwrap();
-    let mut rig = rig::Rig::with_room(ring.clone(), ring.store_len());
-    let mut oram = Ring::create(&ring, rig.context(rig.store.clone(), false)).unwrap();
+    let geometry = RingGeometry::with_buckets(600, 64, 8, &[4, 16]).unwrap();
+    let mut rig = rig::Rig::with_room(geometry.clone(), geometry.store_len());
+    let mut oram = Ring::create(&geometry, rig.context(rig.store.clone(), false)).unwrap();
     let (mut rng, mut model, mut most) = (SeededRng::new(5), vec![0u8; 600], 0);
     for nth in 0..20_000u64 {
         let block = rng.below(if nth % 3 == 0 { 600 } else { 60 });
@@ -32,9 +32,9 @@ fn many_turns_lose_nothing_and_the_stash_stays_short() {
 /// For reading only all of it is read for each request, in one order, and nothing is written.
 #[test]
 fn reading_only_reads_everything() {
-    let ring = RingGeometry::with_buckets(100, 64, 4, &[3, 6]).unwrap();
-    let mut rig = rig::Rig::with_room(ring.clone(), ring.store_len());
-    let mut oram = Ring::create(&ring, rig.context(rig.store.clone(), false)).unwrap();
+    let geometry = RingGeometry::with_buckets(100, 64, 4, &[3, 6]).unwrap();
+    let mut rig = rig::Rig::with_room(geometry.clone(), geometry.store_len());
+    let mut oram = Ring::create(&geometry, rig.context(rig.store.clone(), false)).unwrap();
     rig::fill(&mut oram, 7);
     oram.sync().unwrap();
     drop(oram);
@@ -42,7 +42,7 @@ fn reading_only_reads_everything() {
     let seen = Arc::new(traceless_core::trace::Recorder::default());
     let store = Arc::new(traceless_core::store::WatchedStore::new(rig.store.clone(), seen.clone()));
     let (context, state) = (rig.context(store, true), rig.vault.kept());
-    let mut oram = Ring::open(&ring, context, &state, &mut |_, _| {}).unwrap();
+    let mut oram = Ring::open(&geometry, context, &state, &mut |_, _| {}).unwrap();
     seen.take();
     let mut traces = vec![];
     for block in [3, 99] {
@@ -69,14 +69,14 @@ fn same(a: &[u32], b: &[u32]) -> usize {
 /// the same leaf again: all blocks get new ones, which do not depend on the old ones.
 #[test]
 fn a_crash_links_no_accesses() {
-    let ring = RingGeometry::with_buckets(2000, 64, 16, &[8, 32]).unwrap();
-    let mut rig = rig::Rig::with_room(ring.clone(), ring.store_len());
-    let mut oram = Ring::create(&ring, rig.context(rig.store.clone(), false)).unwrap();
+    let geometry = RingGeometry::with_buckets(2000, 64, 16, &[8, 32]).unwrap();
+    let mut rig = rig::Rig::with_room(geometry.clone(), geometry.store_len());
+    let mut oram = Ring::create(&geometry, rig.context(rig.store.clone(), false)).unwrap();
     rig::fill(&mut oram, 3);
     oram.close().unwrap();
     let open = |rig: &mut rig::Rig<RingGeometry>| {
         let (context, state) = (rig.context(rig.store.clone(), false), rig.vault.kept());
-        Ring::open(&ring, context, &state, &mut |_, _| {}).unwrap()
+        Ring::open(&geometry, context, &state, &mut |_, _| {}).unwrap()
     };
     // A close changes nothing: this is what the test would find without the pass.
     let before = leaves_of(&oram);
@@ -102,9 +102,9 @@ fn a_crash_links_no_accesses() {
 /// A pass that is interrupted anywhere loses nothing, and the next opening makes a whole one.
 #[test]
 fn a_pass_may_be_cut_short_anywhere() {
-    let ring = RingGeometry::with_buckets(60, 64, 4, &[2, 4]).unwrap();
-    let mut rig = rig::Rig::with_room(ring.clone(), ring.store_len());
-    let mut oram = Ring::create(&ring, rig.context(rig.store.clone(), false)).unwrap();
+    let geometry = RingGeometry::with_buckets(60, 64, 4, &[2, 4]).unwrap();
+    let mut rig = rig::Rig::with_room(geometry.clone(), geometry.store_len());
+    let mut oram = Ring::create(&geometry, rig.context(rig.store.clone(), false)).unwrap();
     rig::fill(&mut oram, 9);
     oram.sync().unwrap();
     drop(oram);
@@ -112,7 +112,7 @@ fn a_pass_may_be_cut_short_anywhere() {
     for fuse in (1..).step_by(3) {
         let disk = Arc::new(rig::Forgetful::new(&rig.store.snapshot(), fuse));
         let (context, state) = (rig.context(disk.clone(), false), rig.vault.kept());
-        match Ring::open(&ring, context, &state, &mut |_, _| {}) {
+        match Ring::open(&geometry, context, &state, &mut |_, _| {}) {
             Ok(_) => break,
             Err(error) => assert!(matches!(error, traceless_core::Error::Store(_)), "{error:?}"),
         }
@@ -122,7 +122,7 @@ fn a_pass_may_be_cut_short_anywhere() {
     }
     assert!(cuts > 5, "{cuts} cuts");
     let (context, state) = (rig.context(rig.store.clone(), false), rig.vault.kept());
-    let mut oram = Ring::open(&ring, context, &state, &mut |_, _| {}).unwrap();
+    let mut oram = Ring::open(&geometry, context, &state, &mut |_, _| {}).unwrap();
     assert!(oram.core().map.spots().all(|spot| !spot.is_stale));
     rig::assert_filled(&mut oram, 9);
 }
@@ -130,9 +130,9 @@ fn a_pass_may_be_cut_short_anywhere() {
 /// Damage to a slot of one block costs that block, and the next writes bring it back.
 #[test]
 fn damage_costs_one_block_until_it_is_written() {
-    let ring = RingGeometry::with_buckets(300, 64, 8, &[4, 16]).unwrap();
-    let mut rig = rig::Rig::with_room(ring.clone(), ring.store_len());
-    let mut oram = Ring::create(&ring, rig.context(rig.store.clone(), false)).unwrap();
+    let geometry = RingGeometry::with_buckets(300, 64, 8, &[4, 16]).unwrap();
+    let mut rig = rig::Rig::with_room(geometry.clone(), geometry.store_len());
+    let mut oram = Ring::create(&geometry, rig.context(rig.store.clone(), false)).unwrap();
     rig::fill(&mut oram, 1);
     let is_in_leaf =
         |spot: &map::RingSpot| matches!(spot.place, map::RingPlace::Level { level: 1, .. });
@@ -161,7 +161,7 @@ fn damage_costs_one_block_until_it_is_written() {
     }
     oram.close().unwrap();
     let (context, state) = (rig.context(rig.store.clone(), false), rig.vault.kept());
-    let mut oram = Ring::open(&ring, context, &state, &mut |_, _| {}).unwrap();
+    let mut oram = Ring::open(&geometry, context, &state, &mut |_, _| {}).unwrap();
     let refused = oram.read(Addr(block), &mut read);
     assert!(matches!(refused, Err(traceless_core::Error::Tampered { .. })), "{refused:?}");
     oram.write(Addr(block), &[1; 64]).unwrap();
@@ -173,9 +173,10 @@ fn damage_costs_one_block_until_it_is_written() {
 /// that miss a turn are counted, and none may miss two.
 #[test]
 fn blocks_seldom_miss_their_turn() {
-    let ring = RingGeometry::with_buckets(4000, 64, 32, &[8, 24]).unwrap();
-    let context = SchemeContext::in_memory(ring.store_len(), Box::new(SeededRng::new(3))).unwrap();
-    let mut oram = Ring::create(&ring, context).unwrap();
+    let geometry = RingGeometry::with_buckets(4000, 64, 32, &[8, 24]).unwrap();
+    let context =
+        SchemeContext::in_memory(geometry.store_len(), Box::new(SeededRng::new(3))).unwrap();
+    let mut oram = Ring::create(&geometry, context).unwrap();
     rig::fill(&mut oram, 1);
     let (mut most, turn) = (0, 8 * 32);
     for nth in 0..30_000u64 {

@@ -79,6 +79,7 @@ pub struct KeyArgs {
 }
 
 #[derive(Args, Debug)]
+#[expect(clippy::doc_markdown, reason = "a help text is shown as it is")]
 pub struct AnchorArgs {
     /// Where a small record lies, away from the image, of how far the volume had come: an older
     /// image, or one that lost flushed writes, is refused. A file, rediss://HOST:PORT/KEY,
@@ -300,7 +301,7 @@ pub enum HiddenCommand {
     /// List the hidden volumes that the key opens, the least secret first
     List(StatusArgs),
     /// Serve the public volume and the hidden ones that the key opens: as serve --deniable
-    Open(ServeArgs),
+    Open(Box<ServeArgs>),
     /// Remove the hidden volume that the key opens
     Remove(ImageArgs),
 }
@@ -315,9 +316,22 @@ pub struct AddHiddenArgs {
     /// Key file of the new volume; without it the program prompts for a new passphrase
     #[arg(long, value_name = "KEY")]
     pub new_key_file: Option<PathBuf>,
+    /// File with the new passphrase as its first line
+    #[arg(long, value_name = "FILE", conflicts_with = "new_key_file")]
+    pub new_passphrase_file: Option<PathBuf>,
     /// Allow it although no hidden volume is open: if there are any, they are OVERWRITTEN
     #[arg(long)]
     pub overwrite_hidden: bool,
+}
+
+impl AddHiddenArgs {
+    /// Where the new key comes from.
+    pub fn new_key(&self) -> KeyArgs {
+        KeyArgs {
+            key_file: self.new_key_file.clone(),
+            passphrase_file: self.new_passphrase_file.clone(),
+        }
+    }
 }
 
 #[derive(Args, Debug)]

@@ -30,7 +30,7 @@ pub fn run(command: &HiddenCommand) -> Result<(), Failure> {
 }
 
 pub fn create(args: &CreateArgs) -> Result<(), Failure> {
-    let key = key::new(args.image.key.key_file.as_deref())?;
+    let key = key::new(&args.image.key)?;
     let options = DeniableCreateOptions {
         size: args.size,
         cipher: create::cipher(args.cipher),
@@ -109,10 +109,10 @@ fn serve_exports(server: Server, opened: &DeniableVolume, rate: u32) -> Result<(
     std::thread::scope(|scope| {
         let covering = scope
             .spawn(|| if is_covered { cover.run(opened, &Monotonic::start()) } else { Ok(()) });
-        let served = server.run_exports(&exports).map_err(Failure::from);
+        let ended = server.run_exports(&exports).map_err(Failure::from);
         cover.stop();
         let covered = covering.join().expect("the cover does not panic").map_err(Failure::from);
-        served.and(covered)
+        ended.and(covered)
     })
 }
 
@@ -138,7 +138,7 @@ fn change(
 
 fn add(args: &AddHiddenArgs) -> Result<(), Failure> {
     let old = key::existing(&args.image.key)?;
-    let new = key::new(args.new_key_file.as_deref())?;
+    let new = key::new(&args.new_key())?;
     change(&args.image, old, args.overwrite_hidden, |opened| {
         if opened.volume().read_only() {
             return Err(Failure::usage(

@@ -79,7 +79,7 @@ impl HelperCall {
                     let value = words.next().and_then(|value| value.to_str());
                     let value = value.ok_or_else(|| format!("-{flag} takes a text"))?;
                     if flag == "o" {
-                        call.options = value.to_owned();
+                        value.clone_into(&mut call.options);
                     }
                 }
                 // Sloppy, no mtab, verbose, forced, lazy, read-only if busy.

@@ -126,13 +126,13 @@ impl DeniableSlots {
         salt: &ImageSalt,
         secrets: &UserSecrets,
     ) -> Result<Option<(PublicPart, usize)>> {
-        let sealer = Aead::new(&secrets.slot);
+        let cipher = Aead::new(&secrets.slot);
         let mut found = None;
         for (number, slot) in self.0.chunks_exact(SLOT_LEN).enumerate() {
             let mut plain = Zeroizing::new([0; PLAIN_LEN]);
             let nonce = Nonce::new(number as u64, Salt::split(slot).0);
             let (sealed, tag) = (&slot[SEALED_AT..TAG_AT], &slot[TAG_AT..TAG_AT + TAG_LEN]);
-            if sealer.open(nonce, &salt.0, sealed, tag, &mut *plain).is_ok() {
+            if cipher.open(nonce, &salt.0, sealed, tag, &mut *plain).is_ok() {
                 found = Some((plain, number));
             }
         }
@@ -152,8 +152,8 @@ impl DeniableSlots {
         let drawn = rng.salt();
         let (sealed, tag) = drawn.put(&mut slot).split_at_mut(PLAIN_LEN);
         let (nonce, plain) = (Nonce::new(number as u64, drawn), public.encode());
-        let sealer = Aead::new(&secrets.slot);
-        sealer.seal(nonce, &salt.0, &*plain, sealed, &mut tag[..TAG_LEN]);
+        let cipher = Aead::new(&secrets.slot);
+        cipher.seal(nonce, &salt.0, &*plain, sealed, &mut tag[..TAG_LEN]);
         let at = SLOTS_AT + (number * SLOT_LEN) as u64;
         image.write_all_at(&slot, at)?;
         image.sync_data()

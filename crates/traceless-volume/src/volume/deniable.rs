@@ -8,6 +8,7 @@ use super::create::{fill, make_scheme, open_new, reserve};
 use super::hidden_device::HiddenDevice;
 use super::image::{Image, UnlockedHeader, failed};
 use super::{OpenOptions, Volume, watched_store};
+use crate::anchor_places::place_at;
 use crate::error::{Error, Result};
 use crate::format::{
     AREAS_AT, Anchor, DeniableSlots, Features, Header, HiddenRecord, ImageSalt, MasterKey,
@@ -34,7 +35,7 @@ pub struct DeniableCreateOptions {
     pub cipher: Cipher,
     /// Overwrite an existing file or device.
     pub force: bool,
-    /// Path of the anchor to make.
+    /// Place of the anchor to make: a path, or a URL as of [`crate::anchor_places`].
     pub anchor: Option<PathBuf>,
 }
 
@@ -91,7 +92,10 @@ fn make(
     let UnlockedHeader { header, keys, .. } = unlocked(geometry, &salt, &public)?;
     let keys = Arc::new(keys);
     let anchor = match &options.anchor {
-        Some(path) => Some(Arc::new(Anchor::create(path, keys.clone(), options.force)?)),
+        Some(address) => {
+            let place = place_at(address, image.path())?;
+            Some(Arc::new(Anchor::create(place, keys.clone(), options.force)?))
+        }
         None => None,
     };
     let file = FileStore::new(image.try_clone()?, image_len, image.caching());
@@ -101,9 +105,8 @@ fn make(
     DeniableSlots::write(image.file(), 0, &salt, (&salt.secrets(key)?, &public), &mut System)
         .and_then(|()| image.file().sync_all())
         .map_err(|e| image.failed("write", e))?;
-    for path in [Some(image.path()), options.anchor.as_deref()].into_iter().flatten() {
-        sync_folder_of(path).map_err(|e| failed("sync the folder of", path, e))?;
-    }
+    let path = image.path();
+    sync_folder_of(path).map_err(|e| failed("sync the folder of", path, e))?;
     Ok((geometry.public.blocks * DENIABLE_BLOCK_LEN as u64, image_len))
 }
 
@@ -371,7 +374,9 @@ mod tests {
         hidden[0].write(4090, b"less secret").unwrap();
         hidden[1].write(60_000, &[7; 5000]).unwrap();
         open.cover(20).unwrap();
-        hidden.iter().for_each(|hidden| hidden.flush().unwrap());
+        for device in &hidden {
+            device.flush().unwrap();
+        }
         open.volume().close().unwrap();
         drop(open);
 
@@ -419,7 +424,9 @@ mod tests {
             // difference from the mean is about 255, and six standard deviations are 136.
             for (nth, piece) in bytes.chunks_exact(4096).enumerate() {
                 let mut counts = [0f64; 256];
-                piece.iter().for_each(|&byte| counts[usize::from(byte)] += 1.0);
+                for &byte in piece {
+                    counts[usize::from(byte)] += 1.0;
+                }
                 let found: f64 = counts.iter().map(|n| (n - 16.0).powi(2) / 16.0).sum();
                 assert!((110.0..410.0).contains(&found), "{what}, page {nth}: {found}");
             }

@@ -6,7 +6,6 @@ use crate::steps::Step;
 use crate::world::{How, Open, World};
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use traceless_core::oram::Hides;
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_volume::format::AREAS_AT;
 
@@ -206,8 +205,6 @@ impl Checker {
         for world in &mut self.worlds {
             // Each image gets random ids of its own, which are the same in each run of the test.
             world.draws = 1000 * self.tally.images();
-            // Reads for the image before may have written.
-            world.disk.take_log();
         }
         let mut recovery = self.recover_fully(point)?;
         self.worlds[0].disk.roll_back(marks[0]);
@@ -248,14 +245,12 @@ impl Checker {
         if shown.is_some_and(|shown| shown != count) {
             return Err(format!("{count} writes, but {shown:?} when opened for reading only"));
         }
-        let log = world.disk.take_log();
         world.check(&open, &world.history[..count as usize])?;
         open.verify()?;
-        let tail = world.history.split_off(count as usize);
-        world.note_reads(&open);
         drop(open);
+        let tail = world.history.split_off(count as usize);
         let nonces = point.recovery.map_or(Nonces::default(), |r| r.nonces.clone());
-        let went = Recovered { world, nonces, point, number }.examine(count, log, on);
+        let went = Recovered { world, nonces, point, number }.examine(count, on);
         world.history.truncate(count as usize);
         world.history.extend(tail);
         went
@@ -313,10 +308,10 @@ struct Recovered<'a> {
 }
 
 impl Recovered<'_> {
-    /// Checks the volume after a recovery that found `count` writes and left a log, and returns the
-    /// recovery. With `on`, writes to the volume, too.
-    fn examine(mut self, count: u64, log: Vec<Event>, on: bool) -> Result<Recovery, String> {
-        self.note(&log)?;
+    /// Checks the volume after a recovery that found `count` writes, and returns the recovery. With
+    /// `on`, writes to the volume, too.
+    fn examine(mut self, count: u64, on: bool) -> Result<Recovery, String> {
+        let log = self.note()?;
         let nonces = self.nonces.clone();
         let open = self.open_again(&places(&log))?;
         if on {
@@ -336,14 +331,10 @@ impl Recovered<'_> {
         }
         let checked = self.world.check(&open, &self.world.history);
         checked.map_err(|e| format!("at the second opening: {e}"))?;
-        self.world.note_reads(&open);
-        let log = self.world.disk.take_log();
-        self.note(&log)?;
-        let written = places(&log);
+        let written = places(&self.note()?);
         // If the scheme draws places, an opening after one that was not closed copies a journal
-        // again, to places that were written before. If it hides reads, it moves all blocks.
-        let copies = self.world.subject.draws_places && first_places.is_empty()
-            || self.world.subject.scheme.hides() == Hides::ReadsAndWrites;
+        // again, to places that were written before.
+        let copies = self.world.subject.draws_places && first_places.is_empty();
         if !written.is_empty() && written != first_places && !copies {
             return Err(format!(
                 "the first opening wrote {first_places:?}, the second {written:?}"
@@ -361,21 +352,19 @@ impl Recovered<'_> {
             steps.extend((0..=self.world.subject.around / 3).map(|_| Step::Write(3)));
         }
         for step in steps {
-            self.step(&mut open, step, &mut rng)?;
+            self.world.step(&mut open, step, &mut rng)?;
+            self.note()?;
         }
-        self.step(&mut open, Step::Kill, &mut rng)?;
+        self.world.step(&mut open, Step::Kill, &mut rng)?;
+        self.note()?;
         self.world.check(&open, &self.world.history).map_err(|e| format!("after writing on: {e}"))
     }
 
-    fn step(&mut self, open: &mut Open, step: Step, rng: &mut SeededRng) -> Result<(), String> {
-        self.world.step(open, step, rng)?;
+    /// Takes the log, and checks it for nonces used twice.
+    fn note(&mut self) -> Result<Vec<Event>, String> {
         let log = self.world.disk.take_log();
-        self.note(&log)
-    }
-
-    /// Checks a log for nonces used twice.
-    fn note(&mut self, log: &[Event]) -> Result<(), String> {
-        self.nonces.note_after(Some((&self.world.nonces, self.point.until)), log, 0)
+        self.nonces.note_after(Some((&self.world.nonces, self.point.until)), &log, 0)?;
+        Ok(log)
     }
 }
 

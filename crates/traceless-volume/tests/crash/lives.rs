@@ -32,7 +32,7 @@ impl Life {
     /// Runs through `crashes` crashes, then recovers and verifies.
     pub fn live(&mut self, crashes: u64) -> Result<(), String> {
         for _ in 0..crashes {
-            let requests = self.rng.below(45 + self.world.subject.opening_requests);
+            let requests = self.rng.below(45);
             self.world.disk.set_fuse(Some(requests));
             match self.until_the_power_goes() {
                 Err(Failure::Power) => {}
@@ -69,15 +69,7 @@ impl Life {
             return Err(format!("{count} writes, {promised} were promised").into());
         }
         self.world.history.resize(count as usize, Write::DUMMY);
-        // The power may fail during the check: then some of its reads may have been made.
-        let reads = self.world.subject.reads_of_check();
-        self.world.history.resize((count + reads) as usize, Write::DUMMY);
-        let checked = self.world.check(&open, &self.world.history[..count as usize]);
-        checked.map_err(|what| match self.world.disk.is_dead() {
-            true => Failure::Power,
-            false => Failure::Wrong(what),
-        })?;
-        self.world.note_reads(&open);
+        self.world.check(&open, &self.world.history)?;
         self.world.disk.note(Event::Promised(known));
         self.world.record()?;
         Ok(open)

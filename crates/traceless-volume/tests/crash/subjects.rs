@@ -9,9 +9,8 @@ use std::sync::Arc;
 use traceless_block::datalair::DataLairScheme;
 use traceless_block::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless_block::hive::HiveScheme;
-use traceless_block::ring::RingGeometry;
 use traceless_block::{random, sq};
-use traceless_core::oram::{BlockOram, Hides};
+use traceless_core::oram::BlockOram;
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::BlockScheme;
@@ -39,8 +38,6 @@ pub struct Subject {
     pub begins: Vec<u64>,
     /// Number of writes that overwrite every cyclic area at least once.
     pub around: u64,
-    /// Requests to the disk that an opening after a crash makes, if they are many.
-    pub opening_requests: u64,
     /// The discard map, if the scheme keeps one.
     pub discards: Option<Discards>,
     /// Whether the scheme draws the places that it writes. If so, two workloads are compared with
@@ -61,26 +58,8 @@ impl Subject {
     ) -> Self {
         let (draws_places, scheme) = (scheme.draws_places(), Arc::new(scheme));
         let create = |scheme: &dyn BlockScheme, context| scheme.create_block(context);
-        let (opening_requests, discards) = (0, None);
-        Self {
-            scheme,
-            unsynced_max,
-            begins,
-            around,
-            opening_requests,
-            discards,
-            draws_places,
-            create,
-            open,
-        }
-    }
-
-    /// Accesses that a check counts: its reads, of a scheme that hides reads.
-    pub fn reads_of_check(&self) -> u64 {
-        match self.scheme.hides() {
-            Hides::ReadsAndWrites => self.scheme.blocks(),
-            Hides::WritesOnly | Hides::Nothing => 0,
-        }
+        let discards = None;
+        Self { scheme, unsynced_max, begins, around, discards, draws_places, create, open }
     }
 
     /// Random steps with `writes` writes in all, some of them discards if the scheme marks these.
@@ -116,7 +95,7 @@ pub struct Family {
     pub faults: &'static [Fault],
 }
 
-pub const FAMILIES: [Family; 5] = [
+pub const FAMILIES: [Family; 4] = [
     Family {
         name: "detwo",
         table: detwo_table,
@@ -135,13 +114,6 @@ pub const FAMILIES: [Family; 5] = [
         table: sq_table,
         any: any_sq,
         faulty: || vec![(of_sq(sq_shape(24, 512, 2, (2, 2))), 100)],
-        faults: &Fault::ALL,
-    },
-    Family {
-        name: "ring",
-        table: ring_table,
-        any: any_ring,
-        faulty: || vec![(of_ring(ring(24, 512, 2, &[2, 4])), 60)],
         faults: &Fault::ALL,
     },
     Family {
@@ -313,41 +285,6 @@ fn of_sq(geometry: sq::SqGeometry) -> Subject {
     let around = first + geometry.whole_cycle();
     let unsynced = geometry.unsynced_max / slots_per_write;
     Subject::new(geometry, unsynced, begins, around)
-}
-
-fn ring_table() -> Vec<(Subject, u64)> {
-    vec![
-        (of_ring(ring(24, 64, 2, &[2, 4])), 7),
-        (of_ring(ring(12, 512, 3, &[3])), 6),
-        (of_ring(ring(30, 64, 2, &[1, 2, 4])), 5),
-    ]
-}
-
-fn any_ring(rng: &mut SeededRng) -> Subject {
-    let buckets: [&[u64]; 5] = [&[2], &[5], &[2, 4], &[3, 6], &[1, 2, 4]];
-    let buckets = buckets[rng.below(5) as usize];
-    let block_len = [64, 64, 128, 512][rng.below(4) as usize];
-    let geometry = ring(1 + rng.below(40), block_len, 2 + rng.below(4) as u32, buckets);
-    of_ring(RingGeometry { ahead: 1 + rng.below(3) as u32, ..geometry })
-}
-
-fn ring(blocks: u64, block_len: usize, rate: u32, buckets: &[u64]) -> RingGeometry {
-    let geometry = RingGeometry::with_buckets(blocks, block_len, rate, buckets);
-    RingGeometry { ahead: 1, ..geometry.expect("a geometry that works") }
-}
-
-fn of_ring(geometry: RingGeometry) -> Subject {
-    geometry.check().expect("a geometry that works");
-    let (rate, leaves) = (u64::from(geometry.rate), geometry.leaves());
-    let unsynced_max = rate * u64::from(geometry.ahead);
-    // By docs/format.md a record lives for three turns of the first level.
-    let log = 3 * geometry.levels[0].buckets * rate + unsynced_max + rate + 64;
-    let room = geometry.levels.last().map_or(0, |level| level.blocks);
-    let opening_requests = 3 * leaves * (room.div_ceil(rate) + 1);
-    let subject =
-        Subject::new(geometry, unsynced_max, vec![0, leaves * rate, log], log + leaves * rate);
-    // What a ring writes does not depend on what it draws.
-    Subject { draws_places: false, opening_requests, ..subject }
 }
 
 /// Makes a subject of a scheme of random slots.

@@ -320,12 +320,6 @@ impl World {
         Ok(())
     }
 
-    /// Takes the accesses of `open` that are not in the history for reads, which schemes that hide
-    /// reads count as well.
-    pub fn note_reads(&mut self, open: &Open) {
-        self.history.resize(open.oram.writes() as usize, Write::DUMMY);
-    }
-
     /// Checks that every block holds the data of its last write in `history`, or zeros.
     pub fn check(&self, open: &Open, history: &[Write]) -> Result<(), String> {
         let mut last = vec![(0, 0); self.subject.scheme.blocks() as usize];
