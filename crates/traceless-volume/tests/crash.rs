@@ -62,8 +62,8 @@ fn nothing_acknowledged_is_lost_at_any_crash() {
 }
 
 /// A volume of `plain` is torn by crashes, as `encryption_in_place_is_torn` shows. A ring moves all
-/// its blocks at each opening after a crash, which takes too long at thousands of points: its
-/// crashes are those of the conformance suite and of `ring/tests.rs`.
+/// its blocks at each opening after a crash, which takes too long at thousands of points: the
+/// conformance suite and `ring/tests.rs` crash it.
 #[test]
 fn every_other_kind_is_crashed() {
     let mut kinds: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
