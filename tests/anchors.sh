@@ -191,7 +191,8 @@ SSLCertificateKeyFile tls.key
 </LocationMatch>
 END
 chmod 755 . && chmod 644 users
-apache2 -f "$scratch/apache.conf" -DFOREGROUND &
+# In one process: its children would outlive it.
+apache2 -X -f "$scratch/apache.conf" &
 apache=$!
 until [ -s apache.pid ]; do
     kill -0 "$apache" || fail "apache2 has ended: $(cat apache.log)"
