@@ -243,7 +243,7 @@ check "all that is free" grep --quiet ' 9[0-9.]* MiB' out
 expect 0 volume unmount mnt
 rm large
 
-for scheme in sq "sq --map disk" ring hive datalair; do
+for scheme in sq "sq --map disk" hive datalair; do
     section "mount of $scheme: ext4, and again"
     # shellcheck disable=SC2086 # its options are words of their own
     expect 0 volume create image --force --size "${SIZE}M" --key-file key --scheme $scheme

@@ -307,7 +307,7 @@ pub fn volume_schemes() -> Vec<&'static str> {
 }
 
 /// What `audit volume --scheme` may name besides the kinds of block scheme.
-const OTHER_VOLUME_SCHEMES: [&str; 16] = [
+const OTHER_VOLUME_SCHEMES: [&str; 15] = [
     "sq:paper-cadence",
     "linear",
     "mutant:sound",
@@ -320,7 +320,6 @@ const OTHER_VOLUME_SCHEMES: [&str; 16] = [
     "mutant:sound-discards",
     "mutant:skips-unchanged",
     "mutant:notes-rewrites",
-    "mutant:skips-repeats",
     "mutant:sound-random",
     "mutant:own-slot",
     "mutant:prefers-free",
