@@ -378,7 +378,8 @@ mod tests {
             device.flush().unwrap();
         }
         open.volume().close().unwrap();
-        drop(open);
+        // The devices have the image open as well.
+        drop((hidden, open));
 
         let open = folder.open(&[1], false).unwrap();
         assert_eq!(bytes_at(&open.hidden()[0], 4090, 11), b"less secret");
