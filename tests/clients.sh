@@ -234,13 +234,13 @@ check "reading only wrote nothing" [ "$(sha256_of image)" = "$before" ]
 
 section "a GiB is trimmed within two seconds"
 expect 0 volume create large --size 1G --unfilled --key-file key
-serve large
-expect 0 timeout 2 qemu-io -f raw -d unmap -c "discard 0 1G" -c flush "$disk"
-stop_server
 expect 0 volume mount large mnt --key-file key
 expect 0 timeout 2 fstrim --verbose mnt
 check "all that is free" grep --quiet ' 9[0-9.]* MiB' out
 expect 0 volume unmount mnt
+serve large
+expect 0 timeout 2 qemu-io -f raw -d unmap -c "discard 0 1G" -c flush "$disk"
+stop_server
 rm large
 
 for scheme in sq "sq --map disk" hive datalair; do
