@@ -82,10 +82,10 @@ openssl x509 -req -in server.csr -CA server-root.pem -CAkey server-root.key -CAc
     -days 2 -extfile <(echo subjectAltName=IP:127.0.0.1) -out server.pem 2>/dev/null
 start_redis --port 0 --tls-port "$engine" --tls-cert-file "$PWD/server.pem" \
     --tls-key-file "$PWD/server.key" --tls-auth-clients no --tls-ca-cert-file "$PWD/server-root.pem"
-url=rediss://127.0.0.1:$engine/?ssl_ca_certs=$PWD
-expect 4 "${local[@]}" gateway --store "$url/stranger-root.pem"
+tls_url=rediss://127.0.0.1:$engine/?ssl_ca_certs=$PWD
+expect 4 "${local[@]}" gateway --store "$tls_url/stranger-root.pem"
 check "an unknown root is named as the reason" grep -q "none of the roots has signed it" err
-start_service gateway RESP "${local[@]}" gateway --store "$url/server-root.pem"
+start_service gateway RESP "${local[@]}" gateway --store "$tls_url/server-root.pem"
 check "a known one lets the store be opened" test "$(ask set name value)" = OK
 stop_service
 kill "$redis"
