@@ -177,7 +177,8 @@ cat >parts.json <<'EOF'
  "serve_message": 6e-5, "serve_slot": 2e-5, "relay_message": 0, "relay_query": 0,
  "make_slot": 2e-7, "evict_slot": 8e-7, "idle": 1e-5, "capacity": 1}
 EOF
-scale=("$traceless" scale --calibration parts.json --round-trip 1 --clients 1024)
+lab=$(dirname "$traceless")/traceless-lab
+scale=("$lab" scale --calibration parts.json --round-trip 1 --clients 1024)
 expect 0 "${scale[@]}" --hosts 1,64 --blocks 1e6,1e12 --json
 expect_json traceless.scale.v1 machine calibration predictions
 check "a gateway's lock serves as many requests as it can, with more hosts" python3 -c "
@@ -188,8 +189,8 @@ assert deep['layers'] > one['layers'] and deep['requests_per_second'] < one['req
 assert many['locked'] > 0.9 and both['host_busy'] < 0.2"
 expect 0 "${scale[@]}" --hosts 4 --blocks 1e9
 echo '{"lock_batch": 0}' >wrong.json
-expect 2 "$traceless" scale --calibration wrong.json
-expect 4 "$traceless" scale --calibration missing.json
+expect 2 "$lab" scale --calibration wrong.json
+expect 4 "$lab" scale --calibration missing.json
 expect 2 "${scale[@]}" --hosts 0
 expect 2 "${scale[@]}" --blocks 1.5
 expect 2 "${scale[@]}" --cores 4
