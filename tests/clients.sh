@@ -243,7 +243,7 @@ expect 0 timeout 2 qemu-io -f raw -d unmap -c "discard 0 1G" -c flush "$disk"
 stop_server
 rm large
 
-for scheme in sq "sq --map disk" hive datalair; do
+for scheme in sq "sq --map disk" ring hive datalair; do
     section "mount of $scheme: ext4, and again"
     # shellcheck disable=SC2086 # its options are words of their own
     expect 0 volume create image --force --size "${SIZE}M" --key-file key --scheme $scheme

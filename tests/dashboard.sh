@@ -127,7 +127,7 @@ check "the adversary's side has nothing of the user" [ "$(get /adversary.json \
     '{"latencies", "in_flight", "readings"} & json.loads(t).keys()')" = "set()" ]
 stop_server
 
-for options in "--scheme sq" "--scheme hive" "--scheme datalair --map disk"; do
+for options in "--scheme sq" "--scheme ring" "--scheme hive" "--scheme datalair --map disk"; do
     section "a volume of another scheme, and its audit: $options"
     read -ra words <<<"$options"
     expect 0 volume create other --size 16M --key-file key "${words[@]}" --force

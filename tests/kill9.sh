@@ -11,6 +11,7 @@ RANDOM=${SEED:-$RANDOM}
 KINDS=(
     "" "--refresh=3 --map=disk" "--scheme=plain" "--refresh=1/3"
     "--scheme=sq" "--scheme=sq --map=disk" "--scheme=hive" "--scheme=datalair"
+    "--scheme=ring"
 )
 
 # Waits a random time of at most so many milliseconds.

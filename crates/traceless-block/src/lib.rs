@@ -1,5 +1,5 @@
-//! Write-only ORAMs for block devices: what is written, and where, is independent of the addresses
-//! that the user writes. Reads are not hidden.
+//! ORAMs for block devices: what is written, and where, is independent of the addresses that the
+//! user writes. Only [`ring`] hides reads as well.
 //!
 //! An adversary with many copies of the store, for example snapshots of a disk, learns from them
 //! how many blocks were written, and nothing else.
@@ -27,6 +27,7 @@
 //! |---|---|
 //! | [`detwo`] | `DetWoORAM`: a holding area, and a main area that is refreshed in turns |
 //! | [`sq`] | `SqORAM`: levels of sorted runs, so that logical neighbours stay together |
+//! | [`ring`] | Ring ORAM with wide buckets and a log: hides reads, too |
 //! | [`hive`] [`datalair`] [`random`] | random slots, for comparison |
 //! | `deniable` | a public `DetWoORAM` and hidden volumes beside it |
 //! | [`plain`] | encryption in place: the insecure control |
@@ -52,6 +53,8 @@ pub mod deniable;
 pub mod detwo;
 pub mod plain;
 pub mod random;
+#[cfg(feature = "std")]
+pub mod ring;
 pub mod sq;
 
 pub mod datalair;

@@ -30,11 +30,21 @@ use crate::datalair::DATALAIR;
 use crate::detwo::DETWO;
 use crate::hive::HIVE;
 use crate::plain::PLAIN;
+#[cfg(feature = "std")]
+use crate::ring::RING;
 use crate::sq::SQ;
 use traceless_core::scheme::contract::SchemeKind;
 
 /// All kinds, in the order in which help texts list them.
-pub static KINDS: &[&SchemeKind] = &[&DETWO, &SQ, &PLAIN, &HIVE, &DATALAIR];
+pub static KINDS: &[&SchemeKind] = &[
+    &DETWO,
+    &SQ,
+    #[cfg(feature = "std")]
+    &RING,
+    &PLAIN,
+    &HIVE,
+    &DATALAIR,
+];
 
 /// The kind that the command line calls `name`.
 pub fn named(name: &str) -> Option<&'static SchemeKind> {

@@ -6,6 +6,7 @@ use traceless_block::datalair::DataLairScheme;
 use traceless_block::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless_block::hive::HiveScheme;
 use traceless_block::plain::PlainScheme;
+use traceless_block::ring::RingGeometry;
 use traceless_block::{random, sq};
 use traceless_core::rng::{Rng, SeededRng, System};
 use traceless_core::scheme::contract::Scheme;
@@ -27,6 +28,7 @@ fn schemes() -> Vec<Box<dyn Scheme>> {
         Box::new(detwo(64, "1", 0).with_map_entries(MapEntries::Pointers).unwrap()),
         Box::new(sq(sq::MapPlace::Memory)),
         Box::new(sq(sq::MapPlace::Disk)),
+        Box::new(RingGeometry::with_buckets(100, 128, 6, &[4, 8]).unwrap()),
         Box::new(HiveScheme::new(random(0))),
         Box::new(DataLairScheme::new(random(1))),
     ]

@@ -91,7 +91,8 @@ impl Volume {
     /// path: the image.
     /// size: bytes that it can hold, rounded up to whole blocks of 4096 bytes.
     /// key, key_file, passphrase: one of them, as for opening.
-    /// scheme: "detwo", "sq", "hive" or "datalair", which hide writes; "plain" hides contents only.
+    /// scheme: "detwo", "sq", "hive" or "datalair", which hide writes; "ring" hides reads, too;
+    /// "plain" hides contents only.
     /// refresh: blocks refreshed per write, as "3", "1/3" or 2.5 ("detwo" and "sq").
     /// fanout, bucket, amortized: how "sq" merges.
     /// map: where the map lies: "auto", "memory" or "disk"; map_memory: bytes that it may take.

@@ -138,6 +138,7 @@ def test_passphrases(home):
         {"scheme": "detwo", "refresh": 3},
         {"scheme": "detwo", "refresh": "1/3", "map": "disk"},
         {"scheme": "sq", "refresh": 2.5, "fanout": 2, "amortized": True},
+        {"scheme": "ring"},
         {"scheme": "hive"},
         {"scheme": "datalair"},
         {"scheme": "plain", "cipher": "aegis-256"},

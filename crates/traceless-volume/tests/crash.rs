@@ -61,12 +61,14 @@ fn nothing_acknowledged_is_lost_at_any_crash() {
     }
 }
 
-/// A volume of `plain` is torn by crashes, as `encryption_in_place_is_torn` shows.
+/// A volume of `plain` is torn by crashes, as `encryption_in_place_is_torn` shows. A ring moves all
+/// its blocks at each opening after a crash, which takes too long at thousands of points: the
+/// conformance suite and `ring/tests.rs` crash it.
 #[test]
-fn every_kind_but_plain_is_crashed() {
+fn every_other_kind_is_crashed() {
     let mut kinds: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
     let mut crashed: Vec<&str> = FAMILIES.iter().map(|family| family.name).collect();
-    crashed.push("plain");
+    crashed.extend(["plain", "ring"]);
     kinds.sort_unstable();
     crashed.sort_unstable();
     assert_eq!(kinds, crashed);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use traceless_block::detwo::{DetWoGeometry, Refresh};
 use traceless_block::plain::PlainScheme;
+use traceless_block::ring::RingGeometry;
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_core::scheme::contract::BlockScheme;
 use traceless_core::seal::Cipher;
@@ -121,8 +122,10 @@ fn every_scheme_keeps_its_contents_and_its_anchor() {
     let plain = Arc::new(PlainScheme { blocks: BLOCKS, block_len: 4096 });
     let discards =
         DetWoGeometry::new(BLOCKS, 4096, Refresh::ONE, 0).and_then(DetWoGeometry::with_discards);
-    let schemes: [Arc<dyn BlockScheme>; 4] = [
+    let ring = RingGeometry::with_buckets(BLOCKS, 4096, 16, &[3, 9]);
+    let schemes: [Arc<dyn BlockScheme>; 5] = [
         detwo(),
+        Arc::new(ring.expect("it works")),
         Arc::new(on_disk.expect("it works")),
         plain,
         Arc::new(discards.expect("it works")),

@@ -26,7 +26,7 @@ const LIBRARY: [(&str, Layers); 3] = [
         "crates/traceless-block/src",
         &[
             &["batches", "log", "pool", "refreshed", "tiers"],
-            &["detwo", "plain", "random", "sq"],
+            &["detwo", "plain", "random", "ring", "sq"],
             &["datalair", "deniable", "hive"],
             &["registry"],
             &["histories"],

@@ -24,6 +24,13 @@ pub const VOLUME_SQ: Leakage = Leakage {
              scheme; the times of flushes follow from it",
 };
 
+pub const VOLUME_RING: Leakage = Leakage {
+    row: "volume: ring",
+    observes: "every read and write of the image",
+    learns: "how many accesses there were, how they were grouped, syncs, openings; sizes; the \
+             scheme",
+};
+
 pub const PAGER_WRITES: Leakage = Leakage {
     row: "pager: detwo, eager, parallel, eager-parallel",
     observes: "every write to the store of pages, and the clock",
@@ -114,6 +121,7 @@ mod tests {
         for leakage in [
             VOLUME_DETWO,
             VOLUME_SQ,
+            VOLUME_RING,
             PAGER_WRITES,
             PAGER_TREES,
             PAGER_FOR_RUNTIMES,

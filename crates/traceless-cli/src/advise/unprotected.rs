@@ -3,6 +3,7 @@
 use super::answer::{Alternative, CommandLine};
 use super::leakage::{
     ARRAYS, GATEWAY_ON_DEMAND, Leakage, OBLIVIOUS_CLIENT, PAGER_FOR_RUNTIMES, PAGER_KERNEL,
+    VOLUME_RING,
 };
 use super::requirements::Requirements;
 use crate::args::{Watcher, size_text};
@@ -50,12 +51,14 @@ pub fn explain(required: &Requirements) -> (String, Option<Leakage>, Vec<Alterna
             ],
         ),
         _ => (
-            "No product hides reads of a block device. A volume hides writes, from an adversary \
-             that observes writes only: reads reveal much of the writes, too, since old blocks \
-             are read to be written anew."
+            "No product hides reads of a block device at its speed. A volume of the scheme ring \
+             hides them, and moves 20 to 40 blocks for each. Other volumes hide writes, from an \
+             adversary that observes writes only: reads reveal much of the writes, too, since \
+             old blocks are read to be written anew."
                 .to_owned(),
             None,
             vec![
+                ring(size),
                 gateway(
                     "values and objects in place of a block device: reads are hidden. An enclave \
                      is simulated, and hides nothing from its machine, unless that is a \
@@ -81,6 +84,16 @@ fn gateway(what: &'static str, size: u64) -> Alternative {
     let words = ["advise", "--watcher", "cloud", "--size", &size_text(size)];
     let commands = vec![CommandLine::new("its cost", words)];
     Alternative { commands, ..protection(what, GATEWAY_ON_DEMAND, "docs/cloud.md") }
+}
+
+fn ring(size: u64) -> Alternative {
+    let size = size_text(size);
+    let words = ["volume", "create", "volume.img", "--size", &size, "--scheme", "ring"];
+    let is_built = cfg!(feature = "volume");
+    let commands = is_built.then(|| CommandLine::new("make it; asks for a passphrase", words));
+    let what = "a volume that hides reads, too, many times slower";
+    let commands = commands.into_iter().collect();
+    Alternative { commands, ..protection(what, VOLUME_RING, "docs/volume.md") }
 }
 
 fn simulator() -> Alternative {

@@ -237,6 +237,8 @@ fn fault(subject: &VolumeSubject, required: &Requirements) -> String {
     let cost = &subject.trial.cost;
     if subject.trial.scheme.hides() == Hides::Nothing {
         "hides contents only: every write shows its address".to_owned()
+    } else if subject.trial.scheme.hides() == Hides::ReadsAndWrites {
+        "hides reads, too, and moves ten times as much: for a disk that others watch".to_owned()
     } else if !is_recommended(subject.kind) {
         "for comparison: slower, at random places".to_owned()
     } else if !subject.is_allowed {

@@ -122,8 +122,9 @@ pub struct CreateArgs {
         "refresh", "fanout", "bucket", "insecure", "amortized", "map_entries", "unfilled", "json",
     ])]
     pub deniable: bool,
-    /// Which scheme: detwo, sq, hive and datalair hide writes, plain is the insecure control. sq
-    /// keeps neighbours together, so that files stay fast to read; detwo writes less
+    /// Which scheme: detwo, sq, hive and datalair hide writes, ring hides reads, too, plain is the
+    /// insecure control. sq keeps neighbours together, so that files stay fast to read; detwo
+    /// writes less; ring moves ten times as much
     #[arg(long, value_name = "SCHEME", value_parser = scheme_names(), default_value = "detwo")]
     pub scheme: String,
     /// Blocks refreshed per write, as 3, 1/3 or 2.5. A smaller ratio writes less and takes more
@@ -134,7 +135,7 @@ pub struct CreateArgs {
     #[command(flatten)]
     pub sq: SqArgs,
     /// Where the map lies: in memory, 8 bytes a block (sq: 3 to 5, hive and datalair: 16), or on
-    /// the disk
+    /// the disk (not of ring)
     #[arg(long, value_enum, default_value = "auto")]
     pub map: MapPlaceName,
     /// Memory that the map may take before auto puts it on the disk
@@ -197,9 +198,10 @@ pub enum CadenceName {
 
 /// The kinds of block scheme of the library's registry, each with its help. The build script reads
 /// this file without the library.
-pub const SCHEMES: [(&str, &str); 5] = [
+pub const SCHEMES: [(&str, &str); 6] = [
     ("detwo", "Deterministic write-only ORAM"),
     ("sq", "SqORAM: write-only ORAM that keeps neighbours together"),
+    ("ring", "Ring ORAM: hides reads, too"),
     ("plain", "Encryption in place: the insecure control"),
     ("hive", "HIVE: random slots. For comparison: slower, and twice the size"),
     ("datalair", "DataLair-style: random slots, with a record of free ones. For comparison"),

@@ -27,6 +27,7 @@ use crate::oram::{BlockOram, Hides, Oram};
 use crate::rng::Rng;
 use crate::scheme::{Facts, PlacedArea, SchemeContext};
 use crate::store::SlotLayout;
+use crate::trace::Event;
 use crate::types::Addr;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -181,6 +182,12 @@ pub trait BlockScheme: Scheme {
         self.slots_in_turn().into_iter().chain(drawn).collect()
     }
 
+    /// Splits a trace, from the creation on, of a scheme that hides reads and draws what it reads:
+    /// `None` for other schemes. An error says what a trace of this scheme never has.
+    fn read_trace(&self, _trace: &[Event]) -> Option<Result<ReadTrace, &'static str>> {
+        None
+    }
+
     /// The same scheme with `blocks` logical blocks; nothing else changes that need not.
     fn resized(&self, blocks: u64) -> Result<SharedScheme>;
 
@@ -218,6 +225,17 @@ impl PartialEq for dyn BlockScheme {
 }
 
 impl Eq for dyn BlockScheme {}
+
+/// What the reads of a trace show.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadTrace {
+    /// Places from which each access draws one.
+    pub places: u64,
+    /// The place that each access drew; `None` if its reads do not show it.
+    pub drawn: Vec<Option<u64>>,
+    /// The events, with one event in place of the reads of each access.
+    pub public: Vec<Event>,
+}
 
 /// A block scheme that several places share.
 pub type SharedScheme = Arc<dyn BlockScheme>;

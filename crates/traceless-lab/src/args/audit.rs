@@ -307,7 +307,7 @@ pub fn volume_schemes() -> Vec<&'static str> {
 }
 
 /// What `audit volume --scheme` may name besides the kinds of block scheme.
-const OTHER_VOLUME_SCHEMES: [&str; 15] = [
+const OTHER_VOLUME_SCHEMES: [&str; 16] = [
     "sq:paper-cadence",
     "linear",
     "mutant:sound",
@@ -320,6 +320,7 @@ const OTHER_VOLUME_SCHEMES: [&str; 15] = [
     "mutant:sound-discards",
     "mutant:skips-unchanged",
     "mutant:notes-rewrites",
+    "mutant:skips-repeats",
     "mutant:sound-random",
     "mutant:own-slot",
     "mutant:prefers-free",

@@ -1,15 +1,16 @@
 //! The claims of a volume's scheme, each with the runs that check it.
 
 use super::grouped;
+use super::leaf_draws;
 use super::report::Progress;
 use super::runner::{Length, Session, trace_of};
-use super::slot_draws;
+use super::slot_draws::{self, WORKLOADS};
 use super::target::{AuditSubject, AuditTarget, BLOCK_LEN};
 use super::workload::{Interruption, Pattern, WorkloadPair, mix, pairs};
 use traceless::rng::{Rng, SeededRng};
 use traceless::scheme::contract::Timetable;
 use traceless::scheme::openings::OPENINGS_MAX;
-use traceless::trace::Op;
+use traceless::trace::{Event, Op};
 use traceless::{Addr, Hides, Result};
 use traceless_audit::{Claim, Compare, Counts, Verdict, compare, normalise};
 use traceless_audit::{Picture, UserPoints};
@@ -74,6 +75,9 @@ pub fn claims(
         claims.extend(many_openings(subject, reads)?);
         progress.advance(MANY_OPENINGS);
     }
+    if targets.iter().all(AuditTarget::draws_reads) {
+        claims.extend(leaf_draws::claims(&targets, size.drawn_writes, seed)?);
+    }
     if all_drawn(&targets) {
         claims.extend(slot_draws::claims(&targets, size.drawn_writes, seed)?);
     } else {
@@ -91,9 +95,16 @@ fn pair_work(pair: &WorkloadPair, targets: &[AuditTarget], size: VolumeSize) -> 
 
 fn slots_work(targets: &[AuditTarget], size: VolumeSize) -> u64 {
     if all_drawn(targets) {
-        return (targets.len() * slot_draws::WORKLOADS.len()) as u64 * size.drawn_writes;
+        return (targets.len() * WORKLOADS.len()) as u64 * size.drawn_writes;
     }
-    targets.iter().map(|target| target.timetable().warm_up + target.timetable().whole_cycle).sum()
+    let of_leaves = |target: &AuditTarget| {
+        let accesses = WORKLOADS.len() as u64 * leaf_draws::accesses(size.drawn_writes);
+        if target.draws_reads() { accesses } else { 0 }
+    };
+    let of = |target: &AuditTarget| {
+        target.timetable().warm_up + target.timetable().whole_cycle + of_leaves(target)
+    };
+    targets.iter().map(of).sum()
 }
 
 fn array_work(targets: &[AuditTarget]) -> u64 {
@@ -205,10 +216,31 @@ fn compare_sides(
     // If the scheme draws slots, equal draws must give equal slots. Otherwise draws differ between
     // the users, so equal traces are not due to equal draws.
     let draws = if target.drawn_slots().is_some() { [mix(seed, 13); 2] } else { seeds };
+    // In a trace that was cut short drawn reads are not known from the rest.
+    let reads = reads && !(target.draws_reads() && pair.interruption == Interruption::CutWrite);
     let a = trace_of(target, pair, pair.a, length, reads, (seeds[0], draws[0]))?;
     let b = trace_of(target, pair, pair.b, length, reads, (seeds[1], draws[1]))?;
+    let (a, b) = match [a, b].map(|trace| public_part(target, trace, reads)) {
+        [Ok(a), Ok(b)] => (a, b),
+        [Err(why), _] | [_, Err(why)] => {
+            let claim = Claim::exact("", Verdict::Leak, 0, ONE_EVENT, why);
+            return Ok((claim, Counts::default()));
+        }
+    };
     let comparison = compare(a, b, Compare { reads, times: false, exact_order: true });
     Ok((Claim::equal_traces("", &comparison), comparison.counts_a))
+}
+
+/// The part of a trace that does not follow from draws.
+fn public_part(
+    target: &AuditTarget,
+    trace: Vec<Event>,
+    reads: bool,
+) -> Result<Vec<Event>, &'static str> {
+    match target.read_trace(&trace) {
+        Some(split) if reads => split.map(|split| split.public),
+        _ => Ok(trace),
+    }
 }
 
 fn fault(name: impl Into<String>, target: &AuditTarget, error: &traceless::Error) -> Claim {

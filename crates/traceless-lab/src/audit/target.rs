@@ -5,15 +5,18 @@ use super::mutants::{
     self, CoalescesDuplicates, DetWoFault, LiteralWrap, Mutant, SkipsCleanRefreshes, SoundDetWo,
 };
 use super::random_mutants::{self, OwnSlot, PrefersFree, RandomMutant, SoundRandom};
+use super::repeat_mutant::RepeatMutant;
 use super::sq_mutants::{self, KeepsOlder, SkipsFakes, SoundSq, SqFault, SqMutant};
 use std::sync::Arc;
 use traceless::oram::Oram;
 use traceless::scheme::SchemeContext;
-use traceless::scheme::contract::{BlockScheme, Scheme, SchemeKind, Timetable};
+use traceless::scheme::contract::{BlockScheme, ReadTrace, Scheme, SchemeKind, Timetable};
 use traceless::scheme::linear::LinearScheme;
 use traceless::store::SlotLayout;
+use traceless::trace::Event;
 use traceless::{BlockOram, Hides, Result};
 use traceless_block::detwo::{DetWoGeometry, Refresh};
+use traceless_block::ring::RingGeometry;
 use traceless_block::sq;
 
 /// Bytes of a block, as in a volume.
@@ -46,6 +49,7 @@ pub enum MutantKind {
     SoundRandom,
     OwnSlot,
     PrefersFree,
+    SkipsRepeats,
 }
 
 impl MutantKind {
@@ -59,10 +63,11 @@ impl MutantKind {
         matches!(self, Self::SoundDiscards | Self::SkipsUnchanged | Self::NotesRewrites)
     }
 
-    /// `inner` with the fault in its discards.
+    /// `inner` with the fault around it.
     fn around(self, inner: Box<dyn BlockOram>) -> Open {
         Open::Disk(match self {
             Self::SkipsUnchanged => Box::new(DiscardMutant::<SkipsUnchanged>::new(inner)),
+            Self::SkipsRepeats => Box::new(RepeatMutant::new(inner)),
             Self::NotesRewrites => Box::new(DiscardMutant::<NotesRewrites>::new(inner)),
             _ => Box::new(DiscardMutant::<SoundDiscards>::new(inner)),
         })
@@ -79,8 +84,8 @@ impl AuditSubject {
     pub fn hides(self) -> Hides {
         match self {
             Self::Block(kind) => sample(kind).hides(),
+            Self::Linear | Self::Mutant(MutantKind::SkipsRepeats) => Hides::ReadsAndWrites,
             Self::SqPaper | Self::Mutant(_) => Hides::WritesOnly,
-            Self::Linear => Hides::ReadsAndWrites,
         }
     }
 
@@ -113,7 +118,11 @@ impl AuditSubject {
             Self::Mutant(kind) if kind.is_of_discards() => {
                 let scheme = DetWoGeometry::new(blocks, BLOCK_LEN, Refresh::ONE, 0)?;
                 let scheme = Arc::new(scheme.with_discards()?);
-                one("K = 1", TargetConstruction::Discards(kind, scheme))
+                one("K = 1", TargetConstruction::Around(kind, scheme))
+            }
+            Self::Mutant(kind @ MutantKind::SkipsRepeats) => {
+                let scheme = RingGeometry::with_buckets(blocks, BLOCK_LEN, 6, &[2, 4])?;
+                one("two levels", TargetConstruction::Around(kind, Arc::new(scheme)))
             }
             Self::Mutant(kind) if kind.is_sq() => {
                 one("k = 2", TargetConstruction::Mutant(kind, blocks))
@@ -145,8 +154,8 @@ enum TargetConstruction {
     Block(Arc<dyn BlockScheme>),
     Linear(LinearScheme),
     Mutant(MutantKind, u64),
-    /// A scheme with a fault in its discards.
-    Discards(MutantKind, Arc<dyn BlockScheme>),
+    /// A scheme with a fault around it.
+    Around(MutantKind, Arc<dyn BlockScheme>),
 }
 
 /// An open target.
@@ -168,7 +177,7 @@ impl AuditTarget {
     /// The scheme, unless a fault is planted in it.
     fn scheme(&self) -> Option<&dyn Scheme> {
         match &self.construction {
-            TargetConstruction::Block(scheme) | TargetConstruction::Discards(_, scheme) => {
+            TargetConstruction::Block(scheme) | TargetConstruction::Around(_, scheme) => {
                 Some(&**scheme)
             }
             TargetConstruction::Linear(scheme) => Some(scheme),
@@ -178,7 +187,7 @@ impl AuditTarget {
 
     pub fn blocks(&self) -> u64 {
         match &self.construction {
-            TargetConstruction::Block(scheme) | TargetConstruction::Discards(_, scheme) => {
+            TargetConstruction::Block(scheme) | TargetConstruction::Around(_, scheme) => {
                 scheme.blocks()
             }
             TargetConstruction::Linear(scheme) => scheme.blocks(),
@@ -188,7 +197,7 @@ impl AuditTarget {
 
     pub fn store_len(&self) -> u64 {
         match &self.construction {
-            TargetConstruction::Block(scheme) | TargetConstruction::Discards(_, scheme) => {
+            TargetConstruction::Block(scheme) | TargetConstruction::Around(_, scheme) => {
                 scheme.store_len()
             }
             TargetConstruction::Linear(scheme) => scheme.store_len(),
@@ -205,7 +214,7 @@ impl AuditTarget {
     /// The layout of the slots that are drawn at random, if any; they begin at byte 0.
     pub fn drawn_slots(&self) -> Option<SlotLayout> {
         match &self.construction {
-            TargetConstruction::Block(scheme) | TargetConstruction::Discards(_, scheme) => {
+            TargetConstruction::Block(scheme) | TargetConstruction::Around(_, scheme) => {
                 scheme.drawn_slots()
             }
             TargetConstruction::Mutant(kind, blocks) if kind.is_random() => {
@@ -215,10 +224,31 @@ impl AuditTarget {
         }
     }
 
+    /// The block scheme, if it is one.
+    fn block_scheme(&self) -> Option<&dyn BlockScheme> {
+        match &self.construction {
+            TargetConstruction::Block(scheme) | TargetConstruction::Around(_, scheme) => {
+                Some(&**scheme)
+            }
+            TargetConstruction::Linear(_) | TargetConstruction::Mutant(..) => None,
+        }
+    }
+
+    /// Splits a trace, from the creation on, if the target draws what it reads:
+    /// [`BlockScheme::read_trace`].
+    pub fn read_trace(&self, trace: &[Event]) -> Option<Result<ReadTrace, &'static str>> {
+        self.block_scheme()?.read_trace(trace)
+    }
+
+    /// Whether the target hides reads, and draws what it reads.
+    pub fn draws_reads(&self) -> bool {
+        self.read_trace(&[]).is_some()
+    }
+
     /// Bytes written per byte of the user, at least.
     pub fn write_amplification(&self) -> f64 {
         match &self.construction {
-            TargetConstruction::Block(scheme) | TargetConstruction::Discards(_, scheme) => {
+            TargetConstruction::Block(scheme) | TargetConstruction::Around(_, scheme) => {
                 scheme.write_amplification()
             }
             TargetConstruction::Linear(scheme) => scheme.write_amplification(),
@@ -241,7 +271,7 @@ impl AuditTarget {
             unsynced_max: 32,
         };
         match &self.construction {
-            TargetConstruction::Block(scheme) | TargetConstruction::Discards(_, scheme) => {
+            TargetConstruction::Block(scheme) | TargetConstruction::Around(_, scheme) => {
                 scheme.timetable()
             }
             // It has no schedule; what is left out shows at once.
@@ -258,7 +288,7 @@ impl AuditTarget {
 
     /// Whether the target opens as a `BlockOram`, with dummy writes.
     pub fn is_for_disks(&self) -> bool {
-        matches!(self.construction, TargetConstruction::Block(_) | TargetConstruction::Discards(..))
+        matches!(self.construction, TargetConstruction::Block(_) | TargetConstruction::Around(..))
     }
 
     pub fn can_reopen(&self) -> bool {
@@ -268,9 +298,7 @@ impl AuditTarget {
     pub fn create(&self, context: SchemeContext) -> Result<Open> {
         Ok(match &self.construction {
             TargetConstruction::Block(scheme) => Open::Disk(scheme.create_block(context)?),
-            TargetConstruction::Discards(kind, scheme) => {
-                kind.around(scheme.create_block(context)?)
-            }
+            TargetConstruction::Around(kind, scheme) => kind.around(scheme.create_block(context)?),
             TargetConstruction::Linear(scheme) => Open::Other(scheme.create(context)?),
             TargetConstruction::Mutant(kind, n) => planted(*kind, *n, context),
         })
@@ -282,7 +310,7 @@ impl AuditTarget {
             TargetConstruction::Block(scheme) => {
                 Open::Disk(scheme.open_block(context, state, &mut |_, _| {})?)
             }
-            TargetConstruction::Discards(kind, scheme) => {
+            TargetConstruction::Around(kind, scheme) => {
                 kind.around(scheme.open_block(context, state, &mut |_, _| {})?)
             }
             TargetConstruction::Linear(scheme) => {

@@ -210,6 +210,7 @@ mod tests {
     use super::*;
     use traceless_block::detwo::{DetWoGeometry, Refresh};
     use traceless_block::plain::PlainScheme;
+    use traceless_block::ring::RingGeometry;
     use traceless_block::sq;
 
     fn plain() -> Arc<dyn BlockScheme> {
@@ -300,6 +301,11 @@ mod tests {
         let (head, parameters) = record(&sq);
         assert_eq!(head, [3, 0, 40, 0]);
         assert_eq!(parameters[..14], [8, 0, 0, 0, 5, 0, 0, 0, 3, 1, 0, 1, 4, 3]);
+        let ring = RingGeometry::with_buckets(500, 4096, 6, &[2, 4]).unwrap();
+        let (head, parameters) = record(&ring);
+        assert_eq!(head, [6, 0, 44, 0]);
+        assert_eq!(parameters[..12], [6, 0, 0, 0, 8, 0, 2, 0, 2, 0, 0, 0]);
+        assert_eq!(parameters[16..20], [4, 0, 0, 0]);
         for (name, code) in [("hive", 4), ("datalair", 5)] {
             let kind = registry::named(name).unwrap();
             let (_, scheme) = (kind.samples)(900, 1000, 4096).unwrap().remove(1);

@@ -19,6 +19,7 @@ use crate::format::{
 use std::os::unix::fs::{FileExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use traceless_core::oram::Hides;
 use traceless_core::rng::{Rng, System};
 use traceless_core::scheme::contract::BlockScheme;
 use traceless_core::seal::Cipher;
@@ -286,7 +287,12 @@ fn settle_anchor(image: &Image, unlocked: &UnlockedHeader, address: &Path) -> Re
 /// Copies the blocks that were not copied yet.
 fn copy(source: &Volume, staging: &mut OpenStaging, progress: Progress) -> Result {
     let (all, block_len) = (source.header().scheme.blocks(), source.block_len);
-    let mut bytes = vec![0; CHUNK_BLOCKS as usize * block_len];
+    // Where reads are hidden each request reads all of the source.
+    let chunk = match source.header().scheme.hides() {
+        Hides::ReadsAndWrites => RECORD_EVERY,
+        Hides::WritesOnly | Hides::Nothing => CHUNK_BLOCKS,
+    };
+    let mut bytes = vec![0; chunk as usize * block_len];
     let mut copied = staging.copied();
     while copied < all {
         if !progress("copying", copied, all) {
@@ -294,7 +300,7 @@ fn copy(source: &Volume, staging: &mut OpenStaging, progress: Progress) -> Resul
             staging.volume.close()?;
             return Err(Error::Paused(staging.volume.image.path().into()));
         }
-        let blocks = CHUNK_BLOCKS.min(all - copied);
+        let blocks = chunk.min(all - copied);
         let bytes = &mut bytes[..blocks as usize * block_len];
         source.read_blocks(copied, bytes)?;
         staging.volume.write_blocks(copied, bytes)?;

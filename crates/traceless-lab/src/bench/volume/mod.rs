@@ -56,7 +56,7 @@ pub struct Effort {
 /// Names of rows that are measured together, and the function that measures them.
 type Group = (&'static [&'static str], fn(&Places, Effort) -> Result<Vec<Row>, Failure>);
 
-const GROUPS: [Group; 9] = [
+const GROUPS: [Group; 10] = [
     (&["library-detwo-writes", "library-detwo-reads"], library::measure),
     (
         &["nbd-seq-write-ram-vs-plain", "nbd-seq-read-vs-plain", "nbd-random-read-vs-plain"],
@@ -65,6 +65,7 @@ const GROUPS: [Group; 9] = [
     (&["nbd-seq-write-disk-vs-raw"], disk::measure_writes),
     (&["create-vs-raw-write"], disk::measure_creation),
     (&in_flight::NAMES, in_flight::measure),
+    (&nbd::RING_ROWS, nbd::measure_ring),
     (&["nbd-dashboard"], nbd::measure_dashboard),
     (&["memory-over-budget"], nbd::measure_memory),
     (&pointers::NAMES[0], pointers::measure_memory_map),

@@ -72,6 +72,57 @@ pub fn measure(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
     ])
 }
 
+/// Memory of a ring besides that for each block, and for each block.
+const RING_MEMORY_ALLOWED: u64 = 64 << 20;
+const RING_BYTES_PER_BLOCK_ALLOWED: u64 = 16;
+
+/// The rows of [`measure_ring`].
+pub const RING_ROWS: [&str; 4] =
+    ["nbd-ring-random-read-vs-plain", "ring-blocks-moved", "ring-space", "ring-memory-over-budget"];
+
+/// What hidden reads cost: a ring beside plain.
+pub fn measure_ring(places: &Places, effort: Effort) -> Result<Vec<Row>, Failure> {
+    let bytes = effort.volume_bytes;
+    let images =
+        [create(&places.ram, "plain", bytes, &[])?, create(&places.ram, "ring", bytes, &[])?];
+    let servers = [VolumeServer::start(&images[0])?, VolumeServer::start(&images[1])?];
+    let mut clients =
+        [NbdClient::connect(&servers[0].socket)?, NbdClient::connect(&servers[1].socket)?];
+    let sequential: Vec<u64> = (0..bytes).step_by(LARGE).collect();
+    let blocks = bytes / SMALL as u64;
+    let mut rng = SeededRng::new(4);
+    let random: Vec<u64> = (0..50_000).map(|_| rng.below(blocks) * SMALL as u64).collect();
+    for client in &mut clients {
+        client.run(NbdCommand::Write, &sequential, LARGE, LARGE_DEPTH)?;
+        client.flush()?;
+    }
+    let (mut reads, mut moved) = (vec![], vec![]);
+    for _ in 0..effort.rounds {
+        let before = servers[1].bytes_moved()?;
+        reads.push(interleaved_ratio(&random, 1, |volume, piece| {
+            seconds(|| clients[volume].run(NbdCommand::Read, piece, SMALL, SMALL_DEPTH))
+        })?);
+        let bytes = servers[1].bytes_moved()? - before;
+        moved.push(bytes as f64 / (random.len() * SMALL) as f64);
+    }
+    let allowed = RING_MEMORY_ALLOWED + blocks * RING_BYTES_PER_BLOCK_ALLOWED;
+    let memory = servers[1].peak_memory()? as f64 / allowed as f64;
+    let space = std::fs::metadata(&images[1]).map_err(super::failed)?.len() as f64 / bytes as f64;
+    drop(clients);
+    for server in servers {
+        server.stop()?;
+    }
+    for image in images {
+        std::fs::remove_file(image).map_err(super::failed)?;
+    }
+    Ok(vec![
+        row(RING_ROWS[0], "ratio", reads),
+        row(RING_ROWS[1], "blocks", moved),
+        row(RING_ROWS[2], "ratio", vec![space]),
+        row(RING_ROWS[3], "ratio", vec![memory]),
+    ])
+}
+
 /// The ratio of the first volume's time to the second one's for some work: the median over pieces.
 /// `time` returns the seconds of a piece on one volume. The first volume alternates, so that other
 /// load on the machine affects both.

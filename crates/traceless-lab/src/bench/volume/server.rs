@@ -95,6 +95,17 @@ impl VolumeServer {
         peak_memory(&self.child.id().to_string())
     }
 
+    /// Bytes that the server has read and written, its client's among them.
+    pub fn bytes_moved(&self) -> Result<u64, Failure> {
+        let path = format!("/proc/{}/io", self.child.id());
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let counts = text.lines().filter_map(|line| {
+            let (name, count) = line.split_once(": ")?;
+            ["rchar", "wchar"].contains(&name).then(|| count.parse::<u64>())
+        });
+        counts.sum::<Result<u64, _>>().map_err(failed)
+    }
+
     /// Ends the server with SIGTERM, and waits until it has closed the volume.
     pub fn stop(mut self) -> Result<(), Failure> {
         self.terminate();

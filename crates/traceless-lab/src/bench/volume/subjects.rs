@@ -38,7 +38,7 @@ const fn optional_subject(name: &'static str, create: &'static [&'static str]) -
 }
 
 /// Every subject, the control first.
-pub const SUBJECTS: [VolumeSubject; 11] = [
+pub const SUBJECTS: [VolumeSubject; 12] = [
     default_subject(CONTROL, &["--scheme", "plain"]),
     default_subject("detwo", &["--scheme", "detwo", "--refresh", "1"]),
     // As in the paper: the holding area is three times as large as the main area.
@@ -51,6 +51,7 @@ pub const SUBJECTS: [VolumeSubject; 11] = [
     ),
     default_subject("hive", &["--scheme", "hive"]),
     default_subject("datalair", &["--scheme", "datalair"]),
+    optional_subject("ring", &["--scheme", "ring"]),
     optional_subject("detwo-map-disk", &["--scheme", "detwo", "--refresh", "1", "--map", "disk"]),
     optional_subject("sq-amortized", &["--scheme", "sq", "--amortized"]),
     optional_subject(
