@@ -16,11 +16,11 @@ const HEAD_AT: usize = HEAD_TAG.end;
 
 const WORD: usize = size_of::<u64>();
 
-/// Bytes of an entry of the log: its head has three words.
-pub(super) const LOG_ENTRY_LEN: usize = HEAD_AT + 3 * WORD;
+/// Bytes of a head, which has three words.
+const HEAD_LEN: usize = 3 * WORD;
 
-/// Bytes of an entry of a level: its head has two words.
-pub(super) const LEVEL_ENTRY_LEN: usize = HEAD_AT + 2 * WORD;
+/// Bytes of an entry, of the log or of a level.
+pub(super) const ENTRY_LEN: usize = HEAD_AT + HEAD_LEN;
 
 /// The block of a slot that holds none.
 const NO_BLOCK: u64 = u64::MAX;
@@ -64,39 +64,44 @@ pub(super) struct LevelHead {
     pub held: Option<SlotBlock>,
     /// The number of the record that was the block's last.
     pub birth: u64,
+    /// The block's leaf. The opening that drew it may be retired by now.
+    pub leaf: u32,
 }
 
 impl LogHead {
-    pub fn to_bytes(self) -> [u8; 3 * WORD] {
+    pub fn to_bytes(self) -> [u8; HEAD_LEN] {
         bytes_of([SlotBlock::word(self.held), self.accesses, self.synced])
     }
 
-    fn from_bytes(bytes: [u8; 3 * WORD]) -> Self {
+    fn from_bytes(bytes: [u8; HEAD_LEN]) -> Self {
         let [held, accesses, synced] = words_of(bytes);
         Self { held: SlotBlock::of_word(held), accesses, synced }
     }
 }
 
 impl LevelHead {
-    pub fn to_bytes(self) -> [u8; 2 * WORD] {
-        bytes_of([SlotBlock::word(self.held), self.birth])
+    /// The head of a slot that holds no block.
+    pub const DUMMY: Self = Self { held: None, birth: 0, leaf: 0 };
+
+    pub fn to_bytes(self) -> [u8; HEAD_LEN] {
+        bytes_of([SlotBlock::word(self.held), self.birth, self.leaf.into()])
     }
 
-    fn from_bytes(bytes: [u8; 2 * WORD]) -> Self {
-        let [held, birth] = words_of(bytes);
-        Self { held: SlotBlock::of_word(held), birth }
+    fn from_bytes(bytes: [u8; HEAD_LEN]) -> Self {
+        let [held, birth, leaf] = words_of(bytes);
+        Self { held: SlotBlock::of_word(held), birth, leaf: leaf as u32 }
     }
 }
 
-fn bytes_of<const WORDS: usize, const LEN: usize>(words: [u64; WORDS]) -> [u8; LEN] {
-    let mut bytes = [0; LEN];
+fn bytes_of(words: [u64; 3]) -> [u8; HEAD_LEN] {
+    let mut bytes = [0; HEAD_LEN];
     for (bytes, word) in bytes.chunks_exact_mut(WORD).zip(words) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }
     bytes
 }
 
-fn words_of<const WORDS: usize, const LEN: usize>(bytes: [u8; LEN]) -> [u64; WORDS] {
+fn words_of(bytes: [u8; HEAD_LEN]) -> [u64; 3] {
     let mut words = bytes.chunks_exact(WORD);
     core::array::from_fn(|_| {
         let word = words.next().expect("as many words");
@@ -141,8 +146,8 @@ impl SlotKeys {
         self.open_head(version, entry).map(LevelHead::from_bytes)
     }
 
-    fn open_head<const LEN: usize>(&self, version: u64, entry: &[u8]) -> Option<[u8; LEN]> {
-        let mut head = [0; LEN];
+    fn open_head(&self, version: u64, entry: &[u8]) -> Option<[u8; HEAD_LEN]> {
+        let mut head = [0; HEAD_LEN];
         let (nonce, sealed) = (nonce_at(version, entry), &entry[HEAD_AT..]);
         let opened = self.head.open(nonce, &[], sealed, &entry[HEAD_TAG], &mut head);
         (opened.is_ok() && entry_version(entry) == version).then_some(head)
@@ -234,11 +239,11 @@ mod tests {
         let keys = SlotKeys::new(Cipher::default(), &Secret::from_bytes([7; 32]));
         let block = Some(SlotBlock { block: 9, is_lost: true });
         let head = LogHead { held: block, accesses: 5, synced: 3 };
-        let (mut entry, mut body) = ([0; LOG_ENTRY_LEN], [4; 64]);
+        let (mut entry, mut body) = ([0; ENTRY_LEN], [4; 64]);
         keys.seal(Nonce::new(12, Salt(3)), &head.to_bytes(), (&mut entry, &mut body));
         assert_eq!(keys.open_record(12, &entry), Some(head));
         assert_eq!(keys.open_record(13, &entry), None);
-        for bit in 0..LOG_ENTRY_LEN * 8 {
+        for bit in 0..ENTRY_LEN * 8 {
             entry[bit / 8] ^= 1 << (bit % 8);
             let is_known = keys.open_record(12, &entry).is_some();
             let is_whole = keys.open_body(12, &entry, &mut body.clone());
@@ -247,7 +252,7 @@ mod tests {
         }
         assert!(!keys.open_body(13, &entry, &mut body.clone()));
         assert!(keys.open_body(12, &entry, &mut body) && body == [4; 64]);
-        let slot = LevelHead { held: None, birth: 8 };
+        let slot = LevelHead { held: None, birth: 8, leaf: u32::MAX };
         assert_eq!(LevelHead::from_bytes(slot.to_bytes()), slot);
     }
 }

@@ -132,18 +132,19 @@ impl RingCore {
         sealed.extend((0..slots).map(|slot| LevelSlot {
             level,
             version: self.geometry.version(level, eviction.nth, slot),
-            head: LevelHead { held: None, birth: 0 },
+            head: LevelHead::DUMMY,
         }));
         for candidate in chosen {
             let slot = free.swap_remove(self.draws.below(free.len() as u64) as usize);
             let is_whole = self.bring(eviction, candidate, output + slot as usize);
             let Candidate { block, birth, leaf, .. } = *candidate;
             let held = SlotBlock { block, is_lost: candidate.is_lost || !is_whole };
-            sealed[begun + slot as usize].head = LevelHead { held: Some(held), birth };
+            let leaf = leaf as u32;
+            sealed[begun + slot as usize].head = LevelHead { held: Some(held), birth, leaf };
             self.marks.fill(level, bucket, slot);
             let is_stale = self.map.get(block).is_stale;
             let place = RingPlace::Level { level, slot };
-            self.map.set(block, RingSpot { leaf: leaf as u32, place, is_stale });
+            self.map.set(block, RingSpot { leaf, place, is_stale });
         }
         for slot in free {
             self.output.slot_mut(output + slot as usize).1.fill(0);

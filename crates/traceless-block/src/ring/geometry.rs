@@ -1,6 +1,6 @@
 //! Sizes of a ring.
 
-use super::entry::{LEVEL_ENTRY_LEN, LOG_ENTRY_LEN};
+use super::entry::ENTRY_LEN;
 use alloc::vec::Vec;
 use traceless_core::error::{Error, Result};
 use traceless_core::scheme::contract::{check_size, u32_at};
@@ -240,7 +240,7 @@ impl RingGeometry {
         SlotLayout {
             slots: slots.next_multiple_of(LOG_STRIPE),
             body_len: self.block_len,
-            entry_len: LOG_ENTRY_LEN,
+            entry_len: ENTRY_LEN,
             stripe_slots: LOG_STRIPE,
         }
     }
@@ -251,7 +251,7 @@ impl RingGeometry {
         SlotLayout {
             slots: (of.buckets + u64::from(self.ahead)) * of.slots(),
             body_len: self.block_len,
-            entry_len: LEVEL_ENTRY_LEN,
+            entry_len: ENTRY_LEN,
             stripe_slots: of.slots(),
         }
     }

@@ -89,7 +89,8 @@ impl TraceReader<'_> {
             // Of a pass all of it follows from the count.
             self.out.public.extend(reads);
         } else {
-            let rest = self.accesses(records, &slots, reads[0])?;
+            let first = reads.first().ok_or("records are written, and nothing is read")?;
+            let rest = self.accesses(records, &slots, *first)?;
             if rest != evicted {
                 return Err("something is read beside the paths");
             }

@@ -177,9 +177,11 @@ impl RingCore {
         }
         progress(all, all);
         for (block, &birth) in births.iter().enumerate().filter(|(_, birth)| **birth > 0) {
-            let (spot, keys) = (self.map.get(block as u64), self.keys.at(birth - 1));
-            let leaf = keys.label(birth - 1, self.geometry.leaves());
-            self.map.set(block as u64, RingSpot { leaf, ..spot });
+            // Slots of levels say the leaf. The openings of records in the log are still known.
+            if self.map.get(block as u64).place == RingPlace::Stash {
+                let leaf = self.keys.at(birth - 1).label(birth - 1, self.geometry.leaves());
+                self.map.set(block as u64, RingSpot::in_stash(leaf));
+            }
         }
         Ok(births)
     }
@@ -199,13 +201,13 @@ impl RingCore {
         for (slot, entry) in (0..).zip(entries) {
             let place = self.place_of(level, nth, slot, None);
             let opened = keys.open_slot(self.geometry.version(level, nth, slot), entry);
-            let LevelHead { held, birth } = opened.ok_or(Error::Tampered { place })?;
+            let LevelHead { held, birth, leaf } = opened.ok_or(Error::Tampered { place })?;
             let Some(held) = held else { continue };
             let newest = births.get_mut(held.block as usize).ok_or(Error::Tampered { place })?;
             if birth + 1 >= *newest {
                 *newest = birth + 1;
                 let place = RingPlace::Level { level, slot };
-                self.map.set(held.block, RingSpot { leaf: 0, place, is_stale: false });
+                self.map.set(held.block, RingSpot { leaf, place, is_stale: false });
             }
         }
         Ok(())

@@ -56,6 +56,25 @@ fn reading_only_reads_everything() {
     assert!(rig.store.snapshot() == before);
 }
 
+/// Blocks stay where they can be found while the openings that last moved them are retired.
+#[test]
+fn blocks_outlive_the_openings_that_moved_them() {
+    let geometry = RingGeometry::with_buckets(60, 64, 4, &[2, 4]).unwrap();
+    let mut rig = rig::Rig::with_room(geometry.clone(), geometry.store_len());
+    let mut oram = Ring::create(&geometry, rig.context(rig.store.clone(), false)).unwrap();
+    rig::fill(&mut oram, 9);
+    let accesses = 12;
+    for round in 0..2 * geometry.records_to_renew() / accesses {
+        for _ in 0..accesses {
+            oram.write(Addr(round % 3), &[9; 64]).unwrap();
+        }
+        oram.close().unwrap();
+        let (context, state) = (rig.context(rig.store.clone(), false), rig.vault.kept());
+        oram = Ring::open(&geometry, context, &state, &mut |_, _| {}).unwrap();
+    }
+    rig::assert_filled(&mut oram, 9);
+}
+
 fn leaves_of(oram: &Ring) -> Vec<u32> {
     let core = oram.core();
     (0..core.geometry.blocks).map(|block| core.map.get(block).leaf).collect()

@@ -237,9 +237,10 @@ fn public_part(
     trace: Vec<Event>,
     reads: bool,
 ) -> Result<Vec<Event>, &'static str> {
-    match target.read_trace(&trace) {
-        Some(split) if reads => split.map(|split| split.public),
-        _ => Ok(trace),
+    // Without reads there is nothing to split.
+    match reads.then(|| target.read_trace(&trace)).flatten() {
+        Some(split) => split.map(|split| split.public),
+        None => Ok(trace),
     }
 }
 

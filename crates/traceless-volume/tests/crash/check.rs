@@ -223,6 +223,7 @@ impl Checker {
             return Err(in_other(&format!("{} writes, not {count}", open.oram.writes())));
         }
         twin.check(&open, &twin.history[..count as usize]).map_err(|e| in_other(&e))?;
+        twin.disk.take_log();
         twin.disk.roll_back(marks[1]);
         let redone = shapes[0].iter().flatten().any(|&(at, _)| at >= AREAS_AT);
         self.tally.redone += u64::from(redone);
@@ -245,12 +246,14 @@ impl Checker {
         if shown.is_some_and(|shown| shown != count) {
             return Err(format!("{count} writes, but {shown:?} when opened for reading only"));
         }
+        let log = world.disk.take_log();
         world.check(&open, &world.history[..count as usize])?;
         open.verify()?;
         drop(open);
         let tail = world.history.split_off(count as usize);
+        world.note_reads();
         let nonces = point.recovery.map_or(Nonces::default(), |r| r.nonces.clone());
-        let went = Recovered { world, nonces, point, number }.examine(count, on);
+        let went = Recovered { world, nonces, point, number }.examine(log, count, on);
         world.history.truncate(count as usize);
         world.history.extend(tail);
         went
@@ -308,11 +311,12 @@ struct Recovered<'a> {
 }
 
 impl Recovered<'_> {
-    /// Checks the volume after a recovery that found `count` writes, and returns the recovery. With
-    /// `on`, writes to the volume, too.
-    fn examine(mut self, count: u64, on: bool) -> Result<Recovery, String> {
-        let log = self.note()?;
+    /// Checks the volume after a recovery with this log, which found `count` writes, and returns
+    /// the recovery. With `on`, writes to the volume, too.
+    fn examine(mut self, log: Vec<Event>, count: u64, on: bool) -> Result<Recovery, String> {
+        self.note(&log)?;
         let nonces = self.nonces.clone();
+        self.note_next()?;
         let open = self.open_again(&places(&log))?;
         if on {
             self.continue_with(open)?;
@@ -329,13 +333,17 @@ impl Recovered<'_> {
         if found != count {
             return Err(format!("{found} writes at the second opening, {count} at the first"));
         }
+        let written = places(&self.note_next()?);
         let checked = self.world.check(&open, &self.world.history);
         checked.map_err(|e| format!("at the second opening: {e}"))?;
-        let written = places(&self.note()?);
+        self.world.note_reads();
+        self.note_next()?;
         // If the scheme draws places, an opening after one that was not closed copies a journal
         // again, to places that were written before.
         let copies = self.world.subject.draws_places && first_places.is_empty();
-        if !written.is_empty() && written != first_places && !copies {
+        // Blocks are moved on from where the first opening left them.
+        let may_differ = copies || self.world.subject.hides_reads;
+        if !written.is_empty() && written != first_places && !may_differ {
             return Err(format!(
                 "the first opening wrote {first_places:?}, the second {written:?}"
             ));
@@ -353,18 +361,25 @@ impl Recovered<'_> {
         }
         for step in steps {
             self.world.step(&mut open, step, &mut rng)?;
-            self.note()?;
+            self.note_next()?;
         }
         self.world.step(&mut open, Step::Kill, &mut rng)?;
-        self.note()?;
-        self.world.check(&open, &self.world.history).map_err(|e| format!("after writing on: {e}"))
+        self.note_next()?;
+        let checked = self.world.check(&open, &self.world.history);
+        // What reads wrote is in no other log.
+        self.note_next()?;
+        checked.map_err(|e| format!("after writing on: {e}"))
     }
 
     /// Takes the log, and checks it for nonces used twice.
-    fn note(&mut self) -> Result<Vec<Event>, String> {
+    fn note_next(&mut self) -> Result<Vec<Event>, String> {
         let log = self.world.disk.take_log();
-        self.nonces.note_after(Some((&self.world.nonces, self.point.until)), &log, 0)?;
+        self.note(&log)?;
         Ok(log)
+    }
+
+    fn note(&mut self, log: &[Event]) -> Result<(), String> {
+        self.nonces.note_after(Some((&self.world.nonces, self.point.until)), log, 0)
     }
 }
 

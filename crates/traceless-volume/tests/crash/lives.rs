@@ -32,7 +32,7 @@ impl Life {
     /// Runs through `crashes` crashes, then recovers and verifies.
     pub fn live(&mut self, crashes: u64) -> Result<(), String> {
         for _ in 0..crashes {
-            let requests = self.rng.below(45);
+            let requests = self.rng.below(45 + self.world.subject.requests_of_opening);
             self.world.disk.set_fuse(Some(requests));
             match self.until_the_power_goes() {
                 Err(Failure::Power) => {}
@@ -69,7 +69,12 @@ impl Life {
             return Err(format!("{count} writes, {promised} were promised").into());
         }
         self.world.history.resize(count as usize, Write::DUMMY);
-        self.world.check(&open, &self.world.history)?;
+        // If the power goes meanwhile, any number of these reads may be found afterwards.
+        self.world.note_reads();
+        let checked = self.world.check(&open, &self.world.history[..count as usize]);
+        checked.map_err(|what| {
+            if self.world.disk.is_dead() { Failure::Power } else { Failure::Wrong(what) }
+        })?;
         self.world.disk.note(Event::Promised(known));
         self.world.record()?;
         Ok(open)

@@ -35,12 +35,7 @@ impl Rounds {
     /// Runs the same few rounds each time, unless the environment sets `TRACELESS_CRASH_` with
     /// `SCHEME`, `SEED` of the first round, `ROUNDS` of each scheme, or `SECONDS`.
     pub fn from_env(few: u64, quick: Effort, thorough: Effort) -> Self {
-        let mut families: Vec<_> = FAMILIES.iter().collect();
-        if let Some(name) = variable::<String>("SCHEME") {
-            let names: Vec<_> = families.iter().map(|family| family.name).collect();
-            families.retain(|family| family.name == name);
-            assert!(!families.is_empty(), "{name} is not crashed; these are: {names:?}");
-        }
+        let families = chosen_families();
         let (rounds, seconds) = (variable("ROUNDS"), variable("SECONDS"));
         if rounds.is_none() && seconds.is_none() {
             let (seconds, prints) = (u64::MAX, false);
@@ -85,7 +80,9 @@ impl Rounds {
     fn round(&self, family: &Family, seed: u64) -> Result<Tally, String> {
         if seed.is_multiple_of(LIVES_PER_RUN) {
             let case = Case::random(family, seed);
-            return case.check(self.effort).map_err(|what| format!("{case}:\n{what}"));
+            return case
+                .check((family.effort)(self.effort))
+                .map_err(|what| format!("{case}:\n{what}"));
         }
         let mut life = Life::random(family, seed);
         let lived = life.live(CRASHES);
@@ -110,6 +107,17 @@ impl Rounds {
         }
         Some((nth, self.first + round as u64))
     }
+}
+
+/// All families, or the one that `TRACELESS_CRASH_SCHEME` names.
+pub fn chosen_families() -> Vec<&'static Family> {
+    let mut families: Vec<_> = FAMILIES.iter().collect();
+    if let Some(name) = variable::<String>("SCHEME") {
+        let names: Vec<_> = families.iter().map(|family| family.name).collect();
+        families.retain(|family| family.name == name);
+        assert!(!families.is_empty(), "{name} is not crashed; these are: {names:?}");
+    }
+    families
 }
 
 struct Progress {

@@ -3,14 +3,16 @@
 //! A further scheme needs a row of [`FAMILIES`], with a table of small subjects and a function that
 //! draws one.
 
+use crate::check::Effort;
 use crate::disk::{Fault, mix};
 use crate::steps::{Step, script};
 use std::sync::Arc;
 use traceless_block::datalair::DataLairScheme;
 use traceless_block::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless_block::hive::HiveScheme;
+use traceless_block::ring::RingGeometry;
 use traceless_block::{random, sq};
-use traceless_core::oram::BlockOram;
+use traceless_core::oram::{BlockOram, Hides};
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::BlockScheme;
@@ -43,6 +45,11 @@ pub struct Subject {
     /// Whether the scheme draws the places that it writes. If so, two workloads are compared with
     /// equal draws; otherwise with different ones, which is a stronger test.
     pub draws_places: bool,
+    /// Whether reads are accesses, which write and are counted. Such a scheme moves all its blocks
+    /// at an opening after a crash.
+    pub hides_reads: bool,
+    /// Most requests to the disk that an opening makes to move blocks.
+    pub requests_of_opening: u64,
     /// Functions that make and open the scheme: the factory's, or a mutant's.
     pub create: fn(&dyn BlockScheme, SchemeContext) -> Made,
     pub open: fn(&dyn BlockScheme, SchemeContext, &[u8]) -> Made,
@@ -58,8 +65,19 @@ impl Subject {
     ) -> Self {
         let (draws_places, scheme) = (scheme.draws_places(), Arc::new(scheme));
         let create = |scheme: &dyn BlockScheme, context| scheme.create_block(context);
-        let discards = None;
-        Self { scheme, unsynced_max, begins, around, discards, draws_places, create, open }
+        let hides_reads = scheme.hides() == Hides::ReadsAndWrites;
+        Self {
+            scheme,
+            unsynced_max,
+            begins,
+            around,
+            discards: None,
+            draws_places,
+            hides_reads,
+            requests_of_opening: 0,
+            create,
+            open,
+        }
     }
 
     /// Random steps with `writes` writes in all, some of them discards if the scheme marks these.
@@ -93,9 +111,11 @@ pub struct Family {
     pub faulty: fn() -> Vec<(Subject, u64)>,
     /// The faults that must be found in each of these subjects.
     pub faults: &'static [Fault],
+    /// How thoroughly to check this family, where all are checked with this effort.
+    pub effort: fn(Effort) -> Effort,
 }
 
-pub const FAMILIES: [Family; 4] = [
+pub const FAMILIES: [Family; 5] = [
     Family {
         name: "detwo",
         table: detwo_table,
@@ -108,6 +128,7 @@ pub const FAMILIES: [Family; 4] = [
             ]
         },
         faults: &Fault::ALL,
+        effort: |of_all| of_all,
     },
     Family {
         name: "sq",
@@ -115,6 +136,7 @@ pub const FAMILIES: [Family; 4] = [
         any: any_sq,
         faulty: || vec![(of_sq(sq_shape(24, 512, 2, (2, 2))), 100)],
         faults: &Fault::ALL,
+        effort: |of_all| of_all,
     },
     Family {
         name: "hive",
@@ -122,6 +144,7 @@ pub const FAMILIES: [Family; 4] = [
         any: |rng| any_random(rng, hive),
         faulty: || vec![(of_random(hive, 24, 512, 0, 2), 60)],
         faults: &Fault::ALL,
+        effort: |of_all| of_all,
     },
     Family {
         name: "datalair",
@@ -129,6 +152,20 @@ pub const FAMILIES: [Family; 4] = [
         any: |rng| any_random(rng, datalair),
         faulty: || vec![(of_random(datalair, 24, 512, 0, 2), 60)],
         faults: &Fault::ALL,
+        effort: |of_all| of_all,
+    },
+    Family {
+        name: "ring",
+        table: ring_table,
+        any: any_ring,
+        faulty: || vec![(ring(6, 64, 4, &[2]), 40)],
+        faults: &Fault::ALL,
+        // A recovery is long, and has many points.
+        effort: |of_all| Effort {
+            again_every: 4 * of_all.again_every,
+            cuts: of_all.cuts.min(2),
+            ..of_all
+        },
     },
 ];
 
@@ -326,4 +363,37 @@ fn of_random(
     let stash = 61 + u64::from(blocks.ilog2());
     let journal = ((2 * unsynced_max + 4 * stash) * 4 + 32) / 4;
     of(geometry, vec![0, journal], journal)
+}
+
+fn ring_table() -> Vec<(Subject, u64)> {
+    vec![(ring(5, 64, 3, &[1]), 7), (ring(7, 512, 4, &[2]), 8), (ring(8, 64, 4, &[1, 2]), 8)]
+}
+
+/// Each opening moves all blocks several times, so there are few of them.
+fn any_ring(rng: &mut SeededRng) -> Subject {
+    let shapes: [&[u64]; 6] = [&[1], &[3], &[1, 2], &[2, 4], &[2, 6], &[1, 2, 4]];
+    let shape = shapes[rng.below(6) as usize];
+    let block_len = [64, 64, 128, 512][rng.below(4) as usize];
+    ring(1 + rng.below(30), block_len, 2 + rng.below(5) as u32, shape)
+}
+
+fn ring(blocks: u64, block_len: usize, rate: u32, buckets: &[u64]) -> Subject {
+    let geometry = RingGeometry::with_buckets(blocks, block_len, rate, buckets);
+    of_ring(geometry.expect("a geometry that works"))
+}
+
+fn of_ring(geometry: RingGeometry) -> Subject {
+    let (rate, leaves) = (u64::from(geometry.rate), geometry.leaves());
+    let room = geometry.levels.last().expect("there is a level").blocks;
+    let evictions = leaves * (room.div_ceil(rate) + 1);
+    let (cycle, unsynced) = (rate * leaves, geometry.unsynced_max());
+    // Number of accesses after which the log wraps around.
+    let log = geometry.areas()[0].2 / (geometry.block_len as u64 + 64);
+    Subject {
+        // Traces of writes are equal for all draws.
+        draws_places: false,
+        // A write for each eviction, and syncs between them.
+        requests_of_opening: 2 * evictions,
+        ..Subject::new(geometry, unsynced, vec![0, cycle, log], log.max(cycle + rate))
+    }
 }

@@ -347,6 +347,14 @@ impl World {
         Ok(())
     }
 
+    /// Counts the reads of a check, if they are accesses.
+    pub fn note_reads(&mut self) {
+        if self.subject.hides_reads {
+            let made = self.history.len() + self.subject.scheme.blocks() as usize;
+            self.history.resize(made, Write::DUMMY);
+        }
+    }
+
     /// Describes in which part of the image a piece lies.
     pub fn describe(&self, piece: &Piece) -> String {
         let (at, len) = (piece.at, piece.bytes.len());
