@@ -59,6 +59,9 @@ pub enum Error {
         /// Bytes of the device.
         available: u64,
     },
+    /// The volume cannot be accessed at this constant rate.
+    #[error("no constant rate: {0}")]
+    ConstantRate(&'static str),
     /// The file is not a volume.
     #[error("{}: this is not a Traceless volume", .0.display())]
     NotAVolume(PathBuf),
@@ -303,6 +306,7 @@ impl Error {
             | Self::Paused(_)
             | Self::NeedsInto(_)
             | Self::DeniableSize
+            | Self::ConstantRate(_)
             | Self::Shrink { .. }
             | Self::AnchorAddress { .. } => Kind::Usage,
             Self::Scheme(traceless_core::Error::Io(e)) if carried(e).is_some() => {

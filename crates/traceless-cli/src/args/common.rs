@@ -1,6 +1,7 @@
 //! Options that several commands share.
 
 use clap::{Args, ValueEnum};
+use std::fmt;
 
 #[derive(Args, Clone, Debug)]
 pub struct ProgressArgs {
@@ -38,6 +39,34 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "that is more than 16 EiB".into())
 }
 
+/// When what an adversary observes is accessed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rate {
+    /// As requests need it.
+    Demand,
+    /// So many accesses each second.
+    Fixed(u32),
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Demand => f.write_str("demand"),
+            Self::Fixed(per_second) => write!(f, "fixed={per_second}/s"),
+        }
+    }
+}
+
+/// Reads what [`Rate`] shows.
+pub fn parse_rate(text: &str) -> Result<Rate, String> {
+    if text == "demand" {
+        return Ok(Rate::Demand);
+    }
+    let rate = text.strip_prefix("fixed=").and_then(|rest| rest.strip_suffix("/s")?.parse().ok());
+    let rate = rate.filter(|&per_second| per_second > 0).map(Rate::Fixed);
+    rate.ok_or_else(|| "neither `demand` nor `fixed=N/s`, as `fixed=500/s`".to_owned())
+}
+
 /// A size as `parse_size` reads it, with the largest suffix that leaves a whole number.
 pub fn size_text(bytes: u64) -> String {
     let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
@@ -47,7 +76,7 @@ pub fn size_text(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_size, size_text};
+    use super::{Rate, parse_rate, parse_size, size_text};
 
     #[test]
     fn sizes_are_read_as_they_were_written() {
@@ -72,6 +101,16 @@ mod tests {
         }
         for text in ["", "G", "1.5G", "-1", "1X", "99999999999T"] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_are_understood() {
+        assert_eq!(parse_rate("demand"), Ok(Rate::Demand));
+        assert_eq!(parse_rate("fixed=250/s"), Ok(Rate::Fixed(250)));
+        assert_eq!(Rate::Fixed(250).to_string(), "fixed=250/s");
+        for wrong in ["fixed", "fixed=250", "fixed=0/s", "fixed=-1/s", "250/s", ""] {
+            assert!(parse_rate(wrong).unwrap_err().contains("fixed=N/s"), "{wrong}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `traceless gateway`
 
-use super::{DashboardArgs, ProgressArgs, StoreArgs, TraceArgs, parse_size};
+use super::{DashboardArgs, ProgressArgs, Rate, StoreArgs, TraceArgs, parse_rate, parse_size};
 use clap::{Args, Subcommand, ValueEnum};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -273,24 +273,6 @@ pub struct GatewayRepairArgs {
     pub accept_loss: bool,
 }
 
-/// When queries are sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rate {
-    /// As they are needed.
-    Demand,
-    /// This many queries each second.
-    Fixed(u32),
-}
-
-fn parse_rate(text: &str) -> Result<Rate, String> {
-    if text == "demand" {
-        return Ok(Rate::Demand);
-    }
-    let slots = text.strip_prefix("fixed=").and_then(|rest| rest.strip_suffix("/s")?.parse().ok());
-    let slots = slots.filter(|&slots| slots > 0).map(Rate::Fixed);
-    slots.ok_or_else(|| "neither `demand` nor `fixed=N/s`, as `fixed=500/s`".to_owned())
-}
-
 /// Where a gateway's state is, which also says where its host is.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
@@ -393,13 +375,4 @@ pub enum LogForm {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rates_are_understood() {
-        assert_eq!(parse_rate("demand"), Ok(Rate::Demand));
-        assert_eq!(parse_rate("fixed=250/s"), Ok(Rate::Fixed(250)));
-        for wrong in ["fixed", "fixed=250", "fixed=0/s", "fixed=-1/s", "250/s", ""] {
-            assert!(parse_rate(wrong).unwrap_err().contains("fixed=N/s"), "{wrong}");
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! `traceless volume ...`
 
-use super::common::{ProgressArgs, parse_size};
+use super::common::{ProgressArgs, Rate, parse_rate, parse_size};
 use super::{DashboardArgs, LabArgs, TraceArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand, ValueEnum};
@@ -97,6 +97,11 @@ pub struct OpenArgs {
     /// Refuse writes, and write nothing at all
     #[arg(long)]
     pub read_only: bool,
+    /// When blocks of the image are accessed: as requests need them, or always N each second, which
+    /// hides when requests come, and how many
+    #[arg(long, value_name = "demand|fixed=N/s", value_parser = parse_rate,
+        default_value = "demand")]
+    pub rate: Rate,
     #[command(flatten)]
     pub trace: TraceArgs,
     #[command(flatten)]

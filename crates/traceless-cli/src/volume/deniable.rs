@@ -1,7 +1,9 @@
 //! `traceless volume hidden`, and deniable images in `create` and `serve`
 
 use super::{create, key, serve};
-use crate::args::{AddHiddenArgs, CreateArgs, HiddenCommand, ImageArgs, ServeArgs, StatusArgs};
+use crate::args::{
+    AddHiddenArgs, CreateArgs, HiddenCommand, ImageArgs, Rate, ServeArgs, StatusArgs,
+};
 use crate::failure::Failure;
 use crate::output::{Meter, print_error, print_json, print_line};
 use crate::signals;
@@ -57,6 +59,9 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if args.open.dashboard.dashboard.is_some() || args.open.trace.secret.is_some() {
         // Both would show or record what is hidden.
         return Err(Failure::usage("--dashboard and --secret do not go with a deniable image"));
+    }
+    if args.open.rate != Rate::Demand {
+        return Err(Failure::usage("--rate goes without --deniable, which has --cover"));
     }
     let mut keys = vec![key::existing(&args.image.key)?];
     for path in &args.deniable.protect_key_file {

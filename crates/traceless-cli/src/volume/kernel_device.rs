@@ -1,6 +1,6 @@
 //! Holding a volume open for as long as the kernel uses it.
 
-use super::{recorded_device, start_dashboard};
+use super::{rate, recorded_device, start_dashboard};
 use crate::args::OpenArgs;
 use crate::failure::Failure;
 use crate::trace::Trace;
@@ -36,8 +36,9 @@ pub fn serve(
         monitor.adversary().set_space(image.image_len());
     }
     let volume = Arc::new(image.open(&mut |_, _| {})?);
-    let outcome =
-        serve(&volume, recorded_device::record_requests(volume.clone(), &trace, &dashboard));
+    let outcome = rate::serve_at(open.rate, &volume, |device| {
+        serve(&volume, recorded_device::record_requests(&volume, device, &trace, &dashboard))
+    });
     let closed = volume.close().map_err(Failure::from);
     let traced = trace.finish();
     outcome.and(closed).and(traced)

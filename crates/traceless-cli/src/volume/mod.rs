@@ -11,6 +11,7 @@ mod key;
 mod keys;
 mod mount;
 mod mount_helper;
+mod rate;
 mod rebuild;
 mod recorded_device;
 mod serve;

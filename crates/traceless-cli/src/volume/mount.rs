@@ -101,6 +101,7 @@ fn start_daemon(
     if args.open.read_only {
         command.arg("--read-only");
     }
+    command.arg("--rate").arg(args.open.rate.to_string());
     if let Some(address) = &args.open.dashboard.dashboard {
         command.arg("--dashboard").arg(address);
     }

@@ -18,7 +18,7 @@ const WRONG_USE: u8 = 1;
 const NOT_MOUNTED: u8 = 32;
 
 /// Options that name a value for an option of `traceless volume mount`.
-const WITH_VALUE: [&str; 3] = ["key-file", "passphrase-file", "anchor"];
+const WITH_VALUE: [&str; 4] = ["key-file", "passphrase-file", "anchor", "rate"];
 /// Options about when and by which user something is mounted, and not how.
 const OF_MOUNT: [&str; 13] = [
     "defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner", "group",

@@ -10,10 +10,11 @@ use traceless_dashboard::{Monitor, Reading, RequestTimer};
 use traceless_volume::device::Device;
 use traceless_volume::volume::Volume;
 
-/// The volume as a device, decorated so that its requests are recorded, if `trace` records secrets,
-/// and shown, if there is a dashboard.
+/// The `device` of a volume, decorated so that its requests are recorded, if `trace` records
+/// secrets, and shown, if there is a dashboard.
 pub fn record_requests(
-    volume: Arc<Volume>,
+    volume: &Arc<Volume>,
+    device: Arc<dyn Device>,
     trace: &Trace,
     dashboard: &Dashboard,
 ) -> Arc<dyn Device> {
@@ -25,9 +26,9 @@ pub fn record_requests(
         monitor.set_readings(move || readings(&volume));
     }
     if recorder.is_none() && monitor.is_none() {
-        return volume;
+        return device;
     }
-    Arc::new(RecordedDevice { volume, recorder, monitor })
+    Arc::new(RecordedDevice { device, recorder, monitor })
 }
 
 fn readings(volume: &Volume) -> Vec<Reading> {
@@ -41,7 +42,7 @@ fn readings(volume: &Volume) -> Vec<Reading> {
 }
 
 struct RecordedDevice<R> {
-    volume: Arc<Volume>,
+    device: Arc<dyn Device>,
     recorder: Option<R>,
     monitor: Option<Arc<Monitor>>,
 }
@@ -79,48 +80,48 @@ fn len_of(bytes: &[u8]) -> u32 {
 #[deny(clippy::missing_trait_methods)]
 impl<R: Fn(Op, u64, u32) + Send + Sync> Device for RecordedDevice<R> {
     fn len(&self) -> u64 {
-        self.volume.len()
+        self.device.len()
     }
     fn is_empty(&self) -> bool {
-        self.volume.is_empty()
+        self.device.is_empty()
     }
     fn block_len(&self) -> u32 {
-        Device::block_len(&*self.volume)
+        self.device.block_len()
     }
     fn read_only(&self) -> bool {
-        self.volume.read_only()
+        self.device.read_only()
     }
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
         let _timer = self.time(Op::Read, at, len_of(into));
         self.record(Op::Read, at, len_of(into));
-        Device::read(&*self.volume, at, into)
+        self.device.read(at, into)
     }
     fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
         let _timer = self.time(Op::Write, at, len_of(from));
         self.record(Op::Write, at, len_of(from));
-        Device::write(&*self.volume, at, from)
+        self.device.write(at, from)
     }
     fn read_many(&self, places: &[Extent], into: &mut [u8]) -> io::Result<()> {
         let _timers = self.observe(Op::Read, places);
-        Device::read_many(&*self.volume, places, into)
+        self.device.read_many(places, into)
     }
     fn write_many(&self, places: &[Extent], from: &[u8]) -> io::Result<()> {
         let _timers = self.observe(Op::Write, places);
-        Device::write_many(&*self.volume, places, from)
+        self.device.write_many(places, from)
     }
     fn keeps_discards(&self) -> bool {
-        self.volume.keeps_discards()
+        self.device.keeps_discards()
     }
     /// A discard writes zeros, as a client sees it.
     fn discard(&self, at: u64, len: u64) -> io::Result<()> {
         let recorded = u32::try_from(len).unwrap_or(u32::MAX);
         let _timer = self.time(Op::Write, at, recorded);
         self.record(Op::Write, at, recorded);
-        Device::discard(&*self.volume, at, len)
+        self.device.discard(at, len)
     }
     /// A flush is no access to data, so only the page shows it.
     fn flush(&self) -> io::Result<()> {
         let _timer = self.time(Op::Sync, 0, 0);
-        Device::flush(&*self.volume)
+        self.device.flush()
     }
 }

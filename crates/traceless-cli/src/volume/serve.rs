@@ -1,6 +1,6 @@
 //! `traceless volume serve`
 
-use super::{key, recorded_device, start_dashboard};
+use super::{key, rate, recorded_device, start_dashboard};
 use crate::args::ServeArgs;
 use crate::failure::Failure;
 use crate::output::Meter;
@@ -47,8 +47,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let volume = image.open(&mut |done, all| meter.update(done, all));
     meter.finish();
     let volume = Arc::new(volume?);
-    let outcome =
-        serve(bound, &recorded_device::record_requests(volume.clone(), &trace, &dashboard));
+    let outcome = rate::serve_at(args.open.rate, &volume, |device| {
+        serve(bound, &recorded_device::record_requests(&volume, device, &trace, &dashboard))
+    });
     // The volume is closed even after an error: acknowledged writes are kept, and the next opening
     // is quick.
     let closed = volume.close().map_err(Failure::from);

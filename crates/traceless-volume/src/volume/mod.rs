@@ -38,6 +38,7 @@
 //! ```
 
 mod admin;
+mod constant_rate;
 mod cover;
 mod create;
 mod deniable;
@@ -52,6 +53,7 @@ mod status;
 mod write_queue;
 
 pub use admin::{Backup, add_key, backup_header, change_key, remove_key, restore_header};
+pub use constant_rate::{ACCESSES_PER_SECOND_MAX, ConstantRateDevice};
 pub use cover::Cover;
 pub use create::{CreateOptions, CreateReport, create};
 pub use deniable::{

@@ -20,16 +20,16 @@ fn detwo(blocks: u64) -> Arc<dyn BlockScheme> {
     Arc::new(DetWoGeometry::new(blocks, 4096, Refresh::ONE, 0).unwrap())
 }
 
-fn options(scheme: Arc<dyn BlockScheme>) -> CreateOptions {
+pub(super) fn options(scheme: Arc<dyn BlockScheme>) -> CreateOptions {
     let (cipher, kdf) = (Cipher::default(), Kdf::default());
     CreateOptions { scheme, cipher, kdf, force: false, unfilled: false, anchor: None }
 }
 
-fn make(path: &Path, options: &CreateOptions) {
+pub(super) fn make(path: &Path, options: &CreateOptions) {
     create(path, &key(1), options, &mut |_, _| true).unwrap();
 }
 
-fn open(path: &Path, options: &OpenOptions) -> Result<Volume> {
+pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Volume> {
     Volume::open(path, &key(1), options, &mut |_, _| {})
 }
 
