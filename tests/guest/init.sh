@@ -23,7 +23,7 @@ done
 for case in $CASES; do
     begun=$(cut -d . -f 1 /proc/uptime)
     result=FAILED
-    if timeout -k 5 200 bash "/cases/$case.sh"; then
+    if timeout -k 5 "$((200 + 4 * SECONDS_OF_LOAD))" bash "/cases/$case.sh"; then
         result=passed
     fi
     now=$(cut -d . -f 1 /proc/uptime)

@@ -2,8 +2,9 @@
 # A real kernel on top of volumes and below them: boots Debian's under QEMU, without KVM, and runs
 # tests/guest/cases/*.sh in it, one after the other. Called by ./test --guest.
 #
-# CASES names the cases to run, SCHEMES the schemes that each is run with where that matters. The
-# kernel is unpacked in target/guest and stays there.
+# CASES names the cases to run, SCHEMES and SWAP_SCHEMES the schemes that each is run with where that
+# matters. The case swap gets a machine of its own, with little memory. The kernel is unpacked in
+# target/guest and stays there.
 set -Eeuo pipefail
 
 PATH=$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin:/usr/sbin:/sbin
@@ -12,10 +13,13 @@ export PATH LC_ALL=C
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 work=$root/target/guest
-CASES=${CASES:-nbd power_cut log_writes ublk dm_crypt}
+CASES=${CASES:-nbd power_cut log_writes ublk dm_crypt swap}
 SCHEMES=${SCHEMES:-detwo sq}
+SWAP_SCHEMES=${SWAP_SCHEMES:-detwo ring}
+# Seconds that the swap is under load with each scheme.
+SECONDS_OF_LOAD=${SECONDS_OF_LOAD:-30}
 # Seconds after which the guest is ended, whatever it does.
-TIMEOUT=${TIMEOUT:-600}
+TIMEOUT=${TIMEOUT:-$((600 + 4 * SECONDS_OF_LOAD))}
 
 # Without one of these a kernel is of no use here.
 MODULES=(virtio_pci virtio_blk ext4 nbd ublk_drv dm-mod dm-flakey dm-log-writes dm-crypt xts
@@ -25,6 +29,10 @@ PROGRAMS=(bash busybox dd sha256sum sync mkfs.ext4 e2fsck nbd-client dmsetup)
 KERNELS_MAX=4
 # MiB of the two disks. The first holds images; the second is a log of writes.
 DISK_MIB=1024
+# The same for swaps, and MiB of the memory with and without them.
+SWAP_DISK_MIB=4096
+MEMORY_MIB=2048
+SWAP_MEMORY_MIB=640
 
 fail() {
     echo "guest: $*" >&2
@@ -107,7 +115,7 @@ add_modules() {
     done <"$work/modules"
 }
 
-# The first file system of the guest: everything that it needs.
+# The first file system of the guest: everything that the cases $1 need.
 make_initramfs() {
     local program
     tree=$work/tree
@@ -123,20 +131,24 @@ make_initramfs() {
     cp -r "$here/cases" "$here/lib.sh" "$tree/"
     cp "$here/init.sh" "$tree/init"
     chmod +x "$tree/init"
-    printf 'export CASES="%s" SCHEMES="%s"\n' "$CASES" "$SCHEMES" >"$tree/settings"
+    {
+        printf 'export CASES="%s" SCHEMES="%s"\n' "$1" "$SCHEMES"
+        printf 'export SWAP_SCHEMES="%s" SECONDS_OF_LOAD="%s"\n' "$SWAP_SCHEMES" "$SECONDS_OF_LOAD"
+    } >"$tree/settings"
     (cd "$tree" && find . -print0 | cpio --null --create --format newc --quiet) >"$work/initramfs"
 }
 
-# What the kernel says goes to one serial line, what the cases say to another: it must be whole.
+# Boots with $1 MiB of memory and disks of $2 MiB. What the kernel says goes to one serial line, what
+# the cases say to another: it must be whole.
 boot() {
     local disk
     for disk in images log; do
         rm -f "$work/$disk"
-        truncate --size "${DISK_MIB}M" "$work/$disk"
+        truncate --size "$2M" "$work/$disk"
     done
     # What the guest writes is thrown away, so the host need not keep it safe.
     timeout --foreground --kill-after 5 "$TIMEOUT" qemu-system-x86_64 -pidfile "$work/pid" \
-        -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 2048 \
+        -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m "$1" \
         -nographic -no-reboot -nodefaults -serial "file:$work/console" -serial stdio \
         -kernel "$work"/kernel/boot/vmlinuz-* -initrd "$work/initramfs" \
         -append "console=ttyS0 panic=-1 quiet" \
@@ -155,10 +167,10 @@ clean() {
     rm -f "$work/pid" "$work/images" "$work/log"
 }
 
-# Each case must have said that it passed.
+# Each of the cases $1 must have said that it passed.
 judge() {
     local case missing=()
-    for case in $CASES; do
+    for case in $1; do
         grep -q "^ *$case: passed" "$work/results" || missing+=("$case")
     done
     if [ "${#missing[@]}" -gt 0 ]; then
@@ -178,8 +190,17 @@ get_kernel
 (cd "$root" && cargo build --release --locked -p traceless-cli --features ublk &&
     cargo build --release --locked -p xtask)
 binaries=$(cd "$root" && cd "${CARGO_TARGET_DIR:-target}" && pwd)/release
-make_initramfs
-echo "booting $(release_of "$work/kernel")"
-boot
-judge
+# Runs the cases $3 in a machine with $1 MiB of memory and disks of $2 MiB.
+run_cases() {
+    make_initramfs "$3"
+    echo "booting $(release_of "$work/kernel") with $1 MiB for $3"
+    boot "$1" "$2"
+    judge "$3"
+}
+
+others=$(tr ' ' '\n' <<<"$CASES" | grep --invert-match --line-regexp swap | xargs || true)
+[ -z "$others" ] || run_cases "$MEMORY_MIB" "$DISK_MIB" "$others"
+if grep --quiet --word-regexp swap <<<"$CASES"; then
+    run_cases "$SWAP_MEMORY_MIB" "$SWAP_DISK_MIB" swap
+fi
 echo "guest: $(wc -w <<<"$CASES") cases passed in $SECONDS s"

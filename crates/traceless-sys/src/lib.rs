@@ -38,8 +38,8 @@
 //! trees; `locked`: memory for keys; `process`: no core dumps, no swap; `listen`: which addresses
 //! servers may listen on, and where TCP sockets are bound; `password`: passwords of clients;
 //! `machine_evidence`: evidence of the machine; `disk_queue` (feature): many requests to a file at
-//! once; `ublk` (feature): commands to the kernel's block
-//! device driver, and its queues.
+//! once; `ublk` (feature): commands to the kernel's block device driver, and its queues; `heap`
+//! (the same feature): memory of a process that serves a swap.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -51,6 +51,8 @@ pub mod ct;
 pub mod disk_queue;
 #[cfg(feature = "suite")]
 mod forked;
+#[cfg(feature = "ublk")]
+mod heap;
 #[cfg(feature = "std")]
 pub mod listen;
 #[cfg(feature = "std")]
@@ -68,6 +70,8 @@ pub mod ublk;
 
 #[cfg(feature = "suite")]
 pub use forked::in_a_copy;
+#[cfg(feature = "ublk")]
+pub use heap::reserve_heap;
 #[cfg(feature = "std")]
 pub use locked::LockedBytes;
 pub use memory::Words;

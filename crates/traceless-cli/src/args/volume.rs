@@ -19,6 +19,9 @@ pub enum VolumeCommand {
     /// Make a volume a block device of the kernel, /dev/ublkbN, until SIGTERM
     #[cfg(feature = "ublk")]
     Ublk(UblkArgs),
+    /// Swap to a file or device until SIGTERM, with a key that is in memory only
+    #[cfg(feature = "ublk")]
+    Swap(SwapArgs),
     /// Mount a volume with ext4 at DIR; a new one is formatted first
     Mount(MountArgs),
     /// Unmount what was mounted at DIR, and close its volume
@@ -391,6 +394,28 @@ pub struct UblkArgs {
     pub image: ImageArgs,
     #[command(flatten)]
     pub open: OpenArgs,
+}
+
+#[cfg(feature = "ublk")]
+#[derive(Args, Debug)]
+pub struct SwapArgs {
+    /// File or block device to swap to; its contents are lost
+    pub image: PathBuf,
+    /// Bytes of the swap, with suffix K, M, G or T (binary) [default: as much as the device holds]
+    #[arg(long, value_parser = parse_size)]
+    pub size: Option<u64>,
+    /// Which scheme: detwo hides which pages are swapped out, ring also which are swapped in
+    #[arg(long, value_name = "SCHEME", value_parser = ["detwo", "ring"],
+        default_value = "detwo")]
+    pub scheme: String,
+    /// Priority beside other swaps, as of swapon(8)
+    #[arg(long, value_name = "N")]
+    pub priority: Option<u16>,
+    /// Overwrite an existing file or device
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub progress: ProgressArgs,
 }
 
 #[derive(Args, Debug)]

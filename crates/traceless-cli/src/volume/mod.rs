@@ -17,6 +17,8 @@ mod recorded_device;
 mod serve;
 mod status;
 #[cfg(feature = "ublk")]
+mod swap;
+#[cfg(feature = "ublk")]
 mod ublk;
 
 use crate::args::{OpenArgs, VolumeCommand};
@@ -34,6 +36,8 @@ pub fn run(command: &VolumeCommand) -> Result<(), Failure> {
         VolumeCommand::Export(args) => export::run(args),
         #[cfg(feature = "ublk")]
         VolumeCommand::Ublk(args) => ublk::run(args),
+        #[cfg(feature = "ublk")]
+        VolumeCommand::Swap(args) => swap::run(args),
         VolumeCommand::Mount(args) => mount::mount(args),
         VolumeCommand::Unmount(args) => mount::unmount(args),
         VolumeCommand::MountHelper(args) => mount_helper::mount(&args.words),

@@ -15,6 +15,7 @@ mod pointers;
 mod server;
 mod sqoram;
 mod subjects;
+mod swap;
 mod target;
 mod workload;
 mod write_only;
@@ -56,7 +57,7 @@ pub struct Effort {
 /// Names of rows that are measured together, and the function that measures them.
 type Group = (&'static [&'static str], fn(&Places, Effort) -> Result<Vec<Row>, Failure>);
 
-const GROUPS: [Group; 10] = [
+const GROUPS: [Group; 11] = [
     (&["library-detwo-writes", "library-detwo-reads"], library::measure),
     (
         &["nbd-seq-write-ram-vs-plain", "nbd-seq-read-vs-plain", "nbd-random-read-vs-plain"],
@@ -66,6 +67,7 @@ const GROUPS: [Group; 10] = [
     (&["create-vs-raw-write"], disk::measure_creation),
     (&in_flight::NAMES, in_flight::measure),
     (&nbd::RING_ROWS, nbd::measure_ring),
+    (&swap::NAMES, swap::measure),
     (&["nbd-dashboard"], nbd::measure_dashboard),
     (&["memory-over-budget"], nbd::measure_memory),
     (&pointers::NAMES[0], pointers::measure_memory_map),
