@@ -15,7 +15,8 @@
 //! ```
 
 use alloc::boxed::Box;
-use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::{Rng as _, SeedableRng as _};
 
 /// Makes the nonces of one batch of seals differ from the nonces of every other process, even of a
 /// copy of this process with the same keys and counts.
@@ -62,7 +63,7 @@ pub trait Rng: Send + Sync {
     fn fork(&mut self) -> Box<dyn Rng> {
         let mut seed = [0; 32];
         self.fill(&mut seed);
-        Box::new(SeededRng(rand_chacha::ChaCha12Rng::from_seed(seed)))
+        Box::new(SeededRng(ChaCha12Rng::from_seed(seed)))
     }
 
     /// A uniform number below `bound`, without bias. `bound` must not be zero.
@@ -84,12 +85,12 @@ pub trait Rng: Send + Sync {
 }
 
 /// Replays the same bytes from the same seed.
-pub struct SeededRng(rand_chacha::ChaCha12Rng);
+pub struct SeededRng(ChaCha12Rng);
 
 impl SeededRng {
     /// The stream of `seed`.
     pub fn new(seed: u64) -> Self {
-        Self(rand_chacha::ChaCha12Rng::seed_from_u64(seed))
+        Self(ChaCha12Rng::seed_from_u64(seed))
     }
 
     /// A separate stream, as secret as `source`: for frequent draws, where each draw from the
@@ -97,7 +98,7 @@ impl SeededRng {
     pub fn drawn(source: &mut dyn Rng) -> Self {
         let mut seed = [0; 32];
         source.fill(&mut seed);
-        Self(rand_chacha::ChaCha12Rng::from_seed(seed))
+        Self(ChaCha12Rng::from_seed(seed))
     }
 }
 
@@ -160,6 +161,11 @@ mod tests {
         assert!(seen.iter().all(|&n| n > 800), "{seen:?}");
         assert_eq!(rng.below(1), 0);
         assert!(rng.below(u64::MAX) < u64::MAX);
+    }
+
+    #[test]
+    fn a_seed_has_the_same_numbers_in_every_version() {
+        assert_eq!(SeededRng::new(7).next_u64(), 0x07c2_e0e9_6aa8_fbbe);
     }
 
     #[cfg(feature = "std")]
