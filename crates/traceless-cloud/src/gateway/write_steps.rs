@@ -25,6 +25,7 @@ impl WriteStep {
     }
 
     /// Makes so many dummy queries.
+    #[cfg(any(test, feature = "http"))]
     pub fn dummies(count: usize) -> Self {
         Self { blocks: Vec::new(), dummies: count, ids: Vec::new() }
     }
