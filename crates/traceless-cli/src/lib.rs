@@ -4,8 +4,8 @@
 //! them, can share the plumbing, and so that the Python package gives the same advice. It is not
 //! meant as an interface for other crates.
 //!
-//! File by file: `args`: the command line and nothing else; `advise`: which product protects, one
-//! file for each; `volume`: one file for each command; `audit`: `compare` and `convert` of a
+//! File by file: `args`: the command line and nothing else; `advise`: which product protects;
+//! `volume`: one file for each command; `audit`: `compare` and `convert` of a
 //! `source`, `diff`, their `outcome` and its page (`html`); `sim`: the simulator (`experiment`:
 //! figures of papers); `run`: paging of programs (`program`: which programs can be paged); `cloud`:
 //! what `gateway` and `host` share; `dashboard`: the live page of `--dashboard`; `lab`: commands

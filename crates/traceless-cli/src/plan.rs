@@ -1,11 +1,11 @@
 //! `traceless plan`: what a store needs for a load.
 
-use crate::advise::print::about;
-use crate::args::{LAMBDA, PlanCloudArgs, PlanCommand, PlannedEngine, size_text};
+use crate::args::{LAMBDA, PlanCloudArgs, PlanCommand, PlannedEngine};
 use crate::failure::Failure;
 use crate::output::{print_json, print_line};
 use serde_json::{Value, json};
 use std::time::Duration;
+use traceless_advise::{about, size_text};
 use traceless_cloud::capacity::{CapacityPlan, Demand, EngineKind, PlanConditions, Prices, plan};
 use traceless_cloud::params::ARITY;
 

@@ -1,6 +1,6 @@
 //! Advice: which product protects from an adversary.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::json::to_python;
 use pyo3::prelude::*;
 use traceless_cli::advise::advise_by_options;
@@ -65,6 +65,6 @@ pub fn advise<'py>(
         .into_iter()
         .filter_map(|(name, value)| value.map(|value| format!("--{name}={value}")))
         .collect();
-    let advice = py.detach(|| advise_by_options(options)).map_err(Failure::usage)?;
+    let advice = py.detach(|| advise_by_options(options))?;
     to_python(py, &advice)
 }

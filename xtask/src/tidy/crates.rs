@@ -7,7 +7,7 @@ use crate::rust_text::{line_of, paths, skip_blanks, words};
 /// What a product over trees and block schemes stands on.
 const LIBRARY: [&str; 4] = ["traceless", "traceless-block", "traceless-core", "traceless-sys"];
 /// The crates of the products that users install.
-const PRODUCTS: [&str; 11] = [
+const PRODUCTS: [&str; 12] = [
     "traceless",
     "traceless-block",
     "traceless-core",
@@ -19,7 +19,11 @@ const PRODUCTS: [&str; 11] = [
     "traceless-audit",
     "traceless-dashboard",
     "traceless-engines",
+    "traceless-advise",
 ];
+/// What has costs that advice compares.
+const ADVISED: [&str; 5] =
+    ["traceless-block", "traceless-cloud", "traceless-core", "traceless-pager", "traceless-volume"];
 /// The crates of the products, and the program, which shares code with the laboratory and with the
 /// Python package.
 const LABORATORY: [&str; 10] = [
@@ -71,6 +75,7 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "traceless-pager" => Some(&LIBRARY),
         "traceless-preload" => Some(&["traceless-pager"]),
         "traceless-sim" => Some(&["traceless", "traceless-audit"]),
+        "traceless-advise" => Some(&ADVISED),
         "traceless-cli" => Some(&PRODUCTS),
         "traceless-py" | "traceless-lab" => Some(&LABORATORY),
         _ => None,

@@ -1,6 +1,5 @@
 //! Questions on a terminal, for what the command line does not say.
 
-use super::requirements::protects_from;
 use crate::args::{AdviseArgs, Watcher, WritePattern, YesNo, parse_factor, parse_size};
 use clap::ValueEnum;
 use std::io::{self, BufRead, Write};
@@ -9,7 +8,9 @@ use std::io::{self, BufRead, Write};
 /// answered.
 pub fn complete(args: &mut AdviseArgs, input: impl BufRead, output: impl Write) -> io::Result<()> {
     let is_protectable = |args: &AdviseArgs| {
-        args.watcher.is_some_and(|watcher| protects_from(watcher, args.hide_reads))
+        let hide_reads = args.hide_reads == Some(YesNo::Yes);
+        let watcher = args.watcher.map(traceless_advise::Watcher::from);
+        watcher.is_some_and(|watcher| watcher.has_protection(hide_reads))
     };
     if args.watcher.is_some() && (args.size.is_some() || !is_protectable(args)) {
         return Ok(());

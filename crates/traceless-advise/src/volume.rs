@@ -2,9 +2,8 @@
 
 use super::answer::{Candidate, CommandLine, Cost, Proposal};
 use super::leakage::{VOLUME_DETWO, VOLUME_SQ};
-use super::requirements::{AdviseError, Requirements};
-use crate::args::{MAP_MEMORY, Watcher, WritePattern, parse_size, size_text};
-use crate::volume::create::BLOCK_LEN;
+use super::requirements::{AdviseError, BLOCK_LEN, Requirements, Watcher, WritePattern};
+use super::sizes::size_text;
 use traceless_block::detwo::DETWO;
 use traceless_block::registry;
 use traceless_block::sq::SQ;
@@ -12,6 +11,11 @@ use traceless_core::oram::Hides;
 use traceless_core::scheme::contract::{MapPlace, SchemeKind, SchemeOptions, SharedScheme};
 use traceless_volume::format::AREAS_AT;
 
+/// Bytes that a volume's map may take unless `--map-memory` says otherwise.
+pub const MAP_MEMORY: u64 = 1 << 30;
+/// The same with the discards of as many blocks as it is for: a bit for each block, and the map of
+/// their blocks.
+const MAP_BYTES_MAX: u64 = MAP_MEMORY + MAP_MEMORY / 64 + MAP_MEMORY / 8192;
 /// The share of writes, in percent, from which on they are many: docs/volume.md, "Choosing
 /// --refresh".
 const MANY_WRITES: u8 = 50;
@@ -81,7 +85,7 @@ fn trials(
     kind: &'static SchemeKind,
     required: &Requirements,
 ) -> (Vec<VolumeTrial>, Option<String>) {
-    let blocks = required.size.div_ceil(BLOCK_LEN as u64);
+    let blocks = required.size.div_ceil(BLOCK_LEN);
     let has = |option| kind.options.contains(&option);
     let fanouts = [None].into_iter().chain(FANOUTS.map(Some).into_iter().filter(|_| has("fanout")));
     let (mut trials, mut failure) = (Vec::new(), None);
@@ -96,7 +100,7 @@ fn trials(
                     refresh,
                     ..SchemeOptions::default()
                 };
-                match (kind.choose)(blocks, BLOCK_LEN, &choice) {
+                match (kind.choose)(blocks, BLOCK_LEN as usize, &choice) {
                     Ok(scheme) => trials.push(VolumeTrial {
                         cost: cost(&scheme),
                         options: words(&scheme, &choice),
@@ -113,21 +117,10 @@ fn trials(
 
 /// Places of the map to try, in order, each with the memory for what stays there of it.
 fn maps(required: &Requirements) -> Vec<(MapPlace, u64)> {
-    let (usual, given) = (usual_map_memory(), required.memory);
-    let mut maps = vec![(MapPlace::Memory, usual), (MapPlace::Disk, usual)];
-    maps.extend(given.filter(|&given| given < usual).map(|given| (MapPlace::Disk, given)));
+    let mut maps = vec![(MapPlace::Memory, MAP_MEMORY), (MapPlace::Disk, MAP_MEMORY)];
+    let less = required.memory.filter(|&given| given < MAP_MEMORY);
+    maps.extend(less.map(|given| (MapPlace::Disk, given)));
     maps
-}
-
-/// Bytes that a map may take unless another limit is given.
-fn usual_map_memory() -> u64 {
-    parse_size(MAP_MEMORY).expect("the default of an option")
-}
-
-/// The same with the discards of as many blocks as it is for: a bit for each block, and the map of
-/// their blocks.
-fn map_bytes_max() -> u64 {
-    usual_map_memory() + usual_map_memory() / 64 + usual_map_memory() / 8192
 }
 
 /// The refresh ratios to try, in order; `None` leaves it to the kind.
@@ -157,7 +150,7 @@ fn words(scheme: &SharedScheme, choice: &SchemeOptions) -> Vec<String> {
     if let Some(map) = scheme.facts(0).map {
         add("--map", map.to_owned());
     }
-    if choice.map_memory != usual_map_memory() {
+    if choice.map_memory != MAP_MEMORY {
         add("--map-memory", size_text(choice.map_memory));
     }
     words
@@ -199,7 +192,7 @@ impl VolumeTrial {
         let facts = self.scheme.facts(0);
         let fits = match required.memory {
             Some(most) => self.cost.memory_bytes <= most,
-            None => facts.map != Some("memory") || facts.map_bytes <= map_bytes_max(),
+            None => facts.map != Some("memory") || facts.map_bytes <= MAP_BYTES_MAX,
         };
         fits && required.allows_space(self.cost.space_factor)
     }
@@ -281,54 +274,67 @@ fn commands(chosen: &VolumeSubject, size: u64) -> Vec<CommandLine> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{parsed, required};
     use super::*;
-    use crate::args::{Product, VolumeCommand};
-    use crate::volume::create;
+
+    const GIB: u64 = 1 << 30;
+    const TIB: u64 = 1 << 40;
+
+    fn copies(size: u64) -> Requirements {
+        Requirements::new(Watcher::Copies, size)
+    }
+
+    fn scattered(size: u64) -> Requirements {
+        Requirements { pattern: Some(WritePattern::Scattered), ..copies(size) }
+    }
 
     /// The scheme, and the options that make it.
-    fn chosen(options: &str) -> String {
-        let proposal = propose(&required(&format!("--watcher copies {options}"))).unwrap();
+    fn chosen(required: &Requirements) -> String {
+        let proposal = propose(required).unwrap();
         let first = &proposal.candidates[0];
         format!("{} {}", first.scheme, first.options.join(" "))
     }
 
     #[test]
     fn schemes_turn_at_the_documented_points() {
-        for (options, expected) in [
-            ("--size 1G", "detwo --map memory"),
-            ("--size 1G --pattern runs", "detwo --map memory"),
-            ("--size 1G --pattern scattered", "sq --map memory"),
+        let memory = |kib: u64, of: Requirements| Requirements { memory: Some(kib << 10), ..of };
+        let space = |most, of: Requirements| Requirements { space_factor: Some(most), ..of };
+        let writes = |share, of: Requirements| Requirements { writes: Some(share), ..of };
+        let runs = Requirements { pattern: Some(WritePattern::Runs), ..copies(GIB) };
+        for (required, expected) in [
+            (copies(GIB), "detwo --map memory"),
+            (runs, "detwo --map memory"),
+            (scattered(GIB), "sq --map memory"),
             // The map takes 8 bytes a block, at most 1G unless --memory says otherwise, and a bit a
             // block for discards.
-            ("--size 512G", "detwo --map memory"),
-            ("--size 513G", "detwo --map disk"),
-            ("--size 513G --memory 2G", "detwo --map memory"),
-            ("--size 1G --memory 2081K", "detwo --map memory"),
-            ("--size 1G --memory 2080K", "detwo --map disk"),
-            ("--size 1G --memory 4K", "detwo --map disk --map-memory 4K"),
-            ("--size 40G --pattern scattered --memory 90M", "sq --map memory"),
+            (copies(512 * GIB), "detwo --map memory"),
+            (copies(513 * GIB), "detwo --map disk"),
+            (memory(2 << 20, copies(513 * GIB)), "detwo --map memory"),
+            (memory(2081, copies(GIB)), "detwo --map memory"),
+            (memory(2080, copies(GIB)), "detwo --map disk"),
+            (memory(4, copies(GIB)), "detwo --map disk --map-memory 4K"),
+            (memory(90 << 10, scattered(40 * GIB)), "sq --map memory"),
             // Without room for the buffers of `sq` there is `detwo`.
-            ("--size 40G --pattern scattered --memory 2M", "detwo --map disk"),
-            ("--size 1G --space-factor 2.1", "detwo --map memory"),
-            ("--size 1G --space-factor 2", "detwo --refresh 3 --map memory"),
-            ("--size 1T --space-factor 1.3 --memory 2100M", "detwo --refresh 7 --map memory"),
-            ("--size 1G --writes 51 --space-factor 4.2", "detwo --refresh 1/3 --map memory"),
-            ("--size 1G --writes 51 --space-factor 4", "detwo --map memory"),
-            ("--size 1G --writes 50 --space-factor 4.2", "detwo --map memory"),
-            ("--size 1G --writes 100", "detwo --map memory"),
+            (memory(2 << 10, scattered(40 * GIB)), "detwo --map disk"),
+            (space(2.1, copies(GIB)), "detwo --map memory"),
+            (space(2.0, copies(GIB)), "detwo --refresh 3 --map memory"),
+            (space(1.3, memory(2100 << 10, copies(TIB))), "detwo --refresh 7 --map memory"),
+            (writes(51, space(4.2, copies(GIB))), "detwo --refresh 1/3 --map memory"),
+            (writes(51, space(4.0, copies(GIB))), "detwo --map memory"),
+            (writes(50, space(4.2, copies(GIB))), "detwo --map memory"),
+            (writes(100, copies(GIB)), "detwo --map memory"),
         ] {
-            assert_eq!(chosen(options), expected, "{options}");
+            assert_eq!(chosen(&required), expected, "{required:?}");
         }
         // With less memory there are more levels, or the map is on the disk.
-        let less = chosen("--size 40G --pattern scattered --memory 30M");
+        let less = chosen(&memory(30 << 10, scattered(40 * GIB)));
         assert!(less.starts_with("sq ") && less != "sq --map memory", "{less}");
     }
 
     #[test]
     fn limits_hold_and_the_error_says_what_would_do() {
-        for options in ["--memory 10", "--space-factor 1.01", "--memory 10 --space-factor 1.01"] {
-            let wanted = required(&format!("--watcher copies --size 8G {options}"));
+        for (memory, space_factor) in [(Some(10), None), (None, Some(1.01)), (Some(10), Some(1.01))]
+        {
+            let wanted = Requirements { memory, space_factor, ..copies(8 * GIB) };
             let enough = match propose(&wanted).unwrap_err() {
                 AdviseError::Memory { given, least } => {
                     assert_eq!(Some(given), wanted.memory);
@@ -338,7 +344,7 @@ mod tests {
                     assert_eq!(Some(given), wanted.space_factor);
                     Requirements { space_factor: Some(least), memory: None, ..wanted }
                 }
-                other => panic!("{options}: {other}"),
+                other => panic!("{wanted:?}: {other}"),
             };
             let cost = propose(&enough).unwrap().candidates[0].cost.clone();
             assert!(
@@ -348,29 +354,9 @@ mod tests {
     }
 
     #[test]
-    fn the_command_makes_the_scheme_that_was_priced() {
-        for options in [
-            "--size 64M",
-            "--size 1T --pattern scattered --memory 16M",
-            "--size 8G --writes 90 --space-factor 5",
-        ] {
-            let proposal = propose(&required(&format!("--watcher copies {options}"))).unwrap();
-            let Product::Volume { command: VolumeCommand::Create(args) } =
-                parsed(&proposal.commands[0])
-            else {
-                panic!("{:?}", proposal.commands[0])
-            };
-            let scheme = create::scheme(&args).unwrap();
-            let cost = &proposal.candidates[0].cost;
-            assert_eq!(AREAS_AT + scheme.store_len(), cost.store_bytes, "{options}");
-            assert_eq!(Some(scheme.write_amplification()), cost.written);
-            parsed(&proposal.commands[1]);
-        }
-    }
-
-    #[test]
     fn every_kind_is_compared_and_an_insecure_one_is_never_chosen() {
-        let proposal = propose(&required("--watcher device-writes --size 40G")).unwrap();
+        let required = Requirements::new(Watcher::DeviceWrites, 40 * GIB);
+        let proposal = propose(&required).unwrap();
         let mut schemes: Vec<_> = proposal.candidates.iter().map(|c| c.scheme.as_str()).collect();
         schemes.sort_unstable();
         let mut kinds: Vec<_> = registry::KINDS.iter().map(|kind| kind.name).collect();

@@ -2,9 +2,9 @@
 
 use super::answer::{Candidate, CommandLine, Cost, Proposal, QueryCost};
 use super::leakage::{ENCLAVES, GATEWAY_AT_A_RATE, GATEWAY_ON_DEMAND};
-use super::print::about;
 use super::requirements::{AdviseError, Requirements};
-use crate::args::{LAMBDA, size_text};
+use super::sizes::{about, size_text};
+use traceless_cloud::capacity::PlanConditions;
 use traceless_cloud::costs::Costs;
 use traceless_cloud::gateway::QUERIES_PER_SECOND_MAX;
 use traceless_cloud::kernel::Choice;
@@ -23,7 +23,8 @@ struct GatewayTrial {
 
 /// The gateway that fits, or why none does.
 pub fn propose(required: &Requirements) -> Result<Proposal, AdviseError> {
-    if let Some(rate) = required.rate.filter(|&rate| rate > QUERIES_PER_SECOND_MAX) {
+    let rate = required.queries_per_second();
+    if let Some(rate) = rate.filter(|&rate| rate > QUERIES_PER_SECOND_MAX) {
         return Err(AdviseError::Rate { rate, most: QUERIES_PER_SECOND_MAX });
     }
     let lens = required.block_len.map_or(BLOCK_LENS.to_vec(), |len| vec![len]);
@@ -60,9 +61,9 @@ fn trial(
         return Err(refused("--block-len 0: a block has bytes".to_owned()));
     }
     let blocks = required.size.div_ceil(block_len);
-    let params = Params::for_kernel(choice, ARITY, blocks, len, LAMBDA);
+    let params = Params::for_kernel(choice, ARITY, blocks, len, PlanConditions::default().lambda);
     let params = params.map_err(|e| refused(e.to_string()))?;
-    Ok(GatewayTrial::new(params, choice, required.rate))
+    Ok(GatewayTrial::new(params, choice, required.queries_per_second()))
 }
 
 impl GatewayTrial {
@@ -204,67 +205,85 @@ fn commands(chosen: &GatewayTrial) -> Vec<CommandLine> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{parsed, required};
+    use super::super::requirements::Watcher;
     use super::*;
-    use crate::args::{Product, Rate};
-    use crate::cloud::choice;
+    use std::num::NonZeroU32;
 
-    fn propose_for(options: &str) -> Proposal {
-        propose(&required(&format!("--watcher cloud {options}"))).unwrap()
+    const GIB: u64 = 1 << 30;
+
+    fn cloud(size: u64) -> Requirements {
+        Requirements::new(Watcher::Cloud, size)
+    }
+
+    fn at_rate(rate: u32, of: Requirements) -> Requirements {
+        Requirements { rate: NonZeroU32::new(rate), ..of }
+    }
+
+    fn within(latency: u32, of: Requirements) -> Requirements {
+        Requirements { latency: NonZeroU32::new(latency), ..of }
+    }
+
+    fn in_blocks(len: u64, of: Requirements) -> Requirements {
+        Requirements { block_len: Some(len), ..of }
+    }
+
+    fn in_memory(bytes: u64, of: Requirements) -> Requirements {
+        Requirements { memory: Some(bytes), ..of }
     }
 
     #[test]
     fn block_lengths_turn_where_memory_ends() {
-        for (options, expected) in [
-            ("--size 1G", "--blocks 1048576 --block-len 1K"),
-            ("--size 1000", "--blocks 1 --block-len 1K"),
-            ("--size 1G --block-len 8K", "--blocks 131072 --block-len 8K"),
-            ("--size 1G --rate 500", "--blocks 1048576 --block-len 1K --rate fixed=500/s"),
-            ("--size 1G --latency 5", "--blocks 1048576 --block-len 1K --rate fixed=200/s"),
-            ("--size 1G --latency 3", "--blocks 1048576 --block-len 1K --rate fixed=334/s"),
+        for (required, expected) in [
+            (cloud(GIB), "--blocks 1048576 --block-len 1K"),
+            (cloud(1000), "--blocks 1 --block-len 1K"),
+            (in_blocks(8 << 10, cloud(GIB)), "--blocks 131072 --block-len 8K"),
+            (at_rate(500, cloud(GIB)), "--blocks 1048576 --block-len 1K --rate fixed=500/s"),
+            (within(5, cloud(GIB)), "--blocks 1048576 --block-len 1K --rate fixed=200/s"),
+            (within(3, cloud(GIB)), "--blocks 1048576 --block-len 1K --rate fixed=334/s"),
             (
-                "--size 1G --latency 5 --rate 100",
+                within(5, at_rate(100, cloud(GIB))),
                 "--blocks 1048576 --block-len 1K --rate fixed=200/s",
             ),
         ] {
-            assert_eq!(propose_for(options).candidates[0].options.join(" "), expected, "{options}");
+            let options = propose(&required).unwrap().candidates[0].options.join(" ");
+            assert_eq!(options, expected, "{required:?}");
         }
         // As much memory as blocks of 1 KiB take is enough for them, and a byte less is not.
-        let enough = propose_for("--size 64G").candidates[0].cost.memory_bytes;
+        let enough = propose(&cloud(64 * GIB)).unwrap().candidates[0].cost.memory_bytes;
         for (memory, len) in [(enough, 1 << 10), (enough - 1, 4 << 10)] {
-            let proposal = propose_for(&format!("--size 64G --memory {memory}"));
+            let proposal = propose(&in_memory(memory, cloud(64 * GIB))).unwrap();
             let cost = &proposal.candidates[0].cost;
             assert_eq!(cost.queries.as_ref().unwrap().block_len, len);
             assert!(cost.memory_bytes <= memory);
         }
         // 2^32 blocks of 1 KiB are more than there can be.
-        let large = propose_for("--size 8T").candidates[0].cost.queries.clone().unwrap();
+        let large = propose(&cloud(8 << 40)).unwrap().candidates[0].cost.queries.clone().unwrap();
         assert!(large.block_len > 1 << 10);
     }
 
     #[test]
     fn what_cannot_be_had_is_an_error() {
-        let refused =
-            |options: &str| propose(&required(&format!("--watcher cloud {options}"))).unwrap_err();
-        for options in ["--size 1G --block-len 1000", "--size 1G --block-len 0", "--size 1P"] {
-            let error = refused(options);
-            assert!(matches!(error, AdviseError::Parameters(_)), "{options}: {error}");
+        let refused = |required: Requirements| propose(&required).unwrap_err();
+        for required in [in_blocks(1000, cloud(GIB)), in_blocks(0, cloud(GIB)), cloud(1 << 50)] {
+            let error = refused(required);
+            assert!(matches!(error, AdviseError::Parameters(_)), "{required:?}: {error}");
         }
         let rate = AdviseError::Rate { rate: 100_001, most: 100_000 };
-        assert_eq!(refused("--size 1G --rate 100001"), rate);
-        let AdviseError::Memory { least, .. } = refused("--size 64G --memory 1M") else {
+        assert_eq!(refused(at_rate(100_001, cloud(GIB))), rate);
+        let AdviseError::Memory { least, .. } = refused(in_memory(1 << 20, cloud(64 * GIB))) else {
             panic!("it is too little")
         };
-        propose_for(&format!("--size 64G --memory {least}"));
-        assert!(matches!(refused("--size 1G --space-factor 1"), AdviseError::Space { .. }));
+        propose(&in_memory(least, cloud(64 * GIB))).unwrap();
+        let little = Requirements { space_factor: Some(1.0), ..cloud(GIB) };
+        assert!(matches!(refused(little), AdviseError::Space { .. }));
     }
 
     #[test]
     fn a_constant_rate_hides_times_and_says_what_it_costs() {
-        let demand = propose_for("--size 1G");
+        let demand = propose(&cloud(GIB)).unwrap();
         assert_eq!(demand.leakage.learns, GATEWAY_ON_DEMAND.learns);
         assert!(demand.candidates[0].cost.queries.as_ref().unwrap().bytes_per_second.is_none());
-        let constant = propose_for("--size 1G --rate 500");
+        let constant = propose(&at_rate(500, cloud(GIB))).unwrap();
         assert_eq!(constant.leakage.learns, GATEWAY_AT_A_RATE.learns);
         let queries = constant.candidates[0].cost.queries.clone().unwrap();
         let bytes = queries.bytes_per_second.unwrap();
@@ -274,26 +293,6 @@ mod tests {
         assert!((bytes - expected).abs() < 1.0, "{bytes} {expected}");
         for proposal in [demand, constant] {
             assert!(proposal.notes[0].contains(ENCLAVES));
-        }
-    }
-
-    #[test]
-    fn the_commands_make_the_tree_that_was_priced() {
-        for options in ["--size 64M", "--size 1G --block-len 4K --rate 250"] {
-            let proposal = propose_for(options);
-            assert!(matches!(parsed(&proposal.commands[0]), Product::Host(_)));
-            for command in &proposal.commands[1..] {
-                let Product::Gateway(args) = parsed(command) else { panic!("{command:?}") };
-                let len = args.tree.block_len as usize;
-                let kernel = choice(args.tree.kernel);
-                let params =
-                    Params::for_kernel(kernel, ARITY, args.tree.blocks, len, args.tree.lambda)
-                        .unwrap();
-                let cost = &proposal.candidates[0].cost;
-                assert_eq!(Costs::of(&params, kernel).tree, cost.store_bytes, "{options}");
-                let rate = cost.queries.as_ref().unwrap().rate;
-                assert_eq!(args.rate, rate.map_or(Rate::Demand, Rate::Fixed));
-            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::answer::{Candidate, CommandLine, Cost, Proposal};
 use super::leakage::{PAGER_TREES, PAGER_WRITES};
 use super::requirements::{AdviseError, Requirements};
-use crate::args::size_text;
+use super::sizes::size_text;
 use traceless_block::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{Error, FRAMES_MIN, Scheme, Settings};
@@ -128,7 +128,7 @@ fn refusal(trials: &[PagingTrial], required: &Requirements) -> AdviseError {
     let costs: Vec<_> =
         trials.iter().map(|trial| (trial.cost.memory_bytes, trial.cost.space_factor)).collect();
     let limit = required.space_factor.unwrap_or(USUAL_SPACE);
-    Requirements { space_factor: Some(limit), ..required.clone() }.refusal(&costs)
+    Requirements { space_factor: Some(limit), ..*required }.refusal(&costs)
 }
 
 /// All schemes with their reasons, the chosen one first.
@@ -205,74 +205,69 @@ fn commands(chosen: &PagingTrial) -> Vec<CommandLine> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{parsed, required};
+    use super::super::requirements::Watcher;
     use super::*;
-    use crate::args::Product;
-    use crate::run;
-    use std::path::Path;
 
-    fn chosen(options: &str) -> String {
-        let proposal = propose(&required(&format!("--watcher swap {options}"))).unwrap();
-        let first = &proposal.candidates[0];
-        format!("{} {}", first.scheme, first.options.join(" "))
+    const MIB: u64 = 1 << 20;
+
+    fn swap(size: u64) -> Requirements {
+        Requirements::new(Watcher::Swap, size)
+    }
+
+    fn hides_reads(of: Requirements) -> Requirements {
+        Requirements { hide_reads: true, ..of }
+    }
+
+    fn with_space(most: f64, of: Requirements) -> Requirements {
+        Requirements { space_factor: Some(most), ..of }
     }
 
     #[test]
     fn schemes_turn_at_the_documented_points() {
-        for (options, expected) in [
-            ("--size 256M", "detwo --refresh 3 --resident 256"),
-            ("--size 256M --hide-reads no", "detwo --refresh 3 --resident 256"),
-            ("--size 1M", "detwo --refresh 3 --resident 128"),
-            ("--size 256M --space-factor 2.1", "detwo --refresh 1 --resident 256"),
-            ("--size 256M --space-factor 1.4", "detwo --refresh 3 --resident 256"),
-            ("--size 256M --space-factor 1.2", "detwo --refresh 7 --resident 256"),
+        let large = swap(256 * MIB);
+        for (required, expected) in [
+            (large, "detwo --refresh 3 --resident 256"),
+            (swap(MIB), "detwo --refresh 3 --resident 128"),
+            (with_space(2.1, large), "detwo --refresh 1 --resident 256"),
+            (with_space(1.4, large), "detwo --refresh 3 --resident 256"),
+            (with_space(1.2, large), "detwo --refresh 7 --resident 256"),
             // 8 bytes a page, and two numbers.
-            ("--size 256M --memory 1M", "detwo --refresh 3 --resident 127"),
-            ("--size 256M --hide-reads yes", "path-fused --resident 256"),
-            ("--size 256M --hide-reads yes --space-factor 3", "path-fused --resident 256"),
-            ("--size 256M --hide-reads yes --space-factor 20", "ring --resident 256"),
+            (Requirements { memory: Some(MIB), ..large }, "detwo --refresh 3 --resident 127"),
+            (hides_reads(large), "path-fused --resident 256"),
+            (hides_reads(with_space(3.0, large)), "path-fused --resident 256"),
+            (hides_reads(with_space(20.0, large)), "ring --resident 256"),
         ] {
-            assert_eq!(chosen(options), expected, "{options}");
+            let proposal = propose(&required).unwrap();
+            let first = &proposal.candidates[0];
+            let chosen = format!("{} {}", first.scheme, first.options.join(" "));
+            assert_eq!(chosen, expected, "{required:?}");
         }
     }
 
     #[test]
     fn what_cannot_be_had_is_an_error() {
-        let refused =
-            |options: &str| propose(&required(&format!("--watcher swap {options}"))).unwrap_err();
-        let AdviseError::Memory { least, .. } = refused("--size 256M --memory 500K") else {
+        let refused = |required: Requirements| propose(&required).unwrap_err();
+        let large = swap(256 * MIB);
+        let AdviseError::Memory { least, .. } =
+            refused(Requirements { memory: Some(500 << 10), ..large })
+        else {
             panic!("it is too little")
         };
-        let enough = Requirements { memory: Some(least), ..required("--watcher swap --size 256M") };
+        let enough = Requirements { memory: Some(least), ..large };
         let memory = propose(&enough).unwrap().candidates[0].cost.memory_bytes;
         assert_eq!(memory.next_multiple_of(1024), least);
-        let space = refused("--size 256M --space-factor 1.01");
-        assert!(matches!(space, AdviseError::Space { .. }), "{space}");
-        let reads = refused("--size 256M --space-factor 1.5 --hide-reads yes");
-        assert!(matches!(reads, AdviseError::Space { .. }), "{reads}");
-        assert_eq!(refused("--size 64K --memory 1M"), AdviseError::NothingLeaves(1 << 20));
-        assert!(matches!(refused("--size 32K"), AdviseError::Parameters(_)));
-    }
-
-    #[test]
-    fn the_command_runs_the_scheme_that_was_priced() {
-        for options in ["", "--hide-reads yes", "--memory 2M --space-factor 1.3"] {
-            let required = required(&format!("--watcher swap --size 64M {options}"));
-            let proposal = propose(&required).unwrap();
-            let Product::Run(args) = parsed(&proposal.commands[0]) else {
-                panic!("{:?}", proposal.commands[0])
-            };
-            let settings = run::settings(&args, Path::new("counters")).unwrap();
-            settings.check().unwrap();
-            let cost = &proposal.candidates[0].cost;
-            assert_eq!(settings.store_len().unwrap(), cost.store_bytes, "{options}");
-            assert_eq!(Some(settings.pages_moved().unwrap().written), cost.written);
+        for required in [with_space(1.01, large), hides_reads(with_space(1.5, large))] {
+            let error = refused(required);
+            assert!(matches!(error, AdviseError::Space { .. }), "{error}");
         }
+        let all = Requirements { memory: Some(MIB), ..swap(64 << 10) };
+        assert_eq!(refused(all), AdviseError::NothingLeaves(MIB));
+        assert!(matches!(refused(swap(32 << 10)), AdviseError::Parameters(_)));
     }
 
     #[test]
     fn schemes_that_show_reads_are_not_chosen_where_reads_must_be_hidden() {
-        let proposal = propose(&required("--watcher swap --size 64M --hide-reads yes")).unwrap();
+        let proposal = propose(&hides_reads(swap(64 * MIB))).unwrap();
         let detwo = proposal.candidates.iter().find(|c| c.scheme == "detwo").unwrap();
         assert_eq!(detwo.reason, "hides writes only");
         assert_eq!(proposal.leakage.learns, PAGER_TREES.learns);

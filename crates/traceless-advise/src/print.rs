@@ -2,6 +2,7 @@
 
 use super::PRODUCTS;
 use super::answer::{Advice, Alternative, Candidate, CommandLine, Cost, QueryCost};
+use super::sizes::about;
 
 /// Spaces before what stands under a heading.
 const INDENT: &str = "  ";
@@ -139,40 +140,14 @@ fn row(candidate: &Candidate) -> [String; 6] {
     ]
 }
 
-/// A number of bytes with three digits or so, in binary units.
-pub fn about(bytes: f64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let mut number = bytes;
-    let mut unit = 0;
-    while number >= 1024.0 && unit + 1 < units.len() {
-        (number, unit) = (number / 1024.0, unit + 1);
-    }
-    let digits = usize::from(unit > 0 && number < 100.0);
-    format!("{number:.digits$} {}", units[unit])
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::advise;
-    use super::super::testing::args;
+    use super::super::{Requirements, Watcher, advise};
     use super::*;
 
     #[test]
-    fn numbers_of_bytes_are_short() {
-        for (bytes, text) in [
-            (0.0, "0 bytes"),
-            (1023.0, "1023 bytes"),
-            (1024.0, "1.0 KiB"),
-            (150.0 * 1024.0 * 1024.0, "150 MiB"),
-            (5e15, "4547 TiB"),
-        ] {
-            assert_eq!(about(bytes), text);
-        }
-    }
-
-    #[test]
     fn a_text_without_protection_begins_with_that_and_names_what_is_near() {
-        let lines = lines(&advise(&args("--watcher kernel")).unwrap());
+        let lines = lines(&advise(&Requirements::new(Watcher::Kernel, 0)).unwrap());
         assert!(lines[0].starts_with("No product hides anything"), "{lines:?}");
         assert!(lines.contains(&"What comes nearest:".to_owned()), "{lines:?}");
     }
@@ -180,7 +155,7 @@ mod tests {
     #[cfg(feature = "volume")]
     #[test]
     fn a_text_has_cost_leakage_command_and_all_candidates() {
-        let advice = advise(&args("--watcher copies --size 40G")).unwrap();
+        let advice = advise(&Requirements::new(Watcher::Copies, 40 << 30)).unwrap();
         let text = lines(&advice).join("\n");
         assert!(text.starts_with("traceless volume, detwo: --map memory\n"), "{text}");
         for part in [

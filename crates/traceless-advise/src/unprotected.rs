@@ -5,8 +5,8 @@ use super::leakage::{
     ARRAYS, GATEWAY_ON_DEMAND, Leakage, OBLIVIOUS_CLIENT, PAGER_FOR_RUNTIMES, PAGER_KERNEL,
     VOLUME_RING,
 };
-use super::requirements::Requirements;
-use crate::args::{Watcher, size_text};
+use super::requirements::{Requirements, Watcher};
+use super::sizes::size_text;
 
 /// Bytes in the commands of alternatives, where the user gave no size.
 const EXAMPLE_SIZE: u64 = 1 << 30;

@@ -1,4 +1,11 @@
 //! What adversaries observe and learn, in the words of the table in docs/threat-model.md.
+//!
+//! ```
+//! use traceless_advise::leakage::VOLUME_DETWO;
+//!
+//! assert_eq!(VOLUME_DETWO.observes, "copies of the image, or every write to it");
+//! assert!(VOLUME_DETWO.learns.starts_with("how many writes there were"));
+//! ```
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -11,12 +18,14 @@ pub struct Leakage {
     pub learns: &'static str,
 }
 
+/// A volume of the scheme `detwo`.
 pub const VOLUME_DETWO: Leakage = Leakage {
     row: "volume: detwo",
     observes: "copies of the image, or every write to it",
     learns: "how many writes there were, how they were grouped, syncs, openings; sizes; the scheme",
 };
 
+/// A volume of the scheme `sq`.
 pub const VOLUME_SQ: Leakage = Leakage {
     row: "volume: sq",
     observes: VOLUME_DETWO.observes,
@@ -24,6 +33,7 @@ pub const VOLUME_SQ: Leakage = Leakage {
              scheme; the times of flushes follow from it",
 };
 
+/// A volume of the scheme `ring`.
 pub const VOLUME_RING: Leakage = Leakage {
     row: "volume: ring",
     observes: "every read and write of the image",
@@ -31,12 +41,14 @@ pub const VOLUME_RING: Leakage = Leakage {
              scheme",
 };
 
+/// A paged program with a scheme that hides writes.
 pub const PAGER_WRITES: Leakage = Leakage {
     row: "pager: detwo, eager, parallel, eager-parallel",
     observes: "every write to the store of pages, and the clock",
     learns: "how many pages left, and when; sizes; the scheme",
 };
 
+/// A paged program with a scheme that hides reads, too.
 pub const PAGER_TREES: Leakage = Leakage {
     row: "pager: path, path-fused, ring",
     observes: "every read and write of that store, and the clock",
@@ -44,6 +56,7 @@ pub const PAGER_TREES: Leakage = Leakage {
              scheme",
 };
 
+/// The pager within a runtime that handles its own page faults.
 pub const PAGER_FOR_RUNTIMES: Leakage = Leakage {
     row: "traceless_pager.h, any scheme",
     observes: "every write of the store, of trees every read, too; and when the caller's functions \
@@ -51,12 +64,14 @@ pub const PAGER_FOR_RUNTIMES: Leakage = Leakage {
     learns: "as of the same scheme of the pager; how many bytes of its memory a pager uses",
 };
 
+/// A paged program, from the kernel that runs it.
 pub const PAGER_KERNEL: Leakage = Leakage {
     row: "pager, any",
     observes: "page faults, as the kernel that delivers them",
     learns: "every page that is touched while it is away. Nothing is hidden",
 };
 
+/// Arrays and maps of the library `traceless`.
 pub const ARRAYS: Leakage = Leakage {
     row: "arrays in trees, without a fixed rate",
     observes: "every read and write of the trees",
@@ -64,12 +79,14 @@ pub const ARRAYS: Leakage = Leakage {
              stashes and evictions",
 };
 
+/// The Oblivious client of the library `traceless`.
 pub const OBLIVIOUS_CLIENT: Leakage = Leakage {
     row: "client for watched memory (traceless::oblivious)",
     observes: "every address that the program touches, and the clock",
     learns: "how many accesses there were; sizes",
 };
 
+/// A gateway at a constant rate.
 pub const GATEWAY_AT_A_RATE: Leakage = Leakage {
     row: "gateway of the cloud store, at a constant rate",
     observes: "every message between gateway and host, and the clock; the host; all memory that \
@@ -79,6 +96,7 @@ pub const GATEWAY_AT_A_RATE: Leakage = Leakage {
              confidential virtual machine",
 };
 
+/// A gateway that sends queries as requests come.
 pub const GATEWAY_ON_DEMAND: Leakage = Leakage {
     row: "gateway of the cloud store, without a constant rate",
     observes: GATEWAY_AT_A_RATE.observes,
@@ -94,7 +112,7 @@ pub const ENCLAVES: &str = "An enclave is simulated, and hides nothing from its 
 mod tests {
     use super::*;
 
-    const DOCUMENT: &str = include_str!("../../../../docs/threat-model.md");
+    const DOCUMENT: &str = include_str!("../../../docs/threat-model.md");
 
     /// The rows of the document's first table, without marks, and with what `the same` stands for.
     fn rows() -> Vec<[String; 3]> {
