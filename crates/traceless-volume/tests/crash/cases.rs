@@ -33,9 +33,9 @@ impl Case {
         let mut list = vec![];
         for (i, (subject, writes)) in (family.table)().into_iter().enumerate() {
             for (j, &event) in subject.begins.iter().enumerate().skip(i % 2).step_by(2) {
-                let before = event.saturating_sub(writes / 2);
+                let before = event.saturating_sub(subject.warm_up + writes / 2);
                 let (seed, unit) = (100 * i as u64 + 10 * j as u64, [512, 4096][(i + j) % 3 / 2]);
-                let steps = subject.script(seed + 1, writes);
+                let steps = subject.short_steps(subject.script(seed + 1, writes));
                 let subject = subject.clone();
                 list.push(Self { subject, unit, before, steps, seed, faults: HEALTHY });
             }
@@ -57,7 +57,7 @@ impl Case {
             _ => rng.below(2 * subject.around),
         };
         let unit = [512, 4096][rng.below(2) as usize];
-        let steps = subject.script(rng.next_u64(), writes);
+        let steps = subject.short_steps(subject.script(rng.next_u64(), writes));
         Self { subject, unit, before, steps, seed, faults: HEALTHY }
     }
 
@@ -73,10 +73,10 @@ impl Case {
         let make = |salt, fault| -> Result<World, Failure> {
             let mut world = World::create(self.subject.clone(), self.unit, salt);
             let mut rng = SeededRng::new(self.seed + salt);
-            let before = self.subject.script(self.seed, self.before);
-            world.run(&before, &mut rng)?;
+            let before = self.subject.short_steps(self.subject.script(self.seed, self.before));
+            world.run(&before, 0, &mut rng)?;
             world.fault = fault;
-            world.run(&self.steps, &mut rng)?;
+            world.run(&self.steps, self.subject.warm_up, &mut rng)?;
             Ok(world)
         };
         Ok([make(100, self.faults[0])?, make(101, self.faults[1])?])

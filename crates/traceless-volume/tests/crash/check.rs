@@ -1,6 +1,8 @@
 //! Crashes of a run at every point, and the properties that must hold after each crash.
 
-use crate::disk::{Event, Fate, Fault, Piece, mix, shape};
+use crate::disk::{Event, Fate, Fault, Piece, shape};
+use crate::fills::mix;
+use crate::hidden::HiddenBlocks;
 use crate::nonces::Nonces;
 use crate::steps::Step;
 use crate::world::{How, Open, World};
@@ -85,6 +87,8 @@ struct Point<'a> {
     submitted: u64,
     /// Number of events of the run before the crash.
     until: usize,
+    /// What blocks of hidden volumes may hold, in each workload.
+    hidden: [Option<&'a HiddenBlocks>; 2],
     /// The recovery that the crash interrupted; `None` if it interrupted the run itself.
     recovery: Option<&'a Recovery>,
 }
@@ -95,6 +99,8 @@ struct Recovery {
     logs: [Vec<Event>; 2],
     /// Number of writes that recovery found.
     count: u64,
+    /// What it found in hidden volumes, in each workload.
+    hidden: [Option<HiddenBlocks>; 2],
     nonces: Nonces,
 }
 
@@ -125,12 +131,17 @@ impl Checker {
                 world.fault = Fault::None;
             }
         }
-        let start = Point { promised: 0, submitted: 0, until: 0, recovery: None };
+        let hidden = [None; 2];
+        let start = Point { promised: 0, submitted: 0, until: 0, hidden, recovery: None };
         self.crash_everywhere([&logs[0], &logs[1]], start)
     }
 
     /// Crashes at every point of two logs with the same shape.
-    fn crash_everywhere(&mut self, logs: [&[Event]; 2], start: Point) -> Result<(), String> {
+    fn crash_everywhere<'a>(
+        &mut self,
+        logs: [&'a [Event]; 2],
+        start: Point<'a>,
+    ) -> Result<(), String> {
         let mut point = start;
         let mut epoch = Epoch::default();
         for (i, pair) in logs[0].iter().zip(logs[1]).enumerate() {
@@ -151,7 +162,8 @@ impl Checker {
                 }
                 (&Event::Submitted(n), _) => point.submitted = n,
                 (&Event::Promised(n), _) => point.promised = n,
-                (Event::Write(..), _) => unreachable!("the logs are alike"),
+                (Event::Hidden(a), Event::Hidden(b)) => point.hidden = [Some(a), Some(b)],
+                (Event::Write(..) | Event::Hidden(_), _) => unreachable!("the logs are alike"),
             }
         }
         if point.recovery.is_none() {
@@ -192,7 +204,8 @@ impl Checker {
         }
         // A further crash loses nothing that is durable by now, so the number of writes is fixed.
         let (promised, submitted) = (recovery.count, recovery.count);
-        let start = Point { promised, submitted, recovery: Some(&recovery), ..point };
+        let hidden = recovery.hidden.each_ref().map(Option::as_ref);
+        let start = Point { promised, submitted, hidden, recovery: Some(&recovery), ..point };
         let logs = recovery.logs.each_ref().map(|log| &log[..]);
         self.crash_everywhere(logs, start)
             .map_err(|what| format!("{what}\nwhile it recovered from the crash before:"))
@@ -209,6 +222,7 @@ impl Checker {
         let mut recovery = self.recover_fully(point)?;
         self.worlds[0].disk.roll_back(marks[0]);
         let twin = &mut self.worlds[1];
+        twin.expect_hidden(point.hidden[1]);
         let open = twin.open(How::default()).map_err(|e| in_other(&String::from(e)))?;
         let count = recovery.count;
         recovery.logs[1] = twin.disk.take_log();
@@ -223,6 +237,8 @@ impl Checker {
             return Err(in_other(&format!("{} writes, not {count}", open.oram.writes())));
         }
         twin.check(&open, &twin.history[..count as usize]).map_err(|e| in_other(&e))?;
+        twin.check_hidden(&open).map_err(|e| in_other(&e))?;
+        recovery.hidden[1] = twin.hidden_blocks();
         twin.disk.take_log();
         twin.disk.roll_back(marks[1]);
         let redone = shapes[0].iter().flatten().any(|&(at, _)| at >= AREAS_AT);
@@ -234,6 +250,7 @@ impl Checker {
     /// Checks every property of one image. Leaves the disk changed.
     fn recover_fully(&mut self, point: Point) -> Result<Recovery, String> {
         let (number, world) = (self.tally.images(), &mut self.worlds[0]);
+        world.expect_hidden(point.hidden[0]);
         let on = number.is_multiple_of(self.effort.continue_every);
         let read_only = number.is_multiple_of(4);
         let shown = if read_only { Some(look(world)?) } else { None };
@@ -248,6 +265,7 @@ impl Checker {
         }
         let log = world.disk.take_log();
         world.check(&open, &world.history[..count as usize])?;
+        world.check_hidden(&open)?;
         open.verify()?;
         drop(open);
         let tail = world.history.split_off(count as usize);
@@ -293,7 +311,10 @@ fn look(world: &mut World) -> Result<u64, String> {
     if count > world.history.len() {
         return Err(format!("{count} writes, for reading only; so many were never made"));
     }
-    world.check(&open, &world.history[..count]).map_err(|e| format!("for reading only: {e}"))?;
+    let checked = world.check(&open, &world.history[..count]);
+    checked
+        .and_then(|()| world.check_hidden(&open))
+        .map_err(|e| format!("for reading only: {e}"))?;
     if !world.disk.take_log().is_empty() {
         return Err("opened for reading only, and wrote".into());
     }
@@ -315,13 +336,13 @@ impl Recovered<'_> {
     /// the recovery. With `on`, writes to the volume, too.
     fn examine(mut self, log: Vec<Event>, count: u64, on: bool) -> Result<Recovery, String> {
         self.note(&log)?;
-        let nonces = self.nonces.clone();
+        let (nonces, hidden) = (self.nonces.clone(), self.world.hidden_blocks());
         self.note_next()?;
         let open = self.open_again(&places(&log))?;
         if on {
             self.continue_with(open)?;
         }
-        Ok(Recovery { logs: [log, vec![]], count, nonces })
+        Ok(Recovery { logs: [log, vec![]], count, hidden: [hidden, None], nonces })
     }
 
     /// Opens the volume again. This must either write nothing, or write to the places that the
@@ -335,6 +356,7 @@ impl Recovered<'_> {
         }
         let written = places(&self.note_next()?);
         let checked = self.world.check(&open, &self.world.history);
+        let checked = checked.and_then(|()| self.world.check_hidden(&open));
         checked.map_err(|e| format!("at the second opening: {e}"))?;
         self.world.note_reads();
         self.note_next()?;

@@ -1,5 +1,8 @@
 //! A disk with a volatile cache that logs every request, and the effects of a crash on it.
 
+use crate::fills::mix;
+use crate::hidden::HiddenBlocks;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use traceless_core::seal::record::{self, SealRecord};
 use traceless_core::store::Store;
@@ -38,6 +41,8 @@ pub enum Event {
     Submitted(u64),
     /// This many client writes must survive.
     Promised(u64),
+    /// From now on blocks of hidden volumes may hold this.
+    Hidden(HiddenBlocks),
 }
 
 /// The part of the log that an adversary observes. Promises to the client are not part of it.
@@ -46,7 +51,7 @@ pub fn shape(log: &[Event]) -> Vec<Vec<(u64, usize)>> {
         .filter_map(|event| match event {
             Event::Write(pieces, _) => Some(pieces.iter().map(|p| (p.at, p.bytes.len())).collect()),
             Event::Sync => Some(vec![]),
-            Event::Submitted(_) | Event::Promised(_) => None,
+            Event::Submitted(_) | Event::Promised(_) | Event::Hidden(_) => None,
         })
         .collect()
 }
@@ -79,14 +84,6 @@ impl Fate {
             Self::Sectors(seed) => mix(seed ^ mix(sector)) & 1 == 1,
         }
     }
-}
-
-/// A 64-bit hash: the finaliser of `SplitMix64`.
-pub fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 /// What the disk is used for, so that a planted fault can choose its moment.
@@ -302,6 +299,12 @@ pub enum Fault {
     OpeningLost,
     /// Every opening draws the same random bytes: ids recur, and keys with them.
     SameDraws,
+    /// Writes to the lane of hidden volumes are lost.
+    LaneLost,
+    /// A hidden flush returns before its sync.
+    HiddenFlushEarly,
+    /// A hidden request makes a write of its own.
+    HiddenWrites,
 }
 
 impl Fault {
@@ -319,12 +322,17 @@ impl Fault {
         Self::OpeningLost,
         Self::SameDraws,
     ];
+
+    /// The faults that only hidden volumes have.
+    pub const HIDDEN: [Self; 3] = [Self::LaneLost, Self::HiddenFlushEarly, Self::HiddenWrites];
 }
 
 /// A store with a fault.
 pub struct Bent {
     pub disk: Arc<Disk>,
     pub fault: Fault,
+    /// Where the lane of hidden volumes lies.
+    pub lane: Range<u64>,
 }
 
 impl Bent {
@@ -340,9 +348,12 @@ impl Bent {
     }
 
     fn loses_write(&self, extents: &[Extent]) -> bool {
-        self.fault == Fault::RedoLost
-            && self.disk.lock().phase == Phase::Opening
-            && extents[0].at >= AREAS_AT
+        let at = extents[0].at;
+        match self.fault {
+            Fault::RedoLost => self.disk.lock().phase == Phase::Opening && at >= AREAS_AT,
+            Fault::LaneLost => self.lane.contains(&at),
+            _ => false,
+        }
     }
 }
 

@@ -32,7 +32,9 @@ impl Life {
     /// Runs through `crashes` crashes, then recovers and verifies.
     pub fn live(&mut self, crashes: u64) -> Result<(), String> {
         for _ in 0..crashes {
-            let requests = self.rng.below(45 + self.world.subject.requests_of_opening);
+            // A close of a volume with hidden ones makes many requests.
+            let most = if self.world.subject.close_writes() > 0 { 400 } else { 45 };
+            let requests = self.rng.below(most + self.world.subject.requests_of_opening);
             self.world.disk.set_fuse(Some(requests));
             match self.until_the_power_goes() {
                 Err(Failure::Power) => {}
@@ -72,7 +74,7 @@ impl Life {
         // If the power goes meanwhile, any number of these reads may be found afterwards.
         self.world.note_reads();
         let checked = self.world.check(&open, &self.world.history[..count as usize]);
-        checked.map_err(|what| {
+        checked.and_then(|()| self.world.check_hidden(&open)).map_err(|what| {
             if self.world.disk.is_dead() { Failure::Power } else { Failure::Wrong(what) }
         })?;
         self.world.disk.note(Event::Promised(known));
@@ -90,7 +92,7 @@ impl Life {
                 Event::Write(pieces, _) => flight.extend(pieces),
                 Event::Sync => flight.clear(),
                 Event::Promised(count) => self.promised = count,
-                Event::Submitted(_) => {}
+                Event::Submitted(_) | Event::Hidden(_) => {}
             }
         }
         disk.set_fuse(None);

@@ -1,5 +1,6 @@
 //! Faulty schemes that can replace a subject's scheme.
 
+use crate::subjects::{Opened, Subject, open_sound};
 use std::collections::VecDeque;
 use std::ops::Range;
 use traceless_core::Result;
@@ -14,11 +15,12 @@ const REMEMBERED: usize = 4;
 
 /// Opens a scheme with a `sync` that returns without syncing.
 pub fn open_unsynced(
-    scheme: &dyn BlockScheme,
+    subject: &Subject,
+    hidden: usize,
     context: SchemeContext,
     state: &[u8],
-) -> Result<Box<dyn BlockOram>> {
-    open(scheme, context, state, Fault::Unsynced)
+) -> Result<Opened> {
+    open((subject, hidden), context, state, Fault::Unsynced)
 }
 
 /// Makes a scheme in which a block that is rewritten within [`REMEMBERED`] writes keeps its older
@@ -33,21 +35,22 @@ pub fn create_with_stale_rewrites(
 
 /// Opens a scheme with the fault of [`create_with_stale_rewrites`].
 pub fn open_with_stale_rewrites(
-    scheme: &dyn BlockScheme,
+    subject: &Subject,
+    hidden: usize,
     context: SchemeContext,
     state: &[u8],
-) -> Result<Box<dyn BlockOram>> {
-    open(scheme, context, state, Fault::StaleRewrites(VecDeque::new()))
+) -> Result<Opened> {
+    open((subject, hidden), context, state, Fault::StaleRewrites(VecDeque::new()))
 }
 
 fn open(
-    scheme: &dyn BlockScheme,
+    (subject, hidden): (&Subject, usize),
     context: SchemeContext,
     state: &[u8],
     fault: Fault,
-) -> Result<Box<dyn BlockOram>> {
-    let inner = scheme.open_block(context, state, &mut |_, _| {})?;
-    Ok(Box::new(FaultyOram { inner, fault }))
+) -> Result<Opened> {
+    let (inner, lane) = open_sound(subject, hidden, context, state)?;
+    Ok((Box::new(FaultyOram { inner, fault }), lane))
 }
 
 /// A sound scheme, and the fault around it.

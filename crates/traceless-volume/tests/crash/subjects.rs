@@ -4,10 +4,13 @@
 //! draws one.
 
 use crate::check::Effort;
-use crate::disk::{Fault, mix};
+use crate::disk::Fault;
+use crate::fills::mix;
+use crate::hidden::{self, HiddenUse};
 use crate::steps::{Step, script};
 use std::sync::Arc;
 use traceless_block::datalair::DataLairScheme;
+use traceless_block::deniable::{Deniable, DeniableGeometry, HiddenLane, LanePolicy};
 use traceless_block::detwo::{DetWoGeometry, MapEntries, Refresh};
 use traceless_block::hive::HiveScheme;
 use traceless_block::ring::RingGeometry;
@@ -18,6 +21,12 @@ use traceless_core::scheme::SchemeContext;
 use traceless_core::scheme::contract::BlockScheme;
 
 type Made = traceless_core::Result<Box<dyn BlockOram>>;
+
+/// An open scheme, and its hidden volumes if it can have any.
+pub type Opened = (Box<dyn BlockOram>, Option<HiddenLane>);
+
+/// Opens a subject with a number of hidden volumes, from a state.
+type Open = fn(&Subject, usize, SchemeContext, &[u8]) -> traceless_core::Result<Opened>;
 
 /// The discard map of a subject, by docs/format.md, section 7.
 #[derive(Clone, Copy)]
@@ -50,9 +59,13 @@ pub struct Subject {
     pub hides_reads: bool,
     /// Most requests to the disk that an opening makes to move blocks.
     pub requests_of_opening: u64,
+    /// The hidden volumes beside it, if it can have any.
+    pub hidden: Option<HiddenUse>,
+    /// Writes of a run before its record begins, so that its crashes are of an older opening.
+    pub warm_up: u64,
     /// Functions that make and open the scheme: the factory's, or a mutant's.
     pub create: fn(&dyn BlockScheme, SchemeContext) -> Made,
-    pub open: fn(&dyn BlockScheme, SchemeContext, &[u8]) -> Made,
+    pub open: Open,
 }
 
 impl Subject {
@@ -65,19 +78,35 @@ impl Subject {
     ) -> Self {
         let (draws_places, scheme) = (scheme.draws_places(), Arc::new(scheme));
         let create = |scheme: &dyn BlockScheme, context| scheme.create_block(context);
+        let (discards, hidden, warm_up, open) = (None, None, 0, open_sound as Open);
         let hides_reads = scheme.hides() == Hides::ReadsAndWrites;
         Self {
             scheme,
             unsynced_max,
             begins,
             around,
-            discards: None,
+            discards,
             draws_places,
             hides_reads,
             requests_of_opening: 0,
+            hidden,
+            warm_up,
             create,
             open,
         }
+    }
+
+    /// Dummy writes of a close.
+    pub fn close_writes(&self) -> usize {
+        if self.hidden.is_some() { hidden::CLOSE_WRITES } else { 0 }
+    }
+
+    /// Steps that can be crashed at every point: kills in place of closes that make many writes.
+    pub fn short_steps(&self, mut steps: Vec<Step>) -> Vec<Step> {
+        if self.close_writes() > 0 {
+            steps.iter_mut().filter(|step| **step == Step::Close).for_each(|s| *s = Step::Kill);
+        }
+        steps
     }
 
     /// Random steps with `writes` writes in all, some of them discards if the scheme marks these.
@@ -94,8 +123,20 @@ impl Subject {
     }
 }
 
-fn open(scheme: &dyn BlockScheme, context: SchemeContext, state: &[u8]) -> Made {
-    scheme.open_block(context, state, &mut |_, _| {})
+/// Opens the scheme as it is.
+pub fn open_sound(
+    subject: &Subject,
+    hidden: usize,
+    context: SchemeContext,
+    state: &[u8],
+) -> traceless_core::Result<Opened> {
+    let Some(HiddenUse { geometry, .. }) = subject.hidden else {
+        return Ok((subject.scheme.open_block(context, state, &mut |_, _| {})?, None));
+    };
+    let (keys, policy) = (hidden::keys(hidden), LanePolicy::Refuse);
+    let open = Deniable::open(geometry, context, state, (&keys, policy), &mut |_, _| {})?;
+    let lane = open.hidden().clone();
+    Ok((Box::new(open), Some(lane)))
 }
 
 /// The subjects of one scheme.
@@ -115,7 +156,7 @@ pub struct Family {
     pub effort: fn(Effort) -> Effort,
 }
 
-pub const FAMILIES: [Family; 5] = [
+pub const FAMILIES: [Family; 6] = [
     Family {
         name: "detwo",
         table: detwo_table,
@@ -166,6 +207,14 @@ pub const FAMILIES: [Family; 5] = [
             cuts: of_all.cuts.min(2),
             ..of_all
         },
+    },
+    Family {
+        name: "deniable",
+        table: deniable_table,
+        any: any_deniable,
+        faulty: || vec![(deniable((500, "1/3", 2), 1400, [0, 1]), 80)],
+        faults: &Fault::HIDDEN,
+        effort: |of_all| of_all,
     },
 ];
 
@@ -322,6 +371,44 @@ fn of_sq(geometry: sq::SqGeometry) -> Subject {
     let around = first + geometry.whole_cycle();
     let unsynced = geometry.unsynced_max / slots_per_write;
     Subject::new(geometry, unsynced, begins, around)
+}
+
+/// Without hidden volumes, and with one and three of them.
+fn deniable_table() -> Vec<(Subject, u64)> {
+    let late = |subject| Subject { warm_up: 80, ..subject };
+    vec![
+        (deniable((500, "1/3", 2), 1400, [0, 1]), 4),
+        (late(deniable((480, "1/3", 3), 1400, [0, 3])), 4),
+        (late(deniable((1400, "1", 2), 1400, [1, 3])), 3),
+    ]
+}
+
+fn any_deniable(rng: &mut SeededRng) -> Subject {
+    loop {
+        let (blocks, unsynced_max) = (470 + rng.below(200), 1 + rng.below(6));
+        let used = [[0, 1], [0, 3], [1, 3], [0, 15]][rng.below(4) as usize];
+        let subject = deniable((blocks, "1/3", unsynced_max), 1380 + rng.below(400), used);
+        if subject.scheme.check().is_ok() {
+            return Subject { warm_up: [0, 40, 80][rng.below(3) as usize], ..subject };
+        }
+    }
+}
+
+/// `used` are the hidden volumes of the two workloads. Blocks are small, as each crash reads all.
+fn deniable(
+    (blocks, k, unsynced_max): (u64, &str, u64),
+    lane_slots: u64,
+    used: [usize; 2],
+) -> Subject {
+    let public = detwo_geometry(blocks, 64, k, 0, unsynced_max);
+    let geometry = DeniableGeometry { public, lane_slots };
+    let Subject { begins, around, .. } = of_detwo(public);
+    // The first hidden blocks move when the writer comes near to them, by docs/format.md.
+    let moves = lane_slots - (lane_slots / 16 + unsynced_max + 256) + hidden::FIRST_WRITES;
+    let mut begins = vec![0, moves, lane_slots, begins[2]];
+    begins.iter_mut().for_each(|n| *n = n.saturating_sub(hidden::FIRST_WRITES));
+    let subject = Subject::new(geometry, unsynced_max, begins, around.max(lane_slots));
+    Subject { hidden: Some(HiddenUse { geometry, used }), ..subject }
 }
 
 /// Makes a subject of a scheme of random slots.

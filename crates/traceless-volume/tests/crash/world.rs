@@ -1,11 +1,14 @@
 //! A volume in memory, its client, and the client's writes.
 
-use crate::disk::{Bent, Disk, Event, Fault, Phase, Piece, mix};
+use crate::disk::{Bent, Disk, Event, Fault, Phase, Piece};
+use crate::fills::{contents, mix};
+use crate::hidden::{self, HiddenBlocks, HiddenClient};
 use crate::nonces::Nonces;
 use crate::steps::Step;
 use crate::subjects::{Discards, Subject};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use traceless_block::deniable::HiddenLane;
 use traceless_core::Error;
 use traceless_core::durable::Vault;
 use traceless_core::oram::BlockOram;
@@ -35,16 +38,6 @@ impl Write {
     pub const DUMMY: Self = Self { block: None, blocks: 0, fill: 0 };
 }
 
-/// Fills `into` with the contents for `fill`.
-fn contents(fill: u64, into: &mut [u8]) {
-    if fill == 0 {
-        return into.fill(0);
-    }
-    for (i, word) in into.chunks_exact_mut(8).enumerate() {
-        word.copy_from_slice(&mix(fill ^ ((i as u64) << 40)).to_le_bytes());
-    }
-}
-
 /// A failure of a step.
 #[derive(Debug)]
 pub enum Failure {
@@ -72,6 +65,7 @@ impl From<Failure> for String {
 /// An open volume.
 pub struct Open {
     pub oram: Box<dyn BlockOram>,
+    pub lane: Option<HiddenLane>,
     newest: Newest,
 }
 
@@ -107,6 +101,8 @@ pub struct World {
     pub fault: Fault,
     pub disk: Arc<Disk>,
     pub history: Vec<Write>,
+    /// The client of the hidden volumes, if the subject can have any.
+    pub hidden: Option<HiddenClient>,
     pub nonces: Nonces,
     keys: Arc<Keys>,
     /// Makes data and addresses of two workloads differ.
@@ -133,7 +129,9 @@ impl World {
         let mut bytes = vec![0; (AREAS_AT + subject.scheme.store_len()) as usize];
         SeededRng::new(salt).fill(&mut bytes);
         record::start();
+        let used = subject.hidden.map(|hidden| hidden.used[(salt % 2) as usize]);
         let mut world = Self {
+            hidden: used.map(|count| HiddenClient::new(count, salt)),
             subject,
             fault: Fault::None,
             disk: Arc::new(Disk::new(bytes, unit)),
@@ -149,9 +147,27 @@ impl World {
         let (context, _) = world.context(blank, How::default());
         let (create, scheme) = (world.subject.create, world.subject.scheme.clone());
         create(&*scheme, context).expect("created").close().expect("closed");
+        world.add_hidden().expect("added");
         world.nonces.note(&world.disk.take_log(), 0).expect("no nonce twice at creation");
         world.disk.settle();
         world
+    }
+
+    /// Makes the hidden volumes, and as many public writes if there are none.
+    fn add_hidden(&mut self) -> Result<(), Failure> {
+        let Some(count) = self.hidden.as_ref().map(|client| client.count) else { return Ok(()) };
+        let mut open = self.open_with(0, How::default())?;
+        hidden::add(open.lane.as_ref().expect("it can have some"), count, self.block_len());
+        for _ in open.oram.writes()..hidden::FIRST_WRITES {
+            open.oram.write_dummy().map_err(|e| self.failure("write", &e))?;
+        }
+        open.oram.sync().map_err(|e| self.failure("sync", &e))?;
+        self.history = vec![Write::DUMMY; hidden::FIRST_WRITES as usize];
+        Ok(())
+    }
+
+    fn block_len(&self) -> usize {
+        self.subject.scheme.block_len()
     }
 
     fn context(&mut self, superblock: Superblock, how: How) -> (SchemeContext, Newest) {
@@ -161,7 +177,10 @@ impl World {
         let seed = |purpose: u64| Box::new(SeededRng::new(mix(draws) ^ of_workload ^ purpose));
         let store: Arc<dyn Store> = match self.fault {
             Fault::None => self.disk.clone(),
-            fault => Arc::new(Bent { disk: self.disk.clone(), fault }),
+            fault => {
+                let lane = self.subject.hidden.map_or(0..0, |hidden| hidden.lane());
+                Arc::new(Bent { disk: self.disk.clone(), fault, lane })
+            }
         };
         let newest = Arc::new(Mutex::new(superblock));
         let (keys, first) = (self.keys.clone(), newest.clone());
@@ -173,6 +192,8 @@ impl World {
         // image share them: it needs salted nonces.
         let rng: Box<dyn Rng> = match self.subject.scheme.name() {
             "plain" => seed(2),
+            // The lane has one key at all times, so its nonces differ by their salts alone.
+            "deniable" => Box::new(hidden::SaltedForks(UnsaltedRng(*seed(2)))),
             _ => Box::new(UnsaltedRng(*seed(2))),
         };
         let context = SchemeContext {
@@ -190,12 +211,17 @@ impl World {
 
     /// Opens the volume as `Volume::open` does.
     pub fn open(&mut self, how: How) -> Result<Open, Failure> {
+        self.open_with(self.hidden.as_ref().map_or(0, |client| client.count), how)
+    }
+
+    fn open_with(&mut self, hidden: usize, how: How) -> Result<Open, Failure> {
         self.disk.enter(Phase::Opening);
         let superblock = Superblock::read(&*self.disk, &self.keys).map_err(|e| e.to_string())?;
         let state = superblock.state.clone();
         let (context, newest) = self.context(superblock, how);
-        let opened = (self.subject.open)(&*self.subject.scheme, context, &state);
-        Ok(Open { oram: opened.map_err(|e| self.failure("open", &e))?, newest })
+        let opened = (self.subject.open)(&self.subject, hidden, context, &state);
+        let (oram, lane) = opened.map_err(|e| self.failure("open", &e))?;
+        Ok(Open { oram, lane, newest })
     }
 
     fn failure(&self, what: &str, error: &Error) -> Failure {
@@ -211,6 +237,8 @@ impl World {
         }
         // Once a client could read the writes, they must survive.
         self.disk.note(Event::Promised(found));
+        self.check_hidden(&open)?;
+        self.note_hidden();
         Ok(open)
     }
 
@@ -223,6 +251,7 @@ impl World {
                 self.disk.enter(Phase::Flushing);
                 open.oram.sync().map_err(|e| self.failure("flush", &e))?;
                 self.disk.note(Event::Promised(open.oram.writes()));
+                self.settle_hidden(open);
             }
             Step::Kill => {
                 // A killed process loses data that it holds in memory. This equals a crash before
@@ -233,8 +262,12 @@ impl World {
             }
             Step::Close => {
                 self.disk.enter(Phase::Flushing);
+                let dummies = self.history.len() + self.subject.close_writes();
+                self.history.resize(dummies, Write::DUMMY);
+                self.disk.note(Event::Submitted(dummies as u64));
                 open.oram.close().map_err(|e| self.failure("close", &e))?;
                 self.disk.note(Event::Promised(open.oram.writes()));
+                self.settle_hidden(open);
                 *open = self.open_whole()?;
             }
         }
@@ -257,10 +290,71 @@ impl World {
             self.push(Write { block: (!dummy).then_some(addr), blocks: 1, fill });
         }
         self.disk.enter(Phase::Writing);
+        self.write_hidden(open, n)?;
         self.disk.note(Event::Submitted(self.history.len() as u64));
         let written =
             if dummy { open.oram.write_dummy() } else { open.oram.write_many(&addrs, &data) };
-        written.map_err(|e| self.failure("write", &e))
+        written.map_err(|e| self.failure("write", &e))?;
+        if self.fault == Fault::HiddenFlushEarly {
+            self.settle_hidden_blocks();
+        }
+        Ok(())
+    }
+
+    /// Writes to hidden volumes beside `n` public writes.
+    fn write_hidden(&mut self, open: &mut Open, n: u64) -> Result<(), Failure> {
+        let (Some(client), Some(lane)) = (&mut self.hidden, &open.lane) else { return Ok(()) };
+        let len = self.subject.scheme.block_len();
+        let written = client.write(lane, n, len).map_err(|e| format!("hidden write: {e}"))?;
+        self.note_hidden();
+        if written > 0 && self.fault == Fault::HiddenWrites {
+            self.history.insert(self.history.len() - n as usize, Write::DUMMY);
+            open.oram.write_dummy().map_err(|e| self.failure("write", &e))?;
+        }
+        Ok(())
+    }
+
+    /// After a sync: what hidden volumes say is flushed must survive.
+    fn settle_hidden(&mut self, open: &Open) {
+        let is_flushed =
+            |lane: &HiddenLane| lane.volume(0).is_none_or(|hidden| hidden.is_flushed());
+        if open.lane.as_ref().is_some_and(is_flushed) {
+            self.settle_hidden_blocks();
+        } else {
+            self.note_hidden();
+        }
+    }
+
+    fn settle_hidden_blocks(&mut self) {
+        if let Some(client) = &mut self.hidden {
+            client.allowed.settle();
+        }
+        self.note_hidden();
+    }
+
+    fn note_hidden(&self) {
+        if let Some(client) = &self.hidden {
+            self.disk.note(Event::Hidden(client.allowed.clone()));
+        }
+    }
+
+    /// What blocks of hidden volumes may hold now; `None` without such volumes.
+    pub fn hidden_blocks(&self) -> Option<HiddenBlocks> {
+        Some(self.hidden.as_ref()?.allowed.clone())
+    }
+
+    /// Expects that blocks of hidden volumes hold what `allowed` says.
+    pub fn expect_hidden(&mut self, allowed: Option<&HiddenBlocks>) {
+        if let (Some(client), Some(allowed)) = (&mut self.hidden, allowed) {
+            client.allowed = allowed.clone();
+        }
+    }
+
+    /// Checks all blocks of hidden volumes. What they hold now they must hold from then on.
+    pub fn check_hidden(&mut self, open: &Open) -> Result<(), String> {
+        let len = self.block_len();
+        let (Some(client), Some(lane)) = (&mut self.hidden, &open.lane) else { return Ok(()) };
+        client.check(lane, len)
     }
 
     fn discard(&mut self, open: &mut Open, n: u64, rng: &mut dyn Rng) -> Result<(), Failure> {
@@ -294,15 +388,18 @@ impl World {
         self.history.push(write);
     }
 
-    /// Opens the volume and executes all of `steps`, with a new record.
-    pub fn run(&mut self, steps: &[Step], rng: &mut dyn Rng) -> Result<(), Failure> {
-        self.disk.settle();
-        (self.base, self.log) = (self.disk.snapshot(), vec![]);
-        self.nonces.begin();
-        let made = self.history.len() as u64;
-        self.log.extend([Event::Submitted(made), Event::Promised(made)]);
+    /// Opens the volume and executes all of `steps`, with a new record. With a `warm_up` the record
+    /// begins after so many further writes.
+    pub fn run(&mut self, steps: &[Step], warm_up: u64, rng: &mut dyn Rng) -> Result<(), Failure> {
+        self.begin_record();
         let mut open = self.open_whole()?;
         self.record()?;
+        if warm_up > 0 {
+            self.step(&mut open, Step::Write(warm_up), rng)?;
+            self.step(&mut open, Step::Flush, rng)?;
+            self.record()?;
+            self.begin_record();
+        }
         for &step in steps {
             self.step(&mut open, step, rng)?;
             self.record()?;
@@ -310,6 +407,15 @@ impl World {
         // Everything is written out, so that the next run can continue from here.
         open.oram.write_out().map_err(|e| self.failure("write out", &e))?;
         self.record()
+    }
+
+    fn begin_record(&mut self) {
+        self.disk.settle();
+        (self.base, self.log) = (self.disk.snapshot(), vec![]);
+        self.nonces.begin();
+        let made = self.history.len() as u64;
+        self.log.extend([Event::Submitted(made), Event::Promised(made)]);
+        self.log.extend(self.hidden_blocks().map(Event::Hidden));
     }
 
     /// Moves the disk's log into the record, and checks it for nonces used twice.
