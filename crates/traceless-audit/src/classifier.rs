@@ -81,22 +81,53 @@ pub fn are_indistinguishable(a: &Draws, b: &Draws, what: &str) -> Claim {
             &format!("{windows} windows of {WINDOW} accesses"),
         );
     }
-    let (training, tested, sampled_windows) =
-        (training.len(), tested.len(), training.chain(tested).collect::<Vec<_>>());
+    let (learned, sampled_windows) = (training.len(), training.chain(tested).collect::<Vec<_>>());
     let sides = [features(a, &sampled_windows), features(b, &sampled_windows)];
-    let [(training_a, tested_a), (training_b, tested_b)] =
-        [&sides[0], &sides[1]].map(|side| side.split_at(training * FEATURES));
-    let classifier = learn(training_a, training_b);
-    let second = |windows| guesses(&classifier, windows);
-    let right = (tested - second(tested_a) + second(tested_b)) as u64;
-    let all = 2 * tested as u64;
+    let halves = sides.each_ref().map(|side| side.split_at(learned * FEATURES));
+    claim_of_guesses(
+        name,
+        &UserExamples {
+            noun: &format!("windows of {WINDOW} accesses"),
+            features: FEATURES,
+            training: halves.map(|(learned, _)| learned.to_vec()),
+            tested: halves.map(|(_, guessed)| guessed.to_vec()),
+        },
+    )
+}
+
+/// UserExamples of two users: rows of features, one after the other.
+pub(crate) struct UserExamples<'a> {
+    /// What a row is about, in the plural.
+    pub noun: &'a str,
+    /// Numbers of a row.
+    pub features: usize,
+    /// What is learned from, of each user.
+    pub training: [Vec<f32>; 2],
+    /// What is guessed, of each user.
+    pub tested: [Vec<f32>; 2],
+}
+
+/// The claim `name`: after it has learned from examples of two users, a classifier does no better
+/// than a coin with further ones. If one user has more of these, the rest is left out.
+pub(crate) fn claim_of_guesses(name: String, examples: &UserExamples<'_>) -> Claim {
+    let UserExamples { noun, features, training, tested } = examples;
+    let rows = |of: &[f32]| of.len() / features;
+    if training.iter().chain(tested).any(|side| rows(side) < TRAINING_MIN) {
+        let power = "nothing is learned from so few examples".to_owned();
+        return claim_from_p(name, 0.0, 1.0, power, &format!("too few {noun}"));
+    }
+    let each = rows(&tested[0]).min(rows(&tested[1]));
+    let classifier = learn(&training[0], &training[1], *features);
+    let second = |side: usize| guesses(&classifier, &tested[side][..each * features]);
+    let right = (each - second(0) + second(1)) as u64;
+    let all = 2 * each as u64;
     let advantage = |share: f64| 2.0 * share - 1.0;
     let (_, upper) = proportion_bounds(right, all, BOUND);
     let p = if right == 0 { 1.0 } else { beta_reg(right as f64, (all - right) as f64 + 1.0, 0.5) };
     let observed = advantage(right as f64 / all as f64);
     let evidence = format!(
-        "{right} of {all} windows of {WINDOW} accesses guessed right, an advantage of \
-         {observed:.4}, at most {:.4} with {} % confidence",
+        "{right} of {all} {noun} guessed right, an advantage of {observed:.4}, at most {:.4} with \
+         {} % confidence",
         advantage(upper).max(0.0),
         100.0 * (1.0 - BOUND)
     );
@@ -115,17 +146,17 @@ fn sampled_windows(windows: usize) -> (Range<usize>, impl ExactSizeIterator<Item
     (0..training, (0..tested).map(move |nth| training + nth * rest / tested))
 }
 
-/// Learns from windows of two users.
-fn learn(a: &[f32], b: &[f32]) -> BoostedTrees {
-    let rows = |windows: &[f32]| windows.len() / FEATURES;
+/// Learns from rows of two users.
+fn learn(a: &[f32], b: &[f32], features: usize) -> BoostedTrees {
+    let rows = |side: &[f32]| side.len() / features;
     let mut sides = vec![0.0; rows(a)];
     sides.resize(rows(a) + rows(b), 1.0);
-    BoostedTrees::fit(&[a, b].concat(), FEATURES, &sides)
+    BoostedTrees::fit(&[a, b].concat(), features, &sides)
 }
 
-/// How many windows the classifier attributes to the second user.
-fn guesses(classifier: &BoostedTrees, windows: &[f32]) -> usize {
-    classifier.guess(windows).filter(|side| *side > 0.5).count()
+/// How many rows the classifier attributes to the second user.
+fn guesses(classifier: &BoostedTrees, rows: &[f32]) -> usize {
+    classifier.guess(rows).filter(|side| *side > 0.5).count()
 }
 
 /// [`FEATURES`] numbers for each of `windows`: the distribution of its draws, their differences,

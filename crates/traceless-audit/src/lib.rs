@@ -39,6 +39,7 @@
 //! | [`Times`] | does the time of an operation depend on the user? |
 //! | [`judge`] | do two traces of any scheme differ by more than chance? |
 //! | [`diff`] | what do two copies of one disk reveal? |
+//! | [`copies_are_indistinguishable`] | does a classifier know users by many copies of disks? |
 //! | [`ImportReader`] | what did another tool record? |
 //! | [`FileComparison`] | what is the verdict on two files? |
 //! | [`Report`] | what is the verdict, for people and programs? |
@@ -46,20 +47,20 @@
 //! docs/audit.md has the rules and an example of each report.
 //!
 //! File by file: `normal`: the bytes written between two syncs; `compare`; `snapshot`: two copies
-//! of an image; `draws`: leaves or slots that are drawn at random (`recurrence`: how soon a place
-//! is drawn again; `table`, `permutation`: dependence of two quantities; `stats`: probabilities,
-//! and which leaks a test finds; `dense_index`: places as indices of arrays); `distance` of two
-//! distributions; `autocorrelation`: dependence on draws long before; `distances`: equal places at
-//! any distance; `halves` of a tree; `combinations`: places beside earlier ones, by `parity`, by
-//! `linear` sums modulo 2, and against the bits of secrets (`labels`); `leaves`: the number of
-//! leaves, when a trace does not show all of them; `classifier`: a classifier of users, by
-//! `boosting`; `timing`: times in pairs; `accesses`: traces of any scheme, divided by `segment`,
-//! each an `access` with its events (`footprint`) and their `template`; `judge`: two of them, by
-//! what is public and what is drawn (`schedule`), the `order` of accesses that come by chance,
-//! single events (`columns`) and `requests`; `import`: recordings of other tools; `recording`:
-//! files of events; `file_comparison`: two of them, judged; `report`, `report_page`; `svg`: plots,
-//! for any report; `mixer`: random numbers for the tests that draw. `models` are faulty schemes for
-//! the crate's tests.
+//! of an image; `copies`: many of them; `draws`: leaves or slots that are drawn at random
+//! (`recurrence`: how soon a place is drawn again; `table`, `permutation`: dependence of two
+//! quantities; `stats`: probabilities, and which leaks a test finds; `dense_index`: places as
+//! indices of arrays); `distance` of two distributions; `autocorrelation`: dependence on draws
+//! long before; `distances`: equal places at any distance; `halves` of a tree; `combinations`:
+//! places beside earlier ones, by `parity`, by `linear` sums modulo 2, and against the bits of
+//! secrets (`labels`); `leaves`: the number of leaves, when a trace does not show all of them;
+//! `classifier`: a classifier of users, by `boosting`; `timing`: times in pairs; `accesses`:
+//! traces of any scheme, divided by `segment`, each an `access` with its events (`footprint`) and
+//! their `template`; `judge`: two of them, by what is public and what is drawn (`schedule`), the
+//! `order` of accesses that come by chance, single events (`columns`) and `requests`; `import`:
+//! recordings of other tools; `recording`: files of events; `file_comparison`: two of them,
+//! judged; `report`, `report_page`; `svg`: plots, for any report; `mixer`: random numbers for the
+//! tests that draw. `models` are faulty schemes for the crate's tests.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -70,6 +71,7 @@ mod classifier;
 mod columns;
 mod combinations;
 mod compare;
+mod copies;
 mod dense_index;
 mod distance;
 mod distances;
@@ -106,6 +108,7 @@ mod timing;
 pub use accesses::Accesses;
 pub use classifier::are_indistinguishable;
 pub use compare::{Compare, Comparison, Difference, compare, try_compare};
+pub use copies::{Copies, copies_are_indistinguishable};
 pub use distance::Distance;
 pub use draws::{Draws, Recurrence};
 pub use file_comparison::{CompareReport, FileComparison};

@@ -45,6 +45,9 @@ pub enum AuditCommand {
     /// Runs the cloud store's gateway and enclave, and tries to learn the requested blocks
     #[command(after_long_help = EXIT_CODES)]
     Cloud(AuditCloudArgs),
+    /// Runs deniable images, and tries to learn from many copies whether hidden volumes are in use
+    #[command(after_long_help = EXIT_CODES)]
+    Deniable(AuditDeniableArgs),
     /// Measures whether the time of an operation depends on a secret, where the claim denies it
     ///
     /// Needs a machine that is not too busy: what is small is found only then.
@@ -200,6 +203,27 @@ pub const CLOUD_PARTS: [&str; 19] = [
     "mutant:takes-replays",
     "mutant:moves-straight",
     "mutant:printed-stream",
+];
+
+#[derive(Args, Debug)]
+pub struct AuditDeniableArgs {
+    /// Hidden volumes of the one user, or a planted fault; without it all that have none
+    #[arg(long, value_parser = DENIABLE_USERS)]
+    pub scheme: Option<String>,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Values of `audit deniable --scheme`.
+pub const DENIABLE_USERS: [&str; 8] = [
+    "hidden-1",
+    "hidden-3",
+    "hidden-15",
+    "mutant:sound-lane",
+    "mutant:empty-zeros",
+    "mutant:weak-filler",
+    "mutant:skips-empty",
+    "mutant:writes-at-once",
 ];
 
 #[derive(Args, Debug)]

@@ -6,6 +6,7 @@
 
 mod claims;
 mod cloud;
+mod deniable;
 mod discard_mutants;
 mod false_positives;
 pub mod floors;
@@ -45,6 +46,7 @@ fn outcome(args: &AuditArgs) -> Outcome {
         Some(AuditCommand::Tree(args)) => tree::run(args),
         Some(AuditCommand::Pager(args)) => pager::run(args),
         Some(AuditCommand::Cloud(args)) => cloud::run(args),
+        Some(AuditCommand::Deniable(args)) => deniable::run(args),
         Some(AuditCommand::Timing(args)) => timing::run(args),
         Some(AuditCommand::Sim(args)) => sim::run(args),
         Some(AuditCommand::Alarms(args)) => false_positives::run(args),

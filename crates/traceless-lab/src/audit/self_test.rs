@@ -3,6 +3,7 @@
 
 use super::Outcome;
 use super::cloud::Clouds;
+use super::deniable::DeniableImages;
 use super::pager::Pagers;
 use super::report::{AuditResult, Progress, to_outcome};
 use super::sim::Processors;
@@ -37,6 +38,7 @@ fn audit() -> Result<AuditResult, AuditError> {
         AnySuite::of::<Trees>(),
         AnySuite::of::<Pagers>(),
         AnySuite::of::<Clouds>(),
+        AnySuite::of::<DeniableImages>(),
         AnySuite::of::<Processors>(),
         AnySuite::of::<Timings>(),
     ];

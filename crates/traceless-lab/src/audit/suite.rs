@@ -189,12 +189,13 @@ pub fn claims_of<S: Suite>(
 #[cfg(test)]
 mod tests {
     use super::super::{
-        cloud::Clouds, pager::Pagers, sim::Processors, timing::Timings, tree::Trees,
-        volume::Volumes,
+        cloud::Clouds, deniable::DeniableImages, pager::Pagers, sim::Processors, timing::Timings,
+        tree::Trees, volume::Volumes,
     };
     use super::*;
     use crate::args::audit::{
-        CLOUD_PARTS, PAGER_SCHEMES, SIM_SCHEMES, TIMED, TREE_SCHEMES, volume_schemes,
+        CLOUD_PARTS, DENIABLE_USERS, PAGER_SCHEMES, SIM_SCHEMES, TIMED, TREE_SCHEMES,
+        volume_schemes,
     };
 
     #[test]
@@ -205,6 +206,7 @@ mod tests {
         assert_eq!(names::<Trees>(), TREE_SCHEMES);
         assert_eq!(names::<Pagers>(), PAGER_SCHEMES);
         assert_eq!(names::<Clouds>(), CLOUD_PARTS);
+        assert_eq!(names::<DeniableImages>(), DENIABLE_USERS);
         assert_eq!(names::<Processors>(), SIM_SCHEMES);
         assert_eq!(names::<Timings>(), TIMED);
         for name in volume_schemes() {
@@ -229,6 +231,7 @@ mod tests {
         check::<Trees>();
         check::<Pagers>();
         check::<Clouds>();
+        check::<DeniableImages>();
         check::<Processors>();
         check::<Timings>();
     }

@@ -272,11 +272,12 @@ pub mod tests {
     fn every_scheme_is_audited() {
         let catalog = Catalog::read(&checkout()).unwrap();
         let volumes = audit::volume_schemes();
-        let lists: [(&str, &[&str]); 6] = [
+        let lists: [(&str, &[&str]); 7] = [
             ("volume", &volumes),
             ("tree", &audit::TREE_SCHEMES),
             ("pager", &audit::PAGER_SCHEMES),
             ("cloud", &audit::CLOUD_PARTS),
+            ("deniable", &audit::DENIABLE_USERS),
             ("sim", &audit::SIM_SCHEMES),
             ("timing", &audit::TIMED),
         ];
