@@ -224,9 +224,9 @@ pub enum Error {
          device is used whole, without --size"
     )]
     DeniableSize,
-    /// A hidden volume has this key already.
-    #[error("a hidden volume has this key already: take another one")]
-    HiddenKeyTaken,
+    /// The key opens something in the deniable image already.
+    #[error("this key opens something in the image already: take another one")]
+    DeniableKeyTaken,
     /// No hidden volume was opened.
     #[error("this key opens no hidden volume")]
     NothingHidden,
@@ -284,7 +284,7 @@ impl Error {
             | Self::KeySlotEmpty(_)
             | Self::KeySlotsFull(_)
             | Self::OtherKeys(_)
-            | Self::HiddenKeyTaken
+            | Self::DeniableKeyTaken
             | Self::NothingHidden
             | Self::LastKey => Kind::Key,
             Self::Busy(_) | Self::AnchorTaken(_) => Kind::Busy,

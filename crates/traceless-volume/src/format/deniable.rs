@@ -4,6 +4,7 @@
 //! | at | bytes | what |
 //! |---|---|---|
 //! | 0 | 32 | the salt of every key of a user |
+//! | 512 | 64 | which key slots are in use, once keys were added or changed |
 //! | 4096 | 15 × 4096 | key slots of the public volume |
 //!
 //! There is no header: the length of the image gives all sizes. Hidden volumes have no place of
@@ -22,6 +23,9 @@ use zeroize::Zeroizing;
 
 /// Key slots of the public volume.
 pub const DENIABLE_SLOTS: usize = 15;
+
+const IN_USE_AT: u64 = 512;
+const IN_USE_LEN: usize = 64;
 
 const SLOT_LEN: usize = 4096;
 const SLOTS_AT: u64 = 4096;
@@ -154,10 +158,78 @@ impl DeniableSlots {
         let (nonce, plain) = (Nonce::new(number as u64, drawn), public.encode());
         let cipher = Aead::new(&secrets.slot);
         cipher.seal(nonce, &salt.0, &*plain, sealed, &mut tag[..TAG_LEN]);
-        let at = SLOTS_AT + (number * SLOT_LEN) as u64;
-        image.write_all_at(&slot, at)?;
-        image.sync_data()
+        write_durably(image, &slot, SLOTS_AT + (number * SLOT_LEN) as u64)
     }
+
+    /// Fills slot `number` with random bytes, durably.
+    pub fn wipe(image: &File, number: usize, rng: &mut dyn Rng) -> io::Result<()> {
+        let mut slot = vec![0; SLOT_LEN];
+        rng.fill(&mut slot);
+        write_durably(image, &slot, SLOTS_AT + (number * SLOT_LEN) as u64)
+    }
+}
+
+/// Which key slots are in use, sealed under the public volume's key: without a user's key a slot is
+/// as random as an empty one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlotsInUse(u16);
+
+impl SlotsInUse {
+    /// Bytes of what is sealed: a bit for each slot.
+    const PLAIN_LEN: usize = 2;
+
+    /// Reads the record. A new image has random bytes in its place, and slot 0 in use.
+    pub fn read(image: &File, keys: &Keys) -> io::Result<Self> {
+        let mut bytes = [0; IN_USE_LEN];
+        image.read_exact_at(&mut bytes, IN_USE_AT)?;
+        let (sealed, tag) = bytes[Salt::LEN..].split_at(Self::PLAIN_LEN);
+        let nonce = Nonce::new(0, Salt::split(&bytes).0);
+        let mut plain = [0; Self::PLAIN_LEN];
+        let opened = Aead::new(&keys.slots_in_use()).open(
+            nonce,
+            keys.uuid(),
+            sealed,
+            &tag[..TAG_LEN],
+            &mut plain,
+        );
+        Ok(opened.map_or(Self(1), |()| Self(u16::from_le_bytes(plain))))
+    }
+
+    /// Writes the record, durably.
+    pub fn write(self, image: &File, keys: &Keys, rng: &mut dyn Rng) -> io::Result<()> {
+        let mut bytes = [0; IN_USE_LEN];
+        rng.fill(&mut bytes);
+        let drawn = rng.salt();
+        let (sealed, tag) = drawn.put(&mut bytes).split_at_mut(Self::PLAIN_LEN);
+        let (nonce, plain) = (Nonce::new(0, drawn), self.0.to_le_bytes());
+        let cipher = Aead::new(&keys.slots_in_use());
+        cipher.seal(nonce, keys.uuid(), &plain, sealed, &mut tag[..TAG_LEN]);
+        write_durably(image, &bytes, IN_USE_AT)
+    }
+
+    /// The record with slot `number` in use, or not.
+    #[must_use]
+    pub fn with(self, number: usize, is_used: bool) -> Self {
+        let bit = 1 << number;
+        Self(if is_used { self.0 | bit } else { self.0 & !bit })
+    }
+
+    /// The numbers of the slots in use.
+    pub fn numbers(self) -> impl Iterator<Item = usize> {
+        (0..DENIABLE_SLOTS).filter(move |number| self.0 >> number & 1 == 1)
+    }
+
+    /// The first slot that is not in use.
+    pub fn first_empty(self) -> Result<usize> {
+        let mut all = 0..DENIABLE_SLOTS;
+        let empty = all.find(|number| self.0 >> number & 1 == 0);
+        empty.ok_or(Error::KeySlotsFull(DENIABLE_SLOTS))
+    }
+}
+
+fn write_durably(image: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    image.write_all_at(bytes, at)?;
+    image.sync_data()
 }
 
 /// What a hidden volume knows of itself and of the less secret ones.
@@ -243,6 +315,27 @@ mod tests {
             flipped.0[at] ^= 1;
             assert!(flipped.unlock(&salt, &fitting).unwrap().is_none(), "{at}");
         }
+    }
+
+    #[test]
+    fn the_slots_in_use_are_known_with_the_public_key_only() {
+        let rng = &mut SeededRng::new(1);
+        let file = tempfile::tempfile().unwrap();
+        let mut bytes = vec![0; 1 << 16];
+        rng.fill(&mut bytes);
+        file.write_all_at(&bytes, 0).unwrap();
+        let salt = ImageSalt::read(&file).unwrap();
+        let keys = || Keys::new(MasterKey::random(&mut SeededRng::new(2)).unwrap(), salt.uuid());
+        let read = || SlotsInUse::read(&file, &keys()).unwrap();
+        let numbers = |used: SlotsInUse| used.numbers().collect::<Vec<_>>();
+        assert_eq!((numbers(read()), read().first_empty().unwrap()), (vec![0], 1));
+        read().with(1, true).with(14, true).with(0, false).write(&file, &keys(), rng).unwrap();
+        assert_eq!((numbers(read()), read().first_empty().unwrap()), (vec![1, 14], 0));
+        let foreign = Keys::new(MasterKey::random(&mut SeededRng::new(3)).unwrap(), salt.uuid());
+        assert_eq!(numbers(SlotsInUse::read(&file, &foreign).unwrap()), [0]);
+        let full = (0..DENIABLE_SLOTS).fold(read(), |used, number| used.with(number, true));
+        assert!(matches!(full.first_empty(), Err(Error::KeySlotsFull(DENIABLE_SLOTS))));
+        assert!(ImageSalt::read(&file).unwrap().0 == salt.0, "the salt stays");
     }
 
     #[test]

@@ -115,6 +115,10 @@ impl Keys {
         self.derive("veil", "headers")
     }
 
+    pub(super) fn slots_in_use(&self) -> Secret {
+        self.derive("key slots", "in use")
+    }
+
     pub(super) fn rebuild(&self) -> Secret {
         self.derive("rebuild", "seal")
     }

@@ -9,6 +9,7 @@ use super::hidden_device::HiddenDevice;
 use super::image::{Image, UnlockedHeader, failed};
 use super::{OpenOptions, Volume, watched_store};
 use crate::anchor_places::place_at;
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::format::{
     AREAS_AT, Anchor, DeniableSlots, Features, Header, HiddenRecord, ImageSalt, MasterKey,
@@ -123,7 +124,7 @@ fn new_geometry(image: &Image, size: Option<u64>) -> Result<DeniableGeometry> {
 }
 
 /// The geometry that the length of an image gives.
-fn geometry_of(image: &Image) -> Result<DeniableGeometry> {
+pub(super) fn geometry_of(image: &Image) -> Result<DeniableGeometry> {
     let areas = image.len()?.saturating_sub(AREAS_AT);
     let geometry = DeniableGeometry::fitting(areas, DENIABLE_BLOCK_LEN);
     let geometry = geometry.ok_or_else(|| Error::NotAVolume(image.path().into()))?;
@@ -133,7 +134,7 @@ fn geometry_of(image: &Image) -> Result<DeniableGeometry> {
     Ok(geometry)
 }
 
-fn unlocked(
+pub(super) fn unlocked(
     geometry: DeniableGeometry,
     salt: &ImageSalt,
     public: &PublicPart,
@@ -144,7 +145,7 @@ fn unlocked(
     Ok(UnlockedHeader { header, keys, slot: 0 })
 }
 
-fn veiled(
+pub(super) fn veiled(
     store: Arc<dyn Store>,
     keys: &crate::format::Keys,
     geometry: &DeniableGeometry,
@@ -154,14 +155,15 @@ fn veiled(
 }
 
 /// What the user's keys have opened: the public volume, and hidden ones, the least secret first.
-struct Unlocked {
-    public: PublicPart,
-    hidden: Vec<HiddenKey>,
+pub(super) struct Unlocked {
+    pub public: PublicPart,
+    pub hidden: Vec<HiddenKey>,
 }
 
 /// An open deniable image.
 pub struct DeniableVolume {
-    volume: Volume,
+    volume: Arc<Volume>,
+    slots: DeniableSlots,
     lane: HiddenLane,
     /// The hidden volumes that were opened or added, by their numbers on the lane.
     hidden: Vec<HiddenKey>,
@@ -182,7 +184,7 @@ impl DeniableVolume {
         let mut image = Image::open(path, options.open.read_only, options.open.caching)?;
         image.lock(options.open.read_only && !options.open.exclusive)?;
         let geometry = geometry_of(&image)?;
-        let salt = image.deniable_salt()?;
+        let (salt, slots) = (image.deniable_salt()?, image.deniable_slots()?);
         let store = watched_store(&image, AREAS_AT + geometry.store_len(), &options.open)?;
         let unlocked_parts = unlock(&image, &salt, (geometry, &store), keys, progress)?;
         let Unlocked { public, hidden } = unlocked_parts;
@@ -200,7 +202,7 @@ impl DeniableVolume {
             Ok(Box::new(opened) as Box<dyn BlockOram>)
         })?;
         let lane = lane.expect("it was opened");
-        let opened = Self { volume, lane, hidden, public, salt };
+        let opened = Self { volume: Arc::new(volume), slots, lane, hidden, public, salt };
         opened.forget_removed()?;
         Ok(opened)
     }
@@ -208,6 +210,11 @@ impl DeniableVolume {
     /// The public volume.
     pub fn volume(&self) -> &Volume {
         &self.volume
+    }
+
+    /// The public volume as a device.
+    pub fn device(&self) -> Arc<dyn Device> {
+        self.volume.clone()
     }
 
     /// The hidden volumes, the least secret first.
@@ -224,9 +231,11 @@ impl DeniableVolume {
     /// Adds a hidden volume of `size` bytes that `key` opens, together with all that are open now.
     /// It is durable once enough public writes were made and synced.
     pub fn add_hidden(&self, key: &UserKey, size: u64) -> Result<HiddenDevice> {
-        let UserSecrets { hidden: secret, .. } = self.salt.secrets(key)?;
-        if self.hidden.iter().any(|hidden| hidden.secret.bytes() == secret.bytes()) {
-            return Err(Error::HiddenKeyTaken);
+        let secrets = self.salt.secrets(key)?;
+        let opens_slot = self.slots.unlock(&self.salt, &secrets)?.is_some();
+        let UserSecrets { hidden: secret, .. } = secrets;
+        if opens_slot || self.hidden.iter().any(|known| known.secret.bytes() == secret.bytes()) {
+            return Err(Error::DeniableKeyTaken);
         }
         let blocks = size.div_ceil(DENIABLE_BLOCK_LEN as u64);
         let public =
@@ -281,7 +290,7 @@ impl DeniableVolume {
 }
 
 /// Opens key slots and hidden records with `keys`.
-fn unlock(
+pub(super) fn unlock(
     image: &Image,
     salt: &ImageSalt,
     (geometry, store): (DeniableGeometry, &Arc<dyn Store>),
@@ -315,7 +324,6 @@ fn unlock(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
     use std::os::unix::fs::MetadataExt;
 
     fn key(byte: u8) -> UserKey {

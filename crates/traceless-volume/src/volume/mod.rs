@@ -42,6 +42,7 @@ mod constant_rate;
 mod cover;
 mod create;
 mod deniable;
+mod deniable_admin;
 mod header_cache;
 mod hidden_device;
 mod image;
@@ -58,6 +59,9 @@ pub use cover::Cover;
 pub use create::{CreateOptions, CreateReport, create};
 pub use deniable::{
     DENIABLE_BLOCK_LEN, DeniableCreateOptions, DeniableOptions, DeniableVolume, create_deniable,
+};
+pub use deniable_admin::{
+    add_deniable_key, change_deniable_key, deniable_status, remove_deniable_key,
 };
 pub use hidden_device::HiddenDevice;
 pub use image::{UnlockedHeader, public_parts};
@@ -164,8 +168,8 @@ pub struct Volume {
     read_only: bool,
     len: u64,
     block_len: usize,
-    /// Bytes that the image's store writes as one.
-    unit: usize,
+    /// The image's bytes, as the scheme gets them.
+    store: Arc<dyn Store>,
     // Holds the lock as long as the volume is open.
     image: Image,
 }
@@ -221,9 +225,8 @@ impl Volume {
         };
         let state = superblock.state.clone();
         let newest = Arc::new(Mutex::new(superblock));
-        let unit = store.unit();
         let context = scheme_context(
-            store,
+            store.clone(),
             (&keys, header.cipher),
             &newest,
             anchor.as_ref(),
@@ -241,7 +244,7 @@ impl Volume {
             anchor,
             taken: OnceLock::new(),
             read_only: options.read_only,
-            unit,
+            store,
             image,
         })
     }
@@ -257,7 +260,7 @@ impl Volume {
         let scheme = &self.header.scheme;
         let in_turn = scheme.slots_in_turn().into_iter();
         let audit = PlaceAudit::default()
-            .with_turns(in_turn.map(|(at, layout)| (AREAS_AT + at, layout)), self.unit);
+            .with_turns(in_turn.map(|(at, layout)| (AREAS_AT + at, layout)), self.store.unit());
         match scheme.drawn_slots() {
             Some(layout) => audit.with_draws(Box::new(DrawnSlots { first: AREAS_AT, layout })),
             None => audit,

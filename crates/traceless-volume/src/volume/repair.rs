@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::{Anchor, Superblock, UserKey};
 use std::path::Path;
 use traceless_core::error::Place;
-use traceless_core::store::{Caching, FileStore};
+use traceless_core::store::Caching;
 
 /// Blocks read at a time in the search for unreadable ones.
 const BLOCKS_PER_READ: u64 = 256;
@@ -65,9 +65,7 @@ impl Volume {
     /// The superblocks that do not verify. With one of them damaged, the other keeps the volume
     /// usable.
     pub fn damaged_superblocks(&self) -> Result<Vec<&'static str>> {
-        let file = self.image.try_clone()?;
-        let store = FileStore::new(file, self.header.image_len, self.image.caching());
-        Superblock::damaged(&store, &self.keys)
+        Superblock::damaged(&*self.store, &self.keys)
     }
 
     /// The blocks that are unreadable because of damage.

@@ -1,11 +1,11 @@
 //! The properties of a volume, from its header and superblock. Works while it is in use.
 
-use super::image::Image;
+use super::image::{Image, UnlockedHeader};
 use crate::error::Result;
 use crate::format::{Features, SlotKind, Superblock, UserKey};
 use serde::Serialize;
 use std::path::Path;
-use traceless_core::store::{Caching, FileStore};
+use traceless_core::store::{Caching, FileStore, Store};
 
 /// The output of `traceless volume status`.
 #[derive(Clone, Debug, Serialize)]
@@ -75,7 +75,7 @@ pub struct Status {
 pub struct KeySlotStatus {
     /// Number of the slot.
     pub slot: usize,
-    /// `passphrase` or `key-file`.
+    /// `passphrase` or `key-file`; `sealed` in a deniable image, where a slot does not say.
     pub kind: &'static str,
     /// Memory of argon2id in KiB, for a passphrase.
     pub memory_kib: Option<u32>,
@@ -90,10 +90,21 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
     let image = Image::open(path, true, Caching::Buffered)?;
     let in_use = image.is_locked();
     let unlocked = image.unlock(key)?;
-    let header = unlocked.header;
-    image.check_len(&header)?;
+    let header = &unlocked.header;
+    image.check_len(header)?;
     let store = FileStore::new(image.try_clone()?, header.image_len, Caching::Buffered);
-    let superblock = Superblock::read(&store, &unlocked.keys)?;
+    status_of(&store, &unlocked, in_use, key_slots(&image)?)
+}
+
+/// The status of the volume in `store`.
+pub(super) fn status_of(
+    store: &dyn Store,
+    unlocked: &UnlockedHeader,
+    in_use: bool,
+    key_slots: Vec<KeySlotStatus>,
+) -> Result<Status> {
+    let header = &unlocked.header;
+    let superblock = Superblock::read(store, &unlocked.keys)?;
     let (writes, clean) = header.scheme.peek_state(&superblock.state)?;
     let scheme = &header.scheme;
     let (blocks, block_len) = (scheme.blocks(), scheme.block_len());
@@ -127,7 +138,7 @@ pub fn status(path: &Path, key: &UserKey) -> Result<Status> {
         write_amplification: scheme.write_amplification(),
         writes_reveal: scheme.writes_reveal(),
         filled: header.features.incompatible & Features::UNFILLED == 0,
-        key_slots: key_slots(&image)?,
+        key_slots,
     })
 }
 

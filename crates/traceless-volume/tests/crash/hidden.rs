@@ -11,7 +11,7 @@ use traceless_core::suite::UnsaltedRng;
 use traceless_core::types::Addr;
 use traceless_volume::format::AREAS_AT;
 
-/// Public writes until the hidden volumes are there: those of a close, and for each volume one.
+/// Public writes until the hidden volumes are there: of a close, and some for each volume.
 pub const FIRST_WRITES: u64 = CLOSE_WRITES as u64 + 40;
 
 /// Dummy writes of a close, by docs/format.md.

@@ -338,7 +338,7 @@ impl World {
         }
     }
 
-    /// What blocks of hidden volumes may hold now; `None` without such volumes.
+    /// What blocks of hidden volumes may hold now; `None` if it can have none.
     pub fn hidden_blocks(&self) -> Option<HiddenBlocks> {
         Some(self.hidden.as_ref()?.allowed.clone())
     }
