@@ -21,7 +21,7 @@ make_image() {
     volume create image --force --deniable --size "${SIZE}M" --key-file key >made
     for hidden in "$@"; do
         volume hidden add image --size 2M --key-file "$before" --new-key-file "$hidden" \
-            --overwrite-hidden >made
+            --overwrite-hidden --cover 64 >made
         [ "$hidden" = no.key ] || before=$hidden
         head --bytes 32 /dev/urandom >no.key
     done
@@ -46,13 +46,37 @@ check "the image has no hole" [ "$(($(stat --format '%b * 512 / %s' image)))" -g
 expect 2 volume hidden add image --size 2M --key-file key --new-key-file hidden-1.key
 expect 0 volume hidden add image --size 2M --key-file key --new-key-file hidden-1.key \
     --overwrite-hidden
-expect 0 volume hidden add image --size 3M --key-file hidden-1.key --new-key-file hidden-2.key
+expect 0 volume hidden add image --size 3M --key-file hidden-1.key --new-key-file hidden-2.key \
+    --cover 64
 expect 0 volume hidden list image --key-file hidden-2.key --json
 expect_json traceless.volume.hidden.v1 public_bytes hidden_bytes hidden_room_bytes
 check "two are listed" grep -q '2097152' out
 expect 0 volume hidden list image --key-file key
 check "the public key opens none" [ "$(wc -l <out)" -eq 1 ]
 expect 4 volume status image --key-file key
+expect 3 volume hidden add image --size 1M --key-file hidden-2.key --new-key-file key
+
+section "status, check and keys tell of the public volume only"
+expect 0 volume status image --deniable --key-file key --json
+expect_json traceless.volume.status.v1 scheme size_bytes writes key_slots
+cp out public.status
+expect 0 volume status image --deniable --key-file hidden-2.key --json
+cp out hidden.status
+expect 0 cmp public.status hidden.status
+for key in key hidden-2.key; do
+    expect 0 volume check image --deniable --key-file "$key"
+done
+head --bytes 32 /dev/urandom >new.key
+expect 0 volume keys add image --deniable --key-file key --new-key-file new.key
+expect 0 volume keys list image --deniable --key-file new.key
+check "two slots are in use" [ "$(wc -l <out)" -eq 2 ]
+expect 0 volume keys remove image --deniable --key-file new.key
+expect 3 volume keys list image --deniable --key-file new.key
+expect 0 volume keys change image --deniable --key-file key --new-key-file new.key
+expect 3 volume status image --deniable --key-file key
+expect 0 volume keys change image --deniable --key-file new.key --new-key-file key
+expect 3 volume keys add image --deniable --key-file hidden-2.key --new-key-file new.key
+expect 0 volume hidden list image --key-file hidden-2.key
 
 section "the public volume and both hidden ones, served at once, verified"
 serve_with hidden-2.key image --deniable --cover 200
@@ -124,8 +148,34 @@ for hidden in one two; do
     expect 0 cmp none.writes with.writes
 done
 
+section "the public volume and a hidden one, each with a file system"
+if can_mount; then
+    mounts+=("$scratch/mnt")
+    mkdir mnt
+    make_image hidden-1.key hidden-2.key
+    expect 2 volume mount image mnt --deniable --key-file key
+    expect 2 volume mount image mnt --deniable --key-file hidden-1.key --hidden 2
+    for turn in 1 2; do
+        expect 0 volume mount image mnt --deniable --key-file hidden-2.key --cover 200
+        [ "$turn" -eq 2 ] || cp some mnt/public
+        expect 0 cmp some mnt/public
+        expect 0 volume unmount mnt
+        expect 0 volume mount image mnt --deniable --key-file hidden-2.key --hidden 2 --cover 4000
+        [ "$turn" -eq 2 ] || cp some mnt/secret
+        expect 0 cmp some mnt/secret
+        check "the public file is not here" [ ! -e mnt/public ]
+        expect 0 volume unmount mnt
+    done
+    expect 0 volume mount image mnt --deniable --key-file key --read-only
+    expect 0 cmp some mnt/public
+    expect 0 volume unmount mnt
+    expect 0 volume check image --deniable --key-file hidden-2.key
+else
+    leave_out "mounting: it takes root, /dev/fuse and loop devices"
+fi
+
 section "a hidden volume is removed"
-expect 0 volume hidden remove image --key-file hidden-1.key
+expect 0 volume hidden remove image --key-file hidden-1.key --cover 64
 expect 3 volume hidden list image --key-file hidden-1.key
 expect 0 volume hidden list image --key-file hidden-2.key
 check "one is left" [ "$(wc -l <out)" -eq 2 ]

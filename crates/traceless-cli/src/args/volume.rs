@@ -266,6 +266,9 @@ pub struct KdfArgs {
     pub kdf_time: u32,
 }
 
+/// Cover writes a second, unless another number is given.
+const COVER: u32 = 16;
+
 /// How to open a deniable image.
 #[derive(Args, Debug)]
 pub struct DeniableArgs {
@@ -292,14 +295,25 @@ pub struct DeniableArgs {
 impl DeniableArgs {
     /// Cover writes a second.
     pub fn cover(&self) -> u32 {
-        self.cover.unwrap_or(16)
+        self.cover.unwrap_or(COVER)
     }
 
-    /// Whether an option is given that only a deniable image has.
-    pub fn is_given(&self) -> bool {
+    /// Whether an option is given that only a deniable image has, without saying that it is one.
+    pub fn is_incomplete(&self) -> bool {
         let has_keys = !self.protect_key_file.is_empty();
-        self.overwrite_hidden || has_keys || self.accept_overwritten || self.cover.is_some()
+        let is_given =
+            self.overwrite_hidden || has_keys || self.accept_overwritten || self.cover.is_some();
+        is_given && !self.deniable
     }
+}
+
+/// Which volume of a deniable image to mount or to export.
+#[derive(Args, Debug)]
+pub struct WhichHiddenArgs {
+    /// The hidden volume of this number, from 1 on, instead of the public one; it writes as fast as
+    /// --cover lets it
+    #[arg(long, value_name = "N", requires = "deniable")]
+    pub hidden: Option<usize>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -307,11 +321,37 @@ pub enum HiddenCommand {
     /// Add a hidden volume beside all that the key opens
     Add(AddHiddenArgs),
     /// List the hidden volumes that the key opens, the least secret first
-    List(StatusArgs),
+    List(ListHiddenArgs),
     /// Serve the public volume and the hidden ones that the key opens: as serve --deniable
     Open(Box<ServeArgs>),
     /// Remove the hidden volume that the key opens
-    Remove(ImageArgs),
+    Remove(RemoveHiddenArgs),
+}
+
+/// How fast a session that changes what is hidden writes.
+#[derive(Args, Debug)]
+pub struct SessionArgs {
+    /// Public writes a second until 64 were made, as of a session of serve with this --cover
+    #[arg(long, value_name = "N", default_value_t = COVER,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub cover: u32,
+}
+
+#[derive(Args, Debug)]
+pub struct RemoveHiddenArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct ListHiddenArgs {
+    #[command(flatten)]
+    pub image: ImageArgs,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -330,6 +370,8 @@ pub struct AddHiddenArgs {
     /// Allow it although no hidden volume is open: if there are any, they are OVERWRITTEN
     #[arg(long)]
     pub overwrite_hidden: bool,
+    #[command(flatten)]
+    pub session: SessionArgs,
 }
 
 impl AddHiddenArgs {
@@ -381,6 +423,10 @@ pub struct ExportArgs {
     #[command(flatten)]
     pub key: KeyArgs,
     #[command(flatten)]
+    pub deniable: DeniableArgs,
+    #[command(flatten)]
+    pub hidden: WhichHiddenArgs,
+    #[command(flatten)]
     pub open: OpenArgs,
     /// Run for `mount`: reads the key from standard input, and reports readiness on standard output
     #[arg(long, hide = true)]
@@ -426,6 +472,10 @@ pub struct MountArgs {
     pub dir: PathBuf,
     #[command(flatten)]
     pub key: KeyArgs,
+    #[command(flatten)]
+    pub deniable: DeniableArgs,
+    #[command(flatten)]
+    pub hidden: WhichHiddenArgs,
     /// Further options of mount(8) for the file system, as nosuid,nodev
     #[arg(long, value_name = "LIST", default_value = "")]
     pub options: String,
@@ -452,6 +502,9 @@ pub struct UnmountArgs {
 pub struct StatusArgs {
     #[command(flatten)]
     pub image: ImageArgs,
+    /// The image was made with --deniable. Shows the public volume, with any key
+    #[arg(long)]
+    pub deniable: bool,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -462,6 +515,10 @@ pub struct StatusArgs {
 pub struct CheckArgs {
     #[command(flatten)]
     pub image: ImageArgs,
+    /// The image was made with --deniable. Checks the public volume, and the hidden ones that the
+    /// key opens
+    #[arg(long, conflicts_with = "repair")]
+    pub deniable: bool,
     #[command(flatten)]
     pub anchor: AnchorArgs,
     /// Make blocks that cannot be read any more zeros, and write a damaged superblock anew
@@ -546,6 +603,10 @@ pub enum KeysCommand {
 pub struct NewKeyArgs {
     #[command(flatten)]
     pub image: ImageArgs,
+    /// The image was made with --deniable: a key of its public volume. A hidden volume keeps its
+    /// key
+    #[arg(long, conflicts_with_all = ["kdf_memory", "kdf_time"])]
+    pub deniable: bool,
     /// Key file of the new key; without it the program prompts for a new passphrase
     #[arg(long, value_name = "KEY")]
     pub new_key_file: Option<PathBuf>,
@@ -570,6 +631,9 @@ impl NewKeyArgs {
 pub struct RemoveKeyArgs {
     #[command(flatten)]
     pub image: ImageArgs,
+    /// The image was made with --deniable: a key of its public volume
+    #[arg(long)]
+    pub deniable: bool,
     /// Number of the slot to wipe, instead of the one that the key opens
     #[arg(long)]
     pub slot: Option<usize>,

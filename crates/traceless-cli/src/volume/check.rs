@@ -1,6 +1,6 @@
 //! `traceless volume check`
 
-use super::key;
+use super::{deniable_session, key};
 use crate::args::CheckArgs;
 use crate::failure::{FINDING, Failure};
 use crate::output::{Meter, print_json, print_line};
@@ -8,7 +8,9 @@ use serde::Serialize;
 use traceless_volume::Error;
 use traceless_volume::error::Kind;
 use traceless_volume::format::UserKey;
-use traceless_volume::volume::{OpenOptions, RepairReport, Volume, new_anchor, repair};
+use traceless_volume::volume::{
+    DeniableVolume, OpenOptions, RepairReport, Volume, new_anchor, repair,
+};
 
 /// Damaged places that are listed; further ones are only counted.
 const LISTED_MAX: usize = 100;
@@ -104,21 +106,42 @@ fn options(args: &CheckArgs) -> OpenOptions {
 fn check(args: &CheckArgs, key: &UserKey) -> Result<CheckReport, Failure> {
     let options = OpenOptions { read_only: true, exclusive: true, ..options(args) };
     let mut meter = Meter::new("reading the map", args.progress.progress);
-    let opened = Volume::open(&args.image.image, key, &options, &mut |done, all| {
-        meter.update(done, all);
-    });
+    let mut progress = |done, all| meter.update(done, all);
+    let image = &args.image.image;
+    let opened = if args.deniable {
+        deniable_session::open_to_check(image, key, options, &mut progress).map(Checked::Deniable)
+    } else {
+        Volume::open(image, key, &options, &mut progress).map(Checked::Ordinary)
+    };
     meter.finish();
-    let volume = match opened {
-        Ok(volume) => volume,
+    let opened = match opened {
+        Ok(opened) => opened,
         Err(e) if e.kind() == Kind::Finding => return Ok(refused(&e)),
         Err(e) => return Err(e.into()),
     };
-    let mut checked = verify(args, &volume)?;
+    let volume = opened.volume();
+    let mut checked = verify(args, volume)?;
     if let (true, true, Some(path)) = (checked.sound, args.new_anchor, &args.anchor.anchor) {
-        new_anchor(path, &volume)?;
+        new_anchor(path, volume)?;
         checked.new_anchor = true;
     }
     Ok(checked)
+}
+
+/// A volume that is open to be checked.
+enum Checked {
+    Ordinary(Volume),
+    /// A public volume; what is verified with it are the hidden ones that are open.
+    Deniable(DeniableVolume),
+}
+
+impl Checked {
+    fn volume(&self) -> &Volume {
+        match self {
+            Self::Ordinary(volume) => volume,
+            Self::Deniable(opened) => opened.volume(),
+        }
+    }
 }
 
 fn verify(args: &CheckArgs, volume: &Volume) -> Result<CheckReport, Failure> {

@@ -1,13 +1,15 @@
 //! `traceless volume hidden`, and deniable images in `create` and `serve`
 
-use super::{create, key, serve};
+use super::deniable_session::Opening;
+use super::{create, export, key, serve};
 use crate::args::{
-    AddHiddenArgs, CreateArgs, HiddenCommand, ImageArgs, Rate, ServeArgs, StatusArgs,
+    AddHiddenArgs, CreateArgs, ExportArgs, HiddenCommand, ImageArgs, ListHiddenArgs, ProgressHow,
+    RemoveHiddenArgs, ServeArgs, SessionArgs,
 };
-use crate::failure::Failure;
-use crate::output::{Meter, print_error, print_json, print_line};
+use crate::failure::{DEVICE, Failure};
+use crate::output::{Meter, print_json, print_line};
 use crate::signals;
-use crate::trace::Trace;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use traceless_core::clock::Monotonic;
 use traceless_core::store::Caching;
@@ -19,8 +21,11 @@ use traceless_volume::volume::{
     create_deniable,
 };
 
-/// Cover writes of a session that changes what is hidden: always as many, needed or not.
+/// Cover writes of a session that changes what is hidden, at least: as many, needed or not.
 const SESSION_WRITES: u32 = 64;
+
+/// Bytes at the beginning of a volume in which a file system would have put something.
+const BEGINNING: u64 = 1 << 20;
 
 pub fn run(command: &HiddenCommand) -> Result<(), Failure> {
     match command {
@@ -55,83 +60,82 @@ pub fn create(args: &CreateArgs) -> Result<(), Failure> {
 /// Serves the public volume, and the hidden ones under names of their own.
 pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     let mut inherited = serve::inherited(args)?;
-    traceless_sys::lock_all_memory();
-    if args.open.dashboard.dashboard.is_some() || args.open.trace.secret.is_some() {
-        // Both would show or record what is hidden.
-        return Err(Failure::usage("--dashboard and --secret do not go with a deniable image"));
-    }
-    if args.open.rate != Rate::Demand {
-        return Err(Failure::usage("--rate goes without --deniable, which has --cover"));
-    }
-    let mut keys = vec![key::existing(&args.image.key)?];
-    for path in &args.deniable.protect_key_file {
-        keys.push(key::from_file(path)?);
-    }
-    let trace = Trace::open(&args.open.trace)?;
+    let key = key::existing(&args.image.key)?;
+    let caching = if args.direct { Caching::Direct } else { Caching::Buffered };
+    let opening = Opening::new(&args.image.image, key, (&args.deniable, &args.open), caching)?;
     let server = serve::bind(args, &mut inherited)?;
-    let options = DeniableOptions {
-        open: OpenOptions {
-            read_only: args.open.read_only,
-            anchor: args.open.anchor.anchor.clone(),
-            caching: if args.direct { Caching::Direct } else { Caching::Buffered },
-            witness: trace.witness(),
-            ..OpenOptions::default()
-        },
-        overwrite_hidden: args.deniable.overwrite_hidden,
-        accept_overwritten: args.deniable.accept_overwritten,
-    };
-    let mut meter = Meter::new("opening", args.progress.progress);
-    let opened = DeniableVolume::open(&args.image.image, &keys, &options, &mut |done, all| {
-        meter.update(done, all);
-    });
-    meter.finish();
-    drop(keys);
-    let opened = opened?;
-    let (handle, end_waiting, cover) =
-        (server.handle(), opened.waiting_end(), args.deniable.cover());
+    let session = opening.open(args.progress.progress)?;
+    let (handle, end_waiting) = (server.handle(), session.waiting_end());
     signals::on_stop(move || {
         handle.shutdown();
-        if cover == 0 {
-            end_waiting();
-        }
+        end_waiting();
     })?;
-    let outcome = serve_exports(server, &opened, cover);
-    let closed = opened.volume().close().map_err(Failure::from);
-    if opened.has_waiting() {
-        print_error("some hidden writes that no flush had covered got no slot, and are lost");
-    }
-    outcome.and(closed).and(trace.finish())
+    session.run(|opened| serve_exports(server, opened))
 }
 
-fn serve_exports(server: Server, opened: &DeniableVolume, rate: u32) -> Result<(), Failure> {
+fn serve_exports(server: Server, opened: &DeniableVolume) -> Result<(), Failure> {
     let hidden: Vec<HiddenDevice> = opened.hidden();
     let names: Vec<_> = (1..=hidden.len()).map(|number| format!("hidden-{number}")).collect();
     let mut exports = vec![NamedDevice { name: "", device: opened.volume() }];
     for (name, device) in names.iter().zip(&hidden) {
         exports.push(NamedDevice { name, device });
     }
-    let (cover, is_covered) = (Cover::new(rate), rate > 0 && !opened.volume().read_only());
-    std::thread::scope(|scope| {
-        let covering = scope
-            .spawn(|| if is_covered { cover.run(opened, &Monotonic::start()) } else { Ok(()) });
-        let ended = server.run_exports(&exports).map_err(Failure::from);
-        cover.stop();
-        let covered = covering.join().expect("the cover does not panic").map_err(Failure::from);
-        ended.and(covered)
+    Ok(server.run_exports(&exports)?)
+}
+
+/// Shows the public volume or a hidden one as a file.
+pub fn export(args: &ExportArgs) -> Result<(), Failure> {
+    let key = export::prepare(args)?;
+    let read_only = args.open.read_only;
+    if args.hidden.hidden.is_some() && args.deniable.cover() == 0 && !read_only {
+        return Err(Failure::usage("without --cover nothing brings slots to a hidden volume"));
+    }
+    // Below a block device the page cache could wait for itself.
+    let parts = (&args.deniable, &args.open);
+    let opening = Opening::new(&args.image, key, parts, Caching::Direct)?;
+    let session = opening.open(ProgressHow::None)?;
+    let end_waiting = session.waiting_end();
+    session.run(|opened| {
+        if args.for_mount && !read_only && opened.volume().read_only() {
+            return Err(Failure::usage(
+                "this key opens no hidden volume, so writes could overwrite one: give --read-only, \
+                 --protect-key-file or --overwrite-hidden",
+            ));
+        }
+        let device = device(opened, args.hidden.hidden)?;
+        let is_new = is_blank(&*device)?;
+        export::serve(args, is_new, device, end_waiting)
     })
 }
 
-/// Opens the image for a session of its own. `change` changes what is hidden.
+/// The public volume, or the hidden one of this number.
+fn device(opened: &DeniableVolume, hidden: Option<usize>) -> Result<Arc<dyn Device>, Failure> {
+    let Some(number) = hidden else { return Ok(opened.device()) };
+    let nth = number.checked_sub(1).and_then(|nth| opened.hidden().into_iter().nth(nth));
+    let found = nth.ok_or_else(|| Failure::usage(format!("the key opens no hidden-{number}")))?;
+    Ok(Arc::new(found))
+}
+
+/// Whether the beginning of a device, where a file system says what it is, is zeros.
+fn is_blank(device: &dyn Device) -> Result<bool, Failure> {
+    let mut bytes = vec![0; device.len().min(BEGINNING) as usize];
+    device.read(0, &mut bytes).map_err(|e| Failure::new(DEVICE, e))?;
+    Ok(bytes.iter().all(|byte| *byte == 0))
+}
+
+/// Opens the image for a session of its own. `change` changes what is hidden; what the disk sees is
+/// a session in which nothing but cover writes were made.
 fn change(
     image: &ImageArgs,
     key: UserKey,
-    overwrite_hidden: bool,
+    (overwrite_hidden, session): (bool, &SessionArgs),
     change: impl FnOnce(&DeniableVolume) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let options = DeniableOptions { overwrite_hidden, ..DeniableOptions::default() };
     let opened = DeniableVolume::open(&image.image, &[key], &options, &mut |_, _| {})?;
     let changed = change(&opened).and_then(|()| {
-        opened.cover(SESSION_WRITES)?;
+        let seconds = u64::from(SESSION_WRITES.div_ceil(session.cover));
+        Cover::new(session.cover).run_for(seconds, &opened, &Monotonic::start())?;
         if opened.has_waiting() {
             return Err(Failure::usage("no slot was free in time: serve the image for a while"));
         }
@@ -144,7 +148,7 @@ fn change(
 fn add(args: &AddHiddenArgs) -> Result<(), Failure> {
     let old = key::existing(&args.image.key)?;
     let new = key::new(&args.new_key())?;
-    change(&args.image, old, args.overwrite_hidden, |opened| {
+    change(&args.image, old, (args.overwrite_hidden, &args.session), |opened| {
         if opened.volume().read_only() {
             return Err(Failure::usage(
                 "this key opens no hidden volume. If there is none yet, give --overwrite-hidden; \
@@ -157,7 +161,7 @@ fn add(args: &AddHiddenArgs) -> Result<(), Failure> {
     })
 }
 
-fn list(args: &StatusArgs) -> Result<(), Failure> {
+fn list(args: &ListHiddenArgs) -> Result<(), Failure> {
     let key = key::existing(&args.image.key)?;
     let open = OpenOptions { read_only: true, ..OpenOptions::default() };
     let options = DeniableOptions { open, ..DeniableOptions::default() };
@@ -178,7 +182,7 @@ fn list(args: &StatusArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn remove(args: &ImageArgs) -> Result<(), Failure> {
-    let key = key::existing(&args.key)?;
-    change(args, key, false, |opened| Ok(opened.remove_hidden()?))
+fn remove(args: &RemoveHiddenArgs) -> Result<(), Failure> {
+    let key = key::existing(&args.image.key)?;
+    change(&args.image, key, (false, &args.session), |opened| Ok(opened.remove_hidden()?))
 }

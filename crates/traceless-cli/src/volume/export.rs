@@ -1,5 +1,6 @@
 //! `traceless volume export`
 
+use super::deniable_session::check_usage;
 use super::{kernel_device, key};
 use crate::args::ExportArgs;
 use crate::failure::{Failure, KEY};
@@ -11,13 +12,24 @@ use traceless_volume::device::Device;
 use traceless_volume::format::UserKey;
 use traceless_volume::fuse::export::{self, ExportOptions, spawn};
 use traceless_volume::fuse::runtime::become_io_flusher;
-use traceless_volume::volume::Volume;
 use zeroize::Zeroizing;
 
 /// What a daemon prints once the file is there.
 pub const READY: &str = "ready";
 
+/// What it prints if the volume has no file system yet.
+pub const NEW: &str = "new";
+
 pub fn run(args: &ExportArgs) -> Result<(), Failure> {
+    check_usage(&args.deniable)?;
+    let key = prepare(args)?;
+    kernel_device::serve(&args.image, key, &args.open, |volume, device| {
+        serve(args, volume.writes() == 0, device, || {})
+    })
+}
+
+/// Prepares the process, and reads the key.
+pub fn prepare(args: &ExportArgs) -> Result<UserKey, Failure> {
     // Must come before the image is opened, as opening writes to it.
     export::check(&args.dir)?;
     let key = if args.for_mount {
@@ -34,20 +46,27 @@ pub fn run(args: &ExportArgs) -> Result<(), Failure> {
             print_error(&warning.to_string());
         }
     }
-    kernel_device::serve(&args.image, key, &args.open, |volume, device| serve(args, volume, device))
+    Ok(key)
 }
 
-fn serve(args: &ExportArgs, volume: &Volume, device: Arc<dyn Device>) -> Result<(), Failure> {
+/// Shows `device` as a file until a signal, at which `stop` is called, or an unmount. `is_new` says
+/// whether it can have no file system yet.
+pub fn serve(
+    args: &ExportArgs,
+    is_new: bool,
+    device: Arc<dyn Device>,
+    stop: impl Fn() + Send + 'static,
+) -> Result<(), Failure> {
     let export = Arc::new(spawn(device, &args.dir, ExportOptions::default())?);
     let stopper = export.clone();
     signals::on_stop(move || {
         if let Err(e) = stopper.shutdown() {
             print_error(&e.to_string());
         }
+        stop();
     })?;
     if args.for_mount {
-        let blocks_written = volume.writes();
-        print_line(&format!("{READY} {blocks_written}"));
+        print_line(if is_new { NEW } else { READY });
         forget_terminal();
     } else {
         print_line(&format!("{}", args.dir.join("volume").display()));

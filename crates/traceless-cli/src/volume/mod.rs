@@ -3,6 +3,7 @@
 mod check;
 pub mod create;
 mod deniable;
+mod deniable_session;
 mod export;
 mod failure;
 mod header;
@@ -33,6 +34,7 @@ pub fn run(command: &VolumeCommand) -> Result<(), Failure> {
         VolumeCommand::Create(args) => create::run(args),
         VolumeCommand::Serve(args) if args.deniable.deniable => deniable::serve(args),
         VolumeCommand::Serve(args) => serve::run(args),
+        VolumeCommand::Export(args) if args.deniable.deniable => deniable::export(args),
         VolumeCommand::Export(args) => export::run(args),
         #[cfg(feature = "ublk")]
         VolumeCommand::Ublk(args) => ublk::run(args),

@@ -1,11 +1,13 @@
 //! `traceless volume mount` and `unmount`
 
-use super::export::{READY, key_to_pipe};
+use super::deniable_session::check_usage;
+use super::export::{NEW, READY, key_to_pipe};
 use super::key;
 use crate::args::{MountArgs, UnmountArgs};
 use crate::failure::{Failure, USAGE};
 use crate::output::{print_error, print_line};
 use crate::signals;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -22,6 +24,7 @@ use traceless_volume::fuse::mount::{
 const STOP_LIMIT_SECONDS: u32 = 120;
 
 pub fn mount(args: &MountArgs) -> Result<(), Failure> {
+    check_usage(&args.deniable)?;
     let missing = capabilities().missing_for_mount(!args.open.read_only);
     if !missing.is_empty() {
         let list: Vec<String> = missing.iter().map(ToString::to_string).collect();
@@ -40,8 +43,8 @@ pub fn mount(args: &MountArgs) -> Result<(), Failure> {
     // A half-made mount has no record yet, so `unmount` could not remove it: a signal waits.
     let interrupted = signals::flag()?;
     let fuse_dir = prepare(&runtime, &args.dir)?;
-    let mounted = start_daemon(args, &image, &fuse_dir, &key).and_then(|(mut child, writes)| {
-        let mounted = finish_mount(args, &runtime, &image, &fuse_dir, child.id(), writes);
+    let mounted = start_daemon(args, &image, &fuse_dir, &key).and_then(|(mut child, is_new)| {
+        let mounted = finish_mount(args, &runtime, &image, &fuse_dir, child.id(), is_new);
         if mounted.is_err() {
             stop_daemon(&mut child);
         }
@@ -66,11 +69,11 @@ fn finish_mount(
     image: &Path,
     fuse_dir: &Path,
     pid: u32,
-    writes: u64,
+    is_new: bool,
 ) -> Result<(), Failure> {
     let read_only = args.open.read_only;
     let options =
-        AttachOptions { mkfs: writes == 0 && !read_only, read_only, further: args.options.clone() };
+        AttachOptions { mkfs: is_new && !read_only, read_only, further: args.options.clone() };
     let attached = attach(&fuse_dir.join("volume"), &args.dir, &options, &mut |step| {
         print_error(step);
     })?;
@@ -85,14 +88,14 @@ fn finish_mount(
     Ok(())
 }
 
-/// Starts the process that serves the volume, and waits until its file is there. Returns the number
-/// of writes to the volume so far: with none it has no file system yet.
+/// Starts the process that serves the volume, and waits until its file is there. Returns whether
+/// the volume can have no file system yet.
 fn start_daemon(
     args: &MountArgs,
     image: &Path,
     fuse_dir: &Path,
     key: &UserKey,
-) -> Result<(Child, u64), Failure> {
+) -> Result<(Child, bool), Failure> {
     let failed =
         |what: &'static str| move |e: std::io::Error| Failure::usage(format!("cannot {what}: {e}"));
     let program = std::env::current_exe().map_err(failed("find this program"))?;
@@ -102,6 +105,7 @@ fn start_daemon(
         command.arg("--read-only");
     }
     command.arg("--rate").arg(args.open.rate.to_string());
+    command.args(deniable_words(args)?);
     if let Some(address) = &args.open.dashboard.dashboard {
         command.arg("--dashboard").arg(address);
     }
@@ -127,14 +131,37 @@ fn start_daemon(
     let mut line = String::new();
     let stdout = child.stdout.take().expect("it was asked for");
     let read = BufReader::new(stdout).read_line(&mut line);
-    let writes = line.trim().strip_prefix(READY).and_then(|n| n.trim().parse().ok());
-    if let (Ok(()), Ok(_), Some(writes)) = (sent, read, writes) {
-        return Ok((child, writes));
+    let is_there = [READY, NEW].contains(&line.trim());
+    if sent.is_ok() && read.is_ok() && is_there {
+        return Ok((child, line.trim() == NEW));
     }
     // The daemon has printed on standard error what was wrong.
     let status = child.wait().map_err(failed("wait for the serving process"))?;
     let code = status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(USAGE);
     Err(Failure::new(code.max(1), "the volume could not be served; nothing is mounted"))
+}
+
+/// The options of a deniable image, for the process that serves it.
+fn deniable_words(args: &MountArgs) -> Result<Vec<OsString>, Failure> {
+    let deniable = &args.deniable;
+    let flags = [
+        (deniable.deniable, "--deniable"),
+        (deniable.overwrite_hidden, "--overwrite-hidden"),
+        (deniable.accept_overwritten, "--accept-overwritten"),
+    ];
+    let given = flags.into_iter().filter(|(is_given, _)| *is_given);
+    let mut words: Vec<OsString> = given.map(|(_, flag)| flag.into()).collect();
+    for path in &deniable.protect_key_file {
+        words.extend(["--protect-key-file".into(), absolute(path)?.into()]);
+    }
+    let numbers = [
+        ("--cover", deniable.cover.map(u64::from)),
+        ("--hidden", args.hidden.hidden.map(|n| n as u64)),
+    ];
+    for (option, number) in numbers {
+        words.extend(number.map(|number| format!("{option}={number}").into()));
+    }
+    Ok(words)
 }
 
 fn stop_daemon(child: &mut Child) {

@@ -18,7 +18,10 @@ const WRONG_USE: u8 = 1;
 const NOT_MOUNTED: u8 = 32;
 
 /// Options that name a value for an option of `traceless volume mount`.
-const WITH_VALUE: [&str; 4] = ["key-file", "passphrase-file", "anchor", "rate"];
+const WITH_VALUE: [&str; 7] =
+    ["key-file", "passphrase-file", "anchor", "cover", "hidden", "protect-key-file", "rate"];
+/// Options that are options of `traceless volume mount` without a value.
+const FLAGS: [&str; 3] = ["deniable", "overwrite-hidden", "accept-overwritten"];
 /// Options about when and by which user something is mounted, and not how.
 const OF_MOUNT: [&str; 13] = [
     "defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner", "group",
@@ -101,6 +104,8 @@ fn mount_args(image: &OsStr, dir: &OsStr, options: &str) -> Result<MountArgs, Fa
         let (name, value) = option.split_once('=').unwrap_or((&option, ""));
         if WITH_VALUE.contains(&name) {
             words.push(format!("--{name}={value}").into());
+        } else if FLAGS.contains(&name) {
+            words.push(format!("--{name}").into());
         } else if name == "ro" {
             words.push("--read-only".into());
         } else if !OF_MOUNT.contains(&name) && !name.starts_with("x-") && !name.starts_with("X-") {

@@ -1,5 +1,6 @@
 //! `traceless volume serve`
 
+use super::deniable_session::check_usage;
 use super::{key, rate, recorded_device, start_dashboard};
 use crate::args::ServeArgs;
 use crate::failure::Failure;
@@ -15,12 +16,7 @@ use traceless_volume::nbd::{Endpoint, Options, Server, TlsFiles};
 use traceless_volume::volume::{LockedImage, OpenOptions};
 
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
-    if args.deniable.is_given() {
-        return Err(Failure::usage(
-            "--overwrite-hidden, --protect-key-file, --accept-overwritten and --cover go with \
-             --deniable",
-        ));
-    }
+    check_usage(&args.deniable)?;
     let mut inherited = inherited(args)?;
     traceless_sys::lock_all_memory();
     let key = key::existing(&args.image.key)?;

@@ -4,10 +4,10 @@ use super::key;
 use crate::args::StatusArgs;
 use crate::failure::Failure;
 use crate::output::{print_json, print_line};
-use traceless_volume::volume::{Status, status};
+use traceless_volume::volume::{Status, deniable_status, status};
 
 pub fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let report = status(&args.image.image, &key::existing(&args.image.key)?)?;
+    let report = read(args)?;
     if args.json {
         return print_json(&report);
     }
@@ -15,6 +15,13 @@ pub fn run(args: &StatusArgs) -> Result<(), Failure> {
         print_line(&format!("{name:<20}{value}"));
     }
     Ok(())
+}
+
+/// The status of an image of either kind.
+pub fn read(args: &StatusArgs) -> Result<Status, Failure> {
+    let key = key::existing(&args.image.key)?;
+    let status = if args.deniable { deniable_status } else { status };
+    Ok(status(&args.image.image, &key)?)
 }
 
 /// The value of `writes_reveal` in the JSON, in words.

@@ -25,14 +25,21 @@ impl Cover {
 
     /// Makes the writes until [`stop`](Self::stop) is called. What is late is made up for.
     pub fn run(&self, volume: &DeniableVolume, clock: &dyn Clock) -> Result {
+        self.run_for(u64::MAX, volume, clock)
+    }
+
+    /// As [`run`](Self::run), for so many seconds at most. A session of that length in which
+    /// nothing else is written looks the same.
+    pub fn run_for(&self, seconds: u64, volume: &DeniableVolume, clock: &dyn Clock) -> Result {
         let mut due = clock.now();
-        loop {
+        for _ in 0..seconds {
             due += PERIOD;
             if self.is_stopped_before(due, clock) {
-                return Ok(());
+                break;
             }
             volume.cover(self.per_second)?;
         }
+        Ok(())
     }
 
     /// Ends [`run`](Self::run).
