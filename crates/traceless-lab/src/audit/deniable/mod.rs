@@ -90,7 +90,7 @@ impl Suite for DeniableImages {
 
     fn size(level: Level) -> DeniableSize {
         match level {
-            Level::Quick => DeniableSize { disks: 8, copies: 100, writes: 64 },
+            Level::Quick => DeniableSize { disks: 16, copies: 100, writes: 64 },
             Level::Ci => DeniableSize { disks: 24, copies: 100, writes: 64 },
             Level::Release => DeniableSize { disks: 100, copies: 100, writes: 200 },
         }

@@ -4,6 +4,7 @@
 mod caches;
 mod client;
 mod counts;
+mod deniable;
 mod device;
 mod disk;
 mod experiment;
@@ -57,7 +58,7 @@ pub struct Effort {
 /// Names of rows that are measured together, and the function that measures them.
 type Group = (&'static [&'static str], fn(&Places, Effort) -> Result<Vec<Row>, Failure>);
 
-const GROUPS: [Group; 11] = [
+const GROUPS: [Group; 12] = [
     (&["library-detwo-writes", "library-detwo-reads"], library::measure),
     (
         &["nbd-seq-write-ram-vs-plain", "nbd-seq-read-vs-plain", "nbd-random-read-vs-plain"],
@@ -68,6 +69,7 @@ const GROUPS: [Group; 11] = [
     (&in_flight::NAMES, in_flight::measure),
     (&nbd::RING_ROWS, nbd::measure_ring),
     (&swap::NAMES, swap::measure),
+    (&deniable::NAMES, deniable::measure),
     (&["nbd-dashboard"], nbd::measure_dashboard),
     (&["memory-over-budget"], nbd::measure_memory),
     (&pointers::NAMES[0], pointers::measure_memory_map),
