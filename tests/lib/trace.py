@@ -1,6 +1,8 @@
 """Reads traces (docs/trace-format.md), without a line of the code that writes or compares them.
 
 trace.py writes TRACE        prints the offset and length of each write, one a line
+trace.py ticks TRACE PERIOD  the same, each after the tick, PERIOD nanoseconds apart, that its time
+                             is nearest to
 trace.py main-area IMAGE     prints where the main area of a detwo volume begins
 trace.py compare A B         exit code 1 if the disk saw different writes between two syncs
 trace.py follows IMAGE TRACE [FIRST]
@@ -28,6 +30,16 @@ def events(path):
     for part in traceless_trace.frames(path):
         for op, at, length in zip(part.op, part.at, part.length):
             yield int(op), int(at), int(length)
+
+
+def ticks(path, period):
+    """The tick, offset and length of each write. The first event is at tick 0."""
+    begun = None
+    for part in traceless_trace.frames(path):
+        for time, op, at, length in zip(part.time, part.op, part.at, part.length):
+            begun = int(time) if begun is None else begun
+            if op == WRITE:
+                yield (int(time) - begun + period // 2) // period, int(at), int(length)
 
 
 def periods(path):
@@ -142,6 +154,10 @@ def main():
         for op, at, length in events(words[0]):
             if op == WRITE:
                 print(at, length)
+        return None
+    if verb == "ticks":
+        for write in ticks(words[0], int(words[1])):
+            print(*write)
         return None
     if verb == "main-area":
         print(geometry(words[0], 0)[1].first)

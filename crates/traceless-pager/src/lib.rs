@@ -53,9 +53,9 @@
 //! * `paging/kernel`: on Linux: `uffd` (system calls of userfaultfd), `memory`, `own_files` (the
 //!   pager's own), `arena` (how a page leaves and comes back; `evict`: by which system calls),
 //!   `locking` (what reaches no swap device and no core dump), `threads`
-//! * `paging/faults`: `service` (answering faults), `frames` (which page leaves next), `standby`
-//!   (the standby list), `affinity` (pins the program's thread to the processor that serves its
-//!   faults)
+//! * `paging/faults`: `service` (answering faults), `frames` (which page leaves next), `pace` (a
+//!   constant rate), `standby` (the standby list), `affinity` (pins the program's thread to the
+//!   processor that serves its faults)
 //! * `paging/refresh`: refreshes that other processes do: `scheme`, `pool`, `helper`
 //! * `paging/store`: `shared` (a store in shared memory), `streaming` (copies that bypass the
 //!   caches), `backing` (a store in a file), `host_copies` (a store behind a host that copies, to

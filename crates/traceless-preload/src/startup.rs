@@ -56,6 +56,7 @@ fn start(settings: &Settings) -> Result<PagedMemory> {
         policy: settings.policy,
         overflow: settings.overflow,
         pin_threads: PIN_PROGRAM_THREADS,
+        pace: settings.pace,
         evict_method: settings.evict_method,
         lock: settings.lock,
         start: settings.start,

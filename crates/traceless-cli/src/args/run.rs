@@ -9,9 +9,10 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// Pages that are in memory at a time, of 4096 bytes; at least 8. Programs with threads get
-    /// four for each thread and four more, if that is more
-    #[arg(long, value_name = "N", default_value_t = 256)]
-    pub resident: usize,
+    /// four for each thread and four more, if that is more [default: 256, or what fits into an
+    /// eighth of the memory limit of the control group]
+    #[arg(long, value_name = "N")]
+    pub resident: Option<usize>,
     /// The scheme that keeps the pages that are not in memory
     #[arg(long, value_enum, default_value = "detwo")]
     pub scheme: PageSchemeArg,
@@ -35,9 +36,14 @@ pub struct RunArgs {
     /// Which page leaves
     #[arg(long, value_enum, default_value = "fifo")]
     pub policy: PolicyArg,
-    /// Where the pager is
-    #[arg(long, value_enum, default_value = "thread")]
-    pub mode: ModeArg,
+    /// Where the pager is [default: thread; with a length of --pace, process]
+    #[arg(long, value_enum)]
+    pub mode: Option<ModeArg>,
+    /// Access the store N times a second, needed or not, so that neither how many pages come and
+    /// leave nor when can be learnt. With a length, when the program has ended accesses go on until
+    /// their number is a multiple of M; this takes --mode process
+    #[arg(long, value_name = "fixed=N/s[,length=M]")]
+    pub pace: Option<String>,
     /// The file that pages go to; `memfd` for memory without a name. Its space is taken at once.
     /// Programs that the program starts get files of their own beside it
     #[arg(long, value_name = "FILE", default_value = "memfd")]
@@ -55,6 +61,10 @@ pub struct RunArgs {
     /// Write what was counted, as JSON: each second, and in the end
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
+    /// A socket that says what is counted, as a JSON object a line, at once and then each second,
+    /// to each client: `nc -U PATH`. Only this user may connect
+    #[arg(long, value_name = "PATH")]
+    pub stats_socket: Option<PathBuf>,
     /// Record what an adversary sees of the store, event by event (docs/trace-format.md). Helpers
     /// rest meanwhile: what is written is the same, in the same order
     #[arg(long, value_name = "FILE")]

@@ -49,6 +49,8 @@ fn readings(programs: &[ProgramCounters]) -> Vec<Reading> {
         (Some("pager_faults"), "Page faults served", sum(|one| one.faults)),
         (Some("pager_evictions"), "Pages that left", sum(|one| one.evictions)),
         (Some("pager_standby_hits"), "Faults of standby pages", sum(|one| one.standby_hits)),
+        (Some("pager_ticks"), "Ticks at a constant rate", sum(|one| one.ticks)),
+        (Some("pager_ticks_late"), "Ticks that were late", sum(|one| one.ticks_late)),
         (None, "Most pages in memory at a time", sum(|one| one.resident_max)),
         (None, "Nanoseconds of processor time of the pagers", sum(|one| one.handler_cpu_ns)),
     ]

@@ -2,8 +2,10 @@
 
 mod folder;
 mod live;
+mod memory_limit;
 mod options;
 mod program;
+mod stats_socket;
 
 use crate::args::{LockArg, ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
 use crate::failure::{Failure, USAGE};
@@ -25,6 +27,8 @@ use traceless_pager::paging::{
     VARIABLE,
 };
 use traceless_pager::slots::Cipher;
+
+use stats_socket::StatsSocket;
 
 pub use folder::CounterFolder;
 
@@ -61,6 +65,8 @@ pub enum RunError {
     PagerEnded,
     #[error("{0}")]
     Option(String),
+    #[error("{0}")]
+    MemoryLimit(String),
     #[error("{}", .0.message)]
     Dashboard(Failure),
     #[error(transparent)]
@@ -123,8 +129,15 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
     let mut settings = settings(args, folder.path())?;
     settings.check()?;
     settings.lock = lock(args, &settings)?;
+    memory_limit::check(&settings)?;
+    let stats_socket = args.stats_socket.as_deref();
+    let store_bytes = settings.store_len()?;
+    let _socket = stats_socket
+        .map(|path| StatsSocket::start(path, folder.path(), store_bytes))
+        .transpose()?;
     let _dashboard = live::start(args, &mut settings, folder.path())?;
-    let mut pager = match args.mode {
+    let mode = options::mode(args);
+    let mut pager = match mode {
         ModeArg::Thread => None,
         ModeArg::Process => Some(pager(&settings)?),
     };
@@ -141,13 +154,14 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
     if let Some(path) = &args.stats {
         write_stats(path, &counted)?;
     }
+    report_late_ticks(&counted);
     let killed = status.signal() == Some(Signal::KILL.as_raw());
     match end.filter(|_| killed) {
         Some(Exit::Failed) => return Ok(FAILED),
         Some(Exit::PagerEnded) => return Err(RunError::PagerEnded),
         _ => {}
     }
-    if status.signal() == Some(Signal::SYS.as_raw()) && args.mode == ModeArg::Thread {
+    if status.signal() == Some(Signal::SYS.as_raw()) && mode == ModeArg::Thread {
         print_error(
             "the program ended by an order that it forbids itself (seccomp). If it does so by \
              itself it runs as ever; if not, its pager needs that order: try --mode process",
@@ -158,6 +172,22 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
         return Err(RunError::NotPaged);
     }
     Ok(code)
+}
+
+/// Says how many ticks of a constant rate were late, if any were: an observer of the store learns
+/// of them.
+fn report_late_ticks(programs: &[ProgramCounters]) {
+    let sum = |of: fn(&Summary) -> u64| programs.iter().map(|one| of(&one.summary)).sum::<u64>();
+    let late = sum(|one| one.ticks_late);
+    if late > 0 {
+        let delay = programs.iter().map(|one| one.summary.tick_delay_max_ns).max().unwrap_or(0);
+        print_error(&format!(
+            "{late} of {} ticks were late, by up to {} ms, and an observer of the store learns \
+             that: take a lower rate, or a machine with less load",
+            sum(|one| one.ticks),
+            delay.div_ceil(1_000_000),
+        ));
+    }
 }
 
 /// Starts this program once more, as the pager process.
@@ -199,7 +229,7 @@ fn lock(args: &RunArgs, settings: &Settings) -> Result<Lock, RunError> {
         LockArg::Strict => Lock::Strict,
         LockArg::Off => return Ok(Lock::Off),
     };
-    let allowed = match args.mode {
+    let allowed = match options::mode(args) {
         ModeArg::Thread => {
             paging::may_lock(settings.pages * PAGE_LEN + settings.tree_memory()? + OWN_MEMORY)
         }
@@ -235,7 +265,7 @@ pub fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
     let default = Settings::default();
     let refresh = args.refresh.as_deref().map_or(Ok(default.refresh), Refresh::parse);
     Ok(Settings {
-        resident: args.resident,
+        resident: args.resident.unwrap_or_else(|| memory_limit::default_resident(default.resident)),
         pages,
         scheme: match args.scheme {
             PageSchemeArg::Plain => Scheme::Plain,
@@ -271,6 +301,7 @@ pub fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
         lock: default.lock,
         fault_limit: 0,
         pager: None,
+        pace: options::pace(args).map_err(RunError::Option)?,
         starter: Some(std::process::id()),
     })
 }

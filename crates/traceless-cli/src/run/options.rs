@@ -2,9 +2,30 @@
 
 use crate::args::{ModeArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
 use clap::ValueEnum;
+use traceless_pager::paging::{Pace, TICKS_PER_SECOND_MAX};
+
+/// The rate of accesses to the store, if it is to be constant.
+pub fn pace(args: &RunArgs) -> Result<Option<Pace>, String> {
+    let Some(text) = &args.pace else { return Ok(None) };
+    let pace = Pace::parse(text).ok_or_else(|| {
+        format!(
+            "--pace {text}: neither `fixed=N/s` nor `fixed=N/s,length=M`, as `fixed=500/s`, with N \
+             from 1 to {TICKS_PER_SECOND_MAX}"
+        )
+    })?;
+    Ok(Some(pace))
+}
+
+/// Where the pager is, also if the user does not say: a pager that outlives its program is another
+/// process.
+pub fn mode(args: &RunArgs) -> ModeArg {
+    let outlives = pace(args).ok().flatten().is_some_and(Pace::outlives_program);
+    args.mode.unwrap_or(if outlives { ModeArg::Process } else { ModeArg::Thread })
+}
 
 /// Checks all options; the error names the first one that does not apply.
 pub fn check(args: &RunArgs) -> Result<(), String> {
+    let (pace, mode) = (pace(args)?, mode(args));
     let scheme = format!("--scheme {}", name(args.scheme));
     let helps = matches!(
         args.scheme,
@@ -39,7 +60,16 @@ pub fn check(args: &RunArgs) -> Result<(), String> {
                 .to_owned(),
         ),
         (
-            args.mode == ModeArg::Process && args.way == Some(WayArg::Move),
+            pace.is_some_and(Pace::outlives_program) && mode == ModeArg::Thread,
+            "--pace with a length: a pager in the program ends with it; take --mode process"
+                .to_owned(),
+        ),
+        (
+            pace.is_some() && matches!(args.scheme, PageSchemeArg::Plain | PageSchemeArg::Opam),
+            format!("--pace: {scheme} shows which pages come and leave at any rate"),
+        ),
+        (
+            mode == ModeArg::Process && args.way == Some(WayArg::Move),
             "--way move: pages are moved in the mode thread only".to_owned(),
         ),
         (
@@ -62,7 +92,7 @@ pub fn check(args: &RunArgs) -> Result<(), String> {
 
 /// The option because of which pages are copied instead of moved, if there is one.
 fn copying(args: &RunArgs) -> Option<&'static str> {
-    match (args.mode, args.way) {
+    match (mode(args), args.way) {
         (ModeArg::Process, _) => Some("--mode process"),
         (_, Some(WayArg::Protect)) => Some("--way protect"),
         _ => None,
@@ -82,10 +112,14 @@ mod tests {
     use clap::Parser;
 
     fn checked(options: &str) -> Result<(), String> {
+        check(&parsed(options))
+    }
+
+    fn parsed(options: &str) -> RunArgs {
         let words = ["traceless", "run"].into_iter().chain(options.split_whitespace());
         let cli = Cli::try_parse_from(words.chain(["--", "true"])).unwrap();
         let Product::Run(args) = cli.product else { unreachable!("it was asked for") };
-        check(&args)
+        args
     }
 
     #[test]
@@ -100,6 +134,12 @@ mod tests {
             ("--scheme parallel --helpers 0", "--helpers 0"),
             ("--scheme eager --helpers 2 --trace t", "--trace"),
             ("--mode process --way move", "--way move"),
+            ("--pace fixed=9/s,length=8 --way move", "--way move"),
+            ("--pace fixed=9/s,length=8 --mode thread", "--mode process"),
+            ("--pace fixed=9/s --scheme plain", "--scheme plain"),
+            ("--pace fixed=9/s --scheme opam", "--scheme opam"),
+            ("--pace fixed=0/s", "fixed=N/s"),
+            ("--pace 9", "fixed=N/s"),
             ("--mode process --policy clock", "--mode process"),
             ("--way protect --policy clock", "--way protect"),
             ("--mode process --overflow 5", "--mode process"),
@@ -107,6 +147,18 @@ mod tests {
         ] {
             let refused = checked(options).unwrap_err();
             assert!(refused.contains(named), "{options}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_pager_that_outlives_its_program_is_another_process() {
+        for (options, expected) in [
+            ("", ModeArg::Thread),
+            ("--pace fixed=9/s", ModeArg::Thread),
+            ("--pace fixed=9/s,length=8", ModeArg::Process),
+            ("--mode process", ModeArg::Process),
+        ] {
+            assert_eq!(mode(&parsed(options)), expected, "{options}");
         }
     }
 
@@ -120,6 +172,8 @@ mod tests {
             "--policy clock --overflow 7 --way move",
             "--mode process --way protect --policy random",
             "--scheme eager --trace t",
+            "--pace fixed=9/s --scheme eager",
+            "--pace fixed=9/s,length=8 --scheme ring",
         ] {
             checked(options).unwrap();
         }

@@ -3,6 +3,7 @@
 use super::counters::Counters;
 use super::error::Error;
 use super::faults::frames::Policy;
+use super::faults::pace::Pace;
 use super::kernel::evict::EvictMethod;
 use super::kernel::locking::Lock;
 use std::ops::Deref;
@@ -38,6 +39,11 @@ pub struct Config {
     /// limit for good, unless [`Pager::unpin_thread`](super::Pager::unpin_thread) is called right
     /// before.
     pub pin_threads: bool,
+    /// The rate of accesses to the store, if it is to be constant. For schemes that hide something.
+    pub pace: Option<Pace>,
+    /// A planted fault: ticks that no fault uses make no access.
+    #[cfg(test)]
+    pub(super) skips_idle_ticks: bool,
     /// The counters to use.
     pub counters: SharedCounters,
     /// Where faults, and pages that leave, are recorded for a live page.
@@ -59,6 +65,9 @@ impl Default for Config {
             lock: Lock::default(),
             seed: 0,
             pin_threads: false,
+            pace: None,
+            #[cfg(test)]
+            skips_idle_ticks: false,
             counters: Arc::new(Box::<Counters>::default()),
             activity: None,
             on_thread: || {},

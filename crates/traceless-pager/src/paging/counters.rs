@@ -24,6 +24,10 @@ pub struct Counters {
     pub standby_hits: AtomicU64,
     /// Pages that could not leave since they were pinned, for instance by direct I/O.
     pub pinned: AtomicU64,
+    /// Resident pages.
+    pub resident: AtomicU64,
+    /// Pages that are in the store only.
+    pub outside: AtomicU64,
     /// The most resident pages at a time.
     pub resident_max: AtomicU64,
     /// A hash of the pages that came and left, in order. Two runs with the same hash replaced the
@@ -45,6 +49,14 @@ pub struct Counters {
     pub span_ns: AtomicU64,
     /// Nanoseconds of `span_ns` that the scheme took to put pages away and to bring pages.
     pub swap_ns: AtomicU64,
+    /// Ticks at a constant rate.
+    pub ticks: AtomicU64,
+    /// Ticks that a fault used.
+    pub ticks_used: AtomicU64,
+    /// Ticks that were late by a period or more.
+    pub ticks_late: AtomicU64,
+    /// The longest delay of a tick, in nanoseconds.
+    pub tick_delay_max_ns: AtomicU64,
     first_ns: AtomicU64,
     service_ns: Histogram,
     between_ns: Histogram,
@@ -59,6 +71,8 @@ impl Default for Counters {
             already_there: zero(),
             standby_hits: zero(),
             pinned: zero(),
+            resident: zero(),
+            outside: zero(),
             resident_max: zero(),
             order_hash: zero(),
             handler_cpu_ns: zero(),
@@ -69,6 +83,10 @@ impl Default for Counters {
             begun_ns: zero(),
             span_ns: zero(),
             swap_ns: zero(),
+            ticks: zero(),
+            ticks_used: zero(),
+            ticks_late: zero(),
+            tick_delay_max_ns: zero(),
             first_ns: zero(),
             service_ns: Histogram::default(),
             between_ns: Histogram::default(),
@@ -136,6 +154,8 @@ impl Counters {
             already_there: self.already_there.load(Relaxed),
             standby_hits: self.standby_hits.load(Relaxed),
             pinned: self.pinned.load(Relaxed),
+            resident: self.resident.load(Relaxed),
+            outside: self.outside.load(Relaxed),
             resident_max: self.resident_max.load(Relaxed),
             order_hash: self.order_hash.load(Relaxed),
             handler_cpu_ns: self.handler_cpu_ns.load(Relaxed),
@@ -144,6 +164,10 @@ impl Counters {
             locked: self.locked.load(Relaxed) != 0,
             span_ns: self.span_ns.load(Relaxed),
             swap_ns: self.swap_ns.load(Relaxed),
+            ticks: self.ticks.load(Relaxed),
+            ticks_used: self.ticks_used.load(Relaxed),
+            ticks_late: self.ticks_late.load(Relaxed),
+            tick_delay_max_ns: self.tick_delay_max_ns.load(Relaxed),
             service_ns_p50: self.service_ns.within(50),
             service_ns_p99: self.service_ns.within(99),
         }
@@ -164,6 +188,12 @@ pub struct Summary {
     pub standby_hits: u64,
     /// Pages that could not leave since they were pinned.
     pub pinned: u64,
+    /// Resident pages.
+    #[serde(default)]
+    pub resident: u64,
+    /// Pages that are in the store only.
+    #[serde(default)]
+    pub outside: u64,
     /// The most resident pages at a time.
     pub resident_max: u64,
     /// A hash of the pages that came and left, in order.
@@ -180,6 +210,18 @@ pub struct Summary {
     pub span_ns: u64,
     /// Nanoseconds of `span_ns` that the scheme took.
     pub swap_ns: u64,
+    /// Ticks at a constant rate.
+    #[serde(default)]
+    pub ticks: u64,
+    /// Ticks that a fault used.
+    #[serde(default)]
+    pub ticks_used: u64,
+    /// Ticks that were late by a period or more.
+    #[serde(default)]
+    pub ticks_late: u64,
+    /// The longest delay of a tick, in nanoseconds.
+    #[serde(default)]
+    pub tick_delay_max_ns: u64,
     /// Nanoseconds in which half of the faults were served, without the time to wake up threads.
     pub service_ns_p50: u64,
     /// Nanoseconds in which 99 of 100 faults were served.

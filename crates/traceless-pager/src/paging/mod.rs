@@ -38,6 +38,7 @@ pub use config::{Config, PIN_PROGRAM_THREADS, SharedCounters, abort};
 pub use counters::{CounterFile, Counters, Summary};
 pub use error::{Error, Result};
 pub use faults::frames::Policy;
+pub use faults::pace::{Pace, TICKS_PER_SECOND_MAX, Ticks};
 pub use faults::service::FRAMES_MIN;
 pub use heap::{Heap, Pages};
 pub use kernel::evict::EvictMethod;

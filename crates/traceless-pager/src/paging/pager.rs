@@ -5,6 +5,7 @@ use super::counters::Summary;
 use super::error::{Error, Result};
 use super::faults::affinity::UNPIN_AFTER;
 use super::faults::frames::Frames;
+use super::faults::pace::Pace;
 use super::faults::service::{FRAMES_MIN, FaultService, standby_places};
 use super::kernel::arena::Arena;
 use super::kernel::evict::EvictMethod;
@@ -14,8 +15,10 @@ use super::kernel::uffd::Message;
 use crate::PAGE_LEN;
 use crate::scheme::PageScheme;
 use rustix::io::Errno;
+use rustix::time::Timespec;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use traceless::Hides;
 use traceless::clock::Monotonic;
 
 /// Paged memory and the thread that serves its faults.
@@ -30,6 +33,7 @@ impl Pager {
         if config.frames < FRAMES_MIN {
             return Err(Error::Configuration("at least 8 pages must be resident"));
         }
+        check_pace(config.pace, &*scheme)?;
         let method = config.evict_method.map_or_else(EvictMethod::probe, Ok)?;
         let pages = scheme.pages() as usize;
         let places = standby_places(&config, method)?;
@@ -122,6 +126,14 @@ impl Drop for Pager {
     }
 }
 
+/// Refuses a constant rate for a scheme that shows which pages come and leave at any rate.
+pub(super) fn check_pace(pace: Option<Pace>, scheme: &dyn PageScheme) -> Result {
+    if pace.is_some() && scheme.hides() == Hides::Nothing {
+        return Err(Error::Configuration("a scheme that hides nothing has no constant rate"));
+    }
+    Ok(())
+}
+
 /// A bug must not leave the program waiting for pages that no thread brings any more.
 struct EndsTheProcess;
 
@@ -137,12 +149,13 @@ impl Drop for EndsTheProcess {
 fn serve(service: &FaultService, on_failure: fn(&Error) -> !) {
     let _ends = EndsTheProcess;
     let clock = Monotonic::start();
+    service.start_ticks(&clock);
     let mut messages = [Message::default(); 16];
     let mut blocking = true;
     loop {
-        let count = match wait(service, &mut blocking, &mut messages) {
+        let count = match wait(service, &clock, &mut blocking, &mut messages) {
             Ok(count) => count,
-            Err(Errno::INTR | Errno::AGAIN) => continue,
+            Err(Errno::INTR | Errno::AGAIN) => 0,
             Err(e) => on_failure(&Error::os("userfaultfd tells no faults", e)),
         };
         for message in &messages[..count] {
@@ -150,25 +163,45 @@ fn serve(service: &FaultService, on_failure: fn(&Error) -> !) {
             wipe_registers();
             match answered {
                 Ok(true) => {}
-                Ok(false) => return,
+                Ok(false) => {
+                    return service.finish_ticks(&clock).unwrap_or_else(|e| on_failure(&e));
+                }
                 Err(e) => on_failure(&e),
             }
         }
+        if let Err(e) = service.tick_if_due(&clock) {
+            on_failure(&e);
+        }
+        wipe_registers();
     }
 }
 
-/// Waits for messages, but not for ever while a thread is pinned. `blocking` is whether the last
-/// read could wait.
-fn wait(service: &FaultService, blocking: &mut bool, into: &mut [Message]) -> Result<usize, Errno> {
+/// Waits for messages, but no longer than to the next tick, and not for ever while a thread is
+/// pinned. `blocking` is whether the last read could wait.
+fn wait(
+    service: &FaultService,
+    clock: &Monotonic,
+    blocking: &mut bool,
+    into: &mut [Message],
+) -> Result<usize, Errno> {
     let uffd = service.arena().uffd();
-    let has_pinned_thread = service.has_pinned_thread();
-    if *blocking == has_pinned_thread {
-        uffd.set_blocking(!has_pinned_thread)?;
-        *blocking = !has_pinned_thread;
+    let to_tick = service.ns_to_tick(clock).map(timespec);
+    let limit = to_tick.or_else(|| service.has_pinned_thread().then_some(UNPIN_AFTER));
+    if *blocking == limit.is_some() {
+        uffd.set_blocking(limit.is_none())?;
+        *blocking = limit.is_none();
     }
-    if has_pinned_thread && !uffd.wait_for_messages(&UNPIN_AFTER)? {
+    if let Some(limit) = limit
+        && !uffd.wait_for_messages(&limit)?
+    {
         service.unpin_idle_thread();
         return Ok(0);
     }
     uffd.read(into)
+}
+
+/// Nanoseconds as the kernel takes them.
+pub(super) fn timespec(ns: u64) -> Timespec {
+    let seconds = i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX);
+    Timespec { tv_sec: seconds, tv_nsec: (ns % 1_000_000_000) as _ }
 }

@@ -2,6 +2,7 @@
 
 use super::error::{Error, Result};
 use super::faults::frames::{PAGES_MAX, Policy};
+use super::faults::pace::Pace;
 use super::faults::service::FRAMES_MIN;
 use super::kernel::evict::EvictMethod;
 use super::kernel::locking::Lock;
@@ -23,6 +24,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use traceless::activity::{ActivityWitness, SharedActivity};
+use traceless::clock::MachineClock;
 use traceless::rng::{SeededRng, System};
 use traceless::seal::{Aead, ChaChaHmac, SECRET_LEN, Sealer, Secret};
 use traceless::store::{PlaceAudit, Store, WatchedStore};
@@ -141,6 +143,8 @@ pub struct Settings {
     pub activity: Option<PathBuf>,
     /// The name of the pager's socket, if the pager is another process.
     pub pager: Option<String>,
+    /// The rate of accesses to the store, if it is to be constant.
+    pub pace: Option<Pace>,
     /// The process that starts the first program. Programs that this one starts use files of their
     /// own: the same names, with a dot and their process number.
     pub starter: Option<u32>,
@@ -168,6 +172,7 @@ impl Default for Settings {
             trace: None,
             activity: None,
             pager: None,
+            pace: None,
             starter: None,
         }
     }
@@ -195,6 +200,7 @@ impl Settings {
         lines.extend(self.evict_method.map(|method| format!("way={}", method.name())));
         lines.extend(self.start.map(|start| format!("start={start}")));
         lines.extend(self.starter.map(|process| format!("first={process}")));
+        lines.extend(self.pace.map(|pace| format!("pace={pace}")));
         lines.extend(self.pager.as_ref().map(|name| format!("pager={name}")));
         let paths = [
             ("backing", &self.backing),
@@ -244,6 +250,7 @@ impl Settings {
             "counters" => self.counters = Some(value.into()),
             "trace" => self.trace = Some(value.into()),
             "activity" => self.activity = Some(value.into()),
+            "pace" => self.pace = Some(Pace::parse(value).ok_or(INVALID_SETTINGS)?),
             "pager" => self.pager = Some(value.into()),
             "first" => self.starter = Some(value.parse().map_err(|_| INVALID_SETTINGS)?),
             _ => return Err(INVALID_SETTINGS),
@@ -306,7 +313,8 @@ impl Settings {
         }
         let recording = self.trace.as_deref().map(record).transpose()?;
         let witness = recording.clone().map(|recording| recording as Arc<dyn Witness>);
-        let observers = Observers { witness, activity: self.open_activity()? };
+        let has_times = self.pace.is_some();
+        let observers = Observers { witness, activity: self.open_activity()?, has_times };
         let scheme = self.scheme(&observers)?;
         let scheme = match &self.backing {
             Some(path) => Box::new(BackedScheme { scheme, path: path.clone() }),
@@ -502,6 +510,8 @@ struct Observers {
     witness: Option<Arc<dyn Witness>>,
     /// The activity of a live page, which any number of processes record into.
     activity: Option<SharedActivity>,
+    /// Whether events have times: at a constant rate these are to be as public as the events.
+    has_times: bool,
 }
 
 impl Observers {
@@ -514,6 +524,9 @@ impl Observers {
             Arc::new(witness) as Arc<dyn Witness>
         });
         match WitnessPair::of(self.witness.clone(), page) {
+            Some(witness) if self.has_times => {
+                Arc::new(WatchedStore::with_clock(store, witness, MachineClock))
+            }
             Some(witness) => Arc::new(WatchedStore::new(store, witness)),
             None => Arc::new(store),
         }
@@ -567,6 +580,7 @@ mod tests {
             trace: Some("/e".into()),
             activity: Some("/f".into()),
             pager: Some("a-b".into()),
+            pace: Some(Pace { per_second: 30, length: 900 }),
             starter: Some(77),
         };
         assert_eq!(Settings::decode(&settings.encode()).unwrap(), settings);

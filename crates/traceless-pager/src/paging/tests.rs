@@ -1,6 +1,8 @@
 //! Paged memory behaves like memory: no write is lost, torn or old, whichever thread or kernel call
 //! touches it.
 
+mod pace;
+
 use super::faults::service::PINNED_TRIES;
 use super::{Config, Error, EvictMethod, FRAMES_MIN, PagedRegion, Pager, Policy, SharedMemory};
 use crate::PAGE_LEN;
@@ -57,6 +59,10 @@ fn a_region_is_memory_for_every_scheme_method_and_policy() {
                 agrees_with_an_array(&mut region);
                 let stats = region.stats();
                 assert!(stats.evictions > 500 && stats.resident_max == 12, "{stats:?}");
+                assert!(stats.resident == 12 && stats.resident + stats.outside <= 64, "{stats:?}");
+                region.discard(0, 64).unwrap();
+                let stats = region.stats();
+                assert_eq!((stats.resident, stats.outside), (0, 0));
             }
         }
     }

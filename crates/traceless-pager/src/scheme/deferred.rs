@@ -60,6 +60,19 @@ impl PageScheme for DeferredDetWo {
         Ok(())
     }
 
+    fn swap_with_dummies(
+        &mut self,
+        out: Option<u64>,
+        wanted: Option<u64>,
+        frame: &mut Page,
+    ) -> Result {
+        if out.is_none() {
+            self.finish()?;
+            self.pool.areas().write_dummy(&mut self.buffer)?;
+        }
+        self.swap(out, wanted, frame)
+    }
+
     fn holds(&self, page: u64) -> bool {
         self.pool.areas().holds(page)
     }

@@ -124,12 +124,35 @@ impl Areas {
     pub fn write(&self, page: u64, frame: &Page, buffer: &mut Buffer) -> Result {
         buffer.body().copy_from_slice(frame);
         let write = self.writes().load(Relaxed);
-        let slot = self.passes.blocks + write % self.hold_slots;
-        let salt = self.slots.put(slot, page, hold_version(write), buffer)?;
+        let salt = self.put(write, page, buffer)?;
         self.last(page).store(write + 1, Relaxed);
+        self.finish_write(write, salt);
+        Ok(())
+    }
+
+    /// Puts zeros that belong to no page into the holding area, as [`Areas::write`] puts a page.
+    pub fn write_dummy(&self, buffer: &mut Buffer) -> Result {
+        buffer.body().fill(0);
+        let write = self.writes().load(Relaxed);
+        let salt = self.put(write, self.dummy(), buffer)?;
+        self.finish_write(write, salt);
+        Ok(())
+    }
+
+    /// Seals the buffer for the slot of this write.
+    fn put(&self, write: u64, page: u64, buffer: &mut Buffer) -> Result<Salt> {
+        let slot = self.passes.blocks + write % self.hold_slots;
+        self.slots.put(slot, page, hold_version(write), buffer)
+    }
+
+    fn finish_write(&self, write: u64, salt: Salt) {
         self.salt().store(salt.0, Relaxed);
         self.writes().store(write + 1, Relaxed);
-        Ok(())
+    }
+
+    /// A number that no page has.
+    fn dummy(&self) -> u64 {
+        self.passes.blocks
     }
 
     /// Does refresh number `refresh`, which is due.
@@ -237,6 +260,15 @@ impl DetWo {
     pub fn new(areas: Areas) -> Self {
         Self { refreshed: areas.due(), areas, buffer: Buffer::default() }
     }
+
+    /// Does all refreshes that are due.
+    fn refresh(&mut self) -> Result {
+        while self.refreshed < self.areas.due() {
+            self.areas.refresh(self.refreshed, &mut self.buffer)?;
+            self.refreshed += 1;
+        }
+        Ok(())
+    }
 }
 
 impl PageScheme for DetWo {
@@ -247,15 +279,25 @@ impl PageScheme for DetWo {
     fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
         if let Some(page) = out {
             self.areas.write(page, frame, &mut self.buffer)?;
-            while self.refreshed < self.areas.due() {
-                self.areas.refresh(self.refreshed, &mut self.buffer)?;
-                self.refreshed += 1;
-            }
+            self.refresh()?;
         }
         if let Some(page) = wanted {
             self.areas.read(page, self.refreshed, frame, &mut self.buffer)?;
         }
         Ok(())
+    }
+
+    fn swap_with_dummies(
+        &mut self,
+        out: Option<u64>,
+        wanted: Option<u64>,
+        frame: &mut Page,
+    ) -> Result {
+        if out.is_none() {
+            self.areas.write_dummy(&mut self.buffer)?;
+            self.refresh()?;
+        }
+        self.swap(out, wanted, frame)
     }
 
     fn holds(&self, page: u64) -> bool {

@@ -67,6 +67,19 @@ impl<T: Exchange> PageScheme for FusedTree<T> {
         Ok(())
     }
 
+    /// An exchange is one access, whichever pages are given.
+    fn swap_with_dummies(
+        &mut self,
+        out: Option<u64>,
+        wanted: Option<u64>,
+        frame: &mut Page,
+    ) -> Result {
+        if self.hides() == Hides::Nothing {
+            return Err(Error::Store("OPAM has no dummy accesses: it shows which page comes"));
+        }
+        self.swap(out, wanted, frame)
+    }
+
     fn holds(&self, page: u64) -> bool {
         self.written.has(page)
     }

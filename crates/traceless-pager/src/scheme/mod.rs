@@ -57,7 +57,7 @@ pub use tree::{
 
 use crate::Page;
 use traceless::Hides;
-use traceless::error::Result;
+use traceless::error::{Error, Result};
 
 /// A scheme for the pages that are not in a frame. Object-safe.
 pub trait PageScheme: Send {
@@ -68,6 +68,19 @@ pub trait PageScheme: Send {
     /// given, and `wanted` afterwards, if it is given; a page that was never put away is zeros.
     /// After a failure neither `frame` nor the scheme is of any use.
     fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result;
+
+    /// The same as [`swap`](Self::swap), with a dummy access in place of a page that is not given:
+    /// what an observer sees is the same with two pages, one or none. Fails for a scheme that hides
+    /// nothing.
+    fn swap_with_dummies(
+        &mut self,
+        out: Option<u64>,
+        wanted: Option<u64>,
+        frame: &mut Page,
+    ) -> Result {
+        let _ = (out, wanted, frame);
+        Err(Error::Store("a scheme that hides nothing has no dummy accesses"))
+    }
 
     /// Whether the page was put away since it was zeros last.
     fn holds(&self, page: u64) -> bool;

@@ -2,7 +2,7 @@
 
 mod trees;
 
-use super::{Areas, DetWo, PageScheme, Plain};
+use super::{Areas, DeferredDetWo, DetWo, PageScheme, Plain};
 use crate::slots::{Cipher, SEALED_LEN};
 use crate::{PAGE_LEN, Page};
 use std::collections::BTreeMap;
@@ -271,6 +271,74 @@ fn write_traces_depend_on_the_number_of_faults_alone() {
         assert_eq!(first, writes_of(false, ratio, 4, &shuffled));
         assert_ne!(first, writes_of(false, ratio, 4, &sequential[1..]));
     }
+}
+
+/// Pages that leave and come, of which one or both may be missing: no page twice in a row.
+fn partial_swaps(seed: u64, count: usize, pages: u64) -> Vec<(Option<u64>, Option<u64>)> {
+    let mut rng = SeededRng::new(seed);
+    let mut resident: Vec<u64> = (0..4).collect();
+    (0..count)
+        .map(|_| {
+            let out = (!resident.is_empty() && rng.below(2) == 0)
+                .then(|| resident.swap_remove(rng.below(resident.len() as u64) as usize));
+            let away: Vec<u64> =
+                (0..pages).filter(|page| !resident.contains(page) && out != Some(*page)).collect();
+            let wanted = (resident.len() < 6 && rng.below(2) == 0)
+                .then(|| away[rng.below(away.len() as u64) as usize]);
+            resident.extend(wanted);
+            (out, wanted)
+        })
+        .collect()
+}
+
+/// Makes the swaps with dummies, checks what comes, and returns what `observe` does after each.
+fn swap_partially<T>(
+    scheme: &mut dyn PageScheme,
+    seed: u64,
+    mut observe: impl FnMut() -> T,
+) -> Vec<T> {
+    let mut contents: BTreeMap<u64, Page> = BTreeMap::new();
+    let swaps = partial_swaps(seed, 300, scheme.pages());
+    let observed = (0..).zip(swaps).map(|(nth, (out, wanted))| {
+        let mut frame = page_of(nth);
+        contents.extend(out.map(|page| (page, frame)));
+        scheme.swap_with_dummies(out, wanted, &mut frame).unwrap();
+        scheme.settle().unwrap();
+        if let Some(page) = wanted {
+            assert!(frame == contents.get(&page).copied().unwrap_or([0; PAGE_LEN]), "page {page}");
+        }
+        observe()
+    });
+    observed.collect()
+}
+
+#[test]
+fn swaps_with_dummies_look_alike_whichever_pages_there_are() {
+    for ratio in RATIOS {
+        let writes_of = |seed, deferred| {
+            let recorder = Arc::new(Recorder::default());
+            let store = WatchedStore::new(MemStore::new(len(16, ratio)), recorder.clone());
+            let refresh = Refresh::new(ratio.0, ratio.1).unwrap();
+            let (store, salts) = (Arc::new(store), Box::new(System));
+            let areas = Areas::new(store, 16, refresh, Cipher::default(), &key(), salts).unwrap();
+            let mut scheme: Box<dyn PageScheme> = match deferred {
+                true => Box::new(DeferredDetWo::new(areas)),
+                false => Box::new(DetWo::new(areas)),
+            };
+            swap_partially(&mut *scheme, seed, || {
+                let events = recorder.take();
+                events.into_iter().filter(|event| event.op == Op::Write).collect::<Vec<_>>()
+            })
+        };
+        for deferred in [false, true] {
+            let first = writes_of(1, deferred);
+            assert!(first.iter().any(|writes| !writes.is_empty()));
+            assert_eq!(first, writes_of(2, deferred), "{ratio:?}");
+        }
+    }
+    let store = Arc::new(MemStore::new(Plain::store_len(16)));
+    let mut plain = Plain::new(store, 16, Cipher::default(), &key(), Box::new(System)).unwrap();
+    assert!(plain.swap_with_dummies(None, None, &mut [0; PAGE_LEN]).is_err());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use traceless::Hides;
-use traceless::controller::SteppedOram;
+use traceless::controller::{Controller, SteppedOram};
 use traceless::error::{Error, Result};
 use traceless::rng::Rng;
 use traceless::scheme::path::PathOram;
@@ -244,6 +244,20 @@ impl<C: Sealer> PageScheme for Path<C> {
             }
         }
         Ok(())
+    }
+
+    fn swap_with_dummies(
+        &mut self,
+        out: Option<u64>,
+        wanted: Option<u64>,
+        frame: &mut Page,
+    ) -> Result {
+        for page in [out, wanted] {
+            if page.is_none() {
+                self.oram.controller_mut().step(&mut |_, _| {})?;
+            }
+        }
+        self.swap(out, wanted, frame)
     }
 
     fn holds(&self, page: u64) -> bool {

@@ -2,6 +2,7 @@
 
 use super::affinity::ThreadPinning;
 use super::frames::{Frames, Policy};
+use super::pace::{Pace, Ticks};
 use super::standby::StandbyList;
 use crate::paging::config::{Config, SharedCounters};
 use crate::paging::counters::bump;
@@ -15,10 +16,10 @@ use crate::scheme::PageScheme;
 use crate::{PAGE_LEN, Page};
 use core::sync::atomic::Ordering::Relaxed;
 use rustix::io::Errno;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 use traceless::activity::SharedActivity;
-use traceless::clock::{Clock, MachineClock, Monotonic};
+use traceless::clock::{Clock, MachineClock, Monotonic, Timer};
 use traceless::trace::Op;
 
 /// The fewest frames: an instruction may touch four pages of data at once, and makes no progress
@@ -43,6 +44,17 @@ pub struct FaultService {
     activity: Option<SharedActivity>,
     /// Pages that may be resident in addition while other pages are pinned.
     overflow: usize,
+    /// The rate of accesses to the store, if it is constant.
+    pace: Option<Pace>,
+    #[cfg(test)]
+    skips_idle_ticks: bool,
+}
+
+/// A fault that waits for a tick.
+struct WaitingFault {
+    page: usize,
+    /// When it was reported.
+    begun: u64,
 }
 
 /// Memory that is prepared for a copy of a program.
@@ -80,6 +92,11 @@ pub struct State {
     is_counted: bool,
     /// When the last call of the scheme ended.
     last_swap_ns: Option<u64>,
+    /// At a constant rate, the next tick, and the faults that wait for one.
+    ticks: Option<Ticks>,
+    waiting: VecDeque<WaitingFault>,
+    /// Pages that are in the scheme only.
+    outside: u64,
 }
 
 impl State {
@@ -128,6 +145,9 @@ impl FaultService {
         config.counters.locked.store(u64::from(arena.is_locked()), Relaxed);
         let trusted = scheme.trusted_bytes() + frames.bytes() + 2 * PAGE_LEN;
         config.counters.trusted_bytes.store(trusted as u64, Relaxed);
+        // Pages of a copy are there from the start; else none is.
+        let is_outside = |page: &usize| scheme.holds(*page as u64) && !frames.is_resident(*page);
+        let outside = (0..arena.pages()).filter(is_outside).count() as u64;
         let state = State {
             scheme,
             frames,
@@ -137,17 +157,33 @@ impl FaultService {
             target: TargetProcess::Own,
             faulting: FaultingThreads::default(),
             handler_affinity: ThreadAffinity::unrestricted(),
-            pinning: ThreadPinning::new(config.pin_threads),
+            // At a constant rate a fault takes as long whichever processor serves it.
+            pinning: ThreadPinning::new(config.pin_threads && config.pace.is_none()),
             spare: Box::new([0; PAGE_LEN]),
             fault_count: 0,
             is_counted: true,
             last_swap_ns: None,
+            ticks: None,
+            waiting: VecDeque::new(),
+            outside,
         };
-        let Config { counters, activity, overflow, .. } = config;
+        #[cfg(test)]
+        let skips_idle_ticks = config.skips_idle_ticks;
+        let Config { counters, activity, overflow, pace, .. } = config;
         if let Some(activity) = &activity {
             activity.user.set_space((arena.pages() * PAGE_LEN) as u64);
         }
-        Self { arena, state: Mutex::new(state), counters, activity, overflow }
+        let state = Mutex::new(state);
+        Self {
+            arena,
+            state,
+            counters,
+            activity,
+            overflow,
+            pace,
+            #[cfg(test)]
+            skips_idle_ticks,
+        }
     }
 
     /// The memory that is served.
@@ -285,9 +321,12 @@ impl FaultService {
                 state.frames.remove(page);
             } else if let Some(place) = state.standby.remove(page) {
                 self.arena.discard_standby(place)?;
+            } else if state.scheme.holds(page as u64) {
+                state.outside -= 1;
             }
             state.scheme.forget(page as u64);
         }
+        self.show_places(state);
         self.arena.discard(first, pages)
     }
 
@@ -317,22 +356,117 @@ impl FaultService {
                 }
             }
             state.is_counted = self.counters.is_open();
-            self.fault(state, page, clock)?;
-            self.record(Op::Read, page);
-            if let Some(activity) = &self.activity {
-                activity.latencies[Op::Read as usize].record(clock.now().saturating_sub(begun));
+            if !self.bring_without_store(state, page)? {
+                if state.ticks.is_some() {
+                    state.waiting.push_back(WaitingFault { page, begun });
+                    return Ok(true);
+                }
+                self.fault(state, page, clock)?;
             }
-            if state.is_counted {
-                self.counters.fault_served(begun, clock.now());
-            }
-            state.scheme.settle()?;
-            self.finish_fault(state, clock);
+            self.finish_fault(state, page, begun, clock)?;
         }
         Ok(true)
     }
 
-    /// Brings a page, and lets pages leave for it.
-    fn fault(&self, state: &mut State, page: usize, clock: &Monotonic) -> Result {
+    /// Begins with ticks, if the rate is constant. The caller calls [`Self::tick_if_due`] from now
+    /// on when [`Self::ns_to_tick`] have passed.
+    pub fn start_ticks(&self, clock: &Monotonic) {
+        self.state().ticks = self.pace.map(|pace| Ticks::start(pace, clock.now()));
+    }
+
+    /// Nanoseconds until the use of the next tick is decided; `None` without a constant rate.
+    pub fn ns_to_tick(&self, clock: &Monotonic) -> Option<u64> {
+        self.pace?;
+        let state = self.state();
+        state.ticks.as_ref().map(|ticks| ticks.decided_at().saturating_sub(clock.now()))
+    }
+
+    /// Makes the access of the next tick, if it is time to decide its use.
+    pub fn tick_if_due(&self, clock: &Monotonic) -> Result {
+        if self.ns_to_tick(clock) == Some(0) { self.tick(clock) } else { Ok(()) }
+    }
+
+    /// Forgets the faults that wait: their threads are woken, and will fault again.
+    pub fn forget_waiting(&self) {
+        self.state().waiting.clear();
+    }
+
+    /// Makes dummy accesses, each at its tick, until there were as many ticks as the pace says. No
+    /// fault is answered any more.
+    pub fn finish_ticks(&self, clock: &Monotonic) -> Result {
+        self.forget_waiting();
+        while self.state().ticks.as_ref().is_some_and(|ticks| !ticks.may_end()) {
+            self.tick(clock)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the access of the next tick when it is due: for the first fault that waits and takes
+    /// one, or a dummy.
+    fn tick(&self, clock: &Monotonic) -> Result {
+        let state = &mut *self.state();
+        let fault = self.next_waiting(state, clock)?;
+        let (mut victim, mut comes) = (None, None);
+        if let Some(WaitingFault { page, .. }) = &fault {
+            victim = self.make_room(state)?;
+            // Pinned pages had to stay, so more are resident than should be: the surplus leaves
+            // first, a page a tick.
+            let is_surplus = victim.is_some() && state.resident() >= state.frames_max;
+            comes = (!is_surplus).then_some(*page);
+        }
+        let due = state.ticks.as_ref().map_or(0, Ticks::due);
+        clock.wait_until(due);
+        self.count_tick(state, fault.is_some(), clock.now());
+        #[cfg(test)]
+        if self.skips_idle_ticks && fault.is_none() {
+            return Ok(());
+        }
+        self.swap(state, victim, comes, clock)?;
+        match (fault, comes) {
+            (Some(fault), Some(page)) => self.finish_fault(state, page, fault.begun, clock),
+            (Some(fault), None) => {
+                state.waiting.push_front(fault);
+                Ok(state.scheme.settle()?)
+            }
+            (None, _) => Ok(state.scheme.settle()?),
+        }
+    }
+
+    /// The first fault that waits and takes an access to the store. Answers the ones before it.
+    fn next_waiting(&self, state: &mut State, clock: &Monotonic) -> Result<Option<WaitingFault>> {
+        while let Some(fault) = state.waiting.pop_front() {
+            if state.frames.is_resident(fault.page) {
+                bump(&self.counters.already_there);
+                self.arena.wake_with_zeros(fault.page)?;
+                continue;
+            }
+            state.is_counted = self.counters.is_open();
+            if !self.bring_without_store(state, fault.page)? {
+                return Ok(Some(fault));
+            }
+            self.finish_fault(state, fault.page, fault.begun, clock)?;
+        }
+        Ok(None)
+    }
+
+    fn count_tick(&self, state: &mut State, is_used: bool, now: u64) {
+        let Some(ticks) = &mut state.ticks else { return };
+        let (delay, is_late) = ticks.pass(now);
+        let counters = &self.counters;
+        bump(&counters.ticks);
+        counters.tick_delay_max_ns.fetch_max(delay, Relaxed);
+        for (counter, applies) in [(&counters.ticks_used, is_used), (&counters.ticks_late, is_late)]
+        {
+            if applies {
+                bump(counter);
+            }
+        }
+    }
+
+    /// Brings a page that takes no access to the store, and returns whether it is one: it is on the
+    /// standby list; or, at a constant rate, it is zeros and there is room for it. Without a rate
+    /// that access is made, as its absence would show.
+    fn bring_without_store(&self, state: &mut State, page: usize) -> Result<bool> {
         if let Some(place) = state.standby.remove(page) {
             bump(&self.counters.standby_hits);
             if state.is_counted {
@@ -340,19 +474,36 @@ impl FaultService {
             }
             state.frames.add(page);
             self.arena.restore_from_standby(place, page)?;
-            return self.fill_standby(state);
+            self.fill_standby(state)?;
+            return Ok(true);
         }
+        let has_room = state.resident() < state.frames_max;
+        if state.ticks.is_none() || !has_room || state.scheme.holds(page as u64) {
+            return Ok(false);
+        }
+        state.spare.fill(0);
+        self.count_arrival(state, page);
+        self.arena.install(page, false, &state.spare)?;
+        self.fill_standby(state)?;
+        Ok(true)
+    }
+
+    /// Brings a page, and lets pages leave for it.
+    fn fault(&self, state: &mut State, page: usize, clock: &Monotonic) -> Result {
         // Pinned pages had to stay, so more are resident than should be: the surplus leaves first.
         while state.resident() > state.frames_max {
-            let victim = match self.evict_one(state)? {
-                Eviction::Evicted(victim) => victim,
-                Eviction::Vanished => continue,
+            match self.evict_one(state)? {
+                Eviction::Evicted(victim) => self.swap(state, Some(victim), None, clock)?,
+                Eviction::Vanished => {}
                 Eviction::NothingEvictable => break,
-            };
-            let frame = self.arena.frame(true, &mut state.spare);
-            state.scheme.swap(Some(victim as u64), None, frame)?;
-            self.arena.discard_staged()?;
+            }
         }
+        let victim = self.make_room(state)?;
+        self.swap(state, victim, Some(page), clock)
+    }
+
+    /// Evicts a page, unless there is room for one more.
+    fn make_room(&self, state: &mut State) -> Result<Option<usize>> {
         let victim = if state.resident() < state.frames_max {
             None
         } else {
@@ -364,24 +515,56 @@ impl FaultService {
         if state.resident() >= state.frames_max + self.overflow {
             return Err(Error::Pinned(self.overflow));
         }
+        Ok(victim)
+    }
+
+    /// Has the scheme take the page that left, and bring the one that is wanted; at a constant rate
+    /// with dummies for the ones that are not given.
+    fn swap(
+        &self,
+        state: &mut State,
+        victim: Option<usize>,
+        wanted: Option<usize>,
+        clock: &Monotonic,
+    ) -> Result {
         let evicted = victim.is_some();
         let frame = self.arena.frame(evicted, &mut state.spare);
         let begun = clock.now();
-        state.scheme.swap(victim.map(|page| page as u64), Some(page as u64), frame)?;
+        let [out, page] = [victim, wanted].map(|page| page.map(|page| page as u64));
+        state.outside -= u64::from(page.is_some_and(|page| state.scheme.holds(page)));
+        state.outside += u64::from(evicted);
+        match state.ticks {
+            Some(_) => state.scheme.swap_with_dummies(out, page, frame)?,
+            None => state.scheme.swap(out, page, frame)?,
+        }
+        let Some(page) = wanted else {
+            return if evicted { self.arena.discard_staged() } else { Ok(()) };
+        };
         let ended = clock.now();
         let between = state.last_swap_ns.replace(ended).map(|last| begun.saturating_sub(last));
-        state.frames.add(page);
-        // Counted before the program goes on, which may be at its end.
         if state.is_counted {
             self.counters.swap_done(ended - begun, between);
-            self.counters.page_came(page);
-            bump(&self.counters.faults);
         }
-        // Also before the program goes on: a core dump of it would have the registers of all
-        // threads.
+        self.count_arrival(state, page);
+        // Before the program goes on: a core dump of it would have the registers of all threads.
         wipe_registers();
         self.arena.install(page, evicted, &state.spare)?;
         self.fill_standby(state)
+    }
+
+    /// Shows how many pages are where.
+    fn show_places(&self, state: &State) {
+        self.counters.resident.store(state.resident() as u64, Relaxed);
+        self.counters.outside.store(state.outside, Relaxed);
+    }
+
+    /// Makes the page resident, and counts it before the program goes on, which may be at its end.
+    fn count_arrival(&self, state: &mut State, page: usize) {
+        state.frames.add(page);
+        if state.is_counted {
+            self.counters.page_came(page);
+            bump(&self.counters.faults);
+        }
     }
 
     /// Moves the next victims to the standby list, as many as there are places for.
@@ -449,14 +632,30 @@ impl FaultService {
         }
     }
 
-    fn finish_fault(&self, state: &mut State, clock: &Monotonic) {
+    /// Counts a fault that was served, and does what may wait until the program goes on.
+    fn finish_fault(
+        &self,
+        state: &mut State,
+        page: usize,
+        begun: u64,
+        clock: &Monotonic,
+    ) -> Result {
+        self.record(Op::Read, page);
+        if let Some(activity) = &self.activity {
+            activity.latencies[Op::Read as usize].record(clock.now().saturating_sub(begun));
+        }
+        if state.is_counted {
+            self.counters.fault_served(begun, clock.now());
+        }
+        self.show_places(state);
+        state.scheme.settle()?;
         let is_due = state.fault_count.is_multiple_of(CHECK_INTERVAL);
         state.fault_count += 1;
-        if is_due {
+        if is_due && state.ticks.is_none() {
             update_affinity(state, clock.now());
         }
         if !state.is_counted {
-            return;
+            return Ok(());
         }
         let counters = &self.counters;
         counters.resident_max.fetch_max(state.resident() as u64, Relaxed);
@@ -464,6 +663,7 @@ impl FaultService {
             counters.handler_cpu_ns.store(threads::cpu_ns(), Relaxed);
             counters.helper_cpu_ns.store(state.scheme.helper_cpu_ns(), Relaxed);
         }
+        Ok(())
     }
 }
 

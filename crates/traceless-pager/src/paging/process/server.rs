@@ -49,6 +49,7 @@ impl PagerServer {
             policy: self.settings.policy,
             overflow: self.settings.overflow,
             pin_threads: PIN_PROGRAM_THREADS,
+            pace: self.settings.pace,
             counters,
             // Where locking it is refused, so is the scheme.
             activity: self.settings.open_activity().unwrap_or_default(),

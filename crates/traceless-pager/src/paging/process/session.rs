@@ -9,6 +9,7 @@ use crate::paging::faults::service::{CopyMemory, FaultService};
 use crate::paging::kernel::arena::{Arena, SharedPages};
 use crate::paging::kernel::own_files::OwnFile;
 use crate::paging::kernel::uffd::{Message, Uffd};
+use crate::paging::pager::{check_pace, timespec};
 use crate::paging::settings::Recording;
 use core::sync::atomic::Ordering::Relaxed;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -109,6 +110,7 @@ impl ClientSession {
         } else {
             settings.build_with_suffix(&process.to_string())?
         };
+        check_pace(settings.pace, &*scheme)?;
         let program = Program::open(process)?;
         let memory = SharedPages::new(settings.pages)?;
         let (program_end, lifeline) = lifeline()?;
@@ -136,10 +138,13 @@ impl ClientSession {
     /// Returns its process, if that is known.
     pub fn run(mut self) -> Option<u32> {
         let clock = Monotonic::start();
+        self.service.start_ticks(&clock);
         let failed = loop {
             match self.step(&clock) {
                 Ok(Next::Wait) => {}
-                Ok(Next::End) | Err(Error::Os { errno: Errno::SRCH, .. }) => break None,
+                Ok(Next::End) | Err(Error::Os { errno: Errno::SRCH, .. }) => {
+                    break self.service.finish_ticks(&clock).err();
+                }
                 Err(e) => break Some(e),
             }
         };
@@ -158,20 +163,21 @@ impl ClientSession {
 
     /// Waits for an event, and handles it.
     fn step(&mut self, clock: &Monotonic) -> Result<Next> {
-        let (faults, request, ended) = self.wait()?;
+        let (faults, request, ended) = self.wait(clock)?;
         if faults {
             self.answer_faults(clock)?;
         }
         if ended {
             return Ok(Next::End);
         }
+        self.service.tick_if_due(clock)?;
         if !faults && !request {
             self.service.unpin_idle_thread();
         }
         if self.link.is_none() {
             return self.check_unlinked(clock.now());
         }
-        if request { self.request() } else { Ok(Next::Wait) }
+        if request { self.request(clock) } else { Ok(Next::Wait) }
     }
 
     /// Whether a program without a link still has its memory.
@@ -186,8 +192,9 @@ impl ClientSession {
         Ok(Next::Wait)
     }
 
-    /// Waits. Returns which of these there are: faults, requests, the program's end.
-    fn wait(&self) -> Result<(bool, bool, bool)> {
+    /// Waits, but no longer than to the next tick. Returns which of these there are: faults,
+    /// requests, the program's end.
+    fn wait(&self, clock: &Monotonic) -> Result<(bool, bool, bool)> {
         let link = self.link.as_ref().map(Link::as_fd);
         let program = self.program.as_ref().map(|program| program.handle.as_fd());
         let uffd = self.service.arena().uffd().as_fd();
@@ -200,6 +207,8 @@ impl ClientSession {
             None => Some(Timespec { tv_sec: 0, tv_nsec: 0 }),
             Some(_) => Some(Timespec { tv_sec: CHECK_S, tv_nsec: 0 }),
         };
+        let to_tick = self.service.ns_to_tick(clock).map(timespec);
+        let pause = pause.into_iter().chain(to_tick).min_by_key(|time| (time.tv_sec, time.tv_nsec));
         match poll(&mut all, pause.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(Error::os("nothing can be waited for", e)),
@@ -226,7 +235,7 @@ impl ClientSession {
     }
 
     /// Handles a request of the program.
-    fn request(&mut self) -> Result<Next> {
+    fn request(&mut self, clock: &Monotonic) -> Result<Next> {
         let Some(link) = &self.link else { return Ok(Next::Wait) };
         let Some(received) = link.receive()? else {
             self.link = None;
@@ -260,8 +269,9 @@ impl ClientSession {
             MessageKind::Freeze => {
                 self.service.suspend_affinity();
                 self.service.keep_locked()?;
+                self.service.forget_waiting();
                 self.reply(MessageKind::Done, "", &[])?;
-                return self.serve_fork();
+                return self.serve_fork(clock);
             }
             MessageKind::CopyStarted => {
                 let sender = received.sender.ok_or(Error::Configuration("a copy has no name"))?;
@@ -320,9 +330,10 @@ impl ClientSession {
 
     /// Serves a fork: the program's memory is not mapped, and its faults are of threads that wait
     /// until it is mapped again.
-    fn serve_fork(&mut self) -> Result<Next> {
+    fn serve_fork(&mut self, clock: &Monotonic) -> Result<Next> {
         loop {
-            let (faults, request, ended) = self.wait()?;
+            let (faults, request, ended) = self.wait(clock)?;
+            self.service.tick_if_due(clock)?;
             if faults {
                 let mut messages = [Message::default(); 16];
                 let count = self.messages(&mut messages)?;

@@ -95,6 +95,15 @@ impl HelperDetWo {
         }
     }
 
+    /// Does the refreshes of a write, unless they are done once the program goes on.
+    fn finish_write(&mut self) -> traceless::Result {
+        if self.mode.eager {
+            return Ok(());
+        }
+        self.begin();
+        self.finish()
+    }
+
     /// Returns when all refreshes are done that were begun.
     fn finish(&mut self) -> traceless::Result {
         let pool = self.pool.clone();
@@ -170,10 +179,7 @@ impl PageScheme for HelperDetWo {
         self.finish()?;
         if let Some(page) = out {
             self.pool.areas().write(page, frame, &mut self.buffer)?;
-            if !self.mode.eager {
-                self.begin();
-                self.finish()?;
-            }
+            self.finish_write()?;
         }
         if let Some(page) = wanted {
             // Refreshes that this fault begins come later.
@@ -181,6 +187,20 @@ impl PageScheme for HelperDetWo {
             self.pool.areas().read(page, refreshed, frame, &mut self.buffer)?;
         }
         Ok(())
+    }
+
+    fn swap_with_dummies(
+        &mut self,
+        out: Option<u64>,
+        wanted: Option<u64>,
+        frame: &mut Page,
+    ) -> traceless::Result {
+        if out.is_none() {
+            self.finish()?;
+            self.pool.areas().write_dummy(&mut self.buffer)?;
+            self.finish_write()?;
+        }
+        self.swap(out, wanted, frame)
     }
 
     fn settle(&mut self) -> traceless::Result {

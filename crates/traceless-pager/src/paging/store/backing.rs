@@ -180,6 +180,15 @@ impl PageScheme for BackedScheme {
         self.scheme.swap(out, wanted, frame).map_err(|e| self.with_path(e))
     }
 
+    fn swap_with_dummies(
+        &mut self,
+        out: Option<u64>,
+        wanted: Option<u64>,
+        frame: &mut Page,
+    ) -> traceless::Result {
+        self.scheme.swap_with_dummies(out, wanted, frame).map_err(|e| self.with_path(e))
+    }
+
     fn settle(&mut self) -> traceless::Result {
         self.scheme.settle().map_err(|e| self.with_path(e))
     }
