@@ -159,18 +159,26 @@ pub struct AuditPagerArgs {
 }
 
 /// Values of `audit pager --scheme`.
-pub const PAGER_SCHEMES: [&str; 11] = [
+pub const PAGER_SCHEMES: [&str; 19] = [
     "detwo",
     "eager",
     "path",
     "path-fused",
     "ring",
+    "detwo-fixed",
+    "eager-fixed",
+    "path-fixed",
+    "path-fused-fixed",
+    "ring-fixed",
     "plain",
     "opam",
     "mutant:skips-clean",
     "mutant:reads-ahead",
     "mutant:skips-unwritten",
     "mutant:path-skips-clean",
+    "mutant:idle-stops",
+    "mutant:path-idle-stops",
+    "mutant:lone-pages",
 ];
 
 #[derive(Args, Debug)]

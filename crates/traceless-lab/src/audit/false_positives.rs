@@ -285,6 +285,6 @@ mod tests {
         let mut names: Vec<_> = subjects.iter().map(|s| (s.target, s.scheme)).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), 12 + 16 + 5 + 6);
+        assert_eq!(names.len(), 12 + 16 + 10 + 6);
     }
 }

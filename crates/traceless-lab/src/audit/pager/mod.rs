@@ -1,7 +1,8 @@
 //! `traceless-lab audit pager`: what an adversary at the store learns of a program that pages.
 //!
-//! All users have the same number of faults. Of write-only schemes the adversary observes the
-//! writes, of trees all accesses.
+//! All users have the same number of faults, but at a constant rate: then the audit judges ticks,
+//! which some users need all of, and some hardly any. Of write-only schemes the adversary observes
+//! the writes, of trees all accesses.
 
 mod run;
 mod users;
@@ -26,6 +27,8 @@ pub struct PagerScheme {
     /// The scheme in each of these forms.
     kinds: &'static [PagerKind],
     wrong: Wrong,
+    /// Whether the store is accessed at a constant rate.
+    is_fixed: bool,
 }
 
 /// The suite of page schemes.
@@ -69,6 +72,24 @@ impl Suite for Pagers {
             Wrong::SkipsClean,
             "a page that did not change goes nowhere, and takes no path",
         ),
+        at_constant_rate(planted(
+            "mutant:idle-stops",
+            PagerKind::DETWO,
+            Wrong::SkipsIdle,
+            "a tick without a fault writes nothing",
+        )),
+        at_constant_rate(planted(
+            "mutant:path-idle-stops",
+            PagerKind::FUSED,
+            Wrong::SkipsIdle,
+            "a tick without a fault takes no path",
+        )),
+        at_constant_rate(planted(
+            "mutant:lone-pages",
+            PagerKind::PATH,
+            Wrong::SkipsDummies,
+            "a page that comes alone takes one path in place of two",
+        )),
     ];
 
     fn honest() -> &'static [PagerScheme] {
@@ -87,6 +108,11 @@ impl Suite for Pagers {
                 scheme("path", &[PagerKind::Path]),
                 scheme("path-fused", &[PagerKind::FusedPath]),
                 scheme("ring", &[PagerKind::Ring]),
+                fixed("detwo-fixed", PagerKind::DETWO),
+                fixed("eager-fixed", &[PagerKind::Eager(3)]),
+                fixed("path-fixed", PagerKind::PATH),
+                fixed("path-fused-fixed", PagerKind::FUSED),
+                fixed("ring-fixed", &[PagerKind::Ring]),
             ]
         }
     }
@@ -100,7 +126,7 @@ impl Suite for Pagers {
     }
 
     fn not_hidden(_: &[&PagerScheme]) -> &'static str {
-        "Not hidden: the number of faults, and when they come; of \
+        "Not hidden: the number of faults, and when they come, but at a constant rate; of \
          write-only schemes, all that is read; from a kernel that \
          delivers page faults, anything."
     }
@@ -172,11 +198,20 @@ impl PagerKind {
     const PLAIN: &'static [Self] = &[Self::Plain];
     const DETWO: &'static [Self] = &[Self::DetWo(3, 1)];
     const PATH: &'static [Self] = &[Self::Path];
+    const FUSED: &'static [Self] = &[Self::FusedPath];
     const OPAM: &'static [Self] = &[Self::Opam];
 }
 
 const fn scheme(name: &'static str, kinds: &'static [PagerKind]) -> PagerScheme {
-    PagerScheme { name, kinds, wrong: Wrong::Nothing }
+    PagerScheme { name, kinds, wrong: Wrong::Nothing, is_fixed: false }
+}
+
+const fn fixed(name: &'static str, kinds: &'static [PagerKind]) -> PagerScheme {
+    PagerScheme { is_fixed: true, ..scheme(name, kinds) }
+}
+
+const fn at_constant_rate(case: SelfTestCase<Pagers>) -> SelfTestCase<Pagers> {
+    SelfTestCase { scheme: PagerScheme { is_fixed: true, ..case.scheme }, ..case }
 }
 
 const fn planted(
@@ -185,7 +220,7 @@ const fn planted(
     wrong: Wrong,
     fault: &'static str,
 ) -> SelfTestCase<Pagers> {
-    let scheme = PagerScheme { name, kinds, wrong };
+    let scheme = PagerScheme { wrong, ..scheme(name, kinds) };
     SelfTestCase { scheme, kind: CaseKind::Fault(fault), size: 1_500 }
 }
 

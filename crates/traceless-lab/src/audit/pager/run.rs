@@ -46,12 +46,16 @@ pub enum Wrong {
     SkipsUnwritten,
     /// If two faults are for consecutive pages, the page after them comes too.
     ReadsAhead,
+    /// A tick without a fault makes no access.
+    SkipsIdle,
+    /// At a constant rate a page that comes or leaves alone has no dummy beside it.
+    SkipsDummies,
 }
 
 /// What the adversary observed of one user.
 pub struct PagerRun {
-    /// For each fault: the place and length of each write. For trees the bytes read and written,
-    /// without places.
+    /// For each fault, or each tick: the place and length of each write. For trees the bytes read
+    /// and written, without places.
     pub faults: Vec<Template>,
     /// For each fault of a tree, the paths that are drawn.
     pub drawn: Draws,
@@ -134,7 +138,7 @@ impl PagerKind {
     }
 }
 
-/// Runs a user for `faults` faults.
+/// Runs a user for `faults` faults; at a constant rate, for so many ticks.
 pub fn run(
     scheme: &PagerScheme,
     kind: PagerKind,
@@ -147,6 +151,7 @@ pub fn run(
     let mut pager = Pager {
         scheme: kind.build(Arc::new(store), mix(seed, 1))?,
         wrong: scheme.wrong,
+        is_fixed: scheme.is_fixed,
         frames: VecDeque::new(),
         contents: vec![0; PAGES as usize],
         wrong_pages: 0,
@@ -164,6 +169,11 @@ pub fn run(
     recorder.take();
     let mut before = 0;
     for i in 0..faults {
+        if scheme.is_fixed && !user.faults_at(i, seed) {
+            pager.idle(user.frees_at(i))?;
+            watch.fault(&recorder.take(), PAGES);
+            continue;
+        }
         let page = pager.next_absent(user.touches(i, PAGES, seed));
         pager.fault(page, if user.changes() { i + 1 } else { 0 })?;
         if scheme.wrong == Wrong::ReadsAhead && page == before + 1 {
@@ -186,6 +196,7 @@ fn numbered(places: Vec<u64>) -> BTreeMap<u64, u64> {
 struct Pager {
     scheme: Box<dyn PageScheme>,
     wrong: Wrong,
+    is_fixed: bool,
     frames: VecDeque<(u64, Page)>,
     /// The word last written to each page, which fills the page.
     contents: Vec<u64>,
@@ -200,6 +211,19 @@ impl Pager {
         pages.find(is_away).expect("there are more pages than frames")
     }
 
+    /// A tick without a fault. Before it the program may free a page that is in a frame.
+    fn idle(&mut self, frees: bool) -> Result<()> {
+        if frees && let Some((page, _)) = self.frames.pop_front() {
+            self.scheme.forget(page);
+            self.contents[page as usize] = 0;
+        }
+        if self.wrong != Wrong::SkipsIdle {
+            self.scheme.swap_with_dummies(None, None, &mut [0; PAGE_LEN])?;
+            self.scheme.settle()?;
+        }
+        Ok(())
+    }
+
     /// Brings in a page, and fills it with `contents` unless that is 0.
     fn fault(&mut self, page: u64, contents: u64) -> Result<()> {
         let mut frame = [0; PAGE_LEN];
@@ -212,7 +236,12 @@ impl Pager {
             out = (self.wrong != Wrong::SkipsClean || !is_clean).then_some(victim);
         }
         let comes = self.wrong != Wrong::SkipsUnwritten || self.scheme.holds(page);
-        self.scheme.swap(out, comes.then_some(page), &mut frame)?;
+        let wanted = comes.then_some(page);
+        if self.is_fixed && self.wrong != Wrong::SkipsDummies {
+            self.scheme.swap_with_dummies(out, wanted, &mut frame)?;
+        } else {
+            self.scheme.swap(out, wanted, &mut frame)?;
+        }
         self.scheme.settle()?;
         if !comes {
             frame.fill(0);

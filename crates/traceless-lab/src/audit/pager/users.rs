@@ -76,6 +76,21 @@ impl PagerUser {
         }
     }
 
+    /// Whether the user has a fault that waits for tick number `i`, at a constant rate.
+    pub fn faults_at(self, i: u64, seed: u64) -> bool {
+        match self {
+            Self::InOrder | Self::Backwards | Self::Random | Self::SecretOnes => true,
+            Self::Few | Self::FewHot | Self::Reads => mix(seed ^ 6, i).is_multiple_of(2),
+            Self::Old => i.is_multiple_of(10),
+            Self::SecretZeros => i.is_multiple_of(8),
+        }
+    }
+
+    /// Whether the user frees a page before tick number `i`, for which no fault waits.
+    pub fn frees_at(self, i: u64) -> bool {
+        self == Self::Few && i.is_multiple_of(5)
+    }
+
     /// Whether the user changes the page.
     pub fn changes(self) -> bool {
         self != Self::Reads
