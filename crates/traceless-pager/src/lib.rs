@@ -58,7 +58,8 @@
 //!   processor that serves its faults)
 //! * `paging/refresh`: refreshes that other processes do: `scheme`, `pool`, `helper`
 //! * `paging/store`: `shared` (a store in shared memory), `streaming` (copies that bypass the
-//!   caches), `backing` (a store in a file), `host_copies` (a store behind a host that copies, to
+//!   caches), `backing` (a store in a file), `split`
+//!   (pages in a file, the rest in memory), `host_copies` (a store behind a host that copies, to
 //!   compare with)
 //! * `paging`: `config`, `pager` (paging by a thread of the program), `region` (paged memory as a
 //!   slice), `heap` (which object has which part of the memory), `settings` (passed to a program by

@@ -37,6 +37,8 @@
 use crate::{PAGE_LEN, Page};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
 use traceless::error::{Error, Place, Result};
 use traceless::rng::Salt;
 /// AEGIS for pages, as [`Cipher::Aegis`] says.
@@ -131,8 +133,11 @@ impl Salts for traceless::rng::System {
     }
 }
 
+/// A page with room for its salt and tag.
+type Sealed = [u8; SEALED_LEN];
+
 /// A page in trusted memory, before it is sealed or after it is opened, with room for salt and tag.
-pub struct Buffer(Box<[u8; SEALED_LEN]>);
+pub struct Buffer(Box<Sealed>);
 
 impl Default for Buffer {
     fn default() -> Self {
@@ -152,6 +157,35 @@ impl Buffer {
     }
 }
 
+/// Several pages in trusted memory, which are read and written together.
+pub struct Buffers(Vec<Sealed>);
+
+impl Buffers {
+    /// Room for so many pages.
+    pub fn new(count: usize) -> Self {
+        Self(vec![[0; SEALED_LEN]; count])
+    }
+
+    /// How many pages there is room for.
+    pub fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.0[..])
+    }
+}
+
+/// Where a page lies: its slot, and the version that is there; or nowhere, if it is zeros.
+#[derive(Clone, Copy)]
+pub struct Location {
+    /// The slot. Where the page is zeros it is any one, which is read and not used.
+    pub slot: u64,
+    /// The version of the page there.
+    pub version: Option<u64>,
+}
+
 /// Slots for sealed pages, under a key that seals nothing else.
 pub struct Slots {
     store: Arc<dyn Store>,
@@ -165,6 +199,11 @@ impl Slots {
     /// Bytes of store that `slots` slots take.
     pub fn store_len(slots: u64) -> u64 {
         slots * SEALED_LEN as u64
+    }
+
+    /// Bytes at the front of a store of that length that hold the pages; salts and tags follow.
+    pub fn bodies_len(store_len: u64) -> u64 {
+        store_len / SEALED_LEN as u64 * PAGE_LEN as u64
     }
 
     /// Makes `slots` slots, from the store's first byte on.
@@ -201,14 +240,66 @@ impl Slots {
         salt: Option<Salt>,
         buffer: &mut Buffer,
     ) -> Result<Salt> {
+        self.seal_in(slot, page, version, salt, &mut buffer.0)
+    }
+
+    fn seal_in(
+        &self,
+        slot: u64,
+        page: u64,
+        version: u64,
+        salt: Option<Salt>,
+        buffer: &mut Sealed,
+    ) -> Result<Salt> {
         if version >= self.versions_max {
             return Err(Error::Store("the key has sealed as many pages as it may"));
         }
         let salt = salt.map_or_else(|| self.salts.draw(), |salt| self.salts.vary(salt));
-        let (body, stamp) = buffer.0.split_at_mut(PAGE_LEN);
+        let (body, stamp) = buffer.split_at_mut(PAGE_LEN);
         let (nonce, tag) = (Nonce::new(version, salt), salt.put(stamp));
         self.sealer.seal_in_place(nonce, &bound(slot, page), body, tag);
         Ok(salt)
+    }
+
+    /// Reads pages, numbered from `first_page` on, from where they lie, and opens them. One request
+    /// to the store, whichever of them are zeros.
+    pub fn get_together(
+        &self,
+        first_page: u64,
+        locations: &[Location],
+        buffers: &mut Buffers,
+    ) -> Result {
+        let extents: Vec<Extent> =
+            locations.iter().flat_map(|location| self.extents(location.slot)).collect();
+        let buffers = &mut buffers.0[..locations.len()];
+        self.store.read(&extents, buffers.as_flattened_mut())?;
+        for ((page, location), buffer) in (first_page..).zip(locations).zip(buffers) {
+            match location.version {
+                Some(version) => self.open(location.slot, page, version, buffer)?,
+                None => buffer[..PAGE_LEN].fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    /// Seals pages for as many slots from `first` on, each of which has the number of its page, and
+    /// writes them by one request. Salt and versions are as of [`Slots::seal`]; versions increase
+    /// by `step` from one to the next.
+    pub fn put_together(
+        &self,
+        first: u64,
+        (version, step): (u64, u64),
+        salt: Option<Salt>,
+        count: usize,
+        buffers: &mut Buffers,
+    ) -> Result {
+        let buffers = &mut buffers.0[..count];
+        for (nth, buffer) in (0..).zip(&mut *buffers) {
+            self.seal_in(first + nth, first + nth, version + nth * step, salt, buffer)?;
+        }
+        let extents: Vec<Extent> =
+            (first..first + count as u64).flat_map(|slot| self.extents(slot)).collect();
+        self.store.write(&extents, buffers.as_flattened())
     }
 
     /// Writes what was sealed for `slot`.
@@ -219,7 +310,11 @@ impl Slots {
     /// Reads `slot` into the buffer and opens it as this version of `page`.
     pub fn get(&self, slot: u64, page: u64, version: u64, buffer: &mut Buffer) -> Result {
         self.store.read(&self.extents(slot), &mut buffer.0[..])?;
-        let (body, stamp) = buffer.0.split_at_mut(PAGE_LEN);
+        self.open(slot, page, version, &mut buffer.0)
+    }
+
+    fn open(&self, slot: u64, page: u64, version: u64, buffer: &mut Sealed) -> Result {
+        let (body, stamp) = buffer.split_at_mut(PAGE_LEN);
         let (salt, tag) = Salt::split(stamp);
         let nonce = Nonce::new(version, salt);
         self.sealer.open_in_place(nonce, &bound(slot, page), body, tag).map_err(|_| {

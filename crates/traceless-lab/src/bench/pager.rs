@@ -9,6 +9,7 @@ use crate::args::PagerBenchArgs;
 use crate::bench::controls::{Controls, Operations};
 use crate::report::{Hardware, Row, Scale, TimePair, failed, print_report, row, row_of_ratios};
 use serde::Serialize;
+use std::path::PathBuf;
 use traceless::clock::{Clock, Monotonic};
 use traceless::seal::{Aead, ChaChaHmac, Sealer, Secret, WideAegis};
 use traceless_block::detwo::Refresh;
@@ -110,6 +111,12 @@ const SUBJECTS: [FaultSubject; 17] = [
     tree("pager-opam", Scheme::Opam, 0),
 ];
 
+/// Schemes with their pages in a file, measured as a ratio to the same with pages in memory.
+const IN_FILE: [FaultSubject; 2] = [
+    plain("pager-file-plain", TouchProgram::Faulting),
+    detwo("pager-file-detwo-k3", Scheme::DetWo, 3),
+];
+
 const CONTROLS: [FaultSubject; 3] = [
     plain("pager-plain-fault", TouchProgram::Faulting),
     plain("pager-plain-idle", TouchProgram::Computing),
@@ -191,20 +198,24 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
     let sealer = sealer(args.cipher);
     let mut controls = Controls::of_memory().and_passes(sealer, PAGE_LEN).and_switches();
     let mut ratios = vec![vec![]; subjects.len()];
+    let in_file: Vec<&FaultSubject> =
+        IN_FILE.iter().filter(|subject| wanted(subject.name)).collect();
+    let mut file_ratios = vec![vec![]; in_file.len()];
     let mut details = vec![];
     for round in 1..=args.rounds {
         if !args.json {
             print_error(&format!("round {round} of {}", args.rounds));
         }
         details.clear();
-        let (plain, reading) = controls.beside(|| measure(args, &CONTROLS[0], faults, 0.0))?;
+        let (plain, reading) =
+            controls.beside(|| measure(args, &CONTROLS[0], faults, 0.0, None))?;
         let compute_ns = plain.p50() * IDLE;
         faults_in_plain.push(TimePair { ns: plain.p50(), control_ns: FAULT.ns(&reading) });
         let mut controls = vec![plain];
         for control in &CONTROLS[1..] {
             let is_needed = subjects.iter().any(|subject| subject.program == control.program);
             let faults = if is_needed { faults } else { 0 };
-            controls.push(measure(args, control, faults, compute_ns)?);
+            controls.push(measure(args, control, faults, compute_ns, None)?);
         }
         for (control, measured) in CONTROLS.iter().zip(&controls) {
             if !measured.times_ns.is_empty() {
@@ -213,17 +224,25 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
         }
         for (subject, ratios) in subjects.iter().zip(&mut ratios) {
             let control = &controls[subject.program as usize];
-            let measured = measure(args, subject, faults, compute_ns)?;
+            let measured = measure(args, subject, faults, compute_ns, None)?;
             if measured.counted.order_hash != control.counted.order_hash {
                 return Err(failed("other pages left than under plain paging"));
             }
             ratios.push(measured.p50() / control.p50());
             details.push(measured.detail(subject.name));
         }
+        for (subject, ratios) in in_file.iter().zip(&mut file_ratios) {
+            let (ratio, detail) = measure_in_file(args, subject, faults)?;
+            ratios.push(ratio);
+            details.push(detail);
+        }
     }
     let scale = Scale::Time("us", 1e3);
     let mut rows = vec![row_of_ratios("pager-plain-fault", scale, &faults_in_plain)];
     for (subject, ratios) in subjects.iter().zip(ratios) {
+        rows.push(row(subject.name, "ratio", ratios));
+    }
+    for (subject, ratios) in in_file.iter().zip(file_ratios) {
         rows.push(row(subject.name, "ratio", ratios));
     }
     if wanted("pager-memory") {
@@ -232,13 +251,28 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
     Ok((rows, details))
 }
 
+/// Measures a scheme with its pages in memory, and then in a file; returns the ratio of their
+/// times, and further numbers of the second.
+fn measure_in_file(
+    args: &PagerBenchArgs,
+    subject: &FaultSubject,
+    faults: usize,
+) -> Result<(f64, Detail), Failure> {
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let path = folder.path().join("pages");
+    let in_memory = measure(args, subject, faults, 0.0, None)?;
+    let in_file = measure(args, subject, faults, 0.0, Some(path))?;
+    Ok((in_file.p50() / in_memory.p50(), in_file.detail(subject.name)))
+}
+
 /// Touches pages in turn; a computing program spins for `compute_ns` after each touch. With no
-/// faults it measures nothing.
+/// faults it measures nothing. Pages lie in `backing`, if that is given, else in memory.
 fn measure(
     args: &PagerBenchArgs,
     subject: &FaultSubject,
     faults: usize,
     compute_ns: f64,
+    backing: Option<PathBuf>,
 ) -> Result<FaultTimes, Failure> {
     let (pages, faults, compute_ns) = match subject.program {
         TouchProgram::Faulting => (args.pages, faults, 0),
@@ -253,6 +287,7 @@ fn measure(
         cipher: cipher(args.cipher),
         helpers: args.helpers,
         cached: subject.cached,
+        backing,
         ..Settings::default()
     };
     if faults == 0 {

@@ -13,6 +13,7 @@ use super::refresh::scheme::{HelperDetWo, RefreshMode};
 use super::store::backing::{self, BackedScheme};
 use super::store::host_copies::HostCopyStore;
 use super::store::shared::SharedMemory;
+use super::store::split::SplitStore;
 use crate::PAGE_LEN;
 use crate::scheme::{
     Areas, DetWo, FusedPath, FusedRing, Opam, PageScheme, PagesMoved, Path as PageTree, Plain,
@@ -358,7 +359,10 @@ impl Settings {
         let (store, file) = self.store(observers, self.audit_of_turns())?;
         let Some(mut mode) = self.refresh_mode(observers.witness.is_some()) else {
             let areas = Areas::new(store, pages, self.refresh, self.cipher, &key, salts)?;
-            return Ok(Box::new(DetWo::new(areas)));
+            return Ok(match self.backing {
+                Some(_) => Box::new(DetWo::with_few_requests(areas)),
+                None => Box::new(DetWo::new(areas)),
+            });
         };
         mode.file = file;
         let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(pages)?)?);
@@ -499,8 +503,18 @@ impl Settings {
         let Some(path) = &self.backing else {
             return Ok((observers.watch(SharedMemory::unnamed(len)?, audit), None));
         };
-        let (store, file) = backing::open(path, len)?;
-        Ok((observers.watch(store, audit), Some(file)))
+        let in_file = self.len_in_file(len);
+        let (store, file) = backing::open(path, in_file)?;
+        if in_file == len {
+            return Ok((observers.watch(store, audit), Some(file)));
+        }
+        Ok((observers.watch(SplitStore::new(store, len)?, audit), Some(file)))
+    }
+
+    /// Bytes of a store of `len` that lie in the backing file. Salts and tags of slots are few, and
+    /// stay in memory: a page then takes one access to the file, not two.
+    fn len_in_file(&self, len: u64) -> u64 {
+        if self.scheme.is_tree() { len } else { Slots::bodies_len(len) }
     }
 }
 

@@ -12,7 +12,7 @@
 //! they belong to, as long as they are done before the next page leaves.
 
 use super::PageScheme;
-use crate::slots::{Buffer, Cipher, Salts, Slots};
+use crate::slots::{Buffer, Buffers, Cipher, Location, Salts, Slots};
 use crate::{PAGE_LEN, Page};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -161,6 +161,25 @@ impl Areas {
         self.publish(refresh, buffer.bytes())
     }
 
+    /// Does `count` refreshes from number `first` on, all of which are due, by one request to read
+    /// and one to write; `count` is at most the room in `buffers`. Returns how many were done: not
+    /// more than to the end of the main area.
+    pub fn refresh_together(&self, first: u64, count: u64, buffers: &mut Buffers) -> Result<u64> {
+        let page = self.passes.block_of(first);
+        let count = count.min(self.passes.blocks - page);
+        let locations: Vec<Location> =
+            (0..count).map(|nth| self.location(page + nth, first + nth)).collect();
+        self.slots.get_together(page, &locations, buffers)?;
+        let versions = (main_version(first), main_version(1) - main_version(0));
+        self.slots.put_together(page, versions, self.refresh_salt(), count as usize, buffers)?;
+        Ok(count)
+    }
+
+    /// The salt of the last write, unless a page was forgotten since.
+    fn refresh_salt(&self) -> Option<Salt> {
+        Some(Salt(self.salt().load(Acquire))).filter(|&salt| salt != Salt(0))
+    }
+
     /// Does the first part of a refresh, which writes nothing: `buffer` gets the sealed page.
     ///
     /// The write that a refresh belongs to settles what the refresh seals, unless a page is
@@ -171,7 +190,7 @@ impl Areas {
     pub fn prepare(&self, refresh: u64, buffer: &mut Buffer) -> Result {
         let page = self.passes.block_of(refresh);
         self.fetch(page, refresh, buffer)?;
-        let salt = Some(Salt(self.salt().load(Acquire))).filter(|&salt| salt != Salt(0));
+        let salt = self.refresh_salt();
         self.slots.seal(page, page, main_version(refresh), salt, buffer).map(drop)
     }
 
@@ -196,23 +215,31 @@ impl Areas {
 
     /// Reads the newest copy of a page.
     fn fetch(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
-        let last = self.last(page).load(Acquire);
-        let newest = match last {
+        let Location { slot, version } = self.location(page, refreshed);
+        match version {
+            Some(version) => self.slots.get(slot, page, version, buffer),
+            None => {
+                buffer.body().fill(0);
+                Ok(())
+            }
+        }
+    }
+
+    /// Where the newest copy of a page lies, when `refreshed` refreshes are done.
+    fn location(&self, page: u64, refreshed: u64) -> Location {
+        let newest = match self.last(page).load(Acquire) {
             0 => DetWoLocation::Nowhere,
-            _ => self.passes.locate(page, last, refreshed),
+            last => self.passes.locate(page, last, refreshed),
         };
         match newest {
             DetWoLocation::Hold(write) => {
                 let slot = self.passes.blocks + write % self.hold_slots;
-                self.slots.get(slot, page, hold_version(write), buffer)
+                Location { slot, version: Some(hold_version(write)) }
             }
             DetWoLocation::Main(refresh) => {
-                self.slots.get(page, page, main_version(refresh), buffer)
+                Location { slot: page, version: Some(main_version(refresh)) }
             }
-            DetWoLocation::Nowhere => {
-                buffer.body().fill(0);
-                Ok(())
-            }
+            DetWoLocation::Nowhere => Location { slot: page, version: None },
         }
     }
 
@@ -253,19 +280,40 @@ pub struct DetWo {
     areas: Areas,
     refreshed: u64,
     buffer: Buffer,
+    /// For refreshes, if they are done together.
+    together: Option<Buffers>,
 }
+
+/// Refreshes that are done together, at most.
+const TOGETHER_MAX: u64 = 8;
 
 impl DetWo {
     /// A scheme over these areas, which no other scheme uses.
     pub fn new(areas: Areas) -> Self {
-        Self { refreshed: areas.due(), areas, buffer: Buffer::default() }
+        Self { refreshed: areas.due(), areas, buffer: Buffer::default(), together: None }
+    }
+
+    /// The same, with requests to the store for several refreshes together: for a store in which a
+    /// request takes long, but not each byte. What is written is the same, in the same order.
+    pub fn with_few_requests(areas: Areas) -> Self {
+        let count = areas.passes.refresh.at_most(1).min(TOGETHER_MAX);
+        Self { together: Some(Buffers::new(count as usize)), ..Self::new(areas) }
     }
 
     /// Does all refreshes that are due.
     fn refresh(&mut self) -> Result {
-        while self.refreshed < self.areas.due() {
-            self.areas.refresh(self.refreshed, &mut self.buffer)?;
-            self.refreshed += 1;
+        let due = self.areas.due();
+        while self.refreshed < due {
+            self.refreshed += match &mut self.together {
+                Some(buffers) => {
+                    let count = (due - self.refreshed).min(buffers.count());
+                    self.areas.refresh_together(self.refreshed, count, buffers)?
+                }
+                None => {
+                    self.areas.refresh(self.refreshed, &mut self.buffer)?;
+                    1
+                }
+            };
         }
         Ok(())
     }
@@ -313,6 +361,8 @@ impl PageScheme for DetWo {
     }
 
     fn trusted_bytes(&self) -> usize {
-        self.areas.trusted_bytes() + size_of_val(self.buffer.bytes())
+        self.areas.trusted_bytes()
+            + size_of_val(self.buffer.bytes())
+            + self.together.as_ref().map_or(0, Buffers::bytes)
     }
 }

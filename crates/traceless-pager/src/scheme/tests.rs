@@ -342,6 +342,23 @@ fn swaps_with_dummies_look_alike_whichever_pages_there_are() {
 }
 
 #[test]
+fn with_few_requests_the_same_is_written_and_pages_come_back() {
+    for ratio in RATIOS {
+        let run = |make: fn(Areas) -> DetWo| {
+            let recorder = Arc::new(Recorder::default());
+            let store = WatchedStore::new(MemStore::new(len(17, ratio)), recorder.clone());
+            let refresh = Refresh::new(ratio.0, ratio.1).unwrap();
+            let (store, salts) = (Arc::new(store), Box::new(System));
+            let areas = Areas::new(store, 17, refresh, Cipher::default(), &key(), salts).unwrap();
+            check_contents(Box::new(make(areas)), 600);
+            recorder.take().into_iter().partition::<Vec<Event>, _>(|event| event.op == Op::Write)
+        };
+        let (one_by_one, few) = (run(DetWo::new), run(DetWo::with_few_requests));
+        assert_eq!(one_by_one.0, few.0, "{ratio:?}");
+    }
+}
+
+#[test]
 fn impossible_geometries_are_refused() {
     let store = Arc::new(MemStore::new(1 << 20));
     let refresh = Refresh::new(15, 1).unwrap();
