@@ -102,7 +102,7 @@ pub enum Product {
     #[cfg(feature = "pager")]
     /// Run a program with little memory: the rest of its heap is paged, and page writes reveal
     /// nothing. Exit codes: the program's own; 125 the pager failed; 126, 127 as of env
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     #[cfg(feature = "pager")]
     /// The pager, as `run --mode process` starts it; it serves the other end of its input
     #[command(hide = true)]

@@ -119,7 +119,7 @@ mod tests {
         let words = ["traceless", "run"].into_iter().chain(options.split_whitespace());
         let cli = Cli::try_parse_from(words.chain(["--", "true"])).unwrap();
         let Product::Run(args) = cli.product else { unreachable!("it was asked for") };
-        args
+        *args
     }
 
     #[test]

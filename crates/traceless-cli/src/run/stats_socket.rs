@@ -13,11 +13,15 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use traceless_core::clock::{Clock, MachineClock};
 use traceless_pager::paging::Summary;
 
 /// Clients at a time. Further ones wait until one of these leaves.
 const CLIENTS_MAX: usize = 64;
+
+/// Clients that wait to be accepted, at most.
+const BACKLOG: i32 = 64;
 
 /// Nanoseconds between two lines.
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -79,6 +83,7 @@ impl Drop for StatsSocket {
 }
 
 /// A socket at `path` that only this user may connect to.
+#[expect(clippy::disallowed_methods, reason = "the rule is for networks, and this is a file")]
 fn open(path: &Path) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
@@ -99,7 +104,7 @@ fn open(path: &Path) -> io::Result<UnixListener> {
     // The file takes these permissions when it is made, so no other user can connect before.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
-    listen(&socket, CLIENTS_MAX as i32)?;
+    listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
 
@@ -126,8 +131,7 @@ impl Server {
                 self.send_all();
                 continue;
             }
-            let limit = Timespec { tv_sec: 0, tv_nsec: (INTERVAL_NS - passed) as _ };
-            match self.wait(&limit) {
+            match self.wait(Duration::from_nanos(INTERVAL_NS - passed)) {
                 Ok([_, true]) | Err(_) => break,
                 Ok([true, _]) => self.accept(),
                 Ok(_) => {}
@@ -139,12 +143,13 @@ impl Server {
     }
 
     /// Waits for a client or the end, and says which of them there is.
-    fn wait(&self, limit: &Timespec) -> io::Result<[bool; 2]> {
+    fn wait(&self, limit: Duration) -> io::Result<[bool; 2]> {
+        let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
         let mut all = [self.listener.as_fd(), self.is_over.as_fd()]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         // While there are as many as may be, the next one waits.
         let first = usize::from(self.clients.len() >= CLIENTS_MAX);
-        match poll(&mut all[first..], Some(limit)) {
+        match poll(&mut all[first..], Some(&limit)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }

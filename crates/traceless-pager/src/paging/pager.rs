@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use traceless::Hides;
 use traceless::clock::Monotonic;
 
@@ -202,6 +203,5 @@ fn wait(
 
 /// Nanoseconds as the kernel takes them.
 pub(super) fn timespec(ns: u64) -> Timespec {
-    let seconds = i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX);
-    Timespec { tv_sec: seconds, tv_nsec: (ns % 1_000_000_000) as _ }
+    Timespec::try_from(Duration::from_nanos(ns)).expect("584 years are a time for the kernel")
 }

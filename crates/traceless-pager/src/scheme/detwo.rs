@@ -216,13 +216,11 @@ impl Areas {
     /// Reads the newest copy of a page.
     fn fetch(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
         let Location { slot, version } = self.location(page, refreshed);
-        match version {
-            Some(version) => self.slots.get(slot, page, version, buffer),
-            None => {
-                buffer.body().fill(0);
-                Ok(())
-            }
-        }
+        let Some(version) = version else {
+            buffer.body().fill(0);
+            return Ok(());
+        };
+        self.slots.get(slot, page, version, buffer)
     }
 
     /// Where the newest copy of a page lies, when `refreshed` refreshes are done.
@@ -304,15 +302,12 @@ impl DetWo {
     fn refresh(&mut self) -> Result {
         let due = self.areas.due();
         while self.refreshed < due {
-            self.refreshed += match &mut self.together {
-                Some(buffers) => {
-                    let count = (due - self.refreshed).min(buffers.count());
-                    self.areas.refresh_together(self.refreshed, count, buffers)?
-                }
-                None => {
-                    self.areas.refresh(self.refreshed, &mut self.buffer)?;
-                    1
-                }
+            self.refreshed += if let Some(buffers) = &mut self.together {
+                let count = (due - self.refreshed).min(buffers.count());
+                self.areas.refresh_together(self.refreshed, count, buffers)?
+            } else {
+                self.areas.refresh(self.refreshed, &mut self.buffer)?;
+                1
             };
         }
         Ok(())

@@ -321,9 +321,10 @@ fn swaps_with_dummies_look_alike_whichever_pages_there_are() {
             let refresh = Refresh::new(ratio.0, ratio.1).unwrap();
             let (store, salts) = (Arc::new(store), Box::new(System));
             let areas = Areas::new(store, 16, refresh, Cipher::default(), &key(), salts).unwrap();
-            let mut scheme: Box<dyn PageScheme> = match deferred {
-                true => Box::new(DeferredDetWo::new(areas)),
-                false => Box::new(DetWo::new(areas)),
+            let mut scheme: Box<dyn PageScheme> = if deferred {
+                Box::new(DeferredDetWo::new(areas))
+            } else {
+                Box::new(DetWo::new(areas))
             };
             swap_partially(&mut *scheme, seed, || {
                 let events = recorder.take();
