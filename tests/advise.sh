@@ -73,6 +73,10 @@ kill "$started"
 wait "$started" || fail "the gateway: $(cat local.err)"
 advise 0 --watcher cloud --size 4M --rate 200
 check "it says the rate" [ "$(number "a['cost']['queries']['rate']")" = 200 ]
+check "and the price" \
+    [ "$(number "120 < a['cost']['queries']['dollars_per_month'] < 121")" = True ]
+expect 2 "$traceless" advise --watcher cloud --size 4M --dollars 120
+check "it says what would do" grep -q "it costs 120.0[1-9] or more" err
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=gateway \
     -addext subjectAltName=DNS:gateway -addext basicConstraints=CA:FALSE \
     -keyout gateway.key -out gateway.pem 2>/dev/null

@@ -105,6 +105,9 @@ pub struct QueryCost {
     pub rate: Option<u32>,
     /// Bytes of messages a second at that rate.
     pub bytes_per_second: Option<f64>,
+    /// Dollars for hosts with files, and for a gateway, at the prices of `traceless plan cloud`;
+    /// `null` if the rate takes more hosts than there can be.
+    pub dollars_per_month: Option<f64>,
 }
 
 /// A command to run.

@@ -4,7 +4,7 @@ use super::answer::{Candidate, CommandLine, Cost, Proposal, QueryCost};
 use super::leakage::{ENCLAVES, GATEWAY_AT_A_RATE, GATEWAY_ON_DEMAND};
 use super::requirements::{AdviseError, Requirements};
 use super::sizes::{about, size_text};
-use traceless_cloud::capacity::PlanConditions;
+use traceless_cloud::capacity::{PlanConditions, Prices, monthly_cost};
 use traceless_cloud::costs::Costs;
 use traceless_cloud::gateway::QUERIES_PER_SECOND_MAX;
 use traceless_cloud::kernel::Choice;
@@ -34,6 +34,12 @@ pub fn propose(required: &Requirements) -> Result<Proposal, AdviseError> {
             Ok(trial) => trials.push(trial),
             Err(e) => failure = failure.or(Some(e)),
         }
+    }
+    if let Some(given) = required.dollars
+        && let Some(least) = trials.iter().map(GatewayTrial::dollars).reduce(f64::min)
+        && given < least
+    {
+        return Err(AdviseError::Dollars { given, least });
     }
     let Some(chosen) = trials.iter().position(|trial| trial.is_allowed(required)) else {
         let pair = |trial: &GatewayTrial| (trial.cost.memory_bytes, trial.cost.space_factor);
@@ -70,6 +76,9 @@ impl GatewayTrial {
     fn new(params: Params, choice: Choice, rate: Option<u32>) -> Self {
         let costs = Costs::of(&params, choice);
         let per_query = costs.messages_per_query(&params);
+        let conditions = PlanConditions::default();
+        let money =
+            monthly_cost(&params, choice, rate.unwrap_or(0), &conditions, &Prices::default());
         let cost = Cost {
             store_bytes: costs.tree,
             space_factor: params.space(),
@@ -85,6 +94,7 @@ impl GatewayTrial {
                 round_transfers: costs.round_transfers,
                 rate,
                 bytes_per_second: rate.map(|rate| f64::from(rate) * per_query),
+                dollars_per_month: money.ok().map(|money| money.total()),
             }),
         };
         Self { params, choice, rate, cost }
@@ -94,9 +104,16 @@ impl GatewayTrial {
         self.params.geometry.block_len as u64
     }
 
+    /// Dollars a month; without end if no hosts are enough.
+    fn dollars(&self) -> f64 {
+        let queries = self.cost.queries.as_ref();
+        queries.and_then(|queries| queries.dollars_per_month).unwrap_or(f64::INFINITY)
+    }
+
     fn is_allowed(&self, required: &Requirements) -> bool {
         required.allows_memory(self.cost.memory_bytes)
             && required.allows_space(self.cost.space_factor)
+            && required.dollars.is_none_or(|most| self.dollars() <= most)
     }
 
     /// The options of `traceless gateway`.
@@ -140,6 +157,8 @@ fn candidates(
             "takes more memory than is allowed"
         } else if !required.allows_space(trial.cost.space_factor) {
             "takes more space than is allowed"
+        } else if required.dollars.is_some_and(|most| trial.dollars() > most) {
+            "costs more dollars than are allowed"
         } else {
             "more bytes a query; for values and objects of its length"
         };
@@ -294,5 +313,27 @@ mod tests {
         for proposal in [demand, constant] {
             assert!(proposal.notes[0].contains(ENCLAVES));
         }
+    }
+
+    #[test]
+    fn dollars_are_as_in_a_plan_and_have_a_limit() {
+        let dollars = |required: Requirements| {
+            let cost = propose(&required).unwrap().candidates[0].cost.clone();
+            cost.queries.unwrap().dollars_per_month.unwrap()
+        };
+        // A host and a gateway, and the tree on a disk.
+        let (demand, constant) = (dollars(cloud(GIB)), dollars(at_rate(500, cloud(GIB))));
+        assert!((120.0..121.0).contains(&demand), "{demand}");
+        assert!((demand - constant).abs() < 1e-9, "{constant}");
+        // Another host.
+        assert!(dollars(at_rate(50_000, cloud(GIB))) > 180.0);
+        let limited = |most| Requirements { dollars: Some(most), ..cloud(GIB) };
+        let enough = propose(&limited((demand * 100.0).ceil() / 100.0)).unwrap();
+        assert!(enough.candidates[0].cost.queries.is_some());
+        let refused = propose(&limited(120.0)).unwrap_err();
+        let AdviseError::Dollars { given, least } = refused else { panic!("{refused}") };
+        assert!((given - 120.0).abs() < 1e-9 && (least - demand).abs() < 1.0, "{least}");
+        let text = AdviseError::Dollars { given: 1.5, least: 120.171 }.to_string();
+        assert!(text.contains("--dollars 1.5 are too few: it costs 120.18"), "{text}");
     }
 }

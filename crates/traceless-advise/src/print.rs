@@ -103,6 +103,9 @@ fn query_lines(cost: &QueryCost) -> Vec<String> {
     if let (Some(rate), Some(bytes)) = (cost.rate, cost.bytes_per_second) {
         lines.push(format!("{rate} queries a second, always: {} of messages", about(bytes)));
     }
+    lines.extend(cost.dollars_per_month.map(|dollars| {
+        format!("{dollars:.0} dollars a month, with files, by the prices of `traceless plan cloud`")
+    }));
     lines
 }
 

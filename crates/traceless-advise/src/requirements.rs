@@ -63,6 +63,8 @@ pub struct Requirements {
     /// Milliseconds that a request may wait for its query, with the watcher `Cloud`: queries are
     /// then sent at a constant rate that is high enough.
     pub latency: Option<NonZeroU32>,
+    /// Dollars a month that hosts and gateway may cost, with the watcher `Cloud`.
+    pub dollars: Option<f64>,
 }
 
 /// Why there is no advice.
@@ -103,6 +105,18 @@ pub enum AdviseError {
         /// Bytes of store for each byte that may be taken.
         given: f64,
         /// The same that are enough.
+        least: f64,
+    },
+    /// No candidate costs so little.
+    #[error(
+        "--dollars {given} are too few: it costs {:.2} or more a month; give that, or less --size \
+         or --rate",
+        (least * 100.0).ceil() / 100.0
+    )]
+    Dollars {
+        /// Dollars a month that may be paid.
+        given: f64,
+        /// Dollars a month that are enough.
         least: f64,
     },
     /// All pages of a program would be resident, in so many bytes.
@@ -165,6 +179,7 @@ impl Requirements {
             pattern: None,
             rate: None,
             latency: None,
+            dollars: None,
         }
     }
 
@@ -185,6 +200,7 @@ impl Requirements {
         let rules = [
             ("--rate", "cloud", self.rate.is_some() && !is_cloud),
             ("--latency", "cloud", self.latency.is_some() && !is_cloud),
+            ("--dollars", "cloud", self.dollars.is_some() && !is_cloud),
             ("--writes", "copies or device-writes", self.writes.is_some() && !is_volume),
             ("--pattern", "copies or device-writes", self.pattern.is_some() && !is_volume),
         ];

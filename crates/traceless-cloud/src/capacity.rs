@@ -251,11 +251,7 @@ fn plan_tree(
         EngineKind::Files | EngineKind::Redis | EngineKind::Postgres => LATENCY_MARGIN,
     };
     let together = together_for(&params, rate * conditions.latency.as_secs_f64() * margin)?;
-    let hosts = (rate * costs.transfers_per_query(&params) / conditions.host_speed).ceil();
-    if hosts > f64::from(HOSTS_MAX.min(params.geometry.roots)) {
-        return Err(Error::Parameters("no eight hosts read and write as many nodes a second"));
-    }
-    let hosts = (hosts as u32).max(1);
+    let hosts = hosts_for(&params, &costs, rate, conditions)?;
     let layers_cached = layers_in(&params.geometry, conditions.cache);
     let requests = engine_requests(&params, layers_cached, rate);
     let messages = rate * costs.messages_per_query(&params);
@@ -264,25 +260,7 @@ fn plan_tree(
     let queue = UTILIZATION / (2.0 * (1.0 - UTILIZATION)) / rate;
     let tick = together as f64 / rate;
     let mean_wait = Duration::from_secs_f64(tick / 2.0 + queue) + conditions.latency;
-    let per_gb = match conditions.engine {
-        EngineKind::Files | EngineKind::Postgres => prices.disk_gb,
-        EngineKind::Redis => prices.memory_gb,
-        EngineKind::S3 => prices.object_gb,
-    };
-    let paid = requests.reads * prices.million_reads + requests.writes * prices.million_writes;
-    let servers = match conditions.engine {
-        EngineKind::Files | EngineKind::S3 => 0,
-        EngineKind::Redis | EngineKind::Postgres => 1,
-    };
-    let money = MonthlyCost {
-        storage: stored as f64 / GB * per_gb,
-        requests: match conditions.engine {
-            EngineKind::S3 => paid / 1e6 * SECONDS_PER_MONTH,
-            EngineKind::Files | EngineKind::Redis | EngineKind::Postgres => 0.0,
-        },
-        machines: f64::from(hosts + 1 + servers) * prices.machine,
-        transfers: messages * SECONDS_PER_MONTH / GB * prices.transferred_gb,
-    };
+    let money = monthly_cost(&params, choice, rate as u32, conditions, prices)?;
     Ok(CapacityPlan {
         params,
         rate: rate as u32,
@@ -295,6 +273,57 @@ fn plan_tree(
         gateway_memory: costs.gateway_memory,
         mean_wait,
         money,
+    })
+}
+
+/// The fewest hosts that read and write the nodes of so many queries a second.
+fn hosts_for(
+    params: &Params,
+    costs: &Costs,
+    rate: f64,
+    conditions: &PlanConditions,
+) -> Result<u32> {
+    let hosts = (rate * costs.transfers_per_query(params) / conditions.host_speed).ceil();
+    if hosts > f64::from(HOSTS_MAX.min(params.geometry.roots)) {
+        return Err(Error::Parameters("no eight hosts read and write as many nodes a second"));
+    }
+    Ok((hosts as u32).max(1))
+}
+
+/// What a tree costs with `rate` queries a second, and a gateway for it.
+///
+/// # Errors
+///
+/// If it takes more hosts than a tree can be divided among.
+pub fn monthly_cost(
+    params: &Params,
+    choice: Choice,
+    rate: u32,
+    conditions: &PlanConditions,
+    prices: &Prices,
+) -> Result<MonthlyCost> {
+    let (costs, rate) = (Costs::of(params, choice), f64::from(rate));
+    let hosts = hosts_for(params, &costs, rate, conditions)?;
+    let requests = engine_requests(params, layers_in(&params.geometry, conditions.cache), rate);
+    let messages = rate * costs.messages_per_query(params);
+    let per_gb = match conditions.engine {
+        EngineKind::Files | EngineKind::Postgres => prices.disk_gb,
+        EngineKind::Redis => prices.memory_gb,
+        EngineKind::S3 => prices.object_gb,
+    };
+    let paid = requests.reads * prices.million_reads + requests.writes * prices.million_writes;
+    let servers = match conditions.engine {
+        EngineKind::Files | EngineKind::S3 => 0,
+        EngineKind::Redis | EngineKind::Postgres => 1,
+    };
+    Ok(MonthlyCost {
+        storage: costs.tree as f64 / GB * per_gb,
+        requests: match conditions.engine {
+            EngineKind::S3 => paid / 1e6 * SECONDS_PER_MONTH,
+            EngineKind::Files | EngineKind::Redis | EngineKind::Postgres => 0.0,
+        },
+        machines: f64::from(hosts + 1 + servers) * prices.machine,
+        transfers: messages * SECONDS_PER_MONTH / GB * prices.transferred_gb,
     })
 }
 

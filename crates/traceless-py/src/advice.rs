@@ -19,6 +19,7 @@ use traceless_cli::advise::advise_by_options;
 /// pattern: which blocks of a volume are written after each other: "runs" or "scattered".
 /// rate: blocks a second that clients need at most, of the watcher "cloud".
 /// latency: milliseconds that a request may wait, of the watcher "cloud".
+/// dollars: dollars a month that hosts and gateway may cost, of the watcher "cloud".
 ///
 /// Returns a dictionary in the schema "traceless.advise.v1" (docs/json.md): `protected` says
 /// whether there is a product, `commands` has the commands to run, `learns` what still leaks.
@@ -30,6 +31,7 @@ use traceless_cli::advise::advise_by_options;
 #[pyo3(signature = (
     watcher, size = None, *, hide_reads = false, block_len = None, memory = None,
     space_factor = None, writes = None, pattern = None, rate = None, latency = None,
+    dollars = None,
 ))]
 #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
 pub fn advise<'py>(
@@ -44,6 +46,7 @@ pub fn advise<'py>(
     pattern: Option<&str>,
     rate: Option<u64>,
     latency: Option<u64>,
+    dollars: Option<f64>,
 ) -> Result<Bound<'py, PyAny>> {
     let text = |value: Option<&Bound<'py, PyAny>>| {
         value.map(|value| Ok::<_, PyErr>(value.str()?.to_string())).transpose()
@@ -60,6 +63,7 @@ pub fn advise<'py>(
         ("pattern", pattern.map(str::to_owned)),
         ("rate", number(rate)),
         ("latency", number(latency)),
+        ("dollars", dollars.map(|dollars| dollars.to_string())),
     ];
     let options: Vec<String> = options
         .into_iter()

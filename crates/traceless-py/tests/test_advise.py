@@ -27,7 +27,7 @@ def command(watcher, options):
     ("device", {"size": "1T"}),
     ("swap", {"size": "1G", "memory": 1 << 28}),
     ("cloud", {"size": "1G", "rate": 200, "block_len": "4K"}),
-    ("cloud", {"size": 10**9, "latency": 20, "hide_reads": False}),
+    ("cloud", {"size": 10**9, "latency": 20, "hide_reads": False, "dollars": 150.5}),
     ("bus", {}),
 ])
 def test_it_is_that_of_the_command(watcher, options):
@@ -46,6 +46,7 @@ def test_it_is_that_of_the_command(watcher, options):
     ("copies", {"size": "1G", "space_factor": 0.5}, "a factor is 1 or more"),
     ("copies", {"size": "1G", "memory": 1}, "--memory 1 is too little"),
     ("cloud", {"size": "1G", "rate": 0}, "--rate"),
+    ("cloud", {"size": "1G", "dollars": 10.5}, "--dollars 10.5 are too few"),
     ("swap", {"size": "1G", "rate": 5}, "--rate does not apply"),
 ])
 def test_errors_have_the_words_of_the_command(watcher, options, words):

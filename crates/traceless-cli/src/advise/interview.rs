@@ -1,6 +1,8 @@
 //! Questions on a terminal, for what the command line does not say.
 
-use crate::args::{AdviseArgs, Watcher, WritePattern, YesNo, parse_factor, parse_size};
+use crate::args::{
+    AdviseArgs, Watcher, WritePattern, YesNo, parse_dollars, parse_factor, parse_size,
+};
 use clap::ValueEnum;
 use std::io::{self, BufRead, Write};
 
@@ -70,6 +72,10 @@ fn ask_about_blocks<R: BufRead, W: Write>(
     if args.rate.is_none() && args.latency.is_none() {
         let question = "Blocks a second at a constant rate, which hides times [as they come]?";
         args.rate = dialog.ask(question, count)?;
+    }
+    if args.dollars.is_none() {
+        args.dollars =
+            dialog.ask("How many dollars a month may it cost [no limit]?", parse_dollars)?;
     }
     Ok(())
 }
@@ -174,8 +180,8 @@ mod tests {
         assert_eq!((args.memory, args.space_factor, questions), (Some(1 << 20), None, 3));
         let (args, questions) = interview("--size 1G", "swap\n\n1M\n3\n").unwrap();
         assert_eq!((args.hide_reads, args.memory, questions), (None, Some(1 << 20), 4));
-        let (args, _) = interview("--rate 5", "cloud\n1G\n\n\n4K\n").unwrap();
-        assert_eq!((args.block_len, args.rate), (Some(4096), Some(5)));
+        let (args, _) = interview("--rate 5", "cloud\n1G\n\n\n4K\n150\n").unwrap();
+        assert_eq!((args.block_len, args.rate, args.dollars), (Some(4096), Some(5), Some(150.0)));
     }
 
     #[test]

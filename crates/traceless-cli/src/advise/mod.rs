@@ -68,6 +68,7 @@ fn requirements(args: &AdviseArgs) -> Result<Requirements, Failure> {
         pattern: args.pattern.map(Into::into),
         rate: args.rate.and_then(NonZeroU32::new),
         latency: args.latency.and_then(NonZeroU32::new),
+        dollars: args.dollars,
         ..Requirements::new(watcher.into(), args.size.unwrap_or(0))
     };
     if args.size.is_none() && required.is_protectable() {

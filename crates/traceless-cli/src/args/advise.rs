@@ -41,6 +41,10 @@ pub struct AdviseArgs {
     /// queries are then sent at a constant rate that is high enough
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
     pub latency: Option<u32>,
+    /// Dollars a month that hosts and gateway may cost, with --watcher cloud, at the prices of
+    /// `traceless plan cloud`
+    #[arg(long, value_name = "USD", value_parser = parse_dollars)]
+    pub dollars: Option<f64>,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -87,15 +91,25 @@ pub fn parse_factor(text: &str) -> Result<f64, String> {
     factor.filter(|&factor| factor >= 1.0).ok_or_else(|| "a factor is 1 or more, as 2.5".to_owned())
 }
 
+/// Reads a sum of money.
+pub fn parse_dollars(text: &str) -> Result<f64, String> {
+    let dollars = text.trim().parse().ok().filter(|dollars: &f64| dollars.is_finite());
+    dollars.filter(|&dollars| dollars > 0.0).ok_or_else(|| "dollars are more than 0".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn factors_are_one_or_more() {
+    fn factors_are_one_or_more_and_dollars_more_than_none() {
         assert_eq!(parse_factor("2.5"), Ok(2.5));
         for wrong in ["0.9", "-1", "nan", "inf", "x", ""] {
             assert!(parse_factor(wrong).unwrap_err().contains("as 2.5"), "{wrong}");
         }
+        assert_eq!(parse_dollars("0.5"), Ok(0.5));
+        assert!(
+            ["0", "-1", "nan", "inf", "x", ""].iter().all(|wrong| parse_dollars(wrong).is_err())
+        );
     }
 }

@@ -408,5 +408,6 @@ def advise(
     pattern: str | None = None,
     rate: int | None = None,
     latency: int | None = None,
+    dollars: float | None = None,
 ) -> dict[str, Any]: ...
 def report_rows(report: dict[str, Any]) -> list[dict[str, Any]]: ...
