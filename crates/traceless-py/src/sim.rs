@@ -79,7 +79,7 @@ pub fn simulate<'py>(
 ///
 /// Ctrl-C ends it after the runs that are under way; what is finished is kept.
 ///
-/// Returns a dictionary in the schema "traceless.sim.result.v1" (docs/json.md): `metrics`, and
+/// Returns a dictionary in the schema "traceless.sim.run.v1" (docs/json.md): `metrics`, and
 /// `verdicts` on the paper's claims. `report_rows` makes rows of it.
 #[pyfunction]
 #[pyo3(signature = (file, out, *, level = "quick", records = None, jobs = 1))]

@@ -4,7 +4,7 @@
 use super::Finding;
 use super::tree::{Tree, has_extension};
 
-const WORDS_MAX: usize = 51_500;
+const WORDS_MAX: usize = 50_000;
 /// Begins of what a program writes, up to the next line that begins with `END`.
 const GENERATED: [&str; 2] = ["<!-- floors:", "<!-- release -->"];
 const END: &str = "<!-- /";

@@ -15,6 +15,7 @@ mod layering;
 mod lines;
 mod names;
 mod prose;
+mod schemas;
 mod tree;
 mod unsafe_code;
 mod words;
@@ -27,7 +28,7 @@ use tree::Tree;
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 17] = [
     layering::check,
     circles::check,
     crates::check,
@@ -42,6 +43,7 @@ const RULES: [Rule; 16] = [
     document_words::check,
     citations::check,
     examples::check,
+    schemas::check,
     floors_table::check,
     changelog::check,
 ];
