@@ -3,6 +3,7 @@
 pub mod cloud;
 pub mod controls;
 mod experiment;
+mod leftovers;
 mod pager;
 mod paging;
 mod python;

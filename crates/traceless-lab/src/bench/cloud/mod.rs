@@ -15,6 +15,7 @@ mod skewed;
 
 use crate::args::{BenchKernel, CloudArgs};
 use crate::bench::controls::{Controls, OperationTimes};
+use crate::bench::leftovers;
 use crate::report::{Hardware, failed, summary};
 use clients::{ClientTimes, measure};
 use compared::{StoreTimes, measure_all};
@@ -219,8 +220,10 @@ impl BenchKernel {
 
 /// A folder for a tree, deleted when it is dropped.
 fn fresh_folder(beside: &Path) -> Result<TempDir, Failure> {
+    let path = leftovers::path(beside, "tree-");
+    let prefix = path.file_name().unwrap_or_default();
     let failed = |e| Failure::new(DEVICE, format!("{}: {e}", beside.display()));
-    tempfile::Builder::new().prefix("tree-").tempdir_in(beside).map_err(failed)
+    tempfile::Builder::new().prefix(prefix).tempdir_in(beside).map_err(failed)
 }
 
 fn start(

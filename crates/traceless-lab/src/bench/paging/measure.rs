@@ -3,6 +3,7 @@
 use super::subject::PagingSubject;
 use super::threads::{self, Threads};
 use super::workloads::{self, ProgramInput};
+use crate::bench::leftovers;
 use crate::report::failed;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -165,7 +166,7 @@ pub struct ProgramRun {
 impl Scratch {
     pub fn new() -> Result<Self, Failure> {
         #[expect(clippy::disallowed_methods, reason = "scratch files, as their name says")]
-        let path = std::env::temp_dir().join(format!("traceless-bench-{}", std::process::id()));
+        let path = leftovers::path(&std::env::temp_dir(), "paging");
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).map_err(failed)?;
         Ok(Self(path))

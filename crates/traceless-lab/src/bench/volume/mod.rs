@@ -22,6 +22,7 @@ mod workload;
 mod write_only;
 
 use crate::args::{BenchSuite, VolumeBenchArgs};
+use crate::bench::leftovers;
 use crate::report::Hardware;
 use crate::report::print_report;
 pub use crate::report::{Row, failed, row, summary};
@@ -130,8 +131,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(parent: &Path, what: &str) -> Result<Self, Failure> {
-        let name = format!("traceless-bench-{}-{what}", std::process::id());
-        let path = std::path::absolute(parent.join(name)).map_err(failed)?;
+        let path = std::path::absolute(leftovers::path(parent, what)).map_err(failed)?;
         std::fs::create_dir(&path).map_err(failed)?;
         Ok(Self(path))
     }
