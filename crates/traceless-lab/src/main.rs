@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::Audit(args) => audit::run(args),
         Command::Bench { command } => entry::report(bench::run(command)),
         Command::Report(args) => entry::report(page::run(args)),
+        Command::Supervise(args) => page::supervise(args).unwrap_or_else(|e| entry::report(Err(e))),
         Command::Scale(args) => entry::report(scale::run(args)),
         Command::PagedProgram(args) => entry::report(bench::program(args)),
     };

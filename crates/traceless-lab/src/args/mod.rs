@@ -53,6 +53,9 @@ pub enum Command {
     /// Predicts how fast a cloud store of any size is, by a model of its parts that this machine's
     /// times calibrate
     Scale(ScaleArgs),
+    /// Runs a command of `report`, and ends it when the report ends
+    #[command(hide = true)]
+    Supervise(SupervisorArgs),
     /// Runs a program that `bench pager --experiment` pages
     #[command(hide = true)]
     PagedProgram(PagedProgramArgs),

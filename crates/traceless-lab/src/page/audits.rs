@@ -1,7 +1,7 @@
 //! Audits, and the verdict on each scheme.
 
 use super::catalog::{AuditGroup, Catalog};
-use super::job::{JobProgram, Outcome, PageJob};
+use super::job::{JobProgram, NoResult, Outcome, PageJob};
 use super::wants;
 use crate::args::ReportArgs;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub struct AuditRow {
 }
 
 /// A job by its name, and its outcome or the reason why there is none.
-type Named<'a> = (&'a str, Result<Outcome, String>);
+type Named<'a> = (&'a str, &'a Result<Outcome, NoResult>);
 
 /// The audit that takes one scheme at a time; the rest take all schemes at once.
 const ONE_BY_ONE: &str = "volume";
@@ -53,6 +53,7 @@ pub fn jobs(catalog: &Catalog, args: &ReportArgs) -> Vec<PageJob> {
             input: Value::Null,
             // 1 is a finding.
             codes: &[0, 1],
+            minutes: group.minutes,
         }
     };
     let of_group = |group: &AuditGroup| {
@@ -97,8 +98,8 @@ pub fn rows(catalog: &Catalog, outcomes: &[Named<'_>]) -> Vec<AuditRow> {
     rows
 }
 
-fn claims(outcome: &Result<Outcome, String>) -> Result<&[Value], String> {
-    let outcome = outcome.as_ref().map_err(Clone::clone)?;
+fn claims(outcome: &Result<Outcome, NoResult>) -> Result<&[Value], String> {
+    let outcome = outcome.as_ref().map_err(NoResult::to_string)?;
     let claims = outcome.report["claims"].as_array();
     claims.map(Vec::as_slice).ok_or_else(|| "the report has no claims".to_owned())
 }
@@ -130,7 +131,7 @@ fn row(target: &str, scheme: &str, claims: &Result<Vec<&Value>, String>) -> Audi
     }
 }
 
-fn scheme_row(group: &AuditGroup, scheme: &str, outcome: &Result<Outcome, String>) -> AuditRow {
+fn scheme_row(group: &AuditGroup, scheme: &str, outcome: &Result<Outcome, NoResult>) -> AuditRow {
     let is_about = |claim: &&Value| {
         let name = text(claim, "name");
         if name.starts_with(DETECTOR) {
@@ -145,7 +146,7 @@ fn scheme_row(group: &AuditGroup, scheme: &str, outcome: &Result<Outcome, String
 }
 
 /// The row of a planted leak: it leaks if the audit caught it.
-fn leak_row(group: &AuditGroup, scheme: &str, outcome: &Result<Outcome, String>) -> AuditRow {
+fn leak_row(group: &AuditGroup, scheme: &str, outcome: &Result<Outcome, NoResult>) -> AuditRow {
     let fault = format!("{CATCHES}{}", group.fault.as_deref().unwrap_or(scheme));
     let is_about = |claim: &&Value| {
         let rest = text(claim, "name").strip_prefix(fault.as_str());
@@ -165,7 +166,7 @@ fn leak_row(group: &AuditGroup, scheme: &str, outcome: &Result<Outcome, String>)
     }
 }
 
-fn planted_row(target: &str, outcome: &Result<Outcome, String>) -> AuditRow {
+fn planted_row(target: &str, outcome: &Result<Outcome, NoResult>) -> AuditRow {
     let is_planted = |claim: &&Value| text(claim, "name").starts_with(DETECTOR);
     let planted = claims(outcome).map(|all| all.iter().filter(is_planted).collect());
     row(target, "planted faults, all found", &planted)
@@ -188,12 +189,12 @@ mod tests {
         Line::parse_from(["report"].iter().chain(words)).args
     }
 
-    fn outcome(claims: &[(&str, &str)]) -> Outcome {
+    fn outcome(claims: &[(&str, &str)]) -> Result<Outcome, NoResult> {
         let mut all: Vec<Value> = vec![];
         for (name, verdict) in claims {
             all.push(json!({ "name": name, "verdict": verdict, "evidence": "seen" }));
         }
-        Outcome { report: json!({ "claims": all }), seconds: 1.0 }
+        Ok(Outcome { report: json!({ "claims": all }), seconds: 1.0, is_kept: false })
     }
 
     #[test]
@@ -217,7 +218,7 @@ mod tests {
             ("the detector catches fetch-slots: T grows", "pass"),
             ("the detector catches ir-stash:as-printed: hits", "fault"),
         ]);
-        let rows = rows(&catalog, &[("audit/sim", Ok(sim))]);
+        let rows = rows(&catalog, &[("audit/sim", &sim)]);
         let of = |scheme: &str| rows.iter().find(|row| row.scheme == scheme).unwrap();
         let verdict = |scheme: &str| of(scheme).verdict.as_deref().unwrap_or("none");
         assert_eq!([verdict("ir-dwb"), verdict("ir-dwb:queue")], ["pass", "leak"]);
@@ -235,11 +236,8 @@ mod tests {
     fn volumes_have_audits_of_their_own() {
         let catalog = Catalog::read(&checkout()).unwrap();
         let claims = [("traces are equal", "pass"), ("the detector catches plain", "pass")];
-        let failed = Err("no memory".to_owned());
-        let rows = rows(
-            &catalog,
-            &[("audit/volume/detwo", Ok(outcome(&claims))), ("audit/volume/sq", failed)],
-        );
+        let (made, failed) = (outcome(&claims), Err(NoResult::Failed("no memory".to_owned())));
+        let rows = rows(&catalog, &[("audit/volume/detwo", &made), ("audit/volume/sq", &failed)]);
         let verdicts: Vec<_> =
             rows.iter().map(|row| (row.scheme.as_str(), row.is_expected(), row.claims)).collect();
         assert_eq!(

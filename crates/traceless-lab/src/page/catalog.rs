@@ -50,6 +50,8 @@ pub struct Figure {
     pub why: String,
     /// The results of level full, and the paper's.
     pub measured: String,
+    /// Minutes that level full takes on two processors, about.
+    pub minutes: f64,
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq, Debug)]
@@ -75,6 +77,10 @@ pub struct AuditGroup {
     pub leaks: bool,
     /// The name of the scheme among the planted faults, if it is not the scheme's own.
     pub fault: Option<String>,
+    /// Minutes that a command of the audit takes at level release, about; where a leak is expected
+    /// it has no command of its own.
+    #[serde(default)]
+    pub minutes: f64,
     /// The reason, where a leak is expected.
     #[serde(default)]
     pub why: String,
@@ -124,9 +130,15 @@ impl Catalog {
                 if figure.why.is_empty() || figure.measured.is_empty() {
                     return Err(format!("{}: a verdict has a reason", figure.file));
                 }
+                if figure.minutes <= 0.0 {
+                    return Err(format!("{}: how many minutes level full takes", figure.file));
+                }
             }
         }
-        Ok(())
+        let untimed = self.audits.iter().find(|audit| audit.leaks != (audit.minutes <= 0.0));
+        untimed.map_or(Ok(()), |audit| {
+            Err(format!("{}: how many minutes level release takes", audit.target))
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::audits::AuditRow;
 use super::catalog::{FigureVerdict, Paper};
 use super::figure::{Chart, ClaimRow, FigureNumbers};
+use super::job::NoResult;
 use super::recorded::{Floor, RecordedTable};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
@@ -38,6 +39,8 @@ pub struct Page<'a> {
     pub is_full: bool,
     /// Whether only a part was requested.
     pub is_part: bool,
+    /// How many parts are not made yet, and how many there are.
+    pub missing: [usize; 2],
     pub papers: Vec<PaperSection<'a>>,
     pub audits: Vec<AuditRow>,
     pub peers_machine: String,
@@ -61,7 +64,7 @@ pub struct FigureSection<'a> {
     pub command: String,
     pub seconds: f64,
     /// The numbers, or the reason why there are none.
-    pub numbers: Result<FigureNumbers, String>,
+    pub numbers: Result<FigureNumbers, NoResult>,
 }
 
 /// Text that HTML takes as it is.
@@ -156,6 +159,14 @@ impl Page<'_> {
         if self.is_part {
             *out +=
                 "<p class=\"notice\">Only a part was requested, with <code>--only</code>.</p>\n";
+        }
+        let [missing, all] = self.missing;
+        if missing > 0 {
+            put!(
+                out,
+                "<p class=\"notice\"><strong>{missing} of {all} parts are not made yet.</strong> \
+                 The same command goes on with them.</p>\n"
+            );
         }
         *out += "</header>\n";
     }
@@ -329,7 +340,8 @@ impl FigureSection<'_> {
         );
         match numbers {
             Err(why) => {
-                put!(out, "<p class=\"failed\">Could not be run here: {}</p>\n", escaped(why));
+                let class = if *why == NoResult::NotMade { "soft" } else { "failed" };
+                put!(out, "<p class=\"{class}\">{}</p>\n", escaped(&why.to_string()));
             }
             Ok(numbers) => {
                 put!(
@@ -498,7 +510,8 @@ mod tests {
         }
     }
 
-    fn page(catalog: &Catalog, failure: Option<&str>) -> String {
+    fn page(catalog: &Catalog, failure: Option<NoResult>) -> String {
+        let missing = usize::from(failure == Some(NoResult::NotMade));
         let paper = &catalog.papers[0];
         let section = FigureSection {
             id: paper.id(&paper.figures[0]),
@@ -508,12 +521,13 @@ mod tests {
             remarks: vec!["a `word`".to_owned()],
             command: "traceless sim".to_owned(),
             seconds: 2.25,
-            numbers: failure.map_or_else(|| Ok(numbers()), |why| Err(why.to_owned())),
+            numbers: failure.map_or_else(|| Ok(numbers()), Err),
         };
         Page {
             facts: vec![("processor", "<cpu>".to_owned())],
             is_full: false,
             is_part: true,
+            missing: [missing, 1],
             papers: vec![PaperSection { paper, figures: vec![section] }],
             audits: vec![],
             peers_machine: String::new(),
@@ -568,9 +582,15 @@ mod tests {
 
     #[test]
     fn what_could_not_be_run_says_why() {
-        let page = page(&Catalog::read(&checkout()).unwrap(), Some("no <root>"));
-        assert!(markup(&page).contains("Could not be run here: no &lt;root&gt;"));
-        assert!(page.contains("id=\"charts\">{}</script>"));
+        let catalog = Catalog::read(&checkout()).unwrap();
+        let page = |why| page(&catalog, Some(why));
+        let failed = page(NoResult::Failed("no <root>".to_owned()));
+        assert!(markup(&failed).contains("Could not be run here: no &lt;root&gt;"));
+        assert!(failed.contains("id=\"charts\">{}</script>"));
+        let early = page(NoResult::NotMade);
+        assert!(markup(&early).contains("1 of 1 parts are not made yet."));
+        assert!(markup(&early).contains("<p class=\"soft\">Not made yet</p>"));
+        assert!(!failed.contains("are not made yet"));
     }
 
     #[test]

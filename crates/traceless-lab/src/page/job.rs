@@ -1,10 +1,11 @@
 //! Commands of this program and of `traceless`, and their results, which are kept: a command is
 //! not run again while its input is the same.
 
+use super::supervisor;
 use crate::program;
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::{Value, json};
+use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -29,6 +30,8 @@ pub struct PageJob {
     pub input: Value,
     /// The exit codes of a command that has a result.
     pub codes: &'static [i32],
+    /// Minutes that it takes at level full.
+    pub minutes: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +44,17 @@ pub enum JobProgram {
 pub struct Outcome {
     pub report: Value,
     pub seconds: f64,
+    /// Whether it was there before.
+    pub is_kept: bool,
+}
+
+/// The reason why a command has no result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NoResult {
+    /// Its turn has not come.
+    NotMade,
+    /// It failed, as these words say.
+    Failed(String),
 }
 
 /// The folder of the results, held by one report at a time.
@@ -49,14 +63,24 @@ pub struct Workshop {
     results: Results,
     interrupted: Arc<AtomicBool>,
     cpu: String,
-    /// Locked. Commands inherit it, so that what a killed report left behind still holds it.
+    /// Locked.
     _lock: File,
 }
 
+const SCHEMA: &str = "traceless.lab.outcome.v1";
 /// How often a command is looked at while it runs.
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes of its last words that are kept if a command fails.
 const LAST_WORDS: usize = 600;
+
+impl fmt::Display for NoResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotMade => f.write_str("Not made yet"),
+            Self::Failed(words) => write!(f, "Could not be run here: {words}"),
+        }
+    }
+}
 
 impl JobProgram {
     pub fn name(self) -> &'static str {
@@ -81,6 +105,11 @@ impl PageJob {
         [self.program.name()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
     }
 
+    /// Whether `folder` has the result.
+    pub fn is_made(&self, folder: &Path, cpu: &str) -> Result<bool, Error> {
+        Ok(Results::existing(folder, SCHEMA).find(&self.key(cpu)?).is_some())
+    }
+
     /// The name of the result.
     fn key(&self, cpu: &str) -> Result<String, Error> {
         key(&self.whole_input(cpu))
@@ -100,26 +129,29 @@ impl PageJob {
 impl Workshop {
     /// Opens the folder, for one report at a time.
     pub fn open(folder: &Path, cpu: String) -> Result<Self, Failure> {
-        let results = Results::open(folder, "traceless.lab.outcome.v1")?;
+        let results = Results::open(folder, SCHEMA)?;
         let path = folder.join("lock");
         let lock = File::create(&path)
             .map_err(|e| Failure::new(DEVICE, format!("{}: {e}", path.display())))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            let what = "another report, or a command that one left behind, is at work there";
-            Failure::new(BUSY, format!("{}: {what}", folder.display()))
+            Failure::new(BUSY, format!("{}: another report is at work there", folder.display()))
         })?;
-        fcntl_setfd(&lock, FdFlags::empty()).map_err(Failure::usage)?;
+        remove_parts(folder);
         let folder = folder.to_owned();
         Ok(Self { folder, results, interrupted: signals::flag()?, cpu, _lock: lock })
     }
 
     /// The result of a job, which is run if there is none. `place` is its number among all jobs.
     /// The outer failure ends the report, the inner one is a job's own.
-    pub fn outcome(&self, job: &PageJob, place: &str) -> Result<Result<Outcome, String>, Failure> {
+    pub fn outcome(
+        &self,
+        job: &PageJob,
+        place: &str,
+    ) -> Result<Result<Outcome, NoResult>, Failure> {
         let key = job.key(&self.cpu)?;
         if let Some(stored) = self.results.find(&key) {
             eprint_line(&format!("{place} {}: is there", job.id));
-            return Ok(Ok(Outcome::of(&stored)));
+            return Ok(Ok(Outcome::of(&stored, true)));
         }
         let clock = Monotonic::start();
         let made = self.make(job);
@@ -131,20 +163,20 @@ impl Workshop {
             Ok(report) => report,
             Err(words) => {
                 eprint_line(&format!("{place} {}: {words}", job.id));
-                return Ok(Err(words));
+                return Ok(Err(NoResult::Failed(words)));
             }
         };
         eprint_line(&format!("{place} {}: {seconds:.1} s", job.id));
         let stored = json!({ "report": report, "seconds": seconds });
         self.results.store(&key, &job.whole_input(&self.cpu), &stored)?;
-        Ok(Ok(Outcome::of(&stored)))
+        Ok(Ok(Outcome::of(&stored, false)))
     }
 
     /// Runs a job. A failure is in words for the page.
     fn make(&self, job: &PageJob) -> Result<Value, String> {
         let failed = |e: std::io::Error| e.to_string();
         let [out, err] = ["out", "err"].map(|name| self.folder.join(name));
-        let mut command = job.program.command()?;
+        let mut command = supervisor::supervised(&job.program.command()?).map_err(failed)?;
         command.args(&job.words).args(&job.places).stdin(Stdio::null());
         command.stdout(File::create(&out).map_err(failed)?);
         command.stderr(File::create(&err).map_err(failed)?);
@@ -168,7 +200,7 @@ impl Workshop {
                 return Ok(status);
             }
             if self.interrupted.load(Ordering::Relaxed) {
-                child.kill()?;
+                supervisor::end(&child);
                 return child.wait();
             }
             sleep(LOOK);
@@ -176,10 +208,23 @@ impl Workshop {
     }
 }
 
+/// Removes files that a killed report, or a command of one, has left half written.
+fn remove_parts(outcomes: &Path) {
+    let out = outcomes.parent().unwrap_or(outcomes);
+    for folder in ["", "outcomes/runs", "results", "results/runs"].map(|name| out.join(name)) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|ending| ending == "part") {
+                // What cannot be removed is harmless.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
 impl Outcome {
-    fn of(stored: &Value) -> Self {
+    fn of(stored: &Value, is_kept: bool) -> Self {
         let seconds = stored["seconds"].as_f64().unwrap_or_default();
-        Self { report: stored["report"].clone(), seconds }
+        Self { report: stored["report"].clone(), seconds, is_kept }
     }
 }
 
@@ -189,8 +234,8 @@ mod tests {
 
     fn job(words: &[&str], input: Value) -> PageJob {
         let words = words.iter().map(|&word| word.to_owned()).collect();
-        let (id, program) = ("a".to_owned(), JobProgram::Lab);
-        PageJob { id, program, words, places: vec!["--out".to_owned()], input, codes: &[0] }
+        let (id, program, places) = ("a".to_owned(), JobProgram::Lab, vec!["--out".to_owned()]);
+        PageJob { id, program, words, places, input, codes: &[0], minutes: 1.0 }
     }
 
     #[test]
@@ -208,13 +253,17 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_has_one_report_at_a_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let first = Workshop::open(folder.path(), String::new()).unwrap();
-        let second = Workshop::open(folder.path(), String::new()).err().unwrap();
+    fn a_folder_has_one_report_at_a_time_and_no_half_files_of_earlier_ones() {
+        let out = tempfile::tempdir().unwrap();
+        let folder = out.path().join("outcomes");
+        let first = Workshop::open(&folder, String::new()).unwrap();
+        let second = Workshop::open(&folder, String::new()).err().unwrap();
         assert_eq!(second.code, BUSY);
         drop(first);
-        assert!(Workshop::open(folder.path(), String::new()).is_ok());
+        let part = folder.with_file_name("half.part");
+        fs::write(&part, "{").unwrap();
+        assert!(Workshop::open(&folder, String::new()).is_ok());
+        assert!(!part.exists());
     }
 
     #[test]
@@ -224,7 +273,9 @@ mod tests {
         let job = job(&["audit"], Value::Null);
         let stored = json!({ "report": { "verdict": "pass" }, "seconds": 2.5 });
         workshop.results.store(&job.key("").unwrap(), &Value::Null, &stored).unwrap();
-        let Outcome { report, seconds } = workshop.outcome(&job, "1/1").unwrap().unwrap();
-        assert_eq!((report["verdict"].as_str(), seconds), (Some("pass"), 2.5));
+        let Outcome { report, seconds, is_kept } = workshop.outcome(&job, "1/1").unwrap().unwrap();
+        assert_eq!((report["verdict"].as_str(), seconds, is_kept), (Some("pass"), 2.5, true));
+        let is_made = |cpu: &str| job.is_made(folder.path(), cpu).unwrap();
+        assert_eq!((is_made(""), is_made("another")), (true, false));
     }
 }

@@ -2,15 +2,20 @@
 //! audits, and recorded speeds.
 //!
 //! `audits`: audits and their verdicts; `catalog`: `experiments/papers.toml`; `job`: commands, and
-//! their results, which are kept; `figure`: the numbers of an experiment's report; `recorded`:
-//! numbers that are not measured here; `html`: the page.
+//! their results, which are kept; `supervisor`: commands end with the report; `pace`: how long the
+//! rest takes; `figure`: the numbers of an experiment's report; `recorded`: numbers that are not
+//! measured here; `html`: the page.
 
 mod audits;
 mod catalog;
 mod figure;
 mod html;
 mod job;
+mod pace;
 mod recorded;
+mod supervisor;
+
+pub use supervisor::run as supervise;
 
 use crate::args::ReportArgs;
 use crate::report::Hardware;
@@ -18,13 +23,16 @@ use audits::AuditRow;
 use catalog::{Catalog, Figure, FigureVerdict, Paper, RunnerKind};
 use figure::FigureNumbers;
 use html::{FigureSection, Page, PaperSection};
-use job::{JobProgram, Outcome, PageJob, Workshop};
+use job::{JobProgram, NoResult, Outcome, PageJob, Workshop};
+use pace::PartTimes;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use toml::Table;
 use traceless_cli::failure::{FINDING, Failure};
-use traceless_cli::output::print_line;
+use traceless_cli::output::{eprint_line, print_line};
 use traceless_sim::experiment::Result;
 use traceless_sim::experiment::results::write_atomically;
 use traceless_sim::experiment::toml_file::{parse_file, read_table, sibling};
@@ -43,71 +51,140 @@ struct FigureJob<'a> {
     job: PageJob,
 }
 
-/// Makes what is missing, and writes the page.
+/// Makes what is missing, and writes the page: at level full after each part.
 pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     let catalog = Catalog::read(&args.checkout)?;
     let hardware = Hardware::here();
-    std::fs::create_dir_all(&args.out).map_err(Failure::usage)?;
     let figures = figure_jobs(&catalog, args)?;
     let audits = audits::jobs(&catalog, args);
-    let all = figures.len() + audits.len();
-    if all == 0 {
+    let mut jobs: Vec<&PageJob> = figures.iter().map(|figure| &figure.job).chain(&audits).collect();
+    if jobs.is_empty() {
         return Err(Failure::usage("--only names no figure and no audit"));
     }
-    let workshop = Workshop::open(&args.out.join("outcomes"), hardware.cpu.clone())?;
-    let mut papers: Vec<PaperSection<'_>> = vec![];
-    for (nth, figure) in figures.iter().enumerate() {
-        let outcome = workshop.outcome(&figure.job, &format!("{}/{all}", nth + 1))?;
-        if papers.last().is_none_or(|section| section.paper.name != figure.paper.name) {
-            papers.push(PaperSection { paper: figure.paper, figures: vec![] });
+    if args.full || args.list {
+        // A night that is too short leaves most of them.
+        jobs.sort_by(|a, b| a.minutes.total_cmp(&b.minutes));
+    }
+    let folder = args.out.join("outcomes");
+    if args.list {
+        return list(&jobs, &folder, &hardware.cpu);
+    }
+    std::fs::create_dir_all(&args.out).map_err(Failure::usage)?;
+    let workshop = Workshop::open(&folder, hardware.cpu.clone())?;
+    let frame = Frame { args, facts: facts(args, &hardware), catalog: &catalog, audits: &audits };
+    let mut outcomes = Outcomes::new();
+    let (mut times, mut rest) =
+        (PartTimes::default(), jobs.iter().map(|job| job.minutes).sum::<f64>());
+    for (nth, job) in jobs.iter().enumerate() {
+        let outcome = workshop.outcome(job, &format!("{}/{}", nth + 1, jobs.len()))?;
+        rest -= job.minutes;
+        let is_kept = outcome.as_ref().is_ok_and(|outcome| outcome.is_kept);
+        if let Ok(outcome) = &outcome {
+            times.add(job.minutes, outcome);
         }
-        let section = papers.last_mut().expect("there is one now");
-        section.figures.push(figure.section(outcome, args.full));
+        outcomes.insert(&job.id, outcome);
+        if args.full && !is_kept && nth + 1 < jobs.len() {
+            frame.write(&figures, &outcomes)?;
+            eprint_line(&format!("about {} are left", times.words_for(rest)));
+        }
     }
-    let mut outcomes = vec![];
-    for (nth, job) in audits.iter().enumerate() {
-        let place = format!("{}/{all}", figures.len() + nth + 1);
-        outcomes.push((job.id.as_str(), workshop.outcome(job, &place)?));
-    }
-    let rows = audits::rows(&catalog, &outcomes);
-    write_page(args, &hardware, papers, rows)
+    let page = frame.write(&figures, &outcomes)?;
+    print_line(&page.to_string());
+    page.wrong.map_or(Ok(()), |words| Err(Failure::new(FINDING, words)))
 }
 
-fn write_page(
-    args: &ReportArgs,
-    hardware: &Hardware,
-    papers: Vec<PaperSection<'_>>,
-    audits: Vec<AuditRow>,
-) -> Result<(), Failure> {
-    let (peers_machine, peers) = recorded::peers(&args.checkout)?;
-    let figures = papers.iter().flat_map(|section| &section.figures);
-    let failed = figures.clone().filter(|figure| figure.numbers.is_err()).count()
-        + audits.iter().filter(|row| row.verdict.is_err()).count();
-    let counted = format!("{} figures, {} audits", figures.count(), audits.len());
-    let page = Page {
-        facts: facts(args, hardware),
-        is_full: args.full,
-        is_part: !args.only.is_empty(),
-        papers,
-        audits,
-        peers_machine,
-        peers,
-        floors: recorded::floors(&args.checkout)?,
-    };
-    let text = page.to_html();
-    let path = args.out.join(PAGE);
-    write_atomically(&path, text.as_bytes())?;
-    let size = text.len() as f64 / 1e6;
-    print_line(&format!(
-        "{}: {counted}, {failed} of them could not be run, {size:.1} MB",
-        path.display()
-    ));
-    let wrong = page.audits.iter().find(|row| row.is_expected() == Some(false));
-    wrong.map_or(Ok(()), |row| {
-        let AuditRow { target, scheme, verdict, .. } = row;
-        let verdict = verdict.as_deref().unwrap_or_default();
-        Err(Failure::new(FINDING, format!("audit {target} --scheme {scheme}: {verdict}")))
-    })
+/// Prints the parts, and how long the missing ones take.
+fn list(jobs: &[&PageJob], folder: &Path, cpu: &str) -> Result<(), Failure> {
+    let (mut rest, mut missing) = (0.0, 0);
+    for job in jobs {
+        let is_made = job.is_made(folder, cpu)?;
+        if !is_made {
+            rest += job.minutes;
+            missing += 1;
+        }
+        let state = if is_made { "is there" } else { "-" };
+        print_line(&format!("{:<40}{:>10}  {state}", job.id, pace::in_words(job.minutes)));
+    }
+    let all = jobs.len();
+    let rest = pace::in_words(rest);
+    print_line(&format!("{missing} of {all} are missing: about {rest} at level full"));
+    Ok(())
+}
+
+/// What became of each part so far, by its name.
+type Outcomes<'a> = BTreeMap<&'a str, Result<Outcome, NoResult>>;
+
+/// What all pages of a report share.
+struct Frame<'a> {
+    args: &'a ReportArgs,
+    facts: Vec<(&'static str, String)>,
+    catalog: &'a Catalog,
+    audits: &'a [PageJob],
+}
+
+/// A page that was written.
+struct PageFile {
+    path: PathBuf,
+    counts: [usize; 2],
+    failed: usize,
+    bytes: usize,
+    /// The first audit that did not find what it should.
+    wrong: Option<String>,
+}
+
+impl Frame<'_> {
+    fn write(&self, jobs: &[FigureJob<'_>], outcomes: &Outcomes<'_>) -> Result<PageFile, Failure> {
+        let Self { args, facts, catalog, audits } = self;
+        let not_made = Err(NoResult::NotMade);
+        let of = |id: &str| outcomes.get(id).unwrap_or(&not_made);
+        let mut papers: Vec<PaperSection<'_>> = vec![];
+        for job in jobs {
+            if papers.last().is_none_or(|section| section.paper.name != job.paper.name) {
+                papers.push(PaperSection { paper: job.paper, figures: vec![] });
+            }
+            let section = papers.last_mut().expect("there is one now");
+            section.figures.push(job.section(of(&job.job.id), args.full));
+        }
+        let made: Vec<_> = audits.iter().map(|job| (job.id.as_str(), of(&job.id))).collect();
+        let audits = audits::rows(catalog, &made);
+        let figures = papers.iter().flat_map(|section| &section.figures);
+        let failed = figures.clone().filter(|figure| figure.numbers.is_err()).count()
+            + audits.iter().filter(|row| row.verdict.is_err()).count();
+        let counts = [figures.count(), audits.len()];
+        let (peers_machine, peers) = recorded::peers(&args.checkout)?;
+        let page = Page {
+            facts: facts.clone(),
+            is_full: args.full,
+            is_part: !args.only.is_empty(),
+            missing: [jobs.len() + self.audits.len() - outcomes.len(), jobs.len() + made.len()],
+            papers,
+            audits,
+            peers_machine,
+            peers,
+            floors: recorded::floors(&args.checkout)?,
+        };
+        let text = page.to_html();
+        let path = args.out.join(PAGE);
+        write_atomically(&path, text.as_bytes())?;
+        let wrong = page.audits.iter().find(|row| row.is_expected() == Some(false));
+        let wrong = wrong.map(|AuditRow { target, scheme, verdict, .. }| {
+            let verdict = verdict.as_deref().unwrap_or_default();
+            format!("audit {target} --scheme {scheme}: {verdict}")
+        });
+        Ok(PageFile { path, counts, failed, bytes: text.len(), wrong })
+    }
+}
+
+impl fmt::Display for PageFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, counts: [figures, audits], failed, bytes, .. } = self;
+        let (path, megabytes) = (path.display(), *bytes as f64 / 1e6);
+        write!(
+            f,
+            "{path}: {figures} figures, {audits} audits, {failed} of them could not be run, "
+        )?;
+        write!(f, "{megabytes:.1} MB")
+    }
 }
 
 /// Whether `--only` selects a figure or an audit.
@@ -122,7 +199,7 @@ fn figure_jobs<'a>(catalog: &'a Catalog, args: &ReportArgs) -> Result<Vec<Figure
             let path = paper.path(&args.checkout, figure);
             let table = read_table(&path)?;
             let input = input(&path, &table)?;
-            let job = figure_job(paper.runner, paper.id(figure), &path, input, args);
+            let job = figure_job(paper, figure, &path, input, args);
             jobs.push(FigureJob { figure, paper, table, job });
         }
     }
@@ -139,12 +216,13 @@ fn input(path: &Path, table: &Table) -> Result<Value> {
 }
 
 fn figure_job(
-    runner: RunnerKind,
-    id: String,
+    paper: &Paper,
+    figure: &Figure,
     path: &Path,
     input: Value,
     args: &ReportArgs,
 ) -> PageJob {
+    let runner = paper.runner;
     let level = if args.full { "full" } else { "quick" };
     let file = path.display().to_string();
     let results = args.out.join("results").display().to_string();
@@ -170,11 +248,12 @@ fn figure_job(
     };
     words.push("--json");
     let words = words.into_iter().map(str::to_owned).collect();
-    PageJob { id, program, words, places, input, codes: &[0] }
+    let (id, minutes) = (paper.id(figure), figure.minutes);
+    PageJob { id, program, words, places, input, codes: &[0], minutes }
 }
 
 impl<'a> FigureJob<'a> {
-    fn section(&self, outcome: Result<Outcome, String>, is_full: bool) -> FigureSection<'a> {
+    fn section(&self, outcome: &Result<Outcome, NoResult>, is_full: bool) -> FigureSection<'a> {
         let seconds = outcome.as_ref().map_or(0.0, |outcome| outcome.seconds);
         let words = |key: &str| match self.table.get(key) {
             Some(toml::Value::String(text)) => vec![text.clone()],
@@ -197,7 +276,10 @@ impl<'a> FigureJob<'a> {
             remarks: words("remarks"),
             command: self.job.line(),
             seconds,
-            numbers: outcome.and_then(|outcome| self.numbers(&outcome.report, is_full)),
+            numbers: match outcome {
+                Ok(outcome) => self.numbers(&outcome.report, is_full).map_err(NoResult::Failed),
+                Err(why) => Err(why.clone()),
+            },
         }
     }
 
