@@ -274,6 +274,11 @@ for page in traceless traceless-volume-create traceless-gateway traceless-attest
     expect 0 inside debian man -w "$page"
     check "its place" grep -qx "/usr/share/man/man1/$page.1.gz" out
 done
+for helper in mount.traceless mount.fuse.traceless umount.traceless; do
+    check "mount(8) and umount(8) run $helper" [ -x "debian/usr/sbin/$helper" ]
+    expect 1 inside debian "/usr/sbin/$helper" --help
+    check "with the command" grep -q "mount(8) gives no such option" err
+done
 expect 0 inside debian bash -c '. /usr/share/bash-completion/completions/traceless &&
     complete -p traceless'
 lives debian /usr/bin/traceless
