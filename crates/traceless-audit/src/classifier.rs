@@ -95,7 +95,7 @@ pub fn are_indistinguishable(a: &Draws, b: &Draws, what: &str) -> Claim {
     )
 }
 
-/// UserExamples of two users: rows of features, one after the other.
+/// Examples of two users: rows of features, one after the other.
 pub(crate) struct UserExamples<'a> {
     /// What a row is about, in the plural.
     pub noun: &'a str,

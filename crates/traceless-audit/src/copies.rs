@@ -29,7 +29,8 @@ pub struct Copies {
     last: Vec<u8>,
     /// For each block, the number of the copy in which it changed last.
     changed: Vec<u32>,
-    copies: u32,
+    /// The number of the last copy.
+    newest: u32,
     /// Words of all copies.
     words: HashSet<u64>,
     /// [`FEATURES`] numbers for each block that changed.
@@ -41,13 +42,13 @@ impl Copies {
     pub fn new(first: Vec<u8>) -> Self {
         let words = words_of(&first).collect();
         let changed = vec![0; first.len().div_ceil(SNAPSHOT_BLOCK_LEN)];
-        Self { last: first, changed, copies: 0, words, rows: vec![] }
+        Self { last: first, changed, newest: 0, words, rows: vec![] }
     }
 
     /// The next copy, as long as the first.
     pub fn add(&mut self, next: Vec<u8>) {
         assert_eq!(next.len(), self.last.len(), "copies of one disk");
-        self.copies += 1;
+        self.newest += 1;
         let last = std::mem::replace(&mut self.last, next);
         let next = std::mem::take(&mut self.last);
         let blocks = last.chunks(SNAPSHOT_BLOCK_LEN).zip(next.chunks(SNAPSHOT_BLOCK_LEN));
@@ -75,7 +76,7 @@ impl Copies {
         let known = words_of(new).filter(|word| !self.words.insert(*word)).count() as f32;
         let sectors = || new.chunks(SECTOR).zip(old.chunks(SECTOR));
         let changed = sectors().filter(|(new, old)| new != old).count() as f32;
-        let zeros = |(sector, _): (&[u8], &[u8])| sector.iter().filter(|b| **b == 0).count();
+        let low = |(sector, _): (&[u8], &[u8])| sector.iter().filter(|b| **b < 2).count();
         let high = |(sector, _): (&[u8], &[u8])| sector.iter().filter(|b| **b > 127).count();
         self.rows.extend([
             count(|(new, _)| **new == 0),
@@ -85,13 +86,13 @@ impl Copies {
             pairs,
             known,
             changed,
-            sectors().map(zeros).max().unwrap_or(0) as f32,
+            sectors().map(low).max().unwrap_or(0) as f32,
             sectors().map(high).min().unwrap_or(0) as f32,
             sectors().map(high).max().unwrap_or(0) as f32,
-            (self.copies - self.changed[nth]) as f32,
+            (self.newest - self.changed[nth]) as f32,
             nth as f32 / self.changed.len() as f32,
         ]);
-        self.changed[nth] = self.copies;
+        self.changed[nth] = self.newest;
     }
 }
 
@@ -157,6 +158,9 @@ mod tests {
     use super::*;
     use crate::mixer::Mixer;
 
+    /// Makes a block anew.
+    type Change = fn(&mut Mixer, &mut [u8]);
+
     const BLOCKS: usize = 16;
     const COPIES: usize = 150;
 
@@ -167,7 +171,7 @@ mod tests {
     }
 
     /// Disks of which half of the blocks change from copy to copy; `change` makes a block anew.
-    fn disks(seed: u64, change: fn(&mut Mixer, &mut [u8])) -> Vec<Copies> {
+    fn disks(seed: u64, change: Change) -> Vec<Copies> {
         let disk = |nth| {
             let mut rng = Mixer((seed + nth) << 32);
             let mut image = vec![0; BLOCKS * SNAPSHOT_BLOCK_LEN];
@@ -195,7 +199,7 @@ mod tests {
 
     #[test]
     fn each_difference_is_learned() {
-        let faults: [(&str, fn(&mut Mixer, &mut [u8])); 4] = [
+        let faults: [(&str, Change); 4] = [
             ("a sector of zeros", |rng, block| {
                 fill(rng, block);
                 block[1024..1024 + 512 * rng.below(2) as usize].fill(0);

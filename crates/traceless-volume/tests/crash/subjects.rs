@@ -104,7 +104,9 @@ impl Subject {
     /// Steps that can be crashed at every point: kills in place of closes that make many writes.
     pub fn short_steps(&self, mut steps: Vec<Step>) -> Vec<Step> {
         if self.close_writes() > 0 {
-            steps.iter_mut().filter(|step| **step == Step::Close).for_each(|s| *s = Step::Kill);
+            for step in steps.iter_mut().filter(|step| **step == Step::Close) {
+                *step = Step::Kill;
+            }
         }
         steps
     }
@@ -405,8 +407,8 @@ fn deniable(
     let Subject { begins, around, .. } = of_detwo(public);
     // The first hidden blocks move when the writer comes near to them, by docs/format.md.
     let moves = lane_slots - (lane_slots / 16 + unsynced_max + 256) + hidden::FIRST_WRITES;
-    let mut begins = vec![0, moves, lane_slots, begins[2]];
-    begins.iter_mut().for_each(|n| *n = n.saturating_sub(hidden::FIRST_WRITES));
+    let begins = [0, moves, lane_slots, begins[2]];
+    let begins = begins.map(|writes| writes.saturating_sub(hidden::FIRST_WRITES)).to_vec();
     let subject = Subject::new(geometry, unsynced_max, begins, around.max(lane_slots));
     Subject { hidden: Some(HiddenUse { geometry, used }), ..subject }
 }
