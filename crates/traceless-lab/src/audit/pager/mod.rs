@@ -72,24 +72,24 @@ impl Suite for Pagers {
             Wrong::SkipsClean,
             "a page that did not change goes nowhere, and takes no path",
         ),
-        at_constant_rate(planted(
+        planted_at_rate(
             "mutant:idle-stops",
             PagerKind::DETWO,
             Wrong::SkipsIdle,
             "a tick without a fault writes nothing",
-        )),
-        at_constant_rate(planted(
+        ),
+        planted_at_rate(
             "mutant:path-idle-stops",
             PagerKind::FUSED,
             Wrong::SkipsIdle,
             "a tick without a fault takes no path",
-        )),
-        at_constant_rate(planted(
+        ),
+        planted_at_rate(
             "mutant:lone-pages",
             PagerKind::PATH,
             Wrong::SkipsDummies,
             "a page that comes alone takes one path in place of two",
-        )),
+        ),
     ];
 
     fn honest() -> &'static [PagerScheme] {
@@ -210,10 +210,6 @@ const fn fixed(name: &'static str, kinds: &'static [PagerKind]) -> PagerScheme {
     PagerScheme { is_fixed: true, ..scheme(name, kinds) }
 }
 
-const fn at_constant_rate(case: SelfTestCase<Pagers>) -> SelfTestCase<Pagers> {
-    SelfTestCase { scheme: PagerScheme { is_fixed: true, ..case.scheme }, ..case }
-}
-
 const fn planted(
     name: &'static str,
     kinds: &'static [PagerKind],
@@ -222,6 +218,17 @@ const fn planted(
 ) -> SelfTestCase<Pagers> {
     let scheme = PagerScheme { wrong, ..scheme(name, kinds) };
     SelfTestCase { scheme, kind: CaseKind::Fault(fault), size: 1_500 }
+}
+
+const fn planted_at_rate(
+    name: &'static str,
+    kinds: &'static [PagerKind],
+    wrong: Wrong,
+    fault: &'static str,
+) -> SelfTestCase<Pagers> {
+    let case = planted(name, kinds, wrong, fault);
+    let scheme = PagerScheme { wrong, ..fixed(name, kinds) };
+    SelfTestCase { scheme, ..case }
 }
 
 fn name_of(scheme: &PagerScheme, kind: PagerKind) -> String {
