@@ -31,7 +31,7 @@ fn arguments_are_requirements() {
     let (watcher, size) = (traceless_advise::Watcher::Cloud, 1 << 30);
     assert_eq!(of("--watcher cloud --size 1G --hide-reads no"), Requirements::new(watcher, size));
     let all = "--watcher cloud --size 1G --hide-reads yes --block-len 4K --memory 1M --writes 30 \
-               --space-factor 2.5 --pattern scattered --rate 7 --latency 9";
+               --space-factor 2.5 --pattern scattered --rate 7 --latency 9 --dollars 8.5";
     let expected = Requirements {
         watcher,
         hide_reads: true,
@@ -43,6 +43,7 @@ fn arguments_are_requirements() {
         pattern: Some(traceless_advise::WritePattern::Scattered),
         rate: NonZeroU32::new(7),
         latency: NonZeroU32::new(9),
+        dollars: Some(8.5),
     };
     assert_eq!(of(all), expected);
     assert_eq!(of("--watcher kernel").size, 0);

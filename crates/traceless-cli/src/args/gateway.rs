@@ -371,8 +371,3 @@ pub enum LogForm {
     /// A JSON object a line
     Json,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-}
