@@ -2,9 +2,9 @@
 # A real kernel on top of volumes and below them: boots Debian's under QEMU, without KVM, and runs
 # tests/guest/cases/*.sh in it, one after the other. Called by ./test --guest.
 #
-# CASES names the cases to run, SCHEMES and SWAP_SCHEMES the schemes that each is run with where that
-# matters. The case swap gets a machine of its own, with little memory. The kernel is unpacked in
-# target/guest and stays there.
+# CASES names the cases to run, SCHEMES and SWAP_SCHEMES the schemes that each is run with where
+# that matters. The case swap gets a machine of its own, with little memory. The kernel is unpacked
+# in target/guest and stays there.
 set -Eeuo pipefail
 
 PATH=$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin:/usr/sbin:/sbin
@@ -138,8 +138,8 @@ make_initramfs() {
     (cd "$tree" && find . -print0 | cpio --null --create --format newc --quiet) >"$work/initramfs"
 }
 
-# Boots with $1 MiB of memory and disks of $2 MiB. What the kernel says goes to one serial line, what
-# the cases say to another: it must be whole.
+# Boots with $1 MiB of memory and disks of $2 MiB. What the kernel says goes to one serial line,
+# what the cases say to another: it must be whole.
 boot() {
     local disk
     for disk in images log; do

@@ -9,7 +9,7 @@ use rustix::param::page_size;
 /// glibc's keeps no promise.
 ///
 /// ```
-/// // Few tests can tell more: where glibc is missing, nothing is promised.
+/// // Where glibc is missing, nothing is promised.
 /// let _is_kept = traceless_sys::reserve_heap(1 << 20);
 /// let buffer = vec![1u8; 1 << 19];
 /// assert_eq!(buffer.iter().map(|&byte| u64::from(byte)).sum::<u64>(), 1 << 19);

@@ -11,6 +11,8 @@ mod cases;
 mod check;
 #[path = "crash/disk.rs"]
 mod disk;
+#[path = "crash/effort.rs"]
+mod effort;
 #[path = "crash/fills.rs"]
 mod fills;
 #[path = "crash/hidden.rs"]
@@ -31,8 +33,9 @@ mod subjects;
 mod world;
 
 use cases::{Case, HEALTHY};
-use check::{Effort, Tally};
+use check::Tally;
 use disk::{Event, Fate, Fault};
+use effort::Effort;
 use lives::Life;
 use rounds::{Rounds, chosen_families};
 use std::sync::Mutex;

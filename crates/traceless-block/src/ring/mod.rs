@@ -21,8 +21,8 @@
 //! - **Versions are counts.** The number of a record or an eviction is known without asking the
 //!   store, so an old copy of a slot does not verify.
 //! - **The map is not saved.** It is in memory, 8 bytes a block. Slots name their blocks, with the
-//!   number of the last record of each (its *birth*), from which its leaf follows while it is in the
-//!   log; in a level it is written down. An opening reads these entries.
+//!   number of the last record of each (its *birth*), from which its leaf follows while it is in
+//!   the log; in a level it is written down. An opening reads these entries.
 //!
 //! **After a crash** the store may lack the last records, of accesses that an adversary observed.
 //! A block that was accessed then would be read from the same leaf again. So the opening gives each

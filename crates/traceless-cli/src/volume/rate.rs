@@ -9,7 +9,7 @@ use traceless_core::clock::Monotonic;
 use traceless_volume::device::Device;
 use traceless_volume::volume::{ConstantRateDevice, Volume};
 
-/// Calls `serve` with a device whose image is accessed at the rate.
+/// Calls `serve` with a device that accesses the image of the volume at the rate.
 pub fn serve_at(
     rate: Rate,
     volume: &Arc<Volume>,

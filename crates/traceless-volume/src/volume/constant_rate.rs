@@ -1,9 +1,10 @@
 //! A constant rate: each tick has as many accesses as any other, with or without requests.
 //!
 //! Requests become accesses of single blocks, which wait for a tick. The accesses of a tick are one
-//! update of the ORAM: of blocks that requests wait for, in their order, and for the rest of a block
-//! whose contents stay. Syncs follow fixed numbers of ticks, and a flush waits for the next one
-//! that begins. If a scheme hides writes only, reads do not wait for ticks: they are visible anyway.
+//! update of the ORAM: of blocks that requests wait for, in their order, and for the rest of a
+//! spare block, which keeps its contents. Syncs follow fixed numbers of ticks, and a flush waits
+//! for the next one that begins. If a scheme hides writes only, reads do not wait for ticks: they
+//! are visible anyway.
 //!
 //! A tick that is late is not left out. If it is late by a period or more, all later ones shift by
 //! that delay.
@@ -33,7 +34,7 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 /// Nanoseconds between two syncs, about.
 const SYNC_PERIOD: u64 = NS_PER_SECOND / 20;
 
-/// An open volume whose image is accessed at a constant rate while [`run`](Self::run) runs.
+/// An open volume, with accesses to its image at a constant rate while [`run`](Self::run) runs.
 pub struct ConstantRateDevice {
     volume: Arc<Volume>,
     /// Accesses of a tick.
@@ -61,7 +62,8 @@ struct BlockAccess {
     /// Its number among the accesses of its request.
     part: usize,
     reply: Sender<(usize, io::Result<Vec<u8>>)>,
-    /// Whether a tick with this access and others failed: now it gets an update of its own.
+    /// Whether a tick with several accesses, this one among them, failed: now it gets an update of
+    /// its own.
     is_alone: bool,
 }
 
@@ -228,8 +230,8 @@ impl ConstantRateDevice {
         self.synced.notify_all();
     }
 
-    /// Adds the accesses of a request to those that wait.
-    fn request(&self, places: &[Extent], from: Option<&[u8]>) -> Request {
+    /// Adds the accesses of a request to the ones that wait.
+    fn request(&self, places: &[Extent], from: Option<&[u8]>) -> BlockRequest {
         let (block_len, (reply, replies)) = (self.volume.block_len as u64, channel());
         let (mut parts, mut at_byte) = (Vec::new(), 0);
         let mut waiting = self.lock();
@@ -255,7 +257,7 @@ impl ConstantRateDevice {
         if self.has_ended.load(Ordering::Acquire) {
             waiting.clear();
         }
-        Request { parts, replies }
+        BlockRequest { parts, replies }
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<BlockAccess>> {
@@ -283,14 +285,14 @@ impl BlockAccess {
     }
 }
 
-/// A request whose accesses wait for ticks.
-struct Request {
-    /// The bytes of each access, among those of the request.
+/// A request with accesses that wait for ticks.
+struct BlockRequest {
+    /// The bytes of each access, among the bytes of the request.
     parts: Vec<Range<usize>>,
     replies: Receiver<(usize, io::Result<Vec<u8>>)>,
 }
 
-impl Request {
+impl BlockRequest {
     /// Waits for all accesses; `into` gets what they read. Returns the first error.
     fn wait(self, mut into: Option<&mut [u8]>) -> io::Result<()> {
         let mut outcome = Ok(());

@@ -1,7 +1,8 @@
 //! Runs that are crashed at every point.
 
-use crate::check::{Checker, Effort, Tally};
+use crate::check::{Checker, Tally};
 use crate::disk::Fault;
+use crate::effort::Effort;
 use crate::steps::Step;
 use crate::subjects::{Family, Subject};
 use crate::world::{Failure, World};

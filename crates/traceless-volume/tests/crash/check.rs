@@ -1,6 +1,7 @@
 //! Crashes of a run at every point, and the properties that must hold after each crash.
 
 use crate::disk::{Event, Fate, Fault, Piece, shape};
+use crate::effort::Effort;
 use crate::fills::mix;
 use crate::hidden::HiddenBlocks;
 use crate::nonces::Nonces;
@@ -10,23 +11,6 @@ use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use traceless_core::rng::{Rng, SeededRng};
 use traceless_volume::format::AREAS_AT;
-
-/// How thoroughly to check.
-#[derive(Clone, Copy)]
-pub struct Effort {
-    /// Up to this number of in-flight pieces all subsets are tried.
-    pub exhaustive_max: usize,
-    /// Random subsets, if there are more pieces.
-    pub subsets: usize,
-    /// Most places at which each piece is torn. A short piece is torn between any two sectors.
-    pub cuts: u64,
-    /// Random images with torn pieces, for each sync epoch.
-    pub torn: usize,
-    /// One image in this many is also crashed during its recovery.
-    pub again_every: u64,
-    /// One image in this many is written to after its recovery.
-    pub continue_every: u64,
-}
 
 /// Counts of the checks, so that tests can assert that they took place.
 #[derive(Clone, Copy, Default, Debug)]

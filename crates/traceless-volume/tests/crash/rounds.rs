@@ -1,7 +1,8 @@
 //! Random rounds, limited by number or by time: `cargo xtask crash`.
 
 use crate::cases::Case;
-use crate::check::{Effort, Tally};
+use crate::check::Tally;
+use crate::effort::Effort;
 use crate::lives::Life;
 use crate::subjects::{FAMILIES, Family};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,8 +3,8 @@
 //! A further scheme needs a row of [`FAMILIES`], with a table of small subjects and a function that
 //! draws one.
 
-use crate::check::Effort;
 use crate::disk::Fault;
+use crate::effort::Effort;
 use crate::fills::mix;
 use crate::hidden::{self, HiddenUse};
 use crate::steps::{Step, script};
@@ -54,8 +54,8 @@ pub struct Subject {
     /// Whether the scheme draws the places that it writes. If so, two workloads are compared with
     /// equal draws; otherwise with different ones, which is a stronger test.
     pub draws_places: bool,
-    /// Whether reads are accesses, which write and are counted. Such a scheme moves all its blocks
-    /// at an opening after a crash.
+    /// Whether reads are accesses, which write and are counted. If so, an opening after a crash
+    /// moves all blocks.
     pub hides_reads: bool,
     /// Most requests to the disk that an opening makes to move blocks.
     pub requests_of_opening: u64,

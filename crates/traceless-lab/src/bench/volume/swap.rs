@@ -1,5 +1,5 @@
-//! What a page that comes back from a swap costs its server: a random page of a volume whose image
-//! is in memory, without the kernel's part.
+//! What a page that comes back from a swap costs its server: a random page of a volume with its
+//! image in memory, without the kernel's part.
 
 use super::server::{create, user_key};
 use super::{Effort, Places, Row, failed, row, seconds};
