@@ -142,12 +142,12 @@ impl Ring {
         let state = RingState::decode(state)?;
         let expected = context.expect_writes;
         let mut core = RingCore::assemble(geometry, context, &state)?;
-        core.recover(&state, expected, progress)?;
+        let knows_marks = core.recover(&state, expected, progress)?;
         if core.life.takes_writes() {
             // The data found may still be in a volatile cache only.
             core.sync()?;
             core.begin_opening()?;
-            if !state.scheme.clean {
+            if !knows_marks {
                 core.relabel(progress)?;
             }
             core.retire_old_openings()?;

@@ -26,12 +26,13 @@ struct LogRecord {
 
 impl RingCore {
     /// Finds the count, and builds map and stash. `expected` accesses of the user must be there.
+    /// Returns whether the marks are known: not after a crash, nor if they are damaged.
     pub fn recover(
         &mut self,
         state: &RingState,
         expected: u64,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result {
+    ) -> Result<bool> {
         let mut records = self.scan_log()?;
         let scheme = &state.scheme;
         self.count = if scheme.clean {
@@ -50,10 +51,13 @@ impl RingCore {
         let births = self.build_map(&records, progress)?;
         self.load_stash(&births)?;
         self.log_cursor = Cursor::load(&self.log, Slot(self.count % self.log.slots()))?;
-        if scheme.clean && !self.life.is_read_only() {
-            self.marks.load(self.keys.newest(), &self.marks_area, &*self.store)?;
+        if !scheme.clean || self.life.is_read_only() {
+            return Ok(false);
         }
-        Ok(())
+        match self.marks.load(self.keys.newest(), &self.marks_area, &*self.store) {
+            Err(Error::Tampered { .. }) => Ok(false),
+            loaded => loaded.map(|()| true),
+        }
     }
 
     /// All records of the log that verify, in their places.
@@ -84,7 +88,11 @@ impl RingCore {
         let end = newest.map_or(0, |record| record.number + 1);
         // A record that was synced is never missing, and only so many were not synced.
         let synced = newest.map_or(0, |record| record.head.synced).max(at_least);
-        let mut count = end.saturating_sub(self.geometry.unsynced_max()).max(at_least);
+        if end < synced {
+            return Err(Error::RolledBack { expected: synced, found: end });
+        }
+        // Damage to what was synced costs the blocks that are damaged, and not the end.
+        let mut count = end.saturating_sub(self.geometry.unsynced_max()).max(synced);
         let first = self.geometry.evictions(count);
         while count < end && self.is_record_whole(count)? {
             count += 1;
@@ -94,9 +102,6 @@ impl RingCore {
                 count = self.geometry.record_before(nth);
                 break;
             }
-        }
-        if count < synced {
-            return Err(Error::RolledBack { expected: synced, found: count });
         }
         Ok(count)
     }

@@ -188,6 +188,47 @@ fn damage_costs_one_block_until_it_is_written() {
     oram.verify(&mut |_, _| {}, &mut |place| panic!("{place}")).unwrap();
 }
 
+/// After a crash damage to the contents of a record that was synced costs its block alone.
+#[test]
+fn damage_to_what_was_synced_moves_no_end() {
+    let geometry = RingGeometry::with_buckets(60, 64, 4, &[2, 4]).unwrap();
+    let mut rig = rig::Rig::with_room(geometry.clone(), geometry.store_len());
+    let mut oram = Ring::create(&geometry, rig.context(rig.store.clone(), false)).unwrap();
+    rig::fill(&mut oram, 9);
+    oram.write(Addr(7), &[9; 64]).unwrap();
+    oram.sync().unwrap();
+    oram.write(Addr(8), &[9; 64]).unwrap();
+    let (log, slot) = {
+        let core = oram.core();
+        (core.log.clone(), traceless_core::types::Slot((core.count - 2) % core.log.slots()))
+    };
+    drop(oram);
+    rig::damage(&*rig.store, &log, slot);
+    let (context, state) = (rig.context(rig.store.clone(), false), rig.vault.kept());
+    let mut oram = Ring::open(&geometry, context, &state, &mut |_, _| {}).unwrap();
+    let mut read = [0; 64];
+    let refused = oram.read(Addr(7), &mut read);
+    assert!(matches!(refused, Err(traceless_core::Error::Tampered { .. })), "{refused:?}");
+    oram.write(Addr(7), &[9; 64]).unwrap();
+    rig::assert_filled(&mut oram, 9);
+}
+
+/// Damaged marks are made anew, as after a crash.
+#[test]
+fn a_ring_opens_without_its_marks() {
+    let geometry = RingGeometry::with_buckets(60, 64, 4, &[2, 4]).unwrap();
+    let mut rig = rig::Rig::with_room(geometry.clone(), geometry.store_len());
+    let mut oram = Ring::create(&geometry, rig.context(rig.store.clone(), false)).unwrap();
+    rig::fill(&mut oram, 9);
+    oram.close().unwrap();
+    let marks = oram.core().marks_area.clone();
+    drop(oram);
+    rig::damage(&*rig.store, &marks, traceless_core::types::Slot(0));
+    let (context, state) = (rig.context(rig.store.clone(), false), rig.vault.kept());
+    let mut oram = Ring::open(&geometry, context, &state, &mut |_, _| {}).unwrap();
+    rig::assert_filled(&mut oram, 9);
+}
+
 /// The chance that a bucket of the first level or a leaf has no room falls fast enough: the blocks
 /// that miss a turn are counted, and none may miss two.
 #[test]
