@@ -105,6 +105,12 @@ pub enum Error {
     /// The key slot is empty.
     #[error("key slot {0} is empty")]
     KeySlotEmpty(usize),
+    /// The record of the key slots of a deniable image is damaged.
+    #[error(
+        "the record of the key slots is damaged: every key opens the image, but none can be added \
+         or removed; restore these bytes from a copy of the image"
+    )]
+    SlotRecordDamaged,
     /// The only key cannot be removed.
     #[error("this is the only key: without it the volume could not be opened again")]
     LastKey,
@@ -266,6 +272,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::HeaderDamaged
+            | Self::SlotRecordDamaged
             | Self::SuperblockDamaged
             | Self::Truncated { .. }
             | Self::RolledBack { .. }

@@ -169,30 +169,47 @@ impl DeniableSlots {
     }
 }
 
+/// The state of a key slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SlotState {
+    /// It holds nothing.
+    Empty,
+    /// It may hold a key: a change of it was begun, and perhaps not completed.
+    Changing,
+    /// It holds a key.
+    Key,
+}
+
 /// Which key slots are in use, sealed under the public volume's key: without a user's key a slot is
 /// as random as an empty one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SlotsInUse(u16);
+pub struct SlotsInUse {
+    /// A bit for each slot that is not empty.
+    used: u16,
+    /// A bit for each slot that holds a key.
+    keys: u16,
+}
 
 impl SlotsInUse {
-    /// Bytes of what is sealed: a bit for each slot.
-    const PLAIN_LEN: usize = 2;
+    /// No slot in use.
+    pub const NONE: Self = Self { used: 0, keys: 0 };
 
-    /// Reads the record. A new image has random bytes in its place, and slot 0 in use.
-    pub fn read(image: &File, keys: &Keys) -> io::Result<Self> {
+    /// Bytes of what is sealed: two bits for each slot.
+    const PLAIN_LEN: usize = 4;
+
+    /// Reads the record; `None` if it is damaged.
+    pub fn read(image: &File, keys: &Keys) -> io::Result<Option<Self>> {
         let mut bytes = [0; IN_USE_LEN];
         image.read_exact_at(&mut bytes, IN_USE_AT)?;
         let (sealed, tag) = bytes[Salt::LEN..].split_at(Self::PLAIN_LEN);
         let nonce = Nonce::new(0, Salt::split(&bytes).0);
         let mut plain = [0; Self::PLAIN_LEN];
-        let opened = Aead::new(&keys.slots_in_use()).open(
-            nonce,
-            keys.uuid(),
-            sealed,
-            &tag[..TAG_LEN],
-            &mut plain,
-        );
-        Ok(opened.map_or(Self(1), |()| Self(u16::from_le_bytes(plain))))
+        let cipher = Aead::new(&keys.slots_in_use());
+        let opened = cipher.open(nonce, keys.uuid(), sealed, &tag[..TAG_LEN], &mut plain);
+        let [a, b, c, d] = plain;
+        Ok(opened
+            .ok()
+            .map(|()| Self { used: u16::from_le_bytes([a, b]), keys: u16::from_le_bytes([c, d]) }))
     }
 
     /// Writes the record, durably.
@@ -201,28 +218,39 @@ impl SlotsInUse {
         rng.fill(&mut bytes);
         let drawn = rng.salt();
         let (sealed, tag) = drawn.put(&mut bytes).split_at_mut(Self::PLAIN_LEN);
-        let (nonce, plain) = (Nonce::new(0, drawn), self.0.to_le_bytes());
+        let nonce = Nonce::new(0, drawn);
+        let ([a, b], [c, d]) = (self.used.to_le_bytes(), self.keys.to_le_bytes());
         let cipher = Aead::new(&keys.slots_in_use());
-        cipher.seal(nonce, keys.uuid(), &plain, sealed, &mut tag[..TAG_LEN]);
+        cipher.seal(nonce, keys.uuid(), &[a, b, c, d], sealed, &mut tag[..TAG_LEN]);
         write_durably(image, &bytes, IN_USE_AT)
     }
 
-    /// The record with slot `number` in use, or not.
+    /// The record with slot `number` in another state.
     #[must_use]
-    pub fn with(self, number: usize, is_used: bool) -> Self {
-        let bit = 1 << number;
-        Self(if is_used { self.0 | bit } else { self.0 & !bit })
+    pub fn with(self, number: usize, state: SlotState) -> Self {
+        let set = |bits: u16, is_set: bool| {
+            if is_set { bits | 1 << number } else { bits & !(1 << number) }
+        };
+        Self {
+            used: set(self.used, state != SlotState::Empty),
+            keys: set(self.keys, state == SlotState::Key),
+        }
     }
 
-    /// The numbers of the slots in use.
-    pub fn numbers(self) -> impl Iterator<Item = usize> {
-        (0..DENIABLE_SLOTS).filter(move |number| self.0 >> number & 1 == 1)
+    /// The numbers of the slots that hold a key.
+    pub fn keys(self) -> impl Iterator<Item = usize> {
+        (0..DENIABLE_SLOTS).filter(move |number| self.keys >> number & 1 == 1)
+    }
+
+    /// Whether slot `number` may hold a key.
+    pub fn is_used(self, number: usize) -> bool {
+        number < DENIABLE_SLOTS && self.used >> number & 1 == 1
     }
 
     /// The first slot that is not in use.
     pub fn first_empty(self) -> Result<usize> {
         let mut all = 0..DENIABLE_SLOTS;
-        let empty = all.find(|number| self.0 >> number & 1 == 0);
+        let empty = all.find(|number| !self.is_used(*number));
         empty.ok_or(Error::KeySlotsFull(DENIABLE_SLOTS))
     }
 }
@@ -327,13 +355,23 @@ mod tests {
         let salt = ImageSalt::read(&file).unwrap();
         let keys = || Keys::new(MasterKey::random(&mut SeededRng::new(2)).unwrap(), salt.uuid());
         let read = || SlotsInUse::read(&file, &keys()).unwrap();
-        let numbers = |used: SlotsInUse| used.numbers().collect::<Vec<_>>();
-        assert_eq!((numbers(read()), read().first_empty().unwrap()), (vec![0], 1));
-        read().with(1, true).with(14, true).with(0, false).write(&file, &keys(), rng).unwrap();
-        assert_eq!((numbers(read()), read().first_empty().unwrap()), (vec![1, 14], 0));
+        assert_eq!(read(), None, "random bytes are no record");
+        let numbers = |used: SlotsInUse| used.keys().collect::<Vec<_>>();
+        let first = SlotsInUse::NONE.with(0, SlotState::Key);
+        first.write(&file, &keys(), rng).unwrap();
+        let known = || read().expect("it was written");
+        assert_eq!((numbers(known()), known().first_empty().unwrap()), (vec![0], 1));
+        let next = known().with(1, SlotState::Changing).with(14, SlotState::Key);
+        next.with(0, SlotState::Empty).write(&file, &keys(), rng).unwrap();
+        assert_eq!((numbers(known()), known().first_empty().unwrap()), (vec![14], 0));
+        assert_eq!(
+            [0, 1, 14, 15].map(|number| known().is_used(number)),
+            [false, true, true, false]
+        );
         let foreign = Keys::new(MasterKey::random(&mut SeededRng::new(3)).unwrap(), salt.uuid());
-        assert_eq!(numbers(SlotsInUse::read(&file, &foreign).unwrap()), [0]);
-        let full = (0..DENIABLE_SLOTS).fold(read(), |used, number| used.with(number, true));
+        assert_eq!(SlotsInUse::read(&file, &foreign).unwrap(), None);
+        let full = (0..DENIABLE_SLOTS)
+            .fold(known(), |used, number| used.with(number, SlotState::Changing));
         assert!(matches!(full.first_empty(), Err(Error::KeySlotsFull(DENIABLE_SLOTS))));
         assert!(ImageSalt::read(&file).unwrap().0 == salt.0, "the salt stays");
     }

@@ -50,7 +50,8 @@ mod veil;
 
 pub use anchor::{Anchor, AnchorState};
 pub use deniable::{
-    DENIABLE_SLOTS, DeniableSlots, HiddenRecord, ImageSalt, PublicPart, SlotsInUse, UserSecrets,
+    DENIABLE_SLOTS, DeniableSlots, HiddenRecord, ImageSalt, PublicPart, SlotState, SlotsInUse,
+    UserSecrets,
 };
 pub use header::{Features, HEADER_LEN, Header};
 pub use keys::{KEY_FILE_LEN_MAX, KEY_FILE_LEN_MIN, Keys, MasterKey, UserKey};

@@ -13,7 +13,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::format::{
     AREAS_AT, Anchor, DeniableSlots, Features, Header, HiddenRecord, ImageSalt, MasterKey,
-    PublicPart, Superblock, UserKey, UserSecrets, VeiledStore,
+    PublicPart, SlotState, SlotsInUse, Superblock, UserKey, UserSecrets, VeiledStore,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,7 +103,9 @@ fn make(
     let store = veiled(Arc::new(file), &keys, &geometry);
     let blank = Superblock { generation: 0, chain: [0; 32], state: vec![] };
     make_scheme(store, &header, &keys, anchor.as_ref(), blank)?;
+    let used = SlotsInUse::NONE.with(0, SlotState::Key);
     DeniableSlots::write(image.file(), 0, &salt, (&salt.secrets(key)?, &public), &mut System)
+        .and_then(|()| used.write(image.file(), &keys, &mut System))
         .and_then(|()| image.file().sync_all())
         .map_err(|e| image.failed("write", e))?;
     let path = image.path();

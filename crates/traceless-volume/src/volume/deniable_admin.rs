@@ -7,7 +7,9 @@ use super::deniable::{geometry_of, unlock, unlocked, veiled};
 use super::image::{Image, failed};
 use super::status::{KeySlotStatus, Status, status_of};
 use crate::error::{Error, Result};
-use crate::format::{AREAS_AT, DeniableSlots, ImageSalt, Keys, PublicPart, SlotsInUse, UserKey};
+use crate::format::{
+    AREAS_AT, DeniableSlots, ImageSalt, Keys, PublicPart, SlotState, SlotsInUse, UserKey,
+};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +30,8 @@ pub fn deniable_status(path: &Path, key: &UserKey) -> Result<Status> {
     let used = SlotsInUse::read(image.file(), &unlocked.keys).map_err(|e| image.failed("read", e));
     let slot =
         |slot| KeySlotStatus { slot, kind: "sealed", memory_kib: None, time: None, lanes: None };
-    let key_slots = used?.numbers().map(slot).collect();
+    // Without the record the keys open all the same.
+    let key_slots = used?.map(|used| used.keys().map(slot).collect()).unwrap_or_default();
     status_of(&*veiled(store, &unlocked.keys, &geometry), &unlocked, in_use, key_slots)
 }
 
@@ -51,10 +54,10 @@ pub fn change_deniable_key(path: &Path, key: &UserKey, new: &UserKey) -> Result<
 pub fn remove_deniable_key(path: &Path, key: &UserKey, number: Option<usize>) -> Result<usize> {
     let mut keys = PublicKeys::open(path, key)?;
     let number = number.unwrap_or(keys.slot);
-    if !keys.used.numbers().any(|used| used == number) {
+    if !keys.used.is_used(number) {
         return Err(Error::KeySlotEmpty(number));
     }
-    if keys.used.numbers().count() == 1 {
+    if keys.used.keys().all(|holding| holding == number) {
         return Err(Error::LastKey);
     }
     keys.wipe(number)?;
@@ -83,12 +86,12 @@ impl PublicKeys {
         let (public, slot) = found.ok_or(Error::WrongKey)?;
         let keys = public.keys(&salt).map_err(|e| failed("lock memory", "memory".as_ref(), e))?;
         let used = SlotsInUse::read(image.file(), &keys).map_err(|e| image.failed("read", e))?;
-        let used = used.with(slot, true);
+        let used = used.ok_or(Error::SlotRecordDamaged)?.with(slot, SlotState::Key);
         Ok(Self { image, salt, slots, public, keys, slot, used })
     }
 
-    /// Makes a slot for `new`. The slot counts as used before it is: after a crash it is lost, and
-    /// overwrites none.
+    /// Makes a slot for `new`. The slot is in use before it is written, and has a key afterwards:
+    /// after a crash it may be lost, and no other key is.
     fn add(&mut self, new: &UserKey) -> Result<usize> {
         let secrets = self.salt.secrets(new)?;
         let geometry = geometry_of(&self.image)?;
@@ -99,7 +102,7 @@ impl PublicKeys {
             return Err(Error::DeniableKeyTaken);
         }
         let number = self.used.first_empty()?;
-        self.note(number, true)?;
+        self.note(number, SlotState::Changing)?;
         let written = DeniableSlots::write(
             self.image.file(),
             number,
@@ -108,17 +111,19 @@ impl PublicKeys {
             &mut System,
         );
         written.map_err(|e| self.failed(e))?;
+        self.note(number, SlotState::Key)?;
         Ok(number)
     }
 
     fn wipe(&mut self, number: usize) -> Result {
+        self.note(number, SlotState::Changing)?;
         let wiped = DeniableSlots::wipe(self.image.file(), number, &mut System);
         wiped.map_err(|e| self.failed(e))?;
-        self.note(number, false)
+        self.note(number, SlotState::Empty)
     }
 
-    fn note(&mut self, number: usize, is_used: bool) -> Result {
-        self.used = self.used.with(number, is_used);
+    fn note(&mut self, number: usize, state: SlotState) -> Result {
+        self.used = self.used.with(number, state);
         let written = self.used.write(self.image.file(), &self.keys, &mut System);
         written.map_err(|e| self.failed(e))
     }
