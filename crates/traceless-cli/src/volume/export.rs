@@ -23,8 +23,8 @@ pub const NEW: &str = "new";
 pub fn run(args: &ExportArgs) -> Result<(), Failure> {
     check_usage(&args.deniable)?;
     let key = prepare(args)?;
-    kernel_device::serve(&args.image, key, &args.open, |volume, device| {
-        serve(args, volume.writes() == 0, device, || {})
+    kernel_device::serve(&args.image, key, &args.open, |is_new, device| {
+        serve(args, is_new, device, || {})
     })
 }
 

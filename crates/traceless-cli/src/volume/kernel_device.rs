@@ -9,15 +9,16 @@ use std::sync::Arc;
 use traceless_core::store::Caching;
 use traceless_volume::device::Device;
 use traceless_volume::format::UserKey;
-use traceless_volume::volume::{LockedImage, OpenOptions, Volume};
+use traceless_volume::volume::{LockedImage, OpenOptions};
 
-/// Opens the image, serves it as a device, and closes it even if `serve` fails. Bypasses the page
+/// Opens the image, serves it as a device, and closes it even if `serve` fails. `serve` gets whether
+/// nothing was ever written. Bypasses the page
 /// cache: below a block device the cache could wait for itself.
 pub fn serve(
     image: &Path,
     key: UserKey,
     open: &OpenArgs,
-    serve: impl FnOnce(&Volume, Arc<dyn Device>) -> Result<(), Failure>,
+    serve: impl FnOnce(bool, Arc<dyn Device>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let trace = Trace::open(&open.trace)?;
     let dashboard = start_dashboard(open, image)?;
@@ -36,8 +37,10 @@ pub fn serve(
         monitor.adversary().set_space(image.image_len());
     }
     let volume = Arc::new(image.open(&mut |_, _| {})?);
+    // At a constant rate there are writes from now on.
+    let is_new = volume.writes() == 0;
     let outcome = rate::serve_at(open.rate, &volume, |device| {
-        serve(&volume, recorded_device::record_requests(&volume, device, &trace, &dashboard))
+        serve(is_new, recorded_device::record_requests(&volume, device, &trace, &dashboard))
     });
     let closed = volume.close().map_err(Failure::from);
     let traced = trace.finish();

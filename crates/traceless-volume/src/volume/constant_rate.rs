@@ -31,6 +31,9 @@ const TICKS_PER_SECOND_MAX: u32 = 500;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
+/// Bytes that are read together by a scheme that does not hide reads.
+const READ_PIECE: usize = 64 << 10;
+
 /// Nanoseconds between two syncs, about.
 const SYNC_PERIOD: u64 = NS_PER_SECOND / 20;
 
@@ -109,6 +112,8 @@ impl ConstantRateDevice {
 
     /// Makes ticks until [`end`](Self::end) is called. `timer` is in nanoseconds.
     pub fn run(&self, timer: &dyn Timer) {
+        // Also if a tick panics nothing may wait for the next one.
+        let _end = EndOfTicks(self);
         let (mut spare, mut due) = (0, timer.now() + self.period);
         for number in 1.. {
             timer.wait_until(due);
@@ -123,7 +128,6 @@ impl ConstantRateDevice {
                 due += late;
             }
         }
-        self.refuse_the_rest();
     }
 
     /// Ends [`run`](Self::run) with the next tick. What waits then fails.
@@ -136,24 +140,35 @@ impl ConstantRateDevice {
         self.late.load(Ordering::Relaxed)
     }
 
-    /// One tick. `spare` is the block of accesses that no request needs.
+    /// One tick. `spare` is the block of accesses that no request needs. Answers come last: how many
+    /// there are must not delay the sync.
     fn tick(&self, number: u64, spare: &mut u64) {
         let mut accesses = self.take();
-        match &mut accesses[..] {
+        let outcome = match &mut accesses[..] {
             [only] if only.is_alone => {
                 let outcome = self.access_alone(only);
                 self.update_spare(self.together - 1, spare);
-                only.answer(outcome);
+                Some(outcome)
             }
-            [] => self.update_spare(self.together, spare),
-            some => match self.access(some, *spare) {
-                Ok(()) => some.iter_mut().for_each(|access| access.answer(Ok(()))),
-                // One of them failed, or the spare block. Each finds out by itself.
-                Err(_) => self.put_back(accesses),
-            },
-        }
+            [] => {
+                self.update_spare(self.together, spare);
+                None
+            }
+            // If it fails, one of them did, or the spare block: each finds out by itself.
+            some => self.access(some, *spare).ok().map(Ok),
+        };
         if number.is_multiple_of(self.ticks_per_sync) {
             self.sync();
+        }
+        match outcome {
+            Some(Err(error)) => {
+                let errno = errno_of(error);
+                for access in &mut accesses {
+                    access.fail(errno);
+                }
+            }
+            Some(Ok(())) => accesses.iter_mut().for_each(BlockAccess::succeed),
+            None => self.put_back(accesses),
         }
     }
 
@@ -175,6 +190,7 @@ impl ConstantRateDevice {
     }
 
     fn access(&self, accesses: &mut [BlockAccess], spare: u64) -> Result {
+        self.volume.check_writable()?;
         let mut addrs: Vec<_> = accesses.iter().map(|access| Addr(access.block)).collect();
         addrs.resize(self.together, Addr(spare));
         let mut serve = |nth: usize, block: &mut [u8]| {
@@ -186,6 +202,7 @@ impl ConstantRateDevice {
     }
 
     fn access_alone(&self, access: &mut BlockAccess) -> Result {
+        self.volume.check_writable()?;
         let (addr, mut oram) = (Addr(access.block), self.volume.oram.write().expect(POISONED));
         match &access.contents {
             // The whole of a block can be written although its old contents are lost.
@@ -199,6 +216,9 @@ impl ConstantRateDevice {
     /// Makes accesses that change nothing. If the spare block is damaged, the next one takes its
     /// place.
     fn update_spare(&self, count: usize, spare: &mut u64) {
+        if self.volume.check_writable().is_err() {
+            return;
+        }
         let addrs = vec![Addr(*spare); count];
         let mut oram = self.volume.oram.write().expect(POISONED);
         if oram.update_many(&addrs, &mut |_, _| {}).is_err() {
@@ -216,8 +236,7 @@ impl ConstantRateDevice {
         let mut syncs = self.lock_syncs();
         syncs.ended = number;
         if let Err(error) = synced {
-            let error = error.into_io();
-            syncs.failed = Some((number, Errno::from_io_error(&error).unwrap_or(Errno::IO)));
+            syncs.failed = Some((number, errno_of(error)));
         }
         self.synced.notify_all();
     }
@@ -230,21 +249,20 @@ impl ConstantRateDevice {
         self.synced.notify_all();
     }
 
-    /// Adds the accesses of a request to the ones that wait.
+    /// Adds the accesses of a request to the ones that wait. They are made beforehand: a tick must
+    /// not wait for a long request.
     fn request(&self, places: &[Extent], from: Option<&[u8]>) -> BlockRequest {
         let (block_len, (reply, replies)) = (self.volume.block_len as u64, channel());
-        let (mut parts, mut at_byte) = (Vec::new(), 0);
-        let mut waiting = self.lock();
+        let (mut parts, mut accesses, mut at_byte) = (Vec::new(), VecDeque::new(), 0);
         for place in places {
             let (mut at, end) = (place.at, place.end());
             while at < end {
                 let within = (at % block_len) as usize;
                 let len = (end - at).min(block_len - within as u64) as usize;
-                let contents = from.map(|from| from[at_byte..at_byte + len].to_vec());
-                waiting.push_back(BlockAccess {
+                accesses.push_back(BlockAccess {
                     block: at / block_len,
                     range: within..within + len,
-                    contents,
+                    contents: from.map(|from| from[at_byte..at_byte + len].to_vec()),
                     read: Vec::new(),
                     part: parts.len(),
                     reply: reply.clone(),
@@ -254,10 +272,24 @@ impl ConstantRateDevice {
                 (at, at_byte) = (at + len as u64, at_byte + len);
             }
         }
-        if self.has_ended.load(Ordering::Acquire) {
-            waiting.clear();
+        let mut waiting = self.lock();
+        if !self.has_ended.load(Ordering::Acquire) {
+            waiting.append(&mut accesses);
         }
         BlockRequest { parts, replies }
+    }
+
+    /// Reads at once what a scheme does not hide. A tick waits for no more than a piece.
+    fn read_in_pieces(&self, places: &[Extent], into: &mut [u8]) -> io::Result<()> {
+        let mut rest = into;
+        for place in places {
+            let (part, next) = rest.split_at_mut(place.len);
+            for (at, piece) in (place.at..).step_by(READ_PIECE).zip(part.chunks_mut(READ_PIECE)) {
+                self.volume.read(at, piece)?;
+            }
+            rest = next;
+        }
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<BlockAccess>> {
@@ -266,6 +298,20 @@ impl ConstantRateDevice {
 
     fn lock_syncs(&self) -> MutexGuard<'_, Syncs> {
         self.syncs.lock().expect("nothing panics under this lock")
+    }
+}
+
+/// The error number that clients get for an error.
+fn errno_of(error: Error) -> Errno {
+    Errno::from_io_error(&error.into_io()).unwrap_or(Errno::IO)
+}
+
+/// Refuses what waits for ticks when they end.
+struct EndOfTicks<'a>(&'a ConstantRateDevice);
+
+impl Drop for EndOfTicks<'_> {
+    fn drop(&mut self) {
+        self.0.refuse_the_rest();
     }
 }
 
@@ -278,10 +324,13 @@ impl BlockAccess {
         }
     }
 
-    fn answer(&mut self, outcome: Result) {
-        let read = std::mem::take(&mut self.read);
+    fn succeed(&mut self) {
         // A caller that went away needs no answer.
-        let _ = self.reply.send((self.part, outcome.map(|()| read).map_err(Error::into_io)));
+        let _ = self.reply.send((self.part, Ok(std::mem::take(&mut self.read))));
+    }
+
+    fn fail(&mut self, errno: Errno) {
+        let _ = self.reply.send((self.part, Err(errno.into())));
     }
 }
 
@@ -334,7 +383,7 @@ impl Device for ConstantRateDevice {
 
     fn read_many(&self, places: &[Extent], into: &mut [u8]) -> io::Result<()> {
         if !self.hides_reads {
-            return self.volume.read_many(places, into);
+            return self.read_in_pieces(places, into);
         }
         for place in places {
             self.volume.check_range(place.at, place.len as u64, Errno::INVAL)?;
