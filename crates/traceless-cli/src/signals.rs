@@ -6,6 +6,19 @@ use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// Does work with a flag that SIGTERM and SIGINT set. What these signals do afterwards is the
+/// caller's to say.
+pub fn interruptible<T>(work: impl FnOnce(&AtomicBool) -> T) -> Result<T, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let register = |signal| signal_hook::flag::register(signal, flag.clone());
+    let ids = [register(SIGTERM), register(SIGINT)];
+    let done = work(&flag);
+    for id in ids {
+        signal_hook::low_level::unregister(id.map_err(Failure::usage)?);
+    }
+    Ok(done)
+}
+
 /// A flag that SIGTERM and SIGINT set. A second signal ends the process at once.
 pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));

@@ -31,7 +31,7 @@ pub fn check(settings: &Settings) -> Result<(), RunError> {
     let need = MemoryNeed {
         resident: (settings.resident * PAGE_LEN) as u64,
         trusted: settings.scheme_memory()? as u64,
-        store: if settings.backing.is_some() { 0 } else { settings.store_len()? },
+        store: settings.store_len_in_memory()?,
     };
     match need.against(&limit) {
         Ok(()) => Ok(()),

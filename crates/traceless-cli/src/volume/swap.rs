@@ -11,10 +11,11 @@ use crate::output::{Meter, print_error, print_line};
 use crate::signals;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use traceless_block::registry;
 use traceless_core::rng::{Rng, System};
 use traceless_core::scheme::contract::{BlockScheme, MapPlace, SchemeKind, SchemeOptions};
@@ -37,28 +38,41 @@ pub fn run(args: &SwapArgs) -> Result<(), Failure> {
     if let Some(warning) = become_io_flusher().first() {
         return Err(Failure::usage(format!("no swap: {warning}")));
     }
-    if !traceless_sys::reserve_heap(HEAP) {
+    let device_len = device_len(&args.image).map_err(Failure::usage)?;
+    let scheme = scheme(args, device_len)?;
+    let facts = scheme.facts(0);
+    if !traceless_sys::reserve_heap(HEAP + (facts.map_bytes + facts.buffer_bytes) as usize) {
         print_error("this build's allocator may wait for memory while it serves the swap");
     }
     std::fs::write("/proc/self/oom_score_adj", NEVER_ENDED).map_err(Failure::usage)?;
     let key = random_key()?;
-    make(args, &key)?;
+    make(args, (scheme, device_len.is_some()), &key)?;
     let options = OpenOptions { caching: Caching::Direct, ..OpenOptions::default() };
     let volume = Arc::new(LockedImage::new(&args.image, &key, options)?.open(&mut |_, _| {})?);
     drop(key);
     let export = UblkExport::attach(volume)?;
     let (device, stopper) = (export.device().to_owned(), export.stopper());
+    let is_on = Arc::new(AtomicBool::new(false));
+    let (of_signals, swap) = (is_on.clone(), device.clone());
+    signals::on_stop(move || {
+        let ended = if of_signals.load(Ordering::Acquire) {
+            execute(Command::new("swapoff").arg(&swap))
+        } else {
+            Ok(())
+        };
+        match ended {
+            Ok(()) => stopper.stop(),
+            Err(failure) => print_error(&format!("{}; the swap goes on", failure.message)),
+        }
+    })?;
     execute(Command::new("mkswap").arg(&device))?;
     let mut swap_on = Command::new("swapon");
     if let Some(priority) = args.priority {
         swap_on.arg("-p").arg(priority.to_string());
     }
+    is_on.store(true, Ordering::Release);
     execute(swap_on.arg(&device))?;
     print_line(&device.display().to_string());
-    signals::on_stop(move || match execute(Command::new("swapoff").arg(&device)) {
-        Ok(()) => stopper.stop(),
-        Err(failure) => print_error(&format!("{}; the swap goes on", failure.message)),
-    })?;
     // What is there is of no use without the key, so the volume is not closed.
     Ok(export.wait(|busy| print_error(&busy.to_string()))?)
 }
@@ -70,31 +84,39 @@ fn random_key() -> Result<UserKey, Failure> {
     Ok(UserKey::from_file(bytes)?)
 }
 
-/// Makes the volume. A file has all its space from now on; of a device, what was there stays until
-/// it is overwritten.
-fn make(args: &SwapArgs, key: &UserKey) -> Result<(), Failure> {
-    let device_len = device_len(&args.image).map_err(Failure::usage)?;
+/// The scheme that the arguments describe, for a device of this length or for a file.
+fn scheme(args: &SwapArgs, device_len: Option<u64>) -> Result<Arc<dyn BlockScheme>, Failure> {
     let kind = registry::named(&args.scheme).expect("clap has checked");
-    let scheme = match (args.size, device_len) {
+    match (args.size, device_len) {
         (Some(0), _) => Err(Failure::usage("--size 0: a swap must hold something")),
         (Some(size), _) => choose(kind, size.div_ceil(BLOCK_LEN as u64)),
         (None, Some(len)) => largest_within(kind, len),
         (None, None) => Err(Failure::usage("how large? give --size for a swap in a file")),
-    }?;
+    }
+}
+
+/// Makes the volume. A file has all its space from now on; of a device, what was there stays until
+/// it is overwritten.
+fn make(
+    args: &SwapArgs,
+    (scheme, is_device): (Arc<dyn BlockScheme>, bool),
+    key: &UserKey,
+) -> Result<(), Failure> {
     let options = CreateOptions {
         scheme,
         cipher: cipher(CipherName::Auto),
         kdf: Kdf::default(),
         force: args.force,
-        unfilled: device_len.is_some(),
+        unfilled: is_device,
         anchor: None,
     };
-    let interrupted = signals::flag()?;
     let mut meter = Meter::new("filling", args.progress.progress);
-    let made = create(&args.image, key, &options, &mut |done, all| {
-        meter.update(done, all);
-        !interrupted.load(Ordering::Relaxed)
-    });
+    let made = signals::interruptible(|interrupted| {
+        create(&args.image, key, &options, &mut |done, all| {
+            meter.update(done, all);
+            !interrupted.load(Ordering::Relaxed)
+        })
+    })?;
     meter.finish();
     made.map(drop).map_err(Failure::from)
 }
@@ -131,10 +153,11 @@ fn largest_within(kind: &SchemeKind, len: u64) -> Result<Arc<dyn BlockScheme>, F
     largest.ok_or_else(|| Failure::usage("the device is too small for a swap"))
 }
 
-/// Runs a command of the system.
+/// Runs a command of the system, out of reach of the terminal's Ctrl-C.
 fn execute(command: &mut Command) -> Result<(), Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|e| Failure::usage(format!("{name}: {e}")))?;
+    let output =
+        command.process_group(0).output().map_err(|e| Failure::usage(format!("{name}: {e}")))?;
     if output.status.success() {
         return Ok(());
     }

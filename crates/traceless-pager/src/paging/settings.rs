@@ -511,6 +511,12 @@ impl Settings {
         Ok((observers.watch(SplitStore::new(store, len)?, audit), Some(file)))
     }
 
+    /// Bytes of the store that lie in memory.
+    pub fn store_len_in_memory(&self) -> Result<u64> {
+        let len = self.store_len()?;
+        Ok(if self.backing.is_some() { len - self.len_in_file(len) } else { len })
+    }
+
     /// Bytes of a store of `len` that lie in the backing file. Salts and tags of slots are few, and
     /// stay in memory: a page then takes one access to the file, not two.
     fn len_in_file(&self, len: u64) -> u64 {
