@@ -204,7 +204,7 @@ mod tests {
             jobs(&catalog, &args(words)).into_iter().map(|job| job.id).collect::<Vec<_>>()
         };
         assert_eq!(ids(&["--only", "audit/tree,volume/sq"]), ["audit/volume/sq", "audit/tree"]);
-        assert_eq!(ids(&[]).len(), 10);
+        assert_eq!(ids(&[]).len(), 12);
         let lines = jobs(&catalog, &args(&["--full", "--only", "audit/tree"]));
         assert_eq!(lines[0].line(), "traceless-lab audit tree --level release --json");
     }
