@@ -11,9 +11,9 @@ use traceless_volume::device::Device;
 use traceless_volume::format::UserKey;
 use traceless_volume::volume::{LockedImage, OpenOptions};
 
-/// Opens the image, serves it as a device, and closes it even if `serve` fails. `serve` gets whether
-/// nothing was ever written. Bypasses the page
-/// cache: below a block device the cache could wait for itself.
+/// Opens the image, serves it as a device, and closes it even if `serve` fails. `serve` gets
+/// whether nothing was ever written. Bypasses the page cache: below a block device the cache could
+/// wait for itself.
 pub fn serve(
     image: &Path,
     key: UserKey,

@@ -140,8 +140,8 @@ impl ConstantRateDevice {
         self.late.load(Ordering::Relaxed)
     }
 
-    /// One tick. `spare` is the block of accesses that no request needs. Answers come last: how many
-    /// there are must not delay the sync.
+    /// One tick. `spare` is the block of accesses that no request needs. Answers come last: their
+    /// number must not delay the sync.
     fn tick(&self, number: u64, spare: &mut u64) {
         let mut accesses = self.take();
         let outcome = match &mut accesses[..] {
