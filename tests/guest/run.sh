@@ -24,7 +24,7 @@ TIMEOUT=${TIMEOUT:-$((600 + 4 * SECONDS_OF_LOAD))}
 # Without one of these a kernel is of no use here.
 MODULES=(virtio_pci virtio_blk ext4 nbd ublk_drv dm-mod dm-flakey dm-log-writes dm-crypt xts
     aesni-intel)
-PROGRAMS=(bash busybox dd sha256sum sync mkfs.ext4 e2fsck nbd-client dmsetup)
+PROGRAMS=(bash busybox dd sha256sum sync mkfs.ext4 e2fsck nbd-client dmsetup mkswap swapon swapoff)
 # Kernels that are looked at, from the newest on, before giving up.
 KERNELS_MAX=4
 # MiB of the two disks. The first holds images; the second is a log of writes.

@@ -71,6 +71,12 @@ pub enum Error {
     /// A cipher that this program does not know.
     #[error("the volume uses a cipher that this program does not know ({0}): use a newer one")]
     Cipher(u8),
+    /// This machine computes the cipher wrongly.
+    #[error(
+        "this machine computes {0} wrongly, as some emulated processors do: nothing that it seals \
+         would be safe; use another machine, or another cipher for a new volume"
+    )]
+    CipherUnsound(&'static str),
     /// Features that this program does not know.
     #[error("the volume uses features that this program does not know ({0:#x}): use a newer one")]
     Features(u64),
@@ -302,6 +308,7 @@ impl Error {
             | Self::NotAVolume(_)
             | Self::Version(_)
             | Self::Cipher(_)
+            | Self::CipherUnsound(_)
             | Self::Features(_)
             | Self::ReadOnlyFeatures(_)
             | Self::Anchor(_)

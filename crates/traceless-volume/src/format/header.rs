@@ -304,7 +304,7 @@ mod tests {
         let ring = RingGeometry::with_buckets(500, 4096, 6, &[2, 4]).unwrap();
         let (head, parameters) = record(&ring);
         assert_eq!(head, [6, 0, 44, 0]);
-        assert_eq!(parameters[..12], [6, 0, 0, 0, 8, 0, 2, 0, 2, 0, 0, 0]);
+        assert_eq!(parameters[..12], [6, 0, 0, 0, 2, 0, 2, 0, 2, 0, 0, 0]);
         assert_eq!(parameters[16..20], [4, 0, 0, 0]);
         for (name, code) in [("hive", 4), ("datalair", 5)] {
             let kind = registry::named(name).unwrap();

@@ -210,6 +210,7 @@ impl Volume {
         open: impl FnOnce(&dyn BlockScheme, SchemeContext, &[u8]) -> OpenedScheme,
     ) -> Result<Self> {
         let UnlockedHeader { header, keys, .. } = unlocked;
+        check_cipher(header.cipher)?;
         image.check_len(&header)?;
         if header.features.read_only != 0 && !options.read_only {
             return Err(Error::ReadOnlyFeatures(header.features.read_only));
@@ -577,6 +578,11 @@ fn anchor_of(
         anchor.settle(superblock.generation, superblock.chain)?;
     }
     Ok(anchor)
+}
+
+/// Refuses a cipher that this machine computes wrongly.
+fn check_cipher(cipher: Cipher) -> Result {
+    if cipher.is_sound() { Ok(()) } else { Err(Error::CipherUnsound(cipher.name())) }
 }
 
 /// The context for making or opening a scheme. Its state goes to the superblocks and to the anchor.
