@@ -7,6 +7,12 @@ source /lib.sh
 SECONDS_OF_LOAD=${SECONDS_OF_LOAD:-30}
 # MiB of a file.
 FILE_MIB=16
+# A control group, files, the memory that they may take, a swap and its image for replays, in MiB.
+GROUP=/sys/fs/cgroup/replay
+REPLAY_FILES=8
+REPLAY_MEMORY=48
+REPLAY_SWAP=192
+REPLAY_IMAGE=400
 
 in_use() {
     grep -q "^$device " /proc/swaps
@@ -14,6 +20,28 @@ in_use() {
 
 gone() {
     [ ! -b "$device" ]
+}
+
+# Swaps to the image: scheme, then options. Sets `device` and `server`.
+swap_to_image() {
+    : >device.out
+    traceless volume swap "$IMAGES" --force --scheme "$1" --priority 7 --progress=none "${@:2}" \
+        >device.out 2>server.err &
+    server=$!
+    until_true grep -q /dev/ublkb device.out
+    device=$(cat device.out)
+    until_true in_use
+}
+
+end_swap() {
+    quietly umount /mnt
+    stop_server
+    until_true gone
+    device=
+}
+
+mount_files() {
+    quietly mount -t tmpfs -o size="$1m" tmpfs /mnt
 }
 
 # Writes the file $1 anew, and its sum beside the program.
@@ -26,21 +54,58 @@ is_whole() {
     [ "$(sha256sum <"/mnt/$1" | cut -d ' ' -f 1)" = "$(cat "sum.$1")" ]
 }
 
-memory=$(awk '/^MemTotal/ { print int($2 / 1024) }' /proc/meminfo)
-files=$((2 * memory / FILE_MIB))
-for scheme in $SWAP_SCHEMES; do
-    : >device.out
-    traceless volume swap "$IMAGES" --force --scheme "$scheme" --priority 7 --progress=none \
-        >device.out 2>server.err &
-    server=$!
-    until_true grep -q /dev/ublkb device.out
-    device=$(cat device.out)
-    until_true in_use
-    quietly mount -t tmpfs -o size="$((3 * memory))m" tmpfs /mnt
+# Writes the files of a replay, so that they are swapped out and nothing else is: a program that
+# loses a page of its own ends.
+write_replayed() {
+    local nth
+    for ((nth = 0; nth < REPLAY_FILES; nth++)); do
+        (
+            echo "$BASHPID" >"$GROUP/cgroup.procs"
+            write_file "$nth"
+        )
+    done
+}
+
+# An older copy of all slots is put back: a file is whole, or reading it fails.
+replay() {
+    local nth sum refused=0
+    swap_to_image "$1" --size "${REPLAY_SWAP}M"
+    mount_files $((2 * REPLAY_FILES * FILE_MIB))
+    mkdir "$GROUP"
+    echo "${REPLAY_MEMORY}M" >"$GROUP/memory.max"
+    write_replayed
+    dd if="$IMAGES" of="$LOG" bs=1M count="$REPLAY_IMAGE" skip=1 iflag=direct oflag=direct \
+        status=none
+    write_replayed
+    write_replayed
+    dd if="$LOG" of="$IMAGES" bs=1M count="$REPLAY_IMAGE" seek=1 iflag=direct oflag=direct \
+        conv=notrunc status=none
+    for ((nth = 0; nth < REPLAY_FILES; nth++)); do
+        if cat "/mnt/$nth" >copy 2>/dev/null; then
+            sum=$(sha256sum <copy | cut -d ' ' -f 1)
+            [ "$sum" = "$(cat "sum.$nth")" ] || fail "file $nth has older pages"
+        else
+            refused=$((refused + 1))
+        fi
+        rm -f copy
+    done
+    [ "$refused" -gt 0 ] || fail "nothing was put back"
+    rm -f /mnt/*
+    end_swap
+    rmdir "$GROUP"
+    say "$1: $refused of $REPLAY_FILES files refused after a replay"
+}
+
+# Files of twice the memory, which two programs read, and rewrite in part.
+load() {
+    local memory files rounds=0 end worker nth used workers=()
+    memory=$(awk '/^MemTotal/ { print int($2 / 1024) }' /proc/meminfo)
+    files=$((2 * memory / FILE_MIB))
+    swap_to_image "$1"
+    mount_files $((3 * memory))
     for ((nth = 0; nth < files; nth++)); do
         write_file "$nth"
     done
-    rounds=0
     end=$(($(cut -d . -f 1 /proc/uptime) + SECONDS_OF_LOAD))
     while [ "$(cut -d . -f 1 /proc/uptime)" -lt "$end" ]; do
         for worker in 0 1; do
@@ -50,33 +115,20 @@ for scheme in $SWAP_SCHEMES; do
             done &
             workers[worker]=$!
         done
-        wait "${workers[@]}" || fail "a file changed in round $rounds"
+        wait "${workers[0]}" && wait "${workers[1]}" || fail "a file changed in round $rounds"
         rounds=$((rounds + 1))
     done
     used=$(awk -v device="$device" '$1 == device { print int($4 / 1024) }' /proc/swaps)
     [ "$used" -ge "$((memory / 2))" ] || fail "only $used MiB were swapped out"
+    rm -f /mnt/*
+    end_swap
+    say "$1: $rounds rounds of $files files of $FILE_MIB MiB, $used MiB swapped out"
+}
 
-    # An older copy of the slots is put back: files are whole, or reading them fails.
-    dd if="$IMAGES" of="$LOG" bs=1M count=256 skip=1 iflag=direct oflag=direct status=none
-    for ((nth = 0; nth < files; nth++)); do
-        write_file "$nth"
-    done
-    dd if="$LOG" of="$IMAGES" bs=1M count=256 seek=1 iflag=direct oflag=direct conv=notrunc \
-        status=none
-    refused=0
-    for ((nth = 0; nth < files; nth++)); do
-        if sum=$(cat "/mnt/$nth" 2>/dev/null | sha256sum | cut -d ' ' -f 1) &&
-            cat "/mnt/$nth" >/dev/null 2>&1; then
-            [ "$sum" = "$(cat "sum.$nth")" ] || fail "file $nth has older pages"
-        else
-            refused=$((refused + 1))
-        fi
-    done
-    [ "$refused" -gt 0 ] || fail "nothing was put back"
-    quietly umount /mnt
-    stop_server
-    until_true gone
-    device=
-    say "$scheme: $rounds rounds of $files files of $FILE_MIB MiB, $used MiB swapped out," \
-        "$refused files refused after a replay"
+mkdir -p /sys/fs/cgroup
+quietly mount -t cgroup2 none /sys/fs/cgroup
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+for scheme in $SWAP_SCHEMES; do
+    replay "$scheme"
+    load "$scheme"
 done

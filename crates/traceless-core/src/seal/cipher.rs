@@ -117,9 +117,9 @@ impl Cipher {
         if time.saturating_mul(10) >= of_gcm.saturating_mul(9) { Self::AesGcm } else { fastest }
     }
 
-    /// Whether this machine computes the cipher as it is defined, for one known answer. Emulated
-    /// processors have been seen that compute wide AES instructions wrongly: contents came back, and
-    /// so did zeros that nothing had sealed.
+    /// Whether this machine computes the cipher as it is defined, for one known answer. Some
+    /// emulated processors compute wide AES instructions wrongly: contents come back, and so do
+    /// zeros that nothing sealed.
     #[cfg(feature = "std")]
     pub fn is_sound(self) -> bool {
         let (tag, begin) = match self {
