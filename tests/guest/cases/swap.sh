@@ -54,21 +54,21 @@ is_whole() {
     [ "$(sha256sum <"/mnt/$1" | cut -d ' ' -f 1)" = "$(cat "sum.$1")" ]
 }
 
-# Writes the files of a replay, so that they are swapped out and nothing else is: a program that
-# loses a page of its own ends.
+# Writes the files of a replay, and sets `sums`. The group has only the writer: a program that loses
+# a page of its own ends, and so do files beside.
 write_replayed() {
     local nth
     for ((nth = 0; nth < REPLAY_FILES; nth++)); do
-        (
+        sums[nth]=$(
             echo "$BASHPID" >"$GROUP/cgroup.procs"
-            write_file "$nth"
+            dd if=/dev/urandom bs=1M count="$FILE_MIB" status=none | tee "/mnt/$nth" | sha256sum
         )
     done
 }
 
 # An older copy of all slots is put back: a file is whole, or reading it fails.
 replay() {
-    local nth sum refused=0
+    local nth sums=() refused=0
     swap_to_image "$1" --size "${REPLAY_SWAP}M"
     mount_files $((2 * REPLAY_FILES * FILE_MIB))
     mkdir "$GROUP"
@@ -82,8 +82,7 @@ replay() {
         conv=notrunc status=none
     for ((nth = 0; nth < REPLAY_FILES; nth++)); do
         if cat "/mnt/$nth" >copy 2>/dev/null; then
-            sum=$(sha256sum <copy | cut -d ' ' -f 1)
-            [ "$sum" = "$(cat "sum.$nth")" ] || fail "file $nth has older pages"
+            [ "$(sha256sum <copy)" = "${sums[nth]}" ] || fail "file $nth has older pages"
         else
             refused=$((refused + 1))
         fi
