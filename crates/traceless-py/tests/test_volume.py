@@ -215,7 +215,7 @@ def test_what_cannot_be_made(home, key):
     for options, message in [
         ({}, "give one of"),
         ({"key": key, "passphrase": "x"}, "give one of"),
-        ({"key": key, "scheme": "ring"}, "there is no scheme `ring`; there are detwo"),
+        ({"key": key, "scheme": "tree"}, "there is no scheme `tree`; there are detwo"),
         ({"key": key, "fanout": 3}, "`fanout` goes with a scheme of sq"),
         ({"key": key, "map": "cloud"}, "there is no map `cloud`"),
         ({"key": key, "cipher": "rot13"}, "there is no cipher"),
