@@ -1,5 +1,6 @@
 //! Tests whether two traces are equal, and finds where they first differ.
 
+use crate::grouped::grouped;
 use crate::normal::{Counts, Epoch, Epochs, Stretch};
 use core::convert::Infallible;
 use serde::Serialize;
@@ -113,6 +114,26 @@ impl Comparison {
     fn new(difference: Option<Difference>, counts_a: Counts, counts_b: Counts) -> Self {
         let equal = difference.is_none();
         Self { equal, first_difference: difference, counts_a, counts_b }
+    }
+
+    /// The comparison as text: counts of the events, and the first difference.
+    pub fn text(&self) -> String {
+        let (a, b) = (&self.counts_a, &self.counts_b);
+        let Some(difference) = &self.first_difference else {
+            let reads = if a.reads + b.reads > 0 {
+                format!(", {} reads", grouped(a.reads))
+            } else {
+                String::new()
+            };
+            let (writes, syncs) = (grouped(a.writes), grouped(a.syncs));
+            return format!("equal: {writes} write events, {syncs} syncs{reads}\n");
+        };
+        let totals = |counts: &Counts| {
+            let (writes, bytes) = (grouped(counts.writes), grouped(counts.bytes_written));
+            format!("{writes} write events of {bytes} bytes, {} syncs", grouped(counts.syncs))
+        };
+        let (a, b) = (totals(a), totals(b));
+        format!("different: {}\nA in all: {a}\nB in all: {b}\n", difference.message)
     }
 }
 

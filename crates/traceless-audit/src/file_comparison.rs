@@ -50,6 +50,38 @@ pub struct CompareReport {
     pub claims: Vec<Claim>,
 }
 
+impl CompareReport {
+    /// The verdict as text, with what it rests on.
+    pub fn text(&self) -> String {
+        let exact = self.comparison.text();
+        if self.claims.is_empty() {
+            return exact;
+        }
+        let claims: String = self.claims.iter().map(Claim::text).collect();
+        let not_judged = self.not_judged.as_ref().map_or(String::new(), |why| {
+            format!("not judged: {why}. Nothing was found in those: record longer runs\n")
+        });
+        let (why, verdict) = (self.why(), self.verdict.word());
+        format!("{exact}\n{why}:\n\n{claims}\n{not_judged}verdict: {verdict}\n")
+    }
+
+    /// The exact comparison as text, and why there are claims, if there are any.
+    pub fn summary(&self) -> String {
+        format!("{}{}", self.comparison.text(), self.why())
+    }
+
+    /// Why there are claims; empty without any.
+    fn why(&self) -> &'static str {
+        match (self.claims.is_empty(), self.judged_by) {
+            (true, _) => "",
+            (false, "statistics") => {
+                "each by itself looks drawn at random, so both are judged by statistics"
+            }
+            _ => "not each by itself looks drawn at random, so they would have to be equal",
+        }
+    }
+}
+
 /// Compared where neither trace has a sync: without syncs it is unknown which accesses a cache may
 /// have reordered, and whether reads are meant to be observed. So every event counts.
 const EVERY_EVENT: Compare = Compare { reads: true, times: false, exact_order: true };

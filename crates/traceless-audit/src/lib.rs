@@ -47,20 +47,20 @@
 //! docs/audit.md has the rules and an example of each report.
 //!
 //! File by file: `normal`: the bytes written between two syncs; `compare`; `snapshot`: two copies
-//! of an image; `copies`: many of them; `draws`: leaves or slots that are drawn at random
-//! (`recurrence`: how soon a place is drawn again; `table`, `permutation`: dependence of two
-//! quantities; `stats`: probabilities, and which leaks a test finds; `dense_index`: places as
-//! indices of arrays); `distance` of two distributions; `autocorrelation`: dependence on draws
-//! long before; `distances`: equal places at any distance; `halves` of a tree; `combinations`:
-//! places beside earlier ones, by `parity`, by `linear` sums modulo 2, and against the bits of
-//! secrets (`labels`); `leaves`: the number of leaves, when a trace does not show all of them;
-//! `classifier`: a classifier of users, by `boosting`; `timing`: times in pairs; `accesses`:
-//! traces of any scheme, divided by `segment`, each an `access` with its events (`footprint`) and
-//! their `template`; `judge`: two of them, by what is public and what is drawn (`schedule`), the
-//! `order` of accesses that come by chance, single events (`columns`) and `requests`; `import`:
-//! recordings of other tools; `recording`: files of events; `file_comparison`: two of them,
-//! judged; `report`, `report_page`; `svg`: plots, for any report; `mixer`: random numbers for the
-//! tests that draw. `models` are faulty schemes for the crate's tests.
+//! of an image (`snapshot_report`); `copies`: many of them; `draws`: leaves or slots that are drawn
+//! at random (`recurrence`: how soon a place is drawn again; `table`, `permutation`: dependence of
+//! two quantities; `stats`: probabilities, and which leaks a test finds; `dense_index`: places as
+//! indices of arrays); `distance` of two distributions; `autocorrelation`: dependence on draws long
+//! before; `distances`: equal places at any distance; `halves` of a tree; `combinations`: places
+//! beside earlier ones, by `parity`, by `linear` sums modulo 2, and against the bits of secrets
+//! (`labels`); `leaves`: the number of leaves, when a trace does not show all of them;
+//! `classifier`: a classifier of users, by `boosting`; `timing`: times in pairs; `accesses`: traces
+//! of any scheme, divided by `segment`, each an `access` with its events (`footprint`) and their
+//! `template`; `judge`: two of them, by what is public and what is drawn (`schedule`), the `order`
+//! of accesses that come by chance, single events (`columns`) and `requests`; `import`: recordings
+//! of other tools; `recording`: files of events; `file_comparison`: two of them, judged; `report`,
+//! `report_page`; `grouped`: numbers for people; `svg`: plots, for any report; `mixer`: random
+//! numbers for the tests that draw. `models` are faulty schemes for the crate's tests.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -78,6 +78,7 @@ mod distances;
 mod draws;
 mod file_comparison;
 mod footprint;
+mod grouped;
 mod halves;
 mod import;
 mod judge;
@@ -99,6 +100,7 @@ mod requests;
 mod schedule;
 mod segment;
 mod snapshot;
+mod snapshot_report;
 mod stats;
 pub mod svg;
 mod table;
@@ -112,6 +114,7 @@ pub use copies::{Copies, copies_are_indistinguishable};
 pub use distance::Distance;
 pub use draws::{Draws, Recurrence};
 pub use file_comparison::{CompareReport, FileComparison};
+pub use grouped::grouped;
 pub use import::{Format, ImportError, ImportReader, LINE_MAX};
 pub use judge::{ACCESSES_MIN, Judgement, judge, places_of};
 pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
@@ -119,6 +122,7 @@ pub use recording::{FileFormat, ReadOptions, Recording, RecordingError, secrets}
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
 pub use report_page::{Page, Picture, UserPoints};
 pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};
+pub use snapshot_report::{AreaOf, SnapshotReport};
 pub use stats::{ALPHA, worst_of};
 pub use template::Template;
 pub use timing::Times;

@@ -93,6 +93,11 @@ pub struct Report {
 }
 
 impl Claim {
+    /// The claim as text, and below it the evidence.
+    pub fn text(&self) -> String {
+        format!("{:<6} {}\n       {}\n", self.verdict.word(), self.name, self.evidence)
+    }
+
     /// A claim that was checked without chance.
     pub fn exact(
         name: impl Into<String>,

@@ -106,6 +106,14 @@ pub enum Error {
     /// A scheme refused a request, or failed.
     #[error(transparent)]
     Scheme(#[from] traceless::Error),
+    /// A program cannot be recorded.
+    #[cfg(feature = "record")]
+    #[error("{0}")]
+    NotRecorded(String),
+    /// A recording was interrupted, and is not kept.
+    #[cfg(feature = "record")]
+    #[error("interrupted")]
+    Interrupted,
     /// A processor's configuration is impossible.
     #[error("impossible processor: {0}")]
     Processor(&'static str),

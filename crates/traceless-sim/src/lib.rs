@@ -46,7 +46,8 @@
 //! `address`, `config`, `channel` (which command goes out when), `queue`, `power` and `energy`,
 //! `stats` and `summary`, `log`, `checker`; `constant`: a memory known by its bandwidth and
 //! latency; `latency`: how long requests took; `watch`: the witnesses of a run; `machine`: the
-//! whole machine, as TOML describes it; `experiment`: figures of papers, and what their claims
+//! whole machine, as TOML describes it; `record` (feature): workloads of programs as they run
+//! (`lackey`, `qemu`); `experiment`: figures of papers, and what their claims
 //! become; `parallel`: work on all cores; `error`. All times are in cycles of the processor.
 //! The simulator skips cycles in which nothing happens; `tests` compare it with a memory that
 //! simulates each cycle.
@@ -66,6 +67,8 @@ pub mod oram;
 #[cfg(feature = "experiments")]
 pub mod parallel;
 pub mod processor;
+#[cfg(feature = "record")]
+pub mod record;
 mod watch;
 pub mod workload;
 

@@ -35,11 +35,12 @@
 //! File by file: `ct`: work on secrets without side channels (`mask`, `moves`, `vector`, `cpu`:
 //! choice of the processor's level, `secret`: marks for memcheck); `random`: the processor's random
 //! generator; `forked` (feature): a copy of the process, for tests; `memory`: large pages for
-//! trees; `locked`: memory for keys; `process`: no core dumps, no swap; `listen`: which addresses
-//! servers may listen on, and where TCP sockets are bound; `password`: passwords of clients;
-//! `machine_evidence`: evidence of the machine; `disk_queue` (feature): many requests to a file at
-//! once; `ublk` (feature): commands to the kernel's block device driver, and its queues; `heap`
-//! (the same feature): memory of a process that serves a swap.
+//! trees; `locked`: memory for keys; `memory_limit`: what a control group allows; `process`: no
+//! core dumps, no swap; `listen`: which addresses servers may listen on, and where TCP sockets are
+//! bound; `password`: passwords of clients; `machine_evidence`: evidence of the machine;
+//! `disk_queue` (feature): many requests to a file at once; `ublk` (feature): commands to the
+//! kernel's block device driver, and its queues; `heap` (the same feature): memory of a process
+//! that serves a swap.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -61,6 +62,8 @@ mod locked;
 pub mod machine_evidence;
 mod memory;
 #[cfg(feature = "std")]
+mod memory_limit;
+#[cfg(feature = "std")]
 pub mod password;
 #[cfg(feature = "std")]
 mod process;
@@ -77,6 +80,8 @@ pub use locked::LockedBytes;
 pub use memory::Words;
 #[cfg(all(feature = "std", target_os = "linux"))]
 pub use memory::{LargeMemoryHooks, set_large_memory_hooks};
+#[cfg(feature = "std")]
+pub use memory_limit::MemoryLimit;
 #[cfg(feature = "std")]
 pub use process::{Hardening, harden_process, lock_all_memory};
 pub use random::{hardware_random, processor_ticks};

@@ -69,8 +69,8 @@ pub struct RecordArgs {
     #[arg(long, value_name = "N", value_parser = some)]
     pub misses: Option<u64>,
     /// The tool that watches the program
-    #[arg(long, value_enum, default_value_t = Recorder::Lackey)]
-    pub with: Recorder,
+    #[arg(long, value_enum, default_value_t = RecorderName::Lackey)]
+    pub with: RecorderName,
     /// KiB of the first cache
     #[arg(long, value_name = "KIB", default_value_t = 256)]
     pub l1_kib: u64,
@@ -176,7 +176,7 @@ impl Level {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Recorder {
+pub enum RecorderName {
     /// Valgrind's tool lackey
     Lackey,
     /// A plugin of QEMU's user mode: much faster, and needs a C compiler

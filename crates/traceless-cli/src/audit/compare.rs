@@ -1,12 +1,11 @@
 //! `traceless audit compare`: two trace files.
 
-use super::outcome::{CLEAN, FOUND, NOT_JUDGED, Outcome, claim_line, grouped, json, write_page};
+use super::outcome::{CLEAN, FOUND, NOT_JUDGED, Outcome, json, write_page};
 use super::source;
 use crate::args::audit::CompareArgs;
 use std::path::Path;
 use traceless_audit::{
-    CompareReport, Comparison, Counts, FileComparison, Page, Picture, UserPoints, Verdict,
-    places_of,
+    CompareReport, FileComparison, Page, Picture, UserPoints, Verdict, places_of,
 };
 
 pub fn run(args: &CompareArgs) -> Outcome {
@@ -25,7 +24,7 @@ pub fn run(args: &CompareArgs) -> Outcome {
         Verdict::Unknown => NOT_JUDGED,
         Verdict::Leak | Verdict::Fault => FOUND,
     };
-    let out = if args.output.json { json(&report) } else { text(&report) };
+    let out = if args.output.json { json(&report) } else { report.text() };
     let mut outcome = Outcome::new(code, out);
     if report.comparison.equal && report.comparison.counts_a.writes == 0 {
         outcome.err.push_str("note: neither trace holds a write, so this shows little\n");
@@ -62,8 +61,7 @@ fn write_pictures(
     let users = [user("A", &files.a, of_a), user("B", &files.b, of_b)];
     let title = "what is accessed: places, numbered as they lie".to_owned();
     let picture = Picture { title, across: "access", up: "place", users };
-    let why = if report.claims.is_empty() { "" } else { why(report) };
-    let about = format!("{}{why}", exact_text(&report.comparison));
+    let about = report.summary();
     let page = Page {
         title: "two traces",
         verdict: report.verdict,
@@ -72,48 +70,6 @@ fn write_pictures(
         pictures: &[picture],
     };
     write_page(&page, path)
-}
-
-fn text(report: &CompareReport) -> String {
-    let exact = exact_text(&report.comparison);
-    if report.claims.is_empty() {
-        return exact;
-    }
-    let claims: String = report.claims.iter().map(claim_line).collect();
-    let verdict = report.verdict.word();
-    let not_judged = report.not_judged.as_ref();
-    let not_judged = not_judged.map_or(String::new(), |why| {
-        format!("not judged: {why}. Nothing was found in those: record longer runs\n")
-    });
-    format!("{exact}\n{}:\n\n{claims}\n{not_judged}verdict: {verdict}\n", why(report))
-}
-
-/// The reason for printing claims.
-fn why(report: &CompareReport) -> &'static str {
-    if report.judged_by == "statistics" {
-        "each by itself looks drawn at random, so both are judged by statistics"
-    } else {
-        "not each by itself looks drawn at random, so they would have to be equal"
-    }
-}
-
-fn exact_text(comparison: &Comparison) -> String {
-    let (a, b) = (&comparison.counts_a, &comparison.counts_b);
-    let Some(difference) = &comparison.first_difference else {
-        let reads = if a.reads + b.reads > 0 {
-            format!(", {} reads", grouped(a.reads))
-        } else {
-            String::new()
-        };
-        let (writes, syncs) = (grouped(a.writes), grouped(a.syncs));
-        return format!("equal: {writes} write events, {syncs} syncs{reads}\n");
-    };
-    let totals = |counts: &Counts| {
-        let (writes, bytes) = (grouped(counts.writes), grouped(counts.bytes_written));
-        format!("{writes} write events of {bytes} bytes, {} syncs", grouped(counts.syncs))
-    };
-    let (a, b) = (totals(a), totals(b));
-    format!("different: {}\nA in all: {a}\nB in all: {b}\n", difference.message)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! `traceless audit convert`: what another tool recorded, as a trace file.
 
-use super::outcome::{CLEAN, FAILED, NOT_WHAT_IT_SHOULD_BE, Outcome, grouped};
+use super::outcome::{CLEAN, FAILED, NOT_WHAT_IT_SHOULD_BE, Outcome};
 use super::source;
 use crate::args::audit::ConvertArgs;
 use std::fs::File;
 use std::path::Path;
+use traceless_audit::grouped;
 use traceless_core::trace::TraceWriter;
 
 pub fn run(args: &ConvertArgs) -> Outcome {

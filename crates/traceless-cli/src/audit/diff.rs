@@ -1,21 +1,17 @@
 //! `traceless audit diff`: two snapshots of one image.
 
-use super::outcome::{CLEAN, NOT_WHAT_IT_SHOULD_BE, Outcome, grouped, json};
+use super::outcome::{CLEAN, NOT_WHAT_IT_SHOULD_BE, Outcome, json};
 use crate::args::audit::DiffArgs;
-use serde::Serialize;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
-use traceless_audit::{ChangedRun, SnapshotDiff, SnapshotError, diff};
+use traceless_audit::{SnapshotDiff, SnapshotError, SnapshotReport, diff, grouped};
 
 /// The parts of a volume's image: name, first byte, and length in bytes.
 type Parts = Vec<(&'static str, u64, u64)>;
 
 /// Stretches listed without `--all`.
 const LISTED: usize = 20;
-
-/// The name of the area that a block lies in, if the image names its areas.
-type AreaOf<'a> = dyn Fn(u64) -> Option<&'a str> + 'a;
 
 pub fn run(args: &DiffArgs) -> Outcome {
     match compare_images(&args.old, &args.new) {
@@ -27,7 +23,7 @@ pub fn run(args: &DiffArgs) -> Outcome {
                 let part = parts.iter().find(|(_, first, len)| (*first..first + len).contains(&at));
                 part.map(|(name, ..)| *name)
             };
-            let report = DiffReport::new(&diff, &area);
+            let report = SnapshotReport::new(&diff, &area);
             let listed = if args.all { usize::MAX } else { LISTED };
             let out = if args.json { json(&report) } else { report.text(listed) };
             Outcome::new(CLEAN, out)
@@ -71,88 +67,6 @@ fn compare_images(old: &Path, new: &Path) -> Result<SnapshotDiff, Outcome> {
         SnapshotError::Old(error) => Outcome::file_error(old, &error),
         SnapshotError::New(error) => Outcome::file_error(new, &error),
     })
-}
-
-/// A stretch that changed, inside one area.
-#[derive(Serialize)]
-struct NamedRun {
-    first: u64,
-    blocks: u64,
-    area: Option<String>,
-}
-
-/// The report of two snapshots.
-#[derive(Serialize)]
-struct DiffReport {
-    schema: &'static str,
-    block_len: u64,
-    blocks: u64,
-    changed_blocks: u64,
-    changed_bytes: u64,
-    changed_share: f64,
-    entropy: f64,
-    stretches: usize,
-    runs: Vec<NamedRun>,
-    verdict: String,
-}
-
-impl DiffReport {
-    fn new(diff: &SnapshotDiff, area: &AreaOf) -> Self {
-        let verdict = match diff.runs.len() {
-            0 => "nothing changed".to_owned(),
-            1 => "the changes form 1 contiguous stretch".to_owned(),
-            n => format!("the changes form {} contiguous stretches", grouped(n as u64)),
-        };
-        Self {
-            schema: "traceless.audit.diff.v1",
-            block_len: diff.block_len,
-            blocks: diff.blocks,
-            changed_blocks: diff.changed_blocks,
-            changed_bytes: diff.changed_bytes,
-            changed_share: diff.changed_share,
-            entropy: diff.entropy,
-            stretches: diff.runs.len(),
-            runs: diff.runs.iter().flat_map(|run| named(*run, area)).collect(),
-            verdict,
-        }
-    }
-
-    fn text(&self, listed: usize) -> String {
-        let share = 100.0 * self.changed_blocks as f64 / self.blocks.max(1) as f64;
-        let (changed, all) = (grouped(self.changed_blocks), grouped(self.blocks));
-        let len = self.block_len;
-        let mut lines =
-            vec![format!("{changed} of {all} blocks of {len} bytes changed ({share:.2} %)")];
-        if self.changed_blocks > 0 {
-            let (bytes, within) = (grouped(self.changed_bytes), 100.0 * self.changed_share);
-            let bits = self.entropy;
-            lines.push(format!("{bytes} bytes changed, {within:.2} % of those blocks"));
-            lines.push(format!("entropy of the changed bytes: {bits:.3} bits a byte"));
-            lines.push(format!("{:>14} {:>12}  area", "first block", "blocks"));
-        }
-        for run in self.runs.iter().take(listed) {
-            let area = run.area.as_deref().unwrap_or("-");
-            lines.push(format!("{:>14} {:>12}  {area}", grouped(run.first), grouped(run.blocks)));
-        }
-        if let Some(more) = self.runs.len().checked_sub(listed).filter(|&more| more > 0) {
-            lines.push(format!("and {} more: --all lists them", grouped(more as u64)));
-        }
-        lines.push(format!("{}\n", self.verdict));
-        lines.join("\n")
-    }
-}
-
-/// Cuts a run where one area ends and another begins.
-fn named(run: ChangedRun, area: &AreaOf) -> Vec<NamedRun> {
-    let mut parts: Vec<NamedRun> = vec![];
-    for block in run.first..run.first + run.blocks {
-        let name = area(block);
-        match parts.last_mut() {
-            Some(part) if part.area.as_deref() == name => part.blocks += 1,
-            _ => parts.push(NamedRun { first: block, blocks: 1, area: name.map(str::to_owned) }),
-        }
-    }
-    parts
 }
 
 #[cfg(test)]
@@ -203,17 +117,5 @@ mod tests {
         assert!(longer.err.contains("4,097"), "{}", longer.err);
         let missing = folder.path().join("missing");
         assert_eq!(outcome(&["diff", &old, missing.to_str().unwrap()]).code, FAILED);
-    }
-
-    #[test]
-    fn a_run_is_cut_where_areas_meet() {
-        let area = |block| match block {
-            0..4 => Some("holding"),
-            4..9 => Some("main"),
-            _ => None,
-        };
-        let parts = named(ChangedRun { first: 2, blocks: 8 }, &area);
-        let parts: Vec<_> = parts.iter().map(|p| (p.first, p.blocks, p.area.as_deref())).collect();
-        assert_eq!(parts, [(2, 2, Some("holding")), (4, 5, Some("main")), (9, 1, None)]);
     }
 }

@@ -11,8 +11,7 @@ mod outcome;
 mod source;
 
 pub use outcome::{
-    CLEAN, FAILED, FOUND, NOT_JUDGED, NOT_WHAT_IT_SHOULD_BE, Outcome, claim_line, grouped, json,
-    write_page,
+    CLEAN, FAILED, FOUND, NOT_JUDGED, NOT_WHAT_IT_SHOULD_BE, Outcome, json, write_page,
 };
 
 use crate::args::audit::{AuditArgs, AuditCommand};

@@ -86,24 +86,6 @@ pub fn json(value: &impl serde::Serialize) -> String {
     format!("{text}\n")
 }
 
-/// A claim, and below it the evidence.
-pub fn claim_line(claim: &traceless_audit::Claim) -> String {
-    format!("{:<6} {}\n       {}\n", claim.verdict.word(), claim.name, claim.evidence)
-}
-
-/// `number` with a comma at each thousand.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,10 +110,5 @@ mod tests {
         };
         assert_eq!(printed(io::ErrorKind::BrokenPipe), FOUND);
         assert_eq!(printed(io::ErrorKind::StorageFull), FAILED);
-    }
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!([0, 999, 1000, 12_345_678].map(grouped), ["0", "999", "1,000", "12,345,678"]);
     }
 }

@@ -1,12 +1,12 @@
 //! The live page of a paged program: faults and pages that leave beside the events of the store.
 
-use super::{ProgramCounters, RunError, counted};
+use super::RunError;
 use crate::args::RunArgs;
 use crate::dashboard::Dashboard;
 use std::path::Path;
 use std::sync::Arc;
 use traceless_dashboard::Reading;
-use traceless_pager::paging::{ActivityFile, Error, Lock, Settings, Summary};
+use traceless_pager::paging::{ActivityFile, Error, Lock, ProgramCounters, Settings, Summary};
 
 /// The file's name, in the folder of counters. All programs that are paged together share it.
 const NAME: &str = "activity";
@@ -35,7 +35,7 @@ pub fn start(
     let dashboard = dashboard.map_err(RunError::Dashboard)?;
     if let Some(monitor) = dashboard.monitor() {
         let folder = folder.to_owned();
-        monitor.set_readings(move || readings(&counted(&folder)));
+        monitor.set_readings(move || readings(&ProgramCounters::read_all(&folder)));
     }
     settings.activity = Some(path);
     Ok(Some(dashboard))

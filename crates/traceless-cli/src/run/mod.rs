@@ -5,30 +5,25 @@ mod live;
 mod memory_limit;
 mod options;
 mod program;
-mod stats_socket;
 
 use crate::args::{LockArg, ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
 use crate::failure::{Failure, USAGE};
 use crate::output::print_error;
 use rustix::process::{Pid, Signal, kill_process};
-use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use traceless_block::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
-    self, CounterFile, EvictMethod, Exit, Lock, PagerProcess, Policy, Scheme, Settings, Summary,
-    VARIABLE,
+    self, EvictMethod, Exit, Lock, PagerProcess, Policy, ProgramCounters, Scheme, Settings,
+    StatsSocket, Summary, VARIABLE,
 };
 use traceless_pager::slots::Cipher;
-
-use stats_socket::StatsSocket;
 
 pub use folder::CounterFolder;
 
@@ -130,11 +125,7 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
     settings.check()?;
     settings.lock = lock(args, &settings)?;
     memory_limit::check(&settings)?;
-    let stats_socket = args.stats_socket.as_deref();
-    let store_bytes = settings.store_len()?;
-    let _socket = stats_socket
-        .map(|path| StatsSocket::start(path, folder.path(), store_bytes))
-        .transpose()?;
+    let _socket = stats_socket(args, &settings, folder.path())?;
     let _dashboard = live::start(args, &mut settings, folder.path())?;
     let mode = options::mode(args);
     let mut pager = match mode {
@@ -150,11 +141,11 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
     let process = child.id();
     let status = wait(child, args.stats.as_deref(), folder.path())?;
     let end = pager.as_mut().map(|pager| pager.exit_of(process));
-    let counted = counted(folder.path());
+    let counters = ProgramCounters::read_all(folder.path());
     if let Some(path) = &args.stats {
-        write_stats(path, &counted)?;
+        write_stats(path, &counters)?;
     }
-    report_late_ticks(&counted);
+    report_late_ticks(&counters);
     let killed = status.signal() == Some(Signal::KILL.as_raw());
     match end.filter(|_| killed) {
         Some(Exit::Failed) => return Ok(FAILED),
@@ -168,10 +159,21 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
         );
     }
     let code = code_of(status);
-    if counted.is_empty() && code != FAILED {
+    if counters.is_empty() && code != FAILED {
         return Err(RunError::NotPaged);
     }
     Ok(code)
+}
+
+/// Serves the counters in `folder` to clients of the socket, if there is to be one.
+fn stats_socket(
+    args: &RunArgs,
+    settings: &Settings,
+    folder: &Path,
+) -> Result<Option<StatsSocket>, RunError> {
+    let Some(path) = &args.stats_socket else { return Ok(None) };
+    let socket = StatsSocket::start(path, folder, settings.store_len()?);
+    socket.map(Some).map_err(|e| RunError::Io(path.display().to_string(), e))
 }
 
 /// Says how many ticks of a constant rate were late, if any were: an observer of the store learns
@@ -352,7 +354,7 @@ fn wait(mut child: Child, stats: Option<&Path>, folder: &Path) -> Result<ExitSta
     });
     if let Some(path) = stats {
         while child.try_wait().map_err(failed)?.is_none() {
-            write_stats(path, &counted(folder))?;
+            write_stats(path, &ProgramCounters::read_all(folder))?;
             wait_a_little(&mut child)?;
         }
     }
@@ -374,47 +376,8 @@ fn wait_a_little(child: &mut Child) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The counters of one program. Programs that it started come after it.
-#[derive(Serialize)]
-struct ProgramCounters {
-    process: String,
-    #[serde(flatten)]
-    summary: Summary,
-}
-
-fn counted(folder: &Path) -> Vec<ProgramCounters> {
-    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut all: Vec<(u64, ProgramCounters)> = files
-        .filter_map(|file| {
-            let counters = CounterFile::open(&file.path()).ok()?;
-            let process = file.file_name().to_string_lossy().into_owned();
-            let start = counters.begun_ns.load(Ordering::Relaxed);
-            Some((start, ProgramCounters { process, summary: counters.summary() }))
-        })
-        .collect();
-    // Sorted by start time, as process numbers wrap around.
-    all.sort_by_key(|(start, _)| *start);
-    all.into_iter().map(|(_, counted)| counted).collect()
-}
-
-fn write_stats(path: &Path, counted: &[ProgramCounters]) -> Result<(), RunError> {
+fn write_stats(path: &Path, counters: &[ProgramCounters]) -> Result<(), RunError> {
     let failed = |e: std::io::Error| RunError::Io(path.display().to_string(), e);
-    let text = serde_json::to_string_pretty(counted).map_err(|e| failed(e.into()))?;
+    let text = serde_json::to_string_pretty(counters).map_err(|e| failed(e.into()))?;
     std::fs::write(path, text + "\n").map_err(failed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_sorted_by_their_start() {
-        let folder = tempfile::tempdir().unwrap();
-        for process in [30_000, 7, 400, 7] {
-            CounterFile::create_for(folder.path(), process).unwrap();
-        }
-        let names: Vec<String> =
-            counted(folder.path()).into_iter().map(|one| one.process).collect();
-        assert_eq!(names, ["30000.0", "7.0", "400.0", "7.1"]);
-    }
 }

@@ -30,7 +30,8 @@ mod volume;
 mod workload;
 
 use crate::args::audit::{AuditArgs, AuditCommand, RecordArgs};
-use traceless_cli::audit::{CLEAN, FAILED, FOUND, Outcome, claim_line, grouped, json, write_page};
+use traceless_audit::grouped;
+use traceless_cli::audit::{CLEAN, FAILED, FOUND, Outcome, json, write_page};
 use traceless_cli::failure::Failure;
 use traceless_cli::trace::Trace;
 

@@ -1,6 +1,6 @@
 //! The result of an audit, and whether the audit finds planted faults.
 
-use super::{CLEAN, FAILED, FOUND, Outcome, claim_line, json, write_page};
+use super::{CLEAN, FAILED, FOUND, Outcome, json, write_page};
 use std::fmt::Display;
 use std::sync::Mutex;
 use traceless_audit::{ALPHA, Claim, Page, Picture, Report, Verdict};
@@ -70,7 +70,7 @@ impl AuditResult {
 }
 
 fn text(report: &Report, not_hidden: &str) -> String {
-    let claims: String = report.claims.iter().map(claim_line).collect();
+    let claims: String = report.claims.iter().map(Claim::text).collect();
     let (scheme, level, verdict) = (&report.scheme, &report.level, report.verdict.word());
     let end = if not_hidden.is_empty() { "" } else { "\n" };
     format!("scheme {scheme}, level {level}\n\n{claims}\n{not_hidden}{end}verdict: {verdict}\n")

@@ -14,6 +14,8 @@
 //! | `settings` | the configuration that a program gets in its environment |
 //! | `wrapper` | whether the process that started the program was killed |
 //! | `counters` | what is counted |
+//! | `program_counters` | the counters of all programs that are paged together |
+//! | `stats_socket` (feature) | a socket that says what paging does |
 //! | `number_file` | counters, and what a live page shows, in files that several processes map |
 //! | `error` | what can go wrong |
 
@@ -26,9 +28,12 @@ mod kernel;
 mod number_file;
 mod pager;
 mod process;
+mod program_counters;
 mod refresh;
 mod region;
 mod settings;
+#[cfg(feature = "stats-socket")]
+mod stats_socket;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -49,9 +54,12 @@ pub use kernel::threads::spawn;
 pub use number_file::{ActivityFile, AtomicNumbers, NumberFile};
 pub use pager::Pager;
 pub use process::{Client, Exit, Forking, PagerProcess, serve};
+pub use program_counters::ProgramCounters;
 pub use refresh::scheme::{HelperDetWo, RefreshMode};
 pub use region::PagedRegion;
 pub use settings::{Recording, Scheme, Settings, VARIABLE};
+#[cfg(feature = "stats-socket")]
+pub use stats_socket::StatsSocket;
 pub use store::shared::SharedMemory;
 pub use traceless_sys::{LargeMemoryHooks, set_large_memory_hooks};
 pub use wrapper::{ALIVE, Wrapper};

@@ -14,10 +14,10 @@ use super::suite::{self, AuditError, CaseKind, SelfTestCase, Suite};
 use super::workload::mix;
 use crate::args::audit::{AuditDeniableArgs, Level};
 use faults::LaneFault;
+use traceless_audit::grouped;
 use traceless_audit::{
     Claim, Compare, Picture, UserPoints, Verdict, compare, copies_are_indistinguishable,
 };
-use traceless_cli::audit::grouped;
 use user::{DeniableUser, Observed};
 
 /// Hidden volumes beside a public one, compared with none.

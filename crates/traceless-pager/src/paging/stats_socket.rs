@@ -1,7 +1,8 @@
 //! A socket that says what paging does while the program runs: each client gets a line of JSON at
 //! once, and one more each second until it closes the connection or the program ends.
 
-use super::{ProgramCounters, RunError, counted};
+use super::counters::Summary;
+use super::program_counters::ProgramCounters;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen};
@@ -14,8 +15,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use traceless_core::clock::{Clock, MachineClock};
-use traceless_pager::paging::Summary;
+use traceless::clock::{Clock, MachineClock};
 
 /// Clients at a time. Further ones wait until one of these leaves.
 const CLIENTS_MAX: usize = 64;
@@ -51,11 +51,10 @@ struct Stats {
 
 impl StatsSocket {
     /// Serves the counters in `folder`. Only this user may connect. A file that a killed process
-    /// left at `path` is replaced.
-    pub fn start(path: &Path, folder: &Path, store_bytes: u64) -> Result<Self, RunError> {
-        let failed = |e| RunError::Io(path.display().to_string(), e);
-        let listener = open(path).map_err(failed)?;
-        let (stop, is_over) = UnixStream::pair().map_err(failed)?;
+    /// left at `path` is replaced; any other file is refused.
+    pub fn start(path: &Path, folder: &Path, store_bytes: u64) -> io::Result<Self> {
+        let listener = open(path)?;
+        let (stop, is_over) = UnixStream::pair()?;
         let mut server = Server {
             listener,
             is_over,
@@ -171,7 +170,7 @@ impl Server {
 
     /// Makes the line anew, `passed` nanoseconds after the last one.
     fn take_line(&mut self, passed: u64) {
-        let programs = counted(&self.folder);
+        let programs = ProgramCounters::read_all(&self.folder);
         let sum =
             |of: fn(&Summary) -> u64| programs.iter().map(|one| of(&one.summary)).sum::<u64>();
         let faults = sum(|one| one.faults);
@@ -200,12 +199,12 @@ fn rate(count: u64, ns: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::counters::CounterFile;
     use super::*;
     use serde_json::Value;
     use std::io::{BufRead, BufReader, Read};
     use std::os::unix::fs::PermissionsExt;
     use std::sync::atomic::Ordering::Relaxed;
-    use traceless_pager::paging::CounterFile;
 
     #[test]
     fn clients_get_a_line_at_once_and_one_each_second() {
