@@ -8,5 +8,8 @@ cargo=${TRACELESS:+cargo}
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
 # shellcheck source-path=SCRIPTDIR source=../lib/python_package.sh
 source "$lib/python_package.sh"
-install_python_package
+install_python_package ray==2.60.0
+# Ray leaves a token in the home folder. The experiments are named from the checkout's root.
+export HOME=$scratch
+cd "$root"
 "$(dirname "$traceless")/traceless-lab" bench python --python "$scratch/venv/bin/python" "$@" >&3

@@ -93,27 +93,39 @@ pub(crate) fn test_parities(of: &Numbers<'_>, labels: &Labels, strongest: &mut S
     }
 }
 
+/// Numbers that are counted before the narrow counters are emptied: none of them overflows.
+const COUNTED_MAX: usize = u16::MAX as usize;
+
 /// For each set of bits, how many more numbers have an even parity of these bits than an odd one:
 /// among all numbers, and among the numbers with each label.
 fn table_of(numbers: &[u16], bits: u32, packed: &[u16]) -> Vec<[i32; LANES]> {
     let mut table = vec![[0i32; LANES]; 1 << bits];
     // The labels of a byte at a time.
-    let of_byte = |byte: usize| core::array::from_fn(|lane| i32::from(byte >> lane & 1 == 1));
-    let spread: Vec<[i32; LANES / 2]> = (0..256).map(of_byte).collect();
+    let of_byte = |byte: usize| core::array::from_fn(|lane| (byte >> lane & 1) as u16);
+    let spread: Vec<[u16; LANES / 2]> = (0..256).map(of_byte).collect();
     let mask = (1u16 << bits) - 1;
-    for (number, labels) in numbers.iter().zip(packed) {
-        let labels = usize::from(*labels);
-        let row = &mut table[usize::from(number & mask)];
-        let (low, high) = row.split_at_mut(LANES / 2);
-        add(low, &spread[labels & 255]);
-        add(high, &spread[labels >> 8]);
+    // Counters of half the width: all of them fit into a processor's first cache.
+    let mut counters = vec![[0u16; LANES]; 1 << bits];
+    for (numbers, packed) in numbers.chunks(COUNTED_MAX).zip(packed.chunks(COUNTED_MAX)) {
+        for (number, labels) in numbers.iter().zip(packed) {
+            let labels = usize::from(*labels);
+            let row = &mut counters[usize::from(number & mask)];
+            let (low, high) = row.split_at_mut(LANES / 2);
+            add(low, &spread[labels & 255]);
+            add(high, &spread[labels >> 8]);
+        }
+        for (sums, counters) in table.iter_mut().zip(&mut counters) {
+            for (sum, counter) in sums.iter_mut().zip(counters) {
+                *sum = sum.wrapping_add(i32::from(core::mem::take(counter)));
+            }
+        }
     }
     transform(&mut table);
     table
 }
 
-/// Without checks for overflow, so that the compiler vectorises the loop: there are fewer accesses.
-fn add(sums: &mut [i32], ones: &[i32]) {
+/// Without checks for overflow, so that the compiler vectorises the loop.
+fn add(sums: &mut [u16], ones: &[u16]) {
     sums.iter_mut().zip(ones).for_each(|(sum, one)| *sum = sum.wrapping_add(*one));
 }
 

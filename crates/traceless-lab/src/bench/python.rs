@@ -1,8 +1,8 @@
 //! The rows of the group python: what a call of the Python package costs beside the same call of
-//! the library in Rust.
+//! the library in Rust, and a sweep on a cluster of Ray beside one without.
 
 use crate::args::PythonBenchArgs;
-use crate::report::{failed, print_rows, row};
+use crate::report::{Row, failed, print_rows};
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,6 +11,12 @@ use traceless::{Array, Map};
 use traceless_cli::failure::Failure;
 
 const SCRIPT: &str = include_str!("python.py");
+const RAY_SCRIPT: &str = include_str!("python_ray.py");
+
+/// What is swept, records of each run, and rounds: a sweep of half a minute.
+const SWEPT: &str = "experiments/ir-oram/fig12.toml";
+const SWEPT_RECORDS: u64 = 20_000;
+const SWEEPS: u64 = 3;
 
 // The sizes in the script.
 const BLOCKS: u64 = 4096;
@@ -45,11 +51,33 @@ pub fn run(args: &PythonBenchArgs) -> Result<(), Failure> {
         get.push(python_ns - rust_ns);
     }
     let rows = vec![
-        row("python-read", "ns", read),
-        row("python-read-many", "ratio", read_many),
-        row("python-map-get", "ns", get),
+        Row::of("python-read", "ns", read.into()),
+        Row::of("python-read-many", "ratio", read_many.into()),
+        Row::of("python-map-get", "ns", get.into()),
+        ray_sweep(args)?,
     ];
     print_rows("traceless.python.bench.v1", &rows, args.json)
+}
+
+/// The speed of a sweep on two workers of Ray, of the same sweep with two jobs.
+fn ray_sweep(args: &PythonBenchArgs) -> Result<Row, Failure> {
+    let (name, unit) = ("python-ray-sweep", "ratio");
+    let (records, rounds) =
+        if args.quick { (SWEPT_RECORDS / 4, 1) } else { (SWEPT_RECORDS, SWEEPS) };
+    let mut command = Command::new(&args.python);
+    command.args(["-c", RAY_SCRIPT, SWEPT, &records.to_string(), &rounds.to_string()]);
+    let output = command.stderr(Stdio::inherit()).output().map_err(failed)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if let Some(why) = text.strip_prefix("absent: ") {
+        return Ok(Row::absent(name, unit, why.trim().to_owned()));
+    }
+    let ratios: Result<Vec<f64>, _> = text.lines().map(str::parse).collect();
+    match ratios {
+        Ok(ratios) if output.status.success() && !ratios.is_empty() => {
+            Ok(Row::of(name, unit, ratios.into()))
+        }
+        _ => Err(failed("the sweep on a cluster of Ray failed; its error is above")),
+    }
 }
 
 /// A Python that runs the script.

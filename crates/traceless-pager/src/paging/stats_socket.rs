@@ -64,6 +64,7 @@ impl StatsSocket {
             faults: 0,
             since: MachineClock.now(),
             line: vec![],
+            is_paused: false,
         };
         let thread = std::thread::spawn(move || server.run());
         Ok(Self { path: path.to_owned(), stop: Some(stop), thread: Some(thread) })
@@ -118,6 +119,8 @@ struct Server {
     since: u64,
     /// The last line.
     line: Vec<u8>,
+    /// Whether clients wait for the next line, as this process may open no more files.
+    is_paused: bool,
 }
 
 impl Server {
@@ -147,7 +150,7 @@ impl Server {
         let mut all = [self.listener.as_fd(), self.is_over.as_fd()]
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         // While there are as many as may be, the next one waits.
-        let first = usize::from(self.clients.len() >= CLIENTS_MAX);
+        let first = usize::from(self.is_paused || self.clients.len() >= CLIENTS_MAX);
         match poll(&mut all[first..], Some(&limit)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
@@ -156,7 +159,13 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        let Ok((client, _)) = self.listener.accept() else { return };
+        let client = match self.listener.accept() {
+            Ok((client, _)) => client,
+            Err(e) => {
+                self.is_paused |= e.kind() != ErrorKind::WouldBlock;
+                return;
+            }
+        };
         if client.set_nonblocking(true).is_ok() && send(&client, &self.line) {
             self.clients.push(client);
         }
@@ -170,6 +179,7 @@ impl Server {
 
     /// Makes the line anew, `passed` nanoseconds after the last one.
     fn take_line(&mut self, passed: u64) {
+        self.is_paused = false;
         let programs = ProgramCounters::read_all(&self.folder);
         let sum =
             |of: fn(&Summary) -> u64| programs.iter().map(|one| of(&one.summary)).sum::<u64>();

@@ -11,6 +11,7 @@ mod experiment;
 mod in_flight;
 mod library;
 mod measure;
+mod mounted;
 mod nbd;
 mod pointers;
 mod server;
@@ -59,7 +60,7 @@ pub struct Effort {
 /// Names of rows that are measured together, and the function that measures them.
 type Group = (&'static [&'static str], fn(&Places, Effort) -> Result<Vec<Row>, Failure>);
 
-const GROUPS: [Group; 12] = [
+const GROUPS: [Group; 13] = [
     (&["library-detwo-writes", "library-detwo-reads"], library::measure),
     (
         &["nbd-seq-write-ram-vs-plain", "nbd-seq-read-vs-plain", "nbd-random-read-vs-plain"],
@@ -68,6 +69,7 @@ const GROUPS: [Group; 12] = [
     (&["nbd-seq-write-disk-vs-raw"], disk::measure_writes),
     (&["create-vs-raw-write"], disk::measure_creation),
     (&in_flight::NAMES, in_flight::measure),
+    (&mounted::NAMES, mounted::measure),
     (&nbd::RING_ROWS, nbd::measure_ring),
     (&swap::NAMES, swap::measure),
     (&deniable::NAMES, deniable::measure),
