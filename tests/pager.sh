@@ -81,6 +81,38 @@ same --scheme eager --resident 24 -- "$python" -c "
 import os
 print(os.open('/dev/null', 0), sorted(str(i) for i in range(3000))[:9])"
 
+section "memory that is reserved, placed and protected"
+gcc -O1 "$lib/reservations.c" -o reservations -pthread
+same --resident 32 --memory 8M -- ./reservations
+same --resident 32 --memory 8M --policy clock -- ./reservations
+same --resident 32 --memory 8M --way protect --lock off -- ./reservations
+# What is left out is known, and may be forbidden.
+expect 0 run --strict=100 -- true
+expect 125 run --strict=0 -- true
+check "it is said what" grep -q "^traceless: --strict=0: not paged were .*static data" err
+has() {
+    command -v "$1" >/dev/null || { leave_out "$1: it is not installed" && false; }
+}
+if has node; then
+    most=8192 same --resident 1024 --strict -- node -e "
+const all = [];
+for (let i = 0; i < 60000; i++) all.push({number: i, text: 'number ' + i});
+console.log(JSON.stringify(all).length, Buffer.alloc(1 << 23, 7)[9])"
+fi
+if has javac; then
+    cat >Words.java <<'END'
+public class Words {
+    public static void main(String[] arguments) {
+        var all = new java.util.TreeMap<String, int[]>();
+        for (int i = 0; i < 60000; i++) all.put("word " + i * 7919 % 20011, new int[] {i});
+        System.out.println(all.size() + " " + all.firstKey() + all.lastEntry().getValue()[0]);
+    }
+}
+END
+    javac Words.java
+    most=8192 same --resident 1024 --strict=8 -- java -Xmx64M Words
+fi
+
 section "all files are closed, and libraries loaded"
 same_files_and_libraries
 same_files_and_libraries --scheme eager-parallel --backing helped

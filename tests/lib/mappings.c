@@ -119,11 +119,9 @@ static void ask_for_too_much(char *area) {
     int file = open("/proc/self/exe", O_RDONLY);
     char *other = map(NULL, 4, PROT_READ | PROT_WRITE, 0);
     fill(area);
-    SAY(map(area, 1, PROT_NONE, MAP_FIXED) == MAP_FAILED);
     SAY(mmap(area, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == MAP_FAILED);
     SAY(mmap(area - PAGE, 2 * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == MAP_FAILED);
     SAY(mremap(other, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, area) == MAP_FAILED);
-    SAY(mprotect(area, PAGE, PROT_READ) == -1);
     SAY(madvise(area, (size_t)1 << 50, MADV_DONTNEED) == -1 && errno == ENOMEM);
     int right = 1;
     for (int page = 0; page < PAGES; page++)

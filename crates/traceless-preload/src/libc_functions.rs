@@ -26,6 +26,7 @@ macro_rules! functions {
 functions! {
     __register_atfork,
     _Fork,
+    brk,
     clone,
     close,
     close_range,
@@ -57,6 +58,7 @@ functions! {
     pthread_create,
     pthread_getaffinity_np,
     pthread_setaffinity_np,
+    sbrk,
     sched_getaffinity,
     sched_setaffinity,
     system,

@@ -3,12 +3,14 @@
 //! provide fails with the kernel's error.
 
 use crate::malloc::set_errno;
+use crate::mappings::range_of;
 use crate::paged_memory::{PagedMemory, paged, paged_at};
 use crate::protected;
 use crate::report::print;
 use core::ffi::{c_int, c_uint, c_void};
 use libc::size_t;
 use std::sync::Once;
+use traceless_pager::paging::{self, without_signals};
 
 fn refuse(errno: c_int) -> c_int {
     set_errno(errno);
@@ -38,6 +40,12 @@ fn lock_paged(paged: &PagedMemory, at: usize, len: usize) -> c_int {
     }
 }
 
+/// Whether any of a range is paged beside the heap.
+fn is_elsewhere(address: *const c_void, len: size_t) -> bool {
+    let range = range_of(address, len);
+    paged().is_some_and(|paged| without_signals(|| paged.elsewhere().overlaps(&range)))
+}
+
 /// As of POSIX.
 ///
 /// # Safety
@@ -46,6 +54,13 @@ fn lock_paged(paged: &PagedMemory, at: usize, len: usize) -> c_int {
 pub unsafe extern "C" fn mlock(address: *const c_void, len: size_t) -> c_int {
     if let Some((paged, at)) = paged_at(address as usize) {
         return lock_paged(paged, at, len);
+    }
+    if is_elsewhere(address, len) {
+        // Pages are locked when they come.
+        // SAFETY: the caller's promise.
+        return unsafe {
+            libc::syscall(libc::SYS_mlock2, address, len, libc::MLOCK_ONFAULT) as c_int
+        };
     }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_mlock, address, len) as c_int }
@@ -63,8 +78,9 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, len: size_t, flags: c_ui
         }
         return lock_paged(paged, at, len);
     }
+    let once_there = if is_elsewhere(address, len) { libc::MLOCK_ONFAULT } else { 0 };
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_mlock2, address, len, flags) as c_int }
+    unsafe { libc::syscall(libc::SYS_mlock2, address, len, flags | once_there) as c_int }
 }
 
 /// As of POSIX. Pages are locked when they are touched, since touching all of them now would bring
@@ -95,6 +111,9 @@ pub unsafe extern "C" fn munlock(address: *const c_void, len: size_t) -> c_int {
     if let Some((paged, at)) = paged_at(address as usize) {
         return if paged.contains(at, len) { 0 } else { refuse(libc::ENOMEM) };
     }
+    if is_elsewhere(address, len) && paged().is_some_and(PagedMemory::is_locked) {
+        return 0;
+    }
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_munlock, address, len) as c_int }
 }
@@ -108,13 +127,19 @@ pub unsafe extern "C" fn munlockall() -> c_int {
     // SAFETY: the caller's promise.
     let unlock = || unsafe { libc::syscall(libc::SYS_munlockall) as c_int };
     let Some(paged) = paged() else { return unlock() };
-    paged.while_paused(|start, len| {
-        let done = unlock();
-        protected::lock_again();
-        if paged.is_locked() {
-            // This lock was allowed before, so it should not fail now.
-            let _ = traceless_pager::paging::lock(start, len);
-        }
-        done
+    without_signals(|| {
+        let elsewhere = paged.elsewhere();
+        paged.while_paused(|start, len| {
+            let done = unlock();
+            protected::lock_again();
+            if paged.is_locked() {
+                // These locks were allowed before, so they should not fail now.
+                let again = elsewhere.iter().chain(core::iter::once(start..start + len));
+                again.for_each(|range| {
+                    let _ = paging::lock(range.start, range.len());
+                });
+            }
+            done
+        })
     })
 }

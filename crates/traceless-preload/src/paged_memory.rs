@@ -3,18 +3,26 @@
 use crate::own_threads::is_own_thread;
 use crate::report::{fail, print};
 use crate::{protected, syscall_filter};
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
-    Client, Error, EvictMethod, Heap, Lock, Pager, Pages, Recording, Result,
+    self, Client, Error, EvictMethod, Heap, Lock, Pager, Pages, Ranges, Recording, Result,
+    without_signals,
 };
 
 /// The paged memory, and the heap that records which parts of it are allocated.
 pub struct PagedMemory {
     memory: Memory,
     heap: Mutex<Heap>,
+    /// Memory that is paged beside the heap's.
+    elsewhere: Mutex<Ranges>,
+    /// Whether the program has changed the protection of any memory of the heap.
+    is_protected: AtomicBool,
     start: usize,
     len: usize,
+    lock: Lock,
 }
 
 /// The thread or process that pages the memory.
@@ -38,6 +46,17 @@ pub fn recording() -> Option<&'static Recording> {
     match &PAGED.get()?.memory {
         Memory::Own(_, recording) => recording.as_ref(),
         Memory::OtherProcess(_) => None,
+    }
+}
+
+/// Notes how much of the program's memory is not paged, if a thread of this process is the pager.
+/// Any thread may call it.
+pub fn note_unpaged() {
+    const OWN_LIBRARY: &str = "/libtraceless_preload.so";
+    if let Some(pager) = PAGED.get().and_then(PagedMemory::own_pager) {
+        pager.note_unpaged(|start, name| {
+            protected::is_protected(start) || name.ends_with(OWN_LIBRARY)
+        });
     }
 }
 
@@ -65,7 +84,9 @@ impl PagedMemory {
     /// Paged memory without allocations.
     pub fn new(memory: Memory, start: usize, len: usize, lock: Lock) -> Result<Self> {
         let heap = Mutex::new(Heap::new(start, len / PAGE_LEN));
-        let paged = Self { memory, heap, start, len };
+        let elsewhere = Mutex::new(Ranges::default());
+        let is_protected = AtomicBool::new(false);
+        let paged = Self { memory, heap, elsewhere, is_protected, start, len, lock };
         if !paged.is_locked() {
             match lock {
                 Lock::Strict => return Err(Error::Unlocked(rustix::io::Errno::NOMEM)),
@@ -83,6 +104,11 @@ impl PagedMemory {
         Ok(paged)
     }
 
+    /// The most bytes of a file that are copied to paged memory in place of a mapping.
+    pub fn copies_max(&self) -> usize {
+        self.len / 8
+    }
+
     /// Whether the `len` bytes from `at` on lie in the paged memory.
     pub fn contains(&self, at: usize, len: usize) -> bool {
         at.checked_add(len).is_some_and(|end| end <= self.len)
@@ -94,14 +120,36 @@ impl PagedMemory {
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The records of memory that is paged elsewhere. The caller blocks signals, as a handler may
+    /// map memory, too.
+    pub fn elsewhere(&self) -> MutexGuard<'_, Ranges> {
+        // As of the heap's records.
+        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The address of the byte at `at`.
     pub fn address(&self, at: usize) -> *mut u8 {
         (self.start + at) as *mut u8
     }
 
+    /// Sets what the program may do with a range of the heap's memory, as of `mprotect`. Returns
+    /// whether the kernel allows it.
+    pub fn protect(&self, at: usize, len: usize, protection: c_int) -> bool {
+        self.is_protected.store(true, Relaxed);
+        // SAFETY: the program requests it, for memory that the pager uses in other ways only.
+        unsafe { libc::syscall(libc::SYS_mprotect, self.address(at), len, protection) == 0 }
+    }
+
     /// Zeroes pages that are no longer allocated, and makes them available.
     pub fn release(&self, pages: Pages) {
         self.wipe_in_copies(pages, false);
+        if self.is_protected.load(Relaxed) {
+            let (at, len) = (pages.first * PAGE_LEN, pages.count * PAGE_LEN);
+            if !self.protect(at, len, libc::PROT_READ | libc::PROT_WRITE) {
+                // The kernel has no room to record one range more: the pages are not used again.
+                return self.discard(pages);
+            }
+        }
         self.discard(pages);
         self.heap().give(pages);
     }
@@ -135,6 +183,10 @@ impl PagedMemory {
         match &self.memory {
             Memory::Own(own, _) => {
                 own.lock()?;
+                without_signals(|| {
+                    let elsewhere = self.elsewhere();
+                    elsewhere.iter().try_for_each(|range| paging::lock(range.start, range.len()))
+                })?;
                 protected::lock_again();
                 if protected::is_locked() { Ok(()) } else { Err(rustix::io::Errno::NOMEM) }
             }
@@ -149,6 +201,11 @@ impl PagedMemory {
             Memory::Own(own, _) => own.is_locked() && protected::is_locked(),
             Memory::OtherProcess(client) => client.is_locked(),
         }
+    }
+
+    /// Whether resident pages are locked, or the program does not run.
+    pub fn must_lock(&self) -> bool {
+        self.lock == Lock::Strict
     }
 
     /// Makes pages become zeros in copies of the process, or keeps their contents there.
@@ -166,6 +223,14 @@ impl PagedMemory {
         match &self.memory {
             Memory::Own(own, _) => own.unpin_thread(thread, for_good),
             Memory::OtherProcess(client) => client.unpin_thread(thread, for_good),
+        }
+    }
+
+    /// The pager, if it is a thread of this process: it pages memory anywhere.
+    pub fn own_pager(&self) -> Option<&Pager> {
+        match &self.memory {
+            Memory::Own(own, _) => Some(own),
+            Memory::OtherProcess(_) => None,
         }
     }
 

@@ -4,6 +4,7 @@
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{LargeMemoryHooks, lock, set_large_memory_hooks};
 
 /// Number of mappings that can be locked again after the program unlocks all of its memory. There
@@ -19,8 +20,9 @@ static IS_UNLOCKED: AtomicBool = AtomicBool::new(false);
 /// Marks a mapping as secret from now on. If the limit does not allow the lock, the mapping stays
 /// unlocked; the limit is reported when paged memory is set up.
 pub fn protect(start: usize, len: usize) {
+    // By a system call: this library's `madvise` takes a lock, under which memory is allocated.
     // SAFETY: what the mapping holds is not changed.
-    unsafe { libc::madvise(start as *mut _, len, libc::MADV_DONTDUMP) };
+    unsafe { libc::syscall(libc::SYS_madvise, start, len, libc::MADV_DONTDUMP) };
     if lock(start, len).is_err() {
         IS_UNLOCKED.store(true, Relaxed);
     }
@@ -47,6 +49,11 @@ pub fn remove(start: usize) {
     if let Some(region) = REGIONS.iter().find(|region| region.0.load(Relaxed) == start) {
         region.0.store(0, Relaxed);
     }
+}
+
+/// Whether a protected mapping begins at an address.
+pub fn is_protected(start: usize) -> bool {
+    REGIONS.iter().any(|region| region.0.load(Relaxed) == start)
 }
 
 /// Locks all protected memory once more, after the program has unlocked all mappings, or after the
@@ -88,5 +95,10 @@ const SCHEME_STACK_LEN: usize = 128 << 10;
 pub fn wipe_stack() {
     let mut used = [0xff_u8; SCHEME_STACK_LEN];
     used.fill(0);
-    core::hint::black_box(&mut used);
+    let range = core::hint::black_box(&mut used).as_mut_ptr_range();
+    let start = range.start.addr().next_multiple_of(PAGE_LEN);
+    let len = range.end.addr() / PAGE_LEN * PAGE_LEN - start;
+    // The stack is as short as before again.
+    // SAFETY: whole pages of zeros, which nothing uses any more.
+    unsafe { libc::syscall(libc::SYS_madvise, start, len, libc::MADV_DONTNEED) };
 }

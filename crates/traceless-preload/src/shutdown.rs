@@ -4,11 +4,15 @@
 //! killed, and then kills the process.
 
 use crate::own_threads::{is_own_thread, own_threads};
+use crate::paged_memory::note_unpaged;
 use core::time::Duration;
 use traceless_pager::paging::{Wrapper, spawn};
 
 /// Polling interval. Polling for the first thread's end reads one file.
 const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Polls after which it is noted how much of the program's memory is not paged.
+const NOTED_EVERY: u32 = 10;
 
 /// Index of the first thread's status among the fields after its name.
 const STATUS_FIELD: usize = 49;
@@ -29,12 +33,15 @@ pub fn continue_when_wrapper_ends(wrapper: Option<u32>) {
 
 fn watch(wrapper: Option<&Wrapper>) {
     debug_assert!(is_own_thread(), "a fault of this thread would not be served");
-    loop {
+    for round in 1_u32.. {
         if wrapper.is_some_and(Wrapper::was_killed) {
             // SAFETY: it ends this process at once, as the wrapper was.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         }
         std::thread::sleep(INTERVAL);
+        if round % NOTED_EVERY == 1 {
+            note_unpaged();
+        }
         if let Some(status) = first_thread_status().filter(|_| has_only_own_threads()) {
             end_process(status);
             return;

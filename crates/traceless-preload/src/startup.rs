@@ -22,7 +22,10 @@ extern "C" fn init() {
     let started = Settings::decode(&text).and_then(|settings| start(&settings));
     protected::wipe_stack();
     match started {
-        Ok(memory) => paged_memory::set(memory),
+        Ok(memory) => {
+            paged_memory::set(memory);
+            paged_memory::note_unpaged();
+        }
         Err(e) => fail(&e),
     }
 }
@@ -31,8 +34,9 @@ extern "C" fn init() {
 #[unsafe(link_section = ".fini_array")]
 static FINI: extern "C" fn() = fini;
 
-/// Completes the recording. Later page moves are not recorded.
+/// Completes what is recorded. Later page moves are not.
 extern "C" fn fini() {
+    paged_memory::note_unpaged();
     let Some(recording) = paged_memory::recording() else { return };
     if let Err(e) = recording.finish() {
         print(&format!("the trace is not complete: {e}"));

@@ -58,6 +58,17 @@ pub struct RunArgs {
     /// pages are moved [default: 4096]
     #[arg(long, value_name = "N")]
     pub overflow: Option<usize>,
+    /// Fail with 125 in the end if more than so many percent of a program's own memory were not
+    /// paged [without a number: 5]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "5",
+        value_parser = clap::value_parser!(u8).range(0..=100)
+    )]
+    pub strict: Option<u8>,
     /// Write what was counted, as JSON: each second, and in the end
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,

@@ -5,6 +5,7 @@ mod live;
 mod memory_limit;
 mod options;
 mod program;
+mod unpaged;
 
 use crate::args::{LockArg, ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
 use crate::failure::{Failure, USAGE};
@@ -58,6 +59,8 @@ pub enum RunError {
     NotPaged,
     #[error("the pager has ended, and with it the program: no other process has its pages' keys")]
     PagerEnded,
+    #[error("{0}")]
+    Unpaged(String),
     #[error("{0}")]
     Option(String),
     #[error("{0}")]
@@ -146,6 +149,7 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
         write_stats(path, &counters)?;
     }
     report_late_ticks(&counters);
+    let share = unpaged::check(&counters, args.strict);
     let killed = status.signal() == Some(Signal::KILL.as_raw());
     match end.filter(|_| killed) {
         Some(Exit::Failed) => return Ok(FAILED),
@@ -162,7 +166,7 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
     if counters.is_empty() && code != FAILED {
         return Err(RunError::NotPaged);
     }
-    Ok(code)
+    share.map(|()| code)
 }
 
 /// Serves the counters in `folder` to clients of the socket, if there is to be one.

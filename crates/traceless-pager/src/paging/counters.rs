@@ -2,6 +2,8 @@
 
 use super::error::Result;
 use super::number_file::{AtomicNumbers, NumberFile};
+use super::unpaged::Unpaged;
+use crate::PAGE_LEN;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -57,6 +59,17 @@ pub struct Counters {
     pub ticks_late: AtomicU64,
     /// The longest delay of a tick, in nanoseconds.
     pub tick_delay_max_ns: AtomicU64,
+    /// Bytes of the program's own memory that were not paged, at the time when these were the most:
+    /// the first thread's stack.
+    pub unpaged_stack: AtomicU64,
+    /// The same of static data.
+    pub unpaged_static: AtomicU64,
+    /// The same of the heap behind the program.
+    pub unpaged_break: AtomicU64,
+    /// The same of all other memory.
+    pub unpaged_other: AtomicU64,
+    /// The most pages that were in use at a time, in memory and in the store.
+    pub in_use_max: AtomicU64,
     first_ns: AtomicU64,
     service_ns: Histogram,
     between_ns: Histogram,
@@ -87,6 +100,11 @@ impl Default for Counters {
             ticks_used: zero(),
             ticks_late: zero(),
             tick_delay_max_ns: zero(),
+            unpaged_stack: zero(),
+            unpaged_static: zero(),
+            unpaged_break: zero(),
+            unpaged_other: zero(),
+            in_use_max: zero(),
             first_ns: zero(),
             service_ns: Histogram::default(),
             between_ns: Histogram::default(),
@@ -140,6 +158,33 @@ impl Counters {
         self.order_hash.store(hash, Relaxed);
     }
 
+    /// Notes how much of the program's own memory is not paged now, if that was never more.
+    pub(super) fn note_unpaged(&self, unpaged: Unpaged) {
+        if unpaged.total() < self.unpaged().total() {
+            return;
+        }
+        self.unpaged_stack.store(unpaged.stack, Relaxed);
+        self.unpaged_static.store(unpaged.static_data, Relaxed);
+        self.unpaged_break.store(unpaged.program_break, Relaxed);
+        self.unpaged_other.store(unpaged.other, Relaxed);
+    }
+
+    fn unpaged(&self) -> Unpaged {
+        Unpaged {
+            stack: self.unpaged_stack.load(Relaxed),
+            static_data: self.unpaged_static.load(Relaxed),
+            program_break: self.unpaged_break.load(Relaxed),
+            other: self.unpaged_other.load(Relaxed),
+        }
+    }
+
+    /// Shows how many pages are in memory, and how many are in the store only.
+    pub(super) fn show_places(&self, resident: u64, outside: u64) {
+        self.resident.store(resident, Relaxed);
+        self.outside.store(outside, Relaxed);
+        self.in_use_max.fetch_max(resident + outside, Relaxed);
+    }
+
     /// How much of the time between two calls of the scheme could be used, if each call could use
     /// up to `ns` nanoseconds: the sum over all of them, within a sixteenth.
     pub fn usable_ns(&self, ns: u64) -> u64 {
@@ -168,6 +213,8 @@ impl Counters {
             ticks_used: self.ticks_used.load(Relaxed),
             ticks_late: self.ticks_late.load(Relaxed),
             tick_delay_max_ns: self.tick_delay_max_ns.load(Relaxed),
+            unpaged: self.unpaged(),
+            paged_bytes: self.in_use_max.load(Relaxed) * PAGE_LEN as u64,
             service_ns_p50: self.service_ns.within(50),
             service_ns_p99: self.service_ns.within(99),
         }
@@ -222,6 +269,12 @@ pub struct Summary {
     /// The longest delay of a tick, in nanoseconds.
     #[serde(default)]
     pub tick_delay_max_ns: u64,
+    /// Bytes of the program's own memory that were not paged, when these were the most.
+    #[serde(default)]
+    pub unpaged: Unpaged,
+    /// The most bytes that were paged at a time.
+    #[serde(default)]
+    pub paged_bytes: u64,
     /// Nanoseconds in which half of the faults were served, without the time to wake up threads.
     pub service_ns_p50: u64,
     /// Nanoseconds in which 99 of 100 faults were served.
@@ -283,6 +336,17 @@ mod tests {
         assert_eq!(counters.usable_ns(1000), 2010);
         let all = counters.usable_ns(u64::MAX);
         assert!((6600..7440).contains(&all), "{all}");
+    }
+
+    #[test]
+    fn the_most_that_was_not_paged_is_kept() {
+        let counters = Counters::default();
+        for (stack, pages) in [(5, 1), (9, 7), (3, 2)] {
+            counters.show_places(pages, 1);
+            counters.note_unpaged(Unpaged { stack, other: 1, ..Unpaged::default() });
+        }
+        let summary = counters.summary();
+        assert_eq!((summary.unpaged.total(), summary.paged_bytes), (10, 8 * PAGE_LEN as u64));
     }
 
     /// Counts `faults` faults, and returns the counters.

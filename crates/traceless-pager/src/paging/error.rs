@@ -61,6 +61,9 @@ pub enum Error {
     /// More pages are pinned, for instance by direct I/O, than may be resident in addition.
     #[error("{0} pages besides the resident ones cannot leave: they are pinned")]
     Pinned(usize),
+    /// The program uses more pages than there are.
+    #[error("out of paged memory: run it with a larger --memory")]
+    OutOfMemory,
     /// The scheme failed: the store, or a page that was changed there.
     #[error(transparent)]
     Scheme(#[from] traceless::Error),

@@ -10,12 +10,14 @@
 //! | `process` | paging by another process: the keys are not in the program, and it may fork |
 //! | `region` | paged memory as a slice |
 //! | `heap` | which object has which paged memory |
+//! | `ranges` | sets of addresses, as of memory that is paged beside the heap |
 //! | `config` | the configuration of a pager |
 //! | `settings` | the configuration that a program gets in its environment |
 //! | `wrapper` | whether the process that started the program was killed |
 //! | `counters` | what is counted |
 //! | `program_counters` | the counters of all programs that are paged together |
 //! | `stats_socket` (feature) | a socket that says what paging does |
+//! | `unpaged` | what of a process's memory is not paged |
 //! | `number_file` | counters, and what a live page shows, in files that several processes map |
 //! | `error` | what can go wrong |
 
@@ -29,6 +31,7 @@ mod number_file;
 mod pager;
 mod process;
 mod program_counters;
+mod ranges;
 mod refresh;
 mod region;
 mod settings;
@@ -37,6 +40,7 @@ mod stats_socket;
 mod store;
 #[cfg(test)]
 mod tests;
+mod unpaged;
 mod wrapper;
 
 pub use config::{Config, PIN_PROGRAM_THREADS, SharedCounters, abort};
@@ -47,14 +51,16 @@ pub use faults::pace::{Pace, TICKS_PER_SECOND_MAX, Ticks};
 pub use faults::service::FRAMES_MIN;
 pub use heap::{Heap, Pages};
 pub use kernel::evict::EvictMethod;
+pub use kernel::go_runtime::has_go_runtime;
 pub use kernel::locking::{Lock, lock, lock_this_process, may_lock, may_lock_all};
 pub use kernel::memory::{Mapping, SharedNumbers, fix_addresses};
 pub use kernel::own_files::own_files;
-pub use kernel::threads::spawn;
+pub use kernel::threads::{spawn, without_signals};
 pub use number_file::{ActivityFile, AtomicNumbers, NumberFile};
 pub use pager::Pager;
 pub use process::{Client, Exit, Forking, PagerProcess, serve};
 pub use program_counters::ProgramCounters;
+pub use ranges::Ranges;
 pub use refresh::scheme::{HelperDetWo, RefreshMode};
 pub use region::PagedRegion;
 pub use settings::{Recording, Scheme, Settings, VARIABLE};
@@ -62,4 +68,5 @@ pub use settings::{Recording, Scheme, Settings, VARIABLE};
 pub use stats_socket::StatsSocket;
 pub use store::shared::SharedMemory;
 pub use traceless_sys::{LargeMemoryHooks, set_large_memory_hooks};
+pub use unpaged::Unpaged;
 pub use wrapper::{ALIVE, Wrapper};

@@ -12,8 +12,10 @@ use super::kernel::evict::EvictMethod;
 use super::kernel::locking::wipe_registers;
 use super::kernel::threads::{self, without_signals};
 use super::kernel::uffd::Message;
+use super::unpaged::Unpaged;
 use crate::PAGE_LEN;
 use crate::scheme::PageScheme;
+use core::ops::Range;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::sync::Arc;
@@ -76,6 +78,15 @@ impl Pager {
         self.service.counters().summary()
     }
 
+    /// Notes how much of this process's own memory is not paged; `is_pagers` knows the pager's own
+    /// mappings by their starts and names. Where `/proc` cannot be read nothing is noted.
+    pub fn note_unpaged(&self, is_pagers: impl Fn(usize, &str) -> bool) {
+        let list = std::fs::File::open("/proc/self/smaps").map(std::io::BufReader::new);
+        if let Ok(unpaged) = list.and_then(|list| Unpaged::read(list, is_pagers)) {
+            self.service.counters().note_unpaged(unpaged);
+        }
+    }
+
     /// Locks all pages in memory that are resident or become so. Fails where that is not allowed.
     pub fn lock(&self) -> Result<(), Errno> {
         without_signals(|| {
@@ -104,6 +115,45 @@ impl Pager {
     /// where the thread runs: then it is never pinned again.
     pub fn unpin_thread(&self, thread: u32, for_good: bool) {
         without_signals(|| self.service.unpin_thread(thread, for_good));
+    }
+
+    /// Pages memory of this process beside the pager's own, which is private, has no name, and was
+    /// not touched yet. Its pages are among as many as the scheme has, from when they are touched.
+    /// Returns `false` if the pager's own memory is locked, and this cannot be.
+    ///
+    /// # Errors
+    /// The kernel's refusal: then the memory is not paged.
+    pub fn register(&self, range: &Range<usize>) -> Result<bool> {
+        without_signals(|| self.service.allow_anywhere());
+        self.service.arena().register(range.start, range.len())
+    }
+
+    /// Lets pages that may be written and executed leave as fast as other pages. Called before the
+    /// program has any.
+    pub fn prepare_executable(&self) {
+        self.service.arena().prepare_executable();
+    }
+
+    /// Runs `change`, which unmaps the memory of a range, replaces it or makes it zeros, and
+    /// returns whether it did. No page moves meanwhile. Returns the same.
+    ///
+    /// # Errors
+    /// The kernel's refusal to discard pages that are on the standby list.
+    pub fn replace(&self, range: &Range<usize>, change: impl FnOnce() -> bool) -> Result<bool> {
+        without_signals(|| self.service.replace(range, change))
+    }
+
+    /// Runs `change`, which moves the memory of a range to the one that it returns, or resizes it.
+    /// No page moves meanwhile. Returns the same. Memory that has moved must be registered again.
+    ///
+    /// # Errors
+    /// As of [`replace`](Self::replace).
+    pub fn relocate(
+        &self,
+        from: &Range<usize>,
+        change: impl FnOnce() -> Option<Range<usize>>,
+    ) -> Result<Option<Range<usize>>> {
+        without_signals(|| self.service.relocate(from, change))
     }
 
     /// Makes some pages zeros for their next access. Nothing is written to the store for that.

@@ -66,6 +66,8 @@ impl Frames {
     }
 
     /// Whether the page is resident.
+    #[expect(clippy::inline_always, reason = "the caller may not need its stack")]
+    #[inline(always)]
     pub fn is_resident(&self, page: usize) -> bool {
         self.frame_of[page] != NONE
     }

@@ -3,6 +3,8 @@
 use super::affinity::ThreadPinning;
 use super::frames::{Frames, Policy};
 use super::pace::{Pace, Ticks};
+use super::page_numbers::{AddressTable, PageNumbers};
+use super::stack::StackPages;
 use super::standby::StandbyList;
 use crate::paging::config::{Config, SharedCounters};
 use crate::paging::counters::bump;
@@ -14,7 +16,8 @@ use crate::paging::kernel::threads::{self, FaultingThreads, TargetProcess, Threa
 use crate::paging::kernel::uffd::Message;
 use crate::scheme::PageScheme;
 use crate::{PAGE_LEN, Page};
-use core::sync::atomic::Ordering::Relaxed;
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rustix::io::Errno;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -46,13 +49,15 @@ pub struct FaultService {
     overflow: usize,
     /// The rate of accesses to the store, if it is constant.
     pace: Option<Pace>,
+    /// Whether there may be pages beside the arena's.
+    is_anywhere: AtomicBool,
     #[cfg(test)]
     skips_idle_ticks: bool,
 }
 
 /// A fault that waits for a tick.
 struct WaitingFault {
-    page: usize,
+    address: usize,
     /// When it was reported.
     begun: u64,
 }
@@ -74,6 +79,8 @@ pub struct CopyMemory {
 /// The mutable state of a pager: which page is in a frame, on the standby list, or in the scheme.
 pub struct State {
     scheme: Box<dyn PageScheme>,
+    /// Where the pages are in the program.
+    numbers: PageNumbers,
     frames: Frames,
     standby: StandbyList,
     /// Pages that are zeros in copies of the program.
@@ -109,6 +116,12 @@ impl State {
     fn forget(&mut self, page: usize) {
         self.frames.remove(page);
         self.scheme.forget(page as u64);
+        self.numbers.give(page);
+    }
+
+    /// Whether the page at an address is in memory.
+    fn is_resident(&self, address: usize) -> bool {
+        self.numbers.find(address).is_some_and(|page| self.frames.is_resident(page))
     }
 }
 
@@ -143,6 +156,7 @@ impl FaultService {
         config: Config,
     ) -> Self {
         config.counters.locked.store(u64::from(arena.is_locked()), Relaxed);
+        let numbers = PageNumbers::fixed(arena.start(), arena.pages());
         let trusted = scheme.trusted_bytes() + frames.bytes() + 2 * PAGE_LEN;
         config.counters.trusted_bytes.store(trusted as u64, Relaxed);
         // Pages of a copy are there from the start; else none is.
@@ -150,6 +164,7 @@ impl FaultService {
         let outside = (0..arena.pages()).filter(is_outside).count() as u64;
         let state = State {
             scheme,
+            numbers,
             frames,
             standby: StandbyList::new(places),
             wiped: BTreeSet::new(),
@@ -181,6 +196,7 @@ impl FaultService {
             activity,
             overflow,
             pace,
+            is_anywhere: AtomicBool::new(false),
             #[cfg(test)]
             skips_idle_ticks,
         }
@@ -212,17 +228,17 @@ impl FaultService {
     }
 
     /// Locks the state. No fault is answered while the guard lives: so the caller must not fault
-    /// before it drops the guard, not even for its stack, if that lies in these pages.
+    /// before it drops the guard, not even for its stack, if that is paged.
     pub fn state(&self) -> MutexGuard<'_, State> {
-        let lock = || self.state.lock().expect("the thread that serves faults does not panic");
-        let stack = self.arena.stack_pages();
+        let mut stack = StackPages::here();
         loop {
-            let state = lock();
-            if stack.clone().all(|page| state.frames.is_resident(page)) {
+            stack.use_nearest();
+            let state = self.state.lock().expect("the thread that serves faults does not panic");
+            if !self.arena.is_own() || stack.are_resident(&state.numbers, &state.frames) {
                 return state;
             }
             drop(state);
-            stack.clone().for_each(|page| self.arena.touch(page));
+            stack.touch();
         }
     }
 
@@ -295,7 +311,7 @@ impl FaultService {
             }
             let resident = state.frames.is_resident(page);
             if resident {
-                self.arena.read(page, &mut state.spare)?;
+                self.arena.read(state.numbers.address(page), &mut state.spare)?;
             } else if state.scheme.holds(page as u64) {
                 state.scheme.look(page as u64, &mut state.spare)?;
             } else {
@@ -313,10 +329,76 @@ impl FaultService {
         Ok(())
     }
 
-    /// Makes some pages zeros for their next access.
+    /// Allows for pages anywhere in the address space of this process from now on.
+    pub fn allow_anywhere(&self) {
+        if self.is_anywhere.load(Relaxed) {
+            return;
+        }
+        let table = AddressTable::new(self.arena.pages());
+        let bytes = table.bytes();
+        let mut state = self.state();
+        let State { numbers, frames, standby, scheme, .. } = &mut *state;
+        let unused = numbers.extend(table, |page| {
+            frames.is_resident(page) || scheme.holds(page as u64) || standby.contains(page)
+        });
+        if unused.is_none() {
+            self.counters.trusted_bytes.fetch_add(bytes as u64, Relaxed);
+            self.is_anywhere.store(true, Relaxed);
+        }
+        // Only then what is not used is freed: that takes a lock.
+        drop(state);
+        drop(unused);
+    }
+
+    /// Makes some of the pager's own pages zeros for their next access.
     pub fn discard(&self, first: usize, pages: usize) -> Result {
         let state = &mut *self.state();
-        for page in first..first + pages {
+        let start = self.arena.start() + first * PAGE_LEN;
+        self.forget_range(state, &(start..start + pages * PAGE_LEN))?;
+        self.arena.discard(start, pages * PAGE_LEN)
+    }
+
+    /// Runs `change`, which makes what the pages of a range hold disappear, while no page moves. If
+    /// it succeeds the pages are zeros for their next access.
+    pub fn replace(&self, range: &Range<usize>, change: impl FnOnce() -> bool) -> Result<bool> {
+        let state = &mut *self.state();
+        let is_done = change();
+        if is_done {
+            self.forget_range(state, range)?;
+        }
+        Ok(is_done)
+    }
+
+    /// Runs `change`, which moves the memory of the first range to the second one, while no page
+    /// moves. If it succeeds, the second range has the first one's pages, and none of its own.
+    pub fn relocate(
+        &self,
+        from: &Range<usize>,
+        change: impl FnOnce() -> Option<Range<usize>>,
+    ) -> Result<Option<Range<usize>>> {
+        let state = &mut *self.state();
+        let Some(to) = change() else { return Ok(None) };
+        if to.start == from.start {
+            self.forget_range(state, &(to.end.min(from.end)..from.end))?;
+            return Ok(Some(to));
+        }
+        self.forget_range(state, &to)?;
+        for nth in 0..state.numbers.count_within(from) {
+            let Some(page) = state.numbers.within(from, nth) else { continue };
+            let offset = state.numbers.address(page) - from.start;
+            if offset < to.len() {
+                state.numbers.rename(page, to.start + offset);
+            }
+        }
+        self.forget_range(state, from)?;
+        Ok(Some(to))
+    }
+
+    /// Makes the pages of a range zeros for their next access, but for what the program still finds
+    /// in its memory.
+    fn forget_range(&self, state: &mut State, range: &Range<usize>) -> Result {
+        for nth in 0..state.numbers.count_within(range) {
+            let Some(page) = state.numbers.within(range, nth) else { continue };
             if state.frames.is_resident(page) {
                 state.frames.remove(page);
             } else if let Some(place) = state.standby.remove(page) {
@@ -325,30 +407,32 @@ impl FaultService {
                 state.outside -= 1;
             }
             state.scheme.forget(page as u64);
+            state.numbers.give(page);
         }
         self.show_places(state);
-        self.arena.discard(first, pages)
+        Ok(())
     }
 
     /// Answers one message. Returns whether there will be more: not once the shutdown page was
     /// touched.
     pub fn answer(&self, message: &Message, clock: &Monotonic) -> Result<bool> {
         let Some((address, protected)) = message.fault() else { return Ok(true) };
-        let page = self.arena.page_at(address).expect("only our own pages fault");
-        if page == self.arena.shutdown_page() {
-            self.arena.wake_with_zeros(page)?;
+        let address = address / PAGE_LEN * PAGE_LEN;
+        if address == self.arena.shutdown_address() {
+            self.arena.wake_with_zeros(address)?;
             return Ok(false);
         }
         let begun = clock.now();
         let state = &mut *self.state();
         if protected {
             // The page has left since then: the thread that waits tries its access again.
-            self.arena.wake(page)?;
-        } else if state.frames.is_resident(page) {
+            self.arena.wake(address)?;
+        } else if state.is_resident(address) {
             // Another thread's fault brought it; or the program discarded it without the pager.
             bump(&self.counters.already_there);
-            self.arena.wake_with_zeros(page)?;
+            self.arena.wake_with_zeros(address)?;
         } else {
+            let page = state.numbers.find_or_take(address).ok_or(Error::OutOfMemory)?;
             if let Some(threads) = state.faulting.insert(state.target, message.thread()) {
                 state.frames_max = state.frames_max.max(frames_for(threads));
                 if !state.faulting.only().is_some_and(|thread| state.pinning.is_pinned(thread)) {
@@ -358,7 +442,7 @@ impl FaultService {
             state.is_counted = self.counters.is_open();
             if !self.bring_without_store(state, page)? {
                 if state.ticks.is_some() {
-                    state.waiting.push_back(WaitingFault { page, begun });
+                    state.waiting.push_back(WaitingFault { address, begun });
                     return Ok(true);
                 }
                 self.fault(state, page, clock)?;
@@ -405,9 +489,9 @@ impl FaultService {
     /// one, or a dummy.
     fn tick(&self, clock: &Monotonic) -> Result {
         let state = &mut *self.state();
-        let fault = self.next_waiting(state, clock)?;
+        let waiting = self.next_waiting(state, clock)?;
         let (mut victim, mut comes) = (None, None);
-        if let Some(WaitingFault { page, .. }) = &fault {
+        if let Some((page, _)) = &waiting {
             victim = self.make_room(state)?;
             // Pinned pages had to stay, so more are resident than should be: the surplus leaves
             // first, a page a tick.
@@ -416,15 +500,15 @@ impl FaultService {
         }
         let due = state.ticks.as_ref().map_or(0, Ticks::due);
         clock.wait_until(due);
-        self.count_tick(state, fault.is_some(), clock.now());
+        self.count_tick(state, waiting.is_some(), clock.now());
         #[cfg(test)]
-        if self.skips_idle_ticks && fault.is_none() {
+        if self.skips_idle_ticks && waiting.is_none() {
             return Ok(());
         }
         self.swap(state, victim, comes, clock)?;
-        match (fault, comes) {
-            (Some(fault), Some(page)) => self.finish_fault(state, page, fault.begun, clock),
-            (Some(fault), None) => {
+        match (waiting, comes) {
+            (Some((_, fault)), Some(page)) => self.finish_fault(state, page, fault.begun, clock),
+            (Some((_, fault)), None) => {
                 state.waiting.push_front(fault);
                 Ok(state.scheme.settle()?)
             }
@@ -432,19 +516,25 @@ impl FaultService {
         }
     }
 
-    /// The first fault that waits and takes an access to the store. Answers the ones before it.
-    fn next_waiting(&self, state: &mut State, clock: &Monotonic) -> Result<Option<WaitingFault>> {
+    /// The first fault that waits and takes an access to the store, and its page. Answers the ones
+    /// before it.
+    fn next_waiting(
+        &self,
+        state: &mut State,
+        clock: &Monotonic,
+    ) -> Result<Option<(usize, WaitingFault)>> {
         while let Some(fault) = state.waiting.pop_front() {
-            if state.frames.is_resident(fault.page) {
+            let page = state.numbers.find_or_take(fault.address).ok_or(Error::OutOfMemory)?;
+            if state.frames.is_resident(page) {
                 bump(&self.counters.already_there);
-                self.arena.wake_with_zeros(fault.page)?;
+                self.arena.wake_with_zeros(fault.address)?;
                 continue;
             }
             state.is_counted = self.counters.is_open();
-            if !self.bring_without_store(state, fault.page)? {
-                return Ok(Some(fault));
+            if !self.bring_without_store(state, page)? {
+                return Ok(Some((page, fault)));
             }
-            self.finish_fault(state, fault.page, fault.begun, clock)?;
+            self.finish_fault(state, page, fault.begun, clock)?;
         }
         Ok(None)
     }
@@ -473,7 +563,8 @@ impl FaultService {
                 bump(&self.counters.faults);
             }
             state.frames.add(page);
-            self.arena.restore_from_standby(place, page)?;
+            let is_there = self.arena.restore_from_standby(place, state.numbers.address(page))?;
+            forget_unless(state, page, is_there);
             self.fill_standby(state)?;
             return Ok(true);
         }
@@ -483,7 +574,8 @@ impl FaultService {
         }
         state.spare.fill(0);
         self.count_arrival(state, page);
-        self.arena.install(page, false, &state.spare)?;
+        let is_there = self.arena.install(state.numbers.address(page), false, &state.spare)?;
+        forget_unless(state, page, is_there);
         self.fill_standby(state)?;
         Ok(true)
     }
@@ -548,14 +640,14 @@ impl FaultService {
         self.count_arrival(state, page);
         // Before the program goes on: a core dump of it would have the registers of all threads.
         wipe_registers();
-        self.arena.install(page, evicted, &state.spare)?;
+        let is_there = self.arena.install(state.numbers.address(page), evicted, &state.spare)?;
+        forget_unless(state, page, is_there);
         self.fill_standby(state)
     }
 
     /// Shows how many pages are where.
     fn show_places(&self, state: &State) {
-        self.counters.resident.store(state.resident() as u64, Relaxed);
-        self.counters.outside.store(state.outside, Relaxed);
+        self.counters.show_places(state.resident() as u64, state.outside);
     }
 
     /// Makes the page resident, and counts it before the program goes on, which may be at its end.
@@ -576,7 +668,7 @@ impl FaultService {
             }
             tries -= 1;
             let victim = state.frames.victim();
-            match self.arena.move_to_standby(victim, place)? {
+            match self.arena.move_to_standby(state.numbers.address(victim), place)? {
                 EvictOutcome::Evicted => {
                     state.frames.remove(victim);
                     state.standby.add(victim);
@@ -601,7 +693,8 @@ impl FaultService {
         let tries = if has_room { PINNED_TRIES } else { usize::MAX };
         for _ in 0..state.frames.len().min(tries) {
             let victim = state.frames.victim();
-            match self.arena.evict(victim, &mut state.spare)? {
+            let address = state.numbers.address(victim);
+            match self.arena.evict(address, &mut state.spare)? {
                 EvictOutcome::Evicted => {
                     state.frames.remove(victim);
                     self.count_eviction(state, victim);
@@ -667,6 +760,14 @@ impl FaultService {
     }
 }
 
+/// Forgets a page that has just come, if there is no memory for it any more: the program has
+/// unmapped it meanwhile.
+fn forget_unless(state: &mut State, page: usize, is_there: bool) {
+    if !is_there {
+        state.forget(page);
+    }
+}
+
 /// The fewest frames for a number of threads.
 fn frames_for(threads: usize) -> usize {
     FRAMES_MIN.max(4 * threads + 4)
@@ -720,12 +821,16 @@ mod tests {
         let service = FaultService::new(arena, Box::new(scheme), frames, 0, config);
         let (state, clock) = (&mut *service.state(), Monotonic::start());
         state.frames_max = 2 * FRAMES_MIN;
+        let start = service.arena.start();
+        for page in 0..=2 * FRAMES_MIN {
+            assert_eq!(state.numbers.find_or_take(start + page * PAGE_LEN), Some(page));
+        }
         for page in 0..2 * FRAMES_MIN {
             service.fault(state, page, &clock).unwrap();
         }
         state.frames_max = FRAMES_MIN;
         // The program discards the page that is the first to leave, without the pager.
-        service.arena.discard(0, 1).unwrap();
+        service.arena.discard(start, PAGE_LEN).unwrap();
         service.fault(state, 2 * FRAMES_MIN, &clock).unwrap();
         assert_eq!(state.resident(), FRAMES_MIN);
     }

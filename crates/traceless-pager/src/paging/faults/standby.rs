@@ -26,6 +26,11 @@ impl StandbyList {
         self.order.len()
     }
 
+    /// Whether the page is on the list.
+    pub fn contains(&self, page: usize) -> bool {
+        self.order.iter().any(|&(listed, _)| listed == page)
+    }
+
     /// A place without a page.
     pub fn free_place(&self) -> Option<usize> {
         self.free.last().copied()

@@ -2,12 +2,13 @@
 
 use super::evict::EvictMethod;
 use super::locking;
-use super::memory::{Mapping, lengthen};
-use super::uffd::Uffd;
+use super::memory::{self, Mapping, lengthen};
+use super::own_pages::OwnPages;
+use super::uffd::{FEATURE_WP, Uffd};
 use crate::paging::config::Config;
 use crate::paging::error::{Error, Result};
 use crate::{PAGE_LEN, Page};
-use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::io::{Errno, pread, pwrite};
@@ -38,7 +39,7 @@ pub struct Arena {
 /// Access of this process to the pages.
 enum Memory {
     /// The pages are mapped in this process, where the program uses them.
-    Own(Mapping),
+    Own(OwnPages),
     /// Another process has the pages mapped.
     Other(SharedPages),
 }
@@ -58,11 +59,14 @@ impl Arena {
         let len = pages.checked_add(places + 2).and_then(|pages| pages.checked_mul(PAGE_LEN));
         let len = len.ok_or(Error::Configuration("too many pages"))?;
         let mapping = Mapping::paged(len, config.start)?;
-        let uffd = Uffd::with_features(method.features())?;
-        uffd.register(mapping.start(), len, method == EvictMethod::Protect)?;
-        config.lock.apply(|| mapping.lock())?;
+        let features = method.features()?;
+        let uffd = Uffd::with_features(features)?;
         let start = mapping.start();
-        Ok(Self { uffd, memory: Memory::Own(mapping), start, pages, evict_method: method })
+        let staging = start + pages * PAGE_LEN;
+        let own = OwnPages::new(mapping, staging, features & FEATURE_WP != 0)?;
+        uffd.register(start, len, own.protects)?;
+        config.lock.apply(|| own.mapping.lock())?;
+        Ok(Self { uffd, memory: Memory::Own(own), start, pages, evict_method: method })
     }
 
     /// Pages that another process has mapped at `start`, and registered with `uffd`.
@@ -99,14 +103,14 @@ impl Arena {
     /// Locks the pages, if they are of this process.
     pub fn lock(&self) -> Result<(), Errno> {
         match &self.memory {
-            Memory::Own(mapping) => mapping.lock(),
+            Memory::Own(own) => own.lock(),
             Memory::Other(_) => Err(Errno::PERM),
         }
     }
 
     /// Whether the pages are locked.
     pub fn is_locked(&self) -> bool {
-        matches!(&self.memory, Memory::Own(mapping) if mapping.is_locked())
+        matches!(&self.memory, Memory::Own(own) if own.mapping.is_locked())
     }
 
     /// Keeps a resident page locked even while the other process does not have it mapped.
@@ -117,10 +121,10 @@ impl Arena {
         }
     }
 
-    /// The mapping, if the pages are of this process.
-    fn own_mapping(&self) -> &Mapping {
+    /// The pages, if they are of this process.
+    fn own(&self) -> &OwnPages {
         match &self.memory {
-            Memory::Own(mapping) => mapping,
+            Memory::Own(own) => own,
             Memory::Other(_) => unreachable!("only pages of this process are touched here"),
         }
     }
@@ -128,183 +132,236 @@ impl Arena {
     /// Start and length of the mapping, with the pages that are not the program's.
     pub fn mapping_range(&self) -> (usize, usize) {
         match &self.memory {
-            Memory::Own(mapping) => (mapping.start(), mapping.size()),
+            Memory::Own(own) => (own.mapping.start(), own.mapping.size()),
             Memory::Other(_) => (self.start, self.pages * PAGE_LEN),
         }
     }
 
-    /// The page that an address lies in; the one after the last is the shutdown page.
-    pub fn page_at(&self, address: usize) -> Option<usize> {
-        let page = address.checked_sub(self.start)? / PAGE_LEN;
-        (page < self.pages || page == self.shutdown_page()).then_some(page)
-    }
-
-    fn staging(&self) -> usize {
-        self.pages
-    }
-
     /// The page that ends the service when it is touched.
-    pub fn shutdown_page(&self) -> usize {
-        self.pages + 1
+    pub fn shutdown_address(&self) -> usize {
+        self.start + (self.pages + 1) * PAGE_LEN
     }
 
     /// Touches the shutdown page, and returns when the service has answered that fault.
     pub fn signal_shutdown(&self) {
+        let at = self.shutdown_address() - self.start;
         // SAFETY: a page of the mapping that nothing else touches. It is missing, and the thread
         // that serves faults makes it present.
-        unsafe { self.own_mapping().at(self.shutdown_page() * PAGE_LEN).read_volatile() };
+        unsafe { self.own().mapping.at(at).read_volatile() };
     }
 
-    /// The pages that the stack may use in calls from here, and one of the caller's: none, unless
-    /// the stack lies in these pages.
-    pub fn stack_pages(&self) -> Range<usize> {
-        const BELOW: usize = 3;
-        let here = 0_u8;
-        let address = (&raw const here).addr();
-        let page = match &self.memory {
-            Memory::Own(_) => self.page_at(address).filter(|&page| page < self.pages),
-            Memory::Other(_) => None,
-        };
-        page.map_or(0..0, |page| page.saturating_sub(BELOW)..(page + 2).min(self.pages))
+    /// Whether the pages are of this process, so that stacks of its threads may lie in them.
+    pub fn is_own(&self) -> bool {
+        matches!(self.memory, Memory::Own(_))
     }
 
-    /// Waits until a page is present.
-    pub fn touch(&self, page: usize) {
-        // SAFETY: a page of the mapping; what it holds does not matter.
-        unsafe { self.own_mapping().at(page * PAGE_LEN).read_volatile() };
+    /// Lets pages that the program may write and execute be moved, too.
+    pub fn prepare_executable(&self) {
+        if let (Memory::Own(own), EvictMethod::Move) = (&self.memory, self.evict_method) {
+            own.map_executable_staging(&self.uffd);
+        }
     }
 
-    fn address(&self, page: usize) -> usize {
-        self.start + page * PAGE_LEN
+    /// Registers memory elsewhere in this process, which holds no page yet: from now on its faults
+    /// are reported, too. Where pages are locked it is locked, if the limit allows that: returns
+    /// whether it is as these pages are.
+    ///
+    /// # Errors
+    /// The kernel's refusal of the advice or of the registration.
+    pub fn register(&self, start: usize, len: usize) -> Result<bool> {
+        Mapping::exclude_from_forks(start, len)?;
+        locking::exclude_from_core_dumps(start, len)?;
+        // A kernel without huge pages refuses this one, and needs none.
+        let _ = memory::disable_huge_pages(start, len);
+        let is_alike = !self.is_locked() || locking::lock(start, len).is_ok();
+        self.uffd.register(start, len, self.own().protects)?;
+        Ok(is_alike)
     }
 
-    /// Evicts a page. From here to [`Arena::install`] only the frame has its contents.
-    pub fn evict(&self, page: usize, spare: &mut Page) -> Result<EvictOutcome> {
+    /// Evicts the page at an address. From here to [`Arena::install`] only the frame has its
+    /// contents.
+    pub fn evict(&self, address: usize, spare: &mut Page) -> Result<EvictOutcome> {
         match self.evict_method {
-            EvictMethod::Move => self.move_page_out(page, self.staging()),
-            EvictMethod::Protect => self.evict_by_copying(page, spare),
+            EvictMethod::Move => {
+                for staging in self.own().staging_pages() {
+                    if let Some(outcome) = self.move_page_out(address, staging)? {
+                        self.own().staged.store(staging, Relaxed);
+                        return Ok(outcome);
+                    }
+                }
+                self.evict_by_copying(address, spare)
+            }
+            EvictMethod::Protect => self.evict_by_copying(address, spare),
             #[cfg(test)]
             EvictMethod::Unprotected => {
-                self.read(page, spare)?;
-                self.discard(page, 1).map(|()| EvictOutcome::Evicted)
+                self.read(address, spare)?;
+                self.discard(address, PAGE_LEN).map(|()| EvictOutcome::Evicted)
             }
         }
     }
 
-    fn move_page_out(&self, page: usize, to: usize) -> Result<EvictOutcome> {
+    /// Moves a page to a place of ours. `None` if the kernel does not move it there: it moves pages
+    /// between writable memory of the same protection only.
+    fn move_page_out(&self, from: usize, to: usize) -> Result<Option<EvictOutcome>> {
         loop {
             // SAFETY: a page of ours to a place of ours that is empty: what was there was brought
             // somewhere, or discarded.
-            let moved = unsafe { self.uffd.move_page(self.address(to), self.address(page), false) };
+            let moved = unsafe { self.uffd.move_page(to, from, false) };
             return match moved {
-                Ok(()) => Ok(EvictOutcome::Evicted),
+                Ok(()) => Ok(Some(EvictOutcome::Evicted)),
                 Err(Errno::AGAIN) => continue,
-                Err(Errno::BUSY) => Ok(EvictOutcome::Pinned),
-                Err(Errno::NOENT) => Ok(EvictOutcome::Absent),
+                Err(Errno::BUSY) => Ok(Some(EvictOutcome::Pinned)),
+                Err(Errno::NOENT) => Ok(Some(EvictOutcome::Absent)),
+                Err(Errno::INVAL) => Ok(None),
                 Err(e) => Err(Error::os("a page cannot be moved", e)),
             };
         }
     }
 
-    fn evict_by_copying(&self, page: usize, spare: &mut Page) -> Result<EvictOutcome> {
-        let address = self.address(page);
+    fn evict_by_copying(&self, address: usize, spare: &mut Page) -> Result<EvictOutcome> {
+        if let Memory::Own(own) = &self.memory {
+            own.staged.store(0, Relaxed);
+            if !own.protects {
+                return Ok(EvictOutcome::Pinned);
+            }
+            if !self.is_present(address)? {
+                return Ok(EvictOutcome::Absent);
+            }
+        }
         match self.uffd.protect(address) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(EvictOutcome::Absent),
             Err(e) => return Err(Error::os("a page cannot be protected", e)),
         }
-        self.read(page, spare)?;
-        self.discard(page, 1)?;
-        self.uffd.wake(address).map_err(|e| Error::os("threads cannot be woken", e))?;
+        let read = self.read(address, spare);
+        if self.is_own() && read.is_err() {
+            // Its contents cannot be had, so it stays.
+            self.uffd.unprotect(address).map_err(|e| Error::os("a page stays protected", e))?;
+            return Ok(EvictOutcome::Pinned);
+        }
+        read?;
+        self.discard(address, PAGE_LEN)?;
+        self.wake(address)?;
         Ok(EvictOutcome::Evicted)
     }
 
+    /// Whether memory of ours is still mapped at an address. Then a page is present there from now
+    /// on: zeros, if the program has discarded it without the pager. This thread must not fault.
+    fn is_present(&self, address: usize) -> Result<bool> {
+        loop {
+            // SAFETY: it has an effect only where a page of ours is missing, and that is zeros.
+            return match unsafe { self.uffd.copy(address, &[0; PAGE_LEN]) } {
+                Ok(()) | Err(Errno::EXIST) => Ok(true),
+                Err(Errno::AGAIN) => continue,
+                Err(Errno::NOENT) => Ok(false),
+                Err(e) => Err(Error::os("a page cannot be filled", e)),
+            };
+        }
+    }
+
     /// Copies a page that is resident and that no thread writes to now.
-    pub fn read(&self, page: usize, into: &mut Page) -> Result {
+    pub fn read(&self, address: usize, into: &mut Page) -> Result {
         match &self.memory {
-            Memory::Own(mapping) => {
-                // SAFETY: it is resident, so this thread does not fault, and no thread writes to
-                // it.
-                unsafe { core::ptr::copy_nonoverlapping(mapping.page(page), into, 1) };
-                Ok(())
-            }
-            Memory::Other(pages) => pages.read(page, into),
+            Memory::Own(own) => own.read(address, into),
+            Memory::Other(pages) => pages.read((address - self.start) / PAGE_LEN, into),
         }
     }
 
     /// The frame of the page that left last: where it was moved to, or the spare one.
     pub fn frame<'a>(&'a self, evicted: bool, spare: &'a mut Page) -> &'a mut Page {
-        if evicted && self.evict_method == EvictMethod::Move {
+        match self.staged(evicted) {
             // SAFETY: a page was moved there, so it is present; only the thread that serves faults
             // gets here, and it holds `spare`, of which there is one.
-            unsafe { &mut *self.own_mapping().page(self.staging()) }
-        } else {
-            spare
+            Some(staging) => unsafe { &mut *(staging as *mut Page) },
+            None => spare,
         }
     }
 
-    /// Makes the frame's contents the page `page`, and wakes the threads that wait for it.
-    /// `evicted` says whether the frame is that of a page that has left.
-    pub fn install(&self, page: usize, evicted: bool, spare: &Page) -> Result {
-        let to = self.address(page);
-        if !(evicted && self.evict_method == EvictMethod::Move) {
-            return self.copy(to, spare);
+    /// The address to which the page that left last was moved, if it was moved.
+    fn staged(&self, evicted: bool) -> Option<usize> {
+        match &self.memory {
+            Memory::Own(own) if evicted => {
+                Some(own.staged.load(Relaxed)).filter(|&staging| staging != 0)
+            }
+            _ => None,
         }
-        self.move_page_in(self.staging(), page)
     }
 
-    fn move_page_in(&self, from: usize, page: usize) -> Result {
+    /// Makes the frame's contents the page at an address, and wakes the threads that wait for it.
+    /// `evicted` says whether the frame is that of a page that has left. Returns whether there is
+    /// still memory of ours.
+    pub fn install(&self, address: usize, evicted: bool, spare: &Page) -> Result<bool> {
+        match self.staged(evicted) {
+            Some(staging) => self.bring(staging, address),
+            None => self.copy(address, spare),
+        }
+    }
+
+    /// Brings the page at a place of ours to an address, and wakes the threads that wait there.
+    /// Then there is none at that place. Returns whether there is still memory of ours.
+    fn bring(&self, from: usize, address: usize) -> Result<bool> {
         loop {
             // SAFETY: from a place of ours to a page that is missing, with the contents that it is
             // to have.
-            match unsafe { self.uffd.move_page(self.address(page), self.address(from), true) } {
-                Ok(()) => return Ok(()),
+            match unsafe { self.uffd.move_page(address, from, true) } {
+                Ok(()) => return Ok(true),
                 Err(Errno::AGAIN) => {}
+                // Memory of another protection, or none of ours any more.
+                Err(Errno::INVAL | Errno::NOENT) if self.is_own() => {
+                    // SAFETY: a page of ours is present there, and only this thread uses it.
+                    let is_there = self.copy(address, unsafe { &*(from as *const Page) })?;
+                    self.discard(from, PAGE_LEN)?;
+                    return Ok(is_there);
+                }
                 Err(e) => return Err(Error::os("a page cannot be brought", e)),
             }
         }
     }
 
-    /// Moves the page to an empty place of the standby list. For [`EvictMethod::Move`] only.
-    pub fn move_to_standby(&self, page: usize, place: usize) -> Result<EvictOutcome> {
-        self.move_page_out(page, self.place(place))
+    /// Moves the page at an address to an empty place of the standby list, unless it cannot be
+    /// moved. For [`EvictMethod::Move`] only.
+    pub fn move_to_standby(&self, address: usize, place: usize) -> Result<EvictOutcome> {
+        let outcome = self.move_page_out(address, self.place(place))?;
+        Ok(outcome.unwrap_or(EvictOutcome::Pinned))
     }
 
     /// Moves the page at a place of the standby list to the staging page, as if it had just left.
     pub fn stage(&self, place: usize) -> Result {
-        self.move_page_in(self.place(place), self.staging())
+        let own = self.own();
+        self.bring(self.place(place), own.staging)?;
+        own.staged.store(own.staging, Relaxed);
+        Ok(())
     }
 
     /// Moves the page at a place of the standby list back, and wakes the threads that wait for it.
-    pub fn restore_from_standby(&self, place: usize, page: usize) -> Result {
-        self.move_page_in(self.place(place), page)
+    /// Returns whether there is still memory of ours.
+    pub fn restore_from_standby(&self, place: usize, address: usize) -> Result<bool> {
+        self.bring(self.place(place), address)
     }
 
     /// Discards the page at a place of the standby list.
     pub fn discard_standby(&self, place: usize) -> Result {
-        self.discard(self.place(place), 1)
+        self.discard(self.place(place), PAGE_LEN)
     }
 
     fn place(&self, place: usize) -> usize {
-        self.pages + 2 + place
+        self.start + (self.pages + 2 + place) * PAGE_LEN
     }
 
     /// Gives the frame back after a page has left and none has come.
     pub fn discard_staged(&self) -> Result {
-        if self.evict_method == EvictMethod::Move {
-            self.own_mapping().discard(self.staging() * PAGE_LEN, PAGE_LEN)?;
-        }
-        Ok(())
+        self.staged(true).map_or(Ok(()), |staging| self.discard(staging, PAGE_LEN))
     }
 
-    /// Makes the page zeros if it is missing, and wakes the threads that wait for it in any case.
-    pub fn wake_with_zeros(&self, page: usize) -> Result {
-        self.copy(self.address(page), &[0; PAGE_LEN])
+    /// Makes the page at an address zeros if it is missing, and wakes the threads that wait for it
+    /// in any case.
+    pub fn wake_with_zeros(&self, address: usize) -> Result {
+        self.copy(address, &[0; PAGE_LEN]).map(drop)
     }
 
     /// Wakes the threads that wait for the page; they fault again if it is still missing.
-    pub fn wake(&self, page: usize) -> Result {
-        self.uffd.wake(self.address(page)).map_err(|e| Error::os("threads cannot be woken", e))
+    pub fn wake(&self, address: usize) -> Result {
+        self.uffd.wake(address).map_err(|e| Error::os("threads cannot be woken", e))
     }
 
     /// Wakes the threads that wait for any page; they fault again if it is still missing.
@@ -320,25 +377,30 @@ impl Arena {
         self.uffd.unprotect(self.start) != Err(Errno::SRCH)
     }
 
-    fn copy(&self, to: usize, from: &Page) -> Result {
+    /// Makes a missing page a copy of `from`, and wakes the threads that wait for it. Returns
+    /// whether there is still memory of ours.
+    fn copy(&self, to: usize, from: &Page) -> Result<bool> {
         loop {
             // SAFETY: a page of ours that is missing, with the contents that it is to have.
             match unsafe { self.uffd.copy(to, from) } {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(true),
                 Err(Errno::AGAIN) => {}
-                Err(Errno::EXIST) => {
-                    return self.uffd.wake(to).map_err(|e| Error::os("threads cannot be woken", e));
-                }
+                Err(Errno::EXIST) => return self.wake(to).map(|()| true),
+                // The program has unmapped it meanwhile.
+                Err(Errno::NOENT) if self.is_own() => return self.wake(to).map(|()| false),
                 Err(e) => return Err(Error::os("a page cannot be filled", e)),
             }
         }
     }
 
-    /// Makes the pages missing from now on.
-    pub fn discard(&self, first: usize, pages: usize) -> Result {
+    /// Makes the pages of a range missing from now on.
+    pub fn discard(&self, start: usize, len: usize) -> Result {
         match &self.memory {
-            Memory::Own(mapping) => mapping.discard(first * PAGE_LEN, pages * PAGE_LEN),
-            Memory::Other(memory) => memory.discard(first, pages),
+            // SAFETY: pages that have left, or that the program needs no more.
+            Memory::Own(_) => unsafe { memory::discard(start, len) },
+            Memory::Other(memory) => {
+                memory.discard((start - self.start) / PAGE_LEN, len / PAGE_LEN)
+            }
         }
     }
 }

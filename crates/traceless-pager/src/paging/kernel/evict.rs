@@ -40,13 +40,14 @@ impl EvictMethod {
         }
     }
 
-    /// The features of userfaultfd that it needs.
-    pub(crate) fn features(self) -> u64 {
-        match self {
-            Self::Move => FEATURE_THREAD_ID | FEATURE_MOVE,
+    /// The features of userfaultfd that it uses. Pages that cannot be moved are protected, where
+    /// the kernel can do that.
+    pub(crate) fn features(self) -> Result<u64> {
+        Ok(match self {
+            Self::Move => FEATURE_THREAD_ID | FEATURE_MOVE | (Uffd::features()? & FEATURE_WP),
             Self::Protect => FEATURE_THREAD_ID | FEATURE_WP,
             #[cfg(test)]
             Self::Unprotected => FEATURE_THREAD_ID,
-        }
+        })
     }
 }

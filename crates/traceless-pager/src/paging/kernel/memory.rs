@@ -10,7 +10,8 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::ftruncate;
 use rustix::io::Errno;
 use rustix::mm::{
-    Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mremap_fixed, munmap,
+    Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap, mmap_anonymous,
+    mprotect, mremap_fixed, munmap,
 };
 use rustix::process::{Resource, getrlimit};
 
@@ -61,7 +62,14 @@ impl Mapping {
 
     /// Keeps the mapping out of huge pages.
     pub fn disable_huge_pages(&self) -> Result {
-        self.advise(0, self.len, Advice::LinuxNoHugepage)
+        disable_huge_pages(self.start(), self.len)
+    }
+
+    /// Lets the processor execute what the mapping holds.
+    pub fn make_executable(&self) -> Result<(), Errno> {
+        let all = MprotectFlags::READ | MprotectFlags::WRITE | MprotectFlags::EXEC;
+        // SAFETY: nothing in it changes.
+        unsafe { mprotect(self.start.as_ptr().cast(), self.len, all) }
     }
 
     /// Leaves the range out of children that this process forks.
@@ -150,13 +158,6 @@ impl Mapping {
         self.at(page * PAGE_LEN).cast()
     }
 
-    /// Discards pages from byte `at` on: they are zeros, or missing, on their next access.
-    pub fn discard(&self, at: usize, len: usize) -> Result {
-        let locked = self.is_locked();
-        let advice = if locked { Advice::LinuxDontneedLocked } else { Advice::LinuxDontNeed };
-        self.advise(at, len, advice)
-    }
-
     /// Advises the kernel about a part of the mapping.
     pub fn advise(&self, at: usize, len: usize, advice: Advice) -> Result {
         assert!(at + len <= self.len, "it lies in the mapping");
@@ -164,6 +165,28 @@ impl Mapping {
         unsafe { madvise(self.at(at).cast(), len, advice) }
             .map_err(|e| Error::os("memory refuses advice", e))
     }
+}
+
+/// Makes the pages of a range of this process missing, locked or not.
+///
+/// # Safety
+/// The contents of the range are not needed any more, or are elsewhere.
+pub unsafe fn discard(start: usize, len: usize) -> Result {
+    // SAFETY: the caller's promise.
+    let advise = |advice| unsafe { madvise(start as *mut _, len, advice) };
+    let discarded = match advise(Advice::LinuxDontneedLocked) {
+        // Before Linux 5.18 nothing is locked.
+        Err(Errno::INVAL) => advise(Advice::LinuxDontNeed),
+        done => done,
+    };
+    discarded.map_err(|e| Error::os("memory refuses advice", e))
+}
+
+/// Keeps a range of this process out of huge pages.
+pub fn disable_huge_pages(start: usize, len: usize) -> Result {
+    // SAFETY: contents stay as they are.
+    unsafe { madvise(start as *mut _, len, Advice::LinuxNoHugepage) }
+        .map_err(|e| Error::os("memory refuses advice", e))
 }
 
 /// Makes a file `len` bytes long. Above the limit (`ulimit -f`) the kernel would end the process,
