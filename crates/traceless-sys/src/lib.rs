@@ -37,10 +37,10 @@
 //! generator; `forked` (feature): a copy of the process, for tests; `memory`: large pages for
 //! trees; `locked`: memory for keys; `memory_limit`: what a control group allows; `process`: no
 //! core dumps, no swap; `listen`: which addresses servers may listen on, and where TCP sockets are
-//! bound; `password`: passwords of clients; `machine_evidence`: evidence of the machine;
-//! `disk_queue` (feature): many requests to a file at once; `ublk` (feature): commands to the
-//! kernel's block device driver, and its queues; `heap` (the same feature): memory of a process
-//! that serves a swap.
+//! bound; `password`: passwords of clients; `machine_evidence`: evidence of the machine; `discard`:
+//! space that is given back; `disk_queue` (feature): many requests to a file at once; `ublk`
+//! (feature): commands to the kernel's block device driver, and its queues; `heap` (the same
+//! feature): memory of a process that serves a swap.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -48,6 +48,8 @@
 extern crate alloc;
 
 pub mod ct;
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub mod discard;
 #[cfg(feature = "disk-queue")]
 pub mod disk_queue;
 #[cfg(feature = "suite")]

@@ -62,6 +62,15 @@ pub enum Error {
     /// The volume cannot be accessed at this constant rate.
     #[error("no constant rate: {0}")]
     ConstantRate(&'static str),
+    /// The scheme of the volume has no dead runs.
+    #[error("--discard: {0} needs all of its space at all times; volumes of `sq` give some back")]
+    NoDeadRuns(&'static str),
+    /// The file system or device of the image takes no discards.
+    #[error(
+        "{}: its file system or device can give no space back: open it without --discard",
+        .0.display()
+    )]
+    NoDiscards(PathBuf),
     /// The file is not a volume.
     #[error("{}: this is not a Traceless volume", .0.display())]
     NotAVolume(PathBuf),
@@ -315,12 +324,14 @@ impl Error {
             | Self::AnchorMissing(_)
             | Self::AnchorAway { .. }
             | Self::Staging { .. }
+            | Self::NoDiscards(_)
             | Self::Backup => Kind::Device,
             Self::Interrupted
             | Self::Paused(_)
             | Self::NeedsInto(_)
             | Self::DeniableSize
             | Self::ConstantRate(_)
+            | Self::NoDeadRuns(_)
             | Self::Shrink { .. }
             | Self::AnchorAddress { .. } => Kind::Usage,
             Self::Scheme(traceless_core::Error::Io(e)) if carried(e).is_some() => {

@@ -41,7 +41,7 @@ use rounds::{Rounds, chosen_families};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use steps::{Step, script};
-use subjects::{FAMILIES, Family, Subject, detwo};
+use subjects::{FAMILIES, Family, Subject, detwo, sq_giving_back};
 use traceless_block::plain::PlainScheme;
 use traceless_block::registry::KINDS;
 use traceless_core::rng::{Rng, SeededRng};
@@ -176,6 +176,18 @@ fn every_planted_fault_is_found() {
             println!("no sync at all: {}", found.lines().next().unwrap_or_default());
         }
     }
+}
+
+/// Dead runs are given back, and one that reaches into what is needed must be found.
+#[test]
+fn a_discard_of_what_is_needed_is_found() {
+    let (subject, before) = sq_giving_back();
+    let steps = steps_for_faults();
+    let sound = Case { subject, unit: 512, before, steps, seed: 9, faults: HEALTHY };
+    sound.check(QUICK).expect("a sound volume is found sound");
+    let case = Case { faults: [Fault::DiscardTooLong; 2], ..sound };
+    let found = case.check(QUICK).expect_err("a planted fault went unnoticed");
+    println!("{:?}: {}", Fault::DiscardTooLong, found.lines().next().unwrap_or_default());
 }
 
 /// Blocks that keep older contents, which the duplicate rule of the paper's Algorithm 2 would cause

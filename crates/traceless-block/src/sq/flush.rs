@@ -35,6 +35,7 @@ impl Sq {
             self.prepare_next_merge(level)?;
         }
         self.end_flush();
+        self.discard_newly_dead();
         Ok(())
     }
 

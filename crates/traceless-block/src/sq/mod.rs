@@ -27,6 +27,7 @@
 //! * `write`: slots appended to the log and held back; leaves of the map with them; the cadences
 //! * `flush`: a bucket for each level, a window of the last
 //! * `merge`: sorted runs into one; of equal addresses the newest is kept
+//! * `discard`: dead runs, given back to the store
 //! * `read`: locate, join neighbours, fetch, open, fetch ahead; verifying
 //! * `reader_cache`: the readers' cache: chunks of addresses, leaves, sequential readers
 //! * `recent`: the log in memory: addresses by bucket, contents until they are merged
@@ -64,6 +65,7 @@
 //! # }
 //! ```
 
+mod discard;
 mod flush;
 mod geometry;
 mod index;
@@ -182,6 +184,7 @@ impl Sq {
         if !read_only {
             opened.begin_opening()?;
             opened.retire_old_openings()?;
+            opened.discard_all_dead();
         }
         Ok(opened)
     }

@@ -106,6 +106,16 @@ impl Schedule {
         (flushes.saturating_sub(self.starts[level + 1]) / width) * self.fanout
     }
 
+    /// Number of the first buckets of `level` that are given up after `flushes` flushes: of the k
+    /// generations that died last, k buckets more with each flush.
+    pub fn given_up(&self, level: usize, flushes: u64) -> u64 {
+        let width = self.widths[level + 1];
+        let since = flushes.saturating_sub(self.starts[level + 1]);
+        let (groups, flushes_ago) = (since / width, since % width);
+        let of_last = ((flushes_ago + 1) * self.fanout).min(width);
+        groups.checked_sub(1).map_or(0, |before| before * width + of_last)
+    }
+
     /// Number of flushes after which generation `generation` of `level` is not needed any more.
     pub fn last_use(&self, level: usize, generation: u64) -> u64 {
         self.starts[level + 1] + (generation / self.fanout + 1) * self.widths[level + 1]

@@ -113,6 +113,10 @@ impl BlockScheme for SqGeometry {
         }
     }
 
+    fn has_dead_runs(&self) -> bool {
+        true
+    }
+
     fn slots_in_turn(&self) -> Vec<(u64, SlotLayout)> {
         let rings = (0..self.levels.into()).map(|level| self.ring(level));
         self.areas().into_iter().map(|(_, at, _)| at).zip(rings.chain([self.main()])).collect()

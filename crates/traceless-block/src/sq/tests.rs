@@ -3,6 +3,7 @@
 
 mod ahead;
 mod chunks;
+mod discards;
 mod openings;
 mod recovery;
 

@@ -105,6 +105,10 @@ pub struct OpenArgs {
     #[arg(long, value_name = "demand|fixed=N/s", value_parser = parse_rate,
         default_value = "demand")]
     pub rate: Rate,
+    /// Of sq: give the space of dead runs of slots back to the file system or device. Which these
+    /// are, and when, follows from the number of writes
+    #[arg(long, conflicts_with = "read_only")]
+    pub discard: bool,
     #[command(flatten)]
     pub trace: TraceArgs,
     #[command(flatten)]

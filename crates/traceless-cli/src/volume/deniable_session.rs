@@ -69,6 +69,7 @@ impl<'a> Opening<'a> {
                 anchor: open.anchor.anchor.clone(),
                 caching,
                 witness: trace.witness(),
+                discard: open.discard,
                 ..OpenOptions::default()
             },
             overwrite_hidden: deniable.overwrite_hidden,

@@ -30,6 +30,7 @@ pub fn serve(
         witness: dashboard.witness(&trace),
         // The dashboard has a clock of its own.
         event_times: trace.witness().is_some(),
+        discard: open.discard,
     };
     let image = LockedImage::new(image, &key, options)?;
     drop(key);

@@ -104,6 +104,9 @@ fn start_daemon(
     if args.open.read_only {
         command.arg("--read-only");
     }
+    if args.open.discard {
+        command.arg("--discard");
+    }
     command.arg("--rate").arg(args.open.rate.to_string());
     command.args(deniable_words(args)?);
     if let Some(address) = &args.open.dashboard.dashboard {

@@ -22,6 +22,8 @@ const WITH_VALUE: [&str; 7] =
     ["key-file", "passphrase-file", "anchor", "cover", "hidden", "protect-key-file", "rate"];
 /// Options that are options of `traceless volume mount` without a value.
 const FLAGS: [&str; 3] = ["deniable", "overwrite-hidden", "accept-overwritten"];
+/// The option that is --discard: `discard` alone is the file system's.
+const DISCARD: &str = "image-discard";
 /// Options about when and by which user something is mounted, and not how.
 const OF_MOUNT: [&str; 13] = [
     "defaults", "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner", "group",
@@ -108,6 +110,8 @@ fn mount_args(image: &OsStr, dir: &OsStr, options: &str) -> Result<MountArgs, Fa
             words.push(format!("--{name}").into());
         } else if name == "ro" {
             words.push("--read-only".into());
+        } else if name == DISCARD {
+            words.push("--discard".into());
         } else if !OF_MOUNT.contains(&name) && !name.starts_with("x-") && !name.starts_with("X-") {
             further.push(option.clone());
         }
@@ -161,6 +165,9 @@ mod tests {
         let args = mount_args(OsStr::new("-i"), OsStr::new("d"), "ro,passphrase-file=p").unwrap();
         assert_eq!((args.image, args.open.read_only), (PathBuf::from("-i"), true));
         assert_eq!(args.key.passphrase_file, Some("p".into()));
+        assert!(!args.open.discard);
+        let args = mount_args(OsStr::new("i"), OsStr::new("d"), "discard,image-discard").unwrap();
+        assert_eq!((args.options.as_str(), args.open.discard), ("discard", true));
     }
 
     #[test]
@@ -169,6 +176,8 @@ mod tests {
             assert!(HelperCall::parse(&words(text)).is_err(), "{text}");
         }
         assert!(HelperCall::parse(&words("a b -fv")).unwrap().is_fake);
-        assert!(mount_args(OsStr::new("a"), OsStr::new("b"), "key-file=a,key-file=b").is_err());
+        for twice in ["key-file=a,key-file=b", "ro,image-discard"] {
+            assert!(mount_args(OsStr::new("a"), OsStr::new("b"), twice).is_err(), "{twice}");
+        }
     }
 }

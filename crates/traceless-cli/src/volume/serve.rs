@@ -30,6 +30,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         witness: dashboard.witness(&trace),
         // The dashboard has a clock of its own.
         event_times: trace.witness().is_some(),
+        discard: args.open.discard,
     };
     let image = LockedImage::new(&args.image.image, &key, options)?;
     drop(key);

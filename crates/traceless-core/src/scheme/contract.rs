@@ -165,6 +165,13 @@ pub trait BlockScheme: Scheme {
         blocks.end.saturating_sub(blocks.start)
     }
 
+    /// Whether runs of slots are dead for a while, so that a store that
+    /// [takes discards](crate::store::Store::takes_discards) may have their space. Which ones
+    /// follows from the number of writes.
+    fn has_dead_runs(&self) -> bool {
+        false
+    }
+
     /// Areas in which slots are written one after the other, around the area: first byte and layout
     /// of each.
     fn slots_in_turn(&self) -> Vec<(u64, SlotLayout)> {

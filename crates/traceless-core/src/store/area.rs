@@ -82,6 +82,10 @@ impl SlotLayout {
     }
 }
 
+/// Stripes that one extent covers, at most, where all their bytes are given up: 64 MiB of stripes
+/// of 64 blocks of 4 KiB.
+const STRIPES_OF_EXTENT: u64 = 256;
+
 /// A named stretch of a store, cut into slots.
 #[derive(Clone)]
 pub struct Area {
@@ -148,6 +152,29 @@ impl Area {
             let end = self.layout.body_at(slot + n - 1) + self.layout.body_len as u64;
             push_extent(extents, Extent::new(self.first + begin, (end - begin) as usize));
         }
+    }
+
+    /// The extents of all stripes that have only slots among the `count` ones from `first` on,
+    /// which may wrap once. Each has fewer than 2^32 bytes.
+    pub fn whole_stripes(&self, first: Slot, count: u64) -> Vec<Extent> {
+        assert!(first.0 < self.slots() && count <= self.slots(), "slots lie in their area");
+        let (stripe_slots, slots) = (self.layout.stripe_slots, self.slots());
+        let before_end = count.min(slots - first.0);
+        let mut extents = Vec::new();
+        for (slot, count) in [(first.0, before_end), (0, count - before_end)] {
+            let mut begin = slot.next_multiple_of(stripe_slots);
+            let end = slot + count;
+            // The last stripe of the area may have fewer slots.
+            let end = if end == slots { end } else { end / stripe_slots * stripe_slots };
+            while begin < end {
+                let next = end.min(begin + STRIPES_OF_EXTENT * stripe_slots);
+                let last = self.layout.body_at(next - 1) + self.layout.body_len as u64;
+                let at = self.layout.header_at(begin);
+                extents.push(Extent::new(self.first + at, (last - at) as usize));
+                begin = next;
+            }
+        }
+        extents
     }
 
     /// Splits `count` slots from `first` on by stripe: the first slot in each stripe, and their
@@ -222,6 +249,39 @@ pub(super) mod tests {
         let rest = 4096 + layout.entry_at(9) as usize + 16;
         bytes[rest..rest + 32].fill(7);
         assert!(bytes.iter().all(|&byte| byte == 7), "nothing else");
+    }
+
+    #[test]
+    fn stripes_are_given_up_as_a_whole() {
+        let area = Area::new(Arc::new(MemStore::new(2 * 4096)), 4096, LAYOUT, "test");
+        let stripe = LAYOUT.stripe_len();
+        let whole = |first, count| {
+            let extents = area.whole_stripes(Slot(first), count);
+            extents.iter().map(|e| (e.at - 4096, e.len as u64)).collect::<Vec<_>>()
+        };
+        assert_eq!(whole(0, 4), [(0, stripe)]);
+        assert_eq!(whole(0, 3), []);
+        assert_eq!(whole(1, 7), [(stripe, stripe)]);
+        assert_eq!(whole(4, 0), []);
+        // The last stripe has two slots.
+        let last = (2 * stripe, 64 + 2 * 64);
+        assert_eq!(whole(8, 2), [last]);
+        assert_eq!(whole(7, 3), [last]);
+        assert_eq!(whole(8, 1), []);
+        assert_eq!(whole(9, 6), [(0, stripe)]);
+        assert_eq!(whole(7, 10), [last, (0, stripe)]);
+        assert_eq!(whole(0, 10), [(0, 2 * stripe + last.1)]);
+    }
+
+    #[test]
+    fn long_stretches_are_several_extents() {
+        let layout = SlotLayout { slots: 4 * 1000, ..LAYOUT };
+        let area = Area::new(Arc::new(MemStore::new(layout.len())), 0, layout, "test");
+        let extents = area.whole_stripes(Slot(4), layout.slots - 4);
+        assert_eq!(extents.len(), 4);
+        assert!(extents.windows(2).all(|two| two[0].end() == two[1].at));
+        let stripe = layout.stripe_len();
+        assert_eq!((extents[0].at, extents[3].end()), (stripe, 1000 * stripe));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use core::num::NonZeroU64;
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use traceless_sys::discard;
 
 /// How a file's bytes pass through the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,12 +24,23 @@ pub struct FileStore {
     file: File,
     len: u64,
     caching: Caching,
+    takes_discards: bool,
 }
 
 impl FileStore {
     /// The first `len` bytes of `file`, which was opened as `caching` says.
     pub fn new(file: File, len: u64, caching: Caching) -> Self {
-        Self { file, len, caching }
+        Self { file, len, caching, takes_discards: false }
+    }
+
+    /// This store, which from now on passes discards on to the system: a file gets holes. Fails
+    /// with [`std::io::ErrorKind::Unsupported`] where the system cannot.
+    pub fn with_discards(mut self) -> Result<Self> {
+        self.takes_discards = discard::takes_discards(&self.file)?;
+        if !self.takes_discards {
+            return Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into());
+        }
+        Ok(self)
     }
 
     /// The file.
@@ -99,6 +111,17 @@ impl Store for FileStore {
         }
     }
 
+    fn takes_discards(&self) -> bool {
+        self.takes_discards
+    }
+
+    fn discard(&self, extents: &[Extent]) {
+        for extent in extents.iter().filter(|_| self.takes_discards) {
+            // If it fails, the space stays taken: nothing is lost.
+            let _ = discard::discard(&self.file, extent.at, extent.len as u64);
+        }
+    }
+
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         let mut rest = from;
         for &extent in extents {
@@ -147,6 +170,29 @@ mod tests {
             store.sync().unwrap();
             assert!(store.read(&[Extent::new(65535, 2)], &mut [0; 2]).is_err());
         }
+    }
+
+    #[test]
+    fn discards_make_holes_only_if_they_are_wanted() {
+        let file = tempfile::tempfile().unwrap();
+        let store = FileStore::new(file, 16 << 10, Caching::Buffered);
+        let (whole, hole) = (Extent::new(0, 16 << 10), Extent::new(4096, 8192));
+        store.write(&[whole], &[7; 16 << 10]).unwrap();
+        let holds = |store: &FileStore, in_hole: u8| {
+            let mut bytes = vec![0; 16 << 10];
+            store.read(&[whole], &mut bytes).unwrap();
+            bytes == [vec![7; 4096], vec![in_hole; 8192], vec![7; 4096]].concat()
+        };
+        store.discard(&[hole]);
+        assert!(!store.takes_discards() && holds(&store, 7));
+        let store = match store.with_discards() {
+            Err(crate::Error::Io(e)) if e.kind() == std::io::ErrorKind::Unsupported => return,
+            other => other.unwrap(),
+        };
+        store.discard(&[hole]);
+        assert!(store.takes_discards() && holds(&store, 0));
+        store.write(&[hole], &[7; 8192]).unwrap();
+        assert!(holds(&store, 7));
     }
 
     #[test]

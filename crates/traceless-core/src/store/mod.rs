@@ -84,6 +84,15 @@ pub trait Store: Send + Sync {
     /// This affects only times; the default does nothing.
     fn prefetch(&self, _extents: &[Extent]) {}
 
+    /// Whether [`discard`](Self::discard) does something.
+    fn takes_discards(&self) -> bool {
+        false
+    }
+
+    /// Gives up the bytes of these extents: until they are written again they may read as anything,
+    /// also after a crash. A store that fails to do it keeps them; the default does nothing.
+    fn discard(&self, _extents: &[Extent]) {}
+
     /// Writes `from`, which holds the extents back to back. After an error, or a crash before the
     /// next sync, any part of it may have been written.
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result;
@@ -109,6 +118,12 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
     fn prefetch(&self, extents: &[Extent]) {
         (**self).prefetch(extents);
+    }
+    fn takes_discards(&self) -> bool {
+        (**self).takes_discards()
+    }
+    fn discard(&self, extents: &[Extent]) {
+        (**self).discard(extents);
     }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         (**self).write(extents, from)

@@ -67,6 +67,13 @@ impl PlaceAudit {
         self
     }
 
+    /// From now on whole stripes may also be discarded, which are recorded as writes.
+    #[must_use]
+    pub fn with_discards(mut self) -> Self {
+        self.turns.iter_mut().for_each(|(_, turns)| turns.allow_discards());
+        self
+    }
+
     /// Also counts draws.
     #[must_use]
     pub fn with_draws(mut self, draws: Box<dyn DrawnPlaces>) -> Self {

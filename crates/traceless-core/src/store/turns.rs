@@ -12,12 +12,20 @@ pub struct SlotTurns {
     next: Option<u64>,
     /// The stripe of a header that was written in part, and where and how much. Its slots are next.
     header: Option<(u64, usize, usize)>,
+    /// Whether stripes without the slot that is due may be discarded.
+    takes_discards: bool,
 }
 
 impl SlotTurns {
     /// Before the first write, to an area of a store that writes `unit` bytes as one.
     pub fn new(layout: SlotLayout, unit: usize) -> Self {
-        Self { layout, unit, next: None, header: None }
+        Self { layout, unit, next: None, header: None, takes_discards: false }
+    }
+
+    /// From now on whole stripes may also be discarded, in any order, but for the one of the slot
+    /// that is due.
+    pub fn allow_discards(&mut self) {
+        self.takes_discards = true;
     }
 
     /// Bytes of the area.
@@ -32,6 +40,9 @@ impl SlotTurns {
         let end = at.saturating_add(len);
         if end > self.layout.len() {
             return false;
+        }
+        if self.takes_discards && self.is_discard(at, end) {
+            return true;
         }
         let mut at = at;
         let mut was_due = true;
@@ -50,6 +61,15 @@ impl SlotTurns {
             at = part_end;
         }
         was_due
+    }
+
+    /// Whether these bytes are whole stripes, and none of them has the slot that is due.
+    fn is_discard(&self, at: u64, end: u64) -> bool {
+        let (stripe, slots) = (self.layout.stripe_len(), self.layout.slots);
+        let area_end = self.layout.body_at(slots - 1) + self.layout.body_len as u64;
+        let is_whole = at.is_multiple_of(stripe) && (end.is_multiple_of(stripe) || end == area_end);
+        let is_due = |slot: u64| (at..end).contains(&self.layout.body_at(slot % slots));
+        is_whole && self.header.is_none() && self.next.is_some_and(|slot| !is_due(slot))
     }
 
     fn follow_header(&mut self, stripe: u64, at: u64, end: u64) -> bool {
@@ -127,6 +147,33 @@ mod tests {
             let later = &events[40 + header.unwrap()..];
             assert_eq!(wrong(&mut SlotTurns::new(layout, UNIT), later), 0, "{stripe_slots}");
         }
+    }
+
+    #[test]
+    fn stripes_that_are_not_due_may_be_discarded() {
+        let mut turns = SlotTurns::new(LAYOUT, UNIT);
+        turns.allow_discards();
+        let stripe = LAYOUT.stripe_len();
+        // The header and the first two slots of the third stripe; the next one is due.
+        assert!(turns.follow(2 * stripe, 128 + 2 * 64));
+        let last = 128 + 5 * 64;
+        for (at, len, was_due) in [
+            (0, 2 * stripe, true),
+            (3 * stripe, stripe + last, true),
+            (4 * stripe, last, true),
+            (2 * stripe + 64, 64 + 3 * 64, false),
+        ] {
+            assert_eq!(turns.follow(at, len), was_due, "{at} {len}");
+        }
+        let mut others = SlotTurns::new(LAYOUT, UNIT);
+        assert!(others.follow(2 * stripe, 128 + 2 * 64));
+        assert!(!others.follow(0, 2 * stripe), "unless discards are allowed");
+        // A stripe that is due is written, and the next slot follows from it.
+        let mut whole = SlotTurns::new(LAYOUT, UNIT);
+        whole.allow_discards();
+        assert!(whole.follow(0, stripe) && whole.follow(stripe, stripe));
+        assert!(whole.follow(0, stripe) && whole.follow(2 * stripe, 128 + 64));
+        assert!(!whole.follow(stripe, 128 + 64));
     }
 
     #[test]

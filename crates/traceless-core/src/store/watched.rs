@@ -54,6 +54,16 @@ impl<S: Store, W: Witness, C: Clock> Store for WatchedStore<S, W, C> {
     fn prefetch(&self, extents: &[Extent]) {
         self.inner.prefetch(extents);
     }
+    fn takes_discards(&self) -> bool {
+        self.inner.takes_discards()
+    }
+    // A discard changes what it covers, as a write does.
+    fn discard(&self, extents: &[Extent]) {
+        if self.inner.takes_discards() {
+            self.record(Op::Write, extents);
+            self.inner.discard(extents);
+        }
+    }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         self.record(Op::Write, extents);
         self.inner.write(extents, from)
@@ -96,6 +106,7 @@ mod tests {
     struct Plain {
         prefetched: AtomicUsize,
         synced: AtomicUsize,
+        discarded: AtomicUsize,
     }
 
     impl Store for Plain {
@@ -108,6 +119,12 @@ mod tests {
         fn prefetch(&self, extents: &[Extent]) {
             self.prefetched.fetch_add(extents.len(), Ordering::Relaxed);
         }
+        fn takes_discards(&self) -> bool {
+            true
+        }
+        fn discard(&self, extents: &[Extent]) {
+            self.discarded.fetch_add(extents.len(), Ordering::Relaxed);
+        }
         fn write(&self, _: &[Extent], _: &[u8]) -> Result {
             Ok(())
         }
@@ -115,6 +132,20 @@ mod tests {
             self.synced.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
+    }
+
+    #[test]
+    fn discards_are_events_where_they_are_taken() {
+        let (plain, seen) = (Arc::new(Plain::default()), Count::default());
+        let watched = WatchedStore::new(plain.clone(), &seen);
+        assert!(watched.takes_discards());
+        watched.discard(&[Extent::new(0, 1); 2]);
+        let counts = [&plain.discarded, &seen.0].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts, [2, 2]);
+        let memory = WatchedStore::new(MemStore::new(9), &seen);
+        assert!(!memory.takes_discards());
+        memory.discard(&[Extent::new(0, 1)]);
+        assert_eq!(seen.0.load(Ordering::Relaxed), 2);
     }
 
     #[test]

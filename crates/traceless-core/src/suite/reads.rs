@@ -62,6 +62,12 @@ impl<S: Store> Store for FailingReads<S> {
     fn prefetch(&self, extents: &[Extent]) {
         self.inner.prefetch(extents);
     }
+    fn takes_discards(&self) -> bool {
+        self.inner.takes_discards()
+    }
+    fn discard(&self, extents: &[Extent]) {
+        self.inner.discard(extents);
+    }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         self.inner.write(extents, from)
     }

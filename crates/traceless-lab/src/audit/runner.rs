@@ -291,6 +291,12 @@ impl Store for HaltingStore {
     fn prefetch(&self, extents: &[Extent]) {
         self.inner.prefetch(extents);
     }
+    fn takes_discards(&self) -> bool {
+        self.inner.takes_discards()
+    }
+    fn discard(&self, extents: &[Extent]) {
+        self.inner.discard(extents);
+    }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         match self.count() {
             1.. => self.inner.write(extents, from),

@@ -82,6 +82,12 @@ impl Store for VeiledStore {
     fn prefetch(&self, extents: &[Extent]) {
         self.inner.prefetch(extents);
     }
+    fn takes_discards(&self) -> bool {
+        self.inner.takes_discards()
+    }
+    fn discard(&self, extents: &[Extent]) {
+        self.inner.discard(extents);
+    }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         let len = total_len(extents);
         let mut buffer = self.buffer.lock().expect("nothing panics under this lock");

@@ -146,6 +146,21 @@ impl Store for HeaderCache {
         self.inner.prefetch(extents);
     }
 
+    fn takes_discards(&self) -> bool {
+        self.inner.takes_discards()
+    }
+
+    fn discard(&self, extents: &[Extent]) {
+        let mut pages = self.pages();
+        // An extent has far more pages than there are in memory.
+        let kept: Vec<u64> = pages.places.keys().copied().collect();
+        let is_discarded =
+            |at: u64| extents.iter().any(|extent| extent.at <= at && at < extent.end());
+        kept.into_iter().filter(|at| is_discarded(*at)).for_each(|at| pages.forget(at));
+        drop(pages);
+        self.inner.discard(extents);
+    }
+
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         let mut pages = self.pages();
         // A write that fails may have changed any of them. Writes of other lengths may cover pages.

@@ -97,6 +97,7 @@ use write_queue::WriteQueue;
 
 /// Options for opening a volume.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct OpenOptions {
     /// Write nothing at all, not even to recover.
     pub read_only: bool,
@@ -110,6 +111,9 @@ pub struct OpenOptions {
     pub witness: Option<Arc<dyn Witness>>,
     /// Whether the witness gets the time of each request, which costs a look at the clock.
     pub event_times: bool,
+    /// Whether dead runs are discarded, which gives their space back: a file gets holes. Only
+    /// schemes [with dead runs](BlockScheme::has_dead_runs) can be opened like this.
+    pub discard: bool,
 }
 
 impl Default for OpenOptions {
@@ -121,6 +125,7 @@ impl Default for OpenOptions {
             caching: Caching::Buffered,
             witness: None,
             event_times: true,
+            discard: false,
         }
     }
 }
@@ -139,6 +144,7 @@ impl LockedImage {
         let mut image = Image::open(path, options.read_only, options.caching)?;
         image.lock(options.read_only && !options.exclusive)?;
         let unlocked = image.unlock(key)?;
+        check_discard(&*unlocked.header.scheme, &options)?;
         Ok(Self { image, unlocked, options })
     }
 
@@ -166,6 +172,7 @@ pub struct Volume {
     /// The anchor's place, once another opening has taken it over.
     taken: OnceLock<PathBuf>,
     read_only: bool,
+    discards: bool,
     len: u64,
     block_len: usize,
     /// The image's bytes, as the scheme gets them.
@@ -211,6 +218,7 @@ impl Volume {
     ) -> Result<Self> {
         let UnlockedHeader { header, keys, .. } = unlocked;
         check_cipher(header.cipher)?;
+        check_discard(&*header.scheme, options)?;
         image.check_len(&header)?;
         if header.features.read_only != 0 && !options.read_only {
             return Err(Error::ReadOnlyFeatures(header.features.read_only));
@@ -245,6 +253,7 @@ impl Volume {
             anchor,
             taken: OnceLock::new(),
             read_only: options.read_only,
+            discards: store.takes_discards(),
             store,
             image,
         })
@@ -262,6 +271,7 @@ impl Volume {
         let in_turn = scheme.slots_in_turn().into_iter();
         let audit = PlaceAudit::default()
             .with_turns(in_turn.map(|(at, layout)| (AREAS_AT + at, layout)), self.store.unit());
+        let audit = if self.discards { audit.with_discards() } else { audit };
         match scheme.drawn_slots() {
             Some(layout) => audit.with_draws(Box::new(DrawnSlots { first: AREAS_AT, layout })),
             None => audit,
@@ -585,6 +595,12 @@ fn check_cipher(cipher: Cipher) -> Result {
     if cipher.is_sound() { Ok(()) } else { Err(Error::CipherUnsound(cipher.name())) }
 }
 
+/// Refuses to discard dead runs of a scheme that has none.
+fn check_discard(scheme: &dyn BlockScheme, options: &OpenOptions) -> Result {
+    let is_fine = !options.discard || scheme.has_dead_runs();
+    if is_fine { Ok(()) } else { Err(Error::NoDeadRuns(scheme.name())) }
+}
+
 /// The context for making or opening a scheme. Its state goes to the superblocks and to the anchor.
 fn scheme_context(
     store: Arc<dyn Store>,
@@ -625,6 +641,16 @@ fn store_of(image: &Image, header: &Header, options: &OpenOptions) -> Result<Arc
 
 fn watched_store(image: &Image, len: u64, options: &OpenOptions) -> Result<Arc<dyn Store>> {
     let file = FileStore::new(image.try_clone()?, len, image.caching());
+    let file = if options.discard && !options.read_only {
+        file.with_discards().map_err(|e| match e {
+            traceless_core::Error::Io(e) if e.kind() == io::ErrorKind::Unsupported => {
+                Error::NoDiscards(image.path().into())
+            }
+            other => other.into(),
+        })?
+    } else {
+        file
+    };
     let store: Arc<dyn Store> = match image.caching() {
         Caching::Buffered => Arc::new(file),
         // Without the page cache nothing reads ahead, and each request waits for the disk.

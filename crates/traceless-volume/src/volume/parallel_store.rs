@@ -85,6 +85,14 @@ impl Store for ParallelStore {
         self.inner.prefetch(extents);
     }
 
+    fn takes_discards(&self) -> bool {
+        self.inner.takes_discards()
+    }
+
+    fn discard(&self, extents: &[Extent]) {
+        self.inner.discard(extents);
+    }
+
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         let Some(mut queue) = self.queue_for(extents, from) else {
             return self.inner.write(extents, from);

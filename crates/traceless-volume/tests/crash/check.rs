@@ -131,10 +131,13 @@ impl Checker {
         for (i, pair) in logs[0].iter().zip(logs[1]).enumerate() {
             if point.recovery.is_none() {
                 point.until = i;
-                self.tally.points += u64::from(matches!(pair.0, Event::Write(..) | Event::Sync));
+                let is_request =
+                    matches!(pair.0, Event::Write(..) | Event::Discard(_) | Event::Sync);
+                self.tally.points += u64::from(is_request);
             }
             match pair {
-                (Event::Write(a, _), Event::Write(b, _)) => epoch.add(a, b, point.submitted),
+                (Event::Write(a, _), Event::Write(b, _))
+                | (Event::Discard(a), Event::Discard(b)) => epoch.add(a, b, point.submitted),
                 (Event::Sync, _) => {
                     self.crash_epoch(&epoch, point)?;
                     for (world, pieces) in self.worlds.iter().zip(&epoch.pieces) {
@@ -147,7 +150,9 @@ impl Checker {
                 (&Event::Submitted(n), _) => point.submitted = n,
                 (&Event::Promised(n), _) => point.promised = n,
                 (Event::Hidden(a), Event::Hidden(b)) => point.hidden = [Some(a), Some(b)],
-                (Event::Write(..) | Event::Hidden(_), _) => unreachable!("the logs are alike"),
+                (Event::Write(..) | Event::Discard(_) | Event::Hidden(_), _) => {
+                    unreachable!("the logs are alike")
+                }
             }
         }
         if point.recovery.is_none() {
@@ -225,8 +230,7 @@ impl Checker {
         recovery.hidden[1] = twin.hidden_blocks();
         twin.disk.take_log();
         twin.disk.roll_back(marks[1]);
-        let redone = shapes[0].iter().flatten().any(|&(at, _)| at >= AREAS_AT);
-        self.tally.redone += u64::from(redone);
+        self.tally.redone += u64::from(!places(&recovery.logs[0]).is_empty());
         self.tally.shorter += u64::from(count < point.submitted);
         Ok(recovery)
     }
@@ -280,9 +284,11 @@ fn in_other(what: &str) -> String {
     format!("in the other workload: {what}")
 }
 
-/// The places in the areas that a log wrote, for each request.
+/// The places in the areas that a log wrote, for each request. What was given up is left out.
 fn places(log: &[Event]) -> Vec<Vec<(u64, usize)>> {
-    let mut requests = shape(log);
+    let is_discard = |event: &&Event| matches!(event, Event::Discard(_));
+    let kept: Vec<Event> = log.iter().filter(|event| !is_discard(event)).cloned().collect();
+    let mut requests = shape(&kept);
     requests.retain(|request| request.iter().any(|&(at, _)| at >= AREAS_AT));
     requests
 }

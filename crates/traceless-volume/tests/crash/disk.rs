@@ -36,6 +36,8 @@ impl Piece {
 pub enum Event {
     /// A request, and what was sealed since the previous one.
     Write(Vec<Piece>, Vec<SealRecord>),
+    /// Stretches that were given up. They read as zeros from now on.
+    Discard(Vec<Piece>),
     Sync,
     /// From now on up to this many client writes may survive.
     Submitted(u64),
@@ -49,7 +51,9 @@ pub enum Event {
 pub fn shape(log: &[Event]) -> Vec<Vec<(u64, usize)>> {
     log.iter()
         .filter_map(|event| match event {
-            Event::Write(pieces, _) => Some(pieces.iter().map(|p| (p.at, p.bytes.len())).collect()),
+            Event::Write(pieces, _) | Event::Discard(pieces) => {
+                Some(pieces.iter().map(|p| (p.at, p.bytes.len())).collect())
+            }
             Event::Sync => Some(vec![]),
             Event::Submitted(_) | Event::Promised(_) | Event::Hidden(_) => None,
         })
@@ -98,6 +102,7 @@ pub enum Phase {
 pub struct Disk {
     inner: Mutex<Inner>,
     unit: usize,
+    takes_discards: bool,
 }
 
 struct Inner {
@@ -115,11 +120,11 @@ struct Inner {
 }
 
 impl Disk {
-    pub fn new(bytes: Vec<u8>, unit: usize) -> Self {
+    pub fn new(bytes: Vec<u8>, unit: usize, takes_discards: bool) -> Self {
         let (undo, log, phase) = (vec![], vec![], Phase::Opening);
         let (flushes, kept, fuse, settling) = (0, false, None, false);
         let inner = Inner { bytes, undo, log, phase, flushes, kept, fuse, settling };
-        Self { inner: Mutex::new(inner), unit }
+        Self { inner: Mutex::new(inner), unit, takes_discards }
     }
 
     /// Ignores poisoning: a panic is reported where it happens, and the bytes are rolled back
@@ -252,6 +257,23 @@ impl Store for Disk {
     }
     // All data is in memory.
     fn prefetch(&self, _: &[Extent]) {}
+    fn takes_discards(&self) -> bool {
+        self.takes_discards
+    }
+    fn discard(&self, extents: &[Extent]) {
+        let mut inner = self.lock();
+        if inner.fuse == Some(0) {
+            return;
+        }
+        let hole = |extent: &Extent| Piece { at: extent.at, bytes: vec![0; extent.len] };
+        let pieces: Vec<Piece> = extents.iter().map(hole).collect();
+        for piece in &pieces {
+            inner.write(piece.at, &piece.bytes);
+        }
+        inner.log.push(Event::Discard(pieces));
+        // If the power goes at a discard, the next request fails.
+        let _ = inner.burn();
+    }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         let mut inner = self.lock();
         let mut rest = from;
@@ -305,6 +327,8 @@ pub enum Fault {
     HiddenFlushEarly,
     /// A hidden request makes a write of its own.
     HiddenWrites,
+    /// A discard reaches as far again beyond its end, around the area.
+    DiscardTooLong,
 }
 
 impl Fault {
@@ -333,6 +357,8 @@ pub struct Bent {
     pub fault: Fault,
     /// Where the lane of hidden volumes lies.
     pub lane: Range<u64>,
+    /// Where the scheme's areas lie.
+    pub areas: Vec<Range<u64>>,
 }
 
 impl Bent {
@@ -355,6 +381,13 @@ impl Bent {
             _ => false,
         }
     }
+
+    /// The stretch behind `extent`, as long as it, or the first of the area.
+    fn next_in_area(&self, extent: &Extent) -> Option<Extent> {
+        let area = self.areas.iter().find(|area| area.contains(&extent.at))?;
+        let at = if extent.end() < area.end { extent.end() } else { area.start };
+        Some(Extent::new(at, extent.len.min((area.end - at) as usize)))
+    }
 }
 
 #[deny(clippy::missing_trait_methods)]
@@ -373,6 +406,17 @@ impl Store for Bent {
     }
     fn prefetch(&self, extents: &[Extent]) {
         self.disk.prefetch(extents);
+    }
+    fn takes_discards(&self) -> bool {
+        self.disk.takes_discards()
+    }
+    fn discard(&self, extents: &[Extent]) {
+        self.disk.discard(extents);
+        if self.fault == Fault::DiscardTooLong {
+            let more: Vec<Extent> =
+                extents.iter().filter_map(|extent| self.next_in_area(extent)).collect();
+            self.disk.discard(&more);
+        }
     }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         if self.loses_write(extents) {

@@ -89,7 +89,7 @@ impl Life {
         // Writes of an interrupted opening are still in the disk's log.
         for event in std::mem::take(&mut self.world.log).into_iter().chain(disk.take_log()) {
             match event {
-                Event::Write(pieces, _) => flight.extend(pieces),
+                Event::Write(pieces, _) | Event::Discard(pieces) => flight.extend(pieces),
                 Event::Sync => flight.clear(),
                 Event::Promised(count) => self.promised = count,
                 Event::Submitted(_) | Event::Hidden(_) => {}

@@ -59,6 +59,8 @@ pub struct Subject {
     pub hides_reads: bool,
     /// Most requests to the disk that an opening makes to move blocks.
     pub requests_of_opening: u64,
+    /// Whether the disk takes discards of dead runs.
+    pub gives_back: bool,
     /// The hidden volumes beside it, if it can have any.
     pub hidden: Option<HiddenUse>,
     /// Writes of a run before its record begins, so that its crashes are of an older opening.
@@ -89,11 +91,18 @@ impl Subject {
             draws_places,
             hides_reads,
             requests_of_opening: 0,
+            gives_back: false,
             hidden,
             warm_up,
             create,
             open,
         }
+    }
+
+    /// The same on a disk that takes discards.
+    pub fn giving_back(self) -> Self {
+        assert!(self.scheme.has_dead_runs(), "there is something to give back");
+        Self { gives_back: true, ..self }
     }
 
     /// Dummy writes of a close.
@@ -328,7 +337,16 @@ fn sq_table() -> Vec<(Subject, u64)> {
         (of_sq(sq_shape(24, 4096, 2, (2, 2))), 6),
         (of_sq(disk(sq_shape(60, 64, 4, (2, 2)))), 6),
         (of_sq(sq::SqGeometry { amortized: true, ..sq_shape(40, 64, 2, (2, 3)) }), 8),
+        (of_sq(sq_shape(24, 512, 2, (2, 2))).giving_back(), 9),
+        (of_sq(sq_shape(40, 64, 8, (4, 1))).giving_back(), 12),
+        (of_sq(disk(sq_shape(60, 64, 4, (2, 2)))).giving_back(), 6),
+        (of_sq(sq::SqGeometry { amortized: true, ..sq_shape(40, 64, 2, (2, 3)) }).giving_back(), 8),
     ]
+}
+
+/// The sq subject for discards that reach too far, and the number of writes before the run.
+pub fn sq_giving_back() -> (Subject, u64) {
+    (of_sq(sq_shape(24, 512, 2, (2, 2))).giving_back(), 100)
 }
 
 fn any_sq(rng: &mut SeededRng) -> Subject {
@@ -348,7 +366,8 @@ fn any_sq(rng: &mut SeededRng) -> Subject {
         let amortized = rng.below(4) == 0;
         let geometry = sq::SqGeometry { map, amortized, unsynced_max, ..shape };
         if geometry.check().is_ok() {
-            return of_sq(geometry);
+            let subject = of_sq(geometry);
+            return if rng.below(2) == 0 { subject.giving_back() } else { subject };
         }
     }
 }

@@ -132,9 +132,9 @@ impl World {
         let used = subject.hidden.map(|hidden| hidden.used[(salt % 2) as usize]);
         let mut world = Self {
             hidden: used.map(|count| HiddenClient::new(count, salt)),
-            subject,
             fault: Fault::None,
-            disk: Arc::new(Disk::new(bytes, unit)),
+            disk: Arc::new(Disk::new(bytes, unit, subject.gives_back)),
+            subject,
             history: vec![],
             nonces: Nonces::default(),
             keys: Arc::new(Keys::for_fuzzing()),
@@ -179,7 +179,9 @@ impl World {
             Fault::None => self.disk.clone(),
             fault => {
                 let lane = self.subject.hidden.map_or(0..0, |hidden| hidden.lane());
-                Arc::new(Bent { disk: self.disk.clone(), fault, lane })
+                let areas = self.subject.scheme.areas().into_iter();
+                let areas = areas.map(|(_, at, len)| AREAS_AT + at..AREAS_AT + at + len).collect();
+                Arc::new(Bent { disk: self.disk.clone(), fault, lane, areas })
             }
         };
         let newest = Arc::new(Mutex::new(superblock));

@@ -83,6 +83,12 @@ impl Store for FaultyDisk {
     fn prefetch(&self, extents: &[Extent]) {
         self.inner.prefetch(extents);
     }
+    fn takes_discards(&self) -> bool {
+        self.inner.takes_discards()
+    }
+    fn discard(&self, extents: &[Extent]) {
+        self.inner.discard(extents);
+    }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         let is_of_lane = extents.iter().any(|extent| self.has_bodies(extent));
         if !is_of_lane || !self.is_empty.load(Ordering::Relaxed) {

@@ -272,6 +272,12 @@ impl Store for CountingStore {
     fn prefetch(&self, extents: &[Extent]) {
         self.store.prefetch(extents);
     }
+    fn takes_discards(&self) -> bool {
+        self.store.takes_discards()
+    }
+    fn discard(&self, extents: &[Extent]) {
+        self.store.discard(extents);
+    }
     fn write(&self, extents: &[Extent], from: &[u8]) -> traceless::Result {
         self.moved.add(from.len());
         self.store.write(extents, from)

@@ -28,6 +28,12 @@ impl Store for Counted {
     fn prefetch(&self, extents: &[Extent]) {
         self.0.prefetch(extents);
     }
+    fn takes_discards(&self) -> bool {
+        self.0.takes_discards()
+    }
+    fn discard(&self, extents: &[Extent]) {
+        self.0.discard(extents);
+    }
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result {
         self.1[1].fetch_add(1, Ordering::Relaxed);
         self.0.write(extents, from)
