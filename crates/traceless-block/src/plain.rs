@@ -138,9 +138,10 @@ impl Plain {
         opening: u64,
         before: u64,
     ) -> Result<Self> {
-        if blocks == 0 || context.store.len() < context.first + Self::store_len(blocks, block_len) {
-            return Err(Error::Geometry("the store is smaller than the blocks"));
+        if blocks == 0 {
+            return Err(Error::Geometry("there must be at least one block"));
         }
+        context.check(Self::store_len(blocks, block_len))?;
         let layout = Self::layout(blocks, block_len);
         let life = Lifecycle::new(context.read_only, context.vault, context.rng);
         let mut new = Self {

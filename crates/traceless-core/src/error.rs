@@ -147,6 +147,12 @@ pub enum Error {
     /// The scheme gains nothing from a salvage, which opens a store without its damaged parts.
     #[error("the scheme {0} has no blocks that could be saved without the damaged ones")]
     NotSalvageable(&'static str),
+    /// This machine computes the cipher wrongly.
+    #[error(
+        "this machine computes {0} wrongly, as some emulated processors do: nothing that it seals \
+             would be safe; use another machine, or another cipher for something new"
+    )]
+    CipherUnsound(&'static str),
     /// A store other than a file failed.
     #[error("the store failed: {0}")]
     Store(&'static str),

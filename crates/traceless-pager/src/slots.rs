@@ -77,6 +77,17 @@ impl Cipher {
         }
     }
 
+    /// Refuses a cipher that this machine computes wrongly.
+    #[cfg(feature = "std")]
+    pub fn check(self) -> Result {
+        match self {
+            Self::Aegis => traceless::seal::Cipher::Aegis256X4.check(),
+            Self::Gcm => traceless::seal::Cipher::AesGcm.check(),
+            // It needs no instructions for AES, which are what emulated processors get wrong.
+            Self::ChaChaHmac => Ok(()),
+        }
+    }
+
     /// Pages that one key may seal. GCM stays below 2^44 bytes a key.
     fn pages_max(self) -> u64 {
         match self {
@@ -206,7 +217,8 @@ impl Slots {
         store_len / SEALED_LEN as u64 * PAGE_LEN as u64
     }
 
-    /// Makes `slots` slots, from the store's first byte on.
+    /// Makes `slots` slots, from the store's first byte on. A cipher that this machine computes
+    /// wrongly is refused.
     pub fn new(
         store: Arc<dyn Store>,
         slots: u64,
@@ -217,6 +229,8 @@ impl Slots {
         if store.len() < Self::store_len(slots) {
             return Err(Error::Geometry("the store is smaller than its pages"));
         }
+        #[cfg(feature = "std")]
+        cipher.check()?;
         let (sealer, versions_max) = (cipher.sealer(key), cipher.pages_max());
         Ok(Self { store, count: slots, sealer, salts, versions_max })
     }
@@ -360,6 +374,20 @@ mod tests {
     fn names_of_ciphers_do_not_change() {
         let names: Vec<_> = Cipher::ALL.iter().map(|cipher| cipher.name()).collect();
         assert_eq!(names, ["aegis", "gcm", "chacha20-hmac"]);
+    }
+
+    #[test]
+    fn a_cipher_that_is_computed_wrongly_is_refused() {
+        use traceless::seal::wrong_machine::with;
+
+        let refused = || {
+            let key = Secret::from_bytes([1; 32]);
+            let made = |cipher| Slots::new(store(), 2, cipher, &key, Box::new(System));
+            Cipher::ALL.map(|cipher| matches!(made(cipher), Err(Error::CipherUnsound(_))))
+        };
+        assert_eq!(refused(), [false; 3]);
+        assert_eq!(with::<PageAegis, _>(refused), [true, false, false]);
+        assert_eq!(with::<Aead, _>(refused), [false, true, false]);
     }
 
     /// 2^32 pages are 2^44 bytes.

@@ -80,12 +80,6 @@ pub enum Error {
     /// A cipher that this program does not know.
     #[error("the volume uses a cipher that this program does not know ({0}): use a newer one")]
     Cipher(u8),
-    /// This machine computes the cipher wrongly.
-    #[error(
-        "this machine computes {0} wrongly, as some emulated processors do: nothing that it seals \
-         would be safe; use another machine, or another cipher for a new volume"
-    )]
-    CipherUnsound(&'static str),
     /// Features that this program does not know.
     #[error("the volume uses features that this program does not know ({0:#x}): use a newer one")]
     Features(u64),
@@ -317,7 +311,6 @@ impl Error {
             | Self::NotAVolume(_)
             | Self::Version(_)
             | Self::Cipher(_)
-            | Self::CipherUnsound(_)
             | Self::Features(_)
             | Self::ReadOnlyFeatures(_)
             | Self::Anchor(_)
@@ -340,6 +333,7 @@ impl Error {
             Self::Scheme(e) => match e {
                 traceless_core::Error::Io(_)
                 | traceless_core::Error::Store(_)
+                | traceless_core::Error::CipherUnsound(_)
                 | traceless_core::Error::StashOverflow { .. }
                 | traceless_core::Error::EarlierAbort
                 | traceless_core::Error::Poisoned => Kind::Device,

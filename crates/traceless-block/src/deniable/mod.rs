@@ -104,7 +104,7 @@ impl Deniable {
     /// Creates the scheme on a store of random bytes. Every block reads as zeros, and there is no
     /// hidden volume.
     pub fn create(geometry: DeniableGeometry, mut context: SchemeContext) -> Result<Self> {
-        context.check_room(geometry.store_len())?;
+        context.check(geometry.store_len())?;
         let (store, rng) = (context.store.clone(), context.rng.fork());
         let area = context.area(geometry.lane_area(), geometry.lane());
         let public = DetWo::create(geometry.public, context)?;
@@ -120,7 +120,7 @@ impl Deniable {
         (hidden, policy): (&[HiddenKey], LanePolicy),
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        context.check_room(geometry.store_len())?;
+        context.check(geometry.store_len())?;
         let (store, rng) = (context.store.clone(), context.rng.fork());
         let area = context.area(geometry.lane_area(), geometry.lane());
         let public = DetWo::open_alone(geometry.public, context, state, progress)?;

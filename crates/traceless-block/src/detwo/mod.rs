@@ -234,7 +234,7 @@ impl DetWo {
         state: &SchemeState,
     ) -> Result<Self> {
         geometry.check()?;
-        context.check_room(geometry.store_len())?;
+        context.check(geometry.store_len())?;
         let (placed, k) = (geometry.areas(), geometry.refresh);
         let tier = |(geometry, placed): (DetWoTierGeometry, &[_])| DetWoTier {
             hold: context.area(placed[0], geometry.hold),

@@ -188,7 +188,7 @@ impl<V: Vacancy> RandomSlots<V> {
         state: &SchemeState,
     ) -> Result<Self> {
         geometry.check()?;
-        context.check_room(geometry.store_len())?;
+        context.check(geometry.store_len())?;
         let placed = geometry.areas();
         let tier = |(geometry, placed): (RandomTierGeometry, &[_])| RandomTier {
             slots: context.area(placed[0], geometry.slots),

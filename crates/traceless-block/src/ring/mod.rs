@@ -182,7 +182,7 @@ impl RingCore {
         state: &RingState,
     ) -> Result<Self> {
         geometry.check()?;
-        context.check_room(geometry.store_len())?;
+        context.check(geometry.store_len())?;
         let placed = geometry.areas();
         let levels = geometry.levels.len();
         let level = |nth: usize| context.area(placed[1 + nth], geometry.level(nth));

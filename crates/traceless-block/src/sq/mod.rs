@@ -207,7 +207,7 @@ impl Sq {
 
     fn assemble(geometry: SqGeometry, context: SchemeContext, state: &SchemeState) -> Result<Self> {
         geometry.check()?;
-        context.check_room(geometry.store_len())?;
+        context.check(geometry.store_len())?;
         let schedule = geometry.schedule();
         let mut areas = geometry.areas().into_iter().enumerate().map(|(i, placed)| {
             let last = i == schedule.last();

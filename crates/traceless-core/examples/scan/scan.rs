@@ -96,7 +96,7 @@ impl Scheme for Scan {
     }
 
     fn create(&self, context: SchemeContext) -> Result<Box<dyn Oram>> {
-        context.check_room(self.store_len())?;
+        context.check(self.store_len())?;
         let SchemeContext { store, first, .. } = context;
         Ok(Box::new(ScanOram { scheme: *self, store, first }))
     }

@@ -20,7 +20,7 @@
 //! assert_eq!(areas[1], ("main", layout.len(), layout.len()));
 //!
 //! let context = SchemeContext::in_memory(2 * layout.len(), Box::new(System))?;
-//! context.check_room(2 * layout.len())?;
+//! context.check(2 * layout.len())?;
 //! let main = context.area(areas[1], layout);
 //! let mut run = Run::default();
 //! run.add(&main, Slot(7), 1);
@@ -91,8 +91,11 @@ impl SchemeContext {
         }
     }
 
-    /// Refuses a store without room for areas of `len` bytes.
-    pub fn check_room(&self, len: u64) -> Result {
+    /// Refuses a store without room for areas of `len` bytes, and a cipher that this machine
+    /// computes wrongly.
+    pub fn check(&self, len: u64) -> Result {
+        #[cfg(feature = "std")]
+        self.cipher.check()?;
         if self.store.len() < self.first + len {
             return Err(Error::Geometry("the store is smaller than its areas"));
         }

@@ -35,11 +35,15 @@ impl Sealer for Aead {
         assert!(plain.len() == sealed.len() && tag.len() == TAG_LEN, "lengths agree");
         with_version(nonce, bound, |aad| self.key.seal(nonce.short(), aad, plain, sealed, tag));
         #[cfg(feature = "suite")]
+        super::wrong_machine::spoil::<Self>(tag);
+        #[cfg(feature = "suite")]
         super::record::note(self.name, nonce, tag);
     }
 
     fn seal_in_place(&self, nonce: Nonce, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
         with_version(nonce, bound, |aad| self.key.seal_in_place(nonce.short(), aad, body, tag));
+        #[cfg(feature = "suite")]
+        super::wrong_machine::spoil::<Self>(tag);
         #[cfg(feature = "suite")]
         super::record::note(self.name, nonce, tag);
     }

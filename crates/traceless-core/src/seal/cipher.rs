@@ -7,6 +7,8 @@ use super::{DoubleAegis, WideAegis};
 use super::{Nonce, TAG_LEN};
 #[cfg(feature = "std")]
 use crate::clock::Clock;
+#[cfg(feature = "std")]
+use crate::error::{Error, Result};
 use alloc::boxed::Box;
 #[cfg(feature = "std")]
 use alloc::vec;
@@ -19,7 +21,9 @@ const TRIALS: usize = 8;
 #[cfg(feature = "std")]
 const CONTENTS: u64 = 64;
 
-/// Of each cipher the tag of [`Cipher::seal_known`], and the first bytes of its contents.
+/// Of each cipher the tag of [`Cipher::seal_known`], and the first bytes of its contents. The
+/// reference implementation in draft-irtf-cfrg-aegis-aead, and for AES-256-GCM OpenSSL, compute the
+/// same.
 #[cfg(feature = "std")]
 const KNOWN_AES_GCM: (u128, u128) =
     (0xd512_7e88_766b_1d8f_911c_9ea4_4ae1_d77c, 0x88f2_683b_9f85_61e6_fa71_7e5d_c7f3_1b49);
@@ -132,6 +136,12 @@ impl Cipher {
         sealed_tag == tag.to_be_bytes() && body[..16] == begin.to_be_bytes()
     }
 
+    /// Refuses a cipher that [is not sound](Self::is_sound) on this machine.
+    #[cfg(feature = "std")]
+    pub fn check(self) -> Result {
+        if self.is_sound() { Ok(()) } else { Err(Error::CipherUnsound(self.name())) }
+    }
+
     /// The tag and the contents of the known answer.
     #[cfg(feature = "std")]
     fn seal_known(self) -> ([u8; TAG_LEN], [u8; 256]) {
@@ -215,6 +225,25 @@ mod tests {
             let found = (u128::from_be_bytes(tag), u128::from_be_bytes(*begin));
             assert!(cipher.is_sound(), "{cipher}: {found:#x?}");
         }
+    }
+
+    #[cfg(feature = "suite")]
+    #[test]
+    fn a_cipher_that_is_computed_wrongly_is_found_and_not_chosen() {
+        use crate::clock::Monotonic;
+        use crate::seal::wrong_machine::with;
+
+        let look = |wrong: Cipher| {
+            assert_eq!(Cipher::ALL.map(Cipher::is_sound), Cipher::ALL.map(|other| other != wrong));
+            assert!(
+                matches!(wrong.check(), Err(Error::CipherUnsound(name)) if name == wrong.name())
+            );
+            assert!((0..3).all(|_| Cipher::fastest(64, &Monotonic::start()) != wrong), "{wrong}");
+        };
+        with::<Aead, _>(|| look(Cipher::AesGcm));
+        with::<Aegis, _>(|| look(Cipher::Aegis256));
+        with::<DoubleAegis, _>(|| look(Cipher::Aegis256X2));
+        with::<WideAegis, _>(|| look(Cipher::Aegis256X4));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! (AEGIS-256X2 and X4, for pages), `chacha_hmac` (the paging paper's), `masked` (no tag), `hashed`
 //! (for Merkle trees), `keystream`, `secret`: keys and HKDF; `unsealed`: no encryption, for
 //! measurements; `prf`: AES as a random function; `veil`: structure that shall look random;
-//! `record`: every nonce used, for tests (feature `suite`).
+//! `record`: every nonce used, `wrong_machine`: a cipher computed wrongly, both for tests (feature
+//! `suite`).
 //!
 //! A block is sealed, bound to its place, and opened again; at another place it does not open:
 //!
@@ -41,6 +42,8 @@ mod unsealed;
 mod veil;
 #[cfg(feature = "std")]
 mod wide;
+#[cfg(feature = "suite")]
+pub mod wrong_machine;
 
 pub use crate::rng::Salt;
 pub use aead::{Aead, Forgery};

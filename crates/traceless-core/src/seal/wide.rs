@@ -41,6 +41,8 @@ macro_rules! wide {
             fn seal_in_place(&self, nonce: Nonce, bound: &[u8], body: &mut [u8], tag: &mut [u8]) {
                 tag.copy_from_slice(&self.cipher(nonce).encrypt_in_place(body, bound));
                 #[cfg(feature = "suite")]
+                super::wrong_machine::spoil::<Self>(tag);
+                #[cfg(feature = "suite")]
                 super::record::note(self.name, nonce, tag);
             }
 
@@ -88,6 +90,36 @@ mod tests {
                 let mut out = sealed.clone();
                 assert_eq!(cipher.open_in_place(nonce(3), b"place", &mut out, &tag), Err(Forgery));
             }
+        }
+    }
+
+    /// The second test vectors of the draft, begin and end of their contents.
+    #[test]
+    fn both_are_ciphers_of_the_draft() {
+        let (key, nonce) =
+            ([0, 16].map(|first| core::array::from_fn(|at| first + at as u8))).into();
+        let (bound, plain) = ([1, 2, 3, 4].repeat(2), [4, 5, 6, 7].repeat(30));
+        let (mut double, mut wide) = (plain.clone(), plain);
+        let tags = [
+            Aegis256X2::<TAG_LEN>::new(&key, &nonce).encrypt_in_place(&mut double, &bound),
+            Aegis256X4::<TAG_LEN>::new(&key, &nonce).encrypt_in_place(&mut wide, &bound),
+        ];
+        let expected = [
+            (
+                0x635d_3918_2852_0bf1_5127_63f0_c8f5_cdbd,
+                0x7212_0c2e_a823_6180_d678_5900_1f47_2907,
+                0xe638_5cd6_54a1_9f48_1cba_3b8f_2591_0b42,
+            ),
+            (
+                0xb63b_611b_1397_5e2f_3dc3_cb6c_2397_bfcd,
+                0xbfc2_085b_7e80_17da_99b0_b6d6_46ae_4d01,
+                0x8138_08b8_1748_a490_dd65_6465_fed6_1f09,
+            ),
+        ];
+        for ((body, tag), expected) in [double, wide].iter().zip(tags).zip(expected) {
+            let [begin, end] = [body.first_chunk(), body.last_chunk()].map(Option::unwrap);
+            let number = |bytes: &[u8; 16]| u128::from_be_bytes(*bytes);
+            assert_eq!((number(&tag), number(begin), number(end)), expected);
         }
     }
 

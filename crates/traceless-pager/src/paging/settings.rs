@@ -283,7 +283,7 @@ impl Settings {
         if self.ocalls && (self.backing.is_some() || self.refresh_mode(false).is_some()) {
             return Err(Error::Configuration("a host that copies has no file, and no helpers"));
         }
-        Ok(())
+        Ok(self.cipher.check()?)
     }
 
     /// The activity of the live page, if there is one: locked in memory where resident pages are.
@@ -576,6 +576,19 @@ mod tests {
         settings(PAGES_MAX).check().unwrap();
         let refused = settings(PAGES_MAX + 1).check().unwrap_err().to_string();
         assert!(refused.contains(&PAGES_MAX.to_string()), "{refused}");
+    }
+
+    #[test]
+    fn no_scheme_is_made_with_a_cipher_that_is_computed_wrongly() {
+        use traceless::seal::wrong_machine::with;
+
+        for scheme in Scheme::ALL {
+            let base = Settings { scheme, resident: 8, pages: 200, ..Settings::default() };
+            let made = |cipher| Settings { cipher, ..base.clone() }.build_first().map(drop);
+            let refused = with::<PageAegis, _>(|| made(Cipher::Aegis)).unwrap_err();
+            assert!(refused.to_string().contains("aegis-256x4 wrongly"), "{refused}");
+            with::<PageAegis, _>(|| made(Cipher::Gcm)).unwrap();
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! and the header last, so that an interrupted creation leaves no volume.
 
 use super::image::{Image, failed};
-use super::{check_cipher, scheme_context};
+use super::scheme_context;
 use crate::anchor_places::place_at;
 use crate::error::{Error, Result};
 use crate::format::{
@@ -65,7 +65,7 @@ pub fn create(
     if existed && !options.force {
         return Err(Error::Exists(path.into()));
     }
-    check_cipher(options.cipher)?;
+    options.cipher.check()?;
     let mut rng = System;
     let mut uuid = [0; 16];
     rng.fill(&mut uuid);

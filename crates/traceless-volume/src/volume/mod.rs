@@ -217,7 +217,7 @@ impl Volume {
         open: impl FnOnce(&dyn BlockScheme, SchemeContext, &[u8]) -> OpenedScheme,
     ) -> Result<Self> {
         let UnlockedHeader { header, keys, .. } = unlocked;
-        check_cipher(header.cipher)?;
+        header.cipher.check()?;
         check_discard(&*header.scheme, options)?;
         image.check_len(&header)?;
         if header.features.read_only != 0 && !options.read_only {
@@ -588,11 +588,6 @@ fn anchor_of(
         anchor.settle(superblock.generation, superblock.chain)?;
     }
     Ok(anchor)
-}
-
-/// Refuses a cipher that this machine computes wrongly.
-fn check_cipher(cipher: Cipher) -> Result {
-    if cipher.is_sound() { Ok(()) } else { Err(Error::CipherUnsound(cipher.name())) }
 }
 
 /// Refuses to discard dead runs of a scheme that has none.

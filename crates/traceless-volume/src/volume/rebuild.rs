@@ -108,6 +108,7 @@ pub fn rebuild(
     }
     let open = OpenOptions { witness: options.witness.clone(), ..OpenOptions::default() };
     let cipher = wanted_cipher(&old, what);
+    cipher.check()?;
     let header = Header { cipher, ..old.rebuilt(scheme, [0; 16]) };
     let state = source.volume.state();
     let wanted = StagingPurpose { source: state, header, options: &open };

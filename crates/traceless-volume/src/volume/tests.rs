@@ -67,6 +67,52 @@ fn bytes_of_any_alignment_come_back_after_a_close_and_after_a_crash() {
     }
 }
 
+/// On a machine that computes the volume's cipher wrongly.
+#[test]
+fn a_cipher_that_is_computed_wrongly_is_refused_and_nothing_is_written() {
+    use traceless_core::Error::CipherUnsound;
+    use traceless_core::seal::{DoubleAegis, wrong_machine::with};
+
+    let folder = tempfile::tempdir().unwrap();
+    let [path, other] = ["image", "other"].map(|name| folder.path().join(name));
+    let of = |cipher| CreateOptions { cipher, ..options(detwo(50)) };
+    let (unsound, sound) = (of(Cipher::Aegis256X2), of(Cipher::Aegis256X4));
+    make(&path, &unsound);
+    make(&other, &sound);
+    let before = std::fs::read(&path).unwrap();
+    let is_refused = |done: Result| match done {
+        Err(Error::Scheme(CipherUnsound("aegis-256x2"))) => {}
+        other => panic!("{other:?}"),
+    };
+    let change = Rebuild::Reencrypt {
+        also: vec![],
+        drop_other_keys: false,
+        cipher: Some(Cipher::Aegis256X2),
+    };
+    with::<DoubleAegis, _>(|| {
+        let new = folder.path().join("new");
+        is_refused(create(&new, &key(1), &unsound, &mut |_, _| true).map(drop));
+        let new_deniable = DeniableCreateOptions {
+            size: Some(8 << 20),
+            cipher: Cipher::Aegis256X2,
+            anchor: None,
+            force: false,
+        };
+        is_refused(create_deniable(&new, &key(1), &new_deniable, &mut |_, _| true).map(drop));
+        for read_only in [false, true] {
+            let options = OpenOptions { read_only, ..OpenOptions::default() };
+            is_refused(open(&path, &options).map(drop));
+        }
+        let rebuilt =
+            rebuild(&other, &key(1), &change, &RebuildOptions::default(), &mut |_, _, _| true);
+        is_refused(rebuilt.map(drop));
+        open(&other, &OpenOptions::default()).unwrap().close().unwrap();
+    });
+    assert!(std::fs::read(&path).unwrap() == before);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no file is left");
+    open(&path, &OpenOptions::default()).unwrap().close().unwrap();
+}
+
 #[test]
 fn requests_together_are_as_one_after_the_other() {
     let folder = tempfile::tempdir().unwrap();

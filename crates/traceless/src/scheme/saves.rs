@@ -107,7 +107,7 @@ impl Saves {
             let (expected, found) = (context.expect_writes, state.at_least);
             return Err(Error::RolledBack { expected, found });
         }
-        context.check_room(copies.end())?;
+        context.check(copies.end())?;
         let SchemeContext { store, first, key, vault, rng, read_only, .. } = context;
         Ok(Self {
             openings: Openings::new(state, |opening| state_key(&key, purpose, opening)),
