@@ -174,6 +174,26 @@ else
     leave_out "mounting: it takes root, /dev/fuse and loop devices"
 fi
 
+section "damage to bodies of slots is mended, with the key of the most secret volume"
+# Bytes of the image in turn, until one is part of what is live and keeps nothing closed.
+is_damaged() {
+    volume check image --deniable --key-file hidden-2.key --json >out 2>err || true
+    grep -q '"sound": *false' out && ! grep -q '"writes": *null' out
+}
+cp image whole
+size=$(stat --format %s image)
+for at in $(seq "$((size / 3))" 45056 "$size"); do
+    printf 'spoilt' | dd of=image bs=1 seek="$at" conv=notrunc status=none
+    ! is_damaged || break
+    dd if=whole of=image bs=1 skip="$at" seek="$at" count=6 conv=notrunc status=none
+done
+expect 1 volume check image --deniable --key-file hidden-2.key
+expect 2 volume check image --deniable --key-file key --repair
+check "it says which key" grep -q 'most secret' err
+expect 1 volume check image --deniable --key-file hidden-2.key --repair
+check "the block is named" grep -q '^lost: block' out
+expect 0 volume check image --deniable --key-file hidden-2.key
+
 section "a hidden volume is removed"
 expect 0 volume hidden remove image --key-file hidden-1.key --cover 64
 expect 3 volume hidden list image --key-file hidden-1.key

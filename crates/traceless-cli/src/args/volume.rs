@@ -341,6 +341,12 @@ pub struct SessionArgs {
     pub cover: u32,
 }
 
+impl Default for SessionArgs {
+    fn default() -> Self {
+        Self { cover: COVER }
+    }
+}
+
 #[derive(Args, Debug)]
 pub struct RemoveHiddenArgs {
     #[command(flatten)]
@@ -521,8 +527,12 @@ pub struct CheckArgs {
     pub image: ImageArgs,
     /// The image was made with --deniable. Checks the public volume, and the hidden ones that the
     /// key opens
-    #[arg(long, conflicts_with = "repair")]
+    #[arg(long)]
     pub deniable: bool,
+    /// Allow a repair of a deniable image although no hidden volume is open: if there are any, they
+    /// are OVERWRITTEN
+    #[arg(long, requires_all = ["deniable", "repair"])]
+    pub overwrite_hidden: bool,
     #[command(flatten)]
     pub anchor: AnchorArgs,
     /// Make blocks that cannot be read any more zeros, and write a damaged superblock anew

@@ -1,16 +1,21 @@
 //! `traceless volume check`
 
-use super::{deniable_session, key};
-use crate::args::CheckArgs;
+use super::{deniable, deniable_session, key};
+use crate::args::{CheckArgs, SessionArgs};
 use crate::failure::{FINDING, Failure};
 use crate::output::{Meter, print_json, print_line};
 use serde::Serialize;
 use traceless_volume::Error;
+use traceless_volume::device::Device;
 use traceless_volume::error::Kind;
 use traceless_volume::format::UserKey;
 use traceless_volume::volume::{
-    DeniableVolume, OpenOptions, RepairReport, Volume, new_anchor, repair,
+    DENIABLE_BLOCK_LEN, DeniableOptions, DeniableRepairReport, DeniableVolume, OpenOptions,
+    RepairReport, Volume, new_anchor, repair,
 };
+
+/// Blocks of hidden volumes that one repair mends: half as many as its session has cover writes.
+const HIDDEN_MAX: usize = deniable::SESSION_WRITES as usize / 2;
 
 /// Damaged places that are listed; further ones are only counted.
 const LISTED_MAX: usize = 100;
@@ -35,6 +40,9 @@ struct CheckReport {
 /// A block that was damaged, and now holds zeros.
 #[derive(Serialize)]
 struct LostBlock {
+    /// The hidden volume that it is of, if it is of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hidden: Option<usize>,
     block: u64,
     at: u64,
     bytes: u64,
@@ -44,6 +52,7 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     let key = key::existing(&args.image.key)?;
     let mut checked = check(args, &key)?;
     if !checked.sound && args.repair {
+        let mend = if args.deniable { mend_deniable } else { mend };
         mend(args, &key, &mut checked)?;
     }
     if args.json {
@@ -59,6 +68,13 @@ pub fn run(args: &CheckArgs) -> Result<(), Failure> {
         n => format!("{n} places are"),
     };
     Err(Failure::new(FINDING, format!("{places} damaged; {}", outcome(&checked))))
+}
+
+impl LostBlock {
+    /// A block of the volume that the image has, or of a hidden one.
+    fn new(hidden: Option<usize>, block: u64, bytes: u64) -> Self {
+        Self { hidden, block, at: block * bytes, bytes }
+    }
 }
 
 fn outcome(checked: &CheckReport) -> &'static str {
@@ -83,9 +99,10 @@ fn print_report(checked: &CheckReport) {
             "forgotten: the write in {place}; its block may read as it was earlier"
         ));
     }
-    for LostBlock { block, at, bytes } in &checked.lost {
+    for LostBlock { hidden, block, at, bytes } in &checked.lost {
+        let of = hidden.map_or_else(String::new, |number| format!(" of hidden-{number}"));
         print_line(&format!(
-            "lost: block {block}, bytes {at} to {}; it is zeros now",
+            "lost: block {block}{of}, bytes {at} to {}; it is zeros now",
             at + bytes - 1
         ));
     }
@@ -198,10 +215,53 @@ fn mend(args: &CheckArgs, key: &UserKey, checked: &mut CheckReport) -> Result<()
     let options = OpenOptions { read_only: true, exclusive: true, ..options };
     let volume = Volume::open(&args.image.image, key, &options, &mut |_, _| {})?;
     let bytes = volume.header().scheme.block_len() as u64;
-    checked.lost =
-        zeroed.into_iter().map(|block| LostBlock { block, at: block * bytes, bytes }).collect();
+    checked.lost = zeroed.into_iter().map(|block| LostBlock::new(None, block, bytes)).collect();
     checked.forgotten = forgotten.iter().map(ToString::to_string).collect();
     let after = verify(args, &volume)?;
+    (checked.repaired, checked.writes) = (Some(after.sound), after.writes);
+    Ok(())
+}
+
+/// Repairs a deniable image in a session of its own, and checks it again. The disk sees a write for
+/// each block of the public volume that is mended, and cover writes.
+fn mend_deniable(
+    args: &CheckArgs,
+    key: &UserKey,
+    checked: &mut CheckReport,
+) -> Result<(), Failure> {
+    if checked.writes.is_none() && !args.accept_old_blocks {
+        return Ok(());
+    }
+    let image = &args.image.image;
+    let options = DeniableOptions {
+        open: options(args),
+        overwrite_hidden: args.overwrite_hidden,
+        accept_overwritten: args.accept_old_blocks,
+    };
+    let mut meter = Meter::new("repairing", args.progress.progress);
+    let mut repaired = DeniableRepairReport::default();
+    deniable::change(image, key, (&options, &SessionArgs::default()), |opened| {
+        if opened.volume().read_only() {
+            return Err(Failure::usage(
+                "this key opens no hidden volume, so a repair could overwrite one: give the key of \
+                 the most secret one, or --overwrite-hidden",
+            ));
+        }
+        repaired = opened.repair(HIDDEN_MAX, &mut |done, all| meter.update(done, all))?;
+        Ok(())
+    })?;
+    meter.finish();
+    let bytes = DENIABLE_BLOCK_LEN as u64;
+    let lost = |hidden, blocks: Vec<u64>| {
+        blocks.into_iter().map(move |block| LostBlock::new(hidden, block, bytes))
+    };
+    checked.lost = lost(None, repaired.public).collect();
+    for (number, blocks) in (1..).zip(repaired.hidden) {
+        checked.lost.extend(lost(Some(number), blocks));
+    }
+    let open = OpenOptions { read_only: true, exclusive: true, ..options.open };
+    let opened = deniable_session::open_to_check(image, key, open, &mut |_, _| {})?;
+    let after = verify(args, opened.volume())?;
     (checked.repaired, checked.writes) = (Some(after.sound), after.writes);
     Ok(())
 }

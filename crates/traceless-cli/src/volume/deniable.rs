@@ -3,12 +3,13 @@
 use super::deniable_session::Opening;
 use super::{create, export, key, serve};
 use crate::args::{
-    AddHiddenArgs, CreateArgs, ExportArgs, HiddenCommand, ImageArgs, ListHiddenArgs, ProgressHow,
+    AddHiddenArgs, CreateArgs, ExportArgs, HiddenCommand, ListHiddenArgs, ProgressHow,
     RemoveHiddenArgs, ServeArgs, SessionArgs,
 };
 use crate::failure::{DEVICE, Failure};
 use crate::output::{Meter, print_json, print_line};
 use crate::signals;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use traceless_core::clock::Monotonic;
@@ -22,7 +23,7 @@ use traceless_volume::volume::{
 };
 
 /// Cover writes of a session that changes what is hidden, at least: as many, needed or not.
-const SESSION_WRITES: u32 = 64;
+pub const SESSION_WRITES: u32 = 64;
 
 /// Bytes at the beginning of a volume in which a file system would have put something.
 const BEGINNING: u64 = 1 << 20;
@@ -125,14 +126,14 @@ fn is_blank(device: &dyn Device) -> Result<bool, Failure> {
 
 /// Opens the image for a session of its own. `change` changes what is hidden; what the disk sees is
 /// a session in which nothing but cover writes were made.
-fn change(
-    image: &ImageArgs,
-    key: UserKey,
-    (overwrite_hidden, session): (bool, &SessionArgs),
+pub fn change(
+    image: &Path,
+    key: &UserKey,
+    (options, session): (&DeniableOptions, &SessionArgs),
     change: impl FnOnce(&DeniableVolume) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let options = DeniableOptions { overwrite_hidden, ..DeniableOptions::default() };
-    let opened = DeniableVolume::open(&image.image, &[key], &options, &mut |_, _| {})?;
+    let keys = std::slice::from_ref(key);
+    let opened = DeniableVolume::open(image, keys, options, &mut |_, _| {})?;
     let changed = change(&opened).and_then(|()| {
         let seconds = u64::from(SESSION_WRITES.div_ceil(session.cover));
         Cover::new(session.cover).run_for(seconds, &opened, &Monotonic::start())?;
@@ -148,7 +149,9 @@ fn change(
 fn add(args: &AddHiddenArgs) -> Result<(), Failure> {
     let old = key::existing(&args.image.key)?;
     let new = key::new(&args.new_key())?;
-    change(&args.image, old, (args.overwrite_hidden, &args.session), |opened| {
+    let overwrite_hidden = args.overwrite_hidden;
+    let options = DeniableOptions { overwrite_hidden, ..DeniableOptions::default() };
+    change(&args.image.image, &old, (&options, &args.session), |opened| {
         if opened.volume().read_only() {
             return Err(Failure::usage(
                 "this key opens no hidden volume. If there is none yet, give --overwrite-hidden; \
@@ -184,5 +187,6 @@ fn list(args: &ListHiddenArgs) -> Result<(), Failure> {
 
 fn remove(args: &RemoveHiddenArgs) -> Result<(), Failure> {
     let key = key::existing(&args.image.key)?;
-    change(&args.image, key, (false, &args.session), |opened| Ok(opened.remove_hidden()?))
+    let options = DeniableOptions::default();
+    change(&args.image.image, &key, (&options, &args.session), |opened| Ok(opened.remove_hidden()?))
 }

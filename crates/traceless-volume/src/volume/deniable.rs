@@ -167,7 +167,7 @@ pub(super) struct Unlocked {
 pub struct DeniableVolume {
     volume: Arc<Volume>,
     slots: DeniableSlots,
-    lane: HiddenLane,
+    pub(super) lane: HiddenLane,
     /// The hidden volumes that were opened or added, by their numbers on the lane.
     hidden: Vec<HiddenKey>,
     public: PublicPart,

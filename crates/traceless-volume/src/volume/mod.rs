@@ -43,6 +43,7 @@ mod cover;
 mod create;
 mod deniable;
 mod deniable_admin;
+mod deniable_repair;
 mod header_cache;
 mod hidden_device;
 mod image;
@@ -63,6 +64,7 @@ pub use deniable::{
 pub use deniable_admin::{
     add_deniable_key, change_deniable_key, deniable_status, remove_deniable_key,
 };
+pub use deniable_repair::DeniableRepairReport;
 pub use hidden_device::HiddenDevice;
 pub use image::{UnlockedHeader, public_parts};
 pub use rebuild::{Rebuild, RebuildOptions, Rebuilt, rebuild};

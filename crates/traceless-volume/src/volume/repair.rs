@@ -61,6 +61,36 @@ pub fn new_anchor(address: &Path, volume: &Volume) -> Result {
     Anchor::prepare(place, &volume.keys, &volume.state())?.replace()
 }
 
+/// The blocks, of `all`, that `read` finds damaged. It reads whole blocks from the given one on.
+pub(super) fn unreadable(
+    all: u64,
+    block_len: usize,
+    read: impl Fn(u64, &mut [u8]) -> Result,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Vec<u64>> {
+    let is_readable = |first, into: &mut [u8]| match read(first, into) {
+        Err(Error::Scheme(traceless_core::Error::Tampered { .. })) => Ok(false),
+        other => other.map(|()| true),
+    };
+    let mut bytes = vec![0; BLOCKS_PER_READ as usize * block_len];
+    let mut found = vec![];
+    for first in (0..all).step_by(BLOCKS_PER_READ as usize) {
+        progress(first, all);
+        let blocks = BLOCKS_PER_READ.min(all - first);
+        let bytes = &mut bytes[..blocks as usize * block_len];
+        if is_readable(first, bytes)? {
+            continue;
+        }
+        for block in first..first + blocks {
+            if !is_readable(block, &mut bytes[..block_len])? {
+                found.push(block);
+            }
+        }
+    }
+    progress(all, all);
+    Ok(found)
+}
+
 impl Volume {
     /// The superblocks that do not verify. With one of them damaged, the other keeps the volume
     /// usable.
@@ -69,32 +99,9 @@ impl Volume {
     }
 
     /// The blocks that are unreadable because of damage.
-    fn unreadable(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<u64>> {
-        let all = self.header.scheme.blocks();
-        let mut bytes = vec![0; BLOCKS_PER_READ as usize * self.block_len];
-        let mut found = vec![];
-        for first in (0..all).step_by(BLOCKS_PER_READ as usize) {
-            progress(first, all);
-            let blocks = BLOCKS_PER_READ.min(all - first);
-            let bytes = &mut bytes[..blocks as usize * self.block_len];
-            if self.is_readable(first, bytes)? {
-                continue;
-            }
-            for block in first..first + blocks {
-                if !self.is_readable(block, &mut bytes[..self.block_len])? {
-                    found.push(block);
-                }
-            }
-        }
-        progress(all, all);
-        Ok(found)
-    }
-
-    fn is_readable(&self, first: u64, into: &mut [u8]) -> Result<bool> {
-        match self.read_blocks(first, into) {
-            Err(Error::Scheme(traceless_core::Error::Tampered { .. })) => Ok(false),
-            other => other.map(|()| true),
-        }
+    pub(super) fn unreadable(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<u64>> {
+        let read = |first, into: &mut [u8]| self.read_blocks(first, into);
+        unreadable(self.header.scheme.blocks(), self.block_len, read, progress)
     }
 
     /// Opens a volume that damage keeps closed. Returns the places that were lost, too.
